@@ -17,15 +17,15 @@ import (
 //   - the plugin,
 //   - a check at start-up that the dead-letter topics exist, if Queue.Naming can name them without the handler.
 //
-// Call Attach before the router runs, and before other middlewares and decorators are added. Handlers may be added at any
-// time.
+// Call Attach before the router runs, and before other middlewares and decorators are added. Handlers may be added at
+// any time.
 //
-// Watermill's Retry, PoisonQueue and Recoverer have nothing left to do beside Attach. Watermill's Deduplicator must not stand
-// inside: it remembers a message before the handler succeeds, and so loses the second attempt. Watermill's Timeout belongs
-// inside, added after Attach: outside, it ends the message's context before the outputs are published.
+// Watermill's Retry, PoisonQueue and Recoverer have nothing left to do beside Attach. Watermill's Deduplicator must not
+// stand inside: it remembers a message before the handler succeeds, and so loses the second attempt. Watermill's
+// Timeout belongs inside, added after Attach: outside, it ends the message's context before the outputs are published.
 //
-// Errors surface in Router.Run. A second Channel that is attached to router is an error. A nil Channel is an error of router, and a
-// nil router is an error of every other router that the Channel is attached to.
+// Errors surface in Router.Run. A second Channel that is attached to router is an error. A nil Channel is an error of
+// router, and a nil router is an error of every other router that the Channel is attached to.
 func (ch *Channel) Attach(router *message.Router) {
 	switch {
 	case ch == nil && router == nil:
@@ -45,9 +45,9 @@ func (ch *Channel) Attach(router *message.Router) {
 	router.AddPlugin(ch.Plugin)
 }
 
-// Plugin runs what goes on beside the handlers, for as long as the handlers run. It registers the process for CrashLimit,
-// purges old keys, moves due messages of the store of Stages, shares outages, and reports stages that no handler uses any more, as
-// stages.Stages.Plugin says. Attach adds the plugin.
+// Plugin runs what goes on beside the handlers, for as long as the handlers run. It registers the process for
+// CrashLimit, purges old keys, moves due messages of the store of Stages, shares outages, and reports stages that no
+// handler uses any more, as stages.Stages.Plugin says. Attach adds the plugin.
 func (ch *Channel) Plugin(router *message.Router) error {
 	switch {
 	case ch == nil:
@@ -95,9 +95,9 @@ func (ch *Channel) logTo(router *message.Router) {
 // handlers of a router. The handler's outputs are checked only if the router also has DecoratePublisher.
 func (ch *Channel) Middleware(h message.HandlerFunc) message.HandlerFunc { return ch.chain(h) }
 
-// DecoratePublisher is the router's publisher decorator that checks the publishing of outputs of handlers with Middleware.
-// Add it before other decorators. Messages of other handlers pass through. It returns an error if a handler's publisher is
-// Config.Publisher too.
+// DecoratePublisher is the router's publisher decorator that checks the publishing of outputs of handlers with
+// Middleware. Add it before other decorators. Messages of other handlers pass through. It returns an error if a
+// handler's publisher is Config.Publisher too.
 func (ch *Channel) DecoratePublisher(pub message.Publisher) (message.Publisher, error) {
 	if err := deadletter.Of(ch.queue).CheckPublisher(pub); err != nil {
 		return nil, fmt.Errorf("spillway: %w", err)

@@ -24,74 +24,76 @@ import (
 	"github.com/watermill-spillway/spillway/seal"
 )
 
-// Config configures a Channel. Only DB or Publisher is required. The fields below Logger configure one part each. A part uses
-// the Logger, and the classifier made of Classify, unless the part's own config has one.
+// Config configures a Channel. Only DB or Publisher is required. The fields below Logger configure one part each. A
+// part uses the Logger, and the classifier made of Classify, unless the part's own config has one.
 type Config struct {
-	// Service names the service whose keys and dead letters these are in DB: letters, digits and ". _ -", at most 100 bytes.
-	// It is part of each handler's identity there, so that a handler "billing" of another service is another handler. Under
-	// another name, messages that were applied before are applied again if they come again. See idempotency.StoreConfig.
-	// Required if DB is on a database server, and an error without DB.
+	// Service names the service whose keys and dead letters these are in DB: letters, digits and ". _ -", at most 100
+	// bytes. It is part of each handler's identity there, so that a handler "billing" of another service is another
+	// handler. Under another name, messages that were applied before are applied again if they come again. See
+	// idempotency.StoreConfig. Required if DB is on a database server, and an error without DB.
 	Service string
-	// DB keeps what the channel keeps: the keys of applied messages, unless Idempotency is set, and the dead letters, unless
-	// Publisher is set. It is a SQLite file, PostgreSQL, MySQL or MariaDB; New asks which. With DB each message takes effect
-	// once: the handler writes through idempotency.Tx. The channel does not close DB. Default: none.
+	// DB keeps what the channel keeps: the keys of applied messages, unless Idempotency is set, and the dead letters,
+	// unless Publisher is set. It is a SQLite file, PostgreSQL, MySQL or MariaDB; New asks which. With DB each message
+	// takes effect once: the handler writes through idempotency.Tx. The channel does not close DB. Default: none.
 	DB *sql.DB
-	// Publisher receives the dead letters. It must belong to the channel: the router closes a handler's publisher when that
-	// handler stops. Default: the dead-letter store in DB, which Channel.Letters returns.
+	// Publisher receives the dead letters. It must belong to the channel: the router closes a handler's publisher when
+	// that handler stops. Default: the dead-letter store in DB, which Channel.Letters returns.
 	Publisher message.Publisher
-	// Idempotency makes each message take effect once. Set it for a store with settings of its own, such as pgxstore.New or
-	// wmsql.Join. Default: the store in DB, or none without DB.
+	// Idempotency makes each message take effect once. Set it for a store with settings of its own, such as pgxstore.New
+	// or wmsql.Join. Default: the store in DB, or none without DB.
 	Idempotency idempotency.Store
-	// Tracer follows each attempt, and each publishing to a stage or of a dead letter. Package observe/telemetry has the one for
-	// OpenTelemetry. Default: none.
+	// Tracer follows each attempt, and each publishing to a stage or of a dead letter. Package observe/telemetry has the
+	// one for OpenTelemetry. Default: none.
 	Tracer observe.Tracer
-	// Privacy masks secrets in what is shown: texts of letters, log lines, errors, and what hooks are called with. It never changes
-	// what is redriven. Give it rules with privacy.New; privacy.None() turns masking off. Default: credentials are masked.
+	// Privacy masks secrets in what is shown: texts of letters, log lines, errors, and what hooks are called with. It
+	// never changes what is redriven. Give it rules with privacy.New; privacy.None() turns masking off. Default:
+	// credentials are masked.
 	Privacy *privacy.Redactor
 	// Logger receives an Error line per dead letter and an Info line per retry, each with the cause. Payloads are never
-	// logged. Default: the logger of the first router that Attach or Plugin receives. If only Middleware is used, the channel
-	// logs nothing without a Logger.
+	// logged. Default: the logger of the first router that Attach or Plugin receives. If only Middleware is used, the
+	// channel logs nothing without a Logger.
 	Logger watermill.LoggerAdapter
 
-	// Naming names all topics that the channel derives from live topics. Use naming.Scheme{Style: naming.NATS} on NATS, whose streams have no
-	// dots in their names. Queue.Naming and Stages.Naming, if set, take its place there. Give the same Scheme to redrive.HandlerConfig. Default:
-	// <topic>.dlq, <topic>.invalid, and so on, as package naming says.
+	// Naming names all topics that the channel derives from live topics. Use naming.Scheme{Style: naming.NATS} on NATS,
+	// whose streams have no dots in their names. Queue.Naming and Stages.Naming, if set, take its place there. Give the
+	// same Scheme to redrive.HandlerConfig. Default: <topic>.dlq, <topic>.invalid, and so on, as package naming says.
 	Naming naming.Scheme
 	// Classify configures how errors are judged.
 	Classify classify.Config
-	// Seal encrypts dead letters at rest, as package seal says: the payload and the producer's metadata, in every dead-letter topic and in
-	// the dead-letter store in DB, whose drains and campaigns open them again. Give it to redrive.Rules and to letters.StoreConfig too,
-	// where you make these yourself. Queue.Seal, if set, takes its place in the queue. Default: none, and letters are readable.
+	// Seal encrypts dead letters at rest, as package seal says: the payload and the producer's metadata, in every
+	// dead-letter topic and in the dead-letter store in DB, whose drains and campaigns open them again. Give it to
+	// redrive.Rules and to letters.StoreConfig too, where you make these yourself. Queue.Seal, if set, takes its place in
+	// the queue. Default: none, and letters are readable.
 	Seal *seal.Sealer
 	// Queue configures where dead letters go and what they carry.
 	Queue poison.QueueConfig
-	// CrashLimit configures how often a message may end the process before the message is dead-lettered. It takes effect with
-	// a Max and DB, with a CrashStore, or with a broker's own count (Delivered). It needs Attach or Plugin.
+	// CrashLimit configures how often a message may end the process before the message is dead-lettered. It takes effect
+	// with a Max and DB, with a CrashStore, or with a broker's own count (Delivered). It needs Attach or Plugin.
 	CrashLimit crashlimit.Config
 	// CrashStore counts unfinished deliveries. Default: a store in DB if CrashLimit.Max is set, or none.
 	CrashStore *crashlimit.Store
 	// Guard configures which messages never reach a handler.
 	Guard middleware.GuardConfig
-	// Stages configures how the handlers of Channel.Stages are retried later, while the messages behind go on. It takes effect
-	// with a Subscriber, and needs Attach or Plugin.
+	// Stages configures how the handlers of Channel.Stages are retried later, while the messages behind go on. It takes
+	// effect with a Subscriber, and needs Attach or Plugin.
 	Stages stages.Config
-	// StagesInDB makes messages wait for their stage in DB instead of in stage topics. Set Stages.Store instead for a store
-	// elsewhere. Default: false.
+	// StagesInDB makes messages wait for their stage in DB instead of in stage topics. Set Stages.Store instead for a
+	// store elsewhere. Default: false.
 	StagesInDB bool
 	// Retry configures how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
-	// Outage holds messages while what a handler needs is away, instead of retrying and dead-lettering them one by one. Nil means no
-	// guard. &outageguard.Config{} has useful defaults. A handler whose every message fails looks like an outage: its messages wait
-	// too. Default: nil.
+	// Outage holds messages while what a handler needs is away, instead of retrying and dead-lettering them one by one.
+	// Nil means no guard. &outageguard.Config{} has useful defaults. A handler whose every message fails looks like an
+	// outage: its messages wait too. Default: nil.
 	Outage *outageguard.Config
-	// Receiver configures how messages are recognised, for every handler of the channel, or by Receiver.Handlers for one of them. It
-	// takes effect with DB or Idempotency.
+	// Receiver configures how messages are recognised, for every handler of the channel, or by Receiver.Handlers for one
+	// of them. It takes effect with DB or Idempotency.
 	Receiver idempotency.ReceiverConfig
 	// Purge configures how long the receiver keeps keys. It takes effect with a Retention, and needs Attach or Plugin.
 	// Default: keys are kept for good.
 	Purge idempotency.PurgeConfig
-	// Retention configures how long the dead-letter store in DB keeps letters, by status, class, reason, cause and age. It takes
-	// effect with Rules, and needs Attach or Plugin. Default: letters are kept for good.
+	// Retention configures how long the dead-letter store in DB keeps letters, by status, class, reason, cause and age. It
+	// takes effect with Rules, and needs Attach or Plugin. Default: letters are kept for good.
 	Retention letters.RetentionConfig
 	// Outputs configures how often the publishing of produced messages is tried.
 	Outputs middleware.OutputsConfig

@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// openStores makes in Config.DB the stores that the config wants and does not give. It returns the dead-letter store if it made
-// one.
+// openStores makes in Config.DB the stores that the config wants and does not give. It returns the dead-letter store if
+// it made one.
 func (c *Config) openStores(ctx context.Context) (made *letters.Store, err error) {
 	if c.DB == nil {
 		if c.Service != "" {

@@ -1,5 +1,5 @@
-// Package spillway is a dead letter channel for Watermill (https://watermill.io). A few lines beside the router you have
-// keep failing messages from blocking a topic or being lost:
+// Package spillway is a dead letter channel for Watermill (https://watermill.io). A few lines beside the router you
+// have keep failing messages from blocking a topic or being lost:
 //
 //   - A transient error is retried with jitter: at once, or later while the topic goes on.
 //   - While a service that the handlers call is away, messages wait, uncounted, if Config.Outage is set.
@@ -18,10 +18,10 @@
 //	                      ▼ permanent, invalid, exhausted
 //	         topic.dlq, topic.invalid, or the dead-letter store ▶ redrive ▶ topic, or first stage
 //
-// Channel.Attach protects every handler of a router. Channel.Middleware protects one handler. Channel.Stages adds handlers
-// whose failed messages wait in stages while the messages behind them go on. Each part also works alone: see the packages
-// poison, middleware, middleware/stages, middleware/outageguard, middleware/crashlimit, idempotency and redrive. Package classify
-// judges errors.
+// Channel.Attach protects every handler of a router. Channel.Middleware protects one handler. Channel.Stages adds
+// handlers whose failed messages wait in stages while the messages behind them go on. Each part also works alone: see
+// the packages poison, middleware, middleware/stages, middleware/outageguard, middleware/crashlimit, idempotency and
+// redrive. Package classify judges errors.
 //
 // # What is promised
 //
@@ -32,11 +32,12 @@
 //   - its place in a retry stage was confirmed,
 //   - its error was classify.Discard.
 //
-// The original survives byte for byte, whatever the handler did to the message in memory. Shutdown is no failure: a message
-// whose context was cancelled is given back, uncounted. Nothing stands still: while any sink accepts letters, every message
-// ends and the messages behind it go on. With a database, what a handler writes in the receiver's transaction takes effect
-// once per message. What the handler produces is published at least once, always with the same ids. With Config.Outage, an outage
-// of what a handler calls dead-letters no message that fails because of it: see package outageguard for the exceptions.
+// The original survives byte for byte, whatever the handler did to the message in memory. Shutdown is no failure: a
+// message whose context was cancelled is given back, uncounted. Nothing stands still: while any sink accepts letters,
+// every message ends and the messages behind it go on. With a database, what a handler writes in the receiver's
+// transaction takes effect once per message. What the handler produces is published at least once, always with the same
+// ids. With Config.Outage, an outage of what a handler calls dead-letters no message that fails because of it: see
+// package outageguard for the exceptions.
 //
 // # What is not promised
 //

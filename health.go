@@ -13,10 +13,11 @@ type Health struct {
 	OK bool `json:"ok"`
 	// Handlers has the handlers whose messages are held, with the state of their guard.
 	Handlers []outageguard.Status `json:"handlers"`
-	// Stores has the channel's own stores and publishers that are away: the store of keys, the publisher of dead letters, that of the
-	// stages or their store. They do not depend on Config.Outage.
+	// Stores has the channel's own stores and publishers that are away: the store of keys, the publisher of dead letters,
+	// that of the stages or their store. They do not depend on Config.Outage.
 	Stores []StoreHealth `json:"stores,omitempty"`
-	// Budgets has the retry budgets that are spent. Messages wait for them, or go to their next stage, so OK does not depend on them.
+	// Budgets has the retry budgets that are spent. Messages wait for them, or go to their next stage, so OK does not
+	// depend on them.
 	Budgets []middleware.BudgetStatus `json:"budgets,omitempty"`
 }
 
@@ -29,8 +30,8 @@ type StoreHealth struct {
 	Waiting int `json:"waiting"`
 }
 
-// Health returns the state of all handlers. A service whose downstream is away is not broken: do not let a supervisor restart it for
-// that. Without Config.Outage, Health knows the channel's own stores alone.
+// Health returns the state of all handlers. A service whose downstream is away is not broken: do not let a supervisor
+// restart it for that. Without Config.Outage, Health knows the channel's own stores alone.
 func (ch *Channel) Health() Health {
 	h := Health{OK: true, Handlers: ch.outage.Health()}
 	for _, status := range h.Handlers {

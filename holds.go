@@ -28,8 +28,8 @@ func holdsOf(config *Config) holds {
 	return h
 }
 
-// boundHolds is the router's subscriber decorator that makes parts hold messages for no longer than fits the redelivery time of their
-// subscriber.
+// boundHolds is the router's subscriber decorator that makes parts hold messages for no longer than fits the redelivery
+// time of their subscriber.
 func (ch *Channel) boundHolds(sub message.Subscriber) (message.Subscriber, error) {
 	r := outage.RedeliveryOf(sub)
 	if r.Repeats() { // watermill-redisstream gives a message that was nacked another context

@@ -24,8 +24,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Channel is a dead letter channel: the parts of Spillway composed in the only right order. It is safe for concurrent use
-// by any number of handlers and routers. It needs no closing: what runs beside the handlers begins and ends with the router.
+// Channel is a dead letter channel: the parts of Spillway composed in the only right order. It is safe for concurrent
+// use by any number of handlers and routers. It needs no closing: what runs beside the handlers begins and ends with
+// the router.
 type Channel struct {
 	queue   *poison.Queue
 	outputs *middleware.Outputs
@@ -156,18 +157,18 @@ func (ch *Channel) compose(config *Config) (err error) {
 	return nil
 }
 
-// Stages adds handlers whose failed messages are retried later: use channel.Stages().AddHandler(router, ...) in place of
-// router.AddHandler(...). Without Config.Stages it returns nil, and adding a handler returns an error that says so.
+// Stages adds handlers whose failed messages are retried later: use channel.Stages().AddHandler(router, ...) in place
+// of router.AddHandler(...). Without Config.Stages it returns nil, and adding a handler returns an error that says so.
 func (ch *Channel) Stages() *stages.Stages { return ch.stages }
 
 // Outage returns the guard of Config.Outage: hold a handler's messages by hand, or see its state. Without Config.Outage
 // it returns a nil Guard, which holds no message.
 func (ch *Channel) Outage() *outageguard.Guard { return ch.outage }
 
-// Queue returns the channel's poison.Queue. Use the queue to dead-letter a message outside of a handler, or to initialise
-// destinations.
+// Queue returns the channel's poison.Queue. Use the queue to dead-letter a message outside of a handler, or to
+// initialise destinations.
 func (ch *Channel) Queue() *poison.Queue { return ch.queue }
 
-// Letters returns the dead-letter store that New made in Config.DB: list its letters, and redrive them with redrive.Drain. It
-// returns nil if Config.Publisher was set.
+// Letters returns the dead-letter store that New made in Config.DB: list its letters, and redrive them with
+// redrive.Drain. It returns nil if Config.Publisher was set.
 func (ch *Channel) Letters() *letters.Store { return ch.letters }

@@ -20,8 +20,8 @@ const (
 	ClassInvalid
 	// ClassDiscard means that the message may be dropped: it is acked and counted, and placed nowhere.
 	ClassDiscard
-	// ClassAborted means that the message's own context ended: a shutdown, a rebalance, a lost session. The message is nacked
-	// and nothing is counted. The context of the message decides it, never an error.
+	// ClassAborted means that the message's own context ended: a shutdown, a rebalance, a lost session. The message is
+	// nacked and nothing is counted. The context of the message decides it, never an error.
 	ClassAborted
 )
 
@@ -82,14 +82,14 @@ type Verdict struct {
 	Description string
 	// RetryAfter is the least time to wait before the next attempt.
 	RetryAfter time.Duration
-	// NotNow says that nothing failed: the message comes again later and is not counted. It needs ClassTransient, which counts
-	// if the condition lasts too long. See the function NotNow.
+	// NotNow says that nothing failed: the message comes again later and is not counted. It needs ClassTransient, which
+	// counts if the condition lasts too long. See the function NotNow.
 	NotNow bool
-	// Away says that the error is not about the message: something that the handler needs is away, and other messages would fail
-	// too. It needs ClassTransient, which a verdict with Away alone gets. See the function Away.
+	// Away says that the error is not about the message: something that the handler needs is away, and other messages
+	// would fail too. It needs ClassTransient, which a verdict with Away alone gets. See the function Away.
 	Away bool
-	// TooLarge says that a publisher refused the message for its size. It needs ClassPermanent, which a verdict with TooLarge alone
-	// gets. See the function TooLarge.
+	// TooLarge says that a publisher refused the message for its size. It needs ClassPermanent, which a verdict with
+	// TooLarge alone gets. See the function TooLarge.
 	TooLarge bool
 }
 
@@ -110,8 +110,8 @@ func (v Verdict) ReasonOrDefault() string {
 	return v.Class.String()
 }
 
-// sayable is v without a class that no mark and no rule can give: ClassAborted, or one out of range. Away and TooLarge give a
-// class, or have no meaning beside it.
+// sayable is v without a class that no mark and no rule can give: ClassAborted, or one out of range. Away and TooLarge
+// give a class, or have no meaning beside it.
 func (v Verdict) sayable() Verdict {
 	if v.Class >= ClassAborted {
 		v.Class = ClassUnknown

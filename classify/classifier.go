@@ -9,7 +9,8 @@ import (
 type Config struct {
 	// Rules are asked in order, after marks and before the built-in knowledge; the first that answers wins.
 	Rules []Rule
-	// Default is the class of an error that is not known. It must not be ClassDiscard or ClassAborted. Default: ClassUnknown.
+	// Default is the class of an error that is not known. It must not be ClassDiscard or ClassAborted. Default:
+	// ClassUnknown.
 	Default Class
 	// OnRulePanic is called for a rule, or a method of the error itself, that panicked. It is also called for a rule that
 	// gave a class that no rule can give. Then there is no stack. The text is for a log.
@@ -19,8 +20,8 @@ type Config struct {
 // Classifier judges errors. It is safe for concurrent use, and a nil Classifier judges like the zero Config.
 type Classifier struct{ config Config }
 
-// New returns a Classifier, or an error that names the rule which is nil, or gives a class that no rule can give, or the default
-// that cannot be one.
+// New returns a Classifier, or an error that names the rule which is nil, or gives a class that no rule can give, or
+// the default that cannot be one.
 func New(config Config) (*Classifier, error) {
 	for i, rule := range config.Rules {
 		if rule == nil {
@@ -40,10 +41,11 @@ func New(config Config) (*Classifier, error) {
 	return &Classifier{config: config}, nil
 }
 
-// Classify returns the verdict on err. It asks the marks in err, the rules, the built-in knowledge and the default, in this order,
-// until one gives a class. Within marks and knowledge, the outermost answer of a chain of causes wins. Of joined errors, the
-// severest class wins: invalid, permanent, transient, unknown, discard. A mark's reason, description and retry-after stay in any
-// case. A branch without a mark counts as unknown, so a failure joined to a discarded error is not dropped with it.
+// Classify returns the verdict on err. It asks the marks in err, the rules, the built-in knowledge and the default, in
+// this order, until one gives a class. Within marks and knowledge, the outermost answer of a chain of causes wins. Of
+// joined errors, the severest class wins: invalid, permanent, transient, unknown, discard. A mark's reason, description
+// and retry-after stay in any case. A branch without a mark counts as unknown, so a failure joined to a discarded error
+// is not dropped with it.
 func (c *Classifier) Classify(err error) Verdict {
 	if err == nil {
 		return Verdict{}

@@ -10,20 +10,22 @@
 //	discard              acked, counted and kept nowhere
 //	aborted              nacked and not counted
 //
-// A Verdict is the class with a reason for programs, a description for people and the minimum wait before the next attempt.
+// A Verdict is the class with a reason for programs, a description for people and the minimum wait before the next
+// attempt.
 //
-// ClassAborted means that the message's own context ended, by a shutdown, a rebalance or a lost session. Only that context decides
-// it: no mark, rule or default can. A context.Canceled in an error is transient, because something within the handler was
-// cancelled.
+// ClassAborted means that the message's own context ended, by a shutdown, a rebalance or a lost session. Only that
+// context decides it: no mark, rule or default can. A context.Canceled in an error is transient, because something
+// within the handler was cancelled.
 //
-// NotNow is for a handler that finds a lock held, a breaker open or a tenant paused. Its error is transient, and no failure: the
-// message is held or nacked, and comes again without being counted, for a bounded time.
+// NotNow is for a handler that finds a lock held, a breaker open or a tenant paused. Its error is transient, and no
+// failure: the message is held or nacked, and comes again without being counted, for a bounded time.
 //
 // # Away
 //
-// Away is for an error that is not about the message: something that the handler needs is away, such as a database or a service. Its
-// error is transient. An outage guard holds messages after it, where a transient error alone can be the message's own.
-// Built-in knowledge sets Away if no connection was made, or if the server says that it serves no request:
+// Away is for an error that is not about the message: something that the handler needs is away, such as a database or a
+// service. Its error is transient. An outage guard holds messages after it, where a transient error alone can be the
+// message's own. Built-in knowledge sets Away if no connection was made, or if the server says that it serves no
+// request:
 //
 //	net            connection refused, host or network unreachable, unknown host of a dial
 //	PostgreSQL     08xxx except 08007, 08P01 only if it ended the connection, 25006, 28000, 28P01, 53300, 57P01 to 57P03, 57P05;
@@ -37,8 +39,9 @@
 //	HTTP           429 or 503 of an error with the methods StatusCode() int, or HTTPStatusCode(), and RetryAfter() time.Duration
 //	breakers       an open or half-open breaker
 //
-// Time-outs are not away, because one message can be slow. Neither are connections that were lost under a request, because the request
-// can have caused the loss. A mark or rule that names the class decides Away too: Transient(err) says that an error is not away.
+// Time-outs are not away, because one message can be slow. Neither are connections that were lost under a request,
+// because the request can have caused the loss. A mark or rule that names the class decides Away too: Transient(err)
+// says that an error is not away.
 //
 // # Messages that cannot be read
 //
@@ -55,14 +58,15 @@
 //
 // # Too large
 //
-// TooLarge is for a publisher that refuses a message for its size, which is permanent. An error that wraps ErrTooLarge is too. Classifier.IsTooLarge is the one place that
-// decides it, for letters, stages, the delay store, outputs and redrives: by the mark, by a rule with Verdict.TooLarge, or by built-in
-// knowledge of clients.
+// TooLarge is for a publisher that refuses a message for its size, which is permanent. An error that wraps ErrTooLarge
+// is too. Classifier.IsTooLarge is the one place that decides it, for letters, stages, the delay store, outputs and
+// redrives: by the mark, by a rule with Verdict.TooLarge, or by built-in knowledge of clients.
 //
 // # Marks and rules
 //
-// A handler marks the errors that it knows with Transient, Away, NotNow, Permanent, Invalid, Discard or With. A mark survives any wrapping
-// with %w. For errors of third parties there are rules (Is, As, AsFunc, When) in a Config, and built-in knowledge.
+// A handler marks the errors that it knows with Transient, Away, NotNow, Permanent, Invalid, Discard or With. A mark
+// survives any wrapping with %w. For errors of third parties there are rules (Is, As, AsFunc, When) in a Config, and
+// built-in knowledge.
 //
 // # Precedence
 //
@@ -74,10 +78,10 @@
 //  3. The built-in knowledge, over the whole tree; then what only the network explains.
 //  4. Config.Default.
 //
-// On a chain of causes the outermost answer wins. If errors are joined, by errors.Join or by several %w, every branch is judged
-// and the severest class wins: invalid, permanent, transient, unknown, discard. The verdict is that of the winning branch alone.
-// A branch without a mark counts as unknown, so an error joined to a discarded one is not dropped with it. A Discard around the
-// join drops both.
+// On a chain of causes the outermost answer wins. If errors are joined, by errors.Join or by several %w, every branch
+// is judged and the severest class wins: invalid, permanent, transient, unknown, discard. The verdict is that of the
+// winning branch alone. A branch without a mark counts as unknown, so an error joined to a discarded one is not dropped
+// with it. A Discard around the join drops both.
 //
 // Reason, description and retry-after are filled separately, and the first value stays. The outermost mark on the chain
 // comes first, then the rule, then the knowledge. Sources that are not consulted, because a class is known, contribute
@@ -85,12 +89,12 @@
 //
 // # Panics
 //
-// A panic in a handler is a *PanicError, which is permanent. It does not unwrap to the value of the panic: a panic is a bug, even
-// with a marked error. A mark around it, or a rule As[*PanicError], may judge it otherwise.
+// A panic in a handler is a *PanicError, which is permanent. It does not unwrap to the value of the panic: a panic is a
+// bug, even with a marked error. A mark around it, or a rule As[*PanicError], may judge it otherwise.
 //
-// A rule that panics has no answer, and the next rule is asked. If a method of an error panics, that error has no answer.
-// Config.OnRulePanic is called for both. An error that wraps itself is searched up to a bound. Rules do not see it, because
-// errors.Is would never return.
+// A rule that panics has no answer, and the next rule is asked. If a method of an error panics, that error has no
+// answer. Config.OnRulePanic is called for both. An error that wraps itself is searched up to a bound. Rules do not see
+// it, because errors.Is would never return.
 //
 // # Built-in knowledge
 //
@@ -112,7 +116,8 @@
 //
 // The sources are the documentation of Go's standard library, PostgreSQL's Appendix A, MySQL's Server Error Message
 // Reference, MariaDB's list of error codes and sqlite.org/rescode.html. No driver is imported. An error with a method
-// SQLState() string, such as that of pgx or lib/pq, is known by its shape. So are the error types of go-sql-driver/mysql
-// and modernc.org/sqlite. Errors of cenkalti/backoff are known by their type's name and package. Sentinels of breakers are
-// known by their text, since they have nothing else. Every other error is unknown: it is retried, and then dead-lettered.
+// SQLState() string, such as that of pgx or lib/pq, is known by its shape. So are the error types of
+// go-sql-driver/mysql and modernc.org/sqlite. Errors of cenkalti/backoff are known by their type's name and package.
+// Sentinels of breakers are known by their text, since they have nothing else. Every other error is unknown: it is
+// retried, and then dead-lettered.
 package classify

@@ -64,7 +64,8 @@ func (f *Failure) Add(err error, v Verdict, at time.Time) {
 	f.History = BoundHistory(append(f.History, inner.History...))
 }
 
-// Failure returns the Failure that err carries, or one of a single attempt that ended now. A nil Classifier has the defaults.
+// Failure returns the Failure that err carries, or one of a single attempt that ended now. A nil Classifier has the
+// defaults.
 func (c *Classifier) Failure(err error) *Failure {
 	f, ok := AsFailure(err)
 	if !ok || f.Attempts <= 0 {

@@ -59,8 +59,8 @@ func askKnowledge(err error) (Verdict, bool) {
 }
 
 // askNetwork is asked if no cause gave a class: a wrong address or a refused permission shows inside a net.OpError, and
-// what is left is the network's weather. If no connection was made, the server is away. A connection closed early shows as a bare EOF,
-// which means that only inside the error of an HTTP client.
+// what is left is the network's weather. If no connection was made, the server is away. A connection closed early shows
+// as a bare EOF, which means that only inside the error of an HTTP client.
 func askNetwork(err error) (Verdict, bool) {
 	switch e := err.(type) {
 	case *net.OpError:

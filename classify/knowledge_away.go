@@ -13,8 +13,8 @@ import (
 // away is the verdict on an error that is about something the handler needs, and not about the message.
 var away = Verdict{Class: ClassTransient, Away: true}
 
-// askAway judges one error that says that a server was not reached, or serves no request. A connection that was lost under a request
-// is not among these: the request can have caused the loss.
+// askAway judges one error that says that a server was not reached, or serves no request. A connection that was lost
+// under a request is not among these: the request can have caused the loss.
 func askAway(err error) (Verdict, bool) {
 	switch e := err.(type) {
 	case syscall.Errno:

@@ -37,7 +37,8 @@ func askRetry(err error) (Verdict, bool) {
 // plainError is the type of what errors.New returns: such a sentinel has nothing but its text to be known by.
 var plainError = reflect.TypeOf(errors.New(""))
 
-// refusals are the texts of sentinels that pass with time: a breaker or limiter refuses a call, or a connection was lost.
+// refusals are the texts of sentinels that pass with time: a breaker or limiter refuses a call, or a connection was
+// lost.
 var refusals = map[string]bool{
 	"circuit breaker is open": true, // sony/gobreaker v1 and v2, so Watermill's CircuitBreaker; eapache/go-resiliency
 	"too many requests":       true, // sony/gobreaker, half open

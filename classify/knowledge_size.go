@@ -8,8 +8,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
-// refusedForSize judges by ErrTooLarge, types and codes, without importing a client. Words count only if no error in the tree is of a
-// client that has codes: "message of length 352518912 too large or too small" is what sarama says of a TLS listener.
+// refusedForSize judges by ErrTooLarge, types and codes, without importing a client. Words count only if no error in
+// the tree is of a client that has codes: "message of length 352518912 too large or too small" is what sarama says of a
+// TLS listener.
 func refusedForSize(err error) bool {
 	known, large := sizeOf(err)
 	return large || !known && saysSize(err)
@@ -36,8 +37,8 @@ func saysSize(err error) bool {
 	return false
 }
 
-// unquoted returns text without its quoted parts, which are names. A single quote begins one only if no letter is before it:
-// else it is an apostrophe.
+// unquoted returns text without its quoted parts, which are names. A single quote begins one only if no letter is
+// before it: else it is an apostrophe.
 func unquoted(text string) string {
 	var kept strings.Builder
 	for i := 0; i < len(text); i++ {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// askStatus judges errors that carry the status of an answer: of HTTP by their methods, and of gRPC without importing it.
+// askStatus judges errors that carry the status of an answer: of HTTP by their methods, and of gRPC without importing
+// it.
 func askStatus(err error) (Verdict, bool) {
 	switch e := err.(type) {
 	case interface{ StatusCode() int }:
@@ -32,7 +33,8 @@ func askStatus(err error) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// askHTTP judges the status codes of RFC 9110 and RFC 6585 that pass with time. One that says when to come back is about the service.
+// askHTTP judges the status codes of RFC 9110 and RFC 6585 that pass with time. One that says when to come back is
+// about the service.
 func askHTTP(status int, err error) (Verdict, bool) {
 	switch status {
 	case 429, 503:

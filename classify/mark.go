@@ -14,8 +14,8 @@ func Description(text string) Option { return func(v *Verdict) { v.Description =
 // RetryAfter sets the least time to wait before the next attempt, as HTTP's Retry-After does (RFC 9110, 10.2.3).
 func RetryAfter(d time.Duration) Option { return func(v *Verdict) { v.RetryAfter = d } }
 
-// RetryAfterHeader is RetryAfter with the value of HTTP's header Retry-After: a number of seconds, or a date. Another value, and a date
-// that has passed, say nothing.
+// RetryAfterHeader is RetryAfter with the value of HTTP's header Retry-After: a number of seconds, or a date. Another
+// value, and a date that has passed, say nothing.
 func RetryAfterHeader(value string) Option {
 	return func(v *Verdict) {
 		if wait := parseRetryAfter(value, time.Now()); wait > 0 {
@@ -27,18 +27,19 @@ func RetryAfterHeader(value string) Option {
 // Transient marks err as passing with time. A nil err stays nil, here and in every mark.
 func Transient(err error, opts ...Option) error { return mark(err, ClassTransient, opts) }
 
-// NotNow marks err as no failure: a lock is held, a breaker is open, a tenant is paused. The message is held and handled
-// again, or nacked and redelivered; neither counts as an attempt. middleware.Retry does this for RetryConfig.NotNowFor; after
-// that err is transient, and counts. RetryAfter sets the minimum wait. A rule can return the same:
-// Verdict{Class: ClassTransient, NotNow: true}.
+// NotNow marks err as no failure: a lock is held, a breaker is open, a tenant is paused. The message is held and
+// handled again, or nacked and redelivered; neither counts as an attempt. middleware.Retry does this for
+// RetryConfig.NotNowFor; after that err is transient, and counts. RetryAfter sets the minimum wait. A rule can return
+// the same: Verdict{Class: ClassTransient, NotNow: true}.
 func NotNow(err error, opts ...Option) error {
 	return mark(err, ClassTransient, append([]Option{func(v *Verdict) { v.NotNow = true }}, opts...))
 }
 
-// Away marks err as not about the message: something that the handler needs is away, so other messages would fail too. It is
-// transient. An outage guard holds messages after such an error instead of trying each one, and RetryAfter sets the least time for
-// which it holds them. Without a guard the mark means the same as Transient. Built-in knowledge sets it for errors that say so, such
-// as a refused connection: mark those Transient if only this message's own server is away, such as a customer's webhook.
+// Away marks err as not about the message: something that the handler needs is away, so other messages would fail too.
+// It is transient. An outage guard holds messages after such an error instead of trying each one, and RetryAfter sets
+// the least time for which it holds them. Without a guard the mark means the same as Transient. Built-in knowledge sets
+// it for errors that say so, such as a refused connection: mark those Transient if only this message's own server is
+// away, such as a customer's webhook.
 func Away(err error, opts ...Option) error {
 	return mark(err, ClassTransient, append([]Option{func(v *Verdict) { v.Away = true }}, opts...))
 }

@@ -38,8 +38,8 @@ func When(predicate func(error) bool, v Verdict) Rule {
 // errProbe is what New asks each rule about: those of this package answer with their verdict.
 var errProbe = errors.New("classify: New asks the rule for its verdict")
 
-// probe returns an error if the rule gives a class that no rule can give. A rule of an application's own that has no answer, or
-// panics, is heard when there is an error.
+// probe returns an error if the rule gives a class that no rule can give. A rule of an application's own that has no
+// answer, or panics, is heard when there is an error.
 func (r Rule) probe() error {
 	v, ok := new(judgement).ask(answerer(r), errProbe)
 	if ok {

@@ -13,10 +13,10 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// account is drawn up when a row's processes have ended: every message is counted by id, in the effects table, among the
-// dead letters and in what is left in the source. Nothing is nowhere, nothing took effect twice, and, since all faults
-// are healed by then, nothing is left: what can succeed has taken effect, and is no dead letter beside that, and what cannot
-// is set aside.
+// account is drawn up when a row's processes have ended: every message is counted by id, in the effects table, among
+// the dead letters and in what is left in the source. Nothing is nowhere, nothing took effect twice, and, since all
+// faults are healed by then, nothing is left: what can succeed has taken effect, and is no dead letter beside that, and
+// what cannot is set aside.
 func (b *bench) account(ids ...string) {
 	b.Helper()
 	effects := b.effects()
@@ -47,8 +47,8 @@ func (b *bench) account(ids ...string) {
 	b.wantOutputs(good)
 }
 
-// wantRightly checks that what is a dead letter cannot succeed, and that what ends the process was set aside for that. Where
-// nothing was to be set aside no topic was read, and perhaps there is none: then it is the processes that tell.
+// wantRightly checks that what is a dead letter cannot succeed, and that what ends the process was set aside for that.
+// Where nothing was to be set aside no topic was read, and perhaps there is none: then it is the processes that tell.
 func (b *bench) wantRightly(letters []*message.Message, good []string) {
 	b.Helper()
 	for _, letter := range letters {
@@ -122,8 +122,8 @@ func (b *bench) untilNothingLeft() {
 	b.Errorf("%d messages are left in the source: %v", left, last)
 }
 
-// wantOutputs checks that every message that took effect has its output, and that however often that was published it has
-// one id.
+// wantOutputs checks that every message that took effect has its output, and that however often that was published it
+// has one id.
 func (b *bench) wantOutputs(of []string) {
 	b.Helper()
 	if len(of) == 0 {
@@ -147,7 +147,8 @@ func (b *bench) wantOutputs(of []string) {
 const (
 	// silence is how long a topic gives nothing when it has nothing more to give.
 	silence = 8 * time.Second
-	// late is how long what must be there may take to show. On tables a transaction of another row of the suite holds it up.
+	// late is how long what must be there may take to show. On tables a transaction of another row of the suite holds it
+	// up.
 	late = 30 * time.Second
 )
 

@@ -14,7 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Feature D7: a letter that Watermill's PoisonQueue wrote is read and comes back, and its keys can be written beside ours.
+// Feature D7: a letter that Watermill's PoisonQueue wrote is read and comes back, and its keys can be written beside
+// ours.
 func (b *bench) watermillLetters() {
 	ch := b.channel(func(c *spillway.Config) { c.Queue.WatermillKeys = true })
 	b.initialize(ch)
@@ -73,7 +74,8 @@ func (b *bench) unreadable() {
 	}
 }
 
-// Feature D11: what a guard stops has its reason; what it just lets pass is handled, and its output carries the count on.
+// Feature D11: what a guard stops has its reason; what it just lets pass is handled, and its output carries the count
+// on.
 func (b *bench) guards() {
 	ch := b.channel(func(c *spillway.Config) {
 		c.Guard = middleware.GuardConfig{Required: []string{"tenant"}, ExpiresKey: "expires", MaxHops: 3}

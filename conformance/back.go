@@ -31,8 +31,9 @@ func (b *bench) setAside(n int) (healed *atomic.Bool, ids []string) {
 	return healed, ids
 }
 
-// drain brings back the letters in a dead-letter topic, of which at least n wait there or are about to: one that is written
-// in the transaction of its message is seen by others when that is acknowledged, after the hook that told of it.
+// drain brings back the letters in a dead-letter topic, of which at least n wait there or are about to: one that is
+// written in the transaction of its message is seen by others when that is acknowledged, after the hook that told of
+// it.
 func (b *bench) drain(topic string, n int, change ...func(*redrive.DrainTopicConfig)) redrive.Report {
 	b.Helper()
 	return b.drainThrough(b.live, topic, n, change...)
@@ -69,7 +70,8 @@ func (b *bench) drainThrough(live message.Publisher, topic string, n int, change
 	return report
 }
 
-// Feature V1: a drain brings all letters back to their topic; a redrive handler on a router brings each back as it comes.
+// Feature V1: a drain brings all letters back to their topic; a redrive handler on a router brings each back as it
+// comes.
 func (b *bench) redriven() {
 	healed, ids := b.setAside(3)
 	healed.Store(true)
@@ -93,8 +95,9 @@ func (b *bench) redriven() {
 	b.untilApplied("later")
 }
 
-// Feature V2: letters come back no faster than the rate. The first one is seen when its publish returns, and what that took is made up for
-// by the turns behind it: up to a turn and the 100 ms by which one may be late, as TestHandler_rateOfStalledPublisher shows.
+// Feature V2: letters come back no faster than the rate. The first one is seen when its publish returns, and what that
+// took is made up for by the turns behind it: up to a turn and the 100 ms by which one may be late, as
+// TestHandler_rateOfStalledPublisher shows.
 func (b *bench) redriveRate() {
 	const n, rate = 11, 20
 	healed, ids := b.setAside(n)
@@ -114,8 +117,8 @@ func (b *bench) redriveRate() {
 	}
 }
 
-// Features V3, D16: each redrive is counted on the message, and after the last one that is allowed a handler quarantines the
-// letter, in a topic that the handler's start made sure of.
+// Features V3, D16: each redrive is counted on the message, and after the last one that is allowed a handler
+// quarantines the letter, in a topic that the handler's start made sure of.
 func (b *bench) quarantine() {
 	b.setAside(1)
 	for i := range int32(2) {
@@ -176,8 +179,8 @@ func (b *bench) stripped() {
 	}
 }
 
-// Features V5, V8, D16: a letter whose origin names a topic that is not allowed is parked, and so is what the filter does not
-// choose, in a topic that the drain made sure of. The drain goes on behind both.
+// Features V5, V8, D16: a letter whose origin names a topic that is not allowed is parked, and so is what the filter
+// does not choose, in a topic that the drain made sure of. The drain goes on behind both.
 func (b *bench) allowList() {
 	b.create(b.dlq())
 	forged := newMessage("forged")

@@ -26,8 +26,8 @@ import (
 // patience is how long a condition is waited for. Brokers rebalance and reconnect meanwhile.
 const patience = testkit.Patience
 
-// bench is what one feature is tested on: a topic, a topic for outputs, a database with an effects table, and a count of
-// what was set aside.
+// bench is what one feature is tested on: a topic, a topic for outputs, a database with an effects table, and a count
+// of what was set aside.
 type bench struct {
 	*testing.T
 	target Target
@@ -130,8 +130,8 @@ func (b *bench) channel(change ...func(*spillway.Config)) *spillway.Channel {
 	return ch
 }
 
-// start runs a router with one handler on the live topic, protected by ch. The returned function closes it; it is called
-// at the end of the test in any case.
+// start runs a router with one handler on the live topic, protected by ch. The returned function closes it; it is
+// called at the end of the test in any case.
 func (b *bench) start(ch *spillway.Channel, handle message.HandlerFunc, more ...func(*message.Router)) (stop func()) {
 	b.Helper()
 	return b.startWith(ch, b.target.Publisher(b.T), handle, more...)

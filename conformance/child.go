@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ChildVariable names the environment variable that the suite sets for the processes it starts. Such a process is the same
-// test, in which Run is a consumer. The value names the test and the target.
+// ChildVariable names the environment variable that the suite sets for the processes it starts. Such a process is the
+// same test, in which Run is a consumer. The value names the test and the target.
 const ChildVariable = "SPILLWAY_CONFORMANCE_CHILD"
 
 func childName(t *testing.T, target Target) string { return t.Name() + " " + target.Name }
@@ -36,7 +36,8 @@ type setting struct {
 	DeadThrough, SourceThrough string
 }
 
-// The delay stores: the one that other rows may have too, whose relays move whatever is due, or a file of the row's own.
+// The delay stores: the one that other rows may have too, whose relays move whatever is due, or a file of the row's
+// own.
 const (
 	storeShared = "shared"
 	storeOwn    = "own"

@@ -10,7 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// confirms is sentence K1: what Publish confirmed is there, even if its publisher is closed at once and others publish beside it.
+// confirms is sentence K1: what Publish confirmed is there, even if its publisher is closed at once and others publish
+// beside it.
 func (b *bench) confirms() {
 	b.variantOn(newBareBench, "many at once", func(b *bench) {
 		b.bare()

@@ -43,7 +43,8 @@ func (c *consumer) tell(event ...any) {
 // eventPrefix tells events from what the test writes.
 const eventPrefix = "event: "
 
-// halt stops the message here if it was asked to. It does not heed the context, as many a handler, but tells of its end.
+// halt stops the message here if it was asked to. It does not heed the context, as many a handler, but tells of its
+// end.
 func (c *consumer) halt(ctx context.Context, step, id string) {
 	if c.Halt[id] != step {
 		return
@@ -76,8 +77,8 @@ func (c *consumer) run() (stop func()) {
 	return c.bench.run(router)
 }
 
-// finish waits for messages that the router did not wait for. Watermill's router misses a message that arrives while it closes, and
-// redisstream gives redelivered ones no context that ends. Such a message is held for as long as it may be.
+// finish waits for messages that the router did not wait for. Watermill's router misses a message that arrives while it
+// closes, and redisstream gives redelivered ones no context that ends. Such a message is held for as long as it may be.
 func (c *consumer) finish() {
 	idle := 0
 	for deadline := time.Now().Add(patience); idle < 3 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {

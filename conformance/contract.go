@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// sentence is one thing that a pub/sub must do for Spillway's promises to hold on it. docs/pubsub.md has the same sentences.
+// sentence is one thing that a pub/sub must do for Spillway's promises to hold on it. docs/pubsub.md has the same
+// sentences.
 type sentence struct {
 	id    string
 	title string

@@ -1,6 +1,6 @@
-// Package conformance tests a pub/sub against Spillway's promises, as Watermill's pubsub/tests does against Watermill's. It
-// runs a real router, protected by a real dead letter channel, over the pub/sub that a Target describes. Each feature is a
-// subtest, which accounts for every message by its id:
+// Package conformance tests a pub/sub against Spillway's promises, as Watermill's pubsub/tests does against
+// Watermill's. It runs a real router, protected by a real dead letter channel, over the pub/sub that a Target
+// describes. Each feature is a subtest, which accounts for every message by its id:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Run(t, conformance.Target{
@@ -11,40 +11,41 @@
 //		})
 //	}
 //
-// A subtest is named by its feature's id. K1 to K20 are the sentences that a pub/sub must keep. P1 to P7 are promises, R is retry, C is classes of errors, and D is dead letters.
-// I is the idempotent receiver, V is redrive, H is hostile input, and F is faults.
+// A subtest is named by its feature's id. K1 to K20 are the sentences that a pub/sub must keep. P1 to P7 are promises,
+// R is retry, C is classes of errors, and D is dead letters. I is the idempotent receiver, V is redrive, H is hostile
+// input, and F is faults.
 //
 // # The contract
 //
-// docs/pubsub.md says in numbered sentences, K1 to K20, what a pub/sub must do. Each row rests on some of them, and a row that
-// fails logs them. What a pub/sub does not offer is pinned, with the sentence that it does not keep, and the reason. A pin is
-// for a row, such as "F2", or for one case of a row, such as "H1/id of 300 bytes". The suite does not run what is pinned and
-// records it as pinned. A pin of an unknown row, case or sentence fails the test.
+// docs/pubsub.md says in numbered sentences, K1 to K20, what a pub/sub must do. Each row rests on some of them, and a
+// row that fails logs them. What a pub/sub does not offer is pinned, with the sentence that it does not keep, and the
+// reason. A pin is for a row, such as "F2", or for one case of a row, such as "H1/id of 300 bytes". The suite does not
+// run what is pinned and records it as pinned. A pin of an unknown row, case or sentence fails the test.
 //
-// If SPILLWAY_CONFORMANCE_OUT is set, each result is appended to that file as a JSON line. "make conformance" prints the
-// lines as a matrix.
+// If SPILLWAY_CONFORMANCE_OUT is set, each result is appended to that file as a JSON line. "make conformance" prints
+// the lines as a matrix.
 //
 // # Faults
 //
-// Rows of faults run consumers in processes of their own. The suite kills these processes, cuts them off from the broker
-// through a proxy, and lets other processes join them. Such a process runs the calling test again, up to Run, which then
-// consumes until the suite ends it. Three things follow:
+// Rows of faults run consumers in processes of their own. The suite kills these processes, cuts them off from the
+// broker through a proxy, and lets other processes join them. Such a process runs the calling test again, up to Run,
+// which then consumes until the suite ends it. Three things follow:
 //
 //   - What the test does before Run is done once in each process.
 //   - The broker must be a process of its own, whose address comes from outside, such as from the environment.
-//   - A test built with -race calls "go test -c" and runs consumers built without it. The reason is that clients may have
-//     data races of their own when they reconnect.
+//   - A test built with -race calls "go test -c" and runs consumers built without it. The reason is that clients may
+//     have data races of their own when they reconnect.
 //
-// After a fault, each message is in one place: in the effects table, once; or among the dead letters; or still in the source.
-// When the fault has ended, no message is in the source. F2 and R12b restart the broker, so nothing else may use it
-// but suites with the same Target.Beside.
+// After a fault, each message is in one place: in the effects table, once; or among the dead letters; or still in the
+// source. When the fault has ended, no message is in the source. F2 and R12b restart the broker, so nothing else may
+// use it but suites with the same Target.Beside.
 //
 // # Requirements
 //
-// The suite needs a subscriber with consumer groups, or one that delivers to every new subscriber what was published before.
-// With the second kind V3 cannot be tested. A pub/sub that lives in one process has no faults: pin F1 to F10, D10, R12b and
-// R12c. Effects are in SQLite, unless the Target has a Database. Every feature has topics of its own, so a Target need not clean up between
-// features.
+// The suite needs a subscriber with consumer groups, or one that delivers to every new subscriber what was published
+// before. With the second kind V3 cannot be tested. A pub/sub that lives in one process has no faults: pin F1 to F10,
+// D10, R12b and R12c. Effects are in SQLite, unless the Target has a Database. Every feature has topics of its own, so
+// a Target need not clean up between features.
 //
 // # Features
 //

@@ -11,7 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 )
 
-// openEffects opens the database with the effects. Several processes may do so; on SQLite, who writes holds the others up.
+// openEffects opens the database with the effects. Several processes may do so; on SQLite, who writes holds the others
+// up.
 func (b *bench) openEffects() {
 	b.Helper()
 	if b.target.Database != nil {

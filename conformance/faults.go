@@ -83,8 +83,8 @@ func (b *bench) sendAgain(id string) {
 	})
 }
 
-// trickle sends messages until one has come to the process, and returns their ids. What could hold them up, a handler or a
-// wait, does not end before that.
+// trickle sends messages until one has come to the process, and returns their ids. What could hold them up, a handler
+// or a wait, does not end before that.
 func (b *bench) trickle(to *process) (ids []string) {
 	b.Helper()
 	for begun := time.Now(); to.events.all("received") == 0; time.Sleep(100 * time.Millisecond) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Promises P1, P7: a consumer is killed with SIGKILL between receipt and ack. The next one finishes what it had begun. If the subscriber goes on
-// while a letter is placed, those behind it are acked and placed before the kill.
+// Promises P1, P7: a consumer is killed with SIGKILL between receipt and ack. The next one finishes what it had begun.
+// If the subscriber goes on while a letter is placed, those behind it are acked and placed before the kill.
 func (b *bench) killedAtEachStep() {
 	variants := map[string]func(*bench){}
 	for _, step := range []string{stepReceived, stepHandling, stepWritten, stepCommitted, stepOutput} {
@@ -23,7 +23,8 @@ func (b *bench) killedAtEachStep() {
 // reached the broker by then.
 const commitTime = 3 * time.Second
 
-// acrossRestart is longer than a restart takes on a machine that is not busy. On a busy one the messages are due meanwhile.
+// acrossRestart is longer than a restart takes on a machine that is not busy. On a busy one the messages are due
+// meanwhile.
 const acrossRestart = 10 * time.Second
 
 func (b *bench) killedAt(step, id string) {
@@ -43,8 +44,9 @@ func (b *bench) killedAt(step, id string) {
 	b.finish(ids...)
 }
 
-// Promises P1, P3, P7: the broker is restarted while a message is handled and not acked, and others wait. If the subscriber goes on while letters are
-// placed, hundreds of them are open. If all stages have one consumer, messages wait in it.
+// Promises P1, P3, P7: the broker is restarted while a message is handled and not acked, and others wait. If the
+// subscriber goes on while letters are placed, hundreds of them are open. If all stages have one consumer, messages
+// wait in it.
 func (b *bench) brokerRestarted() {
 	b.need("Restart", b.target.Restart != nil)
 	b.begin()

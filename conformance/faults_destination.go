@@ -62,7 +62,8 @@ func (b *bench) unreachable(fail func(*faultproxy.Proxy)) {
 	b.finish(append(ids, "bad-2", "good-3")...)
 }
 
-// slowDestination: a slow connection only slows things down. A letter that a publisher gives up on in its own time may come again.
+// slowDestination: a slow connection only slows things down. A letter that a publisher gives up on in its own time may
+// come again.
 func (b *bench) slowDestination() {
 	b.begin()
 	proxy := b.proxy()

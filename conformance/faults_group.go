@@ -32,9 +32,9 @@ func (b *bench) joinedInBackoff() {
 	}
 }
 
-// Promises P3, P7: another instance joins the group while a handler is busy for 20 s and does not look at its context. It
-// gets messages long before that, and the effect of the busy one stays one. If the subscriber goes on while letters are placed, some are open before
-// the busy one.
+// Promises P3, P7: another instance joins the group while a handler is busy for 20 s and does not look at its context.
+// It gets messages long before that, and the effect of the busy one stays one. If the subscriber goes on while letters
+// are placed, some are open before the busy one.
 func (b *bench) joinedWhileBusy() {
 	const busy = 20 * time.Second
 	b.shared().begin()
@@ -59,8 +59,8 @@ func (b *bench) joinedWhileBusy() {
 	}
 }
 
-// Promises P3, P7: the connection to the source is lost in the middle of a handler, which finishes all the same, or gives
-// up when its context ends. Neither is a failure of the message.
+// Promises P3, P7: the connection to the source is lost in the middle of a handler, which finishes all the same, or
+// gives up when its context ends. Neither is a failure of the message.
 func (b *bench) connectionLost() {
 	b.need("SubscriberThrough and Address", b.target.SubscriberThrough != nil && b.target.Address != "")
 	b.together(map[string]func(*bench){

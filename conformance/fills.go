@@ -53,8 +53,8 @@ func (b *bench) filling() (size int) {
 	return 0
 }
 
-// Promises P1, P4: a message that fills the broker's limit ends, although no letter and no stage has room for what they add, and those
-// behind it go on. What has room for the count of its redrives comes back.
+// Promises P1, P4: a message that fills the broker's limit ends, although no letter and no stage has room for what they
+// add, and those behind it go on. What has room for the count of its redrives comes back.
 func (b *bench) fillingMessages() {
 	b.variant("letters", func(b *bench) { b.fills(b.start, func(*spillway.Config) {}, classify.Permanent(errNever)) })
 	b.variant("stages", func(b *bench) { b.fills(b.startStaged, b.staged(shortStage), errNotYet) })

@@ -60,7 +60,8 @@ func (h *hostiles) of(payload []byte) (first, last *message.Message) {
 	return h.first[string(payload)], h.last[string(payload)]
 }
 
-// hostileContents are ids and payloads that a transport may change, by what is hostile about each. No two payloads are the same.
+// hostileContents are ids and payloads that a transport may change, by what is hostile about each. No two payloads are
+// the same.
 func hostileContents() map[string]*message.Message {
 	all := map[string]*message.Message{
 		"id of 300 bytes":    message.NewMessage(strings.Repeat("i", 300), []byte(`{"id":"long"}`)),
@@ -111,8 +112,8 @@ func hostileMetadata() map[string]*message.Message {
 	return all
 }
 
-// Promises P2, P4: each hostile message is set aside as it arrived and comes back so; the good one behind them is handled. Rows K9
-// and K15 hold the pub/sub to bring each as it was sent.
+// Promises P2, P4: each hostile message is set aside as it arrived and comes back so; the good one behind them is
+// handled. Rows K9 and K15 hold the pub/sub to bring each as it was sent.
 func (b *bench) hostileMessages() {
 	all := hostileContents()
 	maps.Copy(all, hostileMetadata())

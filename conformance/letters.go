@@ -71,8 +71,8 @@ func (b *bench) wholeStory() {
 	}
 }
 
-// Feature D2: permanent errors and panics are set aside at once, invalid messages in a topic of their own or, where that
-// does not take them, with the others; a discard is dropped and counted.
+// Feature D2: permanent errors and panics are set aside at once, invalid messages in a topic of their own or, where
+// that does not take them, with the others; a discard is dropped and counted.
 func (b *bench) classes() {
 	var discards atomic.Int32
 	ch := b.channel(func(c *spillway.Config) {
@@ -183,7 +183,8 @@ func (b *bench) fallback() {
 	}
 }
 
-// Feature D5: dead-letter topics are there before the first message, or the router does not start and says which is not.
+// Feature D5: dead-letter topics are there before the first message, or the router does not start and says which is
+// not.
 func (b *bench) missingDestination() {
 	b.need("BadTopic", b.target.BadTopic != "")
 	ch := b.channel(func(c *spillway.Config) {

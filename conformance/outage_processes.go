@@ -9,8 +9,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 )
 
-// Feature R12, promises P1, P3, P7: while the guard is open another instance joins, the first is killed, a third takes its place,
-// and the second is closed in order, as by a deploy.
+// Feature R12, promises P1, P3, P7: while the guard is open another instance joins, the first is killed, a third takes
+// its place, and the second is closed in order, as by a deploy.
 func (b *bench) changedWhileOpen() {
 	lasts, rate := outageLasts(b)
 	b.shared().begin()
@@ -49,8 +49,8 @@ func (b *bench) changedWhileOpen() {
 	b.wrapUp(ids...)
 }
 
-// Feature R12, promises P1, P3, P7: the server that holds messages, keys and what the handler writes is killed under load, and
-// away for a time.
+// Feature R12, promises P1, P3, P7: the server that holds messages, keys and what the handler writes is killed under
+// load, and away for a time.
 func (b *bench) serverKilled() {
 	lasts, rate := outageLasts(b)
 	b.need("Service", b.target.Service != "")

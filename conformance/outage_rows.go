@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 )
 
-// Feature R12: the downstream refuses connections while messages come, and later asks for a wait. The messages are held: none
-// is set aside, none goes to a stage, and the guard's probes are the only calls.
+// Feature R12: the downstream refuses connections while messages come, and later asks for a wait. The messages are
+// held: none is set aside, none goes to a stage, and the guard's probes are the only calls.
 func (b *bench) downstreamAway() {
 	lasts, rate := outageLasts(b)
 	o := b.outage(10 * time.Second)
@@ -46,8 +46,8 @@ func (o *outageBench) wantHeld(ids []string) {
 	o.Logf("%d messages, %d calls; the guard: %s", len(ids), o.calls.Load(), o.story())
 }
 
-// inHand returns how many messages the guard may have let through that have not called the downstream yet, when it opens. In process
-// hundreds of messages are in hand at once, and SQLite's one writer keeps them waiting.
+// inHand returns how many messages the guard may have let through that have not called the downstream yet, when it
+// opens. In process hundreds of messages are in hand at once, and SQLite's one writer keeps them waiting.
 func (o *outageBench) inHand(ids []string) int64 {
 	if o.target.CreateTopic == nil {
 		return int64(len(ids))
@@ -62,8 +62,8 @@ func (o *outageBench) wantNothingAside() {
 	}
 }
 
-// wantOnlyProbes checks that while the guard was open it let no more through than the probes that fit in between with growing
-// waits, beside the messages that had passed it before.
+// wantOnlyProbes checks that while the guard was open it let no more through than the probes that fit in between with
+// growing waits, beside the messages that had passed it before.
 func (o *outageBench) wantOnlyProbes(passed int64) {
 	o.Helper()
 	defer func() {
@@ -91,8 +91,8 @@ func (o *outageBench) wantOnlyProbes(passed int64) {
 	}
 }
 
-// mostProbes returns how many probes fit into a time: the waits are drawn from 125 to 250 ms at first, and twice as long each
-// time, up to 2.5 to 5 s.
+// mostProbes returns how many probes fit into a time: the waits are drawn from 125 to 250 ms at first, and twice as
+// long each time, up to 2.5 to 5 s.
 func mostProbes(lasted time.Duration) (n int64) {
 	for wait := 125 * time.Millisecond; lasted > 0; wait = min(2*wait, 2500*time.Millisecond) {
 		lasted -= wait
@@ -101,8 +101,8 @@ func mostProbes(lasted time.Duration) (n int64) {
 	return n
 }
 
-// Feature R12: the downstream answers nothing, and calls end by their time-out. Messages that failed before the guard knew
-// go to a stage at most; none is set aside.
+// Feature R12: the downstream answers nothing, and calls end by their time-out. Messages that failed before the guard
+// knew go to a stage at most; none is set aside.
 func (b *bench) downstreamHangs() {
 	lasts, rate := outageLasts(b)
 	o := b.outage(500 * time.Millisecond) // longer than a slow machine takes

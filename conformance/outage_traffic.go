@@ -11,12 +11,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// OutageVariable names the environment variable with the time that an outage of rows R12 lasts, such as "30s". Default: 3 s, with
-// fewer messages a second.
+// OutageVariable names the environment variable with the time that an outage of rows R12 lasts, such as "30s". Default:
+// 3 s, with fewer messages a second.
 const OutageVariable = "SPILLWAY_CONFORMANCE_OUTAGE"
 
-// outageLasts returns how long a downstream is away, and how many messages a second come meanwhile. Rows judge by counts: on
-// a slow machine fewer come.
+// outageLasts returns how long a downstream is away, and how many messages a second come meanwhile. Rows judge by
+// counts: on a slow machine fewer come.
 func outageLasts(t testing.TB) (lasts time.Duration, rate int) {
 	t.Helper()
 	given := os.Getenv(OutageVariable)
@@ -30,8 +30,8 @@ func outageLasts(t testing.TB) (lasts time.Duration, rate int) {
 	return lasts, 500
 }
 
-// traffic publishes messages with ids of their own, beside whatever happens to them. A message that the broker refuses is
-// published again, so it may be there twice.
+// traffic publishes messages with ids of their own, beside whatever happens to them. A message that the broker refuses
+// is published again, so it may be there twice.
 type traffic struct {
 	b    *bench
 	pub  message.Publisher
@@ -41,8 +41,8 @@ type traffic struct {
 	done sync.WaitGroup
 }
 
-// traffic publishes rate messages a second until it is stopped, which the end of the row does too. name gives the id of the
-// i-th message.
+// traffic publishes rate messages a second until it is stopped, which the end of the row does too. name gives the id of
+// the i-th message.
 func (b *bench) traffic(rate int, name func(i int) string) *traffic {
 	b.Helper()
 	t := &traffic{b: b, pub: b.publisher(), over: make(chan struct{})}

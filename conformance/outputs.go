@@ -59,7 +59,8 @@ func (b *bench) undeliverableOutput() {
 	}
 }
 
-// Feature I2: a handler's writes are gone with its failure, and there, once, with its success; no reader sees them before.
+// Feature I2: a handler's writes are gone with its failure, and there, once, with its success; no reader sees them
+// before.
 func (b *bench) transaction() {
 	var tries atomic.Int32
 	b.start(b.channel(), func(msg *message.Message) ([]*message.Message, error) {
@@ -86,7 +87,8 @@ func (b *bench) transaction() {
 	}
 }
 
-// Feature I4: the effect is committed and its output refused. After the redrive the output comes, and the effect stays one.
+// Feature I4: the effect is committed and its output refused. After the redrive the output comes, and the effect stays
+// one.
 func (b *bench) recordedOutputs() {
 	var shut atomic.Bool
 	shut.Store(true)
@@ -106,8 +108,8 @@ func (b *bench) recordedOutputs() {
 	b.wantOnce("order")
 }
 
-// An output that a broker may be unable to take ends as published, or sets its source aside. Either way the good message
-// behind it is handled.
+// An output that a broker may be unable to take ends as published, or sets its source aside. Either way the good
+// message behind it is handled.
 func (b *bench) largeOutput() {
 	b.start(b.channel(), func(msg *message.Message) ([]*message.Message, error) {
 		if msg.UUID == "large" {

@@ -87,8 +87,8 @@ func (b *bench) inTurn(first *[]string, mu *sync.Mutex) message.HandlerFunc {
 	}
 }
 
-// Promises P1, P4: whatever the publisher of letters does, each message that failed is a dead letter, and each good one took effect, once. If the
-// subscriber goes on while letters are placed, messages first come in their order.
+// Promises P1, P4: whatever the publisher of letters does, each message that failed is a dead letter, and each good one
+// took effect, once. If the subscriber goes on while letters are placed, messages first come in their order.
 func (b *bench) slipperyPublisher() {
 	b.variant("any order", func(b *bench) {
 		var ids, first []string
@@ -143,7 +143,8 @@ func (b *bench) slipping(pub *slippery) *spillway.Channel {
 	})
 }
 
-// wantPlaced waits until all messages are where they belong: what is good took effect once, what is bad is a dead letter, and nothing is left.
+// wantPlaced waits until all messages are where they belong: what is good took effect once, what is bad is a dead
+// letter, and nothing is left.
 func (b *bench) wantPlaced(ids []string) {
 	b.Helper()
 	good, bad := sortOut(ids)

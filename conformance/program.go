@@ -75,7 +75,8 @@ func childProgram(t *testing.T) (string, error) {
 	return filepath.Join(unraced.folder, "unraced.test"), nil
 }
 
-// unraced is the folder of the program without the race detector. Targets that run at the same time share it: its linking takes long.
+// unraced is the folder of the program without the race detector. Targets that run at the same time share it: its
+// linking takes long.
 var unraced struct {
 	sync.Mutex
 	folder string

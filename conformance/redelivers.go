@@ -100,7 +100,8 @@ func (b *bench) endsContexts() {
 // redeliveryTime is what a subscriber says of itself, by name.
 type redeliveryTime interface{ RedeliveryTime() time.Duration }
 
-// holdsBack is sentence K3: a message that is held comes to no other consumer of its group, and again when its time is over.
+// holdsBack is sentence K3: a message that is held comes to no other consumer of its group, and again when its time is
+// over.
 func (b *bench) holdsBack() {
 	b.variantOn(newBareBench, "before its time", func(b *bench) {
 		b.shared().bare()

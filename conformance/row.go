@@ -34,7 +34,8 @@ func (r *row) pinned(name string) bool {
 	return pinned
 }
 
-// check fails the row if the target pins a case that the row does not have, and reports whether a case ran, if the row has any.
+// check fails the row if the target pins a case that the row does not have, and reports whether a case ran, if the row
+// has any.
 func (r *row) check(t *testing.T) (ran bool) {
 	t.Helper()
 	r.mu.Lock()

@@ -20,8 +20,8 @@ type feature struct {
 	run   func(*bench)
 }
 
-// Run tests a pub/sub, with a subtest for each feature. For faults it starts processes in which the calling test runs again
-// and Run is a consumer.
+// Run tests a pub/sub, with a subtest for each feature. For faults it starts processes in which the calling test runs
+// again and Run is a consumer.
 func Run(t *testing.T, target Target) {
 	if child := os.Getenv(ChildVariable); child != "" {
 		if child == childName(t, target) {

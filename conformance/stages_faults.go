@@ -46,8 +46,8 @@ func (p halting) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
-// Promises P1, P7: a consumer, and with a store the relay in it, is killed with SIGKILL again and again: on the way into a
-// stage, in it, and out of it.
+// Promises P1, P7: a consumer, and with a store the relay in it, is killed with SIGKILL again and again: on the way
+// into a stage, in it, and out of it.
 func (b *bench) killedInStages() {
 	variants := map[string]func(*bench){
 		"store": func(b *bench) { b.killedInStage(storeShared, stepCommitted, stepLater, stepStaged, stepWritten) },
@@ -105,9 +105,9 @@ func (b *bench) killedInStage(store string, steps ...string) {
 	b.wrapUp(all...)
 }
 
-// Feature R5, promise P3: another instance joins while a message waits in a stage. The live topic goes on, before the message
-// is due; that is handled when it is, and no attempt is counted for it. A busy machine may take longer for a join than the
-// message waits, which says nothing: then another one waits longer.
+// Feature R5, promise P3: another instance joins while a message waits in a stage. The live topic goes on, before the
+// message is due; that is handled when it is, and no attempt is counted for it. A busy machine may take longer for a
+// join than the message waits, which says nothing: then another one waits longer.
 func (b *bench) joinedWhileStaged() {
 	for _, delay := range []time.Duration{15 * time.Second, 45 * time.Second} {
 		if newBareBench(b.T, b.target).joinedBeforeDue(delay) {

@@ -16,8 +16,8 @@ import (
 
 const shortStage = 150 * time.Millisecond
 
-// Feature R7: of two handlers on one topic, the one that failed gets the message again, and the other does not; also where
-// both have one stage topic. Where they may not, it is set aside.
+// Feature R7: of two handlers on one topic, the one that failed gets the message again, and the other does not; also
+// where both have one stage topic. Where they may not, it is set aside.
 func (b *bench) stagesPerHandler() {
 	b.variant("topics of their own", func(b *bench) { b.twoHandlers() })
 	if !b.target.Competing {

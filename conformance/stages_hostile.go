@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Promises P1, P4: what stands in a stage topic with times and numbers that cannot be, is handled soon, in a stage that there
-// is; when it fails it goes on from there, and in the end is set aside.
+// Promises P1, P4: what stands in a stage topic with times and numbers that cannot be, is handled soon, in a stage that
+// there is; when it fails it goes on from there, and in the end is set aside.
 func (b *bench) hostileStages() {
 	const delay = 200 * time.Millisecond
 	var j journal
@@ -72,8 +72,8 @@ func (b *bench) hostileStages() {
 	}
 }
 
-// Promises P1, P4: while a stage takes nothing, its messages are given back: none is set aside, and none is lost. A stage
-// topic that cannot be is an error at start-up.
+// Promises P1, P4: while a stage takes nothing, its messages are given back: none is set aside, and none is lost. A
+// stage topic that cannot be is an error at start-up.
 func (b *bench) refusedStage() {
 	var shut atomic.Bool
 	shut.Store(true)
@@ -116,8 +116,8 @@ func (b *bench) refusedStage() {
 	}
 }
 
-// deletedStage: the stage topic is deleted while messages are being published to it. They are given back until it is there again. The
-// stage's subscriber may make it again at once.
+// deletedStage: the stage topic is deleted while messages are being published to it. They are given back until it is
+// there again. The stage's subscriber may make it again at once.
 func (b *bench) deletedStage() {
 	const failing = 5
 	var j journal

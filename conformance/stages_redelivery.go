@@ -16,7 +16,8 @@ import (
 // redeliversAfter is the redelivery time of row R5b.
 const redeliversAfter = 2 * time.Second
 
-// Feature R5b: a message that is held for longer than the broker's redelivery time, in a stage or in an outage, becomes one letter.
+// Feature R5b: a message that is held for longer than the broker's redelivery time, in a stage or in an outage, becomes
+// one letter.
 func (b *bench) heldTooLong() {
 	if b.target.Redelivers == nil {
 		return // the broker redelivers at the end of a session alone

@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Promise P3: a router that closes while messages wait gives them back at once and uncounted; the next one handles them when
-// they are due, by the time that they were told at first.
+// Promise P3: a router that closes while messages wait gives them back at once and uncounted; the next one handles them
+// when they are due, by the time that they were told at first.
 func (b *bench) closedInStage() {
 	delay := 4 * time.Second
 	late := b.closedBeforeDue(delay)

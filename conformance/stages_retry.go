@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Feature R5: what fails for the moment comes back after each delay, and never early; what is behind it does not wait; what
-// no stage helps is set aside with its whole history.
+// Feature R5: what fails for the moment comes back after each delay, and never early; what is behind it does not wait;
+// what no stage helps is set aside with its whole history.
 func (b *bench) stagedRetry() { b.comesBack() }
 
 func (b *bench) comesBack(change ...func(*spillway.Config)) {
@@ -23,8 +23,8 @@ func (b *bench) comesBack(change ...func(*spillway.Config)) {
 	hopeless, flaky, good := numbered("hopeless", 3), numbered("flaky", 5), numbered("good", 10)
 	var j journal
 	passed := newTally(len(good))
-	// The last stage goes on only when all that are good have come. A handler that waits for them would hold the transaction of keys
-	// that they need.
+	// The last stage goes on only when all that are good have come. A handler that waits for them would hold the
+	// transaction of keys that they need.
 	lastWaits := message.MessageTransformSubscriberDecorator(func(msg *message.Message) {
 		if poison.RetryStageOf(msg).Number == 2 && !passed.full(msg.Context()) {
 			b.Errorf("%q is in its last stage, and good ones wait behind those that failed", msg.UUID)

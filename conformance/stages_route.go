@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
-// Feature C5: what will not get better goes to no stage; an error that asks for time gets the stage that gives it, or is set
-// aside where none may.
+// Feature C5: what will not get better goes to no stage; an error that asks for time gets the stage that gives it, or
+// is set aside where none may.
 func (b *bench) stagesByClass() {
 	delays := []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 500 * time.Millisecond}
 	var j journal

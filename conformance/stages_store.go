@@ -15,8 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
-// Feature R8: as R5, with the messages in a table; there each waits as long as its error asks for, whatever the others do;
-// where the source is in the same database, the row is in the transaction that consumes the message.
+// Feature R8: as R5, with the messages in a table; there each waits as long as its error asks for, whatever the others
+// do; where the source is in the same database, the row is in the transaction that consumes the message.
 func (b *bench) delayStore() {
 	store := b.delays()
 	b.variant("comes back", func(b *bench) { b.comesBack(stored(store)) })
@@ -76,8 +76,8 @@ func (b *bench) dueOrder(store *delay.Store) {
 	}
 }
 
-// delayedWithAck gives a message back after it was put into the store: that is undone with everything else. The next time
-// no reader sees it there before the message is acked.
+// delayedWithAck gives a message back after it was put into the store: that is undone with everything else. The next
+// time no reader sees it there before the message is acked.
 func (b *bench) delayedWithAck(store *delay.Store) {
 	const wait = 300 * time.Millisecond
 	waiting := func() (n int) {

@@ -10,7 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// tap is a subscription that a row reads by itself, without a router. The rows K1 to K20 hold the bare pub/sub to its contract.
+// tap is a subscription that a row reads by itself, without a router. The rows K1 to K20 hold the bare pub/sub to its
+// contract.
 type tap struct {
 	*bench
 	sub    message.Subscriber

@@ -16,35 +16,37 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Target is a pub/sub under test. Name, Publisher and Subscriber are required. A row that needs another field fails without it,
-// and names the field. Set the field, or pin the row.
+// Target is a pub/sub under test. Name, Publisher and Subscriber are required. A row that needs another field fails
+// without it, and names the field. Set the field, or pin the row.
 type Target struct {
 	// Name heads the pub/sub's column in the matrix.
 	Name string
-	// Only lists the rows of a column that differs from another one of the same pub/sub in little, such as its marshaler. Default:
-	// all rows.
+	// Only lists the rows of a column that differs from another one of the same pub/sub in little, such as its marshaler.
+	// Default: all rows.
 	Only []string
 
 	// Publisher returns a new publisher that confirms what it publishes. The suite closes it.
 	Publisher func(t testing.TB) message.Publisher
-	// Subscriber returns a new subscriber of the consumer group. The suite or its router closes it. For D8 and K14, the subscriber
-	// must fail to unmarshal a message whose payload is Unreadable, and deliver the message marked by poison.MarkUnreadable.
+	// Subscriber returns a new subscriber of the consumer group. The suite or its router closes it. For D8 and K14, the
+	// subscriber must fail to unmarshal a message whose payload is Unreadable, and deliver the message marked by
+	// poison.MarkUnreadable.
 	Subscriber func(t testing.TB, group string) message.Subscriber
-	// Stages returns the publisher and the subscribers of the stage topics of a service, if they are more than a Publisher and a
-	// Subscriber for each topic. They are closed with the test.
+	// Stages returns the publisher and the subscribers of the stage topics of a service, if they are more than a Publisher
+	// and a Subscriber for each topic. They are closed with the test.
 	Stages func(t testing.TB, service string) (message.Publisher, func(topic, group string) (message.Subscriber, error))
-	// Redelivers returns a subscriber of the group to which the broker redelivers a message that has waited this long for its ack,
-	// and whose RedeliveryTime is after. Default: the broker has no such time, and the rows that need it do not run.
+	// Redelivers returns a subscriber of the group to which the broker redelivers a message that has waited this long for
+	// its ack, and whose RedeliveryTime is after. Default: the broker has no such time, and the rows that need it do not
+	// run.
 	Redelivers func(t testing.TB, group string, after time.Duration) message.Subscriber
 	// Origin is poison.QueueConfig.Origin for this pub/sub.
 	Origin func(*message.Message) poison.Origin
 	// Backlog returns redrive.DrainTopicConfig.Backlog for a consumer group.
 	Backlog func(t testing.TB, group string) func(ctx context.Context, topic string) (int, error)
 
-	// CreateTopic makes a topic that can be published to and subscribed to at once, and removes it after the test. The suite calls
-	// it for each topic that it publishes to itself: live topics, topics of outputs, fallbacks, and dead-letter topics of foreign
-	// letters. Each other topic, of dead letters, stages, parked and quarantined letters, is made by the publisher's
-	// InitializeTopics. Default: topics come into being by themselves.
+	// CreateTopic makes a topic that can be published to and subscribed to at once, and removes it after the test. The
+	// suite calls it for each topic that it publishes to itself: live topics, topics of outputs, fallbacks, and
+	// dead-letter topics of foreign letters. Each other topic, of dead letters, stages, parked and quarantined letters, is
+	// made by the publisher's InitializeTopics. Default: topics come into being by themselves.
 	CreateTopic func(t testing.TB, topic string)
 	// BadTopic is a name that the broker does not accept.
 	BadTopic string
@@ -60,17 +62,18 @@ type Target struct {
 	Hostile []Hostile
 
 	// Database is for a pub/sub on tables whose messages are consumed in a transaction that the handler's writes join. It
-	// returns the database that holds the messages, the same at each call, and the store of keys that joins the transaction.
-	// The suite makes tables of its own in the database. Default: effects are in SQLite.
+	// returns the database that holds the messages, the same at each call, and the store of keys that joins the
+	// transaction. The suite makes tables of its own in the database. Default: effects are in SQLite.
 	Database func(t testing.TB) (*sql.DB, idempotency.Store)
 
-	// Delays returns a store of messages that wait, in the database that holds the broker's messages. Default: it is in SQLite.
+	// Delays returns a store of messages that wait, in the database that holds the broker's messages. Default: it is in
+	// SQLite.
 	Delays func(t testing.TB) *delay.Store
-	// Holds reports that a message which waits in a topic holds a transaction or runs into a deadline. Long stages then wait in
-	// the store of Delays.
+	// Holds reports that a message which waits in a topic holds a transaction or runs into a deadline. Long stages then
+	// wait in the store of Delays.
 	Holds bool
-	// GoesOn is the number of failed messages of a topic that are placed elsewhere while the subscriber delivers the next ones, in order. 0
-	// means that the next message waits for the confirm.
+	// GoesOn is the number of failed messages of a topic that are placed elsewhere while the subscriber delivers the next
+	// ones, in order. 0 means that the next message waits for the confirm.
 	GoesOn int
 	// Competing reports that all subscribers of a topic share its messages, whatever their groups.
 	Competing bool
@@ -81,26 +84,26 @@ type Target struct {
 	DeleteTopic func(t testing.TB, topic string)
 	// ReadOnly makes a topic that refuses every message until writable is called.
 	ReadOnly func(t testing.TB, topic string) (writable func())
-	// Restart stops the broker gracefully, starts it, and returns when it answers. It may skip the test if the broker cannot be
-	// restarted.
+	// Restart stops the broker gracefully, starts it, and returns when it answers. It may skip the test if the broker
+	// cannot be restarted.
 	Restart func(t testing.TB)
-	// Beside is locked while a row runs, for targets on one broker whose suites run at the same time: give all of them the same
-	// lock. A row that restarts the broker then waits until no other row runs. Default: none.
+	// Beside is locked while a row runs, for targets on one broker whose suites run at the same time: give all of them the
+	// same lock. A row that restarts the broker then waits until no other row runs. Default: none.
 	Beside *sync.RWMutex
-	// Service names the server among those of "make services", if it can be killed and holds messages and effects. The suite
-	// kills it, and starts it again.
+	// Service names the server among those of "make services", if it can be killed and holds messages and effects. The
+	// suite kills it, and starts it again.
 	Service string
 	// Address is the broker's host:port, which the suite puts a proxy in front of.
 	Address string
-	// Through returns a publisher with time-outs of seconds. All its connections go to address, even if the broker advertises
-	// another one. The suite closes it.
+	// Through returns a publisher with time-outs of seconds. All its connections go to address, even if the broker
+	// advertises another one. The suite closes it.
 	Through func(t testing.TB, address string) message.Publisher
 	// SubscriberThrough returns a subscriber whose connections all go to address.
 	SubscriberThrough func(t testing.TB, group, address string) message.Subscriber
 
-	// Pins maps what the pub/sub does not offer to the sentence of docs/pubsub.md that it does not keep, and the reason, such as
-	// "K12: lives in one process". The suite does not run what is pinned. A key is the id of a row, such as "F2", or of one case
-	// of a row, such as "H1/id of 300 bytes". The name of a case is the name of its subtest, with spaces.
+	// Pins maps what the pub/sub does not offer to the sentence of docs/pubsub.md that it does not keep, and the reason,
+	// such as "K12: lives in one process". The suite does not run what is pinned. A key is the id of a row, such as "F2",
+	// or of one case of a row, such as "H1/id of 300 bytes". The name of a case is the name of its subtest, with spaces.
 	Pins map[string]string
 
 	command func() (*exec.Cmd, error) // of a consuming process

@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Feature D9: the handler's writes, its key, its outputs and its dead letter commit with the acknowledgement. No reader sees
-// them before, and when the message is given back after all is done, nothing of it stays.
+// Feature D9: the handler's writes, its key, its outputs and its dead letter commit with the acknowledgement. No reader
+// sees them before, and when the message is given back after all is done, nothing of it stays.
 func (b *bench) oneTransaction() {
 	b.need("Database and Backlog", b.target.Database != nil && b.target.Backlog != nil)
 	var given atomic.Int32

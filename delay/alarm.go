@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// alarm wakes a relay if a message is due before the relay meant to look again. It knows when, and not which: a message that
-// is missed here is found by the next look.
+// alarm wakes a relay if a message is due before the relay meant to look again. It knows when, and not which: a message
+// that is missed here is found by the next look.
 type alarm struct {
 	mu     sync.Mutex
 	asleep bool

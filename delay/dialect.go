@@ -9,8 +9,8 @@ import (
 
 // dialect is in what the statements differ from database to database.
 type dialect struct {
-	// tick is how long the database's clock may stand still: a delay is as much longer, so that nothing is early on a better
-	// clock.
+	// tick is how long the database's clock may stand still: a delay is as much longer, so that nothing is early on a
+	// better clock.
 	tick time.Duration
 	// lock comes first in a transaction that takes, if it must have the right to write before it reads.
 	lock string
@@ -39,7 +39,8 @@ var dialects = map[database.Kind]*dialect{
 	},
 }
 
-// byRow is the condition for databases that look up a comparison of rows in an index, and byColumns for those that do not.
+// byRow is the condition for databases that look up a comparison of rows in an index, and byColumns for those that do
+// not.
 const (
 	byRow     = `(ready_at, due_at, seq) > (?, ?, ?)`
 	byColumns = `ready_at >= ? AND (ready_at > ? OR due_at > ? OR due_at = ? AND seq > ?)`

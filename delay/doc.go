@@ -1,5 +1,5 @@
-// Package delay keeps messages in a table until they are due, and then publishes them. Messages of any delays wait beside each
-// other in one table, whatever pub/sub they come from and go to.
+// Package delay keeps messages in a table until they are due, and then publishes them. Messages of any delays wait
+// beside each other in one table, whatever pub/sub they come from and go to.
 //
 //	store, err := delay.NewStore(ctx, db, delay.StoreConfig{Service: "shop"}) // PostgreSQL, MySQL, MariaDB or SQLite
 //	relay, err := delay.NewRelay(store, publisher, delay.RelayConfig{})
@@ -7,59 +7,62 @@
 //
 //	err = store.Put(ctx, "reminders", msg, 36*time.Hour)
 //
-// Stages that wait in topics need no database. They know only fixed delays, and keep the order in which messages came. From
-// a Store messages leave in the order in which they are due.
+// Stages that wait in topics need no database. They know only fixed delays, and keep the order in which messages came.
+// From a Store messages leave in the order in which they are due.
 //
 // # How it works
 //
-// Put inserts a row into the table spillway_delayed. A Relay looks for the first row that is due, sleeps until it is, at most
-// RelayConfig.Poll, and then does this again and again:
+// Put inserts a row into the table spillway_delayed. A Relay looks for the first row that is due, sleeps until it is,
+// at most RelayConfig.Poll, and then does this again and again:
 //
 //	take     at most Batch rows that are due, and about 16 MiB: a token and a lease in one short transaction
 //	publish  in due order, messages of one topic that follow each other in one call; no transaction is open meanwhile
 //	delete   what was published, if the token is still the relay's
 //
-// Any number of relays, in any number of processes, share the work: a relay skips the rows that another one is taking. The cost
-// of a take depends on the batch, not on how many messages wait. A relay that finds nothing costs one index lookup per Poll.
+// Any number of relays, in any number of processes, share the work: a relay skips the rows that another one is taking.
+// The cost of a take depends on the batch, not on how many messages wait. A relay that finds nothing costs one index
+// lookup per Poll.
 //
-// A Put is known at once to the relays of the same *Store. A Put in another process, or in a transaction that commits after
-// the message is due, is found by the next look. Such a message may be late by Poll.
+// A Put is known at once to the relays of the same *Store. A Put in another process, or in a transaction that commits
+// after the message is due, is found by the next look. Such a message may be late by Poll.
 //
 // # Time
 //
-// Due times and leases are by the database's clock alone, in microseconds: no clocks of machines are compared. On SQLite that
-// is the clock of the machine, in milliseconds. A message is never early by that clock. If the clock jumps, messages are early
-// or late by as much. A relay neither spins nor sleeps for longer than Poll.
+// Due times and leases are by the database's clock alone, in microseconds: no clocks of machines are compared. On
+// SQLite that is the clock of the machine, in milliseconds. A message is never early by that clock. If the clock jumps,
+// messages are early or late by as much. A relay neither spins nor sleeps for longer than Poll.
 //
-// A relay begins to look at the first row. That look is slow while a topic refuses, or while an old snapshot keeps deleted rows
-// in the index. If it takes longer than 10 milliseconds, the relay begins further behind, and at the first row once in a hundred
-// times as long. A message is late by that much if it was committed more than 10 seconds after it was due, or given back by
-// another relay.
+// A relay begins to look at the first row. That look is slow while a topic refuses, or while an old snapshot keeps
+// deleted rows in the index. If it takes longer than 10 milliseconds, the relay begins further behind, and at the first
+// row once in a hundred times as long. A message is late by that much if it was committed more than 10 seconds after it
+// was due, or given back by another relay.
 //
 // # In one transaction
 //
-// With the context of a message from a wmsql.Subscriber on the same *sql.DB, Put writes in the transaction that consumes
-// the message. The delay and the acknowledgement commit together, or neither does. Otherwise Put is durable when it returns
-// nil. If a later step fails, the message is redelivered and put a second time.
+// With the context of a message from a wmsql.Subscriber on the same *sql.DB, Put writes in the transaction that
+// consumes the message. The delay and the acknowledgement commit together, or neither does. Otherwise Put is durable
+// when it returns nil. If a later step fails, the message is redelivered and put a second time.
 //
 // # What may go wrong
 //
-//   - A process dies between publishing and deleting. The messages are published again when their lease is over. Every message
-//     is published at least once. Messages keep their ids, so an idempotent receiver absorbs the duplicates.
-//   - A publisher fails, panics or ends its goroutine. The messages stay, and come back after a wait that doubles. It is at
-//     most a minute for a message that is refused alone. It is at most 30 seconds for a topic that refused three in a row
-//     or several at once.
+//   - A process dies between publishing and deleting. The messages are published again when their lease is over. Every
+//     message is published at least once. Messages keep their ids, so an idempotent receiver absorbs the duplicates.
+//   - A publisher fails, panics or ends its goroutine. The messages stay, and come back after a wait that doubles. It
+//     is at most a minute for a message that is refused alone. It is at most 30 seconds for a topic that refused three
+//     in a row or several at once.
 //   - A topic refuses. Other topics go on after the failed call has returned. Rows of the topic are passed over and not
-//     written again, and one message is tried each time. To pass over a million rows for the first time takes about 2 seconds.
-//   - A message is refused for good. RelayConfig.GiveUp may take it. Otherwise it is tried once a minute, and logged, until its
-//     row is deleted.
-//   - A publisher takes its time. The lease is renewed for ten leases in a call. After that others may take the messages too.
-//   - The database is down. The relay logs it, and tries again within 5 seconds. What was published meanwhile is deleted first.
-//     A Put that fails returns an error to its caller. Stages give the message back.
+//     written again, and one message is tried each time. To pass over a million rows for the first time takes about 2
+//     seconds.
+//   - A message is refused for good. RelayConfig.GiveUp may take it. Otherwise it is tried once a minute, and logged,
+//     until its row is deleted.
+//   - A publisher takes its time. The lease is renewed for ten leases in a call. After that others may take the
+//     messages too.
+//   - The database is down. The relay logs it, and tries again within 5 seconds. What was published meanwhile is
+//     deleted first. A Put that fails returns an error to its caller. Stages give the message back.
 //
 // # What is not promised
 //
-// Order. A relay publishes a batch in due order, and takes rows in the order in which they came due. Two relays are not ordered
-// against each other. Nor is a message that failed, or was left behind by a process that died. Messages with the same due time
-// leave in the order in which they were put, if they were put one after another.
+// Order. A relay publishes a batch in due order, and takes rows in the order in which they came due. Two relays are not
+// ordered against each other. Nor is a message that failed, or was left behind by a process that died. Messages with
+// the same due time leave in the order in which they were put, if they were put one after another.
 package delay

@@ -17,7 +17,8 @@ import (
 type Selection struct {
 	// IDs are ids of messages, at most MaxIDs of them.
 	IDs []string
-	// Metadata are keys of the messages' metadata with the values that they must have, byte for byte. All of them must be there.
+	// Metadata are keys of the messages' metadata with the values that they must have, byte for byte. All of them must be
+	// there.
 	Metadata map[string]string
 }
 
@@ -28,8 +29,8 @@ const MaxIDs = 500
 type EraseOptions struct {
 	// DryRun counts the messages and removes none.
 	DryRun bool
-	// Before is called with the ids of at most 500 messages before they are removed, outside of any transaction, and by a dry run
-	// too. An error ends Erase. Default: none.
+	// Before is called with the ids of at most 500 messages before they are removed, outside of any transaction, and by a
+	// dry run too. An error ends Erase. Default: none.
 	Before func(ctx context.Context, ids []string) error
 }
 
@@ -37,8 +38,8 @@ type EraseOptions struct {
 type Erased struct {
 	// Messages is the number of messages that were removed. They are published to no topic any more.
 	Messages int
-	// InHand is the number of messages that stay because a relay is publishing them. Erase what the relay puts back by another
-	// call.
+	// InHand is the number of messages that stay because a relay is publishing them. Erase what the relay puts back by
+	// another call.
 	InHand int
 }
 
@@ -48,9 +49,10 @@ const (
 	dataWindow  = 2_000  // the same if it reads the metadata of each
 )
 
-// Erase removes the messages that a Selection chooses. It reads the whole table, in windows, and removes at most 500 messages in one
-// transaction, beside other traffic. A message that is put meanwhile may stay. Erase can be called again after an error, and
-// returns what it did, also with an error. A removed message is lost, which is what is asked for: no handler gets it.
+// Erase removes the messages that a Selection chooses. It reads the whole table, in windows, and removes at most 500
+// messages in one transaction, beside other traffic. A message that is put meanwhile may stay. Erase can be called
+// again after an error, and returns what it did, also with an error. A removed message is lost, which is what is asked
+// for: no handler gets it.
 func (s *Store) Erase(ctx context.Context, chosen Selection, options EraseOptions) (done Erased, err error) {
 	switch {
 	case s == nil:

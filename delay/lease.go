@@ -35,8 +35,8 @@ type taken struct {
 	readAt   time.Time
 }
 
-// next returns how long it is until a row behind a place can be taken, 0 or less where one can be, and where that row is.
-// ok is false when there is none before the horizon.
+// next returns how long it is until a row behind a place can be taken, 0 or less where one can be, and where that row
+// is. ok is false when there is none before the horizon.
 func (s *Store) next(ctx context.Context, from place, horizon time.Duration) (in time.Duration, at place, ok bool, err error) {
 	args := append(append([]any{[]byte(s.service)}, s.after(from)...), horizon.Microseconds())
 	err = s.rows(ctx, func() { ok = false }, func(rows *sql.Rows) error {
@@ -60,8 +60,8 @@ func (s *Store) take(ctx context.Context, n int, lease time.Duration, from place
 	return s.lease(ctx, lease, func(tx *sql.Tx) (choice, error) { return s.choose(ctx, tx, n, from) })
 }
 
-// takeAround leases at most n rows that are due, and one each of topics that may be tried again, and leaves alone those of
-// topics that refuse.
+// takeAround leases at most n rows that are due, and one each of topics that may be tried again, and leaves alone those
+// of topics that refuse.
 func (s *Store) takeAround(ctx context.Context, n int, lease time.Duration, p *pass, t topics, now time.Time) (batch, error) {
 	found, err := s.around(ctx, n, p, t, now)
 	if err != nil || len(found.seqs) == 0 {
@@ -181,8 +181,8 @@ func (s *Store) releaseUnless(ctx context.Context, fine bool, token string, seqs
 	return s.release(ctx, token, seqs)
 }
 
-// remove deletes rows, release makes them as if they had never been taken, and postpone puts them off and counts so many
-// failures more. Renew lets the lease last from now on. All of them leave rows alone that are under another token.
+// remove deletes rows, release makes them as if they had never been taken, and postpone puts them off and counts so
+// many failures more. Renew lets the lease last from now on. All of them leave rows alone that are under another token.
 func (s *Store) remove(ctx context.Context, token string, seqs []int64) error {
 	_, err := s.underToken(ctx, s.say.removeIn, seqs, token)
 	return err

@@ -141,7 +141,8 @@ func (m *move) postpone(rows []taken, wait time.Duration, failures int) {
 	m.drop(len(rows))
 }
 
-// flush deletes what was published, and does not rest before it could: what is taken after the lease is published again.
+// flush deletes what was published, and does not rest before it could: what is taken after the lease is published
+// again.
 func (m *move) flush() {
 	for attempt := 0; len(m.done) > 0; attempt++ {
 		err := m.store.remove(m.ctx, m.token, m.done)

@@ -16,8 +16,9 @@ var front = place{ready: -1 << 62, due: -1 << 62, seq: -1 << 62}
 func (p place) before() place { return place{p.ready, p.due, p.seq - 1} }
 
 const (
-	// dear is what a look from the start must cost before others begin further behind. With an old snapshot open, PostgreSQL
-	// reads the index entries of all rows that have been deleted since, and so do others that keep old versions.
+	// dear is what a look from the start must cost before others begin further behind. With an old snapshot open,
+	// PostgreSQL reads the index entries of all rows that have been deleted since, and so do others that keep old
+	// versions.
 	dear = 10 * time.Millisecond
 	// dearEvery times its cost is how long such a look is not repeated. Until then a row in front is not seen: one whose
 	// transaction committed after it was due, or one that another relay gave back.
@@ -29,8 +30,8 @@ const (
 	passPage = 2000
 )
 
-// pass is what a relay remembers of where to begin. Rows of a topic that refuses stay where they are, unwritten, and are
-// passed over once.
+// pass is what a relay remembers of where to begin. Rows of a topic that refuses stay where they are, unwritten, and
+// are passed over once.
 type pass struct {
 	from   place
 	fullAt time.Time        // when to begin at the start again
@@ -77,7 +78,8 @@ func (p *pass) probes(t topics, now time.Time) (due []string, in time.Duration) 
 	return due, in
 }
 
-// refusing reports whether rows of the topic are passed over: nothing is published to it for now, or one message at a time.
+// refusing reports whether rows of the topic are passed over: nothing is published to it for now, or one message at a
+// time.
 func (t topics) refusing(name string, now time.Time) bool {
 	one := t[name]
 	return one != nil && (one.refusals >= maxRefusals || one.until.After(now))
@@ -175,8 +177,8 @@ func (s *Store) around(ctx context.Context, n int, p *pass, t topics, now time.T
 	return c, err
 }
 
-// probe finds one row of a topic that may be tried again, where it was passed over. If it is there no more, the topic is
-// looked for from the start.
+// probe finds one row of a topic that may be tried again, where it was passed over. If it is there no more, the topic
+// is looked for from the start.
 func (s *Store) probe(ctx context.Context, p *pass, name string, c *choice) error {
 	spots, err := s.page(ctx, p.first[name], 0, passPage/10)
 	if err != nil {

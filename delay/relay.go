@@ -23,20 +23,20 @@ type RelayConfig struct {
 	// Poll is how often the relay looks for what another process put, and so the longest that such a message is late.
 	// Default: 1 second.
 	Poll time.Duration
-	// Lease is how long the messages of a relay that died wait for another relay. A relay that lives renews it. It must be at
-	// least 100 milliseconds. Default: 10 seconds.
+	// Lease is how long the messages of a relay that died wait for another relay. A relay that lives renews it. It must be
+	// at least 100 milliseconds. Default: 10 seconds.
 	Lease time.Duration
 	// GiveUp is called with a message that the publisher can never accept: the error is a refusal for size, or wraps
-	// poison.ErrRefused. If GiveUp returns nil, it has placed the message elsewhere, and the message leaves the store. Default:
-	// none; such a message is tried again every minute.
+	// poison.ErrRefused. If GiveUp returns nil, it has placed the message elsewhere, and the message leaves the store.
+	// Default: none; such a message is tried again every minute.
 	GiveUp func(ctx context.Context, topic string, msg *message.Message, refusal error) error
-	// Classifier decides which refusals of the publisher are for size. Default: the marks of package classify and its built-in
-	// knowledge. In stages: that of their queue.
+	// Classifier decides which refusals of the publisher are for size. Default: the marks of package classify and its
+	// built-in knowledge. In stages: that of their queue.
 	Classifier *classify.Classifier
 	// Logger receives refusals of the publisher, and failures of the database. Default: none.
 	Logger watermill.LoggerAdapter
-	// OnMoved is called with each message that the publisher has taken, in due order, before its row is deleted. It is called
-	// again if the message is published again. A panic is logged. Default: none.
+	// OnMoved is called with each message that the publisher has taken, in due order, before its row is deleted. It is
+	// called again if the message is published again. A panic is logged. Default: none.
 	OnMoved func(context.Context, Moved)
 }
 
@@ -97,11 +97,11 @@ type source struct {
 	publisher message.Publisher
 }
 
-// NewRelay returns a Relay that publishes the messages of store when they are due. Nothing is published before Run, or before
-// the router of Plugin runs.
+// NewRelay returns a Relay that publishes the messages of store when they are due. Nothing is published before Run, or
+// before the router of Plugin runs.
 //
-// publisher must confirm what it takes: what it loses is lost. A router closes the publishers of its handlers, so give the
-// relay a publisher of its own. The relay does not close it.
+// publisher must confirm what it takes: what it loses is lost. A router closes the publishers of its handlers, so give
+// the relay a publisher of its own. The relay does not close it.
 func NewRelay(store *Store, publisher message.Publisher, config RelayConfig) (*Relay, error) {
 	if store == nil {
 		return nil, errNoStore
@@ -138,8 +138,8 @@ func (r *Relay) start() error {
 }
 
 // Run publishes what is due until ctx ends, and returns nil then: when a call of the publisher that was under way has
-// returned, and what was taken and not published has been given back to other relays, for which it takes up to 5 seconds.
-// An error of the database or of the publisher does not end it.
+// returned, and what was taken and not published has been given back to other relays, for which it takes up to 5
+// seconds. An error of the database or of the publisher does not end it.
 func (r *Relay) Run(ctx context.Context) error {
 	switch {
 	case r == nil:

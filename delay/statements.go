@@ -6,7 +6,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
-// statements are what a store says to its database. Those that end in IN go on with dialect.among, and are spelled then.
+// statements are what a store says to its database. Those that end in IN go on with dialect.among, and are spelled
+// then.
 type statements struct {
 	put, waiting, next, now      string
 	choose, page, lockIn         string
@@ -21,8 +22,8 @@ const (
 	putRow = `(?, ?, ?, ?, ?, ?, now_us() + ?, now_us() + ?)`
 )
 
-// A row can be taken when ready_at is over: that is due_at at first, the end of the lease when it was taken, and the end of
-// the wait when it was refused. So one index answers what can be taken next, whatever holds the others back.
+// A row can be taken when ready_at is over: that is due_at at first, the end of the lease when it was taken, and the
+// end of the wait when it was refused. So one index answers what can be taken next, whatever holds the others back.
 func statementsFor(db *database.Database, d *dialect) statements {
 	say := db.Statement
 	return statements{

@@ -30,9 +30,9 @@ const (
 
 // StoreConfig configures a Store.
 type StoreConfig struct {
-	// Service names whose messages these are. Relays publish what was put into a Store of the same Service, and nothing else. It
-	// has at most 100 letters, digits, dots, underscores and hyphens. It is required on a database server, where other services
-	// may be too: their publishers may lead to other brokers. On SQLite the default is none.
+	// Service names whose messages these are. Relays publish what was put into a Store of the same Service, and nothing
+	// else. It has at most 100 letters, digits, dots, underscores and hyphens. It is required on a database server, where
+	// other services may be too: their publishers may lead to other brokers. On SQLite the default is none.
 	Service string
 }
 
@@ -48,13 +48,14 @@ type Store struct {
 	gathering *gather.Group[[]any] // what Put writes at the same time
 }
 
-// NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its table, or
-// upgrades the one that is there, and checks that it may take rows, for at most 30 seconds. The Store does not close db.
+// NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its
+// table, or upgrades the one that is there, and checks that it may take rows, for at most 30 seconds. The Store does
+// not close db.
 //
 // On PostgreSQL the table is the first of its name on the search path. On MySQL and MariaDB a binary log must not have
-// binlog_format=STATEMENT. On SQLite the database must be a file, and WAL mode is advisable. Writers of a process come one
-// after the other there, so a handler inside an idempotent receiver's claim on the same *sql.DB cannot Put, and delays relays.
-// Each lease writes its messages anew on SQLite: keep messages of megabytes elsewhere.
+// binlog_format=STATEMENT. On SQLite the database must be a file, and WAL mode is advisable. Writers of a process come
+// one after the other there, so a handler inside an idempotent receiver's claim on the same *sql.DB cannot Put, and
+// delays relays. Each lease writes its messages anew on SQLite: keep messages of megabytes elsewhere.
 func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -95,22 +96,24 @@ func (s *Store) DB() *sql.DB { return s.db.DB() }
 // Service returns StoreConfig.Service.
 func (s *Store) Service() string { return s.service }
 
-// Put keeps msg until after has passed on the database's clock, counted from when the statement runs. Then a Relay publishes
-// msg to topic. When Put returns nil, the message is durable. If ctx carries a transaction that consumes a message, as the
-// package's documentation says, it is durable when that commits. Put takes at most 30 seconds, and msg remains the caller's.
+// Put keeps msg until after has passed on the database's clock, counted from when the statement runs. Then a Relay
+// publishes msg to topic. When Put returns nil, the message is durable. If ctx carries a transaction that consumes a
+// message, as the package's documentation says, it is durable when that commits. Put takes at most 30 seconds, and msg
+// remains the caller's.
 //
 // With an after of 0 or less the message is due at once. These are errors:
 //   - an after of more than MaxDelay, about ten years: it was meant in another unit
 //   - a topic without a name, or of more than 1,024 bytes
 //   - a message that is too large for the database: the error wraps poison.ErrTooLarge
-//   - a ctx inside a receiver's claim on the same *sql.DB of SQLite: Put would wait for itself. Through another *sql.DB on the
-//     same file it does wait, for 30 seconds.
+//   - a ctx inside a receiver's claim on the same *sql.DB of SQLite: Put would wait for itself. Through another *sql.DB
+//     on the same file it does wait, for 30 seconds.
 //
-// Calls that come while another one writes go together, with one statement. No call waits for others to come, and a message that the
-// database refuses fails its own call alone. A call inside of a transaction is never put together with others.
+// Calls that come while another one writes go together, with one statement. No call waits for others to come, and a
+// message that the database refuses fails its own call alone. A call inside of a transaction is never put together with
+// others.
 //
-// After an error of the connection the message may have been stored, and if ctx ends. If the connection is lost while several
-// messages go together, each of them is put again, and may be there twice.
+// After an error of the connection the message may have been stored, and if ctx ends. If the connection is lost while
+// several messages go together, each of them is put again, and may be there twice.
 func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, after time.Duration) error {
 	if s == nil {
 		return errNoStore
@@ -190,8 +193,8 @@ type Waiting struct {
 	Next time.Duration
 }
 
-// Waiting counts what is kept, topic by topic, most messages first, at most 1,000 topics. It reads the whole table, so call it
-// now and then, for people and metrics.
+// Waiting counts what is kept, topic by topic, most messages first, at most 1,000 topics. It reads the whole table, so
+// call it now and then, for people and metrics.
 func (s *Store) Waiting(ctx context.Context) (waiting []Waiting, err error) {
 	if s == nil {
 		return nil, errNoStore
@@ -217,7 +220,8 @@ func (s *Store) Waiting(ctx context.Context) (waiting []Waiting, err error) {
 	return waiting, nil
 }
 
-// rows queries and calls scan with each row, after reset. If a writer of another process is in the way, it begins again.
+// rows queries and calls scan with each row, after reset. If a writer of another process is in the way, it begins
+// again.
 func (s *Store) rows(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()

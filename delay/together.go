@@ -42,8 +42,9 @@ func (s *Store) newGathering() *gather.Group[[]any] {
 	})
 }
 
-// putTogether returns the statement that puts a number of messages. Servers and drivers for PostgreSQL keep each statement that they
-// see. So there are only those of 1, 2, 4 and so on messages there, and what is left of them is NULL.
+// putTogether returns the statement that puts a number of messages. Servers and drivers for PostgreSQL keep each
+// statement that they see. So there are only those of 1, 2, 4 and so on messages there, and what is left of them is
+// NULL.
 func (s *Store) putTogether() (text func(rows, size int) string) {
 	if s.db.Kind() != database.Postgres {
 		return func(rows, _ int) string {

@@ -57,8 +57,8 @@ func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
 	}
 }
 
-// putBack gives the message back, which counts for nothing. It is held for a while first, because some subscribers deliver
-// what is given back at once and without end.
+// putBack gives the message back, which counts for nothing. It is held for a while first, because some subscribers
+// deliver what is given back at once and without end.
 func (r *Receiver) putBack(c *chain.Call, err error) error {
 	half := r.config.PutBackAfter/2 + 1
 	wait.For(c.WaitContext(), half+rand.N(half))
@@ -68,8 +68,8 @@ func (r *Receiver) putBack(c *chain.Call, err error) error {
 // markTimeout bounds how long the mark of published outputs may take: the message is acked after it.
 const markTimeout = 5 * time.Second
 
-// watch has the outputs of a key forgotten when they are seen published. For a redriven message it always does: its letter may be one whose
-// outputs could not be published, and it has succeeded when they are.
+// watch has the outputs of a key forgotten when they are seen published. For a redriven message it always does: its
+// letter may be one whose outputs could not be published, and it has succeeded when they are.
 func (r *Receiver) watch(c *chain.Call, entry Entry, out []*message.Message) {
 	if len(out) == 0 || !r.config.MarkPublished && !redriven(c) {
 		return

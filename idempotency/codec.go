@@ -9,9 +9,9 @@ import (
 )
 
 // Recorded outputs are binary, because ids and metadata may hold any bytes. After a version byte come, as uvarints and
-// byte strings preceded by their lengths: the number of messages, and for each its id, the number of its metadata, their
-// keys and values, and the payload. A payload's length is one more than it is, so that 0 stands for nil. Version 1 will
-// always be readable: it stays in the table as long as its key.
+// byte strings preceded by their lengths: the number of messages, and for each its id, the number of its metadata,
+// their keys and values, and the payload. A payload's length is one more than it is, so that 0 stands for nil. Version
+// 1 will always be readable: it stays in the table as long as its key.
 const codecVersion = 1
 
 var errRecord = errors.New("the record is damaged, or of a newer version")

@@ -12,31 +12,31 @@
 //
 // # How it works
 //
-// The receiver opens a transaction before it calls the handler. The first statement enters the key of the message into the
-// table spillway_keys. The handler writes through Tx, in the same transaction. The key, these writes and the messages that
-// the handler returned commit together, or not at all.
+// The receiver opens a transaction before it calls the handler. The first statement enters the key of the message into
+// the table spillway_keys. The handler writes through Tx, in the same transaction. The key, these writes and the
+// messages that the handler returned commit together, or not at all.
 //
-//   - A duplicate that arrives later finds the key. Its handler is not called. The receiver returns the recorded messages,
-//     with the same ids as the first time.
-//   - A duplicate that arrives meanwhile waits for the first transaction. If that commits, the duplicate finds the key. If
-//     it rolls back, the duplicate is handled.
+//   - A duplicate that arrives later finds the key. Its handler is not called. The receiver returns the recorded
+//     messages, with the same ids as the first time.
+//   - A duplicate that arrives meanwhile waits for the first transaction. If that commits, the duplicate finds the key.
+//     If it rolls back, the duplicate is handled.
 //
 // # What is promised
 //
 //   - What the handler writes through Tx takes effect once per key: across redelivery, crash, retries and redrive.
-//   - An attempt that fails, panics or ends in runtime.Goexit leaves neither writes nor key. So a dead letter is applied
-//     when it is redriven, and a message that succeeded is absorbed.
-//   - Messages that the handler returns are returned at least once, always with the same ids. If a publish fails after the
-//     commit, the next delivery publishes again. An output keeps the id that the handler set. An output without an id, or
-//     with the id of an earlier output, gets an id derived from consumer, key and index.
+//   - An attempt that fails, panics or ends in runtime.Goexit leaves neither writes nor key. So a dead letter is
+//     applied when it is redriven, and a message that succeeded is absorbed.
+//   - Messages that the handler returns are returned at least once, always with the same ids. If a publish fails after
+//     the commit, the next delivery publishes again. An output keeps the id that the handler set. An output without an
+//     id, or with the id of an earlier output, gets an id derived from consumer, key and index.
 //   - An outage of the store dead-letters nothing. Messages are held until the store answers, or given back after
-//     ReceiverConfig.MaxHold, uncounted. The same holds if the connection is lost under a handler or its commit, at most
-//     ten times in a row for one message. The message itself may be what ends the connection.
+//     ReceiverConfig.MaxHold, uncounted. The same holds if the connection is lost under a handler or its commit, at
+//     most ten times in a row for one message. The message itself may be what ends the connection.
 //
 // # What is not promised
 //
-//   - Effects outside the transaction (an HTTP call, a mail, a write through the *sql.DB) happen at least once. Use leases
-//     for them.
+//   - Effects outside the transaction (an HTTP call, a mail, a write through the *sql.DB) happen at least once. Use
+//     leases for them.
 //   - Order: a message that failed is applied when it comes back, after the messages behind it.
 //   - The outputs of an overtaken version: with ReceiverConfig.Version, outputs that were not published before a higher
 //     version was applied are not published again.
@@ -51,9 +51,9 @@
 // # Keys, versions, payloads
 //
 // A key is the message's id, or what ReceiverConfig.Key returns. With ReceiverConfig.Version it is a business key: the
-// message with the highest version is applied, and lower ones are skipped. ReceiverConfig.Handlers gives single handlers a key and
-// a version of their own. The SHA-256 of the payload is kept with the key.
-// A second message with the same key and another payload is invalid, with reason key_reused. It is not absorbed.
+// message with the highest version is applied, and lower ones are skipped. ReceiverConfig.Handlers gives single
+// handlers a key and a version of their own. The SHA-256 of the payload is kept with the key. A second message with the
+// same key and another payload is invalid, with reason key_reused. It is not absorbed.
 //
 // # The states of a key
 //
@@ -65,19 +65,20 @@
 //	          ▲                            │
 //	          └──Release, crash + expiry───┘
 //
-// A claimed key is an open transaction and nothing else: if the process or its connection ends, the database rolls back.
-// No expiry and no sweeper is needed. If a host vanishes with its network, the database notices only by TCP keepalives or
-// a time-out, and duplicates wait until then. The defaults are hours. Set tcp_keepalives_idle (60, for example) and
-// idle_in_transaction_session_timeout in PostgreSQL, wait_timeout in MySQL. Both end handlers too that pause for longer
-// between two statements. Leased and applied keys are rows. docs/key-states.md has every transition with its SQL. NewStore
-// creates the table; spillway.Schema has its SQL for a migration tool. Purge deletes old keys.
+// A claimed key is an open transaction and nothing else: if the process or its connection ends, the database rolls
+// back. No expiry and no sweeper is needed. If a host vanishes with its network, the database notices only by TCP
+// keepalives or a time-out, and duplicates wait until then. The defaults are hours. Set tcp_keepalives_idle (60, for
+// example) and idle_in_transaction_session_timeout in PostgreSQL, wait_timeout in MySQL. Both end handlers too that
+// pause for longer between two statements. Leased and applied keys are rows. docs/key-states.md has every transition
+// with its SQL. NewStore creates the table; spillway.Schema has its SQL for a migration tool. Purge deletes old keys.
 //
 // # Leases
 //
-// For a handler whose effects are outside of SQL, set ReceiverConfig.Lease. There is no transaction then, and Tx returns
-// nil. The receiver leases the key by the database's clock before the handler runs. It renews the lease after each third of
-// its time, and records the key as applied, with the outputs, after the handler has succeeded. A duplicate that arrives
-// meanwhile is given back after PutBackAfter, uncounted. A handler that fails gives the lease up.
+// For a handler whose effects are outside of SQL, set ReceiverConfig.Lease. There is no transaction then, and Tx
+// returns nil. The receiver leases the key by the database's clock before the handler runs. It renews the lease after
+// each third of its time, and records the key as applied, with the outputs, after the handler has succeeded. A
+// duplicate that arrives meanwhile is given back after PutBackAfter, uncounted. A handler that fails gives the lease
+// up.
 //
 // Effects then happen at least once. They happen once if three conditions hold:
 //
@@ -86,39 +87,41 @@
 //   - the database can record the success while the lease lasts.
 //
 // The handler's context is cancelled with the cause ErrLeaseLost before the lease is over. Three cases escape that: a
-// process that is suspended for longer than its lease, a database whose clock jumps, and a handler that ignores its context.
-// For these, Fence returns a fencing token that rises with every lease of the key until the key is purged. Send it along, so
-// that the other side can refuse a late writer. If the database refuses the record itself, the message fails permanently.
+// process that is suspended for longer than its lease, a database whose clock jumps, and a handler that ignores its
+// context. For these, Fence returns a fencing token that rises with every lease of the key until the key is purged.
+// Send it along, so that the other side can refuse a late writer. If the database refuses the record itself, the
+// message fails permanently.
 //
 // # PostgreSQL
 //
 // PostgreSQL locks the key alone. Handlers of different keys run at the same time, each on a connection of its own. A
 // duplicate that waits holds a connection too. The transaction is READ COMMITTED. After a failed statement PostgreSQL
-// refuses all others and commits nothing: return the error, or set a SAVEPOINT first and roll back to it. Close rows before
-// the handler returns.
+// refuses all others and commits nothing: return the error, or set a SAVEPOINT first and roll back to it. Close rows
+// before the handler returns.
 //
-// Tx is a *sql.Tx whose Commit and Rollback send nothing. A handler that calls one and returns nil gets a permanent error,
-// and nothing it wrote is kept. A handler that returns an error keeps its error. A COMMIT in SQL does commit, with the key,
-// and is a permanent error.
+// Tx is a *sql.Tx whose Commit and Rollback send nothing. A handler that calls one and returns nil gets a permanent
+// error, and nothing it wrote is kept. A handler that returns an error keeps its error. A COMMIT in SQL does commit,
+// with the key, and is a permanent error.
 //
-// A claim costs no round trip of its own: the key travels with BEGIN. The claim prepares two statements, named spillway_
-// and a hash, on each connection. A pooler between must keep a session's statements, or each claim prepares them again. If
-// a handler's statement failed, or may have ended the transaction, COMMIT carries a proof. It proves that the transaction
-// is still the one that entered the key. Package pgxstore has a quicker store for pgx.
+// A claim costs no round trip of its own: the key travels with BEGIN. The claim prepares two statements, named
+// spillway_ and a hash, on each connection. A pooler between must keep a session's statements, or each claim prepares
+// them again. If a handler's statement failed, or may have ended the transaction, COMMIT carries a proof. It proves
+// that the transaction is still the one that entered the key. Package pgxstore has a quicker store for pgx.
 //
 // # MySQL and MariaDB
 //
-// All that is said of PostgreSQL's connections, isolation, open rows and Tx holds here too. A failed statement does not end
-// the transaction, except for a deadlock, which rolls everything back, the key included. If the handler goes on after a
-// deadlock, its statements are refused, and it gets a permanent error. A statement that commits before it runs, such as
-// CREATE TABLE, ends the transaction as a COMMIT does. Before such a statement the claim sends two more, to find out. A
-// handler's tables must be InnoDB: no other engine takes anything back. A claim costs no round trip of its own in MariaDB,
-// and two in MySQL.
+// All that is said of PostgreSQL's connections, isolation, open rows and Tx holds here too. A failed statement does not
+// end the transaction, except for a deadlock, which rolls everything back, the key included. If the handler goes on
+// after a deadlock, its statements are refused, and it gets a permanent error. A statement that commits before it runs,
+// such as CREATE TABLE, ends the transaction as a COMMIT does. Before such a statement the claim sends two more, to
+// find out. A handler's tables must be InnoDB: no other engine takes anything back. A claim costs no round trip of its
+// own in MariaDB, and two in MySQL.
 //
 // # SQLite
 //
-// SQLite has one write lock per file. The receiver holds it from the key to the commit, so the handlers of one *sql.DB run
-// one after another, in turn. Keep them short, and write through Tx alone: a write through the *sql.DB would wait for the
-// handler's own lock. Prefer WAL mode, in which readers go on beside the writer. SQLite lets a handler write on after some
-// failed statements have rolled its transaction back. What it wrote after that stays, and it gets a permanent error.
+// SQLite has one write lock per file. The receiver holds it from the key to the commit, so the handlers of one *sql.DB
+// run one after another, in turn. Keep them short, and write through Tx alone: a write through the *sql.DB would wait
+// for the handler's own lock. Prefer WAL mode, in which readers go on beside the writer. SQLite lets a handler write on
+// after some failed statements have rolled its transaction back. What it wrote after that stays, and it gets a
+// permanent error.
 package idempotency

@@ -11,11 +11,11 @@ import (
 
 // Forgetting says what Forget does.
 type Forgetting struct {
-	// Keys are the keys as ReceiverConfig.Key returns them: by default the ids of the messages. Keys of every handler of the
-	// store's service are meant. Required.
+	// Keys are the keys as ReceiverConfig.Key returns them: by default the ids of the messages. Keys of every handler of
+	// the store's service are meant. Required.
 	Keys []string
-	// Remove removes the keys. A message that comes again is then applied again. Default: false, the keys stay, so that such a
-	// message is absorbed, without their outputs and fingerprints.
+	// Remove removes the keys. A message that comes again is then applied again. Default: false, the keys stay, so that
+	// such a message is absorbed, without their outputs and fingerprints.
 	Remove bool
 	// DryRun counts the keys and changes none.
 	DryRun bool
@@ -29,10 +29,10 @@ type Forgotten struct {
 	Held int
 }
 
-// Forget takes from the keys of messages what can say something of a person: the outputs that the handler produced, which are
-// recorded until they are published, and the fingerprint of the payload. An output that was not published yet is then never
-// published. With Forgetting.Remove the keys go too. Forget takes transactions of at most 200 keys, and can be called again.
-// The store must be one of NewStore, or of pgxstore.
+// Forget takes from the keys of messages what can say something of a person: the outputs that the handler produced,
+// which are recorded until they are published, and the fingerprint of the payload. An output that was not published yet
+// is then never published. With Forgetting.Remove the keys go too. Forget takes transactions of at most 200 keys, and
+// can be called again. The store must be one of NewStore, or of pgxstore.
 func Forget(ctx context.Context, store Store, f Forgetting) (Forgotten, error) {
 	s, ok := store.(*sqlStore)
 	switch {
@@ -58,9 +58,9 @@ func Forget(ctx context.Context, store Store, f Forgetting) (Forgotten, error) {
 }
 
 // CountOutputs counts the keys of the store's service that have recorded outputs, apart from some keys, which are as in
-// Forgetting.Keys. An output can say something of a person whose message nothing else names any more: such a key is found by the
-// id of its message alone. It reads all keys of the service, without their outputs, in small steps. The store must be one of
-// NewStore, or of pgxstore.
+// Forgetting.Keys. An output can say something of a person whose message nothing else names any more: such a key is
+// found by the id of its message alone. It reads all keys of the service, without their outputs, in small steps. The
+// store must be one of NewStore, or of pgxstore.
 func CountOutputs(ctx context.Context, store Store, except ...string) (int, error) {
 	s, ok := store.(*sqlStore)
 	switch {

@@ -17,9 +17,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// KeyFunc returns the key of a message. It must return the same key for every delivery of the message. It must not change
-// the message, and is called by many goroutines. An empty key makes the message invalid: messages that shared it would be
-// absorbed, except for the first. A panic becomes a permanent error.
+// KeyFunc returns the key of a message. It must return the same key for every delivery of the message. It must not
+// change the message, and is called by many goroutines. An empty key makes the message invalid: messages that shared it
+// would be absorbed, except for the first. A panic becomes a permanent error.
 type KeyFunc func(msg *message.Message) (string, error)
 
 // ByID returns a KeyFunc that takes the message's id as the key. A message without an id is invalid.
@@ -32,8 +32,8 @@ func ByID() KeyFunc {
 	}
 }
 
-// ByMetadata returns a KeyFunc that takes the value of a metadata field as the key, such as an idempotency key set by the
-// producer. A message without the field is invalid, with reason missing_metadata.
+// ByMetadata returns a KeyFunc that takes the value of a metadata field as the key, such as an idempotency key set by
+// the producer. A message without the field is invalid, with reason missing_metadata.
 func ByMetadata(field string) KeyFunc {
 	return func(msg *message.Message) (string, error) {
 		if v := msg.Metadata.Get(field); v != "" {
@@ -44,9 +44,9 @@ func ByMetadata(field string) KeyFunc {
 	}
 }
 
-// ByPayloadHash returns a KeyFunc that takes the SHA-256 of the payload as the key, for producers that give each delivery a
-// new id. Messages with the same payload are then the same message, even if they were not meant to be. A message without a
-// payload is invalid.
+// ByPayloadHash returns a KeyFunc that takes the SHA-256 of the payload as the key, for producers that give each
+// delivery a new id. Messages with the same payload are then the same message, even if they were not meant to be. A
+// message without a payload is invalid.
 func ByPayloadHash() KeyFunc {
 	return func(msg *message.Message) (string, error) {
 		if len(msg.Payload) == 0 {

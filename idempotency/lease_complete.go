@@ -18,10 +18,11 @@ const maxPauseLease = time.Second
 // maxRefusals is how often the database must refuse a record while it takes a renewal: once may be chance.
 const maxRefusals = 3
 
-// complete records that the effects have happened. A message whose record fails is not one that failed: to retry it or to
-// set it aside would be wrong, so it is put back, and finds then what became of the record. The lease is left to expire: it
-// keeps others from repeating the effects while the database may come to itself. Only a record that the database refuses,
-// such as outputs too large for it, is an error of the message: it would be refused each time, the effects before it.
+// complete records that the effects have happened. A message whose record fails is not one that failed: to retry it or
+// to set it aside would be wrong, so it is put back, and finds then what became of the record. The lease is left to
+// expire: it keeps others from repeating the effects while the database may come to itself. Only a record that the
+// database refuses, such as outputs too large for it, is an error of the message: it would be refused each time, the
+// effects before it.
 func (r *Receiver) complete(c *chain.Call, key Key, k *keeper, outputs []byte) error {
 	err := r.tryComplete(c, k, outputs)
 	switch {

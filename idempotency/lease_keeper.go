@@ -81,8 +81,8 @@ func (k *keeper) end(lost bool) {
 	}
 }
 
-// stop ends the renewals, and reports whether the lease was lost before. One that is under way is ignored: a renewal changes
-// nothing after Complete or Release.
+// stop ends the renewals, and reports whether the lease was lost before. One that is under way is ignored: a renewal
+// changes nothing after Complete or Release.
 func (k *keeper) stop() (lost bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -81,8 +81,8 @@ func (r *Receiver) freshen(ctx context.Context, lease Lease, began time.Time) (t
 	return began, nil
 }
 
-// underLease runs the handler in a context that carries the lease, and ends with it. It returns prepared outputs and what
-// has kept the lease, or nil where the handler gave the message away.
+// underLease runs the handler in a context that carries the lease, and ends with it. It returns prepared outputs and
+// what has kept the lease, or nil where the handler gave the message away.
 func (r *Receiver) underLease(c *chain.Call, next chain.Handler, entry Entry, lease Lease, began time.Time) ([]*message.Message, *keeper, error) {
 	key := entry.Key
 	before := c.Msg.Context()

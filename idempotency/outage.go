@@ -26,8 +26,8 @@ const (
 	pingTimeout = 5 * time.Second
 )
 
-// storeAway reports whether a claim failed because the store is away. It is not away for a claim that has waited for long, and
-// no attempt helps one that was to join a transaction which has ended.
+// storeAway reports whether a claim failed because the store is away. It is not away for a claim that has waited for
+// long, and no attempt helps one that was to join a transaction which has ended.
 func storeAway(err error) bool {
 	return !errors.Is(err, errNestedPools) && !errors.Is(err, errPatience) && !errors.Is(err, sql.ErrTxDone) && outage.Away(err)
 }
@@ -123,8 +123,8 @@ func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
 	return err
 }
 
-// failed is the error of a handler. Where the connection of its transaction was lost, and the handler's error can come of
-// that, the error says nothing of the message.
+// failed is the error of a handler. Where the connection of its transaction was lost, and the handler's error can come
+// of that, the error says nothing of the message.
 func (r *Receiver) failed(c *chain.Call, key Key, claim Claim, err error) error {
 	err = r.inHandler(key, err)
 	if released := claim.Release(); released != nil {

@@ -14,9 +14,10 @@ import (
 )
 
 // prepare returns copies of the handler's outputs with the ids they are published and recorded under. They are copies
-// because an output may be the source message, or one that the handler returns again and again. An output keeps the id that
-// the handler set. One without an id, or with the id of an earlier output of the same message, gets a derived one: copies of
-// the source have its id, and a consumer that recognises messages by their ids would take all but one for duplicates.
+// because an output may be the source message, or one that the handler returns again and again. An output keeps the id
+// that the handler set. One without an id, or with the id of an earlier output of the same message, gets a derived one:
+// copies of the source have its id, and a consumer that recognises messages by their ids would take all but one for
+// duplicates.
 func (r *Receiver) prepare(s *scope, out []*message.Message) ([]*message.Message, error) {
 	if len(out) == 0 {
 		return nil, nil

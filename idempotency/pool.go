@@ -12,12 +12,12 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
-// stuckAfter is how long all connections of a pool must be in use, while no claim ends, before that is logged. It is logged
-// after twice this time at the latest.
+// stuckAfter is how long all connections of a pool must be in use, while no claim ends, before that is logged. It is
+// logged after twice this time at the latest.
 const stuckAfter = 5 * time.Second
 
-// pool looks after the connections of a store: handlers that wait for one that other handlers hold wait for ever. A timer
-// looks, as long as there are claims; a claim itself costs two additions.
+// pool looks after the connections of a store: handlers that wait for one that other handlers hold wait for ever. A
+// timer looks, as long as there are claims; a claim itself costs two additions.
 type pool struct {
 	db      *sql.DB // nil is none to look after
 	logger  watermill.LoggerAdapter

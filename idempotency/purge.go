@@ -18,23 +18,25 @@ import (
 // PurgeConfig configures a Purge. Retention is required.
 type PurgeConfig struct {
 	// Retention is how long a key is kept after it was applied. A message that comes again later is applied again. A purge
-	// deletes the keys of every service in the table, by the clock of its own process. The time of a key is by the clock of
-	// the process that applied it (of the database in lease mode). So a process whose clock is ahead purges early. Required.
+	// deletes the keys of every service in the table, by the clock of its own process. The time of a key is by the clock
+	// of the process that applied it (of the database in lease mode). So a process whose clock is ahead purges early.
+	// Required.
 	Retention time.Duration
-	// Horizon is the longest time after which a message may come again: how long dead letters wait until they are redriven.
-	// If Retention is shorter than Horizon and Stages together, NewPurge logs an error. Default: 14 days.
+	// Horizon is the longest time after which a message may come again: how long dead letters wait until they are
+	// redriven. If Retention is shorter than Horizon and Stages together, NewPurge logs an error. Default: 14 days.
 	Horizon time.Duration
 	// Stages is how long a message can be in retry stages before it is a dead letter. The front door sets it to the sum of
-	// its stages with their jitter, if that is longer. Set it yourself if there are retired stages, whose messages may still
-	// wait, or errors with a retry-after, which can wait up to the MaxDelay of the stages each time. Default: 0.
+	// its stages with their jitter, if that is longer. Set it yourself if there are retired stages, whose messages may
+	// still wait, or errors with a retry-after, which can wait up to the MaxDelay of the stages each time. Default: 0.
 	Stages time.Duration
-	// Every is the time from the end of one purge to the next. The first purge begins at a random moment in the first tenth of
-	// it, so that processes that start together do not purge together. Default: 1 hour.
+	// Every is the time from the end of one purge to the next. The first purge begins at a random moment in the first
+	// tenth of it, so that processes that start together do not purge together. Default: 1 hour.
 	Every time.Duration
-	// Batch is the number of keys that one transaction deletes at most. Default: 1000; 200 on SQLite, where claims wait for it.
+	// Batch is the number of keys that one transaction deletes at most. Default: 1000; 200 on SQLite, where claims wait
+	// for it.
 	Batch int
-	// Pause is the time between two batches. Default: three times as long as the batch before took. So even on SQLite a purge
-	// leaves claims three quarters of the time.
+	// Pause is the time between two batches. Default: three times as long as the batch before took. So even on SQLite a
+	// purge leaves claims three quarters of the time.
 	Pause time.Duration
 	// Logger receives failed purges, and a Retention that is too short. Default: none.
 	Logger watermill.LoggerAdapter
@@ -84,8 +86,8 @@ func (c *PurgeConfig) validate(store Store) error {
 	return nil
 }
 
-// Purge deletes old keys, in small batches, while handlers run. Any number of processes may purge one store. A batch needs a
-// connection of the store's *sql.DB. On SQLite claims wait for a batch.
+// Purge deletes old keys, in small batches, while handlers run. Any number of processes may purge one store. A batch
+// needs a connection of the store's *sql.DB. On SQLite claims wait for a batch.
 type Purge struct {
 	store  Store
 	config PurgeConfig
@@ -94,8 +96,8 @@ type Purge struct {
 	ended  chan struct{}
 }
 
-// NewPurge returns a Purge of the keys in store, or an error that names the wrong field of config. A Retention below the Horizon
-// is logged as an error.
+// NewPurge returns a Purge of the keys in store, or an error that names the wrong field of config. A Retention below
+// the Horizon is logged as an error.
 func NewPurge(store Store, config PurgeConfig) (*Purge, error) {
 	if err := config.validate(store); err != nil {
 		return nil, err
@@ -110,12 +112,12 @@ func NewPurge(store Store, config PurgeConfig) (*Purge, error) {
 	return p, nil
 }
 
-// Plugin is a message.RouterPlugin that purges as long as a router's handlers run. A purge that fails is logged, and tried
-// again when the next is due.
+// Plugin is a message.RouterPlugin that purges as long as a router's handlers run. A purge that fails is logged, and
+// tried again when the next is due.
 func (p *Purge) Plugin(router *message.Router) error { return p.life.Plugin(router) }
 
-// Run deletes all keys that are too old by now, and returns how many it deleted. Call it if you have a schedule of your own.
-// If it fails, what it deleted before stays deleted.
+// Run deletes all keys that are too old by now, and returns how many it deleted. Call it if you have a schedule of your
+// own. If it fails, what it deleted before stays deleted.
 func (p *Purge) Run(ctx context.Context) (int, error) {
 	began := time.Now()
 	before := began.Add(-p.config.Retention)

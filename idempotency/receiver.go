@@ -20,57 +20,60 @@ import (
 // ReceiverConfig configures a Receiver. The zero value is ready for use.
 type ReceiverConfig struct {
 	// Consumer replaces the handler's name in keys, for a handler that is renamed. Default: the name of the router's
-	// handler. Consumer and the service of the store identify what applies a message. Under another name, messages that were
-	// applied before are applied again if they come again. Consumer counts for every handler of the Receiver. Two handlers
-	// must not have the same Consumer: one would absorb the messages of the other. If two handlers of one Receiver do, the
-	// Receiver logs it once. To rename one handler, give it a Receiver of its own, with Consumer set to its old name. To
-	// rename a service, keep StoreConfig.Service as it was, or stop all processes of the service and update the column
-	// consumer of spillway_keys.
+	// handler. Consumer and the service of the store identify what applies a message. Under another name, messages that
+	// were applied before are applied again if they come again. Consumer counts for every handler of the Receiver. Two
+	// handlers must not have the same Consumer: one would absorb the messages of the other. If two handlers of one
+	// Receiver do, the Receiver logs it once. To rename one handler, give it a Receiver of its own, with Consumer set to
+	// its old name. To rename a service, keep StoreConfig.Service as it was, or stop all processes of the service and
+	// update the column consumer of spillway_keys.
 	Consumer string
 	// Key returns what distinguishes messages. Default: ByID.
 	Key KeyFunc
-	// Version makes Key a business key, which is applied again with every higher version. It requires Key. A message with a
-	// lower version than the applied one is stale: it is skipped, and OnStale is called. When a higher version is applied, the
-	// outputs of the lower one are forgotten, published or not. A key that was applied without a version is applied again with
-	// any version. See VersionMetadata. Default: none.
+	// Version makes Key a business key, which is applied again with every higher version. It requires Key. A message with
+	// a lower version than the applied one is stale: it is skipped, and OnStale is called. When a higher version is
+	// applied, the outputs of the lower one are forgotten, published or not. A key that was applied without a version is
+	// applied again with any version. See VersionMetadata. Default: none.
 	Version VersionFunc
-	// Handlers has the handlers whose messages have keys of their own kind, by the names that the handlers have in the router. Key and
-	// Version do not count for them. A spillway.Channel refuses a name that no handler of its routers has. Default: none.
+	// Handlers has the handlers whose messages have keys of their own kind, by the names that the handlers have in the
+	// router. Key and Version do not count for them. A spillway.Channel refuses a name that no handler of its routers has.
+	// Default: none.
 	Handlers map[string]HandlerKey
 	// AnyPayload lets a key stand for messages with different payloads. By default the SHA-256 of a duplicate's payload is
-	// compared with that of the applied message. If they differ, the duplicate is invalid, with reason key_reused: to absorb it
-	// would lose it. Set AnyPayload if a message reaches a handler over two sources that write its payload in different ways,
-	// as JSONB of PostgreSQL does with JSON.
+	// compared with that of the applied message. If they differ, the duplicate is invalid, with reason key_reused: to
+	// absorb it would lose it. Set AnyPayload if a message reaches a handler over two sources that write its payload in
+	// different ways, as JSONB of PostgreSQL does with JSON.
 	AnyPayload bool
-	// MarkPublished forgets recorded outputs after they were published, so that a duplicate does not publish them again. It
-	// costs a statement for each message with outputs. It works in a spillway.Channel only: a Receiver that is attached by
-	// itself does not see the publishing. If the process ends between publishing and mark, a duplicate publishes again. The outputs of
-	// a redriven message are always forgotten then, because that is how a campaign learns that they were published. Default: false.
+	// MarkPublished forgets recorded outputs after they were published, so that a duplicate does not publish them again.
+	// It costs a statement for each message with outputs. It works in a spillway.Channel only: a Receiver that is attached
+	// by itself does not see the publishing. If the process ends between publishing and mark, a duplicate publishes again.
+	// The outputs of a redriven message are always forgotten then, because that is how a campaign learns that they were
+	// published. Default: false.
 	MarkPublished bool
-	// Lease selects the lease mode, for handlers whose effects are outside of SQL, such as an HTTP call or a mail. It is how
-	// long a lease of a key lasts: at least 1 s. The lease is renewed while the handler runs. See the package's documentation
-	// for what leases promise. Default: no leases; key and effects share a transaction.
+	// Lease selects the lease mode, for handlers whose effects are outside of SQL, such as an HTTP call or a mail. It is
+	// how long a lease of a key lasts: at least 1 s. The lease is renewed while the handler runs. See the package's
+	// documentation for what leases promise. Default: no leases; key and effects share a transaction.
 	//
 	// After a crash, its message waits for the rest of the lease. If the database is away for that long, running handlers
-	// are cancelled. Renewals need a connection to spare in the pool. If handlers hold all connections, leases are lost, and
-	// messages are given back and handled again, without end. A broker's own limit of deliveries (x-delivery-limit) counts
-	// messages that are given back.
+	// are cancelled. Renewals need a connection to spare in the pool. If handlers hold all connections, leases are lost,
+	// and messages are given back and handled again, without end. A broker's own limit of deliveries (x-delivery-limit)
+	// counts messages that are given back.
 	Lease time.Duration
-	// Optimistic lets the handler begin before its key is entered: the key travels with the handler's first statement. It is
-	// for experts, and for stores of package pgxstore only, whose documentation says what is different. Default: false.
+	// Optimistic lets the handler begin before its key is entered: the key travels with the handler's first statement. It
+	// is for experts, and for stores of package pgxstore only, whose documentation says what is different. Default: false.
 	Optimistic bool
-	// PutBackAfter is the longest time for which a message is held whose key another delivery has leased. It is held for at
-	// least half of it, and then given back. Default: 1 s.
+	// PutBackAfter is the longest time for which a message is held whose key another delivery has leased. It is held for
+	// at least half of it, and then given back. Default: 1 s.
 	PutBackAfter time.Duration
-	// MaxHold is how long a message is held at most while the store is away. Then it is given back, uncounted. It is never held for
-	// longer than its adapter allows, or than half of a known redelivery time of its broker (30 s in JetStream, 60 s in Redis
-	// Streams, 30 min in RabbitMQ): see stages.Config.Subscriber. Holding ends a second before the deadline of the message's
-	// context. Default: that time (with wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s if nothing is known.
+	// MaxHold is how long a message is held at most while the store is away. Then it is given back, uncounted. It is never
+	// held for longer than its adapter allows, or than half of a known redelivery time of its broker (30 s in JetStream,
+	// 60 s in Redis Streams, 30 min in RabbitMQ): see stages.Config.Subscriber. Holding ends a second before the deadline
+	// of the message's context. Default: that time (with wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s
+	// if nothing is known.
 	MaxHold time.Duration
 	// Logger receives duplicates, at the level debug, and failures that cannot be returned as errors. Default: none.
 	Logger watermill.LoggerAdapter
-	// OnApplied is called after a message's effects were committed. All hooks are called by many goroutines, after the claim
-	// has ended. A hook that panics is logged.
+	// OnApplied is called after a message's effects were committed. All hooks are called by many goroutines, after the
+	// claim has ended. A hook that panics is logged.
 	OnApplied func(ctx context.Context, key Key)
 	// OnDuplicate is called after a message was absorbed.
 	OnDuplicate func(ctx context.Context, key Key)
@@ -78,8 +81,8 @@ type ReceiverConfig struct {
 	OnStale func(ctx context.Context, key Key, version, applied int64)
 	// OnPutBack is called when a message is given back because another delivery has leased its key.
 	OnPutBack func(ctx context.Context, key Key)
-	// OnLeaseLost is called after a lease was lost while the handler ran, or before its success was recorded. The effects may
-	// happen twice. The message is given back. If another delivery has applied it, it is absorbed when it comes again.
+	// OnLeaseLost is called after a lease was lost while the handler ran, or before its success was recorded. The effects
+	// may happen twice. The message is given back. If another delivery has applied it, it is absorbed when it comes again.
 	OnLeaseLost func(ctx context.Context, key Key)
 }
 
@@ -149,9 +152,10 @@ func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 	return r, nil
 }
 
-// Middleware applies each message of a handler once. Add it inside of retries, so that each attempt has a transaction of its
-// own, and directly around the handler. If the handler fails, nothing stays, and its error is returned unchanged. The error
-// of a deadlock, a serialization failure or a full disk also names the store, the key and the remedy.
+// Middleware applies each message of a handler once. Add it inside of retries, so that each attempt has a transaction
+// of its own, and directly around the handler. If the handler fails, nothing stays, and its error is returned
+// unchanged. The error of a deadlock, a serialization failure or a full disk also names the store, the key and the
+// remedy.
 func (r *Receiver) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(r.step)(h)
 }

@@ -39,8 +39,8 @@ func remedy(err error) string {
 	return ""
 }
 
-// diskFull knows PostgreSQL's disk_full, MySQL's ER_DISK_FULL and ER_RECORD_FILE_FULL, and SQLite's text for SQLITE_FULL, which
-// its drivers give in different types.
+// diskFull knows PostgreSQL's disk_full, MySQL's ER_DISK_FULL and ER_RECORD_FILE_FULL, and SQLite's text for
+// SQLITE_FULL, which its drivers give in different types.
 func diskFull(err error) bool {
 	return err != nil && (postgres.State(err) == "53100" || mysql.Number(err) == 1021 || mysql.Number(err) == 1114 ||
 		strings.Contains(err.Error(), "database or disk is full"))
@@ -53,7 +53,8 @@ func connectionLost(err error) bool {
 
 func undoneByDatabase(err error) bool { return postgres.Undone(err) || mysql.Undone(err) }
 
-// inHandler names the store and the key in a handler's error, where that is of its transaction and not of what it wrote.
+// inHandler names the store and the key in a handler's error, where that is of its transaction and not of what it
+// wrote.
 func (r *Receiver) inHandler(key Key, err error) error {
 	if err == nil {
 		return nil

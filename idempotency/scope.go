@@ -54,15 +54,15 @@ func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
 	return chain.WithClaim(ctx, &scope{tx: tx})
 }
 
-// Tx returns the transaction that holds the key of the message with this context. It returns nil if there is none: outside of
-// a handler behind a Receiver, and in lease mode. What is written through it commits with the key when the handler returns
-// without an error.
+// Tx returns the transaction that holds the key of the message with this context. It returns nil if there is none:
+// outside of a handler behind a Receiver, and in lease mode. What is written through it commits with the key when the
+// handler returns without an error.
 //
 // Return the error of a failed statement. Some errors end the transaction: SQLite then lets later statements commit on
 // their own, and PostgreSQL and MySQL commit nothing. The receiver ends the transaction. A handler that ends it, by a
-// deferred Rollback too, and returns nil gets a permanent error; if it returns an error, it keeps that error. On PostgreSQL
-// and MySQL its Commit keeps nothing, and tx.Stmt accepts no statement that was prepared on the *sql.DB. After the
-// transaction has ended, its methods return sql.ErrTxDone.
+// deferred Rollback too, and returns nil gets a permanent error; if it returns an error, it keeps that error. On
+// PostgreSQL and MySQL its Commit keeps nothing, and tx.Stmt accepts no statement that was prepared on the *sql.DB.
+// After the transaction has ended, its methods return sql.ErrTxDone.
 func Tx(ctx context.Context) *sql.Tx {
 	if s := scopeOf(ctx); s != nil {
 		return s.tx
@@ -70,8 +70,8 @@ func Tx(ctx context.Context) *sql.Tx {
 	return nil
 }
 
-// nested reports whether a claim on this store is held for the same message already, because the middleware was attached
-// twice: a second claim would wait for the first for ever. Claims on the way to the message, of a handler that
+// nested reports whether a claim on this store is held for the same message already, because the middleware was
+// attached twice: a second claim would wait for the first for ever. Claims on the way to the message, of a handler that
 // published it from within, are no concern: they end on their own.
 func nested(ctx context.Context, store Store, key Key, msg *message.Message) (bool, error) {
 	for s := scopeOf(ctx); s != nil; s = s.outer {

@@ -19,24 +19,24 @@ import (
 // StoreConfig configures a store of keys in a SQL database.
 type StoreConfig struct {
 	// Service names the service whose handlers apply the messages. It is part of every key, as in "shop/billing" for the
-	// handler billing. Without it, two services with a handler of the same name would absorb each other's messages. Required
-	// on a database server, which services share; optional for a SQLite file. At most 100 letters, digits, dots, underscores
-	// and hyphens.
+	// handler billing. Without it, two services with a handler of the same name would absorb each other's messages.
+	// Required on a database server, which services share; optional for a SQLite file. At most 100 letters, digits, dots,
+	// underscores and hyphens.
 	//
 	// After a rename of the service, messages that were applied before are applied again if they come again. See
 	// ReceiverConfig.Consumer for a rename without that.
 	Service string
 }
 
-// NewStore returns the store of keys in db: PostgreSQL 11, MySQL 8.0, MariaDB 10.6 or SQLite 3.35, or a later version of
-// each. It asks db which one it is, creates or upgrades the table spillway_keys, and verifies it, within 30 seconds. A
-// role without the right to create tables can use a table that exists. A database that cannot keep the promises of a Store
-// is an error. The store does not close db.
+// NewStore returns the store of keys in db: PostgreSQL 11, MySQL 8.0, MariaDB 10.6 or SQLite 3.35, or a later version
+// of each. It asks db which one it is, creates or upgrades the table spillway_keys, and verifies it, within 30 seconds.
+// A role without the right to create tables can use a table that exists. A database that cannot keep the promises of a
+// Store is an error. The store does not close db.
 //
-// PostgreSQL: use a driver whose errors have a SQLSTATE, such as pgx/v5/stdlib or lib/pq. The database's encoding must be
-// UTF8. MySQL and MariaDB: use github.com/go-sql-driver/mysql. The session's completion_type must be NO_CHAIN, the default;
-// a server with a binary log must not have binlog_format=STATEMENT. SQLite: use a file, with any driver. If several
-// processes share the file, open it in WAL mode and with a busy time-out.
+// PostgreSQL: use a driver whose errors have a SQLSTATE, such as pgx/v5/stdlib or lib/pq. The database's encoding must
+// be UTF8. MySQL and MariaDB: use github.com/go-sql-driver/mysql. The session's completion_type must be NO_CHAIN, the
+// default; a server with a binary log must not have binlog_format=STATEMENT. SQLite: use a file, with any driver. If
+// several processes share the file, open it in WAL mode and with a busy time-out.
 func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (Store, error) {
 	if ctx == nil {
 		return nil, errors.New("idempotency: NewStore: the context is nil: give context.Background() if there is no other")
@@ -146,7 +146,8 @@ func (s *sqlStore) Ping(ctx context.Context) error { return s.on.DB().PingContex
 
 func (s *sqlStore) pool() *sql.DB { return s.on.DB() }
 
-// claimsInTurn reports whether claims wait for each other in the process, whatever their keys: SQLite has one write lock.
+// claimsInTurn reports whether claims wait for each other in the process, whatever their keys: SQLite has one write
+// lock.
 func claimsInTurn(store Store) bool {
 	s, ok := store.(*sqlStore)
 	return ok && s.on.Kind() == database.SQLite
@@ -158,7 +159,8 @@ func (s *sqlStore) same(other Store) bool {
 	return ok && o.pool() == s.pool()
 }
 
-// locks reports whether a claim keeps all others out of db: always on SQLite, elsewhere if it holds the pool's one connection.
+// locks reports whether a claim keeps all others out of db: always on SQLite, elsewhere if it holds the pool's one
+// connection.
 func (s *sqlStore) locks(db *sql.DB) bool {
 	return s.pool() == db && (s.on.Kind() == database.SQLite || db.Stats().MaxOpenConnections == 1)
 }

@@ -48,9 +48,9 @@ func (r *Receiver) step(next chain.Handler) chain.Handler {
 	}
 }
 
-// waitContext is the message's, with what middlewares in between have made of it, such as a time-out: the chain's WaitContext
-// knows that of the entry alone. Where it was acked, by an attempt before this one say, its context has ended, and the message
-// has not gone away.
+// waitContext is the message's, with what middlewares in between have made of it, such as a time-out: the chain's
+// WaitContext knows that of the entry alone. Where it was acked, by an attempt before this one say, its context has
+// ended, and the message has not gone away.
 func waitContext(c *chain.Call) context.Context {
 	if c.Acked() {
 		return context.WithoutCancel(c.Msg.Context())
@@ -102,8 +102,8 @@ func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry, claim 
 	return out, nil
 }
 
-// duplicate absorbs a message. Hooks and decoding need no lock. The key is applied for good, so a failed release takes nothing
-// back.
+// duplicate absorbs a message. Hooks and decoding need no lock. The key is applied for good, so a failed release takes
+// nothing back.
 func (r *Receiver) duplicate(c *chain.Call, entry Entry, claim Claim, record *Record) ([]*message.Message, error) {
 	if err := claim.Release(); err != nil {
 		logging.ClaimNotReleased.Write(r.config.Logger, err, fields(entry.Key))
@@ -155,8 +155,9 @@ func (r *Receiver) unfinished(c *chain.Call, key Key, err error) error {
 	return classify.Permanent(failed("commit", key, err), classify.Description(claims.EndedByHandler))
 }
 
-// left is the error of an attempt that failed with err and may have left something behind. After a commit by the handler
-// itself the key stays, so that another attempt would be absorbed as if this one had succeeded: set aside, it is seen.
+// left is the error of an attempt that failed with err and may have left something behind. After a commit by the
+// handler itself the key stays, so that another attempt would be absorbed as if this one had succeeded: set aside, it
+// is seen.
 func (r *Receiver) left(key Key, err, released error) error {
 	logging.ClaimNotReleased.Write(r.config.Logger, released, fields(key))
 	if !errors.Is(released, sql.ErrTxDone) {

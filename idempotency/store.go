@@ -30,7 +30,8 @@ type Entry struct {
 
 // Record is what a store has kept of a key that was applied.
 type Record struct {
-	// Outputs is what Commit was called with, byte for byte. It is nil if there were none, or if they were marked published.
+	// Outputs is what Commit was called with, byte for byte. It is nil if there were none, or if they were marked
+	// published.
 	Outputs []byte
 	// Fingerprint and Version are those of the entry that was applied.
 	Fingerprint []byte
@@ -41,38 +42,38 @@ type Record struct {
 // ErrHeld is the error of a key that another delivery has leased. The message must come again later.
 var ErrHeld = keytable.ErrHeld
 
-// ErrApplied is the error of an optimistic handler's first statement, and of all after it, if its message was applied before.
-// See ReceiverConfig.Optimistic.
+// ErrApplied is the error of an optimistic handler's first statement, and of all after it, if its message was applied
+// before. See ReceiverConfig.Optimistic.
 var ErrApplied = claims.ErrApplied
 
 // Store keeps the keys that were applied. Implementations are safe for concurrent use by many processes.
 type Store interface {
-	// Consumer returns the identity under which the keys of a handler are kept. It is part of each key: handlers of different
-	// services must have different ones. It is the same whenever it is asked for.
+	// Consumer returns the identity under which the keys of a handler are kept. It is part of each key: handlers of
+	// different services must have different ones. It is the same whenever it is asked for.
 	Consumer(handler string) string
 
-	// Claim begins a transaction and enters the key as its first statement. If another transaction holds the same key, Claim
-	// waits for its end. This wait, and waits for connections and locks, end with ctx. Claim does not wait for a lease: the
-	// error wraps ErrHeld. The transaction itself must outlive ctx, because a handler that acks its message ends the message's
-	// context: it begins on context.WithoutCancel.
+	// Claim begins a transaction and enters the key as its first statement. If another transaction holds the same key,
+	// Claim waits for its end. This wait, and waits for connections and locks, end with ctx. Claim does not wait for a
+	// lease: the error wraps ErrHeld. The transaction itself must outlive ctx, because a handler that acks its message
+	// ends the message's context: it begins on context.WithoutCancel.
 	//
 	// Keys compare byte for byte, case and trailing spaces included, whatever bytes they hold. A versioned entry claims
 	// a key that is applied with a lower version, or with none. An error leaves nothing behind, and wraps its cause.
 	Claim(ctx context.Context, entry Entry) (Claim, error)
 
-	// Lease leases the key for d, at least a second, by the clock of the store's database. It commits before it returns, and
-	// leaves no transaction open. Keys, versions and waits are as in Claim. Lease does not wait for another lease: the error
-	// wraps ErrHeld. It takes a lease over that has expired, that was given up, or that began in the future because the clock
-	// was set back. What is recorded of the key stays recorded until Lease.Complete. After an error, which wraps its cause, a
-	// lease may be left; it expires.
+	// Lease leases the key for d, at least a second, by the clock of the store's database. It commits before it returns,
+	// and leaves no transaction open. Keys, versions and waits are as in Claim. Lease does not wait for another lease: the
+	// error wraps ErrHeld. It takes a lease over that has expired, that was given up, or that began in the future because
+	// the clock was set back. What is recorded of the key stays recorded until Lease.Complete. After an error, which wraps
+	// its cause, a lease may be left; it expires.
 	Lease(ctx context.Context, entry Entry, d time.Duration) (Lease, error)
 
-	// MarkPublished forgets the outputs that were recorded with an entry. The receiver calls it after they were published. A
-	// key that does not exist, is not applied, or is applied with another version is no error.
+	// MarkPublished forgets the outputs that were recorded with an entry. The receiver calls it after they were published.
+	// A key that does not exist, is not applied, or is applied with another version is no error.
 	MarkPublished(ctx context.Context, entry Entry) error
 
-	// Purge deletes at most limit keys that were applied before a time, the oldest first, and returns how many it deleted. It
-	// is one short transaction that passes over keys that others are about to change; on SQLite claims wait for it. So
+	// Purge deletes at most limit keys that were applied before a time, the oldest first, and returns how many it deleted.
+	// It is one short transaction that passes over keys that others are about to change; on SQLite claims wait for it. So
 	// fewer than limit are deleted if there are no more, or if the others were locked. Leased keys stay. See NewPurge.
 	Purge(ctx context.Context, before time.Time, limit int) (int, error)
 }
@@ -82,16 +83,17 @@ type Claim interface {
 	// Tx returns the transaction for the handler's own writes. The claim ends it; the handler must not.
 	Tx() *sql.Tx
 
-	// Recorded returns what was recorded when the key was applied with this version or a higher one. It returns nil if this
-	// claim is the first. A claim with a record can only be released.
+	// Recorded returns what was recorded when the key was applied with this version or a higher one. It returns nil if
+	// this claim is the first. A claim with a record can only be released.
 	Recorded() *Record
 
-	// Commit records outputs with the key, byte for byte, and commits them with the handler's writes. It ends the claim. If it
-	// fails, nothing was committed, unless the handler ended the transaction itself: then the error wraps sql.ErrTxDone.
+	// Commit records outputs with the key, byte for byte, and commits them with the handler's writes. It ends the claim.
+	// If it fails, nothing was committed, unless the handler ended the transaction itself: then the error wraps
+	// sql.ErrTxDone.
 	Commit(outputs []byte) error
 
-	// Release rolls back, so that neither key nor writes stay. After the claim has ended it does nothing and returns nil. An
-	// error that wraps sql.ErrTxDone means that the handler committed the transaction itself.
+	// Release rolls back, so that neither key nor writes stay. After the claim has ended it does nothing and returns nil.
+	// An error that wraps sql.ErrTxDone means that the handler committed the transaction itself.
 	Release() error
 }
 
@@ -99,9 +101,9 @@ type Claim interface {
 type optimisticStore interface {
 	// pipelines reports whether they can.
 	pipelines() bool
-	// claimOptimistic is Claim, but for the key: that is entered with the first statement of Tx, which waits for others that hold it
-	// until its own context ends, or ctx, unless that ended because the message was acked. Where the key was applied its error
-	// wraps ErrApplied.
+	// claimOptimistic is Claim, but for the key: that is entered with the first statement of Tx, which waits for others
+	// that hold it until its own context ends, or ctx, unless that ended because the message was acked. Where the key was
+	// applied its error wraps ErrApplied.
 	claimOptimistic(ctx context.Context, entry Entry, acked <-chan struct{}) (optimisticClaim, error)
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// Jitter is how a wait is drawn at random, so that messages that failed together do not come back together. The names and formulas
-// are from Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+// Jitter is how a wait is drawn at random, so that messages that failed together do not come back together. The names
+// and formulas are from Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 type Jitter uint8
 
 const (
@@ -20,7 +20,8 @@ const (
 	FullJitter Jitter = iota
 	// EqualJitter draws a wait from half the interval to the whole interval.
 	EqualJitter
-	// DecorrelatedJitter draws a wait from Initial to Multiplier times the wait before, at most Max. Brooker's multiplier is 3.
+	// DecorrelatedJitter draws a wait from Initial to Multiplier times the wait before, at most Max. Brooker's multiplier
+	// is 3.
 	DecorrelatedJitter
 	// NoJitter waits the interval itself.
 	NoJitter
@@ -36,8 +37,8 @@ type Backoff struct {
 	Multiplier float64
 	// Jitter is how a wait is drawn from the interval. Default: FullJitter.
 	Jitter Jitter
-	// New returns a strategy of your own, which replaces all fields above. It is called once for each failing message and class of error.
-	// If the strategy returns backoff.Stop, the retries end. Default: none.
+	// New returns a strategy of your own, which replaces all fields above. It is called once for each failing message and
+	// class of error. If the strategy returns backoff.Stop, the retries end. Default: none.
 	New func() backoff.BackOff
 }
 

@@ -14,17 +14,18 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Budget bounds how many further attempts Retry makes, as a share of the messages that it handles. So retries do not multiply the
-// load on a service that already fails. It is the algorithm of Finagle's RetryBudget. The zero value is useful, and gives each handler
-// a budget of its own. NewBudget returns one that several handlers share.
+// Budget bounds how many further attempts Retry makes, as a share of the messages that it handles. So retries do not
+// multiply the load on a service that already fails. It is the algorithm of Finagle's RetryBudget. The zero value is
+// useful, and gives each handler a budget of its own. NewBudget returns one that several handlers share.
 //
-// Live messages, messages out of retry stages and redriven messages have separate budgets. A live message counts as handled for each of
-// them: stages have room for 20 % of the live messages, and 10 a second.
+// Live messages, messages out of retry stages and redriven messages have separate budgets. A live message counts as
+// handled for each of them: stages have room for 20 % of the live messages, and 10 a second.
 type Budget struct {
-	// Share is how many further attempts are made per handled message, over the last TTL. A negative value means none. Default: 0.2.
+	// Share is how many further attempts are made per handled message, over the last TTL. A negative value means none.
+	// Default: 0.2.
 	Share float64
-	// PerSecond is how many further attempts are made in any case, without any traffic too. Those of a whole TTL can be made at once. A
-	// negative value means none. Default: 10.
+	// PerSecond is how many further attempts are made in any case, without any traffic too. Those of a whole TTL can be
+	// made at once. A negative value means none. Default: 10.
 	PerSecond float64
 	// TTL is how long a handled message counts. It must be from 1 second to 1 minute. Default: 10 seconds.
 	TTL time.Duration
@@ -32,8 +33,8 @@ type Budget struct {
 	shared *purse
 }
 
-// NewBudget returns a Budget that all handlers share that have it, in one Channel or several. Give it to RetryConfig.Budget. The error
-// names the field of config that is wrong.
+// NewBudget returns a Budget that all handlers share that have it, in one Channel or several. Give it to
+// RetryConfig.Budget. The error names the field of config that is wrong.
 func NewBudget(config Budget) (*Budget, error) {
 	if err := config.validate("Budget"); err != nil {
 		return nil, err
@@ -101,8 +102,8 @@ func newPurse(of Budget) *purse {
 	return p
 }
 
-// of returns the bucket of the message of c. A message that was redriven to a live topic counts as live until it fails: metadata is not
-// read on the happy path.
+// of returns the bucket of the message of c. A message that was redriven to a live topic counts as live until it fails:
+// metadata is not read on the happy path.
 func (p *purse) of(c *chain.Call) *bucket {
 	switch {
 	case c.Reentry == nil:

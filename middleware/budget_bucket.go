@@ -13,8 +13,8 @@ const bucketSlots = 10
 // noteEvery is how many messages are handled before the clock is read to count them. It is a power of two.
 const noteEvery = 64
 
-// bucket is the budget for one kind of traffic. A further attempt is charged to the share of handled messages, or else to the floor.
-// Each has its own count, so that a burst of traffic that is over does not eat the floor that is due now.
+// bucket is the budget for one kind of traffic. A further attempt is charged to the share of handled messages, or else
+// to the floor. Each has its own count, so that a burst of traffic that is over does not eat the floor that is due now.
 type bucket struct {
 	handled atomic.Uint64 // messages, ever
 
@@ -71,7 +71,8 @@ func (b *bucket) spent(now time.Time) bool {
 	return !b.sharesOne(now) && b.sum.onFloor >= b.floor
 }
 
-// sharesOne reports whether the share of handled messages has a further attempt. The caller holds mu, and has called advance.
+// sharesOne reports whether the share of handled messages has a further attempt. The caller holds mu, and has called
+// advance.
 func (b *bucket) sharesOne(now time.Time) bool {
 	handled := b.sum.handled
 	if b.live != nil {

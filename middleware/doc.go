@@ -1,12 +1,14 @@
 // Package middleware holds the parts between a Watermill router and a handler that keep failures bounded:
 //
 //   - Recover makes errors of panics.
-//   - Retry calls a handler again at once, if another attempt can succeed. A Budget bounds how often, as a share of all messages.
+//   - Retry calls a handler again at once, if another attempt can succeed. A Budget bounds how often, as a share of all
+//     messages.
 //   - Guard keeps messages away from a handler that are expired, go in circles, or lack metadata.
 //   - Outputs dead-letters a message whose outputs cannot be published.
 //
-// Each works alone, with Watermill's own middlewares. Package spillway, the front door, puts all parts in their order. Packages
-// below have more parts: stages handles a message again later, and crashlimit dead-letters messages that end the process.
+// Each works alone, with Watermill's own middlewares. Package spillway, the front door, puts all parts in their order.
+// Packages below have more parts: stages handles a message again later, and crashlimit dead-letters messages that end
+// the process.
 //
 //	router.AddMiddleware(
 //		outputs.Middleware,              // ties produced messages to their source
@@ -35,42 +37,46 @@
 //
 // # The retry budget
 //
-// If everything fails, five attempts per message are five times the load, on a service that already fails. RetryConfig.Budget bounds
-// further attempts to a share of the handled messages (20 %) and a floor (10 a second), over the last 10 seconds. The floor is there
-// without traffic too. If the budget is spent:
+// If everything fails, five attempts per message are five times the load, on a service that already fails.
+// RetryConfig.Budget bounds further attempts to a share of the handled messages (20 %) and a floor (10 a second), over
+// the last 10 seconds. The floor is there without traffic too. If the budget is spent:
 //
 //   - A message that has a next stage goes there, instead of being tried again in place.
 //   - Another message waits until the budget has an attempt, or is given back uncounted after RetryConfig.NotNowHold.
-//   - A message that comes out of a stage waits before its attempt. It needs an attempt of the budget, which is returned if it succeeds.
-//   - No message is dead-lettered for it. After RetryConfig.NotNowFor a message goes on without the budget, so each message ends.
+//   - A message that comes out of a stage waits before its attempt. It needs an attempt of the budget, which is
+//     returned if it succeeds.
+//   - No message is dead-lettered for it. After RetryConfig.NotNowFor a message goes on without the budget, so each
+//     message ends.
 //
-// Live messages, messages out of stages and redriven messages have separate budgets, so that none of these can starve the others. Live
-// messages count as handled for each of them. If more messages fail for long, those out of stages wait longer than their stage says.
+// Live messages, messages out of stages and redriven messages have separate budgets, so that none of these can starve
+// the others. Live messages count as handled for each of them. If more messages fail for long, those out of stages wait
+// longer than their stage says.
 //
 // # What is promised
 //
-//   - Each attempt gets the message as it arrived, with its id, metadata, payload and context, whatever the handler did to it. So
-//     does each redelivery after an error.
-//   - A message whose own context was cancelled has not failed. It is given back at once, uncounted, and nothing is published. A
-//     handler that acks its message cancels that context too, and has not gone away. If a handler nacks its message, the message
-//     is given back and its outputs are not published.
-//   - A retry never waits past the deadline of the message's context, and leaves time to dead-letter the message. Its attempts are
-//     bounded: those of nested retries add up.
+//   - Each attempt gets the message as it arrived, with its id, metadata, payload and context, whatever the handler did
+//     to it. So does each redelivery after an error.
+//   - A message whose own context was cancelled has not failed. It is given back at once, uncounted, and nothing is
+//     published. A handler that acks its message cancels that context too, and has not gone away. If a handler nacks
+//     its message, the message is given back and its outputs are not published.
+//   - A retry never waits past the deadline of the message's context, and leaves time to dead-letter the message. Its
+//     attempts are bounded: those of nested retries add up.
 //   - Outputs of a handler that failed are not published.
-//   - If an output cannot be published, its source is dead-lettered after bounded attempts, with reason output_undeliverable. The
-//     messages behind it go on. The handler does not run again for it.
-//   - An error that leaves Retry is a *classify.Failure with the verdict, the attempts and their history. errors.Is and errors.As
-//     still find the handler's error in it.
+//   - If an output cannot be published, its source is dead-lettered after bounded attempts, with reason
+//     output_undeliverable. The messages behind it go on. The handler does not run again for it.
+//   - An error that leaves Retry is a *classify.Failure with the verdict, the attempts and their history. errors.Is and
+//     errors.As still find the handler's error in it.
 //   - A hook that panics is logged, and changes nothing.
 //
 // # What is not promised
 //
-//   - Order. Retry holds its message, and on a broker that delivers one message at a time all messages behind it. A message that was
-//     dead-lettered comes back, if it does, after those behind it.
-//   - Exactly one publish. Outputs that were refused together are published again one by one, with the same ids. A source that is
-//     dead-lettered for one output may have had others published.
-//   - Short waits. Retry holds the message, and all messages behind it in its partition, while it waits. Use package stages for
-//     long waits.
-//   - Outputs of a handler without Outputs. The router publishes after the middlewares returned, and nacks the source if that fails.
+//   - Order. Retry holds its message, and on a broker that delivers one message at a time all messages behind it. A
+//     message that was dead-lettered comes back, if it does, after those behind it.
+//   - Exactly one publish. Outputs that were refused together are published again one by one, with the same ids. A
+//     source that is dead-lettered for one output may have had others published.
+//   - Short waits. Retry holds the message, and all messages behind it in its partition, while it waits. Use package
+//     stages for long waits.
+//   - Outputs of a handler without Outputs. The router publishes after the middlewares returned, and nacks the source
+//     if that fails.
 //   - An end of runtime.Goexit. It passes all parts here, and poison.Queue settles it.
 package middleware

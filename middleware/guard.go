@@ -16,27 +16,28 @@ import (
 
 // GuardConfig says which messages do not reach the handler. The zero value lets every message pass.
 type GuardConfig struct {
-	// Required are metadata keys that a message must have, with a value that is not empty. A message that lacks one is invalid, with
-	// reason missing_metadata.
+	// Required are metadata keys that a message must have, with a value that is not empty. A message that lacks one is
+	// invalid, with reason missing_metadata.
 	Required []string
-	// ExpiresKey is the metadata key of the time, in RFC 3339, at which the message expires. A message without the key, or with a
-	// value that is no time, does not expire.
+	// ExpiresKey is the metadata key of the time, in RFC 3339, at which the message expires. A message without the key, or
+	// with a value that is no time, does not expire.
 	ExpiresKey string
 	// MaxAge is how old a message may be. It needs CreatedAt. Default: no limit.
 	MaxAge time.Duration
-	// CreatedAt returns when the message was created, or the zero time if that is unknown. See CreatedAtKey, and the adapters for
-	// the broker's time.
+	// CreatedAt returns when the message was created, or the zero time if that is unknown. See CreatedAtKey, and the
+	// adapters for the broker's time.
 	CreatedAt func(*message.Message) time.Time
-	// Expired is the class of an expired message: ClassPermanent dead-letters it with reason ttl_expired, and ClassDiscard drops
-	// it. Default: ClassPermanent.
+	// Expired is the class of an expired message: ClassPermanent dead-letters it with reason ttl_expired, and ClassDiscard
+	// drops it. Default: ClassPermanent.
 	Expired classify.Class
-	// MaxHops is how many handlers with a guard a message may have come through. The metadata x-hop-count of outputs carries the
-	// count on. A message with a higher count is permanent, with reason max_hop_count_exceeded: it goes in circles. Default: no limit.
+	// MaxHops is how many handlers with a guard a message may have come through. The metadata x-hop-count of outputs
+	// carries the count on. A message with a higher count is permanent, with reason max_hop_count_exceeded: it goes in
+	// circles. Default: no limit.
 	MaxHops int
 }
 
-// CreatedAtKey returns a function for GuardConfig.CreatedAt that reads the time from metadata, in RFC 3339. If the value is no time,
-// it is unknown.
+// CreatedAtKey returns a function for GuardConfig.CreatedAt that reads the time from metadata, in RFC 3339. If the
+// value is no time, it is unknown.
 func CreatedAtKey(key string) func(*message.Message) time.Time {
 	return func(msg *message.Message) time.Time { return boundedtext.Time(msg.Metadata.Get(key)) }
 }
@@ -81,8 +82,8 @@ func NewGuard(config GuardConfig) (*Guard, error) {
 	return &Guard{config: config}, nil
 }
 
-// Middleware returns a classified error instead of calling h if the message does not pass. A guard that lets everything pass costs
-// nothing.
+// Middleware returns a classified error instead of calling h if the message does not pass. A guard that lets everything
+// pass costs nothing.
 func (g *Guard) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(g.step)(h)
 }
@@ -156,8 +157,8 @@ func (g *Guard) hops(msg *message.Message) int {
 // hopsKey is the metadata key that counts hops.
 const hopsKey = "x-hop-count"
 
-// countHop sets the count on outputs. If the handler returned its own message, a copy is published instead: the message that
-// arrived must be as it was if it comes again.
+// countHop sets the count on outputs. If the handler returned its own message, a copy is published instead: the message
+// that arrived must be as it was if it comes again.
 func (g *Guard) countHop(source *message.Message, out []*message.Message, hops int) []*message.Message {
 	count := strconv.Itoa(hops)
 	for i, msg := range out {

@@ -23,34 +23,36 @@ import (
 type OutputsConfig struct {
 	// Attempts is how often an output is published at most. Default: 5.
 	//
-	//   - A permanent or invalid error ends the attempts at once. So does a deadline of the source within a second after the next wait.
+	//   - A permanent or invalid error ends the attempts at once. So does a deadline of the source within a second after
+	//     the next wait.
 	//   - Outputs that were refused together are then published one by one, and each counts for itself.
-	//   - An attempt that fails because the broker is away does not count. Neither does one that the broker nacks, or does not confirm in
-	//     time. If it confirms nothing for five minutes, the attempts of one source in each further five minutes count.
+	//   - An attempt that fails because the broker is away does not count. Neither does one that the broker nacks, or does
+	//     not confirm in time. If it confirms nothing for five minutes, the attempts of one source in each further five
+	//     minutes count.
 	Attempts int
-	// MaxHold is how long a source is held at most while the broker of its outputs is away. Then the source is given back, uncounted,
-	// and its handler runs again. It is never held for longer than its adapter allows, or than half of a known redelivery time of its
-	// broker: see stages.Config.Subscriber. Default: that time (with wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s if
-	// nothing is known.
+	// MaxHold is how long a source is held at most while the broker of its outputs is away. Then the source is given back,
+	// uncounted, and its handler runs again. It is never held for longer than its adapter allows, or than half of a known
+	// redelivery time of its broker: see stages.Config.Subscriber. Default: that time (with wmkafka's Subscriber 24 hours,
+	// with wmamqp's 15 minutes), or 20 s if nothing is known.
 	MaxHold time.Duration
 	// Backoff says how long to wait between attempts, while the source is held. A retry-after is honoured up to 30 s.
 	Backoff Backoff
 	// Classifier judges the publisher's errors. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
-	// Logger receives an Error line per refused publish, and one Info line if outputs are not protected. Default: none, or in a
-	// spillway.Channel the router's.
+	// Logger receives an Error line per refused publish, and one Info line if outputs are not protected. Default: none, or
+	// in a spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
 	// OnOutputError is called after each refused publish. A panic in it is logged.
 	OnOutputError func(context.Context, error)
 }
 
-// Outputs protects the messages that a handler produces. The router publishes them after all middlewares have returned. If the
-// publisher refuses one, the router nacks the source, which is handled again without end.
+// Outputs protects the messages that a handler produces. The router publishes them after all middlewares have returned.
+// If the publisher refuses one, the router nacks the source, which is handled again without end.
 //
-// Outputs ties each produced message to its source. Its decorator around the handler's publisher tries again, and at last
-// dead-letters the source with reason output_undeliverable, so that the messages behind it go on. While the broker of the outputs is
-// away, the source is held, and given back at last. Outputs also removes metadata about the source's failures and redrives that a
-// handler copied to its outputs.
+// Outputs ties each produced message to its source. Its decorator around the handler's publisher tries again, and at
+// last dead-letters the source with reason output_undeliverable, so that the messages behind it go on. While the broker
+// of the outputs is away, the source is held, and given back at last. Outputs also removes metadata about the source's
+// failures and redrives that a handler copied to its outputs.
 type Outputs struct {
 	queue  *poison.Queue
 	inside deadletter.Inside // of queue
@@ -58,7 +60,8 @@ type Outputs struct {
 	untied sync.Once
 }
 
-// NewOutputs returns an Outputs that dead-letters sources with queue, or an error that names the field of config that is wrong.
+// NewOutputs returns an Outputs that dead-letters sources with queue, or an error that names the field of config that
+// is wrong.
 func NewOutputs(queue *poison.Queue, config OutputsConfig) (*Outputs, error) {
 	if config.Attempts == 0 {
 		config.Attempts = 5
@@ -117,11 +120,12 @@ func (o *Outputs) step(next chain.Handler) chain.Handler {
 	}
 }
 
-// Decorate is the router's publisher decorator that goes with the middleware. Add it before all other decorators, so that it gets the
-// messages as the handler made them. Messages without a tie pass through.
+// Decorate is the router's publisher decorator that goes with the middleware. Add it before all other decorators, so
+// that it gets the messages as the handler made them. Messages without a tie pass through.
 //
-// Another decorator that changes a payload should assign a new one, and not write into its bytes. Outputs copies at most 1 MiB of a
-// source's payloads. If a decorator writes into the others and they are refused, their source comes again or is dead-lettered.
+// Another decorator that changes a payload should assign a new one, and not write into its bytes. Outputs copies at
+// most 1 MiB of a source's payloads. If a decorator writes into the others and they are refused, their source comes
+// again or is dead-lettered.
 func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
 	if pub == nil { // a handler without outputs
 		return nil, nil

@@ -88,8 +88,8 @@ func (p *outputPublisher) Close() error {
 // maxCopied is how many bytes of payloads are copied for one source. Other payloads are shared with the publisher.
 const maxCopied = 1 << 20
 
-// spoilt handles outputs whose payloads were shared with a publisher that wrote into them before it refused them. They cannot be
-// published again as they were made. The source comes again and makes them anew if the error is transient.
+// spoilt handles outputs whose payloads were shared with a publisher that wrote into them before it refused them. They
+// cannot be published again as they were made. The source comes again and makes them anew if the error is transient.
 func (p *outputPublisher) spoilt(c *chain.Call, topic string, n int, err error) error {
 	err = fmt.Errorf("a publisher decorator wrote into the payload of an output, which cannot be published again: let it assign a new "+
 		"payload instead: %w", err)
@@ -109,8 +109,8 @@ func (p *outputPublisher) spoilt(c *chain.Call, topic string, n int, err error) 
 	return p.setAside(c, failure, topic, fmt.Sprintf("one of %d outputs", n), err)
 }
 
-// insist goes on after the first refusal, one message at a time, so that it knows which was accepted. The publisher may have
-// accepted some before the refusal. They are published again, with the same ids.
+// insist goes on after the first refusal, one message at a time, so that it knows which was accepted. The publisher may
+// have accepted some before the refusal. They are published again, with the same ids.
 func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.Call, err error) error {
 	config := &p.outputs.config
 	waits := config.Backoff.start()
@@ -159,8 +159,8 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 	}
 }
 
-// during publishes, and holds the source while the broker is away. A publisher that the router closed under its handler is not away:
-// insist settles that.
+// during publishes, and holds the source while the broker is away. A publisher that the router closed under its handler
+// is not away: insist settles that.
 func (p *outputPublisher) during(c *chain.Call, publish func() error) error {
 	return p.guard.Do(c.WaitContext(), c, func() error {
 		err := safecall.Call("publisher", publish)
@@ -194,8 +194,8 @@ func refused(outputs []*chain.Call, next int, alone bool) string {
 	return fmt.Sprintf("output %q", boundedtext.Text(outputs[next].Original().UUID, 200))
 }
 
-// inVain reports whether a message that was refused alone will be refused again. A message that is too large gets one more try: the
-// client may have sent it in one batch with another that was too large.
+// inVain reports whether a message that was refused alone will be refused again. A message that is too large gets one
+// more try: the client may have sent it in one batch with another that was too large.
 func (p *outputPublisher) inVain(v classify.Verdict, err error, tries int) bool {
 	if _, panicked := classify.AsPanic(err); panicked { // the publisher's panic may pass
 		return false
@@ -230,7 +230,8 @@ func (p *outputPublisher) report(c *chain.Call, err error) {
 	}
 }
 
-// passing logs once if messages have no tie: their handler runs without the middleware, or a middleware further out made them.
+// passing logs once if messages have no tie: their handler runs without the middleware, or a middleware further out
+// made them.
 func (p *outputPublisher) passing(messages []*message.Message) {
 	if len(messages) == 0 || chain.IsOwn(messages[0].Context()) {
 		return

@@ -16,8 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// Retry calls a handler again at once, while the message is held, if another attempt can succeed. It belongs inside poison.Queue and
-// outside of the idempotent receiver, so that each attempt has a transaction of its own.
+// Retry calls a handler again at once, while the message is held, if another attempt can succeed. It belongs inside
+// poison.Queue and outside of the idempotent receiver, so that each attempt has a transaction of its own.
 type Retry struct {
 	config    RetryConfig
 	policies  [classify.ClassAborted + 1]Policy
@@ -47,8 +47,9 @@ func NewRetry(config RetryConfig) (*Retry, error) {
 	return r, nil
 }
 
-// Budgets returns the budgets that are spent now, by handler and kind of traffic. A further attempt would wait, or its message would go to
-// its next stage. A budget that NewBudget made belongs to all its handlers, and its Handler is empty.
+// Budgets returns the budgets that are spent now, by handler and kind of traffic. A further attempt would wait, or its
+// message would go to its next stage. A budget that NewBudget made belongs to all its handlers, and its Handler is
+// empty.
 func (r *Retry) Budgets() []BudgetStatus {
 	if r == nil || r.config.Budget == nil {
 		return nil
@@ -56,7 +57,8 @@ func (r *Retry) Budgets() []BudgetStatus {
 	return r.purses.spent(time.Now())
 }
 
-// Middleware retries h. When it gives up, it returns a *classify.Failure with the last error, the attempts and their history.
+// Middleware retries h. When it gives up, it returns a *classify.Failure with the last error, the attempts and their
+// history.
 func (r *Retry) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(r.step)(h)
 }
@@ -181,8 +183,8 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, budget *buck
 	return out, nil
 }
 
-// nextWait returns the wait before the next attempt. It reports false if there is none: the attempts are used up, or the message, the
-// configuration or the error does not allow the wait.
+// nextWait returns the wait before the next attempt. It reports false if there is none: the attempts are used up, or
+// the message, the configuration or the error does not allow the wait.
 func (r *Retry) nextWait(c *chain.Call, f *classify.Failure, waits backoff.BackOff, entered time.Time) (time.Duration, bool) {
 	if f.Attempts >= r.policies[f.Verdict.Class].Attempts || f.Verdict.RetryAfter > r.config.MaxWait {
 		return 0, false
@@ -204,8 +206,8 @@ const reserve = time.Second
 // maxRetryAfter is the longest retry-after that is waited for while a message is held.
 const maxRetryAfter = 30 * time.Second
 
-// outlasts reports whether a wait would not leave reserve free before the deadline of ctx. Nothing is added to the wait, which a
-// strategy of the user can make so long that a sum overflows.
+// outlasts reports whether a wait would not leave reserve free before the deadline of ctx. Nothing is added to the
+// wait, which a strategy of the user can make so long that a sum overflows.
 func outlasts(ctx context.Context, pause time.Duration) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && pause > max(time.Until(deadline), 0)-reserve

@@ -19,8 +19,8 @@ import (
 type BudgetSpent struct {
 	// Traffic says whose budget is spent.
 	Traffic Traffic
-	// Attempts counts the failed attempts since the message was delivered. It is 0 for a message that comes out of a stage: it waits
-	// before its attempt.
+	// Attempts counts the failed attempts since the message was delivered. It is 0 for a message that comes out of a
+	// stage: it waits before its attempt.
 	Attempts int
 	// Verdict is on the latest failure.
 	Verdict classify.Verdict
@@ -28,15 +28,15 @@ type BudgetSpent struct {
 	ToStage bool
 }
 
-// maxTransactionHold is how long a message waits in a transaction of its subscriber. Then it is given back, and the subscriber waits
-// without a transaction.
+// maxTransactionHold is how long a message waits in a transaction of its subscriber. Then it is given back, and the
+// subscriber waits without a transaction.
 const maxTransactionHold = time.Second
 
 // errBudgetSpent gives back a message out of a stage that waited in vain.
 var errBudgetSpent = errors.New("the retry budget is spent; the message comes again")
 
-// spend withdraws a further attempt for the message from b, or waits until it can. It returns what is left of pause then. It reports
-// toStage if the message goes to its next stage, and returns an error if the message is given back.
+// spend withdraws a further attempt for the message from b, or waits until it can. It returns what is left of pause
+// then. It reports toStage if the message goes to its next stage, and returns an error if the message is given back.
 func (r *Retry) spend(c *chain.Call, b *bucket, f *classify.Failure, pause time.Duration) (rest time.Duration, toStage bool, err error) {
 	began := time.Now()
 	if _, ok := b.withdraw(began); ok {
@@ -56,8 +56,8 @@ func (r *Retry) spend(c *chain.Call, b *bucket, f *classify.Failure, pause time.
 	return rest, false, err
 }
 
-// admit withdraws the attempt of a message that comes out of a stage, or waits until it can. A message that succeeds is refunded. So a
-// stage does not go on at full speed with messages that fail again.
+// admit withdraws the attempt of a message that comes out of a stage, or waits until it can. A message that succeeds is
+// refunded. So a stage does not go on at full speed with messages that fail again.
 func (r *Retry) admit(c *chain.Call, b *bucket) (withdrawal, error) {
 	if w, ok := b.withdraw(time.Now()); ok {
 		return w, nil
@@ -66,8 +66,8 @@ func (r *Retry) admit(c *chain.Call, b *bucket) (withdrawal, error) {
 	return r.await(c, b, errBudgetSpent)
 }
 
-// await waits for a withdrawal from b. A message that was held for NotNowHold is given back with err, uncounted. After NotNowFor it
-// goes on without a withdrawal, because each message must end.
+// await waits for a withdrawal from b. A message that was held for NotNowHold is given back with err, uncounted. After
+// NotNowFor it goes on without a withdrawal, because each message must end.
 func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ error) {
 	ctx, began := c.WaitContext(), time.Now()
 	defer func() { c.Held += time.Since(began) }()

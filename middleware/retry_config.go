@@ -14,50 +14,53 @@ import (
 
 // RetryConfig configures a Retry. The zero value is useful.
 type RetryConfig struct {
-	// Attempts is how often the handler is called at most, the first time included. Default: 5, or 1 if the handler has stages in
-	// the same chain.
+	// Attempts is how often the handler is called at most, the first time included. Default: 5, or 1 if the handler has
+	// stages in the same chain.
 	Attempts int
 	// Backoff says how long to wait between attempts.
 	Backoff Backoff
-	// PerClass overrides Attempts and Backoff for errors of a class. Without an entry, permanent, invalid and discarded errors are not
-	// retried.
+	// PerClass overrides Attempts and Backoff for errors of a class. Without an entry, permanent, invalid and discarded
+	// errors are not retried.
 	PerClass map[classify.Class]Policy
-	// MaxElapsed bounds the time from the message's arrival here to the end of the last wait. Time in which an outage guard held the
-	// message does not count. 0 means no bound. If the subscriber
-	// has an ack deadline, set it below: after the deadline the message is redelivered while the retry still goes on.
+	// MaxElapsed bounds the time from the message's arrival here to the end of the last wait. Time in which an outage
+	// guard held the message does not count. 0 means no bound. If the subscriber has an ack deadline, set it below: after
+	// the deadline the message is redelivered while the retry still goes on.
 	MaxElapsed time.Duration
-	// MaxWait is the longest retry-after that is waited for while the message is held. If an error asks for more, its message goes
-	// on at once, to a stage or the dead letters. Default: 30 s.
+	// MaxWait is the longest retry-after that is waited for while the message is held. If an error asks for more, its
+	// message goes on at once, to a stage or the dead letters. Default: 30 s.
 	MaxWait time.Duration
-	// NotNowFor is how long a message whose handler returns classify.NotNow may come again uncounted. After that the error is a
-	// transient failure. The time starts with the first such error, and starts again after ten minutes without one. This process
-	// remembers it, for 1,000 messages. Default: 1 hour.
+	// NotNowFor is how long a message whose handler returns classify.NotNow may come again uncounted. After that the error
+	// is a transient failure. The time starts with the first such error, and starts again after ten minutes without one.
+	// This process remembers it, for 1,000 messages. Default: 1 hour.
 	NotNowFor time.Duration
-	// NotNowHold is how long such a message is held at most before it is given back. Meanwhile it is handled again, after waits from
-	// 250 ms to 10 s. Set it below the time after which the broker redelivers a message without an ack. Default: what the adapter
-	// allows (wmkafka's Subscriber 24 hours, wmamqp's 15 minutes), or 20 s.
+	// NotNowHold is how long such a message is held at most before it is given back. Meanwhile it is handled again, after
+	// waits from 250 ms to 10 s. Set it below the time after which the broker redelivers a message without an ack.
+	// Default: what the adapter allows (wmkafka's Subscriber 24 hours, wmamqp's 15 minutes), or 20 s.
 	NotNowHold time.Duration
-	// Budget bounds further attempts as a share of the handled messages. If it is spent, a message goes to its next stage instead of
-	// being tried again in place. Without a next stage it waits, and is given back after NotNowHold. Messages out of stages wait before
-	// their attempt. None is dead-lettered because of the budget: after NotNowFor a message goes on without it. Default: none.
+	// Budget bounds further attempts as a share of the handled messages. If it is spent, a message goes to its next stage
+	// instead of being tried again in place. Without a next stage it waits, and is given back after NotNowHold. Messages
+	// out of stages wait before their attempt. None is dead-lettered because of the budget: after NotNowFor a message goes
+	// on without it. Default: none.
 	Budget *Budget
 	// Classifier judges the errors. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
-	// Logger receives one Info line per retry, with its cause. Payloads are never logged. Default: none, or in a spillway.Channel
-	// the router's.
+	// Logger receives one Info line per retry, with its cause. Payloads are never logged. Default: none, or in a
+	// spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
-	// Privacy masks the text of an error before it is logged. Default: credentials are masked; in a spillway.Channel that of Config.Privacy.
+	// Privacy masks the text of an error before it is logged. Default: credentials are masked; in a spillway.Channel that
+	// of Config.Privacy.
 	Privacy *privacy.Redactor
-	// MaskText changes the text of an error before it is logged. If it panics, the text is withheld. Default: none, or in a
-	// spillway.Channel QueueConfig.MaskText.
+	// MaskText changes the text of an error before it is logged. If it panics, the text is withheld. Default: none, or in
+	// a spillway.Channel QueueConfig.MaskText.
 	MaskText func(text string) string
-	// OnAttempt is called after every attempt, successes too. It is also called if the attempt ended before the handler, at a receiver
-	// that absorbed a duplicate for example. It is not called if the message went away. A panic in it is logged.
+	// OnAttempt is called after every attempt, successes too. It is also called if the attempt ended before the handler,
+	// at a receiver that absorbed a duplicate for example. It is not called if the message went away. A panic in it is
+	// logged.
 	OnAttempt func(context.Context, Attempt)
 	// OnRetry is called before the wait for the next attempt. A panic in it is logged.
 	OnRetry func(context.Context, Attempt, time.Duration)
-	// OnBudgetSpent is called if Budget has no further attempt for a message, before the message goes to its next stage or waits. A
-	// panic in it is logged.
+	// OnBudgetSpent is called if Budget has no further attempt for a message, before the message goes to its next stage or
+	// waits. A panic in it is logged.
 	OnBudgetSpent func(context.Context, BudgetSpent)
 }
 
@@ -71,11 +74,11 @@ type Policy struct {
 
 // Attempt is one call of the handler.
 type Attempt struct {
-	// Topic and Handler are the topic that the handler is subscribed to, and its name. For a message out of a stage they are those of
-	// the live handler. They are empty outside of a router.
+	// Topic and Handler are the topic that the handler is subscribed to, and its name. For a message out of a stage they
+	// are those of the live handler. They are empty outside of a router.
 	Topic, Handler string
-	// Elapsed is how long the call took, with all parts inside of Retry. The time in which an outage guard held the message does not
-	// count.
+	// Elapsed is how long the call took, with all parts inside of Retry. The time in which an outage guard held the
+	// message does not count.
 	Elapsed time.Duration
 	// Number counts from 1.
 	Number int

@@ -24,17 +24,18 @@ type TraceConfig struct {
 	Tracer observe.Tracer
 	// Classifier judges the errors. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
-	// Privacy masks the text of an error before it is given to the Tracer. Default: credentials are masked; in a spillway.Channel that of Config.Privacy.
+	// Privacy masks the text of an error before it is given to the Tracer. Default: credentials are masked; in a
+	// spillway.Channel that of Config.Privacy.
 	Privacy *privacy.Redactor
-	// MaskText changes the text of an error before the Tracer gets the text. If it panics, the text is withheld. Default: none, or in a
-	// spillway.Channel QueueConfig.MaskText.
+	// MaskText changes the text of an error before the Tracer gets the text. If it panics, the text is withheld. Default:
+	// none, or in a spillway.Channel QueueConfig.MaskText.
 	MaskText func(text string) string
 	// Logger receives the panics of the Tracer. Default: none, or in a spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
 }
 
-// Trace calls an observe.Tracer around each attempt of a handler. It belongs inside of Retry and of the outage guard, so that no operation
-// is open while a message waits, and outside of the idempotent receiver.
+// Trace calls an observe.Tracer around each attempt of a handler. It belongs inside of Retry and of the outage guard,
+// so that no operation is open while a message waits, and outside of the idempotent receiver.
 type Trace struct {
 	config TraceConfig
 	by     traced.By
@@ -52,8 +53,8 @@ func NewTrace(config TraceConfig) (*Trace, error) {
 	return &Trace{config, traced.By{Tracer: config.Tracer, Logger: config.Logger}}, nil
 }
 
-// Middleware calls the Tracer around h. While h runs, the message has the context that the Tracer returned. After that it has the context
-// from before.
+// Middleware calls the Tracer around h. While h runs, the message has the context that the Tracer returned. After that
+// it has the context from before.
 func (t *Trace) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(t.step)(h)
 }

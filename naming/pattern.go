@@ -99,8 +99,8 @@ func (p part) value(source Source) string {
 	return Delay(source.Delay)
 }
 
-// fit makes topic and handler legal and short enough. If that changes one, or if the name is ambiguous, a hash of both is put
-// behind the last.
+// fit makes topic and handler legal and short enough. If that changes one, or if the name is ambiguous, a hash of both
+// is put behind the last.
 func (s Scheme) fit(values *[2]string, last, fixed int, ambiguous bool) {
 	r := s.rules()
 	legal := [2]string{r.legal(values[0]), r.legal(values[1])}
@@ -169,7 +169,8 @@ func markOf(values *[2]string) string {
 	return markStart + hex.EncodeToString(sum[:markDigits/2])
 }
 
-// isMarked reports whether text ends as a changed name does. Such a name is changed itself, so that it differs from one that was.
+// isMarked reports whether text ends as a changed name does. Such a name is changed itself, so that it differs from one
+// that was.
 func isMarked(text string) bool {
 	at := len(text) - markDigits - len(markStart)
 	if at < 0 || text[at:at+len(markStart)] != markStart {
@@ -183,8 +184,8 @@ func isMarked(text string) bool {
 	return true
 }
 
-// ambiguous reports whether a name could be split into another topic and handler. It cannot if the handler's name does not contain the text
-// between them.
+// ambiguous reports whether a name could be split into another topic and handler. It cannot if the handler's name does
+// not contain the text between them.
 func ambiguous(parts []part, handler string, r *rules) bool {
 	for i, p := range parts {
 		if !p.holds || p.text != "topic" && p.text != "handler" || i+2 >= len(parts) || parts[i+1].holds || !parts[i+2].holds {

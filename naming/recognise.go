@@ -52,8 +52,8 @@ func (s Scheme) byPattern(topic string) string {
 	return topic
 }
 
-// matches reports whether topic begins and ends as the names of pattern do. If nothing but a delay stands there, the text beside the delay
-// counts, and at last the text between topic and handler.
+// matches reports whether topic begins and ends as the names of pattern do. If nothing but a delay stands there, the
+// text beside the delay counts, and at last the text between topic and handler.
 func matches(pattern, topic string) bool {
 	if strings.Contains(pattern, "{class}") {
 		for class := range classify.ClassDiscard {

@@ -9,32 +9,38 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// Scheme names every topic that is derived from a live topic. The zero value is the default. Two sources never share a name, except
-// where a pattern leaves out what distinguishes them.
+// Scheme names every topic that is derived from a live topic. The zero value is the default. Two sources never share a
+// name, except where a pattern leaves out what distinguishes them.
 //
-// In a pattern {topic} is the live topic, or for Parked and Quarantine the dead-letter topic. {handler} is the handler's name in the
-// router. {class} is the class of the failure, such as permanent. {delay} is the delay of the stage, such as 5s. A pattern for letters has {topic},
-// {handler} and {class}; one for stages has {topic}, {handler} and {delay}. A pattern without a placeholder is one topic for all.
+// In a pattern {topic} is the live topic, or for Parked and Quarantine the dead-letter topic. {handler} is the
+// handler's name in the router. {class} is the class of the failure, such as permanent. {delay} is the delay of the
+// stage, such as 5s. A pattern for letters has {topic}, {handler} and {class}; one for stages has {topic}, {handler}
+// and {delay}. A pattern without a placeholder is one topic for all.
 type Scheme struct {
 	// Style says how the default patterns are joined, and which names the broker allows. Default: Dots.
 	Style Style
-	// DeadLetter is the pattern of dead-letter topics. No live topic, and no name made of one, may begin and end as it does. Default: {topic}.dlq.
+	// DeadLetter is the pattern of dead-letter topics. No live topic, and no name made of one, may begin and end as it
+	// does. Default: {topic}.dlq.
 	DeadLetter string
-	// Invalid is the pattern of dead-letter topics for invalid messages. Default: DeadLetter if that is set, otherwise {topic}.invalid.
+	// Invalid is the pattern of dead-letter topics for invalid messages. Default: DeadLetter if that is set, otherwise
+	// {topic}.invalid.
 	Invalid string
-	// Parked is the pattern of topics for letters that are not redriven, or whose consumer failed. Default: {topic}.parked.
+	// Parked is the pattern of topics for letters that are not redriven, or whose consumer failed. Default:
+	// {topic}.parked.
 	Parked string
 	// Quarantine is the pattern of topics for letters that were redriven too often. Default: {topic}.quarantine.
 	Quarantine string
 	// Stage is the pattern of stage topics. Without {handler}, stages of several handlers share a topic, which needs
 	// stages.Config.SharedTopics. Default: {topic}.{handler}.retry.{delay}.
 	Stage string
-	// Reentry is the pattern of the topics that messages come back to from a delay store. Default: {topic}.{handler}.retry.
+	// Reentry is the pattern of the topics that messages come back to from a delay store. Default:
+	// {topic}.{handler}.retry.
 	Reentry string
-	// Names are names that no pattern gives. A key is the name by pattern, a value the name to use. No two keys may have one value. Default:
-	// none.
+	// Names are names that no pattern gives. A key is the name by pattern, a value the name to use. No two keys may have
+	// one value. Default: none.
 	Names map[string]string
-	// MaxLength is the greatest length of a name in bytes. Longer names are cut. It must be at least 64. Default: 249, or 200 for NATS.
+	// MaxLength is the greatest length of a name in bytes. Longer names are cut. It must be at least 64. Default: 249, or
+	// 200 for NATS.
 	MaxLength int
 }
 
@@ -79,8 +85,8 @@ func (s Scheme) StageTopic(source Source) string {
 	return s.name(s.stage(), source)
 }
 
-// StageGroup names the consumer group that reads a stage topic. It differs for each handler, also if handlers share the topic. With the
-// default patterns it is the name of the topic.
+// StageGroup names the consumer group that reads a stage topic. It differs for each handler, also if handlers share the
+// topic. With the default patterns it is the name of the topic.
 func (s Scheme) StageGroup(source Source) string {
 	return Scheme{Style: s.Style, MaxLength: s.MaxLength}.StageTopic(source)
 }

@@ -13,11 +13,11 @@ const (
 	Dots Style = iota
 	// Dashes joins with dashes: orders-dlq, and orders--billing-retry-5s. Every printable character is allowed.
 	Dashes
-	// Kafka joins with dots. ASCII letters, digits and ". _ -" are allowed. Kafka refuses a topic whose name differs from that of
-	// another in "." and "_" alone, so a handler's name with "_" is changed too.
+	// Kafka joins with dots. ASCII letters, digits and ". _ -" are allowed. Kafka refuses a topic whose name differs from
+	// that of another in "." and "_" alone, so a handler's name with "_" is changed too.
 	Kafka
-	// NATS joins with dashes. ASCII letters, digits and "_ -" are allowed, because the name of a stream or a durable consumer has neither dots,
-	// spaces, "*", ">" nor slashes.
+	// NATS joins with dashes. ASCII letters, digits and "_ -" are allowed, because the name of a stream or a durable
+	// consumer has neither dots, spaces, "*", ">" nor slashes.
 	NATS
 )
 
@@ -50,8 +50,8 @@ type rules struct {
 	max        int
 }
 
-// kafkaMax is the greatest length of a topic in Kafka. RabbitMQ allows 255 bytes. natsMax leaves room for a prefix: a NATS server
-// allows 255 bytes for streams and consumers.
+// kafkaMax is the greatest length of a topic in Kafka. RabbitMQ allows 255 bytes. natsMax leaves room for a prefix: a
+// NATS server allows 255 bytes for streams and consumers.
 const kafkaMax, natsMax = 249, 200
 
 var styles = []rules{

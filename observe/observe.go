@@ -1,7 +1,8 @@
-// Package observe is the wall between the parts of Spillway and what follows them: a part begins an operation, and ends it.
+// Package observe is the wall between the parts of Spillway and what follows them: a part begins an operation, and ends
+// it.
 //
-// A Tracer is called around each attempt of a handler, and around each publishing of Spillway's own. Package observe/telemetry has the
-// Tracer for OpenTelemetry. Config.Tracer of a spillway.Channel gives a Tracer to all parts.
+// A Tracer is called around each attempt of a handler, and around each publishing of Spillway's own. Package
+// observe/telemetry has the Tracer for OpenTelemetry. Config.Tracer of a spillway.Channel gives a Tracer to all parts.
 package observe
 
 import (
@@ -12,16 +13,17 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// Tracer follows operations. Its methods are called in the goroutine of the message, and must be quick. A Tracer that panics is logged,
-// and the message goes on without it. It must be safe for concurrent use.
+// Tracer follows operations. Its methods are called in the goroutine of the message, and must be quick. A Tracer that
+// panics is logged, and the message goes on without it. It must be safe for concurrent use.
 type Tracer interface {
-	// Begin is called before an operation. The handler or publisher works in the context that Begin returns, which must be ctx or made of
-	// ctx. If it returns nil, the operation is not followed, and the other methods are not called for it.
+	// Begin is called before an operation. The handler or publisher works in the context that Begin returns, which must be
+	// ctx or made of ctx. If it returns nil, the operation is not followed, and the other methods are not called for it.
 	Begin(ctx context.Context, op Operation) context.Context
-	// End is called after the operation, with the context that Begin returned. It is called after a panic and runtime.Goexit too.
+	// End is called after the operation, with the context that Begin returned. It is called after a panic and
+	// runtime.Goexit too.
 	End(ctx context.Context, op Operation, end Ending)
-	// Trace returns a text that identifies the operation of the context that Begin returned, or "". A message that the operation publishes
-	// carries the text as x-earlier-trace. Up to 4 KiB of one line are kept.
+	// Trace returns a text that identifies the operation of the context that Begin returned, or "". A message that the
+	// operation publishes carries the text as x-earlier-trace. Up to 4 KiB of one line are kept.
 	Trace(ctx context.Context) string
 }
 
@@ -54,12 +56,14 @@ type Operation struct {
 	Client any
 	// ID is the id of the message as it arrived.
 	ID string
-	// Message is the message. Of an Attempt it is the one that the handler gets, and may change, of all others as it arrived or waited.
+	// Message is the message. Of an Attempt it is the one that the handler gets, and may change, of all others as it
+	// arrived or waited.
 	Message *message.Message
-	// Number counts the attempts of the handler since the message was delivered, from 1. It is 0 if the parts are attached one by one.
-	// For a publishing it counts the calls of the publisher.
+	// Number counts the attempts of the handler since the message was delivered, from 1. It is 0 if the parts are attached
+	// one by one. For a publishing it counts the calls of the publisher.
 	Number int
-	// Stage is the number of the stage that the message goes to, or that an Attempt's message came out of. The first is 1, and 0 is none.
+	// Stage is the number of the stage that the message goes to, or that an Attempt's message came out of. The first is 1,
+	// and 0 is none.
 	Stage int
 	// Redrives counts the redrives of the message. For Redrive, the one that begins is counted.
 	Redrives int
@@ -70,11 +74,11 @@ type Operation struct {
 	Outcome string
 	// Letter is the poison.Letter of DeadLetter, Redrive, Park and Settle.
 	Letter any
-	// Parent is the Trace of what the operation is a step of, in the same process: of the attempt that led to a publishing, of the
-	// caller of a drain, or of the redrive that a Settle ends. It is "" if there is none.
+	// Parent is the Trace of what the operation is a step of, in the same process: of the attempt that led to a
+	// publishing, of the caller of a drain, or of the redrive that a Settle ends. It is "" if there is none.
 	Parent string
-	// Earlier is the Trace of an operation that led to this one, maybe a wait ago: of the attempt before an Attempt in the same delivery, of
-	// what published the message to where it waited. It can be forged.
+	// Earlier is the Trace of an operation that led to this one, maybe a wait ago: of the attempt before an Attempt in the
+	// same delivery, of what published the message to where it waited. It can be forged.
 	Earlier string
 }
 

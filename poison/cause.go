@@ -27,8 +27,8 @@ func stackOf(err error) (stack string) {
 	return handlerFrames(carriedFrames(err))
 }
 
-// handlerFrames cuts a stack where Spillway's own frames begin, outside of the handler: they do not explain the cause and
-// differ between attempts.
+// handlerFrames cuts a stack where Spillway's own frames begin, outside of the handler: they do not explain the cause
+// and differ between attempts.
 func handlerFrames(stack string) string {
 	for from := 0; ; {
 		i := strings.Index(stack[from:], "github.com/watermill-spillway/spillway")

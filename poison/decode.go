@@ -15,17 +15,18 @@ import (
 // letters.
 var ErrNotLetter = errors.New("poison: not a dead letter: it has no x-failure-class metadata, and none of Watermill's PoisonQueue, Spring Kafka or Kafka Connect")
 
-// Decode reads a dead letter of Spillway, Watermill's PoisonQueue, Spring Kafka or Kafka Connect. The values are those of
-// the message and are not verified: an impossible count or time reads as absent, and texts are bounded. The letter shares
-// the payload's bytes with msg. Decode does not change msg.
+// Decode reads a dead letter of Spillway, Watermill's PoisonQueue, Spring Kafka or Kafka Connect. The values are those
+// of the message and are not verified: an impossible count or time reads as absent, and texts are bounded. The letter
+// shares the payload's bytes with msg. Decode does not change msg.
 //
 // Letters of other writers have no Failure.Class. Spillway's keys take precedence over those of other writers.
 //
-//   - Spring Kafka: Failure.Type is its own wrapper and the listener's exception. Attempts is the count of its retry topics,
-//     or of the container's delivery attempt header.
-//   - Kafka Connect: Origin.Handler is the connector. Failure.Reason is the stage that failed, in lower case. The Description
-//     ends with the class that failed and its task.
-//   - A letter that was dead-lettered twice: Origin is the first place, if it can be trusted, and Failure is the last failure.
+//   - Spring Kafka: Failure.Type is its own wrapper and the listener's exception. Attempts is the count of its retry
+//     topics, or of the container's delivery attempt header.
+//   - Kafka Connect: Origin.Handler is the connector. Failure.Reason is the stage that failed, in lower case. The
+//     Description ends with the class that failed and its task.
+//   - A letter that was dead-lettered twice: Origin is the first place, if it can be trusted, and Failure is the last
+//     failure.
 func Decode(msg *message.Message) (Letter, error) {
 	if msg == nil || !IsLetter(msg) {
 		return Letter{}, ErrNotLetter
@@ -33,8 +34,8 @@ func Decode(msg *message.Message) (Letter, error) {
 	return Read(msg), nil
 }
 
-// Read reads the metadata of any message as Decode does. It is for programs that keep messages which may be no dead letters.
-// Such a message still has its origin and redrives, if it was redriven before.
+// Read reads the metadata of any message as Decode does. It is for programs that keep messages which may be no dead
+// letters. Such a message still has its origin and redrives, if it was redriven before.
 func Read(msg *message.Message) Letter {
 	if msg == nil {
 		return Letter{}
@@ -112,9 +113,9 @@ func decode(msg *message.Message) Letter {
 	return l
 }
 
-// ProducerMetadata returns metadata without the keys of this package and of the other writers whose letters Decode reads. It
-// returns a copy, or metadata itself if it has none of these keys. Headers of Spring Kafka and Kafka Connect are removed only
-// from a letter: a count of attempts alone, as in a message on its way through retry topics, stays.
+// ProducerMetadata returns metadata without the keys of this package and of the other writers whose letters Decode
+// reads. It returns a copy, or metadata itself if it has none of these keys. Headers of Spring Kafka and Kafka Connect
+// are removed only from a letter: a count of attempts alone, as in a message on its way through retry topics, stays.
 func ProducerMetadata(metadata message.Metadata) message.Metadata {
 	added := writersOf(metadata)
 	if added == 0 {

@@ -14,8 +14,8 @@ import (
 // limits bound what a letter adds to the original message, in bytes of keys and values.
 type limits struct{ total, description, stack, history int }
 
-// DefaultMaxAdded is the default of QueueConfig.MaxAdded, in bytes. AMQP carries all headers in one frame of 128 KiB, and a
-// record of Kafka's default size must still fit with them.
+// DefaultMaxAdded is the default of QueueConfig.MaxAdded, in bytes. AMQP carries all headers in one frame of 128 KiB,
+// and a record of Kafka's default size must still fit with them.
 const DefaultMaxAdded = 16 << 10
 
 // minMaxAdded leaves room for the values that make a letter one.
@@ -40,8 +40,8 @@ func (l limits) within(smaller limits) limits {
 	return smaller
 }
 
-// shrinking are the steps for a letter that is refused for its size. The first is tried again, because a client may have sent the letter
-// in one batch with a message that was too large.
+// shrinking are the steps for a letter that is refused for its size. The first is tried again, because a client may
+// have sent the letter in one batch with a message that was too large.
 func (l limits) shrinking(form rawForm) []limits {
 	if form != whole {
 		return []limits{l, l}
@@ -73,8 +73,8 @@ func (l Letter) encode(max limits) *message.Message {
 	return msg
 }
 
-// writeFirst writes what makes a letter one, in the order of what a tight budget must not cut. Counts come first: a redrive
-// without its count would never end.
+// writeFirst writes what makes a letter one, in the order of what a tight budget must not cut. Counts come first: a
+// redrive without its count would never end.
 func (l Letter) writeFirst(w *writer) {
 	if !l.redriven {
 		w.identity(KeyFailureClass, l.Failure.Class.String())

@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
-// The headers of Spring Kafka's DeadLetterPublishingRecoverer, as of 3.3. For retry topics it writes them without "dlt-", but
-// for the consumer group. Numbers are big-endian: 4 bytes a partition, 8 an offset and milliseconds.
+// The headers of Spring Kafka's DeadLetterPublishingRecoverer, as of 3.3. For retry topics it writes them without
+// "dlt-", but for the consumer group. Numbers are big-endian: 4 bytes a partition, 8 an offset and milliseconds.
 const (
 	springTopic          = "kafka_dlt-original-topic"
 	springException      = "kafka_dlt-exception-fqcn"
@@ -26,8 +26,8 @@ const (
 // The headers of Kafka Connect's DeadLetterQueueReporter, as of 3.9. Numbers are decimal text.
 const connectTopic = "__connect.errors.topic"
 
-// foreignMarks are the headers of which any one makes a letter. The others do not: retry topics and listeners write some
-// of them on messages that never failed for good.
+// foreignMarks are the headers of which any one makes a letter. The others do not: retry topics and listeners write
+// some of them on messages that never failed for good.
 var foreignMarks = [...]string{springTopic, springException, springRetryTopic, springRetryException, connectTopic}
 
 func isForeign(metadata message.Metadata) bool {
@@ -39,7 +39,8 @@ func isForeign(metadata message.Metadata) bool {
 	return false
 }
 
-// readSpring takes the type of Spring's own wrapper for the outer one, and that of the listener's exception for the inner.
+// readSpring takes the type of Spring's own wrapper for the outer one, and that of the listener's exception for the
+// inner.
 func (l *Letter) readSpring(r reader, repeated headers) {
 	retried, topics := repeated.of(r, springRetryTopic), repeated.of(r, springTopic)
 	hops := append(retried[:len(retried):len(retried)], topics...)

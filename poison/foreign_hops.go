@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// A record that was set aside twice has its origin headers twice, the first origin first. But a producer of the live topic
-// can write such headers too, and they come before all others. So the last origin is believed, because the writer of the
-// letter added it, and the one before it only where the last is its dead-letter topic by name. No live topic has such a
-// name, so a producer's own header in a live topic is never the one.
+// A record that was set aside twice has its origin headers twice, the first origin first. But a producer of the live
+// topic can write such headers too, and they come before all others. So the last origin is believed, because the writer
+// of the letter added it, and the one before it only where the last is its dead-letter topic by name. No live topic has
+// such a name, so a producer's own header in a live topic is never the one.
 
 // firstHop returns the index of the first of topics that is believed, or -1 where there are none.
 func firstHop(topics []string) int {
@@ -21,8 +21,8 @@ func firstHop(topics []string) int {
 	return at
 }
 
-// keepsLettersOf reports whether dead is a name for the dead letters of topic: Spring says -dlt, and formerly .DLT; Connect
-// leaves the name to the user, who mostly takes -dlq.
+// keepsLettersOf reports whether dead is a name for the dead letters of topic: Spring says -dlt, and formerly .DLT;
+// Connect leaves the name to the user, who mostly takes -dlq.
 func keepsLettersOf(dead, topic string) bool {
 	suffix, ok := strings.CutPrefix(dead, topic)
 	return ok && topic != "" && len(suffix) == len("-dlt") && strings.Contains("-._", suffix[:1]) &&

@@ -20,8 +20,8 @@ type entry struct {
 	Error string `json:"error,omitempty"`
 }
 
-// encodeHistory writes the attempts as a JSON array in one line, because some transports turn a newline into a space. The oldest go
-// first if the line does not fit.
+// encodeHistory writes the attempts as a JSON array in one line, because some transports turn a newline into a space.
+// The oldest go first if the line does not fit.
 func encodeHistory(history []classify.Attempt, limit int) string {
 	var line []byte
 	for i := len(history) - 1; i >= 0; i-- {

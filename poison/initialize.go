@@ -16,23 +16,24 @@ import (
 	"github.com/watermill-spillway/spillway/naming"
 )
 
-// Initializer is a publisher that makes sure, before the first message, that its topics exist. It creates them, if the broker
-// allows that, with room for a letter and without expiry. It returns an error that names a topic that is missing.
+// Initializer is a publisher that makes sure, before the first message, that its topics exist. It creates them, if the
+// broker allows that, with room for a letter and without expiry. It returns an error that names a topic that is
+// missing.
 //
-// A Queue finds an Initializer inside a decorator that embeds a message.Publisher, has it in an exported field, or has a
-// method Unwrap that returns it. Any other decorator hides it, which is an error of NewQueue: see WithInitializer.
+// A Queue finds an Initializer inside a decorator that embeds a message.Publisher, has it in an exported field, or has
+// a method Unwrap that returns it. Any other decorator hides it, which is an error of NewQueue: see WithInitializer.
 type Initializer interface {
 	InitializeTopics(topics ...string) error
 }
 
-// SourceInitializer is an Initializer that creates topics to suit the topic whose dead letters they take, for example with its
-// number of partitions. A Queue calls it in place of InitializeTopics.
+// SourceInitializer is an Initializer that creates topics to suit the topic whose dead letters they take, for example
+// with its number of partitions. A Queue calls it in place of InitializeTopics.
 type SourceInitializer interface {
 	InitializeTopicsFor(source string, topics ...string) error
 }
 
-// WithInitializer returns a publisher that publishes with pub and makes topics with initializer. Use it for a decorator that
-// hides the publisher inside, such as that of Watermill's metrics:
+// WithInitializer returns a publisher that publishes with pub and makes topics with initializer. Use it for a decorator
+// that hides the publisher inside, such as that of Watermill's metrics:
 //
 //	measured, err := metrics.DecoratePublisher(dead)
 //	queue, err := poison.NewQueue(poison.WithInitializer(measured, dead), poison.QueueConfig{})
@@ -76,9 +77,10 @@ type topicsExist struct{}
 
 func (topicsExist) InitializeTopics(...string) error { return nil }
 
-// Initialize makes sure that the dead-letter topics of sources exist, with every publisher that is an Initializer. An error
-// names the topic. Of Watermill's own publishers, those of NATS with AutoProvision, Google Cloud and SQS look for the topic too. With any other
-// publisher, a missing topic shows when the first letter is refused; one Info line says so.
+// Initialize makes sure that the dead-letter topics of sources exist, with every publisher that is an Initializer. An
+// error names the topic. Of Watermill's own publishers, those of NATS with AutoProvision, Google Cloud and SQS look for
+// the topic too. With any other publisher, a missing topic shows when the first letter is refused; one Info line says
+// so.
 func (q *Queue) Initialize(sources ...naming.Source) error {
 	for _, source := range sources {
 		var topics []string
@@ -119,8 +121,8 @@ func (q *Queue) initializeTopics(source string, topics ...string) error {
 // placed are the classes of failures that become letters.
 var placed = []classify.Class{classify.ClassPermanent, classify.ClassInvalid, classify.ClassTransient, classify.ClassUnknown}
 
-// makeReady makes sure of topics that were not initialized before their first letter. A program that must not look for topics
-// may still publish to them, so an error is no refusal, and the next letter tries again until one was taken.
+// makeReady makes sure of topics that were not initialized before their first letter. A program that must not look for
+// topics may still publish to them, so an error is no refusal, and the next letter tries again until one was taken.
 func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 	if _, ready := q.ready.Load(sinks[0].Topic); ready {
 		return true
@@ -140,9 +142,10 @@ func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 	return ready
 }
 
-// InitializeOnSubscribe is a router's subscriber decorator that calls Initialize for the topic of every handler as the handler
-// starts, so that a missing destination is an error of Router.Run. It does not know the handler's name: if the Naming uses the
-// name, the topics are made before their first letter. To make them at start-up, call Initialize yourself.
+// InitializeOnSubscribe is a router's subscriber decorator that calls Initialize for the topic of every handler as the
+// handler starts, so that a missing destination is an error of Router.Run. It does not know the handler's name: if the
+// Naming uses the name, the topics are made before their first letter. To make them at start-up, call Initialize
+// yourself.
 func (q *Queue) InitializeOnSubscribe(sub message.Subscriber) (message.Subscriber, error) {
 	if safecall.IsNil(sub) {
 		return nil, errors.New("poison: InitializeOnSubscribe: the subscriber is nil")

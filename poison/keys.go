@@ -2,8 +2,8 @@ package poison
 
 // The metadata keys of a dead letter. Values are UTF-8 text; what is not is base64 under the key with Base64Suffix.
 const (
-	// Origin: where the message first came from, if its metadata can be trusted. Handler and consumer group are those of the
-	// latest failure; a parked letter keeps its own.
+	// Origin: where the message first came from, if its metadata can be trusted. Handler and consumer group are those of
+	// the latest failure; a parked letter keeps its own.
 	KeyOriginalTopic     = "x-original-topic"
 	KeyOriginalPartition = "x-original-partition"
 	KeyOriginalOffset    = "x-original-offset"
@@ -16,8 +16,8 @@ const (
 	KeyOriginalExchange   = "x-original-exchange"
 	KeyOriginalRoutingKey = "x-original-routing-key"
 
-	// KeyOriginalMetadata holds the producer's id and metadata, packed, if a sink refused the letter because of them. Decode
-	// and Read unpack it.
+	// KeyOriginalMetadata holds the producer's id and metadata, packed, if a sink refused the letter because of them.
+	// Decode and Read unpack it.
 	KeyOriginalMetadata = "x-original-metadata" + Base64Suffix
 	// How many bytes of metadata were left out because a sink refused even that.
 	keyDropped = "x-original-metadata-dropped"
@@ -31,11 +31,12 @@ const (
 	KeyFailureStackHash   = "x-failure-stack-hash"
 	KeyFailureNode        = "x-failure-node"
 
-	// KeySealed says that the payload is an envelope of package seal, with the payload and metadata of the producer. Its value is
-	// the version of that, 1.
+	// KeySealed says that the payload is an envelope of package seal, with the payload and metadata of the producer. Its
+	// value is the version of that, 1.
 	KeySealed = "x-sealed"
 
-	// Attempts: how often it was tried since it was published or redriven. An attempt that ended before the handler counts too.
+	// Attempts: how often it was tried since it was published or redriven. An attempt that ended before the handler counts
+	// too.
 	KeyAttempts       = "x-attempts"
 	KeyFirstFailedAt  = "x-first-failed-at"
 	KeyLastFailedAt   = "x-last-failed-at"
@@ -49,8 +50,8 @@ const (
 	// Which publishing to a stage topic it is. A message with the same value is a copy that the broker delivered again.
 	KeyRetryEntry = "x-retry-entry"
 
-	// KeyEarlierTrace is the observe.Tracer's text for the operation that brought the message here: into its stage, among the dead
-	// letters, or back.
+	// KeyEarlierTrace is the observe.Tracer's text for the operation that brought the message here: into its stage, among
+	// the dead letters, or back.
 	KeyEarlierTrace = "x-earlier-trace"
 
 	// Redrive: how often, when, by whom and in which campaign the message came back.
@@ -58,15 +59,17 @@ const (
 	KeyRedrivenAt   = "x-redriven-at"
 	KeyRedrivenBy   = "x-redriven-by"
 	KeyRedriveID    = "x-redrive-id"
-	// KeyRedrivenLetter is the Letter.Identity of the letter that the message was brought back from. A letter of the message that fails
-	// again carries it, so that the letter is known whose redrive failed, also if the message has no id.
+	// KeyRedrivenLetter is the Letter.Identity of the letter that the message was brought back from. A letter of the
+	// message that fails again carries it, so that the letter is known whose redrive failed, also if the message has no
+	// id.
 	KeyRedrivenLetter = "x-redriven-letter"
 
 	// Base64Suffix ends the key of a value that is not text.
 	Base64Suffix = "-b64"
 )
 
-// The keys of Watermill's own PoisonQueue middleware. They are read too and, with WatermillKeys, written beside Spillway's.
+// The keys of Watermill's own PoisonQueue middleware. They are read too and, with WatermillKeys, written beside
+// Spillway's.
 const (
 	keyWatermillReason     = "reason_poisoned"
 	keyWatermillTopic      = "topic_poisoned"

@@ -15,20 +15,21 @@ type Letter struct {
 	// Original is the message as it arrived: its id, the producer's metadata, its payload byte for byte.
 	// None of this package's metadata keys is left on it.
 	Original *message.Message
-	// Identity is the letter's own name in its letters.Store, 32 hexadecimal digits. It stays the same for as long as the letter is
-	// there, and is made of nothing that the message has. It is empty elsewhere.
+	// Identity is the letter's own name in its letters.Store, 32 hexadecimal digits. It stays the same for as long as the
+	// letter is there, and is made of nothing that the message has. It is empty elsewhere.
 	Identity string
 	// Topic is the dead-letter topic the letter was placed in, empty before that and after Decode.
 	Topic string
 
-	// Sealed says that Original is sealed: its payload is an envelope of package seal, and its metadata are those that stay readable.
-	// Open returns the letter with what was sealed.
+	// Sealed says that Original is sealed: its payload is an envelope of package seal, and its metadata are those that
+	// stay readable. Open returns the letter with what was sealed.
 	Sealed bool
 
 	Origin  Origin
 	Failure Failure
 	Redrive Redrive
-	// Trace is the observe.Tracer's text for the operation that placed the letter, such as a W3C traceparent. It is empty without a Tracer.
+	// Trace is the observe.Tracer's text for the operation that placed the letter, such as a W3C traceparent. It is empty
+	// without a Tracer.
 	Trace string
 
 	redriven bool // on its way back: no dead letter any more
@@ -79,7 +80,8 @@ type Redrive struct {
 	At    time.Time
 	By    string
 	ID    string
-	// Letter is the Identity of the letter that the message was brought back from. It is empty if that letter was in no letters.Store.
+	// Letter is the Identity of the letter that the message was brought back from. It is empty if that letter was in no
+	// letters.Store.
 	Letter string
 }
 
@@ -113,16 +115,16 @@ func (f *Failure) goOn(earlier Failure) {
 	}
 }
 
-// Redriven returns the message to publish when the letter is redriven: the original with its origin, its history and one more
-// redrive on record, and nothing of the failure. by names the operator, and id the campaign.
+// Redriven returns the message to publish when the letter is redriven: the original with its origin, its history and
+// one more redrive on record, and nothing of the failure. by names the operator, and id the campaign.
 func (l Letter) Redriven(by, id string, at time.Time) *message.Message {
 	l.Redrive = Redrive{Count: l.Redrive.Count + 1, At: at, By: by, ID: id, Letter: l.Identity}
 	l.Failure, l.redriven = Failure{History: l.Failure.History}, true
 	return l.redrivenWithin(defaultLimits)
 }
 
-// RedrivenLeast is Redriven with the count of redrives as all that is added, for a topic that refuses the message for its size
-// otherwise.
+// RedrivenLeast is Redriven with the count of redrives as all that is added, for a topic that refuses the message for
+// its size otherwise.
 func (l Letter) RedrivenLeast() *message.Message {
 	l.Redrive.Count++
 	l.redriven, l.stage = true, RetryStage{}

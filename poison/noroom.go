@@ -20,8 +20,8 @@ const (
 	maxNoRoom   = 10 * time.Second
 )
 
-// noRoom makes messages that no sink has room for wait before they are given back, longer each time: some brokers deliver a nacked
-// message again at once.
+// noRoom makes messages that no sink has room for wait before they are given back, longer each time: some brokers
+// deliver a nacked message again at once.
 type noRoom struct {
 	mu    *sync.Mutex
 	waits *recent.Memory[time.Duration]

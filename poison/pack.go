@@ -17,8 +17,8 @@ const (
 	maxUnpacked = 1 << 20  // a broker's default limit for a whole message
 )
 
-// pack keeps the id and the metadata of the original that a transport with headers like those of HTTP would change or lose, in half of
-// what is left of the budget. They also stay where they are, apart from orders to a NATS server.
+// pack keeps the id and the metadata of the original that a transport with headers like those of HTTP would change or
+// lose, in half of what is left of the budget. They also stay where they are, apart from orders to a NATS server.
 func (w *writer) pack(original *message.Message) {
 	endangered := message.Metadata{}
 	for key, value := range original.Metadata {
@@ -52,8 +52,8 @@ func unpackInto(msg *message.Message) {
 	delete(msg.Metadata, KeyOriginalMetadata)
 }
 
-// packMetadata returns the id, keys and values as base64 of compressed fields, each with its length in front, or "" if that is
-// longer than limit.
+// packMetadata returns the id, keys and values as base64 of compressed fields, each with its length in front, or "" if
+// that is longer than limit.
 func packMetadata(id string, metadata message.Metadata, limit int) string {
 	if size := len(id) + sizeOf(metadata) + 10*(2*len(metadata)+1); size > maxUnpacked {
 		return ""
@@ -75,8 +75,8 @@ func packMetadata(id string, metadata message.Metadata, limit int) string {
 	return base64.StdEncoding.EncodeToString(compressed.Bytes())
 }
 
-// unpack restores the id and the metadata that raw or pack wrote. The value may be forged: what is not of this form changes nothing,
-// and none of our keys comes out of it.
+// unpack restores the id and the metadata that raw or pack wrote. The value may be forged: what is not of this form
+// changes nothing, and none of our keys comes out of it.
 func (l *Letter) unpack(encoded string) {
 	if encoded == "" || len(encoded) > maxPacked {
 		return

@@ -19,29 +19,33 @@ import (
 	"github.com/watermill-spillway/spillway/naming"
 )
 
-// ErrTooLarge is wrapped by a publisher's error to say that a message was refused for its size. It is classify.ErrTooLarge.
+// ErrTooLarge is wrapped by a publisher's error to say that a message was refused for its size. It is
+// classify.ErrTooLarge.
 var ErrTooLarge = classify.ErrTooLarge
 
-// ErrRefused is wrapped by a publisher's error to say that it can never accept this message because of its content: a header,
-// a property, an id. For a refusal for size there is ErrTooLarge. A Queue then offers the letter to its fallbacks. If none takes
-// it, the Queue publishes a raw form: id and payload, Spillway's metadata in printable ASCII, and the producer's id and metadata
-// packed into KeyOriginalMetadata. At last it drops the producer's metadata. The Queue does the same after a refusal for size of
-// a letter that is cut, after a panic, and after an error that the Classifier knows as permanent or invalid. A sink that has no room for
-// any letter is at last offered the message as it came, without its story.
+// ErrRefused is wrapped by a publisher's error to say that it can never accept this message because of its content: a
+// header, a property, an id. For a refusal for size there is ErrTooLarge. A Queue then offers the letter to its
+// fallbacks. If none takes it, the Queue publishes a raw form: id and payload, Spillway's metadata in printable ASCII,
+// and the producer's id and metadata packed into KeyOriginalMetadata. At last it drops the producer's metadata. The
+// Queue does the same after a refusal for size of a letter that is cut, after a panic, and after an error that the
+// Classifier knows as permanent or invalid. A sink that has no room for any letter is at last offered the message as it
+// came, without its story.
 var ErrRefused = errors.New("message refused for what it carries")
 
-// IsRefused reports whether a publisher's error is a refusal for content: ErrRefused, or the error with which marshalers of Watermill, as
-// those of Redis Streams and Kafka, refuse metadata that have their own key. Foreign producers can send such metadata.
+// IsRefused reports whether a publisher's error is a refusal for content: ErrRefused, or the error with which
+// marshalers of Watermill, as those of Redis Streams and Kafka, refuse metadata that have their own key. Foreign
+// producers can send such metadata.
 func IsRefused(err error) bool {
 	return errors.Is(err, ErrRefused) || err != nil && strings.Contains(boundedtext.Error(err, 1<<10), "is reserved by watermill for message UUID")
 }
 
-// IsTooLarge reports whether a publisher's error is a refusal for size, by marks and the built-in knowledge of package classify. The
-// parts of a channel ask their Classifier, which has rules too: see classify.Classifier.IsTooLarge.
+// IsTooLarge reports whether a publisher's error is a refusal for size, by marks and the built-in knowledge of package
+// classify. The parts of a channel ask their Classifier, which has rules too: see classify.Classifier.IsTooLarge.
 func IsTooLarge(err error) bool { return (*classify.Classifier)(nil).IsTooLarge(err) }
 
 // sinks lists where a letter may go, best first: its topic; for an invalid message the topic of all the others; then
-// the fallbacks. A dead letter that is parked has no topic of all the others. A sink that writes into the letter's own source is left out.
+// the fallbacks. A dead letter that is parked has no topic of all the others. A sink that writes into the letter's own
+// source is left out.
 func (q *Queue) sinks(source naming.Source, topic string, deadLetter bool) []Sink {
 	sinks := make([]Sink, 0, 2+len(q.config.Fallbacks))
 	if q.through[0] != source.Topic {
@@ -65,8 +69,8 @@ func (q *Queue) sinks(source naming.Source, topic string, deadLetter bool) []Sin
 	return sinks
 }
 
-// circle is the error of a letter that has no sink but those that write into its own source: each time it came back, it would be dead-lettered
-// again, wrapped once more.
+// circle is the error of a letter that has no sink but those that write into its own source: each time it came back, it
+// would be dead-lettered again, wrapped once more.
 func (q *Queue) circle(source string) error {
 	return fmt.Errorf("poison: dead letters of %q would come back to it: their publisher is a forwarder.Publisher that writes into %[1]q; "+
 		"give the forwarder's router a queue with another publisher, or this one a fallback", logged(source))
@@ -81,9 +85,10 @@ const (
 	forSize                // it is too large
 )
 
-// publish places the letter in the first sink that takes it and sets its Topic. Sinks that refused the letter for what it is
-// are then offered less of it: first all of it in a form that any sink takes, then without the producer's metadata. If they have no room
-// for any letter, they are offered the message as it came. The error joins what every sink said.
+// publish places the letter in the first sink that takes it and sets its Topic. Sinks that refused the letter for what
+// it is are then offered less of it: first all of it in a form that any sink takes, then without the producer's
+// metadata. If they have no room for any letter, they are offered the message as it came. The error joins what every
+// sink said.
 func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []Sink, subscriber string) error {
 	if len(sinks) == 0 {
 		return q.circle(source)
@@ -137,8 +142,9 @@ func (q *Queue) logForm(l *Letter, sink Sink, form rawForm, refusals []error) {
 	event.Write(q.config.Logger, errors.Join(refusals...), fields)
 }
 
-// encoder returns what encodes l in a form, for a context and its trace. Values of the context go along, for publishers that join a
-// transaction; the end of the source's context does not, because some pub/subs hand contexts on to the consumer.
+// encoder returns what encodes l in a form, for a context and its trace. Values of the context go along, for publishers
+// that join a transaction; the end of the source's context does not, because some pub/subs hand contexts on to the
+// consumer.
 func (q *Queue) encoder(l Letter, form rawForm, subscriber string) func(context.Context, string, limits) *message.Message {
 	return func(ctx context.Context, trace string, limits limits) *message.Message {
 		var msg *message.Message
@@ -161,8 +167,8 @@ func (q *Queue) encoder(l Letter, form rawForm, subscriber string) func(context.
 	}
 }
 
-// publishTo tries one sink. After refusals for size it offers less and less of the letter. It reports whether the sink refuses the
-// letter for what it is, and so each time.
+// publishTo tries one sink. After refusals for size it offers less and less of the letter. It reports whether the sink
+// refuses the letter for what it is, and so each time.
 func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm, encoded func(context.Context, string, limits) *message.Message) (why refusal, err error) {
 	steps, sizeRefusals := q.limits.shrinking(form), 0
 	var waits backoff.BackOff
@@ -212,8 +218,8 @@ func (q *Queue) waits() *backoff.ExponentialBackOff {
 		backoff.WithMaxInterval(max(time.Second, q.config.PublishBackoff)), backoff.WithMaxElapsedTime(0))
 }
 
-// refusedAlways reports whether the letter caused an error that outlasted all tries: the publisher panicked, or its error is
-// permanent or invalid.
+// refusedAlways reports whether the letter caused an error that outlasted all tries: the publisher panicked, or its
+// error is permanent or invalid.
 func (q *Queue) refusedAlways(err error) bool {
 	class := q.config.Classifier.Classify(err).Class
 	return (class == classify.ClassPermanent || class == classify.ClassInvalid) && !outage.Away(err)

@@ -25,39 +25,39 @@ import (
 
 // QueueConfig configures a Queue. The zero value is ready to use.
 type QueueConfig struct {
-	// Naming names the dead-letter topics. Default: <topic>.dlq, and <topic>.invalid for invalid messages; in a spillway.Channel, that of
-	// Config.Naming.
+	// Naming names the dead-letter topics. Default: <topic>.dlq, and <topic>.invalid for invalid messages; in a
+	// spillway.Channel, that of Config.Naming.
 	Naming naming.Scheme
 	// Fallbacks are tried in order if the publisher of NewQueue refuses a letter. Default: none.
 	Fallbacks []Sink
 	// PublishAttempts is how often each publisher is tried; refusals for size do not count. Default: 3.
 	PublishAttempts int
-	// PublishBackoff is the wait after the first refusal, with a jitter of one half. It doubles with each refusal, up to 1 s. A
-	// longer wait stays as it is. Default: 50 ms.
+	// PublishBackoff is the wait after the first refusal, with a jitter of one half. It doubles with each refusal, up to 1
+	// s. A longer wait stays as it is. Default: 50 ms.
 	PublishBackoff time.Duration
 	// MaxAdded is the maximum of bytes of metadata that a letter adds to its message, without WatermillKeys. It must be at
 	// least 1 KiB. Default: DefaultMaxAdded.
 	MaxAdded int
-	// Classifier judges errors that no retry further in has judged. It also decides which refusals of publishers are for size, for
-	// stages and outputs too. Default: the marks of package classify and its built-in knowledge. In a spillway.Channel: that of
-	// Config.Classify.
+	// Classifier judges errors that no retry further in has judged. It also decides which refusals of publishers are for
+	// size, for stages and outputs too. Default: the marks of package classify and its built-in knowledge. In a
+	// spillway.Channel: that of Config.Classify.
 	Classifier *classify.Classifier
-	// Origin returns what the broker knows of a message's origin, such as wmkafka.Origin. Topic, handler and id that it leaves
-	// empty are those of the router. Default: the router's alone.
+	// Origin returns what the broker knows of a message's origin, such as wmkafka.Origin. Topic, handler and id that it
+	// leaves empty are those of the router. Default: the router's alone.
 	Origin func(*message.Message) Origin
-	// Privacy masks the texts of errors and panics (description, history, stack, reason) before they go into the letter, the log, a
-	// hook, or an error that the router gets. It changes neither payload nor metadata. Default: credentials are masked; in a
-	// spillway.Channel that of Config.Privacy.
+	// Privacy masks the texts of errors and panics (description, history, stack, reason) before they go into the letter,
+	// the log, a hook, or an error that the router gets. It changes neither payload nor metadata. Default: credentials are
+	// masked; in a spillway.Channel that of Config.Privacy.
 	Privacy *privacy.Redactor
 	// MaskText changes the same texts before Privacy does. If it panics, the text is withheld. Default: none.
 	MaskText func(text string) string
-	// MaskMetadata changes the producer's metadata in the letter itself, value by value: a redriven message has the masked values. If it
-	// panics, the value is withheld. Default: none.
+	// MaskMetadata changes the producer's metadata in the letter itself, value by value: a redriven message has the masked
+	// values. If it panics, the value is withheld. Default: none.
 	MaskMetadata func(key, value string) string
-	// Seal encrypts the payload and the producer's metadata of each letter, before any publisher gets it, as package seal says. If
-	// the Keys fail, nothing is published: the message is held or nacked, as if all publishers refused it. OnDeadLetter is called
-	// with the sealed letter. Give letters.StoreConfig and redrive.Rules the same Sealer. Default: none; in a spillway.Channel, that
-	// of Config.Seal.
+	// Seal encrypts the payload and the producer's metadata of each letter, before any publisher gets it, as package seal
+	// says. If the Keys fail, nothing is published: the message is held or nacked, as if all publishers refused it.
+	// OnDeadLetter is called with the sealed letter. Give letters.StoreConfig and redrive.Rules the same Sealer. Default:
+	// none; in a spillway.Channel, that of Config.Seal.
 	Seal *seal.Sealer
 	// WatermillKeys also writes the metadata keys of Watermill's PoisonQueue, up to 4 KiB beyond MaxAdded. Default: false.
 	WatermillKeys bool
@@ -73,8 +73,8 @@ type QueueConfig struct {
 	Tracer observe.Tracer
 }
 
-// Hooks are called after the event, in the goroutine of the message, and must be quick. Several are called at the same time. They may keep the letter. A
-// panic of a hook is logged and changes nothing.
+// Hooks are called after the event, in the goroutine of the message, and must be quick. Several are called at the same
+// time. They may keep the letter. A panic of a hook is logged and changes nothing.
 type Hooks struct {
 	// OnDeadLetter is called with each letter that a publisher confirmed; Letter.Topic says where it is. A letter that is
 	// written in the transaction of its message is committed or rolled back after the hook, with that transaction.
@@ -137,8 +137,8 @@ func (c *QueueConfig) validate() error {
 	return nil
 }
 
-// Queue dead-letters failed messages. It is the outermost part around a handler. It is safe for concurrent use and keeps no
-// state of messages.
+// Queue dead-letters failed messages. It is the outermost part around a handler. It is safe for concurrent use and
+// keeps no state of messages.
 type Queue struct {
 	publisher message.Publisher
 	through   []string // where the publisher and the fallbacks write, if they are a forwarder's
@@ -153,10 +153,11 @@ type Queue struct {
 
 // NewQueue returns a Queue that sends dead letters to publisher, or an error that names what could lose messages.
 //
-// The publisher must belong to the queue and not to a handler: the router closes a handler's publisher when that handler
-// stops. It must confirm each letter, because the source is acked after Publish returns. NewQueue refuses a decorator that
-// hides an Initializer, see WithInitializer. It refuses a publisher whose broker drops messages by their ids, if that is known: the
-// publisher says so by a method Deduplicates() bool, or is that of watermill-nats with TrackMsgId.
+// The publisher must belong to the queue and not to a handler: the router closes a handler's publisher when that
+// handler stops. It must confirm each letter, because the source is acked after Publish returns. NewQueue refuses a
+// decorator that hides an Initializer, see WithInitializer. It refuses a publisher whose broker drops messages by their
+// ids, if that is known: the publisher says so by a method Deduplicates() bool, or is that of watermill-nats with
+// TrackMsgId.
 func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	if safecall.IsNil(publisher) {
 		return nil, errors.New("poison: NewQueue: the publisher is nil: dead letters would be lost; give a publisher or a dead-letter store")
@@ -181,9 +182,9 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	return &Queue{publisher: publisher, through: through, config: config, limits: limits, guard: guard, noRoom: newNoRoom()}, nil
 }
 
-// Middleware dead-letters messages that fail in h. It returns nil, so that the router acks the message, after a publisher
-// confirmed the letter. It returns an error, so that the router nacks, if all publishers refused the letter or the message's
-// context was cancelled. Outputs of a failed handler are not published.
+// Middleware dead-letters messages that fail in h. It returns nil, so that the router acks the message, after a
+// publisher confirmed the letter. It returns an error, so that the router nacks, if all publishers refused the letter
+// or the message's context was cancelled. Outputs of a failed handler are not published.
 func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(q.step)(h)
 }

@@ -43,8 +43,8 @@ func (l Letter) raw(form rawForm, budget int) *message.Message {
 	return msg
 }
 
-// plain returns the message as it came. All that is added is the count of redrives, which came with it. A letter that failed in its own
-// consumer stays a letter.
+// plain returns the message as it came. All that is added is the count of redrives, which came with it. A letter that
+// failed in its own consumer stays a letter.
 func (l Letter) plain() *message.Message {
 	if l.parked != nil {
 		return l.parked.Copy()
@@ -57,7 +57,8 @@ func (l Letter) plain() *message.Message {
 	return msg
 }
 
-// rawID returns id, or a name for it where a sink could refuse id: the true one is packed, and in x-original-message-id.
+// rawID returns id, or a name for it where a sink could refuse id: the true one is packed, and in
+// x-original-message-id.
 func rawID(id string) string {
 	if len(id) <= maxRawID && isASCII(id) {
 		return id

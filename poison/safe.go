@@ -11,7 +11,8 @@ import (
 // keyWatermillID is where marshalers of Watermill keep a message's id among its metadata.
 const keyWatermillID = "_watermill_message_uuid"
 
-// isLine reports whether a transport with headers like those of HTTP keeps s: text in one line, without spaces at its ends.
+// isLine reports whether a transport with headers like those of HTTP keeps s: text in one line, without spaces at its
+// ends.
 func isLine(s string) bool {
 	if s == "" {
 		return true
@@ -24,8 +25,8 @@ func isLine(s string) bool {
 	return s[0] != ' ' && s[len(s)-1] != ' ' && utf8.ValidString(s)
 }
 
-// isHeaderName reports whether key is a name that headers like those of HTTP may have (RFC 9110, 5.1), and means nothing to a
-// transport.
+// isHeaderName reports whether key is a name that headers like those of HTTP may have (RFC 9110, 5.1), and means
+// nothing to a transport.
 func isHeaderName(key string) bool {
 	return key != "" && key != keyWatermillID && !isOrder(key) && strings.IndexFunc(key, func(r rune) bool { return !isToken(r) }) < 0
 }

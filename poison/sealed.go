@@ -51,8 +51,9 @@ func (l Letter) binding() seal.Binding {
 	return b
 }
 
-// Open returns the letter with the payload and the metadata that its message had before it was sealed. It returns a letter that
-// is not sealed as it is. An error is a *seal.Error, and names the key. Nothing of the letter was changed then.
+// Open returns the letter with the payload and the metadata that its message had before it was sealed. It returns a
+// letter that is not sealed as it is. An error is a *seal.Error, and names the key. Nothing of the letter was changed
+// then.
 func (l Letter) Open(ctx context.Context, s *seal.Sealer) (Letter, error) {
 	if !l.Sealed {
 		return l, nil
@@ -75,8 +76,9 @@ func (l Letter) Open(ctx context.Context, s *seal.Sealer) (Letter, error) {
 	return l, nil
 }
 
-// Seal returns a copy of a dead letter with its payload and its producer's metadata sealed. All that Read reads stays readable. A
-// message that is sealed already is returned as it is. A letters.Store seals in this way what arrives unsealed.
+// Seal returns a copy of a dead letter with its payload and its producer's metadata sealed. All that Read reads stays
+// readable. A message that is sealed already is returned as it is. A letters.Store seals in this way what arrives
+// unsealed.
 func Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.Message, error) {
 	if msg == nil {
 		return nil, errors.New("poison: Seal: the message is nil")
@@ -105,8 +107,8 @@ func Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.M
 	return sealed, nil
 }
 
-// Unseal is the way back of Seal: it returns a copy of a sealed dead letter as it was before. It returns a message that is not
-// sealed as it is.
+// Unseal is the way back of Seal: it returns a copy of a sealed dead letter as it was before. It returns a message that
+// is not sealed as it is.
 func Unseal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.Message, error) {
 	l := Read(msg)
 	if !l.Sealed {
@@ -167,8 +169,8 @@ func (l Letter) seal(ctx context.Context, s *seal.Sealer) (Letter, error) {
 	return l, nil
 }
 
-// Reseal returns a copy of a dead letter that is sealed with the current key, if it is not. It reports whether it is another message. A
-// letters.Store reseals in this way.
+// Reseal returns a copy of a dead letter that is sealed with the current key, if it is not. It reports whether it is
+// another message. A letters.Store reseals in this way.
 func Reseal(ctx context.Context, s *seal.Sealer, msg *message.Message) (_ *message.Message, changed bool, err error) {
 	l := Read(msg)
 	if !l.Sealed {

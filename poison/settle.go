@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/naming"
 )
 
-// interrupted settles a handler that did not return: after a panic that was not recovered further in, or runtime.Goexit, which
-// ends the goroutine so that the router can neither ack nor nack.
+// interrupted settles a handler that did not return: after a panic that was not recovered further in, or
+// runtime.Goexit, which ends the goroutine so that the router can neither ack nor nack.
 func (q *Queue) interrupted(c *chain.Call, panicked any) error {
 	if panicked != nil {
 		return q.settleOrNack(c, classify.NewPanicError(panicked))
@@ -71,9 +71,9 @@ func (q *Queue) settle(c *chain.Call, err error) error {
 	return q.place(c, original, failure)
 }
 
-// Place dead-letters msg as the middleware does, for code that gives up on a message outside a handler. Topic and handler are
-// those of the message's context. Waits between attempts end with the context. A nil error means that a publisher confirmed the
-// letter, or that err is marked with classify.Discard.
+// Place dead-letters msg as the middleware does, for code that gives up on a message outside a handler. Topic and
+// handler are those of the message's context. Waits between attempts end with the context. A nil error means that a
+// publisher confirmed the letter, or that err is marked with classify.Discard.
 func (q *Queue) Place(msg *message.Message, err error) error {
 	if msg == nil {
 		return errors.Join(errors.New("poison: Place: the message is nil"), err)
@@ -84,7 +84,8 @@ func (q *Queue) Place(msg *message.Message, err error) error {
 	return q.place(nil, msg.CopyWithContext(), q.config.Classifier.Failure(err))
 }
 
-// place owns msg. While all sinks are away it holds the message of c, if there is one, and at last gives the message back.
+// place owns msg. While all sinks are away it holds the message of c, if there is one, and at last gives the message
+// back.
 func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Failure) error {
 	ctx := msg.Context()
 	source := naming.Source{
@@ -172,8 +173,8 @@ func (q *Queue) destination(source naming.Source, deadLetter bool) string {
 	return q.config.Naming.DeadLetterTopic(source)
 }
 
-// isDeadLetter reports whether msg failed in a consumer of dead letters. The name of its topic shows that, by itself or as the
-// name for the letter's origin. Metadata alone does not make a live topic a dead-letter topic.
+// isDeadLetter reports whether msg failed in a consumer of dead letters. The name of its topic shows that, by itself or
+// as the name for the letter's origin. Metadata alone does not make a live topic a dead-letter topic.
 func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
 	if q.config.Naming.IsDeadLetter(topic) {
 		return true
@@ -187,9 +188,9 @@ func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
 }
 
 // fillOrigin completes what an earlier origin did not say. The first origin wins where it can be believed: on a dead
-// letter, and on a message that is in its origin topic again. On any other it was forged, or a handler passed it on with
-// what it produced; a redrive would send the message where it never was. Handler and group are those that failed now:
-// a topic may have several, and each has letters of its own.
+// letter, and on a message that is in its origin topic again. On any other it was forged, or a handler passed it on
+// with what it produced; a redrive would send the message where it never was. Handler and group are those that failed
+// now: a topic may have several, and each has letters of its own.
 func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source naming.Source, deadLetter bool) {
 	known := Origin{}
 	if q.config.Origin != nil {

@@ -18,7 +18,8 @@ type RetryStage struct {
 	HoldUntil time.Time
 }
 
-// RetryStageOf reads which retry stage msg waits in, or came from. The values are those of the message and are not verified.
+// RetryStageOf reads which retry stage msg waits in, or came from. The values are those of the message and are not
+// verified.
 func RetryStageOf(msg *message.Message) RetryStage {
 	if msg == nil {
 		return RetryStage{}

@@ -20,10 +20,10 @@ const keyUnreadable = "x-spillway-unreadable"
 
 var unreadableToken = sync.OnceValue(rand.Text)
 
-// MarkUnreadable marks msg as one that could not be read because of err. An adapter calls it where it unmarshals, and delivers
-// the raw bytes as the payload. If it returned the error instead, its subscriber would stand still. A Queue dead-letters the
-// message as invalid, with reason unmarshal_error, before any handler sees it. So every handler of such a subscriber needs a
-// Queue. The mark has no effect in another process.
+// MarkUnreadable marks msg as one that could not be read because of err. An adapter calls it where it unmarshals, and
+// delivers the raw bytes as the payload. If it returned the error instead, its subscriber would stand still. A Queue
+// dead-letters the message as invalid, with reason unmarshal_error, before any handler sees it. So every handler of
+// such a subscriber needs a Queue. The mark has no effect in another process.
 func MarkUnreadable(msg *message.Message, err error) {
 	if msg.Metadata == nil {
 		msg.Metadata = message.Metadata{}
@@ -32,8 +32,8 @@ func MarkUnreadable(msg *message.Message, err error) {
 }
 
 // MarkMaxDeliveries marks msg as one that was delivered as often as it may be and never settled; err says why. A Queue
-// dead-letters it with reason max_delivery_count_exceeded before any handler sees it again. As with MarkUnreadable, every
-// handler of such a subscriber needs a Queue.
+// dead-letters it with reason max_delivery_count_exceeded before any handler sees it again. As with MarkUnreadable,
+// every handler of such a subscriber needs a Queue.
 func MarkMaxDeliveries(msg *message.Message, err error) {
 	if msg.Metadata == nil {
 		msg.Metadata = message.Metadata{}

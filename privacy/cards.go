@@ -2,8 +2,8 @@ package privacy
 
 import "strings"
 
-// findCards finds card numbers: digits with the length and the beginning of an issuer's numbers and a right check digit, alone or in
-// groups of four and more.
+// findCards finds card numbers: digits with the length and the beginning of an issuer's numbers and a right check
+// digit, alone or in groups of four and more.
 func findCards(text string, found *spans) {
 	for i := 0; i < len(text); i++ {
 		if !isDigit(text[i]) {

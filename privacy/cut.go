@@ -5,8 +5,8 @@ import "strings"
 // cutMark is how a text ends that was cut before it came here: see boundedtext.
 const cutMark = "…[cut, "
 
-// findCut finds what was cut in two where a text was cut before it was masked, and can be half of a secret: a word with more than letters
-// in it, or a long one. Half of a secret has no shape.
+// findCut finds what was cut in two where a text was cut before it was masked, and can be half of a secret: a word with
+// more than letters in it, or a long one. Half of a secret has no shape.
 func findCut(text string, found *spans) {
 	for from := 0; ; {
 		cut := strings.Index(text[from:], cutMark)

@@ -5,7 +5,8 @@ import "strings"
 // maxRepeated bounds how far behind a URL an error repeats a part of it.
 const maxRepeated = 64
 
-// findRepeated finds what an error of package net/url repeats of the password from start to end, behind the URL in quotes:
+// findRepeated finds what an error of package net/url repeats of the password from start to end, behind the URL in
+// quotes:
 //
 //	parse "amqp://ops:hun/ter2@mq": invalid port ":hun" after host
 //	parse "amqp://ops:hun%ter2@mq": invalid URL escape "%te"

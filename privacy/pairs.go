@@ -2,8 +2,9 @@ package privacy
 
 import "strings"
 
-// findPairs finds the values of pairs whose name is that of a secret, as people and programs write pairs: password=x, "password": "x",
-// Password:x (as fmt prints a struct), <password>x</password>, --password x, Authorization: Bearer x, and invalid password "x".
+// findPairs finds the values of pairs whose name is that of a secret, as people and programs write pairs: password=x,
+// "password": "x", Password:x (as fmt prints a struct), <password>x</password>, --password x, Authorization: Bearer x,
+// and invalid password "x".
 func findPairs(text string, found *spans) {
 	for i := 0; i < len(text); {
 		p := strings.IndexAny(text[i:], `=:>"'-`)
@@ -77,8 +78,8 @@ func nameBefore(text string, p int) string {
 	return name
 }
 
-// valueAt returns the value that begins at start. prose reports that the value may be the next words of a sentence, as in
-// "parse token: unexpected end".
+// valueAt returns the value that begins at start. prose reports that the value may be the next words of a sentence, as
+// in "parse token: unexpected end".
 func valueAt(text string, start int, k kind, prose bool) (int, int) {
 	rest := text[start:]
 	switch {

@@ -91,7 +91,8 @@ func (s *step) bracket(rest string) (string, error) {
 	return rest[end+1:], nil
 }
 
-// places are the steps of a path that may be taken next, a bit each. The bit behind the last step says that the path has arrived.
+// places are the steps of a path that may be taken next, a bit each. The bit behind the last step says that the path
+// has arrived.
 type places uint32
 
 func (p path) arrived(at places) bool { return at&(1<<len(p)) != 0 }

@@ -151,7 +151,8 @@ func (d *document) value(token json.Token, at []places, secret bool) bool {
 	return true
 }
 
-// isName reports whether no path leads to a value: it is masked for its name alone, which says nothing of true and false.
+// isName reports whether no path leads to a value: it is masked for its name alone, which says nothing of true and
+// false.
 func (r *rules) isName(at []places) bool {
 	for i, p := range r.paths {
 		if p.arrived(at[i]) {
@@ -195,14 +196,16 @@ func (d *document) text(text string) {
 	}
 }
 
-// replace copies what stands before start, and writes value in the place of what stands from start up to the end of the token.
+// replace copies what stands before start, and writes value in the place of what stands from start up to the end of the
+// token.
 func (d *document) replace(start int, value string) {
 	d.out = append(d.out, d.in[d.done:start]...)
 	d.out = append(d.out, value...)
 	d.done = d.at
 }
 
-// rest withholds what stands behind the break, because no path can be followed there. Without paths it is masked as a text.
+// rest withholds what stands behind the break, because no path can be followed there. Without paths it is masked as a
+// text.
 func (d *document) rest() []byte {
 	if len(d.rules.paths) == 0 {
 		return []byte(d.rules.masked(string(d.in)))

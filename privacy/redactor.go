@@ -6,7 +6,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
-// MaxText is the length of the longest text that Text returns, in bytes. Of a longer text the head is kept, and the cut is marked.
+// MaxText is the length of the longest text that Text returns, in bytes. Of a longer text the head is kept, and the cut
+// is marked.
 const MaxText = 64 << 10
 
 // overlap is how far behind a cut a secret is looked at that begins before the cut.
@@ -18,8 +19,8 @@ const withheld = "[withheld: the mask panicked]"
 // passes bounds how often a masked text is looked at again: a mark can stand where it joins what was apart.
 const passes = 4
 
-// Redactor masks what is shown of messages. It is made by New, Default or None. A nil *Redactor is that of Default. It is safe for
-// concurrent use. It never panics: what it cannot mask, it withholds.
+// Redactor masks what is shown of messages. It is made by New, Default or None. A nil *Redactor is that of Default. It
+// is safe for concurrent use. It never panics: what it cannot mask, it withholds.
 type Redactor struct {
 	rules *rules // nil masks nothing
 	hook  func(string) string
@@ -45,8 +46,8 @@ func Default() *Redactor { return byDefault }
 // None returns a Redactor that masks nothing.
 func None() *Redactor { return none }
 
-// With returns a Redactor that also calls mask with each text, before its own rules. If mask panics, the text is withheld. With returns r
-// if mask is nil.
+// With returns a Redactor that also calls mask with each text, before its own rules. If mask panics, the text is
+// withheld. With returns r if mask is nil.
 func (r *Redactor) With(mask func(text string) string) *Redactor {
 	if mask == nil {
 		return r
@@ -66,8 +67,9 @@ func (r *Redactor) orDefault() *Redactor {
 	return r
 }
 
-// Text returns text with Mark in the place of each secret: the text of an error, of a panic, a stack, a field of a log line. Text that
-// has no secret is returned as it is, up to MaxText. Mask a text before you cut it: half of a secret is not known as one.
+// Text returns text with Mark in the place of each secret: the text of an error, of a panic, a stack, a field of a log
+// line. Text that has no secret is returned as it is, up to MaxText. Mask a text before you cut it: half of a secret is
+// not known as one.
 func (r *Redactor) Text(text string) (masked string) {
 	r = r.orDefault()
 	returned := false
@@ -101,8 +103,8 @@ func (r *Redactor) text(text string) string {
 	return boundedtext.Text(masked, MaxText-room) + "…[cut, " + strconv.Itoa(len(text)) + " bytes in all]"
 }
 
-// Error returns an error whose text is that of err, masked. It wraps err: errors.Is and errors.As find what they find in err. Whatever
-// prints the error with %v, or calls Error, sees the masked text alone. Error returns nil for nil.
+// Error returns an error whose text is that of err, masked. It wraps err: errors.Is and errors.As find what they find
+// in err. Whatever prints the error with %v, or calls Error, sees the masked text alone. Error returns nil for nil.
 func (r *Redactor) Error(err error) error {
 	if r = r.orDefault(); err == nil || r.rules == nil && r.hook == nil {
 		return err
@@ -123,8 +125,8 @@ func (e *maskedError) Error() string { return e.by.Text(boundedtext.Error(e.err,
 
 func (e *maskedError) Unwrap() error { return e.err }
 
-// Metadata returns the value of a metadata key as it may be shown: Mark if the rules name the key, else the value with its secrets
-// masked.
+// Metadata returns the value of a metadata key as it may be shown: Mark if the rules name the key, else the value with
+// its secrets masked.
 func (r *Redactor) Metadata(key, value string) string {
 	if r = r.orDefault(); value != "" && r.rules != nil && r.rules.hides(key) {
 		return Mark
@@ -132,9 +134,10 @@ func (r *Redactor) Metadata(key, value string) string {
 	return r.Text(value)
 }
 
-// Payload returns a payload as it may be shown. If it is JSON, each value that a path or the name of a secret leads to is Mark, secrets
-// within other texts are masked, and the rest keeps its bytes. JSON that is broken or cut is shown up to the break. Any other payload
-// is masked as a text, whatever its length. Payload never changes the bytes that it is called with.
+// Payload returns a payload as it may be shown. If it is JSON, each value that a path or the name of a secret leads to
+// is Mark, secrets within other texts are masked, and the rest keeps its bytes. JSON that is broken or cut is shown up
+// to the break. Any other payload is masked as a text, whatever its length. Payload never changes the bytes that it is
+// called with.
 func (r *Redactor) Payload(payload []byte) (masked []byte) {
 	if r = r.orDefault(); r.rules == nil || len(payload) == 0 {
 		return payload
@@ -165,7 +168,8 @@ func (r *rules) masked(text string) string {
 // deepest is how many encodings are undone, one inside the other.
 const deepest = 2
 
-// find returns the secrets of text, also those that are encoded for a URL, escaped as in JSON or a Go string, or in base64.
+// find returns the secrets of text, also those that are encoded for a URL, escaped as in JSON or a Go string, or in
+// base64.
 func (r *rules) find(text string, depth int) spans {
 	var found spans
 	if r.credentials {

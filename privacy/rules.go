@@ -8,14 +8,16 @@ import (
 
 // Rules say what is masked, beside credentials, which are always masked: see the package. The zero value adds nothing.
 type Rules struct {
-	// Metadata are the keys of metadata whose values are masked. A star stands for any characters, a question mark for one.
-	// Upper and lower case are the same. Default: keys that name a secret, such as Authorization, db_password and X-Api-Key.
+	// Metadata are the keys of metadata whose values are masked. A star stands for any characters, a question mark for
+	// one. Upper and lower case are the same. Default: keys that name a secret, such as Authorization, db_password and
+	// X-Api-Key.
 	Metadata []string
-	// Patterns are RE2 expressions. What they match is masked in all texts. If an expression has groups, only the groups are
-	// masked: `customer (\w+)` keeps the word customer. Default: none.
+	// Patterns are RE2 expressions. What they match is masked in all texts. If an expression has groups, only the groups
+	// are masked: `customer (\w+)` keeps the word customer. Default: none.
 	Patterns []string
-	// Payload are JSON paths to the values that are masked in payloads: $.card.number, $..password, $.users[*].name, $.rows[0],
-	// $['last name'], $.* and $ itself. Names match in upper and lower case. Default: names of secrets, anywhere.
+	// Payload are JSON paths to the values that are masked in payloads: $.card.number, $..password, $.users[*].name,
+	// $.rows[0], $['last name'], $.* and $ itself. Names match in upper and lower case. Default: names of secrets,
+	// anywhere.
 	Payload []string
 	// WithoutDefaults masks what these rules name and nothing else. Default: false.
 	WithoutDefaults bool

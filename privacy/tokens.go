@@ -40,7 +40,8 @@ var shapes = []shape{
 	{"hooks.slack.com/services/", 8, isPath, true}, {"/api/webhooks/", 16, isPath, true}, {"webhook.office.com/", 16, isPath, true}, // their path is their password
 }
 
-// findTokens finds keys and tokens by their shapes, JSON web tokens, private keys, and what stands behind Bearer and Basic.
+// findTokens finds keys and tokens by their shapes, JSON web tokens, private keys, and what stands behind Bearer and
+// Basic.
 func findTokens(text string, found *spans) {
 	for _, s := range shapes {
 		for from := 0; ; {

@@ -42,8 +42,8 @@ const maxURL = 2 << 10
 
 func isBlankInURL(c byte) bool { return isSpace(c) || isBreak(c) || c == '<' || c == '>' }
 
-// userInfo returns the password of the URL whose authority begins at start. Of http, the user too: it can be a token. The URL ends at a
-// quote, or where ends says.
+// userInfo returns the password of the URL whose authority begins at start. Of http, the user too: it can be a token.
+// The URL ends at a quote, or where ends says.
 func userInfo(text string, start int, http bool, ends func(byte) bool) (int, int) {
 	end := start
 	for end < len(text) && end-start < maxURL && text[end] != '"' && text[end] != '`' && !ends(text[end]) {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// view is a text as it reads when an encoding is undone, with the place of each of its bytes in the text. What is found in the view
-// is masked in the text.
+// view is a text as it reads when an encoding is undone, with the place of each of its bytes in the text. What is found
+// in the view is masked in the text.
 type view struct {
 	text []byte
 	at   []int32 // one more than text has bytes
@@ -29,7 +29,8 @@ func (v *view) span(s span) (int, int) { return int(v.at[s.start]), int(v.at[s.e
 // percentView undoes the percent-encoding of URLs. It returns nil if text has none.
 func percentView(text string) *view { return percentViewOf(text, '+') }
 
-// formView undoes the encoding of queries and forms, in which a blank is a plus. It returns nil if it is what percentView returns.
+// formView undoes the encoding of queries and forms, in which a blank is a plus. It returns nil if it is what
+// percentView returns.
 func formView(text string) *view {
 	if strings.IndexByte(text, '+') < 0 {
 		return nil
@@ -150,7 +151,8 @@ func fromBase64(word string) (string, bool) {
 	if strings.ContainsAny(word, "-_") {
 		encoding = base64.RawURLEncoding
 	}
-	// The head shows whether it is text, before all of it is decoded. A word that was cut has at most one character too many.
+	// The head shows whether it is text, before all of it is decoded. A word that was cut has at most one character too
+	// many.
 	head, err := encoding.DecodeString(word[:leastBase64])
 	if err != nil || !isText(head) {
 		return "", false

@@ -11,20 +11,22 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Browser is a subscriber that shows messages without taking them. The subscribers of wmkafka, wmamqp and wmsql are Browsers.
+// Browser is a subscriber that shows messages without taking them. The subscribers of wmkafka, wmamqp and wmsql are
+// Browsers.
 type Browser interface {
-	// Browse calls each with the messages of topic that the consumer group has not acked and that are there when Browse begins,
-	// until each returns false. It settles and commits nothing: a subscription gets the messages as if Browse had not been called.
+	// Browse calls each with the messages of topic that the consumer group has not acked and that are there when Browse
+	// begins, until each returns false. It settles and commits nothing: a subscription gets the messages as if Browse had
+	// not been called.
 	Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error
 }
 
 // ErrNotBrowser is the error of PlanTopic with a subscriber that is no Browser.
 var ErrNotBrowser = errors.New("redrive: the subscriber has no method Browse")
 
-// PlanTopic says what DrainTopic would do with the messages that wait in the topic now: a dry run. It commits, publishes and creates
-// nothing. subscriber must be a Browser: any other subscriber shows a message only to take it. PlanTopic looks at no more messages
-// than DrainTopic would take. Of config it needs no Park, and does not call Backlog. Progress is called with a Report of what was
-// counted so far. What a publisher would refuse is not known.
+// PlanTopic says what DrainTopic would do with the messages that wait in the topic now: a dry run. It commits,
+// publishes and creates nothing. subscriber must be a Browser: any other subscriber shows a message only to take it.
+// PlanTopic looks at no more messages than DrainTopic would take. Of config it needs no Park, and does not call
+// Backlog. Progress is called with a Report of what was counted so far. What a publisher would refuse is not known.
 //
 // If ctx ends or the broker fails, PlanTopic returns what it counted until then, and the error.
 func PlanTopic(ctx context.Context, subscriber message.Subscriber, config DrainTopicConfig) (TopicPlan, error) {

@@ -1,9 +1,9 @@
 // Package redrive publishes dead letters again, to the topics that they came from.
 //
-// A dead letter is a message that a handler gave up on. After its cause is repaired, the message can be handled. A redrive
-// publishes it as it first arrived, with the same payload, id and producer's metadata, byte for byte. The origin and the
-// history of its attempts stay with it. The failure does not. The keys x-redrive-count, -at, -by and -id record the
-// redrive.
+// A dead letter is a message that a handler gave up on. After its cause is repaired, the message can be handled. A
+// redrive publishes it as it first arrived, with the same payload, id and producer's metadata, byte for byte. The
+// origin and the history of its attempts stay with it. The failure does not. The keys x-redrive-count, -at, -by and -id
+// record the redrive.
 //
 // There are three ways to redrive letters:
 //
@@ -25,37 +25,38 @@
 //   - A letter that failed again after MaxRedrives redrives is quarantined: it comes back no more.
 //   - A letter is marked or acked only after its publisher confirmed it.
 //
-// Rate bounds how fast letters come back. What fails again is tried again by the handler, and a middleware.Budget bounds that:
-// redriven messages have a budget of their own there, so that a large redrive leaves the retries of live messages alone.
+// Rate bounds how fast letters come back. What fails again is tried again by the handler, and a middleware.Budget
+// bounds that: redriven messages have a budget of their own there, so that a large redrive leaves the retries of live
+// messages alone.
 //
 // # From a store
 //
-// Drain takes the letters that wait when it starts, and publishes and marks them one by one. Letters of topics that are not
-// allowed go on waiting, and the Report counts them by topic. Quarantined letters stay in the store; a later drain takes them
-// with a higher MaxRedrives and with Filter.Statuses. Letters in hand are leased, so that several drains can run at the same
-// time, also in several processes.
+// Drain takes the letters that wait when it starts, and publishes and marks them one by one. Letters of topics that are
+// not allowed go on waiting, and the Report counts them by topic. Quarantined letters stay in the store; a later drain
+// takes them with a higher MaxRedrives and with Filter.Statuses. Letters in hand are leased, so that several drains can
+// run at the same time, also in several processes.
 //
 // # From a topic
 //
-// A Handler publishes each letter to its topic, or else unchanged to <dead-letter topic>.parked. After the last redrive it
-// publishes the letter to <dead-letter topic>.quarantine. Then it acks. Both topics exist before the first letter: the
-// handler's start creates them or fails. A letter rests for MinWait, 10 s by default, after its latest failure. So a letter
-// that fails at once does not use up its redrives within a millisecond.
+// A Handler publishes each letter to its topic, or else unchanged to <dead-letter topic>.parked. After the last redrive
+// it publishes the letter to <dead-letter topic>.quarantine. Then it acks. Both topics exist before the first letter:
+// the handler's start creates them or fails. A letter rests for MinWait, 10 s by default, after its latest failure. So
+// a letter that fails at once does not use up its redrives within a millisecond.
 //
-// DrainTopic does the same once, without a router and without MinWait. It ends at the backlog that was there when it started.
-// PlanTopic is its dry run.
+// DrainTopic does the same once, without a router and without MinWait. It ends at the backlog that was there when it
+// started. PlanTopic is its dry run.
 //
 // # At a retry stage
 //
 // Letters enter at their origin topic, where all its handlers read them. With Rules.ReentryTopic, such as the method of
-// stages.Stages, a letter of a handler with retry stages enters at the first stage. Only that handler gets it, apart from live
-// traffic, and if it fails again it has all stages before it.
+// stages.Stages, a letter of a handler with retry stages enters at the first stage. Only that handler gets it, apart
+// from live traffic, and if it fails again it has all stages before it.
 //
 // # What is not promised
 //
-// Order: with a Concurrency of 1 letters are published in their order, but a letter whose publish failed comes after the
-// others.
+// Order: with a Concurrency of 1 letters are published in their order, but a letter whose publish failed comes after
+// the others.
 //
-// Once: if the process ends between publish and mark, or between publish and ack, the letter is published again with the same
-// id. The receiver of package idempotency absorbs it.
+// Once: if the process ends between publish and mark, or between publish and ack, the letter is published again with
+// the same id. The receiver of package idempotency absorbs it.
 package redrive

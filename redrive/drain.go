@@ -17,8 +17,8 @@ type DrainConfig struct {
 	Rules
 	// Max is the largest number of letters that are taken. Default: all.
 	Max int
-	// Lease is how long letters are reserved, by the database's clock. Drain renews the leases of the letters in hand three
-	// times a Lease. After a crash these letters stay leased for that long. Default: 1 min.
+	// Lease is how long letters are reserved, by the database's clock. Drain renews the leases of the letters in hand
+	// three times a Lease. After a crash these letters stay leased for that long. Default: 1 min.
 	Lease time.Duration
 	// Progress is called with the report so far, after each letter. It is never called concurrently, and must be quick.
 	// Default: none.
@@ -44,17 +44,17 @@ func (c *DrainConfig) validate() error {
 	return nil
 }
 
-// Drain redrives the letters of a Store that config chooses and that are there when it starts, through publisher, which must
-// confirm what it takes. Letters that arrive later are left for the next drain. A letter is marked after it was published.
-// A letter that publisher refuses waits again. After three refused letters in a row Drain returns the error.
+// Drain redrives the letters of a Store that config chooses and that are there when it starts, through publisher, which
+// must confirm what it takes. Letters that arrive later are left for the next drain. A letter is marked after it was
+// published. A letter that publisher refuses waits again. After three refused letters in a row Drain returns the error.
 //
-// When ctx ends, Drain at once releases the letters that it has not begun. It then waits for publisher to return, because
-// Publish has no context, and returns the report and the error of ctx. So give the publisher's client a time-out. A mark
-// takes at most 30 s.
+// When ctx ends, Drain at once releases the letters that it has not begun. It then waits for publisher to return,
+// because Publish has no context, and returns the report and the error of ctx. So give the publisher's client a
+// time-out. A mark takes at most 30 s.
 //
-// Each letter is considered once. Several drains, also in several processes, may run at the same time and share the letters.
-// Drain returns when it finds no more letters. It tries letters again that another transaction has locked. If nothing moves
-// for 30 s, Drain returns an error that counts them.
+// Each letter is considered once. Several drains, also in several processes, may run at the same time and share the
+// letters. Drain returns when it finds no more letters. It tries letters again that another transaction has locked. If
+// nothing moves for 30 s, Drain returns an error that counts them.
 func Drain(ctx context.Context, store *letters.Store, publisher message.Publisher, config DrainConfig) (Report, error) {
 	if ctx == nil {
 		return Report{}, errors.New("redrive: the context is nil: use context.Background() if there is no other")

@@ -76,8 +76,8 @@ func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string
 	return h.park(ctx, msg, l, topic, failed, err)
 }
 
-// rested waits until the letter has rested for MinWait, and reports whether ctx lasted that long. A time in the future, of
-// another clock or a forger, counts as now.
+// rested waits until the letter has rested for MinWait, and reports whether ctx lasted that long. A time in the future,
+// of another clock or a forger, counts as now.
 func (h *Handler) rested(ctx context.Context, l poison.Letter) bool {
 	since := l.Failure.LastFailedAt
 	if l.Redrive.At.After(since) {

@@ -17,16 +17,16 @@ import (
 // HandlerConfig configures a Handler. Rules.Allow and Park are required.
 type HandlerConfig struct {
 	Rules
-	// Park takes the letters that are not redriven, into <topic>.parked and <topic>.quarantine. A letters.Store will do. These
-	// topics must exist before the first letter. If Park is a poison.SourceInitializer or poison.Initializer, it creates them
-	// or fails. For any other publisher, create both topics yourself: if one is missing, a letter for it is nacked without
-	// end. A decorator that hides the initializer is refused: see poison.WithInitializer. Required.
+	// Park takes the letters that are not redriven, into <topic>.parked and <topic>.quarantine. A letters.Store will do.
+	// These topics must exist before the first letter. If Park is a poison.SourceInitializer or poison.Initializer, it
+	// creates them or fails. For any other publisher, create both topics yourself: if one is missing, a letter for it is
+	// nacked without end. A decorator that hides the initializer is refused: see poison.WithInitializer. Required.
 	Park message.Publisher
 	// Naming names the topics of Park. Give the Scheme that the queue has. Default: <topic>.parked and <topic>.quarantine.
 	Naming naming.Scheme
-	// MinWait is the shortest time between a letter's latest failure or redrive, whichever is later, and its next redrive. So
-	// MaxRedrives redrives take at least MaxRedrives times MinWait. Letters behind it wait too. A subscriber that holds a
-	// transaction for its message holds it during the wait. A negative value means no wait. Default: DefaultMinWait.
+	// MinWait is the shortest time between a letter's latest failure or redrive, whichever is later, and its next redrive.
+	// So MaxRedrives redrives take at least MaxRedrives times MinWait. Letters behind it wait too. A subscriber that holds
+	// a transaction for its message holds it during the wait. A negative value means no wait. Default: DefaultMinWait.
 	MinWait time.Duration
 }
 
@@ -41,9 +41,9 @@ type Handler struct {
 	notice  destination.Notice
 }
 
-// NewHandler returns a Handler that redrives letters through publisher, or an error that names the wrong field. The publisher
-// must confirm what it takes, and must belong to no other handler of the router: the router closes a handler's publisher
-// when that handler stops.
+// NewHandler returns a Handler that redrives letters through publisher, or an error that names the wrong field. The
+// publisher must confirm what it takes, and must belong to no other handler of the router: the router closes a
+// handler's publisher when that handler stops.
 func NewHandler(publisher message.Publisher, config HandlerConfig) (*Handler, error) {
 	if config.MinWait == 0 {
 		config.MinWait = DefaultMinWait
@@ -74,11 +74,13 @@ func newHandler(owner string, publisher message.Publisher, r Rules, park message
 	return &Handler{rules: working, parking: park, naming: scheme, minWait: minWait, busy: make(chan struct{}, working.Concurrency)}, nil
 }
 
-// DefaultMinWait is the default of HandlerConfig.MinWait. It is shorter than the ack deadlines of the pub/subs that have one.
+// DefaultMinWait is the default of HandlerConfig.MinWait. It is shorter than the ack deadlines of the pub/subs that
+// have one.
 const DefaultMinWait = 10 * time.Second
 
-// Initialize creates <topic>.parked and <topic>.quarantine of each dead-letter topic, if Park is a poison.SourceInitializer or
-// poison.Initializer. An error names the topic. Plugin calls Initialize. Call it yourself if you add Handle to a router.
+// Initialize creates <topic>.parked and <topic>.quarantine of each dead-letter topic, if Park is a
+// poison.SourceInitializer or poison.Initializer. An error names the topic. Plugin calls Initialize. Call it yourself
+// if you add Handle to a router.
 func (h *Handler) Initialize(topics ...string) error {
 	for _, topic := range topics {
 		err := safecall.Call("publisher", func() error {
@@ -93,8 +95,8 @@ func (h *Handler) Initialize(topics ...string) error {
 	return nil
 }
 
-// makeReady is Initialize for a topic that it was not called for. Park may take the letter all the same, so that an error is
-// no refusal.
+// makeReady is Initialize for a topic that it was not called for. Park may take the letter all the same, so that an
+// error is no refusal.
 func (h *Handler) makeReady(topic string) {
 	if _, ready := h.ready.Load(topic); ready {
 		return
@@ -105,14 +107,15 @@ func (h *Handler) makeReady(topic string) {
 	}
 }
 
-// Handle redrives one letter, after it has rested for MinWait. It is for Router.AddConsumerHandler. Handle returns nil after
-// one of these:
+// Handle redrives one letter, after it has rested for MinWait. It is for Router.AddConsumerHandler. Handle returns nil
+// after one of these:
 //   - the letter was published to its topic;
 //   - the message was published unchanged to <topic>.parked: it is no letter, was not chosen, is not allowed, or the
 //     publisher refused it;
 //   - the letter was published to <topic>.quarantine: it was redriven MaxRedrives times.
 //
-// Handle returns an error, so that the letter is redelivered, if the message's context ended first, or if Park refused too.
+// Handle returns an error, so that the letter is redelivered, if the message's context ended first, or if Park refused
+// too.
 func (h *Handler) Handle(msg *message.Message) error {
 	if msg == nil {
 		return errors.New("redrive: the message is nil")

@@ -10,12 +10,13 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// maxLateness is how late a turn may be and still be made up for by those after it. A longer gap is a time in which nothing
-// was asked for, and gives nothing away.
+// maxLateness is how late a turn may be and still be made up for by those after it. A longer gap is a time in which
+// nothing was asked for, and gives nothing away.
 const maxLateness = 100 * time.Millisecond
 
-// pacer gives turns at a steady rate. The turns are due at fixed times, so that a timer or publisher that is a little late
-// does not make all later turns late too: of a bucket that holds one token, such a delay takes 24 % at 1,000 turns a second.
+// pacer gives turns at a steady rate. The turns are due at fixed times, so that a timer or publisher that is a little
+// late does not make all later turns late too: of a bucket that holds one token, such a delay takes 24 % at 1,000 turns
+// a second.
 type pacer struct {
 	every time.Duration
 

@@ -23,8 +23,8 @@ func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Lette
 	return out, nil
 }
 
-// quarantine publishes the letter with the reason that says why it comes back no more, and all else of its story. One that
-// is too large with it goes as it is.
+// quarantine publishes the letter with the reason that says why it comes back no more, and all else of its story. One
+// that is too large with it goes as it is.
 func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison.Letter, topic string) (outcome, error) {
 	build := msg.Copy
 	if _, ours := msg.Metadata[poison.KeyFailureClass]; !ours { // of Watermill's PoisonQueue: our keys tell it all again

@@ -9,10 +9,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/decorated"
 )
 
-// Plugin adds to the router a handler for each dead-letter topic, named spillway_redrive_<topic>, that redrives its letters.
-// A chain of the whole router lets these messages pass, so that a failure here never becomes the dead letter of a dead
-// letter. Plugin calls Initialize. The router closes sub. A wrong argument is an error of Router.Run, and so is a publisher of
-// a handler that is also a publisher of h.
+// Plugin adds to the router a handler for each dead-letter topic, named spillway_redrive_<topic>, that redrives its
+// letters. A chain of the whole router lets these messages pass, so that a failure here never becomes the dead letter
+// of a dead letter. Plugin calls Initialize. The router closes sub. A wrong argument is an error of Router.Run, and so
+// is a publisher of a handler that is also a publisher of h.
 func (h *Handler) Plugin(sub message.Subscriber, topics ...string) message.RouterPlugin {
 	add := consume.Plugin("redrive", "spillway_redrive_", sub, topics, func(topic string, msg *message.Message) error {
 		_, err := h.handle(msg.Context(), msg, topic)
@@ -27,9 +27,9 @@ func (h *Handler) Plugin(sub message.Subscriber, topics ...string) message.Route
 	}
 }
 
-// CheckPublisher returns an error if pub, the publisher of a handler, is also the publisher or the Park of h. The router
-// closes pub when its handler stops, and h could not publish from then on. Plugin calls CheckPublisher for all handlers of the
-// router.
+// CheckPublisher returns an error if pub, the publisher of a handler, is also the publisher or the Park of h. The
+// router closes pub when its handler stops, and h could not publish from then on. Plugin calls CheckPublisher for all
+// handlers of the router.
 func (h *Handler) CheckPublisher(pub message.Publisher) error {
 	for name, own := range map[string]message.Publisher{"the publisher": h.publisher, "HandlerConfig.Park": h.parking} {
 		if decorated.ClosedTogether(pub, own) {

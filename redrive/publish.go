@@ -27,10 +27,10 @@ func (r *rules) wait(ctx context.Context) error {
 }
 
 // redrive publishes the letter as the message that it was. Each attempt gets a message of its own, because a publisher
-// may change it. What was refused for its size goes without the history, which the message did not have when it fitted. Then it goes
-// with the count of redrives alone, if it goes to where it came from: elsewhere, the other keys say whose it is. Hooks are called with the
-// letter as it is kept, which may be sealed.
-// The first attempt's turn has been waited for; each further attempt takes a turn of its own.
+// may change it. What was refused for its size goes without the history, which the message did not have when it fitted.
+// Then it goes with the count of redrives alone, if it goes to where it came from: elsewhere, the other keys say whose
+// it is. Hooks are called with the letter as it is kept, which may be sealed. The first attempt's turn has been waited
+// for; each further attempt takes a turn of its own.
 func (r *rules) redrive(ctx context.Context, sealed, l poison.Letter, topic string) (trace string, _ error) {
 	return r.publish(ctx, observe.Redrive, r.publisher, sealed, l.Original, topic, r.wait, func(tooLarge int, trace string) *message.Message {
 		if trace != "" {
@@ -49,10 +49,10 @@ func (r *rules) redrive(ctx context.Context, sealed, l poison.Letter, topic stri
 // maxShrinks is how many refusals for size are answered with less, and count as no attempt.
 const maxShrinks = 2
 
-// publish tries as often as is configured, while ctx lasts, and calls turn before each attempt but the first, unless it is
-// nil. It calls build with the number of refusals for size so far. The context of what is published is a new one: a pub/sub that hands contexts on would otherwise give the consumer one
-// that ends with our work, or that says "one of our own". It says only that the metadata can be believed.
-// It returns the trace of the last attempt.
+// publish tries as often as is configured, while ctx lasts, and calls turn before each attempt but the first, unless it
+// is nil. It calls build with the number of refusals for size so far. The context of what is published is a new one: a
+// pub/sub that hands contexts on would otherwise give the consumer one that ends with our work, or that says "one of
+// our own". It says only that the metadata can be believed. It returns the trace of the last attempt.
 func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher message.Publisher, l poison.Letter, original *message.Message, topic string,
 	turn func(context.Context) error, build func(tooLarge int, trace string) *message.Message,
 ) (trace string, _ error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// ackTime is how long the subscription outlives the last ack. Subscribers, such as that of Redis Streams, pass an ack on in a
-// goroutine of their own, and not after their context's end: the letter would come to the next drain again.
+// ackTime is how long the subscription outlives the last ack. Subscribers, such as that of Redis Streams, pass an ack
+// on in a goroutine of their own, and not after their context's end: the letter would come to the next drain again.
 const ackTime = 250 * time.Millisecond
 
 type settled struct {

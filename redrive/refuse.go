@@ -10,8 +10,8 @@ import (
 
 const maxRefusedTopics = 20
 
-// countRefused reports the letters that the filter chooses and that may not go to their origin topic. They are not touched:
-// another drain may redrive them.
+// countRefused reports the letters that the filter chooses and that may not go to their origin topic. They are not
+// touched: another drain may redrive them.
 func (d *drain) countRefused(ctx context.Context) (err error) {
 	f := d.Filter
 	f.NotTopics, f.Limit = append(f.NotTopics[:len(f.NotTopics):len(f.NotTopics)], d.Allow...), maxRefusedTopics

@@ -8,8 +8,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// renewing renews the leases of the batch three times a lease until the returned function is called. A publisher may take
-// longer than a lease: without the renewal another drain would publish the same letters.
+// renewing renews the leases of the batch three times a lease until the returned function is called. A publisher may
+// take longer than a lease: without the renewal another drain would publish the same letters.
 func (d *drain) renewing(b *batch) (end func()) {
 	ended, returned := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -48,8 +48,8 @@ func (d *drain) renew(b *batch) error {
 	})
 }
 
-// keep returns an error that is letters.ErrLeaseLost unless the letter's lease lasts for at least half of its time. A process that
-// stood still renews its leases late, when others may have taken the letters.
+// keep returns an error that is letters.ErrLeaseLost unless the letter's lease lasts for at least half of its time. A
+// process that stood still renews its leases late, when others may have taken the letters.
 func (d *drain) keep(b *batch, t letters.Taken) error {
 	if time.Until(b.leasedUntil()) < d.config.Lease/2 {
 		if err := d.renew(b); err != nil {

@@ -26,38 +26,40 @@ const DefaultMaxRedrives = 3
 // ErrNotAllowed is the error of a letter whose topic is not in Rules.Allow, or that has no origin topic.
 var ErrNotAllowed = errors.New("redrive: topic not in the allow-list")
 
-// Rules are what a Handler, Drain and DrainTopic have in common: which letters are redriven, to which topic, and how fast.
+// Rules are what a Handler, Drain and DrainTopic have in common: which letters are redriven, to which topic, and how
+// fast.
 type Rules struct {
 	// Allow lists the topics, by their exact names, that letters may be published to. No letter goes to any other topic,
 	// whatever its metadata say. Required. For Drain, at most letters.MaxListed topics.
 	Allow []string
 	// To is published to instead of each letter's origin topic. It must be in Allow. Default: the origin topic.
 	To string
-	// ReentryTopic returns the topic at which a letter enters instead of its origin topic, or "" for its origin topic. Allow
-	// must hold the origin topic in both cases. With the method ReentryTopic of stages.Stages, letters enter at the first retry
-	// stage, apart from live traffic. The name must not come from the letter: nothing else checks it. Default: the origin
-	// topic.
+	// ReentryTopic returns the topic at which a letter enters instead of its origin topic, or "" for its origin topic.
+	// Allow must hold the origin topic in both cases. With the method ReentryTopic of stages.Stages, letters enter at the
+	// first retry stage, apart from live traffic. The name must not come from the letter: nothing else checks it. Default:
+	// the origin topic.
 	ReentryTopic func(poison.Letter) string
-	// Filter chooses the letters. Default: all letters; of a Store, all that wait. For a topic, the fields that choose rows of
-	// a Store must be empty. For Drain, Filter.Limit and NewestFirst must be empty.
+	// Filter chooses the letters. Default: all letters; of a Store, all that wait. For a topic, the fields that choose
+	// rows of a Store must be empty. For Drain, Filter.Limit and NewestFirst must be empty.
 	Filter letters.Filter
 	// Rate is the largest number of calls of the publisher per second, repeated calls included. Default: no limit.
 	Rate float64
-	// Concurrency is the largest number of letters that are published at the same time. Default: 1, which keeps their order.
+	// Concurrency is the largest number of letters that are published at the same time. Default: 1, which keeps their
+	// order.
 	Concurrency int
 	// MaxRedrives is the number of redrives after which a letter that failed again is quarantined. Default:
 	// DefaultMaxRedrives.
 	MaxRedrives int
-	// Seal opens letters that are sealed, as package seal says. A letter that does not open is not redriven: in a Store it stays as it
-	// is, and in a topic it is parked. While the Keys are unavailable, letters stay where they are, and a drain ends with the error.
-	// Default: that of the Store; of a topic none.
+	// Seal opens letters that are sealed, as package seal says. A letter that does not open is not redriven: in a Store it
+	// stays as it is, and in a topic it is parked. While the Keys are unavailable, letters stay where they are, and a
+	// drain ends with the error. Default: that of the Store; of a topic none.
 	Seal *seal.Sealer
 	// By names the operator. It is recorded as x-redriven-by. Default: none.
 	By string
 	// PublishAttempts is the number of times that a letter is offered to a publisher. Default: 3.
 	PublishAttempts int
-	// Classifier decides which refusals of a publisher are for size: such a letter goes without its history, and says nothing of the
-	// publisher. Default: the marks of package classify and its built-in knowledge.
+	// Classifier decides which refusals of a publisher are for size: such a letter goes without its history, and says
+	// nothing of the publisher. Default: the marks of package classify and its built-in knowledge.
 	Classifier *classify.Classifier
 	// Privacy masks the texts of errors, in the log and for Hooks. Default: credentials are masked.
 	Privacy *privacy.Redactor

@@ -121,8 +121,8 @@ func (d *drain) batch() int {
 	return n
 }
 
-// work brings a batch of n letters back. Those that were not begun are released when ctx ends, also while a publisher is
-// stuck with others.
+// work brings a batch of n letters back. Those that were not begun are released when ctx ends, also while a publisher
+// is stuck with others.
 func (d *drain) work(ctx context.Context, b *batch, n int) {
 	d.report.Taken += n
 	endRenewing := d.renewing(b)

@@ -15,10 +15,12 @@ import (
 	"github.com/watermill-spillway/spillway/seal"
 )
 
-// closedFor is how long a message is held before it is given back because the keys are unavailable: some brokers deliver it again at once.
+// closedFor is how long a message is held before it is given back because the keys are unavailable: some brokers
+// deliver it again at once.
 const closedFor = time.Second
 
-// closed is what becomes of a message of a dead-letter topic that does not open. While the keys are unavailable it stays where it is.
+// closed is what becomes of a message of a dead-letter topic that does not open. While the keys are unavailable it
+// stays where it is.
 func (h *Handler) closed(ctx context.Context, msg *message.Message, l poison.Letter, topic string, err error) (outcome, error) {
 	if ctx.Err() != nil || errors.Is(err, seal.ErrUnavailable) {
 		logging.RedriveKeysAway.Write(h.Logger, err, fields(l, topic))
@@ -38,8 +40,8 @@ func (d *drain) open(ctx context.Context, l letters.Letter) (poison.Letter, erro
 	return d.store.OpenWith(ctx, d.Seal, l)
 }
 
-// closed is what becomes of a letter of a Store that does not open: it stays as it is, and the drain goes on, or ends if the keys are
-// unavailable.
+// closed is what becomes of a letter of a Store that does not open: it stays as it is, and the drain goes on, or ends
+// if the keys are unavailable.
 func (d *drain) closed(ctx context.Context, t letters.Taken, topic string, err error) {
 	if ctx.Err() != nil || errors.Is(err, seal.ErrUnavailable) {
 		d.release(t)

@@ -71,7 +71,8 @@ func (d *drain) settle(ctx context.Context, b *batch, t letters.Taken) {
 	d.onRedrive(ctx, l, topic)
 }
 
-// mark counts what happened to the letter and records it. It reports whether the record stands. trace is that of the redrive.
+// mark counts what happened to the letter and records it. It reports whether the record stands. trace is that of the
+// redrive.
 func (d *drain) mark(t letters.Taken, status letters.Status, why, trace string, count *int) bool {
 	err := d.settlement(t.Letter.Letter, d.store, string(status), trace, func(in context.Context) error {
 		ctx, cancel := context.WithTimeout(in, maxWrite)
@@ -92,8 +93,8 @@ func (d *drain) mark(t letters.Taken, status letters.Status, why, trace string, 
 	return err == nil
 }
 
-// unmarked handles a letter that could not be marked. A letter that another caller has now is that caller's. Any other error
-// is of the database: a drain that went on without marking would publish every letter twice.
+// unmarked handles a letter that could not be marked. A letter that another caller has now is that caller's. Any other
+// error is of the database: a drain that went on without marking would publish every letter twice.
 func (d *drain) unmarked(t letters.Taken, err error) {
 	if errors.Is(err, letters.ErrLeaseLost) {
 		logging.LetterTakenOver.Write(d.Logger, err, nil)

@@ -26,9 +26,9 @@ type DrainTopicConfig struct {
 	// IdleAfter is the time without a message after which the topic counts as empty. It must be longer than a subscription
 	// takes. Default: 5 s.
 	IdleAfter time.Duration
-	// Backlog returns the number of messages that wait in the topic. It is called once, before the subscription. DrainTopic
-	// ends after that many messages, or after IdleAfter without an error if fewer come: compare Report.Taken. Default: none;
-	// then only IdleAfter ends the drain.
+	// Backlog returns the number of messages that wait in the topic. It is called once, before the subscription.
+	// DrainTopic ends after that many messages, or after IdleAfter without an error if fewer come: compare Report.Taken.
+	// Default: none; then only IdleAfter ends the drain.
 	Backlog func(ctx context.Context, topic string) (int, error)
 	// Progress is called with the report so far, after each message. It must be quick. Default: none.
 	Progress func(Report)
@@ -47,9 +47,9 @@ func (c *DrainTopicConfig) validate() error {
 	return nil
 }
 
-// DrainTopic redrives the letters of a dead-letter topic once, without a router, as a Handler without MinWait does. It fails
-// before it takes a message if <topic>.parked or <topic>.quarantine can be neither found nor created. It does not close the
-// subscriber. DrainTopic returns after one of these:
+// DrainTopic redrives the letters of a dead-letter topic once, without a router, as a Handler without MinWait does. It
+// fails before it takes a message if <topic>.parked or <topic>.quarantine can be neither found nor created. It does not
+// close the subscriber. DrainTopic returns after one of these:
 //   - it took Max messages, or as many as Backlog returned;
 //   - no message came for IdleAfter;
 //   - a letter came that it redrove itself and that failed again: this letter is nacked and left for the next drain;

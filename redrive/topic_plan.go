@@ -17,11 +17,13 @@ type TopicPlan struct {
 	Messages int `json:"messages"`
 	// Letters is the number of letters that would be published to their topics.
 	Letters int `json:"letters"`
-	// Quarantine is the number of letters that failed again after MaxRedrives redrives: they would go to <topic>.quarantine.
+	// Quarantine is the number of letters that failed again after MaxRedrives redrives: they would go to
+	// <topic>.quarantine.
 	Quarantine int `json:"quarantine"`
 	// Refused is the number of letters whose topic is not in Allow: they would go to <topic>.parked.
 	Refused int `json:"refused"`
-	// RefusedTopics are the topics of Refused letters, the most letters first, at most 100. An empty topic says that there is none.
+	// RefusedTopics are the topics of Refused letters, the most letters first, at most 100. An empty topic says that there
+	// is none.
 	RefusedTopics []letters.TopicCount `json:"refused_topics,omitempty"`
 	// NotChosen is the number of letters that the filter does not choose: they would go to <topic>.parked.
 	NotChosen int `json:"not_chosen"`

@@ -36,8 +36,8 @@ type Header struct {
 	nonce, additional, sealed []byte
 }
 
-// Parse reads the header of an envelope. It returns an error that is ErrDamaged for bytes that are none. The Header shares the
-// bytes of the envelope.
+// Parse reads the header of an envelope. It returns an error that is ErrDamaged for bytes that are none. The Header
+// shares the bytes of the envelope.
 func Parse(envelope []byte) (Header, error) {
 	r := reader{rest: envelope}
 	if v := r.take(1); len(v) != 1 || v[0] != version {

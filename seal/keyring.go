@@ -19,7 +19,8 @@ type Keyring struct {
 
 var _ Keys = (*Keyring)(nil)
 
-// NewKeyring returns a Keyring that seals with the key current, and opens with all. Each secret has SecretSize random bytes.
+// NewKeyring returns a Keyring that seals with the key current, and opens with all. Each secret has SecretSize random
+// bytes.
 func NewKeyring(current string, secrets map[string][]byte) (*Keyring, error) {
 	k := &Keyring{current: current, secrets: make(map[string][]byte, len(secrets))}
 	for id, secret := range secrets {
@@ -35,8 +36,8 @@ func NewKeyring(current string, secrets map[string][]byte) (*Keyring, error) {
 	return k, nil
 }
 
-// ParseKeyring reads a Keyring from text: a key a line, its id and the base64 of its secret, with blanks between them. The first
-// key is the current one. Empty lines, and lines that begin with #, say nothing.
+// ParseKeyring reads a Keyring from text: a key a line, its id and the base64 of its secret, with blanks between them.
+// The first key is the current one. Empty lines, and lines that begin with #, say nothing.
 //
 //	# made on 2026-11-01
 //	orders-2026-11 q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=
@@ -81,8 +82,8 @@ func ParseKeyring(text string) (*Keyring, error) {
 // maxKeyFile bounds a file of keys, in bytes.
 const maxKeyFile = 1 << 20
 
-// ReadKeyring reads a Keyring from a file, as ParseKeyring does. It refuses a file that others than owner and group may read, or
-// that others than the owner may write.
+// ReadKeyring reads a Keyring from a file, as ParseKeyring does. It refuses a file that others than owner and group may
+// read, or that others than the owner may write.
 func ReadKeyring(path string) (*Keyring, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 
 // Config configures a Sealer.
 type Config struct {
-	// Clear lists the keys of producers' metadata that stay readable in a sealed letter. A * stands for any text, such as in
-	// "tenant-*". Only by these can letters be filtered and found. Default: none, so that all of the producer's metadata is sealed.
+	// Clear lists the keys of producers' metadata that stay readable in a sealed letter. A * stands for any text, such as
+	// in "tenant-*". Only by these can letters be filtered and found. Default: none, so that all of the producer's
+	// metadata is sealed.
 	Clear []string
 	// Timeout bounds each call of Keys. Default: 10 s.
 	Timeout time.Duration
@@ -133,8 +134,8 @@ func (s *Sealer) open(ctx context.Context, b Binding, envelope []byte) (Header, 
 	return h, plain, nil
 }
 
-// Reseal returns the envelope under the current key. It reports false, and returns the envelope, if that is its key. The
-// fingerprint stays as it is, so that the letter is recognised.
+// Reseal returns the envelope under the current key. It reports false, and returns the envelope, if that is its key.
+// The fingerprint stays as it is, so that the letter is recognised.
 func (s *Sealer) Reseal(ctx context.Context, b Binding, envelope []byte) (resealed []byte, changed bool, err error) {
 	h, plain, err := s.open(ctx, b, envelope)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command amqp runs real GitHub events through a consumer that Spillway protects, on RabbitMQ and PostgreSQL (or SQLite,
-// where there is none). The consumer is a process of its own, which is killed in the middle of its work.
+// Command amqp runs real GitHub events through a consumer that Spillway protects, on RabbitMQ and PostgreSQL (or
+// SQLite, where there is none). The consumer is a process of its own, which is killed in the middle of its work.
 package main
 
 import (
@@ -57,8 +57,8 @@ func run(ctx context.Context, plan *crash.Plan, queueType string) (result webhoo
 	})
 }
 
-// backlogOf counts what no consumer holds in the queues of the consumer: the topic's first, as a letter is published before
-// its delivery is acked.
+// backlogOf counts what no consumer holds in the queues of the consumer: the topic's first, as a letter is published
+// before its delivery is acked.
 func backlogOf(reader *wmamqp.Subscriber, s *crash.Setting) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
 		sum := 0
@@ -90,8 +90,8 @@ func consumersOf(s *crash.Setting) func(context.Context) (int, error) {
 	}
 }
 
-// declareQueues makes what a service has from the operators of its RabbitMQ: its queues. Those of dead letters the channel
-// declares itself, but the demo must not ask for their backlog before. cleanUp removes all of them.
+// declareQueues makes what a service has from the operators of its RabbitMQ: its queues. Those of dead letters the
+// channel declares itself, but the demo must not ask for their backlog before. cleanUp removes all of them.
 func declareQueues(s *crash.Setting, queueType string) (cleanUp func() error, err error) {
 	cleanUp = func() error {
 		return onChannel(s.Brokers, func(channel *amqp091.Channel) (failed error) {

@@ -37,7 +37,8 @@ func (s *service) pages() (http.Handler, error) {
 	return http.NewCrossOriginProtection().Handler(mux), nil
 }
 
-// everyone says who sends a request. A service looks into its session here. This demo has no log-in, and listens on one machine.
+// everyone says who sends a request. A service looks into its session here. This demo has no log-in, and listens on one
+// machine.
 func everyone(*http.Request) (console.Person, error) {
 	return console.Person{Name: "ann", Role: console.Approve}, nil
 }

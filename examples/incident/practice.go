@@ -11,7 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 )
 
-// practise leaves the incident to the person at the terminal. A line of in deploys the fix; the end of in, or of ctx, ends it.
+// practise leaves the incident to the person at the terminal. A line of in deploys the fix; the end of in, or of ctx,
+// ends it.
 func (s *session) practise(ctx context.Context, in io.Reader) error {
 	fmt.Fprintf(s.out, "\nThe alert: webhooks are set aside. docs/incidents.md is the runbook. In another terminal:\n\n  export PATH=%s:$PATH\n", filepath.Dir(s.binary))
 	for _, variable := range s.env {

@@ -88,8 +88,8 @@ func backlogOf(s *crash.Setting) (func(context.Context) (int, error), func() err
 	return backlog, func() error { return errors.Join(handled.Close(), collected.Close()) }, nil
 }
 
-// createTopics makes what a service has from the operators of its Kafka: its topics. Those of dead letters the channel makes
-// itself, but the demo must not ask for their backlog before. cleanUp removes all of them.
+// createTopics makes what a service has from the operators of its Kafka: its topics. Those of dead letters the channel
+// makes itself, but the demo must not ask for their backlog before. cleanUp removes all of them.
 func createTopics(s *crash.Setting, partitions int32) (cleanUp func() error, err error) {
 	addresses := brokers(s.Brokers)
 	admin, err := sarama.NewClusterAdmin(addresses, wmkafka.SaramaPublisherConfig())

@@ -16,8 +16,8 @@ import (
 // service is the consumer group: the name of the durable consumers.
 const service = "shop"
 
-// config has what every publisher and subscriber needs. AckWait is short, so that the demo need not wait 30 s for what the killed
-// consumer had in hand.
+// config has what every publisher and subscriber needs. AckWait is short, so that the demo need not wait 30 s for what
+// the killed consumer had in hand.
 func config(url, group string) jetstream.Config {
 	return jetstream.Config{URL: url, Group: group, Marshaler: marshaler, AckWait: 5 * time.Second}
 }

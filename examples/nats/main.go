@@ -1,5 +1,5 @@
-// Command nats runs real GitHub events through a consumer that Spillway protects, on NATS JetStream and PostgreSQL (or SQLite,
-// where there is none). The consumer is a process of its own, which is killed in the middle of its work.
+// Command nats runs real GitHub events through a consumer that Spillway protects, on NATS JetStream and PostgreSQL (or
+// SQLite, where there is none). The consumer is a process of its own, which is killed in the middle of its work.
 package main
 
 import (
@@ -54,8 +54,8 @@ func run(ctx context.Context, plan *crash.Plan) (result webhooks.Result, err err
 	return crash.Tell(ctx, plan, crash.Broker{Live: live, Summaries: summaries, Backlog: backlog})
 }
 
-// backlogOf counts what the consumer's group has not acked: the topic's first, as a letter is published before its delivery is
-// acked.
+// backlogOf counts what the consumer's group has not acked: the topic's first, as a letter is published before its
+// delivery is acked.
 func backlogOf(s *crash.Setting) (func(context.Context) (int, error), func() error, error) {
 	reader, err := jetstream.NewSubscriber(config(s.Brokers, service), nil)
 	if err != nil {
@@ -73,8 +73,8 @@ func backlogOf(s *crash.Setting) (func(context.Context) (int, error), func() err
 	}, reader.Close, nil
 }
 
-// createStreams makes what a service has from those who run its NATS: its streams. Those of dead letters the channel makes itself,
-// but the demo must not ask for their backlog before. cleanUp removes all of them.
+// createStreams makes what a service has from those who run its NATS: its streams. Those of dead letters the channel
+// makes itself, but the demo must not ask for their backlog before. cleanUp removes all of them.
 func createStreams(s *crash.Setting) (cleanUp func() error, err error) {
 	conn, err := nats.Connect(s.Brokers)
 	if err != nil {
@@ -100,5 +100,6 @@ func createStreams(s *crash.Setting) (cleanUp func() error, err error) {
 	return cleanUp, nil
 }
 
-// marshaler keeps everything of a message. With watermill-nats' default, metadata are headers of NATS: see docs/nats.md.
+// marshaler keeps everything of a message. With watermill-nats' default, metadata are headers of NATS: see
+// docs/nats.md.
 var marshaler = wmnats.GobMarshaler{}

@@ -19,8 +19,8 @@ var (
 	unit     = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 )
 
-// Hurry returns rules in which each for, keep_firing_for, window and offset is a Factor-th, and each limit in seconds too, but at most
-// Longest. Nothing else is changed.
+// Hurry returns rules in which each for, keep_firing_for, window and offset is a Factor-th, and each limit in seconds
+// too, but at most Longest. Nothing else is changed.
 func Hurry(rules string) string {
 	rules = duration.ReplaceAllStringFunc(rules, func(text string) string {
 		part := duration.FindStringSubmatch(text)

@@ -9,8 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// memory is a topic in this process. As a broker does, it hands out so many messages at the same time, keeps a message until it is
-// acked, and delivers it again if it is nacked.
+// memory is a topic in this process. As a broker does, it hands out so many messages at the same time, keeps a message
+// until it is acked, and delivers it again if it is nacked.
 type memory struct {
 	inFlight chan struct{}
 

@@ -45,8 +45,8 @@ func (m *meter) count() int {
 // fullRate is the time in which the rate is measured.
 const fullRate = 500 * time.Millisecond
 
-// backAfter returns how long after moment the webhooks of the last fullRate were as many as are published in that time. It reports false
-// if they never were.
+// backAfter returns how long after moment the webhooks of the last fullRate were as many as are published in that time.
+// It reports false if they never were.
 func (m *meter) backAfter(moment time.Time, perSecond int) (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -22,7 +22,8 @@ type Result struct {
 	Lost              int      `json:"lost"`                            // webhooks neither stored nor set aside
 }
 
-// Good reports whether the promise was kept: the outage dead-lettered nothing, nothing was lost, nothing happened twice.
+// Good reports whether the promise was kept: the outage dead-lettered nothing, nothing was lost, nothing happened
+// twice.
 func (r Result) Good() bool { return r.DeadLetteredByIt == 0 && r.Lost == 0 && r.DuplicateEffects == 0 }
 
 // JSON returns the result on one line.

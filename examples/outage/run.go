@@ -63,7 +63,8 @@ func (s *story) tell(ctx context.Context) error {
 	return webhooks.Table(ctx, out, "Dead letters by cause", s.service.channel.Letters())
 }
 
-// outage publishes everything while the downstream goes away and comes back, under the chart, and waits until it is handled.
+// outage publishes everything while the downstream goes away and comes back, under the chart, and waits until it is
+// handled.
 func (s *story) outage(ctx context.Context, picture *watch) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup

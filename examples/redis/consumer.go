@@ -17,8 +17,8 @@ import (
 // service is the consumer group.
 const service = "shop"
 
-// config has what every publisher and subscriber needs. MaxIdle is short, so that the demo need not wait a minute for what the killed
-// consumer had in hand.
+// config has what every publisher and subscriber needs. MaxIdle is short, so that the demo need not wait a minute for
+// what the killed consumer had in hand.
 func config(address, group string) streams.Config {
 	return streams.Config{Options: redis.Options{Addr: address}, Group: group, MaxIdle: 5 * time.Second}
 }

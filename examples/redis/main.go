@@ -1,5 +1,5 @@
-// Command redis runs real GitHub events through a consumer that Spillway protects, on Redis Streams and PostgreSQL (or SQLite,
-// where there is none). The consumer is a process of its own, which is killed in the middle of its work.
+// Command redis runs real GitHub events through a consumer that Spillway protects, on Redis Streams and PostgreSQL (or
+// SQLite, where there is none). The consumer is a process of its own, which is killed in the middle of its work.
 package main
 
 import (
@@ -53,7 +53,8 @@ func run(ctx context.Context, plan *crash.Plan) (result webhooks.Result, err err
 	return crash.Tell(ctx, plan, crash.Broker{Live: live, Summaries: summaries, Backlog: backlogOf(&plan.Setting, group)})
 }
 
-// backlogOf counts what the consumer's group has not acked: the topic's first, as a letter is published before its delivery is acked.
+// backlogOf counts what the consumer's group has not acked: the topic's first, as a letter is published before its
+// delivery is acked.
 func backlogOf(s *crash.Setting, group *streams.Subscriber) func(context.Context) (int, error) {
 	return func(ctx context.Context) (sum int, err error) {
 		for _, topic := range append([]string{s.Topic}, s.DeadLetters()...) {

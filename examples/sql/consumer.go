@@ -15,8 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// consume is the service: a router with its handler, and the few lines that protect it. It runs until ctx ends. What the
-// handler writes, the key, the summary, a dead letter and the acknowledgement are in one transaction.
+// consume is the service: a router with its handler, and the few lines that protect it. It runs until ctx ends. What
+// the handler writes, the key, the summary, a dead letter and the acknowledgement are in one transaction.
 func consume(ctx context.Context, c *crash.Consumer) (err error) {
 	// A handler that stops closes its publisher, so dead letters have one of their own.
 	outputs, err := wmsql.NewPublisher(ctx, c.DB, wmsql.PublisherConfig{})

@@ -1,5 +1,5 @@
-// Command sql runs real GitHub events through a consumer that Spillway protects, on tables of PostgreSQL or MariaDB. The
-// consumer is a process of its own, which is killed in the middle of its work.
+// Command sql runs real GitHub events through a consumer that Spillway protects, on tables of PostgreSQL or MariaDB.
+// The consumer is a process of its own, which is killed in the middle of its work.
 package main
 
 import (

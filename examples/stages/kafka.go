@@ -48,8 +48,8 @@ func (c *consumer) backlog(ctx context.Context) (sum int, err error) {
 	return sum, nil
 }
 
-// createTopics makes what a service has from the operators of its Kafka: its topics, of one partition. Those of its stages
-// the channel makes itself. cleanUp removes all of them, and the groups.
+// createTopics makes what a service has from the operators of its Kafka: its topics, of one partition. Those of its
+// stages the channel makes itself. cleanUp removes all of them, and the groups.
 func createTopics(c *consumer) (cleanUp func() error, err error) {
 	admin, err := sarama.NewClusterAdmin(split(c.plan.Brokers), wmkafka.SaramaPublisherConfig())
 	if err != nil {

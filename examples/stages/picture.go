@@ -41,7 +41,8 @@ func (c *watch) line(rate float64) string {
 	return b.String()
 }
 
-// waiting is never less than none: a message can come back before its way there was counted, and a redriven one never went.
+// waiting is never less than none: a message can come back before its way there was counted, and a redriven one never
+// went.
 func (c *watch) waiting(stage int) int64 { return max(c.consumer.waiting[stage].Load(), 0) }
 
 func (c *watch) state() string {

@@ -39,8 +39,8 @@ const (
 	twice         = 0.05 // the share of deliveries that are of an event which was sent already
 )
 
-// Ready says what is wrong with the plan before any server is asked for anything, draws the deliveries, and gives the run
-// a topic of its own.
+// Ready says what is wrong with the plan before any server is asked for anything, draws the deliveries, and gives the
+// run a topic of its own.
 func (p *Plan) Ready() error {
 	switch {
 	case p.Rate < 1 || p.Rate > 10_000:

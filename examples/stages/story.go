@@ -48,7 +48,8 @@ func (s *story) tell(ctx context.Context) error {
 	return s.conclude(ctx, settled)
 }
 
-// outage publishes everything while the downstream is down and recovers, under the chart, and waits until it is handled.
+// outage publishes everything while the downstream is down and recovers, under the chart, and waits until it is
+// handled.
 func (s *story) outage(ctx context.Context) (settled bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup

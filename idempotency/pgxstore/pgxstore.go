@@ -14,10 +14,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/pipelined"
 )
 
-// New returns the store that idempotency.NewStore returns, except that its claims go through pgx's pipeline. Open db with
-// github.com/jackc/pgx/v5/stdlib. The pipeline is used if a connection's default_query_exec_mode is cache_statement, the
-// default, or cache_describe; other connections, and those of other drivers, work as with idempotency.NewStore. A database
-// other than PostgreSQL is an error. The store does not close db.
+// New returns the store that idempotency.NewStore returns, except that its claims go through pgx's pipeline. Open db
+// with github.com/jackc/pgx/v5/stdlib. The pipeline is used if a connection's default_query_exec_mode is
+// cache_statement, the default, or cache_describe; other connections, and those of other drivers, work as with
+// idempotency.NewStore. A database other than PostgreSQL is an error. The store does not close db.
 func New(ctx context.Context, db *sql.DB, config idempotency.StoreConfig) (idempotency.Store, error) {
 	store, err := idempotency.NewStore(ctx, db, config)
 	if err != nil {
@@ -86,7 +86,8 @@ func pipelines(c *pgx.Conn) bool {
 	return known
 }
 
-// isOption reports whether the first argument is for pgx and not for the server. Batches know some such options and not others.
+// isOption reports whether the first argument is for pgx and not for the server. Batches know some such options and not
+// others.
 func isOption(args []any) bool {
 	if len(args) == 0 {
 		return false

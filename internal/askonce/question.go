@@ -24,8 +24,8 @@ type Question struct {
 	turn                   string
 }
 
-// New returns the Question of this name. It creates its table if that is missing, within 30 seconds. The name says the version of the
-// answer's form too, so that programs of different versions do not read each other's answers.
+// New returns the Question of this name. It creates its table if that is missing, within 30 seconds. The name says the
+// version of the answer's form too, so that programs of different versions do not read each other's answers.
 func New(ctx context.Context, db *sql.DB, service, name string) (*Question, error) {
 	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
 	defer cancel()
@@ -59,8 +59,8 @@ type Answer struct {
 	Age time.Duration
 }
 
-// Ask returns the answer that is there, or that of ask if no instance took a turn within every. While another instance asks, Ask returns
-// the old answer. If there is none yet, Ask waits for it until ctx ends.
+// Ask returns the answer that is there, or that of ask if no instance took a turn within every. While another instance
+// asks, Ask returns the old answer. If there is none yet, Ask waits for it until ctx ends.
 func (q *Question) Ask(ctx context.Context, every time.Duration, ask func(context.Context) ([]byte, error)) (Answer, error) {
 	for {
 		found, err := q.row(ctx)

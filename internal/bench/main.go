@@ -1,5 +1,6 @@
-// Command bench measures the middlewares alone and prints one JSON object a line: Spillway beside Watermill in the same run.
-// "make bench" runs it. The programs below it measure Kafka, SQL pub/sub, the idempotent receiver and retry stages.
+// Command bench measures the middlewares alone and prints one JSON object a line: Spillway beside Watermill in the same
+// run. "make bench" runs it. The programs below it measure Kafka, SQL pub/sub, the idempotent receiver and retry
+// stages.
 package main
 
 import (

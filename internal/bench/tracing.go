@@ -15,8 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 )
 
-// tracedHappyPath is what tracing adds to a success that is not sampled: of a message without a trace, and of one with its producer's.
-// Measured are the instruments of OpenTelemetry, without spans.
+// tracedHappyPath is what tracing adds to a success that is not sampled: of a message without a trace, and of one with
+// its producer's. Measured are the instruments of OpenTelemetry, without spans.
 func tracedHappyPath(to io.Writer) error {
 	var plain, out, given, measured int64
 	medians, err := harness.Alternate(rounds, side(happySpillway, &plain), side(happySampledOut, &out), side(happySampledOutGiven, &given), side(happyMeasured, &measured))

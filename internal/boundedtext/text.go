@@ -1,5 +1,5 @@
-// Package boundedtext makes text of values that cannot be trusted: error messages of any length or encoding, panic values,
-// names taken from messages. Nothing here panics, whatever the value does when it is asked for its text.
+// Package boundedtext makes text of values that cannot be trusted: error messages of any length or encoding, panic
+// values, names taken from messages. Nothing here panics, whatever the value does when it is asked for its text.
 package boundedtext
 
 import (
@@ -37,9 +37,8 @@ func Error(err error, limit int) string {
 	return contained(err, "Error", limit, err.Error)
 }
 
-// Value returns the text of any value, as fmt writes it with %+v, within limit. With the names of its fields, a secret in a struct can be
-// told by its name. One that panics when it is asked for its
-// text is named by its type instead.
+// Value returns the text of any value, as fmt writes it with %+v, within limit. With the names of its fields, a secret
+// in a struct can be told by its name. One that panics when it is asked for its text is named by its type instead.
 func Value(v any, limit int) string {
 	if err, ok := v.(error); ok {
 		return Error(err, limit)

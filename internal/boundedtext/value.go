@@ -20,8 +20,8 @@ func Count(s string) int {
 	return n
 }
 
-// Time reads a time in RFC 3339 from metadata. What cannot be one, or lies before 1970 or after 9999, where it could not
-// be written again, reads as the zero time.
+// Time reads a time in RFC 3339 from metadata. What cannot be one, or lies before 1970 or after 9999, where it could
+// not be written again, reads as the zero time.
 func Time(s string) time.Time {
 	if s == "" || len(s) > len(time.RFC3339Nano) {
 		return time.Time{}

@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// Call is one message on its way through the chain. It is pooled: without Detach, do not keep it, or a slice of its bytes, after the
-// handler returned.
+// Call is one message on its way through the chain. It is pooled: without Detach, do not keep it, or a slice of its
+// bytes, after the handler returned.
 type Call struct {
 	// Msg is the message that the handler gets.
 	Msg *message.Message
@@ -24,10 +24,12 @@ type Call struct {
 	Attempts int
 	// Staged reports whether the handler has stages, in which its messages are handled again later. It may be nil.
 	Staged func(*Call) bool
-	// Later reports whether a failure with this verdict goes to a next stage, so that no part further in need wait. Without a next
-	// stage the failure would be dead-lettered. It may be nil.
+	// Later reports whether a failure with this verdict goes to a next stage, so that no part further in need wait.
+	// Without a next stage the failure would be dead-lettered. It may be nil.
 	Later func(*Call, classify.Verdict) bool
-	// Held is how long parts, or the message's stage, held the message without an attempt. A part that holds the message adds to it. A retry does not count it as time spent, and whatever holds the message again counts it against outage.MaxHold.
+	// Held is how long parts, or the message's stage, held the message without an attempt. A part that holds the message
+	// adds to it. A retry does not count it as time spent, and whatever holds the message again counts it against
+	// outage.MaxHold.
 	Held time.Duration
 	// Elapsed is how long the latest attempt took, if a part asks for the time.
 	Elapsed time.Duration
@@ -121,13 +123,14 @@ func (c *Call) Release() {
 	if cap(c.metadata) > maxPooledPairs {
 		c.metadata = nil
 	}
-	// The strings and bytes that stay behind are overwritten by the next message, or go with the pool at the next collection.
+	// The strings and bytes that stay behind are overwritten by the next message, or go with the pool at the next
+	// collection.
 	*c = Call{metadata: c.metadata[:0], payload: c.payload[:0]}
 	calls.Put(c)
 }
 
-// Restore makes the message what it was on entry: id, metadata, payload and context. It undoes a handler's writes into the payload in
-// place, because a subscriber may redeliver the same bytes.
+// Restore makes the message what it was on entry: id, metadata, payload and context. It undoes a handler's writes into
+// the payload in place, because a subscriber may redeliver the same bytes.
 func (c *Call) Restore() {
 	m := c.Msg
 	m.UUID = c.uuid
@@ -141,7 +144,8 @@ func (c *Call) Restore() {
 	m.SetContext(c.Ctx)
 }
 
-// Original returns a copy of the message as it arrived, with the context that it had. The copy shares nothing with the call.
+// Original returns a copy of the message as it arrived, with the context that it had. The copy shares nothing with the
+// call.
 func (c *Call) Original() *message.Message {
 	var payload message.Payload
 	if c.arrived != nil { // an empty payload stays empty: brokers distinguish it from none
@@ -199,7 +203,8 @@ func (c *Call) pairs(yield func(string, string) bool) {
 	}
 }
 
-// OnPublished calls f after all outputs of the handler were published. Only middleware.Outputs sees that: without it f is not called.
+// OnPublished calls f after all outputs of the handler were published. Only middleware.Outputs sees that: without it f
+// is not called.
 func (c *Call) OnPublished(f func()) { c.published = append(c.published, f) }
 
 // Published runs the functions of OnPublished.

@@ -1,8 +1,8 @@
-// Package chain runs the parts of Spillway around a handler as one Call per message. So they share one snapshot of the message as it
-// arrived.
+// Package chain runs the parts of Spillway around a handler as one Call per message. So they share one snapshot of the
+// message as it arrived.
 //
-// Each part has a Step, which wraps the Steps further in. A part's own Middleware is a chain of its Step alone. The front door makes one
-// chain of all parts with EnterParts: packages Register the types of their parts for it.
+// Each part has a Step, which wraps the Steps further in. A part's own Middleware is a chain of its Step alone. The
+// front door makes one chain of all parts with EnterParts: packages Register the types of their parts for it.
 //
 //	Enter(a, b)(handler)(msg)
 //	      │  begin: the snapshot of msg
@@ -33,8 +33,8 @@ type Handler func(*Call) ([]*message.Message, error)
 // Step is one part of a chain: it wraps the part further in. It is applied once per handler, not per message.
 type Step func(next Handler) Handler
 
-// Enter returns the middleware that takes the snapshot and runs steps around a handler, the first step outermost. When it returns an
-// error, the message is as it arrived. Messages of Spillway's own handlers skip the steps.
+// Enter returns the middleware that takes the snapshot and runs steps around a handler, the first step outermost. When
+// it returns an error, the message is as it arrived. Messages of Spillway's own handlers skip the steps.
 func Enter(steps ...Step) message.HandlerMiddleware {
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		run := Handler(func(c *Call) ([]*message.Message, error) {

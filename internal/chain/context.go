@@ -9,8 +9,9 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// Aborted reports whether the message went away rather than failed: its context was cancelled without an ack, or a part put the
-// message back. A deadline that passed is a failure. An ack by the handler ends the context too, and the message has not gone away.
+// Aborted reports whether the message went away rather than failed: its context was cancelled without an ack, or a part
+// put the message back. A deadline that passed is a failure. An ack by the handler ends the context too, and the
+// message has not gone away.
 func (c *Call) Aborted() bool {
 	return c.putBack || errors.Is(c.Ctx.Err(), context.Canceled) && !c.Acked()
 }
@@ -30,8 +31,8 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-// WaitContext returns the context in which to wait on behalf of the message. It is the message's own, without its end if the handler
-// acked the message.
+// WaitContext returns the context in which to wait on behalf of the message. It is the message's own, without its end
+// if the handler acked the message.
 func (c *Call) WaitContext() context.Context {
 	if c.Acked() {
 		return context.WithoutCancel(c.Ctx)
@@ -51,8 +52,8 @@ func Own(sub message.Subscriber) (message.Subscriber, error) {
 	})(sub)
 }
 
-// PutBack returns the error that gives back a message that did not fail, to come again later. To the parts further out the message
-// has gone away.
+// PutBack returns the error that gives back a message that did not fail, to come again later. To the parts further out
+// the message has gone away.
 func (c *Call) PutBack(err error) error {
 	c.putBack = true
 	return givenBack{c.Abort(err)}
@@ -69,8 +70,8 @@ func GaveBack(err error) bool {
 	return ok && failure.Verdict.Class == classify.ClassAborted
 }
 
-// Abort returns the error that gives back a message that went away: nothing is published and nothing counted. The error is a
-// context.Canceled too, which the router does not log as a failure.
+// Abort returns the error that gives back a message that went away: nothing is published and nothing counted. The error
+// is a context.Canceled too, which the router does not log as a failure.
 func (c *Call) Abort(err error) error {
 	if GaveBack(err) {
 		return err

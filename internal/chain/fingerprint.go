@@ -7,7 +7,8 @@ type Fingerprint [2]uint64
 
 var fingerprintSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
-// Fingerprint returns that of the message. It reports false for a message without an id: messages with equal payloads can be different ones.
+// Fingerprint returns that of the message. It reports false for a message without an id: messages with equal payloads
+// can be different ones.
 func (c *Call) Fingerprint() (of Fingerprint, ok bool) {
 	if c.uuid == "" {
 		return of, false

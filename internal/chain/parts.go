@@ -10,8 +10,8 @@ import (
 // registered has the step of each type that Register was called with. Only init functions write to it.
 var registered = make(map[reflect.Type]func(part any) Step)
 
-// Register makes values of type T parts of chains. Call it in the init function of T's package. So the front door can compose parts of
-// many packages, and no part exports a method with a type of this package.
+// Register makes values of type T parts of chains. Call it in the init function of T's package. So the front door can
+// compose parts of many packages, and no part exports a method with a type of this package.
 func Register[T any](step func(part T, next Handler) Handler) {
 	registered[reflect.TypeFor[T]()] = func(part any) Step {
 		return func(next Handler) Handler { return step(part.(T), next) }

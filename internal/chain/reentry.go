@@ -12,8 +12,8 @@ import (
 type Reentry struct {
 	// Handler is the name of the handler that the message first came to.
 	Handler string
-	// As is the name of the router's handler that gets the message out of the stage. Some pub/subs pass a context on with what a handler published: a
-	// handler with another name then ignores the Reentry.
+	// As is the name of the router's handler that gets the message out of the stage. Some pub/subs pass a context on with
+	// what a handler published: a handler with another name then ignores the Reentry.
 	As string
 	// Topic is the stage topic that the message waited in.
 	Topic string
@@ -29,8 +29,8 @@ type Reentry struct {
 
 type reentryKey struct{}
 
-// stages is set if this process has stages. Only then a chain looks for a Reentry in each message, since one function can serve the
-// live topic and its stages.
+// stages is set if this process has stages. Only then a chain looks for a Reentry in each message, since one function
+// can serve the live topic and its stages.
 var stages atomic.Bool
 
 // WithReentry returns ctx with r, for a message of a stage.
@@ -51,8 +51,8 @@ func ReentryOf(ctx context.Context) *Reentry {
 	return r
 }
 
-// identify replaces the stage's name in the message's context by the name of the handler that the message first came to. So the
-// receiver, the dead letters and user code see one consumer.
+// identify replaces the stage's name in the message's context by the name of the handler that the message first came
+// to. So the receiver, the dead letters and user code see one consumer.
 func (r *Reentry) identify(msg *message.Message) {
 	if ctx := msg.Context(); message.HandlerNameFromCtx(ctx) != r.Handler {
 		msg.SetContext(context.WithValue(ctx, handlerName, r.Handler))

@@ -2,8 +2,8 @@ package main
 
 import "context"
 
-// createEffects makes the table that the handler writes into, in the receiver's transaction. Nothing in it is unique: an
-// effect that happens twice must show.
+// createEffects makes the table that the handler writes into, in the receiver's transaction. Nothing in it is unique:
+// an effect that happens twice must show.
 func (s *site) createEffects() error {
 	_, err := s.db.Exec(`CREATE TABLE chaos_effects (id VARCHAR(64) NOT NULL, process BIGINT NOT NULL)`)
 	return err

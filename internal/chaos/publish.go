@@ -13,8 +13,9 @@ import (
 
 const burst = 25 // messages
 
-// publish publishes all in order, in bursts, and each until the broker has confirmed it: one whose confirmation was lost is
-// there twice then, with the same id. A fault begins within a burst, so that it meets consumers that are at something.
+// publish publishes all in order, in bursts, and each until the broker has confirmed it: one whose confirmation was
+// lost is there twice then, with the same id. A fault begins within a burst, so that it meets consumers that are at
+// something.
 func (c *campaign) publish(ctx context.Context) (err error) {
 	pub, err := c.site.source()
 	if err != nil {

@@ -26,7 +26,8 @@ type site struct {
 	// source returns the publisher of the live topic. Default: as the others.
 	source     func() (publisher, error)
 	subscriber func(group string, inFlight int) (subscriber, error)
-	// stages returns the publisher and the subscribers of the stage topics. Default: a publisher, and a subscriber for each.
+	// stages returns the publisher and the subscribers of the stage topics. Default: a publisher, and a subscriber for
+	// each.
 	stages func() (message.Publisher, func(topic, group string) (message.Subscriber, error), error)
 	origin func(*message.Message) poison.Origin
 	// keys is the store of an idempotent receiver for what live delivers.
@@ -108,8 +109,8 @@ func (s *site) bind(statement string) string {
 	return strings.Join(parts, "")
 }
 
-// waiting counts what the consumers have not settled: in the topic first, because what leaves it in between is then seen
-// where it arrives.
+// waiting counts what the consumers have not settled: in the topic first, because what leaves it in between is then
+// seen where it arrives.
 func (s *site) waiting(ctx context.Context) (sum int, err error) {
 	for _, topic := range append([]string{s.Topic}, s.stageTopics()...) {
 		group := topic // a stage's

@@ -14,7 +14,8 @@ import (
 // largestOutput is what the table of outputs takes, and refuses what is larger for what it is.
 const largestOutput = 64 << 10
 
-// onTables is a site whose broker is its database: effects, key, output, letter and acknowledgement are in one transaction.
+// onTables is a site whose broker is its database: effects, key, output, letter and acknowledgement are in one
+// transaction.
 func onTables(s *site) {
 	s.origin = wmsql.Origin
 	s.publisher = func() (publisher, error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// Plugin adds to the router a handler for each dead-letter topic, named after prefix and topic. A chain of the whole router
-// knows these handlers as Spillway's own, and lets their messages pass. Errors begin with the owner's name.
+// Plugin adds to the router a handler for each dead-letter topic, named after prefix and topic. A chain of the whole
+// router knows these handlers as Spillway's own, and lets their messages pass. Errors begin with the owner's name.
 func Plugin(owner, prefix string, sub message.Subscriber, topics []string, handle func(topic string, msg *message.Message) error) message.RouterPlugin {
 	return func(router *message.Router) error {
 		if err := add(router, prefix, sub, topics, handle); err != nil {

@@ -1,5 +1,5 @@
-// Package database is the one place that knows what a database is. A store says its tables and its statements, and nothing
-// else:
+// Package database is the one place that knows what a database is. A store says its tables and its statements, and
+// nothing else:
 //
 //	db, err := database.Detect(ctx, pool)               // PostgreSQL, MySQL, MariaDB or SQLite: the server is asked
 //	err = db.Upgrade(ctx, table)                        // the table at its newest version, with its rows
@@ -9,15 +9,15 @@
 //
 // # Adding a table
 //
-// Write a file of SQL into each folder of schema/files, under the next number. Its last statement records the component and
-// its version in spillway_schema. Then declare a schema.Table that names the file and its columns, and pass it to Upgrade. A
-// new column is a file more, and a schema.Version more.
+// Write a file of SQL into each folder of schema/files, under the next number. Its last statement records the component
+// and its version in spillway_schema. Then declare a schema.Table that names the file and its columns, and pass it to
+// Upgrade. A new column is a file more, and a schema.Version more.
 //
 // # Adding a database
 //
-// Write a package beside postgres, mysql and sqlite with an Engine, and add it to the engines in this file, with its name to
-// detect. The folder of schema files has the engine's name. The tests of this package run on every database that
-// databases in main_test.go lists.
+// Write a package beside postgres, mysql and sqlite with an Engine, and add it to the engines in this file, with its
+// name to detect. The folder of schema files has the engine's name. The tests of this package run on every database
+// that databases in main_test.go lists.
 package database
 
 import (
@@ -50,8 +50,8 @@ type engine interface {
 	Text(s string) any
 	Bytes(s string) any
 	SkipLocked() string
-	// Write runs work in a transaction. Again runs one statement. Read runs a statement that does not write. All of them run it
-	// again if others were in its way.
+	// Write runs work in a transaction. Again runs one statement. Read runs a statement that does not write. All of them
+	// run it again if others were in its way.
 	Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error
 	Again(ctx context.Context, db *sql.DB, statement func() error) error
 	Read(ctx context.Context, read func() error) error
@@ -90,25 +90,26 @@ func (d *Database) DB() *sql.DB { return d.db }
 func (d *Database) Kind() Kind { return d.kind }
 
 // Statement returns the statement in the database's own SQL. It replaces question marks by the database's placeholders,
-// now_ms() by its clock in milliseconds since 1970 at the moment of evaluation, and now_us() by its clock in microseconds
-// since 1970 at the moment at which the statement came in. Both can stand in a condition on an index only as now_us().
+// now_ms() by its clock in milliseconds since 1970 at the moment of evaluation, and now_us() by its clock in
+// microseconds since 1970 at the moment at which the statement came in. Both can stand in a condition on an index only
+// as now_us().
 func (d *Database) Statement(text string) string { return d.engine.Statement(text) }
 
-// Text binds s for a column of text: text in PostgreSQL, VARBINARY in MySQL, TEXT in SQLite. In PostgreSQL s must be UTF-8
-// without NUL, as Column makes it.
+// Text binds s for a column of text: text in PostgreSQL, VARBINARY in MySQL, TEXT in SQLite. In PostgreSQL s must be
+// UTF-8 without NUL, as Column makes it.
 func (d *Database) Text(s string) any { return d.engine.Text(s) }
 
-// Bytes binds s, whatever bytes it has, for a column of bytes: bytea in PostgreSQL, VARBINARY or LONGBLOB in MySQL, and TEXT
-// in SQLite, which does not look at them.
+// Bytes binds s, whatever bytes it has, for a column of bytes: bytea in PostgreSQL, VARBINARY or LONGBLOB in MySQL, and
+// TEXT in SQLite, which does not look at them.
 func (d *Database) Bytes(s string) any { return d.engine.Bytes(s) }
 
 // SkipLocked is what comes behind a query of rows to take, so that it locks them and passes over those that others have
 // locked. It is empty if only one transaction can write at a time.
 func (d *Database) SkipLocked() string { return d.engine.SkipLocked() }
 
-// Write runs work in a transaction, READ COMMITTED on a server and alone among the writers of this process on SQLite. It runs
-// work again if the database undid the transaction because of others. What a failed run did is undone. Work must return the
-// error of a statement and write nothing after it.
+// Write runs work in a transaction, READ COMMITTED on a server and alone among the writers of this process on SQLite.
+// It runs work again if the database undid the transaction because of others. What a failed run did is undone. Work
+// must return the error of a statement and write nothing after it.
 func (d *Database) Write(ctx context.Context, work func(*sql.Tx) error) error {
 	return d.engine.Write(ctx, d.db, work)
 }
@@ -125,8 +126,8 @@ func (d *Database) Exec(ctx context.Context, statement string, args ...any) (row
 	return rows, err
 }
 
-// Try runs one statement that writes, outside of a transaction and once. It returns 0 without an error if the database undid the
-// statement because of others.
+// Try runs one statement that writes, outside of a transaction and once. It returns 0 without an error if the database
+// undid the statement because of others.
 func (d *Database) Try(ctx context.Context, statement string, args ...any) (rows int64, err error) {
 	tried := false
 	err = d.engine.Again(ctx, d.db, func() error {
@@ -148,8 +149,8 @@ func (d *Database) Read(ctx context.Context, read func() error) error {
 	return d.engine.Read(ctx, read)
 }
 
-// Query runs a query and calls scan with each row. If a writer was in its way, it calls reset and begins again. reset is also
-// called before the first row.
+// Query runs a query and calls scan with each row. If a writer was in its way, it calls reset and begins again. reset
+// is also called before the first row.
 func (d *Database) Query(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
 	return d.Read(ctx, func() error {
 		reset()
@@ -185,18 +186,18 @@ func Each(rows *sql.Rows, scan func(*sql.Rows) error) (err error) {
 	return rows.Err()
 }
 
-// Largest returns how many bytes a row, or the values of a statement, can have. It is 0 if the database names every limit in
-// its errors.
+// Largest returns how many bytes a row, or the values of a statement, can have. It is 0 if the database names every
+// limit in its errors.
 func (d *Database) Largest(ctx context.Context) (int, error) { return d.engine.Largest(ctx, d.db) }
 
-// TooLarge reports whether err, of a statement whose values have size bytes, is a refusal for size. limit is what Largest
-// returned.
+// TooLarge reports whether err, of a statement whose values have size bytes, is a refusal for size. limit is what
+// Largest returned.
 func (d *Database) TooLarge(err error, size, limit int) bool {
 	return err != nil && d.engine.TooLarge(err, size, limit)
 }
 
-// Held reports whether ctx is inside a receiver's claim that keeps all other writers out of this database: a writer with this
-// ctx would wait for itself.
+// Held reports whether ctx is inside a receiver's claim that keeps all other writers out of this database: a writer
+// with this ctx would wait for itself.
 func (d *Database) Held(ctx context.Context) bool {
 	claim := chain.ClaimOf(ctx)
 	return claim != nil && claim.Locks(d.db)

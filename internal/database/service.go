@@ -7,8 +7,8 @@ import (
 
 const maxService = 100
 
-// ValidateService returns an error unless service can be the name under which a store on a database of this kind keeps what is
-// its own. On a server a name is required. On SQLite, where a file is a service's own, it may be empty.
+// ValidateService returns an error unless service can be the name under which a store on a database of this kind keeps
+// what is its own. On a server a name is required. On SQLite, where a file is a service's own, it may be empty.
 func ValidateService(kind Kind, service string) error {
 	if service == "" && kind != SQLite {
 		return errors.New(`the Service is empty: name the service, such as "shop". Several services may use this database ` +

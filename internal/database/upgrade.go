@@ -9,9 +9,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/schema"
 )
 
-// Upgrade brings tables to their newest version, forward only, with their rows, and makes those that are not there. A table
-// that is at its newest version is not touched: the role then needs no right to create anything. Upgrade may be called
-// again, and by many processes at once. A table of that name which is not a store's is an error before anything is done to it.
+// Upgrade brings tables to their newest version, forward only, with their rows, and makes those that are not there. A
+// table that is at its newest version is not touched: the role then needs no right to create anything. Upgrade may be
+// called again, and by many processes at once. A table of that name which is not a store's is an error before anything
+// is done to it.
 func (d *Database) Upgrade(ctx context.Context, tables ...schema.Table) error {
 	if d.db == nil {
 		return fmt.Errorf("%s: the *sql.DB is nil: give an open database", d.kind)

@@ -1,5 +1,5 @@
-// Package deadletter gives the other parts of Spillway what they need of a poison.Queue and users do not. Package poison registers
-// it, so that no exported method exists for one caller alone.
+// Package deadletter gives the other parts of Spillway what they need of a poison.Queue and users do not. Package
+// poison registers it, so that no exported method exists for one caller alone.
 package deadletter
 
 import (
@@ -14,8 +14,8 @@ import (
 type Inside interface {
 	// IsDeadLetterTopic reports whether topic is one of dead letters, by its name: what fails in its consumer is parked.
 	IsDeadLetterTopic(topic string) bool
-	// CheckPublisher returns an error if pub, a handler's publisher, is one that takes the dead letters: the router closes it
-	// when that handler stops, and then nothing takes the letters of the other handlers.
+	// CheckPublisher returns an error if pub, a handler's publisher, is one that takes the dead letters: the router closes
+	// it when that handler stops, and then nothing takes the letters of the other handlers.
 	CheckPublisher(pub message.Publisher) error
 	// Classifier returns QueueConfig.Classifier, which decides what is a refusal for size. It may be nil.
 	Classifier() *classify.Classifier
@@ -25,12 +25,12 @@ type Inside interface {
 	Error(err error) error
 	// Shown returns v with its texts masked, for hooks and tracers.
 	Shown(v classify.Verdict) classify.Verdict
-	// ForStage returns the message that is published to a retry stage in place of original, a message as it arrived. It has
-	// original's origin and the failure so far, earlier stages included, without the stack. The context of the message has the
-	// values of original's context and does not end with it. ForStage takes over original.
+	// ForStage returns the message that is published to a retry stage in place of original, a message as it arrived. It
+	// has original's origin and the failure so far, earlier stages included, without the stack. The context of the message
+	// has the values of original's context and does not end with it. ForStage takes over original.
 	ForStage(original *message.Message, failure *classify.Failure, number int, due, holdUntil time.Time) *message.Message
-	// FromStage restores what ForStage packed of msg, which comes out of a retry stage: the id and the metadata that a transport could
-	// have changed.
+	// FromStage restores what ForStage packed of msg, which comes out of a retry stage: the id and the metadata that a
+	// transport could have changed.
 	FromStage(msg *message.Message)
 }
 

@@ -1,5 +1,5 @@
-// Package decorated finds the publishers inside of decorators. A decorator has Publish and Close, and hides the other methods of the
-// publisher inside.
+// Package decorated finds the publishers inside of decorators. A decorator has Publish and Close, and hides the other
+// methods of the publisher inside.
 package decorated
 
 import (
@@ -23,8 +23,8 @@ type Layer struct {
 // maxLayers bounds decorators around decorators.
 const maxLayers = 32
 
-// Layers returns pub and the publishers that it decorates, outermost first. These are what its method Unwrap returns, or without one,
-// the publishers in its fields of interface types.
+// Layers returns pub and the publishers that it decorates, outermost first. These are what its method Unwrap returns,
+// or without one, the publishers in its fields of interface types.
 func Layers(pub message.Publisher) []Layer {
 	var layers []Layer
 	look(reflect.ValueOf(pub), &layers)
@@ -76,7 +76,8 @@ func As[T any](pub message.Publisher) (found T, ok bool) {
 	return found, false
 }
 
-// Hides returns the type of a publisher inside of pub that is a T, but is in an unexported field. Otherwise it returns nil.
+// Hides returns the type of a publisher inside of pub that is a T, but is in an unexported field. Otherwise it returns
+// nil.
 func Hides[T any](pub message.Publisher) reflect.Type {
 	wanted := reflect.TypeFor[T]()
 	for _, layer := range Layers(pub) {
@@ -87,9 +88,9 @@ func Hides[T any](pub message.Publisher) reflect.Type {
 	return nil
 }
 
-// ClosedTogether reports whether closing a closes b too, because they are one publisher. It looks through the decorators that pass
-// Close on: those of Watermill and Spillway, and structs whose Close is that of an embedded publisher. Another decorator may keep a
-// shared publisher open with its own Close.
+// ClosedTogether reports whether closing a closes b too, because they are one publisher. It looks through the
+// decorators that pass Close on: those of Watermill and Spillway, and structs whose Close is that of an embedded
+// publisher. Another decorator may keep a shared publisher open with its own Close.
 func ClosedTogether(a, b message.Publisher) bool {
 	for _, of := range passing(a) {
 		for _, other := range passing(b) {
@@ -118,8 +119,8 @@ func passing(pub message.Publisher) []Layer {
 	return layers
 }
 
-// promoted reports whether the struct t has the Close of the only publisher inside, which it embeds. The compiler writes a promoted
-// method, and names no file for it. If that cannot be seen, Close counts as the struct's own.
+// promoted reports whether the struct t has the Close of the only publisher inside, which it embeds. The compiler
+// writes a promoted method, and names no file for it. If that cannot be seen, Close counts as the struct's own.
 func promoted(t reflect.Type) bool {
 	if t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(unwrapper) {
 		return false

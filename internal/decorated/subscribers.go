@@ -18,8 +18,8 @@ type Subscription struct {
 
 var subscriber = reflect.TypeFor[message.Subscriber]()
 
-// Subscriptions returns sub and the subscribers that it decorates, outermost first. These are what its method Unwrap returns, or without
-// one, the subscribers in its fields.
+// Subscriptions returns sub and the subscribers that it decorates, outermost first. These are what its method Unwrap
+// returns, or without one, the subscribers in its fields.
 func Subscriptions(sub message.Subscriber) []Subscription {
 	var all []Subscription
 	subscriptions(reflect.ValueOf(sub), &all)
@@ -59,8 +59,8 @@ func subscriptions(v reflect.Value, all *[]Subscription) {
 	}
 }
 
-// watermills returns the field of one of Watermill's decorators in a way that its methods may be called. The router puts such a decorator
-// around each subscriber, and exports no way to what is inside.
+// watermills returns the field of one of Watermill's decorators in a way that its methods may be called. The router
+// puts such a decorator around each subscriber, and exports no way to what is inside.
 func watermills(of, field reflect.Value) reflect.Value {
 	if field.Type() != subscriber || !field.CanAddr() || !strings.HasPrefix(of.Type().PkgPath()+"/", "github.com/ThreeDotsLabs/watermill/") {
 		return field

@@ -25,8 +25,9 @@ type sourceInitializer interface {
 }
 
 // Initialize makes sure that the topics exist, which take what comes from source, if pub or a publisher inside it is a
-// poison.SourceInitializer or a poison.Initializer. It returns an error if pub hides one, or trims a topic. Of a publisher of
-// Watermill's own modules that looks for its topics, it calls Publish without messages. Of any other publisher it assumes that the topics exist.
+// poison.SourceInitializer or a poison.Initializer. It returns an error if pub hides one, or trims a topic. Of a
+// publisher of Watermill's own modules that looks for its topics, it calls Publish without messages. Of any other
+// publisher it assumes that the topics exist.
 func Initialize(pub message.Publisher, source string, topics ...string) error {
 	if safecall.IsNil(pub) {
 		return errors.New("poison: the publisher is nil: it can make no topics")

@@ -18,8 +18,9 @@ type deduplicates interface {
 const swallowed = "its broker drops a message whose id it has had before, without an error: a message that is redriven, goes round in a stage or is " +
 	"dead-lettered again would be lost"
 
-// CheckKeeps returns an error if pub is known to lose messages that it took: its broker drops messages by their ids, confirms nothing, or
-// trims one of the topics. Known are publishers that have the method Deduplicates, and those of watermill-nats and watermill-redisstream.
+// CheckKeeps returns an error if pub is known to lose messages that it took: its broker drops messages by their ids,
+// confirms nothing, or trims one of the topics. Known are publishers that have the method Deduplicates, and those of
+// watermill-nats and watermill-redisstream.
 func CheckKeeps(pub message.Publisher, topics ...string) error {
 	for _, topic := range topics {
 		if limit := trims(pub, topic); limit > 0 {
@@ -68,8 +69,8 @@ func isNATS(v reflect.Value) bool {
 	return t.Name() == "Publisher" && t.PkgPath() == "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 }
 
-// tracksIDs reads the configuration of a nats.Publisher, without importing it. Gob and JSON have no header with the message's id, and then
-// there is nothing to track.
+// tracksIDs reads the configuration of a nats.Publisher, without importing it. Gob and JSON have no header with the
+// message's id, and then there is nothing to track.
 func tracksIDs(v reflect.Value) bool {
 	if !isNATS(v) {
 		return false

@@ -11,7 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// stock is a publisher of Watermill's own modules, by package path without version. The type is Publisher, unless it has another name.
+// stock is a publisher of Watermill's own modules, by package path without version. The type is Publisher, unless it
+// has another name.
 type stock struct {
 	path, name string
 	// creates means that a topic comes into being with its first message.
@@ -32,8 +33,8 @@ var stocks = []stock{
 	{path: "github.com/ThreeDotsLabs/watermill-aws/sqs", looks: func(reflect.Value) bool { return true }},
 }
 
-// probe makes sure of topics through a publisher that is no initializer, if it is one that looks for its topic before the first message. It
-// calls Publish without messages, so nothing is published.
+// probe makes sure of topics through a publisher that is no initializer, if it is one that looks for its topic before
+// the first message. It calls Publish without messages, so nothing is published.
 func probe(pub message.Publisher, topics ...string) error {
 	own, s := stockOf(pub)
 	if s == nil || s.creates {
@@ -65,7 +66,8 @@ func stockOf(pub message.Publisher) (own message.Publisher, found *stock) {
 	return own, found
 }
 
-// visit calls f with pub and each publisher inside it, outermost first, until f returns false. The publisher is nil if it is in an unexported field.
+// visit calls f with pub and each publisher inside it, outermost first, until f returns false. The publisher is nil if
+// it is in an unexported field.
 func visit(pub message.Publisher, f func(v reflect.Value, own message.Publisher) bool) {
 	for _, layer := range decorated.Layers(pub) {
 		if !f(layer.Value, layer.Publisher) {

@@ -8,8 +8,9 @@ import (
 
 const trimmed = "the publisher trims %q to %d messages, and what it trims is lost: give redisstream.PublisherConfig no DefaultMaxlen, or set Maxlens[%q] to 0"
 
-// trims returns how many messages pub, or a publisher inside it, keeps of a topic, or 0 if there is no limit that is known. Known is the
-// publisher of Redis Streams, which drops the oldest messages, even those that were never delivered.
+// trims returns how many messages pub, or a publisher inside it, keeps of a topic, or 0 if there is no limit that is
+// known. Known is the publisher of Redis Streams, which drops the oldest messages, even those that were never
+// delivered.
 func trims(pub message.Publisher, topic string) int64 {
 	var most int64
 	visit(pub, func(v reflect.Value, _ message.Publisher) bool {

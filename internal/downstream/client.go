@@ -19,13 +19,14 @@ type Client struct {
 	http    *http.Client
 }
 
-// NewClient returns a client of the server at an address. A call without an answer ends after timeout. Close the client.
+// NewClient returns a client of the server at an address. A call without an answer ends after timeout. Close the
+// client.
 func NewClient(address string, timeout time.Duration) *Client {
 	return &Client{address, timeout, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
 }
 
-// Call asks the service to do what the message with the id is about. Its error is the transport's own, wrapped. A 503 answer
-// with Retry-After becomes classify.Away with that wait, and any other failure an error without a mark.
+// Call asks the service to do what the message with the id is about. Its error is the transport's own, wrapped. A 503
+// answer with Retry-After becomes classify.Away with that wait, and any other failure an error without a mark.
 func (c *Client) Call(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()

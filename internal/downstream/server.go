@@ -76,8 +76,8 @@ func (s *Server) RetryAfter(wait time.Duration) {
 	s.retryAfter = wait
 }
 
-// Set changes the mode, and ends Flap and Choose. Calls that hang end with an error. Set fails only if another process took the
-// port meanwhile.
+// Set changes the mode, and ends Flap and Choose. Calls that hang end with an error. Set fails only if another process
+// took the port meanwhile.
 func (s *Server) Set(mode Mode) error {
 	s.still()
 	s.mu.Lock()

@@ -1,7 +1,8 @@
-// Package due lets a subscriber hold the messages of a retry stage as its broker gave them, and hand them over when they are due.
+// Package due lets a subscriber hold the messages of a retry stage as its broker gave them, and hand them over when
+// they are due.
 //
-// Without it, a stage holds each waiting message in a goroutine. A subscriber that knows this package holds them itself, which costs
-// no goroutine and no unmarshaled message behind the window:
+// Without it, a stage holds each waiting message in a goroutine. A subscriber that knows this package holds them
+// itself, which costs no goroutine and no unmarshaled message behind the window:
 //
 //	stage                               subscriber
 //	  │ Subscribe(With(ctx, Stage))         │ Of(ctx)

@@ -1,5 +1,5 @@
-// Package erasedtext takes the values of a person from texts that people wrote: reasons, details, edits. A value that is short could
-// be a part of other words, so only a text that is nothing else is replaced then.
+// Package erasedtext takes the values of a person from texts that people wrote: reasons, details, edits. A value that
+// is short could be a part of other words, so only a text that is nothing else is replaced then.
 package erasedtext
 
 import "strings"

@@ -84,8 +84,9 @@ const (
 	Hold                 // The data is lost, and so is all that follows in its direction. The connection stays open until Heal.
 )
 
-// Watch has up called with each piece of data from a client and down with each from the server, until Heal. A piece may hold
-// several of the protocol's packets, or part of one. The functions are called at the same time for different connections.
+// Watch has up called with each piece of data from a client and down with each from the server, until Heal. A piece may
+// hold several of the protocol's packets, or part of one. The functions are called at the same time for different
+// connections.
 func (p *Proxy) Watch(up, down func(data []byte) Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 
 // Config says what calls share.
 type Config[T any] struct {
-	// Together writes several items. It returns the indexes of those that it left out: their calls write alone. After an error all
-	// calls do, so it has written all or none. Its context ends after Timeout, and when all callers have left.
+	// Together writes several items. It returns the indexes of those that it left out: their calls write alone. After an
+	// error all calls do, so it has written all or none. Its context ends after Timeout, and when all callers have left.
 	Together func(ctx context.Context, items []T) (leftOut []int, err error)
 	// Rows and Bytes bound a batch. An item of more than a quarter of Bytes is written at once, and alone.
 	Rows, Bytes int
@@ -29,8 +29,8 @@ type Group[T any] struct {
 	waiting []*call[T] // not empty only while all lanes run
 }
 
-// Lanes returns how many writes of a process shall run at the same time: one on a database with a single writer. A server commits the
-// writes of several connections together: with two lanes, 16 callers were slower there than alone.
+// Lanes returns how many writes of a process shall run at the same time: one on a database with a single writer. A
+// server commits the writes of several connections together: with two lanes, 16 callers were slower there than alone.
 func Lanes(singleWriter bool) int {
 	if singleWriter {
 		return 1
@@ -67,8 +67,8 @@ const (
 	lead                // the same, and then to pass its lane on
 )
 
-// Do writes an item of size bytes: alone calls the write of this item alone, in this goroutine. If others are writing, the
-// item goes into the next batch. Do returns the error of ctx when ctx ends first; the item may be written then.
+// Do writes an item of size bytes: alone calls the write of this item alone, in this goroutine. If others are writing,
+// the item goes into the next batch. Do returns the error of ctx when ctx ends first; the item may be written then.
 func (g *Group[T]) Do(ctx context.Context, item T, size int, write func() error) error {
 	if size > g.config.Bytes/4 {
 		return write()

@@ -16,7 +16,8 @@ type Valve struct {
 	until []<-chan struct{}
 }
 
-// Wait returns true when the valve is open, and false if ctx ends before that. It does not look at ctx while the valve is open.
+// Wait returns true when the valve is open, and false if ctx ends before that. It does not look at ctx while the valve
+// is open.
 func (v *Valve) Wait(ctx context.Context) bool {
 	for v.closed.Load() {
 		reopen := v.shut()

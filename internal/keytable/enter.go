@@ -51,8 +51,8 @@ type Querier interface {
 // maxEnter bounds how often a key is entered again that vanished when it was looked at.
 const maxEnter = 10
 
-// Enter enters a row in a transaction that is READ COMMITTED: while another one holds the same key it waits for that. It
-// returns nil where the row is entered, what was recorded where it is applied already, and ErrHeld.
+// Enter enters a row in a transaction that is READ COMMITTED: while another one holds the same key it waits for that.
+// It returns nil where the row is entered, what was recorded where it is applied already, and ErrHeld.
 func (d *Dialect) Enter(ctx context.Context, tx Querier, row Row) (*Record, error) {
 	for try := 1; ; try++ {
 		entered, err := d.insert(ctx, tx, row)

@@ -26,8 +26,9 @@ const (
 	outputsAtOnce = 2000
 )
 
-// Forget removes the keys of a service that have one of the ids, whatever their consumer is, or takes the outputs and the
-// fingerprint from them. It returns how many there are, and how many others are under a lease, which it leaves alone.
+// Forget removes the keys of a service that have one of the ids, whatever their consumer is, or takes the outputs and
+// the fingerprint from them. It returns how many there are, and how many others are under a lease, which it leaves
+// alone.
 func Forget(ctx context.Context, db *database.Database, f Forgetting) (keys, held int, err error) {
 	consumers, err := consumersOf(ctx, db, f.Service)
 	for _, consumer := range consumers {
@@ -63,8 +64,8 @@ func consumersOf(ctx context.Context, db *database.Database, service string) (al
 	}
 }
 
-// CountOutputs counts the keys of a service that have recorded outputs, apart from those with one of the ids. It reads ids alone, some
-// at once.
+// CountOutputs counts the keys of a service that have recorded outputs, apart from those with one of the ids. It reads
+// ids alone, some at once.
 func CountOutputs(ctx context.Context, db *database.Database, service string, except map[string]struct{}) (n int, err error) {
 	consumers, err := consumersOf(ctx, db, service)
 	for _, consumer := range consumers {

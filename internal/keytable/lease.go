@@ -72,8 +72,8 @@ func (l *Lease) win(ctx context.Context) error {
 	return ErrHeld // by one after another
 }
 
-// try is one transaction, or two where the first fails to insert: then it holds a shared lock in MySQL, and two of those
-// that go on to write deadlock.
+// try is one transaction, or two where the first fails to insert: then it holds a shared lock in MySQL, and two of
+// those that go on to write deadlock.
 func (l *Lease) try(ctx context.Context) (won, found bool, err error) {
 	d := l.of.dialect
 	err = l.of.write(ctx, func(q Querier) (err error) {
@@ -97,8 +97,8 @@ func (l *Lease) try(ctx context.Context) (won, found bool, err error) {
 	return won, found, err
 }
 
-// take takes over a key that is there. Where that failed it finds what was recorded, or ErrHeld, or nothing: then the key
-// was purged, applied or given up in between.
+// take takes over a key that is there. Where that failed it finds what was recorded, or ErrHeld, or nothing: then the
+// key was purged, applied or given up in between.
 func (l *Lease) take(ctx context.Context, q Querier) (won, found bool, err error) {
 	l.recorded = nil
 	statement, args := l.of.leasing.take, append([]any{l.duration}, l.key()...)

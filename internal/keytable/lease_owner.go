@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// Fence is the fencing token: it rises with every lease of the key, as long as its row is there. It is 0 where the key was applied.
+// Fence is the fencing token: it rises with every lease of the key, as long as its row is there. It is 0 where the key
+// was applied.
 func (l *Lease) Fence() int64 { return l.fence }
 
 // Recorded is what stands there of a key that was applied before, or nil where the lease was won.
@@ -14,8 +15,8 @@ func (l *Lease) Recorded() *Record { return l.recorded }
 
 var errApplied = errors.New("the key was applied before, and is not leased")
 
-// Renew makes the lease last for its duration from now, by the database's clock. One that has expired is renewed too, if
-// no other owner took the key.
+// Renew makes the lease last for its duration from now, by the database's clock. One that has expired is renewed too,
+// if no other owner took the key.
 func (l *Lease) Renew(ctx context.Context) error {
 	return l.owner(ctx, "renew the lease", func(q Querier) error {
 		return l.changeOr(ctx, q, l.of.held, l.of.renew, l.duration)
@@ -54,9 +55,9 @@ func (l *Lease) owner(ctx context.Context, doing string, work func(Querier) erro
 	return nil
 }
 
-// changeOr runs a statement on the row while its fence is still ours. Where that changes nothing, same reports whether it is
-// because the row is as it should be already: then a lost answer is made up for, and MySQL counts no row that stays the
-// same, as one does that is renewed twice within a millisecond.
+// changeOr runs a statement on the row while its fence is still ours. Where that changes nothing, same reports whether
+// it is because the row is as it should be already: then a lost answer is made up for, and MySQL counts no row that
+// stays the same, as one does that is renewed twice within a millisecond.
 func (l *Lease) changeOr(ctx context.Context, q Querier, same, statement string, args ...any) error {
 	owned := append(l.key(), l.fence)
 	changed, err := l.of.dialect.change(ctx, q, statement, append(args, owned...)...)

@@ -7,12 +7,13 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
-// leasing is how one database leases keys. A lease leaves alone what is of the applied key: outputs, fingerprint, version.
+// leasing is how one database leases keys. A lease leaves alone what is of the applied key: outputs, fingerprint,
+// version.
 type leasing struct {
 	// enter inserts a leased row: consumer, id, duration. Where the key is there it changes nothing, or is a duplicate.
 	enter string
-	// take leases a key whose lease is over, and that was not applied before it: duration, consumer, id. With takeVersion it may also be applied, with a lower
-	// version or none: duration, consumer, id, version.
+	// take leases a key whose lease is over, and that was not applied before it: duration, consumer, id. With takeVersion
+	// it may also be applied, with a lower version or none: duration, consumer, id, version.
 	take, takeVersion string
 	// fence reads the fence of a lease that was just won: consumer, id.
 	fence string
@@ -43,9 +44,9 @@ var (
 	}
 )
 
-// newLeasing writes the statements with the clock of a database, in milliseconds and microseconds, and its greatest of two
-// numbers. A fence rises by two at the least, because completing takes one: so a row that is applied with the fence after
-// a lease's own was completed by that lease, and not by a claim that took over without a fence.
+// newLeasing writes the statements with the clock of a database, in milliseconds and microseconds, and its greatest of
+// two numbers. A fence rises by two at the least, because completing takes one: so a row that is applied with the fence
+// after a lease's own was completed by that lease, and not by a claim that took over without a fence.
 func newLeasing(now, micros, greatest, orNothing string) leasing {
 	const (
 		key   = `WHERE consumer = ? AND id = ?`

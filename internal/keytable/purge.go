@@ -53,8 +53,8 @@ func Purge(ctx context.Context, db *database.Database, before int64, limit int) 
 	return n, nil
 }
 
-// purgeBetweenClaims waits for other processes without the gate of SQLite, so that claims of this process wait for the batch
-// alone.
+// purgeBetweenClaims waits for other processes without the gate of SQLite, so that claims of this process wait for the
+// batch alone.
 func purgeBetweenClaims(ctx context.Context, db *sql.DB, before int64, limit int) (n int, err error) {
 	gate := sqlite.GateOf(db)
 	err = sqlite.WhileBusy(ctx, func() (err error) {

@@ -1,5 +1,5 @@
-// Package keytable is the table in which idempotent receivers keep what was applied. It is the same for both owners of a
-// transaction, the receiver's own store or a subscriber whose transaction it joins, so that a message which comes one
+// Package keytable is the table in which idempotent receivers keep what was applied. It is the same for both owners of
+// a transaction, the receiver's own store or a subscriber whose transaction it joins, so that a message which comes one
 // way is recognised when it comes the other.
 package keytable
 

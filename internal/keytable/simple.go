@@ -9,7 +9,8 @@ import (
 
 // The statements here carry their values in their text, so that a driver sends them without preparing them, and in
 // PostgreSQL several at once. No value is quoted: numbers are digits, and everything else is hexadecimal digits of its
-// bytes. With that alphabet a value cannot end the literal it stands in, whatever it holds and however the server is set.
+// bytes. With that alphabet a value cannot end the literal it stands in, whatever it holds and however the server is
+// set.
 
 // literal writes values as a dialect reads them.
 type literal struct {
@@ -51,8 +52,9 @@ func (l *literal) appendRow(b []byte, row *Row) []byte {
 	return strconv.AppendInt(append(b, ','), row.Nonce, 10)
 }
 
-// entering is a statement that enters a row in PostgreSQL. A connection keeps it prepared, because PostgreSQL takes longer to
-// plan one than to run it. Its name has the hash of its text: connections can be shared with programs of another version.
+// entering is a statement that enters a row in PostgreSQL. A connection keeps it prepared, because PostgreSQL takes
+// longer to plan one than to run it. Its name has the hash of its text: connections can be shared with programs of
+// another version.
 type entering struct{ text, name, prepare string }
 
 func enteringPostgres(statement string) entering {
@@ -78,9 +80,9 @@ func (r *Row) entering() *entering {
 // BeginsPostgres begins the transaction of a claim.
 const BeginsPostgres = `BEGIN ISOLATION LEVEL READ COMMITTED`
 
-// BeginPostgres begins a transaction, after the end of another if there is one, and enters a row in it, by a statement that it
-// prepares or that the connection has. The last of its statements counts the rows: 0 if the key is there already, and then
-// Resolve is what remains of Enter.
+// BeginPostgres begins a transaction, after the end of another if there is one, and enters a row in it, by a statement
+// that it prepares or that the connection has. The last of its statements counts the rows: 0 if the key is there
+// already, and then Resolve is what remains of Enter.
 func BeginPostgres(row Row, another, prepare bool) string {
 	b := make([]byte, 0, 1024)
 	if another {
@@ -99,10 +101,10 @@ func EnterPostgres(row Row) (text string, args []any) {
 	return row.entering().text, []any{row.Consumer, row.ID, row.At, row.Fingerprint, row.version(), row.Nonce}
 }
 
-// CommitPostgres commits the transaction that entered a row. Where it may have failed or ended, pass doubt: then
-// it fails in any other state of affairs, where COMMIT alone would be no error, and, with a division by zero, where the row
-// was not entered by the transaction that is open. With outputs, which it records, it also fails where the row is gone. It
-// first sets settings that the handler may have changed back, unless there are none.
+// CommitPostgres commits the transaction that entered a row. Where it may have failed or ended, pass doubt: then it
+// fails in any other state of affairs, where COMMIT alone would be no error, and, with a division by zero, where the
+// row was not entered by the transaction that is open. With outputs, which it records, it also fails where the row is
+// gone. It first sets settings that the handler may have changed back, unless there are none.
 func CommitPostgres(row Row, outputs []byte, doubt bool, settings *Settings) string {
 	if len(outputs) == 0 && !doubt {
 		return `COMMIT`
@@ -146,8 +148,8 @@ func (l *literal) appendKey(b []byte, row *Row) []byte {
 	return l.appendText(append(b, ` AND id = `...), row.ID)
 }
 
-// EnterMySQL enters a row. Where the key is there already it fails as a duplicate, and then Enter or, without a version,
-// Resolve is what remains.
+// EnterMySQL enters a row. Where the key is there already it fails as a duplicate, and then Enter or, without a
+// version, Resolve is what remains.
 func EnterMySQL(row Row) string {
 	before, behind, _ := strings.Cut(InMySQL.enter, `?, ?, ?, ?, ?, ?`)
 	b := append(make([]byte, 0, 512), before...)

@@ -5,11 +5,11 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
 )
 
-// Dialect is how one database enters, finds and records keys. It is the same for a store, which has a transaction of its
-// own, and for a subscriber whose transaction is joined.
+// Dialect is how one database enters, finds and records keys. It is the same for a store, which has a transaction of
+// its own, and for a subscriber whose transaction is joined.
 type Dialect struct {
-	// enter inserts a row: consumer, id, applied_at, fingerprint, version, nonce. Where the key is there it changes nothing, or
-	// is a duplicate.
+	// enter inserts a row: consumer, id, applied_at, fingerprint, version, nonce. Where the key is there it changes
+	// nothing, or is a duplicate.
 	enter     string
 	duplicate func(error) bool
 	// upsert is enter for a key with a version: it also takes a key that is applied with a lower one. Where there is no
@@ -23,8 +23,8 @@ type Dialect struct {
 	record string
 	// entered counts a key that a certain transaction entered: consumer, id, nonce.
 	entered string
-	// published forgets the outputs of an applied key: consumer, id, version. In PostgreSQL it does not wait for who is about to
-	// apply a higher version, which has outputs of its own.
+	// published forgets the outputs of an applied key: consumer, id, version. In PostgreSQL it does not wait for who is
+	// about to apply a higher version, which has outputs of its own.
 	published string
 	// bytes says that text goes as bytes, so that no character set of the connection touches it.
 	bytes bool
@@ -35,8 +35,8 @@ func DialectOf(kind database.Kind) *Dialect {
 	return map[database.Kind]*Dialect{database.Postgres: &InPostgres, database.MySQL: &InMySQL, database.SQLite: &InSQLite}[kind]
 }
 
-// The clocks of the databases, in Unix milliseconds. Leases are measured by these alone, so that the clocks of processes
-// do not matter.
+// The clocks of the databases, in Unix milliseconds. Leases are measured by these alone, so that the clocks of
+// processes do not matter.
 const (
 	nowPostgres = `(extract(epoch FROM clock_timestamp()) * 1000)::bigint`
 	nowMySQL    = `(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)` // a zone's time is ambiguous in autumn

@@ -14,8 +14,8 @@ type follower struct {
 	latest *handler
 }
 
-// handler lives from its subscription until its publisher is closed. The subscription is the last step of a router that may fail. If
-// a decorator around ours fails after ours has subscribed, the handler stays alive.
+// handler lives from its subscription until its publisher is closed. The subscription is the last step of a router that
+// may fail. If a decorator around ours fails after ours has subscribed, the handler stays alive.
 type handler struct {
 	life *Lifecycle
 

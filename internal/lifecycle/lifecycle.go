@@ -1,8 +1,9 @@
-// Package lifecycle starts what runs beside the handlers of a router before the first handler, and stops it after the last.
+// Package lifecycle starts what runs beside the handlers of a router before the first handler, and stops it after the
+// last.
 //
-// Watermill runs a plugin when a router starts, and has nothing for the end. But a router that stops waits until the publisher of each
-// handler is closed, after the handler's last message. Handlers without outputs have a publisher too. So a Lifecycle decorates
-// publishers, and passes their messages through.
+// Watermill runs a plugin when a router starts, and has nothing for the end. But a router that stops waits until the
+// publisher of each handler is closed, after the handler's last message. Handlers without outputs have a publisher too.
+// So a Lifecycle decorates publishers, and passes their messages through.
 package lifecycle
 
 import (
@@ -21,11 +22,12 @@ type Lifecycle struct {
 	handlers int
 }
 
-// New returns a Lifecycle. It calls start before a handler subscribes while no other handler runs. It calls stop after the last handler
-// has received its last message, which may still be in work, and before Router.Close and Router.Run return. It never calls both at the
-// same time.
+// New returns a Lifecycle. It calls start before a handler subscribes while no other handler runs. It calls stop after
+// the last handler has received its last message, which may still be in work, and before Router.Close and Router.Run
+// return. It never calls both at the same time.
 //
-// Router.Run returns the error of start. If Run fails half-way, it does not wait for the handlers that it started, nor for stop.
+// Router.Run returns the error of start. If Run fails half-way, it does not wait for the handlers that it started, nor
+// for stop.
 func New(start func() error, stop func()) *Lifecycle { return &Lifecycle{start: start, stop: stop} }
 
 // Plugin is a message.RouterPlugin that follows the router's handlers, also those that are added later.

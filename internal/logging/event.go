@@ -6,8 +6,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// An Event is a kind of log line: its level, its text and its fields. All events of the library are declared in this package, and
-// docs/logs.md has a row for each.
+// An Event is a kind of log line: its level, its text and its fields. All events of the library are declared in this
+// package, and docs/logs.md has a row for each.
 type Event struct {
 	name   any // a string, boxed once
 	level  watermill.LogLevel
@@ -81,8 +81,8 @@ func (e *Event) Write(logger watermill.LoggerAdapter, err error, fields Fields) 
 	}
 }
 
-// At is Write for lines that come often: it returns false if the line is but counted, so that its fields need not be built. The place
-// has the values of the event's fields that are labels, in their order.
+// At is Write for lines that come often: it returns false if the line is but counted, so that its fields need not be
+// built. The place has the values of the event's fields that are labels, in their order.
 func (e *Event) At(logger watermill.LoggerAdapter, place ...string) (Line, bool) {
 	if IsSilent(logger) {
 		return Line{}, false

@@ -2,8 +2,9 @@ package logging
 
 import "github.com/ThreeDotsLabs/watermill"
 
-// The levels of events. An operator must act on an Error line. What the service does by itself is an Info line, or a Debug line if it is
-// part of its daily work. An outage is one Error line when it begins, and one Info line when it ends.
+// The levels of events. An operator must act on an Error line. What the service does by itself is an Info line, or a
+// Debug line if it is part of its daily work. An outage is one Error line when it begins, and one Info line when it
+// ends.
 const (
 	isError = watermill.ErrorLogLevel
 	isInfo  = watermill.InfoLogLevel

@@ -15,14 +15,16 @@ import (
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
-// Log is a logger that a line of an Event goes through. It contains panics, goes on without a logger that hangs, and counts repeats.
+// Log is a logger that a line of an Event goes through. It contains panics, goes on without a logger that hangs, and
+// counts repeats.
 type Log struct {
 	core   *core
 	fields Fields // of With
 }
 
-// Wrap returns a Log that writes to logger. It returns a Log as it is, so that parts that share a logger share their counts. A nil
-// logger drops all lines. Mask is called with the texts of errors, such as the Text method of a privacy.Redactor; nil masks credentials.
+// Wrap returns a Log that writes to logger. It returns a Log as it is, so that parts that share a logger share their
+// counts. A nil logger drops all lines. Mask is called with the texts of errors, such as the Text method of a
+// privacy.Redactor; nil masks credentials.
 func Wrap(logger watermill.LoggerAdapter, mask func(string) string) watermill.LoggerAdapter {
 	if v := reflect.ValueOf(logger); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return watermill.NopLogger{}
@@ -52,8 +54,8 @@ func Begin(logger watermill.LoggerAdapter) {
 	}
 }
 
-// Flush writes what is counted and was not written yet, for the end of a router. What messages that are still in work add is written
-// within a tenth of a second.
+// Flush writes what is counted and was not written yet, for the end of a router. What messages that are still in work
+// add is written within a tenth of a second.
 func Flush(logger watermill.LoggerAdapter) {
 	if log, ok := logger.(*Log); ok {
 		log.core.hurry(true)
@@ -95,7 +97,8 @@ func (l *Log) with(fields Fields) Fields {
 	return all
 }
 
-// entry returns a line as it is given to the logger: the error masked, all texts bounded and without control characters. It owns fields.
+// entry returns a line as it is given to the logger: the error masked, all texts bounded and without control
+// characters. It owns fields.
 func (c *core) entry(e *Event, err error, fields Fields) entry {
 	if fields == nil {
 		fields = make(Fields, 2)

@@ -42,7 +42,8 @@ const (
 	Since           = "since"
 )
 
-// labels are the names whose values make a place: repeats are counted for each event and place. Each has few values; a place has no id.
+// labels are the names whose values make a place: repeats are counted for each event and place. Each has few values; a
+// place has no id.
 var labels = map[string]bool{Topic: true, Handler: true, Class: true, Reason: true, Stage: true, Consumer: true, Store: true, State: true,
 	Traffic: true, To: true, Hook: true, Config: true, DeadLetterTopic: true, StageTopic: true, Campaign: true, ConsumerGroup: true,
 	Queue: true, Partition: true}

@@ -22,8 +22,8 @@ type entry struct {
 	fields Fields
 }
 
-// writer calls the logger, which may hang or panic, from a goroutine that runs while there are lines. The caller waits for its line, so
-// that lines come in order and the last one of a program is not lost.
+// writer calls the logger, which may hang or panic, from a goroutine that runs while there are lines. The caller waits
+// for its line, so that lines come in order and the last one of a program is not lost.
 type writer struct {
 	to watermill.LoggerAdapter
 

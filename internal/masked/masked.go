@@ -1,5 +1,5 @@
-// Package masked returns what campaigns and records of events quote of messages, as it may be shown: edits carry values of payloads
-// and metadata, which package privacy masks by the place that they go to.
+// Package masked returns what campaigns and records of events quote of messages, as it may be shown: edits carry values
+// of payloads and metadata, which package privacy masks by the place that they go to.
 package masked
 
 import (

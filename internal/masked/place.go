@@ -14,8 +14,8 @@ const (
 	maxIndex = 1000
 )
 
-// at masks a value as if it stood at its place in a document, so that rules find it by name and by path. A number in a JSON pointer can
-// be an index or a name: the value is masked as both.
+// at masks a value as if it stood at its place in a document, so that rules find it by name and by path. A number in a
+// JSON pointer can be an index or a name: the value is masked as both.
 func at(r *privacy.Redactor, pointer string, value json.RawMessage) json.RawMessage {
 	if pointer == "" {
 		return valid(r.Payload(value))

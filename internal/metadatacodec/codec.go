@@ -1,5 +1,5 @@
-// Package metadatacodec writes metadata into one column of bytes, and reads it: keys and values are whatever a message brought
-// along, and no database has a text that holds any bytes.
+// Package metadatacodec writes metadata into one column of bytes, and reads it: keys and values are whatever a message
+// brought along, and no database has a text that holds any bytes.
 package metadatacodec
 
 import (

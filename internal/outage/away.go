@@ -23,13 +23,15 @@ func (e *unavailable) Error() string { return e.text }
 
 var errWaited = NewError("the database or broker that the message needs is still away")
 
-// Away reports whether err means that a store or broker is out of reach or out of order. Such an error is not about the message:
+// Away reports whether err means that a store or broker is out of reach or out of order. Such an error is not about the
+// message:
 //
-//   - connections refused and lost, time-outs, shutdown, too many connections, a replica that takes no writes, a full disk;
+//   - connections refused and lost, time-outs, shutdown, too many connections, a replica that takes no writes, a full
+//     disk;
 //   - a store that is misconfigured: a missing table, a missing right, a wrong password.
 //
-// It is false for errors of contention (see Contended) and of the data, and for unknown errors. Use it for Spillway's own requests. In
-// a handler's error, some of these can be about the message.
+// It is false for errors of contention (see Contended) and of the data, and for unknown errors. Use it for Spillway's
+// own requests. In a handler's error, some of these can be about the message.
 func Away(err error) bool {
 	canceled := false
 	if err == nil || !walk(err, func(err error) bool { canceled = err == context.Canceled; return !canceled }) || canceled || Contended(err) {
@@ -59,8 +61,9 @@ func Contended(err error) bool {
 	return false
 }
 
-// NoPlace reports whether err means that the table of a request is missing, or closed to this user. Away reports true for such an error
-// too: a store without its table is out of order. For an output, the error means that its topic is gone.
+// NoPlace reports whether err means that the table of a request is missing, or closed to this user. Away reports true
+// for such an error too: a store without its table is out of order. For an output, the error means that its topic is
+// gone.
 func NoPlace(err error) bool {
 	switch postgres.State(err) {
 	case "42P01", "42501", "3F000":
@@ -85,7 +88,8 @@ func awayState(state string) bool {
 	return false
 }
 
-// awayNumbers are errors of MySQL and MariaDB that mean away here. Package classify, for handlers, calls them permanent or unknown.
+// awayNumbers are errors of MySQL and MariaDB that mean away here. Package classify, for handlers, calls them permanent
+// or unknown.
 var awayNumbers = map[uint16]bool{
 	1044: true, 1045: true, 1049: true, 1129: true, 1130: true, // access denied, no such database, host blocked
 	1114: true, 1142: true, 1146: true, // table full, command denied, no such table
@@ -164,8 +168,8 @@ func amqpError(v reflect.Value) (code int64, byServer bool) {
 	return code, byServer
 }
 
-// Lost reports whether err means that an AMQP connection or channel ended under a request. A message can cause that: RabbitMQ closes
-// the connection if headers are too large.
+// Lost reports whether err means that an AMQP connection or channel ended under a request. A message can cause that:
+// RabbitMQ closes the connection if headers are too large.
 func Lost(err error) bool {
 	lost := false
 	walk(err, func(err error) bool {
@@ -179,12 +183,13 @@ func Lost(err error) bool {
 	return lost
 }
 
-// awayKafka are Kafka's error codes that mean away for Spillway's own requests, beside those that package classify knows: time-outs, a
-// broker that is not the leader or coordinator any more, a full disk, an unknown epoch.
+// awayKafka are Kafka's error codes that mean away for Spillway's own requests, beside those that package classify
+// knows: time-outs, a broker that is not the leader or coordinator any more, a full disk, an unknown epoch.
 var awayKafka = map[int64]bool{6: true, 7: true, 13: true, 16: true, 41: true, 56: true, 74: true, 75: true}
 
-// awayRedis are the first words of Redis's errors that mean away for Spillway's own requests, beside those that package classify knows: no
-// memory, a disk that cannot be written, a replica, a script that runs, a wrong password, a missing right.
+// awayRedis are the first words of Redis's errors that mean away for Spillway's own requests, beside those that package
+// classify knows: no memory, a disk that cannot be written, a replica, a script that runs, a wrong password, a missing
+// right.
 var awayRedis = map[string]bool{
 	"OOM": true, "MISCONF": true, "NOREPLICAS": true, "READONLY": true, "BUSY": true, "TRYAGAIN": true,
 	"NOAUTH": true, "WRONGPASS": true, "NOPERM": true,

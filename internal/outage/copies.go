@@ -12,7 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
-// kept is what is remembered of a message that a part held, or holds. It keeps neither the message nor its context alive: a payload can be large.
+// kept is what is remembered of a message that a part held, or holds. It keeps neither the message nor its context
+// alive: a payload can be large.
 type kept struct {
 	since        time.Time
 	until        time.Time // when it is forgotten
@@ -29,16 +30,18 @@ const (
 	mostKept = 10_000
 )
 
-// keeping is when the last message of this process is forgotten, in nanoseconds of the Unix epoch. Until then chains look for copies.
+// keeping is when the last message of this process is forgotten, in nanoseconds of the Unix epoch. Until then chains
+// look for copies.
 var keeping atomic.Int64
 
-// Repeats reports whether the broker can deliver a message again that is held: a session alone decides with other subscribers, and an ack in a
-// transaction can be undone.
+// Repeats reports whether the broker can deliver a message again that is held: a session alone decides with other
+// subscribers, and an ack in a transaction can be undone.
 func (r *Redelivery) Repeats() bool {
 	return r != nil && !r.session && !r.InTransaction && (!r.Known || r.After > 0)
 }
 
-// long is how long a message must be held at least to come again: a message is held for half of a known time, and in parts.
+// long is how long a message must be held at least to come again: a message is held for half of a known time, and in
+// parts.
 func (r *Redelivery) long() time.Duration {
 	if r.Known {
 		return min(r.After/4, minLearned)
@@ -46,8 +49,9 @@ func (r *Redelivery) long() time.Duration {
 	return minLearned
 }
 
-// Holding notes that a part begins to hold c's message, for at most the given time. Settle then knows copies of the message that its broker
-// delivers again. Call the returned function when the hold ends. Messages of stages are known by the stages.
+// Holding notes that a part begins to hold c's message, for at most the given time. Settle then knows copies of the
+// message that its broker delivers again. Call the returned function when the hold ends. Messages of stages are known
+// by the stages.
 func Holding(c *chain.Call, most time.Duration, logger watermill.LoggerAdapter) (ended func()) {
 	r := RedeliveryIn(c.Ctx)
 	if !r.Repeats() || c.Reentry != nil || chain.TransactionOf(c.Ctx) != nil {
@@ -101,8 +105,8 @@ func (r *Redelivery) remember(of chain.Fingerprint, one *kept) {
 	}
 }
 
-// sweep forgets what is over. It comes again for as long as there is something to wait for. A message that is held for longer than
-// it should be stays, without a timer of its own.
+// sweep forgets what is over. It comes again for as long as there is something to wait for. A message that is held for
+// longer than it should be stays, without a timer of its own.
 func (r *Redelivery) sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,9 +178,9 @@ func (k *kept) outcome() fate {
 
 var errCopy = errors.New("the message came again while it was held, and is given back as it was")
 
-// Settle reports whether c's message is a copy of one that is held here, or was lately. If that one is held or handled, Settle waits for its
-// outcome. The copy is settled in the same way: a nil error acks it, and any other gives it back, uncounted. Settle returns false if the
-// message is none, or takes the place of a copy whose session has ended.
+// Settle reports whether c's message is a copy of one that is held here, or was lately. If that one is held or handled,
+// Settle waits for its outcome. The copy is settled in the same way: a nil error acks it, and any other gives it back,
+// uncounted. Settle returns false if the message is none, or takes the place of a copy whose session has ended.
 func Settle(c *chain.Call) (settled bool, err error) {
 	if last := keeping.Load(); last == 0 || c.Reentry != nil {
 		return false, nil
@@ -222,8 +226,8 @@ func Settle(c *chain.Call) (settled bool, err error) {
 	}
 }
 
-// copyOf returns the message that is remembered with this fingerprint. If that one was given back or is gone, c's message takes its place.
-// After a long hold all messages are remembered for some time.
+// copyOf returns the message that is remembered with this fingerprint. If that one was given back or is gone, c's
+// message takes its place. After a long hold all messages are remembered for some time.
 func (r *Redelivery) copyOf(of chain.Fingerprint, c *chain.Call) *kept {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,8 +20,8 @@ const (
 	courtesy = 100 * time.Millisecond
 	// reserve is the time kept free before the deadline of a message, to give it back in.
 	reserve = time.Second
-	// closedAfter is the number of failures in a row after which messages wait without an attempt of their own. One failure can be
-	// the message's.
+	// closedAfter is the number of failures in a row after which messages wait without an attempt of their own. One
+	// failure can be the message's.
 	closedAfter = 2
 )
 
@@ -33,13 +33,13 @@ type Config struct {
 	MaxHold time.Duration
 	// Away reports whether an error means that the thing is away. Default: the function Away.
 	Away func(error) bool
-	// Lost reports whether an error means that the connection was lost under the request, which the request itself can have caused.
-	// After maxInterruptions of these errors, Do returns the error. Default: none. With every client, Do returns the error after
-	// maxRefusal if the message alone loses connections again and again.
+	// Lost reports whether an error means that the connection was lost under the request, which the request itself can
+	// have caused. After maxInterruptions of these errors, Do returns the error. Default: none. With every client, Do
+	// returns the error after maxRefusal if the message alone loses connections again and again.
 	Lost func(error) bool
-	// Nacked reports whether an error that is Away may last for good, because a thing that is reached refuses by itself. If all messages
-	// have it for maxRefusal, Do returns it for one message in each such time. Default: none. Give the function Nacked if a message that
-	// is let go has another place to go to.
+	// Nacked reports whether an error that is Away may last for good, because a thing that is reached refuses by itself.
+	// If all messages have it for maxRefusal, Do returns it for one message in each such time. Default: none. Give the
+	// function Nacked if a message that is let go has another place to go to.
 	Nacked func(error) bool
 	// Logger receives a line when an outage begins, and one when it ends. Default: none.
 	Logger watermill.LoggerAdapter
@@ -72,9 +72,9 @@ func New(config Config) *Guard {
 	return &Guard{config: config, suspects: suspects{Memory: recent.For[suspect](forgotten)}}
 }
 
-// Do calls try on behalf of c's message. It returns nil, or try's error if the error is about the message. If try fails because the
-// thing is away, Do holds the message and calls try again, until ctx ends or MaxHold has passed. Then it returns an error that gives
-// the message back. Pass the context in which try waits.
+// Do calls try on behalf of c's message. It returns nil, or try's error if the error is about the message. If try fails
+// because the thing is away, Do holds the message and calls try again, until ctx ends or MaxHold has passed. Then it
+// returns an error that gives the message back. Pass the context in which try waits.
 func (g *Guard) Do(ctx context.Context, c *chain.Call, try func() error) error {
 	var err error
 	if !g.mustWait(c) {
@@ -119,8 +119,8 @@ func (g *Guard) hold(ctx context.Context, c *chain.Call, try func() error, err e
 	}
 }
 
-// GiveBack returns the error that gives c's message back, uncounted. A message that its handler acked cannot come again: for it
-// GiveBack returns err.
+// GiveBack returns the error that gives c's message back, uncounted. A message that its handler acked cannot come
+// again: for it GiveBack returns err.
 func (g *Guard) GiveBack(c *chain.Call, err error) error {
 	if err == nil {
 		err = errWaited
@@ -134,9 +134,9 @@ func (g *Guard) GiveBack(c *chain.Call, err error) error {
 	return c.PutBack(err)
 }
 
-// Interrupted is for work on c's message that failed with err because a connection was lost under it. It holds the message until
-// ping succeeds, and returns the error that gives the message back. After maxInterruptions in a row it returns err. Call Settled
-// when the work has succeeded.
+// Interrupted is for work on c's message that failed with err because a connection was lost under it. It holds the
+// message until ping succeeds, and returns the error that gives the message back. After maxInterruptions in a row it
+// returns err. Call Settled when the work has succeeded.
 func (g *Guard) Interrupted(ctx context.Context, c *chain.Call, err error, ping func() error) error {
 	g.mu.Lock()
 	tooOften := g.suspects.interrupted(recent.Of(c), time.Now())

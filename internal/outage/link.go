@@ -20,8 +20,8 @@ const (
 	unclear                  // it is lost, and the error does not say when
 )
 
-// linkOf reports what an error that is Away says of the connection. A failure to connect counts before what caused it: a
-// proxy cuts what it cannot pass on.
+// linkOf reports what an error that is Away says of the connection. A failure to connect counts before what caused it:
+// a proxy cuts what it cannot pass on.
 func linkOf(err error) link {
 	found := disconnected
 	_ = safecall.Call("an error", func() error { // whose method can panic

@@ -12,20 +12,22 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// Redeliverer is a subscriber that knows when its broker delivers a message again that has no ack. Any subscriber can have the method.
+// Redeliverer is a subscriber that knows when its broker delivers a message again that has no ack. Any subscriber can
+// have the method.
 type Redeliverer interface {
 	// RedeliveryTime returns that time. 0 means never, as long as the session with the broker lives.
 	RedeliveryTime() time.Duration
 }
 
-// Redelivery is what is known of the redeliveries of one subscriber. It bounds how long messages of the subscriber are held. A nil
-// *Redelivery is of an unknown subscriber.
+// Redelivery is what is known of the redeliveries of one subscriber. It bounds how long messages of the subscriber are
+// held. A nil *Redelivery is of an unknown subscriber.
 type Redelivery struct {
 	// After is the time after which the broker delivers a message again. 0 means never.
 	After time.Duration
 	// Known reports whether the subscriber, or the table of Watermill's own ones, gave the time.
 	Known bool
-	// InTransaction reports whether the subscriber acks a message in a transaction that the message's handler can write in.
+	// InTransaction reports whether the subscriber acks a message in a transaction that the message's handler can write
+	// in.
 	InTransaction bool
 
 	session  bool // it redelivers at the end of a session, whatever a message was held for
@@ -38,8 +40,8 @@ type Redelivery struct {
 	alert    time.Time // until then each message is remembered: the client's buffer can have copies of those behind a held one
 }
 
-// RedeliveryOf returns what is known of sub: by the method RedeliveryTime of sub or of a subscriber that it decorates, or by the table of
-// known subscribers.
+// RedeliveryOf returns what is known of sub: by the method RedeliveryTime of sub or of a subscriber that it decorates,
+// or by the table of known subscribers.
 func RedeliveryOf(sub message.Subscriber) *Redelivery {
 	r := &Redelivery{}
 	for _, layer := range decorated.Subscriptions(sub) {
@@ -65,13 +67,14 @@ const (
 	never = 24 * time.Hour
 )
 
-// fits returns how long a message may be held that comes again after the given time. The other half is for what comes before the hold
-// and after it: the way to this process, the handler, a publish and the ack.
+// fits returns how long a message may be held that comes again after the given time. The other half is for what comes
+// before the hold and after it: the way to this process, the handler, a publish and the ack.
 func fits(after time.Duration) time.Duration { return after / 2 }
 
-// MaxHold returns how long a message of the subscriber may be held in all. configured is an upper bound, or 0. It is cut, and not refused,
-// if the broker redelivers earlier: the redelivery time can be a default that the broker's settings overrule, and one MaxHold can be for
-// subscribers of several brokers. For an unknown subscriber, what is configured counts.
+// MaxHold returns how long a message of the subscriber may be held in all. configured is an upper bound, or 0. It is
+// cut, and not refused, if the broker redelivers earlier: the redelivery time can be a default that the broker's
+// settings overrule, and one MaxHold can be for subscribers of several brokers. For an unknown subscriber, what is
+// configured counts.
 func (r *Redelivery) MaxHold(configured time.Duration) time.Duration {
 	hold := never
 	switch {
@@ -100,7 +103,8 @@ func (r *Redelivery) Cuts(configured time.Duration) bool {
 	return r.Known && r.After > 0 && configured > fits(r.After)
 }
 
-// Learn notes that a message came again while it was held for a time already. It reports whether messages are held for less from now on.
+// Learn notes that a message came again while it was held for a time already. It reports whether messages are held for
+// less from now on.
 func (r *Redelivery) Learn(after time.Duration) (shorter bool) {
 	if r == nil || r.session || r.Known && r.After == 0 {
 		return false
@@ -137,8 +141,8 @@ func (r *Redelivery) Changed() <-chan struct{} {
 
 type redeliveryKey struct{}
 
-// WithRedelivery returns ctx for a call of Subscribe. The messages' contexts then have what is known of the subscriber, since subscribers
-// derive them from ctx.
+// WithRedelivery returns ctx for a call of Subscribe. The messages' contexts then have what is known of the subscriber,
+// since subscribers derive them from ctx.
 func WithRedelivery(ctx context.Context, r *Redelivery) context.Context {
 	return context.WithValue(ctx, redeliveryKey{}, r)
 }
@@ -159,8 +163,8 @@ func RedeliveryIn(ctx context.Context) *Redelivery {
 // MaxHold returns how long a message with ctx may be held in all. It is the least of:
 //
 //   - configured, if that is not 0;
-//   - the time that the message's adapter allows (WithMaxHold), or without one, what fits its subscriber (Redelivery), or DefaultMaxHold
-//     if nothing is configured;
+//   - the time that the message's adapter allows (WithMaxHold), or without one, what fits its subscriber (Redelivery),
+//     or DefaultMaxHold if nothing is configured;
 //   - DefaultMaxHold for a message in a subscriber's transaction, if nothing is configured.
 func MaxHold(ctx context.Context, configured time.Duration) time.Duration {
 	r := RedeliveryIn(ctx)

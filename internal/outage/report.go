@@ -22,8 +22,8 @@ func (g *Guard) Report() (Report, bool) {
 // watched has the guard of each type that Watch was called with. Only init functions write to it.
 var watched = make(map[reflect.Type]func(part any) *Guard)
 
-// Watch makes the guards of parts of type T known to Of. Call it in the init function of T's package. So the front door can report the
-// outages of many packages, and no part exports a method with a type of this package.
+// Watch makes the guards of parts of type T known to Of. Call it in the init function of T's package. So the front door
+// can report the outages of many packages, and no part exports a method with a type of this package.
 func Watch[T any](guard func(part T) *Guard) {
 	watched[reflect.TypeFor[T]()] = func(part any) *Guard { return guard(part.(T)) }
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// stocked is a subscriber of one of Watermill's own modules, by package path without version and by type. Its settings are read from
-// fields by name; if the module is built otherwise, it has the default.
+// stocked is a subscriber of one of Watermill's own modules, by package path without version and by type. Its settings
+// are read from fields by name; if the module is built otherwise, it has the default.
 type stocked struct {
 	path, name  string
 	after       time.Duration // by default; 0 is never
@@ -19,7 +19,8 @@ type stocked struct {
 
 var known = []stocked{
 	{path: "github.com/ThreeDotsLabs/watermill/pubsub/gochannel", name: "GoChannel"},
-	// The subscriber ends a message's context after AckWaitTimeout. The server has its own AckWait, 30 s unless the consumer says otherwise.
+	// The subscriber ends a message's context after AckWaitTimeout. The server has its own AckWait, 30 s unless the
+	// consumer says otherwise.
 	{path: "github.com/ThreeDotsLabs/watermill-nats/pkg/nats", name: "Subscriber", after: 30 * time.Second, field: "AckWaitTimeout", most: true},
 	{path: "github.com/ThreeDotsLabs/watermill-nats/pkg/jetstream", name: "Subscriber", after: 30 * time.Second, field: "ackWait", most: true},
 	// Pending entries are claimed after MaxIdleTime, even by the consumer that has them.

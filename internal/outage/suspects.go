@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// maxRefusal is how long a message may be refused while others pass. A store that is short of connections refuses some messages
-	// too.
+	// maxRefusal is how long a message may be refused while others pass. A store that is short of connections refuses some
+	// messages too.
 	maxRefusal = 5 * time.Minute
 	// minRefusals is how often others must have passed between two refusals of a message.
 	minRefusals = 3
@@ -17,7 +17,8 @@ const (
 	// minBackoff and maxBackoff bound the wait of a message that is refused while others pass.
 	minBackoff = 250 * time.Millisecond
 	maxBackoff = 10 * time.Second
-	// idle is how long no message must have passed until failures of a message count as an outage, although others had passed.
+	// idle is how long no message must have passed until failures of a message count as an outage, although others had
+	// passed.
 	idle = time.Minute
 	// forgotten is how long after its last failure a message that comes again counts as new.
 	forgotten = 10 * time.Minute
@@ -50,8 +51,8 @@ type suspects struct {
 	inVain       int            // messages that were found to cut the connection, since one passed
 }
 
-// refused notes that a message was refused, and that the connection was lost under its request if so. It reports whether others passed
-// since the message was last refused. If they did, the message's next wait is longer.
+// refused notes that a message was refused, and that the connection was lost under its request if so. It reports
+// whether others passed since the message was last refused. If they did, the message's next wait is longer.
 func (s *suspects) refused(of recent.Message, now time.Time, lost bool, l link) (alone bool) {
 	one := s.Note(of, now)
 	if one.first.IsZero() {
@@ -73,7 +74,8 @@ func (s *suspects) refused(of recent.Message, now time.Time, lost bool, l link) 
 	return alone
 }
 
-// noteLink counts cut connections of one message alone. An outage begins with cuts too, but goes on with failures to connect.
+// noteLink counts cut connections of one message alone. An outage begins with cuts too, but goes on with failures to
+// connect.
 func (s *suspects) noteLink(one *suspect, of recent.Message, now time.Time, l link) {
 	switch l {
 	case disconnected:
@@ -88,7 +90,8 @@ func (s *suspects) noteLink(one *suspect, of recent.Message, now time.Time, l li
 	if one.hopeless || l != cut || one.cuts <= maxInterruptions {
 		return
 	}
-	// If the next message has cuts too, perhaps no message causes them: a proxy can accept connections for a server that is away.
+	// If the next message has cuts too, perhaps no message causes them: a proxy can accept connections for a server that
+	// is away.
 	if now.Sub(one.firstCut) >= maxRefusal<<min(s.inVain, maxDoublings) {
 		one.hopeless = true
 		s.inVain++

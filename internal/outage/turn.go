@@ -16,7 +16,8 @@ const (
 	ended                  // its context ended
 )
 
-// mustWait reports whether c's message must wait for its next attempt: in an outage, or because it was refused while others passed.
+// mustWait reports whether c's message must wait for its next attempt: in an outage, or because it was refused while
+// others passed.
 func (g *Guard) mustWait(c *chain.Call) bool {
 	if !g.noting.Load() {
 		return false
@@ -27,9 +28,9 @@ func (g *Guard) mustWait(c *chain.Call) bool {
 	return !g.suspects.condemned(of, now) && (g.away.Load() || g.suspects.due(of).After(now))
 }
 
-// turn waits until the thing is back, or it is the caller's turn to try. The message that tried last lets others try first, because
-// it may be the only one that is refused. A message that was refused while others passed waits until it is due, even if others
-// pass.
+// turn waits until the thing is back, or it is the caller's turn to try. The message that tried last lets others try
+// first, because it may be the only one that is refused. A message that was refused while others passed waits until it
+// is due, even if others pass.
 func (g *Guard) turn(ctx context.Context, of recent.Message, until time.Time) outcome {
 	for {
 		g.mu.Lock()

@@ -1,5 +1,5 @@
-// Package pipelined is what a store may know of a driver beyond database/sql: that it sends several statements at once, each
-// with arguments, and waits once for all their answers.
+// Package pipelined is what a store may know of a driver beyond database/sql: that it sends several statements at once,
+// each with arguments, and waits once for all their answers.
 package pipelined
 
 import (
@@ -13,15 +13,15 @@ type Statement struct {
 	Args []any
 }
 
-// Sender sends statements over a driver's connection in one round trip, and returns how many rows each changed. Those behind
-// one that fails do not run: then it returns the numbers of those before it, and the error. With driver.ErrSkip nothing was
-// sent: the connection is another driver's, or its settings or the arguments are nothing for a pipeline.
+// Sender sends statements over a driver's connection in one round trip, and returns how many rows each changed. Those
+// behind one that fails do not run: then it returns the numbers of those before it, and the error. With driver.ErrSkip
+// nothing was sent: the connection is another driver's, or its settings or the arguments are nothing for a pipeline.
 type Sender func(ctx context.Context, conn driver.Conn, statements ...Statement) (changed []int64, err error)
 
 var register func(store any, send Sender) (any, bool)
 
-// Register is for package idempotency: with returns a store of PostgreSQL that sends its statements through send, and false
-// for any other store.
+// Register is for package idempotency: with returns a store of PostgreSQL that sends its statements through send, and
+// false for any other store.
 func Register(with func(store any, send Sender) (any, bool)) { register = with }
 
 // With returns store with send, or false if it is no store of PostgreSQL.

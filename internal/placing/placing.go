@@ -9,8 +9,9 @@ import (
 
 // Delivery is one delivery of a message by a subscriber that can go on before the ack. It is safe for concurrent use.
 type Delivery interface {
-	// Placing is called when nothing is left but to place msg elsewhere. The subscriber ignores a message that is not the one it delivered, and
-	// each call but the first. Placing may wait until those before msg with its key are placed, or until ctx ends.
+	// Placing is called when nothing is left but to place msg elsewhere. The subscriber ignores a message that is not the
+	// one it delivered, and each call but the first. Placing may wait until those before msg with its key are placed, or
+	// until ctx ends.
 	Placing(ctx context.Context, msg *message.Message)
 }
 
@@ -25,14 +26,15 @@ type Ordered interface {
 // FirstFor is how long a subscriber waits for a message that is to be placed first.
 const FirstFor = 10 * time.Second
 
-// Key is the key of the Delivery in a message's context. A context of an adapter's own type answers it with no further allocation.
+// Key is the key of the Delivery in a message's context. A context of an adapter's own type answers it with no further
+// allocation.
 type Key struct{}
 
 // With returns ctx with the delivery.
 func With(ctx context.Context, d Delivery) context.Context { return context.WithValue(ctx, Key{}, d) }
 
-// Begin calls the Delivery of ctx, if there is one. It may wait for the message's turn until ctx ends: check afterwards whether the message
-// went away.
+// Begin calls the Delivery of ctx, if there is one. It may wait for the message's turn until ctx ends: check afterwards
+// whether the message went away.
 func Begin(ctx context.Context, msg *message.Message) {
 	if d, ok := ctx.Value(Key{}).(Delivery); ok {
 		d.Placing(ctx, msg)

@@ -1,4 +1,5 @@
-// Package printable writes what came with a message so that a terminal, a page or a spreadsheet shows it, and never obeys it.
+// Package printable writes what came with a message so that a terminal, a page or a spreadsheet shows it, and never
+// obeys it.
 package printable
 
 import (
@@ -8,8 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s as one line that is shown and never obeyed. What is not printable is escaped as Go escapes it: controls,
-// bidirectional overrides, invisible characters, bytes that are no UTF-8. A backslash stays as it is: the result is for people.
+// Text returns s as one line that is shown and never obeyed. What is not printable is escaped as Go escapes it:
+// controls, bidirectional overrides, invisible characters, bytes that are no UTF-8. A backslash stays as it is: the
+// result is for people.
 func Text(s string) string { return safe(s, "") }
 
 // Block is Text for several lines: it keeps line ends and tabs.
@@ -44,8 +46,9 @@ func safe(s, keep string) string {
 	return b.String()
 }
 
-// harmless reports whether a terminal shows r as a character of its own, in its place. unicode.IsPrint leaves out controls,
-// formats such as bidirectional overrides and zero-width joiners, private characters and all spaces but the plain one.
+// harmless reports whether a terminal shows r as a character of its own, in its place. unicode.IsPrint leaves out
+// controls, formats such as bidirectional overrides and zero-width joiners, private characters and all spaces but the
+// plain one.
 func harmless(r rune) bool { return unicode.IsPrint(r) }
 
 func plain(s string) bool {
@@ -73,8 +76,8 @@ func escaped(r rune) string {
 	return fmt.Sprintf(`\u%04x`, r)
 }
 
-// Cell returns s for a cell of a spreadsheet: a text that a spreadsheet would take for a formula gets an apostrophe in front. So does
-// what stands behind a semicolon, which ends a cell in many countries.
+// Cell returns s for a cell of a spreadsheet: a text that a spreadsheet would take for a formula gets an apostrophe in
+// front. So does what stands behind a semicolon, which ends a cell in many countries.
 func Cell(s string) string {
 	s = Text(s)
 	if formula(s) {

@@ -1,6 +1,7 @@
-// Package recent remembers something of the messages that had trouble lately: when a store first refused one, for how long a
-// handler has put one off. A Memory is small and of this process alone. It holds at most Most messages, and forgets a message
-// that had no trouble for some time. So a message that comes again much later is a new one, and nothing here needs cleaning up.
+// Package recent remembers something of the messages that had trouble lately: when a store first refused one, for how
+// long a handler has put one off. A Memory is small and of this process alone. It holds at most Most messages, and
+// forgets a message that had no trouble for some time. So a message that comes again much later is a new one, and
+// nothing here needs cleaning up.
 package recent
 
 import (
@@ -19,8 +20,8 @@ const Most = 1000
 // Message identifies a message of a handler, or of a place.
 type Message struct{ from, id string }
 
-// Of identifies c's message by what it was on entry, which a handler cannot change. A message without an id is identified by its
-// payload.
+// Of identifies c's message by what it was on entry, which a handler cannot change. A message without an id is
+// identified by its payload.
 func Of(c *chain.Call) Message {
 	handler := message.HandlerNameFromCtx(c.Ctx)
 	if id := c.ID(); id != "" {
@@ -49,7 +50,8 @@ type remembered[T any] struct {
 // For returns a Memory that forgets a message kept after its last trouble.
 func For[T any](kept time.Duration) Memory[T] { return Memory[T]{kept: kept} }
 
-// Note remembers that a message has trouble now. It returns what is remembered of it, which is the zero value for a new one.
+// Note remembers that a message has trouble now. It returns what is remembered of it, which is the zero value for a new
+// one.
 func (m *Memory[T]) Note(of Message, now time.Time) *T {
 	one := m.of[of]
 	if one == nil || now.Sub(one.last) > m.kept {

@@ -1,5 +1,5 @@
-// Package safecall calls the functions of users (hooks, naming functions, publishers). A panic in them becomes an error, and does not
-// end the message.
+// Package safecall calls the functions of users (hooks, naming functions, publishers). A panic in them becomes an
+// error, and does not end the message.
 package safecall
 
 import (

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Promtool returns the path of promtool, which comes with Prometheus. Without it the test is skipped, but with CI=true it fails.
+// Promtool returns the path of promtool, which comes with Prometheus. Without it the test is skipped, but with CI=true
+// it fails.
 func Promtool(t testing.TB) string {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
@@ -24,8 +25,8 @@ func Promtool(t testing.TB) string {
 	return ""
 }
 
-// StartPrometheus installs Prometheus if it is missing, and starts one with the configuration file config, on a free port. It
-// keeps its data below folder, which must not hold another's. The address is a URL. The caller must call stop.
+// StartPrometheus installs Prometheus if it is missing, and starts one with the configuration file config, on a free
+// port. It keeps its data below folder, which must not hold another's. The address is a URL. The caller must call stop.
 func StartPrometheus(folder, config string) (address string, stop func() error, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -72,7 +72,8 @@ func NATS(t testing.TB) string {
 	return address(t, "nats")
 }
 
-// Lookup returns the address of a server: kafka (comma separated), rabbitmq, redis, postgres, mariadb, nats or prometheus.
+// Lookup returns the address of a server: kafka (comma separated), rabbitmq, redis, postgres, mariadb, nats or
+// prometheus.
 func Lookup(name string) (string, error) {
 	s, err := find(name)
 	if err != nil {
@@ -124,8 +125,8 @@ func Start(t testing.TB, name string) {
 // ErrNotOurs is wrapped by the error of Control for a server that services.sh did not start.
 var ErrNotOurs = errors.New("not ours to control")
 
-// Control stops, starts, restarts or kills a server, or runs rabbitmqctl with arguments, for programs: tests call Stop, Start, Restart, Kill
-// and RabbitMQCtl. Nothing starts the server again but another call.
+// Control stops, starts, restarts or kills a server, or runs rabbitmqctl with arguments, for programs: tests call Stop,
+// Start, Restart, Kill and RabbitMQCtl. Nothing starts the server again but another call.
 func Control(command, name string, arguments ...string) error {
 	out, err := execute(nil, append([]string{command, name}, arguments...)...)
 	switch {

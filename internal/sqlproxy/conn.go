@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Owner has begun a transaction on a connection of its own. Its methods are called with the Conn locked, so that nothing
-// else runs on the connection.
+// Owner has begun a transaction on a connection of its own. Its methods are called with the Conn locked, so that
+// nothing else runs on the connection.
 type Owner interface {
 	// Before is called before each statement of the user's, and may run some of the owner's own. An error refuses it.
 	Before(ctx context.Context, statement string, args []driver.NamedValue) error
@@ -65,8 +65,8 @@ func Open(life context.Context, conn *sql.Conn, owner Nesting, prepared map[stri
 // DB is for the users of a Conn that was opened by Open.
 func (c *Conn) DB() *sql.DB { return c.shell.db }
 
-// Lock waits for the statement that is running, and keeps others from running. It is for what the owner itself runs on the
-// connection. What the methods of an Owner run is locked already.
+// Lock waits for the statement that is running, and keeps others from running. It is for what the owner itself runs on
+// the connection. What the methods of an Owner run is locked already.
 func (c *Conn) Lock() { c.mu.Lock() }
 
 // TryLock locks the Conn if no statement is running.

@@ -5,8 +5,8 @@
 //	Pool.Begin   one *sql.Tx: its Commit and Rollback send nothing
 //	Open         a *sql.DB: each *sql.Tx that begins there is a savepoint of the owner's
 //
-// The owner sees each statement before it runs, and each error. Once the owner has ended the Conn, late statements get an
-// error that wraps sql.ErrTxDone.
+// The owner sees each statement before it runs, and each error. Once the owner has ended the Conn, late statements get
+// an error that wraps sql.ErrTxDone.
 //
 // The driver's connection is used inside of (*sql.Conn).Raw alone, each statement in a call of its own. So database/sql
 // keeps every promise that it makes to a driver, learns at once that a connection is bad, and unlocks it when a driver

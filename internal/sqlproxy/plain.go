@@ -2,8 +2,8 @@ package sqlproxy
 
 import "strings"
 
-// Plain reports whether a statement begins with one of the given words (upper case) and has no other statement behind it. It
-// is false, and the caller must find out by other means, for a statement that
+// Plain reports whether a statement begins with one of the given words (upper case) and has no other statement behind
+// it. It is false, and the caller must find out by other means, for a statement that
 //
 //   - begins with a comment,
 //   - has a semicolon anywhere,

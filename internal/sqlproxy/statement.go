@@ -21,8 +21,8 @@ func (v view) Prepare(query string) (driver.Stmt, error) {
 // maxPrepared bounds how many statements are kept for an owner.
 const maxPrepared = 64
 
-// PrepareContext prepares a statement once for each connection whose owner keeps them. Drivers that prepare whatever has
-// arguments would otherwise do so for each message.
+// PrepareContext prepares a statement once for each connection whose owner keeps them. Drivers that prepare whatever
+// has arguments would otherwise do so for each message.
 func (v view) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	c := v.s.conn
 	c.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// typed are a driver's rows, with what the driver knows of their columns. If it knows nothing the answer is the one that
-// database/sql itself gives for such a driver.
+// typed are a driver's rows, with what the driver knows of their columns. If it knows nothing the answer is the one
+// that database/sql itself gives for such a driver.
 type typed struct{ driver.Rows }
 
 func (r typed) ColumnTypeScanType(index int) reflect.Type {

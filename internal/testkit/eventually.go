@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits for what must happen. A disk may stand still for many seconds; only a hang takes longer.
+// Patience is how long a test waits for what must happen. A disk may stand still for many seconds; only a hang takes
+// longer.
 const Patience = time.Minute
 
-// Eventually polls condition until it holds, and ends the test if it does not hold within Patience. What says what is waited
-// for; state, if it is given, returns what to print beside it.
+// Eventually polls condition until it holds, and ends the test if it does not hold within Patience. What says what is
+// waited for; state, if it is given, returns what to print beside it.
 func Eventually(t testing.TB, what string, condition func() bool, state ...func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); !condition(); time.Sleep(2 * time.Millisecond) {
@@ -31,8 +32,8 @@ func Within(t testing.TB, what string, f func()) {
 	Receive(t, what, done)
 }
 
-// Receive returns the next value of a channel, or its zero value if it is closed, and ends the test if neither comes within
-// Patience.
+// Receive returns the next value of a channel, or its zero value if it is closed, and ends the test if neither comes
+// within Patience.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	select {

@@ -10,8 +10,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// RunRouter runs a router to which add adds handlers, and returns when it has started. Stop closes it and is called at the
-// end of the test in any case; an error of Close or Run fails the test. The router waits for handlers as long as Patience.
+// RunRouter runs a router to which add adds handlers, and returns when it has started. Stop closes it and is called at
+// the end of the test in any case; an error of Close or Run fails the test. The router waits for handlers as long as
+// Patience.
 func RunRouter(t testing.TB, logger watermill.LoggerAdapter, add func(*message.Router)) (stop func()) {
 	t.Helper()
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: Patience}, logger)

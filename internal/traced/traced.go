@@ -17,8 +17,8 @@ type By struct {
 	Logger watermill.LoggerAdapter
 }
 
-// Begin returns the context in which the operation runs, and whether the operation began. If it did not, because the Tracer panicked, End
-// must not be called: what it would end is not the operation.
+// Begin returns the context in which the operation runs, and whether the operation began. If it did not, because the
+// Tracer panicked, End must not be called: what it would end is not the operation.
 func (b By) Begin(ctx context.Context, op *observe.Operation) (in context.Context, began bool) {
 	if b.Tracer == nil {
 		return ctx, false
@@ -64,8 +64,8 @@ func (b By) panicked(method string, v any) {
 // errUnfinished ends an operation whose function did not return.
 var errUnfinished = errors.New("the publisher did not return")
 
-// Publish calls publish as an operation. With a Tracer, publish gets the context and the trace that the message is to carry, otherwise
-// ctx and "".
+// Publish calls publish as an operation. With a Tracer, publish gets the context and the trace that the message is to
+// carry, otherwise ctx and "".
 func (b By) Publish(ctx context.Context, op observe.Operation, publish func(ctx context.Context, trace string) error) error {
 	return b.PublishMasked(ctx, op, nil, publish)
 }

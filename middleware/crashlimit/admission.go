@@ -20,8 +20,8 @@ const (
 	slotNone               // it gave up waiting
 )
 
-// admission lets the deliveries of a process in: many, or a single suspect. Those that wait are let in in their order, so that
-// none waits for good.
+// admission lets the deliveries of a process in: many, or a single suspect. Those that wait are let in in their order,
+// so that none waits for good.
 type admission struct {
 	unmarked atomic.Int64
 	suspects atomic.Int64 // that wait
@@ -51,8 +51,8 @@ func (a *admission) wait(from slot) slot {
 }
 
 // move leaves a slot for one beside others or alone, and returns which it got. It waits until ctx ends, whose error it
-// returns. If none comes or goes for patience, as when handlers wait for each other, the first in line goes in beside the
-// others. So does a delivery that has waited for half of the time that ctx has: the rest is the handler's.
+// returns. If none comes or goes for patience, as when handlers wait for each other, the first in line goes in beside
+// the others. So does a delivery that has waited for half of the time that ctx has: the rest is the handler's.
 func (a *admission) move(ctx context.Context, from slot, suspect bool, patience time.Duration) (slot, error) {
 	w := a.line(from, suspect)
 	select {
@@ -85,7 +85,8 @@ func (a *admission) move(ctx context.Context, from slot, suspect bool, patience 
 	}
 }
 
-// line stands in line, and only then leaves the slot before: there is no moment at which the delivery is counted nowhere.
+// line stands in line, and only then leaves the slot before: there is no moment at which the delivery is counted
+// nowhere.
 func (a *admission) line(from slot, suspect bool) *waiter {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,7 +159,8 @@ func (a *admission) let(i int, got slot) {
 	close(w.ready)
 }
 
-// push lets the first in line in, beside others or not, if none has come or gone for patience. It returns when to ask again.
+// push lets the first in line in, beside others or not, if none has come or gone for patience. It returns when to ask
+// again.
 func (a *admission) push(patience time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,8 +14,8 @@ type row struct {
 	lostFor  time.Duration // by the database's clock
 }
 
-// detector decides from what it sees of other processes whether deliveries are to be marked. It compares no clocks: what
-// counts is that a process beats, seen on its own clock.
+// detector decides from what it sees of other processes whether deliveries are to be marked. It compares no clocks:
+// what counts is that a process beats, seen on its own clock.
 type detector struct {
 	interval, quietAfter time.Duration
 	known                map[string]*sighting
@@ -33,12 +33,12 @@ type sighting struct {
 	lost     bool
 }
 
-// proof is how many beats show that a process lives. One may be that of a process which ended while its last statement was
-// still on its way.
+// proof is how many beats show that a process lives. One may be that of a process which ended while its last statement
+// was still on its way.
 const proof = 2
 
-// look takes in what a look showed. It returns those that have stopped beating, and those that were lost so long ago that
-// they can be forgotten.
+// look takes in what a look showed. It returns those that have stopped beating, and those that were lost so long ago
+// that they can be forgotten.
 func (d *detector) look(now time.Time, rows []row) (stale, forgotten []row) {
 	seen := make(map[string]*sighting, len(rows))
 	for _, r := range rows {

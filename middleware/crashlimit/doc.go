@@ -1,38 +1,39 @@
-// Package crashlimit dead-letters messages that end the process: os.Exit in a library, a crash in C, all memory gone. No
-// middleware sees such an end, so the message is redelivered, and ends the next process too. A Limit counts the unfinished
-// deliveries of a message in a database. If there are too many, it refuses the message before the handler sees it.
+// Package crashlimit dead-letters messages that end the process: os.Exit in a library, a crash in C, all memory gone.
+// No middleware sees such an end, so the message is redelivered, and ends the next process too. A Limit counts the
+// unfinished deliveries of a message in a database. If there are too many, it refuses the message before the handler
+// sees it.
 //
 //	store, err := crashlimit.NewStore(ctx, db, crashlimit.StoreConfig{Service: "shop"})
 //	limit, err := crashlimit.New(store, crashlimit.Config{})
 //	router.AddPlugin(limit.Plugin)
 //	router.AddMiddleware(queue.Middleware, limit.Middleware, retry.Middleware, receiver.Middleware)
 //
-// The poison.Queue outside of the limit makes a dead letter of what is refused, with reason max_delivery_count_exceeded. Without
-// a queue the refusal is a nack, so the message is redelivered and refused without end. The limit works over any pub/sub,
-// with an idempotent receiver and without.
+// The poison.Queue outside of the limit makes a dead letter of what is refused, with reason
+// max_delivery_count_exceeded. Without a queue the refusal is a nack, so the message is redelivered and refused without
+// end. The limit works over any pub/sub, with an idempotent receiver and without.
 //
 // # How it works
 //
-// A process registers when its router starts, sends a heartbeat every 2 seconds while it runs, and signs off when the last
-// message has returned. As long as all processes sign off, nothing else happens: a message costs some nanoseconds and no
-// statement. An unclean end is one without signing off:
+// A process registers when its router starts, sends a heartbeat every 2 seconds while it runs, and signs off when the
+// last message has returned. As long as all processes sign off, nothing else happens: a message costs some nanoseconds
+// and no statement. An unclean end is one without signing off:
 //
 //	quiet ──another process stopped, or was there already when this one began──▶ marking
 //	  ▲                                                                             │
 //	  └──those that were there beat on or signed off, or 10 minutes without a crash─┘
 //
-// While marking, each delivery leaves a mark in the database before the handler runs. The mark is removed when the handler
-// ends in any way that leaves the process alive: success, error, panic, runtime.Goexit, shutdown. If the handler produced
-// messages, the mark stays until the message is acked or nacked: their publisher can end the process too. So a mark of a
-// process that ended is an unfinished delivery.
+// While marking, each delivery leaves a mark in the database before the handler runs. The mark is removed when the
+// handler ends in any way that leaves the process alive: success, error, panic, runtime.Goexit, shutdown. If the
+// handler produced messages, the mark stays until the message is acked or nacked: their publisher can end the process
+// too. So a mark of a process that ended is an unfinished delivery.
 //
-// After Config.Max of them the message is refused. Its marks stay until the message is acked, so a message whose letter cannot
-// be placed does not end another process. They stay for 10 minutes more, or until the process ends in order: an ack can
-// be lost with the process, because Kafka's client commits once a second, and the next message may end the process. The
-// message then comes again, is refused again, and has a second letter. The subscribers of wmkafka, wmamqp and wmsql
-// place a refused message, and settle it at the broker, before they deliver the next one. The count x-redrive-count is
-// part of a mark's key: a redriven message starts at zero. A message that is sent again by other means, with its old
-// id, is refused meanwhile.
+// After Config.Max of them the message is refused. Its marks stay until the message is acked, so a message whose letter
+// cannot be placed does not end another process. They stay for 10 minutes more, or until the process ends in order: an
+// ack can be lost with the process, because Kafka's client commits once a second, and the next message may end the
+// process. The message then comes again, is refused again, and has a second letter. The subscribers of wmkafka, wmamqp
+// and wmsql place a refused message, and settle it at the broker, before they deliver the next one. The count
+// x-redrive-count is part of a mark's key: a redriven message starts at zero. A message that is sent again by other
+// means, with its old id, is refused meanwhile.
 //
 // # What does not count
 //
@@ -42,9 +43,9 @@
 //     found lost, or took its mark along. That takes 4 to 10 seconds. A message that cannot wait, or that waited for a
 //     minute, is given back.
 //   - An orderly end. When the router's last handler has received its last message, no new marks are left. The marks of
-//     open deliveries are removed before Router.Run returns. So a handler that outlasts the router's CloseTimeout does not
-//     count, even if it ends the process meanwhile. Its message is then delivered once more than Max says. If the process
-//     is killed before the marks are removed, or the database is away then, they count.
+//     open deliveries are removed before Router.Run returns. So a handler that outlasts the router's CloseTimeout does
+//     not count, even if it ends the process meanwhile. Its message is then delivered once more than Max says. If the
+//     process is killed before the marks are removed, or the database is away then, they count.
 //
 // Counting starts when the first crash is detected: at once by a process that starts, and after three heartbeats by
 // processes that run. So a deadly message ends Max + 1 processes if each is started again. Deadly messages that come
@@ -53,41 +54,43 @@
 //
 // # Bystanders
 //
-// Messages that were in flight beside a deadly one are counted too. A message with a mark from before is a suspect. A suspect
-// is handled alone in its process: it waits until no other message is being handled, and others wait for it. If the process
-// ends again, only the suspect is counted. So a bystander has one unfinished delivery, and its success clears it.
+// Messages that were in flight beside a deadly one are counted too. A message with a mark from before is a suspect. A
+// suspect is handled alone in its process: it waits until no other message is being handled, and others wait for it. If
+// the process ends again, only the suspect is counted. So a bystander has one unfinished delivery, and its success
+// clears it.
 //
-// A suspect waits in line as long as others come and go. It runs beside the others if none comes or goes for 30 seconds, or
-// if half of the time of its context is over. The reason is that handlers may wait for each other. If handlers take longer
-// than that, bystanders may be counted more often, and in the end dead-lettered. Suspects run one after the other: 100 of
-// 50 ms take 5 seconds.
+// A suspect waits in line as long as others come and go. It runs beside the others if none comes or goes for 30
+// seconds, or if half of the time of its context is over. The reason is that handlers may wait for each other. If
+// handlers take longer than that, bystanders may be counted more often, and in the end dead-lettered. Suspects run one
+// after the other: 100 of 50 ms take 5 seconds.
 //
 // # What it does not do
 //
-//   - It compares no clocks. A process has stopped if its heartbeats have not changed for three intervals of its own and
-//     three of the process that looks. A process that is suspended for longer, or has no connection to the database, is
-//     taken for dead. Its marks count until it sends a heartbeat or removes them.
-//   - A new process marks until each of the others has sent two heartbeats: it cannot distinguish them from the remains of a
-//     crash.
-//   - It never stops a consumer. While the database fails, messages are handled unmarked, and only the heartbeats ask it. The
-//     first messages that meet a silent database wait for it, 2 seconds (10 on SQLite). An outage is one line in the log when
-//     it begins and one when it ends. Only a router that starts with the plugin needs the database, so that a deadly message
-//     ends each process at most once during an outage.
-//   - It distinguishes messages by id, without an id by Config.Coordinates, and without both by content. If all of these
-//     change from delivery to delivery, set Config.Key. If only its content names a message, processes that may still live
-//     are not waited for and do not count, and marks of a refused one go with its ack. So a deadly one may end some processes
-//     more. Each process counts once. A message that is handled twice at the same time in one process has one mark.
+//   - It compares no clocks. A process has stopped if its heartbeats have not changed for three intervals of its own
+//     and three of the process that looks. A process that is suspended for longer, or has no connection to the
+//     database, is taken for dead. Its marks count until it sends a heartbeat or removes them.
+//   - A new process marks until each of the others has sent two heartbeats: it cannot distinguish them from the remains
+//     of a crash.
+//   - It never stops a consumer. While the database fails, messages are handled unmarked, and only the heartbeats ask
+//     it. The first messages that meet a silent database wait for it, 2 seconds (10 on SQLite). An outage is one line
+//     in the log when it begins and one when it ends. Only a router that starts with the plugin needs the database, so
+//     that a deadly message ends each process at most once during an outage.
+//   - It distinguishes messages by id, without an id by Config.Coordinates, and without both by content. If all of
+//     these change from delivery to delivery, set Config.Key. If only its content names a message, processes that may
+//     still live are not waited for and do not count, and marks of a refused one go with its ack. So a deadly one may
+//     end some processes more. Each process counts once. A message that is handled twice at the same time in one
+//     process has one mark.
 //   - It remembers at most 1,024 marks that it could not remove because the database was away. It remembers as many of
-//     refused messages. The first that is forgotten is logged. A forgotten mark
-//     counts until the message is handled to the end again, or for 30 days. The limit follows at most 1,024 messages whose
-//     outputs are being published.
-//   - A panic outside of a router and of middleware.Recover does not count. It runs the deferred removal of the mark before
-//     it ends the process. Routers recover panics. A panic in a goroutine that the handler started removes nothing, and
-//     counts.
+//     refused messages. The first that is forgotten is logged. A forgotten mark counts until the message is handled to
+//     the end again, or for 30 days. The limit follows at most 1,024 messages whose outputs are being published.
+//   - A panic outside of a router and of middleware.Recover does not count. It runs the deferred removal of the mark
+//     before it ends the process. Routers recover panics. A panic in a goroutine that the handler started removes
+//     nothing, and counts.
 //
 // # The broker's own count
 //
-// If the broker counts deliveries, Config.Delivered serves beside a store or alone, as wmamqp.DeliveryCount does on quorum
-// queues. Brokers cannot distinguish a consumer that died from one that nacked, was closed or lost its connection. So the
-// default of Max is 20 for their count, and 3 for the store's. A Max that you set is for both: let it be generous.
+// If the broker counts deliveries, Config.Delivered serves beside a store or alone, as wmamqp.DeliveryCount does on
+// quorum queues. Brokers cannot distinguish a consumer that died from one that nacked, was closed or lost its
+// connection. So the default of Max is 20 for their count, and 3 for the store's. A Max that you set is for both: let
+// it be generous.
 package crashlimit

@@ -77,7 +77,8 @@ func (p *process) round(ctx context.Context) error {
 	return err
 }
 
-// live registers this process, or shows that it still lives. A process that was suspended for long may have been forgotten.
+// live registers this process, or shows that it still lives. A process that was suspended for long may have been
+// forgotten.
 func (p *process) live(ctx context.Context) error {
 	config := &p.limit.config
 	if p.registered {

@@ -44,8 +44,8 @@ func (n *news) latest() (looks int, rows map[string]row, next <-chan struct{}) {
 	return n.looks, n.rows, n.next
 }
 
-// gone reports whether a process that is not there has not been there since an earlier look: one look may be older than the
-// process. A process that signed off took its marks along.
+// gone reports whether a process that is not there has not been there since an earlier look: one look may be older than
+// the process. A process that signed off took its marks along.
 func (n *news) gone(process string, looks int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -78,9 +78,9 @@ type finding struct {
 	dead, unknown int
 }
 
-// judge counts the processes whose marks were found. What this process lived through is no death. One that beats on after its
-// mark was seen lives, and is at the message still. One that is lost, or gone without taking its marks along, ended.
-// Two limits of one process are one.
+// judge counts the processes whose marks were found. What this process lived through is no death. One that beats on
+// after its mark was seen lives, and is at the message still. One that is lost, or gone without taking its marks along,
+// ended. Two limits of one process are one.
 func (q *inquiry) judge(found []written, looks int, rows map[string]row) (f finding) {
 	var dead, unknown []string
 	for _, w := range found {

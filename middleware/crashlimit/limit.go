@@ -26,27 +26,29 @@ type Config struct {
 	// message. Default, and if Key returns nothing or panics: the message's id, its Coordinates, or a hash of payload and
 	// metadata.
 	Key func(*message.Message) string
-	// Coordinates returns where the broker has a message that has no id, such as topic, partition and offset, or nothing. It
-	// must take them from what the adapter knows, not from the message's metadata, and return the same for each delivery.
-	// Default: none. A spillway.Channel uses Config.Queue.Origin. Messages without both are distinguished by what they hold.
+	// Coordinates returns where the broker has a message that has no id, such as topic, partition and offset, or nothing.
+	// It must take them from what the adapter knows, not from the message's metadata, and return the same for each
+	// delivery. Default: none. A spillway.Channel uses Config.Queue.Origin. Messages without both are distinguished by
+	// what they hold.
 	Coordinates func(*message.Message) string
 	// Heartbeat is how often a process shows the Store that it lives. Default: 2 seconds.
 	Heartbeat time.Duration
 	// Delivered returns how often the broker delivered the message before and had it back, for brokers that count, such as
 	// wmamqp.DeliveryCount on quorum queues. It is called for every message. Default: none.
 	//
-	// Brokers also count deliveries that ended in a nack or with the connection, so three deployments would use up a Max of 3.
-	// So the default of this count is 20, which is RabbitMQ 4's own limit by default. Max must be more than a message can have
-	// of those. A limit of the queue's own must be higher, or none, since it drops the message. wmamqp.DeliveryCount leaves out
-	// what this process gave back itself.
+	// Brokers also count deliveries that ended in a nack or with the connection, so three deployments would use up a Max
+	// of 3. So the default of this count is 20, which is RabbitMQ 4's own limit by default. Max must be more than a
+	// message can have of those. A limit of the queue's own must be higher, or none, since it drops the message.
+	// wmamqp.DeliveryCount leaves out what this process gave back itself.
 	//
 	// The count has no bound if an idempotent receiver leases keys, because it gives duplicates back, or if a retry stage
 	// may refuse what it is given. Use a Store then.
 	Delivered func(*message.Message) (int, bool)
 	// Logger receives unclean ends, and a store that fails. Default: none.
 	Logger watermill.LoggerAdapter
-	// OnUnfinished is called with a message of which earlier deliveries did not return, because their processes ended. It is called
-	// once for each delivery, before the handler. By the broker's own count alone it is not called. A panic is logged. Default: none.
+	// OnUnfinished is called with a message of which earlier deliveries did not return, because their processes ended. It
+	// is called once for each delivery, before the handler. By the broker's own count alone it is not called. A panic is
+	// logged. Default: none.
 	OnUnfinished func(ctx context.Context, unfinished Unfinished)
 	// OnExceeded is called for each delivery that was refused, from many goroutines. A panic is logged. Default: none.
 	OnExceeded func(ctx context.Context, exceeded Exceeded)
@@ -77,8 +79,8 @@ const (
 	// defaultQuietAfter is how long processes must run clean after an unclean end until they stop counting: longer than a
 	// supervisor and the broker take to bring a message back after a crash.
 	defaultQuietAfter = 10 * time.Minute
-	// defaultAloneWait is how long a suspect waits for handlers that do not return, to be handled alone, and others wait for
-	// it. After that they run beside each other, because handlers may wait for each other.
+	// defaultAloneWait is how long a suspect waits for handlers that do not return, to be handled alone, and others wait
+	// for it. After that they run beside each other, because handlers may wait for each other.
 	defaultAloneWait = 30 * time.Second
 	// defaultWithin bounds what a router waits for when it starts and when it ends.
 	defaultWithin = 5 * time.Second
@@ -117,8 +119,8 @@ func (s *settings) validate() error {
 	return nil
 }
 
-// Limit dead-letters messages that end the process. It is safe for concurrent use by any number of handlers and routers: one
-// serves a whole process. A second one in the same process would be taken for another process.
+// Limit dead-letters messages that end the process. It is safe for concurrent use by any number of handlers and
+// routers: one serves a whole process. A second one in the same process would be taken for another process.
 type Limit struct {
 	config    settings
 	brokerMax int // what Max is for the broker's own count
@@ -138,8 +140,8 @@ type Limit struct {
 	current *process    // nil while off
 }
 
-// New returns a Limit. store may be nil if Config.Delivered is set. A configuration with which nothing would count is an
-// error that names the field.
+// New returns a Limit. store may be nil if Config.Delivered is set. A configuration with which nothing would count is
+// an error that names the field.
 func New(store *Store, config Config) (*Limit, error) {
 	s := settings{Config: config}
 	if store != nil {
@@ -159,15 +161,16 @@ func build(config settings) (*Limit, error) {
 	return l, nil
 }
 
-// Middleware counts the deliveries of a handler. Put it inside poison.Queue, which dead-letters what it refuses, and outside
-// of every retry. Without Plugin the process registers when the first message comes, which then waits for up to 5 seconds. A
-// store that is down is logged, asked again at every heartbeat, and stops no message.
+// Middleware counts the deliveries of a handler. Put it inside poison.Queue, which dead-letters what it refuses, and
+// outside of every retry. Without Plugin the process registers when the first message comes, which then waits for up to
+// 5 seconds. A store that is down is logged, asked again at every heartbeat, and stops no message.
 func (l *Limit) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(l.step)(h)
 }
 
 // Plugin registers this process before a handler of the router subscribes, and signs it off after the last message. A
-// store that is down at the start is an error of Router.Run. Give it to every router whose handlers have the middleware.
+// store that is down at the start is an error of Router.Run. Give it to every router whose handlers have the
+// middleware.
 func (l *Limit) Plugin(router *message.Router) error {
 	if l.config.store == nil {
 		return nil
@@ -175,9 +178,9 @@ func (l *Limit) Plugin(router *message.Router) error {
 	return l.life.Plugin(router)
 }
 
-// Close signs this process off, if the middleware is used without the plugin. Call it when the router is closed. If messages
-// are still being handled, the last of them signs off. A process that ends without Close is an unclean end. What is handled
-// after Close is counted too, and registers and signs off again. Close may be called more than once.
+// Close signs this process off, if the middleware is used without the plugin. Call it when the router is closed. If
+// messages are still being handled, the last of them signs off. A process that ends without Close is an unclean end.
+// What is handled after Close is counted too, and registers and signs off again. Close may be called more than once.
 func (l *Limit) Close() error {
 	l.closing.Store(true)
 	return errors.Join(l.depart(), l.signOffIfIdle())

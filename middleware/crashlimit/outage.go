@@ -23,7 +23,8 @@ type outage struct {
 }
 
 const (
-	// An outage that comes back within this time lasts twice as long as the one before: beats may succeed where marks fail.
+	// An outage that comes back within this time lasts twice as long as the one before: beats may succeed where marks
+	// fail.
 	comesBackWithin = time.Minute
 	maxOutageWait   = time.Minute
 )

@@ -8,8 +8,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
-// pending are visits whose handlers have returned outputs that the router has yet to publish. A publisher can end the process
-// too: the mark stays until the message is acked or nacked.
+// pending are visits whose handlers have returned outputs that the router has yet to publish. A publisher can end the
+// process too: the mark stays until the message is acked or nacked.
 type pending struct {
 	mu     sync.Mutex
 	visits map[*later]struct{}
@@ -29,8 +29,8 @@ func (p *later) end() {
 	})
 }
 
-// await keeps a visit open until its message is settled, and reports whether it does. While routers end it does not: the
-// last of them would not wait for it.
+// await keeps a visit open until its message is settled, and reports whether it does. While routers end it does not:
+// the last of them would not wait for it.
 func (l *Limit) await(c *chain.Call, v visit) bool {
 	if c.Acked() || c.Nacked() {
 		return false

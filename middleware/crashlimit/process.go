@@ -25,16 +25,16 @@ type process struct {
 	settled    chan struct{} // a message that was refused may have been acked
 }
 
-// self names this process, and is in the ids of all its limits: whatever became of their deliveries, it has lived through it.
-// A number would not do: in a container each process has the same.
+// self names this process, and is in the ids of all its limits: whatever became of their deliveries, it has lived
+// through it. A number would not do: in a container each process has the same.
 var self = rand.Text()
 
 var limits atomic.Int64
 
 func (l *Limit) nextID() string { return l.self + "." + strconv.FormatInt(limits.Add(1), 36) }
 
-// begin registers this process, unless it is. With insist a store that is down is an error; without it is logged, and the
-// beats go on trying.
+// begin registers this process, unless it is. With insist a store that is down is an error; without it is logged, and
+// the beats go on trying.
 func (l *Limit) begin(insist bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -33,12 +33,13 @@ type refused struct {
 	until time.Time
 }
 
-// most bounds each kind of removal, so that a store that is away costs no more memory than this. What is more is dropped, and
-// that is logged: such a mark counts until its message is handled to the end again, or the sweep takes it after keepMarks.
+// most bounds each kind of removal, so that a store that is away costs no more memory than this. What is more is
+// dropped, and that is logged: such a mark counts until its message is handled to the end again, or the sweep takes it
+// after keepMarks.
 const most = 1024
 
-// add reports whether there was space for one more. What a delivery may have written takes no place of what is owed already: before that is
-// removed no delivery writes.
+// add reports whether there was space for one more. What a delivery may have written takes no place of what is owed
+// already: before that is removed no delivery writes.
 func (r *removals) add(m mark, w written) (ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -113,7 +113,8 @@ func (v *visit) join(c *chain.Call) error {
 
 var errNotFirst = errors.New("crashlimit: the first delivery of this message in this process was refused or given back: this one is given back")
 
-// count leaves the mark of this delivery, unless too many processes ended with one. A store that fails stops no message.
+// count leaves the mark of this delivery, unless too many processes ended with one. A store that fails stops no
+// message.
 func (v *visit) count(c *chain.Call, process string) error {
 	l, w, q := v.limit, written{1, process}, inquiry{limit: v.limit}
 	for {
@@ -147,7 +148,8 @@ func (v *visit) count(c *chain.Call, process string) error {
 	}
 }
 
-// weigh decides by what was found whether the message goes on, and waits for its turn. It reports whether to look again.
+// weigh decides by what was found whether the message goes on, and waits for its turn. It reports whether to look
+// again.
 func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, rows map[string]row, next <-chan struct{}) (again bool, err error) {
 	l, f := v.limit, q.judge(found, looks, rows)
 	if v.mark.content { // as a rule these are other messages, in processes that live
@@ -164,8 +166,8 @@ func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, row
 		v.slot, v.turned = l.admission.wait(v.slot), false
 		return true, q.wait(c, next)
 	case f.dead+f.unknown > 0 && !v.turned:
-		// A suspect was in flight when a process ended. It runs alone, so that if this one ends too, only the deadly message is
-		// counted, and it is counted only when it runs: others wait for the same.
+		// A suspect was in flight when a process ended. It runs alone, so that if this one ends too, only the deadly message
+		// is counted, and it is counted only when it runs: others wait for the same.
 		v.turned = true
 		return true, v.move(c, true)
 	case v.slot == slotAside:

@@ -13,13 +13,13 @@ import (
 // StoreConfig configures a Store.
 type StoreConfig struct {
 	// Service names the processes that belong together: an unclean end of one makes all of them count. It has at most 100
-	// letters, digits, dots, underscores and hyphens. It is required on a database server, where other services may be too:
-	// without it, their crashes would be taken for this service's. On SQLite the default is none.
+	// letters, digits, dots, underscores and hyphens. It is required on a database server, where other services may be
+	// too: without it, their crashes would be taken for this service's. On SQLite the default is none.
 	Service string
 }
 
-// Store counts unfinished deliveries in a database. It keeps two tables, spillway_processes and spillway_deliveries, which
-// are nearly empty as long as nothing ends uncleanly. It is safe for concurrent use, by several processes too.
+// Store counts unfinished deliveries in a database. It keeps two tables, spillway_processes and spillway_deliveries,
+// which are nearly empty as long as nothing ends uncleanly. It is safe for concurrent use, by several processes too.
 type Store struct {
 	db      *database.Database
 	service any // as it is bound
@@ -27,13 +27,13 @@ type Store struct {
 	timeout time.Duration
 }
 
-// NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its tables, or
-// upgrades those that are there, and waits for that for at most 30 seconds. The Store does not close db.
+// NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its
+// tables, or upgrades those that are there, and waits for that for at most 30 seconds. The Store does not close db.
 //
-// The pool should have a connection to spare: claims of an idempotent receiver hold theirs for as long as handlers run, and
-// a process that cannot send its heartbeat looks like one that ended. On SQLite the database must be a file. Writers of a
-// process come one after the other there, so a handler inside a claim on the same *sql.DB delays the heartbeat of its process:
-// keep such handlers short, or give the limit a file of its own.
+// The pool should have a connection to spare: claims of an idempotent receiver hold theirs for as long as handlers run,
+// and a process that cannot send its heartbeat looks like one that ended. On SQLite the database must be a file.
+// Writers of a process come one after the other there, so a handler inside a claim on the same *sql.DB delays the
+// heartbeat of its process: keep such handlers short, or give the limit a file of its own.
 func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
 	if ctx == nil {
 		return nil, errors.New("crashlimit: the context is nil: give context.Background() if there is no other")

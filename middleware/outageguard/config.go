@@ -19,14 +19,15 @@ import (
 type Config struct {
 	// Share is the share of failed messages at which the guard opens, from above 0 to 1. Default: 0.5.
 	Share float64
-	// MinMessages is the number of messages of which Share is taken at least. So many messages that fail in a row open the guard
-	// too. Default: 20.
+	// MinMessages is the number of messages of which Share is taken at least. So many messages that fail in a row open the
+	// guard too. Default: 20.
 	MinMessages int
-	// Window is the time in which messages count for Share. It begins with a failure. The guard also opens if nothing succeeds for
-	// a whole Window: then at least 5 attempts must have failed, of 3 messages if the errors are unknown. Default: 10 s.
+	// Window is the time in which messages count for Share. It begins with a failure. The guard also opens if nothing
+	// succeeds for a whole Window: then at least 5 attempts must have failed, of 3 messages if the errors are unknown.
+	// Default: 10 s.
 	Window time.Duration
-	// InARow is the number of failures in a row at which the guard opens if each of their errors says that the downstream is away
-	// (classify.Verdict.Away). Default: 3.
+	// InARow is the number of failures in a row at which the guard opens if each of their errors says that the downstream
+	// is away (classify.Verdict.Away). Default: 3.
 	InARow int
 	// Doubt is how long errors of a kind that does not say away hold messages in all. Then messages that fail with it
 	// go on as without a guard, and an Error line says so. Doubt is also how long one or two messages alone, whose
@@ -39,38 +40,39 @@ type Config struct {
 	MaxProbe time.Duration
 	// MaxRetryAfter is the longest retry-after of an error that the guard waits for before a probe. Default: 5 minutes.
 	MaxRetryAfter time.Duration
-	// MaxHold is how long a message is held at most before it is given back, uncounted. A message is never held for longer than its
-	// adapter allows, or than half of a known redelivery time of its broker: see stages.Config.Subscriber. Default: that time (with
-	// wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s if nothing is known.
+	// MaxHold is how long a message is held at most before it is given back, uncounted. A message is never held for longer
+	// than its adapter allows, or than half of a known redelivery time of its broker: see stages.Config.Subscriber.
+	// Default: that time (with wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s if nothing is known.
 	MaxHold time.Duration
-	// Scope returns the part of a handler's messages that fails alone, such as a tenant or a message type: each scope has a state of
-	// its own. Scope is called only while something fails. It must not change the message. If Scope panics, the message has no
-	// scope. Default: the handler has one state.
+	// Scope returns the part of a handler's messages that fails alone, such as a tenant or a message type: each scope has
+	// a state of its own. Scope is called only while something fails. It must not change the message. If Scope panics, the
+	// message has no scope. Default: the handler has one state.
 	Scope func(*message.Message) string
 	// MaxScopes is the number of scopes of a handler that have a state of their own. A further scope takes the place of
 	// the one whose latest failure is longest ago, of those that hold no message. If all hold messages, further scopes
 	// share one state. Default: 100.
 	MaxScopes int
-	// Store shares outages among the instances of a service: one that finds an outage opens the guards of the others, and one whose
-	// message succeeds closes them. A freeze in the Store counts in all instances. It needs Plugin, or a spillway.Channel's Attach.
-	// Default: each instance decides for itself.
+	// Store shares outages among the instances of a service: one that finds an outage opens the guards of the others, and
+	// one whose message succeeds closes them. A freeze in the Store counts in all instances. It needs Plugin, or a
+	// spillway.Channel's Attach. Default: each instance decides for itself.
 	Store *Store
 	// Shared sets Store to a store in the DB of a spillway.Channel. Default: false.
 	Shared bool
 	// Classifier judges the errors. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
-	// Logger receives an Error line when the guard opens, an Info line when it closes, and Debug lines between. Payloads are never
-	// logged. Default: none, or in a spillway.Channel the router's.
+	// Logger receives an Error line when the guard opens, an Info line when it closes, and Debug lines between. Payloads
+	// are never logged. Default: none, or in a spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
-	// Privacy masks the text of an error before it is logged or shown. Default: credentials are masked; in a spillway.Channel that of Config.Privacy.
+	// Privacy masks the text of an error before it is logged or shown. Default: credentials are masked; in a
+	// spillway.Channel that of Config.Privacy.
 	Privacy *privacy.Redactor
-	// MaskText changes the text of an error before it is logged or shown. If it panics, the text is withheld. Default: none, or in
-	// a spillway.Channel QueueConfig.MaskText.
+	// MaskText changes the text of an error before it is logged or shown. If it panics, the text is withheld. Default:
+	// none, or in a spillway.Channel QueueConfig.MaskText.
 	MaskText func(text string) string
 	// OnChange is called after each change of a state, one at a time and in order. A panic in it is logged. Default: none.
 	OnChange func(Change)
-	// OnWaited is called after a wait of a message in the guard, before its next attempt or before it is given back. A panic is logged.
-	// Default: none.
+	// OnWaited is called after a wait of a message in the guard, before its next attempt or before it is given back. A
+	// panic is logged. Default: none.
 	OnWaited func(ctx context.Context, waited Waited)
 }
 

@@ -1,8 +1,10 @@
-// Package outageguard stops and probes while what a handler needs is away, instead of draining its topic into the dead letters.
+// Package outageguard stops and probes while what a handler needs is away, instead of draining its topic into the dead
+// letters.
 //
-// A Guard stands between Retry and the handler. While it is closed it lets every message pass, and costs one atomic load. When it finds
-// an outage it opens: each message of the handler waits in the guard, uncounted. The guard returns no error for it, so nothing is
-// retried, staged or dead-lettered. Then it lets one message try at a time, and lets the rate grow when one succeeds.
+// A Guard stands between Retry and the handler. While it is closed it lets every message pass, and costs one atomic
+// load. When it finds an outage it opens: each message of the handler waits in the guard, uncounted. The guard returns
+// no error for it, so nothing is retried, staged or dead-lettered. Then it lets one message try at a time, and lets the
+// rate grow when one succeeds.
 //
 //	          away in a row, share, nothing succeeds
 //	┌────────┐ ───────────────────────────────────────▶ ┌──────┐  the wait is over   ┌─────────┐
@@ -18,16 +20,16 @@
 //
 // # What opens it
 //
-// Errors that are transient or unknown count. A message counts once, however often it is tried. If it succeeds later, it counts as
-// handled. Permanent and invalid errors, classify.NotNow and messages that went away count nothing.
+// Errors that are transient or unknown count. A message counts once, however often it is tried. If it succeeds later,
+// it counts as handled. Permanent and invalid errors, classify.NotNow and messages that went away count nothing.
 //
-//   - Config.InARow errors in a row that say that the downstream is away (classify.Away). Such a failure waits in the guard from the
-//     first one on.
+//   - Config.InARow errors in a row that say that the downstream is away (classify.Away). Such a failure waits in the
+//     guard from the first one on.
 //   - Config.Share of at least Config.MinMessages messages in Config.Window, or as many in a row.
 //   - A whole Config.Window without a success, in which attempts failed: a downstream that hangs.
 //
-// A message that fails while others succeed is to blame itself. Its error goes to Retry and counts as usual. So a few poisonous
-// messages, or one bad tenant among good ones, neither open the guard nor are held by it.
+// A message that fails while others succeed is to blame itself. Its error goes to Retry and counts as usual. So a few
+// poisonous messages, or one bad tenant among good ones, neither open the guard nor are held by it.
 //
 // # How long
 //
@@ -44,20 +46,22 @@
 //
 // # How a message waits
 //
-// A message is held in the goroutine that its subscriber gave it, first come first served. It is held at most for as long as its
-// adapter allows, and is then given back, uncounted. A subscriber of Spillway that can stop taking messages does so instead.
+// A message is held in the goroutine that its subscriber gave it, first come first served. It is held at most for as
+// long as its adapter allows, and is then given back, uncounted. A subscriber of Spillway that can stop taking messages
+// does so instead.
 //
 // # Several instances
 //
-// Each instance decides for itself. With a Store its instances share outages and freezes through a table: what one finds, the others
-// hold too, and its first success lets them go on in a ramp. If the Store is away, each instance decides for itself again.
+// Each instance decides for itself. With a Store its instances share outages and freezes through a table: what one
+// finds, the others hold too, and its first success lets them go on in a ramp. If the Store is away, each instance
+// decides for itself again.
 //
 // # What is not promised
 //
 //   - A handler that does everything wrong looks like an outage: its messages wait for Config.Doubt. Then they are
 //     dead-lettered.
 //   - A downstream whose errors do not say away is held for Config.Doubt alone. Mark such errors with classify.Away.
-//   - Until the guard opens, errors that do not say away use up attempts. A downstream that hangs, or whose errors are unknown, costs a
-//     few messages their attempts: they go to a stage, or without stages to the dead letters.
+//   - Until the guard opens, errors that do not say away use up attempts. A downstream that hangs, or whose errors are
+//     unknown, costs a few messages their attempts: they go to a stage, or without stages to the dead letters.
 //   - A handler that never returns holds the guard's probe for 30 seconds. Then another message is tried beside it.
 package outageguard

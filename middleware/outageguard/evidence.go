@@ -15,8 +15,8 @@ const (
 	apart = 2 * time.Minute
 	// minAttempts and minUnknown are what must fail before a time without a success counts as an outage.
 	minAttempts, minUnknown = 5, 3
-	// minMixed and minMixedShare are what must fail among others that succeed to explain failures in a row, and maxMixed is the number of
-	// messages of which that is known. chance is how likely a row may be that is no outage.
+	// minMixed and minMixedShare are what must fail among others that succeed to explain failures in a row, and maxMixed
+	// is the number of messages of which that is known. chance is how likely a row may be that is no outage.
 	minMixed, minMixedShare, maxMixed, chance = 10, 0.1, 2000, 1e-4
 	// minWitnesses is the number of messages that confirm an outage.
 	minWitnesses = 3
@@ -53,7 +53,8 @@ type record struct {
 
 func newEvidence() evidence { return evidence{messages: recent.For[record](remembered)} }
 
-// note counts a failure. It reports whether the message itself is to blame: other messages succeeded since it last failed.
+// note counts a failure. It reports whether the message itself is to blame: other messages succeeded since it last
+// failed.
 func (e *evidence) note(of recent.Message, verdict classify.Verdict, window time.Duration, ramping bool, now time.Time) (blamed bool) {
 	one := e.messages.Note(of, now)
 	blamed = one.failures > 0 && e.successes > one.seen
@@ -114,8 +115,9 @@ func (e *evidence) succeeded(of recent.Message, outage bool) {
 	}
 }
 
-// mixed returns the share of messages that fail among others that succeed, or 0 if it is small: then failures in a row are an outage.
-// Of away failures only such failures are the measure: unrelated errors do not explain a refused connection.
+// mixed returns the share of messages that fail among others that succeed, or 0 if it is small: then failures in a row
+// are an outage. Of away failures only such failures are the measure: unrelated errors do not explain a refused
+// connection.
 func (e *evidence) mixed(away bool) float64 {
 	among := e.among
 	if away {

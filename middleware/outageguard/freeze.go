@@ -28,12 +28,13 @@ type freeze struct {
 	waiting                atomic.Int64
 }
 
-// Open holds the messages of a handler in this process until Close is called, for a deployment or a repair. Handler "" means all
-// handlers. No probe ends a freeze. Messages in work end as usual. If the handler is frozen already, Open changes its reason. See
-// Store.Freeze for all instances of a service.
+// Open holds the messages of a handler in this process until Close is called, for a deployment or a repair. Handler ""
+// means all handlers. No probe ends a freeze. Messages in work end as usual. If the handler is frozen already, Open
+// changes its reason. See Store.Freeze for all instances of a service.
 //
-// On a nil Guard it is an error, and holds nothing. So is a name that no handler has. The guard knows the names if Plugin was given to
-// the router, while the router runs, and until it gets a further handler. Otherwise any name is accepted.
+// On a nil Guard it is an error, and holds nothing. So is a name that no handler has. The guard knows the names if
+// Plugin was given to the router, while the router runs, and until it gets a further handler. Otherwise any name is
+// accepted.
 func (g *Guard) Open(handler, reason string) error {
 	if g == nil {
 		return errNoGuard
@@ -97,9 +98,10 @@ func (g *Guard) freezeShared(all map[string]Shared) {
 	g.tell()
 }
 
-// Close ends the freeze of a handler that Open began. It also ends an outage of the handler: then messages pass in a ramp, without a
-// probe. Handler "" means all handlers, and ends every freeze that Open began. A freeze of all handlers ends in no other way, and one in
-// the Store with Store.Release alone. A name that no handler has is an error, as in Open.
+// Close ends the freeze of a handler that Open began. It also ends an outage of the handler: then messages pass in a
+// ramp, without a probe. Handler "" means all handlers, and ends every freeze that Open began. A freeze of all handlers
+// ends in no other way, and one in the Store with Store.Release alone. A name that no handler has is an error, as in
+// Open.
 func (g *Guard) Close(handler string) error {
 	if g == nil {
 		return nil

@@ -20,7 +20,8 @@ import (
 type Guard struct {
 	config  Config
 	changes changes
-	// troubled counts the cells in which something failed lately, and the freezes. While it is 0 messages pass and nothing is noted.
+	// troubled counts the cells in which something failed lately, and the freezes. While it is 0 messages pass and nothing
+	// is noted.
 	troubled atomic.Int64
 
 	mu      sync.RWMutex
@@ -53,8 +54,8 @@ func New(config Config) (*Guard, error) {
 	return g, nil
 }
 
-// Middleware guards h. Put it inside of middleware.Retry and of retry stages, and outside of the idempotent receiver: then each
-// attempt passes the guard, and a held failure is not counted.
+// Middleware guards h. Put it inside of middleware.Retry and of retry stages, and outside of the idempotent receiver:
+// then each attempt passes the guard, and a held failure is not counted.
 func (g *Guard) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	if g == nil {
 		return h
@@ -85,8 +86,8 @@ func (g *Guard) passage(c *chain.Call) *passage {
 	return p
 }
 
-// lock returns the cell of p's message, with its lock held: the one that let its attempt begin, or its own. Without create it returns nil
-// if nothing of the cell failed lately.
+// lock returns the cell of p's message, with its lock held: the one that let its attempt begin, or its own. Without
+// create it returns nil if nothing of the cell failed lately.
 func (g *Guard) lock(p *passage, create bool) *cell {
 	for s := p.cell; ; s = nil {
 		if s == nil {

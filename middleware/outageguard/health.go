@@ -25,7 +25,8 @@ type Status struct {
 	NextProbe time.Time `json:"next_probe,omitzero"`
 }
 
-// Health returns the state of each handler and scope that is not Closed, or that holds a message, in the order of their names.
+// Health returns the state of each handler and scope that is not Closed, or that holds a message, in the order of their
+// names.
 func (g *Guard) Health() []Status {
 	found := []Status{}
 	if g == nil {

@@ -143,8 +143,8 @@ func (s *cell) endHold(p *passage) {
 	}
 }
 
-// excuse reports whether the message that failed alone could not have been the one that succeeds: its hold ended before. It is to blame if
-// that happens to the same message again.
+// excuse reports whether the message that failed alone could not have been the one that succeeds: its hold ended
+// before. It is to blame if that happens to the same message again.
 func (s *cell) excuse() bool {
 	of := s.heldOut
 	s.heldOut = recent.Message{}

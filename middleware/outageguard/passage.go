@@ -71,7 +71,8 @@ func (p *passage) stale(s *cell) bool {
 	return p.opened != s.opened
 }
 
-// run calls next until its outcome is for the parts further out. began means that the first attempt has ended, with out and err.
+// run calls next until its outcome is for the parts further out. began means that the first attempt has ended, with out
+// and err.
 func (p *passage) run(next chain.Handler, began bool, out []*message.Message, err error) ([]*message.Message, error) {
 	defer p.guard.tell()
 	for {
@@ -264,8 +265,8 @@ func (s *cell) admit(p *passage, now time.Time) bool {
 	return true
 }
 
-// pause waits before the next attempt while the guard is closed. It does not wait for a retry-after, which the next failure can show to be
-// of this message alone. Its error gives the message back.
+// pause waits before the next attempt while the guard is closed. It does not wait for a retry-after, which the next
+// failure can show to be of this message alone. Its error gives the message back.
 func (p *passage) pause() error {
 	defer p.unpause()
 	ctx := p.c.WaitContext()
@@ -305,8 +306,8 @@ func (p *passage) rest(ctx context.Context) time.Duration {
 	return outage.Rest(ctx, p.guard.config.MaxHold, p.c.Held)
 }
 
-// giveBack returns the error that gives the message back, uncounted. A message that its handler acked cannot come again: for it
-// giveBack returns the handler's error.
+// giveBack returns the error that gives the message back, uncounted. A message that its handler acked cannot come
+// again: for it giveBack returns the handler's error.
 func (p *passage) giveBack() error {
 	err := errHeld
 	if p.err != nil {
@@ -318,7 +319,8 @@ func (p *passage) giveBack() error {
 	return p.c.PutBack(err)
 }
 
-// bounded keeps an error from asking a stage for a longer wait than the guard itself allows: the stage would dead-letter its message.
+// bounded keeps an error from asking a stage for a longer wait than the guard itself allows: the stage would
+// dead-letter its message.
 func (p *passage) bounded(err error) error {
 	if longest := p.guard.config.MaxProbe; p.after > longest {
 		return classify.With(err, classify.RetryAfter(longest))

@@ -43,8 +43,8 @@ func (s *cell) await(ctx context.Context, w *waiter, rest time.Duration) bool {
 // maxLooked bounds the search for a probe.
 const maxLooked = 1000
 
-// release lets the first message in the queue go on. It reports false if there is none. A probe is the first one that has not failed lately:
-// where some messages are at fault themselves, those that wait longest are such messages.
+// release lets the first message in the queue go on. It reports false if there is none. A probe is the first one that
+// has not failed lately: where some messages are at fault themselves, those that wait longest are such messages.
 func (s *cell) release(probe bool) bool {
 	next := s.queue.Front()
 	if next == nil {

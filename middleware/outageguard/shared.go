@@ -35,8 +35,8 @@ type shared struct {
 	until  time.Time // others have no say: a message succeeded here while they said that the downstream is away
 }
 
-// share does what the other instances say, and returns what they must know. own has the rows of this instance, and others one of
-// another instance for each place.
+// share does what the other instances say, and returns what they must know. own has the rows of this instance, and
+// others one of another instance for each place.
 func (g *Guard) share(own map[place]bool, others map[place]Shared) (all []news) {
 	defer g.tell()
 	for at := range others {

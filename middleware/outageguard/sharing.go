@@ -37,8 +37,9 @@ func newSharing(g *Guard, store *Store) *sharing {
 	return s
 }
 
-// Plugin takes the names of the router's handlers, for Open and Close. With Config.Store it shares outages with the other instances of the
-// service, for as long as handlers of the router run. A store that is away is logged: then each instance decides for itself.
+// Plugin takes the names of the router's handlers, for Open and Close. With Config.Store it shares outages with the
+// other instances of the service, for as long as handlers of the router run. A store that is away is logged: then each
+// instance decides for itself.
 func (g *Guard) Plugin(router *message.Router) error {
 	if router == nil {
 		return errors.New("outageguard: Plugin: the router is nil")

@@ -16,15 +16,16 @@ import (
 
 // StoreConfig configures a Store.
 type StoreConfig struct {
-	// Service names the processes that share their outages. It has at most 100 letters, digits, dots, underscores and hyphens. It is
-	// required on a database server. On SQLite the default is none.
+	// Service names the processes that share their outages. It has at most 100 letters, digits, dots, underscores and
+	// hyphens. It is required on a database server. On SQLite the default is none.
 	Service string
-	// Every is how often an instance asks the database, and shows that it lives. Its outages expire 15 times later. Default: 1 s.
+	// Every is how often an instance asks the database, and shows that it lives. Its outages expire 15 times later.
+	// Default: 1 s.
 	Every time.Duration
 }
 
-// Store shares outages and freezes among the instances of a service, in the table spillway_outages of a database. A command line uses
-// it too: see Freeze, Release and List. It is safe for concurrent use.
+// Store shares outages and freezes among the instances of a service, in the table spillway_outages of a database. A
+// command line uses it too: see Freeze, Release and List. It is safe for concurrent use.
 type Store struct {
 	db      *database.Database
 	service any // as it is bound
@@ -39,8 +40,8 @@ var table = schema.Table{
 	}},
 }
 
-// NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its table if that is
-// missing, and waits for that for at most 30 seconds. The Store does not close db.
+// NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its
+// table if that is missing, and waits for that for at most 30 seconds. The Store does not close db.
 func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
 	if ctx == nil {
 		return nil, errors.New("outageguard: the context is nil: give context.Background() if there is no other")
@@ -85,8 +86,9 @@ func (s *Store) List(ctx context.Context) ([]Shared, error) {
 	return slices.DeleteFunc(rows, func(row Shared) bool { return row.State == Closed }), err
 }
 
-// rows is List with the freezes that were released lately: they are Closed, and have the reason and the actor of the release. Outages of
-// an instance are among them also if they expired: it could not show a sign of life, and no message succeeded.
+// rows is List with the freezes that were released lately: they are Closed, and have the reason and the actor of the
+// release. Outages of an instance are among them also if they expired: it could not show a sign of life, and no message
+// succeeded.
 func (s *Store) rows(ctx context.Context, instance string) ([]Shared, error) {
 	found := []Shared{}
 	err := s.db.Query(ctx, func() { found = found[:0] }, func(rows *sql.Rows) error {
@@ -106,8 +108,9 @@ func (s *Store) rows(ctx context.Context, instance string) ([]Shared, error) {
 	return found, nil
 }
 
-// Freeze holds the messages of a handler in all instances until Release is called, also in those that start later. Handler "" means
-// all handlers. The reason and the actor are required, and stand in the log of each instance. It takes effect within seconds.
+// Freeze holds the messages of a handler in all instances until Release is called, also in those that start later.
+// Handler "" means all handlers. The reason and the actor are required, and stand in the log of each instance. It takes
+// effect within seconds.
 func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error {
 	if reason == "" || actor == "" {
 		return errors.New("outageguard: Freeze: the reason or the actor is empty: say why the handler is frozen, and by whom")
@@ -122,8 +125,8 @@ func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error
 	return nil
 }
 
-// Release ends the freeze of a handler that Freeze began, and reports whether there was one. The actor is required. Reason may be empty.
-// Both stand in the log of each instance. A freeze of all handlers ends with the handler "" alone.
+// Release ends the freeze of a handler that Freeze began, and reports whether there was one. The actor is required.
+// Reason may be empty. Both stand in the log of each instance. A freeze of all handlers ends with the handler "" alone.
 func (s *Store) Release(ctx context.Context, handler, reason, actor string) (released bool, err error) {
 	if actor == "" {
 		return false, errors.New("outageguard: Release: the actor is empty: say who releases the handler")

@@ -2,8 +2,8 @@ package stages
 
 import "github.com/watermill-spillway/spillway/delay"
 
-// Store returns the Store of the Config. It is nil if messages wait in topics. Store.Waiting counts what waits, by the topics that
-// messages come back from.
+// Store returns the Store of the Config. It is nil if messages wait in topics. Store.Waiting counts what waits, by the
+// topics that messages come back from.
 func (s *Stages) Store() *delay.Store {
 	if s == nil {
 		return nil
@@ -11,8 +11,9 @@ func (s *Stages) Store() *delay.Store {
 	return s.config.Store
 }
 
-// HandlerOf returns the handler of a topic that waiting messages come back from, and the handler's live topic. It reports false if no
-// handler of this process has the topic. Of handlers that share the topic, it returns the one whose name comes first.
+// HandlerOf returns the handler of a topic that waiting messages come back from, and the handler's live topic. It
+// reports false if no handler of this process has the topic. Of handlers that share the topic, it returns the one whose
+// name comes first.
 func (s *Stages) HandlerOf(stageTopic string) (handler, topic string, ok bool) {
 	if s == nil {
 		return "", "", false

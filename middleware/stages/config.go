@@ -20,57 +20,64 @@ import (
 
 // Config configures Stages. Publisher and Subscriber are required.
 type Config struct {
-	// Publisher publishes messages to stage topics. A message is acked after Publish returned, so Publish must return after the
-	// broker confirmed. It must not be a handler's publisher, which the router closes when that handler stops. If it is a
-	// poison.Initializer, it creates the stage topics. A wrapper that hides an Initializer is an error: see poison.WithInitializer.
+	// Publisher publishes messages to stage topics. A message is acked after Publish returned, so Publish must return
+	// after the broker confirmed. It must not be a handler's publisher, which the router closes when that handler stops.
+	// If it is a poison.Initializer, it creates the stage topics. A wrapper that hides an Initializer is an error: see
+	// poison.WithInitializer.
 	Publisher message.Publisher
-	// Subscriber returns the subscriber for a stage topic. It is called once for each stage of a handler, when the handler is
-	// added.
+	// Subscriber returns the subscriber for a stage topic. It is called once for each stage of a handler, when the handler
+	// is added.
 	//
-	//   - If the broker has consumer groups, subscribe in group. A waiting stage would hold up the rebalances of the live topic's group.
+	//   - If the broker has consumer groups, subscribe in group. A waiting stage would hold up the rebalances of the live
+	//     topic's group.
 	//   - A new group must begin with the oldest message, as wmkafka's does and that of watermill-kafka does not.
-	//   - A broker must not deliver a message again while it is held. A subscriber can say after which time its broker does, with a method
-	//     RedeliveryTime() time.Duration, where 0 means never. Spillway's own subscribers have the method. Those of Watermill for NATS,
-	//     Redis Streams, Kafka, RabbitMQ, SQL and Go channels are known.
-	//   - The router closes the subscriber, or the last stage that uses it when it ends. If a handler uses it too, only the
-	//     router closes it.
+	//   - A broker must not deliver a message again while it is held. A subscriber can say after which time its broker
+	//     does, with a method RedeliveryTime() time.Duration, where 0 means never. Spillway's own subscribers have the
+	//     method. Those of Watermill for NATS, Redis Streams, Kafka, RabbitMQ, SQL and Go channels are known.
+	//   - The router closes the subscriber, or the last stage that uses it when it ends. If a handler uses it too, only
+	//     the router closes it.
 	Subscriber func(topic, group string) (message.Subscriber, error)
-	// Stages are the waits of a message that fails again and again, in this order. Default: Delays(5*time.Second, time.Minute,
-	// 10*time.Minute).
+	// Stages are the waits of a message that fails again and again, in this order. Default: Delays(5*time.Second,
+	// time.Minute, 10*time.Minute).
 	Stages []Stage
-	// Store keeps waiting messages in a database instead of topics. Every message then waits for exactly its time, on any pub/sub.
-	// While the router runs, a relay publishes due messages to one re-entry topic of each handler. Default: none, messages wait in
-	// stage topics.
+	// Store keeps waiting messages in a database instead of topics. Every message then waits for exactly its time, on any
+	// pub/sub. While the router runs, a relay publishes due messages to one re-entry topic of each handler. Default: none,
+	// messages wait in stage topics.
 	//
-	//   - Services that share the table and publish to different brokers need different values of delay.StoreConfig.Service.
+	//   - Services that share the table and publish to different brokers need different values of
+	//     delay.StoreConfig.Service.
 	//   - To move from stage topics to a Store, list the old stages as Retired, beside the active ones.
 	//   - To move back, wait until Store.Waiting reports no message and the re-entry topic is empty.
 	Store *delay.Store
-	// Naming names the stage topics. Stages with equal names share a topic: stages of one handler must then have the same delay, and
-	// stages of several handlers need SharedTopics. Default: <topic>.<handler>.retry.5s; in a spillway.Channel, that of Config.Naming.
+	// Naming names the stage topics. Stages with equal names share a topic: stages of one handler must then have the same
+	// delay, and stages of several handlers need SharedTopics. Default: <topic>.<handler>.retry.5s; in a spillway.Channel,
+	// that of Config.Naming.
 	Naming naming.Scheme
-	// SharedTopics allows several handlers to have the same stage topic. Set it only if each consumer group receives every message of
-	// a topic, as in Kafka: a handler acks messages that wait for another handler. With any other broker these would be lost.
+	// SharedTopics allows several handlers to have the same stage topic. Set it only if each consumer group receives every
+	// message of a topic, as in Kafka: a handler acks messages that wait for another handler. With any other broker these
+	// would be lost.
 	SharedTopics bool
-	// Jitter is the greatest random addition to a wait, as a share of the stage's delay. Default: 0.1. A negative value means none.
+	// Jitter is the greatest random addition to a wait, as a share of the stage's delay. Default: 0.1. A negative value
+	// means none.
 	Jitter float64
-	// MaxDelay is the longest retry-after of an error that is honoured. A message whose error asks for more is dead-lettered at
-	// once. Default: 24 hours.
+	// MaxDelay is the longest retry-after of an error that is honoured. A message whose error asks for more is
+	// dead-lettered at once. Default: 24 hours.
 	MaxDelay time.Duration
-	// MaxHold is how long a message of a stage topic is held at most without an ack. A message that is due later, or has no room by then
-	// (see Stage.Concurrency), is published to the end of its topic again. A subscriber whose redelivery time is known holds its messages
-	// for half of that time at most, whatever MaxHold is: see Subscriber. Set MaxHold below half of the redelivery time of a broker
-	// that Spillway does not know. Default: 15 minutes, or 20 s if the redelivery time is not known.
+	// MaxHold is how long a message of a stage topic is held at most without an ack. A message that is due later, or has
+	// no room by then (see Stage.Concurrency), is published to the end of its topic again. A subscriber whose redelivery
+	// time is known holds its messages for half of that time at most, whatever MaxHold is: see Subscriber. Set MaxHold
+	// below half of the redelivery time of a broker that Spillway does not know. Default: 15 minutes, or 20 s if the
+	// redelivery time is not known.
 	MaxHold time.Duration
 	// Classifier judges errors that no Retry has judged. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
-	// Logger receives one Info line per message that goes to a stage, with its cause, and an Error line per stage that fails.
-	// Payloads are never logged. Default: none, or in a spillway.Channel the router's.
+	// Logger receives one Info line per message that goes to a stage, with its cause, and an Error line per stage that
+	// fails. Payloads are never logged. Default: none, or in a spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
 	// Tracer follows each publishing to a stage. Default: none, or in a spillway.Channel Config.Tracer.
 	Tracer observe.Tracer
-	// OnStage is called after a message went to a stage. With a Store and a SQL source, it is called before the transaction
-	// commits: if the commit fails, the message comes again.
+	// OnStage is called after a message went to a stage. With a Store and a SQL source, it is called before the
+	// transaction commits: if the commit fails, the message comes again.
 	OnStage func(context.Context, Waiting)
 	// OnReentry is called before a message that waited is handled again.
 	OnReentry func(context.Context, Reentry)
@@ -119,9 +126,11 @@ type Reentry struct {
 	ID string
 	// Handler and Topic are the handler and the live topic of the message. StageTopic is the topic that it comes from.
 	Handler, Topic, StageTopic string
-	// Stage is the number of the stage that the message waited in. It is 0 for a message that did not wait, such as a redriven one.
+	// Stage is the number of the stage that the message waited in. It is 0 for a message that did not wait, such as a
+	// redriven one.
 	Stage int
-	// Late is how long ago the message was due, by this process's clock. The process that failed wrote the time, by its clock.
+	// Late is how long ago the message was due, by this process's clock. The process that failed wrote the time, by its
+	// clock.
 	Late time.Duration
 }
 

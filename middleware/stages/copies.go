@@ -14,8 +14,9 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// copies knows which messages of stage topics are held or handled here, and which ones were settled lately. A broker delivers a message
-// again that has no ack for too long, and a client can have such a copy in its buffer when the message is acked.
+// copies knows which messages of stage topics are held or handled here, and which ones were settled lately. A broker
+// delivers a message again that has no ack for too long, and a client can have such a copy in its buffer when the
+// message is acked.
 type copies struct {
 	mu     sync.Mutex
 	held   map[identity]*held
@@ -51,7 +52,8 @@ const (
 	givenBack
 )
 
-// enter notes that a message is held. If a copy of it is held, or was acked, enter returns that copy, or how long it waited.
+// enter notes that a message is held. If a copy of it is held, or was acked, enter returns that copy, or how long it
+// waited.
 func (c *copies) enter(id identity) (own, other *held, waited time.Duration, wasAcked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,8 +74,8 @@ func (c *copies) enter(id identity) (own, other *held, waited time.Duration, was
 	return own, nil, 0, false
 }
 
-// leave notes what became of a message that enter returned. keep is false for a message without an entry: a message with the same content
-// can be another one.
+// leave notes what became of a message that enter returned. keep is false for a message without an entry: a message
+// with the same content can be another one.
 func (c *copies) leave(id identity, own *held, became outcome, waited time.Duration, keep bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,8 +90,8 @@ func (c *copies) leave(id identity, own *held, became outcome, waited time.Durat
 	close(own.settled)
 }
 
-// identify returns the identity of a message of the topic. named means that the message has an entry: then it is one that was published
-// once. A message without entry and id has none: messages with equal payloads can be different ones.
+// identify returns the identity of a message of the topic. named means that the message has an entry: then it is one
+// that was published once. A message without entry and id has none: messages with equal payloads can be different ones.
 func (t *stageTopic) identify(msg *message.Message) (id identity, named, ok bool) {
 	entry := msg.Metadata[poison.KeyRetryEntry]
 	if entry == "" && msg.UUID == "" {
@@ -128,8 +130,8 @@ func newEntry() string {
 	return hex.EncodeToString(b[:])
 }
 
-// nextEntry names the next round of a message with this entry. It is the same if the round is published again, because the publisher did not
-// confirm it.
+// nextEntry names the next round of a message with this entry. It is the same if the round is published again, because
+// the publisher did not confirm it.
 func nextEntry(entry string) string {
 	if entry == "" || len(entry) > 64 {
 		return newEntry()

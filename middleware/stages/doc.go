@@ -1,8 +1,8 @@
 // Package stages gives a failed message to its handler again later, while the messages behind it go on.
 //
-// A handler that waits before its next attempt holds up all messages behind the failed one. With stages, the failed message is
-// published to a topic of its own, with its history and the time when it is due. Then the live topic goes on. When the message is
-// due, the same handler gets it again.
+// A handler that waits before its next attempt holds up all messages behind the failed one. With stages, the failed
+// message is published to a topic of its own, with its history and the time when it is due. Then the live topic goes
+// on. When the message is due, the same handler gets it again.
 //
 //	later, err := stages.New(queue, stages.Config{
 //		Publisher:  waiting,
@@ -17,48 +17,53 @@
 //
 // # The way of a message
 //
-// The handler billing on the topic orders has the stage topics orders.billing.retry.5s, .1m and .10m. The router has one handler, billing,
-// which gets the messages of the live topic and those of its stages that are due. It starts and stops with its stages.
+// The handler billing on the topic orders has the stage topics orders.billing.retry.5s, .1m and .10m. The router has
+// one handler, billing, which gets the messages of the live topic and those of its stages that are due. It starts and
+// stops with its stages.
 //
 //	failed ──▶ waiting ──▶ due ──▶ handled again ──▶ done
 //	             │  ▲                   │
 //	             └──┘ goes round        ├──▶ waiting in the next stage
 //	                                    └──▶ dead-lettered: no stage is left, or the error is permanent
 //
-// A message is waiting while its stage holds it without an ack, before the router gets it. MaxHold or an ack
-// deadline bounds how long a message can be held. A message that is due later goes round: it is published to the end of its
+// A message is waiting while its stage holds it without an ack, before the router gets it. MaxHold or an ack deadline
+// bounds how long a message can be held. A message that is due later goes round: it is published to the end of its
 // stage topic again.
 //
-// A broker delivers a message again that is held for too long. So messages are held for half of that time at most (see Config.MaxHold). A
-// copy that this process gets nevertheless is not handled: it is acked or given back as the message itself is.
+// A broker delivers a message again that is held for too long. So messages are held for half of that time at most (see
+// Config.MaxHold). A copy that this process gets nevertheless is not handled: it is acked or given back as the message
+// itself is.
 //
-// If a stage does not take a message, the message is given back to its live topic, uncounted. If that lasts for five minutes while
-// the stage takes other messages, the message is dead-lettered. If the stage takes none, one message in five minutes is
-// dead-lettered, and none while the broker or store is away. A message that the publisher can never accept is dead-lettered at once.
+// If a stage does not take a message, the message is given back to its live topic, uncounted. If that lasts for five
+// minutes while the stage takes other messages, the message is dead-lettered. If the stage takes none, one message in
+// five minutes is dead-lettered, and none while the broker or store is away. A message that the publisher can never
+// accept is dead-lettered at once.
 //
-// With a Store, messages wait in a table instead of topics. Each waits for exactly its time, on any pub/sub. On a SQL pub/sub, use a
-// Store: there a message that waits in a topic holds a transaction open.
+// With a Store, messages wait in a table instead of topics. Each waits for exactly its time, on any pub/sub. On a SQL
+// pub/sub, use a Store: there a message that waits in a topic holds a transaction open.
 //
-// With stages in the same chain, Retry calls a handler once before its message waits, unless RetryConfig says otherwise. Middlewares
-// that are attached one by one do not know of each other: set RetryConfig.Attempts there.
+// With stages in the same chain, Retry calls a handler once before its message waits, unless RetryConfig says
+// otherwise. Middlewares that are attached one by one do not know of each other: set RetryConfig.Attempts there.
 //
-// A message that comes out of a stage passes the same outage guard and the same retry budget as live messages do. While these hold it, it
-// counts no attempt. A message that waits for room in its stage (Stage.Concurrency) for MaxHold goes round too.
+// A message that comes out of a stage passes the same outage guard and the same retry budget as live messages do. While
+// these hold it, it counts no attempt. A message that waits for room in its stage (Stage.Concurrency) for MaxHold goes
+// round too.
 //
 // # What is promised
 //
-//   - A message is never handled early: not before the stage's delay has passed since its attempt failed, nor before the
-//     retry-after of its error. It is late by the jitter at most, and a little more, if the stage's consumer keeps up. A message
-//     whose error asked for more than the last stage's delay can be late by MaxHold too.
-//   - A due time that cannot be true delays a message by the stage's delay and jitter at most. If messages of its stage go round, by
-//     twice MaxDelay at most.
+//   - A message is never handled early: not before the stage's delay has passed since its attempt failed, nor before
+//     the retry-after of its error. It is late by the jitter at most, and a little more, if the stage's consumer keeps
+//     up. A message whose error asked for more than the last stage's delay can be late by MaxHold too.
+//   - A due time that cannot be true delays a message by the stage's delay and jitter at most. If messages of its stage
+//     go round, by twice MaxDelay at most.
 //   - Closing a router does not wait for messages that wait. They are given back, uncounted.
-//   - An error that leaves Stages is a *classify.Failure with the verdict, the attempts and their history. The handler's
-//     error is still found in it by errors.Is and errors.As.
+//   - An error that leaves Stages is a *classify.Failure with the verdict, the attempts and their history. The
+//     handler's error is still found in it by errors.Is and errors.As.
 //
 // # What is not promised
 //
-//   - One copy over several processes. If the broker delivers a message again to another process while this one holds it, both handle it.
+//   - One copy over several processes. If the broker delivers a message again to another process while this one holds
+//     it, both handle it.
 //   - Order. A message that waits is overtaken by those behind it.
 //   - One clock. A message that goes from machine to machine can be early or late by the difference of their clocks.
 //   - Durability that the pub/sub lacks. gochannel keeps waiting messages in memory and loses them with the process.

@@ -16,8 +16,8 @@ import (
 )
 
 // stageOf reads the stage that msg waits in from its metadata, and corrects what cannot be true. After a change of the
-// configuration, a number that this topic does not serve becomes the nearest one. A message that names no stage has not waited
-// yet: it is a dead letter that re-enters, with all stages before it.
+// configuration, a number that this topic does not serve becomes the nearest one. A message that names no stage has not
+// waited yet: it is a dead letter that re-enters, with all stages before it.
 func (w *waiter) stageOf(msg *message.Message) poison.RetryStage {
 	stage := poison.RetryStageOf(msg)
 	number := 0
@@ -44,8 +44,9 @@ func (w *waiter) nearest(number int) int {
 	return min(max(number, w.numbers[0]), w.numbers[len(w.numbers)-1])
 }
 
-// until returns the time to hold a message until that arrived at a time, and whether it is published to its topic again then. No message is held for longer
-// than fits says. So a due time that is garbage, or from a wrong clock, delays its message by that much at most.
+// until returns the time to hold a message until that arrived at a time, and whether it is published to its topic again
+// then. No message is held for longer than fits says. So a due time that is garbage, or from a wrong clock, delays its
+// message by that much at most.
 func (w *waiter) until(ctx context.Context, stage poison.RetryStage, arrived time.Time) (until time.Time, again bool) {
 	now := time.Now()
 	if w.delay == 0 || !stage.DueAt.After(now) {
@@ -68,7 +69,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// minHold keeps messages from going round ever faster as their ack deadline comes near. They are given back when it passes.
+// minHold keeps messages from going round ever faster as their ack deadline comes near. They are given back when it
+// passes.
 const minHold = time.Second
 
 // allowed returns how long a message with ctx may be held in all: by its subscriber, and by its adapter.
@@ -76,8 +78,8 @@ func (w *waiter) allowed(ctx context.Context) time.Duration {
 	return min(w.maxHold(), outage.MaxHold(ctx, w.of.stages.config.MaxHold))
 }
 
-// fits returns how long a message with ctx waits before it goes round. It is w.holds, or less if its adapter allows less. It is half of the
-// time that is left before an ack deadline, or minHold in a transaction.
+// fits returns how long a message with ctx waits before it goes round. It is w.holds, or less if its adapter allows
+// less. It is half of the time that is left before an ack deadline, or minHold in a transaction.
 func (w *waiter) fits(ctx context.Context, now time.Time) time.Duration {
 	holds := evenly(w.longest, w.allowed(ctx))
 	hold := holds

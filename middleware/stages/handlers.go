@@ -28,22 +28,24 @@ type Topic struct {
 	Delay time.Duration
 }
 
-// AddMiddleware adds middlewares to the handler, for live messages and for those of its stages, as message.Handler does.
+// AddMiddleware adds middlewares to the handler, for live messages and for those of its stages, as message.Handler
+// does.
 func (h *Handler) AddMiddleware(m ...message.HandlerMiddleware) {
 	for _, handler := range h.handlers {
 		handler.AddMiddleware(m...)
 	}
 }
 
-// Handlers returns the router's handlers. That is one, and for an extended handler one more, named <handler>.retry, for all of its stages.
+// Handlers returns the router's handlers. That is one, and for an extended handler one more, named <handler>.retry, for
+// all of its stages.
 func (h *Handler) Handlers() []*message.Handler { return slices.Clone(h.handlers) }
 
 // Topics returns the handler's stage topics, in the order of their stages, retired ones last.
 func (h *Handler) Topics() []Topic { return slices.Clone(h.topics) }
 
-// AddHandler adds a handler to the router as Router.AddHandler does. The handler gets the messages of the live topic, and those of its stages
-// that are due. Its stages stop with it. After an error the router is as before. If the name is taken, AddHandler panics as the router
-// does.
+// AddHandler adds a handler to the router as Router.AddHandler does. The handler gets the messages of the live topic,
+// and those of its stages that are due. Its stages stop with it. After an error the router is as before. If the name is
+// taken, AddHandler panics as the router does.
 func (s *Stages) AddHandler(router *message.Router, name, topic string, sub message.Subscriber, publishTopic string, pub message.Publisher, h message.HandlerFunc) (*Handler, error) {
 	switch {
 	case s == nil:
@@ -83,12 +85,12 @@ func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, 
 	})
 }
 
-// Extend adds stages to a handler without outputs that the router has already, such as one that a processor of cqrs added. Name and
-// topic are those of the handler.
+// Extend adds stages to a handler without outputs that the router has already, such as one that a processor of cqrs
+// added. Name and topic are those of the handler.
 //
-// If the processor returned a *message.Handler, pass it as origin. Otherwise pass nil: AddMiddleware of the result then reaches
-// the stages alone. A middleware of the handler alone must be added after Extend, with AddMiddleware of the result. Extend and
-// Plugin return an error if the handler has a middleware that its stages lack.
+// If the processor returned a *message.Handler, pass it as origin. Otherwise pass nil: AddMiddleware of the result then
+// reaches the stages alone. A middleware of the handler alone must be added after Extend, with AddMiddleware of the
+// result. Extend and Plugin return an error if the handler has a middleware that its stages lack.
 func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, topic string) (*Handler, error) {
 	switch {
 	case s == nil:
@@ -133,7 +135,8 @@ func noStages(name string) error {
 	return cannotAdd(name, errors.New("there are no stages; set Config.Stages of the spillway.Channel, with a Publisher and a Subscriber"))
 }
 
-// add does everything that can fail before it changes the router. With extends, the router has the live handler already.
+// add does everything that can fail before it changes the router. With extends, the router has the live handler
+// already.
 func (s *Stages) add(router *message.Router, name, topic string, sub message.Subscriber, extends bool, add func(string, message.Subscriber) *message.Handler) (*Handler, error) {
 	switch {
 	case router == nil:

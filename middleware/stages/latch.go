@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// latch opens when a stage has subscribed to its topic. Some pub/subs lose messages that are published before, and the router
-// may start the live handler first.
+// latch opens when a stage has subscribed to its topic. Some pub/subs lose messages that are published before, and the
+// router may start the live handler first.
 type latch struct {
 	once   sync.Once
 	opened chan struct{}

@@ -15,8 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// mixed is the subscriber of a handler with stages: it delivers the messages of the live topic, and those of the stages that are due. So
-// a stage costs no handler of the router.
+// mixed is the subscriber of a handler with stages: it delivers the messages of the live topic, and those of the stages
+// that are due. So a stage costs no handler of the router.
 type mixed struct {
 	message.Subscriber // that of the live topic; of an extended handler, that of the first stage
 	live               bool
@@ -31,15 +31,16 @@ func newMixed(sub message.Subscriber, live bool, waiters []*waiter) *mixed {
 	return m
 }
 
-// endTogether is how much earlier than a handler its subscriptions may end if the handler is to end: it can share a subscriber with a handler
-// that the router closes first.
+// endTogether is how much earlier than a handler its subscriptions may end if the handler is to end: it can share a
+// subscriber with a handler that the router closes first.
 const endTogether = 2 * time.Second
 
 // String is the live subscriber's name in the router's contexts and logs.
 func (m *mixed) String() string { return nameOf(m.Subscriber) }
 
-// Subscribe subscribes to the stages, and then to the live topic, whose messages could go there. The channel is closed when all have ended.
-// If one ends by itself, the others end too: the handler ends, as one without stages does whose subscription ends.
+// Subscribe subscribes to the stages, and then to the live topic, whose messages could go there. The channel is closed
+// when all have ended. If one ends by itself, the others end too: the handler ends, as one without stages does whose
+// subscription ends.
 func (m *mixed) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	out := make(chan *message.Message)
@@ -105,8 +106,8 @@ func (m *mixed) Close() error {
 	return errors.Join(errs...)
 }
 
-// begin subscribes to the stage topic, and hands due messages to out. It calls ended when the subscription has ended, and done when all of
-// its messages are settled.
+// begin subscribes to the stage topic, and hands due messages to out. It calls ended when the subscription has ended,
+// and done when all of its messages are settled.
 func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended func(topic string), done func()) error {
 	if s := w.of.stages; s.relay != nil && !s.plugged.Load() {
 		return fmt.Errorf("stages: handler %q: there is a Store, and no plugin that moves due messages: Attach the channel, or add Stages.Plugin to the router", w.of.name)

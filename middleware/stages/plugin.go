@@ -12,11 +12,12 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Plugin is the router's plugin. It creates stage topics when the router starts. With a Store, it moves due messages while the router
-// runs.
+// Plugin is the router's plugin. It creates stage topics when the router starts. With a Store, it moves due messages
+// while the router runs.
 //
-// It also looks for messages in stage topics that have no handler any more, and logs an error with topic and count. It finds them in a
-// Store, and in topics if Naming has the default patterns and Publisher has a method ListWaiting, as those of wmkafka and wmsql have.
+// It also looks for messages in stage topics that have no handler any more, and logs an error with topic and count. It
+// finds them in a Store, and in topics if Naming has the default patterns and Publisher has a method ListWaiting, as
+// those of wmkafka and wmsql have.
 func (s *Stages) Plugin(router *message.Router) error {
 	if s == nil {
 		return nil
@@ -92,8 +93,9 @@ func (s *Stages) giveUp(ctx context.Context, topic string, msg *message.Message,
 	return s.queue.Place(msg, refusal)
 }
 
-// ReentryTopic returns the topic from which a dead letter re-enters the first stage of its handler, at once and apart from live
-// messages. It returns "" if the letter is not of a handler that has stages here. Pass it to the parts of package redrive.
+// ReentryTopic returns the topic from which a dead letter re-enters the first stage of its handler, at once and apart
+// from live messages. It returns "" if the letter is not of a handler that has stages here. Pass it to the parts of
+// package redrive.
 func (s *Stages) ReentryTopic(letter poison.Letter) string {
 	if s == nil {
 		return ""

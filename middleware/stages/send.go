@@ -20,8 +20,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// send publishes the message to a stage. If the stage does not take it, send gives the message back, uncounted, for as long as
-// the refusal can be an outage.
+// send publishes the message to a stage. If the stage does not take it, send gives the message back, uncounted, for as
+// long as the refusal can be an outage.
 func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, number int, pause time.Duration) error {
 	placing.Begin(c.WaitContext(), c.Msg)
 	if c.Aborted() { // while it waited for its turn
@@ -55,7 +55,8 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 // stageAttempts is how often a message is offered to its stage.
 const stageAttempts = 3
 
-// insist calls try a few times, with waits between that end with the message. During an outage, the guard calls it again.
+// insist calls try a few times, with waits between that end with the message. During an outage, the guard calls it
+// again.
 func (s *Stages) insist(c *chain.Call, try func() error) error {
 	waits := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxElapsedTime(0))
 	for attempt := 1; ; attempt++ {
@@ -69,7 +70,9 @@ func (s *Stages) insist(c *chain.Call, try func() error) error {
 	}
 }
 
-// place publishes the message once. The entry is the same each time: if a publisher took the message and did not confirm it, both are one. The due time counts from now, so that a message that comes late into its stage is never early.
+// place publishes the message once. The entry is the same each time: if a publisher took the message and did not
+// confirm it, both are one. The due time counts from now, so that a message that comes late into its stage is never
+// early.
 func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, pause time.Duration, entry string) error {
 	if s.config.Store != nil {
 		msg := s.inside.ForStage(c.Original(), failure, number, time.Now().Add(pause), time.Time{})
@@ -118,8 +121,8 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 	return c.PutBack(errors.Join(err, failure))
 }
 
-// hopeless reports whether a stage will never take the message: it is too large, the publisher refuses its content, or the
-// publisher panics. Any other error can be the broker's own trouble, such as a missing table or right.
+// hopeless reports whether a stage will never take the message: it is too large, the publisher refuses its content, or
+// the publisher panics. Any other error can be the broker's own trouble, such as a missing table or right.
 func (s *Stages) hopeless(err error) bool {
 	return s.inside.Classifier().IsTooLarge(err) || poison.IsRefused(err) || errors.Is(err, errMisnamed) || errors.As(err, new(*classify.PanicError))
 }

@@ -39,7 +39,8 @@ func (l *sharedSubscriber) Close() error {
 	return l.err
 }
 
-// subscribers calls Config.Subscriber for each stage of h. After an error it closes the subscribers that it got for h alone.
+// subscribers calls Config.Subscriber for each stage of h. After an error it closes the subscribers that it got for h
+// alone.
 func (s *Stages) subscribers(router *message.Router, h *handler, live message.Subscriber) (waiters []*waiter, err error) {
 	for _, t := range h.topics {
 		var sub message.Subscriber
@@ -97,8 +98,8 @@ func (s *Stages) release(l *sharedSubscriber) (last bool) {
 	return last
 }
 
-// closeUnused closes the subscriber of a stage that has ended, if no other stage has it. Watermill's router does not close the
-// subscriber of a handler whose context ended before the router closed.
+// closeUnused closes the subscriber of a stage that has ended, if no other stage has it. Watermill's router does not
+// close the subscriber of a handler whose context ended before the router closed.
 func (s *Stages) closeUnused(l *sharedSubscriber) error {
 	if !s.release(l) || l.live {
 		return nil

@@ -20,8 +20,8 @@ import (
 )
 
 // Stages gives failed messages to their handlers again later, while the messages behind them go on. Add a handler with
-// AddHandler, AddConsumerHandler or Extend, and give it Middleware. Stages is safe for concurrent use by any number of handlers
-// and routers.
+// AddHandler, AddConsumerHandler or Extend, and give it Middleware. Stages is safe for concurrent use by any number of
+// handlers and routers.
 type Stages struct {
 	queue   *poison.Queue
 	inside  deadletter.Inside // of queue
@@ -48,8 +48,9 @@ type Stages struct {
 
 // New returns Stages, or an error that names the field of config with which messages could be lost.
 //
-// If no stage is left, queue dead-letters the message. Its Origin says where a message came from, and its MaskText masks the texts
-// of errors in the metadata of waiting messages. Other metadata stay as they are, since the handler needs them.
+// If no stage is left, queue dead-letters the message. Its Origin says where a message came from, and its MaskText
+// masks the texts of errors in the metadata of waiting messages. Other metadata stay as they are, since the handler
+// needs them.
 func New(queue *poison.Queue, config Config) (*Stages, error) {
 	if queue == nil {
 		return nil, errors.New("stages: New: the queue is nil: give the poison.Queue of the handlers")
@@ -97,9 +98,9 @@ func (s *Stages) jittered(delay time.Duration) time.Duration {
 	return delay + time.Duration(rand.Float64()*s.config.Jitter*float64(delay))
 }
 
-// next returns the number of the stage after the given one, and the wait there. It reports false if no stage is left, or if the
-// error asks for a longer wait than MaxDelay. A retry-after is never cut short: with topics, next skips stages with a shorter
-// delay. If the last stage is too short as well, the message goes round in it.
+// next returns the number of the stage after the given one, and the wait there. It reports false if no stage is left,
+// or if the error asks for a longer wait than MaxDelay. A retry-after is never cut short: with topics, next skips
+// stages with a shorter delay. If the last stage is too short as well, the message goes round in it.
 func (s *Stages) next(after int, retryAfter time.Duration) (number int, wait time.Duration, ok bool) {
 	if after >= len(s.active) || retryAfter > s.config.MaxDelay {
 		return 0, 0, false

@@ -11,9 +11,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
-// Middleware sends a message that failed in h to its next stage, if h is a handler that was added to these Stages. Other errors
-// it returns as they are. It belongs inside poison.Queue and outside of Retry, whose RetryConfig.Attempts says how often h is
-// called at once, while the message is held.
+// Middleware sends a message that failed in h to its next stage, if h is a handler that was added to these Stages.
+// Other errors it returns as they are. It belongs inside poison.Queue and outside of Retry, whose RetryConfig.Attempts
+// says how often h is called at once, while the message is held.
 func (s *Stages) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(s.step)(h)
 }
@@ -65,7 +65,8 @@ func stageOf(c *chain.Call) int {
 	return c.Reentry.Stage
 }
 
-// later returns nil if the message waits for its next attempt now. Otherwise it returns the error for the parts further out.
+// later returns nil if the message waits for its next attempt now. Otherwise it returns the error for the parts further
+// out.
 func (s *Stages) later(c *chain.Call, err error) error {
 	if c.Nacked() || c.Claimed() || c.Aborted() {
 		return err

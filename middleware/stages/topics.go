@@ -144,8 +144,8 @@ func (t *stageTopic) subscribedWith(sub *sharedSubscriber) {
 var errCut = errors.New("set stages.Config.MaxHold to half of the redelivery time at most or leave it out, or give the subscriber a method " +
 	"RedeliveryTime if its broker redelivers later")
 
-// evenly divides a wait into equal parts of at most most. All messages of a topic are then held equally long, so one that goes
-// round waits behind later ones for no longer than the jitter.
+// evenly divides a wait into equal parts of at most most. All messages of a topic are then held equally long, so one
+// that goes round waits behind later ones for no longer than the jitter.
 func evenly(wait, most time.Duration) time.Duration {
 	if wait == 0 { // a re-entry topic holds nothing
 		return 0
@@ -164,8 +164,8 @@ func (h *handler) topicNamed(topic string) *stageTopic {
 	return nil
 }
 
-// register adds a handler to those that Stages knows, and returns a function that removes it. If Stages knows the name on the same
-// topic, the handler is of another router in this process.
+// register adds a handler to those that Stages knows, and returns a function that removes it. If Stages knows the name
+// on the same topic, the handler is of another router in this process.
 func (s *Stages) register(h *handler) (forget func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// waiter consumes a stage topic for its handler. It holds each message until the message is due, before the router gets it. So a wait is in
-// no handler's transaction, counts as no attempt, and ends at once when the router closes. A subscriber that knows package due holds the
-// messages itself.
+// waiter consumes a stage topic for its handler. It holds each message until the message is due, before the router gets
+// it. So a wait is in no handler's transaction, counts as no attempt, and ends at once when the router closes. A
+// subscriber that knows package due holds the messages itself.
 type waiter struct {
 	*sharedSubscriber
 	*stageTopic
@@ -117,8 +117,8 @@ func (w *waiter) untilDue(ctx context.Context, msg *message.Message, stage poiso
 	}
 }
 
-// enter waits for room, and reports whether there is. There is none if ctx ends, or the message was held for as long as it may be: those
-// before it wait too, since their handler's downstream is away.
+// enter waits for room, and reports whether there is. There is none if ctx ends, or the message was held for as long as
+// it may be: those before it wait too, since their handler's downstream is away.
 func (w *waiter) enter(ctx context.Context, msg *message.Message, arrived time.Time) bool {
 	if w.room == nil {
 		return true

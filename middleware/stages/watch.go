@@ -12,9 +12,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
-// watched logs once if messages reach a handler without Stages.Middleware. Failures of the live handler would not be staged, and
-// those of its stages would be nacked without end. For a stage the message itself shows it; for the live topic, whether any
-// message has met the middleware.
+// watched logs once if messages reach a handler without Stages.Middleware. Failures of the live handler would not be
+// staged, and those of its stages would be nacked without end. For a stage the message itself shows it; for the live
+// topic, whether any message has met the middleware.
 func (s *Stages) watched(h message.HandlerFunc) message.HandlerFunc {
 	met := func(msg *message.Message) bool {
 		if r := chain.ReentryOf(msg.Context()); r != nil {
@@ -48,8 +48,8 @@ func (h *handler) lacksMiddlewares() error {
 	return nil
 }
 
-// middlewaresOf counts the middlewares that a handler of the router has for itself. Watermill does not export them. If its router
-// is built otherwise, middlewaresOf returns 0.
+// middlewaresOf counts the middlewares that a handler of the router has for itself. Watermill does not export them. If
+// its router is built otherwise, middlewaresOf returns 0.
 func middlewaresOf(router *message.Router, handler string) (n int) {
 	list := reflect.ValueOf(router).Elem().FieldByName("middlewares")
 	if list.Kind() != reflect.Slice || list.Type().Elem().Kind() != reflect.Struct {
@@ -64,8 +64,8 @@ func middlewaresOf(router *message.Router, handler string) (n int) {
 	return n
 }
 
-// hasSubscriber reports whether sub is, or can be, the subscriber of a handler that the router has already. It reports true for a
-// router that runs, where handlers come and go.
+// hasSubscriber reports whether sub is, or can be, the subscriber of a handler that the router has already. It reports
+// true for a router that runs, where handlers come and go.
 func hasSubscriber(router *message.Router, sub message.Subscriber) bool {
 	if router.IsRunning() {
 		return true

@@ -20,7 +20,8 @@ type about struct {
 	Waiting                                                    int64  `json:",omitempty"` // letters of a Threshold
 }
 
-// text is about as the ledger keeps it. Texts are masked, clean and short from here on, in this order: half of a secret has no shape.
+// text is about as the ledger keeps it. Texts are masked, clean and short from here on, in this order: half of a secret
+// has no shape.
 func (n *Notifier) text(a about) string {
 	for _, name := range []*string{&a.Subject, &a.Topic, &a.Handler, &a.Reason} { // cause and class are our own
 		*name = line(n.config.Privacy.Text(*name), maxName)

@@ -21,47 +21,50 @@ type Config struct {
 	Sinks []Sink
 	// Kinds are the kinds of notices that are sent. Default: all.
 	Kinds []Kind
-	// DB is the database in which the instances of a service agree who sends a notice, in the table spillway_notices. Default: the DB of
-	// the spillway.Config that Observe is called with. If that has none, each process sends notices of its own.
+	// DB is the database in which the instances of a service agree who sends a notice, in the table spillway_notices.
+	// Default: the DB of the spillway.Config that Observe is called with. If that has none, each process sends notices of
+	// its own.
 	DB *sql.DB
 	// Service names the service in DB and in notices. Default: that of the spillway.Config.
 	Service string
 	// Instance names the process in notices. Default: the name of the host and the process's id.
 	Instance string
-	// Link returns an address that stands in the notice, such as that of a dashboard or a runbook, or "". It must be of http or https. It is
-	// called with the whole notice, and can use Notice.Kind and Notice.Cause. If it panics, the notice has no link. Default: none.
+	// Link returns an address that stands in the notice, such as that of a dashboard or a runbook, or "". It must be of
+	// http or https. It is called with the whole notice, and can use Notice.Kind and Notice.Cause. If it panics, the
+	// notice has no link. Default: none.
 	Link func(Notice) string
 
-	// Window is the time after the first notice of a cause in which further letters of the cause are counted. Then one notice has their
-	// number, if there are any, and the next Window begins. A cause without a letter for a whole Window is new again. Default: 1 h.
+	// Window is the time after the first notice of a cause in which further letters of the cause are counted. Then one
+	// notice has their number, if there are any, and the next Window begins. A cause without a letter for a whole Window
+	// is new again. Default: 1 h.
 	Window time.Duration
-	// Settle is how long a state must be over before its notice of StatusResolved. A state that begins again before goes on. It is at least 4 times
-	// Poll. Default: 1 min.
+	// Settle is how long a state must be over before its notice of StatusResolved. A state that begins again before goes
+	// on. It is at least 4 times Poll. Default: 1 min.
 	Settle time.Duration
-	// MaxNew is the number of notices of StatusNew of one kind within a minute, of all instances together. Further ones are counted by a notice of
-	// kind ManyNotices. Default: 10.
+	// MaxNew is the number of notices of StatusNew of one kind within a minute, of all instances together. Further ones
+	// are counted by a notice of kind ManyNotices. Default: 10.
 	MaxNew int
 	// Threshold is the number of letters of a cause that wait, from which a notice is sent. Default: 100. Below 0: never.
 	Threshold int
 	// OldestAge is the age of the letter that waits longest from which a notice is sent. Default: 24 h. Below 0: never.
 	OldestAge time.Duration
-	// Poll is how often the store of letters, the campaigns and the guards are looked at. Of the instances that share a DB one reads the
-	// letters and campaigns. Default: 15 s.
+	// Poll is how often the store of letters, the campaigns and the guards are looked at. Of the instances that share a DB
+	// one reads the letters and campaigns. Default: 15 s.
 	Poll time.Duration
 
 	// GiveUp is how long after its making a notice is sent again to a Sink that refuses it. Default: 1 h.
 	GiveUp time.Duration
-	// QueueSize is the number of notices that wait for one Sink. Further ones are dropped: the next notice has their number as Missed, and
-	// the log a line. Default: 100.
+	// QueueSize is the number of notices that wait for one Sink. Further ones are dropped: the next notice has their
+	// number as Missed, and the log a line. Default: 100.
 	QueueSize int
 	// CloseTimeout is how long a router that closes waits for notices that are being sent. Default: 5 s.
 	CloseTimeout time.Duration
 
-	// Privacy masks secrets in the texts of notices, and in the errors of sinks. Default: that of the spillway.Config with its MaskText, or
-	// credentials are masked.
+	// Privacy masks secrets in the texts of notices, and in the errors of sinks. Default: that of the spillway.Config with
+	// its MaskText, or credentials are masked.
 	Privacy *privacy.Redactor
-	// Logger receives a line when a Sink begins to refuse, and when it accepts again. Default: the logger of the spillway.Config, or the
-	// router's.
+	// Logger receives a line when a Sink begins to refuse, and when it accepts again. Default: the logger of the
+	// spillway.Config, or the router's.
 	Logger watermill.LoggerAdapter
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Observe has the Notifier see what happens in the channel of config. Call it before spillway.New, which puts the hooks of the Notifier
-// before those that config has then. The DB, Service and Logger of config are the Notifier's too, unless its own Config has them. A second
-// Observe is an error: a Notifier has one channel.
+// Observe has the Notifier see what happens in the channel of config. Call it before spillway.New, which puts the hooks
+// of the Notifier before those that config has then. The DB, Service and Logger of config are the Notifier's too,
+// unless its own Config has them. A second Observe is an error: a Notifier has one channel.
 func (n *Notifier) Observe(config *spillway.Config) error {
 	if n == nil {
 		return errors.New("notify: Observe: the Notifier is nil: check the error of New")

@@ -19,7 +19,8 @@ const (
 	Threshold Kind = "threshold"
 	// OldestLetter says that the letter that waits longest is older than Config.OldestAge.
 	OldestLetter Kind = "oldest_letter"
-	// CampaignStopped says that a campaign stopped itself, because too many letters failed again, or because its topic refused them.
+	// CampaignStopped says that a campaign stopped itself, because too many letters failed again, or because its topic
+	// refused them.
 	CampaignStopped Kind = "campaign_stopped"
 	// GuardOpen says that an outage guard holds the messages of a handler.
 	GuardOpen Kind = "guard_open"
@@ -27,8 +28,8 @@ const (
 	StoreAway Kind = "store_away"
 	// Unplaced says that all publishers refused a letter. Its message was given back.
 	Unplaced Kind = "unplaced"
-	// ManyNotices says that more notices of one kind were due than Config.MaxNew within a minute. Those are counted and not told one by
-	// one. Notice.Subject is their kind.
+	// ManyNotices says that more notices of one kind were due than Config.MaxNew within a minute. Those are counted and
+	// not told one by one. Notice.Subject is their kind.
 	ManyNotices Kind = "many_notices"
 )
 
@@ -56,8 +57,8 @@ const (
 	StatusResolved = Status(ledger.Ended)
 )
 
-// Notice is what a Sink sends. Its texts come from messages and errors in part. They are redacted, and have no control characters and no
-// marks of direction. As JSON it is the body that docs/notices.md describes.
+// Notice is what a Sink sends. Its texts come from messages and errors in part. They are redacted, and have no control
+// characters and no marks of direction. As JSON it is the body that docs/notices.md describes.
 type Notice struct {
 	// ID is the same if the notice is sent again: a receiver that keeps IDs can drop the second.
 	ID     string `json:"id"`
@@ -68,7 +69,8 @@ type Notice struct {
 	// Service is spillway.Config.Service, and Instance the process that sends.
 	Service  string `json:"service,omitempty"`
 	Instance string `json:"instance"`
-	// Subject is what the notice is about, if that is not a cause or a handler: a store, a campaign, a scope, or a kind of notices.
+	// Subject is what the notice is about, if that is not a cause or a handler: a store, a campaign, a scope, or a kind of
+	// notices.
 	Subject string `json:"subject,omitempty"`
 	// Cause is the hash of the cause, as letters.Group.Cause has it.
 	Cause   string `json:"cause,omitempty"`
@@ -76,8 +78,8 @@ type Notice struct {
 	Handler string `json:"handler,omitempty"`
 	Class   string `json:"class,omitempty"`
 	Reason  string `json:"reason,omitempty"`
-	// Count is how often it happened since the notice before, and Total how often since the StatusNew notice. Of a Threshold both
-	// are the number of letters that wait.
+	// Count is how often it happened since the notice before, and Total how often since the StatusNew notice. Of a
+	// Threshold both are the number of letters that wait.
 	Count int64 `json:"count"`
 	Total int64 `json:"total"`
 	// First and Last are when it happened first and last, by the clocks of the processes that saw it.
@@ -91,9 +93,9 @@ type Notice struct {
 	Missed int `json:"missed,omitempty"`
 }
 
-// Sink sends a notice. A Sink is called with one notice at a time. It must end with ctx. Its error is logged, and has the notice sent
-// again later, until Config.GiveUp; classify.RetryAfter on the error says when. An error that is marked with classify.Permanent gives the
-// notice up at once. A panic is an error.
+// Sink sends a notice. A Sink is called with one notice at a time. It must end with ctx. Its error is logged, and has
+// the notice sent again later, until Config.GiveUp; classify.RetryAfter on the error says when. An error that is marked
+// with classify.Permanent gives the notice up at once. A panic is an error.
 type Sink func(ctx context.Context, n Notice) error
 
 // title says what happened in a line.

@@ -20,8 +20,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
-// Notifier sends notices about a channel. It is safe for concurrent use. It needs no closing: what it does begins and ends with the router
-// that has its Plugin.
+// Notifier sends notices about a channel. It is safe for concurrent use. It needs no closing: what it does begins and
+// ends with the router that has its Plugin.
 type Notifier struct {
 	config  Config
 	pace    pace
@@ -51,9 +51,9 @@ func New(config Config) (*Notifier, error) {
 	return n, nil
 }
 
-// Watch tells the Notifier which channel it looks at: the letters that wait, the guards, the stores. With a database Watch makes the table
-// spillway_notices if that is missing, within ctx. It is called once, after Observe and spillway.New. A channel that was
-// made without Observe is an error.
+// Watch tells the Notifier which channel it looks at: the letters that wait, the guards, the stores. With a database
+// Watch makes the table spillway_notices if that is missing, within ctx. It is called once, after Observe and
+// spillway.New. A channel that was made without Observe is an error.
 func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel) error {
 	switch {
 	case ctx == nil:
@@ -94,8 +94,8 @@ func (n *Notifier) WatchCampaigns(all *campaigns.Campaigns) error {
 	return nil
 }
 
-// Plugin sends notices for as long as handlers of the router run: router.AddPlugin(notifier.Plugin). What happens before and after is
-// kept, and sent when handlers run again.
+// Plugin sends notices for as long as handlers of the router run: router.AddPlugin(notifier.Plugin). What happens
+// before and after is kept, and sent when handlers run again.
 func (n *Notifier) Plugin(router *message.Router) error {
 	if router == nil {
 		return errors.New("notify: Plugin: the router is nil: check the error of message.NewRouter")

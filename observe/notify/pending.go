@@ -22,7 +22,8 @@ func newPending() *pending {
 	return &pending{wake: make(chan struct{}, 1), reports: map[ledger.Key]*ledger.Report{}}
 }
 
-// add counts a report. It never waits for anything but other calls of add. say is called once for each subject and round.
+// add counts a report. It never waits for anything but other calls of add. say is called once for each subject and
+// round.
 func (p *pending) add(key ledger.Key, n int64, first, last time.Time, say func() string) {
 	r := ledger.Report{Key: key, N: n, First: first, Last: last}
 	if p.merge(r, false) {

@@ -87,8 +87,8 @@ func (s *sent) expire(after time.Duration) {
 	}
 }
 
-// settle ends the leases of the notices that all sinks are through with. What was interrupted is left to another instance: at once if
-// no sink was called with it, or else when the lease ends.
+// settle ends the leases of the notices that all sinks are through with. What was interrupted is left to another
+// instance: at once if no sink was called with it, or else when the lease ends.
 func (s *sent) settle(ctx context.Context) error {
 	s.mu.Lock()
 	var through []*parcel

@@ -5,8 +5,9 @@ import (
 	"log/slog"
 )
 
-// Slog returns a Sink that writes a line for each notice to logger: at level Warn, and at level Info if the notice says that something is
-// over. The names of the fields are those of the metrics and of the library's own log. A nil logger is slog.Default().
+// Slog returns a Sink that writes a line for each notice to logger: at level Warn, and at level Info if the notice says
+// that something is over. The names of the fields are those of the metrics and of the library's own log. A nil logger
+// is slog.Default().
 func Slog(logger *slog.Logger) Sink {
 	return func(ctx context.Context, n Notice) error {
 		to := logger

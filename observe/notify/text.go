@@ -13,8 +13,8 @@ const (
 	maxMasked      = 64 << 10
 )
 
-// line makes text that people can read in one line of any terminal or chat, of at most n characters: without control characters, marks
-// of direction and what is invisible.
+// line makes text that people can read in one line of any terminal or chat, of at most n characters: without control
+// characters, marks of direction and what is invisible.
 func line(text string, n int) string {
 	text = boundedtext.Text(text, maxMasked)
 	var b strings.Builder

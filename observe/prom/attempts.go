@@ -19,8 +19,8 @@ import (
 // place is where attempts are made.
 type place struct{ topic, handler string }
 
-// attempts is the collector of attempts. A success is the only event of the happy path, so it costs two additions: the number of
-// successes is the sum of their buckets, and no label is looked up.
+// attempts is the collector of attempts. A success is the only event of the happy path, so it costs two additions: the
+// number of successes is the sum of their buckets, and no label is looked up.
 type attempts struct {
 	labels       *bounded
 	most         int // places
@@ -98,7 +98,8 @@ func (a *attempts) observe(at *middleware.Attempt) {
 	s.outcomes[at.Verdict.Class].Add(1)
 }
 
-// seriesOf returns the series of a place. It has a bound as the labels do: places beyond it share those of their folded names.
+// seriesOf returns the series of a place. It has a bound as the labels do: places beyond it share those of their folded
+// names.
 func (a *attempts) seriesOf(p place) *series {
 	recent := &a.recent[(len(p.topic)^len(p.handler)<<1)&(recentPlaces-1)]
 	if v := recent.Load(); v != nil && v.place == p {

@@ -82,8 +82,8 @@ func askCampaigns(ctx context.Context, c *campaigns.Campaigns) (a campaignsAnswe
 	return a, err
 }
 
-// WatchCampaigns adds the campaigns of a service, which are read at a scrape as the letters are. It makes the table of shared answers if it
-// is missing, within ctx. It is called once.
+// WatchCampaigns adds the campaigns of a service, which are read at a scrape as the letters are. It makes the table of
+// shared answers if it is missing, within ctx. It is called once.
 func (m *Metrics) WatchCampaigns(ctx context.Context, c *campaigns.Campaigns) error {
 	switch {
 	case ctx == nil:

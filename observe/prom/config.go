@@ -12,21 +12,21 @@ import (
 
 // Config configures Metrics. Registerer is required.
 type Config struct {
-	// Registerer takes the metrics. Use prometheus.WrapRegistererWith for labels of your own, such as the service if several channels
-	// share a registry: two Metrics with equal labels cannot be in one registry.
+	// Registerer takes the metrics. Use prometheus.WrapRegistererWith for labels of your own, such as the service if
+	// several channels share a registry: two Metrics with equal labels cannot be in one registry.
 	Registerer prometheus.Registerer
 	// Buckets are the upper bounds of the histogram of attempts, in seconds. Default: 0.001 to 60.
 	Buckets []float64
 	// MaxValues is the largest number of values of each label; all others are "other". Default: 200. At most 10,000.
 	MaxValues int
-	// MaxCauses is the largest number of causes whose letters have series of their own, those with the most letters; the letters of
-	// the others are the cause "other". Default: 20. At most 100.
+	// MaxCauses is the largest number of causes whose letters have series of their own, those with the most letters; the
+	// letters of the others are the cause "other". Default: 20. At most 100.
 	MaxCauses int
-	// Interval is the least time between two queries of the dead-letter store, and of each other source: one instance of the service asks,
-	// and the others read its answer. Give all instances the same. Default: 30 s.
+	// Interval is the least time between two queries of the dead-letter store, and of each other source: one instance of
+	// the service asks, and the others read its answer. Give all instances the same. Default: 30 s.
 	Interval time.Duration
-	// Timeout bounds such a query, and so how long a scrape waits for the database. It must be below the scrape timeout of Prometheus,
-	// which is 10 s by default. Default: 5 s.
+	// Timeout bounds such a query, and so how long a scrape waits for the database. It must be below the scrape timeout of
+	// Prometheus, which is 10 s by default. Default: 5 s.
 	Timeout time.Duration
 	// Stale is how long the series of a source keep their last values while the database does not answer. Default: 5 min.
 	Stale time.Duration

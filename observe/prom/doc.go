@@ -17,22 +17,25 @@
 //
 // # What is counted
 //
-// Most is counted where it happens, in this process. The rest is read at a scrape. The guards, stores and retry budgets are read from
-// Channel.Health. The letters, the delay store and the campaigns are sources in a database. One instance of the service asks a source
-// within Config.Interval, however often is scraped, and the others read its answer: their series are the same on each instance.
+// Most is counted where it happens, in this process. The rest is read at a scrape. The guards, stores and retry budgets
+// are read from Channel.Health. The letters, the delay store and the campaigns are sources in a database. One instance
+// of the service asks a source within Config.Interval, however often is scraped, and the others read its answer: their
+// series are the same on each instance.
 //
-// If the database does not answer, spillway_source_up is 0, and the series of the source keep their last values for Config.Stale. Then they
-// end. The scrape itself goes on, within Config.Timeout.
+// If the database does not answer, spillway_source_up is 0, and the series of the source keep their last values for
+// Config.Stale. Then they end. The scrape itself goes on, within Config.Timeout.
 //
 // # Labels are bounded
 //
-// A label is never an id, a key, or the text of an error. Topics, handlers and reasons can come from messages and from applications: of
-// each label at most Config.MaxValues values are kept. Further values are counted as "other", and spillway_label_values_folded_total
-// says how often. A value is cut after 100 characters, and what is not UTF-8 in it is replaced.
+// A label is never an id, a key, or the text of an error. Topics, handlers and reasons can come from messages and from
+// applications: of each label at most Config.MaxValues values are kept. Further values are counted as "other", and
+// spillway_label_values_folded_total says how often. A value is cut after 100 characters, and what is not UTF-8 in it
+// is replaced.
 //
 // # What a success costs
 //
-// A handled message costs two readings of the clock and two additions, and no allocation. See "go run ./internal/bench".
+// A handled message costs two readings of the clock and two additions, and no allocation. See "go run
+// ./internal/bench".
 //
 // The package imports client_golang. No other package of the library does.
 package prom

@@ -23,8 +23,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Observe counts what the channel of config does. Call it before spillway.New, which puts the hooks of the metrics before those that config
-// has then. Parts that config leaves out stay out. A second Observe of one config is an error, as everything would count twice.
+// Observe counts what the channel of config does. Call it before spillway.New, which puts the hooks of the metrics
+// before those that config has then. Parts that config leaves out stay out. A second Observe of one config is an error,
+// as everything would count twice.
 func (m *Metrics) Observe(config *spillway.Config) error {
 	if m == nil {
 		return errors.New("prom: Observe: the Metrics are nil: check the error of New")
@@ -171,8 +172,8 @@ func (m *Metrics) consumer(vec *prometheus.CounterVec) func(context.Context, ide
 // The values of the label purge.
 const ofKeys, ofLetters = "keys", "letters"
 
-// Retention counts what a letters.Retention of this config does. Call it before letters.NewRetention. A hook that config has is called after
-// the metrics.
+// Retention counts what a letters.Retention of this config does. Call it before letters.NewRetention. A hook that
+// config has is called after the metrics.
 func (m *Metrics) Retention(config *letters.RetentionConfig) {
 	config.OnTrimmed = first.Ours(func(_ context.Context, t letters.Trimmed) {
 		m.purged.WithLabelValues(ofLetters).Add(float64(t.Letters))

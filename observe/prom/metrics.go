@@ -37,8 +37,8 @@ type Metrics struct {
 	attempts *attempts
 }
 
-// New registers the metrics. It returns an error that names the field of config that is wrong, or the registry's error if it has metrics
-// of these names and labels already.
+// New registers the metrics. It returns an error that names the field of config that is wrong, or the registry's error
+// if it has metrics of these names and labels already.
 func New(config Config) (*Metrics, error) {
 	config.setDefaults()
 	if err := config.validate(); err != nil {
@@ -71,9 +71,10 @@ func register(r prometheus.Registerer, all []prometheus.Collector) error {
 
 var errNoContext = errors.New("prom: the context is nil: give context.Background() if there is no other")
 
-// Watch adds what is read at a scrape: the states of the channel's guards and retry budgets, its stores that are away, the letters that wait
-// in its dead-letter store, and the messages that wait in its delay store. It makes the table of shared answers in their databases if it is
-// missing, within ctx. It is called once, with one channel. A channel that was made without Observe is an error.
+// Watch adds what is read at a scrape: the states of the channel's guards and retry budgets, its stores that are away,
+// the letters that wait in its dead-letter store, and the messages that wait in its delay store. It makes the table of
+// shared answers in their databases if it is missing, within ctx. It is called once, with one channel. A channel that
+// was made without Observe is an error.
 func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel) error {
 	switch {
 	case ctx == nil:

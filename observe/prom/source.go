@@ -15,8 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// source is something in a database that is asked for at a scrape: by one instance of the service within Config.Interval. The others read
-// its answer. Between two answers a scrape asks the database nothing.
+// source is something in a database that is asked for at a scrape: by one instance of the service within
+// Config.Interval. The others read its answer. Between two answers a scrape asks the database nothing.
 type source[T any] struct {
 	ask    func(context.Context) (T, error)
 	shared *askonce.Question
@@ -39,8 +39,9 @@ func newSource[T any](ctx context.Context, db *sql.DB, service, name string, con
 	return &source[T]{ask: ask, shared: shared, config: config}, nil
 }
 
-// read returns the last answer, when it was given, and whether it is of now: the database answers, and some instance asks it. Scrapes at
-// the same time wait for one answer. A database that hangs holds a scrape for Config.Timeout, and those that follow not at all.
+// read returns the last answer, when it was given, and whether it is of now: the database answers, and some instance
+// asks it. Scrapes at the same time wait for one answer. A database that hangs holds a scrape for Config.Timeout, and
+// those that follow not at all.
 func (s *source[T]) read() (last T, at time.Time, ok bool) {
 	s.mu.Lock()
 	if now := time.Now(); s.asking == nil && !now.Before(s.next) {

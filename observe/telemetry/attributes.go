@@ -10,7 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/observe/internal/few"
 )
 
-// The attributes that the conventions of OpenTelemetry lack. They have the names and values of the metrics and of the log's fields.
+// The attributes that the conventions of OpenTelemetry lack. They have the names and values of the metrics and of the
+// log's fields.
 const (
 	operationKey = attribute.Key("spillway.operation")
 	topicKey     = attribute.Key("spillway.topic")
@@ -41,7 +42,8 @@ func clean(value string) string { return few.Text(value, maxValue) }
 // wrappers are the types of errors that say nothing of their own.
 var wrappers = map[string]bool{"*errors.joinError": true, "*classify.marked": true, "*classify.Failure": true, "*privacy.maskedError": true}
 
-// errorType returns the type of err without the wrappers of fmt and errors, and without marks, failures and masks of Spillway.
+// errorType returns the type of err without the wrappers of fmt and errors, and without marks, failures and masks of
+// Spillway.
 func errorType(err error) (name string) {
 	defer func() { // an Unwrap that panics ends the search
 		if recover() != nil && name == "" {

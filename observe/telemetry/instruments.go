@@ -13,7 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/observe/internal/few"
 )
 
-// instruments are those of the conventions, and those of Spillway, which have the names, labels and meanings of package prom.
+// instruments are those of the conventions, and those of Spillway, which have the names, labels and meanings of package
+// prom.
 type instruments struct {
 	labels *few.Values
 	system func(typ string) string // of messaging.system

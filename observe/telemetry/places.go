@@ -17,8 +17,8 @@ import (
 // place is where attempts are made.
 type place struct{ topic, handler string }
 
-// where is what spans of attempts in one place have in common, made once: an attempt that is not sampled costs little more than its
-// identifiers.
+// where is what spans of attempts in one place have in common, made once: an attempt that is not sampled costs little
+// more than its identifiers.
 type where struct {
 	place
 	name       string

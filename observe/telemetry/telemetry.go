@@ -20,14 +20,16 @@ import (
 // scope is the name of the instrumentation.
 const scope = "github.com/watermill-spillway/spillway/observe/telemetry"
 
-// Telemetry makes spans and measurements of what channels and redrives do. It is safe for concurrent use, by any number of channels.
+// Telemetry makes spans and measurements of what channels and redrives do. It is safe for concurrent use, by any number
+// of channels.
 type Telemetry struct {
 	config Config
 	spans  tracer
 	meters *instruments
 }
 
-// New returns a Telemetry. It returns an error that names the field of config that is wrong, or that of the MeterProvider.
+// New returns a Telemetry. It returns an error that names the field of config that is wrong, or that of the
+// MeterProvider.
 func New(config Config) (*Telemetry, error) {
 	config.setDefaults()
 	if err := config.validate(); err != nil {
@@ -42,9 +44,9 @@ func New(config Config) (*Telemetry, error) {
 	return t, nil
 }
 
-// Observe traces and measures what the channel of config does. Call it before spillway.New, which sets the Tracer, and puts the
-// measurements before the hooks that config has then. Parts that config leaves out stay out. A second Observe of one config is an error,
-// as everything would count twice.
+// Observe traces and measures what the channel of config does. Call it before spillway.New, which sets the Tracer, and
+// puts the measurements before the hooks that config has then. Parts that config leaves out stay out. A second Observe
+// of one config is an error, as everything would count twice.
 func (t *Telemetry) Observe(config *spillway.Config) error {
 	if t == nil {
 		return errors.New("telemetry: Observe: the Telemetry is nil: check the error of New")
@@ -61,7 +63,8 @@ func (t *Telemetry) hooks(config *spillway.Config) {
 	t.meters.observe(config)
 }
 
-// Redrives returns hooks for redrive.NewHandler, Drain and DrainTopic with the Tracer. They measure, and then call hooks.
+// Redrives returns hooks for redrive.NewHandler, Drain and DrainTopic with the Tracer. They measure, and then call
+// hooks.
 func (t *Telemetry) Redrives(hooks redrive.Hooks) redrive.Hooks {
 	hooks.Tracer = t.Tracer()
 	return t.meters.redrives(hooks)

@@ -13,13 +13,14 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// KeyHeaders is the metadata in which a message from AMQP carries what metadata cannot hold: the types of its headers and its
-// properties. A message without such headers and properties has none. It is never on the wire: the Marshaler writes typed headers
-// and properties from it. A message that leaves AMQP for a dead-letter store or another broker keeps it.
+// KeyHeaders is the metadata in which a message from AMQP carries what metadata cannot hold: the types of its headers
+// and its properties. A message without such headers and properties has none. It is never on the wire: the Marshaler
+// writes typed headers and properties from it. A message that leaves AMQP for a dead-letter store or another broker
+// keeps it.
 //
-// Any producer can write such a value. The Marshaler trusts it only in a message that this process read from AMQP, and in one that
-// Spillway itself publishes, such as a redriven message. If you mask a header's value for a dead-letter store, drop this value
-// too.
+// Any producer can write such a value. The Marshaler trusts it only in a message that this process read from AMQP, and
+// in one that Spillway itself publishes, such as a redriven message. If you mask a header's value for a dead-letter
+// store, drop this value too.
 const KeyHeaders = "x-amqp-headers"
 
 // maxCarried bounds what is believed to be a carried value, in bytes: a header frame of several times the usual size.
@@ -27,8 +28,8 @@ const maxCarried = 1 << 20
 
 const carriedVersion = 2
 
-// seal says that this process wrote a carried value. It is the value's last bytes: a hash with a key of the process. The hash is
-// truncated, so that it cannot be extended.
+// seal says that this process wrote a carried value. It is the value's last bytes: a hash with a key of the process.
+// The hash is truncated, so that it cannot be extended.
 type seal [16]byte
 
 var sealKey = sync.OnceValue(func() (key [32]byte) {

@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
-// channel is one of the publisher's, with confirms. One caller at a time has it, so that what is returned is of that caller's
-// messages.
+// channel is one of the publisher's, with confirms. One caller at a time has it, so that what is returned is of that
+// caller's messages.
 type channel struct {
 	*amqp091.Channel
 	returns  chan amqp091.Return // room for all that can come
@@ -35,8 +35,9 @@ func openChannel(conn *amqp091.Connection) (*channel, error) {
 }
 
 // publish sends the message and waits for what the broker says of it. A channel that is not healthy afterwards must not
-// be used again: what it still has to say would be taken for an answer to the next message. After a nack it is not healthy
-// either: RabbitMQ notes for a channel that a quorum queue is full, and goes on to refuse if the policy that bounds the queue goes.
+// be used again: what it still has to say would be taken for an answer to the next message. After a nack it is not
+// healthy either: RabbitMQ notes for a channel that a quorum queue is full, and goes on to refuse if the policy that
+// bounds the queue goes.
 func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan struct{}, timeout time.Duration) (err error, healthy bool) {
 	confirmation, err := c.PublishWithDeferredConfirm(to.exchange, to.key, true, false, *p)
 	if err != nil {
@@ -185,8 +186,8 @@ func (p *Publisher) forget(exchange string) {
 	delete(p.prepared, exchange)
 }
 
-// discard gives the place of a channel back. Closing takes seconds where the peer does not answer, so it is off the path,
-// and as the place comes back afterwards there are never more of these than places.
+// discard gives the place of a channel back. Closing takes seconds where the peer does not answer, so it is off the
+// path, and as the place comes back afterwards there are never more of these than places.
 func (p *Publisher) discard(c *channel) {
 	if c.IsClosed() {
 		p.slots <- nil

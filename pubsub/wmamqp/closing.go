@@ -81,15 +81,16 @@ const (
 	wrapperHears = "handleConnectionClose is for connection or Pub/Sub close"
 )
 
-// The wrapper's words for each failed attempt to dial again, and for the end of an outage. If they change, each attempt is an Error line.
+// The wrapper's words for each failed attempt to dial again, and for the end of an outage. If they change, each attempt
+// is an Error line.
 const (
 	wrapperDials     = "Cannot reconnect to AMQP, retrying"
 	wrapperConnected = "Connected to AMQP"
 )
 
-// connectionLog is the logger of a wrapper of our own. Watermill-amqp calls an error what is an orderly end: it dials again when it is
-// told to close. From the beginning of Close on, that is logged at Debug. In an outage it calls each attempt to dial an error: the lost
-// connection is the one Error line.
+// connectionLog is the logger of a wrapper of our own. Watermill-amqp calls an error what is an orderly end: it dials
+// again when it is told to close. From the beginning of Close on, that is logged at Debug. In an outage it calls each
+// attempt to dial an error: the lost connection is the one Error line.
 //
 // It also ends the wrapper's goroutine: that one waits for a connection without end when the wrapper is closed while it
 // has none.
@@ -170,7 +171,8 @@ func (l *connectionLog) Debug(msg string, fields watermill.LogFields) {
 	}
 }
 
-// release lets the wrapper's goroutine go on, now and whenever it waits again, until it sees that the wrapper is closed.
+// release lets the wrapper's goroutine go on, now and whenever it waits again, until it sees that the wrapper is
+// closed.
 func (l *connectionLog) release(w wrapper) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
-// connection is watermill-amqp's, which dials again when it is lost. Of one of our own we also hold the sockets, so that
-// a peer that does not answer can hold up neither a write nor Close.
+// connection is watermill-amqp's, which dials again when it is lost. Of one of our own we also hold the sockets, so
+// that a peer that does not answer can hold up neither a write nor Close.
 type connection struct {
 	*amqp.ConnectionWrapper
 	sockets *sockets // nil for a connection that was given to us

@@ -16,8 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// consumer passes the messages of a queue on, one handler after the other. While a failed message is placed elsewhere, it passes the
-// next one on, and the failed one stays unacked.
+// consumer passes the messages of a queue on, one handler after the other. While a failed message is placed elsewhere,
+// it passes the next one on, and the failed one stays unacked.
 type consumer struct {
 	*subscription
 	of    *Subscriber
@@ -92,12 +92,13 @@ func (c *consumer) run() {
 	c.getsNone()
 }
 
-// getsNone ends the consumer at the broker, which keeps what is not acked until the channel is closed. Otherwise the consumer could get one
-// more message, and the queue would count it: for one that is acked in the grace, or one that another consumer gives back.
+// getsNone ends the consumer at the broker, which keeps what is not acked until the channel is closed. Otherwise the
+// consumer could get one more message, and the queue would count it: for one that is acked in the grace, or one that
+// another consumer gives back.
 func (c *consumer) getsNone() { c.none.Do(func() { _ = c.channel.Cancel(c.tag, true) }) }
 
-// beginAgain consumes again when the channel was lost, or the broker cancelled the consumer, as when its queue is deleted. It reports
-// false when the subscription has ended, or a connection that was given to us was closed.
+// beginAgain consumes again when the channel was lost, or the broker cancelled the consumer, as when its queue is
+// deleted. It reports false when the subscription has ended, or a connection that was given to us was closed.
 func (c *consumer) beginAgain() bool {
 	c.placed.Wait() // their contexts end with the channel, so for SettleGrace at most
 	c.end()
@@ -122,15 +123,17 @@ func (c *consumer) beginAgain() bool {
 	return false
 }
 
-// takesNoMore says that the broker has no message for this consumer any more: it has one that it will give back, or none.
+// takesNoMore says that the broker has no message for this consumer any more: it has one that it will give back, or
+// none.
 func (c *consumer) takesNoMore() { c.full.Do(c.taking.Done) }
 
-// end lets go of the broker. What is not acked it has back when the channel is closed; to nack it would be to be given it
-// again, or what stands behind it.
+// end lets go of the broker. What is not acked it has back when the channel is closed; to nack it would be to be given
+// it again, or what stands behind it.
 func (c *consumer) end() { _ = c.channel.Close() }
 
-// unmarshal makes a message of what the broker sent. It keeps the broker's count out of the message: it is the Delivery's, and with it
-// every redelivery would be another message to a comparison, such as that of the dead-letter store.
+// unmarshal makes a message of what the broker sent. It keeps the broker's count out of the message: it is the
+// Delivery's, and with it every redelivery would be another message to a comparison, such as that of the dead-letter
+// store.
 func unmarshal(marshaler amqp.Marshaler, d amqp091.Delivery) (*message.Message, error) {
 	if count, found := d.Headers[deliveryCount]; found {
 		if _, isText := count.(string); !isText {
@@ -141,8 +144,8 @@ func unmarshal(marshaler amqp.Marshaler, d amqp091.Delivery) (*message.Message, 
 	return marshaler.Unmarshal(d)
 }
 
-// pass hands a message to the router and its settlement to the broker. What is not acked when the subscription ends stays
-// with the channel.
+// pass hands a message to the router and its settlement to the broker. What is not acked when the subscription ends
+// stays with the channel.
 func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 	msg, err := unmarshal(c.config.AMQP.Marshaler, *broker)
 	if err != nil { // Marshaler reads everything
@@ -242,7 +245,8 @@ func (c *consumer) returnsAll(d *delivery, waited bool) bool {
 	return c.prefetch > 1 && (waited || c.valve.Shuts() != d.shuts)
 }
 
-// outlived settles a message whose channel or subscription has ended, and reports whether its handler acked in the grace.
+// outlived settles a message whose channel or subscription has ended, and reports whether its handler acked in the
+// grace.
 func (c *consumer) outlived(d *delivery) bool {
 	d.cancel()
 	acked := c.grace(d)

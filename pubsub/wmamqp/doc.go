@@ -8,76 +8,85 @@
 //
 // # The marshaler
 //
-// Watermill-amqp's marshaler reads only headers that are strings. Any other header is an error, such as a number, or the
-// x-death of a dead-letter exchange. So is the x-delivery-count that a quorum queue adds after one nack. The message is
-// then requeued at once, without end, and no message behind it is delivered. Marshaler makes text of every header. It keeps
-// the headers' types and the message's properties in metadata KeyHeaders, and restores both in a dead-letter queue and on
-// the way back. It does not trust a KeyHeaders that a producer wrote. An application's own marshaler goes into
-// Marshaler.Inner: a message that Inner cannot read is dead-lettered.
+// Watermill-amqp's marshaler reads only headers that are strings. Any other header is an error, such as a number, or
+// the x-death of a dead-letter exchange. So is the x-delivery-count that a quorum queue adds after one nack. The
+// message is then requeued at once, without end, and no message behind it is delivered. Marshaler makes text of every
+// header. It keeps the headers' types and the message's properties in metadata KeyHeaders, and restores both in a
+// dead-letter queue and on the way back. It does not trust a KeyHeaders that a producer wrote. An application's own
+// marshaler goes into Marshaler.Inner: a message that Inner cannot read is dead-lettered.
 //
 // Some values are not written back as they were:
 //
 //   - CC and BCC have another name, because RabbitMQ would route the letter to more queues.
-//   - An expiration is dropped, because a letter must not expire. So is a user id, because the broker closes the channel on the id
-//     of another user.
-//   - A reply-to of amq.rabbitmq.reply-to, for which the broker would close the channel, becomes metadata x-amqp-kept-reply-to.
+//   - An expiration is dropped, because a letter must not expire. So is a user id, because the broker closes the
+//     channel on the id of another user.
+//   - A reply-to of amq.rabbitmq.reply-to, for which the broker would close the channel, becomes metadata
+//     x-amqp-kept-reply-to.
 //   - Metadata whose name has more than 255 bytes travels in one header, x-spillway-long-names.
 //
-// All headers travel in one frame, 128 KiB by default. Publisher refuses a message that does not fit with poison.ErrTooLarge, before
-// the broker would close the connection, and poison.Queue then cuts the letter. Any other message that the broker or the client
-// refuses for its content is poison.ErrRefused.
+// All headers travel in one frame, 128 KiB by default. Publisher refuses a message that does not fit with
+// poison.ErrTooLarge, before the broker would close the connection, and poison.Queue then cuts the letter. Any other
+// message that the broker or the client refuses for its content is poison.ErrRefused.
 //
 // # The publisher
 //
-// Watermill-amqp's publisher waits for no confirm by default, and with confirms it still returns nil for a queue that does not
-// exist. Publisher publishes with mandatory and confirms, and returns nil when the message is in a queue. A message that finds a channel
-// free is published on it alone. If all channels wait for confirms, up to 64 messages of other callers go together on the next one. While the connection is lost, Publish fails at once and watermill-amqp dials again.
+// Watermill-amqp's publisher waits for no confirm by default, and with confirms it still returns nil for a queue that
+// does not exist. Publisher publishes with mandatory and confirms, and returns nil when the message is in a queue. A
+// message that finds a channel free is published on it alone. If all channels wait for confirms, up to 64 messages of
+// other callers go together on the next one. While the connection is lost, Publish fails at once and watermill-amqp
+// dials again.
 //
-// At start-up, with a poison.Queue, it declares dead-letter queues: durable, without expiry or bounds, and quorum queues
-// unless QueueType says otherwise. An existing queue is used as it is, unless it loses letters that it confirmed. A queue
-// loses them if it is not durable, or by x-message-ttl, x-expires, x-max-length and the like. That is an error, unless
-// PublisherConfig.AllowLossyTopics is set.
+// At start-up, with a poison.Queue, it declares dead-letter queues: durable, without expiry or bounds, and quorum
+// queues unless QueueType says otherwise. An existing queue is used as it is, unless it loses letters that it
+// confirmed. A queue loses them if it is not durable, or by x-message-ttl, x-expires, x-max-length and the like. That
+// is an error, unless PublisherConfig.AllowLossyTopics is set.
 //
 // # The subscriber
 //
-// The context of a watermill-amqp message does not end when its connection is lost and the broker redelivers the message elsewhere.
-// At Close a message is requeued while its handler runs. Subscriber declares queues by watermill-amqp's subscriber, and consumes by itself:
+// The context of a watermill-amqp message does not end when its connection is lost and the broker redelivers the
+// message elsewhere. At Close a message is requeued while its handler runs. Subscriber declares queues by
+// watermill-amqp's subscriber, and consumes by itself:
 //
-//   - The context of a message ends when its channel or connection is lost, at Close, and when the context of Subscribe ends.
-//   - The handler then has SettleGrace to return. At Close, an ack in that time reaches the broker. All other messages are requeued
-//     once, by closing the channel.
-//   - A nacked message is held for NackBackoff before it is requeued, because RabbitMQ redelivers it at once. The wait doubles with
-//     each nack in a row.
-//   - While something that a handler needs is away, a message is held for at most MaxHold, 15 minutes, and then given back. So the
-//     broker does not close the channel. If more was fetched, all of it goes back once, and one message at a time is fetched.
+//   - The context of a message ends when its channel or connection is lost, at Close, and when the context of Subscribe
+//     ends.
+//   - The handler then has SettleGrace to return. At Close, an ack in that time reaches the broker. All other messages
+//     are requeued once, by closing the channel.
+//   - A nacked message is held for NackBackoff before it is requeued, because RabbitMQ redelivers it at once. The wait
+//     doubles with each nack in a row.
+//   - While something that a handler needs is away, a message is held for at most MaxHold, 15 minutes, and then given
+//     back. So the broker does not close the channel. If more was fetched, all of it goes back once, and one message at
+//     a time is fetched.
 //   - If its queue is deleted, or its channel lost, the subscriber declares the queue again and goes on.
-//   - The x-delivery-count of a quorum queue is in DeliveryFromContext and not in metadata. So a redelivered message is the same
-//     message, and a letter that arrives twice is one letter in the dead-letter store.
+//   - The x-delivery-count of a quorum queue is in DeliveryFromContext and not in metadata. So a redelivered message is
+//     the same message, and a letter that arrives twice is one letter in the dead-letter store.
 //
 // # A failed message holds up no other
 //
-// When a handler has failed, its message is published to a retry stage or as a dead letter. The next message is delivered meanwhile, in order. The
-// failed one stays unacked until the publisher confirmed it:
+// When a handler has failed, its message is published to a retry stage or as a dead letter. The next message is
+// delivered meanwhile, in order. The failed one stays unacked until the publisher confirmed it:
 //
-//   - MaxPlacing and MaxPlacingBytes bound the messages of a queue that are being published. At the bound the subscriber waits for a confirm.
-//   - While they take the whole prefetch, the subscriber asks for each next message with basic.get. A quorum queue with a single active
-//     consumer refuses that, and the prefetch is the bound.
+//   - MaxPlacing and MaxPlacingBytes bound the messages of a queue that are being published. At the bound the
+//     subscriber waits for a confirm.
+//   - While they take the whole prefetch, the subscriber asks for each next message with basic.get. A quorum queue with
+//     a single active consumer refuses that, and the prefetch is the bound.
 //   - A message that every publisher refused, or that was given back, is given back to the queue after the usual wait.
-//   - At Close, and when the channel is lost, the publishes have SettleGrace to be confirmed. Messages that are not confirmed then come again.
+//   - At Close, and when the channel is lost, the publishes have SettleGrace to be confirmed. Messages that are not
+//     confirmed then come again.
 //   - After a crash all of them come again, and a quorum queue counts each of them: see DeliveryCount.
 //
 // MaxPlacing -1 switches this off, and so do InFlight above 1 and Consume.Exclusive.
 //
 // # Log
 //
-// A lost connection is an Error. The first failed attempt to dial again is an Info line with the cause, and further ones are logged at
-// Debug, until "Connected to AMQP". If consuming cannot begin again, that is an Error once, and an Info line when it does. What
-// watermill-amqp logs as an error while Close runs is logged at Debug. A connection of NewSubscriberWithConnection keeps its own logger.
+// A lost connection is an Error. The first failed attempt to dial again is an Info line with the cause, and further
+// ones are logged at Debug, until "Connected to AMQP". If consuming cannot begin again, that is an Error once, and an
+// Info line when it does. What watermill-amqp logs as an error while Close runs is logged at Debug. A connection of
+// NewSubscriberWithConnection keeps its own logger.
 //
 // # Retry stages
 //
-// A stage has many messages that are due at once. InFlight delivers several at a time. A downstream that has just recovered must bear
-// them. A message with a longer jitter then does not hold up those behind it:
+// A stage has many messages that are due at once. InFlight delivers several at a time. A downstream that has just
+// recovered must bear them. A message with a longer jitter then does not hold up those behind it:
 //
 //	Subscriber: func(topic, _ string) (message.Subscriber, error) {
 //		return wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{InFlight: 16})
@@ -87,38 +96,41 @@
 //
 // # RabbitMQ 4, and time
 //
-// From RabbitMQ 4 on, a quorum queue drops a message, or sends it to its dead-letter exchange, after 20 redeliveries. Dead-letter
-// queues that Publisher declares there have x-delivery-limit -1. Set the same for a source queue, as an argument or a policy; a policy
-// also changes an existing queue. Or configure enough fallbacks, so that no message is nacked that often. RabbitMQ 3.10 has no limit
-// by default. It accepts -1, and drops a message when it is given back for the first time: so before RabbitMQ 4, Subscriber and Publisher
-// refuse such an argument, and queues that have it as far as the broker shows it. Have no such policy there either.
+// From RabbitMQ 4 on, a quorum queue drops a message, or sends it to its dead-letter exchange, after 20 redeliveries.
+// Dead-letter queues that Publisher declares there have x-delivery-limit -1. Set the same for a source queue, as an
+// argument or a policy; a policy also changes an existing queue. Or configure enough fallbacks, so that no message is
+// nacked that often. RabbitMQ 3.10 has no limit by default. It accepts -1, and drops a message when it is given back
+// for the first time: so before RabbitMQ 4, Subscriber and Publisher refuse such an argument, and queues that have it
+// as far as the broker shows it. Have no such policy there either.
 //
-// A message that is not settled within the broker's consumer_timeout, 30 minutes by default, closes the channel: its context ends
-// and it is redelivered. Prefetched messages wait for those before them, and their time counts from the fetch. The default prefetch
-// is 1: a message that the subscriber asks for is delivered at once.
+// A message that is not settled within the broker's consumer_timeout, 30 minutes by default, closes the channel: its
+// context ends and it is redelivered. Prefetched messages wait for those before them, and their time counts from the
+// fetch. The default prefetch is 1: a message that the subscriber asks for is delivered at once.
 //
 // # Ids
 //
-// The id of a message that Watermill did not write is its message id property. The id is the default key of an idempotent receiver:
-// a message without one is invalid. Configure another key, idempotency.ByMetadata or idempotency.ByPayloadHash.
+// The id of a message that Watermill did not write is its message id property. The id is the default key of an
+// idempotent receiver: a message without one is invalid. Configure another key, idempotency.ByMetadata or
+// idempotency.ByPayloadHash.
 //
 // # What is not promised
 //
 //   - Letters in a queue to which a policy gives a message-ttl, expires, max-length or delivery-limit: the broker shows
-//     policies to no AMQP client. Look with rabbitmqctl list_queues name policy operator_policy,
-//     and with rabbitmqctl list_policies. Keep such policies away from the names of dead-letter queues. The arguments of a queue
-//     that this user may not declare are not visible either. Nor are all arguments of a queue with a name of more than
-//     about 80 bytes. Logger gets a line then.
-//   - Order. A requeued message goes to its old place if it can, but another consumer may have the next message already. Letters of
-//     messages that failed at about the same time can change places; MaxPlacing -1 keeps their order. With InFlight there is no order.
+//     policies to no AMQP client. Look with rabbitmqctl list_queues name policy operator_policy, and with rabbitmqctl
+//     list_policies. Keep such policies away from the names of dead-letter queues. The arguments of a queue that this
+//     user may not declare are not visible either. Nor are all arguments of a queue with a name of more than about 80
+//     bytes. Logger gets a line then.
+//   - Order. A requeued message goes to its old place if it can, but another consumer may have the next message
+//     already. Letters of messages that failed at about the same time can change places; MaxPlacing -1 keeps their
+//     order. With InFlight there is no order.
 //   - One copy. A confirm or an ack can be lost with the connection. Then the message is there twice, with the same id.
-//   - Knowing at once. The loss of a peer that vanished is noticed after two to three heartbeats, 10 s each by default. Before that no
-//     context ends.
+//   - Knowing at once. The loss of a peer that vanished is noticed after two to three heartbeats, 10 s each by default.
+//     Before that no context ends.
 //   - Exclusive handling. A handler that ignores its context runs on after SettleGrace, beside the next delivery.
-//   - Every header type. One that amqp091 cannot read (an unsigned 16 or 32-bit number, which few clients write) costs the connection
-//     before this package sees it. Numbers in tables deeper than 256 levels lose their types.
+//   - Every header type. One that amqp091 cannot read (an unsigned 16 or 32-bit number, which few clients write) costs
+//     the connection before this package sees it. Numbers in tables deeper than 256 levels lose their types.
 //   - Cycles. Before RabbitMQ 4, dead-letter exchanges trust an x-death in a message and may see a cycle.
-//   - The end of everything at Close, which returns within 4 s. A handler that ignores its context, or a dial without an answer, ends
-//     by itself later. A shared connection is not closed, and its channels end with it.
+//   - The end of everything at Close, which returns within 4 s. A handler that ignores its context, or a dial without
+//     an answer, ends by itself later. A shared connection is not closed, and its channels end with it.
 //   - Freedom from data races in watermill-amqp, which has one of its own when it dials again.
 package wmamqp

@@ -23,8 +23,8 @@ const (
 // maxLessons is how many arguments of one queue are learned: more than the broker compares.
 const maxLessons = 40
 
-// takeExisting accepts a queue that is there with other arguments, if it keeps what it confirms. refusal is the broker's
-// answer to a declaration with the arguments wanted.
+// takeExisting accepts a queue that is there with other arguments, if it keeps what it confirms. refusal is the
+// broker's answer to a declaration with the arguments wanted.
 func (p *Publisher) takeExisting(conn *amqp091.Connection, queue string, wanted amqp091.Table, refusal error) error {
 	arguments, rest := learn(wanted, refusal, func(arguments amqp091.Table) error { return declare(conn, queue, arguments) })
 	fields := logging.Fields{logging.Queue: queue, logging.Error: refusal.Error()}
@@ -58,9 +58,9 @@ func declare(conn *amqp091.Connection, queue string, arguments amqp091.Table) er
 	})
 }
 
-// learn finds the arguments of a queue. A passive declaration does not show them, but the refusal of another one names the
-// first argument that differs and its value; with that value the next declaration gets further, until one is accepted.
-// rest is why it was not accepted in the end: then there may be arguments that are not among those returned.
+// learn finds the arguments of a queue. A passive declaration does not show them, but the refusal of another one names
+// the first argument that differs and its value; with that value the next declaration gets further, until one is
+// accepted. rest is why it was not accepted in the end: then there may be arguments that are not among those returned.
 func learn(wanted amqp091.Table, refusal error, declare func(amqp091.Table) error) (arguments amqp091.Table, rest error) {
 	arguments, seen := maps.Clone(wanted), make(map[string]int)
 	for range maxLessons {

@@ -23,7 +23,8 @@ const maxDepth = 256
 // client cuts longer ones without a word, and a cut name is another name.
 const maxShort = 255
 
-// appendField writes a value as AMQP does on the wire: its type, then its bytes. ok is false for what AMQP cannot carry.
+// appendField writes a value as AMQP does on the wire: its type, then its bytes. ok is false for what AMQP cannot
+// carry.
 func appendField(b []byte, value any, depth int) (_ []byte, ok bool) {
 	switch v := value.(type) {
 	case nil:

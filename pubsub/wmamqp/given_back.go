@@ -9,12 +9,12 @@ import (
 	"github.com/watermill-spillway/spillway/internal/recent"
 )
 
-// remembered is how long the times are remembered that a message was given back. It is more than any MaxHold under the broker's
-// consumer_timeout.
+// remembered is how long the times are remembered that a message was given back. It is more than any MaxHold under the
+// broker's consumer_timeout.
 const remembered = time.Hour
 
-// givenBack remembers how often this process gave back messages of a queue itself, and the queue counted it. The process lives, so no
-// message crashed it then. From RabbitMQ 4.3 on a quorum queue does not count a nack.
+// givenBack remembers how often this process gave back messages of a queue itself, and the queue counted it. The
+// process lives, so no message crashed it then. From RabbitMQ 4.3 on a quorum queue does not count a nack.
 type givenBack struct {
 	mu sync.Mutex
 	of recent.Memory[returned]

@@ -13,25 +13,26 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Marshaler reads every AMQP message and writes it back as it was. It also works with watermill-amqp's own subscriber and
-// publisher. The zero value is ready to use. It is safe for concurrent use.
+// Marshaler reads every AMQP message and writes it back as it was. It also works with watermill-amqp's own subscriber
+// and publisher. The zero value is ready to use. It is safe for concurrent use.
 //
-//   - A header that is no string becomes text in metadata: numbers, booleans, times in RFC 3339, tables and arrays as JSON, bytes
-//     as they are or in base64. KeyHeaders carries its type. Marshal writes the header with its type if the text is unchanged, and
-//     as a string if it was changed.
-//   - The producer's properties (content type and encoding, correlation id, reply-to, priority, message id, timestamp, type, app
-//     id) are carried too, and written back on the message with the same id.
-//   - KeyHeaders is trusted in messages that this process read from AMQP and in those that Spillway publishes. In any other message
-//     it is dropped, and the headers are text.
-//   - An expiration, a user id, and the x-delivery-count of a quorum queue are never written. A reply-to of amq.rabbitmq.reply-to,
-//     for which the broker would close the channel, becomes metadata x-amqp-kept-reply-to.
+//   - A header that is no string becomes text in metadata: numbers, booleans, times in RFC 3339, tables and arrays as
+//     JSON, bytes as they are or in base64. KeyHeaders carries its type. Marshal writes the header with its type if the
+//     text is unchanged, and as a string if it was changed.
+//   - The producer's properties (content type and encoding, correlation id, reply-to, priority, message id, timestamp,
+//     type, app id) are carried too, and written back on the message with the same id.
+//   - KeyHeaders is trusted in messages that this process read from AMQP and in those that Spillway publishes. In any
+//     other message it is dropped, and the headers are text.
+//   - An expiration, a user id, and the x-delivery-count of a quorum queue are never written. A reply-to of
+//     amq.rabbitmq.reply-to, for which the broker would close the channel, becomes metadata x-amqp-kept-reply-to.
 //   - Delivery is always persistent.
 //
 // AMQP has no nil body: an empty payload arrives as an empty one.
 type Marshaler struct {
 	// Inner is an application's own marshaler. A message that it cannot read, by an error or a panic, is marked with
-	// poison.MarkUnreadable. It has the body as its payload and its headers as text, and a poison.Queue dead-letters it. Marshaler
-	// changes nothing of what Inner reads and writes, but delivery is persistent. Publish letters without Inner. Default: none.
+	// poison.MarkUnreadable. It has the body as its payload and its headers as text, and a poison.Queue dead-letters it.
+	// Marshaler changes nothing of what Inner reads and writes, but delivery is persistent. Publish letters without Inner.
+	// Default: none.
 	Inner amqp.Marshaler
 	// IDHeader is the header with the message's id. A message without it has its message id property as its id, and
 	// without both an empty one. Default: watermill-amqp's _watermill_message_uuid.
@@ -40,8 +41,8 @@ type Marshaler struct {
 
 var _ amqp.Marshaler = Marshaler{}
 
-// errCancelled is returned to watermill-amqp's subscriber when the broker ended its consumer, for example because the queue was
-// deleted: it would take the zero deliveries of the closed channel for messages, without end.
+// errCancelled is returned to watermill-amqp's subscriber when the broker ended its consumer, for example because the
+// queue was deleted: it would take the zero deliveries of the closed channel for messages, without end.
 var errCancelled = errors.New("wmamqp: the broker cancelled the consumer: was its queue deleted?")
 
 // literal is put before the names of metadata that would mean something else as the name of a header, and before
@@ -57,8 +58,8 @@ func (m Marshaler) idHeader() string {
 	return amqp.DefaultMessageUUIDHeaderKey
 }
 
-// special reports whether a header of this name, literal or not, is more than a header: the id, our own for long names, or
-// one of the two in which RabbitMQ looks for further queues to route the message to. A letter must not arrive there.
+// special reports whether a header of this name, literal or not, is more than a header: the id, our own for long names,
+// or one of the two in which RabbitMQ looks for further queues to route the message to. A letter must not arrive there.
 func (m Marshaler) special(name string) bool {
 	for {
 		rest, found := strings.CutPrefix(name, literal)
@@ -135,8 +136,8 @@ func (m Marshaler) read(d *amqp091.Delivery) *message.Message {
 	return msg
 }
 
-// Marshal writes a message. Metadata whose name is longer than AMQP's 255 bytes goes into one header, from which Unmarshal
-// reads it. Whether all of it fits into one frame is for the publisher to find out.
+// Marshal writes a message. Metadata whose name is longer than AMQP's 255 bytes goes into one header, from which
+// Unmarshal reads it. Whether all of it fits into one frame is for the publisher to find out.
 func (m Marshaler) Marshal(msg *message.Message) (amqp091.Publishing, error) {
 	if msg == nil {
 		return amqp091.Publishing{}, errors.New("wmamqp: cannot marshal a nil message")

@@ -20,8 +20,8 @@ type Delivery struct {
 	Redelivered bool
 	// Count is how often a quorum queue delivered the message before and got it back. On a classic queue it is 0.
 	Count int
-	// GivenBack is how many deliveries in Count this Subscriber is known to have given back itself, by a nack or on a connection that
-	// was lost. It remembers at most 1000 messages, each for an hour after it was last given back.
+	// GivenBack is how many deliveries in Count this Subscriber is known to have given back itself, by a nack or on a
+	// connection that was lost. It remembers at most 1000 messages, each for an hour after it was last given back.
 	GivenBack int
 	// Timestamp is the producer's, or zero.
 	Timestamp time.Time
@@ -39,16 +39,16 @@ func deliveryOf(queue string, givenBack int, d *amqp091.Delivery) Delivery {
 // countOf reads the count, which a producer may have forged on a classic queue.
 func countOf(header any) int { return boundedtext.Count(text(header)) }
 
-// DeliveryFromContext returns the delivery of a message from its context. It returns false if the message does not come from
-// Subscriber.
+// DeliveryFromContext returns the delivery of a message from its context. It returns false if the message does not come
+// from Subscriber.
 func DeliveryFromContext(ctx context.Context) (Delivery, bool) {
 	d, ok := ctx.Value(deliveryKey{}).(Delivery)
 	return d, ok
 }
 
-// Origin returns the origin of a message on RabbitMQ: the topic, the queue as the consumer group, the exchange, the routing key,
-// the producer's timestamp and the id. Use it as poison.QueueConfig.Origin. A message that does not come from Subscriber has only
-// topic and id.
+// Origin returns the origin of a message on RabbitMQ: the topic, the queue as the consumer group, the exchange, the
+// routing key, the producer's timestamp and the id. Use it as poison.QueueConfig.Origin. A message that does not come
+// from Subscriber has only topic and id.
 func Origin(msg *message.Message) poison.Origin {
 	if msg == nil {
 		return poison.Origin{}

@@ -53,14 +53,14 @@ func (d *delivery) Placing(_ context.Context, msg *message.Message) {
 // PlaceFirst lets the next message wait until this one is acked, for placing.FirstFor at most.
 func (d *delivery) PlaceFirst() { d.first.Store(true) }
 
-// placements are the messages of a consumer that are placed while it goes on. Only the consumer's own goroutine calls its methods,
-// except where they say otherwise.
+// placements are the messages of a consumer that are placed while it goes on. Only the consumer's own goroutine calls
+// its methods, except where they say otherwise.
 type placements struct {
 	placed sync.WaitGroup
 	wake   chan struct{} // has an item if a message is being placed, or has been settled since
 
-	// exchange is held while a message is asked for, and while a place of the prefetch is given back: or the message for which one asks
-	// could overtake the one that the broker sends for the place.
+	// exchange is held while a message is asked for, and while a place of the prefetch is given back: or the message for
+	// which one asks could overtake the one that the broker sends for the place.
 	exchange sync.Mutex
 
 	mu      sync.Mutex
@@ -172,7 +172,8 @@ const (
 	pollLast  = 100 * time.Millisecond
 )
 
-// next returns the next message, and whether it was asked for. It reports false when the channel or the subscription has ended.
+// next returns the next message, and whether it was asked for. It reports false when the channel or the subscription
+// has ended.
 func (c *consumer) next() (d amqp091.Delivery, polled, ok bool) {
 	pause := pollFirst
 	for c.ctx.Err() == nil {
@@ -202,8 +203,8 @@ func (c *consumer) next() (d amqp091.Delivery, polled, ok bool) {
 	return d, false, false
 }
 
-// room reports whether one more message may be taken, and whether the broker must be asked for it, because those that are being placed
-// take all places of the prefetch.
+// room reports whether one more message may be taken, and whether the broker must be asked for it, because those that
+// are being placed take all places of the prefetch.
 func (c *consumer) room() (room, asks bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

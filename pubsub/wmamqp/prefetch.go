@@ -2,9 +2,9 @@ package wmamqp
 
 import "github.com/watermill-spillway/spillway/internal/wait"
 
-// adapt fetches no more than one message while the handler's downstream is away. What was fetched before goes back to the broker, for
-// other instances: it would wait here until the broker closes the channel. When as many messages in a row were acked as are fetched
-// by default, as many are fetched again.
+// adapt fetches no more than one message while the handler's downstream is away. What was fetched before goes back to
+// the broker, for other instances: it would wait here until the broker closes the channel. When as many messages in a
+// row were acked as are fetched by default, as many are fetched again.
 func (c *consumer) adapt() {
 	whole := c.config.AMQP.Consume.Qos.PrefetchCount
 	switch {

@@ -25,9 +25,9 @@ type PublisherConfig struct {
 	// unless it has a PostprocessPublishing. What is missing is as in amqp.NewDurableQueueConfig: the default exchange, a
 	// routing key named like the topic, and a durable queue of that name.
 	AMQP amqp.Config
-	// Channels is the number of channels. A message that finds one free is published on it at once. If all wait for confirms, the messages of
-	// further calls go together on the next one that is free, and wait for their confirms together. A channel is opened when it is
-	// first needed. Default: 4.
+	// Channels is the number of channels. A message that finds one free is published on it at once. If all wait for
+	// confirms, the messages of further calls go together on the next one that is free, and wait for their confirms
+	// together. A channel is opened when it is first needed. Default: 4.
 	Channels int
 	// ConfirmTimeout bounds the publication of a message: waiting for a channel, opening it, and the broker's confirm.
 	// Default: 10 s.
@@ -35,8 +35,9 @@ type PublisherConfig struct {
 	// QueueType is the type of dead-letter queues that the publisher declares: "quorum" or "classic". A type in
 	// AMQP.Queue.Arguments takes precedence. Default: quorum.
 	QueueType string
-	// AllowLossyTopics makes InitializeTopics accept queues that lose confirmed letters, by an argument such as x-message-ttl or
-	// x-max-length. Default: false: such a queue is an error of InitializeTopics, and so of the router's start.
+	// AllowLossyTopics makes InitializeTopics accept queues that lose confirmed letters, by an argument such as
+	// x-message-ttl or x-max-length. Default: false: such a queue is an error of InitializeTopics, and so of the router's
+	// start.
 	AllowLossyTopics bool
 	// Logger receives the events of the connection. Default: none.
 	Logger watermill.LoggerAdapter
@@ -99,8 +100,8 @@ var (
 	_ poison.SourceInitializer = (*Publisher)(nil)
 )
 
-// NewPublisher connects to the broker at uri and returns a Publisher. An error names the field of config that is wrong or
-// could lose messages, or says why there is no connection. Close the Publisher after the last router that uses it.
+// NewPublisher connects to the broker at uri and returns a Publisher. An error names the field of config that is wrong
+// or could lose messages, or says why there is no connection. Close the Publisher after the last router that uses it.
 func NewPublisher(uri string, config PublisherConfig) (*Publisher, error) {
 	if err := setURI(&config.AMQP, uri); err != nil {
 		return nil, err
@@ -108,8 +109,8 @@ func NewPublisher(uri string, config PublisherConfig) (*Publisher, error) {
 	return newPublisher(nil, config)
 }
 
-// NewPublisherWithConnection is NewPublisher on a connection that is shared and that Close leaves open. A write to a peer
-// that reads nothing is bounded by the connection's heartbeat alone.
+// NewPublisherWithConnection is NewPublisher on a connection that is shared and that Close leaves open. A write to a
+// peer that reads nothing is bounded by the connection's heartbeat alone.
 func NewPublisherWithConnection(conn *amqp.ConnectionWrapper, config PublisherConfig) (*Publisher, error) {
 	if conn == nil {
 		return nil, errNilConnection
@@ -137,13 +138,14 @@ func newPublisher(shared *amqp.ConnectionWrapper, config PublisherConfig) (*Publ
 	return p, nil
 }
 
-// Publish returns nil when the broker has confirmed every message, which it does after a queue has stored it. It stops at the
-// first failure. The error says why: no queue is bound, the broker nacked the message, it is too large (poison.ErrTooLarge), it can
-// never be accepted because of its content (poison.ErrRefused), there was no confirm in time, or the connection was lost. After the
-// last two the message may have arrived.
+// Publish returns nil when the broker has confirmed every message, which it does after a queue has stored it. It stops
+// at the first failure. The error says why: no queue is bound, the broker nacked the message, it is too large
+// (poison.ErrTooLarge), it can never be accepted because of its content (poison.ErrRefused), there was no confirm in
+// time, or the connection was lost. After the last two the message may have arrived.
 //
-// Publish writes no expiration, user id, CC or BCC into a letter, that is a message with poison's keys of a failure or a stage,
-// whatever the marshaler does. It returns within ConfirmTimeout for each message, or twice that if the peer stopped reading.
+// Publish writes no expiration, user id, CC or BCC into a letter, that is a message with poison's keys of a failure or
+// a stage, whatever the marshaler does. It returns within ConfirmTimeout for each message, or twice that if the peer
+// stopped reading.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	to := address{exchange: p.config.AMQP.Exchange.GenerateName(topic), key: p.config.AMQP.Publish.GenerateRoutingKey(topic)}
 	if len(to.exchange) > maxShort || len(to.key) > maxShort {
@@ -206,9 +208,9 @@ func (p *Publisher) publishAlone(ctx context.Context, to address, publishing *am
 	return err
 }
 
-// Close waits for the messages that are being published and closes the connection, unless that is shared. It returns within 4 s,
-// whatever the peer does. For a message that is not confirmed after 3 s Publish returns an error, and it may have arrived. Close
-// may be called again. Afterwards Publish returns ErrClosed.
+// Close waits for the messages that are being published and closes the connection, unless that is shared. It returns
+// within 4 s, whatever the peer does. For a message that is not confirmed after 3 s Publish returns an error, and it
+// may have arrived. Close may be called again. Afterwards Publish returns ErrClosed.
 func (p *Publisher) Close() error {
 	p.closeOnce.Do(func() { p.closeErr = p.close() })
 	return p.closeErr

@@ -22,7 +22,8 @@ const keptReplyTo = "x-amqp-kept-reply-to"
 // longNames is the header with all metadata whose names are longer than AMQP's: an array of names and values by turns.
 const longNames = "x-spillway-long-names"
 
-// messageRefused is the error for a message that the broker answered by closing its channel, because of what it carries.
+// messageRefused is the error for a message that the broker answered by closing its channel, because of what it
+// carries.
 type messageRefused struct {
 	to     address
 	reason *amqp091.Error
@@ -45,8 +46,9 @@ func isLetter(msg *message.Message) bool {
 	return msg.Metadata[poison.KeyFailureClass] != "" || msg.Metadata[poison.KeyRetryStage] != ""
 }
 
-// forLetter takes from a publishing what an application's marshaler may have set and a letter must not have: an expiration,
-// copies to other queues, delivery from memory, and the properties that the broker takes on certain channels alone.
+// forLetter takes from a publishing what an application's marshaler may have set and a letter must not have: an
+// expiration, copies to other queues, delivery from memory, and the properties that the broker takes on certain
+// channels alone.
 func forLetter(p *amqp091.Publishing) {
 	p.DeliveryMode, p.Expiration, p.UserId = amqp091.Persistent, "", ""
 	if p.ReplyTo == directReplyTo {

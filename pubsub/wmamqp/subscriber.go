@@ -18,21 +18,21 @@ import (
 // SubscriberConfig configures a Subscriber. The zero value is safe.
 type SubscriberConfig struct {
 	// AMQP is what watermill-amqp's subscriber takes. A DefaultMarshaler is replaced by Marshaler; any other becomes its
-	// Inner. Consume.NoRequeueOnNack is refused: a message given back would be lost. Consume.Qos defaults to a prefetch
-	// of 1; as messages are handled one after the other, all that were fetched wait for the broker's consumer_timeout.
-	// What is missing is as in amqp.NewDurableQueueConfig: durable queues named like their topics, on the default exchange.
+	// Inner. Consume.NoRequeueOnNack is refused: a message given back would be lost. Consume.Qos defaults to a prefetch of
+	// 1; as messages are handled one after the other, all that were fetched wait for the broker's consumer_timeout. What
+	// is missing is as in amqp.NewDurableQueueConfig: durable queues named like their topics, on the default exchange.
 	AMQP amqp.Config
 	// InFlight is the number of messages of a queue that are delivered before the first of them is settled. Each has a
 	// channel of its own with a prefetch of 1. They have no order, and each channel counts its own nacks in a row. Set it
-	// for retry stages. It excludes another prefetch and Consume.Exclusive. With a single active consumer it has no effect.
-	// Subscribe returns an error if the connection has too few channels; on a shared connection it counts only those of this
-	// subscriber. Default: 1; at most 100.
+	// for retry stages. It excludes another prefetch and Consume.Exclusive. With a single active consumer it has no
+	// effect. Subscribe returns an error if the connection has too few channels; on a shared connection it counts only
+	// those of this subscriber. Default: 1; at most 100.
 	InFlight int
-	// MaxPlacing is the number of failed messages of a queue that are placed while the next ones are handled: published to a retry stage,
-	// or as a dead letter. At this number the subscriber waits. Each of them stays unacked until its placement is confirmed, so after
-	// a crash the broker delivers it again. While they take the whole prefetch, the subscriber asks for each further message with
-	// basic.get. 10,000 at most. A negative value means none: the next message waits for the confirm. Default: 100. With InFlight
-	// above 1 or Consume.Exclusive it means nothing.
+	// MaxPlacing is the number of failed messages of a queue that are placed while the next ones are handled: published to
+	// a retry stage, or as a dead letter. At this number the subscriber waits. Each of them stays unacked until its
+	// placement is confirmed, so after a crash the broker delivers it again. While they take the whole prefetch, the
+	// subscriber asks for each further message with basic.get. 10,000 at most. A negative value means none: the next
+	// message waits for the confirm. Default: 100. With InFlight above 1 or Consume.Exclusive it means nothing.
 	MaxPlacing int
 	// MaxPlacingBytes is the number of bytes that the payloads of these messages may have together. Default: 16 MiB.
 	MaxPlacingBytes int
@@ -43,9 +43,9 @@ type SubscriberConfig struct {
 	NackBackoff time.Duration
 	// MaxNackBackoff is the longest such wait. Default: 5 s.
 	MaxNackBackoff time.Duration
-	// MaxHold is how long a message is held while something that its handler needs is away. Then it is given back, uncounted by
-	// Spillway, but counted by a quorum queue. It must be less than the broker's consumer_timeout, 30 minutes by default, by more
-	// than a handler takes. A higher MaxHold gives messages back less often. Default: 15 minutes.
+	// MaxHold is how long a message is held while something that its handler needs is away. Then it is given back,
+	// uncounted by Spillway, but counted by a quorum queue. It must be less than the broker's consumer_timeout, 30 minutes
+	// by default, by more than a handler takes. A higher MaxHold gives messages back less often. Default: 15 minutes.
 	MaxHold time.Duration
 	// Logger receives the events of the connection. Default: none.
 	Logger watermill.LoggerAdapter
@@ -124,8 +124,8 @@ func (c *SubscriberConfig) validate() error {
 	return nil
 }
 
-// Subscriber is watermill-amqp's subscriber with messages whose context ends: when their channel or connection is lost, at Close,
-// and when the context of Subscribe ends. It is safe for concurrent use.
+// Subscriber is watermill-amqp's subscriber with messages whose context ends: when their channel or connection is lost,
+// at Close, and when the context of Subscribe ends. It is safe for concurrent use.
 type Subscriber struct {
 	config SubscriberConfig
 	conn   *connection
@@ -145,8 +145,8 @@ var (
 	_ message.SubscribeInitializer = (*Subscriber)(nil)
 )
 
-// NewSubscriber connects to the broker at uri and returns a Subscriber. An error names the field of config that is wrong
-// or could lose messages, or says why there is no connection.
+// NewSubscriber connects to the broker at uri and returns a Subscriber. An error names the field of config that is
+// wrong or could lose messages, or says why there is no connection.
 func NewSubscriber(uri string, config SubscriberConfig) (*Subscriber, error) {
 	if err := setURI(&config.AMQP, uri); err != nil {
 		return nil, err
@@ -154,8 +154,8 @@ func NewSubscriber(uri string, config SubscriberConfig) (*Subscriber, error) {
 	return newSubscriber(nil, config)
 }
 
-// NewSubscriberWithConnection is NewSubscriber on a connection that is shared and that Close leaves open. The connection
-// keeps its own logger, to which watermill-amqp writes the orderly end of a subscription as an error.
+// NewSubscriberWithConnection is NewSubscriber on a connection that is shared and that Close leaves open. The
+// connection keeps its own logger, to which watermill-amqp writes the orderly end of a subscription as an error.
 func NewSubscriberWithConnection(conn *amqp.ConnectionWrapper, config SubscriberConfig) (*Subscriber, error) {
 	if conn == nil {
 		return nil, errNilConnection
@@ -178,9 +178,9 @@ func newSubscriber(shared *amqp.ConnectionWrapper, config SubscriberConfig) (*Su
 // ErrClosed is returned by a Subscriber or Publisher after Close.
 var ErrClosed = errors.New("wmamqp: closed")
 
-// Subscribe declares the queue of topic and consumes it. An existing queue with other arguments is used as it is. Messages are
-// delivered one after the other, the next after the one before is settled, or InFlight of them. A lost connection is dialled
-// again. The returned channel is closed after Close and when ctx ends.
+// Subscribe declares the queue of topic and consumes it. An existing queue with other arguments is used as it is.
+// Messages are delivered one after the other, the next after the one before is settled, or InFlight of them. A lost
+// connection is dialled again. The returned channel is closed after Close and when ctx ends.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	most, err := s.channels()
 	if err != nil {
@@ -205,8 +205,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return sub.out, nil
 }
 
-// channels is how many of them the connection may have: a consumer of watermill-amqp that gets none asks again ten times a
-// second, and says nothing but to its log. 0 means that it is not asked.
+// channels is how many of them the connection may have: a consumer of watermill-amqp that gets none asks again ten
+// times a second, and says nothing but to its log. 0 means that it is not asked.
 func (s *Subscriber) channels() (int, error) {
 	if s.config.InFlight == 1 {
 		return 0, nil
@@ -252,8 +252,8 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 	return declaring(topic, func() error { return inner.SubscribeInitialize(topic) })
 }
 
-// Backlog returns how many messages are ready in the queue of topic. Use it as redrive.DrainTopicConfig.Backlog. Messages that a
-// consumer holds are not counted. A missing queue is an error that names it.
+// Backlog returns how many messages are ready in the queue of topic. Use it as redrive.DrainTopicConfig.Backlog.
+// Messages that a consumer holds are not counted. A missing queue is an error that names it.
 func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
 	conn, err := s.conn.open()
 	if err != nil {
@@ -262,13 +262,14 @@ func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
 	return backlog(ctx, conn, s.config.AMQP.Queue.GenerateName(topic))
 }
 
-// RedeliveryTime returns twice SubscriberConfig.MaxHold, which is to stand for the broker's consumer_timeout: 30 minutes by default.
+// RedeliveryTime returns twice SubscriberConfig.MaxHold, which is to stand for the broker's consumer_timeout: 30
+// minutes by default.
 func (s *Subscriber) RedeliveryTime() time.Duration { return 2 * s.config.MaxHold }
 
-// Close takes no more messages, ends the contexts of those in flight, waits SettleGrace for their handlers, and then requeues
-// messages that are not settled. So a message is not redelivered while a handler that obeys its context still runs. An ack in that
-// time reaches the broker. Close returns within 3 s and SettleGrace (4 s by default), whatever the peer does. It may be called
-// again.
+// Close takes no more messages, ends the contexts of those in flight, waits SettleGrace for their handlers, and then
+// requeues messages that are not settled. So a message is not redelivered while a handler that obeys its context still
+// runs. An ack in that time reaches the broker. Close returns within 3 s and SettleGrace (4 s by default), whatever the
+// peer does. It may be called again.
 func (s *Subscriber) Close() error {
 	s.closeOnce.Do(func() { s.closeErr = s.close() })
 	return s.closeErr

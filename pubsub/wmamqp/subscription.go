@@ -28,8 +28,8 @@ type subscription struct {
 	stop context.CancelFunc
 }
 
-// open begins to consume on a channel for each message that may be in flight. The first one has declared the queue when the
-// others begin, which is at once: each is several round trips.
+// open begins to consume on a channel for each message that may be in flight. The first one has declared the queue when
+// the others begin, which is at once: each is several round trips.
 func (s *Subscriber) open(sub *subscription, topic string) error {
 	sub.consumers = make([]*consumer, s.config.InFlight)
 	errs := make([]error, s.config.InFlight)
@@ -124,8 +124,8 @@ func (s *Subscriber) inner(queue string, prefetch int, logger watermill.LoggerAd
 }
 
 // adapting is watermill-amqp's topology, but that a queue which is there with other arguments is taken as it is: a
-// dead-letter queue, for one, is a quorum queue whatever the live one is. The broker answers a declaration it refuses by
-// closing the channel, so the other way is for the next call, which follows at once.
+// dead-letter queue, for one, is a quorum queue whatever the live one is. The broker answers a declaration it refuses
+// by closing the channel, so the other way is for the next call, which follows at once.
 type adapting struct {
 	*amqp.DefaultTopologyBuilder
 	passive atomic.Bool

@@ -29,8 +29,8 @@ func (p *Publisher) newTogether() *gather.Group[outgoing] {
 	})
 }
 
-// publishTogether publishes messages on one channel, and waits for their confirms together. It leaves out what the broker refused or
-// returned: published alone, each has its own error. After an error all of them are published alone.
+// publishTogether publishes messages on one channel, and waits for their confirms together. It leaves out what the
+// broker refused or returned: published alone, each has its own error. After an error all of them are published alone.
 func (p *Publisher) publishTogether(ctx context.Context, messages []outgoing) (leftOut []int, err error) {
 	c, err := p.take(ctx.Done())
 	if err != nil {

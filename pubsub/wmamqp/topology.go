@@ -9,11 +9,12 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// InitializeTopics makes sure that there is a queue for each topic, and that the exchange of its topic is bound to it: a
-// durable queue without expiry or bounds. A queue that is there with other arguments is taken as it is, if it keeps what
-// it confirms. It is refused if it has x-message-ttl, x-expires, x-max-age or x-delivery-limit, if it has x-max-length or
-// x-max-length-bytes without an x-overflow of reject-publish, and if it is not durable or deletes itself; so are such
-// arguments in AMQP.Queue.Arguments. The error names the queue, the argument and what to do. AllowLossyTopics accepts all.
+// InitializeTopics makes sure that there is a queue for each topic, and that the exchange of its topic is bound to it:
+// a durable queue without expiry or bounds. A queue that is there with other arguments is taken as it is, if it keeps
+// what it confirms. It is refused if it has x-message-ttl, x-expires, x-max-age or x-delivery-limit, if it has
+// x-max-length or x-max-length-bytes without an x-overflow of reject-publish, and if it is not durable or deletes
+// itself; so are such arguments in AMQP.Queue.Arguments. The error names the queue, the argument and what to do.
+// AllowLossyTopics accepts all.
 //
 // The broker shows no client what a policy adds to a queue, nor a user without the right to declare it its arguments.
 func (p *Publisher) InitializeTopics(topics ...string) error {
@@ -71,7 +72,8 @@ func (p *Publisher) declareQueue(conn *amqp091.Connection, topic string) error {
 }
 
 // queueArguments are those of the config, with the type of the queue. From RabbitMQ 4 on a quorum queue drops a message
-// that was given back 20 times, so the limit is lifted where the broker knows how: before, there is none, and -1 drops what is given back.
+// that was given back 20 times, so the limit is lifted where the broker knows how: before, there is none, and -1 drops
+// what is given back.
 func (p *Publisher) queueArguments(conn *amqp091.Connection) amqp091.Table {
 	arguments := amqp091.Table{amqp091.QueueTypeArg: p.config.QueueType}
 	maps.Copy(arguments, p.config.AMQP.Queue.Arguments)
@@ -83,8 +85,9 @@ func (p *Publisher) queueArguments(conn *amqp091.Connection) amqp091.Table {
 }
 
 // QuorumQueue returns queue arguments for a quorum queue: those given, and x-queue-type. On RabbitMQ 4 a quorum queue
-// drops a message that was given back 20 times; a source of a dead letter channel wants "x-delivery-limit": -1 there, or the same in a
-// policy. Before RabbitMQ 4 leave it out: there is no limit, and with -1 the broker drops a message when it is given back for the first time.
+// drops a message that was given back 20 times; a source of a dead letter channel wants "x-delivery-limit": -1 there,
+// or the same in a policy. Before RabbitMQ 4 leave it out: there is no limit, and with -1 the broker drops a message
+// when it is given back for the first time.
 func QuorumQueue(arguments amqp091.Table) amqp091.Table {
 	quorum := amqp091.Table{amqp091.QueueTypeArg: amqp091.QueueTypeQuorum}
 	maps.Copy(quorum, arguments)

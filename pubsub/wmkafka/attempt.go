@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// attempt is the context of a message in one delivery. It ends with the group session, and when the message is settled. Few handlers
-// wait for its end or derive a context from it, so what that needs is made when it is asked for.
+// attempt is the context of a message in one delivery. It ends with the group session, and when the message is settled.
+// Few handlers wait for its end or derive a context from it, so what that needs is made when it is asked for.
 type attempt struct {
 	of *recordContext
 
@@ -35,8 +35,9 @@ func (a *attempt) Err() error {
 	return a.of.Err()
 }
 
-// Value answers what package context asks of a parent with the context that ends with attempt: a context that is derived from attempt
-// starts no goroutine, and context.Cause returns what it returns of any cancelled context. Its key is a *int.
+// Value answers what package context asks of a parent with the context that ends with attempt: a context that is
+// derived from attempt starts no goroutine, and context.Cause returns what it returns of any cancelled context. Its key
+// is a *int.
 func (a *attempt) Value(key any) any {
 	if _, ok := key.(*int); ok {
 		return a.endable().Value(key)

@@ -10,10 +10,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// Backlog returns how many messages of topic the consumer group has not acked: what redrive.DrainTopicConfig.Backlog asks
-// for. Where the group never committed it counts from where it would start. It counts offsets, of which a topic that was
-// compacted, or written to in transactions, has more than messages. An error names the topic; ctx is heeded between
-// requests to the brokers.
+// Backlog returns how many messages of topic the consumer group has not acked: what redrive.DrainTopicConfig.Backlog
+// asks for. Where the group never committed it counts from where it would start. It counts offsets, of which a topic
+// that was compacted, or written to in transactions, has more than messages. An error names the topic; ctx is heeded
+// between requests to the brokers.
 func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
 	n, err := s.backlog(ctx, topic)
 	if err != nil {
@@ -74,8 +74,8 @@ func (a admin) committed(ctx context.Context, group string, of map[string][]int3
 	}
 }
 
-// unacked returns the offset behind what was committed, or at which a group that never committed would start, and the one behind
-// the partition's last record.
+// unacked returns the offset behind what was committed, or at which a group that never committed would start, and the
+// one behind the partition's last record.
 func unacked(client sarama.Client, topic string, partition int32, committed *sarama.OffsetFetchResponseBlock, initial int64) (first, end int64, err error) {
 	if committed == nil {
 		return 0, 0, sarama.ErrIncompleteResponse

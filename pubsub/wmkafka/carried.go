@@ -11,13 +11,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// KeyRecord is metadata that carries what other metadata cannot hold of a record: headers that share a name, null header
-// values, a key that is empty or too long for poison.KeyOriginalKey, and that a record could not be read. Few messages have
-// it. Marshaler writes it and restores the record from it, unless the metadata was changed.
+// KeyRecord is metadata that carries what other metadata cannot hold of a record: headers that share a name, null
+// header values, a key that is empty or too long for poison.KeyOriginalKey, and that a record could not be read. Few
+// messages have it. Marshaler writes it and restores the record from it, unless the metadata was changed.
 //
-// Its headers are the producer's. If letters go elsewhere than to Kafka, a poison.QueueConfig.MaskMetadata that hides one of
-// several headers of one name must hide KeyRecord too. It is no part of a record on Kafka. The name is reserved: a producer's
-// header of this name that would read as one is dropped.
+// Its headers are the producer's. If letters go elsewhere than to Kafka, a poison.QueueConfig.MaskMetadata that hides
+// one of several headers of one name must hide KeyRecord too. It is no part of a record on Kafka. The name is reserved:
+// a producer's header of this name that would read as one is dropped.
 const KeyRecord = "x-kafka-record"
 
 // maxCarried bounds what is carried, in bytes before base64. What is more is not carried at all.
@@ -165,7 +165,8 @@ func appendBytes(to, value []byte) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(value))+1), value...)
 }
 
-// carriedBy reads a value that any producer may have written. One that is not exactly of the form above is metadata like any other.
+// carriedBy reads a value that any producer may have written. One that is not exactly of the form above is metadata
+// like any other.
 func carriedBy(msg *message.Message) (carried, bool) {
 	encoded, ok := msg.Metadata[KeyRecord]
 	if !ok {

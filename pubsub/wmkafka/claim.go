@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
-// maxHold is how long a message may be held while something that its handler needs is away. The session goes on meanwhile, and the
-// message's context ends with it. So a message need not be given back, only to be delivered again.
+// maxHold is how long a message may be held while something that its handler needs is away. The session goes on
+// meanwhile, and the message's context ends with it. So a message need not be given back, only to be delivered again.
 const maxHold = 24 * time.Hour
 
 // Setup begins a group session. It writes a line if messages had to wait for it.
@@ -30,8 +30,8 @@ func (s *subscription) Setup(session sarama.ConsumerGroupSession) error {
 // Cleanup ends it.
 func (s *subscription) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 
-// ConsumeClaim delivers the records of one partition until the session ends. It must not return before: that would end the
-// session for all partitions.
+// ConsumeClaim delivers the records of one partition until the session ends. It must not return before: that would end
+// the session for all partitions.
 func (s *subscription) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	defer func() {
 		for range claim.Messages() { // closed with the session; a tracer in between would hang on the record it holds
@@ -56,8 +56,8 @@ type flight struct {
 	acked chan bool
 }
 
-// consumeAhead delivers records of the partition before those in front of them are acked, beginning in order, up to InFlight
-// of them from the first on that is not.
+// consumeAhead delivers records of the partition before those in front of them are acked, beginning in order, up to
+// InFlight of them from the first on that is not.
 func (s *subscription) consumeAhead(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) {
 	ahead := make(chan flight, s.config.InFlight-1) // and the one that is waited for
 	var marking sync.WaitGroup

@@ -12,8 +12,8 @@ import (
 // lastWords is how long a subscription that ends may talk to the brokers after SettleGrace: to commit and to leave.
 const lastWords = 5 * time.Second
 
-// connections are those of a subscription. Its end would wait for every time-out of a broker that has fallen silent, one
-// after the other, so they can be cut.
+// connections are those of a subscription. Its end would wait for every time-out of a broker that has fallen silent,
+// one after the other, so they can be cut.
 type connections struct {
 	dialer interface {
 		Dial(network, address string) (net.Conn, error)

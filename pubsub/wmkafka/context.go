@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/placing"
 )
 
-// recordContext is the context of a record's message: it ends with the group session, and answers what watermill-kafka's
-// getters ask for.
+// recordContext is the context of a record's message: it ends with the group session, and answers what
+// watermill-kafka's getters ask for.
 type recordContext struct {
 	context.Context // of the session
 	record          *sarama.ConsumerMessage
@@ -21,7 +21,8 @@ type recordContext struct {
 
 type recordContextKey struct{}
 
-// Value passes on what it does not know, so that context.WithCancel finds the session's context and starts no goroutine.
+// Value passes on what it does not know, so that context.WithCancel finds the session's context and starts no
+// goroutine.
 func (c *recordContext) Value(key any) any {
 	switch key {
 	case partitionKey:

@@ -26,8 +26,8 @@ type delivery struct {
 	first     atomic.Bool // it is placed, and committed, before the next message is delivered
 }
 
-// Placing lets the next message be delivered while this one is placed elsewhere. It waits until those before it with its key are placed, or ctx
-// ends.
+// Placing lets the next message be delivered while this one is placed elsewhere. It waits until those before it with
+// its key are placed, or ctx ends.
 func (d *delivery) Placing(ctx context.Context, msg *message.Message) {
 	if d.turn == nil {
 		return
@@ -91,8 +91,8 @@ func (d *delivery) fly(acked chan<- bool) (sent bool) {
 	return sent
 }
 
-// untilAcked sends a nacked message again, with backoff, and reports whether it was acked in the end. It was not if the session
-// ended first: then a later ack or nack has no effect.
+// untilAcked sends a nacked message again, with backoff, and reports whether it was acked in the end. It was not if the
+// session ended first: then a later ack or nack has no effect.
 func (d *delivery) untilAcked() bool {
 	for {
 		outcome := d.settled(nil)
@@ -123,7 +123,8 @@ const (
 	elsewhere // its handler is done, and the message is being placed
 )
 
-// settled waits until the message is, or until the session has ended and the grace after it. wake is of the turn of its handler, or nil.
+// settled waits until the message is, or until the session has ended and the grace after it. wake is of the turn of its
+// handler, or nil.
 func (d *delivery) settled(wake <-chan struct{}) outcome {
 	for waiting := true; waiting; {
 		select {
@@ -139,8 +140,8 @@ func (d *delivery) settled(wake <-chan struct{}) outcome {
 			waiting = false
 		}
 	}
-	// The handler may just have done its work: an ack in time spares it a second delivery, because marks are committed when
-	// the session is released.
+	// The handler may just have done its work: an ack in time spares it a second delivery, because marks are committed
+	// when the session is released.
 	grace := time.NewTimer(d.config.SettleGrace)
 	defer grace.Stop()
 	select {

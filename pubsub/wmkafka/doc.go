@@ -1,6 +1,6 @@
-// Package wmkafka is Spillway's Kafka adapter. The contexts of its subscriber's messages end with their group session. Its
-// marshaler preserves whole records. Its publisher waits for all replicas and creates dead-letter topics. The adapter is
-// built on watermill-kafka, and its parts can be combined with the parts there.
+// Package wmkafka is Spillway's Kafka adapter. The contexts of its subscriber's messages end with their group session.
+// Its marshaler preserves whole records. Its publisher waits for all replicas and creates dead-letter topics. The
+// adapter is built on watermill-kafka, and its parts can be combined with the parts there.
 //
 //	sub, err := wmkafka.NewSubscriber(brokers, "billing", wmkafka.SubscriberConfig{})
 //	dead, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})
@@ -8,19 +8,21 @@
 //
 // # The subscriber
 //
-// One handler runs per partition. Its message's context ends with the group session: at a rebalance, at Close, and when the
-// context of Subscribe ends. It also ends when the broker removes this process from the group. Then the handler has
-// SettleGrace, 1 s, to ack. After that the partition belongs to another member, and a late ack or nack has no effect. So a
-// slow handler does not hold up a rebalance, and the end of a session is no failure: package poison publishes and counts
-// nothing.
+// One handler runs per partition. Its message's context ends with the group session: at a rebalance, at Close, and when
+// the context of Subscribe ends. It also ends when the broker removes this process from the group. Then the handler has
+// SettleGrace, 1 s, to ack. After that the partition belongs to another member, and a late ack or nack has no effect.
+// So a slow handler does not hold up a rebalance, and the end of a session is no failure: package poison publishes and
+// counts nothing.
 //
-// A nacked message is redelivered after a wait that doubles, from 100 ms to 5 s, and never after its session. With InFlight
-// several messages of a partition are delivered at once, in no order. An offset is committed when all before it are acked.
+// A nacked message is redelivered after a wait that doubles, from 100 ms to 5 s, and never after its session. With
+// InFlight several messages of a partition are delivered at once, in no order. An offset is committed when all before
+// it are acked.
 //
 // # A failed message holds up no other
 //
-// When a handler has failed, its message is published to a retry stage or as a dead letter. The next message is delivered meanwhile, in order. The
-// offset of the failed message, and those behind it, are committed after the publisher confirmed it:
+// When a handler has failed, its message is published to a retry stage or as a dead letter. The next message is
+// delivered meanwhile, in order. The offset of the failed message, and those behind it, are committed after the
+// publisher confirmed it:
 //
 //		offset       7        8        9        10
 //		             handled  placing  handled  handler runs
@@ -41,80 +43,88 @@
 //
 // MaxPlacing -1 switches this off.
 //
-// While something that a handler needs is away, its messages are held: the session lives on, and nothing is given back for up to a
-// day. Sarama stops fetching when its channel is full.
+// While something that a handler needs is away, its messages are held: the session lives on, and nothing is given back
+// for up to a day. Sarama stops fetching when its channel is full.
 //
-// A record that the unmarshaler cannot read becomes a message with the record's bytes, which poison.Queue dead-letters with reason
-// unmarshal_error. Watermill-kafka's subscriber would stand still. So every handler of this subscriber needs a Queue.
+// A record that the unmarshaler cannot read becomes a message with the record's bytes, which poison.Queue dead-letters
+// with reason unmarshal_error. Watermill-kafka's subscriber would stand still. So every handler of this subscriber
+// needs a Queue.
 //
 // # The marshaler
 //
-// A record that is dead-lettered and redriven keeps its key, headers, id and value. Null stays different from empty, and any bytes
-// are allowed. What metadata cannot hold travels as KeyRecord. With QueueConfig.Origin the letter also has the key in metadata, so
-// that letters kept elsewhere than on Kafka come back with it. Headers are written in the order of their names; several headers of
-// one name keep their order.
+// A record that is dead-lettered and redriven keeps its key, headers, id and value. Null stays different from empty,
+// and any bytes are allowed. What metadata cannot hold travels as KeyRecord. With QueueConfig.Origin the letter also
+// has the key in metadata, so that letters kept elsewhere than on Kafka come back with it. Headers are written in the
+// order of their names; several headers of one name keep their order.
 //
-// The marshaler takes a record key from metadata only of messages that Spillway itself publishes, and of letters in topics for
-// letters (Marshaler.Naming). If a handler copies the metadata of its input, its output gets no key from there.
+// The marshaler takes a record key from metadata only of messages that Spillway itself publishes, and of letters in
+// topics for letters (Marshaler.Naming). If a handler copies the metadata of its input, its output gets no key from
+// there.
 //
 // # The publisher
 //
 // Publish returns when all in-sync replicas have the record, or with an error within 30 s. A refusal for size wraps
 // poison.ErrTooLarge; messages that were sent with the large one are published.
 //
-// InitializeTopicsFor creates a dead-letter topic with the partitions, replicas and min.insync.replicas of its source. The
-// topic has no expiry, no compaction, and room for the source's largest message with a letter's metadata. An existing
-// topic that would lose letters or refuse the largest one is an error. With a poison.Queue it is an error at the router's start. retention.ms,
-// retention.bytes and cleanup.policy must keep everything, and max.message.bytes must be that of the source plus 64 KiB.
-// PublisherConfig.AllowLossyTopics accepts such a topic. The same holds for the topics of retry stages.
+// InitializeTopicsFor creates a dead-letter topic with the partitions, replicas and min.insync.replicas of its source.
+// The topic has no expiry, no compaction, and room for the source's largest message with a letter's metadata. An
+// existing topic that would lose letters or refuse the largest one is an error. With a poison.Queue it is an error at
+// the router's start. retention.ms, retention.bytes and cleanup.policy must keep everything, and max.message.bytes must
+// be that of the source plus 64 KiB. PublisherConfig.AllowLossyTopics accepts such a topic. The same holds for the
+// topics of retry stages.
 //
-// A message that came compressed, or with many headers, can be larger for this client than its topic allows. The publisher then
-// compresses its letter as well as it can, and the broker decides. No letter can be larger than a request:
-// socket.request.max.bytes or 100 MiB, less 16 KiB.
+// A message that came compressed, or with many headers, can be larger for this client than its topic allows. The
+// publisher then compresses its letter as well as it can, and the broker decides. No letter can be larger than a
+// request: socket.request.max.bytes or 100 MiB, less 16 KiB.
 //
 // # Retry stages
 //
-// One Stages publishes to all stages of a service and consumes them, in a consumer group of their own, so that a waiting message does not
-// hold up a rebalance of the live topic:
+// One Stages publishes to all stages of a service and consumes them, in a consumer group of their own, so that a
+// waiting message does not hold up a rebalance of the live topic:
 //
 //	waiting, err := wmkafka.NewStages(brokers, "shop", wmkafka.StagesConfig{})
 //	config := stages.Config{Publisher: waiting, Subscriber: waiting.Subscriber}
 //
-// Stage topics that several handlers share need a Subscriber for each stage, in the group that stages.Config.Subscriber is called with, and a
-// Publisher with ProducerPerTopic. For them:
+// Stage topics that several handlers share need a Subscriber for each stage, in the group that stages.Config.Subscriber
+// is called with, and a Publisher with ProducerPerTopic. For them:
 //
-//   - SubscriberConfig.InFlight lets a stage handle that many due messages at once. A downstream that has just recovered must bear
-//     them. A message with a longer jitter then does not hold up those behind it.
+//   - SubscriberConfig.InFlight lets a stage handle that many due messages at once. A downstream that has just
+//     recovered must bear them. A message with a longer jitter then does not hold up those behind it.
 //   - SaramaStageConfig saves requests to the broker if all stages are 0.5 s or longer.
-//   - PublisherConfig.InFlight sends the many messages of a delay store's relay in few requests: 200 is the relay's batch.
+//   - PublisherConfig.InFlight sends the many messages of a delay store's relay in few requests: 200 is the relay's
+//     batch.
 //   - ListWaiting finds, at start-up, stage topics with messages that no group has acked.
 //   - A failure costs the live handler no wait: see "A failed message holds up no other".
 //
 // # Ids
 //
-// Records of producers other than Watermill have no id of Watermill's, which is the default key of an idempotent receiver: they
-// would be invalid. Configure another key, idempotency.ByMetadata or idempotency.ByPayloadHash. ByCoordinates recognises only a
-// record that Kafka redelivers: a message that is redriven twice is applied twice.
+// Records of producers other than Watermill have no id of Watermill's, which is the default key of an idempotent
+// receiver: they would be invalid. Configure another key, idempotency.ByMetadata or idempotency.ByPayloadHash.
+// ByCoordinates recognises only a record that Kafka redelivers: a message that is redriven twice is applied twice.
 //
 // # What is not promised
 //
-//   - One letter per message. Offsets are committed once a second and when a session ends in order. After a process is killed,
-//     messages of a second or a few are redelivered, among them some that were dead-lettered. So is a message whose session is lost
-//     while its letter is published. Then there is a second letter with the same id. Messages that were acked behind an unacked one are
-//     redelivered at an end of a session: behind one whose publish is not confirmed in time, and with InFlight.
-//   - Exclusive handling. A connection that falls silent is noticed within 20 to 30 s; a broker gives a member's partitions away
-//     after 10 s. Meanwhile another instance may handle the same message. A handler that ignores its context may still run when
-//     this process gets the message again. The idempotent receiver applies the effect once.
-//   - Order, with InFlight. Without it, a letter has the key of its message, so letters of one key stay in one partition and in
-//     order. Letters without a key can change places if they were published at the same time; MaxPlacing -1 keeps their order. A redriven message goes to the partition that the publisher's partitioner chooses for the key, behind newer messages.
-//     Sarama hashes with FNV-1a, Java and librdkafka with murmur2: if your producers differ, so may the partitions.
-//   - The timestamp. A letter and a redriven record have the time of their own publishing. The first timestamp is in metadata, as
-//     poison.KeyOriginalTimestamp.
-//   - Transactions. Messages of aborted transactions are not delivered. A letter, the outputs and the offset of a message are not
-//     written in one transaction, and a transactional producer is refused. An open transaction holds up its partition.
-//   - A topic that is deleted and made again under a running subscriber. Sarama goes on from the offset that it had reached. If the new
-//     topic has more messages by then, those in front of that offset are skipped. Stop the consumers of a topic before you delete it: of a
-//     stage topic, all services that have the stage.
-//   - Everything of a record. Repeated or null headers beyond 32 KiB collapse as with watermill-kafka. A key beyond 16 KiB is lost
-//     if a letter is redriven from metadata alone. An id that is an empty header becomes an absent one.
+//   - One letter per message. Offsets are committed once a second and when a session ends in order. After a process is
+//     killed, messages of a second or a few are redelivered, among them some that were dead-lettered. So is a message
+//     whose session is lost while its letter is published. Then there is a second letter with the same id. Messages
+//     that were acked behind an unacked one are redelivered at an end of a session: behind one whose publish is not
+//     confirmed in time, and with InFlight.
+//   - Exclusive handling. A connection that falls silent is noticed within 20 to 30 s; a broker gives a member's
+//     partitions away after 10 s. Meanwhile another instance may handle the same message. A handler that ignores its
+//     context may still run when this process gets the message again. The idempotent receiver applies the effect once.
+//   - Order, with InFlight. Without it, a letter has the key of its message, so letters of one key stay in one
+//     partition and in order. Letters without a key can change places if they were published at the same time;
+//     MaxPlacing -1 keeps their order. A redriven message goes to the partition that the publisher's partitioner
+//     chooses for the key, behind newer messages. Sarama hashes with FNV-1a, Java and librdkafka with murmur2: if your
+//     producers differ, so may the partitions.
+//   - The timestamp. A letter and a redriven record have the time of their own publishing. The first timestamp is in
+//     metadata, as poison.KeyOriginalTimestamp.
+//   - Transactions. Messages of aborted transactions are not delivered. A letter, the outputs and the offset of a
+//     message are not written in one transaction, and a transactional producer is refused. An open transaction holds up
+//     its partition.
+//   - A topic that is deleted and made again under a running subscriber. Sarama goes on from the offset that it had
+//     reached. If the new topic has more messages by then, those in front of that offset are skipped. Stop the
+//     consumers of a topic before you delete it: of a stage topic, all services that have the stage.
+//   - Everything of a record. Repeated or null headers beyond 32 KiB collapse as with watermill-kafka. A key beyond 16
+//     KiB is lost if a letter is redriven from metadata alone. An id that is an empty header becomes an absent one.
 package wmkafka

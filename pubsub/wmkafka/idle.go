@@ -6,7 +6,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
-// idle closes the producers of a publisher that sends nothing. Sarama keeps two goroutines for each topic that was published to.
+// idle closes the producers of a publisher that sends nothing. Sarama keeps two goroutines for each topic that was
+// published to.
 type idle struct {
 	timer *time.Timer // nil if the producers are kept
 	seen  int64       // what was used when the timer began

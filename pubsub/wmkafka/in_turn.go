@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// inTurn delivers the records of a partition, one handler at a time. While a failed message is placed elsewhere, it delivers the next one, and
-// marks no offset behind the failed one.
+// inTurn delivers the records of a partition, one handler at a time. While a failed message is placed elsewhere, it
+// delivers the next one, and marks no offset behind the failed one.
 type inTurn struct {
 	*subscription
 	session sarama.ConsumerGroupSession
@@ -45,7 +45,8 @@ func (s *subscription) consumeInTurn(session sarama.ConsumerGroupSession, claim 
 	}
 }
 
-// next returns what is delivered next: a message that came back, or else the next record. It is nil when the session has ended.
+// next returns what is delivered next: a message that came back, or else the next record. It is nil when the session
+// has ended.
 func (t *inTurn) next(ctx context.Context, claim sarama.ConsumerGroupClaim) *delivery {
 	if t.quiet {
 		if record := next(t.session, claim); record != nil {
@@ -91,8 +92,8 @@ func (t *inTurn) returned() (d *delivery, full bool) {
 	return d, t.marks.full()
 }
 
-// takeBack returns the first message that came back, for another delivery. It is nil if a message with a lower offset has come back, and has to
-// wait.
+// takeBack returns the first message that came back, for another delivery. It is nil if a message with a lower offset
+// has come back, and has to wait.
 func (t *inTurn) takeBack() *delivery {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -267,7 +268,8 @@ func (t *inTurn) mark(d *delivery) {
 	}
 }
 
-// commitMarked is for clients that do not commit by themselves. One request commits what was marked during the one before.
+// commitMarked is for clients that do not commit by themselves. One request commits what was marked during the one
+// before.
 func (t *inTurn) commitMarked() {
 	if t.config.Sarama.Consumer.Offsets.AutoCommit.Enable {
 		return

@@ -2,9 +2,9 @@ package wmkafka
 
 import "time"
 
-// marks says how far a partition may be committed while failed messages are being placed elsewhere: up to the first message whose placement is
-// not confirmed, or else behind the last message that is done. Offsets may have gaps: compaction and transactions leave some. It is not safe for
-// concurrent use.
+// marks says how far a partition may be committed while failed messages are being placed elsewhere: up to the first
+// message whose placement is not confirmed, or else behind the last message that is done. Offsets may have gaps:
+// compaction and transactions leave some. It is not safe for concurrent use.
 type marks struct {
 	most, mostBytes int // of the messages that are being placed
 	ahead           int // messages that are taken from the first of those on

@@ -17,19 +17,21 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Marshaler turns messages into records and back, so that a dead letter preserves its record: the key, each of several headers
-// of one name, null values, any bytes. The zero value is ready to use, with this package's Subscriber and Publisher and with
-// those of watermill-kafka.
+// Marshaler turns messages into records and back, so that a dead letter preserves its record: the key, each of several
+// headers of one name, null values, any bytes. The zero value is ready to use, with this package's Subscriber and
+// Publisher and with those of watermill-kafka.
 //
-// A dead letter and a redriven message get the key that their record first had. Only messages that Spillway itself publishes do,
-// and letters in a topic for letters by Naming. In a message that a handler produces, the metadata may be a producer's, who could choose the
-// record key so. Unmarshal returns no error: a record that Inner cannot read becomes a message that a poison.Queue dead-letters.
+// A dead letter and a redriven message get the key that their record first had. Only messages that Spillway itself
+// publishes do, and letters in a topic for letters by Naming. In a message that a handler produces, the metadata may be
+// a producer's, who could choose the record key so. Unmarshal returns no error: a record that Inner cannot read becomes
+// a message that a poison.Queue dead-letters.
 type Marshaler struct {
-	// Inner is another format, or one that sets keys, such as kafka.NewWithPartitioningMarshaler. Its keys are used for messages
-	// that have no key to preserve. Default: watermill-kafka's format, without keys.
+	// Inner is another format, or one that sets keys, such as kafka.NewWithPartitioningMarshaler. Its keys are used for
+	// messages that have no key to preserve. Default: watermill-kafka's format, without keys.
 	Inner kafka.MarshalerUnmarshaler
-	// Naming names the topics that hold only dead letters, or messages that wait for a retry. Letters that other code publishes there,
-	// such as Watermill's PoisonQueue, keep their keys. Give the Scheme that the channel has. Default: <topic>.dlq, <topic>.invalid, and so on.
+	// Naming names the topics that hold only dead letters, or messages that wait for a retry. Letters that other code
+	// publishes there, such as Watermill's PoisonQueue, keep their keys. Give the Scheme that the channel has. Default:
+	// <topic>.dlq, <topic>.invalid, and so on.
 	Naming naming.Scheme
 }
 
@@ -165,8 +167,8 @@ func plainMessage(record *sarama.ConsumerMessage) *message.Message {
 // maxHeaderText bounds what is kept of a message's headers by one that is kept.
 const maxHeaderText = 1 << 10
 
-// headerText is the headers' names and values in one string, of which the metadata's are parts: a header alone would cost two
-// allocations. It is "" if they are too long for that.
+// headerText is the headers' names and values in one string, of which the metadata's are parts: a header alone would
+// cost two allocations. It is "" if they are too long for that.
 func headerText(headers []*sarama.RecordHeader) string {
 	n := 0
 	for _, h := range headers {
@@ -227,9 +229,9 @@ func fromWire(metadata message.Metadata) message.Metadata {
 	return metadata
 }
 
-// isReturning reports whether msg came from a topic and is kept or brought back: a dead letter, one that waits for a retry,
-// one that was redriven. Metadata alone can say so of any message. So it must be Spillway that publishes it, or its topic
-// must be one for letters.
+// isReturning reports whether msg came from a topic and is kept or brought back: a dead letter, one that waits for a
+// retry, one that was redriven. Metadata alone can say so of any message. So it must be Spillway that publishes it, or
+// its topic must be one for letters.
 func (m Marshaler) isReturning(topic string, msg *message.Message) bool {
 	if !poison.IsLetter(msg) && !has(msg, poison.KeyRetryStage) && !has(msg, poison.KeyRedriveCount) {
 		return false
@@ -247,8 +249,8 @@ func has(msg *message.Message, key string) bool {
 	return ok
 }
 
-// restoreKey gives the record the key that the message's first record had. What a handler produced from a redriven message,
-// metadata and all, goes elsewhere than the message itself: there Inner's key counts.
+// restoreKey gives the record the key that the message's first record had. What a handler produced from a redriven
+// message, metadata and all, goes elsewhere than the message itself: there Inner's key counts.
 func restoreKey(record *sarama.ProducerMessage, msg *message.Message, kept carried) {
 	home := poison.IsLetter(msg) || has(msg, poison.KeyRetryStage) || record.Topic == msg.Metadata[poison.KeyOriginalTopic]
 	if !home && record.Key != nil {

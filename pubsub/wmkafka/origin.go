@@ -13,9 +13,9 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Origin returns the origin of a message on Kafka: topic, partition, offset, timestamp, key, consumer group and id. Use it as
-// poison.QueueConfig.Origin. For a message of watermill-kafka's own subscriber the consumer group is empty. A message that did
-// not come from Kafka has only its id and the topic of its handler.
+// Origin returns the origin of a message on Kafka: topic, partition, offset, timestamp, key, consumer group and id. Use
+// it as poison.QueueConfig.Origin. For a message of watermill-kafka's own subscriber the consumer group is empty. A
+// message that did not come from Kafka has only its id and the topic of its handler.
 func Origin(msg *message.Message) poison.Origin {
 	if msg == nil {
 		return poison.Origin{}
@@ -37,8 +37,8 @@ func Origin(msg *message.Message) poison.Origin {
 	return origin
 }
 
-// tellKey writes the key of a letter of another writer into metadata, where poison.Decode looks for it: the records of such
-// letters have the key of the original. A message that is in its origin topic again is no letter any more.
+// tellKey writes the key of a letter of another writer into metadata, where poison.Decode looks for it: the records of
+// such letters have the key of the original. A message that is in its origin topic again is no letter any more.
 func tellKey(msg *message.Message, record *sarama.ConsumerMessage) {
 	const key, binary = poison.KeyOriginalKey, poison.KeyOriginalKey + poison.Base64Suffix
 	if len(record.Key) == 0 || beyondMetadata(record.Key) || !poison.IsLetter(msg) ||

@@ -38,7 +38,8 @@ type producer struct {
 	err    error
 }
 
-// client is watermill-kafka's publisher, which sends one message at a time, and the producer in it, which can send many.
+// client is watermill-kafka's publisher, which sends one message at a time, and the producer in it, which can send
+// many.
 type client struct {
 	*kafka.Publisher
 	producer sarama.SyncProducer
@@ -124,8 +125,8 @@ func (p *producers) open(config *sarama.Config) (*client, error) {
 	return &client{publisher, tracer.found}, nil
 }
 
-// of returns the topic's producer. Calls while it is being opened share the result, so that they do not wait for one attempt
-// after the other. A call after a failure tries again.
+// of returns the topic's producer. Calls while it is being opened share the result, so that they do not wait for one
+// attempt after the other. A call after a failure tries again.
 func (p *producers) of(topic string) (*client, error) {
 	p.used.Add(1)
 	if p.most == 0 {
@@ -164,7 +165,8 @@ func (p *producers) begin(topic string) *producer {
 	return own
 }
 
-// close closes all producers. It must not be called while messages are sent. Those that are needed later are opened again.
+// close closes all producers. It must not be called while messages are sent. Those that are needed later are opened
+// again.
 func (p *producers) close() error {
 	var errs []error
 	if common := p.common.Swap(nil); common != nil {

@@ -31,24 +31,26 @@ type PublisherConfig struct {
 	// compression. InitializeTopicsFor requires the limit of its source and 64 KiB more. Default:
 	// Sarama.Producer.MaxMessageBytes, which in SaramaPublisherConfig suits a topic with Kafka's defaults.
 	MaxMessageBytes int
-	// ReplicationFactor is that of created topics. Default: that of their source. Without a source: 3, or the number of brokers
-	// if there are fewer.
+	// ReplicationFactor is that of created topics. Default: that of their source. Without a source: 3, or the number of
+	// brokers if there are fewer.
 	ReplicationFactor int16
 	// ProducerPerTopic opens a producer, with its own connection, for each topic at the first message to it. Set it for a
-	// publisher to retry stages, and if several handlers publish at the same time. A producer that keeps the order has one request in
-	// flight, so a message waits for those of other topics. If opening fails, Publish returns the error and the next message
-	// tries again. Topics beyond the first 256 share one producer. Default: false, one producer for all topics.
+	// publisher to retry stages, and if several handlers publish at the same time. A producer that keeps the order has one
+	// request in flight, so a message waits for those of other topics. If opening fails, Publish returns the error and the
+	// next message tries again. Topics beyond the first 256 share one producer. Default: false, one producer for all
+	// topics.
 	ProducerPerTopic bool
-	// MaxIdle is how long the publisher keeps its connections and producers after its last message. The next message opens them
-	// again, which takes some round trips, or up to 20 s more if no broker answers. Default: 0, they are kept; in StagesConfig, one minute.
+	// MaxIdle is how long the publisher keeps its connections and producers after its last message. The next message opens
+	// them again, which takes some round trips, or up to 20 s more if no broker answers. Default: 0, they are kept; in
+	// StagesConfig, one minute.
 	MaxIdle time.Duration
 	// InFlight is the number of messages of one Publish call that are sent before the first is confirmed. It is for a
-	// publisher that gets many messages at once, as that of a delay.Relay does. With more than 1, messages behind a refused
-	// message may be published; the error says how many were. Their order stays. Default: 1.
+	// publisher that gets many messages at once, as that of a delay.Relay does. With more than 1, messages behind a
+	// refused message may be published; the error says how many were. Their order stays. Default: 1.
 	InFlight int
-	// AllowLossyTopics makes InitializeTopicsFor accept existing topics that lose confirmed letters, by retention or compaction,
-	// or that refuse the largest letter. What is wrong is logged as an error. Default: false: such a topic is an error of
-	// InitializeTopicsFor, and so of the router's start.
+	// AllowLossyTopics makes InitializeTopicsFor accept existing topics that lose confirmed letters, by retention or
+	// compaction, or that refuse the largest letter. What is wrong is logged as an error. Default: false: such a topic is
+	// an error of InitializeTopicsFor, and so of the router's start.
 	AllowLossyTopics bool
 	// TopicTimeout is how long to wait until a created topic has its leaders. Default: 10 s.
 	TopicTimeout time.Duration
@@ -100,10 +102,10 @@ func (c *PublisherConfig) validate() error {
 	return nil
 }
 
-// Publisher publishes to Kafka and returns when the brokers have confirmed. With SaramaPublisherConfig that takes at most 30 s
-// for a message, or twice that for a message that is refused for its size. With ProducerPerTopic and no broker that answers,
-// the first message to a topic takes up to 20 s more. It is a poison.SourceInitializer and creates dead-letter topics. It is
-// safe for concurrent use.
+// Publisher publishes to Kafka and returns when the brokers have confirmed. With SaramaPublisherConfig that takes at
+// most 30 s for a message, or twice that for a message that is refused for its size. With ProducerPerTopic and no
+// broker that answers, the first message to a topic takes up to 20 s more. It is a poison.SourceInitializer and creates
+// dead-letter topics. It is safe for concurrent use.
 type Publisher struct {
 	brokers   []string
 	config    PublisherConfig
@@ -140,9 +142,10 @@ func NewPublisher(brokers []string, config PublisherConfig) (*Publisher, error) 
 	return p, nil
 }
 
-// Publish publishes the messages one after the other, or PublisherConfig.InFlight at a time, and stops at the first refusal. The
-// error says how many were published. A refusal for size wraps poison.ErrTooLarge and is marked permanent. A message that was
-// refused because it was sent with a larger one is sent again. After Close, Publish returns ErrClosed.
+// Publish publishes the messages one after the other, or PublisherConfig.InFlight at a time, and stops at the first
+// refusal. The error says how many were published. A refusal for size wraps poison.ErrTooLarge and is marked permanent.
+// A message that was refused because it was sent with a larger one is sent again. After Close, Publish returns
+// ErrClosed.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.config.InFlight > 1 && len(messages) > 1 {
 		return p.publishMany(topic, messages)
@@ -194,9 +197,10 @@ func (p *Publisher) send(topic string, msg *message.Message) error {
 	return producer.Publish(topic, msg)
 }
 
-// sendPacked is for a message that came from Kafka, and so fits, and is larger for our producer than it was for its own: one
-// that came compressed, or has many headers, of each of which the client overrates the size by 8 bytes. The producer for
-// such compresses as well as it can, and leaves the judgement to the broker, which counts what is compressed.
+// sendPacked is for a message that came from Kafka, and so fits, and is larger for our producer than it was for its
+// own: one that came compressed, or has many headers, of each of which the client overrates the size by 8 bytes. The
+// producer for such compresses as well as it can, and leaves the judgement to the broker, which counts what is
+// compressed.
 func (p *Publisher) sendPacked(topic string, msg *message.Message) error {
 	p.sending.RLock()
 	defer p.sending.RUnlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// read unmarshals a record and never fails: of what u cannot read it makes a message that a poison.Queue sets aside, with
-// the record's value as the payload and its headers as metadata.
+// read unmarshals a record and never fails: of what u cannot read it makes a message that a poison.Queue sets aside,
+// with the record's value as the payload and its headers as metadata.
 func read(u kafka.Unmarshaler, record *sarama.ConsumerMessage) *message.Message {
 	clip(record)
 	var msg *message.Message

@@ -14,8 +14,8 @@ const defaultMaxMessageBytes = kafkaMaxMessageBytes + letterRoom
 //
 //   - it starts with the oldest message: what came before the first start is not skipped;
 //   - messages of aborted transactions are not delivered;
-//   - a heartbeat every second, so that a rebalance is noticed within one, and members that hold it up for more than 8 s
-//     are left out of it;
+//   - a heartbeat every second, so that a rebalance is noticed within one, and members that hold it up for more than 8
+//     s are left out of it;
 //   - time-outs with which a broker that has fallen silent is noticed within 30 s;
 //   - no limit on the size of a record: the topic has one.
 func SaramaSubscriberConfig() *sarama.Config {
@@ -39,9 +39,10 @@ func SaramaSubscriberConfig() *sarama.Config {
 	return config
 }
 
-// SaramaStageConfig is SaramaSubscriberConfig for the topics of retry stages of half a second and longer, whose messages are
-// read well before they are due: the broker gathers them for a fifth of a second, or until they are 256 KiB, where each would
-// otherwise cost it and the client a request. A re-entry topic, of stages with a delay store, wants SaramaSubscriberConfig.
+// SaramaStageConfig is SaramaSubscriberConfig for the topics of retry stages of half a second and longer, whose
+// messages are read well before they are due: the broker gathers them for a fifth of a second, or until they are 256
+// KiB, where each would otherwise cost it and the client a request. A re-entry topic, of stages with a delay store,
+// wants SaramaSubscriberConfig.
 func SaramaStageConfig() *sarama.Config {
 	config := SaramaSubscriberConfig()
 	config.Consumer.Fetch.Min = 256 << 10
@@ -52,14 +53,14 @@ func SaramaStageConfig() *sarama.Config {
 // SaramaPublisherConfig returns what a Publisher uses where nothing else is configured. It is the caller's to change,
 // except that acks from all replicas are required. What it sets, and why:
 //
-//   - acks from all replicas in sync, and a producer that is not idempotent: what was confirmed is there. Sarama's idempotent producer
-//     (1.43.3, async_producer.go, returnError) begins a new epoch when it gives a record up. Records that it tries again keep their old
-//     numbers, the broker takes them for others, and they are confirmed and lost. Without it a record whose confirm was lost with the
-//     connection can be there twice, as after a restart;
+//   - acks from all replicas in sync, and a producer that is not idempotent: what was confirmed is there. Sarama's
+//     idempotent producer (1.43.3, async_producer.go, returnError) begins a new epoch when it gives a record up.
+//     Records that it tries again keep their old numbers, the broker takes them for others, and they are confirmed and
+//     lost. Without it a record whose confirm was lost with the connection can be there twice, as after a restart;
 //   - time-outs and retries with which Publish returns within 30 s, whatever the broker does not do;
 //   - no topic comes into being by being published to: a topic that the broker makes up loses its letters after 7 days;
-//   - sarama's hash partitioner: records with the same key go to the same partition. Its hash (FNV-1a) is not the one of
-//     Java clients and librdkafka (murmur2): where those produce too, give Producer.Partitioner one that agrees.
+//   - sarama's hash partitioner: records with the same key go to the same partition. Its hash (FNV-1a) is not the one
+//     of Java clients and librdkafka (murmur2): where those produce too, give Producer.Partitioner one that agrees.
 func SaramaPublisherConfig() *sarama.Config {
 	config := sarama.NewConfig()
 	config.ClientID = "spillway"

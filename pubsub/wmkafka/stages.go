@@ -24,29 +24,32 @@ type StagesConfig struct {
 	Unmarshaler kafka.Unmarshaler
 	// Sarama configures the client that consumes. It is copied. Default: SaramaSubscriberConfig().
 	Sarama *sarama.Config
-	// InFlight is the number of due messages of a partition that are handled at the same time, counted from the first unacked one. A
-	// downstream that has just recovered must bear them. A message with a longer jitter then does not hold up those behind it.
-	// Messages that wait are not handled and cost no goroutine. Default: 16.
+	// InFlight is the number of due messages of a partition that are handled at the same time, counted from the first
+	// unacked one. A downstream that has just recovered must bear them. A message with a longer jitter then does not hold
+	// up those behind it. Messages that wait are not handled and cost no goroutine. Default: 16.
 	InFlight int
-	// NackBackoff is the wait before a nacked message is handed over again. It doubles, up to MaxNackBackoff. Default: 100 ms.
+	// NackBackoff is the wait before a nacked message is handed over again. It doubles, up to MaxNackBackoff. Default: 100
+	// ms.
 	NackBackoff time.Duration
 	// MaxNackBackoff is the longest such wait. Default: 5 s, or NackBackoff if that is longer.
 	MaxNackBackoff time.Duration
-	// SettleGrace is how long a handler may take to ack after the group session ended and the message's context was cancelled. Default: 1 s.
+	// SettleGrace is how long a handler may take to ack after the group session ended and the message's context was
+	// cancelled. Default: 1 s.
 	SettleGrace time.Duration
 	// Logger receives the events of the consumer, and those of the publisher if it has no other. Default: none.
 	Logger watermill.LoggerAdapter
 }
 
-// Stages publishes to the retry stages of a service and consumes them, over two clients for all handlers and stages together. It is
-// for stages.Config:
+// Stages publishes to the retry stages of a service and consumes them, over two clients for all handlers and stages
+// together. It is for stages.Config:
 //
 //	waiting, err := wmkafka.NewStages(brokers, "shop", wmkafka.StagesConfig{})
 //	config := stages.Config{Publisher: waiting, Subscriber: waiting.Subscriber}
 //
-// All instances of the service share one consumer group, in which each has one member. The group has the given name and distributes the
-// partitions. The offsets of a stage topic stay in the group that is named as the topic, as with a Subscriber for each stage. So a
-// service can change from one to the other and back: while an instance with Subscribers lives, its topics are left to it.
+// All instances of the service share one consumer group, in which each has one member. The group has the given name and
+// distributes the partitions. The offsets of a stage topic stay in the group that is named as the topic, as with a
+// Subscriber for each stage. So a service can change from one to the other and back: while an instance with Subscribers
+// lives, its topics are left to it.
 //
 // Close the Stages after the last router that uses it.
 type Stages struct {
@@ -56,10 +59,10 @@ type Stages struct {
 	consumer *stagegroup.Group
 }
 
-// NewStages connects to the cluster. brokers are the addresses of some of its brokers. group is the consumer group of all instances of
-// the service, such as the service's name. It must not be the group of another subscriber: then the stages'
-// subscription, and so the router's start, is an error. An error names the argument or the field of config that is
-// wrong.
+// NewStages connects to the cluster. brokers are the addresses of some of its brokers. group is the consumer group of
+// all instances of the service, such as the service's name. It must not be the group of another subscriber: then the
+// stages' subscription, and so the router's start, is an error. An error names the argument or the field of config that
+// is wrong.
 func NewStages(brokers []string, group string, config StagesConfig) (*Stages, error) {
 	if config.InFlight == 0 {
 		config.InFlight = 16
@@ -84,7 +87,8 @@ func NewStages(brokers []string, group string, config StagesConfig) (*Stages, er
 	return &Stages{Publisher: pub, group: group, config: &sub.config, consumer: newStageGroup(brokers, group, &sub.config)}, nil
 }
 
-// Subscriber returns the subscriber of a stage topic, whose offsets are in group. It is the function for stages.Config.Subscriber.
+// Subscriber returns the subscriber of a stage topic, whose offsets are in group. It is the function for
+// stages.Config.Subscriber.
 func (s *Stages) Subscriber(topic, group string) (message.Subscriber, error) {
 	if topic == "" || group == "" {
 		return nil, fmt.Errorf("wmkafka: Stages.Subscriber: the topic (%q) or the group (%q) is empty", topic, group)
@@ -128,8 +132,8 @@ type stageSubscriber struct {
 
 var errNotStages = errors.New("wmkafka: a subscriber of Stages is for its stage topic and for stages.Config.Subscriber alone; use NewSubscriber")
 
-// Subscribe hands the messages of the stage topic to the stage when they are due. The channel carries none. It is closed when ctx has
-// ended, or the Subscriber is closed, and what is acked is committed.
+// Subscribe hands the messages of the stage topic to the stage when they are due. The channel carries none. It is
+// closed when ctx has ended, or the Subscriber is closed, and what is acked is committed.
 func (s *stageSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	stage := due.Of(ctx)
 	if stage == nil || topic != s.topic {

@@ -32,28 +32,30 @@ type SubscriberConfig struct {
 	Sarama *sarama.Config
 	// Tracer is that of watermill-kafka, such as kafka.NewOTELSaramaTracer(). Default: none.
 	Tracer kafka.SaramaTracer
-	// InitializeTopicDetails are those of a topic that SubscribeInitialize creates. Default: none: SubscribeInitialize returns an
-	// error.
+	// InitializeTopicDetails are those of a topic that SubscribeInitialize creates. Default: none: SubscribeInitialize
+	// returns an error.
 	InitializeTopicDetails *sarama.TopicDetail
-	// InFlight is the number of messages of a partition that are delivered at the same time, counted from the first unacked one.
-	// If a session ends before that one is acked, all of them are redelivered, acked ones too: the idempotent receiver applies
-	// their effects once. They are handled in no order, whatever their keys. Set it for stage topics, whose due messages are then
-	// handled together. Set it for a live topic only if its order means nothing. Default: 1.
+	// InFlight is the number of messages of a partition that are delivered at the same time, counted from the first
+	// unacked one. If a session ends before that one is acked, all of them are redelivered, acked ones too: the idempotent
+	// receiver applies their effects once. They are handled in no order, whatever their keys. Set it for stage topics,
+	// whose due messages are then handled together. Set it for a live topic only if its order means nothing. Default: 1.
 	InFlight int
-	// MaxPlacing is the number of failed messages of a partition that are placed while the next ones are handled: published to a retry stage, or as
-	// a dead letter. At this number the subscriber waits. No offset behind such a message is committed before its placement is confirmed. So more
-	// of them means more messages that can be handled again after a crash, 10,000 at most. A negative value means none: the next message waits for
-	// the confirm. Default: 1000. With InFlight above 1 it means nothing.
+	// MaxPlacing is the number of failed messages of a partition that are placed while the next ones are handled:
+	// published to a retry stage, or as a dead letter. At this number the subscriber waits. No offset behind such a
+	// message is committed before its placement is confirmed. So more of them means more messages that can be handled
+	// again after a crash, 10,000 at most. A negative value means none: the next message waits for the confirm. Default:
+	// 1000. With InFlight above 1 it means nothing.
 	MaxPlacing int
-	// MaxPlacingBytes is the number of bytes of keys, headers and values that these messages of a partition may have together. Default: 16 MiB.
+	// MaxPlacingBytes is the number of bytes of keys, headers and values that these messages of a partition may have
+	// together. Default: 16 MiB.
 	MaxPlacingBytes int
 	// NackBackoff is the wait before a nacked message is delivered again. It doubles with every redelivery of the same
 	// message, up to MaxNackBackoff. Default: 100 ms.
 	NackBackoff time.Duration
 	// MaxNackBackoff is the longest such wait. Default: 5 s, or NackBackoff if that is longer.
 	MaxNackBackoff time.Duration
-	// SettleGrace is how long a handler may take to ack after the group session ended and the message's context was cancelled.
-	// All members of the group wait for it, so keep it short. Default: 1 s.
+	// SettleGrace is how long a handler may take to ack after the group session ended and the message's context was
+	// cancelled. All members of the group wait for it, so keep it short. Default: 1 s.
 	SettleGrace time.Duration
 	// Logger receives the events of subscriptions. Default: none.
 	Logger watermill.LoggerAdapter
@@ -107,9 +109,10 @@ func (c *SubscriberConfig) validate() error {
 	return nil
 }
 
-// Subscriber consumes topics in a consumer group. The context of a message ends with the group session, so that the end of a
-// session is no failure. A record that cannot be read becomes a dead letter. A nacked message is redelivered with a backoff, and
-// never after its session. One message is in flight per partition, or InFlight. It is safe for concurrent use.
+// Subscriber consumes topics in a consumer group. The context of a message ends with the group session, so that the end
+// of a session is no failure. A record that cannot be read becomes a dead letter. A nacked message is redelivered with
+// a backoff, and never after its session. One message is in flight per partition, or InFlight. It is safe for
+// concurrent use.
 type Subscriber struct {
 	brokers []string
 	group   string
@@ -141,8 +144,8 @@ func NewSubscriber(brokers []string, group string, config SubscriberConfig) (*Su
 }
 
 // Subscribe joins the group and delivers the messages of topic until ctx ends or the Subscriber is closed; then the
-// channel is closed. Every call joins the group as a member of its own, with its own connection. It returns an error if no
-// broker answers, and ErrClosed after Close.
+// channel is closed. Every call joins the group as a member of its own, with its own connection. It returns an error if
+// no broker answers, and ErrClosed after Close.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	// A deadline of ctx ends the subscription, which is no failure of the message that is handled then: the message's
 	// context is cancelled instead.
@@ -186,12 +189,13 @@ func (s *Subscriber) end(sub *subscription) {
 	s.running.Done()
 }
 
-// RedeliveryTime returns 0: a message is redelivered after its session, whose end ends the message's context, and never during it.
+// RedeliveryTime returns 0: a message is redelivered after its session, whose end ends the message's context, and never
+// during it.
 func (s *Subscriber) RedeliveryTime() time.Duration { return 0 }
 
-// Close ends all subscriptions and returns when they have ended. Busy handlers have SettleGrace to ack, the offsets of acked
-// messages are committed, and the members leave the group. If the brokers do not answer for 5 s more, the connections are cut.
-// Then messages that were acked in the last second may be redelivered.
+// Close ends all subscriptions and returns when they have ended. Busy handlers have SettleGrace to ack, the offsets of
+// acked messages are committed, and the members leave the group. If the brokers do not answer for 5 s more, the
+// connections are cut. Then messages that were acked in the last second may be redelivered.
 func (s *Subscriber) Close() error {
 	s.lock.Lock()
 	s.closed = true

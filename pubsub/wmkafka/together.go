@@ -22,8 +22,8 @@ func (p *Publisher) publishMany(topic string, messages []*message.Message) error
 	return nil
 }
 
-// publishSome publishes messages at once. With an error it returns the index of the first refused message, and how many were
-// published.
+// publishSome publishes messages at once. With an error it returns the index of the first refused message, and how many
+// were published.
 func (p *Publisher) publishSome(topic string, messages []*message.Message) (refused, published int, err error) {
 	records := make([]*sarama.ProducerMessage, len(messages))
 	for i, msg := range messages {

@@ -28,8 +28,8 @@ const (
 	usualReplicas = 3
 )
 
-// InitializeTopics makes sure that topics exist, as InitializeTopicsFor does without a source: a created topic has one partition,
-// and room for PublisherConfig.MaxMessageBytes.
+// InitializeTopics makes sure that topics exist, as InitializeTopicsFor does without a source: a created topic has one
+// partition, and room for PublisherConfig.MaxMessageBytes.
 func (p *Publisher) InitializeTopics(topics ...string) error {
 	return p.InitializeTopicsFor("", topics...)
 }
@@ -40,7 +40,8 @@ func (p *Publisher) InitializeTopics(topics ...string) error {
 // all partitions have leaders, and does not change an existing topic. One with less min.insync.replicas than source is
 // logged as an error. After a time-out it tries once more. It is an error, with topic, setting and remedy, if:
 //
-//   - an existing topic expires, is bounded or compacted, or is too small for the largest letter; AllowLossyTopics accepts that,
+//   - an existing topic expires, is bounded or compacted, or is too small for the largest letter; AllowLossyTopics
+//     accepts that,
 //   - a missing topic cannot be created,
 //   - MaxMessageBytes is too small for source,
 //   - the largest letter of source exceeds what the client or the broker takes in a request.
@@ -83,7 +84,8 @@ func (p *Publisher) initializeTopics(source string, topics []string) (err error)
 	return nil
 }
 
-// roomFor is how much larger a record in topics may be than one of source. A letter that is parked is no larger than it was.
+// roomFor is how much larger a record in topics may be than one of source. A letter that is parked is no larger than it
+// was.
 func (p *Publisher) roomFor(source string, topics []string) int {
 	var scheme naming.Scheme
 	if m, ok := p.config.Marshaler.(Marshaler); ok {
@@ -193,8 +195,8 @@ func (p *Publisher) accept(flaw error) error {
 	return nil
 }
 
-// fitsRequest finds out whether the largest letter of source fits into a request. A broker cuts the connection of a client
-// whose request is too large, which looks like an outage that never ends.
+// fitsRequest finds out whether the largest letter of source fits into a request. A broker cuts the connection of a
+// client whose request is too large, which looks like an outage that never ends.
 func (p *Publisher) fitsRequest(admin admin, source string, wanted settings) error {
 	if source == "" {
 		return nil

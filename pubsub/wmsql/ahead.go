@@ -10,8 +10,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
-// ErrPositionAhead says that the position of the consumer group cannot be a position in the table: new messages would be
-// passed over. Errors of Subscribe wrap it, and errors that a running subscription logs. See SubscriberConfig.RestartIfAhead.
+// ErrPositionAhead says that the position of the consumer group cannot be a position in the table: new messages would
+// be passed over. Errors of Subscribe wrap it, and errors that a running subscription logs. See
+// SubscriberConfig.RestartIfAhead.
 var ErrPositionAhead = errors.New("the position of the consumer group is not of this table")
 
 // trust is what reading a position shows of it. It costs no statement of its own.
@@ -61,8 +62,8 @@ func (s *Subscriber) verifyFirst(ctx context.Context, topic string) error {
 	return err
 }
 
-// suspected reports whether an idle subscription has to look at its position again, under the lock. It asks the database
-// at most once in verifyInterval, unless reading the position gave a reason.
+// suspected reports whether an idle subscription has to look at its position again, under the lock. It asks the
+// database at most once in verifyInterval, unless reading the position gave a reason.
 func (s *subscription) suspected(ctx context.Context, at position, trust trust) (bool, error) {
 	switch {
 	case trust == sure:
@@ -82,9 +83,9 @@ func (s *subscription) suspected(ctx context.Context, at position, trust trust) 
 	return trust == doubted && err == nil, err
 }
 
-// standsAhead looks again, with the position locked, and sets the group back to the start if the user wants that. Otherwise
-// the subscription stands still: whatever it acknowledged would hide what it passed over. What it records is committed, and
-// the next transaction begins anew.
+// standsAhead looks again, with the position locked, and sets the group back to the start if the user wants that.
+// Otherwise the subscription stands still: whatever it acknowledged would hide what it passed over. What it records is
+// committed, and the next transaction begins anew.
 func (s *subscription) standsAhead(ctx context.Context, t *transaction, at position, trust trust) (anew bool, err error) {
 	if trust != doubted && trust != unrecorded && !s.suspicious {
 		return false, nil

@@ -12,10 +12,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// KeyCarried is the metadata key under which a message in a table carries, as JSON, what the columns cannot hold. That is an
-// id of more than 36 characters, which a hash replaces in its column, and ids and metadata that are not text. Of a dead letter
-// whose values the database refuses it is everything that is not ASCII, and at last the payload. The Publisher writes the
-// key, and the Subscriber restores the message. The name is reserved.
+// KeyCarried is the metadata key under which a message in a table carries, as JSON, what the columns cannot hold. That
+// is an id of more than 36 characters, which a hash replaces in its column, and ids and metadata that are not text. Of
+// a dead letter whose values the database refuses it is everything that is not ASCII, and at last the payload. The
+// Publisher writes the key, and the Subscriber restores the message. The name is reserved.
 const KeyCarried = "x-sql-carried"
 
 // maxID is the length of watermill-sql's column of ids, in characters.
@@ -89,13 +89,15 @@ func escaped(text []byte) string {
 	return to.String()
 }
 
-// standIn is the id in the column. The same id has the same one, so that other readers of the table can tell messages apart.
+// standIn is the id in the column. The same id has the same one, so that other readers of the table can tell messages
+// apart.
 func standIn(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return "sha-" + hex.EncodeToString(sum[:16])
 }
 
-// restoreCarried undoes carry. An id is believed only if the column has its hash. Any other value is metadata like the rest.
+// restoreCarried undoes carry. An id is believed only if the column has its hash. Any other value is metadata like the
+// rest.
 func restoreCarried(msg *message.Message) {
 	var aside carried
 	encoded, ok := msg.Metadata[KeyCarried]

@@ -46,8 +46,8 @@ func deliveryOf(ctx context.Context) *delivery {
 	return d
 }
 
-// end closes the delivery: from now on nothing is written in it. A message that its handler settled itself is held until
-// the claim of that handler has ended.
+// end closes the delivery: from now on nothing is written in it. A message that its handler settled itself is held
+// until the claim of that handler has ended.
 func (d *delivery) end(how outcome, grace time.Duration) outcome {
 	if how == rolledBack || !d.lockUnclaimed(grace) {
 		how = rolledBack
@@ -68,8 +68,8 @@ func (d *delivery) end(how outcome, grace time.Duration) outcome {
 	return how
 }
 
-// lockUnclaimed waits until no claim is open, and then holds the lock. It returns false, without the lock, if a claim is
-// still open after grace.
+// lockUnclaimed waits until no claim is open, and then holds the lock. It returns false, without the lock, if a claim
+// is still open after grace.
 func (d *delivery) lockUnclaimed(grace time.Duration) bool {
 	var over <-chan time.Time
 	for {

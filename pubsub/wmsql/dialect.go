@@ -21,8 +21,8 @@ type dialect struct {
 	name string
 	// aborts says that after a failed statement the database refuses all others, up to a rollback to a savepoint.
 	aborts bool
-	// ends reports whether the whole transaction has ended with this error, and whether other transactions, or the server, are
-	// the reason.
+	// ends reports whether the whole transaction has ended with this error, and whether other transactions, or the server,
+	// are the reason.
 	ends func(error) (ended, others bool)
 	// noSavepoint reports whether there is no such savepoint: its transaction has ended.
 	noSavepoint func(error) bool
@@ -94,8 +94,8 @@ type source interface {
 	register(topic, group string) wsql.Query
 	// registered counts the rows of the group, and does not wait for a lock.
 	registered(topic, group string) wsql.Query
-	// position returns how far the group is, and whether that is possible. With forUpdate for lock it waits for the group's
-	// row, and locks it.
+	// position returns how far the group is, and whether that is possible. With forUpdate for lock it waits for the
+	// group's row, and locks it.
 	position(ctx context.Context, db *sql.DB, topic, group, lock string) (position, trust, error)
 	// evidence returns what shows that a position is not of this table, or "".
 	evidence(ctx context.Context, db *sql.DB, topic, group string, at position, trust trust) (string, error)
@@ -144,8 +144,8 @@ func detect(ctx context.Context, db *sql.DB) (*dialect, error) {
 // unfit matches the characters that watermill-sql refuses in topics, because topics are parts of table names.
 var unfit = regexp.MustCompile(`[^A-Za-z0-9\-$:._]`)
 
-// fit returns an error if a topic cannot be a table, or if the database would cut its name short: two topics would share one
-// table.
+// fit returns an error if a topic cannot be a table, or if the database would cut its name short: two topics would
+// share one table.
 func (d *dialect) fit(topic string, adapters ...any) error {
 	if topic == "" {
 		return errors.New("wmsql: the topic has no name")

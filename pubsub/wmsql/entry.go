@@ -20,8 +20,8 @@ type entry struct {
 	at  position
 }
 
-// read locks the group's position and reads what comes behind it. If that may not be taken yet, wait is the time until the
-// next try.
+// read locks the group's position and reads what comes behind it. If that may not be taken yet, wait is the time until
+// the next try.
 func (s *subscription) read(ctx context.Context, t *transaction) (entries []entry, wait time.Duration, err error) {
 	query := wsql.Query{}
 	var from position
@@ -58,8 +58,8 @@ func (s *subscription) read(ctx context.Context, t *transaction) (entries []entr
 	return entries, wait, nil
 }
 
-// nothing reports, without a lock or a transaction, whether there is nothing to read. The lock of read makes PostgreSQL write
-// and use up a transaction id. An idle consumer should not do that many times a second.
+// nothing reports, without a lock or a transaction, whether there is nothing to read. The lock of read makes PostgreSQL
+// write and use up a transaction id. An idle consumer should not do that many times a second.
 func (s *subscription) nothing(ctx context.Context) (bool, error) {
 	from, trust, err := s.source.position(ctx, s.db, s.topic, s.config.ConsumerGroup, "")
 	if err != nil {
@@ -77,8 +77,8 @@ func (s *subscription) nothing(ctx context.Context) (bool, error) {
 	return !found, errors.Join(rows.Err(), rows.Close())
 }
 
-// entry reads one row. A row that the adapter cannot read becomes a message with the payload's bytes, which poison.Queue
-// dead-letters: its columns are read by their names.
+// entry reads one row. A row that the adapter cannot read becomes a message with the payload's bytes, which
+// poison.Queue dead-letters: its columns are read by their names.
 func (s *subscription) entry(rows *sql.Rows) (entry, error) {
 	var row wsql.Row
 	err := safecall.Call("the schema adapter", func() (err error) {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// gap is a number that is missing in front of the next message, and since when. MySQL gives a number to a row before the
-// row is visible, and the row of another publisher with the next number may be visible first. A position that moved past
-// the missing number would lose the message. The number of a publisher that rolled back stays missing. So the subscription
-// waits once for a gap, and longer only while a transaction has an uncommitted row in it.
+// gap is a number that is missing in front of the next message, and since when. MySQL gives a number to a row before
+// the row is visible, and the row of another publisher with the next number may be visible first. A position that moved
+// past the missing number would lose the message. The number of a publisher that rolled back stays missing. So the
+// subscription waits once for a gap, and longer only while a transaction has an uncommitted row in it.
 //
-// All numbers that are missing below the highest visible one have been given out by then, so one wait covers them all. With
-// auto_increment_increment above 1 there is a gap before every number. The step is not learnt from the server's setting, nor
-// from rows: another session, or another node of a cluster, may have another step or start.
+// All numbers that are missing below the highest visible one have been given out by then, so one wait covers them all.
+// With auto_increment_increment above 1 there is a gap before every number. The step is not learnt from the server's
+// setting, nor from rows: another session, or another node of a cluster, may have another step or start.
 type gap struct {
 	seen  int64 // the highest number in the table by then
 	since time.Time
@@ -34,8 +34,8 @@ func (s *subscription) beforeGap(ctx context.Context, t *transaction, entries []
 	return entries, 0
 }
 
-// pending reports whether a transaction has an uncommitted row between two numbers: a read with a lock meets it. An error
-// ends the transaction, in which nothing has happened yet, and counts as a yes.
+// pending reports whether a transaction has an uncommitted row between two numbers: a read with a lock meets it. An
+// error ends the transaction, in which nothing has happened yet, and counts as a yes.
 func (s *subscription) pending(ctx context.Context, t *transaction, first, behind int64) bool {
 	query := s.source.between(s.topic, first, behind)
 	rows, err := t.db.QueryContext(ctx, query.Query, query.Args...)

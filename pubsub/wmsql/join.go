@@ -8,10 +8,10 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 )
 
-// JoinedStore is an idempotency.Store that claims keys in the transaction in which a Subscriber consumes the message. The
-// key, the handler's writes and the recorded outputs commit with the acknowledgement. The keys are in the table
-// spillway_keys, as those of idempotency.NewStore are. A lease needs another connection of the *sql.DB: one that committed
-// with the message would not hold while the handler runs.
+// JoinedStore is an idempotency.Store that claims keys in the transaction in which a Subscriber consumes the message.
+// The key, the handler's writes and the recorded outputs commit with the acknowledgement. The keys are in the table
+// spillway_keys, as those of idempotency.NewStore are. A lease needs another connection of the *sql.DB: one that
+// committed with the message would not hold while the handler runs.
 type JoinedStore struct {
 	store // for messages that come from elsewhere, and for leases, whose transactions are their own
 	sub   *Subscriber
@@ -19,12 +19,13 @@ type JoinedStore struct {
 
 type store = idempotency.Store
 
-// Join returns the store for the handlers of sub, with its table created and verified as by idempotency.NewStore. A store
-// joins the messages of every Subscriber on the same *sql.DB: a channel for several Subscribers needs one Join. The keys of
-// other messages, from another broker for example, are claimed in a transaction of their own in the same database.
+// Join returns the store for the handlers of sub, with its table created and verified as by idempotency.NewStore. A
+// store joins the messages of every Subscriber on the same *sql.DB: a channel for several Subscribers needs one Join.
+// The keys of other messages, from another broker for example, are claimed in a transaction of their own in the same
+// database.
 //
-// The transaction that idempotency.Tx returns is a savepoint of the Subscriber's transaction. The savepoint ends with the
-// attempt, whatever becomes of the other messages in the batch. A handler must not call its Commit or Rollback.
+// The transaction that idempotency.Tx returns is a savepoint of the Subscriber's transaction. The savepoint ends with
+// the attempt, whatever becomes of the other messages in the batch. A handler must not call its Commit or Rollback.
 func Join(ctx context.Context, sub *Subscriber, config idempotency.StoreConfig) (*JoinedStore, error) {
 	if sub == nil {
 		return nil, errors.New("wmsql: Join: the Subscriber is nil: check the error of NewSubscriber")

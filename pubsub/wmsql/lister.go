@@ -26,12 +26,13 @@ WHERE table_schema = DATABASE() AND column_name = 'payload' AND LOCATE(?, table_
 )
 
 // ListWaiting returns the topics whose names begin with prefix and that hold waiting messages, with the number of them:
-// those of retry stages. A message waits if the consumer group of the topic's name has not acknowledged it. If there is no
-// such group all messages wait. Topics are the tables in the database, or the schemas of the search path, of the *sql.DB.
+// those of retry stages. A message waits if the consumer group of the topic's name has not acknowledged it. If there is
+// no such group all messages wait. Topics are the tables in the database, or the schemas of the search path, of the
+// *sql.DB.
 //
-// ListWaiting takes 10 s at most and asks about the first 1,000 topics. If that, or a table that cannot be read, leaves the
-// answer incomplete, it returns an error beside what it found. It needs watermill-sql's own adapters, and names of tables
-// that end with their topics.
+// ListWaiting takes 10 s at most and asks about the first 1,000 topics. If that, or a table that cannot be read, leaves
+// the answer incomplete, it returns an error beside what it found. It needs watermill-sql's own adapters, and names of
+// tables that end with their topics.
 func (p *Publisher) ListWaiting(ctx context.Context, prefix string) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()

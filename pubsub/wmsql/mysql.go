@@ -175,8 +175,8 @@ func fingerprint(offset int64, id []byte) int64 {
 	return -1 - (offset&(1<<30-1)<<32 | int64(crc32.ChecksumIEEE(ascii)))
 }
 
-// recognize compares the row at an acknowledged number with the fingerprint. One that belongs to another number was left
-// there if the position was moved by hand.
+// recognize compares the row at an acknowledged number with the fingerprint. One that belongs to another number was
+// left there if the position was moved by hand.
 func recognize(offset, consumed int64, id []byte) trust {
 	switch {
 	case id == nil || consumed >= 0 || (-1-consumed)>>32 != offset&(1<<30-1):

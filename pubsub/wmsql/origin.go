@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Origin returns where a message came from: topic, offset, consumer group, id. It is for poison.QueueConfig.Origin. Of a
-// message of watermill-sql's own subscriber only the topic of its handler and the id are known.
+// Origin returns where a message came from: topic, offset, consumer group, id. It is for poison.QueueConfig.Origin. Of
+// a message of watermill-sql's own subscriber only the topic of its handler and the id are known.
 func Origin(msg *message.Message) poison.Origin {
 	if msg == nil {
 		return poison.Origin{}

@@ -55,7 +55,8 @@ var postgresDialect = dialect{
 	},
 }
 
-// valueOf knows an adapter whether it was given as a value or a pointer. Another type may embed it, and change anything.
+// valueOf knows an adapter whether it was given as a value or a pointer. Another type may embed it, and change
+// anything.
 func valueOf[T any](adapter any) (value T, ok bool) {
 	if p, is := adapter.(*T); is && p != nil {
 		return *p, true
@@ -109,9 +110,9 @@ func (s postgresSource) positionNow(ctx context.Context, db *sql.DB, topic, grou
 	return at, trust, err
 }
 
-// evidence is a transaction id, of the position or of a message, that this server has yet to give out. What is visible has
-// a lower one, so that there is no false alarm. Time erases it, so a refusal that is recorded is evidence too. Of another
-// server a message that the position would pass over is.
+// evidence is a transaction id, of the position or of a message, that this server has yet to give out. What is visible
+// has a lower one, so that there is no false alarm. Time erases it, so a refusal that is recorded is evidence too. Of
+// another server a message that the position would pass over is.
 func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic, group string, at position, _ trust) (string, error) {
 	var next, newest int64
 	var n note
@@ -143,8 +144,8 @@ func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic, group s
 		at.transaction, n.recorded.String, serverColumn, n.server.String, at.offset, serverColumn), nil
 }
 
-// restart gives messages with ids of the future the id of this transaction: they would be waited for. No group that goes on
-// where it is can have handled them.
+// restart gives messages with ids of the future the id of this transaction: they would be waited for. No group that
+// goes on where it is can have handled them.
 func (s postgresSource) restart(topic, group string) []wsql.Query {
 	return []wsql.Query{
 		{Query: `UPDATE ` + s.schema.MessagesTable(topic) + ` SET transaction_id = pg_current_xact_id() WHERE transaction_id >= pg_snapshot_xmax(pg_current_snapshot())`},

@@ -80,8 +80,8 @@ func (s *Subscriber) prepare(ctx context.Context, topic string) error {
 	return s.verifyFirst(ctx, topic)
 }
 
-// register looks first. On MySQL an INSERT IGNORE of a row that exists waits for the row's lock, which a consumer of the
-// group holds as long as a handler takes.
+// register looks first. On MySQL an INSERT IGNORE of a row that exists waits for the row's lock, which a consumer of
+// the group holds as long as a handler takes.
 func (s *Subscriber) register(ctx context.Context, topic string) error {
 	if s.source == nil {
 		return execute(ctx, s.db, s.config.Offsets.BeforeSubscribingQueries(topic, s.config.ConsumerGroup))

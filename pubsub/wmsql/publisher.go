@@ -24,8 +24,8 @@ type PublisherConfig struct {
 	// Schema knows the table of messages. Default: the function Schema's, whose payloads may be any bytes.
 	Schema wsql.SchemaAdapter
 	// InitializeSchema creates the table of a topic, if it does not exist, before the first message is published there. On
-	// MySQL and MariaDB that is never done in a message's transaction, which it would commit. Default: a missing table is an
-	// error.
+	// MySQL and MariaDB that is never done in a message's transaction, which it would commit. Default: a missing table is
+	// an error.
 	InitializeSchema bool
 	// Timeout bounds a publish that is not in a message's transaction. Default: 30 s.
 	Timeout time.Duration
@@ -33,10 +33,10 @@ type PublisherConfig struct {
 	Logger watermill.LoggerAdapter
 }
 
-// Publisher writes messages into tables of watermill-sql's. A message with the context of one that a Subscriber on the same
-// *sql.DB delivered is written in the transaction of the delivered message. So outputs and dead letters become visible if
-// and when their source is acknowledged. If the handler acked its source itself, and the ack is committed, they are written
-// in a transaction of their own. A Publisher is safe for concurrent use.
+// Publisher writes messages into tables of watermill-sql's. A message with the context of one that a Subscriber on the
+// same *sql.DB delivered is written in the transaction of the delivered message. So outputs and dead letters become
+// visible if and when their source is acknowledged. If the handler acked its source itself, and the ack is committed,
+// they are written in a transaction of their own. A Publisher is safe for concurrent use.
 type Publisher struct {
 	db      *sql.DB
 	config  PublisherConfig
@@ -50,8 +50,8 @@ type Publisher struct {
 	texts []int
 }
 
-// NewPublisher returns a Publisher to the tables in db, a PostgreSQL, MySQL or MariaDB. It asks db which one it is. An error
-// names the field of config that is wrong.
+// NewPublisher returns a Publisher to the tables in db, a PostgreSQL, MySQL or MariaDB. It asks db which one it is. An
+// error names the field of config that is wrong.
 func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Publisher, error) {
 	set(&config.Timeout, 30*time.Second)
 	config.Logger = logging.Wrap(config.Logger, nil)
@@ -87,9 +87,9 @@ func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Pub
 	return p, nil
 }
 
-// Publish writes messages. It returns nil when they are committed, or when they are written in the transaction of the message
-// that they come from. An error in that transaction undoes what Publish did and nothing else. If that message is not being
-// handled any more, the error wraps sql.ErrTxDone.
+// Publish writes messages. It returns nil when they are committed, or when they are written in the transaction of the
+// message that they come from. An error in that transaction undoes what Publish did and nothing else. If that message
+// is not being handled any more, the error wraps sql.ErrTxDone.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.closed.Load() {
 		return ErrClosed
@@ -181,8 +181,8 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// InitializeTopics creates the tables of topics, if they do not exist, for payloads of any bytes. poison.Queue calls it at
-// start-up.
+// InitializeTopics creates the tables of topics, if they do not exist, for payloads of any bytes. poison.Queue calls it
+// at start-up.
 func (p *Publisher) InitializeTopics(topics ...string) error {
 	for _, topic := range topics {
 		if err := p.initializeOnce(topic); err != nil {

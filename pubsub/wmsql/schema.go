@@ -11,8 +11,8 @@ import (
 var errNoContext = errors.New("wmsql: the context is nil: give context.Background() if there is no other")
 
 // Schema returns watermill-sql's schema for db with payloads of any bytes: BYTEA or LONGBLOB. It is the default of
-// Subscriber and Publisher; give it to watermill-sql's own publisher and subscriber too. Their default is JSON, which refuses
-// all other payloads. A table that exists keeps its type. Schema asks db which database it is.
+// Subscriber and Publisher; give it to watermill-sql's own publisher and subscriber too. Their default is JSON, which
+// refuses all other payloads. A table that exists keeps its type. Schema asks db which database it is.
 func Schema(ctx context.Context, db *sql.DB) (wsql.SchemaAdapter, error) {
 	if ctx == nil {
 		return nil, errNoContext

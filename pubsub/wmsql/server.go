@@ -10,8 +10,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/postgres"
 )
 
-// serverColumn is in PostgreSQL's table of positions, beside the position. It holds the identifier of the server that the
-// position is of, or that the position was refused, or null. watermill-sql names its columns, and never meets this one.
+// serverColumn is in PostgreSQL's table of positions, beside the position. It holds the identifier of the server that
+// the position is of, or that the position was refused, or null. watermill-sql names its columns, and never meets this
+// one.
 const serverColumn = "spillway_server"
 
 // identity reads the identifier that initdb gave the server. A copy of the files keeps it; another server has another.
@@ -30,8 +31,8 @@ func (s postgresSource) introduce(ctx context.Context, db *sql.DB) (source, erro
 	return s, nil
 }
 
-// noteColumn adds the column unless it is there. It looks first: ALTER TABLE waits for every consumer that has a position
-// locked, and all others wait behind it.
+// noteColumn adds the column unless it is there. It looks first: ALTER TABLE waits for every consumer that has a
+// position locked, and all others wait behind it.
 func (s postgresSource) noteColumn(ctx context.Context, db *sql.DB, topic string) error {
 	if noted, err := s.notes(ctx, db, topic); noted || err != nil {
 		return err
@@ -73,8 +74,8 @@ func (n note) moved() bool {
 	return n.recorded.Valid && n.server.Valid && !isRefusal(n.recorded.String) && n.recorded.String != n.server.String
 }
 
-// missing reports whether the server has yet to be recorded. A refusal of another position was answered: a person has set
-// the position since.
+// missing reports whether the server has yet to be recorded. A refusal of another position was answered: a person has
+// set the position since.
 func (n note) missing(at position) bool {
 	return n.kept && n.recorded != n.server && !n.doubts(at) && (n.server.Valid || isRefusal(n.recorded.String))
 }
@@ -117,8 +118,8 @@ func (s postgresSource) accept(ctx context.Context, db *sql.DB, topic, group str
 	return err == nil, err
 }
 
-// passedOver selects whether another server published what is behind the position: the number of such a message is higher,
-// since numbers go on, and its transaction id is lower.
+// passedOver selects whether another server published what is behind the position: the number of such a message is
+// higher, since numbers go on, and its transaction id is lower.
 func (s postgresSource) passedOver(topic string, at position) wsql.Query {
 	return wsql.Query{
 		Query: `SELECT EXISTS (SELECT 1 FROM ` + s.schema.MessagesTable(topic) + ` WHERE transaction_id < $1::bigint::text::xid8 AND "offset" > $2::bigint)`,

@@ -24,8 +24,8 @@ const (
 )
 
 // statements are what writes the messages: one, or, where the server would close the connection on one so long, several
-// for one transaction. The transaction would end with the connection, on every attempt anew. A message is refused as too
-// large if it, or the dead letter that may come of it, cannot be written.
+// for one transaction. The transaction would end with the connection, on every attempt anew. A message is refused as
+// too large if it, or the dead letter that may come of it, cannot be written.
 func (p *Publisher) statements(topic string, messages []*message.Message, as form) ([]wsql.Query, error) {
 	carried := make([]*message.Message, len(messages))
 	for i, msg := range messages {
@@ -84,8 +84,8 @@ func (p *Publisher) asTexts(args []any) {
 	}
 }
 
-// pieces write one message: the payload in as many statements as it takes, and the metadata in another. So a message that
-// came in one statement, from whatever publisher, has a letter that can be written.
+// pieces write one message: the payload in as many statements as it takes, and the metadata in another. So a message
+// that came in one statement, from whatever publisher, has a letter that can be written.
 func (p *Publisher) pieces(topic string, msg, row *message.Message) ([]wsql.Query, error) {
 	whole, err := p.config.Schema.InsertQuery(topic, message.Messages{row})
 	if err != nil || len(whole.Args) != 3 {

@@ -36,8 +36,8 @@ type savepoint struct {
 	name string
 }
 
-// Commit keeps what was done: it commits with the message. The savepoint itself stays behind, which costs nothing, while
-// releasing it costs a round trip.
+// Commit keeps what was done: it commits with the message. The savepoint itself stays behind, which costs nothing,
+// while releasing it costs a round trip.
 func (s savepoint) Commit() error { return nil }
 
 // Rollback undoes what was done, failed statements included.
@@ -55,9 +55,9 @@ func (t *transaction) rollbackTo(name string) error {
 }
 
 // Before refuses a statement for which the server would close the connection. A statement that is not plain may leave
-// something behind in the session until the transaction ends, such as a setting, a temporary table, a cursor: the message
-// is then the last of its batch, so that the next message does not find it. In PostgreSQL the statement may also change
-// the settings under which our own statements find their tables.
+// something behind in the session until the transaction ends, such as a setting, a temporary table, a cursor: the
+// message is then the last of its batch, so that the next message does not find it. In PostgreSQL the statement may
+// also change the settings under which our own statements find their tables.
 func (t *transaction) Before(ctx context.Context, statement string, args []driver.NamedValue) error {
 	size := len(statement)
 	for _, arg := range args {

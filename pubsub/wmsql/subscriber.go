@@ -24,27 +24,30 @@ type SubscriberConfig struct {
 	// ConsumerGroup names the group whose position is kept. Each group gets every message; the consumers of one group take
 	// turns. Default: the group without a name, as with watermill-sql.
 	ConsumerGroup string
-	// Schema knows the table of messages. Default: the function Schema's. A schema that is not watermill-sql's own keeps its
-	// own query and isolation level, at their cost.
+	// Schema knows the table of messages. Default: the function Schema's. A schema that is not watermill-sql's own keeps
+	// its own query and isolation level, at their cost.
 	Schema wsql.SchemaAdapter
 	// Offsets knows the table of positions. Default: watermill-sql's for the database.
 	Offsets wsql.OffsetsAdapter
-	// InitializeSchema creates the tables of a topic, if they do not exist, in Subscribe. Default: a missing table is an error.
+	// InitializeSchema creates the tables of a topic, if they do not exist, in Subscribe. Default: a missing table is an
+	// error.
 	InitializeSchema bool
 
 	// RestartIfAhead delivers everything in the table if the group's position is not of this table. That is so after
-	// PostgreSQL's transaction ids began again (a dump was restored, or replicated, into another server), or MySQL's numbers
-	// did (TRUNCATE). Default: Subscribe returns an error that wraps ErrPositionAhead, and a running subscription logs it and
-	// stands still, because new messages would be passed over. Set it for one start. Messages that were handled come again.
+	// PostgreSQL's transaction ids began again (a dump was restored, or replicated, into another server), or MySQL's
+	// numbers did (TRUNCATE). Default: Subscribe returns an error that wraps ErrPositionAhead, and a running subscription
+	// logs it and stands still, because new messages would be passed over. Set it for one start. Messages that were
+	// handled come again.
 	RestartIfAhead bool
 
-	// Batch is how many messages are consumed in one transaction at most. With 1 no message is rolled back because of another
-	// one. Default: 10.
+	// Batch is how many messages are consumed in one transaction at most. With 1 no message is rolled back because of
+	// another one. Default: 10.
 	Batch int
 	// BatchTime is the time after which a transaction takes no further message. Default: 5 ms.
 	BatchTime time.Duration
 	// AckDeadline is how long a handler has for a message. Then the message's context ends, and SettleGrace later the
-	// transaction is rolled back. Default: 30 s. If it is negative there is no deadline: a handler that hangs stops its group.
+	// transaction is rolled back. Default: 30 s. If it is negative there is no deadline: a handler that hangs stops its
+	// group.
 	AckDeadline time.Duration
 	// MaxDeliveries is how many deliveries a message has whose handler overruns AckDeadline or interrupts the transaction.
 	// Then poison.Queue dead-letters it. The count is this process's alone. Default: 5.
@@ -54,13 +57,13 @@ type SubscriberConfig struct {
 	// NackBackoff is the wait before a nacked message is delivered again. It doubles with each redelivery of the same
 	// message, up to MaxNackBackoff. No transaction is open meanwhile. Default: 100 ms.
 	NackBackoff time.Duration
-	// MaxNackBackoff is the longest wait after a nack, and the longest between tries of a database that fails. Default: 5 s,
-	// or NackBackoff if that is longer.
+	// MaxNackBackoff is the longest wait after a nack, and the longest between tries of a database that fails. Default: 5
+	// s, or NackBackoff if that is longer.
 	MaxNackBackoff time.Duration
 	// PollInterval is the wait after a query that found no message. Default: 100 ms.
 	PollInterval time.Duration
-	// GapWait is for MySQL and MariaDB, where messages of concurrent publishers become visible out of order. It is the wait
-	// for a missing number before the number is passed over. Default: 50 ms.
+	// GapWait is for MySQL and MariaDB, where messages of concurrent publishers become visible out of order. It is the
+	// wait for a missing number before the number is passed over. Default: 50 ms.
 	GapWait time.Duration
 	// Logger receives what happens to subscriptions. Payloads are never logged. Default: none.
 	Logger watermill.LoggerAdapter
@@ -101,8 +104,8 @@ func (c *SubscriberConfig) validate() error {
 	return nil
 }
 
-// Subscriber consumes topics that are tables of watermill-sql's. What is written for a message through Join and a Publisher
-// commits with its acknowledgement, or not at all. It is safe for concurrent use.
+// Subscriber consumes topics that are tables of watermill-sql's. What is written for a message through Join and a
+// Publisher commits with its acknowledgement, or not at all. It is safe for concurrent use.
 type Subscriber struct {
 	db      *sql.DB
 	config  SubscriberConfig
@@ -125,8 +128,8 @@ var (
 // startTimeout bounds what constructors ask of the database.
 const startTimeout = 30 * time.Second
 
-// NewSubscriber returns a Subscriber for the tables in db, a PostgreSQL, MySQL or MariaDB. It asks db which one it is. An
-// error names the field of config that is wrong.
+// NewSubscriber returns a Subscriber for the tables in db, a PostgreSQL, MySQL or MariaDB. It asks db which one it is.
+// An error names the field of config that is wrong.
 //
 // Each subscription holds one connection of db most of the time, also while it waits for its turn in the group. If
 // SetMaxOpenConns leaves no others, a handler that uses db itself waits for ever.
@@ -167,8 +170,8 @@ func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*S
 	return s, nil
 }
 
-// Subscribe delivers the messages of topic, one at a time, until ctx ends or the Subscriber is closed. Then the channel is
-// closed. Each call adds a consumer to the group, with a connection of its own. A missing table is an error.
+// Subscribe delivers the messages of topic, one at a time, until ctx ends or the Subscriber is closed. Then the channel
+// is closed. Each call adds a consumer to the group, with a connection of its own. A missing table is an error.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	if ctx == nil {
 		return nil, errors.New("wmsql: the context of Subscribe is nil: give context.Background() if there is no other")
@@ -206,14 +209,14 @@ func (s *Subscriber) forget(sub *subscription) {
 	delete(s.stops, sub)
 }
 
-// RedeliveryTime returns SubscriberConfig.AckDeadline, after which the message's transaction is rolled back. It returns 0 if there is no
-// deadline.
+// RedeliveryTime returns SubscriberConfig.AckDeadline, after which the message's transaction is rolled back. It returns
+// 0 if there is no deadline.
 func (s *Subscriber) RedeliveryTime() time.Duration { return max(s.config.AckDeadline, 0) }
 
-// Close ends all subscriptions and returns when they have ended. A busy handler has SettleGrace to settle its message; an
-// ack in that time is committed. After that the transaction is rolled back, with the messages that were acked in it before,
-// and late statements are refused. If the server does not answer, Close waits three times SettleGrace at most. Close does
-// not close the database.
+// Close ends all subscriptions and returns when they have ended. A busy handler has SettleGrace to settle its message;
+// an ack in that time is committed. After that the transaction is rolled back, with the messages that were acked in it
+// before, and late statements are refused. If the server does not answer, Close waits three times SettleGrace at most.
+// Close does not close the database.
 func (s *Subscriber) Close() error {
 	s.lock.Lock()
 	s.closed = true

@@ -47,8 +47,8 @@ type subscription struct {
 	first atomic.Bool // the message ends its batch, so that it is committed before the next one is delivered
 }
 
-// maxLosses times MaxDeliveries is how many deliveries a message has if each time its transaction is lost for another reason
-// than its handler. After so many the message is to blame, because it crashes the server for example.
+// maxLosses times MaxDeliveries is how many deliveries a message has if each time its transaction is lost for another
+// reason than its handler. After so many the message is to blame, because it crashes the server for example.
 const maxLosses = 10
 
 // exhausted reports whether a message was delivered as often as it may be.
@@ -181,8 +181,8 @@ func (s *subscription) transact(ctx context.Context) (pause time.Duration, err e
 }
 
 // outlive returns a context for transactions, which have time to end when ctx has: SettleGrace for the handler, another
-// for a claim of a handler that settles its message itself, and a third for the database. A database that does not answer
-// must not hold up Close.
+// for a claim of a handler that settles its message itself, and a third for the database. A database that does not
+// answer must not hold up Close.
 func (s *subscription) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlproxy"
 )
 
-// transaction is one transaction of the database on one connection, in which several messages are consumed. Everything that
-// is done in it, by handlers too, goes through db, whose transactions are savepoints.
+// transaction is one transaction of the database on one connection, in which several messages are consumed. Everything
+// that is done in it, by handlers too, goes through db, whose transactions are savepoints.
 type transaction struct {
 	dialect *dialect
 	conn    *sql.Conn
@@ -140,8 +140,8 @@ func (t *transaction) fate() (over error, uncounted bool) {
 	return t.proxy.Over(), t.uncounted
 }
 
-// failed returns the error of a statement after which the database refuses all others. A handler may have rolled back to a
-// savepoint of its own since: the database knows.
+// failed returns the error of a statement after which the database refuses all others. A handler may have rolled back
+// to a savepoint of its own since: the database knows.
 func (t *transaction) failed() error {
 	t.proxy.Lock()
 	defer t.proxy.Unlock()

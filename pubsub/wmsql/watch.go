@@ -13,8 +13,8 @@ const (
 	watchTimeout = 5 * time.Second
 )
 
-// watch checks the connection while a handler is busy elsewhere. If it is lost the transaction has ended, and the message's
-// context ends too. A statement that is running finds out by itself.
+// watch checks the connection while a handler is busy elsewhere. If it is lost the transaction has ended, and the
+// message's context ends too. A statement that is running finds out by itself.
 func (t *transaction) watch() {
 	if !t.proxy.TryLock() {
 		return

@@ -25,8 +25,8 @@ type move struct {
 	only string
 }
 
-// step moves a campaign within a transaction, if the state that it has allows it, and records the event. It reports whether
-// the campaign moved.
+// step moves a campaign within a transaction, if the state that it has allows it, and records the event. It reports
+// whether the campaign moved.
 func (c *Campaigns) step(ctx context.Context, tx *sql.Tx, id string, m move) (moved bool, err error) {
 	args := slices.Concat(m.args, []any{c.db.Text(string(m.to)), c.db.Text(id), c.service()}, c.states(m.from))
 	n, err := c.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, `+m.set+` state = ?`+ // last: MySQL assigns in order
@@ -64,9 +64,8 @@ func (c *Campaigns) act(ctx context.Context, id string, act Act, verb string, wo
 	return now, err
 }
 
-// Pause stops a campaign that runs, waits for its canary, or is scheduled. Workers notice it within about a quarter of a second, and
-// give back the letters that they have not begun.
-// The error is ErrState for any other campaign.
+// Pause stops a campaign that runs, waits for its canary, or is scheduled. Workers notice it within about a quarter of
+// a second, and give back the letters that they have not begun. The error is ErrState for any other campaign.
 func (c *Campaigns) Pause(ctx context.Context, id string, act Act) (Campaign, error) {
 	return c.act(ctx, id, act, "pause", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
 		return c.pause(ctx, tx, id, act, "")
@@ -82,8 +81,9 @@ func (c *Campaigns) pause(ctx context.Context, tx *sql.Tx, id string, act Act, s
 		set: `resume_to = state, why = ?, ` + set, args: append([]any{c.db.Text(act.Reason)}, args...)})
 }
 
-// Resume lets a paused campaign go on. If the campaign had stopped itself, because too many letters failed again or the canary
-// did, Resume says that it may go on: only what comes back from now on counts. The error is ErrState if it is not paused.
+// Resume lets a paused campaign go on. If the campaign had stopped itself, because too many letters failed again or the
+// canary did, Resume says that it may go on: only what comes back from now on counts. The error is ErrState if it is
+// not paused.
 func (c *Campaigns) Resume(ctx context.Context, id string, act Act) (Campaign, error) {
 	return c.act(ctx, id, act, "resume", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
 		return c.resume(ctx, tx, id, act, `heard_before = succeeded + failed_again, failed_before = failed_again, redriven_before = redriven,`, ``)
@@ -101,8 +101,8 @@ func (c *Campaigns) resume(ctx context.Context, tx *sql.Tx, id string, act Act, 
 	return moved, err
 }
 
-// Cancel gives a campaign up. The letters that it has not redriven wait as before, and other campaigns can take them. Workers
-// give back the letters that they have not begun. The error is ErrState if the campaign has ended.
+// Cancel gives a campaign up. The letters that it has not redriven wait as before, and other campaigns can take them.
+// Workers give back the letters that they have not begun. The error is ErrState if the campaign has ended.
 func (c *Campaigns) Cancel(ctx context.Context, id string, act Act) (Campaign, error) {
 	now, err := c.act(ctx, id, act, "cancel", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
 		return c.step(ctx, tx, id, move{from: before(Cancelled), to: Cancelled, what: CancelledIt, act: act,
@@ -133,8 +133,8 @@ func (c *Campaigns) SetRate(ctx context.Context, id string, rate float64, act Ac
 // milli is a rate in letters per 1,000 seconds.
 func milli(rate float64) int64 { return int64(math.Round(rate * 1000)) }
 
-// Approve lets a campaign begin that waits for approval. act.By must be another than the one who started it. Names are not
-// verified: whether the caller is who it says is for the caller's program to know.
+// Approve lets a campaign begin that waits for approval. act.By must be another than the one who started it. Names are
+// not verified: whether the caller is who it says is for the caller's program to know.
 func (c *Campaigns) Approve(ctx context.Context, id string, act Act) (Campaign, error) {
 	return c.act(ctx, id, act, "approve", func(ctx context.Context, tx *sql.Tx, now Campaign) (bool, error) {
 		if strings.EqualFold(strings.TrimSpace(now.Request.By), strings.TrimSpace(act.By)) {
@@ -160,8 +160,8 @@ func startedAt(to State) string {
 // sweepAtOnce is how many letters one transaction frees.
 const sweepAtOnce = 500
 
-// sweep frees the letters of cancelled campaigns, in small transactions. What is not freed when it ends early is freed by the
-// next one: of a worker, a Cancel or a Start.
+// sweep frees the letters of cancelled campaigns, in small transactions. What is not freed when it ends early is freed
+// by the next one: of a worker, a Cancel or a Start.
 func (c *Campaigns) sweep(ctx context.Context) error {
 	var ids []string
 	err := c.query(ctx, func() { ids = nil }, func(rows *sql.Rows) error {

@@ -18,8 +18,8 @@ type Behind struct {
 // maxBehind is how many reasons LeftBehind returns: errors of publishers come with messages, and may be many.
 const maxBehind = 20
 
-// LeftBehind says why a campaign left letters behind that it had selected: those of Counts.Refused, Failed and Gone, by reason, the most
-// first, at most 20 reasons.
+// LeftBehind says why a campaign left letters behind that it had selected: those of Counts.Refused, Failed and Gone, by
+// reason, the most first, at most 20 reasons.
 func (c *Campaigns) LeftBehind(ctx context.Context, id string) (behind []Behind, err error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, err

@@ -34,15 +34,16 @@ type Campaign struct {
 	Counts
 	// LeftOut are the letters that the selection did not take, by reason.
 	LeftOut []LeftOut `json:"left_out,omitempty"`
-	// Remaining is about how long the campaign will still run, at its rate, or without one at its speed so far. It is 0 if that
-	// is not known.
+	// Remaining is about how long the campaign will still run, at its rate, or without one at its speed so far. It is 0 if
+	// that is not known.
 	Remaining time.Duration `json:"remaining,omitempty"`
 }
 
-// Counts are how many letters of a campaign have come to what. Selected is the sum of Pending, Redriven, Quarantined, Refused,
-// Failed and Gone.
+// Counts are how many letters of a campaign have come to what. Selected is the sum of Pending, Redriven, Quarantined,
+// Refused, Failed and Gone.
 type Counts struct {
-	// Selected counts the letters of the campaign. They are written down when it starts. What arrives later is not among them.
+	// Selected counts the letters of the campaign. They are written down when it starts. What arrives later is not among
+	// them.
 	Selected int `json:"selected"`
 	// Pending counts the letters that the campaign is not through with. They stay as they are when it is cancelled.
 	Pending int `json:"pending"`
@@ -61,8 +62,8 @@ type Counts struct {
 	Succeeded int `json:"succeeded"`
 	// FailedAgain counts the redriven letters that came back as dead letters.
 	FailedAgain int `json:"failed_again"`
-	// NotHeard counts the redriven letters that nothing is known of. Where successes are not recorded, these have most likely
-	// succeeded.
+	// NotHeard counts the redriven letters that nothing is known of. Where successes are not recorded, these have most
+	// likely succeeded.
 	NotHeard int `json:"not_heard"`
 }
 
@@ -131,10 +132,11 @@ func (c *Campaigns) Get(ctx context.Context, id string) (Campaign, error) {
 type List struct {
 	// States are the states to list. Default: all.
 	States []State
-	// Before lists only campaigns that were created before. It pages: give the CreatedAt of the last one. Default: no bound.
+	// Before lists only campaigns that were created before. It pages: give the CreatedAt of the last one. Default: no
+	// bound.
 	Before time.Time
-	// BeforeID is the ID of the last campaign, with Before. Of campaigns that were created at the same time none is left out then. Default:
-	// none, and those created at Before are not listed.
+	// BeforeID is the ID of the last campaign, with Before. Of campaigns that were created at the same time none is left
+	// out then. Default: none, and those created at Before are not listed.
 	BeforeID string
 	// Limit is the largest number of campaigns. Default: 100. At most 1,000.
 	Limit int

@@ -25,29 +25,30 @@ import (
 
 // Config configures New. A program that only looks at campaigns, or pauses them, needs none of it.
 type Config struct {
-	// Allow lists the topics, by their exact names, that letters may be published to. A Worker publishes to no other. Without it
-	// Plan and Start leave the decision to the workers. Required for NewWorker.
+	// Allow lists the topics, by their exact names, that letters may be published to. A Worker publishes to no other.
+	// Without it Plan and Start leave the decision to the workers. Required for NewWorker.
 	Allow []string
 	// ReentryTopic returns the topic at which a letter enters instead of its origin topic if Request.FirstStage is set, as
 	// redrive.Rules.ReentryTopic does. Default: none, and workers leave such campaigns to others.
 	ReentryTopic func(poison.Letter) string
-	// Edits are functions that Request.Edit names. A function may change the payload and the metadata of its message. It must do
-	// the same if it is called again. An error refuses the letter. The message's context ends with the worker's, or with the
-	// call of Plan: a function that may take long ends with it. Workers that do not have a function leave its campaigns to
-	// others. Default: none.
+	// Edits are functions that Request.Edit names. A function may change the payload and the metadata of its message. It
+	// must do the same if it is called again. An error refuses the letter. The message's context ends with the worker's,
+	// or with the call of Plan: a function that may take long ends with it. Workers that do not have a function leave its
+	// campaigns to others. Default: none.
 	Edits map[string]func(*message.Message) error
-	// ApproveOver is the number of letters above which a campaign needs Approve by a second person. Default: 0, none needs it.
+	// ApproveOver is the number of letters above which a campaign needs Approve by a second person. Default: 0, none needs
+	// it.
 	ApproveOver int
 	// MaxRedrives is the number of redrives after which a letter that failed again is quarantined. Default:
 	// redrive.DefaultMaxRedrives.
 	MaxRedrives int
-	// Classifier decides which refusals of a publisher are for size. Default: the marks of package classify and its built-in
-	// knowledge.
+	// Classifier decides which refusals of a publisher are for size. Default: the marks of package classify and its
+	// built-in knowledge.
 	Classifier *classify.Classifier
 	// Tracer follows each publishing of a letter. Default: none.
 	Tracer observe.Tracer
-	// Privacy masks the texts of errors: in the log, in a Plan, and what is kept of a campaign and of its letters. Default: credentials
-	// are masked.
+	// Privacy masks the texts of errors: in the log, in a Plan, and what is kept of a campaign and of its letters.
+	// Default: credentials are masked.
 	Privacy *privacy.Redactor
 	// Logger receives what a Worker does. Payloads are never logged. Default: none.
 	Logger watermill.LoggerAdapter
@@ -81,8 +82,8 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Campaigns starts campaigns on the letters of a letters.Store, and looks after them. It is safe for concurrent use, by any
-// number of processes. It has no goroutines. All campaigns are those of the store's service.
+// Campaigns starts campaigns on the letters of a letters.Store, and looks after them. It is safe for concurrent use, by
+// any number of processes. It has no goroutines. All campaigns are those of the store's service.
 type Campaigns struct {
 	store  *letters.Store
 	db     *database.Database

@@ -35,9 +35,9 @@ type row struct {
 	tries int
 }
 
-// claim takes the next letters of a campaign, of all workers one at a time, and gives them their turns: the database has when the
-// next letter is due, so that the rate is that of the campaign. A campaign without letters that could be taken, now or later,
-// is finished. A fresh worker makes nothing up for the time before it came.
+// claim takes the next letters of a campaign, of all workers one at a time, and gives them their turns: the database
+// has when the next letter is due, so that the rate is that of the campaign. A campaign without letters that could be
+// taken, now or later, is finished. A fresh worker makes nothing up for the time before it came.
 func (w *Worker) claim(ctx context.Context, c Campaign, most int, fresh bool) (k claim, err error) {
 	err = w.write(ctx, func(tx *sql.Tx) error {
 		k = claim{token: watermill.NewUUID(), pause: w.config.Poll}
@@ -118,7 +118,8 @@ ORDER BY first_failed_at, seq LIMIT ?`, w.db.Text(id), most)
 	return found, err
 }
 
-// finish ends a campaign that has no pending letter. If others have letters in hand, or letters rest after a refusal, it waits.
+// finish ends a campaign that has no pending letter. If others have letters in hand, or letters rest after a refusal,
+// it waits.
 func (w *Worker) finish(ctx context.Context, tx *sql.Tx, id string, k *claim) error {
 	pending := false
 	err := w.within(ctx, tx, func(rows *sql.Rows) error { pending = true; return nil },

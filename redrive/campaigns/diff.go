@@ -80,8 +80,9 @@ func (e *Edit) diff(ctx context.Context, msg *message.Message, funcs map[string]
 
 func begin(payload []byte) []byte { return payload[:min(len(payload), maxDiff)] }
 
-// Masked returns the difference as it may be shown. A value that r masks before the edit is masked after it too, wherever the edit
-// puts it: the edit is done to the masked message, and what comes of that is masked again. Withheld says why, if that cannot be done.
+// Masked returns the difference as it may be shown. A value that r masks before the edit is masked after it too,
+// wherever the edit puts it: the edit is done to the masked message, and what comes of that is masked again. Withheld
+// says why, if that cannot be done.
 func (d *Diff) Masked(r *privacy.Redactor) *Diff {
 	if d == nil {
 		return nil

@@ -24,16 +24,17 @@ const (
 	maxValue = 8 << 10   // bytes of a value
 )
 
-// Edit changes messages on their way back. The letters in the store stay as they are. What is set is done in the order of the
-// fields. Merge and Patch work on the bytes of a JSON payload: what they do not touch stays as it is, numbers of any length
-// too. They refuse a letter whose payload is no JSON in UTF-8. A refused letter waits as before.
+// Edit changes messages on their way back. The letters in the store stay as they are. What is set is done in the order
+// of the fields. Merge and Patch work on the bytes of a JSON payload: what they do not touch stays as it is, numbers of
+// any length too. They refuse a letter whose payload is no JSON in UTF-8. A refused letter waits as before.
 type Edit struct {
-	// Payload replaces the whole payload. It must be text in UTF-8, of at most 256 KiB, and Request.Seqs must name one letter. Default: nil,
-	// the payload stays.
+	// Payload replaces the whole payload. It must be text in UTF-8, of at most 256 KiB, and Request.Seqs must name one
+	// letter. Default: nil, the payload stays.
 	Payload *string `json:"payload,omitempty"`
 	// Merge is a JSON merge patch (RFC 7396), such as {"currency":"EUR"}, of at most 1000 keys.
 	Merge json.RawMessage `json:"merge,omitempty"`
-	// Patch is a JSON patch (RFC 6902) of at most 1000 operations. An operation that fails, such as a test, refuses the letter.
+	// Patch is a JSON patch (RFC 6902) of at most 1000 operations. An operation that fails, such as a test, refuses the
+	// letter.
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Set sets metadata. Spillway's own keys are refused.
 	Set map[string]string `json:"set,omitempty"`

@@ -26,9 +26,11 @@ const (
 	CanaryDone  What = "canary published"
 	FinishedIt  What = "finished"
 	Purged      What = "letters purged"
-	// LeftIt says that a worker cannot do the campaign, and why. Another worker may be able to. Each reason is on record once.
+	// LeftIt says that a worker cannot do the campaign, and why. Another worker may be able to. Each reason is on record
+	// once.
 	LeftIt What = "left to other workers"
-	// WaitsIt says that a campaign waits for its turn: more campaigns have letters due than a worker works on at the same time.
+	// WaitsIt says that a campaign waits for its turn: more campaigns have letters due than a worker works on at the same
+	// time.
 	WaitsIt What = "waits for its turn"
 )
 
@@ -73,8 +75,8 @@ func (c *Campaigns) recordOnce(ctx context.Context, id string, what What, why st
 	})
 }
 
-// History returns what was done with a campaign, the oldest first, at most 1,000 events after a Seq. The events stay on record
-// after the campaign has ended.
+// History returns what was done with a campaign, the oldest first, at most 1,000 events after a Seq. The events stay on
+// record after the campaign has ended.
 func (c *Campaigns) History(ctx context.Context, id string, after int64) (events []Event, err error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, err

@@ -14,15 +14,15 @@ import (
 type Forgotten struct {
 	// Texts is the number of campaigns and events of campaigns that said something.
 	Texts int
-	// Open are the ids of campaigns that go on saying it: they are still selecting, or have it in an edit and have not ended. Cancel
-	// them, or wait for their end, and call Forget again.
+	// Open are the ids of campaigns that go on saying it: they are still selecting, or have it in an edit and have not
+	// ended. Cancel them, or wait for their end, and call Forget again.
 	Open []string
 }
 
-// Forget takes a person's values from what the campaigns keep: from the requests of campaigns (IDs, metadata, description and
-// payload of their filters, their edits and reasons) and from reasons and details of their events. The word erased takes their
-// place. A value of fewer than 4 bytes is replaced only if it is all of a text. What the campaigns did, and their counts, stay.
-// With a dry run nothing is changed.
+// Forget takes a person's values from what the campaigns keep: from the requests of campaigns (IDs, metadata,
+// description and payload of their filters, their edits and reasons) and from reasons and details of their events. The
+// word erased takes their place. A value of fewer than 4 bytes is replaced only if it is all of a text. What the
+// campaigns did, and their counts, stay. With a dry run nothing is changed.
 func (c *Campaigns) Forget(ctx context.Context, dryRun bool, values ...string) (done Forgotten, err error) {
 	if err := c.usable(ctx); err != nil {
 		return done, err
@@ -267,8 +267,8 @@ func forgetValue(value any, values []string, changed *bool) any {
 	return value
 }
 
-// ForgetLetters takes the texts that the campaigns keep of letters: why a letter was refused, which can quote its payload. It takes
-// at most 500 letters, and returns how many texts there were.
+// ForgetLetters takes the texts that the campaigns keep of letters: why a letter was refused, which can quote its
+// payload. It takes at most 500 letters, and returns how many texts there were.
 func (c *Campaigns) ForgetLetters(ctx context.Context, seqs ...int64) (n int, err error) {
 	if err := c.usable(ctx); err != nil {
 		return 0, err

@@ -73,8 +73,8 @@ func backs(rows []row) []result {
 	return results
 }
 
-// missing says what became of a letter that could not be leased: a drain has it, or had it, or a worker of this campaign did and
-// was killed before it wrote that down.
+// missing says what became of a letter that could not be leased: a drain has it, or had it, or a worker of this
+// campaign did and was killed before it wrote that down.
 func (f *flight) missing(ctx context.Context, r row) (result, error) {
 	found, err := f.store.List(ctx, letters.Filter{After: r.seq - 1, MaxSeq: r.seq, Statuses: letters.Statuses()})
 	switch {
@@ -108,7 +108,8 @@ func (f *flight) doneBefore(r row, l letters.Letter) result {
 	return result{row: r, outcome: redriven}
 }
 
-// renewing renews the leases of the batch three times a lease, until all of it is settled: a publisher may take longer than a lease.
+// renewing renews the leases of the batch three times a lease, until all of it is settled: a publisher may take longer
+// than a lease.
 func (b *batch) renewing() {
 	tick := time.NewTicker(b.config.Lease / 3)
 	defer tick.Stop()
@@ -156,8 +157,8 @@ func (b *batch) renew() error {
 	return nil
 }
 
-// keep reports whether the letter's lease lasts for at least a quarter of its time. A process that stood still renews its leases
-// late, when others may have taken the letters.
+// keep reports whether the letter's lease lasts for at least a quarter of its time. A process that stood still renews
+// its leases late, when others may have taken the letters.
 func (b *batch) keep(t letters.Taken) bool {
 	return b.renewUnless(b.config.Lease/4) == nil && !b.isLost(t)
 }

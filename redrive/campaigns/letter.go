@@ -111,8 +111,8 @@ func (f *flight) refusal(ctx context.Context, r row, err error) result {
 	return result{row: r, outcome: failed, why: f.Campaigns.config.text(err, maxText)}
 }
 
-// keyStays is what becomes of a letter whose handler cannot be let run again, such as by a role that may not delete keys. In an outage of
-// the database it is not taken again.
+// keyStays is what becomes of a letter whose handler cannot be let run again, such as by a role that may not delete
+// keys. In an outage of the database it is not taken again.
 func (f *flight) keyStays(ctx context.Context, r row, err error) result {
 	if ctx.Err() != nil {
 		return result{row: r, tries: r.tries}
@@ -161,9 +161,9 @@ func (f *flight) entry(l poison.Letter, topic string) string {
 }
 
 // publish offers the letter as the message that it was, a few times. Each attempt gets a message of its own, because a
-// publisher may change it. What was refused for its size goes without the history, which the message did not have when it
-// fitted, and then with the count of redrives alone, if it goes to where it came from. The context says only that the metadata can be
-// believed.
+// publisher may change it. What was refused for its size goes without the history, which the message did not have when
+// it fitted, and then with the count of redrives alone, if it goes to where it came from. The context says only that
+// the metadata can be believed.
 func (f *flight) publish(ctx context.Context, l poison.Letter, topic string, every time.Duration) error {
 	waits := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(publishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))

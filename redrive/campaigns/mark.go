@@ -19,8 +19,8 @@ type marking struct {
 	outcome outcome
 }
 
-// mark writes down what became of letters, with the leases that prove it, those that came in the meantime together. It ends when
-// flight.marks is closed and empty.
+// mark writes down what became of letters, with the leases that prove it, those that came in the meantime together. It
+// ends when flight.marks is closed and empty.
 func (f *flight) mark() {
 	var kept *marking // of another status than those before it
 	for {
@@ -50,9 +50,9 @@ func (f *flight) mark() {
 	}
 }
 
-// markAll marks letters in one transaction. It tries for as long as it takes: what is published must be marked, and meanwhile no
-// more than Unmarked letters are published. It gives letters up whose leases are lost. After the end of the worker it tries for
-// maxWrite.
+// markAll marks letters in one transaction. It tries for as long as it takes: what is published must be marked, and
+// meanwhile no more than Unmarked letters are published. It gives letters up whose leases are lost. After the end of
+// the worker it tries for maxWrite.
 func (f *flight) markAll(status letters.Status, some []marking) {
 	act := f.act()
 	if status == letters.StatusQuarantined {

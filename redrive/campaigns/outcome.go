@@ -41,8 +41,8 @@ type target struct {
 	down    error          // why the campaign is to pause: the target refuses
 }
 
-// refusedBy notes that the target refused a letter. Three different letters in a row say that the target is down, and so does
-// one that was refused again and again if the target has accepted none.
+// refusedBy notes that the target refused a letter. Three different letters in a row say that the target is down, and
+// so does one that was refused again and again if the target has accepted none.
 func (f *flight) refusedBy(r row, err error) {
 	t := &f.target
 	t.mu.Lock()

@@ -31,9 +31,9 @@ type claimedTurns struct {
 	every   time.Duration // of the others
 }
 
-// take gives n letters their turns at a rate in letters per 1,000 seconds. The turns of all workers follow one another. A time in
-// which the schedule stood still is made up for by turns that follow each other faster, unless it was asked for by a fresh worker:
-// before that, no worker may have been there.
+// take gives n letters their turns at a rate in letters per 1,000 seconds. The turns of all workers follow one another.
+// A time in which the schedule stood still is made up for by turns that follow each other faster, unless it was asked
+// for by a fresh worker: before that, no worker may have been there.
 func (s schedule) take(now int64, n int, rate int64, fresh bool) (claimedTurns, schedule) {
 	every := 1e12 / float64(rate) // nanoseconds
 	spacing := every / faster
@@ -69,8 +69,8 @@ func (t *turns) wait(ctx context.Context, due time.Time, spacing time.Duration) 
 	return wait.For(ctx, time.Until(t.last))
 }
 
-// turn is when a letter that is due may be published: after the one before it, by the shortest spacing, so that a worker that
-// stood still publishes no burst. What is late by atOnce at most is published at once.
+// turn is when a letter that is due may be published: after the one before it, by the shortest spacing, so that a
+// worker that stood still publishes no burst. What is late by atOnce at most is published at once.
 func (t *turns) turn(now, due time.Time, spacing time.Duration) time.Time {
 	turn := t.last.Add(spacing)
 	if floor := now.Add(-atOnce); turn.Before(floor) {

@@ -45,7 +45,8 @@ type PlanCause struct {
 	Letters     int            `json:"letters"`
 }
 
-// PlanAge counts the letters whose first failure is at most UpTo ago, and longer ago than the one before. UpTo 0 is any time.
+// PlanAge counts the letters whose first failure is at most UpTo ago, and longer ago than the one before. UpTo 0 is any
+// time.
 type PlanAge struct {
 	UpTo    time.Duration `json:"up_to"`
 	Letters int           `json:"letters"`
@@ -74,8 +75,8 @@ const Samples = 10
 
 var ages = []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour, 0}
 
-// Plan says what a campaign of the request would do if it started now: a dry run. It reads the whole selection, in windows, and
-// ends with ctx. Request.By and Reason may be empty.
+// Plan says what a campaign of the request would do if it started now: a dry run. It reads the whole selection, in
+// windows, and ends with ctx. Request.By and Reason may be empty.
 func (c *Campaigns) Plan(ctx context.Context, r Request) (Plan, error) {
 	if err := c.usable(ctx); err != nil {
 		return Plan{}, err

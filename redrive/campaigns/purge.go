@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Purge deletes which letters the campaigns had that ended before a time, in small transactions, and returns how many rows it
-// deleted. The campaigns, their counts and their History stay, and so do the letters and their events. For each campaign it records
-// act in its History. It can be called again after an error.
+// Purge deletes which letters the campaigns had that ended before a time, in small transactions, and returns how many
+// rows it deleted. The campaigns, their counts and their History stay, and so do the letters and their events. For each
+// campaign it records act in its History. It can be called again after an error.
 func (c *Campaigns) Purge(ctx context.Context, before time.Time, act Act) (rows int, err error) {
 	if err := c.usable(ctx); err != nil {
 		return 0, err

@@ -40,15 +40,15 @@ type Act struct {
 	Reason string `json:"reason"`
 }
 
-// Request says which letters a campaign redrives, where to, and how. Filter or Seqs choose the letters; all other fields have
-// a default. A Request can be kept as JSON.
+// Request says which letters a campaign redrives, where to, and how. Filter or Seqs choose the letters; all other
+// fields have a default. A Request can be kept as JSON.
 type Request struct {
-	// ID is the id of the campaign, of a form that may be sent twice: if the service has a campaign of this ID, Start returns it and starts
-	// none. It has 16 to 64 letters, digits and hyphens. Default: a new UUID.
+	// ID is the id of the campaign, of a form that may be sent twice: if the service has a campaign of this ID, Start
+	// returns it and starts none. It has 16 to 64 letters, digits and hyphens. Default: a new UUID.
 	ID string `json:"id,omitempty"`
 
-	// Filter chooses the letters. The zero value chooses all letters that wait. Discarded and erased letters are left out, whatever
-	// Filter.Statuses says, and it must name another state. Filter.Limit and Filter.NewestFirst are not possible.
+	// Filter chooses the letters. The zero value chooses all letters that wait. Discarded and erased letters are left out,
+	// whatever Filter.Statuses says, and it must name another state. Filter.Limit and Filter.NewestFirst are not possible.
 	Filter letters.Filter `json:"filter"`
 	// Seqs are the letters, by Letter.Seq, at most MaxSeqs of them. Of Filter only Statuses may then be set.
 	Seqs []int64 `json:"seqs,omitempty"`
@@ -59,34 +59,35 @@ type Request struct {
 	To string `json:"to,omitempty"`
 	// FirstStage sends letters to the first retry stage of their handler, as Config.ReentryTopic says. Default: false.
 	FirstStage bool `json:"first_stage,omitempty"`
-	// HandleAgain lets the handlers run again for letters of reason output_undeliverable: their messages are applied, and a redrive
-	// publishes the recorded outputs. With HandleAgain the receiver's keys of these messages are removed, so that the handler makes new
-	// outputs. What it wrote before is written a second time. The receiver's keys must be in the letters' database, and be the ids of
-	// the messages. Other letters are redriven as always. Default: false.
+	// HandleAgain lets the handlers run again for letters of reason output_undeliverable: their messages are applied, and
+	// a redrive publishes the recorded outputs. With HandleAgain the receiver's keys of these messages are removed, so
+	// that the handler makes new outputs. What it wrote before is written a second time. The receiver's keys must be in
+	// the letters' database, and be the ids of the messages. Other letters are redriven as always. Default: false.
 	HandleAgain bool `json:"handle_again,omitempty"`
 	// Edit changes the messages on their way. Default: none, each message is as it first arrived.
 	Edit *Edit `json:"edit,omitempty"`
 
 	// Rate is the number of letters per second, of all workers together. SetRate changes it. Default: no limit.
 	Rate float64 `json:"rate,omitempty"`
-	// Concurrency is the number of letters that one worker publishes at the same time, at most 256. Default: 1, which keeps the
-	// order.
+	// Concurrency is the number of letters that one worker publishes at the same time, at most 256. Default: 1, which
+	// keeps the order.
 	Concurrency int `json:"concurrency,omitempty"`
 	// NotBefore is when the first letter may be published, by the database's clock. Default: at once.
 	NotBefore time.Time `json:"not_before,omitzero"`
-	// Canary is the number of letters that are redriven first. The campaign goes on if at most the share StopAt of them fails
-	// again. Default: none.
+	// Canary is the number of letters that are redriven first. The campaign goes on if at most the share StopAt of them
+	// fails again. Default: none.
 	Canary int `json:"canary,omitempty"`
-	// CanaryWait is how long the campaign waits for what becomes of the canary. Letters that are not heard of by then count as
-	// not failed. Default: DefaultCanaryWait, 1 min.
+	// CanaryWait is how long the campaign waits for what becomes of the canary. Letters that are not heard of by then
+	// count as not failed. Default: DefaultCanaryWait, 1 min.
 	CanaryWait time.Duration `json:"canary_wait,omitempty"`
-	// StopAt is the share of letters that fail again above which the campaign pauses. 1 means never. Default: DefaultStopAt,
-	// 0.2. It is the share of those heard of; if no success is heard of, it is the share of all redriven letters.
+	// StopAt is the share of letters that fail again above which the campaign pauses. 1 means never. Default:
+	// DefaultStopAt, 0.2. It is the share of those heard of; if no success is heard of, it is the share of all redriven
+	// letters.
 	StopAt float64 `json:"stop_at,omitempty"`
 	// StopAfter is the number of letters from which StopAt counts. Default: DefaultStopAfter, 50.
 	StopAfter int `json:"stop_after,omitempty"`
-	// ResumeAfter is how long after the publisher refused letters the campaign resumes by itself. The time doubles with each
-	// pause, at most tenfold. Default: 0, the campaign waits for Resume.
+	// ResumeAfter is how long after the publisher refused letters the campaign resumes by itself. The time doubles with
+	// each pause, at most tenfold. Default: 0, the campaign waits for Resume.
 	ResumeAfter time.Duration `json:"resume_after,omitempty"`
 	// Approval asks for Approve by a second person. Default: if the campaign has more letters than Config.ApproveOver.
 	Approval bool `json:"approval,omitempty"`

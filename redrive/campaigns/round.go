@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// todo are the campaigns that a worker looks at. Those that ended long ago, or of which all is known, are not among them.
+// todo are the campaigns that a worker looks at. Those that ended long ago, or of which all is known, are not among
+// them.
 func (r *rounds) todo(ctx context.Context) ([]Campaign, error) {
 	return r.list(ctx, ` WHERE service = ? AND (state IN ('running', 'canary', 'paused')
 	OR state = 'selecting' AND leased_until <= now_us()

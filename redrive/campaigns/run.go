@@ -17,8 +17,9 @@ const (
 	leastBatch = 50 // letters that are claimed together, however slow they are
 )
 
-// flight is the work of a worker on one campaign: a row of hands. One fetches letters ahead, one gives each letter its turn,
-// Request.Concurrency publish, one marks what was published, and one writes down what became of the letters of the campaign.
+// flight is the work of a worker on one campaign: a row of hands. One fetches letters ahead, one gives each letter its
+// turn, Request.Concurrency publish, one marks what was published, and one writes down what became of the letters of
+// the campaign.
 type flight struct {
 	*Worker
 	campaign Campaign
@@ -49,8 +50,8 @@ func (w *Worker) newFlight(c Campaign, fresh bool) *flight {
 	return f
 }
 
-// run works on a campaign until it does not run any more, or ctx ends. It returns when the publisher has returned and what became
-// of the letters is written down. Letters that were not begun when ctx ended are given back.
+// run works on a campaign until it does not run any more, or ctx ends. It returns when the publisher has returned and
+// what became of the letters is written down. Letters that were not begun when ctx ended are given back.
 func (f *flight) run(parent context.Context) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()

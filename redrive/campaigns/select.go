@@ -69,8 +69,8 @@ func (c *Campaigns) takes(r *Request, status letters.Status, origin string) (top
 	return c.target(r, origin)
 }
 
-// target returns the topic that a letter goes to by a request, or why there is none. Without an allow-list any topic will do:
-// a worker decides.
+// target returns the topic that a letter goes to by a request, or why there is none. Without an allow-list any topic
+// will do: a worker decides.
 func (c *Campaigns) target(r *Request, origin string) (topic, why string) {
 	if topic = r.To; topic == "" {
 		topic = origin
@@ -101,8 +101,8 @@ func (c *Campaigns) whole() source[letters.Letter] {
 	return source[letters.Letter]{c.store.List, func(l *letters.Letter) int64 { return l.Seq }}
 }
 
-// pages reads the selection of a request in windows of Seq, and calls each with the letters of one and the Seq that it ends at,
-// until each returns false. It begins behind after and ends at last.
+// pages reads the selection of a request in windows of Seq, and calls each with the letters of one and the Seq that it
+// ends at, until each returns false. It begins behind after and ends at last.
 func (s source[L]) pages(ctx context.Context, r *Request, after, last int64, each func(found []L, end int64) (bool, error)) error {
 	if len(r.Seqs) > 0 {
 		return s.named(ctx, r, after, last, each)

@@ -17,8 +17,8 @@ const (
 	settledAtOnce = 500
 )
 
-// settler writes down what became of the letters of a campaign, and counts them. If it is killed before, the rows are free when their
-// leases are over, and the next worker finds the letters marked.
+// settler writes down what became of the letters of a campaign, and counts them. If it is killed before, the rows are
+// free when their leases are over, and the next worker finds the letters marked.
 type settler struct {
 	*flight
 	wake, full, idle chan struct{} // there is something to do; it may be all; nothing is in hand any more
@@ -169,7 +169,8 @@ type change struct {
 	outcome outcome
 }
 
-// settleIn reports whether the campaign runs still. With the last of what was noted it pauses a campaign whose target is down.
+// settleIn reports whether the campaign runs still. With the last of what was noted it pauses a campaign whose target
+// is down.
 func (s *settler) settleIn(ctx context.Context, tx *sql.Tx, some []noted, last bool) (runs bool, err error) {
 	id, down := s.db.Text(s.campaign.ID), s.target.isDown()
 	counts := make(map[outcome]int)
@@ -229,8 +230,8 @@ func (s *settler) change(ctx context.Context, tx *sql.Tx, to change, seqs []any)
 	return changed, nil
 }
 
-// count adds to the counts of the campaign, and pauses it if its canary is out or its target is down. It reports whether the
-// campaign runs still.
+// count adds to the counts of the campaign, and pauses it if its canary is out or its target is down. It reports
+// whether the campaign runs still.
 func (s *settler) count(ctx context.Context, tx *sql.Tx, counts map[outcome]int, down error) (runs bool, err error) {
 	id := s.campaign.ID
 	_, err = s.exec(ctx, tx, `UPDATE spillway_campaigns SET redriven = redriven + ?, quarantined = quarantined + ?, refused = refused + ?,

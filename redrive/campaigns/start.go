@@ -20,13 +20,13 @@ import (
 // selectLease is how long a selection may stand still before a worker goes on with it.
 const selectLease = 30 * time.Second
 
-// Start begins a campaign and returns it. It writes the selection down, in small transactions: the letters that wait now and
-// that no other campaign has. Workers publish nothing before that is done. Campaign.LeftOut says which letters were left out.
-// A selection without a letter is ErrNoLetters, and the campaign is cancelled.
-// If Request.ID names a campaign that is there, Start returns that campaign as it stands.
+// Start begins a campaign and returns it. It writes the selection down, in small transactions: the letters that wait
+// now and that no other campaign has. Workers publish nothing before that is done. Campaign.LeftOut says which letters
+// were left out. A selection without a letter is ErrNoLetters, and the campaign is cancelled. If Request.ID names a
+// campaign that is there, Start returns that campaign as it stands.
 //
-// If ctx ends or the database fails meanwhile, Start returns the error and the campaign as far as it is known. A worker goes on
-// with its selection after 30 seconds; Cancel prevents that.
+// If ctx ends or the database fails meanwhile, Start returns the error and the campaign as far as it is known. A worker
+// goes on with its selection after 30 seconds; Cancel prevents that.
 func (c *Campaigns) Start(ctx context.Context, r Request) (Campaign, error) {
 	if err := c.usable(ctx); err != nil {
 		return Campaign{}, err
@@ -133,8 +133,8 @@ func micro(t time.Time) int64 {
 // errOther says that another process goes on with the selection, or that the campaign was cancelled.
 var errOther = errors.New("another process selects, or the campaign was cancelled")
 
-// selectLetters writes down the letters behind after. Several processes may do so at once: all but one of them find that the
-// campaign is further than they know.
+// selectLetters writes down the letters behind after. Several processes may do so at once: all but one of them find
+// that the campaign is further than they know.
 func (c *Campaigns) selectLetters(ctx context.Context, id string, r *Request, after, last int64) error {
 	now, err := c.Get(ctx, id)
 	if err != nil {
@@ -156,7 +156,8 @@ func (c *Campaigns) selectLetters(ctx context.Context, id string, r *Request, af
 	return err
 }
 
-// take writes letters down that no other campaign has, until Request.Max are selected, and counts the others before that.
+// take writes letters down that no other campaign has, until Request.Max are selected, and counts the others before
+// that.
 func (c *Campaigns) take(ctx context.Context, id string, r *Request, found []letters.Head, selected int, before leftOut, after, end int64) (taken int, out leftOut, err error) {
 	err = c.write(ctx, func(tx *sql.Tx) error {
 		taken, out = 0, slices.Clone(before)
@@ -231,8 +232,8 @@ func (c *Campaigns) countTaken(ctx context.Context, tx *sql.Tx, id string, of []
 	})
 }
 
-// claims calls each with the letters that a campaign has. It looks them up by the unique index alone: beside a condition on the
-// campaign a database that knows nothing of the table yet would read the whole campaign.
+// claims calls each with the letters that a campaign has. It looks them up by the unique index alone: beside a
+// condition on the campaign a database that knows nothing of the table yet would read the whole campaign.
 func (c *Campaigns) claims(ctx context.Context, tx *sql.Tx, of []letters.Head, each func(seq int64, campaign string)) error {
 	args := make([]any, len(of))
 	for i, l := range of {

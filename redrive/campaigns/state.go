@@ -60,7 +60,7 @@ var (
 	ErrState = errors.New("campaigns: the state of the campaign does not allow it")
 	// ErrNoLetters is the error of a Start whose selection has no letter that could be redriven.
 	ErrNoLetters = errors.New("campaigns: no letter to redrive")
-	// ErrRequest is the error of a Request, a rate or an Act that no campaign can have. The text of the error names the field. Nothing
-	// was changed.
+	// ErrRequest is the error of a Request, a rate or an Act that no campaign can have. The text of the error names the
+	// field. Nothing was changed.
 	ErrRequest = errors.New("campaigns: the request cannot be carried out")
 )

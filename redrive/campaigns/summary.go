@@ -15,7 +15,8 @@ func (c *Campaigns) Store() *letters.Store { return c.store }
 type Summary struct {
 	// States has the number of campaigns in each state.
 	States map[State]int `json:"states"`
-	// Stopped is the number of paused campaigns that stopped themselves, because too many letters failed again, and wait for Resume.
+	// Stopped is the number of paused campaigns that stopped themselves, because too many letters failed again, and wait
+	// for Resume.
 	Stopped int `json:"stopped"`
 }
 

@@ -67,7 +67,8 @@ func (t *turn) end() {
 	t.stop()
 }
 
-// waiting returns those of the campaigns that are not worked on, the one whose turn is longest ago first, and how many places are free.
+// waiting returns those of the campaigns that are not worked on, the one whose turn is longest ago first, and how many
+// places are free.
 func (t *turnTaking) waiting(ready []Campaign) (waiting []Campaign, free int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,8 +91,8 @@ func (t *turnTaking) free() int {
 	return maxCampaigns - (len(t.running) - stopping) - max(0, stopping-maxStopping)
 }
 
-// makeRoom ends the turns of campaigns without a letter due, and of those whose turn is over, until n places are free or no such campaign
-// is left. It returns how many are free.
+// makeRoom ends the turns of campaigns without a letter due, and of those whose turn is over, until n places are free
+// or no such campaign is left. It returns how many are free.
 func (t *turnTaking) makeRoom(n int) (free int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,11 +10,12 @@ import (
 // listenFor is how long a worker listens for what became of a campaign's letters after its end.
 const listenFor = 24 * time.Hour
 
-// longestDeaf bounds the wait for the next look, so that one slow look does not let a campaign that fails go on for minutes.
+// longestDeaf bounds the wait for the next look, so that one slow look does not let a campaign that fails go on for
+// minutes.
 const longestDeaf = 20 * time.Second
 
-// listen learns what became of the letters of a campaign, and stops the campaign if too many failed again. It looks less often
-// if a look takes long.
+// listen learns what became of the letters of a campaign, and stops the campaign if too many failed again. It looks
+// less often if a look takes long.
 func (r *rounds) listen(ctx context.Context, c Campaign) error {
 	begun := time.Now()
 	if begun.Before(r.listenAt[c.ID]) {

@@ -21,19 +21,20 @@ import (
 
 // WorkerConfig configures a Worker.
 type WorkerConfig struct {
-	// Poll is how often a worker looks for campaigns to work on, and the rest of a letter that was refused, times its tries.
-	// Default: 1 s. At least 1 ms.
+	// Poll is how often a worker looks for campaigns to work on, and the rest of a letter that was refused, times its
+	// tries. Default: 1 s. At least 1 ms.
 	Poll time.Duration
-	// Lease is how long the letters that a worker has in hand are reserved, by the database's clock. The worker renews it. After
-	// a crash other workers wait for that long. Default: 30 s. At least 100 ms.
+	// Lease is how long the letters that a worker has in hand are reserved, by the database's clock. The worker renews it.
+	// After a crash other workers wait for that long. Default: 30 s. At least 100 ms.
 	Lease time.Duration
-	// Batch is the largest number of letters that a worker claims in one transaction. It claims 50, or as many as it publishes in
-	// half a second. It has two batches in hand: the one that it publishes, and the next one. Default: 500. At most 1,000.
+	// Batch is the largest number of letters that a worker claims in one transaction. It claims 50, or as many as it
+	// publishes in half a second. It has two batches in hand: the one that it publishes, and the next one. Default: 500.
+	// At most 1,000.
 	Batch int
-	// Unmarked is the number of letters that may be published and not yet marked, beside the Request.Concurrency that are being
-	// published. Marks are written in one transaction for many letters, beside the next publishes. If the worker is killed, others
-	// publish these letters a second time. A campaign whose Concurrency is 1 marks each letter before it publishes the next one.
-	// A negative value means none in other campaigns too. Default: 256.
+	// Unmarked is the number of letters that may be published and not yet marked, beside the Request.Concurrency that are
+	// being published. Marks are written in one transaction for many letters, beside the next publishes. If the worker is
+	// killed, others publish these letters a second time. A campaign whose Concurrency is 1 marks each letter before it
+	// publishes the next one. A negative value means none in other campaigns too. Default: 256.
 	Unmarked int
 	// PublishAttempts is the number of times that a letter is offered to the publisher, each time that a worker takes it.
 	// Default: 3.
@@ -98,9 +99,9 @@ type Worker struct {
 	stopped sync.WaitGroup
 }
 
-// NewWorker returns a Worker that publishes through publisher, which must confirm what it takes and must not be the publisher
-// of a handler: a router closes those. Nothing is published before Run, or before the router of Plugin runs. The Worker does
-// not close the publisher.
+// NewWorker returns a Worker that publishes through publisher, which must confirm what it takes and must not be the
+// publisher of a handler: a router closes those. Nothing is published before Run, or before the router of Plugin runs.
+// The Worker does not close the publisher.
 func NewWorker(c *Campaigns, publisher message.Publisher, config WorkerConfig) (*Worker, error) {
 	switch {
 	case c == nil:
@@ -153,8 +154,8 @@ func (w *Worker) start() error {
 }
 
 // Run works on campaigns until ctx ends, and returns nil then: when the calls of the publisher that were under way have
-// returned, and the letters that were not begun have been given back. Publish has no context, so give the publisher's client a
-// time-out. An error of the database or the publisher does not end Run.
+// returned, and the letters that were not begun have been given back. Publish has no context, so give the publisher's
+// client a time-out. An error of the database or the publisher does not end Run.
 func (w *Worker) Run(ctx context.Context) error {
 	switch {
 	case w == nil:
@@ -228,8 +229,8 @@ func (r *rounds) look(ctx context.Context, c Campaign) (runs bool, err error) {
 	return !held && err == nil, err
 }
 
-// able reports whether this worker can work on a campaign. Others may have what it lacks: another version of the service, for
-// example.
+// able reports whether this worker can work on a campaign. Others may have what it lacks: another version of the
+// service, for example.
 func (r *rounds) able(ctx context.Context, c Campaign) bool {
 	lacks := ""
 	switch e := c.Request.Edit; {

@@ -38,7 +38,8 @@ func (r Role) String() string {
 
 // Person is the person or program that sends a request.
 type Person struct {
-	// Name goes into the record of all that the person does, at most 1 KiB of it. A person without a name can look, and do nothing.
+	// Name goes into the record of all that the person does, at most 1 KiB of it. A person without a name can look, and do
+	// nothing.
 	Name string
 	// Role is what the person may do. Default: None.
 	Role Role
@@ -46,13 +47,13 @@ type Person struct {
 	note string // what the pages say about the access
 }
 
-// Loopback is an access function for a console on your own machine: all who reach it from there may look, without a name, and change
-// nothing. It proves where a connection begins, and not who sends a request. Other users of the machine are let in. So is everyone
-// behind a proxy or a tunnel on the machine that adds no header, such as httputil.ReverseProxy with SetURL, or proxy_pass. If there may
-// be one, use a function that knows people.
+// Loopback is an access function for a console on your own machine: all who reach it from there may look, without a
+// name, and change nothing. It proves where a connection begins, and not who sends a request. Other users of the
+// machine are let in. So is everyone behind a proxy or a tunnel on the machine that adds no header, such as
+// httputil.ReverseProxy with SetURL, or proxy_pass. If there may be one, use a function that knows people.
 //
-// A request that comes from another machine is refused. So is one with a header that proxies add, and one that asks for a name other
-// than localhost: a page of another site can have its own name resolve to the machine.
+// A request that comes from another machine is refused. So is one with a header that proxies add, and one that asks for
+// a name other than localhost: a page of another site can have its own name resolve to the machine.
 func Loopback(r *http.Request) (Person, error) {
 	if whyNot := notFromHere(r); whyNot != "" {
 		return Person{note: whyNot}, nil

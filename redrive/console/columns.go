@@ -55,8 +55,8 @@ func columns() []column {
 	return named
 }
 
-// chooseColumns returns the columns that a person asks for, or the usual ones, and all of them to choose from. A list of several
-// statuses shows them.
+// chooseColumns returns the columns that a person asks for, or the usual ones, and all of them to choose from. A list
+// of several statuses shows them.
 func chooseColumns(asked []string, statuses bool) (chosen []column, options []option) {
 	for _, one := range columns() {
 		checked := slices.Contains(asked, one.Name)

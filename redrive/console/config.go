@@ -27,18 +27,19 @@ const (
 type Config struct {
 	// Campaigns has the campaigns of the service, and its Store has the letters. Required.
 	Campaigns *campaigns.Campaigns
-	// Access returns who sends a request, and what that person may do. It is called once for each request, and must be quick. An
-	// error means that it is not known: the page says so with status 503, and the log has the error. A person whom it does not
-	// know is no error: return the zero Person. Loopback lets all look who come from the same machine, and proves no more. Required.
+	// Access returns who sends a request, and what that person may do. It is called once for each request, and must be
+	// quick. An error means that it is not known: the page says so with status 503, and the log has the error. A person
+	// whom it does not know is no error: return the zero Person. Loopback lets all look who come from the same machine,
+	// and proves no more. Required.
 	Access func(*http.Request) (Person, error)
 	// Prefix is the path that the Console is mounted under, such as /deadletters. A server that strips the path itself, as
 	// http.StripPrefix does, needs none. Links are relative, so a proxy may add another prefix. Default: none.
 	Prefix string
-	// TrustedOrigins are origins, such as https://ops.example.com, whose pages may send forms to the Console. Name the origin that
-	// people see if a proxy changes the Host header. Default: the Console's own.
+	// TrustedOrigins are origins, such as https://ops.example.com, whose pages may send forms to the Console. Name the
+	// origin that people see if a proxy changes the Host header. Default: the Console's own.
 	TrustedOrigins []string
-	// Guards returns the handlers whose messages are held, for the overview: dlc.Outage().Health. It must be quick. If it panics, the
-	// overview says so and shows the rest. Default: none are shown.
+	// Guards returns the handlers whose messages are held, for the overview: dlc.Outage().Health. It must be quick. If it
+	// panics, the overview says so and shows the rest. Default: none are shown.
 	Guards func() []outageguard.Status
 	// Privacy masks what the Console shows. Payloads that are downloaded are not masked. Default: credentials are masked.
 	Privacy *privacy.Redactor

@@ -20,8 +20,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Console is an http.Handler that shows the dead letters of a service in a browser, and lets people redrive them. It is safe for
-// concurrent use. It starts no goroutines and keeps nothing in memory between requests.
+// Console is an http.Handler that shows the dead letters of a service in a browser, and lets people redrive them. It is
+// safe for concurrent use. It starts no goroutines and keeps nothing in memory between requests.
 type Console struct {
 	config    Config
 	campaigns *campaigns.Campaigns

@@ -69,8 +69,8 @@ func (c *Console) decidedPage(r *request, d *decision, typed string, p problem) 
 	return a, nil
 }
 
-// whatIsLeft looks for letters of the selection in the address that are as they were. Whether there are some is found out at once,
-// also if it is not known how many.
+// whatIsLeft looks for letters of the selection in the address that are as they were. Whether there are some is found
+// out at once, also if it is not known how many.
 func (c *Console) whatIsLeft(r *request, view *decidedView) error {
 	q := withoutField(r.query, fieldExact)
 	s, err := r.toDecide(view.D, q)

@@ -64,7 +64,8 @@ func (d *decision) record(key string) letters.Filter {
 // takes reports whether the decision takes some of the letters that a filter chooses, and whether it takes all of them.
 func (d *decision) takes(statuses []letters.Status) (some, all bool) { return among(statuses, d.from) }
 
-// among reports whether some, and whether all of the states of a filter are among others. Without states a filter chooses what waits.
+// among reports whether some, and whether all of the states of a filter are among others. Without states a filter
+// chooses what waits.
 func among(statuses, others []letters.Status) (some, all bool) {
 	if len(statuses) == 0 {
 		statuses = []letters.Status{letters.StatusWaiting}
@@ -119,7 +120,8 @@ func (r *request) toDecide(d *decision, q map[string][]string) (s selection, err
 	return s, nil
 }
 
-// decide marks the letters. Sent twice with the same key, the second finds none of them, and goes to what the first did.
+// decide marks the letters. Sent twice with the same key, the second finds none of them, and goes to what the first
+// did.
 func (c *Console) decide(r *request, d *decision) (answer, error) {
 	form, err := r.form()
 	if err != nil {
@@ -172,8 +174,8 @@ func wrongReason(reason string) string {
 	return ""
 }
 
-// markChosen marks the letters of a selection for as long as one step takes. It returns how many, also with an error. The step was cut if
-// its time was over before all were marked, and some were.
+// markChosen marks the letters of a selection for as long as one step takes. It returns how many, also with an error.
+// The step was cut if its time was over before all were marked, and some were.
 func (c *Console) markChosen(r *request, s selection, status letters.Status, act letters.Act) (n int, cut bool, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), c.step)
 	defer cancel()

@@ -210,8 +210,8 @@ func unmasked(l letters.Letter) url.Values {
 	return form
 }
 
-// editPage shows the form: of the letter as it is, or as it was typed. Of a letter that has masked values it shows nothing that is not in the
-// form that was sent: the person has seen that, and the record has it.
+// editPage shows the form: of the letter as it is, or as it was typed. Of a letter that has masked values it shows
+// nothing that is not in the form that was sent: the person has seen that, and the record has it.
 func (c *Console) editPage(r *request, l letters.Letter, form url.Values, p problem) (answer, error) {
 	view := editView{
 		Seq: l.Seq, ID: l.Original.UUID, Letter: r.link("letters/"+id(l.Seq), nil), Version: versionOf(l), Key: form.Get("key"), Reason: form.Get("reason"),

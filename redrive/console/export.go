@@ -38,7 +38,8 @@ type exportedEvent struct {
 	Detail    string    `json:"detail"`
 }
 
-// exportAudit sends the events that a filter chooses, the newest first, page by page: the server keeps one page in memory.
+// exportAudit sends the events that a filter chooses, the newest first, page by page: the server keeps one page in
+// memory.
 func (c *Console) exportAudit(r *request) (answer, error) {
 	f, seq, err := auditFilter(r.query, r.now)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 // all stands for letters of every status.
 const all = "all"
 
-// filterLists are the fields of a letters.Filter that list values, by their names in a URL: those of the flags of redrive list.
+// filterLists are the fields of a letters.Filter that list values, by their names in a URL: those of the flags of
+// redrive list.
 func filterLists(f *letters.Filter) map[string]*[]string {
 	return map[string]*[]string{
 		"cause": &f.Causes, "topic": &f.Topics, "not-topic": &f.NotTopics, "dead-letter-topic": &f.DeadLetterTopics, "handler": &f.Handlers,
@@ -26,7 +27,8 @@ func filterLists(f *letters.Filter) map[string]*[]string {
 	}
 }
 
-// parseFilter reads a letters.Filter from the query of a URL, without After, MaxSeq and Limit. Empty fields choose nothing.
+// parseFilter reads a letters.Filter from the query of a URL, without After, MaxSeq and Limit. Empty fields choose
+// nothing.
 func parseFilter(q url.Values, now time.Time) (f letters.Filter, err error) {
 	for name, values := range q {
 		for _, value := range values {
@@ -135,8 +137,8 @@ func (r *request) filter(q url.Values) (letters.Filter, error) {
 	return f, nil
 }
 
-// maySearch says why a person may not search by a filter, if so. What a person may not see, the person may not search for either:
-// the answers would say it, a character at a time. A person who may operate may see it, on record.
+// maySearch says why a person may not search by a filter, if so. What a person may not see, the person may not search
+// for either: the answers would say it, a character at a time. A person who may operate may see it, on record.
 func (r *request) maySearch(f letters.Filter) (whyNot string) {
 	switch {
 	case r.person.Role >= Operate:

@@ -7,8 +7,8 @@ import (
 // happenedTo is how many letters the console looks at to say who was first.
 const happenedTo = 50
 
-// happened says who did what to the letters of a selection that an action found changed, for the one who came second. It says
-// nothing if that is not known, or not the same for all that it looks at.
+// happened says who did what to the letters of a selection that an action found changed, for the one who came second.
+// It says nothing if that is not known, or not the same for all that it looks at.
 func (c *Console) happened(r *request, s selection) string {
 	s.filter.Statuses = letters.Statuses()
 	heads, err := c.sampleOf(r.Context(), s, happenedTo)

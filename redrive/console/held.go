@@ -91,7 +91,8 @@ func (c *Console) inCampaigns(ctx context.Context, r *request, s selection, h *h
 	return err
 }
 
-// each calls see with the first letters that a filter chooses, as many as a dry run reads. It returns their number if there may be more.
+// each calls see with the first letters that a filter chooses, as many as a dry run reads. It returns their number if
+// there may be more.
 func (c *Console) each(ctx context.Context, f letters.Filter, see func([]letters.Head) error) (first int, err error) {
 	f.Limit = letters.MaxLimit
 	for seen := 0; seen < planned; {

@@ -121,8 +121,8 @@ func (c *Console) others(r *request, l openedLetter) (all []otherLetter, err err
 	return all, err
 }
 
-// curl returns the line of a shell that fetches the letter, as far as the address is known here. A name of a host that a shell or
-// a person would read as something else is left out.
+// curl returns the line of a shell that fetches the letter, as far as the address is known here. A name of a host that
+// a shell or a person would read as something else is left out.
 func curl(r *request) string {
 	scheme, host := "http", r.Host
 	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
@@ -136,7 +136,8 @@ func curl(r *request) string {
 	return "curl --fail --remote-name --remote-header-name '" + scheme + "://" + host + pathSeen(r.Request) + "/json'"
 }
 
-// pathSeen is the path that the browser asked for, with what a proxy on this machine added. It has no quotes: they come escaped.
+// pathSeen is the path that the browser asked for, with what a proxy on this machine added. It has no quotes: they come
+// escaped.
 func pathSeen(hr *http.Request) string {
 	path := hr.RequestURI
 	for i, char := range path {

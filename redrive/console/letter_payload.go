@@ -24,8 +24,8 @@ type tab struct {
 	Here       bool
 }
 
-// payloadOf returns a view of the masked payload. Of a long payload only the beginning is looked at, and whether anything of the
-// rest is masked is not known.
+// payloadOf returns a view of the masked payload. Of a long payload only the beginning is looked at, and whether
+// anything of the rest is masked is not known.
 func (c *Console) payloadOf(l openedLetter, want payload.Kind) *payloadView {
 	p := []byte(l.Original.Payload)
 	looked := p[:min(len(p), payload.Looked)]
@@ -50,7 +50,8 @@ func (c *Console) download(r *request) (answer, error) {
 	return bytesOf(l), nil
 }
 
-// downloadUnmasked sends the exact bytes of a payload, with what is masked on pages. It is on record, as the command's --unmasked.
+// downloadUnmasked sends the exact bytes of a payload, with what is masked on pages. It is on record, as the command's
+// --unmasked.
 func (c *Console) downloadUnmasked(r *request) (answer, error) {
 	form, err := r.form()
 	if err != nil {

@@ -84,8 +84,8 @@ type entry struct {
 
 const shownEntries = 100
 
-// timeLine puts what happened to a message into one order: its attempts, over stages and redrives, and the record of its letters.
-// It returns the number of the entries that are too many to be shown, the earliest.
+// timeLine puts what happened to a message into one order: its attempts, over stages and redrives, and the record of
+// its letters. It returns the number of the entries that are too many to be shown, the earliest.
 func timeLine(r *request, l letters.Letter, events []letters.Event) (line []entry, earlier int) {
 	if !l.Origin.Timestamp.IsZero() {
 		line = append(line, entry{At: l.Origin.Timestamp, Kind: "origin", What: text("letter.line.sent"), Detail: l.Origin.Topic})

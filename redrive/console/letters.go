@@ -23,7 +23,8 @@ var listFields = []string{"column", "rows", "order"}
 // newest is the order of a list that is turned around.
 const newest = "newest"
 
-// letters lists letters in the order in which they arrived, or the other way round, and lets a person choose some of them, or all that match.
+// letters lists letters in the order in which they arrived, or the other way round, and lets a person choose some of
+// them, or all that match.
 func (c *Console) letters(r *request) (answer, error) {
 	v, err := c.lettersOf(r)
 	return answer{page: "letters", title: text("letters.title"), view: v}, err
@@ -128,7 +129,8 @@ type listAction struct {
 	Class       string // of the style
 }
 
-// listActions are the actions that take letters of the list. The button of one that takes not all of them says no number.
+// listActions are the actions that take letters of the list. The button of one that takes not all of them says no
+// number.
 func (c *Console) listActions(r *request, statuses []letters.Status, number int) (actions []listAction) {
 	add := func(name, class string, from []letters.Status) {
 		some, all := among(statuses, from)
@@ -147,9 +149,9 @@ func (c *Console) listActions(r *request, statuses []letters.Status, number int)
 	return actions
 }
 
-// number says how many letters match, and freezes the selection of all of them: those up to the last Seq. Letters that arrived
-// while they were counted would be in the number and not in the selection, so it counts again then. Some filters read each letter:
-// the page does not wait for their number, unless the person asks.
+// number says how many letters match, and freezes the selection of all of them: those up to the last Seq. Letters that
+// arrived while they were counted would be in the number and not in the selection, so it counts again then. Some
+// filters read each letter: the page does not wait for their number, unless the person asks.
 func (c *Console) number(r *request, v *letterList, f letters.Filter) error {
 	ctx, cancel := r.Context(), context.CancelFunc(func() {})
 	if r.query.Get(fieldExact) == "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// number is how many letters there are, or that it is not known. What was counted when the time was over is no number, so a number
-// that is not known has none to show.
+// number is how many letters there are, or that it is not known. What was counted when the time was over is no number,
+// so a number that is not known has none to show.
 type number struct {
 	n     int
 	known bool
@@ -20,7 +20,8 @@ func exactly(n int) number { return number{n, true} }
 // Known reports whether the number is known.
 func (n number) Known() bool { return n.known }
 
-// N is the number. A template that shows it without asking Known fails: an answer without a number is better than a wrong one.
+// N is the number. A template that shows it without asking Known fails: an answer without a number is better than a
+// wrong one.
 func (n number) N() int {
 	if !n.known {
 		panic("console: a number that is not known is shown")
@@ -37,7 +38,8 @@ func (n number) Some() bool { return n.known && n.n > 0 }
 // fieldExact is the field of an address that asks for a number, however long it takes.
 const fieldExact = "exact"
 
-// patience is how long a page waits for a number that a person decides by: longer than a list does, and longest if the person asks.
+// patience is how long a page waits for a number that a person decides by: longer than a list does, and longest if the
+// person asks.
 func (c *Console) patience(r *request, usual time.Duration) time.Duration {
 	if r.query.Get(fieldExact) != "" {
 		return c.config.Timeout / 4

@@ -54,7 +54,8 @@ type place struct {
 	Here       bool
 }
 
-// Can reports whether there is a route of that name that the person may use. Templates ask it before they show an action.
+// Can reports whether there is a route of that name that the person may use. Templates ask it before they show an
+// action.
 func (l layout) Can(name string) bool { return l.can(name) }
 
 // Look reports whether the person may see payloads and values of metadata.

@@ -19,7 +19,8 @@ import (
 const (
 	// planned is how many letters a dry run reads at most. Of more it counts the first ones, and says so.
 	planned = 5_000
-	// starting is how long the start of a campaign may take. It does not end with the request: a worker would have to go on.
+	// starting is how long the start of a campaign may take. It does not end with the request: a worker would have to go
+	// on.
 	starting = 25 * time.Second
 	// maxEditForm is how many bytes a form with an edit may have: 256 KiB of text, each byte as three.
 	maxEditForm = 1 << 20
@@ -112,7 +113,8 @@ func sameSettings(a, b *campaigns.Request) bool {
 		a.Reason == b.Reason
 }
 
-// toRedrive is the selection of a request, with letters that may be redriven: those that wait, unless the person chose other states.
+// toRedrive is the selection of a request, with letters that may be redriven: those that wait, unless the person chose
+// other states.
 func (c *Console) toRedrive(r *request, posted bool) (s selection, err error) {
 	q := r.query
 	if posted {
@@ -141,7 +143,8 @@ func (r *request) selection(q map[string][]string) (selection, error) {
 	return s, err
 }
 
-// redrivePage shows the form with what was typed, and n letters, if that is known. A dry run that fails leaves the form as it is.
+// redrivePage shows the form with what was typed, and n letters, if that is known. A dry run that fails leaves the form
+// as it is.
 func (c *Console) redrivePage(r *request, s selection, n number, set settings, p problem) (answer, error) {
 	view := redriving{
 		Hidden: hidden(s.values()), Problem: joined(p.text, p.happened), Detail: p.detail, Seen: s.number, UpTo: true, Number: n,

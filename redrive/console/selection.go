@@ -10,9 +10,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// selection is what a person chose on the page of letters: single letters, or all that matched a filter. It travels in the URL.
-// All that matched means all that were there when the person saw their number: filter.MaxSeq ends it, so that letters which
-// arrive later are not taken.
+// selection is what a person chose on the page of letters: single letters, or all that matched a filter. It travels in
+// the URL. All that matched means all that were there when the person saw their number: filter.MaxSeq ends it, so that
+// letters which arrive later are not taken.
 type selection struct {
 	seqs   []int64        // single letters, in ascending order; empty for all that match
 	filter letters.Filter // Statuses alone if there are seqs

@@ -17,7 +17,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
-// settings are the fields of the form of a campaign, as they were typed. Empty fields have the defaults of campaigns.Request.
+// settings are the fields of the form of a campaign, as they were typed. Empty fields have the defaults of
+// campaigns.Request.
 type settings struct {
 	Key                                                  string // the id of the campaign that the form starts: sent twice it starts one
 	Reason                                               string
@@ -35,8 +36,8 @@ const (
 	minRate        = 0.001
 )
 
-// The settings that a form begins with. A person sees them and may empty them: a campaign that is started in a hurry goes at a rate, and
-// tries some letters first if there are many.
+// The settings that a form begins with. A person sees them and may empty them: a campaign that is started in a hurry
+// goes at a rate, and tries some letters first if there are many.
 const (
 	usualRate   = 20
 	usualCanary = 10
@@ -73,7 +74,8 @@ func settingsOf(form url.Values) (s settings) {
 	return s
 }
 
-// request is the campaign that the settings ask for. The selection is in r. What is wrong with fields is kept with them.
+// request is the campaign that the settings ask for. The selection is in r. What is wrong with fields is kept with
+// them.
 func (s *settings) request(r campaigns.Request, now time.Time) campaigns.Request {
 	s.wrong = map[string]string{}
 	r.To, r.FirstStage, r.HandleAgain, r.Approval = s.To, s.FirstStage, s.HandleAgain, s.Approval
@@ -217,8 +219,8 @@ func (s *settings) edit(r *campaigns.Request) {
 
 var grouping = regexp.MustCompile(`^[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?$`)
 
-// ungrouped is a number without the commas of its groups of three digits, as pages show them. Another comma stays, and is an error: in
-// 1,5 it is the decimal sign of many countries.
+// ungrouped is a number without the commas of its groups of three digits, as pages show them. Another comma stays, and
+// is an error: in 1,5 it is the decimal sign of many countries.
 func ungrouped(typed string) string {
 	if grouping.MatchString(typed) {
 		return strings.ReplaceAll(typed, ",", "")

@@ -30,8 +30,8 @@ func (c *Console) functions() template.FuncMap {
 	}
 }
 
-// value is a value of a message in a line: masked, bounded, without characters that a browser obeys, and apart from the text
-// around it, whose direction it cannot change.
+// value is a value of a message in a line: masked, bounded, without characters that a browser obeys, and apart from the
+// text around it, whose direction it cannot change.
 func (c *Console) value(s string, most ...int) template.HTML {
 	limit := maxShown
 	if len(most) > 0 {
@@ -126,7 +126,8 @@ func age(d time.Duration) string {
 	return text("age.days", int(d/(24*time.Hour)))
 }
 
-// text returns a text of texts.go. Numbers in it are grouped. If it has two forms, the first number says which is meant.
+// text returns a text of texts.go. Numbers in it are grouped. If it has two forms, the first number says which is
+// meant.
 func text(key string, args ...any) string {
 	form, ok := texts[key]
 	if !ok {

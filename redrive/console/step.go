@@ -1,7 +1,7 @@
 package console
 
-// stepView is how far a decision came in the time of one request. Its form goes on. With a script it goes on by itself, because the
-// page is the answer to a form: no address leads to it.
+// stepView is how far a decision came in the time of one request. Its form goes on. With a script it goes on by itself,
+// because the page is the answer to a form: no address leads to it.
 type stepView struct {
 	D      *decision
 	Now    int    // letters of this step
@@ -14,7 +14,8 @@ type stepView struct {
 	Stop   string // the address of what was done so far
 }
 
-// decisionStep is the answer to a form whose letters are more than one request can do. If none is left, only the time was over.
+// decisionStep is the answer to a form whose letters are more than one request can do. If none is left, only the time
+// was over.
 func (c *Console) decisionStep(r *request, d *decision, s selection, key, reason string, n int) answer {
 	view := stepView{
 		D: d, Now: n, Done: c.numberOf(r, d.record(key)), Left: c.chosen(r, s), Key: key, Reason: reason,

@@ -1,7 +1,7 @@
 package console
 
-// texts are all words of the Console, by page. A text with a bar has a form for one, and a form for any other number. Each %s is
-// a value: numbers come grouped.
+// texts are all words of the Console, by page. A text with a bar has a form for one, and a form for any other number.
+// Each %s is a value: numbers come grouped.
 var texts = map[string]string{
 	// everywhere
 	"none":        "–",

@@ -12,8 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Erase erases a person's data, in small transactions beside other traffic. It returns what it did, also with an error, and can be
-// called again after any. If something was left alone, the error is ErrInHand.
+// Erase erases a person's data, in small transactions beside other traffic. It returns what it did, also with an error,
+// and can be called again after any. If something was left alone, the error is ErrInHand.
 func Erase(ctx context.Context, stores Stores, request Request) (Report, error) {
 	if ctx == nil {
 		return Report{}, errors.New("erasure: the context is nil: use context.Background() if there is no other")

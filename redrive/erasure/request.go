@@ -40,13 +40,14 @@ type Act struct {
 type Request struct {
 	// IDs are ids of messages, at most 500 of them.
 	IDs []string
-	// Metadata are keys of the messages' metadata with the values that they must have, byte for byte. All of them must be there.
+	// Metadata are keys of the messages' metadata with the values that they must have, byte for byte. All of them must be
+	// there.
 	Metadata map[string]string
-	// RemoveKeys removes the keys of the messages. A message that comes again is then applied again. Default: false, the keys stay
-	// without their outputs and fingerprints, and absorb such a message.
+	// RemoveKeys removes the keys of the messages. A message that comes again is then applied again. Default: false, the
+	// keys stay without their outputs and fingerprints, and absorb such a message.
 	RemoveKeys bool
-	// ForgetIDs replaces the ids of the messages by hashes in the letters and in their record, and removes their keys, for ids that
-	// name a person. Default: false.
+	// ForgetIDs replaces the ids of the messages by hashes in the letters and in their record, and removes their keys, for
+	// ids that name a person. Default: false.
 	ForgetIDs bool
 	// DryRun changes nothing.
 	DryRun bool
@@ -66,15 +67,15 @@ type Report struct {
 	// Delayed are messages that waited and were removed, and DelayedInHand those that a relay is publishing.
 	Delayed       int `json:"delayed"`
 	DelayedInHand int `json:"delayed_in_hand"`
-	// Keys are keys of the receiver that lost their outputs and fingerprints, or that were removed. KeysInHand are those that a handler
-	// has leased.
+	// Keys are keys of the receiver that lost their outputs and fingerprints, or that were removed. KeysInHand are those
+	// that a handler has leased.
 	Keys       int `json:"keys"`
 	KeysInHand int `json:"keys_in_hand"`
-	// KeysUnsearched are keys with recorded outputs that were not looked into: by metadata, the keys are found of messages that have a
-	// letter or wait. Those of other messages that succeeded are found by id alone. It is 0 if IDs was set.
+	// KeysUnsearched are keys with recorded outputs that were not looked into: by metadata, the keys are found of messages
+	// that have a letter or wait. Those of other messages that succeeded are found by id alone. It is 0 if IDs was set.
 	KeysUnsearched int `json:"keys_unsearched"`
-	// SealedUnsearched are sealed letters that do not match Metadata by what stays readable. What is sealed of them was not looked
-	// into: erase by ids. It is 0 if IDs was set.
+	// SealedUnsearched are sealed letters that do not match Metadata by what stays readable. What is sealed of them was
+	// not looked into: erase by ids. It is 0 if IDs was set.
 	SealedUnsearched int `json:"sealed_unsearched"`
 	// Texts are texts of campaigns in which the values were replaced, or that were about erased letters.
 	Texts int `json:"texts"`
@@ -90,8 +91,8 @@ func (r *Report) InHand() int {
 // ErrInHand is the error of data that are left alone because something works on them.
 var ErrInHand = errors.New("erasure: some of it is in hand: run it again when leases are over and campaigns have ended")
 
-// Selector returns the hash that is on record for ids or metadata, so that the record of an erasure is found by those who know
-// what was asked for. A value that can be guessed can be recognised by it.
+// Selector returns the hash that is on record for ids or metadata, so that the record of an erasure is found by those
+// who know what was asked for. A value that can be guessed can be recognised by it.
 func Selector(ids []string, metadata map[string]string) string {
 	parts := metadatacodec.Append(nil, "spillway erasure")
 	for _, id := range slices.Sorted(slices.Values(ids)) {

@@ -9,19 +9,21 @@ import (
 	"time"
 )
 
-// Arrivals is how often letters of a cause arrived in each minute of the last hour, for a chart, or for an alert that compares.
+// Arrivals is how often letters of a cause arrived in each minute of the last hour, for a chart, or for an alert that
+// compares.
 type Arrivals struct {
 	// Cause is the hash of the cause, as Group.Cause has it.
 	Cause string
 	// From is the begin of the first minute.
 	From time.Time
-	// PerMinute are the numbers of arrivals, the oldest minute first. The last minute is the current one: it is not over yet.
+	// PerMinute are the numbers of arrivals, the oldest minute first. The last minute is the current one: it is not over
+	// yet.
 	PerMinute [60]int
 }
 
-// Arrivals returns the arrivals of each cause, in the order of the causes, at most MaxListed of them. A letter that arrives again
-// counts again. The numbers are kept with the letters: none is counted. Minutes go by the clocks of the processes that store
-// letters. If a clock is behind, its arrivals can be in the minute after theirs.
+// Arrivals returns the arrivals of each cause, in the order of the causes, at most MaxListed of them. A letter that
+// arrives again counts again. The numbers are kept with the letters: none is counted. Minutes go by the clocks of the
+// processes that store letters. If a clock is behind, its arrivals can be in the minute after theirs.
 func (s *Store) Arrivals(ctx context.Context, causes ...string) ([]Arrivals, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -69,8 +71,8 @@ func (s *Store) Arrivals(ctx context.Context, causes ...string) ([]Arrivals, err
 	return all, nil
 }
 
-// eachMinute calls add with the latest minute, and with those that the column recent holds: no minute is more than 60 before
-// the one in front of it. What is behind a damaged entry, or cut, is left out.
+// eachMinute calls add with the latest minute, and with those that the column recent holds: no minute is more than 60
+// before the one in front of it. What is behind a damaged entry, or cut, is left out.
 func eachMinute(minute int64, n int, recent string, add func(minute int64, n int)) {
 	add(minute, n)
 	for {

@@ -50,8 +50,8 @@ func (f *EventFilter) validate() error {
 	return nil
 }
 
-// Audit returns the events that f chooses, at most EventFilter.Limit of them. The next page is after the Number of the last
-// one. Events that are recorded at the same time may appear within a page that was already read.
+// Audit returns the events that f chooses, at most EventFilter.Limit of them. The next page is after the Number of the
+// last one. Events that are recorded at the same time may appear within a page that was already read.
 func (s *Store) Audit(ctx context.Context, f EventFilter) ([]Event, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -95,9 +95,9 @@ func (s *Store) Audit(ctx context.Context, f EventFilter) ([]Event, error) {
 	return events, nil
 }
 
-// History returns what became of the message of a letter, oldest first: the events of all letters of that id, at most MaxLimit.
-// A message that failed again after a redrive has several letters. Of a letter without an id, only its own events are
-// returned. A letter that was purged or erased has its events still.
+// History returns what became of the message of a letter, oldest first: the events of all letters of that id, at most
+// MaxLimit. A message that failed again after a redrive has several letters. Of a letter without an id, only its own
+// events are returned. A letter that was purged or erased has its events still.
 func (s *Store) History(ctx context.Context, seq int64) ([]Event, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -150,8 +150,9 @@ func (s *Store) history(ctx context.Context, seq int64) (history []Event, err er
 	return inOrder(history, events), err
 }
 
-// inOrder puts the arrivals of letters among what became of them. An arrival has the time of a process's clock, and all others
-// that of the database's, which may go by milliseconds: the first of what became of a letter comes behind its arrival.
+// inOrder puts the arrivals of letters among what became of them. An arrival has the time of a process's clock, and all
+// others that of the database's, which may go by milliseconds: the first of what became of a letter comes behind its
+// arrival.
 func inOrder(arrivals, events []Event) (all []Event) {
 	events = slices.DeleteFunc(events, func(e Event) bool {
 		if e.Kind == EventStored { // of a letter that is purged

@@ -39,9 +39,9 @@ func classOf(name string) classify.Class {
 	return class
 }
 
-// CauseOf returns the hash of the cause of a letter that is not in a Store, such as one that the hook OnDeadLetter of a poison.Queue is
-// called with. It is the Group.Cause under which a Store keeps that letter. The exception is a letter that its publisher took only after
-// the queue had cut it: what was cut does not count for the Store.
+// CauseOf returns the hash of the cause of a letter that is not in a Store, such as one that the hook OnDeadLetter of a
+// poison.Queue is called with. It is the Group.Cause under which a Store keeps that letter. The exception is a letter
+// that its publisher took only after the queue had cut it: what was cut does not count for the Store.
 func CauseOf(l poison.Letter) string {
 	bare := poison.Letter{
 		Origin: poison.Origin{Topic: l.Origin.Topic, Handler: l.Origin.Handler},

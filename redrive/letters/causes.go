@@ -24,8 +24,8 @@ func (s *Store) beginCauses(ctx context.Context) {
 	_ = s.fillCauses(ctx)
 }
 
-// fillCauses computes the cause and size of each letter of the service that has none, and counts the letter. As a rule there
-// is none, and an index says so.
+// fillCauses computes the cause and size of each letter of the service that has none, and counts the letter. As a rule
+// there is none, and an index says so.
 func (s *Store) fillCauses(ctx context.Context) error {
 	w := new(where)
 	w.and("service = ?", asBytes(s.service))

@@ -18,10 +18,10 @@ type choice struct {
 	bytes int
 }
 
-// choose returns the first n letters that f chooses, free ones if asked for, as many as together have at most the given bytes,
-// or else the first alone if one is asked for. It reads no body. It takes no locks: on MariaDB a locking read locks every row
-// that it looks at, so that others pass over letters that no one takes. It is no write either: on SQLite there is one writer at
-// a time.
+// choose returns the first n letters that f chooses, free ones if asked for, as many as together have at most the given
+// bytes, or else the first alone if one is asked for. It reads no body. It takes no locks: on MariaDB a locking read
+// locks every row that it looks at, so that others pass over letters that no one takes. It is no write either: on
+// SQLite there is one writer at a time.
 func (s *Store) choose(ctx context.Context, f Filter, free bool, n, most int, one bool) (chosen choice, err error) {
 	if len(f.Metadata) > 0 {
 		return s.chooseByMetadata(ctx, f, free, n, most, one)
@@ -81,8 +81,8 @@ const sizeOf = `CASE WHEN size >= 0 THEN size ELSE LENGTH(metadata) + COALESCE(L
 
 var errFull = errors.New("no more letters fit")
 
-// lease gives the token to those of the chosen letters that f still chooses, that still have no lease, and that no other
-// transaction is writing.
+// lease gives the token to those of the chosen letters that f still chooses, that still have no lease, and that no
+// other transaction is writing.
 func (s *Store) lease(ctx context.Context, f Filter, chosen []int64, token string, lease time.Duration) ([]Taken, error) {
 	f.After, f.MaxSeq = 0, 0 // the keys say as much
 	until := time.Now().Add(lease)
@@ -107,8 +107,8 @@ func (s *Store) lease(ctx context.Context, f Filter, chosen []int64, token strin
 	return taken, nil
 }
 
-// leaseWithin looks the letters up by their key, so that it locks no others, in the order of their keys and without those that
-// others have locked.
+// leaseWithin looks the letters up by their key, so that it locks no others, in the order of their keys and without
+// those that others have locked.
 func (s *Store) leaseWithin(ctx context.Context, tx *sql.Tx, f Filter, chosen []int64, token string, lease time.Duration) error {
 	w := s.freeByKey(f, chosen)
 	if skip := s.db.SkipLocked(); skip != "" {

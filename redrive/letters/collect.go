@@ -9,12 +9,13 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// nackPause is the wait before a message that was not stored is given back: some subscribers redeliver at once, without end.
+// nackPause is the wait before a message that was not stored is given back: some subscribers redeliver at once, without
+// end.
 const nackPause = 50 * time.Millisecond
 
-// Collect adds to the router a handler for each dead-letter topic, named spillway_store_<topic>, that moves its messages into
-// the Store. A message is acked when it is durable there, and nacked if it cannot be written. A chain of the whole router
-// lets these messages pass. The router closes sub. A wrong argument is an error of Router.Run.
+// Collect adds to the router a handler for each dead-letter topic, named spillway_store_<topic>, that moves its
+// messages into the Store. A message is acked when it is durable there, and nacked if it cannot be written. A chain of
+// the whole router lets these messages pass. The router closes sub. A wrong argument is an error of Router.Run.
 func (s *Store) Collect(sub message.Subscriber, topics ...string) message.RouterPlugin {
 	return consume.Plugin("letters", "spillway_store_", sub, topics, func(topic string, msg *message.Message) error {
 		err := s.Publish(topic, msg)

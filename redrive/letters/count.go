@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// Count returns the number of letters that f chooses. Filter.Limit is not used. With an error there is no number: it returns 0.
+// Count returns the number of letters that f chooses. Filter.Limit is not used. With an error there is no number: it
+// returns 0.
 func (s *Store) Count(ctx context.Context, f Filter) (int, error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, err
@@ -56,8 +57,8 @@ type TopicCount struct {
 	Letters int    `json:"letters"`
 }
 
-// CountTopics returns the number of letters that f chooses, and the counts of their origin topics: the topics with the most
-// letters first, at most Filter.Limit topics.
+// CountTopics returns the number of letters that f chooses, and the counts of their origin topics: the topics with the
+// most letters first, at most Filter.Limit topics.
 func (s *Store) CountTopics(ctx context.Context, f Filter) (topics []TopicCount, all int, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, 0, err

@@ -37,8 +37,8 @@ func countStatement(u upsert) string {
 	return countInto() + "VALUES (" + strings.Join(marks, ", ") + ", 0)\n" + u.add()
 }
 
-// add is what becomes of a row that is there. MySQL assigns from left to right, and reads what it has assigned already: minute
-// comes last.
+// add is what becomes of a row that is there. MySQL assigns from left to right, and reads what it has assigned already:
+// minute comes last.
 func (u upsert) add() string {
 	var sets, names []string
 	for _, status := range Statuses() {

@@ -4,14 +4,15 @@
 //
 //	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Service: "shop"})
 //
-// Letters come into a Store in two ways. It is a message.Publisher, so that a poison.Queue publishes into it directly. Or
-// Collect adds handlers to a router that move letters from dead-letter topics into it.
+// Letters come into a Store in two ways. It is a message.Publisher, so that a poison.Queue publishes into it directly.
+// Or Collect adds handlers to a router that move letters from dead-letter topics into it.
 //
 // # What is there
 //
 // Heads lists letters without their metadata and payloads, List with them, and Get returns one. Count counts letters,
-// CountTopics counts them by origin topic, and Groups by cause. A Filter chooses which. A cause is what failed, where and how: the topics, handler, class, reason, error type and stack. The description
-// belongs to it too, without its numbers, ids, addresses and quoted texts. A Group becomes a Filter.
+// CountTopics counts them by origin topic, and Groups by cause. A Filter chooses which. A cause is what failed, where
+// and how: the topics, handler, class, reason, error type and stack. The description belongs to it too, without its
+// numbers, ids, addresses and quoted texts. A Group becomes a Filter.
 //
 // # The states of a letter
 //
@@ -22,51 +23,54 @@
 //	            ├─────Mark───▶ refused       a person said so, for now
 //	            └─────Mark───▶ discarded     a person said so
 //
-// Learn looks for what became of redriven letters. MarkAll changes many letters, and Purge deletes them. A Retention deletes old
-// letters by itself.
+// Learn looks for what became of redriven letters. MarkAll changes many letters, and Purge deletes them. A Retention
+// deletes old letters by itself.
 //
-// Each change is an Event, written in the same transaction: who made it, when and why. History and Audit return events. The
-// Store never changes or deletes one. The record of an arrival is the letter's own row, and becomes an event with Purge.
+// Each change is an Event, written in the same transaction: who made it, when and why. History and Audit return events.
+// The Store never changes or deletes one. The record of an arrival is the letter's own row, and becomes an event with
+// Purge.
 //
 // The same letter that arrives again is one row that counts how often it was seen. It waits again if it was redriven or
-// discarded. Two letters are the same if all of these are: service, consumer, origin topic, id, redrive count, payload and
-// the producer's metadata. A letter without an id is never the same as another. A letter that fails again after its redrive
-// has a higher redrive count, and so is a row of its own.
+// discarded. Two letters are the same if all of these are: service, consumer, origin topic, id, redrive count, payload
+// and the producer's metadata. A letter without an id is never the same as another. A letter that fails again after its
+// redrive has a higher redrive count, and so is a row of its own.
 //
 // # Working on letters
 //
 // Take leases letters to its caller, in whatever state they are. No other Take returns them before the lease ends. The
-// caller calls Mark with their new Status, or Release to give them back as they were. Postpone puts them behind all others,
-// and Renew keeps them for longer. Leases go by the database's clock, so that they hold between machines. A process that
-// crashes holds its letters until the lease expires.
+// caller calls Mark with their new Status, or Release to give them back as they were. Postpone puts them behind all
+// others, and Renew keeps them for longer. Leases go by the database's clock, so that they hold between machines. A
+// process that crashes holds its letters until the lease expires.
 //
-// Free and Lease are the two halves of Take, for programs that choose among the letters first. LastSeq ends a selection at
-// the letters that are there now.
+// Free and Lease are the two halves of Take, for programs that choose among the letters first. LastSeq ends a selection
+// at the letters that are there now.
 //
 // # Many letters
 //
-// The numbers of each cause are kept in the transaction of each letter, in the table spillway_letter_counts, and so are read
-// instead of counted. So are the Arrivals of the last hour, by the minute. On PostgreSQL one statement stores a letter, its body
-// and its numbers. A Filter by what the letters of a cause have in common becomes one by causes. All other scans read windows
-// of Seq, one statement each, and end with their context. Metadata and payloads are in the table spillway_letter_bodies, which
-// lists do not read.
+// The numbers of each cause are kept in the transaction of each letter, in the table spillway_letter_counts, and so are
+// read instead of counted. So are the Arrivals of the last hour, by the minute. On PostgreSQL one statement stores a
+// letter, its body and its numbers. A Filter by what the letters of a cause have in common becomes one by causes. All
+// other scans read windows of Seq, one statement each, and end with their context. Metadata and payloads are in the
+// table spillway_letter_bodies, which lists do not read.
 //
 // # Several services
 //
-// Services can share one table. StoreConfig.Service names the service, and a Store works only with the letters that a Store of
-// the same Service stored. After a service is renamed, its letters stay under the old name, until these statements run while
-// no program of either name does. The store then counts the letters under the new name:
+// Services can share one table. StoreConfig.Service names the service, and a Store works only with the letters that a
+// Store of the same Service stored. After a service is renamed, its letters stay under the old name, until these
+// statements run while no program of either name does. The store then counts the letters under the new name:
 //
 //	UPDATE spillway_dead_letters SET service = 'new', cause = '' WHERE service = 'old';
 //	DELETE FROM spillway_letter_counts WHERE service = 'old';
 //	UPDATE spillway_letter_events SET service = 'new' WHERE service = 'old';
 //
-// On SQLite write CAST('new' AS BLOB) and CAST('old' AS BLOB): a text is not equal to bytes there, and the statements change nothing.
+// On SQLite write CAST('new' AS BLOB) and CAST('old' AS BLOB): a text is not equal to bytes there, and the statements
+// change nothing.
 //
 // # Sizes
 //
-// A letter that is larger than the database takes is refused with poison.ErrTooLarge. On MySQL and MariaDB a letter may have
-// max_allowed_packet less 8 KiB, including all that a poison.Queue adds. So a message of at most max_allowed_packet less
-// 64 KiB can always be stored. For larger messages raise max_allowed_packet, or give the queue a fallback. SQLite and
-// PostgreSQL take 1 GB. A List, Take or Free reads at most StoreConfig.MaxRead bytes into memory.
+// A letter that is larger than the database takes is refused with poison.ErrTooLarge. On MySQL and MariaDB a letter may
+// have max_allowed_packet less 8 KiB, including all that a poison.Queue adds. So a message of at most
+// max_allowed_packet less 64 KiB can always be stored. For larger messages raise max_allowed_packet, or give the queue
+// a fallback. SQLite and PostgreSQL take 1 GB. A List, Take or Free reads at most StoreConfig.MaxRead bytes into
+// memory.
 package letters

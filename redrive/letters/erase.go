@@ -17,14 +17,15 @@ import (
 
 // EraseOptions are options of Erase.
 type EraseOptions struct {
-	// ForgetIDs replaces the ids of the messages by hashes, in the letters and in their events, for ids that name a person. The hash
-	// of an id that can be guessed can be guessed too. Default: ids stay, so that the record can be searched by them.
+	// ForgetIDs replaces the ids of the messages by hashes, in the letters and in their events, for ids that name a
+	// person. The hash of an id that can be guessed can be guessed too. Default: ids stay, so that the record can be
+	// searched by them.
 	ForgetIDs bool
-	// Texts must not stay in the reasons and details of the events of the letters. The word erased takes their place. Texts of
-	// fewer than 4 bytes are replaced only if they are all of it. Default: none.
+	// Texts must not stay in the reasons and details of the events of the letters. The word erased takes their place.
+	// Texts of fewer than 4 bytes are replaced only if they are all of it. Default: none.
 	Texts []string
-	// Before is called with at most 200 letters before they are erased, outside of any transaction. The letters that have a
-	// lease are among them. An error ends Erase. Default: none.
+	// Before is called with at most 200 letters before they are erased, outside of any transaction. The letters that have
+	// a lease are among them. An error ends Erase. Default: none.
 	Before func(ctx context.Context, some []Head) error
 	// Progress is called after each transaction with what was done so far. Default: none.
 	Progress func(done Erased)
@@ -34,19 +35,20 @@ type EraseOptions struct {
 type Erased struct {
 	// Letters is the number of letters that were erased.
 	Letters int
-	// InHand is the number of letters that stay because they have a lease, or another transaction was writing them. Erase them
-	// by another call when the lease is over.
+	// InHand is the number of letters that stay because they have a lease, or another transaction was writing them. Erase
+	// them by another call when the lease is over.
 	InHand int
 }
 
-// Erase removes the payload, the metadata and all texts of the letters that f chooses: description, stack and history with them. f
-// must have a field that chooses letters; without Statuses it chooses letters of every state. The rows stay with StatusErased,
-// their topics, handlers, times and ids, until Purge. Their events stay, and say who erased them and why. The detail of
-// EventEdited is replaced, because an edit can carry values. Only this, Texts and ForgetIDs need a role that may UPDATE events.
+// Erase removes the payload, the metadata and all texts of the letters that f chooses: description, stack and history
+// with them. f must have a field that chooses letters; without Statuses it chooses letters of every state. The rows
+// stay with StatusErased, their topics, handlers, times and ids, until Purge. Their events stay, and say who erased
+// them and why. The detail of EventEdited is replaced, because an edit can carry values. Only this, Texts and ForgetIDs
+// need a role that may UPDATE events.
 //
-// Erase takes transactions of at most 200 letters, beside other traffic. A letter is erased as a whole or not at all. Erase can be
-// called again after an error, and goes on where it ended. It returns what it did, also with an error. A letter that arrives
-// again later is a new letter.
+// Erase takes transactions of at most 200 letters, beside other traffic. A letter is erased as a whole or not at all.
+// Erase can be called again after an error, and goes on where it ended. It returns what it did, also with an error. A
+// letter that arrives again later is a new letter.
 //
 // The database may keep old versions of rows for a while: see docs/privacy.md.
 func (s *Store) Erase(ctx context.Context, f Filter, act Act, options EraseOptions) (done Erased, err error) {
@@ -146,8 +148,8 @@ func (s *Store) eraseSome(ctx context.Context, f Filter, some []Head, act Act, o
 	return n, err
 }
 
-// eraseRow empties the row of a letter. The identity is made of the payload and the metadata: a new one leads to nothing, and the
-// same letter that arrives again is another row.
+// eraseRow empties the row of a letter. The identity is made of the payload and the metadata: a new one leads to
+// nothing, and the same letter that arrives again is another row.
 func (s *Store) eraseRow(ctx context.Context, tx *sql.Tx, l swept, act Act) error {
 	identity := make([]byte, sha256.Size)
 	_, _ = rand.Read(identity) // never fails
@@ -157,8 +159,8 @@ func (s *Store) eraseRow(ctx context.Context, tx *sql.Tx, l swept, act Act) erro
 	return err
 }
 
-// forgetTexts empties the details of the edits of letters, and takes texts from what else is on record of them. Only if there are
-// some the role must be able to change events.
+// forgetTexts empties the details of the edits of letters, and takes texts from what else is on record of them. Only if
+// there are some the role must be able to change events.
 func (s *Store) forgetTexts(ctx context.Context, tx *sql.Tx, seqs []int64, texts []string) error {
 	w := new(where)
 	anyIn(w, "letter", slices.Compact(slices.Sorted(slices.Values(seqs))), func(seq int64) any { return seq })
@@ -212,15 +214,15 @@ func isForgotten(id []byte) bool {
 	return err == nil && len(id) == len(forgotten)+32 && string(id[:len(forgotten)]) == forgotten
 }
 
-// ForgottenID is what EraseOptions.ForgetIDs puts in the place of the id of a message: the word erased and a hash. EventFilter
-// finds events by it.
+// ForgottenID is what EraseOptions.ForgetIDs puts in the place of the id of a message: the word erased and a hash.
+// EventFilter finds events by it.
 func ForgottenID(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return forgotten + hex.EncodeToString(sum[:16])
 }
 
-// RecordErasure writes EventErasure: a program erased a person's data, or is about to. act.Detail says by what it looked for
-// them, without a value of the person, and what it found.
+// RecordErasure writes EventErasure: a program erased a person's data, or is about to. act.Detail says by what it
+// looked for them, without a value of the person, and what it found.
 func (s *Store) RecordErasure(ctx context.Context, act Act) error {
 	if err := s.usable(ctx); err != nil {
 		return err

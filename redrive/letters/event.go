@@ -15,8 +15,9 @@ import (
 type EventKind string
 
 const (
-	// EventStored says that the letter arrived. The letter's own row is the record of it, with the time in stored_at, so that an
-	// arrival costs no row more. History makes the event of that row. Purge, which deletes the row, and Erase write the event.
+	// EventStored says that the letter arrived. The letter's own row is the record of it, with the time in stored_at, so
+	// that an arrival costs no row more. History makes the event of that row. Purge, which deletes the row, and Erase
+	// write the event.
 	EventStored EventKind = "stored"
 	// EventArrivedAgain says that the same letter arrived once more.
 	EventArrivedAgain EventKind = "arrived_again"
@@ -42,8 +43,8 @@ const (
 	EventResealed EventKind = "resealed"
 	// EventLeaseBroken says that a person took the letter away from the holder of its lease.
 	EventLeaseBroken EventKind = "lease_broken"
-	// EventKeyRemoved says that a redrive lets the handler of an applied message run again, as a person chose: the receiver's key of the
-	// message was removed.
+	// EventKeyRemoved says that a redrive lets the handler of an applied message run again, as a person chose: the
+	// receiver's key of the message was removed.
 	EventKeyRemoved EventKind = "key_removed"
 	// EventShown says that a person saw the letter without masks.
 	EventShown EventKind = "shown"
@@ -64,7 +65,8 @@ func EventKinds() []EventKind {
 	}
 }
 
-// Event is one entry of the record. Entries are never changed or deleted by a Store, not even if their letter is purged.
+// Event is one entry of the record. Entries are never changed or deleted by a Store, not even if their letter is
+// purged.
 type Event struct {
 	// Number orders the events. It is 0 for EventStored of a letter that is there.
 	Number int64
@@ -133,10 +135,10 @@ func (s *Store) subjects(ctx context.Context, tx *sql.Tx, seqs []int64) (found [
 	return found, err
 }
 
-// Record writes an event for each of the letters, at most MaxLimit, and changes nothing else. tx is a transaction on the
-// Store's database, for programs that keep more about letters in tables of their own. If tx is nil, Record uses a transaction
-// of its own. Record returns the Seqs of the letters that are there. The record never has EventStored, and an event whose
-// kind is a Status belongs to Mark.
+// Record writes an event for each of the letters, at most MaxLimit, and changes nothing else. tx is a transaction on
+// the Store's database, for programs that keep more about letters in tables of their own. If tx is nil, Record uses a
+// transaction of its own. Record returns the Seqs of the letters that are there. The record never has EventStored, and
+// an event whose kind is a Status belongs to Mark.
 func (s *Store) Record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act, seqs ...int64) (recorded []int64, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

@@ -22,15 +22,15 @@ const (
 	MaxListed = 500
 )
 
-// Filter chooses letters. The zero value chooses all letters that wait. A letter must satisfy every field that is set. It
-// satisfies a list if it has any one of the values. A Filter can be kept as JSON, as long as its texts are UTF-8.
+// Filter chooses letters. The zero value chooses all letters that wait. A letter must satisfy every field that is set.
+// It satisfies a list if it has any one of the values. A Filter can be kept as JSON, as long as its texts are UTF-8.
 type Filter struct {
 	// Topics are origin topics.
 	Topics []string `json:"topics,omitempty"`
 	// NotTopics are origin topics that the letter must not have.
 	NotTopics []string `json:"not_topics,omitempty"`
-	// NoOrigin chooses messages that do not say where they came from: of dead-letter topics that programs without Spillway write
-	// to. DeadLetterTopics chooses by the topic that such a message was collected from.
+	// NoOrigin chooses messages that do not say where they came from: of dead-letter topics that programs without Spillway
+	// write to. DeadLetterTopics chooses by the topic that such a message was collected from.
 	NoOrigin bool `json:"no_origin,omitempty"`
 	// DeadLetterTopics are the topics that the letters were placed in.
 	DeadLetterTopics []string `json:"dead_letter_topics,omitempty"`
@@ -44,22 +44,24 @@ type Filter struct {
 	Types []string `json:"types,omitempty"`
 	// Description is a text that the description of the latest failure contains, byte for byte.
 	Description string `json:"description,omitempty"`
-	// Metadata are keys of the message's metadata, with the values that they must have, byte for byte. In a Store the keys can also
-	// be those that Spillway added. Of a sealed letter only metadata that stay readable are found. It is looked for in every letter that the other fields choose.
+	// Metadata are keys of the message's metadata, with the values that they must have, byte for byte. In a Store the keys
+	// can also be those that Spillway added. Of a sealed letter only metadata that stay readable are found. It is looked
+	// for in every letter that the other fields choose.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Payload is a text that the payload contains, byte for byte. It is looked for in every letter that the other fields choose. In a
-	// sealed letter it is not found.
+	// Payload is a text that the payload contains, byte for byte. It is looked for in every letter that the other fields
+	// choose. In a sealed letter it is not found.
 	Payload string `json:"payload,omitempty"`
 	// Causes are hashes of causes, as Group.Cause has them.
 	Causes []string `json:"causes,omitempty"`
-	// RedriveIDs are ids of drains. The letter failed again after such a drain brought it back. Or such a drain was the last
-	// to change the letter's status in the Store. For letters that a drain brought back, set Statuses too.
+	// RedriveIDs are ids of drains. The letter failed again after such a drain brought it back. Or such a drain was the
+	// last to change the letter's status in the Store. For letters that a drain brought back, set Statuses too.
 	RedriveIDs []string `json:"redrive_ids,omitempty"`
 	// StackHash is the hash of the latest failure's stack.
 	StackHash string `json:"stack_hash,omitempty"`
 	// IDs are message ids.
 	IDs []string `json:"ids,omitempty"`
-	// Since is the earliest time of the latest failure. A letter without a time of failure failed when it arrived in the Store.
+	// Since is the earliest time of the latest failure. A letter without a time of failure failed when it arrived in the
+	// Store.
 	Since time.Time `json:"since,omitzero"`
 	// Until is the end of that time: the latest failure was before it.
 	Until time.Time `json:"until,omitzero"`
@@ -68,22 +70,23 @@ type Filter struct {
 
 	// Statuses are the states of letters. Default: StatusWaiting.
 	Statuses []Status `json:"statuses,omitempty"`
-	// SealKeys are ids of keys that letters are sealed with, as SealKeys counts them. An empty one stands for letters that are not
-	// sealed.
+	// SealKeys are ids of keys that letters are sealed with, as SealKeys counts them. An empty one stands for letters that
+	// are not sealed.
 	SealKeys []string `json:"seal_keys,omitempty"`
 	// Leased chooses only letters that have a lease now.
 	Leased bool `json:"leased,omitempty"`
 	// NewestFirst turns the order of List and Heads around. Everything else refuses it.
 	NewestFirst bool `json:"newest_first,omitempty"`
-	// After is the Seq of the last letter seen: only letters behind it, in the order asked for, are chosen. It pages through a List.
+	// After is the Seq of the last letter seen: only letters behind it, in the order asked for, are chosen. It pages
+	// through a List.
 	After int64 `json:"after,omitempty"`
 	// MaxSeq is the Seq of the last letter to choose, as LastSeq returns it. 0 means no bound.
 	MaxSeq int64 `json:"max_seq,omitempty"`
 	// Limit is the largest number of rows that List and Groups return. Default: DefaultLimit. At most MaxLimit.
 	Limit int `json:"limit,omitempty"`
 
-	// unless chooses letters that are not chosen: those that earlier rules of a Retention decide about. Only what the letters of
-	// a cause have in common counts, and Statuses.
+	// unless chooses letters that are not chosen: those that earlier rules of a Retention decide about. Only what the
+	// letters of a cause have in common counts, and Statuses.
 	unless []Filter
 }
 
@@ -117,7 +120,8 @@ func (f *Filter) Validate() error {
 	return nil
 }
 
-// validateInOrder is Validate for what takes letters in the order of Seq: if After meant the other end, it would take others than were meant.
+// validateInOrder is Validate for what takes letters in the order of Seq: if After meant the other end, it would take
+// others than were meant.
 func (f *Filter) validateInOrder() error {
 	if f.NewestFirst {
 		return errors.New("letters: Filter.NewestFirst is for List and Heads: leave it out")
@@ -125,8 +129,8 @@ func (f *Filter) validateInOrder() error {
 	return f.Validate()
 }
 
-// Matches reports whether f chooses a letter that is not in a Store. Letter.Topic is its dead-letter topic. A letter without
-// a time of failure failed now.
+// Matches reports whether f chooses a letter that is not in a Store. Letter.Topic is its dead-letter topic. A letter
+// without a time of failure failed now.
 func (f *Filter) Matches(l poison.Letter) bool {
 	failed := lastFailed(l, time.Now())
 	return anyOf(f.Topics, l.Origin.Topic) &&

@@ -14,11 +14,11 @@ const (
 )
 
 // folded returns the description without what differs from message to message. Words with a digit (numbers, times, ids,
-// UUIDs, hex), ids with a prefix, e-mail addresses and time zones become one sign, quoted texts another, and white space one
-// space. At most maxFolded bytes of it count.
+// UUIDs, hex), ids with a prefix, e-mail addresses and time zones become one sign, quoted texts another, and white
+// space one space. At most maxFolded bytes of it count.
 //
-// A change of this function changes the causes of letters that are in tables already. Such a change needs a version of the
-// table whose SQL empties the column cause: NewStore and Groups then compute it again.
+// A change of this function changes the causes of letters that are in tables already. Such a change needs a version of
+// the table whose SQL empties the column cause: NewStore and Groups then compute it again.
 func folded(description string) string {
 	rest := description[:min(len(description), maxUnfold)]
 	var b strings.Builder

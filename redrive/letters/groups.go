@@ -12,8 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// Group describes the letters of one cause. They failed in the same handler, for the same reason, with an error of the same
-// type and the same text, apart from its numbers, ids and quoted texts.
+// Group describes the letters of one cause. They failed in the same handler, for the same reason, with an error of the
+// same type and the same text, apart from its numbers, ids and quoted texts.
 type Group struct {
 	// Cause is the hash of the cause, for Filter.Causes. It is the same in every process.
 	Cause string
@@ -37,8 +37,9 @@ type Group struct {
 	Arrived int
 	// LastMinute is the number of arrivals in the last full minute.
 	LastMinute int
-	// FirstFailedAt is the time of the earliest failure of any letter of the cause, to the microsecond. If the Filter has more
-	// than statuses and what the letters of a cause have in common, it is that of the letters that the Filter chooses.
+	// FirstFailedAt is the time of the earliest failure of any letter of the cause, to the microsecond. If the Filter has
+	// more than statuses and what the letters of a cause have in common, it is that of the letters that the Filter
+	// chooses.
 	FirstFailedAt time.Time
 	// LastFailedAt is the time of the latest failure.
 	LastFailedAt time.Time
@@ -56,8 +57,9 @@ type StatusCounts struct {
 // Filter chooses the letters of the group that wait. If Groups had a Filter with Statuses or times, set them here too.
 func (g Group) Filter() Filter { return Filter{Causes: []string{g.Cause}} }
 
-// Groups returns the causes of the letters that f chooses, the largest groups first, at most Filter.Limit of them. The numbers
-// are kept with the letters. Only if f has a time, an id, a text to look for, a RedriveID, After or MaxSeq, letters are counted.
+// Groups returns the causes of the letters that f chooses, the largest groups first, at most Filter.Limit of them. The
+// numbers are kept with the letters. Only if f has a time, an id, a text to look for, a RedriveID, After or MaxSeq,
+// letters are counted.
 func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -83,7 +85,8 @@ type causeCount struct {
 	first, last, example int64
 }
 
-// countCauses returns the numbers of the letters that f chooses, by cause. A limit that is not 0 may leave out small ones.
+// countCauses returns the numbers of the letters that f chooses, by cause. A limit that is not 0 may leave out small
+// ones.
 func (s *Store) countCauses(ctx context.Context, f Filter, limit int) (map[string]causeCount, error) {
 	if err := s.fillCauses(ctx); err != nil {
 		return nil, err

@@ -8,10 +8,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
-// HandleAgain lets the handler of a leased letter run again although the idempotent receiver has applied its message: it removes the
-// receiver's key, whose id is the message's, and records EventKeyRemoved. What the handler wrote before is written again then, and what it
-// produces anew takes the place of the recorded outputs. It reports false if there is no such key: then the handler runs anyway, or the
-// receiver has other keys. Publish the letter after it.
+// HandleAgain lets the handler of a leased letter run again although the idempotent receiver has applied its message:
+// it removes the receiver's key, whose id is the message's, and records EventKeyRemoved. What the handler wrote before
+// is written again then, and what it produces anew takes the place of the recorded outputs. It reports false if there
+// is no such key: then the handler runs anyway, or the receiver has other keys. Publish the letter after it.
 func (s *Store) HandleAgain(ctx context.Context, t Taken, act Act) (removed bool, err error) {
 	if err := s.usable(ctx); err != nil {
 		return false, err

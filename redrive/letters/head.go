@@ -10,7 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// Head is a letter without its metadata and payload: what lists and screens need, in a few hundred bytes. Get returns the letter.
+// Head is a letter without its metadata and payload: what lists and screens need, in a few hundred bytes. Get returns
+// the letter.
 type Head struct {
 	Seq       int64
 	MessageID string
@@ -29,8 +30,8 @@ type Head struct {
 	Size     int
 	StoredAt time.Time
 	Marked   Marked
-	// SealKey is the id of the key that the letter is sealed with. It is empty if the letter is not sealed, and ? if the letter does
-	// not say.
+	// SealKey is the id of the key that the letter is sealed with. It is empty if the letter is not sealed, and ? if the
+	// letter does not say.
 	SealKey string
 	// LeasedBy is the StoreConfig.Node of the process that has the lease. It is empty if there is no lease.
 	LeasedBy string
@@ -43,8 +44,8 @@ const headQuery = `SELECT seq, id, status, cause, dead_letter_topic, origin_topi
 	CASE WHEN leased_until > now_us() THEN leased_by ELSE '' END, CASE WHEN leased_until > now_us() THEN leased_until ELSE 0 END
 FROM spillway_dead_letters`
 
-// Heads returns the letters that f chooses without their metadata and payloads, in the order of List, at most Filter.Limit of
-// them. It pages as List does.
+// Heads returns the letters that f chooses without their metadata and payloads, in the order of List, at most
+// Filter.Limit of them. It pages as List does.
 func (s *Store) Heads(ctx context.Context, f Filter) ([]Head, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

@@ -10,7 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
-// The metadata and payload of a letter are in its body. The columns metadata and payload were those of earlier versions.
+// The metadata and payload of a letter are in its body. The columns metadata and payload were those of earlier
+// versions.
 const insert = `
 INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata,
 	origin_topic, handler, class, reason, type, stack_hash, description, first_failed_at, last_failed_at, stored_at,
@@ -33,9 +34,8 @@ func withBody(insert string) string {
 SELECT seq, seen FROM l`
 }
 
-// freshStatement stores a letter that is new, with its body, and counts it: all that Publish does, for one round trip. It does
-// nothing if the letter is there. Its arguments are those of record.args, the body,
-// and those of storeFresh.
+// freshStatement stores a letter that is new, with its body, and counts it: all that Publish does, for one round trip.
+// It does nothing if the letter is there. Its arguments are those of record.args, the body, and those of storeFresh.
 func freshStatement(u upsert) string {
 	return `WITH l AS (` + insert + `ON CONFLICT (identity) DO NOTHING RETURNING seq),
 	b AS (INSERT INTO spillway_letter_bodies (body, letter_metadata, letter_payload) SELECT seq, ?::bytea, ?::bytea FROM l)
@@ -43,8 +43,9 @@ func freshStatement(u upsert) string {
 ` + u.add()
 }
 
-// storeFresh stores one letter that is new, outside of a transaction. It reports false, and has done nothing, for a letter that
-// is there, on a database without such a statement, for the first letter of a cause, and if others were in the way.
+// storeFresh stores one letter that is new, outside of a transaction. It reports false, and has done nothing, for a
+// letter that is there, on a database without such a statement, for the first letter of a cause, and if others were in
+// the way.
 func (s *Store) storeFresh(ctx context.Context, r *record, now time.Time) (stored bool, err error) {
 	if s.statements.fresh == "" || !s.known.has(r.cause) || s.db.Held(ctx) {
 		return false, nil
@@ -101,8 +102,8 @@ func (s *Store) insert(ctx context.Context, tx *sql.Tx, r *record, now time.Time
 	return seq, n == 1, err
 }
 
-// putBody stores the metadata and payload of a letter. A large body goes through a prepared statement: a driver that writes
-// values into the text of a statement may double them by escaping, and so make it too large.
+// putBody stores the metadata and payload of a letter. A large body goes through a prepared statement: a driver that
+// writes values into the text of a statement may double them by escaping, and so make it too large.
 func (s *Store) putBody(ctx context.Context, tx *sql.Tx, seq int64, r *record) (err error) {
 	put := s.prepared.of(ctx, tx, s.statements.body)
 	if put.prepared == nil && s.limit > 0 && 2*r.size() >= s.limit {
@@ -115,10 +116,10 @@ func (s *Store) putBody(ctx context.Context, tx *sql.Tx, seq int64, r *record) (
 	return err
 }
 
-// again notes that a letter arrived again. A letter that was redriven or discarded waits again then, behind all others, so
-// that a drain that is running does not meet it twice. The holder of a lease loses it: what it is about to mark may be the
-// redrive that failed again just now, if its redrive count was lost on the way. Better a letter too many, which the receiver
-// absorbs, than one too few.
+// again notes that a letter arrived again. A letter that was redriven or discarded waits again then, behind all others,
+// so that a drain that is running does not meet it twice. The holder of a lease loses it: what it is about to mark may
+// be the redrive that failed again just now, if its redrive count was lost on the way. Better a letter too many, which
+// the receiver absorbs, than one too few.
 func (s *Store) again(ctx context.Context, tx *sql.Tx, t tally, r *record, now time.Time) error {
 	var seq, body int64
 	var before Status

@@ -12,7 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
-// Taken is a letter under a lease. Its holder calls Mark, Release or Postpone, or Renew as long as it works on the letter.
+// Taken is a letter under a lease. Its holder calls Mark, Release or Postpone, or Renew as long as it works on the
+// letter.
 type Taken struct {
 	Letter
 	// Token proves the lease.
@@ -28,9 +29,9 @@ type Taken struct {
 //   - the letter arrived again, and so waits for the next caller to take it.
 var ErrLeaseLost = errors.New("letters: the lease on the letter is lost: it was taken over, given back, or arrived again")
 
-// Mark gives a leased letter its new status, records act, and ends the lease. StatusWaiting puts the letter back for the next
-// drain. Without the lease Mark changes nothing and returns an error that is ErrLeaseLost. Letter.Marked keeps 255 bytes of
-// act.Reason; the event keeps all of it.
+// Mark gives a leased letter its new status, records act, and ends the lease. StatusWaiting puts the letter back for
+// the next drain. Without the lease Mark changes nothing and returns an error that is ErrLeaseLost. Letter.Marked keeps
+// 255 bytes of act.Reason; the event keeps all of it.
 func (s *Store) Mark(ctx context.Context, t Taken, status Status, act Act) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -45,8 +46,8 @@ func (s *Store) Mark(ctx context.Context, t Taken, status Status, act Act) error
 	return nil
 }
 
-// MarkEach is Mark for several letters in one transaction. It returns those that were marked: the leases of the others are
-// lost. After an error none is marked.
+// MarkEach is Mark for several letters in one transaction. It returns those that were marked: the leases of the others
+// are lost. After an error none is marked.
 func (s *Store) MarkEach(ctx context.Context, status Status, act Act, taken ...Taken) (marked []Taken, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -91,8 +92,8 @@ SET status = ?, token = '', leased_until = 0, marked_at = now_us(), marked_by = 
 	return marked, err
 }
 
-// held returns those letters whose leases are held, and locks them. They are as they were when they were leased, but for the
-// cause of a letter of an earlier version: whatever else changes a letter ends its lease.
+// held returns those letters whose leases are held, and locks them. They are as they were when they were leased, but
+// for the cause of a letter of an earlier version: whatever else changes a letter ends its lease.
 func (s *Store) held(ctx context.Context, tx *sql.Tx, taken []Taken) (held []Taken, err error) {
 	keys, args := amongSeqs(seqsOf(taken))
 	type row struct{ token, cause string }
@@ -134,8 +135,8 @@ func seqsOf(taken []Taken) []int64 {
 
 const maxWhy = 255 // bytes: the column of MySQL
 
-// subjectsOf is what the record says of letters under a lease. They are as they were when they were leased: whatever changes
-// them ends the lease.
+// subjectsOf is what the record says of letters under a lease. They are as they were when they were leased: whatever
+// changes them ends the lease.
 func subjectsOf(taken []Taken) []subject {
 	about := make([]subject, len(taken))
 	for i, t := range taken {
@@ -144,7 +145,8 @@ func subjectsOf(taken []Taken) []subject {
 	return about
 }
 
-// Release ends the leases of letters and leaves the letters as they were. A letter whose lease is already lost is no error.
+// Release ends the leases of letters and leaves the letters as they were. A letter whose lease is already lost is no
+// error.
 func (s *Store) Release(ctx context.Context, letters ...Taken) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -167,8 +169,8 @@ func (s *Store) Release(ctx context.Context, letters ...Taken) error {
 	return nil
 }
 
-// Postpone ends the lease of a letter and puts the letter behind all others, with a new Seq. Without the lease it changes
-// nothing and returns an error that is ErrLeaseLost.
+// Postpone ends the lease of a letter and puts the letter behind all others, with a new Seq. Without the lease it
+// changes nothing and returns an error that is ErrLeaseLost.
 func (s *Store) Postpone(ctx context.Context, t Taken) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -176,8 +178,8 @@ func (s *Store) Postpone(ctx context.Context, t Taken) error {
 	return s.ifHeld(ctx, t, "postpone", s.statements.toBack, `UPDATE spillway_dead_letters SET token = '', leased_until = 0`)
 }
 
-// Renew lets the leases of letters last for the given time from now on. It returns the letters whose leases are still held,
-// with their new Until. It must not be called with letters of more than one Take or Lease.
+// Renew lets the leases of letters last for the given time from now on. It returns the letters whose leases are still
+// held, with their new Until. It must not be called with letters of more than one Take or Lease.
 func (s *Store) Renew(ctx context.Context, lease time.Duration, letters ...Taken) (still []Taken, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -221,8 +223,8 @@ func (s *Store) Renew(ctx context.Context, lease time.Duration, letters ...Taken
 // byToken is the condition that a letter's token is the one that was given out.
 const byToken = ` WHERE seq = ? AND token = ? AND token <> ''`
 
-// ifHeld runs an update of the one letter if its lease is held, and then another statement for its identity unless that is empty.
-// The update must change something: MySQL counts no row that stays as it was.
+// ifHeld runs an update of the one letter if its lease is held, and then another statement for its identity unless that
+// is empty. The update must change something: MySQL counts no row that stays as it was.
 func (s *Store) ifHeld(ctx context.Context, t Taken, what, then, update string, args ...any) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		result, err := s.exec(ctx, tx, update+byToken, append(slices.Clip(args), t.Seq, s.db.Bytes(t.Token))...)

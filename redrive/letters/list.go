@@ -14,11 +14,11 @@ import (
 
 // Letter is a dead letter in a Store.
 type Letter struct {
-	// Letter is the letter as it arrived last. Letter.Topic is the dead-letter topic. Of a message that is no dead letter only
-	// Original and Topic are known.
+	// Letter is the letter as it arrived last. Letter.Topic is the dead-letter topic. Of a message that is no dead letter
+	// only Original and Topic are known.
 	poison.Letter
-	// Seq orders letters by arrival. A letter gets a new Seq, behind all others, in two cases: it arrived again after it was
-	// redriven or discarded, or Postpone was called. A List that pages by Seq may return such a letter twice.
+	// Seq orders letters by arrival. A letter gets a new Seq, behind all others, in two cases: it arrived again after it
+	// was redriven or discarded, or Postpone was called. A List that pages by Seq may return such a letter twice.
 	Seq    int64
 	Status Status
 	// Seen counts how often the letter arrived.
@@ -48,9 +48,10 @@ const letterQuery = `SELECT seq, dead_letter_topic, id, COALESCE(letter_metadata
 	status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id, identity, cause, size, ` + bodyOf + ` AS its_body
 FROM spillway_dead_letters LEFT JOIN spillway_letter_bodies ON body = ` + bodyOf
 
-// List returns the letters that f chooses, in the order of Seq or with Filter.NewestFirst the other way round, at most Filter.Limit of them. StoreConfig.MaxRead may make a
-// page shorter. The next page is after the Seq of the last letter. Only an empty page means that there are no more letters.
-// On PostgreSQL and MySQL, a letter that is being stored at the same time may appear within a page that was already read.
+// List returns the letters that f chooses, in the order of Seq or with Filter.NewestFirst the other way round, at most
+// Filter.Limit of them. StoreConfig.MaxRead may make a page shorter. The next page is after the Seq of the last letter.
+// Only an empty page means that there are no more letters. On PostgreSQL and MySQL, a letter that is being stored at
+// the same time may appear within a page that was already read.
 func (s *Store) List(ctx context.Context, f Filter) ([]Letter, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -78,8 +79,8 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Letter, error) {
 	}
 }
 
-// LastSeq returns the greatest Seq in the table, or 0 if the table is empty. As Filter.MaxSeq it leaves out letters that
-// arrive later.
+// LastSeq returns the greatest Seq in the table, or 0 if the table is empty. As Filter.MaxSeq it leaves out letters
+// that arrive later.
 func (s *Store) LastSeq(ctx context.Context) (last int64, err error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, err

@@ -13,11 +13,12 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Metadata is packed: keys and values with their lengths in front, in no order. The database looks for the bytes of a key and
-// its value. These bytes can also stand within a value, or where a value and the next key meet. So what the database finds are
-// candidates, and the Store reads their metadata.
+// Metadata is packed: keys and values with their lengths in front, in no order. The database looks for the bytes of a
+// key and its value. These bytes can also stand within a value, or where a value and the next key meet. So what the
+// database finds are candidates, and the Store reads their metadata.
 
-// aboutMetadata adds that a letter is a candidate: it has the bytes of each pair, or the producer's metadata in one value.
+// aboutMetadata adds that a letter is a candidate: it has the bytes of each pair, or the producer's metadata in one
+// value.
 func (s *Store) aboutMetadata(w *where, f *Filter) {
 	condition := func(column string) (string, []any) {
 		var pairs []string

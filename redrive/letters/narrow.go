@@ -8,8 +8,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// causesOnly reports whether f chooses by nothing but the status and what all letters of a cause have in common. Then the
-// numbers of the causes answer how many letters f chooses, and the table of letters is not read.
+// causesOnly reports whether f chooses by nothing but the status and what all letters of a cause have in common. Then
+// the numbers of the causes answer how many letters f chooses, and the table of letters is not read.
 func (f *Filter) causesOnly() bool {
 	return f.Description == "" && f.Payload == "" && len(f.Metadata) == 0 && !f.Leased && len(f.IDs) == 0 && len(f.SealKeys) == 0 && len(f.RedriveIDs) == 0 &&
 		f.Since.IsZero() && f.Until.IsZero() && f.After == 0 && f.MaxSeq == 0 && len(f.unless) == 0
@@ -28,7 +28,8 @@ func (f Filter) ofCauses(causes []string) Filter {
 	return f
 }
 
-// common adds the conditions on what the letters of a cause have in common. Both the letters and the causes have these columns.
+// common adds the conditions on what the letters of a cause have in common. Both the letters and the causes have these
+// columns.
 func (s *Store) common(w *where, f *Filter, prefix string) {
 	anyIn(w, prefix+"origin_topic", f.Topics, asBytes)
 	anyIn(w, prefix+"origin_topic NOT", f.NotTopics, asBytes)
@@ -46,8 +47,8 @@ func (s *Store) common(w *where, f *Filter, prefix string) {
 	}
 }
 
-// numbers are the tables of numbers and causes together, with the conditions of f on them. letters is the number of those
-// that f chooses in one row.
+// numbers are the tables of numbers and causes together, with the conditions of f on them. letters is the number of
+// those that f chooses in one row.
 func (s *Store) numbers(f Filter) (tables, letters string, w *where) {
 	w = new(where)
 	w.and("n.service = ?", asBytes(s.service))
@@ -64,7 +65,8 @@ func (s *Store) numbers(f Filter) (tables, letters string, w *where) {
 // maxCauses is how many causes a statement names. A filter that chooses more is applied to each letter instead.
 const maxCauses = MaxListed
 
-// causes returns the causes that have letters which f chooses, at most maxCauses and one more, and the number of these letters.
+// causes returns the causes that have letters which f chooses, at most maxCauses and one more, and the number of these
+// letters.
 func (s *Store) causes(ctx context.Context, f Filter) (causes []string, letters int, err error) {
 	tables, number, w := s.numbers(f)
 	err = s.read(ctx, func() { causes, letters = nil, 0 }, func(rows *sql.Rows) error {

@@ -23,14 +23,15 @@ type Outcome struct {
 }
 
 // Learn looks for what became of the letters that a drain or campaign redrove, and marks them. It returns the numbers.
-//   - A letter failed again if another letter arrived with the id of the redrive that names it, or has its message's id. So it did if
-//     the same one arrived again.
-//   - A letter succeeded if the idempotent receiver applied its message: the receiver's keys are in the same database, of the
-//     same service and handler, and the key of the message is its id. A message with outputs succeeded when they are published. The
-//     receiver marks that within a spillway.Channel. Elsewhere it is believed 5 minutes after the message was applied, but never of a
-//     letter of reason output_undeliverable, whose message was applied before.
+//   - A letter failed again if another letter arrived with the id of the redrive that names it, or has its message's
+//     id. So it did if the same one arrived again.
+//   - A letter succeeded if the idempotent receiver applied its message: the receiver's keys are in the same database,
+//     of the same service and handler, and the key of the message is its id. A message with outputs succeeded when they
+//     are published. The receiver marks that within a spillway.Channel. Elsewhere it is believed 5 minutes after the
+//     message was applied, but never of a letter of reason output_undeliverable, whose message was applied before.
 //
-// Otherwise another program calls Succeeded. Live traffic does nothing for it: Learn looks keys up. Events name the Node.
+// Otherwise another program calls Succeeded. Live traffic does nothing for it: Learn looks keys up. Events name the
+// Node.
 func (s *Store) Learn(ctx context.Context, redriveID string) (Outcome, error) {
 	if err := s.usable(ctx); err != nil {
 		return Outcome{}, err
@@ -150,8 +151,8 @@ type appliedKey struct {
 	at, now   int64 // in milliseconds, by the database's clock
 }
 
-// outputsTake is how long the outputs of a message take to be published, or to make a letter of it. Longer ago they were published where
-// no mark says so: by a handler whose publishing the receiver does not see.
+// outputsTake is how long the outputs of a message take to be published, or to make a letter of it. Longer ago they
+// were published where no mark says so: by a handler whose publishing the receiver does not see.
 const outputsTake = 5 * time.Minute
 
 // says reports whether the key says that the redriven message of a letter succeeded.
@@ -211,8 +212,9 @@ func (s *Store) outcome(ctx context.Context, redriveID string) (o Outcome, err e
 	return o, err
 }
 
-// Succeeded marks redriven letters of a handler whose messages were handled: a hook for a service whose receiver keeps its keys
-// in another database. It returns how many letters it marked. An id of which there is no redriven letter is no error.
+// Succeeded marks redriven letters of a handler whose messages were handled: a hook for a service whose receiver keeps
+// its keys in another database. It returns how many letters it marked. An id of which there is no redriven letter is no
+// error.
 func (s *Store) Succeeded(ctx context.Context, act Act, handler string, messageIDs ...string) (n int, err error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, err

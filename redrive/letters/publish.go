@@ -18,14 +18,14 @@ var (
 	_ poison.Initializer = (*Store)(nil)
 )
 
-// Publish stores messages as dead letters of the dead-letter topic: all of them or none, durable when it returns nil. It ends
-// with the context of the first message, and after at most 30 seconds. A letter that is already in the table is not stored
-// twice. A message that is no dead letter is stored too, as a failure of unknown class. Publish refuses a letter that is
-// larger than the database takes, with an error that is poison.ErrTooLarge. A poison.Queue then cuts what it added to the
-// message, and at last tries its fallbacks.
+// Publish stores messages as dead letters of the dead-letter topic: all of them or none, durable when it returns nil.
+// It ends with the context of the first message, and after at most 30 seconds. A letter that is already in the table is
+// not stored twice. A message that is no dead letter is stored too, as a failure of unknown class. Publish refuses a
+// letter that is larger than the database takes, with an error that is poison.ErrTooLarge. A poison.Queue then cuts
+// what it added to the message, and at last tries its fallbacks.
 //
-// Calls with one message that come while another call writes go together, with one statement or in one transaction. No call
-// waits for others to come. A letter that the database refuses fails its own call alone.
+// Calls with one message that come while another call writes go together, with one statement or in one transaction. No
+// call waits for others to come. A letter that the database refuses fails its own call alone.
 func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	if s == nil {
 		return errNilStore
@@ -71,8 +71,8 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
-// storeGathered stores letters. A single one goes together with those of other callers, if there are any. The first letter of a
-// cause goes alone, because it brings the cause along.
+// storeGathered stores letters. A single one goes together with those of other callers, if there are any. The first
+// letter of a cause goes alone, because it brings the cause along.
 func (s *Store) storeGathered(ctx context.Context, records []record) error {
 	if len(records) > 1 {
 		return s.storeAll(ctx, records)
@@ -90,8 +90,8 @@ func (s *Store) storeGathered(ctx context.Context, records []record) error {
 	return s.gathering.Do(ctx, &records[0], records[0].size(), alone)
 }
 
-// storeAll stores letters in one transaction. If another one that stores the same letters in another order was in the way,
-// it goes in the order of their identities from then on, in which none waits for the other.
+// storeAll stores letters in one transaction. If another one that stores the same letters in another order was in the
+// way, it goes in the order of their identities from then on, in which none waits for the other.
 func (s *Store) storeAll(ctx context.Context, records []record) error {
 	again := false
 	return s.writeLetters(ctx, len(records), func(tx *sql.Tx, t tally) error {

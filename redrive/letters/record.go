@@ -77,10 +77,9 @@ func (r *record) size() int {
 		len(r.letter.Failure.Reason) + len(r.letter.Failure.Type) + len(r.letter.Failure.StackHash) + len(r.letter.Failure.Description)
 }
 
-// identify is the same for the same letter arriving again and for no other: service, consumer, origin, id, redrive count,
-// and the payload and the producer's metadata, because an id that is used twice must not lose a message. Of a sealed letter the
-// fingerprint stands for what is sealed. Without an id no
-// letter is the same as another.
+// identify is the same for the same letter arriving again and for no other: service, consumer, origin, id, redrive
+// count, and the payload and the producer's metadata, because an id that is used twice must not lose a message. Of a
+// sealed letter the fingerprint stands for what is sealed. Without an id no letter is the same as another.
 func identify(service, topic string, l poison.Letter) []byte {
 	if l.Original.UUID == "" {
 		unique := make([]byte, sha256.Size)

@@ -26,8 +26,8 @@ const (
 type ResealConfig struct {
 	// Seal has the current key, and those of the letters. Default: StoreConfig.Seal.
 	Seal *seal.Sealer
-	// Filter chooses the letters. Default: all letters that are not sealed with the current key, whatever their status. Filter.Limit must
-	// be 0.
+	// Filter chooses the letters. Default: all letters that are not sealed with the current key, whatever their status.
+	// Filter.Limit must be 0.
 	Filter Filter
 	// Pause is the time between two transactions, so that live traffic goes first. Default: none.
 	Pause time.Duration
@@ -49,13 +49,13 @@ type ResealReport struct {
 	Why []string `json:"why,omitempty"`
 }
 
-// Reseal seals letters with the current key: those of old keys, and those that are not sealed. It goes over the letters that are there when
-// it starts, in small transactions beside other traffic. If it is killed, each letter has its old envelope or its new one: call it again. It
-// leaves out letters that have a lease, and those that another transaction is writing: SealKeys says what is left. Each letter that
-// is resealed has an event.
+// Reseal seals letters with the current key: those of old keys, and those that are not sealed. It goes over the letters
+// that are there when it starts, in small transactions beside other traffic. If it is killed, each letter has its old
+// envelope or its new one: call it again. It leaves out letters that have a lease, and those that another transaction
+// is writing: SealKeys says what is left. Each letter that is resealed has an event.
 //
-// Reseal overwrites what the rows had. The database may still have it in its log, in backups, and in pages that it has not used again: a
-// VACUUM on SQLite and PostgreSQL, and OPTIMIZE TABLE on MySQL, write the tables anew.
+// Reseal overwrites what the rows had. The database may still have it in its log, in backups, and in pages that it has
+// not used again: a VACUUM on SQLite and PostgreSQL, and OPTIMIZE TABLE on MySQL, write the tables anew.
 func (s *Store) Reseal(ctx context.Context, config ResealConfig) (ResealReport, error) {
 	if err := s.usable(ctx); err != nil {
 		return ResealReport{}, err
@@ -266,8 +266,9 @@ func (r *resealing) put(ctx context.Context, tx *sql.Tx, l resealed) (n int, err
 	return 1, r.record(ctx, tx, EventResealed, act, l.subject)
 }
 
-// identify gives a letter that was not sealed the identity of a sealed one, so that it is recognised when it arrives again. The old identity
-// is made of a hash of the payload too. A letter keeps it if it has events, which have it as well, or if the sealed one is there already.
+// identify gives a letter that was not sealed the identity of a sealed one, so that it is recognised when it arrives
+// again. The old identity is made of a hash of the payload too. A letter keeps it if it has events, which have it as
+// well, or if the sealed one is there already.
 func (r *resealing) identify(ctx context.Context, tx *sql.Tx, l *resealed) error {
 	if string(l.fresh) == string(l.identity) {
 		return nil

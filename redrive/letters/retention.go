@@ -18,11 +18,11 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// RetentionRule says which letters are deleted, and when. A letter matches a rule if it has any one of the values of each list
-// that is set, whatever its age.
+// RetentionRule says which letters are deleted, and when. A letter matches a rule if it has any one of the values of
+// each list that is set, whatever its age.
 type RetentionRule struct {
-	// Statuses are the states of the letters. Required, unless Keep is set. A letter that waits is the last copy of its message:
-	// name StatusWaiting only if such a message may be lost.
+	// Statuses are the states of the letters. Required, unless Keep is set. A letter that waits is the last copy of its
+	// message: name StatusWaiting only if such a message may be lost.
 	Statuses []Status
 	// Classes are classes of the latest failure. Default: all classes.
 	Classes []classify.Class
@@ -38,18 +38,18 @@ type RetentionRule struct {
 
 // RetentionConfig configures a Retention.
 type RetentionConfig struct {
-	// Rules say which letters are deleted. The first rule that a letter matches decides. A letter that matches no rule stays.
-	// Required.
+	// Rules say which letters are deleted. The first rule that a letter matches decides. A letter that matches no rule
+	// stays. Required.
 	Rules []RetentionRule
 	// Every is the time from the end of one look at the letters to the next. Default: 1 hour. At least 1 second.
 	Every time.Duration
-	// Pause is the time between two transactions, each of which deletes at most 200 letters. Default: as long as the transaction
-	// before took, so that live traffic has half of the time.
+	// Pause is the time between two transactions, each of which deletes at most 200 letters. Default: as long as the
+	// transaction before took, so that live traffic has half of the time.
 	Pause time.Duration
 	// Act is on record for each letter that is deleted. Default: StoreConfig.Node, and the age of the rule as the reason.
 	Act Act
-	// Logger receives a line with the number of letters for each rule that deleted some. Default: no lines. The events say which
-	// letters these were.
+	// Logger receives a line with the number of letters for each rule that deleted some. Default: no lines. The events say
+	// which letters these were.
 	Logger watermill.LoggerAdapter
 	// OnTrimmed is called after each look at the letters, also if the look deleted none or failed. Default: none.
 	OnTrimmed func(ctx context.Context, t Trimmed)
@@ -145,8 +145,8 @@ func (c *RetentionConfig) due(i int, now time.Time) Filter {
 	return f
 }
 
-// Due returns how many letters each rule would delete now, in the order of RetentionConfig.Rules: a dry run. Letters that have a
-// lease are among them.
+// Due returns how many letters each rule would delete now, in the order of RetentionConfig.Rules: a dry run. Letters
+// that have a lease are among them.
 func (r *Retention) Due(ctx context.Context) (rules []int, err error) {
 	if r == nil {
 		return nil, errNilRetention
@@ -163,9 +163,9 @@ func (r *Retention) Due(ctx context.Context) (rules []int, err error) {
 	return rules, nil
 }
 
-// Retention deletes old letters by itself, as Purge does: in small transactions, with an event for each letter. Nothing is
-// deleted without a Retention or a call of Purge. Instances of a service that run one each do no harm: a letter is deleted, and
-// recorded, once. Letters that have a lease stay until the next look. It is safe for concurrent use.
+// Retention deletes old letters by itself, as Purge does: in small transactions, with an event for each letter. Nothing
+// is deleted without a Retention or a call of Purge. Instances of a service that run one each do no harm: a letter is
+// deleted, and recorded, once. Letters that have a lease stay until the next look. It is safe for concurrent use.
 type Retention struct {
 	store  *Store
 	config RetentionConfig
@@ -176,8 +176,8 @@ type Retention struct {
 	stopped sync.WaitGroup
 }
 
-// NewRetention returns a Retention of the letters of the store's service. Nothing is deleted before Run, or Trim, or before the
-// router of Plugin runs.
+// NewRetention returns a Retention of the letters of the store's service. Nothing is deleted before Run, or Trim, or
+// before the router of Plugin runs.
 func NewRetention(store *Store, config RetentionConfig) (*Retention, error) {
 	if store == nil {
 		return nil, errNilStore
@@ -214,8 +214,8 @@ func (r *Retention) start() error {
 // afterError is the wait after a look that failed, unless Every is shorter.
 const afterError = time.Minute
 
-// Run looks at the letters at once, and then again after each Every, until ctx ends. It returns nil then. An error of the
-// database is logged, and does not end Run.
+// Run looks at the letters at once, and then again after each Every, until ctx ends. It returns nil then. An error of
+// the database is logged, and does not end Run.
 func (r *Retention) Run(ctx context.Context) error {
 	switch {
 	case r == nil:

@@ -37,8 +37,8 @@ func contentOf(l *poison.Letter) []byte {
 	return sum[:]
 }
 
-// Open returns the letter with what was sealed, with the keys of StoreConfig.Seal. A letter that is not sealed is returned as it is. The
-// error names the key; the letter in the Store stays as it is.
+// Open returns the letter with what was sealed, with the keys of StoreConfig.Seal. A letter that is not sealed is
+// returned as it is. The error names the key; the letter in the Store stays as it is.
 func (s *Store) Open(ctx context.Context, l Letter) (poison.Letter, error) {
 	if err := s.usable(ctx); err != nil {
 		return poison.Letter{}, err
@@ -46,8 +46,8 @@ func (s *Store) Open(ctx context.Context, l Letter) (poison.Letter, error) {
 	return s.OpenWith(ctx, s.seal, l)
 }
 
-// OpenWith is Open with other keys. Beside what package seal binds, it compares the identity of the letter's row: an envelope that was
-// moved here from another row is an error that is seal.ErrOtherLetter.
+// OpenWith is Open with other keys. Beside what package seal binds, it compares the identity of the letter's row: an
+// envelope that was moved here from another row is an error that is seal.ErrOtherLetter.
 func (s *Store) OpenWith(ctx context.Context, sealer *seal.Sealer, l Letter) (poison.Letter, error) {
 	if err := s.usable(ctx); err != nil {
 		return poison.Letter{}, err
@@ -62,8 +62,8 @@ func (s *Store) OpenWith(ctx context.Context, sealer *seal.Sealer, l Letter) (po
 	return opened, nil
 }
 
-// isRow reports whether a sealed letter is that of its row. The identity of a row that was stored unsealed may be that of the opened
-// letter. The identity of a letter without an id is random.
+// isRow reports whether a sealed letter is that of its row. The identity of a row that was stored unsealed may be that
+// of the opened letter. The identity of a letter without an id is random.
 func (s *Store) isRow(l Letter, opened poison.Letter) bool {
 	return l.Original.UUID == "" || len(l.identity) == 0 || bytes.Equal(l.identity, identify(s.service, l.Topic, l.Letter)) ||
 		bytes.Equal(l.identity, identify(s.service, l.Topic, opened))
@@ -76,8 +76,9 @@ type KeyCount struct {
 	Letters int    `json:"letters"`
 }
 
-// SealKeys counts the letters of the service by the key that they are sealed with, whatever their status, in the order of the keys. It
-// reads all letters, without their bodies. A key that has no letters here, and none in a topic, is needed no more.
+// SealKeys counts the letters of the service by the key that they are sealed with, whatever their status, in the order
+// of the keys. It reads all letters, without their bodies. A key that has no letters here, and none in a topic, is
+// needed no more.
 func (s *Store) SealKeys(ctx context.Context) (keys []KeyCount, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

@@ -9,7 +9,8 @@ import (
 // maxSlots is how many writers count at once without waiting for each other. Each slot is a row more for every cause.
 const maxSlots = 16
 
-// slots gives each writer of a process a slot of its own, as long as there are any. Two processes begin at different ones.
+// slots gives each writer of a process a slot of its own, as long as there are any. Two processes begin at different
+// ones.
 type slots struct {
 	first int
 	taken atomic.Uint32

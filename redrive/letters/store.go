@@ -20,17 +20,17 @@ const maxWrite = 30 * time.Second
 
 // StoreConfig configures a Store.
 type StoreConfig struct {
-	// Service names the service whose letters these are: letters, digits and ". _ -", at most 100 bytes. Services may share a
-	// table. A Store shows, counts and takes only letters that a Store of the same Service stored. If one service reads two
-	// brokers, give each broker a Service: both may have a topic "orders", and a letter must return to its own broker.
-	// Required on a database server, where other services may use the table. On SQLite the default is no name.
+	// Service names the service whose letters these are: letters, digits and ". _ -", at most 100 bytes. Services may
+	// share a table. A Store shows, counts and takes only letters that a Store of the same Service stored. If one service
+	// reads two brokers, give each broker a Service: both may have a topic "orders", and a letter must return to its own
+	// broker. Required on a database server, where other services may use the table. On SQLite the default is no name.
 	Service string
-	// MaxRead is the largest number of bytes of metadata and payload that one List, Take or Free reads into memory. One letter
-	// is read even if it is larger. Default: DefaultMaxRead, 32 MiB.
+	// MaxRead is the largest number of bytes of metadata and payload that one List, Take or Free reads into memory. One
+	// letter is read even if it is larger. Default: DefaultMaxRead, 32 MiB.
 	MaxRead int
-	// Seal seals letters that arrive unsealed, as package seal says, and opens letters for Open, for drains and for campaigns. While
-	// the Keys fail, Publish stores nothing that is not sealed already. Letters that are in the table unsealed stay readable: Reseal
-	// seals them. Default: none, and letters are stored as they arrive.
+	// Seal seals letters that arrive unsealed, as package seal says, and opens letters for Open, for drains and for
+	// campaigns. While the Keys fail, Publish stores nothing that is not sealed already. Letters that are in the table
+	// unsealed stay readable: Reseal seals them. Default: none, and letters are stored as they arrive.
 	Seal *seal.Sealer
 	// Node names this process as the holder of leases. Default: the name of the host and the process's id.
 	Node string
@@ -39,9 +39,10 @@ type StoreConfig struct {
 // DefaultMaxRead is the default of StoreConfig.MaxRead.
 const DefaultMaxRead = 32 << 20
 
-// Store keeps dead letters in tables of a database, spillway_dead_letters and those beside it, until they are purged. It is a
-// message.Publisher and a poison.Initializer, so that a poison.Queue can publish into it. It is safe for concurrent use, also
-// by several processes. It has a goroutine only while letters of several callers go into one statement.
+// Store keeps dead letters in tables of a database, spillway_dead_letters and those beside it, until they are purged.
+// It is a message.Publisher and a poison.Initializer, so that a poison.Queue can publish into it. It is safe for
+// concurrent use, also by several processes. It has a goroutine only while letters of several callers go into one
+// statement.
 type Store struct {
 	db         *database.Database
 	statements statements
@@ -62,11 +63,12 @@ type Store struct {
 var ErrClosed = errors.New("letters: the Store is closed; a router closes the publisher of each of its handlers: " +
 	"give handlers a publisher of their own")
 
-// NewStore returns a Store. It asks db which database it is, and creates or upgrades the table, within 30 seconds. An upgrade
-// keeps the rows and is never undone. The causes of old letters are computed for at most 5 seconds; Groups computes the rest.
+// NewStore returns a Store. It asks db which database it is, and creates or upgrades the table, within 30 seconds. An
+// upgrade keeps the rows and is never undone. The causes of old letters are computed for at most 5 seconds; Groups
+// computes the rest.
 //
-// db is a SQLite file, PostgreSQL 11 or later, MySQL 8.0.13 or later, or MariaDB 10.6 or later, with any driver. NewStore fails for any
-// other database, for SQLite in memory, and for a table of that name with other columns.
+// db is a SQLite file, PostgreSQL 11 or later, MySQL 8.0.13 or later, or MariaDB 10.6 or later, with any driver.
+// NewStore fails for any other database, for SQLite in memory, and for a table of that name with other columns.
 //   - On SQLite, WAL mode is advisable: without it readers and writers wait for each other.
 //   - On PostgreSQL the table is the first of its name on the search path.
 //   - On MySQL the table is in the database of the connections. Its binary log must not have binlog_format=STATEMENT.

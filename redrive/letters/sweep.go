@@ -23,9 +23,9 @@ type swept struct {
 	body   int64
 }
 
-// sweep calls change with the letters that f chooses and that are there when it starts, in small transactions. It leaves out
-// letters that have a lease, and those that another transaction is writing. It returns how many it changed, also with an error.
-// It calls rest, unless that is nil, after each transaction with the time that it took.
+// sweep calls change with the letters that f chooses and that are there when it starts, in small transactions. It
+// leaves out letters that have a lease, and those that another transaction is writing. It returns how many it changed,
+// also with an error. It calls rest, unless that is nil, after each transaction with the time that it took.
 func (s *Store) sweep(ctx context.Context, f Filter, change func(*sql.Tx, tally, []swept) error, rest func(context.Context, time.Duration)) (n int, err error) {
 	if f.Limit != 0 {
 		return 0, errors.New("Filter.Limit pages through lists: leave it out")
@@ -58,7 +58,8 @@ func (s *Store) sweep(ctx context.Context, f Filter, change func(*sql.Tx, tally,
 	}
 }
 
-// lockFree returns those of the letters that f still chooses, that have no lease, and that no other transaction is writing.
+// lockFree returns those of the letters that f still chooses, that have no lease, and that no other transaction is
+// writing.
 func (s *Store) lockFree(ctx context.Context, tx *sql.Tx, f Filter, seqs []int64) (letters []swept, err error) {
 	f.After, f.MaxSeq = 0, 0
 	w := s.freeByKey(f, seqs)
@@ -76,9 +77,10 @@ FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+s.db.S
 	return letters, err
 }
 
-// MarkAll gives all letters that f chooses, and that are there when it starts, another status. It takes small transactions, and
-// can be called again after an error. It leaves out letters that have a lease or the status already, or that were erased. It returns how many it
-// changed, also with an error. A redrive publishes letters first: see package redrive.
+// MarkAll gives all letters that f chooses, and that are there when it starts, another status. It takes small
+// transactions, and can be called again after an error. It leaves out letters that have a lease or the status already,
+// or that were erased. It returns how many it changed, also with an error. A redrive publishes letters first: see
+// package redrive.
 func (s *Store) MarkAll(ctx context.Context, f Filter, status Status, act Act) (n int, err error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, err
@@ -125,10 +127,10 @@ func (s *Store) marks(act Act) []any {
 	return []any{s.db.Bytes(act.By[:min(len(act.By), maxBy)]), s.db.Text(boundedtext.Text(act.Reason, maxWhy)), s.db.Text(act.RedriveID)}
 }
 
-// Purge deletes the letters that f chooses and that are there when it starts, with their metadata and payloads. Their events
-// stay, and their arrivals become events. Filter.Statuses must name the states of letters to delete; Filter.Until bounds the age. Purge takes small transactions,
-// beside other traffic, and can be called again after an error. It leaves out letters that have a lease. It returns how many it
-// deleted, also with an error.
+// Purge deletes the letters that f chooses and that are there when it starts, with their metadata and payloads. Their
+// events stay, and their arrivals become events. Filter.Statuses must name the states of letters to delete;
+// Filter.Until bounds the age. Purge takes small transactions, beside other traffic, and can be called again after an
+// error. It leaves out letters that have a lease. It returns how many it deleted, also with an error.
 func (s *Store) Purge(ctx context.Context, f Filter, act Act) (n int, err error) {
 	if err := s.usable(ctx); err != nil {
 		return 0, err
@@ -172,9 +174,10 @@ func (s *Store) purge(ctx context.Context, f Filter, act Act, rest func(context.
 	}, rest)
 }
 
-// BreakLeases takes letters away from the holders of their leases, and records it. Filter.Leased finds such letters, and Heads
-// names the holders. A holder learns of it when it marks or renews: ErrLeaseLost. What it published is published: break a
-// lease only if its holder is gone. BreakLeases returns the Seqs of the letters whose leases it broke.
+// BreakLeases takes letters away from the holders of their leases, and records it. Filter.Leased finds such letters,
+// and Heads names the holders. A holder learns of it when it marks or renews: ErrLeaseLost. What it published is
+// published: break a lease only if its holder is gone. BreakLeases returns the Seqs of the letters whose leases it
+// broke.
 func (s *Store) BreakLeases(ctx context.Context, act Act, seqs ...int64) (broken []int64, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

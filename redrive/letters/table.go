@@ -55,11 +55,13 @@ var events = schema.Table{
 
 // statements are what the databases say each in its own way.
 type statements struct {
-	// insert stores a letter, or counts that it arrived again. Its arguments are those of record.args. If there is returning, it
-	// returns the letter's Seq and how often it arrived. If it takes the body, the metadata and payload are its last arguments.
+	// insert stores a letter, or counts that it arrived again. Its arguments are those of record.args. If there is
+	// returning, it returns the letter's Seq and how often it arrived. If it takes the body, the metadata and payload are
+	// its last arguments.
 	insert               string
 	returning, takesBody bool
-	// fresh stores and counts a letter that is new, in one statement, or does nothing. Empty if the database has no such statement.
+	// fresh stores and counts a letter that is new, in one statement, or does nothing. Empty if the database has no such
+	// statement.
 	fresh string
 	// body stores the metadata and payload of a new letter.
 	body string
@@ -67,8 +69,8 @@ type statements struct {
 	count string
 	// unless ends an INSERT of a row that may be there already.
 	unless string
-	// byCause comes behind the name of the table if a statement must find letters by their status and cause. noCause is the same
-	// for letters without a cause.
+	// byCause comes behind the name of the table if a statement must find letters by their status and cause. noCause is
+	// the same for letters without a cause.
 	byCause, noCause string
 	// toBack puts the letter of an identity, which this transaction has to itself, behind all others.
 	toBack string
@@ -120,8 +122,9 @@ const movedFrom = `moved_from = CASE WHEN spillway_dead_letters.moved_from = 0 T
 
 const sqliteBehind = `(SELECT MAX(seq) + 1 FROM spillway_dead_letters)`
 
-// mysqlToBack lets the letter conflict with itself, for a number that was given to no other letter: one that UPDATE makes up
-// would be given out again by MariaDB, and the letter that got it would overwrite this one. An INSERT of a SELECT would lock all numbers.
+// mysqlToBack lets the letter conflict with itself, for a number that was given to no other letter: one that UPDATE
+// makes up would be given out again by MariaDB, and the letter that got it would overwrite this one. An INSERT of a
+// SELECT would lock all numbers.
 const mysqlToBack = `
 INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata, origin_topic, handler, class, reason, type,
 	stack_hash, description, first_failed_at, last_failed_at, stored_at)

@@ -10,10 +10,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// Take leases at most n letters, 1 to MaxLimit, that f chooses and that have no lease, in the order of Seq. No other Take
-// returns them before the lease expires, or before they are marked, released or postponed. Take passes over letters that
-// another transaction is writing at this moment, and letters that were discarded or erased. StoreConfig.MaxRead may make it fewer than n. Only a Take that returns none
-// means that there are no more letters. Filter.Limit is not used.
+// Take leases at most n letters, 1 to MaxLimit, that f chooses and that have no lease, in the order of Seq. No other
+// Take returns them before the lease expires, or before they are marked, released or postponed. Take passes over
+// letters that another transaction is writing at this moment, and letters that were discarded or erased.
+// StoreConfig.MaxRead may make it fewer than n. Only a Take that returns none means that there are no more letters.
+// Filter.Limit is not used.
 func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) ([]Taken, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -57,7 +58,8 @@ func (f Filter) redrivable() (Filter, bool) {
 	return f, len(f.Statuses) > 0
 }
 
-// present returns f without letters that were erased: they have no message any more. It reports whether f can choose others.
+// present returns f without letters that were erased: they have no message any more. It reports whether f can choose
+// others.
 func (f Filter) present() (Filter, bool) {
 	if slices.Contains(f.Statuses, StatusErased) {
 		f.Statuses = slices.DeleteFunc(slices.Clone(f.Statuses), func(s Status) bool { return s == StatusErased })
@@ -66,8 +68,9 @@ func (f Filter) present() (Filter, bool) {
 	return f, true
 }
 
-// Free returns the Seqs of the first n letters, 1 to MaxLimit, that f chooses and that have no lease. Letters that another
-// transaction is writing are among them. StoreConfig.MaxRead may make it fewer than n. Filter.Limit is not used.
+// Free returns the Seqs of the first n letters, 1 to MaxLimit, that f chooses and that have no lease. Letters that
+// another transaction is writing are among them. StoreConfig.MaxRead may make it fewer than n. Filter.Limit is not
+// used.
 func (s *Store) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -86,8 +89,8 @@ func (s *Store) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
 	return chosen.seqs, wrapped("look for free letters", err)
 }
 
-// Lease leases those of the letters, at most MaxLimit, that f still chooses and that have no lease, as Take does. It reads
-// all of them into memory: Free returns as many as StoreConfig.MaxRead allows.
+// Lease leases those of the letters, at most MaxLimit, that f still chooses and that have no lease, as Take does. It
+// reads all of them into memory: Free returns as many as StoreConfig.MaxRead allows.
 func (s *Store) Lease(ctx context.Context, f Filter, seqs []int64, lease time.Duration) ([]Taken, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

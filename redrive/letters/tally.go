@@ -57,9 +57,9 @@ func (t tally) arrived(r *record, seq int64, first, last time.Time) {
 	c.arrived, c.seq = c.arrived+1, max(c.seq, seq)
 }
 
-// count writes a tally within the transaction that changes the letters. The numbers of a cause are spread over slots: two
-// writers that count in different slots do not wait for each other. The causes come in one order, so that two transactions
-// cannot wait for each other.
+// count writes a tally within the transaction that changes the letters. The numbers of a cause are spread over slots:
+// two writers that count in different slots do not wait for each other. The causes come in one order, so that two
+// transactions cannot wait for each other.
 func (s *Store) count(ctx context.Context, tx *sql.Tx, slot int, t tally) error {
 	minute := time.Now().Unix() / 60
 	for _, cause := range slices.Sorted(maps.Keys(t)) {

@@ -73,8 +73,8 @@ func (s *Store) storeInTurn(ctx context.Context, records []*record) (map[string]
 	return identitiesOf(records), s.storeAll(ctx, all)
 }
 
-// storeManyFresh stores and counts letters that are new in one statement, in the order in which they came. It does nothing about
-// letters that are there.
+// storeManyFresh stores and counts letters that are new in one statement, in the order in which they came. It does
+// nothing about letters that are there.
 func (s *Store) storeManyFresh(ctx context.Context, records []*record) (stored map[string]bool, err error) {
 	slot, giveBack := s.slots.take()
 	defer giveBack()
@@ -106,7 +106,8 @@ const freshColumns = 21
 const freshRow = `(?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea,
 	?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::text, ?::bigint, ?::bytea, ?::text, ?::bytea, ?::bytea)`
 
-// manyFreshStatement is freshStatement for several letters that are different. It returns the identities of those that it stored.
+// manyFreshStatement is freshStatement for several letters that are different. It returns the identities of those that
+// it stored.
 func manyFreshStatement(rows int) string {
 	into, columns, _ := strings.Cut(insert, " (")
 	columns, _, _ = strings.Cut(columns, ")")

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Totals returns the numbers of all letters of the service, by their status. The numbers are kept with the letters: none is counted.
+// Totals returns the numbers of all letters of the service, by their status. The numbers are kept with the letters:
+// none is counted.
 func (s *Store) Totals(ctx context.Context) (n StatusCounts, err error) {
 	if err := s.usable(ctx); err != nil {
 		return n, err
@@ -21,8 +22,8 @@ FROM spillway_letter_counts WHERE service = ?`, asBytes(s.service))
 	return n, wrapped("count by status", err)
 }
 
-// OldestWaiting returns, by cause, when the waiting letter that was stored first failed first. A cause without a waiting letter has no
-// entry. Each cause costs a look into an index, however many letters it has.
+// OldestWaiting returns, by cause, when the waiting letter that was stored first failed first. A cause without a
+// waiting letter has no entry. Each cause costs a look into an index, however many letters it has.
 func (s *Store) OldestWaiting(ctx context.Context, causes ...string) (map[string]time.Time, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

@@ -45,8 +45,9 @@ func ofBody(column string) string {
 // where returns the conditions for what f chooses of the store's service. The fields have been validated.
 func (s *Store) where(f Filter) *where { return s.conditions(f, "service", "status") }
 
-// whereByKey returns the same conditions for letters that are named by their Seq. No index of services and states serves
-// them: PostgreSQL, as long as it has no statistics of the table, would read all letters that wait instead of those named.
+// whereByKey returns the same conditions for letters that are named by their Seq. No index of services and states
+// serves them: PostgreSQL, as long as it has no statistics of the table, would read all letters that wait instead of
+// those named.
 func (s *Store) whereByKey(f Filter, seqs []int64) *where {
 	w := s.conditions(f, "COALESCE(service, '')", "COALESCE(status, '')")
 	keys, args := amongSeqs(seqs)

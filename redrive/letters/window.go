@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// window is how many Seqs one statement reads at most if no index answers. A scan of a large table is many short statements:
-	// each has its own time limit, and the scan ends with its context.
+	// window is how many Seqs one statement reads at most if no index answers. A scan of a large table is many short
+	// statements: each has its own time limit, and the scan ends with its context.
 	window = 50_000
 	// bodyWindow is the same if the bodies of letters are read.
 	bodyWindow = 5_000
@@ -58,7 +58,8 @@ func (s *Store) routeOf(ctx context.Context, f Filter) (r route, err error) {
 	return r, nil
 }
 
-// each calls read with a filter for one statement after the other, in the order of Seq or the other way round, until read returns false.
+// each calls read with a filter for one statement after the other, in the order of Seq or the other way round, until
+// read returns false.
 func (s *Store) each(ctx context.Context, r route, read func(Filter) (more bool, err error)) error {
 	if r.nothing {
 		return nil

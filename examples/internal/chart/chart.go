@@ -1,5 +1,5 @@
-// Package chart draws what the examples show while they run: bars and histories, in place on a terminal, and plain lines
-// elsewhere. It shows counts, and nothing that a message brings along.
+// Package chart draws what the examples show while they run: bars and histories, in place on a terminal, and plain
+// lines elsewhere. It shows counts, and nothing that a message brings along.
 package chart
 
 import (
@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Screen returns where people look, and whether it is a terminal. If standard output is no terminal, it is for the result alone.
+// Screen returns where people look, and whether it is a terminal. If standard output is no terminal, it is for the
+// result alone.
 func Screen() (out *os.File, terminal bool) {
 	info, err := os.Stdout.Stat()
 	if err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb" {

@@ -27,9 +27,9 @@ const (
 	MySQL    = "mysql"
 )
 
-// OpenDatabase opens the database of a run and notes in s how a consumer opens it: a PostgreSQL or a MySQL, as asked for, or,
-// asked for "", a PostgreSQL where there is one, else a SQLite. One whose address is given has to be there. cleanUp
-// leaves nothing of the run behind.
+// OpenDatabase opens the database of a run and notes in s how a consumer opens it: a PostgreSQL or a MySQL, as asked
+// for, or, asked for "", a PostgreSQL where there is one, else a SQLite. One whose address is given has to be there.
+// cleanUp leaves nothing of the run behind.
 func OpenDatabase(s *Setting, kind string) (db *sql.DB, cleanUp func() error, err error) {
 	server := Postgres
 	if kind == MySQL {

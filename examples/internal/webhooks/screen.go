@@ -13,7 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Progress draws a bar until done reaches total or ctx ends: in place on a terminal, a line for every quarter elsewhere.
+// Progress draws a bar until done reaches total or ctx ends: in place on a terminal, a line for every quarter
+// elsewhere.
 func Progress(ctx context.Context, out *os.File, what string, total int, done func() int) error {
 	info, err := out.Stat()
 	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0

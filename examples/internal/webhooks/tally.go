@@ -33,8 +33,8 @@ type Result struct {
 // Good reports whether nothing was lost and nothing happened twice.
 func (r Result) Good() bool { return r.Lost == 0 && r.DuplicateEffects == 0 }
 
-// Check returns an error that names what the result of a whole run, with every kind of fault in it, cannot be: something
-// lost or twice, a kind of fault that never came, or a sum that is not the number of events.
+// Check returns an error that names what the result of a whole run, with every kind of fault in it, cannot be:
+// something lost or twice, a kind of fault that never came, or a sum that is not the number of events.
 func (r Result) Check(events int) error {
 	counts := map[string]int{}
 	if err := json.Unmarshal([]byte(r.JSON()), &counts); err != nil {

@@ -16,13 +16,13 @@ type Config struct {
 	// Marshaler is how messages are written and read. Default: nats.GobMarshaler.
 	Marshaler nats.MarshalerUnmarshaler
 
-	// AckWait is the time after which the server delivers a message again that was not acked. A message's context ends then.
-	// Default: 30 s.
+	// AckWait is the time after which the server delivers a message again that was not acked. A message's context ends
+	// then. Default: 30 s.
 	AckWait time.Duration
 	// InFlight is the number of messages that one subscriber of a topic handles at the same time. Default: 1.
 	InFlight int
-	// MaxAckPending is how many messages of a topic the server has under way to the whole group. All of them must be handled
-	// within AckWait, or the rest is delivered twice. Default: 4 * InFlight.
+	// MaxAckPending is how many messages of a topic the server has under way to the whole group. All of them must be
+	// handled within AckWait, or the rest is delivered twice. Default: 4 * InFlight.
 	MaxAckPending int
 
 	// PublishWait is how long a publisher waits for the server's confirmation. Default: 5 s.

@@ -19,9 +19,9 @@ const nakDelay = 250 * time.Millisecond
 
 var errShut = errors.New("the subscription ends, and the message was given back")
 
-// gate is the unmarshaler of one subscription. Watermill-nats calls it for each message before it hands the message out, so it is the
-// place to stop: at the end of a subscription watermill-nats closes a channel to which it may be sending, which panics, and drops
-// what the client has buffered.
+// gate is the unmarshaler of one subscription. Watermill-nats calls it for each message before it hands the message
+// out, so it is the place to stop: at the end of a subscription watermill-nats closes a channel to which it may be
+// sending, which panics, and drops what the client has buffered.
 type gate struct {
 	nats.Unmarshaler
 	mu     sync.Mutex
@@ -30,8 +30,8 @@ type gate struct {
 	last   time.Time // when a message came
 }
 
-// Unmarshal never fails for what the message is. What the marshaler cannot read becomes a message that poison.Queue dead-letters, with
-// the bytes as its payload.
+// Unmarshal never fails for what the message is. What the marshaler cannot read becomes a message that poison.Queue
+// dead-letters, with the bytes as its payload.
 func (g *gate) Unmarshal(raw *natsgo.Msg) (*message.Message, error) {
 	g.mu.Lock()
 	g.last = time.Now()

@@ -10,7 +10,8 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// Publisher is the publisher of watermill-nats, which makes sure of the streams of dead letters and stages when it is asked to.
+// Publisher is the publisher of watermill-nats, which makes sure of the streams of dead letters and stages when it is
+// asked to.
 type Publisher struct {
 	*nats.Publisher
 	js natsgo.JetStreamContext
@@ -44,8 +45,8 @@ func NewPublisher(config Config, logger watermill.LoggerAdapter) (*Publisher, er
 // InitializeTopics makes a stream for each topic that has none. A stream that removes messages by itself is an error.
 func (p *Publisher) InitializeTopics(topics ...string) error { return Create(p.js, topics...) }
 
-// ListWaiting returns the topics whose names begin with prefix and hold messages that the group of the same name has not acked, with
-// the number of these messages. Retry stages call it at their start.
+// ListWaiting returns the topics whose names begin with prefix and hold messages that the group of the same name has
+// not acked, with the number of these messages. Retry stages call it at their start.
 func (p *Publisher) ListWaiting(ctx context.Context, prefix string) (map[string]int, error) {
 	waiting := map[string]int{}
 	options := []natsgo.JSOpt{natsgo.Context(ctx)}

@@ -8,12 +8,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Name returns the name of the stream of a topic. The topic is the stream's subject, and may have dots. A stream's name may
-// not, so a topic "orders.dlq" is in the stream "orders-dlq".
+// Name returns the name of the stream of a topic. The topic is the stream's subject, and may have dots. A stream's name
+// may not, so a topic "orders.dlq" is in the stream "orders-dlq".
 func Name(topic string) string { return strings.ReplaceAll(topic, ".", "-") }
 
-// Create makes a stream for each topic that has none. Each stream is kept in files and removes nothing. An existing stream
-// that does not keep what it confirms is an error.
+// Create makes a stream for each topic that has none. Each stream is kept in files and removes nothing. An existing
+// stream that does not keep what it confirms is an error.
 func Create(js nats.JetStreamManager, topics ...string) error {
 	for _, topic := range topics {
 		info, err := js.StreamInfo(Name(topic))

@@ -58,8 +58,8 @@ func NewSubscriber(config Config, logger watermill.LoggerAdapter) (*Subscriber, 
 	return s, nil
 }
 
-// Subscribe makes the group's consumer of the topic, if there is none, and subscribes to it. A new consumer begins with the
-// oldest message of the stream.
+// Subscribe makes the group's consumer of the topic, if there is none, and subscribes to it. A new consumer begins with
+// the oldest message of the stream.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	if err := s.configure(topic); err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func (s *Subscriber) stock(unmarshaler nats.Unmarshaler) nats.SubscriberSubscrip
 	}
 }
 
-// Close ends the contexts of messages in hand, and waits at most a second until handlers have settled them. Then it gives back
-// all that is left, and ends the subscriptions.
+// Close ends the contexts of messages in hand, and waits at most a second until handlers have settled them. Then it
+// gives back all that is left, and ends the subscriptions.
 func (s *Subscriber) Close() error { return s.close() }
 
 // RedeliveryTime returns Config.AckWait. Spillway holds no message for longer than half of it.

@@ -8,9 +8,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// subscription stands between watermill-nats and the router, for the end: watermill-nats drops what is in hand when it ends, and
-// the server delivers it again only after AckWait. Here the contexts of these messages end, and handlers have a second to settle
-// them. Then all that is left is given back.
+// subscription stands between watermill-nats and the router, for the end: watermill-nats drops what is in hand when it
+// ends, and the server delivers it again only after AckWait. Here the contexts of these messages end, and handlers have
+// a second to settle them. Then all that is left is given back.
 type subscription struct {
 	gate     *gate
 	incoming <-chan *message.Message
@@ -40,8 +40,8 @@ func (s *subscription) run() {
 	}
 }
 
-// hand gives the message to the router. The context that watermill-nats gave the message ends when the message is settled, or
-// when its AckWait is over.
+// hand gives the message to the router. The context that watermill-nats gave the message ends when the message is
+// settled, or when its AckWait is over.
 func (s *subscription) hand(msg *message.Message) {
 	settled := msg.Context()
 	ctx, cancel := context.WithCancel(settled)

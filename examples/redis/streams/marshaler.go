@@ -9,8 +9,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Marshaler writes and reads every message. Watermill's own refuses to write one key of metadata. With the error of its reading, the
-// subscription ends, and so does each later one that claims the message.
+// Marshaler writes and reads every message. Watermill's own refuses to write one key of metadata. With the error of its
+// reading, the subscription ends, and so does each later one that claims the message.
 type Marshaler struct {
 	// Unmarshaler reads what Watermill's marshaler has written, or what other producers write. Default: Watermill's own.
 	Unmarshaler redisstream.Unmarshaller
@@ -35,7 +35,8 @@ func (Marshaler) Marshal(topic string, msg *message.Message) (map[string]any, er
 	return values, err
 }
 
-// Unmarshal returns the message of an entry. One that cannot be read has what can be read of it, and is marked, so that it is set aside.
+// Unmarshal returns the message of an entry. One that cannot be read has what can be read of it, and is marked, so that
+// it is set aside.
 func (m Marshaler) Unmarshal(values map[string]any) (*message.Message, error) {
 	var stock redisstream.Unmarshaller = redisstream.DefaultMarshallerUnmarshaller{}
 	unmarshaler := m.Unmarshaler

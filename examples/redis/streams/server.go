@@ -9,8 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// CheckServer returns an error if Redis does not keep what it confirms: if it may evict streams when its memory is full, or has no
-// append-only file. It cannot see whether the file is synced at each write (appendfsync always), nor what other clients trim.
+// CheckServer returns an error if Redis does not keep what it confirms: if it may evict streams when its memory is
+// full, or has no append-only file. It cannot see whether the file is synced at each write (appendfsync always), nor
+// what other clients trim.
 func CheckServer(ctx context.Context, options redis.Options) (err error) {
 	client := redis.NewClient(&options)
 	defer func() { err = errors.Join(err, client.Close()) }()

@@ -14,13 +14,15 @@ import (
 
 // Config is for a publisher or a subscriber.
 type Config struct {
-	// Options say where Redis is. Each publisher and each subscriber makes a client of its own, which it closes with itself.
+	// Options say where Redis is. Each publisher and each subscriber makes a client of its own, which it closes with
+	// itself.
 	Options redis.Options
-	// Group is the consumer group of a subscriber. Without a group there are no acks, and a message that is not handled is gone.
+	// Group is the consumer group of a subscriber. Without a group there are no acks, and a message that is not handled is
+	// gone.
 	Group string
-	// MaxIdle is the time after which a message that has no ack is delivered again, even if its handler still runs. It has to be longer
-	// than a message is handled, with the two messages that were taken before it. What a killed consumer had comes after this time.
-	// Default: 1 minute.
+	// MaxIdle is the time after which a message that has no ack is delivered again, even if its handler still runs. It has
+	// to be longer than a message is handled, with the two messages that were taken before it. What a killed consumer had
+	// comes after this time. Default: 1 minute.
 	MaxIdle time.Duration
 	// Unmarshaler reads a message. Default: Watermill's own.
 	Unmarshaler redisstream.Unmarshaller
@@ -31,7 +33,8 @@ func (c Config) client() redis.UniversalClient {
 	return redis.NewClient(&options)
 }
 
-// Publisher is Watermill's publisher, whose Close waits for messages that are on their way: Watermill's own races with Publish.
+// Publisher is Watermill's publisher, whose Close waits for messages that are on their way: Watermill's own races with
+// Publish.
 type Publisher struct {
 	*redisstream.Publisher
 	closing sync.RWMutex
@@ -85,7 +88,8 @@ func NewSubscriber(config Config, logger watermill.LoggerAdapter) (*Subscriber, 
 		NackResendSleep: 100 * time.Millisecond,
 		// Otherwise a subscription that ended before its first message takes that message with it.
 		DisableIndefiniteInitialBlock: true,
-		// Otherwise a subscription to a stream that was deleted stays, and gets nothing. Now it ends, and the next one makes the group.
+		// Otherwise a subscription to a stream that was deleted stays, and gets nothing. Now it ends, and the next one makes
+		// the group.
 		ShouldStopOnReadErrors: func(err error) bool { return strings.HasPrefix(err.Error(), "NOGROUP") },
 	}, logger)
 	if err != nil {
@@ -97,7 +101,8 @@ func NewSubscriber(config Config, logger watermill.LoggerAdapter) (*Subscriber, 
 // RedeliveryTime returns Config.MaxIdle.
 func (s *Subscriber) RedeliveryTime() time.Duration { return s.maxIdle }
 
-// Backlog returns how many messages of the topic the group was not given, or has not acked: it is redrive.DrainTopicConfig.Backlog.
+// Backlog returns how many messages of the topic the group was not given, or has not acked: it is
+// redrive.DrainTopicConfig.Backlog.
 func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
 	waiting, err := s.client.XLen(ctx, topic).Result()
 	if err != nil || waiting == 0 {

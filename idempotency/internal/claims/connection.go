@@ -1,4 +1,5 @@
-// Package claims is what the claims of all databases share: connections that are held from the key to the commit, and errors.
+// Package claims is what the claims of all databases share: connections that are held from the key to the commit, and
+// errors.
 package claims
 
 import (
@@ -11,9 +12,10 @@ import (
 	"time"
 )
 
-// Guard runs work on the connection of a claim, and closes the connection when work panics, as a driver may, so that the
-// key does not stay locked. database/sql may then hold locks of its own, and wait for them for ever when it is called once
-// more: the connection is closed behind its back, and given back on another goroutine, which can wait. After that it calls panicked.
+// Guard runs work on the connection of a claim, and closes the connection when work panics, as a driver may, so that
+// the key does not stay locked. database/sql may then hold locks of its own, and wait for them for ever when it is
+// called once more: the connection is closed behind its back, and given back on another goroutine, which can wait.
+// After that it calls panicked.
 func Guard(conn *sql.Conn, panicked func(), work func() error) error {
 	returned := false
 	defer func() {
@@ -46,10 +48,10 @@ func Driver(conn *sql.Conn) (own driver.Conn) {
 // interruption is how long a driver has to return when its context has ended.
 const interruption = time.Second
 
-// CutOff closes a connection of lib/pq behind its back when a call on it goes on after ctx has ended, until the function that
-// it returns is called. That driver asks the server on another connection to cancel: the request is lost when it comes before
-// the statement, and the statement may wait for as long as a handler runs. Its Close may be called during a call; that of
-// others, which interrupt their calls themselves, may not.
+// CutOff closes a connection of lib/pq behind its back when a call on it goes on after ctx has ended, until the
+// function that it returns is called. That driver asks the server on another connection to cancel: the request is lost
+// when it comes before the statement, and the statement may wait for as long as a handler runs. Its Close may be called
+// during a call; that of others, which interrupt their calls themselves, may not.
 func CutOff(ctx context.Context, inUse driver.Conn) (returned func()) {
 	if t := reflect.TypeOf(inUse); ctx.Done() == nil || t == nil || t.Kind() != reflect.Pointer ||
 		!strings.HasSuffix(t.Elem().PkgPath(), "github.com/lib/pq") {

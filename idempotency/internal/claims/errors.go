@@ -14,12 +14,13 @@ import (
 // ErrApplied is the error of the statements of an optimistic handler whose message was applied before.
 var ErrApplied = errors.New("the message was applied before, and is about to be absorbed: end the handler")
 
-// ErrRolledBack says that SQLite rolled the transaction back by itself after a statement failed, as it does when the disk
-// is full, a statement is interrupted, or one says OR ROLLBACK (sqlite.org/lang_transaction.html). database/sql does not
-// notice, and what is written after that commits on its own.
+// ErrRolledBack says that SQLite rolled the transaction back by itself after a statement failed, as it does when the
+// disk is full, a statement is interrupted, or one says OR ROLLBACK (sqlite.org/lang_transaction.html). database/sql
+// does not notice, and what is written after that commits on its own.
 var ErrRolledBack = errors.New("the transaction was rolled back before the handler returned, by SQLite when a statement failed or by the handler")
 
-// ErrUndone says that nothing of the transaction is in the database, and nothing of what the handler wrote after its end.
+// ErrUndone says that nothing of the transaction is in the database, and nothing of what the handler wrote after its
+// end.
 var ErrUndone = errors.New("the transaction was rolled back before the handler returned")
 
 // EndedByHandler is what a dead letter says of a handler that ended its transaction.

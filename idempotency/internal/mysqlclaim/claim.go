@@ -1,5 +1,5 @@
-// Package mysqlclaim is the claim of a key in MySQL or MariaDB: claim.go begins and ends it, enter.go enters the key, and
-// watch.go finds out whether the handler or the server has ended the transaction meanwhile.
+// Package mysqlclaim is the claim of a key in MySQL or MariaDB: claim.go begins and ends it, enter.go enters the key,
+// and watch.go finds out whether the handler or the server has ended the transaction meanwhile.
 package mysqlclaim
 
 import (
@@ -116,8 +116,8 @@ func (c *Claim) over(ctx context.Context) (bool, error) {
 	return c.gone != nil, err
 }
 
-// committed reports whether the row that this claim entered is in the database, once its transaction has ended. A duplicate
-// that entered the same key meanwhile has another nonce.
+// committed reports whether the row that this claim entered is in the database, once its transaction has ended. A
+// duplicate that entered the same key meanwhile has another nonce.
 func (c *Claim) committed(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

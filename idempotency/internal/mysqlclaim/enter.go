@@ -48,8 +48,8 @@ func (s *Store) Begin(ctx context.Context, row keytable.Row) (*Claim, error) {
 }
 
 // enterInTurn enters the key, in a new transaction each time the server ends the wait for it: after
-// innodb_lock_wait_timeout, and with a deadlock when the transaction ahead rolls back and several waited for it. Each of
-// those holds a lock on the key's place then, so that none of them could insert.
+// innodb_lock_wait_timeout, and with a deadlock when the transaction ahead rolls back and several waited for it. Each
+// of those holds a lock on the key's place then, so that none of them could insert.
 func (c *Claim) enterInTurn(ctx context.Context) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		err := c.enter(ctx)
@@ -62,7 +62,8 @@ func (c *Claim) enterInTurn(ctx context.Context) error {
 	}
 }
 
-// enter enters the key. Where it is a duplicate its row is committed, and READ COMMITTED lets the next statement see it.
+// enter enters the key. Where it is a duplicate its row is committed, and READ COMMITTED lets the next statement see
+// it.
 func (c *Claim) enter(ctx context.Context) error {
 	c.row.At = time.Now().UnixMilli()
 	err := c.beginWithKey(ctx)
@@ -79,8 +80,8 @@ func (c *Claim) enter(ctx context.Context) error {
 	return err
 }
 
-// beginWithKey begins the transaction and inserts the key: in one compound statement, as MariaDB knows them, or in three.
-// A compound that fails, at a duplicate say, leaves the transaction open.
+// beginWithKey begins the transaction and inserts the key: in one compound statement, as MariaDB knows them, or in
+// three. A compound that fails, at a duplicate say, leaves the transaction open.
 func (c *Claim) beginWithKey(ctx context.Context) error {
 	const isolation, begin = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `START TRANSACTION`
 	enter := keytable.EnterMySQL(c.row)

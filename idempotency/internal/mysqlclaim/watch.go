@@ -24,7 +24,8 @@ const (
 	probeMark = `RELEASE SAVEPOINT spillway_key`
 )
 
-// Before is called by the proxy. The mark stands before all savepoints of the handler's own, so that none can take it back.
+// Before is called by the proxy. The mark stands before all savepoints of the handler's own, so that none can take it
+// back.
 func (c *Claim) Before(ctx context.Context, statement string, _ []driver.NamedValue) error {
 	if c.doubt != nil && c.gone == nil {
 		if err := c.resolveDoubt(ctx); err != nil {
@@ -55,7 +56,8 @@ func (c *Claim) mark(ctx context.Context) error {
 
 var errNotReady = errors.New("mysql: cannot make ready for a statement that may end the transaction")
 
-// Failed is called by the proxy. After a deadlock the server has rolled back, after most other errors it has not: the key tells.
+// Failed is called by the proxy. After a deadlock the server has rolled back, after most other errors it has not: the
+// key tells.
 func (c *Claim) Failed(_ context.Context, err error) error {
 	switch number := mysql.Number(err); {
 	case number == mysql.Deadlock:

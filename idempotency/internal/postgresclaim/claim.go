@@ -1,5 +1,6 @@
-// Package postgresclaim is the claim of a key in PostgreSQL. claim.go begins and ends it, enter.go enters the key in one round
-// trip, prepared.go does so without a driver's pipeline, and optimistic.go with the handler's first statement.
+// Package postgresclaim is the claim of a key in PostgreSQL. claim.go begins and ends it, enter.go enters the key in
+// one round trip, prepared.go does so without a driver's pipeline, and optimistic.go with the handler's first
+// statement.
 package postgresclaim
 
 import (
@@ -28,9 +29,9 @@ type Store struct {
 // maxInText is the largest record of outputs, in bytes, that goes in the text of a statement, where it doubles.
 const maxInText = 16 << 10
 
-// Claim is a transaction on a connection of its own, which it begins and ends in one round trip each: beginning
-// carries the key, and the end, where there is doubt, a proof of what it ends. The handler has a shadow of it, which sees
-// all that gives rise to doubt.
+// Claim is a transaction on a connection of its own, which it begins and ends in one round trip each: beginning carries
+// the key, and the end, where there is doubt, a proof of what it ends. The handler has a shadow of it, which sees all
+// that gives rise to doubt.
 type Claim struct {
 	row      keytable.Row
 	store    *Store
@@ -66,8 +67,8 @@ func (c *Claim) Tx() *sql.Tx {
 	return c.proxy.Tx()
 }
 
-// Before is called by the proxy. Whatever may have ended the transaction is found out by the statement that commits. It comes
-// with the settings under which our table is found, as they were before the handler could change them.
+// Before is called by the proxy. Whatever may have ended the transaction is found out by the statement that commits. It
+// comes with the settings under which our table is found, as they were before the handler could change them.
 func (c *Claim) Before(ctx context.Context, statement string, _ []driver.NamedValue) error {
 	if err := c.Enter(ctx); err != nil || plainPostgres(statement) {
 		return err
@@ -91,8 +92,8 @@ func plainPostgres(statement string) bool {
 	return sqlproxy.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE")
 }
 
-// Failed is called by the proxy. PostgreSQL refuses all that follows, unless the handler goes back to a savepoint of its own; but
-// a COMMIT it takes for a ROLLBACK then, and says nothing.
+// Failed is called by the proxy. PostgreSQL refuses all that follows, unless the handler goes back to a savepoint of
+// its own; but a COMMIT it takes for a ROLLBACK then, and says nothing.
 func (c *Claim) Failed(_ context.Context, err error) error {
 	c.failed = true
 	return err

@@ -19,8 +19,8 @@ func (c *Claim) enterInTime(ctx context.Context) error {
 	return c.enter(ctx, own)
 }
 
-// enter begins the transaction and inserts the key. Where the key conflicts the row is committed, and READ COMMITTED lets the
-// next statement see it.
+// enter begins the transaction and inserts the key. Where the key conflicts the row is committed, and READ COMMITTED
+// lets the next statement see it.
 func (c *Claim) enter(ctx context.Context, own driver.Conn) error {
 	entered, err := c.beginWithKey(ctx, own)
 	if err != nil || entered {
@@ -50,8 +50,8 @@ func (c *Claim) beginWithKey(ctx context.Context, own driver.Conn) (entered bool
 	return false, err
 }
 
-// send begins the transaction and enters the key through the driver's pipeline, if it has one, and sends other statements
-// along.
+// send begins the transaction and enters the key through the driver's pipeline, if it has one, and sends other
+// statements along.
 func (c *Claim) send(ctx context.Context, own driver.Conn, others ...pipelined.Statement) (changed []int64, err error) {
 	if c.store.Send == nil {
 		return nil, driver.ErrSkip

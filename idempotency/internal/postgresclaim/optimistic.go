@@ -23,12 +23,12 @@ type lateness struct {
 	refused error           // why they do not: claims.ErrApplied, keytable.ErrHeld, or what went wrong
 }
 
-// parting is how long the key, and the statement that takes it along, may take when the message has gone away. A handler
-// that goes on with a context of its own is to end as it would with a key that was entered before it began.
+// parting is how long the key, and the statement that takes it along, may take when the message has gone away. A
+// handler that goes on with a context of its own is to end as it would with a key that was entered before it began.
 const parting = time.Second
 
-// BeginOptimistic returns a claim whose key is entered with the handler's first statement. That waits for others that hold
-// the key until its own context ends, or ctx, unless ctx ended because the message was acked.
+// BeginOptimistic returns a claim whose key is entered with the handler's first statement. That waits for others that
+// hold the key until its own context ends, or ctx, unless ctx ended because the message was acked.
 func (s *Store) BeginOptimistic(ctx context.Context, row keytable.Row, acked <-chan struct{}) (*Claim, error) {
 	conn, err := s.DB.Conn(ctx)
 	if err != nil {
@@ -41,15 +41,15 @@ func (s *Store) BeginOptimistic(ctx context.Context, row keytable.Row, acked <-c
 	return c, nil
 }
 
-// carries reports whether a statement can take the key along. What it does is rolled back where the key is there, so it must
-// be one whose work can be: a query may take a lock of the session.
+// carries reports whether a statement can take the key along. What it does is rolled back where the key is there, so it
+// must be one whose work can be: a query may take a lock of the session.
 func (c *Claim) carries(text string, args []driver.NamedValue) bool {
 	return c.late != nil && !c.late.entered && c.late.refused == nil && len(args) > 0 &&
 		sqlproxy.Plain(text, "INSERT", "UPDATE", "DELETE", "MERGE", "WITH")
 }
 
-// Carry is called by the proxy. The first of the handler's statements that can takes the key along: BEGIN, the key and the
-// statement are one round trip. Where the key turns out to be there, the statement is rolled back with all else.
+// Carry is called by the proxy. The first of the handler's statements that can takes the key along: BEGIN, the key and
+// the statement are one round trip. Where the key turns out to be there, the statement is rolled back with all else.
 func (c *Claim) Carry(ctx context.Context, text string, args []driver.NamedValue) (result driver.Result, carried bool, err error) {
 	if !c.carries(text, args) {
 		return nil, false, nil
@@ -84,8 +84,8 @@ func (c *Claim) Carry(ctx context.Context, text string, args []driver.NamedValue
 	return result, carried && err == nil, err
 }
 
-// enterAnew enters the key alone, after all that was sent with it came to nothing because of was. The connection may be lost:
-// pgx closes it for an argument that has no form in the protocol.
+// enterAnew enters the key alone, after all that was sent with it came to nothing because of was. The connection may be
+// lost: pgx closes it for an argument that has no form in the protocol.
 func (c *Claim) enterAnew(ctx context.Context, was error) error {
 	entered, err := c.beginInText(ctx, claims.Driver(c.conn), true)
 	if err != nil && postgres.State(err) == "" && ctx.Err() == nil {
@@ -176,9 +176,9 @@ func (c *Claim) enteredLate(statement context.Context, err error) error {
 	return err
 }
 
-// Settled ends the handler's part. Where nothing has entered the key, that is done now, for a handler that failed too: its
-// message may have been applied before. So it is where a statement did not wait for it to the end. The error is why the
-// message is not this claim's; it is nil where the key was applied, and then Recorded is not.
+// Settled ends the handler's part. Where nothing has entered the key, that is done now, for a handler that failed too:
+// its message may have been applied before. So it is where a statement did not wait for it to the end. The error is why
+// the message is not this claim's; it is nil where the key was applied, and then Recorded is not.
 func (c *Claim) Settled(ctx context.Context, failed bool) error {
 	left := c.proxy.Stop()
 	if left.Reading {

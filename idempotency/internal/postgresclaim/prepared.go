@@ -11,10 +11,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
-// beginInText begins the transaction, after the end of another if there is one, and enters the key. Without arguments drivers
-// send the text as it is, and PostgreSQL takes several statements at once. They are prepared first if the connection does not
-// seem to have them. What we think we know may be wrong: a handler can deallocate everything, a pooler exchange the
-// connection, and a new connection be where an old one was in memory.
+// beginInText begins the transaction, after the end of another if there is one, and enters the key. Without arguments
+// drivers send the text as it is, and PostgreSQL takes several statements at once. They are prepared first if the
+// connection does not seem to have them. What we think we know may be wrong: a handler can deallocate everything, a
+// pooler exchange the connection, and a new connection be where an old one was in memory.
 func (c *Claim) beginInText(ctx context.Context, own driver.Conn, another bool) (entered bool, err error) {
 	prepare := !c.store.prepared.on(own)
 	for range 3 {

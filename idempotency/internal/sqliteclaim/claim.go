@@ -1,4 +1,5 @@
-// Package sqliteclaim is the claim of a key in SQLite: one transaction from the key to the commit, which holds the write lock.
+// Package sqliteclaim is the claim of a key in SQLite: one transaction from the key to the commit, which holds the
+// write lock.
 package sqliteclaim
 
 import (

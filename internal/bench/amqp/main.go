@@ -1,5 +1,5 @@
-// Command amqp measures what failing messages cost on a RabbitMQ queue while the next ones are handled, and while each one's confirm is waited
-// for. It prints JSON lines.
+// Command amqp measures what failing messages cost on a RabbitMQ queue while the next ones are handled, and while each
+// one's confirm is waited for. It prints JSON lines.
 package main
 
 import (
@@ -33,8 +33,8 @@ func main() {
 // percents are the shares of messages that fail.
 var percents = []int{0, 1, 10}
 
-// run compares good messages a second of a router that goes on while letters are published with those of one that waits for each confirm
-// (MaxPlacing -1), by the share of messages that fail.
+// run compares good messages a second of a router that goes on while letters are published with those of one that waits
+// for each confirm (MaxPlacing -1), by the share of messages that fail.
 func (p plan) run(ctx context.Context, to io.Writer) error {
 	for _, kind := range p.kinds {
 		for _, prefetch := range p.prefetches {

@@ -1,2 +1,3 @@
-// Package backlog fills a store with dead letters, up to millions of them, for what is measured with many letters waiting.
+// Package backlog fills a store with dead letters, up to millions of them, for what is measured with many letters
+// waiting.
 package backlog

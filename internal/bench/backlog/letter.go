@@ -26,7 +26,8 @@ var (
 	began   = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Letter is a dead letter of one of the Causes, of a topic from orders-0 to orders-3 and a handler from handler-0 to handler-7.
+// Letter is a dead letter of one of the Causes, of a topic from orders-0 to orders-3 and a handler from handler-0 to
+// handler-7.
 func Letter(id string, n int) *message.Message {
 	msg := message.NewMessage(id, payload)
 	msg.Metadata.Set("tenant", fmt.Sprint("tenant-", n%100))

@@ -1,5 +1,5 @@
-// Command console measures how long the pages of the console take while people click, with many letters waiting, and what the
-// pages cost: bytes on the way, and memory. It prints JSON lines.
+// Command console measures how long the pages of the console take while people click, with many letters waiting, and
+// what the pages cost: bytes on the way, and memory. It prints JSON lines.
 package main
 
 import (

@@ -19,7 +19,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
-// Database is one that is measured: a schema in PostgreSQL, a database in MariaDB, or a file of SQLite, which goes with Close.
+// Database is one that is measured: a schema in PostgreSQL, a database in MariaDB, or a file of SQLite, which goes with
+// Close.
 type Database struct {
 	*sql.DB
 	Name   string // postgres, mariadb or sqlite

@@ -1,8 +1,8 @@
-// Package harness is what the programs that measure share: JSON lines, rounds, medians, the message, and the databases and the
-// Kafka that are measured.
+// Package harness is what the programs that measure share: JSON lines, rounds, medians, the message, and the databases
+// and the Kafka that are measured.
 //
-// The machine is shared, so one number says little. Both sides of a comparison are measured in alternating rounds, and the
-// medians of the rounds are compared.
+// The machine is shared, so one number says little. Both sides of a comparison are measured in alternating rounds, and
+// the medians of the rounds are compared.
 package harness
 
 import (
@@ -44,8 +44,8 @@ func Print(to io.Writer, name string, f Figure) error {
 	return err
 }
 
-// Alternate measures each side once in each round, in turns, and returns the median of each. The first round warms up, and is
-// not counted.
+// Alternate measures each side once in each round, in turns, and returns the median of each. The first round warms up,
+// and is not counted.
 func Alternate(rounds int, sides ...func() (float64, error)) ([]float64, error) {
 	measured := make([][]float64, len(sides))
 	for round := range rounds + 1 {

@@ -100,5 +100,6 @@ func (t *Trial) Live() float64 {
 	return float64(t.good.Load()) / (time.Duration(t.last.Load() - t.began.Load())).Seconds()
 }
 
-// Took returns how long the trial took, from the first delivery until all good messages were handled and all failing ones dead-lettered.
+// Took returns how long the trial took, from the first delivery until all good messages were handled and all failing
+// ones dead-lettered.
 func (t *Trial) Took() time.Duration { return time.Duration(t.whole.Load() - t.began.Load()) }

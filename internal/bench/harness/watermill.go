@@ -11,8 +11,8 @@ import (
 	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 )
 
-// Watermill runs a trial with watermill-kafka and Watermill's Retry and PoisonQueue, for as many messages as they manage in the
-// limit. Letters go to "<topic>.plain".
+// Watermill runs a trial with watermill-kafka and Watermill's Retry and PoisonQueue, for as many messages as they
+// manage in the limit. Letters go to "<topic>.plain".
 func (c *Cluster) Watermill(topic string, retry wm.Retry, t *Trial, limit time.Duration) error {
 	config := kafka.SubscriberConfig{Brokers: c.Brokers, ConsumerGroup: watermill.NewUUID(), OverwriteSaramaConfig: kafka.DefaultSaramaSubscriberConfig()}
 	config.OverwriteSaramaConfig.Consumer.Offsets.Initial = sarama.OffsetOldest

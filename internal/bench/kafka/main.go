@@ -62,8 +62,8 @@ func (p plan) compareHappy(c *harness.Cluster) (harness.Figure, error) {
 	}, nil
 }
 
-// compareLetters compares what a dead letter costs with one confirmed publish of its message: where a tenth of the messages fail, what
-// the failing ones add; where all fail, a message from its delivery to its letter's confirm.
+// compareLetters compares what a dead letter costs with one confirmed publish of its message: where a tenth of the
+// messages fail, what the failing ones add; where all fail, a message from its delivery to its letter's confirm.
 func (p plan) compareLetters(c *harness.Cluster) ([]harness.Figure, error) {
 	topic := "bench-dead-" + watermill.NewShortUUID()
 	if err := c.Fill(topic, p.happy); err != nil {

@@ -1,17 +1,19 @@
-// Command peers measures live messages a second of one Kafka partition while some of the messages fail, with Spring Kafka, with
-// Watermill's own parts, and with Spillway, and prints JSON lines. All three handle the same topics on the same broker, in turns, one
-// message at a time and in order. Each retries a failing message once, after a second, and then dead-letters it:
+// Command peers measures live messages a second of one Kafka partition while some of the messages fail, with Spring
+// Kafka, with Watermill's own parts, and with Spillway, and prints JSON lines. All three handle the same topics on the
+// same broker, in turns, one message at a time and in order. Each retries a failing message once, after a second, and
+// then dead-letters it:
 //
-//   - Spring Kafka has @RetryableTopic with one retry topic, and the defaults of its consumer and producer: concurrency 1, 500
-//     records a poll, offsets committed by batch, acks from all replicas. Its handler takes the record as it is, which is its fastest
-//     way. One virtual machine makes all runs, and the first round is not counted, so that it is warm. No consumer reads its
-//     dead-letter topic. spring_tuned_per_s is with DefaultErrorHandler.setSeekAfterError(false): by default it fetches the rest of a
-//     batch again behind each failure.
+//   - Spring Kafka has @RetryableTopic with one retry topic, and the defaults of its consumer and producer: concurrency
+//     1, 500 records a poll, offsets committed by batch, acks from all replicas. Its handler takes the record as it is,
+//     which is its fastest way. One virtual machine makes all runs, and the first round is not counted, so that it is
+//     warm. No consumer reads its dead-letter topic. spring_tuned_per_s is with
+//     DefaultErrorHandler.setSeekAfterError(false): by default it fetches the rest of a batch again behind each
+//     failure.
 //   - Watermill has watermill-kafka with Retry and PoisonQueue, which wait in place.
 //   - Spillway has the front door with one stage, in a topic, and the defaults of package wmkafka.
 //
-// A side that does not come to the end of the messages in time counts with what it managed. Spillway must come to the end, with each
-// failing message dead-lettered after the stage.
+// A side that does not come to the end of the messages in time counts with what it managed. Spillway must come to the
+// end, with each failing message dead-lettered after the stage.
 package main
 
 import (

@@ -15,8 +15,8 @@ type payload struct {
 	record        func(topic string) func(number int) (*sarama.ProducerMessage, error)
 }
 
-// payloads are a message that is as small as can be, of a producer other than Watermill, and the message of all figures, whose id
-// is one header more.
+// payloads are a message that is as small as can be, of a producer other than Watermill, and the message of all
+// figures, whose id is one header more.
 var payloads = []payload{
 	{7, 0, func(topic string) func(int) (*sarama.ProducerMessage, error) {
 		return func(number int) (*sarama.ProducerMessage, error) {

@@ -1,4 +1,5 @@
-// Command pubsub measures what the protection costs on pub/subs that have no adapter of Spillway's, and prints JSON lines.
+// Command pubsub measures what the protection costs on pub/subs that have no adapter of Spillway's, and prints JSON
+// lines.
 package main
 
 import (

@@ -1,7 +1,8 @@
-// Command redrive measures how fast and how evenly dead letters come back, on a real Kafka and PostgreSQL, and prints JSON lines.
+// Command redrive measures how fast and how evenly dead letters come back, on a real Kafka and PostgreSQL, and prints
+// JSON lines.
 //
-// Each round measures the raw publishes of a publisher, and then each way to redrive letters with the same publisher and as
-// many letters in flight. The medians of the rounds are compared.
+// Each round measures the raw publishes of a publisher, and then each way to redrive letters with the same publisher
+// and as many letters in flight. The medians of the rounds are compared.
 package main
 
 import (

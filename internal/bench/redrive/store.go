@@ -73,8 +73,8 @@ func (b *bench) work() (stop func(), err error) {
 	return func() { cancel(); working.Wait() }, nil
 }
 
-// campaign is how many letters a second a campaign of n letters brings back, from the moment at which it runs to its end, both by
-// the database's clock.
+// campaign is how many letters a second a campaign of n letters brings back, from the moment at which it runs to its
+// end, both by the database's clock.
 func (b *bench) campaign(n, concurrency int) (float64, error) {
 	if err := b.fill(n); err != nil {
 		return 0, err

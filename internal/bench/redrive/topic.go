@@ -15,8 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
-// stopwatch is a publisher that notes when it confirmed its first message and its last. What comes before the first one is the
-// joining of a consumer group.
+// stopwatch is a publisher that notes when it confirmed its first message and its last. What comes before the first one
+// is the joining of a consumer group.
 type stopwatch struct {
 	message.Publisher
 	n int // messages to come
@@ -56,7 +56,8 @@ func (s *stopwatch) perSecond() (float64, error) {
 	return float64(s.n-1) / s.last.Sub(s.first).Seconds(), nil
 }
 
-// filled makes a topic with n dead letters, and a subscriber that has as many of them in flight as are published at a time.
+// filled makes a topic with n dead letters, and a subscriber that has as many of them in flight as are published at a
+// time.
 func (b *bench) filled(n, concurrency int) (topic string, sub *wmkafka.Subscriber, err error) {
 	topic = "bench-redrive-" + watermill.NewShortUUID() + ".dlq"
 	if err := b.Create(topic); err != nil {
@@ -91,8 +92,8 @@ func (b *bench) drainTopic(n, concurrency int) (float64, error) {
 	return watch.perSecond()
 }
 
-// requeue is the same for Watermill's Requeuer on the same subscriber. Its router calls the handler for each message that is in
-// flight.
+// requeue is the same for Watermill's Requeuer on the same subscriber. Its router calls the handler for each message
+// that is in flight.
 func (b *bench) requeue(n, concurrency int) (float64, error) {
 	topic, sub, err := b.filled(n, concurrency)
 	if err != nil {

@@ -21,8 +21,8 @@ const patience = 3 * time.Minute
 // percents are the shares of messages that fail.
 var percents = []int{0, 1, 10, 100}
 
-// underFailure says how many messages a second are left while some are dead-lettered in their transaction, and what a failing message costs, in
-// messages that succeed.
+// underFailure says how many messages a second are left while some are dead-lettered in their transaction, and what a
+// failing message costs, in messages that succeed.
 func underFailure(d *database, topic string, p plan, to io.Writer) error {
 	var sides []func() (float64, error)
 	for _, percent := range percents {

@@ -22,8 +22,8 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
-// allFailing says how many letters a second one partition makes if every message fails for good, at once or after a stage, and how much memory that
-// takes: at most in the first and in the last quarter of the time, and at each second.
+// allFailing says how many letters a second one partition makes if every message fails for good, at once or after a
+// stage, and how much memory that takes: at most in the first and in the last quarter of the time, and at each second.
 func allFailing(c *cluster, p plan) ([]harness.Figure, error) {
 	topic := "bench-failing-" + watermill.NewShortUUID()
 	err := c.FillWith(topic, p.failing, func(number int) (*sarama.ProducerMessage, error) {

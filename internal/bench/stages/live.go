@@ -29,7 +29,8 @@ func (c *cluster) stock(topic string, t *harness.Trial, limit time.Duration) err
 }
 
 // staged is a channel with stages, on subscribers and publishers of package wmkafka, to the end: all good messages
-// handled, all failing ones in the dead-letter topic after every stage. So many messages of the live topic are in flight.
+// handled, all failing ones in the dead-letter topic after every stage. So many messages of the live topic are in
+// flight.
 func (c *cluster) staged(topic string, inFlight int, t *harness.Trial) (err error) {
 	before, err := c.size(topic + ".dlq")
 	if err != nil {
@@ -79,8 +80,8 @@ func (c *cluster) staged(topic string, inFlight int, t *harness.Trial) (err erro
 	return err
 }
 
-// ahead is how many live messages are in flight, where it is more than one: those then need no order, and one that steps
-// aside holds up none.
+// ahead is how many live messages are in flight, where it is more than one: those then need no order, and one that
+// steps aside holds up none.
 const ahead = 64
 
 // share is what is measured of one share of failing messages.
@@ -147,8 +148,8 @@ func live(c *cluster, p plan) (figures []harness.Figure, err error) {
 	return figures, c.Remove()
 }
 
-// round measures all sides of a share. Each comes to a broker that was busy just now: while Watermill retries it sleeps, and
-// the next one would come to a machine that was idle for half a minute.
+// round measures all sides of a share. Each comes to a broker that was busy just now: while Watermill retries it
+// sleeps, and the next one would come to a machine that was idle for half a minute.
 func (c *cluster) round(s, warm *share, limit time.Duration) error {
 	if limit > 0 {
 		theirs := harness.NewTrial(s.messages, s.percent)

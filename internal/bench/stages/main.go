@@ -1,5 +1,6 @@
-// Command stages measures retry stages on a real Kafka and real databases, and prints JSON lines: what is left of the live
-// throughput while messages fail, how late and how fast messages come out of a stage, and how many a delay store moves.
+// Command stages measures retry stages on a real Kafka and real databases, and prints JSON lines: what is left of the
+// live throughput while messages fail, how late and how fast messages come out of a stage, and how many a delay store
+// moves.
 package main
 
 import (

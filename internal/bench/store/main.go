@@ -1,5 +1,5 @@
-// Command store measures the store of dead letters: how long the questions of an operator take with many letters waiting, and
-// how many letters a second it takes. It prints JSON lines.
+// Command store measures the store of dead letters: how long the questions of an operator take with many letters
+// waiting, and how many letters a second it takes. It prints JSON lines.
 package main
 
 import (

@@ -33,8 +33,8 @@ func (Engine) Bytes(s string) any { return []byte(s) }
 // SkipLocked passes over the rows that others have locked.
 func (Engine) SkipLocked() string { return ` FOR UPDATE SKIP LOCKED` }
 
-// Write runs work in a transaction, and again if the server undid it because of another one, or if it waited for a lock in
-// vain. After a deadlock statements on the same *sql.Tx commit on their own: work must write nothing after an error.
+// Write runs work in a transaction, and again if the server undid it because of another one, or if it waited for a lock
+// in vain. After a deadlock statements on the same *sql.Tx commit on their own: work must write nothing after an error.
 func (Engine) Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
 	return rerun.Write(ctx, db, Undone, work)
 }
@@ -64,9 +64,9 @@ func (Engine) Largest(ctx context.Context, db *sql.DB) (int, error) {
 	return max(1, packet-overhead), nil
 }
 
-// TooLarge reports whether err, of size bytes, is a refusal for size. The server hangs up in the middle of a packet that is
-// too large, so that as a rule its answer is lost. A driver that writes values into the statement may double them by
-// escaping. A driver with a lower limit of its own says so in words.
+// TooLarge reports whether err, of size bytes, is a refusal for size. The server hangs up in the middle of a packet
+// that is too large, so that as a rule its answer is lost. A driver that writes values into the statement may double
+// them by escaping. A driver with a lower limit of its own says so in words.
 func (Engine) TooLarge(err error, size, limit int) bool {
 	switch Number(err) {
 	case PacketTooLarge, RowTooLarge:
@@ -78,8 +78,8 @@ func (Engine) TooLarge(err error, size, limit int) bool {
 	return false
 }
 
-// IsThere reports whether a statement failed because what it makes is there: a table, a column, or an index. It also reports
-// whether an index to drop is not there.
+// IsThere reports whether a statement failed because what it makes is there: a table, a column, or an index. It also
+// reports whether an index to drop is not there.
 func (Engine) IsThere(err error) bool {
 	return slices.Contains([]uint16{1050, 1060, 1061, 1091}, Number(err))
 }

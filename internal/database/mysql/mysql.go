@@ -1,5 +1,5 @@
-// Package mysql knows what is particular to MySQL and MariaDB: their SQL, their catalog, and what their errors mean. Any
-// database/sql driver will do whose errors have the shape of those of github.com/go-sql-driver/mysql.
+// Package mysql knows what is particular to MySQL and MariaDB: their SQL, their catalog, and what their errors mean.
+// Any database/sql driver will do whose errors have the shape of those of github.com/go-sql-driver/mysql.
 package mysql
 
 import (
@@ -58,7 +58,8 @@ func number(err error) uint16 {
 	return 0
 }
 
-// Undone reports whether the server undid the transaction because of another one, or may have: after a wait for a lock in vain.
+// Undone reports whether the server undid the transaction because of another one, or may have: after a wait for a lock
+// in vain.
 func Undone(err error) bool {
 	n := Number(err)
 	return n == Deadlock || n == LockTimeout

@@ -24,9 +24,9 @@ func (Engine) Require(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// Describe returns the table of the database that the connection uses. A text has a collation, under which "a" is "A" or
-// "a "; BINARY fills up with zeros; and a key may be that of a prefix. Every part of information_schema is asked by itself,
-// and for one table: joined, MariaDB scans all databases, and waits for sessions that drop one of them.
+// Describe returns the table of the database that the connection uses. A text has a collation, under which "a" is "A"
+// or "a "; BINARY fills up with zeros; and a key may be that of a prefix. Every part of information_schema is asked by
+// itself, and for one table: joined, MariaDB scans all databases, and waits for sessions that drop one of them.
 func (Engine) Describe(ctx context.Context, s schema.Session, t schema.Table) (f schema.Found, err error) {
 	var engine string
 	err = query(ctx, s, t.Name, `SELECT COALESCE(ENGINE, 'none') FROM information_schema.TABLES
@@ -96,8 +96,8 @@ func (Engine) Recorded(ctx context.Context, s schema.Session, _ schema.Found, co
 	return versions, err
 }
 
-// Alone runs work on one connection while no other process makes or upgrades tables. The lock is the connection's, since
-// statements that change tables end every transaction: what was cut short is completed by the next call.
+// Alone runs work on one connection while no other process makes or upgrades tables. The lock is the connection's,
+// since statements that change tables end every transaction: what was cut short is completed by the next call.
 func (Engine) Alone(ctx context.Context, db *sql.DB, _ schema.Table, work func(schema.Session) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -114,8 +114,8 @@ func (Engine) Alone(ctx context.Context, db *sql.DB, _ schema.Table, work func(s
 // lockName is one for each database of the server, and short enough for the longest name of one.
 const lockName = `CONCAT('spillway_schema.', MD5(DATABASE()))`
 
-// lock asks again and again: a wait without an end is spelled differently in MySQL and MariaDB. On a cluster that knows no
-// such locks it goes on without: of two statements that do the same, the second finds it done.
+// lock asks again and again: a wait without an end is spelled differently in MySQL and MariaDB. On a cluster that knows
+// no such locks it goes on without: of two statements that do the same, the second finds it done.
 func lock(ctx context.Context, conn *sql.Conn) error {
 	for {
 		var got sql.NullBool

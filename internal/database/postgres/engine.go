@@ -14,8 +14,8 @@ import (
 type Engine struct{}
 
 // The clocks. now_ms() is the time of evaluation, so a statement that waited for a lock sees the time after its wait.
-// now_us() is the time at which the statement came in: a clock that may change from row to row could not be looked up in
-// an index, and the transaction's own time may be of long ago.
+// now_us() is the time at which the statement came in: a clock that may change from row to row could not be looked up
+// in an index, and the transaction's own time may be of long ago.
 const (
 	nowMS = `(extract(epoch FROM clock_timestamp()) * 1000)::bigint`
 	nowUS = `(extract(epoch FROM statement_timestamp()) * 1000000)::bigint`

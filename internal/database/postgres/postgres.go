@@ -1,5 +1,5 @@
-// Package postgres knows what is particular to PostgreSQL: its SQL, its catalog, and what its errors mean. Any database/sql
-// driver will do whose errors have a method SQLState, as those of pgx and lib/pq have.
+// Package postgres knows what is particular to PostgreSQL: its SQL, its catalog, and what its errors mean. Any
+// database/sql driver will do whose errors have a method SQLState, as those of pgx and lib/pq have.
 package postgres
 
 import (

@@ -24,8 +24,8 @@ func (Engine) Require(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// Describe returns the table that a statement with this name would use. Place is its schema, quoted. A table that is not
-// permanent would be empty after a crash.
+// Describe returns the table that a statement with this name would use. Place is its schema, quoted. A table that is
+// not permanent would be empty after a crash.
 func (Engine) Describe(ctx context.Context, s schema.Session, t schema.Table) (f schema.Found, err error) {
 	permanent := true
 	err = each(ctx, s, func(rows *sql.Rows) error {
@@ -54,8 +54,8 @@ ORDER BY k.position NULLS LAST, a.attnum`, t.Name)
 	return f, err
 }
 
-// Recorded reads the versions from the spillway_schema beside the table. If there is no table, it reads them where the table
-// would be made.
+// Recorded reads the versions from the spillway_schema beside the table. If there is no table, it reads them where the
+// table would be made.
 func (Engine) Recorded(ctx context.Context, s schema.Session, f schema.Found, component string) (versions []int, err error) {
 	var table sql.NullString
 	err = each(ctx, s, func(rows *sql.Rows) error { return rows.Scan(&table) },
@@ -73,11 +73,12 @@ func (Engine) Recorded(ctx context.Context, s schema.Session, f schema.Found, co
 }
 
 // creating is the number of the lock that every maker of tables holds. CREATE TABLE IF NOT EXISTS alone looks first and
-// creates then, so that of two at once one fails with a duplicate key in the catalog. The number is "spillway" in ASCII.
+// creates then, so that of two at once one fails with a duplicate key in the catalog. The number is "spillway" in
+// ASCII.
 const creating = 0x7370696c6c776179
 
-// Alone runs work in one transaction while no other process makes or upgrades tables. A table that is there is upgraded in
-// its own schema: otherwise one further along the search path would get an empty twin in the first schema.
+// Alone runs work in one transaction while no other process makes or upgrades tables. A table that is there is upgraded
+// in its own schema: otherwise one further along the search path would get an empty twin in the first schema.
 func (e Engine) Alone(ctx context.Context, db *sql.DB, t schema.Table, work func(schema.Session) error) error {
 	return e.Write(ctx, db, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(creating)); err != nil {

@@ -18,13 +18,14 @@ const (
 	maxStatements = 5
 )
 
-// readCommitted is for every transaction on a server, whatever its default is: each statement sees what others have committed
-// by then, so a key that was waited for is found. Under REPEATABLE READ such a wait ends with an error on PostgreSQL, and on
-// MySQL neighbours in an index wait for each other.
+// readCommitted is for every transaction on a server, whatever its default is: each statement sees what others have
+// committed by then, so a key that was waited for is found. Under REPEATABLE READ such a wait ends with an error on
+// PostgreSQL, and on MySQL neighbours in an index wait for each other.
 var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
-// Write runs work in a transaction. If undone reports that others are the reason of its error, Write runs work again after a
-// wait that grows. What a failed run did is rolled back. Work must return the error of a statement and write nothing after it.
+// Write runs work in a transaction. If undone reports that others are the reason of its error, Write runs work again
+// after a wait that grows. What a failed run did is rolled back. Work must return the error of a statement and write
+// nothing after it.
 func Write(ctx context.Context, db *sql.DB, undone func(error) bool, work func(*sql.Tx) error) error {
 	for run := 1; ; run++ {
 		err := Transaction(ctx, db, readCommitted, work)
@@ -50,7 +51,8 @@ func Transaction(ctx context.Context, db *sql.DB, options *sql.TxOptions, work f
 	return tx.Commit()
 }
 
-// Statement runs one statement outside of a transaction, and again if undone reports that others are the reason of its error.
+// Statement runs one statement outside of a transaction, and again if undone reports that others are the reason of its
+// error.
 func Statement(ctx context.Context, undone func(error) bool, statement func() error) error {
 	for run := 1; ; run++ {
 		err := statement()

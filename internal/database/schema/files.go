@@ -10,8 +10,8 @@ import (
 //go:embed files
 var embedded embed.FS
 
-// Files holds the SQL of all tables, in the folders postgres, mysql and sqlite. A file has the same name in each folder.
-// The names are numbered in the order in which the files are to be run.
+// Files holds the SQL of all tables, in the folders postgres, mysql and sqlite. A file has the same name in each
+// folder. The names are numbered in the order in which the files are to be run.
 func Files() fs.FS {
 	files, err := fs.Sub(embedded, "files")
 	if err != nil {

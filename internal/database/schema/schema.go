@@ -1,5 +1,5 @@
-// Package schema describes the tables of Spillway's stores, and holds the SQL that makes them. A table grows from version
-// to version, forward only. The table spillway_schema records the versions that were made.
+// Package schema describes the tables of Spillway's stores, and holds the SQL that makes them. A table grows from
+// version to version, forward only. The table spillway_schema records the versions that were made.
 package schema
 
 import (
@@ -27,8 +27,8 @@ type Table struct {
 
 // Version makes one version of a table from the one before.
 type Version struct {
-	// File is the name of the file in each folder. Its statements can run again if some of them have run already, in part or
-	// by hand. The last statement records the version.
+	// File is the name of the file in each folder. Its statements can run again if some of them have run already, in part
+	// or by hand. The last statement records the version.
 	File string
 	// Columns are those that the version adds. A table may have more.
 	Columns []string
@@ -66,8 +66,8 @@ func (t Table) Columns() (columns []string) {
 	return columns
 }
 
-// Check returns an error unless the table that was found can be t at its newest version. With another key nothing would ever
-// conflict, and no error would say so.
+// Check returns an error unless the table that was found can be t at its newest version. With another key nothing would
+// ever conflict, and no error would say so.
 func (t Table) Check(f Found) error { return t.check(f, t.Columns()) }
 
 // CheckFirst returns an error unless the table that was found can be t at version 1: only then may a step change it.
@@ -89,8 +89,9 @@ func (t Table) check(f Found, columns []string) error {
 // Complete reports whether a table that was found has all columns, recorded or not.
 func (t Table) Complete(f Found) bool { return containsAll(f.Columns, t.Columns()) }
 
-// Pending returns the steps that the table needs. A version counts as made if it is recorded and its columns are there: the
-// table may have come out of another backup than the record. A recorded version that this program does not know is an error.
+// Pending returns the steps that the table needs. A version counts as made if it is recorded and its columns are there:
+// the table may have come out of another backup than the record. A recorded version that this program does not know is
+// an error.
 func (t Table) Pending(steps []Step, f Found, recorded []int) ([]Step, error) {
 	if len(recorded) > 0 {
 		if newest := slices.Max(recorded); newest > len(steps) {

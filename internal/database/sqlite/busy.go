@@ -17,8 +17,9 @@ const (
 	maxBusy = 30 * time.Second
 )
 
-// WhileBusy calls try again as long as its error is that another process holds a lock. It gives up with the last error after
-// 30 seconds. When ctx ends it gives up with an error that wraps both. A try that fails must leave nothing behind.
+// WhileBusy calls try again as long as its error is that another process holds a lock. It gives up with the last error
+// after 30 seconds. When ctx ends it gives up with an error that wraps both. A try that fails must leave nothing
+// behind.
 func WhileBusy(ctx context.Context, try func() error) error {
 	deadline := time.Now().Add(maxBusy)
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {

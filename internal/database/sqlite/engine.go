@@ -20,7 +20,8 @@ var clock = strings.NewReplacer("now_ms()", nowMS, "now_us()", `(`+nowMS+` * 100
 // Statement spells the clocks.
 func (Engine) Statement(text string) string { return clock.Replace(text) }
 
-// Text and Bytes bind text, whatever its bytes are: SQLite does not look at them. Bytes for a BLOB column are bound as bytes.
+// Text and Bytes bind text, whatever its bytes are: SQLite does not look at them. Bytes for a BLOB column are bound as
+// bytes.
 func (Engine) Text(s string) any { return s }
 
 // Bytes is Text.

@@ -1,5 +1,5 @@
-// Package sqlite knows what is particular to SQLite: its SQL, its catalog, the gate that keeps the writers of one process in
-// a row, and patience with the writers of other processes. Any database/sql driver will do.
+// Package sqlite knows what is particular to SQLite: its SQL, its catalog, the gate that keeps the writers of one
+// process in a row, and patience with the writers of other processes. Any database/sql driver will do.
 package sqlite
 
 import (

@@ -6,8 +6,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Axe returns what axe-core finds wrong on the page, one line for each rule and element: nothing is the good answer. The
-// page must have script.
+// Axe returns what axe-core finds wrong on the page, one line for each rule and element: nothing is the good answer.
+// The page must have script.
 func (p *Page) Axe() []string {
 	p.t.Helper()
 	p.do("load axe-core", chromedp.Evaluate[chromedp.Void](p.axe+";undefined"))

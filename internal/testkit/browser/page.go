@@ -98,7 +98,8 @@ func (p *Page) Open(url string) int {
 	return status(run(p, "open "+url, chromedp.NavigateResponse(url)))
 }
 
-// Follow clicks the first element that a CSS selector finds, waits until the page behind it has loaded, and returns its status.
+// Follow clicks the first element that a CSS selector finds, waits until the page behind it has loaded, and returns its
+// status.
 func (p *Page) Follow(selector string) int {
 	p.t.Helper()
 	return p.load("follow "+selector, chromedp.Click(chromedp.CSS(selector)))
@@ -160,13 +161,15 @@ func (p *Page) Shoot() []byte {
 	return run(p, "take a picture", chromedp.FullScreenshot(100))
 }
 
-// Eval returns the value of an expression of the page's script. It works for pages whose own scripts are switched off too.
+// Eval returns the value of an expression of the page's script. It works for pages whose own scripts are switched off
+// too.
 func Eval[T any](p *Page, expression string) T {
 	p.t.Helper()
 	return run(p, "evaluate "+expression, chromedp.Evaluate[T](expression))
 }
 
-// TabTo presses the tabulator until the focus is on an element that a CSS selector finds, as a person without a mouse does.
+// TabTo presses the tabulator until the focus is on an element that a CSS selector finds, as a person without a mouse
+// does.
 func (p *Page) TabTo(selector string) {
 	p.t.Helper()
 	found := fmt.Sprintf("document.activeElement !== null && document.activeElement.matches(%q)", selector)

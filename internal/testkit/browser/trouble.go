@@ -26,8 +26,8 @@ type trouble struct {
 
 func newTrouble() *trouble { return new(trouble) }
 
-// Trouble returns what happened so far that should not: dialogs, errors of scripts, what the content security policy refused,
-// and requests to other hosts than that of the last Open.
+// Trouble returns what happened so far that should not: dialogs, errors of scripts, what the content security policy
+// refused, and requests to other hosts than that of the last Open.
 func (p *Page) Trouble() []string {
 	p.trouble.mu.Lock()
 	defer p.trouble.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package databases gives a test a database of its own, of each kind: a file of SQLite, a schema in PostgreSQL, a database in
-// MariaDB. What is promised of all databases is written once and run on each:
+// Package databases gives a test a database of its own, of each kind: a file of SQLite, a schema in PostgreSQL, a
+// database in MariaDB. What is promised of all databases is written once and run on each:
 //
 //	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 //		db := d.Open(t, address)

@@ -30,14 +30,15 @@ type Broker struct {
 	Publisher message.Publisher
 	// Subscriber opens one more subscriber of one consumer group.
 	Subscriber func() Subscriber
-	// InDoubt is how many letters may be published twice if a drain is cut off: those in flight, and those that the broker does not
-	// have the acks of yet.
+	// InDoubt is how many letters may be published twice if a drain is cut off: those in flight, and those that the broker
+	// does not have the acks of yet.
 	InDoubt int
 }
 
 const each = 10 // letters of a handler
 
-// Test drains a topic in four parts: a dry run, one that is cut off after a publish, one that ends at its Max, and the rest.
+// Test drains a topic in four parts: a dry run, one that is cut off after a publish, one that ends at its Max, and the
+// rest.
 func Test(t *testing.T, b Broker) {
 	dead := b.Topic + ".dlq"
 	var waiting []*message.Message

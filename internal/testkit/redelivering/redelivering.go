@@ -1,5 +1,5 @@
-// Package redelivering is a pub/sub in memory that delivers a message again that has no ack for some time, as NATS JetStream and Redis
-// Streams do. It is for tests, in a bubble of testing/synctest too.
+// Package redelivering is a pub/sub in memory that delivers a message again that has no ack for some time, as NATS
+// JetStream and Redis Streams do. It is for tests, in a bubble of testing/synctest too.
 package redelivering
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// PubSub delivers a message again that has no ack for some time, to any consumer of the topic. A copy that is on its way stays there when
-// another copy is acked. An ack of any copy acks them all.
+// PubSub delivers a message again that has no ack for some time, to any consumer of the topic. A copy that is on its
+// way stays there when another copy is acked. An ack of any copy acks them all.
 type PubSub struct {
 	// After is that time. It begins when the message is sent to the client, where it may wait.
 	After time.Duration
-	// Ahead is how many messages without an ack a client has at most: JetStream's is 1000 by default, that of Redis Streams 2. One client
-	// handles Parallel messages at the same time.
+	// Ahead is how many messages without an ack a client has at most: JetStream's is 1000 by default, that of Redis
+	// Streams 2. One client handles Parallel messages at the same time.
 	Ahead, Parallel int
 	// Ends means that a message's context ends with that time, as the client of JetStream has it.
 	Ends bool

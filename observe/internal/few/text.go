@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns value as UTF-8 without control characters and without marks of direction, which turn what stands around the value, and at most
-// so many characters of it. It allocates only if it changes value.
+// Text returns value as UTF-8 without control characters and without marks of direction, which turn what stands around
+// the value, and at most so many characters of it. It allocates only if it changes value.
 func Text(value string, most int) string {
 	for i := range len(value) {
 		if c := value[i]; i >= most || c < ' ' || c >= utf8.RuneSelf || c == 0x7f {

@@ -17,8 +17,8 @@ type Values struct {
 	seen map[string]map[string]bool // by label
 }
 
-// New returns Values that have at most so many for each label, of at most longest characters. It calls folded, if that is not nil, for
-// each value that becomes Other.
+// New returns Values that have at most so many for each label, of at most longest characters. It calls folded, if that
+// is not nil, for each value that becomes Other.
 func New(most, longest int, folded func(label string)) *Values {
 	return &Values{most: most, longest: longest, folded: folded, seen: map[string]map[string]bool{}}
 }

@@ -1,5 +1,5 @@
-// Package seriestest checks queries of Prometheus against the series that package prom registers. docs/metrics.md lists them, and a
-// test of package prom keeps the list true.
+// Package seriestest checks queries of Prometheus against the series that package prom registers. docs/metrics.md lists
+// them, and a test of package prom keeps the list true.
 package seriestest
 
 import (
@@ -42,8 +42,8 @@ func parse(page string) Series {
 	return found
 }
 
-// Recorded returns the series that a file of rules records. One named spillway:x:increase15m has the labels of spillway_x_total; the
-// others have none.
+// Recorded returns the series that a file of rules records. One named spillway:x:increase15m has the labels of
+// spillway_x_total; the others have none.
 func (s Series) Recorded(rules string) Series {
 	found := Series{}
 	for _, match := range record.FindAllStringSubmatch(rules, -1) {
@@ -63,8 +63,8 @@ var (
 	scraped = []string{"job", "instance", "pod"}
 )
 
-// Check fails the test for a series or label of query that does not exist, and returns the labels that its series have. Recorded are the
-// series that rules record, with the labels that they keep.
+// Check fails the test for a series or label of query that does not exist, and returns the labels that its series have.
+// Recorded are the series that rules record, with the labels that they keep.
 func (s Series) Check(t testing.TB, where, query string, recorded Series) (labels []string) {
 	t.Helper()
 	bare := regexp.MustCompile(`"[^"]*"`).ReplaceAllString(query, `""`)

@@ -137,8 +137,8 @@ type redirectError struct{ why string }
 
 func (e *redirectError) Error() string { return e.why }
 
-// checkRedirect follows within the host and with the body alone: another host would learn the notice and its signature, and a GET says
-// nothing.
+// checkRedirect follows within the host and with the body alone: another host would learn the notice and its signature,
+// and a GET says nothing.
 func checkRedirect(request *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {

@@ -48,9 +48,10 @@ func mac(secret []byte, id, timestamp string, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Verify returns nil if a request was signed with secret and is at most tolerance old. It is for the receiver of a webhook. body is the
-// body as it was received. Signatures are compared in constant time. To change the secret, verify with the new one and then with the
-// old one. A tolerance of 0 is DefaultTolerance. Keep HeaderID for as long to drop what is sent again within it.
+// Verify returns nil if a request was signed with secret and is at most tolerance old. It is for the receiver of a
+// webhook. body is the body as it was received. Signatures are compared in constant time. To change the secret, verify
+// with the new one and then with the old one. A tolerance of 0 is DefaultTolerance. Keep HeaderID for as long to drop
+// what is sent again within it.
 func Verify(secret []byte, header http.Header, body []byte, tolerance time.Duration) error {
 	if tolerance <= 0 {
 		tolerance = DefaultTolerance

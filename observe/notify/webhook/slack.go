@@ -11,9 +11,10 @@ import (
 	"github.com/watermill-spillway/spillway/observe/notify"
 )
 
-// Slack is the body of an incoming webhook of Slack, and of what is compatible: a text for the notification, and blocks. Values from
-// messages stand in blocks of plain text, in which Slack finds neither links nor names. They are escaped, and mention no person and no
-// channel, also where a compatible server shows the text as Markdown. Set Config.Body to Slack.
+// Slack is the body of an incoming webhook of Slack, and of what is compatible: a text for the notification, and
+// blocks. Values from messages stand in blocks of plain text, in which Slack finds neither links nor names. They are
+// escaped, and mention no person and no channel, also where a compatible server shows the text as Markdown. Set
+// Config.Body to Slack.
 func Slack(n notify.Notice) ([]byte, error) {
 	blocks := []any{
 		block{"type": "header", "text": plain(mark(n)+" "+n.Title, 150)},
@@ -63,7 +64,8 @@ func fields(n notify.Notice) (all []any) {
 	return all
 }
 
-// plain is an object of plain text of at most so many characters, as it is sent: Slack refuses a body with a longer one.
+// plain is an object of plain text of at most so many characters, as it is sent: Slack refuses a body with a longer
+// one.
 func plain(text string, most int) block {
 	short := escaped(text)
 	for head := []rune(text); utf8.RuneCountInString(short) > most; short = escaped(string(head)) + "…" {
@@ -77,8 +79,8 @@ var escape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 // escaped is a text as Slack's format has it.
 func escaped(text string) string { return escape.Replace(defused(text)) }
 
-// defused mentions no person or channel, and has no link, also where a server reads Markdown or names in plain text: a space of no width
-// stands behind what begins them.
+// defused mentions no person or channel, and has no link, also where a server reads Markdown or names in plain text: a
+// space of no width stands behind what begins them.
 var defuse = strings.NewReplacer("@", "@\u200b", "](", "]\u200b(", "://", ":\u200b//")
 
 func defused(text string) string { return defuse.Replace(text) }

@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// maxNumber is how long a number may be that is compared by its value. A longer one is equal to what is written like it.
+// maxNumber is how long a number may be that is compared by its value. A longer one is equal to what is written like
+// it.
 const maxNumber = 1000
 
-// same reports whether two values mean the same: members in any order, texts without regard to escapes, numbers by their value.
-// It reads of a no more than b makes necessary: a comes with a message, and may be large.
+// same reports whether two values mean the same: members in any order, texts without regard to escapes, numbers by
+// their value. It reads of a no more than b makes necessary: a comes with a message, and may be large.
 func same(e *effort, a, b *node) (bool, error) {
 	switch {
 	case a.isObject() && b.isObject() || a.isArray() && b.isArray():

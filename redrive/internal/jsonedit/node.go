@@ -1,7 +1,7 @@
 package jsonedit
 
-// node is a value of a document. It is bytes of its source until something in it is asked for; then it is opened, once. What is
-// not opened is written as it stood.
+// node is a value of a document. It is bytes of its source until something in it is asked for; then it is opened, once.
+// What is not opened is written as it stood.
 type node struct {
 	of       *source
 	from, to int

@@ -38,8 +38,8 @@ func (e *effort) spend(n int) error {
 	return e.ctx.Err()
 }
 
-// source is a JSON text and where its objects and arrays stand, so that each byte is looked at once at each of two times: when
-// these are found, and when what holds the byte is opened.
+// source is a JSON text and where its objects and arrays stand, so that each byte is looked at once at each of two
+// times: when these are found, and when what holds the byte is opened.
 type source struct {
 	text       []byte
 	containers []container // in the order of their beginnings; empty until one is opened

@@ -96,8 +96,8 @@ func here(host string) bool {
 	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")).IsLoopback()
 }
 
-// who says who sends a request. On an address of this machine alone, a request that was forwarded comes from elsewhere. One that asks
-// for another name comes from a page that had its own name resolve to this machine.
+// who says who sends a request. On an address of this machine alone, a request that was forwarded comes from elsewhere.
+// One that asks for another name comes from a page that had its own name resolve to this machine.
 func (s *serving) who(r *http.Request) (console.Person, error) {
 	if s.byHeader != "" {
 		name := r.Header.Get(s.byHeader)

@@ -141,8 +141,8 @@ func (a *app) diff(whole campaigns.Diff) {
 // payloadLine is a line of a payload: as it is, and as it is shown.
 type payloadLine struct{ is, shown string }
 
-// maskedLines returns the lines of a payload. So a change of what is masked is a change, too. If the mask joined lines, they are compared as
-// they are shown.
+// maskedLines returns the lines of a payload. So a change of what is masked is a change, too. If the mask joined lines,
+// they are compared as they are shown.
 func maskedLines(payload, masked []byte) (lines []payloadLine) {
 	is, shown := payloadLines(payload), payloadLines(masked)
 	if len(is) != len(shown) {

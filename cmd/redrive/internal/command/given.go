@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// given is the value of a flag that refuses to be given empty. A variable of a shell that is not set would otherwise choose more letters
-// than it should, or leave out an edit, without a word.
+// given is the value of a flag that refuses to be given empty. A variable of a shell that is not set would otherwise
+// choose more letters than it should, or leave out an edit, without a word.
 type given struct {
 	pflag.Value
 	list bool // of values with commas between them
@@ -36,8 +36,8 @@ func (g given) Set(text string) error {
 // String leaves out the brackets of an empty list, which help would print as a default.
 func (g given) String() string { return strings.TrimPrefix(g.Value.String(), "[]") }
 
-// refuseEmpty makes the flags of a command and of those below it refuse empty values. --reason and --older-than say so themselves.
-// The flags of all commands, such as --service, may be empty.
+// refuseEmpty makes the flags of a command and of those below it refuse empty values. --reason and --older-than say so
+// themselves. The flags of all commands, such as --service, may be empty.
 func refuseEmpty(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		refuseEmpty(below)

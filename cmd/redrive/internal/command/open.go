@@ -45,7 +45,8 @@ func (a *app) storeOn(ctx context.Context, db *sql.DB) (*letters.Store, error) {
 	return a.newStore(ctx, db)
 }
 
-// knownService returns an error for a service without letters, if others have some: a name that is misspelt finds nothing.
+// knownService returns an error for a service without letters, if others have some: a name that is misspelt finds
+// nothing.
 func (a *app) knownService(ctx context.Context, db *sql.DB) error {
 	services, err := connect.Services(ctx, db)
 	if err != nil {

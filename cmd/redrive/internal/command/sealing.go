@@ -57,8 +57,8 @@ func (a *app) clearFlag(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&a.clear, "clear", nil, "metadata key that stays readable in what is sealed now: those of the service's seal.Config.Clear")
 }
 
-// open returns a letter as it was before it was sealed. Of a letter that does not open it returns what is readable, without the
-// envelope, and why.
+// open returns a letter as it was before it was sealed. Of a letter that does not open it returns what is readable,
+// without the envelope, and why.
 func (a *app) open(ctx context.Context, store *letters.Store, l letters.Letter) (letters.Letter, error) {
 	if !l.Sealed {
 		return l, nil

@@ -95,8 +95,8 @@ func newestOf(kind string) (map[string]int, error) {
 // ErrMissing is the error of tables that are not there.
 var ErrMissing = errors.New("no tables")
 
-// Require returns an error unless the tables of components are there at the versions that this command knows. A component
-// that ends with a star stands for all that begin so.
+// Require returns an error unless the tables of components are there at the versions that this command knows. A
+// component that ends with a star stands for all that begin so.
 func Require(ctx context.Context, db *sql.DB, component string) error {
 	versions, err := Versions(ctx, db)
 	if err != nil {

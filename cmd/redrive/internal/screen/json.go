@@ -21,7 +21,8 @@ func (s *Screen) JSON(v any) error {
 	return err
 }
 
-// Line is v as one line of JSON in which every character that a terminal obeys is escaped. A program reads the same values.
+// Line is v as one line of JSON in which every character that a terminal obeys is escaped. A program reads the same
+// values.
 func Line(v any) ([]byte, error) {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)

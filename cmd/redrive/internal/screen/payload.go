@@ -20,8 +20,8 @@ const (
 	FormatHex  Format = "hex"
 )
 
-// Payload returns bytes as lines for people, cut at a limit of bytes with a line that says so. JSON is indented and its numbers
-// and strings stay as they are. A limit of 0 cuts nothing.
+// Payload returns bytes as lines for people, cut at a limit of bytes with a line that says so. JSON is indented and its
+// numbers and strings stay as they are. A limit of 0 cuts nothing.
 func Payload(payload []byte, format Format, limit int) (string, error) {
 	if len(payload) == 0 {
 		return "(empty)", nil

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Progress shows how far something is: in place on a terminal, and as a line of its own elsewhere, if it says something new.
+// Progress shows how far something is: in place on a terminal, and as a line of its own elsewhere, if it says something
+// new.
 type Progress struct {
 	screen *Screen
 	last   string

@@ -99,7 +99,8 @@ func (s *Screen) Blank() {
 	}
 }
 
-// Lines prints several lines as they are, made safe. Mask them before: they may be longer than a text that Privacy keeps.
+// Lines prints several lines as they are, made safe. Mask them before: they may be longer than a text that Privacy
+// keeps.
 func (s *Screen) Lines(text string) { fmt.Fprintln(s.Out, strings.TrimRight(Block(text), "\n")) }
 
 // Note prints a line for people on the error output, so that it is in no pipe.

@@ -1,11 +1,12 @@
 // Package ledger decides when a notice is sent, and by which instance.
 //
-// What happens is reported under a Key. The first report of a key begins an episode, which the reporting instance must tell. Further
-// reports are counted. At the end of a window the count is told, by whichever instance looks first, and the next window begins. A window
-// without a report ends the episode. Of what lasts, such as an open guard, each report moves the end on; then the end is told.
+// What happens is reported under a Key. The first report of a key begins an episode, which the reporting instance must
+// tell. Further reports are counted. At the end of a window the count is told, by whichever instance looks first, and
+// the next window begins. A window without a report ends the episode. Of what lasts, such as an open guard, each report
+// moves the end on; then the end is told.
 //
-// An instance that must tell something has a lease on it, which it renews until it is through. If the instance dies, the lease ends, and
-// another instance tells it again, once at most.
+// An instance that must tell something has a lease on it, which it renews until it is through. If the instance dies,
+// the lease ends, and another instance tells it again, once at most.
 //
 // A Ledger keeps its entries in memory, or in a table that the instances of a service share. The rules are the same.
 package ledger
@@ -111,7 +112,8 @@ func (l *Ledger) Report(ctx context.Context, r Report) (t *Telling, err error) {
 	return t, err
 }
 
-// begin begins an episode, unless too many began just now. The entry that counts them is the lock under which keys are added.
+// begin begins an episode, unless too many began just now. The entry that counts them is the lock under which keys are
+// added.
 func (l *Ledger) begin(tx transaction, r Report) (*Telling, error) {
 	counter := Key{".new", r.Kind}
 	c, now, err := tx.make(counter)
@@ -151,8 +153,8 @@ func (l *Ledger) begin(tx transaction, r Report) (*Telling, error) {
 	return t, tx.put(many, e)
 }
 
-// Sweep returns what is due to be told: counts and ends, and what another instance did not finish. Lost is the number of notices that two
-// instances did not finish, which are given up.
+// Sweep returns what is due to be told: counts and ends, and what another instance did not finish. Lost is the number
+// of notices that two instances did not finish, which are given up.
 func (l *Ledger) Sweep(ctx context.Context) (all []Telling, lost int, err error) {
 	keys, err := l.entries.due(ctx, l.rules.Lease, 100)
 	for _, key := range keys {
@@ -183,7 +185,8 @@ func (l *Ledger) Sweep(ctx context.Context) (all []Telling, lost int, err error)
 	return all, lost, err
 }
 
-// Done ends a telling, whether it reached a person or not. A telling that another instance has taken over is left to it.
+// Done ends a telling, whether it reached a person or not. A telling that another instance has taken over is left to
+// it.
 func (l *Ledger) Done(ctx context.Context, t Telling) error {
 	return l.settle(ctx, t, func(e *entry) { e.telling = "" })
 }
@@ -206,8 +209,8 @@ func (l *Ledger) settle(ctx context.Context, t Telling, change func(*entry)) err
 	})
 }
 
-// Renew keeps the leases of what the instance has in hand. Call it several times in a lease. What the instance has claimed and does not
-// know of, because an answer was lost, is told again when its lease is over.
+// Renew keeps the leases of what the instance has in hand. Call it several times in a lease. What the instance has
+// claimed and does not know of, because an answer was lost, is told again when its lease is over.
 func (l *Ledger) Renew(ctx context.Context, inHand ...Key) error {
 	for some := range slices.Chunk(inHand, renewAtOnce) {
 		if err := l.entries.renew(ctx, l.holder, l.rules.Lease, some); err != nil {

@@ -22,8 +22,8 @@ var noticesTable = schema.Table{
 // columns are those of an entry, in the order in which they are read and written.
 var columns = []string{"opened_at", "ends_at", "total", "untold", "first_at", "last_at", "about", "telling", "said", "number", "holder", "leased_until", "tries"}
 
-// InTable returns a Ledger that the instances of a service share in db: SQLite, PostgreSQL, MySQL or MariaDB. It makes the table
-// spillway_notices if that is missing.
+// InTable returns a Ledger that the instances of a service share in db: SQLite, PostgreSQL, MySQL or MariaDB. It makes
+// the table spillway_notices if that is missing.
 func InTable(ctx context.Context, db *sql.DB, service, holder string, rules Rules) (*Ledger, error) {
 	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
 	defer cancel()

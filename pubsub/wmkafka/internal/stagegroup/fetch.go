@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// A fetch does not wait at the broker, since heartbeats and commits use the same connection. Records of a stage are read well
-	// before they are due, if the time between two fetches is a fraction of the delay.
+	// A fetch does not wait at the broker, since heartbeats and commits use the same connection. Records of a stage are
+	// read well before they are due, if the time between two fetches is a fraction of the delay.
 	minFetchPause, maxFetchPause = 20 * time.Millisecond, 250 * time.Millisecond
 	fetchFraction                = 8
 	// fetchErrorPause is the wait after an error.
@@ -21,7 +21,8 @@ const (
 	usualFetch, maxFetch = 128 << 10, 100 << 20
 )
 
-// fetchFrom fetches the partitions that a broker leads until the session ends. After a pause, or a call, it fetches again.
+// fetchFrom fetches the partitions that a broker leads until the session ends. After a pause, or a call, it fetches
+// again.
 func (s *session) fetchFrom(leader int32, call <-chan struct{}) {
 	steady := s.steady()
 	for pause := time.Duration(0); s.rest(pause, call); {
@@ -79,7 +80,8 @@ func (s *session) hasRoom(p *part) bool {
 	return p.bytes < usualFetch && len(p.records) < 2*s.config.InFlight
 }
 
-// callFetcher has the broker's fetcher fetch at once if the partition was full, and is half empty now. The session is locked.
+// callFetcher has the broker's fetcher fetch at once if the partition was full, and is half empty now. The session is
+// locked.
 func (s *session) callFetcher(p *part) {
 	if !p.full || p.bytes >= usualFetch/2 || len(p.records) >= s.config.InFlight {
 		return
@@ -157,8 +159,8 @@ func (s *session) receive(leader int32, response *sarama.FetchResponse, asked ma
 	return more, failed
 }
 
-// answered returns the partition that goes on with the answer. A topic can have been left meanwhile, and taken again from a lower
-// offset: then the messages between would be passed over. The session is locked.
+// answered returns the partition that goes on with the answer. A topic can have been left meanwhile, and taken again
+// from a lower offset: then the messages between would be passed over. The session is locked.
 func (s *session) answered(leader int32, topic string, partition int32, asked map[*part]int64) *part {
 	p := s.part(topic, partition)
 	if from, ok := asked[p]; p == nil || !ok || from != p.next || p.leader != leader {

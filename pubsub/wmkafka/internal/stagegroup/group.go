@@ -35,7 +35,8 @@ type Config struct {
 	Logger  watermill.LoggerAdapter
 }
 
-// Group is one member of a consumer group, for any number of stage topics. It connects for the first topic, and disconnects after the last.
+// Group is one member of a consumer group, for any number of stage topics. It connects for the first topic, and
+// disconnects after the last.
 type Group struct {
 	config Config
 
@@ -68,7 +69,8 @@ func New(config Config) *Group {
 
 var errTwice = errors.New("the topic is consumed already: a stage topic has one handler")
 
-// Add consumes a topic until ctx ends. Then what is acked is committed, and the channel is closed. If the Group has no topic yet, it connects.
+// Add consumes a topic until ctx ends. Then what is acked is committed, and the channel is closed. If the Group has no
+// topic yet, it connects.
 func (g *Group) Add(ctx context.Context, t *Topic) (<-chan *message.Message, error) {
 	t.ctx, t.out = ctx, make(chan *message.Message)
 	for {
@@ -143,8 +145,8 @@ func (g *Group) change() {
 	}
 }
 
-// End waits until a topic has ended whose context has ended. If the brokers do not answer for long, the connections are cut, unless other topics
-// need them.
+// End waits until a topic has ended whose context has ended. If the brokers do not answer for long, the connections are
+// cut, unless other topics need them.
 func (g *Group) End(t *Topic, limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -167,8 +169,8 @@ func (g *Group) End(t *Topic, limit time.Duration) {
 var errCut = errors.New("the consumer group of the stages has not ended in time: without other topics, its connections are cut")
 
 const (
-	// quiet is how long the set of topics must not have changed before the group is joined: each change is a rebalance, and a
-	// router's handlers subscribe one after the other. It is waited for no longer than mostQuiet.
+	// quiet is how long the set of topics must not have changed before the group is joined: each change is a rebalance,
+	// and a router's handlers subscribe one after the other. It is waited for no longer than mostQuiet.
 	quiet, mostQuiet = 100 * time.Millisecond, time.Second
 	minPause         = 100 * time.Millisecond
 	maxPause         = 5 * time.Second
@@ -247,7 +249,8 @@ func (g *Group) settled() (topics map[string]*Topic, version int) {
 	}
 }
 
-// begin notes how the membership is interrupted, unless the topics have changed again. Topics that were removed before it have ended.
+// begin notes how the membership is interrupted, unless the topics have changed again. Topics that were removed before
+// it have ended.
 func (g *Group) begin(version int, interrupt context.CancelFunc) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -273,7 +276,8 @@ func (g *Group) closeGone() {
 	g.gone = nil
 }
 
-// existing divides topics into those that are there, and those that are not. A member of a topic that is missing could not join.
+// existing divides topics into those that are there, and those that are not. A member of a topic that is missing could
+// not join.
 func existing(client sarama.Client, topics map[string]*Topic) (there map[string]*Topic, missing []string) {
 	if client.RefreshMetadata(slices.Collect(maps.Keys(topics))...) == nil {
 		return topics, nil

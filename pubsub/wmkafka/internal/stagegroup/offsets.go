@@ -14,8 +14,8 @@ import (
 const (
 	// keepEvery is how often offsets are committed that have changed, and topics looked at that others have.
 	keepEvery = time.Second
-	// renewEvery is how often all offsets are committed. So a late commit of an expelled member, which is too low, does not stay. And a
-	// broker forgets the offsets of a group without members after seven days.
+	// renewEvery is how often all offsets are committed. So a late commit of an expelled member, which is too low, does
+	// not stay. And a broker forgets the offsets of a group without members after seven days.
 	renewEvery = time.Minute
 )
 
@@ -40,7 +40,8 @@ func (s *session) keep() {
 	}
 }
 
-// takeOver consumes the topics whose own groups have no members, and makes the group join again when a missing topic is there.
+// takeOver consumes the topics whose own groups have no members, and makes the group join again when a missing topic is
+// there.
 func (s *session) takeOver() {
 	s.mu.Lock()
 	waiting := s.waiting

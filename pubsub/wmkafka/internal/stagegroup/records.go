@@ -59,7 +59,8 @@ func (p *part) take(block *sarama.FetchResponseBlock, isolation sarama.Isolation
 	return false, nil
 }
 
-// isAbort reports whether a batch with a control record ends an aborted transaction: its key is a version and a type, of two bytes each.
+// isAbort reports whether a batch with a control record ends an aborted transaction: its key is a version and a type,
+// of two bytes each.
 func isAbort(batch *sarama.RecordBatch) bool {
 	return len(batch.Records) > 0 && len(batch.Records[0].Key) >= 4 && batch.Records[0].Key[2] == 0 && batch.Records[0].Key[3] == 0
 }

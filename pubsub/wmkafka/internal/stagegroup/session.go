@@ -99,8 +99,8 @@ func (s *session) isMember() bool {
 	return err == nil && group.Members[s.of.MemberID()] != nil
 }
 
-// asleep is how long a loop may stand still, as it does in a pause of the process or of its connections, before this member may have been
-// expelled. The shortest session time-out that brokers allow is 6 s.
+// asleep is how long a loop may stand still, as it does in a pause of the process or of its connections, before this
+// member may have been expelled. The shortest session time-out that brokers allow is 6 s.
 const asleep = 4 * time.Second
 
 // steady is what a loop of a session asks before it acts.
@@ -111,7 +111,8 @@ type steady struct {
 
 func (s *session) steady() *steady { return &steady{s, time.Now()} }
 
-// goesOn reports whether the loop may act for the group. If it stood still since the last call, the group must still have this member.
+// goesOn reports whether the loop may act for the group. If it stood still since the last call, the group must still
+// have this member.
 func (s *steady) goesOn() bool {
 	if time.Since(s.last) > asleep && !s.isMember() {
 		return false

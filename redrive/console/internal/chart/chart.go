@@ -1,5 +1,5 @@
-// Package chart draws small charts as SVG: numbers over time, as bars. Colours and fonts come from the page's style, by the
-// classes s0, s1 and so on, so that a chart follows dark and light.
+// Package chart draws small charts as SVG: numbers over time, as bars. Colours and fonts come from the page's style, by
+// the classes s0, s1 and so on, so that a chart follows dark and light.
 package chart
 
 import (
@@ -13,8 +13,8 @@ const (
 	gap           = 1
 )
 
-// Bars draws stacked bars: one for each column, in which each series has a part. All series have the same length. Negative
-// numbers count as 0. The title and the description are for those who do not see the chart.
+// Bars draws stacked bars: one for each column, in which each series has a part. All series have the same length.
+// Negative numbers count as 0. The title and the description are for those who do not see the chart.
 func Bars(id, title, description string, series ...[]int) template.HTML {
 	sums := columns(series)
 	top := max(1, maximum(sums))

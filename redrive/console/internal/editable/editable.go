@@ -1,5 +1,6 @@
-// Package editable takes a payload through the text area of a form and back without a change that the person did not make. A browser
-// sends each end of a line as CR and LF, drops what is no text, and knows nothing of bytes. What could not come back is refused.
+// Package editable takes a payload through the text area of a form and back without a change that the person did not
+// make. A browser sends each end of a line as CR and LF, drops what is no text, and knows nothing of bytes. What could
+// not come back is refused.
 package editable
 
 import (

@@ -56,8 +56,9 @@ func placeOf(line string) string {
 // libraries are modules that are never the application, also where they are built from their own source.
 var libraries = []string{"github.com/watermill-spillway/spillway/", "github.com/watermill-spillway/spillway.", "github.com/ThreeDotsLabs/watermill"}
 
-// isOwn reports whether the frame is of neither the standard library nor a module. A module's file has its version in the path,
-// and a file of the standard library is below a folder src of Go's, or with -trimpath in the folder of its package.
+// isOwn reports whether the frame is of neither the standard library nor a module. A module's file has its version in
+// the path, and a file of the standard library is below a folder src of Go's, or with -trimpath in the folder of its
+// package.
 func (f *Frame) isOwn() bool {
 	call := strings.TrimPrefix(f.Call, "created by ")
 	for _, library := range libraries {

@@ -27,7 +27,8 @@ const (
 	Skipped Kind = "skipped"
 )
 
-// Text is a text and how it is shown, such as with masks. If they have different numbers of lines, what is shown is compared.
+// Text is a text and how it is shown, such as with masks. If they have different numbers of lines, what is shown is
+// compared.
 type Text struct{ Is, Shown string }
 
 const (
@@ -55,7 +56,8 @@ func split(s string) []string {
 	return strings.Split(s, "\n")
 }
 
-// Compare returns what becomes of the lines. It is empty if the texts are the same. A change that is masked is seen as a change.
+// Compare returns what becomes of the lines. It is empty if the texts are the same. A change that is masked is seen as
+// a change.
 func Compare(before, after Text) []Line {
 	a, b := before.lines(), after.lines()
 	head := 0

@@ -7,6 +7,6 @@
 //	text     only what is UTF-8 without controls is taken for text by itself. What is not printable is escaped.
 //	hex      all other bytes, with their offsets.
 //
-// Each view is bounded, in bytes, in nodes and in depth, and says when it is cut. The caller masks secrets before: half of a
-// secret is not known as one.
+// Each view is bounded, in bytes, in nodes and in depth, and says when it is cut. The caller masks secrets before: half
+// of a secret is not known as one.
 package payload

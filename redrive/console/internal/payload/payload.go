@@ -47,8 +47,8 @@ type View struct {
 	Shown int
 }
 
-// Of returns a view of bytes. whole reports whether the bytes are all of the payload. If the payload cannot be shown as want, it
-// is shown as with Auto.
+// Of returns a view of bytes. whole reports whether the bytes are all of the payload. If the payload cannot be shown as
+// want, it is shown as with Auto.
 func Of(p []byte, want Kind, whole bool) View {
 	if len(p) == 0 && whole {
 		return View{}

@@ -63,7 +63,8 @@ type level struct {
 	keyed  bool
 }
 
-// treeOf reads one value of JSON. It reports false for all other bytes. If they are not whole, a beginning of JSON will do.
+// treeOf reads one value of JSON. It reports false for all other bytes. If they are not whole, a beginning of JSON will
+// do.
 func treeOf(p []byte, whole bool) (t *tree, ok bool) {
 	trimmed := bytes.TrimLeft(p, " \t\r\n")
 	if len(trimmed) == 0 || strings.IndexByte("{[\"-0123456789tfn", trimmed[0]) < 0 {
