@@ -55,7 +55,8 @@ func (ch *Channel) Plugin(router *message.Router) error {
 	case router == nil:
 		return errors.New("spillway: Plugin: the router is nil")
 	case ch.attachedToNil.Load():
-		return errors.New("spillway: Attach was called with a nil router, whose handlers are not protected: check the error of message.NewRouter")
+		return errors.New("spillway: Attach was called with a nil router, whose handlers are not protected: check the " +
+			"error of message.NewRouter")
 	}
 	ch.logTo(router)
 	ch.roster.Join(router)
@@ -77,8 +78,9 @@ func (ch *Channel) checkHandlers() error {
 	}
 	for _, name := range ch.keyed {
 		if !ch.roster.Has(name) {
-			return fmt.Errorf("spillway: Config.Receiver.Handlers has %q, and the router has no handler of this name: its messages would be "+
-				"recognised in another way; use a name of %s, and add the handler before the router runs", boundedtext.Text(name, 100), &ch.roster)
+			return fmt.Errorf("spillway: Config.Receiver.Handlers has %q, and the router has no handler of this name: its "+
+				"messages would be recognised in another way; use a name of %s, and add the handler before the router runs",
+				boundedtext.Text(name, 100), &ch.roster)
 		}
 	}
 	return nil

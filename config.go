@@ -104,7 +104,8 @@ type Config struct {
 // check returns an error for a part that is configured and would do nothing.
 func (c *Config) check() error {
 	if c.DB == nil && safecall.IsNil(c.Publisher) {
-		return errors.New("Config.Publisher is nil: dead letters would be lost; set Config.DB, or Config.Publisher to a publisher of its own")
+		return errors.New("Config.Publisher is nil: dead letters would be lost; set Config.DB, or Config.Publisher to a " +
+			"publisher of its own")
 	}
 	keys := c.Idempotency != nil || c.DB != nil
 	if err := c.Naming.Validate(); err != nil {
@@ -117,17 +118,20 @@ func (c *Config) check() error {
 		return errors.New("Config.StagesInDB needs Config.DB and Config.Stages.Subscriber, and no Config.Stages.Store")
 	}
 	if c.Receiver.Lease > 0 && c.CrashLimit.Delivered != nil {
-		return errors.New("Config.Receiver.Lease and Config.CrashLimit.Delivered are both set: a message whose key is leased is given back, " +
-			"which a broker counts as a delivery; set Config.CrashStore instead of Delivered")
+		return errors.New("Config.Receiver.Lease and Config.CrashLimit.Delivered are both set: a message whose key is " +
+			"leased is given back, which a broker counts as a delivery; set Config.CrashStore instead of Delivered")
 	}
 	if c.Purge.Retention != 0 && !keys {
-		return fmt.Errorf("Config.Purge.Retention is %s without Config.Idempotency: there are no keys to purge; set Config.DB or Config.Idempotency", c.Purge.Retention)
+		return fmt.Errorf("Config.Purge.Retention is %s without Config.Idempotency: there are no keys to purge; set "+
+			"Config.DB or Config.Idempotency", c.Purge.Retention)
 	}
 	if r := &c.Retention; len(r.Rules) == 0 && (r.Every != 0 || r.Pause != 0 || r.OnTrimmed != nil) {
-		return errors.New("Config.Retention is configured without Rules: no letter would be deleted; set Config.Retention.Rules")
+		return errors.New("Config.Retention is configured without Rules: no letter would be deleted; set " +
+			"Config.Retention.Rules")
 	}
 	if len(c.Retention.Rules) > 0 && (c.DB == nil || !safecall.IsNil(c.Publisher)) {
-		return errors.New("Config.Retention.Rules are set and the channel has no dead-letter store: set Config.DB and no Config.Publisher, or use letters.NewRetention")
+		return errors.New("Config.Retention.Rules are set and the channel has no dead-letter store: set Config.DB and no " +
+			"Config.Publisher, or use letters.NewRetention")
 	}
 	return nil
 }
@@ -151,8 +155,8 @@ func (c *Config) share() error {
 		}
 	}
 	c.Logger = logging.Wrap(c.Logger, c.Privacy.With(c.Queue.MaskText).Text)
-	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger, &c.Outputs.Logger,
-		&c.CrashLimit.Logger, &c.Purge.Logger, &c.Retention.Logger, &c.Stages.Logger, &outage.Logger} {
+	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger,
+		&c.Outputs.Logger, &c.CrashLimit.Logger, &c.Purge.Logger, &c.Retention.Logger, &c.Stages.Logger, &outage.Logger} {
 		if *logger == nil {
 			*logger = c.Logger
 		}
@@ -179,7 +183,8 @@ func (c *Config) share() error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []**classify.Classifier{&c.Queue.Classifier, &c.Retry.Classifier, &c.Outputs.Classifier, &c.Stages.Classifier, &outage.Classifier} {
+	for _, part := range []**classify.Classifier{&c.Queue.Classifier, &c.Retry.Classifier, &c.Outputs.Classifier,
+		&c.Stages.Classifier, &outage.Classifier} {
 		if *part == nil {
 			*part = classifier
 		}

@@ -50,9 +50,9 @@ type bounded struct {
 // attached is the key of the Channel that decorates a subscription further out.
 type attached struct{}
 
-var errTwoChannels = errors.New("spillway: two channels are attached to one router, and each would handle every message: attach one, with " +
-	"Config.Receiver.Handlers for handlers with a key of their own; or leave Attach out, and give each handler the Middleware of one channel " +
-	"and the router the DecoratePublisher and Plugin of both")
+var errTwoChannels = errors.New("spillway: two channels are attached to one router, and each would handle every " +
+	"message: attach one, with Config.Receiver.Handlers for handlers with a key of their own; or leave Attach out, and " +
+	"give each handler the Middleware of one channel and the router the DecoratePublisher and Plugin of both")
 
 func (b *bounded) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	if other, found := ctx.Value(attached{}).(*Channel); found && other != b.channel {
@@ -61,7 +61,8 @@ func (b *bounded) Subscribe(ctx context.Context, topic string) (<-chan *message.
 	for field, configured := range b.channel.holds.fields {
 		if b.redelivery.Cuts(configured) {
 			logging.HoldCut.Write(b.channel.holds.logger, errCut, logging.Fields{
-				logging.Config: field, logging.Topic: topic, "max_hold": configured, logging.Held: b.redelivery.MaxHold(configured), "redelivery_time": b.redelivery.After,
+				logging.Config: field, logging.Topic: topic, "max_hold": configured, logging.Held: b.redelivery.MaxHold(configured),
+				"redelivery_time": b.redelivery.After,
 			})
 		}
 	}
@@ -69,5 +70,5 @@ func (b *bounded) Subscribe(ctx context.Context, topic string) (<-chan *message.
 	return b.Subscriber.Subscribe(outage.WithRedelivery(ctx, b.redelivery), topic)
 }
 
-var errCut = errors.New("set it to half of the redelivery time at most or leave it out, or give the subscriber a method RedeliveryTime if its " +
-	"broker redelivers later")
+var errCut = errors.New("set it to half of the redelivery time at most or leave it out, or give the subscriber a " +
+	"method RedeliveryTime if its broker redelivers later")

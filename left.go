@@ -40,7 +40,8 @@ func (l left) report() error {
 		logging.StageSearchFailed.Write(l.logger, err, logging.Fields{"in": "Config.DB"})
 	}
 	for _, w := range waiting {
-		logging.StageRowsLeft.Write(l.logger, errLeft, logging.Fields{logging.StageTopic: w.Topic, logging.Messages: w.Messages})
+		logging.StageRowsLeft.Write(l.logger, errLeft,
+			logging.Fields{logging.StageTopic: w.Topic, logging.Messages: w.Messages})
 	}
 	return nil
 }

@@ -119,7 +119,8 @@ func (ch *Channel) compose(config *Config) (err error) {
 	}
 	if config.Tracer != nil {
 		trace, err := middleware.NewTrace(middleware.TraceConfig{
-			Tracer: config.Tracer, Classifier: config.Retry.Classifier, Privacy: config.Retry.Privacy, MaskText: config.Retry.MaskText, Logger: config.Retry.Logger,
+			Tracer: config.Tracer, Classifier: config.Retry.Classifier, Privacy: config.Retry.Privacy,
+			MaskText: config.Retry.MaskText, Logger: config.Retry.Logger,
 		})
 		if err != nil {
 			return err
@@ -152,7 +153,10 @@ func (ch *Channel) compose(config *Config) (err error) {
 			ch.stores = append(ch.stores, guard)
 		}
 	}
-	ch.plugins = append(ch.plugins, lifecycle.New(func() error { logging.Begin(config.Logger); return nil }, func() { logging.Flush(config.Logger) }).Plugin)
+	ch.plugins = append(ch.plugins, lifecycle.New(func() error {
+		logging.Begin(config.Logger)
+		return nil
+	}, func() { logging.Flush(config.Logger) }).Plugin)
 	ch.chain = chain.EnterParts(append(parts, middleware.Recover{})...)
 	return nil
 }

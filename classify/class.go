@@ -130,16 +130,19 @@ func (v Verdict) sayable() Verdict {
 // unsayable returns an error if no mark and no rule can give v.
 func (v Verdict) unsayable() error {
 	if v.Class == ClassAborted {
-		return errors.New("it gives the class aborted, which no error has by itself: a message's own context decides it; give transient, to try again")
+		return errors.New("it gives the class aborted, which no error has by itself: a message's own context decides it; " +
+			"give transient, to try again")
 	}
 	if v.Class > ClassAborted {
 		return fmt.Errorf("it gives the class %d, which does not exist", uint8(v.Class))
 	}
 	if v.Away && v.sayable().Class != ClassTransient {
-		return fmt.Errorf("it gives the class %s with Away: an error that is not about the message passes with time; give transient, or leave out Away", v.Class)
+		return fmt.Errorf("it gives the class %s with Away: an error that is not about the message passes with time; give "+
+			"transient, or leave out Away", v.Class)
 	}
 	if v.TooLarge && v.sayable().Class != ClassPermanent {
-		return fmt.Errorf("it gives the class %s with TooLarge: a size does not pass with time; give permanent, or leave out TooLarge", v.Class)
+		return fmt.Errorf("it gives the class %s with TooLarge: a size does not pass with time; give permanent, or leave "+
+			"out TooLarge", v.Class)
 	}
 	return nil
 }

@@ -32,10 +32,12 @@ func New(config Config) (*Classifier, error) {
 		}
 	}
 	if config.Default >= ClassAborted {
-		return nil, fmt.Errorf("classify: Default cannot be %q (%d): no error has that class by itself", config.Default, config.Default)
+		return nil, fmt.Errorf("classify: Default cannot be %q (%d): no error has that class by itself", config.Default,
+			config.Default)
 	}
 	if config.Default == ClassDiscard {
-		return nil, fmt.Errorf("classify: Default cannot be %q: every unexpected error would lose its message; mark the errors whose messages may be dropped, or give rules for them", config.Default)
+		return nil, fmt.Errorf("classify: Default cannot be %q: every unexpected error would lose its message; mark the "+
+			"errors whose messages may be dropped, or give rules for them", config.Default)
 	}
 	config.Rules = slices.Clone(config.Rules) // the caller may go on writing into its own
 	return &Classifier{config: config}, nil

@@ -46,15 +46,17 @@ func askAway(err error) (Verdict, bool) {
 }
 
 var awayErrnos = map[syscall.Errno]bool{
-	syscall.ECONNREFUSED: true, syscall.EHOSTUNREACH: true, syscall.EHOSTDOWN: true, syscall.ENETUNREACH: true, syscall.ENETDOWN: true,
+	syscall.ECONNREFUSED: true, syscall.EHOSTUNREACH: true, syscall.EHOSTDOWN: true, syscall.ENETUNREACH: true,
+	syscall.ENETDOWN: true,
 }
 
 // askSession judges a SQLSTATE of PostgreSQL that speaks of the session, and not of the statement.
 func askSession(err error, state string) (Verdict, bool) {
 	switch state {
 	case "42P05", "26000": // a prepared statement is there already, or is not there
-		return Verdict{Class: ClassTransient, Away: true, Description: "a prepared statement is of another session, as behind a pooler in " +
-			"transaction mode: add default_query_exec_mode=exec to the address of the database (pgx), or let the pooler keep prepared statements: " +
+		return Verdict{Class: ClassTransient, Away: true, Description: "a prepared statement is of another session, as " +
+			"behind a pooler in transaction mode: add default_query_exec_mode=exec to the address of the database (pgx), or " +
+			"let the pooler keep prepared statements: " +
 			boundedtext.Error(err, 1<<10)}, true
 	case "08P01": // a pooler says so of itself and ends the connection; PostgreSQL says so of a message, and does not
 		return away, isFatal(err)
@@ -134,7 +136,8 @@ func awayAMQP(v reflect.Value) bool {
 // isConnectError reports whether err is pgx's error for a connection that it could not make.
 func isConnectError(err error) bool {
 	t := reflect.TypeOf(err)
-	return t.Kind() == reflect.Pointer && strings.EqualFold(t.Elem().Name(), "ConnectError") && strings.HasPrefix(t.Elem().PkgPath(), "github.com/jackc/pg")
+	return t.Kind() == reflect.Pointer && strings.EqualFold(t.Elem().Name(), "ConnectError") &&
+		strings.HasPrefix(t.Elem().PkgPath(), "github.com/jackc/pg")
 }
 
 func namesNoHost(err error) bool {

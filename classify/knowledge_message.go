@@ -71,5 +71,6 @@ func askMessageText(text string) (Verdict, bool) {
 // gogoStarts are the beginnings of what gogo, and golang/protobuf before 1.4, say of bytes that they cannot read.
 var gogoStarts = []string{
 	"illegal wireType ", "wrong wireType = ", "negative length found during unmarshaling", "integer overflow",
-	"unexpected end of group", "bad wiretype for map field", "can't skip unknown wire type ", "internal error: bad wiretype",
+	"unexpected end of group", "bad wiretype for map field", "can't skip unknown wire type ",
+	"internal error: bad wiretype",
 }

@@ -167,9 +167,13 @@ func sizeCode(err error) (known, large bool) {
 
 // sizeCodes are the error types of clients whose codes show a refusal for size.
 var sizeCodes = map[string]func(reflect.Value) bool{
-	"github.com/IBM/sarama.KError":              isKafkaSize,
-	"github.com/IBM/sarama.ConfigurationError":  func(v reflect.Value) bool { return strings.Contains(v.String(), "larger than") },
-	"github.com/IBM/sarama.PacketEncodingError": func(v reflect.Value) bool { return contains(v, "Info", "invalid request size") },
+	"github.com/IBM/sarama.KError": isKafkaSize,
+	"github.com/IBM/sarama.ConfigurationError": func(v reflect.Value) bool {
+		return strings.Contains(v.String(), "larger than")
+	},
+	"github.com/IBM/sarama.PacketEncodingError": func(v reflect.Value) bool {
+		return contains(v, "Info", "invalid request size")
+	},
 	"github.com/IBM/sarama.PacketDecodingError": func(reflect.Value) bool { return false },
 	"github.com/twmb/franz-go/pkg/kerr.Error":   func(v reflect.Value) bool { return isKafkaSize(v.FieldByName("Code")) },
 	"github.com/segmentio/kafka-go.Error":       isKafkaSize,

@@ -130,7 +130,9 @@ func (b *bench) wantOutputs(of []string) {
 		return
 	}
 	known := map[string]string{}
-	outputs := b.gather("account", b.outs, late, func(outputs []*message.Message) bool { return distinct(outputs) == len(of) })
+	outputs := b.gather("account", b.outs, late, func(outputs []*message.Message) bool {
+		return distinct(outputs) == len(of)
+	})
 	for _, out := range outputs {
 		id := strings.TrimPrefix(string(out.Payload), outputOf)
 		if other, ok := known[id]; ok && other != out.UUID {
@@ -153,7 +155,8 @@ const (
 )
 
 // gather takes out of a topic what is there, until it is enough and nothing follows, or nothing comes for so long.
-func (b *bench) gather(group, topic string, patience time.Duration, enough func([]*message.Message) bool) (messages []*message.Message) {
+func (b *bench) gather(group, topic string, patience time.Duration,
+	enough func([]*message.Message) bool) (messages []*message.Message) {
 	b.Helper()
 	if enough(nil) {
 		return nil

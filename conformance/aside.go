@@ -25,7 +25,9 @@ func (b *bench) watermillLetters() {
 		b.Fatal(err)
 	}
 	router := b.router()
-	router.AddConsumerHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group), func(*message.Message) error { return errNever }).AddMiddleware(old)
+	router.AddConsumerHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group), func(*message.Message) error {
+		return errNever
+	}).AddMiddleware(old)
 	stop := b.run(router)
 	b.ids("old")
 	b.until("Watermill has set it aside", func() bool { return written.Load() == 1 })
@@ -87,7 +89,8 @@ func (b *bench) guards() {
 		return nil
 	}))
 	reasons := map[string]string{
-		"rejected": "not_ours", "expired": "ttl_expired", "circling": "max_hop_count_exceeded", "incomplete": "missing_metadata",
+		"rejected": "not_ours", "expired": "ttl_expired", "circling": "max_hop_count_exceeded",
+		"incomplete": "missing_metadata",
 	}
 	for id := range reasons {
 		msg := newMessage(id)
@@ -123,10 +126,13 @@ func (b *bench) guards() {
 func (b *bench) parked() {
 	ch := b.channel()
 	b.initialize(ch)
-	b.start(ch, func(msg *message.Message) ([]*message.Message, error) { return nil, classify.Permanent(errNever) }, func(router *message.Router) {
-		router.AddConsumerHandler("undertaker", b.dlq(), b.target.Subscriber(b.T, b.group+"-undertaker"), func(*message.Message) error {
-			return classify.Permanent(errors.New("cannot bury it"))
-		})
+	b.start(ch, func(msg *message.Message) ([]*message.Message, error) {
+		return nil, classify.Permanent(errNever)
+	}, func(router *message.Router) {
+		router.AddConsumerHandler("undertaker", b.dlq(), b.target.Subscriber(b.T, b.group+"-undertaker"),
+			func(*message.Message) error {
+				return classify.Permanent(errors.New("cannot bury it"))
+			})
 	})
 	b.ids("twice-dead")
 	b.untilPlaced(2)

@@ -40,7 +40,8 @@ func (b *bench) drain(topic string, n int, change ...func(*redrive.DrainTopicCon
 }
 
 // drainThrough is drain with another publisher than that of the live topic.
-func (b *bench) drainThrough(live message.Publisher, topic string, n int, change ...func(*redrive.DrainTopicConfig)) redrive.Report {
+func (b *bench) drainThrough(live message.Publisher, topic string, n int,
+	change ...func(*redrive.DrainTopicConfig)) redrive.Report {
 	b.Helper()
 	group := "drain-" + topic
 	sub := b.target.Subscriber(b.T, group)
@@ -52,7 +53,8 @@ func (b *bench) drainThrough(live message.Publisher, topic string, n int, change
 	config := redrive.DrainTopicConfig{Topic: topic, Park: b.dead, Naming: b.target.Naming, IdleAfter: 3 * time.Second}
 	config.Allow, config.By = []string{b.topic}, "conformance"
 	if b.target.Backlog != nil {
-		config.Backlog, config.IdleAfter = b.target.Backlog(b.T, group), patience/2 // a busy server may be slow to give what it has
+		// a busy server may be slow to give what it has
+		config.Backlog, config.IdleAfter = b.target.Backlog(b.T, group), patience/2
 		b.until(fmt.Sprintf("%d letters wait in %q", n, topic), func() bool {
 			waiting, err := config.Backlog(b.Context(), topic)
 			return err == nil && waiting >= n
@@ -81,7 +83,9 @@ func (b *bench) redriven() {
 	b.untilApplied(ids...)
 	b.wantOnce(ids...)
 
-	h, err := redrive.NewHandler(b.live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}}, Park: b.dead, Naming: b.target.Naming, MinWait: -1})
+	h, err := redrive.NewHandler(b.live,
+		redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}}, Park: b.dead, Naming: b.target.Naming,
+			MinWait: -1})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -128,7 +132,9 @@ func (b *bench) quarantine() {
 		}
 		b.untilPlaced(i + 2)
 	}
-	h, err := redrive.NewHandler(b.live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}, MaxRedrives: 2}, Park: b.dead, Naming: b.target.Naming})
+	h, err := redrive.NewHandler(b.live,
+		redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}, MaxRedrives: 2}, Park: b.dead,
+			Naming: b.target.Naming})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -159,8 +165,9 @@ func (b *bench) stripped() {
 	b.until("it came back", func() bool { return back.Load() != nil })
 	msg := back.Load()
 	for _, key := range []string{
-		poison.KeyFailureClass, poison.KeyFailureReason, poison.KeyFailureDescription, poison.KeyFailureType, poison.KeyFailureStack,
-		poison.KeyFailureStackHash, poison.KeyFailureNode, poison.KeyAttempts, poison.KeyFirstFailedAt, poison.KeyLastFailedAt,
+		poison.KeyFailureClass, poison.KeyFailureReason, poison.KeyFailureDescription, poison.KeyFailureType,
+		poison.KeyFailureStack, poison.KeyFailureStackHash, poison.KeyFailureNode, poison.KeyAttempts,
+		poison.KeyFirstFailedAt, poison.KeyLastFailedAt,
 	} {
 		if value, ok := msg.Metadata[key]; ok {
 			b.Errorf("it came back with %s %q", key, value)
@@ -199,7 +206,8 @@ func (b *bench) allowList() {
 		b.Errorf("%+v", report)
 	}
 	for _, msg := range b.read(b.target.Naming.ParkedTopic(b.dlq()), 2) {
-		if msg.UUID == "forged" && msg.Metadata[poison.KeyOriginalTopic] != b.topic+"-payroll" || msg.UUID != "forged" && msg.UUID != "other" {
+		if msg.UUID == "forged" && msg.Metadata[poison.KeyOriginalTopic] != b.topic+"-payroll" ||
+			msg.UUID != "forged" && msg.UUID != "other" {
 			b.Errorf("parked: %q %v", msg.UUID, msg.Metadata)
 		}
 	}

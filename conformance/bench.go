@@ -138,7 +138,8 @@ func (b *bench) start(ch *spillway.Channel, handle message.HandlerFunc, more ...
 }
 
 // startWith is start with a publisher for the handler's outputs, which the router closes.
-func (b *bench) startWith(ch *spillway.Channel, outputs message.Publisher, handle message.HandlerFunc, more ...func(*message.Router)) (stop func()) {
+func (b *bench) startWith(ch *spillway.Channel, outputs message.Publisher, handle message.HandlerFunc,
+	more ...func(*message.Router)) (stop func()) {
 	b.Helper()
 	router := b.router()
 	ch.Attach(router)

@@ -134,7 +134,8 @@ func (b *bench) sizes() {
 	} else {
 		err := b.live.Publish(b.topic, message.NewMessage("large", make([]byte, most+64<<10)))
 		if err == nil || !poison.IsTooLarge(err) {
-			b.Errorf("a message larger than Target.MaxMessage (%d): Publish returned %v, which is no refusal for size", most, err)
+			b.Errorf("a message larger than Target.MaxMessage (%d): Publish returned %v, which is no refusal for size", most,
+				err)
 		}
 		b.publish(message.NewMessage("large", make([]byte, most/2)))
 	}

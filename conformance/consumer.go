@@ -70,7 +70,8 @@ func (c *consumer) run() (stop func()) {
 	outputs := announcing{c.target.Publisher(c.T), c.published}
 	if len(c.Stages) == 0 {
 		router.AddHandler(handlerName, c.topic, c.source(), c.outs, outputs, c.handle)
-	} else if _, err := ch.Stages().AddHandler(router, handlerName, c.topic, c.source(), c.outs, outputs, c.handle); err != nil {
+	} else if _, err := ch.Stages().AddHandler(router, handlerName, c.topic, c.source(), c.outs, outputs,
+		c.handle); err != nil {
 		c.Fatal(err)
 	}
 	c.Cleanup(c.finish) // after the router's end, and before that of what handlers use
@@ -111,7 +112,8 @@ func (c *consumer) configure(config *spillway.Config) {
 		return nil
 	}}
 	// An output waits for its broker's return as long as that may take here.
-	config.Outputs = middleware.OutputsConfig{Attempts: 30, Backoff: middleware.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second}}
+	config.Outputs = middleware.OutputsConfig{Attempts: 30,
+		Backoff: middleware.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second}}
 	if c.Limit {
 		config.CrashStore, config.CrashLimit.Heartbeat = c.deliveries(), 500*time.Millisecond
 		config.CrashLimit.OnExceeded = c.refuses

@@ -33,7 +33,8 @@ func (b *bench) openEffects() {
 
 func (b *bench) openFile(path string) *sql.DB {
 	b.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(60000)&_pragma=synchronous(NORMAL)")
+	db, err := sql.Open("sqlite",
+		"file:"+path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(60000)&_pragma=synchronous(NORMAL)")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -81,7 +81,9 @@ func (b *bench) slowDestination() {
 // letter was refused is not acked. One that was placed after all, in a topic made anew for one, is for the account.
 func (b *bench) wantKept(p *process, id string) {
 	b.Helper()
-	b.until("the letter is refused", func() bool { return p.said("refused", id) || p.said("placed", id) || p.said("acked", id) })
+	b.until("the letter is refused", func() bool {
+		return p.said("refused", id) || p.said("placed", id) || p.said("acked", id)
+	})
 	time.Sleep(commitTime)
 	if p.said("acked", id) && !p.said("placed", id) {
 		b.Errorf("%q is acked, and no placement of its letter was confirmed", id)

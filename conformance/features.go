@@ -95,9 +95,12 @@ func features() []feature {
 
 // faults are rows with a bench that has nothing open: those of the contract, and rows on consumers in processes of
 // their own. Those that are true have the broker for themselves; the others, which mostly wait, run at the same time.
-var faults = map[string]bool{"P1b": false, "K1": false, "K2": false, "K3": false, "K4": false, "K5": false, "K6": false, "K7": false, "K8": false, "K9": false, "K10": false, "K11": false,
-	"K12": false, "K13": false, "K14": false, "K15": false, "K16": false, "K17": false, "K20": false,
-	"R12a": false, "R12b": true, "R12c": false, "R12d": false, "R12e": false, "R12f": false, "R12g": false, "R5b": false, "D10": false, "F1": true, "F2": true, "F3": false, "F4": false, "F5": false, "F6": false, "F7": false, "F8": false, "F9": false, "F10": false}
+var faults = map[string]bool{"P1b": false, "K1": false, "K2": false, "K3": false, "K4": false, "K5": false, "K6": false,
+	"K7": false, "K8": false, "K9": false, "K10": false, "K11": false, "K12": false, "K13": false, "K14": false,
+	"K15": false, "K16": false, "K17": false, "K20": false, "R12a": false, "R12b": true, "R12c": false, "R12d": false,
+	"R12e": false, "R12f": false, "R12g": false, "R5b": false, "D10": false, "F1": true, "F2": true, "F3": false,
+	"F4": false, "F5": false, "F6": false, "F7": false, "F8": false,
+	"F9": false, "F10": false}
 
 // restarts are the rows that restart the broker.
 var restarts = map[string]bool{"F2": true, "R12b": true}

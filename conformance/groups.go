@@ -22,7 +22,8 @@ func (b *bench) groups() {
 		came := b.both(b.open(b.group), b.open(b.group+"-other"), ids)
 		switch {
 		case !b.target.Competing && came < 2*n:
-			b.Errorf("two groups got %d messages, and each was to get %d. If all subscribers compete, say so in Target.Competing", came, n)
+			b.Errorf("two groups got %d messages, and each was to get %d. If all subscribers compete, say so in "+
+				"Target.Competing", came, n)
 		case b.target.Competing && came > n+n/2:
 			b.Errorf("Target.Competing, and two subscribers got %d messages of %d", came, n)
 		}
@@ -78,7 +79,8 @@ func (b *bench) instances() {
 			break
 		}
 		if time.Since(begun) > b.wait()/2 {
-			b.Errorf("%d messages were published within %s while an instance was busy, and none came to the one that joined", n+1, b.wait()/2)
+			b.Errorf("%d messages were published within %s while an instance was busy, and none came to the one that joined",
+				n+1, b.wait()/2)
 			break
 		}
 	}

@@ -179,7 +179,9 @@ func (b *bench) hostileHandlers() {
 		"Goexit": {func(*message.Message) error { runtime.Goexit(); return nil }, classify.ReasonGoexit},
 	} {
 		b.variant(name, func(b *bench) {
-			b.start(b.channel(func(c *spillway.Config) { c.Retry.Attempts = 2 }), func(msg *message.Message) ([]*message.Message, error) {
+			b.start(b.channel(func(c *spillway.Config) {
+				c.Retry.Attempts = 2
+			}), func(msg *message.Message) ([]*message.Message, error) {
 				if msg.UUID == "bad" {
 					return nil, test.handle(msg)
 				}

@@ -66,7 +66,8 @@ func (b *bench) wholeStory() {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if f := l.Failure; f.FirstFailedAt.Before(before) || f.LastFailedAt.Before(f.FirstFailedAt) || !strings.Contains(f.Type, "notFound") {
+	if f := l.Failure; f.FirstFailedAt.Before(before) || f.LastFailedAt.Before(f.FirstFailedAt) ||
+		!strings.Contains(f.Type, "notFound") {
 		b.Errorf("failed first %s, last %s, with type %q", f.FirstFailedAt, f.LastFailedAt, f.Type)
 	}
 }
@@ -105,7 +106,8 @@ func (b *bench) classes() {
 	if n := discards.Load(); n != 1 {
 		b.Errorf("tried %d times before the discard", n)
 	}
-	reasons := map[string]string{"permanent": classify.ReasonPermanent, "panic": classify.ReasonPanic, "misfit": classify.ReasonInvalid}
+	reasons := map[string]string{"permanent": classify.ReasonPermanent, "panic": classify.ReasonPanic,
+		"misfit": classify.ReasonInvalid}
 	for _, l := range b.letters(b.dlq(), 3) {
 		if want := reasons[l.Original.UUID]; l.Failure.Reason != want || l.Failure.Attempts != 1 {
 			b.Errorf("%q: reason %q after %d attempts", l.Original.UUID, l.Failure.Reason, l.Failure.Attempts)

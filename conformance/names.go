@@ -76,7 +76,8 @@ func (b *bench) makesTopics() {
 		}
 		if b.target.BadTopic != "" {
 			if err := pub.InitializeTopics(b.target.BadTopic); err == nil || !strings.Contains(err.Error(), b.target.BadTopic) {
-				b.Errorf("InitializeTopics of Target.BadTopic (%q) returned %v, which does not name the topic", b.target.BadTopic, err)
+				b.Errorf("InitializeTopics of Target.BadTopic (%q) returned %v, which does not name the topic", b.target.BadTopic,
+					err)
 			}
 		}
 	}

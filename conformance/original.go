@@ -37,7 +37,8 @@ func (b *bench) wantSame(what string, got, sent *message.Message) {
 		b.Errorf("%s: the id is %.60q instead of %.60q", what, got.UUID, sent.UUID)
 	}
 	if !bytes.Equal(got.Payload, sent.Payload) {
-		b.Errorf("%s: the payload is %.60q (%d bytes) instead of %.60q (%d bytes)", what, got.Payload, len(got.Payload), sent.Payload, len(sent.Payload))
+		b.Errorf("%s: the payload is %.60q (%d bytes) instead of %.60q (%d bytes)", what, got.Payload, len(got.Payload),
+			sent.Payload, len(sent.Payload))
 	}
 	want, have := poison.ProducerMetadata(sent.Metadata), poison.ProducerMetadata(got.Metadata)
 	for key, value := range want {

@@ -97,7 +97,9 @@ func (o *outageBench) count(to outageguard.State) (n int) {
 // untilGuard waits until the guard has gone to a state n times.
 func (o *outageBench) untilGuard(to outageguard.State, n int) {
 	o.Helper()
-	o.bench.until(fmt.Sprintf("the guard is %s for the %d. time, after %s", to, n, o.story()), func() bool { return o.count(to) >= n })
+	o.bench.until(fmt.Sprintf("the guard is %s for the %d. time, after %s", to, n, o.story()), func() bool {
+		return o.count(to) >= n
+	})
 }
 
 // story is what the guard did.
@@ -106,7 +108,8 @@ func (o *outageBench) story() string {
 	defer o.mu.Unlock()
 	var all []string
 	for i, c := range o.changes {
-		all = append(all, fmt.Sprintf("%s at call %d after %s", c.To, o.begun[i], o.at[i].Sub(o.at[0]).Round(time.Millisecond)))
+		all = append(all, fmt.Sprintf("%s at call %d after %s", c.To, o.begun[i],
+			o.at[i].Sub(o.at[0]).Round(time.Millisecond)))
 	}
 	return strings.Join(all, ", ")
 }

@@ -119,7 +119,8 @@ func (b *bench) downstreamHangs() {
 	o.wantOnce(ids...)
 	o.wantNothingAside()
 	o.wantOnlyProbes(o.inHand(ids))
-	o.Logf("%d messages, %d calls, %d went to a stage; the guard: %s", len(ids), o.calls.Load(), o.stagings.Load(), o.story())
+	o.Logf("%d messages, %d calls, %d went to a stage; the guard: %s", len(ids), o.calls.Load(), o.stagings.Load(),
+		o.story())
 }
 
 // Feature R12: 3 % of the messages fail, some for good and some with plain errors. The guard stays closed.
@@ -173,7 +174,9 @@ func (b *bench) halfFails() {
 	}); err != nil {
 		o.Fatal(err)
 	}
-	o.start(o.channel(o.guarded, o.window(3*time.Second), func(c *spillway.Config) { c.Outage.MaxProbe = time.Second }), o.handle)
+	o.start(o.channel(o.guarded, o.window(3*time.Second), func(c *spillway.Config) {
+		c.Outage.MaxProbe = time.Second
+	}), o.handle)
 	const bad = 24
 	sent := o.traffic(40, func(i int) string { // good ones go on: a guard that sees only failures holds them all
 		if i%2 == 1 && i < 2*bad {

@@ -149,7 +149,9 @@ func (b *bench) wantPlaced(ids []string) {
 	b.Helper()
 	good, bad := sortOut(ids)
 	b.untilApplied(good...)
-	letters := b.gather("account", b.dlq(), patience, func(letters []*message.Message) bool { return hasAll(letters, bad) })
+	letters := b.gather("account", b.dlq(), patience, func(letters []*message.Message) bool {
+		return hasAll(letters, bad)
+	})
 	for _, id := range bad {
 		if !has(letters, id) {
 			b.Errorf("%q is no dead letter", id)

@@ -55,7 +55,8 @@ func childProgram(t *testing.T) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		build := exec.Command("go", "test", "-c", "-race=false", "-vet=off", "-tags", built["-tags"], "-o", filepath.Join(folder, "unraced.test"), ".")
+		build := exec.Command("go", "test", "-c", "-race=false", "-vet=off", "-tags", built["-tags"], "-o",
+			filepath.Join(folder, "unraced.test"), ".")
 		if out, err := build.CombinedOutput(); err != nil {
 			return "", errors.Join(fmt.Errorf("build the test without -race: %w\n%s", err, out), os.RemoveAll(folder))
 		}

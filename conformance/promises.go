@@ -96,7 +96,8 @@ func (b *bench) shutdownInBackoff() {
 		return nil, b.apply(msg)
 	}
 	patient := func(c *spillway.Config) {
-		c.Retry.Backoff = middleware.Backoff{Initial: 20 * time.Second, Jitter: middleware.NoJitter} // within any ack deadline
+		// within any ack deadline
+		c.Retry.Backoff = middleware.Backoff{Initial: 20 * time.Second, Jitter: middleware.NoJitter}
 	}
 	ids := []string{"a", "b", "c", "d", "e"}
 	for i := range 3 {

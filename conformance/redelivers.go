@@ -141,8 +141,10 @@ func (b *bench) holdsBack() {
 		const after = 2 * time.Second
 		b.shared().bare()
 		sub := b.target.Redelivers(b.T, b.group, after)
-		if says, ok := sub.(redeliveryTime); ok && says.RedeliveryTime() != after { // without the method Spillway may know the type
-			b.Errorf("RedeliveryTime returns %s for a subscriber that Target.Redelivers is to give %s", says.RedeliveryTime(), after)
+		// without the method Spillway may know the type
+		if says, ok := sub.(redeliveryTime); ok && says.RedeliveryTime() != after {
+			b.Errorf("RedeliveryTime returns %s for a subscriber that Target.Redelivers is to give %s", says.RedeliveryTime(),
+				after)
 		}
 		in, other := b.listen(sub, b.topic), b.listen(b.target.Redelivers(b.T, b.group, after), b.topic)
 		b.ids("held")

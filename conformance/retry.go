@@ -61,7 +61,11 @@ func (b *bench) attemptsSeeOriginal() {
 		return nil, errNever
 	})
 	b.publish(sent.Copy())
-	b.until("it was tried three times in each of three deliveries", func() bool { mu.Lock(); defer mu.Unlock(); return len(seen) >= 9 })
+	b.until("it was tried three times in each of three deliveries", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(seen) >= 9
+	})
 	shut.Store(false)
 	b.untilPlaced(1)
 	mu.Lock()
@@ -90,7 +94,9 @@ func (b *bench) deadlineRespected() {
 		}
 	})
 	router := b.router()
-	h := router.AddConsumerHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group), func(*message.Message) error { return errNever })
+	h := router.AddConsumerHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group), func(*message.Message) error {
+		return errNever
+	})
 	h.AddMiddleware(func(next message.HandlerFunc) message.HandlerFunc { // as a subscriber with an ack deadline would
 		return func(msg *message.Message) ([]*message.Message, error) {
 			ctx, cancel := context.WithTimeout(msg.Context(), limit)

@@ -47,7 +47,8 @@ func (b *bench) retryBudget() {
 	if n := b.placed.Load() + b.discarded.Load(); n > 0 {
 		b.Errorf("%d messages are set aside", n)
 	}
-	if took := time.Since(began); waits.Load() == 0 && took < (messages/perSecond-1)*time.Second { // a slower machine keeps to it anyway
+	// a slower machine keeps to it anyway
+	if took := time.Since(began); waits.Load() == 0 && took < (messages/perSecond-1)*time.Second {
 		b.Errorf("%d retries in %s, and the budget was never spent", retries.Load(), took)
 	}
 	if n, most := retries.Load(), perSecond*(int64(time.Since(began)/time.Second)+2); n < messages || n > most {

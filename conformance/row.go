@@ -42,7 +42,8 @@ func (r *row) check(t *testing.T) (ran bool) {
 	defer r.mu.Unlock()
 	for name := range r.pins {
 		if _, ok := r.asked[name]; !ok && !t.Failed() {
-			t.Errorf("Target.Pins names %q, which is no case of %s: its cases are the names of its subtests, with spaces", r.id+"/"+name, r.id)
+			t.Errorf("Target.Pins names %q, which is no case of %s: its cases are the names of its subtests, with spaces",
+				r.id+"/"+name, r.id)
 		}
 	}
 	ran = len(r.asked) == 0

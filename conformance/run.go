@@ -72,13 +72,15 @@ func (target *Target) validate(t *testing.T) {
 	}
 	for _, id := range target.Only {
 		if !slices.ContainsFunc(features(), func(f feature) bool { return f.id == id }) {
-			t.Fatalf("Target.Only names %q, which is no feature: use an id that the documentation of package conformance lists", id)
+			t.Fatalf("Target.Only names %q, which is no feature: use an id that the documentation of package conformance lists",
+				id)
 		}
 	}
 	for id, pin := range target.Pins {
 		row, _, _ := strings.Cut(id, "/")
 		if !slices.ContainsFunc(features(), func(f feature) bool { return f.id == row }) {
-			t.Fatalf("Target.Pins names %q, which is no feature: use an id that the documentation of package conformance lists", id)
+			t.Fatalf("Target.Pins names %q, which is no feature: use an id that the documentation of package conformance lists",
+				id)
 		}
 		if _, _, err := readPin(pin); err != nil {
 			t.Fatalf("Target.Pins[%q]: %v", id, err)
@@ -88,7 +90,9 @@ func (target *Target) validate(t *testing.T) {
 
 // rows are the features that the column has.
 func (target *Target) rows() []feature {
-	return slices.DeleteFunc(features(), func(f feature) bool { return target.Only != nil && !slices.Contains(target.Only, f.id) })
+	return slices.DeleteFunc(features(), func(f feature) bool {
+		return target.Only != nil && !slices.Contains(target.Only, f.id)
+	})
 }
 
 // on runs the feature and returns its result, or "" if -run left it out.

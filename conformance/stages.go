@@ -71,7 +71,8 @@ func delaysIn(t testing.TB, db *sql.DB) *delay.Store {
 }
 
 // startStaged is start for a handler with stages.
-func (b *bench) startStaged(ch *spillway.Channel, handle message.HandlerFunc, more ...func(*message.Router)) (stop func()) {
+func (b *bench) startStaged(ch *spillway.Channel, handle message.HandlerFunc,
+	more ...func(*message.Router)) (stop func()) {
 	b.Helper()
 	router := b.router()
 	ch.Attach(router)
@@ -84,7 +85,8 @@ func (b *bench) startStaged(ch *spillway.Channel, handle message.HandlerFunc, mo
 
 func (b *bench) addStaged(ch *spillway.Channel, router *message.Router, handle message.HandlerFunc) *stages.Handler {
 	b.Helper()
-	h, err := ch.Stages().AddHandler(router, handlerName, b.topic, b.target.Subscriber(b.T, b.group), b.outs, b.target.Publisher(b.T), handle)
+	h, err := ch.Stages().AddHandler(router, handlerName, b.topic, b.target.Subscriber(b.T, b.group), b.outs,
+		b.target.Publisher(b.T), handle)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -152,7 +154,8 @@ func (b *bench) wantNeverEarly(j *journal, delays ...time.Duration) {
 		}
 		n := v.stage()
 		if before, ok := failed[v.UUID][n-1]; n > 0 && (!ok || v.begun.Sub(before) < delays[n-1]) {
-			b.Errorf("%q was handled in stage %d %s after it had failed (there: %t), and is to wait %s", v.UUID, n, v.begun.Sub(before), ok, delays[n-1])
+			b.Errorf("%q was handled in stage %d %s after it had failed (there: %t), and is to wait %s", v.UUID, n,
+				v.begun.Sub(before), ok, delays[n-1])
 		}
 		if _, ok := failed[v.UUID][n]; !ok {
 			failed[v.UUID][n] = v.ended

@@ -101,7 +101,8 @@ func (b *bench) killedInStage(store string, steps ...string) {
 	can, cannot := sortOut(all)
 	b.until("what can succeed has", func() bool { return len(b.effects()) >= len(can) })
 	b.until("what cannot is set aside", func() bool { return b.everyPlaced(cannot) })
-	b.Logf("after %d kills the last process was told %d times that a message waits", len(steps), p.events.all("waits in stage"))
+	b.Logf("after %d kills the last process was told %d times that a message waits", len(steps),
+		p.events.all("waits in stage"))
 	b.wrapUp(all...)
 }
 
@@ -141,7 +142,8 @@ func (b *bench) joinedBeforeDue(delay time.Duration) bool {
 	b.until("all of them are acked", func() bool {
 		return !slices.ContainsFunc(ids, func(id string) bool { return !b.acked(id) })
 	})
-	b.Logf("%s before it was due, %d were handled, %d of them by the other instance", time.Until(due), len(ids), second.events.all("acked"))
+	b.Logf("%s before it was due, %d were handled, %d of them by the other instance", time.Until(due), len(ids),
+		second.events.all("acked"))
 	inTime := time.Now().Before(due)
 	b.until("it is handled", func() bool { return b.effects()["flaky"] > 0 })
 	if time.Now().Before(due.Add(-time.Second)) {

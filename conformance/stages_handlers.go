@@ -39,10 +39,11 @@ func (b *bench) twoHandlers(change ...func(*spillway.Config)) {
 		}
 		return nil
 	}), func(router *message.Router) {
-		_, err := ch.Stages().AddConsumerHandler(router, "audit", b.topic, b.target.Subscriber(b.T, b.group+"-audit"), func(msg *message.Message) error {
-			audit.add(keep(msg), time.Now())
-			return nil
-		})
+		_, err := ch.Stages().AddConsumerHandler(router, "audit", b.topic, b.target.Subscriber(b.T, b.group+"-audit"),
+			func(msg *message.Message) error {
+				audit.add(keep(msg), time.Now())
+				return nil
+			})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -124,10 +125,11 @@ func (b *bench) stagesShareHandler() {
 	})
 	outputs := noting{b.target.Publisher(b.T), &published}
 	sub := b.target.Subscriber(b.T, b.group)
-	h, err := ch.Stages().AddHandler(router, handlerName, b.topic, sub, b.outs, outputs, func(msg *message.Message) ([]*message.Message, error) {
-		_, err := handle(msg) // the outputs of a failure go nowhere
-		return []*message.Message{message.NewMessage("", []byte(outputOf+msg.UUID))}, err
-	})
+	h, err := ch.Stages().AddHandler(router, handlerName, b.topic, sub, b.outs, outputs,
+		func(msg *message.Message) ([]*message.Message, error) {
+			_, err := handle(msg) // the outputs of a failure go nowhere
+			return []*message.Message{message.NewMessage("", []byte(outputOf+msg.UUID))}, err
+		})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -146,7 +148,8 @@ func (b *bench) stagesShareHandler() {
 		b.Errorf("the handler's own middleware ran %d times, and the handler %d times", around.Load(), n)
 	}
 	b.wantOutputs(ids)
-	again := func() int { return int(published.Load()-b.duplicate.Load()) - len(ids) } // what is published for a duplicate aside
+	// what is published for a duplicate aside
+	again := func() int { return int(published.Load()-b.duplicate.Load()) - len(ids) }
 	b.until("all outputs are published", func() bool { return again() >= 0 })
 	if n := again(); n > 0 && b.target.Database == nil { // where what is rolled back does not count
 		b.Errorf("%d outputs more than successes", n)
@@ -169,10 +172,11 @@ func (b *bench) extended() {
 		}
 		return nil
 	})
-	origin := router.AddConsumerHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group), func(msg *message.Message) error {
-		_, err := noting(msg)
-		return err
-	})
+	origin := router.AddConsumerHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group),
+		func(msg *message.Message) error {
+			_, err := noting(msg)
+			return err
+		})
 	if _, err := ch.Stages().Extend(router, origin, handlerName, b.topic); err != nil {
 		b.Fatal(err)
 	}

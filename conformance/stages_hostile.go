@@ -38,9 +38,10 @@ func (b *bench) hostileStages() {
 		"held in vain":  {poison.KeyRetryStage: "1", poison.KeyRetryDueAt: past, poison.KeyRetryHoldUntil: "never"},
 		"no such stage": {poison.KeyRetryStage: "99", poison.KeyRetryDueAt: past},
 		"minus":         {poison.KeyRetryStage: "-1", poison.KeyRetryDueAt: past, poison.KeyAttempts: "-7"},
-		"many attempts": {poison.KeyRetryStage: "1", poison.KeyAttempts: "99999999999999999999", poison.KeyAttemptHistory: "{"},
-		"failing":       {poison.KeyRetryStage: "99", poison.KeyRetryDueAt: far},
-		"failing too":   {poison.KeyRetryStage: "-99", poison.KeyAttempts: "many", poison.KeyFirstFailedAt: far},
+		"many attempts": {poison.KeyRetryStage: "1", poison.KeyAttempts: "99999999999999999999",
+			poison.KeyAttemptHistory: "{"},
+		"failing":     {poison.KeyRetryStage: "99", poison.KeyRetryDueAt: far},
+		"failing too": {poison.KeyRetryStage: "-99", poison.KeyAttempts: "many", poison.KeyFirstFailedAt: far},
 	}
 	var good []string
 	for id, metadata := range hostile {
@@ -58,7 +59,9 @@ func (b *bench) hostileStages() {
 	b.untilApplied(good...)
 	b.untilPlaced(2)
 	b.wantOnce(good...)
-	b.until("the log names the stage that was removed", func() bool { return log.Has("a stage that was removed", "stage", 99) })
+	b.until("the log names the stage that was removed", func() bool {
+		return log.Has("a stage that was removed", "stage", 99)
+	})
 	for _, v := range j.of("garbage") {
 		if len(v.Metadata) == 0 {
 			b.Error("its metadata are gone")
@@ -102,7 +105,8 @@ func (b *bench) refusedStage() {
 	b.wantNeverEarly(&j, shortStage)
 	for _, id := range ids[:2] {
 		if visits := j.of(id); visits[len(visits)-1].Metadata[poison.KeyAttempts] != "1" {
-			b.Errorf("%q tells of %q attempts: those after which it was given back do not count", id, visits[len(visits)-1].Metadata[poison.KeyAttempts])
+			b.Errorf("%q tells of %q attempts: those after which it was given back do not count", id,
+				visits[len(visits)-1].Metadata[poison.KeyAttempts])
 		}
 	}
 	if n := b.placed.Load(); n != 0 {
@@ -141,7 +145,9 @@ func (b *bench) deletedStage() {
 	b.until("all are being published", func() bool { return begun.Load() == failing })
 	b.target.DeleteTopic(b.T, b.stageTopic(shortStage))
 	close(deleted)
-	b.until("they were given back, or handled", func() bool { return begun.Load() > 2*failing || len(b.effects()) == len(ids) })
+	b.until("they were given back, or handled", func() bool {
+		return begun.Load() > 2*failing || len(b.effects()) == len(ids)
+	})
 	if len(b.effects()) < len(ids) {
 		b.create(b.stageTopic(shortStage))
 	}
@@ -166,7 +172,9 @@ func (b *bench) missingStage() {
 	router := b.router()
 	ch.Attach(router)
 	live := b.target.Subscriber(b.T, b.group)
-	_, err := ch.Stages().AddConsumerHandler(router, handlerName, b.topic, live, func(*message.Message) error { return nil })
+	_, err := ch.Stages().AddConsumerHandler(router, handlerName, b.topic, live, func(*message.Message) error {
+		return nil
+	})
 	if err != nil {
 		b.Fatal(err)
 	}

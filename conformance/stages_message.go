@@ -40,7 +40,8 @@ func (b *bench) keptInStages() {
 		if v.Metadata[poison.KeyAttempts] != attempts[n] {
 			b.Errorf("in stage %d the message tells of %q attempts", n, v.Metadata[poison.KeyAttempts])
 		}
-		if o := poison.Read(v.Message).Origin; n > 0 && (o.Topic != b.topic || o.Handler != handlerName || o.MessageID != sent.UUID) {
+		if o := poison.Read(v.Message).Origin; n > 0 &&
+			(o.Topic != b.topic || o.Handler != handlerName || o.MessageID != sent.UUID) {
 			b.Errorf("in stage %d the message's origin is %+v", n, o)
 		}
 	}
@@ -49,7 +50,8 @@ func (b *bench) keptInStages() {
 	}
 	l := b.letter(b.dlq())
 	b.wantSame("the letter", l.Original, sent)
-	if f := l.Failure; f.Attempts != 3*each || len(f.History) != 3*each || f.LastFailedAt.Sub(f.FirstFailedAt) < 3*shortStage {
+	if f := l.Failure; f.Attempts != 3*each || len(f.History) != 3*each ||
+		f.LastFailedAt.Sub(f.FirstFailedAt) < 3*shortStage {
 		b.Errorf("set aside after %d attempts, from %s to %s: %v", f.Attempts, f.FirstFailedAt, f.LastFailedAt, f.History)
 	}
 	if l.Origin.Topic != b.topic || l.Origin.Handler != handlerName {
@@ -95,12 +97,13 @@ func (b *bench) brokersOwnInStages() {
 		}
 		b.variant(hostile.Name, func(b *bench) {
 			var j journal
-			stop := b.startStaged(b.channel(b.staged(shortStage, shortStage)), b.noting(&j, func(stage int, _ *message.Message) error {
-				if stage < 2 {
-					return errNotYet
-				}
-				return nil
-			}))
+			stop := b.startStaged(b.channel(b.staged(shortStage, shortStage)),
+				b.noting(&j, func(stage int, _ *message.Message) error {
+					if stage < 2 {
+						return errNotYet
+					}
+					return nil
+				}))
 			defer stop()
 			hostile.Publish(b.T, b.topic)
 			b.until("it went through, or could not be read", func() bool {

@@ -53,7 +53,8 @@ func (m mute) Subscribe(ctx context.Context, topic string) (<-chan *message.Mess
 func (m mute) Close() error { return m.end() }
 
 // multipliesNone runs messages that fail for good, and counts their calls and letters.
-func (b *bench) multipliesNone(sub func(group string) message.Subscriber, how func(func(string) message.Subscriber) (*spillway.Channel, func() error)) {
+func (b *bench) multipliesNone(sub func(group string) message.Subscriber,
+	how func(func(string) message.Subscriber) (*spillway.Channel, func() error)) {
 	b.create(b.topic, b.outs)
 	b.dead, b.live = b.publisher(), b.publisher()
 	ch, fails := how(sub)
@@ -77,7 +78,8 @@ func (b *bench) multipliesNone(sub func(group string) message.Subscriber, how fu
 	ch.Attach(router)
 	if ch.Stages() == nil {
 		router.AddHandler(handlerName, b.topic, sub(b.group), b.outs, b.target.Publisher(b.T), handle)
-	} else if _, err := ch.Stages().AddHandler(router, handlerName, b.topic, sub(b.group), b.outs, b.target.Publisher(b.T), handle); err != nil {
+	} else if _, err := ch.Stages().AddHandler(router, handlerName, b.topic, sub(b.group), b.outs, b.target.Publisher(b.T),
+		handle); err != nil {
 		b.Fatal(err)
 	}
 	stop := b.run(router)

@@ -56,7 +56,8 @@ func (b *bench) closedBeforeDue(delay time.Duration) (latest time.Duration) {
 	stop := b.startStaged(b.channel(change...), handle)
 	b.ids(ids...)
 	b.until("all have waited for half of their time", func() bool {
-		return int(staged.Load()) >= len(ids) && (held.Load() > 0 || b.target.Holds || b.target.Stages != nil) && time.Since(j.of("")[0].ended) > delay/2
+		return int(staged.Load()) >= len(ids) && (held.Load() > 0 || b.target.Holds || b.target.Stages != nil) &&
+			time.Since(j.of("")[0].ended) > delay/2
 	})
 	stop()
 	if n := len(b.effects()); n != 0 {
@@ -79,8 +80,10 @@ func (b *bench) closedBeforeDue(delay time.Duration) (latest time.Duration) {
 		if v.stage() == 0 {
 			continue
 		}
-		if at := v.Metadata[poison.KeyRetryDueAt]; v.Metadata[poison.KeyAttempts] != "1" || !slices.Contains(due[v.UUID], at) {
-			b.Errorf("%q came after %q attempts, due at %s instead of %s", v.UUID, v.Metadata[poison.KeyAttempts], at, due[v.UUID])
+		if at := v.Metadata[poison.KeyRetryDueAt]; v.Metadata[poison.KeyAttempts] != "1" ||
+			!slices.Contains(due[v.UUID], at) {
+			b.Errorf("%q came after %q attempts, due at %s instead of %s", v.UUID, v.Metadata[poison.KeyAttempts], at,
+				due[v.UUID])
 		}
 		latest = max(latest, v.begun.Sub(v.due()))
 	}
@@ -122,7 +125,8 @@ func (b *bench) abandonedStage() {
 			ListWaiting(ctx context.Context, prefix string) (map[string]int, error)
 		})
 		if !lists {
-			b.Fatalf(`the publisher has no method ListWaiting: give it one, or pin the case: Pins["%s/in topics"] = "K19: why"`, b.target.row.id)
+			b.Fatalf(`the publisher has no method ListWaiting: give it one, or pin the case: Pins["%s/in topics"] = "K19: why"`,
+				b.target.row.id)
 		}
 		b.create(b.stageTopic(time.Hour))
 		b.abandoned(time.Hour, func(topic string, msg *message.Message) error { return b.live.Publish(topic, msg) })
@@ -130,7 +134,8 @@ func (b *bench) abandonedStage() {
 }
 
 // abandoned puts messages where a handler of another time had them wait.
-func (b *bench) abandoned(delay time.Duration, put func(topic string, msg *message.Message) error, change ...func(*spillway.Config)) {
+func (b *bench) abandoned(delay time.Duration, put func(topic string, msg *message.Message) error,
+	change ...func(*spillway.Config)) {
 	topic, ids := b.stageTopic(delay), numbered("left", 3)
 	for _, id := range ids {
 		if err := put(topic, newMessage(id)); err != nil {
@@ -141,7 +146,10 @@ func (b *bench) abandoned(delay time.Duration, put func(topic string, msg *messa
 	ch := b.channel(append(change, b.staged(shortStage), logTo(&log))...)
 	router := b.router()
 	ch.Attach(router)
-	_, err := ch.Stages().AddConsumerHandler(router, "another", b.topic, b.target.Subscriber(b.T, b.group), func(*message.Message) error { return nil })
+	_, err := ch.Stages().AddConsumerHandler(router, "another", b.topic, b.target.Subscriber(b.T, b.group),
+		func(*message.Message) error {
+			return nil
+		})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -30,17 +30,18 @@ func (b *bench) comesBack(change ...func(*spillway.Config)) {
 			b.Errorf("%q is in its last stage, and good ones wait behind those that failed", msg.UUID)
 		}
 	})
-	b.startStaged(b.channel(append(change, b.staged(delays...))...), b.noting(&j, func(stage int, msg *message.Message) error {
-		switch {
-		case strings.HasPrefix(msg.UUID, "good"):
-			passed.add(msg.UUID)
-		case strings.HasPrefix(msg.UUID, "hopeless"):
-			return classify.Transient(errNever)
-		case strings.HasPrefix(msg.UUID, "flaky") && stage < 2:
-			return errNotYet
-		}
-		return nil
-	}), func(router *message.Router) { router.AddSubscriberDecorators(lastWaits) })
+	b.startStaged(b.channel(append(change, b.staged(delays...))...),
+		b.noting(&j, func(stage int, msg *message.Message) error {
+			switch {
+			case strings.HasPrefix(msg.UUID, "good"):
+				passed.add(msg.UUID)
+			case strings.HasPrefix(msg.UUID, "hopeless"):
+				return classify.Transient(errNever)
+			case strings.HasPrefix(msg.UUID, "flaky") && stage < 2:
+				return errNotYet
+			}
+			return nil
+		}), func(router *message.Router) { router.AddSubscriberDecorators(lastWaits) })
 	b.ids(slices.Concat(hopeless, flaky, good)...)
 	b.untilApplied(append(flaky, good...)...)
 	b.untilPlaced(3)
@@ -53,8 +54,10 @@ func (b *bench) comesBack(change ...func(*spillway.Config)) {
 	}
 	for _, l := range b.letters(b.dlq(), 3) {
 		f := l.Failure
-		if !slices.Contains(hopeless, l.Original.UUID) || f.Reason != classify.ReasonTransientMaxRetries || f.Attempts != 3 || len(f.History) != 3 {
-			b.Errorf("set aside: %q with reason %q after %d attempts, of which it tells %v", l.Original.UUID, f.Reason, f.Attempts, f.History)
+		if !slices.Contains(hopeless, l.Original.UUID) || f.Reason != classify.ReasonTransientMaxRetries || f.Attempts != 3 ||
+			len(f.History) != 3 {
+			b.Errorf("set aside: %q with reason %q after %d attempts, of which it tells %v", l.Original.UUID, f.Reason,
+				f.Attempts, f.History)
 		}
 		if waits := f.LastFailedAt.Sub(f.FirstFailedAt); waits < delays[0]+delays[1] {
 			b.Errorf("%q failed first at %s and last at %s", l.Original.UUID, f.FirstFailedAt, f.LastFailedAt)

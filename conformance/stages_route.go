@@ -94,7 +94,9 @@ func (b *bench) redrivenIntoStage() {
 	var l ledger
 	entering := &spillway.Config{Stages: stages.Config{Publisher: b.live}}
 	l.keep(entering)
-	report := b.drainThrough(entering.Stages.Publisher, b.dlq(), 3, func(c *redrive.DrainTopicConfig) { c.ReentryTopic = ch.Stages().ReentryTopic })
+	report := b.drainThrough(entering.Stages.Publisher, b.dlq(), 3, func(c *redrive.DrainTopicConfig) {
+		c.ReentryTopic = ch.Stages().ReentryTopic
+	})
 	if report.Redriven != 3 {
 		b.Errorf("%+v", report)
 	}
@@ -108,7 +110,8 @@ func (b *bench) redrivenIntoStage() {
 	for _, id := range ids {
 		visits := j.of(id)
 		if last := visits[len(visits)-1]; last.Metadata[poison.KeyAttempts] != "1" || last.stage() == 0 {
-			b.Errorf("%q was handled in stage %d after %q attempts since its redrive", id, last.stage(), last.Metadata[poison.KeyAttempts])
+			b.Errorf("%q was handled in stage %d after %q attempts since its redrive", id, last.stage(),
+				last.Metadata[poison.KeyAttempts])
 		}
 	}
 }

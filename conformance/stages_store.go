@@ -49,7 +49,8 @@ func (b *bench) dueOrder(store *delay.Store) {
 	b.untilApplied(ids...)
 	b.wantOnce(ids...)
 	const clocks = 50 * time.Millisecond // between ours, which says when a message is due, and the database's
-	const commits = 8 * step             // a message that is stored later than this before another one is taken may come behind that
+	// a message that is stored later than this before another one is taken may come behind that
+	const commits = 8 * step
 	var back []string
 	var last visit
 	for _, v := range j.of("") {
@@ -95,7 +96,9 @@ func (b *bench) delayedWithAck(store *delay.Store) {
 	var j journal
 	var given atomic.Int32
 	var visible atomic.Int32
-	ch := b.channel(b.staged(wait), stored(store), afterStage(func(context.Context, stages.Waiting) { visible.Add(int32(waiting())) }),
+	ch := b.channel(b.staged(wait), stored(store), afterStage(func(context.Context, stages.Waiting) {
+		visible.Add(int32(waiting()))
+	}),
 		withoutReceiver) // which would absorb what came of the first time
 	giveBack := func(router *message.Router) {
 		router.AddMiddleware(func(next message.HandlerFunc) message.HandlerFunc {

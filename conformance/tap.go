@@ -125,7 +125,8 @@ func (t *tap) ackAll(ids []string) map[string]int {
 		msg.Ack()
 	}
 	if left := missing(); len(left) > 0 {
-		t.Errorf("%d of %d messages did not come within %s, among them %q", len(left), len(ids), t.wait(), left[:min(len(left), 10)])
+		t.Errorf("%d of %d messages did not come within %s, among them %q", len(left), len(ids), t.wait(),
+			left[:min(len(left), 10)])
 	}
 	return came
 }
@@ -150,7 +151,8 @@ func (b *bench) bare() *bench {
 // within is a bench for a case that goes on with the topic of its row.
 func within(row *bench) func(*testing.T, Target) *bench {
 	return func(t *testing.T, target Target) *bench {
-		return &bench{T: t, target: target, topic: row.topic, outs: row.outs, group: row.group, path: row.path, live: row.live}
+		return &bench{T: t, target: target, topic: row.topic, outs: row.outs, group: row.group, path: row.path,
+			live: row.live}
 	}
 }
 

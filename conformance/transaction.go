@@ -45,19 +45,20 @@ func (b *bench) oneTransaction() {
 		}
 	})
 	router.AddMiddleware(dlc.Middleware) // without the decorator, which would insist on the output
-	router.AddHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group), b.outs, late, func(msg *message.Message) ([]*message.Message, error) {
-		if msg.UUID == "before" {
-			return nil, nil
-		}
-		if err := b.apply(msg); err != nil {
-			return nil, err
-		}
-		if msg.UUID == "bad" { // a statement that fails spoils its attempt, and nothing else
-			_, err := idempotency.Tx(msg.Context()).Exec(`INSERT INTO nowhere (id) VALUES (1)`)
-			return nil, classify.Permanent(errors.Join(errNever, err))
-		}
-		return []*message.Message{message.NewMessage("", []byte("of "+msg.UUID))}, nil
-	})
+	router.AddHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group), b.outs, late,
+		func(msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID == "before" {
+				return nil, nil
+			}
+			if err := b.apply(msg); err != nil {
+				return nil, err
+			}
+			if msg.UUID == "bad" { // a statement that fails spoils its attempt, and nothing else
+				_, err := idempotency.Tx(msg.Context()).Exec(`INSERT INTO nowhere (id) VALUES (1)`)
+				return nil, classify.Permanent(errors.Join(errNever, err))
+			}
+			return []*message.Message{message.NewMessage("", []byte("of "+msg.UUID))}, nil
+		})
 	b.initialize(dlc)
 	b.ids("before", "good") // what is acked in the same transaction commits, and takes nothing along of what is given back
 	b.run(router)

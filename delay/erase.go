@@ -80,7 +80,8 @@ func (c *Selection) validate() error {
 	case len(c.IDs) > 0 && len(c.Metadata) > 0:
 		return errors.New("delay: erase: Selection.IDs and Metadata are both set: set one")
 	case len(c.IDs) > MaxIDs:
-		return fmt.Errorf("delay: erase: Selection.IDs lists %d ids, at most %d are possible: use several calls", len(c.IDs), MaxIDs)
+		return fmt.Errorf("delay: erase: Selection.IDs lists %d ids, at most %d are possible: use several calls", len(c.IDs),
+			MaxIDs)
 	}
 	return nil
 }
@@ -136,7 +137,8 @@ func (s *Store) chosen(ctx context.Context, c *Selection, after, last int64) (fo
 			found = append(found, w)
 		}
 		return err
-	}, s.db.Statement(`SELECT seq, id, `+metadata+`, token <> '' AND ready_at > now_us() FROM spillway_delayed WHERE service = ? AND seq > ? AND seq <= ?`+
+	}, s.db.Statement(`SELECT seq, id, `+metadata+
+		`, token <> '' AND ready_at > now_us() FROM spillway_delayed WHERE service = ? AND seq > ? AND seq <= ?`+
 		condition+` ORDER BY seq`), args...)
 	return found, err
 }
@@ -187,7 +189,9 @@ func (s *Store) eraseSome(ctx context.Context, some []waiting, options *EraseOpt
 		defer cancel()
 		condition, args := s.among(seqs)
 		var err error
-		removed, err = s.db.Exec(ctx, s.db.Statement(`DELETE FROM spillway_delayed WHERE service = ? AND (token = '' OR ready_at <= now_us()) AND `+condition),
+		removed, err = s.db.Exec(ctx,
+			s.db.Statement(`DELETE FROM spillway_delayed WHERE service = ? AND (token = '' OR ready_at <= now_us()) AND `+
+				condition),
 			append([]any{[]byte(s.service)}, args...)...)
 		if err != nil {
 			return err

@@ -37,7 +37,8 @@ type taken struct {
 
 // next returns how long it is until a row behind a place can be taken, 0 or less where one can be, and where that row
 // is. ok is false when there is none before the horizon.
-func (s *Store) next(ctx context.Context, from place, horizon time.Duration) (in time.Duration, at place, ok bool, err error) {
+func (s *Store) next(ctx context.Context, from place,
+	horizon time.Duration) (in time.Duration, at place, ok bool, err error) {
 	args := append(append([]any{[]byte(s.service)}, s.after(from)...), horizon.Microseconds())
 	err = s.rows(ctx, func() { ok = false }, func(rows *sql.Rows) error {
 		var us int64
@@ -62,7 +63,8 @@ func (s *Store) take(ctx context.Context, n int, lease time.Duration, from place
 
 // takeAround leases at most n rows that are due, and one each of topics that may be tried again, and leaves alone those
 // of topics that refuse.
-func (s *Store) takeAround(ctx context.Context, n int, lease time.Duration, p *pass, t topics, now time.Time) (batch, error) {
+func (s *Store) takeAround(ctx context.Context, n int, lease time.Duration, p *pass, t topics,
+	now time.Time) (batch, error) {
 	found, err := s.around(ctx, n, p, t, now)
 	if err != nil || len(found.seqs) == 0 {
 		return batch{}, err

@@ -197,7 +197,8 @@ func (s *Store) probe(ctx context.Context, p *pass, name string, c *choice) erro
 }
 
 // nextAround is as next, and passes over rows of topics that refuse.
-func (s *Store) nextAround(ctx context.Context, p *pass, t topics, horizon time.Duration) (in time.Duration, ok bool, err error) {
+func (s *Store) nextAround(ctx context.Context, p *pass, t topics,
+	horizon time.Duration) (in time.Duration, ok bool, err error) {
 	err = s.walk(ctx, p, t, horizon, func(one spot) bool {
 		in, ok = one.in, true
 		return false

@@ -107,7 +107,8 @@ func NewRelay(store *Store, publisher message.Publisher, config RelayConfig) (*R
 		return nil, errNoStore
 	}
 	if safecall.IsNil(publisher) {
-		return nil, errors.New("delay: the publisher of NewRelay is nil: nothing would ever leave the store; give the publisher for due messages")
+		return nil, errors.New("delay: the publisher of NewRelay is nil: nothing would ever leave the store; give the " +
+			"publisher for due messages")
 	}
 	config.setDefaults()
 	if err := config.validate(); err != nil {

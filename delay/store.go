@@ -128,7 +128,8 @@ func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, aft
 	defer cancel()
 	after = max(0, after)
 	if err := s.put(ctx, newRecord(s.service, topic, msg), after); err != nil {
-		return fmt.Errorf("delay: put message %q for %q: %w", boundedtext.Text(msg.UUID, logged), boundedtext.Text(topic, logged), err)
+		return fmt.Errorf("delay: put message %q for %q: %w", boundedtext.Text(msg.UUID, logged),
+			boundedtext.Text(topic, logged), err)
 	}
 	// If the transaction has not committed yet, a relay that looks in time may still find the message.
 	s.alarms.bringForward(time.Now().Add(after + s.tick))
@@ -140,9 +141,11 @@ func checkPut(topic string, msg *message.Message, after time.Duration) error {
 	case msg == nil:
 		return errors.New("delay: put: the message is nil")
 	case topic == "" || len(topic) > maxTopic:
-		return fmt.Errorf("delay: put message %q: the topic's name has %d bytes, and must have 1 to %d", boundedtext.Text(msg.UUID, logged), len(topic), maxTopic)
+		return fmt.Errorf("delay: put message %q: the topic's name has %d bytes, and must have 1 to %d",
+			boundedtext.Text(msg.UUID, logged), len(topic), maxTopic)
 	case after > MaxDelay:
-		return fmt.Errorf("delay: put message %q: a delay of %s is longer than %s: is it meant in another unit?", boundedtext.Text(msg.UUID, logged), after, MaxDelay)
+		return fmt.Errorf("delay: put message %q: a delay of %s is longer than %s: is it meant in another unit?",
+			boundedtext.Text(msg.UUID, logged), after, MaxDelay)
 	}
 	return nil
 }
@@ -180,8 +183,8 @@ func (s *Store) putAlone(ctx context.Context, args []any, size int) error {
 	return s.gathering.Do(ctx, args, size, alone)
 }
 
-var errHeld = errors.New("the message's own transaction holds the database, so this would wait for itself: put outside of " +
-	"handlers with an idempotent receiver on the same file, or give the store a file of its own")
+var errHeld = errors.New("the message's own transaction holds the database, so this would wait for itself: put " +
+	"outside of handlers with an idempotent receiver on the same file, or give the store a file of its own")
 
 // Waiting is what is kept for one topic.
 type Waiting struct {

@@ -26,8 +26,10 @@ func (r *Receiver) absorb(c *chain.Call, entry Entry, record *Record) ([]*messag
 	}
 	if len(entry.Fingerprint) > 0 && len(record.Fingerprint) > 0 && !bytes.Equal(entry.Fingerprint, record.Fingerprint) {
 		text := "the key was applied with another payload: the producer used it twice, or changed the message and sent it again. " +
-			"Give the message a key of its own, or a version (ReceiverConfig.Version), or let payloads differ (ReceiverConfig.AnyPayload)"
-		return nil, classify.Invalid(failed("absorb", key, errors.New(text)), classify.Reason(classify.ReasonKeyReused), classify.Description(text))
+			"Give the message a key of its own, or a version (ReceiverConfig.Version), or let payloads differ " +
+			"(ReceiverConfig.AnyPayload)"
+		return nil, classify.Invalid(failed("absorb", key, errors.New(text)), classify.Reason(classify.ReasonKeyReused),
+			classify.Description(text))
 	}
 	return r.replay(c, entry, record.Outputs)
 }
@@ -53,7 +55,9 @@ func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
 		logging.Consumer: entry.Consumer, logging.Key: entry.ID, "version": entry.Version, "applied": applied,
 	})
 	if hook := r.config.OnStale; hook != nil {
-		safecall.Hook(r.config.Logger.With(fields(entry.Key)), "idempotency.OnStale", func() { hook(c.Msg.Context(), entry.Key, entry.Version, applied) })
+		safecall.Hook(r.config.Logger.With(fields(entry.Key)), "idempotency.OnStale", func() {
+			hook(c.Msg.Context(), entry.Key, entry.Version, applied)
+		})
 	}
 }
 

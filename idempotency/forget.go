@@ -37,20 +37,23 @@ func Forget(ctx context.Context, store Store, f Forgetting) (Forgotten, error) {
 	s, ok := store.(*sqlStore)
 	switch {
 	case !ok || s == nil:
-		return Forgotten{}, fmt.Errorf("idempotency: forget keys: the store is a %T: use one of NewStore or pgxstore.New", store)
+		return Forgotten{}, fmt.Errorf("idempotency: forget keys: the store is a %T: use one of NewStore or pgxstore.New",
+			store)
 	case ctx == nil:
 		return Forgotten{}, errors.New("idempotency: forget keys: the context is nil: use context.Background() if there is no other")
 	case len(f.Keys) == 0:
 		return Forgotten{}, errors.New("idempotency: forget keys: Forgetting.Keys is empty: name the keys")
 	}
 	if s.on.Held(ctx) {
-		return Forgotten{}, errors.New("idempotency: forget keys: the message's own transaction holds the database: call outside of the handler")
+		return Forgotten{}, errors.New("idempotency: forget keys: the message's own transaction holds the database: call " +
+			"outside of the handler")
 	}
 	ids := make([]string, len(f.Keys))
 	for i, key := range f.Keys {
 		ids[i] = database.Column(key)
 	}
-	keys, held, err := keytable.Forget(ctx, s.on, keytable.Forgetting{Service: s.service, IDs: ids, Remove: f.Remove, DryRun: f.DryRun})
+	keys, held, err := keytable.Forget(ctx, s.on,
+		keytable.Forgetting{Service: s.service, IDs: ids, Remove: f.Remove, DryRun: f.DryRun})
 	if err != nil {
 		err = fmt.Errorf("idempotency: %w", err)
 	}
@@ -70,7 +73,8 @@ func CountOutputs(ctx context.Context, store Store, except ...string) (int, erro
 		return 0, errors.New("idempotency: count outputs: the context is nil: use context.Background() if there is no other")
 	}
 	if s.on.Held(ctx) {
-		return 0, errors.New("idempotency: count outputs: the message's own transaction holds the database: call outside of the handler")
+		return 0, errors.New("idempotency: count outputs: the message's own transaction holds the database: call outside " +
+			"of the handler")
 	}
 	ids := make(map[string]struct{}, len(except))
 	for _, key := range except {

@@ -78,8 +78,9 @@ func (r *Receiver) sameMode(ctx context.Context, msg *message.Message, key Key) 
 	for s := scopeOf(ctx); s != nil; s = s.outer {
 		_, leases := s.store.(leasingStore)
 		if s.msg == msg && s.entry.Key == key && sameStore(s.store, r.store) && leases != (r.config.Lease > 0) {
-			return classify.Permanent(failed("claim", key, errors.New("the message is inside of two receivers of one store, one that "+
-				"leases keys and one that holds transactions: give the handler one receiver")))
+			return classify.Permanent(failed("claim", key,
+				errors.New("the message is inside of two receivers of one store, one that leases keys and one that holds "+
+					"transactions: give the handler one receiver")))
 		}
 	}
 	return nil

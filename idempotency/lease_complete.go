@@ -41,8 +41,8 @@ func (r *Receiver) complete(c *chain.Call, key Key, k *keeper, outputs []byte) e
 // errRefused says that the database takes what is asked of it, but not the record.
 var errRefused = errors.New("the database refuses the record")
 
-const refused = "the handler's effects have happened, but the database refuses the record of it, perhaps because of the messages " +
-	"that the handler returned: redriven, the message has its effects again"
+const refused = "the handler's effects have happened, but the database refuses the record of it, perhaps because of " +
+	"the messages that the handler returned: redriven, the message has its effects again"
 
 // tryComplete tries for as long as the lease lasts; once the message has gone away, no longer than a request may take.
 func (r *Receiver) tryComplete(c *chain.Call, k *keeper, outputs []byte) error {

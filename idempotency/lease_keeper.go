@@ -31,7 +31,8 @@ type keeper struct {
 }
 
 // keep keeps a lease that lasts d from began, until stop. The renewals have the values of ctx, and not its end.
-func keep(ctx context.Context, lease Lease, began time.Time, d time.Duration, logger watermill.LoggerAdapter, lose func()) *keeper {
+func keep(ctx context.Context, lease Lease, began time.Time, d time.Duration, logger watermill.LoggerAdapter,
+	lose func()) *keeper {
 	k := &keeper{lease: lease, d: d, logger: logger, lose: lose}
 	k.since(began)
 	k.ctx, k.cancel = context.WithCancel(context.WithoutCancel(ctx))

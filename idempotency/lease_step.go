@@ -17,7 +17,8 @@ import (
 const requestTimeout = 5 * time.Second
 
 // lease handles a message under a lease of its key.
-func (r *Receiver) lease(wait context.Context, c *chain.Call, next chain.Handler, entry Entry) ([]*message.Message, error) {
+func (r *Receiver) lease(wait context.Context, c *chain.Call, next chain.Handler,
+	entry Entry) ([]*message.Message, error) {
 	key := entry.Key
 	var began time.Time
 	var lease Lease
@@ -76,14 +77,16 @@ func (r *Receiver) freshen(ctx context.Context, lease Lease, began time.Time) (t
 		return began, err
 	}
 	if took := time.Since(began); took > r.config.Lease*2/3 {
-		return began, fmt.Errorf("the database took %s for a request about a lease of %s: make ReceiverConfig.Lease longer", took, r.config.Lease)
+		return began, fmt.Errorf("the database took %s for a request about a lease of %s: make ReceiverConfig.Lease longer",
+			took, r.config.Lease)
 	}
 	return began, nil
 }
 
 // underLease runs the handler in a context that carries the lease, and ends with it. It returns prepared outputs and
 // what has kept the lease, or nil where the handler gave the message away.
-func (r *Receiver) underLease(c *chain.Call, next chain.Handler, entry Entry, lease Lease, began time.Time) ([]*message.Message, *keeper, error) {
+func (r *Receiver) underLease(c *chain.Call, next chain.Handler, entry Entry, lease Lease,
+	began time.Time) ([]*message.Message, *keeper, error) {
 	key := entry.Key
 	before := c.Msg.Context()
 	s := &scope{store: leasingStore{r.store, lease.Fence()}, entry: entry, msg: c.Msg, outer: scopeOf(before)}

@@ -29,7 +29,8 @@ const (
 // storeAway reports whether a claim failed because the store is away. It is not away for a claim that has waited for
 // long, and no attempt helps one that was to join a transaction which has ended.
 func storeAway(err error) bool {
-	return !errors.Is(err, errNestedPools) && !errors.Is(err, errPatience) && !errors.Is(err, sql.ErrTxDone) && outage.Away(err)
+	return !errors.Is(err, errNestedPools) && !errors.Is(err, errPatience) && !errors.Is(err, sql.ErrTxDone) &&
+		outage.Away(err)
 }
 
 // claim claims the key of c's message. While the store is away the message is held.
@@ -44,10 +45,11 @@ func (r *Receiver) claim(ctx context.Context, c *chain.Call, entry Entry) (claim
 }
 
 // errPatience says that a claim waited for long, with a database that answers.
-var errPatience = errors.New("the key was not free in time: another transaction holds it, or the pool has no connection to spare")
+var errPatience = errors.New("the key was not free in time: another transaction holds it, or the pool has no " +
+	"connection to spare")
 
-var errNestedPools = errors.New("the message is inside of a claim of this key already, by a receiver with another *sql.DB, perhaps on the same database: " +
-	"the two wait for each other; give the handler one receiver")
+var errNestedPools = errors.New("the message is inside of a claim of this key already, by a receiver with another " +
+	"*sql.DB, perhaps on the same database: the two wait for each other; give the handler one receiver")
 
 // claimPatiently looks at times whether the database is there, for a claim that waits: a driver may wait for ever for a
 // server that is gone without a word.
@@ -84,7 +86,8 @@ func (r *Receiver) claimPatiently(ctx context.Context, c *chain.Call, entry Entr
 }
 
 // claimWithin reports whether the claim came to an end before its time was over.
-func (r *Receiver) claimWithin(ctx context.Context, entry Entry, d time.Duration) (claim Claim, err error, inTime bool) {
+func (r *Receiver) claimWithin(ctx context.Context, entry Entry,
+	d time.Duration) (claim Claim, err error, inTime bool) {
 	within, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	claim, err = r.store.Claim(within, entry)
@@ -135,10 +138,12 @@ func (r *Receiver) failed(c *chain.Call, key Key, claim Claim, err error) error 
 		return err
 	}
 	_, panicked := classify.AsPanic(err) // over the error of a statement, as a handler with Must does
-	if class := (*classify.Classifier)(nil).Classify(err).Class; !panicked && class != classify.ClassTransient && class != classify.ClassUnknown {
+	if class := (*classify.Classifier)(nil).Classify(err).Class; !panicked && class != classify.ClassTransient &&
+		class != classify.ClassUnknown {
 		return err
 	}
-	if c.Aborted() || endedByTime(err) && r.ping(waitContext(c)) == nil { // some drivers close a connection when a statement's time is over
+	// some drivers close a connection when a statement's time is over
+	if c.Aborted() || endedByTime(err) && r.ping(waitContext(c)) == nil {
 		return err
 	}
 	return r.interrupted(c, failed("apply", key, err))

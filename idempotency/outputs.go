@@ -25,7 +25,8 @@ func (r *Receiver) prepare(s *scope, out []*message.Message) ([]*message.Message
 	prepared := make([]*message.Message, len(out))
 	for i, m := range out {
 		if m == nil {
-			return nil, classify.Permanent(failed("record the outputs of", s.entry.Key, fmt.Errorf("output %d of %d is nil", i+1, len(out))))
+			return nil, classify.Permanent(failed("record the outputs of", s.entry.Key,
+				fmt.Errorf("output %d of %d is nil", i+1, len(out))))
 		}
 		id := m.UUID
 		if id == "" || hasID(prepared[:i], id) {

@@ -83,9 +83,9 @@ func (p *pool) full() bool {
 	return stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections
 }
 
-var errPoolUsedUp = errors.New("idempotency: the pool of the store's *sql.DB is used up: each claim holds a connection while its handler runs, and a " +
-	"handler that uses the *sql.DB takes another one; raise SetMaxOpenConns to the number of messages handled at the same time, times the connections " +
-	"that each needs, or let handlers write through Tx")
+var errPoolUsedUp = errors.New("idempotency: the pool of the store's *sql.DB is used up: each claim holds a " +
+	"connection while its handler runs, and a handler that uses the *sql.DB takes another one; raise SetMaxOpenConns to " +
+	"the number of messages handled at the same time, times the connections that each needs, or let handlers write through Tx")
 
 // tell logs once that the pool is used up.
 func (p *pool) tell(waited time.Duration) {
@@ -94,6 +94,7 @@ func (p *pool) tell(waited time.Duration) {
 	}
 	stats := p.db.Stats()
 	logging.PoolUsedUp.Write(p.logger, errPoolUsedUp, logging.Fields{
-		"max_open_connections": stats.MaxOpenConnections, "in_use": stats.InUse, "claims": p.claims.Load(), "waited": waited.String(),
+		"max_open_connections": stats.MaxOpenConnections, "in_use": stats.InUse, "claims": p.claims.Load(),
+		"waited": waited.String(),
 	})
 }

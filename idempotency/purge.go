@@ -80,8 +80,8 @@ func (c *PurgeConfig) validate(store Store) error {
 		return fmt.Errorf("idempotency: PurgeConfig.Retention is %s: set it to how long keys are kept", c.Retention)
 	}
 	if c.Horizon < 0 || c.Stages < 0 || c.Every < 0 || c.Batch < 0 || c.Pause < 0 {
-		return fmt.Errorf("idempotency: PurgeConfig.Horizon (%s), Stages (%s), Every (%s), Batch (%d) and Pause (%s) must not be negative",
-			c.Horizon, c.Stages, c.Every, c.Batch, c.Pause)
+		return fmt.Errorf("idempotency: PurgeConfig.Horizon (%s), Stages (%s), Every (%s), Batch (%d) and Pause (%s) must "+
+			"not be negative", c.Horizon, c.Stages, c.Every, c.Batch, c.Pause)
 	}
 	return nil
 }
@@ -104,7 +104,8 @@ func NewPurge(store Store, config PurgeConfig) (*Purge, error) {
 	}
 	config.setDefaults(store)
 	if horizon := config.Horizon + config.Stages; config.Retention < horizon {
-		logging.PurgeTooEarly.Write(config.Logger, fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, horizon),
+		logging.PurgeTooEarly.Write(config.Logger,
+			fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, horizon),
 			logging.Fields{"of": fmt.Sprintf("%T", store), "retention": config.Retention, "horizon": horizon})
 	}
 	p := &Purge{store: store, config: config}
@@ -126,7 +127,9 @@ func (p *Purge) Run(ctx context.Context) (int, error) {
 		err = fmt.Errorf("idempotency: purge keys applied before %s: %w", before.UTC().Format(time.RFC3339), err)
 	}
 	if p.config.OnRun != nil && ctx.Err() == nil {
-		safecall.Hook(p.config.Logger, "PurgeConfig.OnRun", func() { p.config.OnRun(ctx, PurgeRun{total, time.Since(began), err}) })
+		safecall.Hook(p.config.Logger, "PurgeConfig.OnRun", func() {
+			p.config.OnRun(ctx, PurgeRun{total, time.Since(began), err})
+		})
 	}
 	return total, err
 }

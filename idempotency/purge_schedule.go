@@ -45,6 +45,7 @@ func (p *Purge) stop() {
 	select {
 	case <-p.ended:
 	case <-timer.C:
-		logging.PurgeHangs.Write(p.config.Logger, errors.New("the database does not answer"), logging.Fields{"of": fmt.Sprintf("%T", p.store)})
+		logging.PurgeHangs.Write(p.config.Logger, errors.New("the database does not answer"),
+			logging.Fields{"of": fmt.Sprintf("%T", p.store)})
 	}
 }

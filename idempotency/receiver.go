@@ -98,17 +98,19 @@ func (c *ReceiverConfig) validate(store Store) error {
 		return errors.New("idempotency: NewReceiver: the store is nil: pass one of NewStore")
 	}
 	if c.Lease != 0 && c.Lease < minLease {
-		return fmt.Errorf("idempotency: ReceiverConfig.Lease is %s: it must be at least 1s, so that renewals come in time; 0 selects transactions", c.Lease)
+		return fmt.Errorf("idempotency: ReceiverConfig.Lease is %s: it must be at least 1s, so that renewals come in time; "+
+			"0 selects transactions", c.Lease)
 	}
 	if c.Lease > maxLease {
 		return fmt.Errorf("idempotency: ReceiverConfig.Lease is %s: it must be at most %s", c.Lease, maxLease)
 	}
 	if late, ok := store.(optimisticStore); c.Optimistic && (!ok || !late.pipelines()) {
-		return fmt.Errorf("idempotency: ReceiverConfig.Optimistic is set, and the store %T cannot send a key along with a statement: "+
-			"pass one of pgxstore.New, or leave Optimistic out", store)
+		return fmt.Errorf("idempotency: ReceiverConfig.Optimistic is set, and the store %T cannot send a key along with a "+
+			"statement: pass one of pgxstore.New, or leave Optimistic out", store)
 	}
 	if c.Optimistic && c.Lease != 0 {
-		return errors.New("idempotency: ReceiverConfig.Optimistic and Lease are set: a lease has no transaction whose first statement could carry its key; leave one of them out")
+		return errors.New("idempotency: ReceiverConfig.Optimistic and Lease are set: a lease has no transaction whose " +
+			"first statement could carry its key; leave one of them out")
 	}
 	if err := validateKeys(c); err != nil {
 		return err
@@ -142,7 +144,8 @@ func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 	}
 	config.setDefaults()
 	r := &Receiver{config: config, store: store, keys: newKeys(&config), pool: pool{logger: config.Logger}}
-	r.guard = outage.New(outage.Config{Name: "idempotency: the store of keys", MaxHold: config.MaxHold, Away: storeAway, Logger: config.Logger})
+	r.guard = outage.New(outage.Config{Name: "idempotency: the store of keys", MaxHold: config.MaxHold, Away: storeAway,
+		Logger: config.Logger})
 	if pooled, ok := store.(interface{ pool() *sql.DB }); ok {
 		r.pool.db = pooled.pool()
 	}

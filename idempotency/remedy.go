@@ -17,9 +17,10 @@ import (
 
 const (
 	remedyFull   = "the disk or the file of the database is full: make room; nothing was kept, and the message can come again"
-	remedyUndone = "the database undid the transaction, because another one was in its way: nothing was kept, and the message can " +
-		"come again; where it happens often, let all handlers change rows in one order"
-	remedyDown = "see that the database is up and within reach; the message can come again, and is absorbed if it was applied after all"
+	remedyUndone = "the database undid the transaction, because another one was in its way: nothing was kept, and the " +
+		"message can come again; where it happens often, let all handlers change rows in one order"
+	remedyDown = "see that the database is up and within reach; the message can come again, and is absorbed if it was " +
+		"applied after all"
 )
 
 // remedy says what to do about an error of a store's database, or nothing if that is unknown.
@@ -48,7 +49,8 @@ func diskFull(err error) bool {
 
 // connectionLost knows what drivers say of a connection that is gone, and what says nothing of the kind elsewhere.
 func connectionLost(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn) || strings.HasSuffix(err.Error(), "invalid connection")
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn) ||
+		strings.HasSuffix(err.Error(), "invalid connection")
 }
 
 func undoneByDatabase(err error) bool { return postgres.Undone(err) || mysql.Undone(err) }
@@ -60,7 +62,10 @@ func (r *Receiver) inHandler(key Key, err error) error {
 		return nil
 	}
 	of := false
-	hostile := safecall.Call("the handler's error", func() error { of = diskFull(err) || undoneByDatabase(err); return nil })
+	hostile := safecall.Call("the handler's error", func() error {
+		of = diskFull(err) || undoneByDatabase(err)
+		return nil
+	})
 	if hostile != nil || !of {
 		return err
 	}

@@ -59,7 +59,8 @@ func waitContext(c *chain.Call) context.Context {
 }
 
 // settle ends the claim whatever happens: an error, a panic and runtime.Goexit all leave through the deferred Release.
-func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry, claim Claim) (out []*message.Message, err error) {
+func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry,
+	claim Claim) (out []*message.Message, err error) {
 	key := entry.Key
 	defer func() {
 		if released := claim.Release(); released != nil {
@@ -163,5 +164,6 @@ func (r *Receiver) left(key Key, err, released error) error {
 	if !errors.Is(released, sql.ErrTxDone) {
 		return err
 	}
-	return classify.Permanent(errors.Join(failed("release", key, released), err), classify.Description(claims.EndedByHandler))
+	return classify.Permanent(errors.Join(failed("release", key, released), err),
+		classify.Description(claims.EndedByHandler))
 }

@@ -29,7 +29,8 @@ func VersionMetadata(field string) VersionFunc {
 		}
 		version, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return 0, invalid(fmt.Sprintf("the metadata %q is %q, and a version is a decimal number of 64 bits", field, boundedtext.Text(text, 64)))
+			return 0, invalid(fmt.Sprintf("the metadata %q is %q, and a version is a decimal number of 64 bits", field,
+				boundedtext.Text(text, 64)))
 		}
 		return version, nil
 	}

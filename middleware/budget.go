@@ -66,13 +66,16 @@ const (
 func (b Budget) validate(field string) error {
 	switch b = b.withDefaults(); {
 	case math.IsNaN(b.Share) || b.Share > 1000:
-		return fmt.Errorf("middleware: %s.Share is %v: it is a share of the handled messages, such as 0.2; for retries without a budget set none", field, b.Share)
+		return fmt.Errorf("middleware: %s.Share is %v: it is a share of the handled messages, such as 0.2; for retries "+
+			"without a budget set none", field, b.Share)
 	case math.IsNaN(b.PerSecond) || b.PerSecond > maxPerSecond:
-		return fmt.Errorf("middleware: %s.PerSecond is %v: it must be at most %v; for retries without a budget set none", field, b.PerSecond, float64(maxPerSecond))
+		return fmt.Errorf("middleware: %s.PerSecond is %v: it must be at most %v; for retries without a budget set none",
+			field, b.PerSecond, float64(maxPerSecond))
 	case b.TTL < minTTL || b.TTL > maxTTL:
 		return fmt.Errorf("middleware: %s.TTL is %s: it must be from %s to %s", field, b.TTL, minTTL, maxTTL)
 	case b.Share == 0 && b.PerSecond == 0:
-		return fmt.Errorf("middleware: %s.Share and PerSecond are both negative: no retry would be made; to make none, set RetryConfig.Attempts to 1", field)
+		return fmt.Errorf("middleware: %s.Share and PerSecond are both negative: no retry would be made; to make none, set "+
+			"RetryConfig.Attempts to 1", field)
 	}
 	return nil
 }

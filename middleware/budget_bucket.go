@@ -147,7 +147,8 @@ func (b *bucket) advance(now time.Time) {
 	b.current = to
 	handled := b.handled.Load()
 	fresh := int64(handled - b.counted)
-	if all, since := b.slot*bucketSlots, now.Sub(b.at); since > all && fresh > 1 { // the latest is of now, and most are forgotten
+	// the latest is of now, and most are forgotten
+	if all, since := b.slot*bucketSlots, now.Sub(b.at); since > all && fresh > 1 {
 		fresh = 1 + int64(float64(fresh-1)*float64(all)/float64(since))
 	}
 	b.counted, b.at = handled, now

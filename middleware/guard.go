@@ -58,7 +58,8 @@ func (c *GuardConfig) validate() error {
 		return fmt.Errorf("middleware: GuardConfig.MaxAge (%s) and MaxHops (%d) must not be negative", c.MaxAge, c.MaxHops)
 	}
 	if c.MaxAge > 0 && c.CreatedAt == nil {
-		return fmt.Errorf("middleware: GuardConfig.MaxAge is %s, but CreatedAt is nil, which gives the age: set it, or remove MaxAge", c.MaxAge)
+		return fmt.Errorf("middleware: GuardConfig.MaxAge is %s, but CreatedAt is nil, which gives the age: set it, or "+
+			"remove MaxAge", c.MaxAge)
 	}
 	if c.Expired != classify.ClassPermanent && c.Expired != classify.ClassDiscard {
 		return fmt.Errorf("middleware: GuardConfig.Expired is %s: it must be permanent or discard", c.Expired)
@@ -110,7 +111,8 @@ func (g *Guard) step(next chain.Handler) chain.Handler {
 func (g *Guard) check(msg *message.Message) error {
 	for _, key := range g.config.Required {
 		if msg.Metadata.Get(key) == "" {
-			return classify.Invalid(fmt.Errorf("middleware: required metadata %q is missing", key), classify.Reason(classify.ReasonMissingMetadata))
+			return classify.Invalid(fmt.Errorf("middleware: required metadata %q is missing", key),
+				classify.Reason(classify.ReasonMissingMetadata))
 		}
 	}
 	if expires := g.expires(msg); !expires.IsZero() && !time.Now().Before(expires) {
@@ -118,11 +120,15 @@ func (g *Guard) check(msg *message.Message) error {
 	}
 	if g.config.MaxAge > 0 {
 		var created time.Time
-		if err := safecall.Call("GuardConfig.CreatedAt", func() error { created = g.config.CreatedAt(msg); return nil }); err != nil {
+		if err := safecall.Call("GuardConfig.CreatedAt", func() error {
+			created = g.config.CreatedAt(msg)
+			return nil
+		}); err != nil {
 			return err
 		}
 		if !created.IsZero() && time.Since(created) > g.config.MaxAge {
-			return g.expired(fmt.Errorf("middleware: the message was created at %s, which is longer ago than GuardConfig.MaxAge (%s)", created.UTC().Format(time.RFC3339), g.config.MaxAge))
+			return g.expired(fmt.Errorf("middleware: the message was created at %s, which is longer ago than "+
+				"GuardConfig.MaxAge (%s)", created.UTC().Format(time.RFC3339), g.config.MaxAge))
 		}
 	}
 	if hops := g.hops(msg); g.config.MaxHops > 0 && hops > g.config.MaxHops {

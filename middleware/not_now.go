@@ -24,7 +24,8 @@ const (
 // notNow calls the handler again, uncounted, while its error says classify.NotNow. It returns what the handler returned
 // otherwise. If the message was held for NotNowHold, or its context ends first, notNow returns the error that gives the
 // message back.
-func (r *Retry) notNow(c *chain.Call, next chain.Handler, err error, verdict classify.Verdict) (out []*message.Message, _ error) {
+func (r *Retry) notNow(c *chain.Call, next chain.Handler, err error,
+	verdict classify.Verdict) (out []*message.Message, _ error) {
 	ctx := c.WaitContext()
 	rest := outage.Rest(ctx, r.config.NotNowHold, c.Held)
 	until := time.Now().Add(rest)

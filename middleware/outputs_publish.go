@@ -91,8 +91,8 @@ const maxCopied = 1 << 20
 // spoilt handles outputs whose payloads were shared with a publisher that wrote into them before it refused them. They
 // cannot be published again as they were made. The source comes again and makes them anew if the error is transient.
 func (p *outputPublisher) spoilt(c *chain.Call, topic string, n int, err error) error {
-	err = fmt.Errorf("a publisher decorator wrote into the payload of an output, which cannot be published again: let it assign a new "+
-		"payload instead: %w", err)
+	err = fmt.Errorf("a publisher decorator wrote into the payload of an output, which cannot be published again: let "+
+		"it assign a new payload instead: %w", err)
 	if c.Nacked() {
 		return err
 	}
@@ -203,7 +203,8 @@ func (p *outputPublisher) inVain(v classify.Verdict, err error, tries int) bool 
 	if v.TooLarge {
 		return tries > 1
 	}
-	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || tries > 1 && p.outputs.inside.Classifier().IsTooLarge(err)
+	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid ||
+		tries > 1 && p.outputs.inside.Classifier().IsTooLarge(err)
 }
 
 // setAside dead-letters the source. Its handler succeeded, so its number of attempts stays.
@@ -226,7 +227,9 @@ func (p *outputPublisher) report(c *chain.Call, err error) {
 		logging.Topic: message.SubscribeTopicFromCtx(c.Ctx), logging.Handler: message.HandlerNameFromCtx(c.Ctx),
 	})
 	if config.OnOutputError != nil {
-		safecall.Hook(config.Logger, "middleware.OnOutputError", func() { config.OnOutputError(c.Ctx, p.outputs.inside.Error(err)) })
+		safecall.Hook(config.Logger, "middleware.OnOutputError", func() {
+			config.OnOutputError(c.Ctx, p.outputs.inside.Error(err))
+		})
 	}
 }
 

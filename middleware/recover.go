@@ -34,7 +34,8 @@ func (Recover) step(next chain.Handler) chain.Handler {
 		}
 		for i := range out {
 			if out[i] == nil {
-				return nil, classify.Permanent(fmt.Errorf("middleware: the handler returned %d output message(s), of which number %d is nil: return messages only", len(out), i+1))
+				return nil, classify.Permanent(fmt.Errorf("middleware: the handler returned %d output message(s), of which "+
+					"number %d is nil: return messages only", len(out), i+1))
 			}
 		}
 		return out, nil

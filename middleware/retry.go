@@ -105,7 +105,8 @@ func (r *Retry) step(next chain.Handler) chain.Handler {
 }
 
 // fromStage calls the handler for a message that comes out of a stage, once the budget has an attempt for it.
-func (r *Retry) fromStage(c *chain.Call, next chain.Handler, budget *bucket, entered time.Time) ([]*message.Message, error) {
+func (r *Retry) fromStage(c *chain.Call, next chain.Handler, budget *bucket,
+	entered time.Time) ([]*message.Message, error) {
 	charged, err := r.admit(c, budget)
 	if err != nil {
 		return nil, err
@@ -125,7 +126,8 @@ func (r *Retry) fromStage(c *chain.Call, next chain.Handler, budget *bucket, ent
 }
 
 // retry goes on after the first failure.
-func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, budget *bucket, entered time.Time) ([]*message.Message, error) {
+func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, budget *bucket,
+	entered time.Time) ([]*message.Message, error) {
 	var (
 		failure classify.Failure
 		started [classify.ClassAborted + 1]backoff.BackOff // each class goes on with its own
@@ -185,7 +187,8 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, budget *buck
 
 // nextWait returns the wait before the next attempt. It reports false if there is none: the attempts are used up, or
 // the message, the configuration or the error does not allow the wait.
-func (r *Retry) nextWait(c *chain.Call, f *classify.Failure, waits backoff.BackOff, entered time.Time) (time.Duration, bool) {
+func (r *Retry) nextWait(c *chain.Call, f *classify.Failure, waits backoff.BackOff,
+	entered time.Time) (time.Duration, bool) {
 	if f.Attempts >= r.policies[f.Verdict.Class].Attempts || f.Verdict.RetryAfter > r.config.MaxWait {
 		return 0, false
 	}
@@ -238,16 +241,19 @@ func (r *Retry) shown(c *chain.Call, a Attempt) Attempt {
 	a.Topic, a.Handler, a.Elapsed = message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx), c.Elapsed
 	if a.Err != nil {
 		a.Err = r.config.Privacy.Error(a.Err)
-		a.Verdict.Reason, a.Verdict.Description = r.config.Privacy.Text(a.Verdict.Reason), r.config.Privacy.Text(a.Verdict.Description)
+		a.Verdict.Reason, a.Verdict.Description = r.config.Privacy.Text(a.Verdict.Reason),
+			r.config.Privacy.Text(a.Verdict.Description)
 	}
 	return a
 }
 
 func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
-	topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx), a.Verdict.Class.String()
+	topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
+		a.Verdict.Class.String()
 	if line, due := logging.HandlerRetried.At(r.config.Logger, topic, handler, class); due {
 		line.Write(r.cause(a.Err), logging.Fields{
-			logging.Topic: topic, logging.Handler: handler, logging.Class: class, logging.Attempt: a.Number, logging.Wait: pause, logging.MessageID: c.ID(),
+			logging.Topic: topic, logging.Handler: handler, logging.Class: class, logging.Attempt: a.Number, logging.Wait: pause,
+			logging.MessageID: c.ID(),
 		})
 	}
 	if r.config.OnRetry != nil {

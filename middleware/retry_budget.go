@@ -37,7 +37,8 @@ var errBudgetSpent = errors.New("the retry budget is spent; the message comes ag
 
 // spend withdraws a further attempt for the message from b, or waits until it can. It returns what is left of pause
 // then. It reports toStage if the message goes to its next stage, and returns an error if the message is given back.
-func (r *Retry) spend(c *chain.Call, b *bucket, f *classify.Failure, pause time.Duration) (rest time.Duration, toStage bool, err error) {
+func (r *Retry) spend(c *chain.Call, b *bucket, f *classify.Failure,
+	pause time.Duration) (rest time.Duration, toStage bool, err error) {
 	began := time.Now()
 	if _, ok := b.withdraw(began); ok {
 		return pause, false, nil

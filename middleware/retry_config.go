@@ -104,13 +104,16 @@ func (c *RetryConfig) setDefaults() {
 
 func (c *RetryConfig) validate() error {
 	if c.Attempts < 1 {
-		return fmt.Errorf("middleware: RetryConfig.Attempts is %d: it includes the first attempt and must be at least 1", c.Attempts)
+		return fmt.Errorf("middleware: RetryConfig.Attempts is %d: it includes the first attempt and must be at least 1",
+			c.Attempts)
 	}
 	if c.MaxElapsed < 0 || c.MaxWait < 0 {
-		return fmt.Errorf("middleware: RetryConfig.MaxElapsed (%s) and MaxWait (%s) must not be negative", c.MaxElapsed, c.MaxWait)
+		return fmt.Errorf("middleware: RetryConfig.MaxElapsed (%s) and MaxWait (%s) must not be negative", c.MaxElapsed,
+			c.MaxWait)
 	}
 	if c.NotNowFor < 0 || c.NotNowHold < 0 {
-		return fmt.Errorf("middleware: RetryConfig.NotNowFor (%s) and NotNowHold (%s) must not be negative", c.NotNowFor, c.NotNowHold)
+		return fmt.Errorf("middleware: RetryConfig.NotNowFor (%s) and NotNowHold (%s) must not be negative", c.NotNowFor,
+			c.NotNowHold)
 	}
 	if c.Budget != nil {
 		if err := c.Budget.validate("RetryConfig.Budget"); err != nil {
@@ -119,10 +122,12 @@ func (c *RetryConfig) validate() error {
 	}
 	for class, policy := range c.PerClass {
 		if class >= classify.ClassAborted {
-			return fmt.Errorf("middleware: RetryConfig.PerClass[%s]: a message that went away is given back and never retried here; remove the entry", class)
+			return fmt.Errorf("middleware: RetryConfig.PerClass[%s]: a message that went away is given back and never retried "+
+				"here; remove the entry", class)
 		}
 		if policy.Attempts < 0 {
-			return fmt.Errorf("middleware: RetryConfig.PerClass[%s].Attempts is %d: it must not be negative", class, policy.Attempts)
+			return fmt.Errorf("middleware: RetryConfig.PerClass[%s].Attempts is %d: it must not be negative", class,
+				policy.Attempts)
 		}
 		policy.Backoff.setDefaults()
 		if err := policy.Backoff.validate(fmt.Sprintf("RetryConfig.PerClass[%s].Backoff", class)); err != nil {

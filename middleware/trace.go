@@ -44,7 +44,8 @@ type Trace struct {
 // NewTrace returns a Trace, or an error that says what is missing.
 func NewTrace(config TraceConfig) (*Trace, error) {
 	if safecall.IsNil(config.Tracer) {
-		return nil, errors.New("middleware: TraceConfig.Tracer is nil: give one, such as that of package telemetry, or leave Trace out")
+		return nil, errors.New("middleware: TraceConfig.Tracer is nil: give one, such as that of package telemetry, or " +
+			"leave Trace out")
 	}
 	if config.Logger == nil {
 		config.Logger = watermill.NopLogger{}
@@ -66,7 +67,8 @@ func (t *Trace) step(next chain.Handler) chain.Handler {
 		before := c.Msg.Context()
 		op := observe.Operation{
 			Kind: observe.Attempt, Topic: message.SubscribeTopicFromCtx(c.Ctx), Handler: message.HandlerNameFromCtx(c.Ctx),
-			ID: c.ID(), Message: c.Msg, Number: c.Attempts, Earlier: c.Trace, Redrives: boundedtext.Count(c.Arrived(poison.KeyRedriveCount)),
+			ID: c.ID(), Message: c.Msg, Number: c.Attempts, Earlier: c.Trace,
+			Redrives: boundedtext.Count(c.Arrived(poison.KeyRedriveCount)),
 		}
 		if op.Earlier == "" {
 			op.Earlier = c.Arrived(poison.KeyEarlierTrace)
@@ -87,7 +89,8 @@ func (t *Trace) step(next chain.Handler) chain.Handler {
 }
 
 // errInterrupted is the error of a handler that did not return.
-var errInterrupted = classify.Permanent(errors.New("the handler panicked, or called runtime.Goexit"), classify.Reason(classify.ReasonGoexit))
+var errInterrupted = classify.Permanent(errors.New("the handler panicked, or called runtime.Goexit"),
+	classify.Reason(classify.ReasonGoexit))
 
 // end ends the attempt. A message that was nacked may be on its way again already, and keeps its context.
 func (t *Trace) end(c *chain.Call, before, in context.Context, op *observe.Operation, err error) {

@@ -188,7 +188,8 @@ func isMarked(text string) bool {
 // not contain the text between them.
 func ambiguous(parts []part, handler string, r *rules) bool {
 	for i, p := range parts {
-		if !p.holds || p.text != "topic" && p.text != "handler" || i+2 >= len(parts) || parts[i+1].holds || !parts[i+2].holds {
+		if !p.holds || p.text != "topic" && p.text != "handler" || i+2 >= len(parts) || parts[i+1].holds ||
+			!parts[i+2].holds {
 			continue
 		}
 		between := r.fold(parts[i+1].text)

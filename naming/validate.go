@@ -15,7 +15,8 @@ func (s Scheme) Validate() error {
 		return fmt.Errorf("naming: Scheme.Style is %d: use Dots, Dashes, Kafka or NATS", s.Style)
 	}
 	if s.MaxLength != 0 && s.MaxLength < minLength {
-		return fmt.Errorf("naming: Scheme.MaxLength is %d: it must be at least %d, or 0 for the default", s.MaxLength, minLength)
+		return fmt.Errorf("naming: Scheme.MaxLength is %d: it must be at least %d, or 0 for the default", s.MaxLength,
+			minLength)
 	}
 	for _, p := range []struct {
 		field, pattern string
@@ -55,11 +56,14 @@ func (s Scheme) check(pattern string, allowed []string) error {
 		case slices.Contains(seen, p.text):
 			return fmt.Errorf("{%s} is there twice; leave one out", p.text)
 		case i > 0 && parts[i-1].holds:
-			return fmt.Errorf("{%s} and {%s} have no text between them, so that two sources could share a name; put one there", parts[i-1].text, p.text)
+			return fmt.Errorf("{%s} and {%s} have no text between them, so that two sources could share a name; put one there",
+				parts[i-1].text, p.text)
 		case p.isFixed() && touchesWord(parts, i):
-			return fmt.Errorf("a letter or digit stands beside {%s}, so that two sources could share a name; put another character there", p.text)
+			return fmt.Errorf("a letter or digit stands beside {%s}, so that two sources could share a name; put another "+
+				"character there", p.text)
 		case p.isFixed() && (slices.Contains(seen, "topic") || slices.Contains(seen, "handler")) && holdsLater(parts[i+1:]):
-			return fmt.Errorf("{%s} stands between {topic} and {handler}, so that two sources could share a name; put it before or behind both", p.text)
+			return fmt.Errorf("{%s} stands between {topic} and {handler}, so that two sources could share a name; put it "+
+				"before or behind both", p.text)
 		default:
 			seen = append(seen, p.text)
 		}
@@ -70,7 +74,8 @@ func (s Scheme) check(pattern string, allowed []string) error {
 	case texts == 0:
 		return fmt.Errorf("the topic would be the source itself, or could not be recognised; add text, such as {topic}.dlq")
 	case fixed > s.max()-minLength/2:
-		return fmt.Errorf("its text has %d bytes, which leaves no room for the topic's name; a name has at most %d", fixed, s.max())
+		return fmt.Errorf("its text has %d bytes, which leaves no room for the topic's name; a name has at most %d", fixed,
+			s.max())
 	}
 	return nil
 }
@@ -81,7 +86,8 @@ func (p part) isFixed() bool { return p.holds && (p.text == "class" || p.text ==
 // touchesWord reports whether the text beside part i goes on with a letter or digit there.
 func touchesWord(parts []part, i int) bool {
 	isWord := func(c byte) bool { return c != '-' && c != '_' && plain(rune(c)) }
-	return i > 0 && isWord(parts[i-1].text[len(parts[i-1].text)-1]) || i+1 < len(parts) && !parts[i+1].holds && isWord(parts[i+1].text[0])
+	return i > 0 && isWord(parts[i-1].text[len(parts[i-1].text)-1]) ||
+		i+1 < len(parts) && !parts[i+1].holds && isWord(parts[i+1].text[0])
 }
 
 // holdsLater reports whether a topic or handler is among the parts.
@@ -92,12 +98,14 @@ func holdsLater(parts []part) bool {
 // distinct returns an error if topics of two kinds could be one.
 func (s Scheme) distinct() error {
 	kinds := []struct{ field, pattern string }{
-		{"DeadLetter", s.deadLetter()}, {"Invalid", s.invalid()}, {"Parked", s.parked()}, {"Quarantine", s.quarantine()}, {"Stage", s.stage()}, {"Reentry", s.reentry()},
+		{"DeadLetter", s.deadLetter()}, {"Invalid", s.invalid()}, {"Parked", s.parked()}, {"Quarantine", s.quarantine()},
+		{"Stage", s.stage()}, {"Reentry", s.reentry()},
 	}
 	for i, a := range kinds {
 		for _, b := range kinds[i+1:] {
 			if a.pattern == b.pattern && b.field != "Invalid" {
-				return fmt.Errorf("naming: Scheme.%s and Scheme.%s are both %q: give topics of each kind a name of their own", a.field, b.field, a.pattern)
+				return fmt.Errorf("naming: Scheme.%s and Scheme.%s are both %q: give topics of each kind a name of their own",
+					a.field, b.field, a.pattern)
 			}
 		}
 	}
@@ -105,8 +113,8 @@ func (s Scheme) distinct() error {
 	for _, delay := range []time.Duration{0, waiting.Delay} {
 		waiting.Delay = delay
 		if topic := s.StageTopic(waiting); s.IsDeadLetter(topic) {
-			return fmt.Errorf("naming: Scheme names %q for a stage, which is also the name of a dead-letter topic: its messages would be parked; "+
-				"change Stage and Reentry, or DeadLetter", topic)
+			return fmt.Errorf("naming: Scheme names %q for a stage, which is also the name of a dead-letter topic: its "+
+				"messages would be parked; change Stage and Reentry, or DeadLetter", topic)
 		}
 	}
 	return nil
@@ -119,10 +127,11 @@ func (s Scheme) checkNames() error {
 		case name == "" || given == "":
 			return fmt.Errorf("naming: Scheme.Names has %q for %q: neither may be empty", given, name)
 		case taken:
-			return fmt.Errorf("naming: Scheme.Names has %q for %q and %q: use a pattern without a placeholder for one topic of many sources", given, min(name, other), max(name, other))
+			return fmt.Errorf("naming: Scheme.Names has %q for %q and %q: use a pattern without a placeholder for one topic "+
+				"of many sources", given, min(name, other), max(name, other))
 		case s.rules().legal(given) != given || len(given) > s.max():
-			return fmt.Errorf("naming: Scheme.Names has %q for %q: it is longer than %d bytes, or has a character that is not allowed in the style %s",
-				given, name, s.max(), s.Style)
+			return fmt.Errorf("naming: Scheme.Names has %q for %q: it is longer than %d bytes, or has a character that is not "+
+				"allowed in the style %s", given, name, s.max(), s.Style)
 		}
 		keys[given] = name
 	}

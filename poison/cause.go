@@ -84,7 +84,8 @@ func nthLine(s string, n int) string {
 func carriedFrames(err error) string {
 	var counters []uintptr
 	for depth := 0; err != nil && depth < 64; depth++ {
-		if method := reflect.ValueOf(err).MethodByName("StackTrace"); method.IsValid() && method.Type().NumIn() == 0 && method.Type().NumOut() == 1 {
+		if method := reflect.ValueOf(err).MethodByName("StackTrace"); method.IsValid() && method.Type().NumIn() == 0 &&
+			method.Type().NumOut() == 1 {
 			if trace := method.Call(nil)[0]; trace.Kind() == reflect.Slice && trace.Type().Elem().Kind() == reflect.Uintptr {
 				counters = counters[:0]
 				for i := range min(trace.Len(), 64) {

@@ -13,7 +13,8 @@ import (
 
 // ErrNotLetter is returned by Decode for a message that carries no failure of Spillway or of another writer of dead
 // letters.
-var ErrNotLetter = errors.New("poison: not a dead letter: it has no x-failure-class metadata, and none of Watermill's PoisonQueue, Spring Kafka or Kafka Connect")
+var ErrNotLetter = errors.New("poison: not a dead letter: it has no x-failure-class metadata, and none of " +
+	"Watermill's PoisonQueue, Spring Kafka or Kafka Connect")
 
 // Decode reads a dead letter of Spillway, Watermill's PoisonQueue, Spring Kafka or Kafka Connect. The values are those
 // of the message and are not verified: an impossible count or time reads as absent, and texts are bounded. The letter
@@ -173,7 +174,8 @@ func (r reader) identity(key string) string {
 	value, ok := r[key]
 	if !ok {
 		encoded := r[key+Base64Suffix]
-		if len(encoded) > base64.StdEncoding.EncodedLen(maxIdentity) { // before it is decoded: it may be the most that a broker takes
+		// before it is decoded: it may be the most that a broker takes
+		if len(encoded) > base64.StdEncoding.EncodedLen(maxIdentity) {
 			return ""
 		}
 		raw, err := base64.StdEncoding.DecodeString(encoded)

@@ -57,7 +57,8 @@ func (l *Letter) readSpring(r reader, repeated headers) {
 			l.Origin.ConsumerGroup = repeated.nth(r, springGroup, at, len(hops))
 		}
 	}
-	for _, prefix := range [...]string{"kafka_dlt-exception-", "kafka_dlt-key-exception-", "kafka_exception-", "kafka_key-exception-"} {
+	for _, prefix := range [...]string{"kafka_dlt-exception-", "kafka_dlt-key-exception-", "kafka_exception-",
+		"kafka_key-exception-"} {
 		outer, inner := r.text(prefix+"fqcn"), r.text(strings.Replace(prefix, "key-", "", 1)+"cause-fqcn")
 		if l.Failure.Type = outer; inner != outer && inner != "" {
 			l.Failure.Type = strings.TrimPrefix(outer+" > "+inner, " > ")
@@ -70,7 +71,8 @@ func (l *Letter) readSpring(r reader, repeated headers) {
 	}
 	if next, ok := attempt(r.identity(springAttempts)); ok {
 		l.Failure.Attempts = boundedtext.Count(decimal(next-1, true))
-		l.Failure.LastFailedAt = millis(bigEndian(r.identity(springDue), 1, 8)) // nothing waits on its way to the dead letters
+		// nothing waits on its way to the dead letters
+		l.Failure.LastFailedAt = millis(bigEndian(r.identity(springDue), 1, 8))
 	} else {
 		l.Failure.Attempts = boundedtext.Count(decimal(bigEndian(r.identity(springDelivery), 4, 4)))
 	}
@@ -92,7 +94,8 @@ func (l *Letter) readConnect(r reader, repeated headers) {
 	l.Failure.Type = r.text(prefix + "exception.class.name")
 	l.Failure.Description = strings.TrimSpace(r.text(prefix + "exception.message"))
 	if class, task := r.identity(prefix+"class.name"), decimal(parse(r.identity(prefix+"task.id"), 32)); class != "" {
-		l.Failure.Description = boundedtext.Text(strings.TrimSpace(l.Failure.Description+" (in "+class+", task "+task+")"), DefaultMaxAdded)
+		l.Failure.Description = boundedtext.Text(strings.TrimSpace(l.Failure.Description+" (in "+class+", task "+task+")"),
+			DefaultMaxAdded)
 	}
 	l.readJavaStack(r, prefix+"exception.stacktrace")
 }

@@ -77,7 +77,8 @@ func noted(history []classify.Attempt, a entry) []classify.Attempt {
 	if !known || at.IsZero() {
 		return history
 	}
-	return classify.BoundHistory(append(history, classify.Attempt{At: at, Class: class, Error: boundedtext.Text(a.Error, maxCause)}))
+	return classify.BoundHistory(append(history,
+		classify.Attempt{At: at, Class: class, Error: boundedtext.Text(a.Error, maxCause)}))
 }
 
 // inOneLine returns v as JSON without control characters. v is of a type that always has JSON.

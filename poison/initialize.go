@@ -119,7 +119,8 @@ func (q *Queue) initializeTopics(source string, topics ...string) error {
 }
 
 // placed are the classes of failures that become letters.
-var placed = []classify.Class{classify.ClassPermanent, classify.ClassInvalid, classify.ClassTransient, classify.ClassUnknown}
+var placed = []classify.Class{classify.ClassPermanent, classify.ClassInvalid, classify.ClassTransient,
+	classify.ClassUnknown}
 
 // makeReady makes sure of topics that were not initialized before their first letter. A program that must not look for
 // topics may still publish to them, so an error is no refusal, and the next letter tries again until one was taken.

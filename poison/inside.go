@@ -50,9 +50,11 @@ func (i inside) Shown(v classify.Verdict) classify.Verdict {
 	return v
 }
 
-func (i inside) ForStage(original *message.Message, failure *classify.Failure, number int, due, holdUntil time.Time) *message.Message {
+func (i inside) ForStage(original *message.Message, failure *classify.Failure, number int, due,
+	holdUntil time.Time) *message.Message {
 	ctx := original.Context()
-	source := naming.Source{Topic: message.SubscribeTopicFromCtx(ctx), Handler: message.HandlerNameFromCtx(ctx), Class: failure.Verdict.Class}
+	source := naming.Source{Topic: message.SubscribeTopicFromCtx(ctx), Handler: message.HandlerNameFromCtx(ctx),
+		Class: failure.Verdict.Class}
 	l := i.queue.letter(original, failure, source, false)
 	l.stage = RetryStage{Number: number, DueAt: due, HoldUntil: holdUntil}
 	l.Failure.Reason = i.queue.config.Privacy.Text(failure.Verdict.Reason) // what reads as exhausted by default is not yet

@@ -103,7 +103,8 @@ var ours = func() map[string]writers {
 		KeyOriginalMetadata, keyDropped,
 		KeyFailureClass, KeyFailureReason, KeyFailureDescription, KeyFailureType, KeyFailureStack, KeyFailureStackHash,
 		KeyFailureNode, KeyAttempts, KeyFirstFailedAt, KeyLastFailedAt, KeyAttemptHistory,
-		KeyRetryStage, KeyRetryDueAt, KeyRetryHoldUntil, KeyRetryEntry, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy, KeyRedriveID,
+		KeyRetryStage, KeyRetryDueAt, KeyRetryHoldUntil, KeyRetryEntry, KeyRedriveCount, KeyRedrivenAt, KeyRedrivenBy,
+		KeyRedriveID,
 		KeyRedrivenLetter, KeyEarlierTrace, KeySealed)
 	for _, prefix := range []string{"kafka_dlt-", "kafka_"} {
 		for _, key := range []string{

@@ -23,7 +23,9 @@ func (q *Queue) maskMetadata(metadata message.Metadata) {
 		return
 	}
 	for key, value := range metadata {
-		metadata[key] = q.masked("MaskMetadata", value, func(value string) string { return q.config.MaskMetadata(key, value) })
+		metadata[key] = q.masked("MaskMetadata", value, func(value string) string {
+			return q.config.MaskMetadata(key, value)
+		})
 	}
 }
 

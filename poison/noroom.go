@@ -12,8 +12,8 @@ import (
 )
 
 // errNoRoom is for a message that is larger than what any sink takes. It stays where it is.
-var errNoRoom = errors.New("poison: the message is too large for all sinks, even without a letter: raise their limit for messages, " +
-	"or give QueueConfig.Fallbacks a sink that takes larger ones, such as a dead-letter store")
+var errNoRoom = errors.New("poison: the message is too large for all sinks, even without a letter: raise their limit " +
+	"for messages, or give QueueConfig.Fallbacks a sink that takes larger ones, such as a dead-letter store")
 
 const (
 	firstNoRoom = 250 * time.Millisecond

@@ -36,7 +36,8 @@ var ErrRefused = errors.New("message refused for what it carries")
 // marshalers of Watermill, as those of Redis Streams and Kafka, refuse metadata that have their own key. Foreign
 // producers can send such metadata.
 func IsRefused(err error) bool {
-	return errors.Is(err, ErrRefused) || err != nil && strings.Contains(boundedtext.Error(err, 1<<10), "is reserved by watermill for message UUID")
+	return errors.Is(err, ErrRefused) ||
+		err != nil && strings.Contains(boundedtext.Error(err, 1<<10), "is reserved by watermill for message UUID")
 }
 
 // IsTooLarge reports whether a publisher's error is a refusal for size, by marks and the built-in knowledge of package
@@ -72,8 +73,9 @@ func (q *Queue) sinks(source naming.Source, topic string, deadLetter bool) []Sin
 // circle is the error of a letter that has no sink but those that write into its own source: each time it came back, it
 // would be dead-lettered again, wrapped once more.
 func (q *Queue) circle(source string) error {
-	return fmt.Errorf("poison: dead letters of %q would come back to it: their publisher is a forwarder.Publisher that writes into %[1]q; "+
-		"give the forwarder's router a queue with another publisher, or this one a fallback", logged(source))
+	return fmt.Errorf("poison: dead letters of %q would come back to it: their publisher is a forwarder.Publisher that "+
+		"writes into %[1]q; give the forwarder's router a queue with another publisher, or this one a fallback",
+		logged(source))
 }
 
 // refusal is what a sink's last error says of the letter.
@@ -145,7 +147,8 @@ func (q *Queue) logForm(l *Letter, sink Sink, form rawForm, refusals []error) {
 // encoder returns what encodes l in a form, for a context and its trace. Values of the context go along, for publishers
 // that join a transaction; the end of the source's context does not, because some pub/subs hand contexts on to the
 // consumer.
-func (q *Queue) encoder(l Letter, form rawForm, subscriber string) func(context.Context, string, limits) *message.Message {
+func (q *Queue) encoder(l Letter, form rawForm,
+	subscriber string) func(context.Context, string, limits) *message.Message {
 	return func(ctx context.Context, trace string, limits limits) *message.Message {
 		var msg *message.Message
 		if trace != "" {
@@ -169,14 +172,16 @@ func (q *Queue) encoder(l Letter, form rawForm, subscriber string) func(context.
 
 // publishTo tries one sink. After refusals for size it offers less and less of the letter. It reports whether the sink
 // refuses the letter for what it is, and so each time.
-func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm, encoded func(context.Context, string, limits) *message.Message) (why refusal, err error) {
+func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm,
+	encoded func(context.Context, string, limits) *message.Message) (why refusal, err error) {
 	steps, sizeRefusals := q.limits.shrinking(form), 0
 	var waits backoff.BackOff
 	for attempt := 1; ; attempt++ {
-		err := q.traced().PublishMasked(context.WithoutCancel(ctx), q.operation(ctx, sink, l, attempt), q.shown, func(in context.Context, trace string) error {
-			msg := encoded(in, trace, steps[sizeRefusals])
-			return safecall.Call("publisher", func() error { return sink.Publisher.Publish(sink.Topic, msg) })
-		})
+		err := q.traced().PublishMasked(context.WithoutCancel(ctx), q.operation(ctx, sink, l, attempt), q.shown,
+			func(in context.Context, trace string) error {
+				msg := encoded(in, trace, steps[sizeRefusals])
+				return safecall.Call("publisher", func() error { return sink.Publisher.Publish(sink.Topic, msg) })
+			})
 		if err == nil {
 			return forNow, nil
 		}

@@ -116,7 +116,8 @@ func (c *QueueConfig) setDefaults() {
 func (c *QueueConfig) validate() error {
 	for i, sink := range c.Fallbacks {
 		if safecall.IsNil(sink.Publisher) {
-			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher is nil: give a publisher, or leave the fallback out", i)
+			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher is nil: give a publisher, or leave the fallback out",
+				i)
 		}
 		if err := destination.Check(sink.Publisher); err != nil {
 			return fmt.Errorf("poison: QueueConfig.Fallbacks[%d].Publisher: %w", i, err)
@@ -126,10 +127,12 @@ func (c *QueueConfig) validate() error {
 		}
 	}
 	if c.PublishAttempts < 0 || c.PublishBackoff < 0 {
-		return fmt.Errorf("poison: QueueConfig.PublishAttempts (%d) and PublishBackoff (%s) must not be negative", c.PublishAttempts, c.PublishBackoff)
+		return fmt.Errorf("poison: QueueConfig.PublishAttempts (%d) and PublishBackoff (%s) must not be negative",
+			c.PublishAttempts, c.PublishBackoff)
 	}
 	if c.MaxAdded < minMaxAdded {
-		return fmt.Errorf("poison: QueueConfig.MaxAdded is %d bytes: it must be at least %d, for the origin and the reason", c.MaxAdded, minMaxAdded)
+		return fmt.Errorf("poison: QueueConfig.MaxAdded is %d bytes: it must be at least %d, for the origin and the reason",
+			c.MaxAdded, minMaxAdded)
 	}
 	if err := c.Naming.Validate(); err != nil {
 		return fmt.Errorf("poison: QueueConfig.Naming: %w", err)
@@ -160,7 +163,8 @@ type Queue struct {
 // TrackMsgId.
 func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	if safecall.IsNil(publisher) {
-		return nil, errors.New("poison: NewQueue: the publisher is nil: dead letters would be lost; give a publisher or a dead-letter store")
+		return nil, errors.New("poison: NewQueue: the publisher is nil: dead letters would be lost; give a publisher or a " +
+			"dead-letter store")
 	}
 	if err := destination.Check(publisher); err != nil {
 		return nil, fmt.Errorf("poison: NewQueue: the publisher: %w", err)
@@ -174,12 +178,14 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	}
 	limits := defaultLimits
 	limits.total = config.MaxAdded
-	guard := outage.New(outage.Config{Name: "poison: the publisher of dead letters", Lost: outage.Lost, Logger: config.Logger})
+	guard := outage.New(outage.Config{Name: "poison: the publisher of dead letters", Lost: outage.Lost,
+		Logger: config.Logger})
 	through := []string{destination.Through(publisher)}
 	for _, sink := range config.Fallbacks {
 		through = append(through, destination.Through(sink.Publisher))
 	}
-	return &Queue{publisher: publisher, through: through, config: config, limits: limits, guard: guard, noRoom: newNoRoom()}, nil
+	return &Queue{publisher: publisher, through: through, config: config, limits: limits, guard: guard,
+		noRoom: newNoRoom()}, nil
 }
 
 // Middleware dead-letters messages that fail in h. It returns nil, so that the router acks the message, after a

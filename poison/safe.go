@@ -28,11 +28,14 @@ func isLine(s string) bool {
 // isHeaderName reports whether key is a name that headers like those of HTTP may have (RFC 9110, 5.1), and means
 // nothing to a transport.
 func isHeaderName(key string) bool {
-	return key != "" && key != keyWatermillID && !isOrder(key) && strings.IndexFunc(key, func(r rune) bool { return !isToken(r) }) < 0
+	return key != "" && key != keyWatermillID && !isOrder(key) && strings.IndexFunc(key, func(r rune) bool {
+		return !isToken(r)
+	}) < 0
 }
 
 func isToken(r rune) bool {
-	return '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z' || r < utf8.RuneSelf && r > 0 && strings.IndexByte("!#$%&'*+-.^_`|~", byte(r)) >= 0
+	return '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z' ||
+		r < utf8.RuneSelf && r > 0 && strings.IndexByte("!#$%&'*+-.^_`|~", byte(r)) >= 0
 }
 
 // isOrder reports whether key is an order to a NATS server: Nats-Rollup removes earlier messages from a stream, Nats-TTL ends the

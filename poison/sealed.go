@@ -140,7 +140,8 @@ func (q *Queue) seal(ctx context.Context, l *Letter) error {
 		if hook := q.config.Hooks.OnPublishError; hook != nil {
 			safecall.Hook(q.config.Logger, "poison.OnPublishError", func() { hook(ctx, *l, err) })
 		}
-		logging.LetterNotSealed.Write(q.config.Logger, err, logging.Fields{logging.Topic: logged(l.Origin.Topic), logging.Attempt: attempt})
+		logging.LetterNotSealed.Write(q.config.Logger, err,
+			logging.Fields{logging.Topic: logged(l.Origin.Topic), logging.Attempt: attempt})
 		if attempt >= q.config.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
 			return err
 		}

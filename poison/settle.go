@@ -183,7 +183,8 @@ func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
 		return false
 	}
 	l := Read(msg)
-	named := q.config.Naming.DeadLetterTopic(naming.Source{Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class})
+	named := q.config.Naming.DeadLetterTopic(naming.Source{Topic: l.Origin.Topic, Handler: l.Origin.Handler,
+		Class: l.Failure.Class})
 	return named == topic && l.Origin.Topic != topic
 }
 
@@ -242,7 +243,8 @@ func (q *Queue) causeOf(err error) error {
 
 // log writes a line about a letter. The fields are a good part of what a letter costs.
 func (q *Queue) log(event *logging.Event, failure *classify.Failure, l Letter) {
-	line, due := event.At(q.config.Logger, l.Origin.Topic, l.Origin.Handler, l.Failure.Class.String(), l.Failure.Reason, l.Topic)
+	line, due := event.At(q.config.Logger, l.Origin.Topic, l.Origin.Handler, l.Failure.Class.String(), l.Failure.Reason,
+		l.Topic)
 	if due {
 		line.Write(q.cause(failure, l), q.fields(l))
 	}

@@ -21,9 +21,10 @@ func (q *Queue) operation(ctx context.Context, sink Sink, l Letter, number int) 
 	earlier := l.Trace // of what brought the message here
 	l.Topic = sink.Topic
 	return observe.Operation{
-		Kind: observe.DeadLetter, Topic: l.Origin.Topic, Handler: l.Origin.Handler, To: sink.Topic, Client: sink.Publisher, ID: l.Original.UUID, Message: l.Original,
-		Number: number, Redrives: l.Redrive.Count, Attempts: l.Failure.Attempts, Verdict: classify.Verdict{Class: l.Failure.Class, Reason: l.Failure.Reason},
-		Letter: l, Parent: chain.TraceOf(ctx), Earlier: earlier,
+		Kind: observe.DeadLetter, Topic: l.Origin.Topic, Handler: l.Origin.Handler, To: sink.Topic, Client: sink.Publisher,
+		ID: l.Original.UUID, Message: l.Original, Number: number, Redrives: l.Redrive.Count, Attempts: l.Failure.Attempts,
+		Verdict: classify.Verdict{Class: l.Failure.Class, Reason: l.Failure.Reason}, Letter: l, Parent: chain.TraceOf(ctx),
+		Earlier: earlier,
 	}
 }
 

@@ -67,7 +67,8 @@ func unreadable(mark string) error {
 	if text, exhausted := strings.CutPrefix(text, markExhausted); exhausted {
 		return classify.Permanent(errors.New(text), classify.Reason(classify.ReasonMaxDeliveries))
 	}
-	return classify.Invalid(errors.New(strings.TrimPrefix(text, markUnreadable)), classify.Reason(classify.ReasonUnmarshal))
+	return classify.Invalid(errors.New(strings.TrimPrefix(text, markUnreadable)),
+		classify.Reason(classify.ReasonUnmarshal))
 }
 
 // readable stands between the queue and what lies inside, so that no handler gets a message that could not be read.

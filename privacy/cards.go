@@ -53,8 +53,8 @@ func cardEnd(text string, i int) (end int) {
 
 // separators stand between the groups of a card number: besides the plain ones the spaces and dashes that Unicode has.
 var separators = []string{
-	" ", "-", ".", "+", "\u00a0", "\u202f", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
-	"\u205f", "\u3000", "\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2212",
+	" ", "-", ".", "+", "\u00a0", "\u202f", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007",
+	"\u2008", "\u2009", "\u200a", "\u205f", "\u3000", "\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2212",
 }
 
 // separatorAt returns the separator that stands at i, or nothing.

@@ -16,14 +16,17 @@ func findCut(text string, found *spans) {
 		cut += from
 		from = cut + len(cutMark)
 		start, plain := cut, true
-		for start > 0 && cut-start < overlap && !isSpace(text[start-1]) && !isBreak(text[start-1]) && strings.IndexByte("\"'`{}[](),;&<>", text[start-1]) < 0 {
+		for start > 0 && cut-start < overlap && !isSpace(text[start-1]) && !isBreak(text[start-1]) &&
+			strings.IndexByte("\"'`{}[](),;&<>", text[start-1]) < 0 {
 			start--
 			plain = plain && isLetter(text[start])
 		}
-		if url := strings.LastIndex(text[max(0, cut-512):cut], "://"); url >= 0 && !strings.ContainsAny(text[max(0, cut-512)+url:cut], "@ \n\"") {
+		if url := strings.LastIndex(text[max(0, cut-512):cut], "://"); url >= 0 &&
+			!strings.ContainsAny(text[max(0, cut-512)+url:cut], "@ \n\"") {
 			start, plain = min(start, max(0, cut-512)+url+3), false // the @ is behind the cut
 		}
-		for start >= 5 && cut-start < 32 && text[start-1] == ' ' && isDigits(text[start-5:start-1]) && isDigit(text[start]) { // groups of a card
+		// groups of a card
+		for start >= 5 && cut-start < 32 && text[start-1] == ' ' && isDigits(text[start-5:start-1]) && isDigit(text[start]) {
 			start -= 5
 		}
 		if !plain || cut-start > 12 {

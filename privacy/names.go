@@ -18,19 +18,21 @@ var suffixes = []struct {
 	name string
 	kind kind
 }{
-	{"password", password}, {"passwd", password}, {"passwort", password}, {"passphrase", password}, {"passcode", password}, {"pwd", password},
-	{"passwordhash", password}, {"passwordconfirmation", password}, {"passwordconfirm", password},
-	{"secret", secret}, {"token", secret}, {"apikey", secret}, {"accesskey", secret}, {"secretkey", secret}, {"privatekey", secret},
-	{"sharedkey", secret}, {"accountkey", secret}, {"authkey", secret}, {"signingkey", secret}, {"encryptionkey", secret}, {"masterkey", secret},
-	{"sessionkey", secret}, {"subscriptionkey", secret}, {"secretvalue", secret}, {"secretstring", secret}, {"credential", secret},
-	{"credentials", secret}, {"jwt", secret}, {"sessionid", secret}, {"sessid", secret}, {"sharedaccesssignature", secret},
-	{"amzsignature", secret}, {"googsignature", secret}, {"cardnumber", secret}, {"creditcard", secret}, {"ccnumber", secret},
-	{"cardno", secret}, {"securitycode", secret},
-	{"secrets", several}, {"passwords", several}, {"apikeys", several}, {"authorization", line}, {"cookie", line},
+	{"password", password}, {"passwd", password}, {"passwort", password}, {"passphrase", password}, {"passcode", password},
+	{"pwd", password}, {"passwordhash", password}, {"passwordconfirmation", password}, {"passwordconfirm", password},
+	{"secret", secret}, {"token", secret}, {"apikey", secret}, {"accesskey", secret}, {"secretkey", secret},
+	{"privatekey", secret}, {"sharedkey", secret}, {"accountkey", secret}, {"authkey", secret}, {"signingkey", secret},
+	{"encryptionkey", secret}, {"masterkey", secret}, {"sessionkey", secret}, {"subscriptionkey", secret},
+	{"secretvalue", secret}, {"secretstring", secret}, {"credential", secret}, {"credentials", secret}, {"jwt", secret},
+	{"sessionid", secret}, {"sessid", secret}, {"sharedaccesssignature", secret}, {"amzsignature", secret},
+	{"googsignature", secret}, {"cardnumber", secret}, {"creditcard", secret}, {"ccnumber", secret}, {"cardno", secret},
+	{"securitycode", secret}, {"secrets", several}, {"passwords", several}, {"apikeys", several}, {"authorization", line},
+	{"cookie", line},
 }
 
 // whole are names that are masked only as a word of their own: "pin" is, "spin" and "mapping" are not.
-var whole = map[string]kind{"pass": secret, "pin": secret, "otp": secret, "cvv": secret, "cvc": secret, "ssn": secret, "sig": secret}
+var whole = map[string]kind{"pass": secret, "pin": secret, "otp": secret, "cvv": secret, "cvc": secret, "ssn": secret,
+	"sig": secret}
 
 // pages are names that end like those of secrets, and are places in a list.
 var pages = []string{"pagetoken", "nexttoken", "continuationtoken", "synctoken", "pagingtoken"}
@@ -50,7 +52,8 @@ func kindOf(name string) kind {
 		switch {
 		case 'a' <= c && c <= 'z':
 		case 'A' <= c && c <= 'Z':
-			if i > 0 && ('a' <= name[i-1] && name[i-1] <= 'z' || isUpper(name[i-1]) && i+1 < len(name) && isLetter(name[i+1]) && !isUpper(name[i+1])) {
+			if i > 0 && ('a' <= name[i-1] && name[i-1] <= 'z' ||
+				isUpper(name[i-1]) && i+1 < len(name) && isLetter(name[i+1]) && !isUpper(name[i+1])) {
 				word = n
 			}
 			c |= 0x20

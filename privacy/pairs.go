@@ -178,7 +178,8 @@ func isPair(text string) bool {
 }
 
 // schemes are those of an Authorization header. Other words behind "authorization: " are a sentence.
-var schemes = []string{"bearer", "basic", "digest", "negotiate", "ntlm", "token", "apikey", "oauth", "hawk", "aws4-hmac-sha256", "signature", "key"}
+var schemes = []string{"bearer", "basic", "digest", "negotiate", "ntlm", "token", "apikey", "oauth", "hawk",
+	"aws4-hmac-sha256", "signature", "key"}
 
 // lineAt returns the value of a header that begins at start, which is the rest of its line.
 func lineAt(text string, start int) (int, int) {
@@ -221,7 +222,9 @@ func isCredential(text string, end int) bool {
 	from := end + 1
 	end = bareEnd(text, from)
 	value := strings.TrimRight(text[from:end], ".,;:!?)")
-	return len(value) >= 8 && strings.IndexFunc(value, func(r rune) bool { return r >= '0' && r <= '9' || strings.ContainsRune("=+/_:", r) }) >= 0 ||
+	return len(value) >= 8 && strings.IndexFunc(value, func(r rune) bool {
+		return r >= '0' && r <= '9' || strings.ContainsRune("=+/_:", r)
+	}) >= 0 ||
 		len(value) >= 3 && strings.Contains(value, "=") || len(value) >= 8 && !isWords(value)
 }
 
@@ -238,12 +241,14 @@ func elementAt(text string, p int) (start, end int) {
 	if blank := strings.IndexAny(name, " \t\r\n"); blank >= 0 {
 		name = name[:blank]
 	}
-	if k := kindOf(name); strings.HasPrefix(name, "/") || strings.HasSuffix(text[:p], "/") || k == harmless || k == several {
+	if k := kindOf(name); strings.HasPrefix(name, "/") || strings.HasSuffix(text[:p], "/") || k == harmless ||
+		k == several {
 		return 0, 0
 	}
 	start = p + 1
 	rest := text[start:]
-	if inside := strings.TrimLeft(rest[:min(len(rest), 64)], " \t\r\n"); strings.HasPrefix(inside, "<") && !strings.HasPrefix(inside, "</") {
+	if inside := strings.TrimLeft(rest[:min(len(rest), 64)], " \t\r\n"); strings.HasPrefix(inside, "<") &&
+		!strings.HasPrefix(inside, "</") {
 		if strings.HasPrefix(inside, cdata) {
 			start += strings.Index(rest, cdata) + len(cdata)
 			if end = strings.Index(text[start:], "]]>"); end >= 0 {
@@ -298,8 +303,9 @@ func flagAt(text string, p int) (start, end int) {
 
 // aboutFlags are words behind a flag that speak of it, as a usage does: -password string.
 var aboutFlags = map[string]bool{
-	"string": true, "value": true, "and": true, "or": true, "is": true, "are": true, "was": true, "must": true, "cannot": true, "to": true, "for": true, "with": true,
-	"not": true, "flag": true, "flags": true, "option": true, "needs": true, "requires": true, "in": true, "on": true, "file": true, "expired": true,
+	"string": true, "value": true, "and": true, "or": true, "is": true, "are": true, "was": true, "must": true,
+	"cannot": true, "to": true, "for": true, "with": true, "not": true, "flag": true, "flags": true, "option": true,
+	"needs": true, "requires": true, "in": true, "on": true, "file": true, "expired": true,
 }
 
 // quotedAfterWord returns the quoted text at p if the word before is password, or the like: invalid password "x".
@@ -312,7 +318,8 @@ func quotedAfterWord(text string, p int) (start, end int) {
 		at--
 	}
 	word := text[at : p-1]
-	if kindOf(word) != password && !(strings.EqualFold(word, "by") && at > 10 && strings.EqualFold(text[at-11:at-1], "identified")) {
+	if kindOf(word) != password &&
+		!(strings.EqualFold(word, "by") && at > 10 && strings.EqualFold(text[at-11:at-1], "identified")) {
 		return 0, 0
 	}
 	return p + 1, quotedEnd(text, p+1, text[p])
@@ -332,9 +339,11 @@ func isNothing(value string) bool {
 
 // rejections are words that stand alone behind "password: " and are no password.
 var rejections = map[string]bool{
-	"required": true, "missing": true, "invalid": true, "expired": true, "empty": true, "wrong": true, "denied": true, "forbidden": true,
-	"unauthorized": true, "failed": true, "unknown": true, "mismatch": true, "incorrect": true, "timeout": true, "canceled": true,
-	"cancelled": true, "eof": true, "unset": true, "rejected": true, "refused": true, "blank": true, "yes": true, "no": true,
+	"required": true, "missing": true, "invalid": true, "expired": true, "empty": true, "wrong": true, "denied": true,
+	"forbidden": true, "unauthorized": true, "failed": true, "unknown": true, "mismatch": true, "incorrect": true,
+	"timeout": true, "canceled": true, "cancelled": true, "eof": true, "unset": true, "rejected": true, "refused": true,
+	"blank": true, "yes": true,
+	"no": true,
 }
 
 // isProse reports whether the value from start to end is the next word of a sentence.
@@ -346,7 +355,9 @@ func isProse(text string, start, end int, k kind) bool {
 	if strings.HasSuffix(value, ":") { // the next error in a chain
 		return true
 	}
-	if len(value) == 3 && k != password && isDigits(value) && end+1 < len(text) && text[end] == ' ' && isUpper(text[end+1]) { // token: 401 Unauthorized
+	// token: 401 Unauthorized
+	if len(value) == 3 && k != password && isDigits(value) && end+1 < len(text) && text[end] == ' ' &&
+		isUpper(text[end+1]) {
 		return true
 	}
 	value = strings.TrimRight(value, ".,;!?)")

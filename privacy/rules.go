@@ -60,7 +60,8 @@ func compile(r Rules) (*rules, error) {
 			return nil, fmt.Errorf("privacy: Rules.Patterns[%d] is %q: %w; give an RE2 expression", i, pattern, err)
 		}
 		if re.MatchString("") {
-			return nil, fmt.Errorf("privacy: Rules.Patterns[%d] is %q, which matches the empty text: give an expression that needs a character", i, pattern)
+			return nil, fmt.Errorf("privacy: Rules.Patterns[%d] is %q, which matches the empty text: give an expression that "+
+				"needs a character", i, pattern)
 		}
 		c.patterns = append(c.patterns, re)
 	}

@@ -28,16 +28,23 @@ func isBase32(c byte) bool { return isUpper(c) || '2' <= c && c <= '7' }
 // shapes are keys and tokens that are known by how they look, wherever they stand.
 var shapes = []shape{
 	{"AKIA", 16, isUpperOrDigit, false}, {"ASIA", 16, isUpperOrDigit, false}, // AWS
-	{"ghp_", 20, isWord, false}, {"gho_", 20, isWord, false}, {"ghu_", 20, isWord, false}, {"ghs_", 20, isWord, false}, {"ghr_", 20, isWord, false}, {"github_pat_", 20, isWord, false},
+	{"ghp_", 20, isWord, false}, {"gho_", 20, isWord, false}, {"ghu_", 20, isWord, false}, {"ghs_", 20, isWord, false},
+	{"ghr_", 20, isWord, false}, {"github_pat_", 20, isWord, false},
 	{"glpat-", 16, isToken, false},
-	{"xoxa-", 10, isToken, false}, {"xoxb-", 10, isToken, false}, {"xoxe-", 10, isToken, false}, {"xoxp-", 10, isToken, false}, {"xoxr-", 10, isToken, false}, {"xoxs-", 10, isToken, false},
-	{"sk_live_", 10, isWord, false}, {"sk_test_", 10, isWord, false}, {"rk_live_", 10, isWord, false}, {"rk_test_", 10, isWord, false}, {"whsec_", 16, isWord, false}, // Stripe
+	{"xoxa-", 10, isToken, false}, {"xoxb-", 10, isToken, false}, {"xoxe-", 10, isToken, false},
+	{"xoxp-", 10, isToken, false}, {"xoxr-", 10, isToken, false}, {"xoxs-", 10, isToken, false},
+	// Stripe
+	{"sk_live_", 10, isWord, false}, {"sk_test_", 10, isWord, false}, {"rk_live_", 10, isWord, false},
+	{"rk_test_", 10, isWord, false}, {"whsec_", 16, isWord, false},
 	{"AIza", 30, isToken, false}, {"ya29.", 20, isToken, false}, {"GOCSPX-", 16, isToken, false}, // Google
-	{"SG.", 32, isDotted, false}, {"npm_", 30, isWord, false}, {"pypi-", 32, isToken, false}, {"sk-", 20, isToken, false}, {"dop_v1_", 32, isWord, false}, {"hvs.", 20, isToken, false},
-	{"dapi", 32, isHex, false}, {"api.telegram.org/bot", 30, isBot, true},
+	{"SG.", 32, isDotted, false}, {"npm_", 30, isWord, false}, {"pypi-", 32, isToken, false}, {"sk-", 20, isToken, false},
+	{"dop_v1_", 32, isWord, false}, {"hvs.", 20, isToken, false}, {"dapi", 32, isHex, false},
+	{"api.telegram.org/bot", 30, isBot, true},
 	{"SU", 56, isBase32, false}, {"SA", 56, isBase32, false}, {"SO", 56, isBase32, false}, // seeds of NATS
 	{"shpat_", 24, isWord, false}, {"shpss_", 24, isWord, false}, {"AGE-SECRET-KEY-1", 20, isUpperOrDigit, false},
-	{"hooks.slack.com/services/", 8, isPath, true}, {"/api/webhooks/", 16, isPath, true}, {"webhook.office.com/", 16, isPath, true}, // their path is their password
+	// their path is their password
+	{"hooks.slack.com/services/", 8, isPath, true}, {"/api/webhooks/", 16, isPath, true},
+	{"webhook.office.com/", 16, isPath, true},
 }
 
 // findTokens finds keys and tokens by their shapes, JSON web tokens, private keys, and what stands behind Bearer and
@@ -114,7 +121,8 @@ func findPrivateKeys(text string, found *spans) {
 		}
 		body := from + title + len(dashes)
 		stop := body
-		for stop < len(text) && (isWord(text[stop]) || isSpace(text[stop]) || strings.IndexByte("\r\n+/=\\:,-", text[stop]) >= 0) {
+		for stop < len(text) && (isWord(text[stop]) || isSpace(text[stop]) ||
+			strings.IndexByte("\r\n+/=\\:,-", text[stop]) >= 0) {
 			stop++
 		}
 		if e := strings.Index(text[body:min(len(text), body+maxKey)], end); e >= 0 { // with the rest of its line
@@ -145,7 +153,8 @@ func findBehind(text, scheme string, found *spans) {
 		for end < len(text) && (isDotted(text[end]) || strings.IndexByte("~+/=", text[end]) >= 0) {
 			end++
 		}
-		if value := text[start:end]; start > from && len(value) >= 6 && (i == 0 || !isWord(text[i-1])) && !strings.HasPrefix(value, "realm=") && !isWords(value) {
+		if value := text[start:end]; start > from && len(value) >= 6 && (i == 0 || !isWord(text[i-1])) &&
+			!strings.HasPrefix(value, "realm=") && !isWords(value) {
 			found.add(start, end)
 			from = end
 		}
@@ -155,7 +164,8 @@ func findBehind(text, scheme string, found *spans) {
 // isWords reports whether value is made of letters of one case, as words are.
 func isWords(value string) bool {
 	for i := range len(value) {
-		if !isLetter(value[i]) && value[i] != '-' && value[i] != '/' && !(value[i] == '.' && i == len(value)-1) || i > 0 && isUpper(value[i]) && !isUpper(value[i-1]) {
+		if !isLetter(value[i]) && value[i] != '-' && value[i] != '/' && !(value[i] == '.' && i == len(value)-1) ||
+			i > 0 && isUpper(value[i]) && !isUpper(value[i-1]) {
 			return false
 		}
 	}

@@ -20,7 +20,8 @@ func findURLs(text string, found *spans) {
 		}
 		http := strings.HasPrefix(strings.ToLower(text[scheme:i]), "http")
 		start, end := userInfo(text, from, http, isBlankInURL)
-		if start == end && scheme > 0 && isQuote(text[scheme-1]) { // of a blank in a password, an error of Go has the whole URL in quotes
+		// of a blank in a password, an error of Go has the whole URL in quotes
+		if start == end && scheme > 0 && isQuote(text[scheme-1]) {
 			start, end = userInfo(text, from, http, isBreak)
 		}
 		found.add(start, end)
@@ -86,7 +87,9 @@ func userInfo(text string, start int, http bool, ends func(byte) bool) (int, int
 
 // address returns the password of user:password@host:port, user:password@host/name, or user:password@tcp(host:port)/name, whose @ is at i.
 func address(text string, i int) (int, int) {
-	if rest := text[i+1:]; strings.HasPrefix(rest, "/") || len(rest) > 2 && rest[0] == '[' && (isHex(rest[1]) || rest[1] == ':') { // of package mysql, or an address of IPv6
+	// of package mysql, or an address of IPv6
+	if rest := text[i+1:]; strings.HasPrefix(rest, "/") ||
+		len(rest) > 2 && rest[0] == '[' && (isHex(rest[1]) || rest[1] == ':') {
 		return pairBefore(text, i)
 	}
 	end := i + 1
@@ -109,7 +112,8 @@ func address(text string, i int) (int, int) {
 // pairBefore returns the password of the user:password that ends at i.
 func pairBefore(text string, i int) (int, int) {
 	start := i
-	for start > 0 && i-start < 128 && !isSpace(text[start-1]) && !isBreak(text[start-1]) && !isQuote(text[start-1]) && text[start-1] != '=' {
+	for start > 0 && i-start < 128 && !isSpace(text[start-1]) && !isBreak(text[start-1]) && !isQuote(text[start-1]) &&
+		text[start-1] != '=' {
 		start--
 	}
 	colon := strings.IndexByte(text[start:i], ':')

@@ -47,8 +47,8 @@ func PlanTopic(ctx context.Context, subscriber message.Subscriber, config DrainT
 	if err != nil {
 		return TopicPlan{}, err
 	}
-	p := &topicPlanning{rules: working, config: config, causes: make(map[PlannedCause]*plannedCause), targets: make(map[string]int),
-		refused: make(map[string]int)}
+	p := &topicPlanning{rules: working, config: config, causes: make(map[PlannedCause]*plannedCause),
+		targets: make(map[string]int), refused: make(map[string]int)}
 	err = safecall.Call("redrive.Browser", func() error {
 		return browser.Browse(ctx, config.Topic, func(msg *message.Message) bool {
 			if config.Max > 0 && p.plan.Messages == config.Max {

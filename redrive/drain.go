@@ -33,10 +33,12 @@ func (c *DrainConfig) validate() error {
 		return fmt.Errorf("redrive: DrainConfig.Lease (%s) and Max (%d) must not be negative", c.Lease, c.Max)
 	}
 	if n := len(c.Allow) + len(c.Filter.NotTopics); n > letters.MaxListed {
-		return fmt.Errorf("redrive: DrainConfig.Allow and Filter.NotTopics list %d topics, at most %d are possible: use several calls", n, letters.MaxListed)
+		return fmt.Errorf("redrive: DrainConfig.Allow and Filter.NotTopics list %d topics, at most %d are possible: use "+
+			"several calls", n, letters.MaxListed)
 	}
 	if c.Filter.NewestFirst {
-		return errors.New("redrive: DrainConfig.Filter.NewestFirst is for lists: a drain goes in the order of arrival, leave it out")
+		return errors.New("redrive: DrainConfig.Filter.NewestFirst is for lists: a drain goes in the order of arrival, " +
+			"leave it out")
 	}
 	if c.Filter.Limit != 0 {
 		return errors.New("redrive: DrainConfig.Filter.Limit pages through lists: use DrainConfig.Max")
@@ -69,7 +71,8 @@ func Drain(ctx context.Context, store *letters.Store, publisher message.Publishe
 	if err := config.validate(); err != nil {
 		return Report{}, err
 	}
-	d := &drain{rules: working, store: store, config: config, report: Report{ID: working.id}, considered: make(map[int64]struct{})}
+	d := &drain{rules: working, store: store, config: config, report: Report{ID: working.id},
+		considered: make(map[int64]struct{})}
 	last, err := store.LastSeq(ctx)
 	if err != nil || last == 0 {
 		return d.report, err

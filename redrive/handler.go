@@ -51,7 +51,8 @@ func NewHandler(publisher message.Publisher, config HandlerConfig) (*Handler, er
 	return newHandler("HandlerConfig", publisher, config.Rules, config.Park, config.Naming, config.MinWait)
 }
 
-func newHandler(owner string, publisher message.Publisher, r Rules, park message.Publisher, scheme naming.Scheme, minWait time.Duration) (*Handler, error) {
+func newHandler(owner string, publisher message.Publisher, r Rules, park message.Publisher, scheme naming.Scheme,
+	minWait time.Duration) (*Handler, error) {
 	working, err := newRules(owner, publisher, r)
 	if err != nil {
 		return nil, err
@@ -71,7 +72,8 @@ func newHandler(owner string, publisher message.Publisher, r Rules, park message
 	if err := r.ofTopic(owner); err != nil {
 		return nil, err
 	}
-	return &Handler{rules: working, parking: park, naming: scheme, minWait: minWait, busy: make(chan struct{}, working.Concurrency)}, nil
+	return &Handler{rules: working, parking: park, naming: scheme, minWait: minWait,
+		busy: make(chan struct{}, working.Concurrency)}, nil
 }
 
 // DefaultMinWait is the default of HandlerConfig.MinWait. It is shorter than the ack deadlines of the pub/subs that
@@ -89,7 +91,8 @@ func (h *Handler) Initialize(topics ...string) error {
 		if err != nil {
 			return fmt.Errorf("redrive: create the topics for letters of %q that are not redriven: %w", logged(topic), err)
 		}
-		h.notice.Log(h.Logger, h.parking, "letters that are not redriven", h.naming.ParkedTopic(topic), h.naming.QuarantineTopic(topic))
+		h.notice.Log(h.Logger, h.parking, "letters that are not redriven", h.naming.ParkedTopic(topic),
+			h.naming.QuarantineTopic(topic))
 		h.ready.Store(topic, nil)
 	}
 	return nil

@@ -12,10 +12,14 @@ import (
 )
 
 // park publishes the message unchanged to the parked topic.
-func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Letter, topic string, out outcome, why error) (outcome, error) {
+func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Letter, topic string, out outcome,
+	why error) (outcome, error) {
 	l.Topic = topic
 	h.makeReady(topic)
-	_, err := h.publish(ctx, observe.Park, h.parking, l, l.Original, h.naming.ParkedTopic(topic), nil, func(int, string) *message.Message { return msg.Copy() })
+	_, err := h.publish(ctx, observe.Park, h.parking, l, l.Original, h.naming.ParkedTopic(topic), nil,
+		func(int, string) *message.Message {
+			return msg.Copy()
+		})
 	if err != nil {
 		return givenBack, errors.Join(why, err)
 	}
@@ -25,7 +29,8 @@ func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Lette
 
 // quarantine publishes the letter with the reason that says why it comes back no more, and all else of its story. One
 // that is too large with it goes as it is.
-func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison.Letter, topic string) (outcome, error) {
+func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison.Letter,
+	topic string) (outcome, error) {
 	build := msg.Copy
 	if _, ours := msg.Metadata[poison.KeyFailureClass]; !ours { // of Watermill's PoisonQueue: our keys tell it all again
 		told := l
@@ -33,14 +38,15 @@ func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison
 		build = told.Encode
 	}
 	h.makeReady(topic)
-	_, err := h.publish(ctx, observe.Park, h.parking, l, l.Original, h.naming.QuarantineTopic(topic), nil, func(tooLarge int, _ string) *message.Message {
-		if tooLarge > 0 {
-			return msg.Copy()
-		}
-		q := build()
-		q.Metadata.Set(poison.KeyFailureReason, classify.ReasonMaxRedrives)
-		return q
-	})
+	_, err := h.publish(ctx, observe.Park, h.parking, l, l.Original, h.naming.QuarantineTopic(topic), nil,
+		func(tooLarge int, _ string) *message.Message {
+			if tooLarge > 0 {
+				return msg.Copy()
+			}
+			q := build()
+			q.Metadata.Set(poison.KeyFailureReason, classify.ReasonMaxRedrives)
+			return q
+		})
 	if err != nil {
 		return givenBack, err
 	}

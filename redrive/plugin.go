@@ -22,7 +22,9 @@ func (h *Handler) Plugin(sub message.Subscriber, topics ...string) message.Route
 		if err := add(router); err != nil {
 			return err
 		}
-		router.AddPublisherDecorators(func(pub message.Publisher) (message.Publisher, error) { return pub, h.CheckPublisher(pub) })
+		router.AddPublisherDecorators(func(pub message.Publisher) (message.Publisher, error) {
+			return pub, h.CheckPublisher(pub)
+		})
 		return h.Initialize(topics...)
 	}
 }
@@ -33,8 +35,8 @@ func (h *Handler) Plugin(sub message.Subscriber, topics ...string) message.Route
 func (h *Handler) CheckPublisher(pub message.Publisher) error {
 	for name, own := range map[string]message.Publisher{"the publisher": h.publisher, "HandlerConfig.Park": h.parking} {
 		if decorated.ClosedTogether(pub, own) {
-			return fmt.Errorf("redrive: %s (%T) is also the publisher of another handler, which the router closes when that handler stops: "+
-				"give the redrive handler a publisher of its own", name, own)
+			return fmt.Errorf("redrive: %s (%T) is also the publisher of another handler, which the router closes when that "+
+				"handler stops: give the redrive handler a publisher of its own", name, own)
 		}
 	}
 	return nil

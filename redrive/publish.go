@@ -32,18 +32,19 @@ func (r *rules) wait(ctx context.Context) error {
 // it is. Hooks are called with the letter as it is kept, which may be sealed. The first attempt's turn has been waited
 // for; each further attempt takes a turn of its own.
 func (r *rules) redrive(ctx context.Context, sealed, l poison.Letter, topic string) (trace string, _ error) {
-	return r.publish(ctx, observe.Redrive, r.publisher, sealed, l.Original, topic, r.wait, func(tooLarge int, trace string) *message.Message {
-		if trace != "" {
-			l.Trace = trace
-		}
-		if tooLarge > 1 && topic == l.Origin.Topic {
-			return l.RedrivenLeast()
-		}
-		if tooLarge > 0 {
-			l.Failure.History = nil
-		}
-		return l.Redriven(r.By, r.id, time.Now())
-	})
+	return r.publish(ctx, observe.Redrive, r.publisher, sealed, l.Original, topic, r.wait,
+		func(tooLarge int, trace string) *message.Message {
+			if trace != "" {
+				l.Trace = trace
+			}
+			if tooLarge > 1 && topic == l.Origin.Topic {
+				return l.RedrivenLeast()
+			}
+			if tooLarge > 0 {
+				l.Failure.History = nil
+			}
+			return l.Redriven(r.By, r.id, time.Now())
+		})
 }
 
 // maxShrinks is how many refusals for size are answered with less, and count as no attempt.
@@ -65,12 +66,13 @@ func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher messag
 		}
 		op := r.operation(ctx, kind, publisher, l, topic, attempt)
 		op.Message = original
-		err = r.traced().PublishMasked(chain.Returning(context.Background()), op, shown, func(in context.Context, its string) error {
-			trace = its
-			msg := build(tooLarge, trace)
-			msg.SetContext(in)
-			return safecall.Call("publisher", func() error { return publisher.Publish(topic, msg) })
-		})
+		err = r.traced().PublishMasked(chain.Returning(context.Background()), op, shown,
+			func(in context.Context, its string) error {
+				trace = its
+				msg := build(tooLarge, trace)
+				msg.SetContext(in)
+				return safecall.Call("publisher", func() error { return publisher.Publish(topic, msg) })
+			})
 		if err == nil {
 			return trace, nil
 		}

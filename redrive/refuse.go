@@ -20,7 +20,8 @@ func (d *drain) countRefused(ctx context.Context) (err error) {
 		return fmt.Errorf("redrive: count the letters whose topics are not allowed: %w", err)
 	}
 	for _, t := range d.report.RefusedTopics {
-		logging.RedriveNotAllowed.Write(d.Logger, ErrNotAllowed, logging.Fields{logging.Topic: t.Topic, logging.Letters: t.Letters})
+		logging.RedriveNotAllowed.Write(d.Logger, ErrNotAllowed,
+			logging.Fields{logging.Topic: t.Topic, logging.Letters: t.Letters})
 	}
 	return nil
 }

@@ -105,7 +105,8 @@ func newRules(owner string, publisher message.Publisher, r Rules) (rules, error)
 
 func (r *Rules) validate(owner string) error {
 	if len(r.Allow) == 0 {
-		return fmt.Errorf("redrive: %s.Allow is empty: name the topics that letters may go to; a letter's own metadata cannot be trusted", owner)
+		return fmt.Errorf("redrive: %s.Allow is empty: name the topics that letters may go to; a letter's own metadata "+
+			"cannot be trusted", owner)
 	}
 	if slices.Contains(r.Allow, "") {
 		return fmt.Errorf("redrive: %s.Allow contains an empty topic: name each topic", owner)
@@ -117,7 +118,8 @@ func (r *Rules) validate(owner string) error {
 		return fmt.Errorf("redrive: %s.To and ReentryTopic are both set: set one", owner)
 	}
 	if r.Rate < 0 || math.IsNaN(r.Rate) || math.IsInf(r.Rate, 0) {
-		return fmt.Errorf("redrive: %s.Rate is %v letters per second: it must not be negative; 0 means no limit", owner, r.Rate)
+		return fmt.Errorf("redrive: %s.Rate is %v letters per second: it must not be negative; 0 means no limit", owner,
+			r.Rate)
 	}
 	if r.Concurrency < 0 || r.MaxRedrives < 0 || r.PublishAttempts < 0 {
 		return fmt.Errorf("redrive: %s.Concurrency (%d), MaxRedrives (%d) and PublishAttempts (%d) must not be negative",
@@ -133,7 +135,8 @@ func (r *Rules) validate(owner string) error {
 func (r *Rules) ofTopic(owner string) error {
 	f := r.Filter
 	if len(f.Statuses) > 0 || f.After != 0 || f.MaxSeq != 0 || f.Limit != 0 || f.NewestFirst {
-		return fmt.Errorf("redrive: %s.Filter: Statuses, After, MaxSeq, Limit and NewestFirst choose rows of a Store: a topic has none, leave them empty", owner)
+		return fmt.Errorf("redrive: %s.Filter: Statuses, After, MaxSeq, Limit and NewestFirst choose rows of a Store: a "+
+			"topic has none, leave them empty", owner)
 	}
 	return nil
 }
@@ -143,8 +146,10 @@ func wayBack(publisher message.Publisher, topics ...string) error {
 	if safecall.IsNil(publisher) {
 		return errors.New("redrive: the publisher is nil: give the one of the live topics")
 	}
-	if _, isStore := decorated.As[*letters.Store](publisher); isStore || decorated.Hides[*letters.Store](publisher) != nil {
-		return errors.New("redrive: the publisher is a dead-letter Store, which would store the letters again: give the one of the live topics")
+	if _, isStore := decorated.As[*letters.Store](publisher); isStore ||
+		decorated.Hides[*letters.Store](publisher) != nil {
+		return errors.New("redrive: the publisher is a dead-letter Store, which would store the letters again: give the " +
+			"one of the live topics")
 	}
 	if err := destination.CheckKeeps(publisher, topics...); err != nil {
 		return fmt.Errorf("redrive: %w", err)

@@ -21,7 +21,8 @@ const closedFor = time.Second
 
 // closed is what becomes of a message of a dead-letter topic that does not open. While the keys are unavailable it
 // stays where it is.
-func (h *Handler) closed(ctx context.Context, msg *message.Message, l poison.Letter, topic string, err error) (outcome, error) {
+func (h *Handler) closed(ctx context.Context, msg *message.Message, l poison.Letter, topic string,
+	err error) (outcome, error) {
 	if ctx.Err() != nil || errors.Is(err, seal.ErrUnavailable) {
 		logging.RedriveKeysAway.Write(h.Logger, err, fields(l, topic))
 		if h.minWait > 0 { // with a router; a drain ends

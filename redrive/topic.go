@@ -57,7 +57,8 @@ func (c *DrainTopicConfig) validate() error {
 //   - ctx ended: the messages in hand are nacked, and the error of ctx is returned.
 //
 // At its end DrainTopic waits up to 30 s for the subscriber to close its channel.
-func DrainTopic(ctx context.Context, subscriber message.Subscriber, publisher message.Publisher, config DrainTopicConfig) (Report, error) {
+func DrainTopic(ctx context.Context, subscriber message.Subscriber, publisher message.Publisher,
+	config DrainTopicConfig) (Report, error) {
 	if safecall.IsNil(subscriber) {
 		return Report{}, errors.New("redrive: the subscriber is nil: give one that reads the dead-letter topic")
 	}
@@ -96,7 +97,10 @@ type topicDrain struct {
 // snapshot bounds the drain by the backlog and reports whether the backlog is empty.
 func (d *topicDrain) snapshot(ctx context.Context) (empty bool, err error) {
 	n := 0
-	err = safecall.Call("redrive.Backlog", func() (err error) { n, err = d.config.Backlog(ctx, d.config.Topic); return err })
+	err = safecall.Call("redrive.Backlog", func() (err error) {
+		n, err = d.config.Backlog(ctx, d.config.Topic)
+		return err
+	})
 	if err != nil {
 		return false, fmt.Errorf("redrive: ask for the backlog of %q: %w", d.config.Topic, err)
 	}

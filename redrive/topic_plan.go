@@ -84,7 +84,8 @@ const (
 func (p *topicPlanning) letter(l *poison.Letter, topic string) {
 	p.plan.Letters++
 	p.count(p.targets, topic)
-	cause := PlannedCause{Topic: logged(l.Origin.Topic), Handler: logged(l.Origin.Handler), Class: l.Failure.Class, Reason: logged(l.Failure.Reason), Type: logged(l.Failure.Type)}
+	cause := PlannedCause{Topic: logged(l.Origin.Topic), Handler: logged(l.Origin.Handler), Class: l.Failure.Class,
+		Reason: logged(l.Failure.Reason), Type: logged(l.Failure.Type)}
 	if p.causes[cause] == nil && len(p.causes) < maxDistinct {
 		p.causes[cause] = new(plannedCause)
 	}
@@ -106,7 +107,8 @@ func (p *topicPlanning) count(topics map[string]int, topic string) {
 // report is the plan so far, as Progress knows it.
 func (p *topicPlanning) report() Report {
 	n := &p.plan
-	return Report{ID: p.id, Taken: n.Messages, Redriven: n.Letters, Quarantined: n.Quarantine, Refused: n.Refused, Parked: n.NotChosen + n.NoLetters}
+	return Report{ID: p.id, Taken: n.Messages, Redriven: n.Letters, Quarantined: n.Quarantine, Refused: n.Refused,
+		Parked: n.NotChosen + n.NoLetters}
 }
 
 func (p *topicPlanning) result() TopicPlan {

@@ -14,7 +14,8 @@ import (
 func (r *rules) traced() traced.By { return traced.By{Tracer: r.Hooks.Tracer, Logger: r.Logger} }
 
 // operation is one publishing of a letter, or of a message of a dead-letter topic.
-func (r *rules) operation(ctx context.Context, kind observe.Kind, client any, l poison.Letter, topic string, number int) observe.Operation {
+func (r *rules) operation(ctx context.Context, kind observe.Kind, client any, l poison.Letter, topic string,
+	number int) observe.Operation {
 	if r.Hooks.Tracer == nil {
 		return observe.Operation{}
 	}
@@ -30,7 +31,9 @@ func (r *rules) settlement(l poison.Letter, client any, outcome, trace string, m
 	}
 	op := operationOn(observe.Settle, l)
 	op.To, op.Client, op.Outcome, op.Parent = l.Topic, client, outcome, trace
-	return r.traced().PublishMasked(context.Background(), op, shown, func(in context.Context, _ string) error { return mark(in) })
+	return r.traced().PublishMasked(context.Background(), op, shown, func(in context.Context, _ string) error {
+		return mark(in)
+	})
 }
 
 // shown returns the text of a refusal without credentials.
@@ -41,7 +44,8 @@ const maxShown = 4 << 10
 
 func operationOn(kind observe.Kind, l poison.Letter) observe.Operation {
 	op := observe.Operation{
-		Kind: kind, Topic: l.Origin.Topic, Handler: l.Origin.Handler, ID: l.Original.UUID, Message: l.Original, Redrives: l.Redrive.Count, Attempts: l.Failure.Attempts,
+		Kind: kind, Topic: l.Origin.Topic, Handler: l.Origin.Handler, ID: l.Original.UUID, Message: l.Original,
+		Redrives: l.Redrive.Count, Attempts: l.Failure.Attempts,
 		Verdict: classify.Verdict{Class: l.Failure.Class, Reason: l.Failure.Reason}, Letter: l, Earlier: l.Trace,
 	}
 	if kind == observe.Redrive {

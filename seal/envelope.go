@@ -69,7 +69,8 @@ func Parse(envelope []byte) (Header, error) {
 
 // appendHeader writes what Parse reads, with room for the ciphertext.
 func appendHeader(key *Key, fingerprint, nonce []byte, b Binding, room int) []byte {
-	size := 2 + len(key.ID) + len(key.Wrapped) + fingerprintSize + nonceSize + len(b.Topic) + len(b.ID) + 4*binary.MaxVarintLen32
+	size := 2 + len(key.ID) + len(key.Wrapped) + fingerprintSize + nonceSize + len(b.Topic) + len(b.ID) +
+		4*binary.MaxVarintLen32
 	to := make([]byte, 0, size+room+tagSize)
 	to = append(to, version, byte(len(key.ID)))
 	to = append(to, key.ID...)

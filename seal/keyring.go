@@ -31,7 +31,8 @@ func NewKeyring(current string, secrets map[string][]byte) (*Keyring, error) {
 		k.secrets[id] = append([]byte(nil), secret...)
 	}
 	if k.secrets[current] == nil {
-		return nil, fmt.Errorf("seal: NewKeyring: the current key %.80q is none of the %d keys: add it", current, len(secrets))
+		return nil, fmt.Errorf("seal: NewKeyring: the current key %.80q is none of the %d keys: add it", current,
+			len(secrets))
 	}
 	return k, nil
 }
@@ -66,7 +67,8 @@ func ParseKeyring(text string) (*Keyring, error) {
 			return nil, fmt.Errorf("seal: keys, line %d: %w", number, err)
 		}
 		if secrets[id] != nil {
-			return nil, fmt.Errorf("seal: keys, line %d: the key %q is there twice: give each secret an id of its own", number, id)
+			return nil, fmt.Errorf("seal: keys, line %d: the key %q is there twice: give each secret an id of its own", number,
+				id)
 		}
 		secrets[id] = secret
 		if current == "" {
@@ -90,7 +92,8 @@ func ReadKeyring(path string) (*Keyring, error) {
 		return nil, fmt.Errorf("seal: keys: %w", err)
 	}
 	if mode := info.Mode(); runtime.GOOS != "windows" && mode.Perm()&0o027 != 0 {
-		return nil, fmt.Errorf("seal: the file of keys %q has the mode %s: others may read or change it: run chmod 600 %[1]q", path, mode.Perm())
+		return nil, fmt.Errorf("seal: the file of keys %q has the mode %s: others may read or change it: run chmod 600 %[1]q",
+			path, mode.Perm())
 	}
 	if info.Size() > maxKeyFile || info.Mode()&fs.ModeType != 0 {
 		return nil, fmt.Errorf("seal: the file of keys %q is no file of at most %d bytes", path, maxKeyFile)

@@ -44,7 +44,8 @@ func (k *Key) validate() error {
 		return err
 	}
 	if len(k.Secret) != SecretSize {
-		return fmt.Errorf("the secret of key %q has %d bytes: it must have %d: make one with `openssl rand -base64 %d`", k.ID, len(k.Secret), SecretSize, SecretSize)
+		return fmt.Errorf("the secret of key %q has %d bytes: it must have %d: make one with `openssl rand -base64 %d`", k.ID,
+			len(k.Secret), SecretSize, SecretSize)
 	}
 	if len(k.Wrapped) > MaxWrapped {
 		return fmt.Errorf("the wrapped key of %q has %d bytes: at most %d are possible", k.ID, len(k.Wrapped), MaxWrapped)
@@ -60,5 +61,6 @@ func validID(id string) error {
 }
 
 func allowed(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r != 0 && strings.ContainsRune("._-:/", r)
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+		r != 0 && strings.ContainsRune("._-:/", r)
 }

@@ -90,7 +90,8 @@ func (s *Sealer) Seal(ctx context.Context, b Binding, c Content) ([]byte, error)
 
 func (s *Sealer) close(key *Key, w *working, b Binding, plain, fingerprint []byte) ([]byte, error) {
 	if len(b.Topic) > maxBound || len(b.ID) > maxBound || b.Redrives < 0 {
-		return nil, fmt.Errorf("seal: a topic or an id has more than %d bytes, or the count of redrives is negative", maxBound)
+		return nil, fmt.Errorf("seal: a topic or an id has more than %d bytes, or the count of redrives is negative",
+			maxBound)
 	}
 	nonce := make([]byte, nonceSize)
 	_, _ = rand.Read(nonce) // never fails
@@ -182,12 +183,16 @@ func (s *Sealer) find(ctx context.Context, h *Header) (*working, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
 	var secret []byte
-	err := safecall.Call("seal.Keys", func() (err error) { secret, err = s.keys.Find(ctx, h.KeyID, h.Wrapped); return err })
+	err := safecall.Call("seal.Keys", func() (err error) {
+		secret, err = s.keys.Find(ctx, h.KeyID, h.Wrapped)
+		return err
+	})
 	switch {
 	case errors.Is(err, ErrUnknownKey):
 		return nil, &Error{h.KeyID, err}
 	case err == nil && len(secret) != SecretSize:
-		return nil, &Error{h.KeyID, notNow(fmt.Errorf("the Keys returned %d bytes for the key: want %d", len(secret), SecretSize))}
+		return nil, &Error{h.KeyID,
+			notNow(fmt.Errorf("the Keys returned %d bytes for the key: want %d", len(secret), SecretSize))}
 	case err != nil:
 		return nil, &Error{h.KeyID, notNow(err)}
 	}

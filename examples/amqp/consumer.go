@@ -68,6 +68,7 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 
 func subscriber(uri string) (*wmamqp.Subscriber, error) {
 	var config wmamqp.SubscriberConfig
-	config.AMQP.Queue.Arguments = wmamqp.QuorumQueue(nil) // of a queue that is to be declared; one that is there is taken as it is
+	// of a queue that is to be declared; one that is there is taken as it is
+	config.AMQP.Queue.Arguments = wmamqp.QuorumQueue(nil)
 	return wmamqp.NewSubscriber(uri, config)
 }

@@ -105,7 +105,8 @@ func declareQueues(s *crash.Setting, queueType string) (cleanUp func() error, er
 	}
 	err = onChannel(s.Brokers, func(channel *amqp091.Channel) error {
 		for _, name := range append(s.DeadLetters(), s.Topic, s.Summaries()) {
-			if _, err := channel.QueueDeclare(name, true, false, false, false, amqp091.Table{amqp091.QueueTypeArg: queueType}); err != nil {
+			if _, err := channel.QueueDeclare(name, true, false, false, false,
+				amqp091.Table{amqp091.QueueTypeArg: queueType}); err != nil {
 				return errors.Join(fmt.Errorf("declare queue %s: %w", name, err), cleanUp())
 			}
 		}

@@ -63,7 +63,8 @@ func run(ctx context.Context, out io.Writer, addr string, seed uint64) (err erro
 	defer func() { err = errors.Join(err, stopRouter()) }()
 	stopTraffic := s.receive(ctx, 300*time.Millisecond)
 	defer stopTraffic()
-	fmt.Fprintf(out, "The service is at http://%[1]s/ and its console at http://%[1]s/deadletters/\nWebhooks fail. Ctrl-C ends the demo.\n", listener.Addr())
+	fmt.Fprintf(out, "The service is at http://%[1]s/ and its console at http://%[1]s/deadletters/\nWebhooks fail. "+
+		"Ctrl-C ends the demo.\n", listener.Addr())
 	return serve(ctx, listener, handler)
 }
 
@@ -72,7 +73,8 @@ func openDatabase() (*sql.DB, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "webhooks.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
+	db, err := sql.Open("sqlite",
+		"file:"+filepath.Join(folder, "webhooks.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(folder))
 	}

@@ -39,7 +39,8 @@ func newService(ctx context.Context, db *sql.DB, seed uint64) (*service, error) 
 	}
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Service: "webhooks", DB: db,
-		Retry: middleware.RetryConfig{Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond}},
+		Retry: middleware.RetryConfig{Backoff: middleware.Backoff{Initial: 20 * time.Millisecond,
+			Max: 200 * time.Millisecond}},
 	})
 	if err != nil {
 		return nil, err

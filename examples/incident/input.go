@@ -112,7 +112,8 @@ func (h handler) handle(msg *message.Message) error {
 	if event.Release != nil && !h.fixed {
 		event.Action += " " + event.Release.Assets[0].Name // the bug
 	}
-	_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), h.bind(`INSERT INTO events (id, event, owner, action) VALUES (?, ?, ?, ?)`),
+	_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(),
+		h.bind(`INSERT INTO events (id, event, owner, action) VALUES (?, ?, ?, ?)`),
 		msg.UUID, "webhook", owner, event.Action)
 	return err
 }

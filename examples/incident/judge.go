@@ -38,7 +38,8 @@ func (r result) check() error {
 		return fmt.Errorf("something was lost, happened twice, or is left: %s", line)
 	case !r.AuditComplete:
 		return fmt.Errorf("the record is not complete: %s", line)
-	case r.Applied+r.Discarded != r.Messages || r.Succeeded != r.Redriven || r.Causes != 4 || r.Killed != 1 || r.FailedAgain == 0 || r.Edited == 0:
+	case r.Applied+r.Discarded != r.Messages || r.Succeeded != r.Redriven || r.Causes != 4 || r.Killed != 1 ||
+		r.FailedAgain == 0 || r.Edited == 0:
 		return fmt.Errorf("the sums are wrong: %s", line)
 	}
 	return nil

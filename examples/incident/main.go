@@ -162,14 +162,16 @@ func (in *input) wait(ctx context.Context, db *sql.DB, store *letters.Store, mis
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d messages took effect and %d failed, of %d: %w", len(applied), n, len(in.messages), context.Cause(ctx))
+			return fmt.Errorf("%d messages took effect and %d failed, of %d: %w", len(applied), n, len(in.messages),
+				context.Cause(ctx))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
 // publish makes the topic and fills it. It returns the broker's address for the command.
-func (p plan) publish(ctx context.Context, s *crash.Setting, db *sql.DB, in *input) (address string, closing func() error, err error) {
+func (p plan) publish(ctx context.Context, s *crash.Setting, db *sql.DB,
+	in *input) (address string, closing func() error, err error) {
 	closing = func() error { return nil }
 	var pub message.Publisher
 	switch p.broker {
@@ -208,7 +210,8 @@ func (p plan) publish(ctx context.Context, s *crash.Setting, db *sql.DB, in *inp
 func createTopic(s *crash.Setting) (remove func() error, err error) {
 	admin, err := sarama.NewClusterAdmin(strings.Split(s.Brokers, ","), wmkafka.SaramaPublisherConfig())
 	if err != nil {
-		return nil, fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct SPILLWAY_KAFKA: %w", s.Brokers, err)
+		return nil, fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct SPILLWAY_KAFKA: %w",
+			s.Brokers, err)
 	}
 	remove = func() error {
 		_ = admin.DeleteConsumerGroup(s.Topic) // Kafka forgets it in a week

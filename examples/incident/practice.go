@@ -14,13 +14,15 @@ import (
 // practise leaves the incident to the person at the terminal. A line of in deploys the fix; the end of in, or of ctx,
 // ends it.
 func (s *session) practise(ctx context.Context, in io.Reader) error {
-	fmt.Fprintf(s.out, "\nThe alert: webhooks are set aside. docs/incidents.md is the runbook. In another terminal:\n\n  export PATH=%s:$PATH\n", filepath.Dir(s.binary))
+	fmt.Fprintf(s.out, "\nThe alert: webhooks are set aside. docs/incidents.md is the runbook. In another terminal:\n\n "+
+		" export PATH=%s:$PATH\n", filepath.Dir(s.binary))
 	for _, variable := range s.env {
 		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "SPILLWAY_") {
 			fmt.Fprintf(s.out, "  export %s='%s'\n", name, value)
 		}
 	}
-	fmt.Fprintln(s.out, "\nEnter deploys the fix of the service's bugs. Ctrl-D ends the practice, and counts what became of each message.")
+	fmt.Fprintln(s.out, "\nEnter deploys the fix of the service's bugs. Ctrl-D ends the practice, and counts what "+
+		"became of each message.")
 	lines := make(chan bool)
 	go func() { // it may wait for a line for ever, and ends with the program
 		for scanner := bufio.NewScanner(in); scanner.Scan(); {

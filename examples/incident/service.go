@@ -39,7 +39,8 @@ func serve(ctx context.Context, c *crash.Consumer) (err error) {
 	if err != nil {
 		return err
 	}
-	worker, err := campaigns.NewWorker(all, live, campaigns.WorkerConfig{Poll: 100 * time.Millisecond, Lease: 2 * time.Second, Batch: 20})
+	worker, err := campaigns.NewWorker(all, live,
+		campaigns.WorkerConfig{Poll: 100 * time.Millisecond, Lease: 2 * time.Second, Batch: 20})
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,8 @@ func serve(ctx context.Context, c *crash.Consumer) (err error) {
 }
 
 // connect opens the broker: Kafka if there are addresses, else tables in the database.
-func connect(ctx context.Context, c *crash.Consumer, config *spillway.Config) (sub message.Subscriber, live message.Publisher, closing func() error, err error) {
+func connect(ctx context.Context, c *crash.Consumer,
+	config *spillway.Config) (sub message.Subscriber, live message.Publisher, closing func() error, err error) {
 	if c.Brokers == "" {
 		tables, err := wmsql.NewSubscriber(ctx, c.DB, wmsql.SubscriberConfig{ConsumerGroup: group})
 		if err != nil {

@@ -44,10 +44,12 @@ func (s *session) play(ctx context.Context, applied func(missing ...kind) error)
 	if err := s.types(0, "diff", "diff", fmt.Sprint(unknown.example), "--edit", `{"action":"opened"}`); err != nil {
 		return err
 	}
-	if err := s.types(0, "edit", "redrive", "--cause", unknown.hash, "--edit", `{"action":"opened"}`, "--reason", "INC-7: typo of the sender", "--yes"); err != nil {
+	if err := s.types(0, "edit", "redrive", "--cause", unknown.hash, "--edit", `{"action":"opened"}`, "--reason",
+		"INC-7: typo of the sender", "--yes"); err != nil {
 		return err
 	}
-	if err := s.types(0, "discard", "discard", "--cause", causes["invalid"].hash, "--reason", "INC-7: cut by the proxy, sent again by hand", "--yes"); err != nil {
+	if err := s.types(0, "discard", "discard", "--cause", causes["invalid"].hash, "--reason", "INC-7: cut by the proxy, "+
+		"sent again by hand", "--yes"); err != nil {
 		return err
 	}
 	if err := applied(cutShort); err != nil {
@@ -83,7 +85,8 @@ func (s *session) tryTooEarly(ctx context.Context, bugs string) error {
 	if err := s.types(0, "dryrun", "redrive", "--cause", bugs, "--rate", fmt.Sprint(s.rate), "--dry-run"); err != nil {
 		return err
 	}
-	if err := s.types(5, "canary", "redrive", "--cause", bugs, "--canary", "10", "--reason", "INC-7: is it over?", "--yes"); err != nil {
+	if err := s.types(5, "canary", "redrive", "--cause", bugs, "--canary", "10", "--reason", "INC-7: is it over?",
+		"--yes"); err != nil {
 		return err
 	}
 	paused, err := s.all.List(ctx, campaigns.List{States: []campaigns.State{campaigns.Paused}})
@@ -114,7 +117,8 @@ func (s *session) bringBack(ctx context.Context, bugs string) error {
 		}
 		return context.Cause(ctx)
 	}
-	step, err := s.meanwhile(0, "redrive", halfWay, "redrive", "--cause", bugs, "--rate", fmt.Sprint(s.rate), "--reason", "INC-7: the fix is out", "--yes")
+	step, err := s.meanwhile(0, "redrive", halfWay, "redrive", "--cause", bugs, "--rate", fmt.Sprint(s.rate), "--reason",
+		"INC-7: the fix is out", "--yes")
 	s.steps = append(s.steps, step)
 	return err
 }

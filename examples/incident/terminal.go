@@ -33,7 +33,8 @@ type step struct {
 // build builds the command.
 func build(folder string) (string, error) {
 	binary := filepath.Join(folder, "redrive")
-	out, err := exec.Command("go", "build", "-o", binary, "github.com/watermill-spillway/spillway/cmd/redrive").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", binary,
+		"github.com/watermill-spillway/spillway/cmd/redrive").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build redrive: %w: %s", err, out)
 	}

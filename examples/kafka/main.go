@@ -94,7 +94,8 @@ func createTopics(s *crash.Setting, partitions int32) (cleanUp func() error, err
 	addresses := brokers(s.Brokers)
 	admin, err := sarama.NewClusterAdmin(addresses, wmkafka.SaramaPublisherConfig())
 	if err != nil {
-		return nil, fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct SPILLWAY_KAFKA: %w", s.Brokers, err)
+		return nil, fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct SPILLWAY_KAFKA: %w",
+			s.Brokers, err)
 	}
 	cleanUp = func() error {
 		var failed error
@@ -110,7 +111,8 @@ func createTopics(s *crash.Setting, partitions int32) (cleanUp func() error, err
 	}
 	replicas := int16(-1) // the cluster's default
 	for _, name := range []string{s.Topic, s.Summaries()} {
-		if err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: replicas}, false); err != nil {
+		if err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: replicas},
+			false); err != nil {
 			return nil, errors.Join(fmt.Errorf("create topic %s: %w", name, err), cleanUp())
 		}
 	}

@@ -32,7 +32,8 @@ func (g *gate) away() error {
 	if !g.shut.Load() {
 		return nil
 	}
-	return &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 5432}, Err: syscall.ECONNREFUSED}
+	return &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 5432},
+		Err: syscall.ECONNREFUSED}
 }
 
 // Driver returns the driver of the file.

@@ -32,7 +32,8 @@ type Result struct {
 
 // Good reports whether all that was to be shown was.
 func (r Result) Good() bool {
-	return r.Incomplete == "" && r.Alerts > 0 && r.Fired == r.Alerts && r.Cleared == r.Alerts && r.Queries > 0 && r.Errors == 0 && len(r.Empty) == 0
+	return r.Incomplete == "" && r.Alerts > 0 && r.Fired == r.Alerts && r.Cleared == r.Alerts && r.Queries > 0 &&
+		r.Errors == 0 && len(r.Empty) == 0
 }
 
 func main() {
@@ -75,8 +76,8 @@ func run(ctx context.Context, limit time.Duration, panels bool) (result Result, 
 		return result, err
 	}
 	defer func() { err = errors.Join(err, server.close()) }()
-	fmt.Fprintf(os.Stderr, "Prometheus is at %s, with the rules in %s; each time in them is a %dth, and no limit is longer than %d s\n\n",
-		server.address, filepath.Join(folder, "spillway.rules.yml"), Factor, Longest)
+	fmt.Fprintf(os.Stderr, "Prometheus is at %s, with the rules in %s; each time in them is a %dth, and no limit is "+
+		"longer than %d s\n\n", server.address, filepath.Join(folder, "spillway.rules.yml"), Factor, Longest)
 
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the demo has had its %s: give a longer -limit", limit))
 	defer cancel()

@@ -28,12 +28,13 @@ func openPage(registry *prometheus.Registry) (*page, error) {
 	}
 	p := &page{address: listener.Addr().String()}
 	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
-	p.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p.away.Load() {
-			panic(http.ErrAbortHandler) // the connection ends without an answer
-		}
-		metrics.ServeHTTP(w, r)
-	})}
+	p.server = &http.Server{ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if p.away.Load() {
+				panic(http.ErrAbortHandler) // the connection ends without an answer
+			}
+			metrics.ServeHTTP(w, r)
+		})}
 	p.ended.Go(func() { p.err = p.server.Serve(listener) })
 	return p, nil
 }

@@ -27,19 +27,21 @@ type target struct{ instance, address string }
 
 func startPrometheus(folder string, targets []target) (*server, error) {
 	var config strings.Builder
-	config.WriteString("global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [spillway.rules.yml]\n" +
-		"scrape_configs:\n  - job_name: shop\n    static_configs:\n")
+	config.WriteString("global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: " +
+		"[spillway.rules.yml]\nscrape_configs:\n  - job_name: shop\n    static_configs:\n")
 	for _, t := range targets {
 		fmt.Fprintf(&config, "      - {targets: [%q], labels: {instance: %q}}\n", t.address, t.instance)
 	}
-	for name, content := range map[string]string{"prometheus.yml": config.String(), "spillway.rules.yml": Hurry(string(alerts.Rules()))} {
+	for name, content := range map[string]string{"prometheus.yml": config.String(),
+		"spillway.rules.yml": Hurry(string(alerts.Rules()))} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			return nil, err
 		}
 	}
 	s := &server{client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}}
 	var err error
-	s.address, s.stop, err = services.StartPrometheus(filepath.Join(folder, "prometheus"), filepath.Join(folder, "prometheus.yml"))
+	s.address, s.stop, err = services.StartPrometheus(filepath.Join(folder, "prometheus"),
+		filepath.Join(folder, "prometheus.yml"))
 	return s, err
 }
 

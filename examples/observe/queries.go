@@ -109,7 +109,8 @@ func draw(out io.Writer, q query, answer []series) {
 		if most == 0 {
 			most = 1
 		}
-		fmt.Fprintf(out, "  %-60s %8.4g %s\n", legend(q.legend, line.Metric), values[len(values)-1], chart.History(thin(values), most))
+		fmt.Fprintf(out, "  %-60s %8.4g %s\n", legend(q.legend, line.Metric), values[len(values)-1],
+			chart.History(thin(values), most))
 	}
 	if len(answer) == 0 {
 		fmt.Fprintln(out, "  no data")

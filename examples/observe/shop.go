@@ -56,7 +56,8 @@ func openShop(ctx context.Context, folder string) (s *shop, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	file := "file:" + filepath.Join(folder, "shop.db") + "?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(5000)"
+	file := "file:" + filepath.Join(folder, "shop.db") +
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(5000)"
 	if s.gate, s.db, err = openGate(file); err != nil {
 		return s, err
 	}
@@ -82,9 +83,10 @@ func (s *shop) open(ctx context.Context, name string) (*instance, error) {
 	config := spillway.Config{
 		Service: "shop", DB: s.db, Logger: watermill.NopLogger{},
 		CrashLimit: crashlimit.Config{Delivered: delivered},
-		Retry:      middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: 20 * time.Millisecond}, Budget: &middleware.Budget{PerSecond: 1, TTL: time.Second}},
-		Outage:     &outageguard.Config{MinMessages: 10_000, MaxProbe: time.Second}, // a bug in one handler is no outage here
-		Purge:      idempotency.PurgeConfig{Retention: 2 * time.Second, Every: time.Second},
+		Retry: middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: 20 * time.Millisecond},
+			Budget: &middleware.Budget{PerSecond: 1, TTL: time.Second}},
+		Outage: &outageguard.Config{MinMessages: 10_000, MaxProbe: time.Second}, // a bug in one handler is no outage here
+		Purge:  idempotency.PurgeConfig{Retention: 2 * time.Second, Every: time.Second},
 	}
 	if name == "shop-2" { // which has the handler with stages
 		config.StagesInDB = true
@@ -120,14 +122,17 @@ func (s *shop) open(ctx context.Context, name string) (*instance, error) {
 // run adds the handlers, and starts both routers.
 func (s *shop) run(ctx context.Context) (err error) {
 	one, two := s.one.router, s.two.router
-	one.AddHandler("billing", "orders", open{s.broker}, "invoices", refusing{open{s.broker}, &s.faults.invoices}, s.faults.billing)
+	one.AddHandler("billing", "orders", open{s.broker}, "invoices", refusing{open{s.broker}, &s.faults.invoices},
+		s.faults.billing)
 	one.AddConsumerHandler("mailer", "mails", open{s.broker}, s.faults.mailer)
 	one.AddConsumerHandler("reporter", "reports", open{s.broker}, s.faults.reporter)
 	two.AddConsumerHandler("shipping", "parcels", open{s.broker}, s.faults.shipping)
-	if _, err := s.two.channel.Stages().AddConsumerHandler(two, "storage", "stock", open{s.broker}, s.faults.storage); err != nil {
+	if _, err := s.two.channel.Stages().AddConsumerHandler(two, "storage", "stock", open{s.broker},
+		s.faults.storage); err != nil {
 		return err
 	}
-	if s.campaigns, err = campaigns.New(ctx, s.one.channel.Letters(), campaigns.Config{Allow: topics, MaxRedrives: 10}); err != nil {
+	if s.campaigns, err = campaigns.New(ctx, s.one.channel.Letters(),
+		campaigns.Config{Allow: topics, MaxRedrives: 10}); err != nil {
 		return err
 	}
 	if err := s.one.metrics.WatchCampaigns(ctx, s.campaigns); err != nil {

@@ -135,10 +135,10 @@ func (s *story) handlers() []fault {
 	return []fault{
 		{"what shipping calls is away", "what shipping calls is back", set(&f.away, true), set(&f.away, false),
 			[]string{"SpillwayGuardOpenTooLong"}},
-		{"what the mailer calls fails for 45 % of the calls", "what the mailer calls is well again", set(&f.slow, true), set(&f.slow, false),
-			[]string{"SpillwayRetryBudgetSpent"}},
-		{"the broker refuses messages that come out of a stage", "the broker takes them", set(&f.comeback, true), set(&f.comeback, false),
-			[]string{"SpillwayStageLate"}},
+		{"what the mailer calls fails for 45 % of the calls", "what the mailer calls is well again", set(&f.slow, true),
+			set(&f.slow, false), []string{"SpillwayRetryBudgetSpent"}},
+		{"the broker refuses messages that come out of a stage", "the broker takes them", set(&f.comeback, true),
+			set(&f.comeback, false), []string{"SpillwayStageLate"}},
 		{"the broker refuses invoices", "the broker takes invoices", set(&f.invoices, true), set(&f.invoices, false),
 			[]string{"SpillwayOutputRefused"}},
 		{"a person freezes the reporter", "the person ends the freeze",
@@ -180,7 +180,8 @@ func (s *story) bug(ctx context.Context) error {
 			if err := s.shop.publish("orders", "customer", 40); err != nil {
 				return err
 			}
-			if err := s.watch.fire(ctx, "SpillwayNewCause", "SpillwayLettersArriveFaster", "SpillwayOldestLetterTooOld"); err != nil {
+			if err := s.watch.fire(ctx, "SpillwayNewCause", "SpillwayLettersArriveFaster",
+				"SpillwayOldestLetterTooOld"); err != nil {
 				return err
 			}
 			s.watch.say("fault", "a person redrives before the bug is repaired")
@@ -212,17 +213,20 @@ func (s *story) redrive(ctx context.Context, rules redrive.Rules) error {
 
 // drain discards the letters whose messages are of no use, and redrives all others, now that all is repaired.
 func (s *story) drain(ctx context.Context) error {
-	s.watch.say("repair", "mails without an address, and parcels that end the process, are discarded; all other letters are redriven")
+	s.watch.say("repair", "mails without an address, and parcels that end the process, are discarded; all other letters "+
+		"are redriven")
 	for {
 		useless := letters.Filter{Reasons: []string{"no_address", "max_delivery_count_exceeded"}}
-		if _, err := s.shop.one.channel.Letters().MarkAll(ctx, useless, letters.StatusDiscarded, letters.Act{By: "ann", Reason: "of no use"}); err != nil {
+		if _, err := s.shop.one.channel.Letters().MarkAll(ctx, useless, letters.StatusDiscarded,
+			letters.Act{By: "ann", Reason: "of no use"}); err != nil {
 			return err
 		}
 		if err := s.redrive(ctx, redrive.Rules{MaxRedrives: 100,
 			Filter: letters.Filter{Statuses: []letters.Status{letters.StatusWaiting, letters.StatusQuarantined}}}); err != nil {
 			return err
 		}
-		left, err := s.shop.one.channel.Letters().Count(ctx, letters.Filter{Statuses: []letters.Status{letters.StatusWaiting}})
+		left, err := s.shop.one.channel.Letters().Count(ctx,
+			letters.Filter{Statuses: []letters.Status{letters.StatusWaiting}})
 		if err != nil || left == 0 {
 			return err
 		}

@@ -24,7 +24,8 @@ type watch struct {
 }
 
 func newWatch(out io.Writer, s *server) *watch {
-	return &watch{out: out, start: time.Now(), server: s, now: map[string]bool{}, fired: map[string]bool{}, cleared: map[string]bool{}}
+	return &watch{out: out, start: time.Now(), server: s, now: map[string]bool{}, fired: map[string]bool{},
+		cleared: map[string]bool{}}
 }
 
 // say prints a line of the time line.

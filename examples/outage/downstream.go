@@ -59,7 +59,8 @@ func (d *downstream) listen() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.address = listener.Addr().String()
-	server, ended := &http.Server{Handler: http.HandlerFunc(d.answer), ReadHeaderTimeout: 5 * time.Second}, make(chan error, 1)
+	server, ended := &http.Server{Handler: http.HandlerFunc(d.answer), ReadHeaderTimeout: 5 * time.Second},
+		make(chan error, 1)
 	d.server, d.ended = server, ended
 	go func() { ended <- server.Serve(listener) }()
 	return nil
@@ -115,7 +116,8 @@ func (d *downstream) deliver(ctx context.Context, id string) error {
 	if response.StatusCode < 500 {
 		return nil
 	}
-	return classify.Away(fmt.Errorf("deliver: %s", response.Status), classify.RetryAfterHeader(response.Header.Get("Retry-After")))
+	return classify.Away(fmt.Errorf("deliver: %s", response.Status),
+		classify.RetryAfterHeader(response.Header.Get("Retry-After")))
 }
 
 func (d *downstream) close() error {

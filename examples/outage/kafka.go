@@ -21,10 +21,12 @@ func inKafka(ctx context.Context, plan *Plan, s *source) error {
 	brokers := strings.Split(addresses, ",")
 	admin, err := sarama.NewClusterAdmin(brokers, wmkafka.SaramaPublisherConfig())
 	if err != nil {
-		return fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct SPILLWAY_KAFKA: %w", addresses, err)
+		return fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct SPILLWAY_KAFKA: %w", addresses,
+			err)
 	}
 	s.atClose(admin.Close)
-	if err := admin.CreateTopic(plan.topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: -1}, false); err != nil {
+	if err := admin.CreateTopic(plan.topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: -1},
+		false); err != nil {
 		return fmt.Errorf("create topic %s: %w", plan.topic, err)
 	}
 	s.atClose(func() error {

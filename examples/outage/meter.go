@@ -54,7 +54,9 @@ func (m *meter) backAfter(moment time.Time, perSecond int) (time.Duration, bool)
 }
 
 func backAfter(handled []time.Time, moment time.Time, perSecond int) (time.Duration, bool) {
-	handled = slices.DeleteFunc(slices.SortedFunc(slices.Values(handled), time.Time.Compare), func(at time.Time) bool { return at.Before(moment) })
+	handled = slices.DeleteFunc(slices.SortedFunc(slices.Values(handled), time.Time.Compare), func(at time.Time) bool {
+		return at.Before(moment)
+	})
 	needed := max(1, int(float64(perSecond)*fullRate.Seconds()))
 	for i := needed - 1; i < len(handled); i++ {
 		if handled[i].Sub(handled[i-needed+1]) <= fullRate {

@@ -60,7 +60,8 @@ func (p *Plan) ready() error {
 	}
 	total := int(float64(p.Rate) * (p.Before + p.Down + p.After).Seconds())
 	if total < 1 || total > maxDeliveries {
-		return fmt.Errorf("-rate %d for %s: that is %d webhooks, give 1 to %d", p.Rate, p.Before+p.Down+p.After, total, maxDeliveries)
+		return fmt.Errorf("-rate %d for %s: that is %d webhooks, give 1 to %d", p.Rate, p.Before+p.Down+p.After, total,
+			maxDeliveries)
 	}
 	p.draw(events, total)
 	p.topic = "webhooks-" + strings.ToLower(rand.Text()[:12])

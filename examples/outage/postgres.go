@@ -22,7 +22,8 @@ func inPostgres(ctx context.Context, plan *Plan, s *source) error {
 		return err
 	}
 	s.atClose(publisher.Close)
-	subscriber, err := wmsql.NewSubscriber(ctx, db, wmsql.SubscriberConfig{ConsumerGroup: handlerName, InitializeSchema: true})
+	subscriber, err := wmsql.NewSubscriber(ctx, db,
+		wmsql.SubscriberConfig{ConsumerGroup: handlerName, InitializeSchema: true})
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,14 @@ import (
 
 // Result is the line that the example ends with.
 type Result struct {
-	Published         int      `json:"published"`                       // deliveries, duplicates included
-	Handled           int      `json:"handled"`                         // webhooks that were delivered and stored
-	MessagesDuring    int      `json:"messages_during"`                 // deliveries that were published while the downstream was away
-	CallsDuring       int      `json:"calls_during"`                    // calls to the downstream while it was away
-	Probes            int      `json:"probes"`                          // of the guard
-	SecondsToFullRate *float64 `json:"seconds_to_full_rate_after"`      // from its return until as many were handled as are published
+	Published int `json:"published"` // deliveries, duplicates included
+	Handled   int `json:"handled"`   // webhooks that were delivered and stored
+	// deliveries that were published while the downstream was away
+	MessagesDuring int `json:"messages_during"`
+	CallsDuring    int `json:"calls_during"` // calls to the downstream while it was away
+	Probes         int `json:"probes"`       // of the guard
+	// from its return until as many were handled as are published
+	SecondsToFullRate *float64 `json:"seconds_to_full_rate_after"`
 	DeadLettered      int      `json:"dead_lettered"`                   // all letters
 	CutShort          int      `json:"dead_lettered_for_what_they_are"` // letters of webhooks that were cut short
 	DeadLetteredByIt  int      `json:"dead_lettered_by_outage"`         // letters of healthy webhooks

@@ -76,7 +76,8 @@ func (s *source) inFile() error {
 		return err
 	}
 	s.atClose(func() error { return os.RemoveAll(folder) })
-	if s.db, err = sql.Open("sqlite", "file:"+filepath.Join(folder, "webhooks.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)"); err != nil {
+	if s.db, err = sql.Open("sqlite",
+		"file:"+filepath.Join(folder, "webhooks.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)"); err != nil {
 		return err
 	}
 	s.atClose(s.db.Close)

@@ -33,26 +33,29 @@ func main() {
 	printed := must(invoices.Subscribe(context.Background(), "invoices"))
 
 	router := must(message.NewRouter(message.RouterConfig{}, nil))
-	dlc := must(spillway.New(context.Background(), spillway.Config{Service: "shop", DB: db, Outage: &outageguard.Config{}}))
+	dlc := must(spillway.New(context.Background(),
+		spillway.Config{Service: "shop", DB: db, Outage: &outageguard.Config{}}))
 	dlc.Attach(router)
 	known := make(chan struct{})
-	router.AddHandler("billing", "orders", orders, "invoices", invoices, func(msg *message.Message) ([]*message.Message, error) {
-		if string(msg.Payload) == "of a new customer" {
-			select {
-			case <-known:
-			default:
-				return nil, classify.Permanent(errors.New("no such customer"), classify.Reason("no_customer"))
+	router.AddHandler("billing", "orders", orders, "invoices", invoices,
+		func(msg *message.Message) ([]*message.Message, error) {
+			if string(msg.Payload) == "of a new customer" {
+				select {
+				case <-known:
+				default:
+					return nil, classify.Permanent(errors.New("no such customer"), classify.Reason("no_customer"))
+				}
 			}
-		}
-		if _, err := idempotency.Tx(msg.Context()).Exec(`INSERT INTO invoices VALUES (?)`, msg.UUID); err != nil {
-			return nil, err // commits with the message's key, or not at all
-		}
-		return []*message.Message{message.NewMessage("", []byte("invoice for "+msg.UUID))}, nil
-	})
+			if _, err := idempotency.Tx(msg.Context()).Exec(`INSERT INTO invoices VALUES (?)`, msg.UUID); err != nil {
+				return nil, err // commits with the message's key, or not at all
+			}
+			return []*message.Message{message.NewMessage("", []byte("invoice for "+msg.UUID))}, nil
+		})
 	go func() { must(0, router.Run(context.Background())) }()
 	<-router.Running()
 
-	must(0, orders.Publish("orders", message.NewMessage("order-1", nil), message.NewMessage("order-2", []byte("of a new customer"))))
+	must(0, orders.Publish("orders", message.NewMessage("order-1", nil),
+		message.NewMessage("order-2", []byte("of a new customer"))))
 	show(<-printed)
 	for len(must(dlc.Letters().List(context.Background(), letters.Filter{}))) == 0 {
 		time.Sleep(time.Millisecond)
@@ -61,7 +64,8 @@ func main() {
 		fmt.Printf("%d dead letter(s) in %s: %s (%s)\n", group.Count, group.DeadLetterTopic, group.Description, group.Reason)
 	}
 	close(known) // the cause is fixed
-	report := must(redrive.Drain(context.Background(), dlc.Letters(), orders, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}))
+	report := must(redrive.Drain(context.Background(), dlc.Letters(), orders,
+		redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}))
 	fmt.Println("redriven:", report.Redriven)
 	show(<-printed)
 	must(0, router.Close())

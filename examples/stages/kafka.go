@@ -53,7 +53,8 @@ func (c *consumer) backlog(ctx context.Context) (sum int, err error) {
 func createTopics(c *consumer) (cleanUp func() error, err error) {
 	admin, err := sarama.NewClusterAdmin(split(c.plan.Brokers), wmkafka.SaramaPublisherConfig())
 	if err != nil {
-		return nil, fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct -brokers or SPILLWAY_KAFKA: %w", c.plan.Brokers, err)
+		return nil, fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct -brokers or "+
+			"SPILLWAY_KAFKA: %w", c.plan.Brokers, err)
 	}
 	own := []string{c.plan.Topic, c.plan.Summaries()}
 	cleanUp = func() error {

@@ -49,7 +49,8 @@ func (p *Plan) Ready() error {
 		return fmt.Errorf("-down %s: give 1s to 1h", p.Down)
 	case p.Limit < time.Second || p.Limit > time.Hour:
 		return fmt.Errorf("-limit %s: give 1s to 1h", p.Limit)
-	case len(p.Stages) == 0 || len(p.Stages) > 10 || slices.Min(p.Stages) < 10*time.Millisecond || slices.Max(p.Stages) > maxStage:
+	case len(p.Stages) == 0 || len(p.Stages) > 10 || slices.Min(p.Stages) < 10*time.Millisecond ||
+		slices.Max(p.Stages) > maxStage:
 		return fmt.Errorf("-stages %v: give 1 to 10 delays of 10ms to %s", p.Stages, maxStage)
 	}
 	if different := slices.Compact(slices.Sorted(slices.Values(p.Stages))); len(different) < len(p.Stages) {
@@ -61,7 +62,8 @@ func (p *Plan) Ready() error {
 	}
 	total := int(float64(p.Rate) * p.publishing().Seconds())
 	if total > maxDeliveries {
-		return fmt.Errorf("-rate %d, -down %s: that is %d events, and at most %d are published: give less", p.Rate, p.Down, total, maxDeliveries)
+		return fmt.Errorf("-rate %d, -down %s: that is %d events, and at most %d are published: give less", p.Rate, p.Down,
+			total, maxDeliveries)
 	}
 	p.draw(events, total)
 	needing := 0
@@ -71,8 +73,8 @@ func (p *Plan) Ready() error {
 		}
 	}
 	if needing == 0 || needing == total {
-		return fmt.Errorf("-needs %s: %d of %d events need the downstream: name kinds of events, such as issues, that are some of them and not all",
-			strings.Join(p.Needs, ","), needing, total)
+		return fmt.Errorf("-needs %s: %d of %d events need the downstream: name kinds of events, such as issues, that are "+
+			"some of them and not all", strings.Join(p.Needs, ","), needing, total)
 	}
 	p.Topic = "webhooks-" + strings.ToLower(rand.Text()[:12])
 	return nil

@@ -15,24 +15,26 @@ import (
 
 // Result is the line that the example ends with.
 type Result struct {
-	Published           int     `json:"published"`                 // deliveries, duplicates included
-	Applied             int     `json:"applied"`                   // events stored before the redrive
-	DuplicatesAbsorbed  int     `json:"duplicates_absorbed"`       // deliveries of events that were stored already
-	Refusals            int     `json:"refusals"`                  // look-ups that the downstream refused
-	Retries             int     `json:"retries"`                   // with -blocking: invocations after the first
-	Staged              int     `json:"staged"`                    // entries into a stage
-	Reentered           int     `json:"reentered"`                 // messages that came back from one, or from a redrive
-	DeadLettered        int     `json:"dead_lettered"`             // letters before the redrive
-	Redriven            int     `json:"redriven"`                  // letters that were published again
-	AppliedAfterRedrive int     `json:"applied_after_redrive"`     // events stored after the redrive
-	Remaining           int     `json:"remaining"`                 // letters in the end
-	Outputs             int     `json:"outputs"`                   // different summaries received
-	LivePerSWhileDown   float64 `json:"live_per_s_while_down"`     // events stored that need no downstream
-	LivePerSAfter       float64 `json:"live_per_s_after"`          // the same, from the recovery to the end of publishing
-	LiveBehindFailure   int     `json:"live_behind_first_failure"` // the same while it was down, behind the first that needs it
-	Unhandled           int     `json:"unhandled"`                 // deliveries that were still in the topic in the end
-	Lost                int     `json:"lost"`                      // events neither stored, set aside nor unhandled, and summaries that never came
-	DuplicateEffects    int     `json:"duplicate_effects"`         // rows beyond the first of an event
+	Published           int     `json:"published"`             // deliveries, duplicates included
+	Applied             int     `json:"applied"`               // events stored before the redrive
+	DuplicatesAbsorbed  int     `json:"duplicates_absorbed"`   // deliveries of events that were stored already
+	Refusals            int     `json:"refusals"`              // look-ups that the downstream refused
+	Retries             int     `json:"retries"`               // with -blocking: invocations after the first
+	Staged              int     `json:"staged"`                // entries into a stage
+	Reentered           int     `json:"reentered"`             // messages that came back from one, or from a redrive
+	DeadLettered        int     `json:"dead_lettered"`         // letters before the redrive
+	Redriven            int     `json:"redriven"`              // letters that were published again
+	AppliedAfterRedrive int     `json:"applied_after_redrive"` // events stored after the redrive
+	Remaining           int     `json:"remaining"`             // letters in the end
+	Outputs             int     `json:"outputs"`               // different summaries received
+	LivePerSWhileDown   float64 `json:"live_per_s_while_down"` // events stored that need no downstream
+	LivePerSAfter       float64 `json:"live_per_s_after"`      // the same, from the recovery to the end of publishing
+	// the same while it was down, behind the first that needs it
+	LiveBehindFailure int `json:"live_behind_first_failure"`
+	Unhandled         int `json:"unhandled"` // deliveries that were still in the topic in the end
+	// events neither stored, set aside nor unhandled, and summaries that never came
+	Lost             int `json:"lost"`
+	DuplicateEffects int `json:"duplicate_effects"` // rows beyond the first of an event
 }
 
 // Good reports whether nothing was lost and nothing happened twice.
@@ -52,7 +54,8 @@ func (p *Plan) effects(ctx context.Context, db *sql.DB) (e effects, err error) {
 	for i, kind := range p.Needs {
 		kinds[i] = kind
 	}
-	count := `SELECT count(*), count(CASE WHEN event IN (?` + strings.Repeat(`, ?`, len(kinds)-1) + `) THEN NULL ELSE 1 END) FROM events`
+	count := `SELECT count(*), count(CASE WHEN event IN (?` + strings.Repeat(`, ?`, len(kinds)-1) +
+		`) THEN NULL ELSE 1 END) FROM events`
 	if err = db.QueryRowContext(ctx, p.Bind(count), kinds...).Scan(&e.all, &e.live); err != nil {
 		return e, fmt.Errorf("count the stored events: %w", err)
 	}
@@ -66,7 +69,8 @@ func perSecond(n int, d time.Duration) float64 {
 
 // conclude fills in the rest, and compares, id by id, what is there with what was published. Nothing is promised
 // of the deliveries that are unhandled: in a topic of one partition those are the last.
-func (r *Result) conclude(ctx context.Context, c *consumer, d *downstream, tally *webhooks.Tally, store *letters.Store) error {
+func (r *Result) conclude(ctx context.Context, c *consumer, d *downstream, tally *webhooks.Tally,
+	store *letters.Store) error {
 	tally.Absorbed.Store(c.absorbed.Load())
 	all := webhooks.Result{Applied: r.Applied}
 	if err := tally.After(ctx, &all, c.plan.deliveries[:len(c.plan.deliveries)-r.Unhandled], c.db, store); err != nil {

@@ -55,7 +55,8 @@ func (s *story) outage(ctx context.Context) (settled bool, err error) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel()
-	picture := &watch{Picture: chart.Picture{Out: s.out}, terminal: s.terminal, plan: s.plan, consumer: s.consumer, down: s.down}
+	picture := &watch{Picture: chart.Picture{Out: s.out}, terminal: s.terminal, plan: s.plan, consumer: s.consumer,
+		down: s.down}
 	beside.Go(func() { picture.run(ctx) })
 
 	published, start := make(chan error, 1), time.Now()
@@ -133,7 +134,8 @@ func (s *story) conclude(ctx context.Context, settled bool) error {
 		return err
 	}
 	if !settled && !s.plan.Blocking {
-		return fmt.Errorf("%d messages were not handled in %s: give a lower -rate or a longer -limit", unhandled, s.plan.Limit)
+		return fmt.Errorf("%d messages were not handled in %s: give a lower -rate or a longer -limit", unhandled,
+			s.plan.Limit)
 	}
 	s.result.Unhandled = unhandled
 	stored, err := s.plan.effects(ctx, s.consumer.db)

@@ -27,7 +27,8 @@ import (
 )
 
 func main() {
-	input := flag.String("input", "", "file of events, a line {\"event\": name, \"payload\": {...}} each (default: 60 that are built in)")
+	input := flag.String("input", "", "file of events, a line {\"event\": name, \"payload\": {...}} each (default: 60 "+
+		"that are built in)")
 	seed := flag.Uint64("seed", 1, "seed of the faults")
 	flag.Parse()
 	result, err := run(*input, *seed)
@@ -87,12 +88,15 @@ func run(input string, seed uint64) (result webhooks.Result, err error) {
 	fmt.Println("The fix is deployed: events of organisations are known, releases need no assets, the downstream is up.")
 	faults.Fixed.Store(true)
 	settled := tally.Settled()
-	report, err := redrive.Drain(ctx, store, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"webhooks"}, Rate: 50, By: "demo"}})
+	report, err := redrive.Drain(ctx, store, live,
+		redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"webhooks"}, Rate: 50, By: "demo"}})
 	if err != nil {
 		return result, err
 	}
 	result.Redriven = report.Redriven
-	if err := webhooks.Progress(ctx, os.Stdout, "redriven", report.Redriven, func() int { return tally.Settled() - settled }); err != nil {
+	if err := webhooks.Progress(ctx, os.Stdout, "redriven", report.Redriven, func() int {
+		return tally.Settled() - settled
+	}); err != nil {
 		return result, err
 	}
 	expected := int(tally.Applied.Load())
@@ -106,7 +110,8 @@ func run(input string, seed uint64) (result webhooks.Result, err error) {
 }
 
 // newRouter is what a service has anyway, a router with its handlers, and the few lines that protect it.
-func newRouter(ctx context.Context, db *sql.DB, live *gochannel.GoChannel, faults *webhooks.Faults, tally *webhooks.Tally) (*message.Router, *letters.Store, error) {
+func newRouter(ctx context.Context, db *sql.DB, live *gochannel.GoChannel, faults *webhooks.Faults,
+	tally *webhooks.Tally) (*message.Router, *letters.Store, error) {
 	router, err := message.NewRouter(message.RouterConfig{}, nil)
 	if err != nil {
 		return nil, nil, err
@@ -155,7 +160,8 @@ func openDatabase() (*sql.DB, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "webhooks.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
+	db, err := sql.Open("sqlite",
+		"file:"+filepath.Join(folder, "webhooks.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -12,9 +12,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-var table = schema.Table{Component: "answers", Name: "spillway_answers", Key: []string{"service", "name"}, Versions: []schema.Version{{
-	File: "0024_answers.sql", Columns: []string{"service", "name", "turn_at", "answered_at", "answer"},
-}}}
+var table = schema.Table{Component: "answers", Name: "spillway_answers", Key: []string{"service", "name"},
+	Versions: []schema.Version{{
+		File: "0024_answers.sql", Columns: []string{"service", "name", "turn_at", "answered_at", "answer"},
+	}}}
 
 // Question is a question that instances of a service share. It is safe for concurrent use.
 type Question struct {
@@ -61,7 +62,8 @@ type Answer struct {
 
 // Ask returns the answer that is there, or that of ask if no instance took a turn within every. While another instance
 // asks, Ask returns the old answer. If there is none yet, Ask waits for it until ctx ends.
-func (q *Question) Ask(ctx context.Context, every time.Duration, ask func(context.Context) ([]byte, error)) (Answer, error) {
+func (q *Question) Ask(ctx context.Context, every time.Duration,
+	ask func(context.Context) ([]byte, error)) (Answer, error) {
 	for {
 		found, err := q.row(ctx)
 		if err != nil {

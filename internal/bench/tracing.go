@@ -19,7 +19,8 @@ import (
 // its producer's. Measured are the instruments of OpenTelemetry, without spans.
 func tracedHappyPath(to io.Writer) error {
 	var plain, out, given, measured int64
-	medians, err := harness.Alternate(rounds, side(happySpillway, &plain), side(happySampledOut, &out), side(happySampledOutGiven, &given), side(happyMeasured, &measured))
+	medians, err := harness.Alternate(rounds, side(happySpillway, &plain), side(happySampledOut, &out),
+		side(happySampledOutGiven, &given), side(happyMeasured, &measured))
 	if err != nil {
 		return err
 	}
@@ -47,7 +48,8 @@ func followed(b *testing.B, config telemetry.Config) spillway.Config {
 
 func sampledOut(b *testing.B) spillway.Config {
 	return followed(b, telemetry.Config{
-		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample()))), MeterProvider: metricnoop.NewMeterProvider(),
+		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample()))),
+		MeterProvider:  metricnoop.NewMeterProvider(),
 	})
 }
 

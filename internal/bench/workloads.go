@@ -104,7 +104,8 @@ func run(b *testing.B, h message.HandlerFunc) {
 func panicked() (failure *classify.Failure) {
 	defer func() {
 		failure = &classify.Failure{}
-		failure.Add(classify.NewPanicError(recover()), classify.Verdict{Class: classify.ClassPermanent, Reason: classify.ReasonPanic}, time.Now())
+		failure.Add(classify.NewPanicError(recover()),
+			classify.Verdict{Class: classify.ClassPermanent, Reason: classify.ReasonPanic}, time.Now())
 	}()
 	panic(errors.New("index out of range"))
 }

@@ -85,7 +85,9 @@ func (p *plan) judge(e *evidence) *report {
 			}
 		} else {
 			good = r.note(&missing, len(letters) == 0) && good
-			good = r.note(&r.WrongLetters, slices.ContainsFunc(letters, func(l letter) bool { return l.reason != k.reason || l.altered })) && good
+			good = r.note(&r.WrongLetters, slices.ContainsFunc(letters, func(l letter) bool {
+				return l.reason != k.reason || l.altered
+			})) && good
 		}
 		if !good {
 			r.bad = append(r.bad, id)

@@ -38,7 +38,8 @@ func (b base) at(host string) (string, error) {
 	return u.String(), nil
 }
 
-var errAddress = errors.New("the address of the database cannot be read: see SPILLWAY_POSTGRES and SPILLWAY_MYSQL") // it holds a password
+// it holds a password
+var errAddress = errors.New("the address of the database cannot be read: see SPILLWAY_POSTGRES and SPILLWAY_MYSQL")
 
 // newBase makes one on the server of that name.
 func newBase(server, name string) (b base, err error) {

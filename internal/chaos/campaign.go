@@ -53,7 +53,8 @@ func (c *campaign) count(what string) {
 // wrong, the logs.
 func (c *campaign) run(ctx context.Context) (r *report, err error) {
 	c.begun, c.happened = time.Now(), map[string]int{}
-	own := fmt.Sprintf("chaos_%.1s_%x", c.name, time.Now().UnixMilli()) // PostgreSQL's names have 63 bytes, with all endings
+	// PostgreSQL's names have 63 bytes, with all endings
+	own := fmt.Sprintf("chaos_%.1s_%x", c.name, time.Now().UnixMilli())
 	b, err := newBase(c.servers[len(c.servers)-1], own)
 	if err != nil {
 		return nil, err
@@ -65,7 +66,8 @@ func (c *campaign) run(ctx context.Context) (r *report, err error) {
 			return nil, err
 		}
 	}
-	direct := setting{Broker: c.name, Address: address, Driver: b.driver, DSN: b.dsn, Topic: own, Seed: c.plan.Seed, Debug: c.plan.Messages <= 2000}
+	direct := setting{Broker: c.name, Address: address, Driver: b.driver, DSN: b.dsn, Topic: own, Seed: c.plan.Seed,
+		Debug: c.plan.Messages <= 2000}
 	if c.plan.outages {
 		if c.down, err = downstream.New(); err != nil {
 			return nil, err

@@ -99,7 +99,8 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 			Stages:     stages.Delays(delays...),
 			Store:      waiting,
 		},
-		Retry: middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond}},
+		Retry: middleware.RetryConfig{Attempts: 3,
+			Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond}},
 		Purge: idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
 	})
 	if err != nil {
@@ -110,7 +111,8 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 		return err
 	}
 	dlc.Attach(router)
-	if _, err := dlc.Stages().AddHandler(router, handlerName, s.Topic, deliveries, s.outputs(), outputs, h.handle); err != nil {
+	if _, err := dlc.Stages().AddHandler(router, handlerName, s.Topic, deliveries, s.outputs(), outputs,
+		h.handle); err != nil {
 		return err
 	}
 	go started(router)

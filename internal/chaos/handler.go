@@ -36,7 +36,8 @@ type handler struct {
 func (h *handler) handle(msg *message.Message) ([]*message.Message, error) {
 	id := nameOf(msg)
 	if sum := checksum(msg.Payload); msg.Metadata.Get(sumKey) != sum {
-		return nil, classify.Invalid(fmt.Errorf("the payload of %s was altered: its sum is %s", id, sum), classify.Reason("altered"))
+		return nil, classify.Invalid(fmt.Errorf("the payload of %s was altered: its sum is %s", id, sum),
+			classify.Reason("altered"))
 	}
 	output := message.NewMessage("", []byte(id))
 	time.Sleep(time.Duration(draw(h.seed, id, 4)) * time.Millisecond)
@@ -73,7 +74,8 @@ func (h *handler) handle(msg *message.Message) ([]*message.Message, error) {
 			return nil, err
 		}
 	}
-	if _, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), h.site.bind(`INSERT INTO chaos_effects (id, process) VALUES (?, ?)`), id, os.Getpid()); err != nil {
+	if _, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(),
+		h.site.bind(`INSERT INTO chaos_effects (id, process) VALUES (?, ?)`), id, os.Getpid()); err != nil {
 		return nil, err
 	}
 	// What breaks now finds an effect that is not committed.

@@ -22,7 +22,8 @@ func onKafka(s *site) {
 	}
 	s.source = func() (publisher, error) {
 		config := wmkafka.PublisherConfig{
-			Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Marshaler: wmkafka.Marshaler{Inner: beside{}}, Logger: s.logger,
+			Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Marshaler: wmkafka.Marshaler{Inner: beside{}},
+			Logger: s.logger,
 		}
 		return wmkafka.NewPublisher(addresses, config)
 	}
@@ -32,11 +33,13 @@ func onKafka(s *site) {
 		return config
 	}
 	s.subscriber = func(group string, inFlight int) (subscriber, error) {
-		return wmkafka.NewSubscriber(addresses, group, wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes(), Logger: s.logger})
+		return wmkafka.NewSubscriber(addresses, group,
+			wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes(), Logger: s.logger})
 	}
 	s.stages = func() (message.Publisher, func(topic, group string) (message.Subscriber, error), error) {
 		waiting, err := wmkafka.NewStages(addresses, s.stagesGroup(), wmkafka.StagesConfig{
-			Publisher: wmkafka.PublisherConfig{Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address)}, InFlight: inFlight, Sarama: consumes(), Logger: s.logger,
+			Publisher: wmkafka.PublisherConfig{Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address)}, InFlight: inFlight,
+			Sarama: consumes(), Logger: s.logger,
 		})
 		if err != nil {
 			return nil, nil, err
@@ -50,7 +53,8 @@ func onKafka(s *site) {
 	s.create = func() error {
 		return s.admin(func(admin sarama.ClusterAdmin) error {
 			for _, topic := range []string{s.Topic, s.outputs()} {
-				if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false); err != nil {
+				if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1},
+					false); err != nil {
 					return err
 				}
 			}

@@ -69,7 +69,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, name string, seed uint64, messages, faults int, outages bool, duration time.Duration) (*report, error) {
+func run(ctx context.Context, name string, seed uint64, messages, faults int, outages bool,
+	duration time.Duration) (*report, error) {
 	servers := serversOf[name]
 	if servers == nil {
 		return nil, fmt.Errorf("-broker %q: give kafka, rabbitmq, postgres or mariadb", name)

@@ -193,7 +193,8 @@ func (p *plan) breakThings(random *rand.Rand, n int, name string) {
 	random.Shuffle(len(sorts), func(i, j int) { sorts[i], sorts[j] = sorts[j], sorts[i] })
 	between := len(p.ids) / (n + 1)
 	for i := range n {
-		f := fault{at: (i+1)*between - random.IntN(max(1, between/2)), slot: random.IntN(slots), toDatabase: onTables || random.IntN(2) == 0}
+		f := fault{at: (i+1)*between - random.IntN(max(1, between/2)), slot: random.IntN(slots),
+			toDatabase: onTables || random.IntN(2) == 0}
 		if i < len(sorts) {
 			f.what = sorts[i]
 		} else {

@@ -61,7 +61,8 @@ func hostAMQP(address string) (string, error) {
 	return u.Host, nil
 }
 
-var errAMQP = errors.New("the address of RabbitMQ is no AMQP URL: let SPILLWAY_AMQP be amqp://user:password@host:port/") // it holds a password
+// it holds a password
+var errAMQP = errors.New("the address of RabbitMQ is no AMQP URL: let SPILLWAY_AMQP be amqp://user:password@host:port/")
 
 // viaAMQP is an address with another host and port.
 func viaAMQP(address, host string) (string, error) {

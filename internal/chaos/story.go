@@ -27,13 +27,15 @@ func (c *campaign) explain(r *report, e *evidence) {
 		}
 		c.tell("%s: effects %d, outputs %v", id, e.effects[id], e.outputs[id])
 		for _, l := range e.letters[id] {
-			c.tell("    letter in %s: %s, %s after %d attempts, altered %t: %.300s", l.topic, l.reason, l.class, l.attempts, l.altered, l.description)
+			c.tell("    letter in %s: %s, %s after %d attempts, altered %t: %.300s", l.topic, l.reason, l.class, l.attempts,
+				l.altered, l.description)
 		}
 		for _, line := range c.said(id) {
 			c.tell("    %s", line)
 		}
 	}
-	c.tell("repeat: go run ./internal/chaos -broker %s -seed %d -messages %d -faults %d", c.name, r.Seed, r.Messages, len(c.plan.faults))
+	c.tell("repeat: go run ./internal/chaos -broker %s -seed %d -messages %d -faults %d", c.name, r.Seed, r.Messages,
+		len(c.plan.faults))
 }
 
 // said are lines of the consumers' logs that name an id.

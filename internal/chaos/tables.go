@@ -22,7 +22,8 @@ func onTables(s *site) {
 		return wmsql.NewPublisher(context.Background(), s.db, wmsql.PublisherConfig{Logger: s.logger})
 	}
 	s.subscriber = func(group string, _ int) (subscriber, error) {
-		return wmsql.NewSubscriber(context.Background(), s.db, wmsql.SubscriberConfig{ConsumerGroup: group, InitializeSchema: true, Logger: s.logger})
+		return wmsql.NewSubscriber(context.Background(), s.db,
+			wmsql.SubscriberConfig{ConsumerGroup: group, InitializeSchema: true, Logger: s.logger})
 	}
 	s.keys = func(ctx context.Context, live subscriber) (idempotency.Store, error) {
 		return wmsql.Join(ctx, live.(*wmsql.Subscriber), service)
@@ -47,7 +48,8 @@ func onTables(s *site) {
 		if err := pub.InitializeTopics(append([]string{s.Topic, s.outputs()}, s.deadLetters()...)...); err != nil {
 			return err
 		}
-		_, err = s.db.Exec(`ALTER TABLE ` + quote + `watermill_` + s.outputs() + quote + ` ADD CHECK (octet_length(payload) <= 65536)`)
+		_, err = s.db.Exec(`ALTER TABLE ` + quote + `watermill_` + s.outputs() + quote +
+			` ADD CHECK (octet_length(payload) <= 65536)`)
 		return err
 	}
 	s.remove = func() error { return nil } // topics go with the database

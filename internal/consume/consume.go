@@ -13,7 +13,8 @@ import (
 
 // Plugin adds to the router a handler for each dead-letter topic, named after prefix and topic. A chain of the whole
 // router knows these handlers as Spillway's own, and lets their messages pass. Errors begin with the owner's name.
-func Plugin(owner, prefix string, sub message.Subscriber, topics []string, handle func(topic string, msg *message.Message) error) message.RouterPlugin {
+func Plugin(owner, prefix string, sub message.Subscriber, topics []string,
+	handle func(topic string, msg *message.Message) error) message.RouterPlugin {
 	return func(router *message.Router) error {
 		if err := add(router, prefix, sub, topics, handle); err != nil {
 			return fmt.Errorf("%s: %w", owner, err)
@@ -22,7 +23,8 @@ func Plugin(owner, prefix string, sub message.Subscriber, topics []string, handl
 	}
 }
 
-func add(router *message.Router, prefix string, sub message.Subscriber, topics []string, handle func(string, *message.Message) error) error {
+func add(router *message.Router, prefix string, sub message.Subscriber, topics []string,
+	handle func(string, *message.Message) error) error {
 	if safecall.IsNil(sub) {
 		return errors.New("the subscriber for dead-letter topics is nil: give one that reads them")
 	}
@@ -38,7 +40,9 @@ func add(router *message.Router, prefix string, sub message.Subscriber, topics [
 			return errors.New("a dead-letter topic has an empty name: name each topic")
 		}
 		err := safecall.Call("add the handler of "+topic, func() error { // the router panics at a name given twice
-			router.AddConsumerHandler(prefix+topic, topic, own, func(msg *message.Message) error { return orNack(topic, msg, handle) })
+			router.AddConsumerHandler(prefix+topic, topic, own, func(msg *message.Message) error {
+				return orNack(topic, msg, handle)
+			})
 			return nil
 		})
 		if err != nil {

@@ -151,7 +151,8 @@ func (d *Database) Read(ctx context.Context, read func() error) error {
 
 // Query runs a query and calls scan with each row. If a writer was in its way, it calls reset and begins again. reset
 // is also called before the first row.
-func (d *Database) Query(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
+func (d *Database) Query(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string,
+	args ...any) error {
 	return d.Read(ctx, func() error {
 		reset()
 		rows, err := d.db.QueryContext(ctx, query, args...)
@@ -164,7 +165,8 @@ func (d *Database) Query(ctx context.Context, reset func(), scan func(*sql.Rows)
 
 // QueryPlanned is Query for a query whose best plan depends on its values, such as how many rows a service has.
 // PostgreSQL would make one plan for all values once a connection has run the query five times.
-func (d *Database) QueryPlanned(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
+func (d *Database) QueryPlanned(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string,
+	args ...any) error {
 	return d.engine.Planned(ctx, d.db, func(s schema.Session) error {
 		reset()
 		rows, err := s.QueryContext(ctx, query, args...)

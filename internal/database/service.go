@@ -19,7 +19,8 @@ func ValidateService(kind Kind, service string) error {
 	}
 	for _, r := range service {
 		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-') {
-			return fmt.Errorf("the Service %q has the character %q: use letters a to z, digits, dots, underscores and hyphens", service, r)
+			return fmt.Errorf("the Service %q has the character %q: use letters a to z, digits, dots, underscores and hyphens",
+				service, r)
 		}
 	}
 	return nil

@@ -70,7 +70,8 @@ func (d *Database) run(ctx context.Context, s schema.Session, t schema.Table, st
 }
 
 // inspect returns the table and the steps that it needs. A table that is not ours is an error.
-func (d *Database) inspect(ctx context.Context, s schema.Session, t schema.Table, steps []schema.Step) (f schema.Found, pending []schema.Step, err error) {
+func (d *Database) inspect(ctx context.Context, s schema.Session, t schema.Table,
+	steps []schema.Step) (f schema.Found, pending []schema.Step, err error) {
 	if f, err = d.engine.Describe(ctx, s, t); err != nil {
 		return f, nil, fmt.Errorf("read the columns of table %q: %w", t.Name, err)
 	}

@@ -112,7 +112,8 @@ func passing(pub message.Publisher) []Layer {
 		if promoted(t) {
 			continue
 		}
-		if path := t.PkgPath() + "/"; !strings.HasPrefix(path, "github.com/ThreeDotsLabs/watermill/") && !strings.HasPrefix(path, "github.com/watermill-spillway/spillway/") {
+		if path := t.PkgPath() + "/"; !strings.HasPrefix(path, "github.com/ThreeDotsLabs/watermill/") &&
+			!strings.HasPrefix(path, "github.com/watermill-spillway/spillway/") {
 			return layers[:i+1]
 		}
 	}

@@ -62,7 +62,8 @@ func subscriptions(v reflect.Value, all *[]Subscription) {
 // watermills returns the field of one of Watermill's decorators in a way that its methods may be called. The router
 // puts such a decorator around each subscriber, and exports no way to what is inside.
 func watermills(of, field reflect.Value) reflect.Value {
-	if field.Type() != subscriber || !field.CanAddr() || !strings.HasPrefix(of.Type().PkgPath()+"/", "github.com/ThreeDotsLabs/watermill/") {
+	if field.Type() != subscriber || !field.CanAddr() ||
+		!strings.HasPrefix(of.Type().PkgPath()+"/", "github.com/ThreeDotsLabs/watermill/") {
 		return field
 	}
 	return reflect.NewAt(subscriber, unsafe.Pointer(field.UnsafeAddr())).Elem()

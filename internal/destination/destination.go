@@ -64,7 +64,8 @@ func (n *Notice) Log(logger watermill.LoggerAdapter, pub message.Publisher, what
 		return
 	}
 	n.once.Do(func() {
-		logging.NoInitializer.Write(logger, nil, logging.Fields{"of": what, "publisher": fmt.Sprintf("%T", pub), "topics": topics})
+		logging.NoInitializer.Write(logger, nil,
+			logging.Fields{"of": what, "publisher": fmt.Sprintf("%T", pub), "topics": topics})
 	})
 }
 
@@ -86,6 +87,6 @@ func Check(pub message.Publisher) error {
 	if hidden == nil {
 		return nil
 	}
-	return fmt.Errorf("%T hides the %s inside, so topics would not be made: give poison.WithInitializer(the decorated publisher, the one inside), "+
-		"or with poison.TopicsExist if they are made otherwise", pub, hidden)
+	return fmt.Errorf("%T hides the %s inside, so topics would not be made: give poison.WithInitializer(the decorated "+
+		"publisher, the one inside), or with poison.TopicsExist if they are made otherwise", pub, hidden)
 }

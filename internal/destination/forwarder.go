@@ -10,7 +10,8 @@ import (
 // they are for, if pub is or decorates one. Otherwise it returns "".
 func Through(pub message.Publisher) (topic string) {
 	visit(pub, func(v reflect.Value, _ message.Publisher) bool {
-		if t := v.Type(); t.Name() != "Publisher" || t.PkgPath() != "github.com/ThreeDotsLabs/watermill/components/forwarder" {
+		if t := v.Type(); t.Name() != "Publisher" ||
+			t.PkgPath() != "github.com/ThreeDotsLabs/watermill/components/forwarder" {
 			return true
 		}
 		if config := v.FieldByName("config"); config.Kind() == reflect.Struct {

@@ -15,8 +15,8 @@ type deduplicates interface {
 	Deduplicates() bool
 }
 
-const swallowed = "its broker drops a message whose id it has had before, without an error: a message that is redriven, goes round in a stage or is " +
-	"dead-lettered again would be lost"
+const swallowed = "its broker drops a message whose id it has had before, without an error: a message that is " +
+	"redriven, goes round in a stage or is dead-lettered again would be lost"
 
 // CheckKeeps returns an error if pub is known to lose messages that it took: its broker drops messages by their ids,
 // confirms nothing, or trims one of the topics. Known are publishers that have the method Deduplicates, and those of
@@ -33,8 +33,8 @@ func CheckKeeps(pub message.Publisher, topics ...string) error {
 		return !unconfirmed
 	})
 	if unconfirmed {
-		return fmt.Errorf("the publisher %T has JetStreamConfig.Disabled: NATS without JetStream confirms nothing and keeps nothing, so a message without a "+
-			"subscriber is lost; leave Disabled out, or give another publisher", pub)
+		return fmt.Errorf("the publisher %T has JetStreamConfig.Disabled: NATS without JetStream confirms nothing and "+
+			"keeps nothing, so a message without a subscriber is lost; leave Disabled out, or give another publisher", pub)
 	}
 	return checkDuplicates(pub)
 }
@@ -47,7 +47,8 @@ func checkDuplicates(pub message.Publisher) error {
 				return fmt.Errorf("the publisher %s: %w", layer.Type, err)
 			}
 			if drops {
-				return fmt.Errorf("the publisher %s has Deduplicates() true: %s; give one whose broker does not deduplicate by the message's id", layer.Type, swallowed)
+				return fmt.Errorf("the publisher %s has Deduplicates() true: %s; give one whose broker does not deduplicate by "+
+					"the message's id", layer.Type, swallowed)
 			}
 			return nil
 		}
@@ -58,7 +59,8 @@ func checkDuplicates(pub message.Publisher) error {
 		return !tracks
 	})
 	if tracks {
-		return fmt.Errorf("the publisher %T has JetStreamConfig.TrackMsgId: %s; set TrackMsgId to false for this publisher, or give another one", pub, swallowed)
+		return fmt.Errorf("the publisher %T has JetStreamConfig.TrackMsgId: %s; set TrackMsgId to false for this "+
+			"publisher, or give another one", pub, swallowed)
 	}
 	return nil
 }

@@ -81,7 +81,8 @@ type Verdict int
 const (
 	Pass  Verdict = iota // The data goes on.
 	Close                // The connection is closed, and the data is lost.
-	Hold                 // The data is lost, and so is all that follows in its direction. The connection stays open until Heal.
+	// The data is lost, and so is all that follows in its direction. The connection stays open until Heal.
+	Hold
 )
 
 // Watch has up called with each piece of data from a client and down with each from the server, until Heal. A piece may

@@ -24,7 +24,8 @@ type Row struct {
 
 // NewRow returns the row of a key, entered now.
 func NewRow(consumer, id string, fingerprint []byte, version int64, versioned bool) Row {
-	return Row{database.Column(consumer), database.Column(id), fingerprint, version, versioned, time.Now().UnixMilli(), rand.Int64()}
+	return Row{database.Column(consumer), database.Column(id), fingerprint, version, versioned, time.Now().UnixMilli(),
+		rand.Int64()}
 }
 
 // Record is what stands there of a key that was applied before.
@@ -71,14 +72,16 @@ func (d *Dialect) insert(ctx context.Context, tx Querier, row Row) (entered bool
 	if row.Versioned && d.upsert != "" {
 		statement = d.upsert
 	}
-	entered, err = d.change(ctx, tx, statement, d.text(row.Consumer), d.text(row.ID), row.At, row.Fingerprint, row.version(), row.Nonce)
+	entered, err = d.change(ctx, tx, statement, d.text(row.Consumer), d.text(row.ID), row.At, row.Fingerprint,
+		row.version(), row.Nonce)
 	if err != nil && (d.duplicate == nil || !d.duplicate(err)) {
 		return false, err
 	}
 	if entered || !row.Versioned || d.advance == "" {
 		return entered, nil
 	}
-	return d.change(ctx, tx, d.advance, row.At, row.Fingerprint, row.Version, row.Nonce, d.text(row.Consumer), d.text(row.ID), row.Version)
+	return d.change(ctx, tx, d.advance, row.At, row.Fingerprint, row.Version, row.Nonce, d.text(row.Consumer),
+		d.text(row.ID), row.Version)
 }
 
 // Resolve is what remains of Enter where the key is there: it is applied, held by a lease, or taken over from one.
@@ -91,7 +94,8 @@ func (d *Dialect) Resolve(ctx context.Context, tx Querier, row Row) (*Record, er
 	if free || record.Versioned && (!row.Versioned || record.Version >= row.Version) {
 		return record, nil
 	}
-	taken, err := d.change(ctx, tx, d.takeOver, row.At, row.Fingerprint, row.version(), row.Nonce, d.text(row.Consumer), d.text(row.ID))
+	taken, err := d.change(ctx, tx, d.takeOver, row.At, row.Fingerprint, row.version(), row.Nonce, d.text(row.Consumer),
+		d.text(row.ID))
 	if err == nil && !taken {
 		err = ErrHeld
 	}
@@ -102,7 +106,8 @@ func (d *Dialect) Resolve(ctx context.Context, tx Querier, row Row) (*Record, er
 func (d *Dialect) Find(ctx context.Context, q Querier, row Row) (record *Record, free bool, err error) {
 	record = new(Record)
 	var version sql.NullInt64
-	err = q.QueryRowContext(ctx, d.find, d.text(row.Consumer), d.text(row.ID)).Scan(&record.Outputs, &record.Fingerprint, &version, &free)
+	err = q.QueryRowContext(ctx, d.find, d.text(row.Consumer), d.text(row.ID)).Scan(&record.Outputs, &record.Fingerprint,
+		&version, &free)
 	record.Version, record.Versioned = version.Int64, version.Valid
 	return record, free, err
 }
@@ -116,8 +121,8 @@ func (d *Dialect) RecordOutputs(ctx context.Context, tx Querier, row Row, output
 	var err error
 	switch {
 	case most > 0 && len(outputs) > most:
-		return classify.TooLarge(fmt.Errorf("the outputs have %d bytes, and the server takes %d: raise max_allowed_packet, or make smaller outputs: %w",
-			len(outputs), most, classify.ErrTooLarge))
+		return classify.TooLarge(fmt.Errorf("the outputs have %d bytes, and the server takes %d: raise max_allowed_packet, "+
+			"or make smaller outputs: %w", len(outputs), most, classify.ErrTooLarge))
 	case most > 0 && 2*len(outputs) > most:
 		changed, err = d.changePrepared(ctx, tx, d.record, args...)
 	default:
@@ -155,7 +160,8 @@ func (d *Dialect) change(ctx context.Context, q Querier, statement string, args 
 }
 
 // changePrepared is change with arguments that do not become part of the text.
-func (d *Dialect) changePrepared(ctx context.Context, q Querier, statement string, args ...any) (changed bool, err error) {
+func (d *Dialect) changePrepared(ctx context.Context, q Querier, statement string,
+	args ...any) (changed bool, err error) {
 	prepared, err := q.PrepareContext(ctx, statement)
 	if err != nil {
 		return false, err

@@ -66,7 +66,8 @@ func consumersOf(ctx context.Context, db *database.Database, service string) (al
 
 // CountOutputs counts the keys of a service that have recorded outputs, apart from those with one of the ids. It reads
 // ids alone, some at once.
-func CountOutputs(ctx context.Context, db *database.Database, service string, except map[string]struct{}) (n int, err error) {
+func CountOutputs(ctx context.Context, db *database.Database, service string,
+	except map[string]struct{}) (n int, err error) {
 	consumers, err := consumersOf(ctx, db, service)
 	for _, consumer := range consumers {
 		last, seen, found := "", outputsAtOnce, 0
@@ -80,7 +81,8 @@ func CountOutputs(ctx context.Context, db *database.Database, service string, ex
 				}
 				seen++
 				return err
-			}, db.Statement(`SELECT id, outputs IS NOT NULL FROM spillway_keys WHERE consumer = ? AND id > ? ORDER BY id LIMIT `+strconv.Itoa(outputsAtOnce)), db.Text(consumer), db.Text(from))
+			}, db.Statement(`SELECT id, outputs IS NOT NULL FROM spillway_keys WHERE consumer = ? AND id > ? ORDER BY id LIMIT `+
+				strconv.Itoa(outputsAtOnce)), db.Text(consumer), db.Text(from))
 			n += found
 		}
 	}
@@ -91,7 +93,8 @@ func CountOutputs(ctx context.Context, db *database.Database, service string, ex
 }
 
 // forget is Forget for some keys of a consumer, in one transaction.
-func forget(ctx context.Context, db *database.Database, consumer string, ids []string, f *Forgetting) (keys, held int, err error) {
+func forget(ctx context.Context, db *database.Database, consumer string, ids []string,
+	f *Forgetting) (keys, held int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
 	defer cancel()
 	of := ` WHERE consumer = ? AND id IN (?` + strings.Repeat(",?", len(ids)-1) + `)`
@@ -121,7 +124,8 @@ func forget(ctx context.Context, db *database.Database, consumer string, ids []s
 	err = db.Write(ctx, func(tx *sql.Tx) error {
 		keys, held = 0, 0
 		// It comes first: on SQLite a transaction that has read may be refused when it writes.
-		n, err := deleted(tx.ExecContext(ctx, db.Statement(change+of+` AND (expires_at IS NULL OR expires_at <= now_ms())`), args...))
+		n, err := deleted(tx.ExecContext(ctx, db.Statement(change+of+` AND (expires_at IS NULL OR expires_at <= now_ms())`),
+			args...))
 		if err != nil {
 			return err
 		}

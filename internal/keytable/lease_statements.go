@@ -53,15 +53,17 @@ func newLeasing(now, micros, greatest, orNothing string) leasing {
 		owned = key + ` AND fence = ? AND expires_at > 0`
 	)
 	begin := fmt.Sprintf(`applied_at = %s, expires_at = %s + ?`, now, now)
-	take := fmt.Sprintf(`UPDATE spillway_keys SET %s, fence = %s(COALESCE(fence, 0) + 2, %s) %s`, begin, greatest, micros, key)
+	take := fmt.Sprintf(`UPDATE spillway_keys SET %s, fence = %s(COALESCE(fence, 0) + 2, %s) %s`, begin, greatest, micros,
+		key)
 	return leasing{
 		enter: fmt.Sprintf(`INSERT INTO spillway_keys (consumer, id, applied_at, fence, expires_at) VALUES (?, ?, %s, %s, %s + ?)%s`,
 			now, micros, now, orNothing),
-		take:        take + fmt.Sprintf(` AND version IS NULL AND %s`, leaseOver(now)),
-		takeVersion: take + fmt.Sprintf(` AND (expires_at IS NULL OR %s) AND (version IS NULL OR version < ?)`, leaseOver(now)),
-		fence:       `SELECT fence FROM spillway_keys ` + key,
-		renew:       fmt.Sprintf(`UPDATE spillway_keys SET %s %s`, begin, owned),
-		held:        `SELECT count(*) FROM spillway_keys ` + owned,
+		take: take + fmt.Sprintf(` AND version IS NULL AND %s`, leaseOver(now)),
+		takeVersion: take + fmt.Sprintf(` AND (expires_at IS NULL OR %s) AND (version IS NULL OR version < ?)`,
+			leaseOver(now)),
+		fence: `SELECT fence FROM spillway_keys ` + key,
+		renew: fmt.Sprintf(`UPDATE spillway_keys SET %s %s`, begin, owned),
+		held:  `SELECT count(*) FROM spillway_keys ` + owned,
 		complete: fmt.Sprintf(`UPDATE spillway_keys SET outputs = ?, fingerprint = ?, version = ?, applied_at = %s, fence = fence + 1, expires_at = NULL %s`,
 			now, owned),
 		completed: `SELECT count(*) FROM spillway_keys ` + key + ` AND fence - 1 = ? AND expires_at IS NULL`,
@@ -71,7 +73,8 @@ func newLeasing(now, micros, greatest, orNothing string) leasing {
 
 // numbered writes each ? as $1, $2 and so on.
 func (l leasing) numbered() leasing {
-	for _, statement := range []*string{&l.enter, &l.take, &l.takeVersion, &l.fence, &l.renew, &l.held, &l.complete, &l.completed, &l.release} {
+	for _, statement := range []*string{&l.enter, &l.take, &l.takeVersion, &l.fence, &l.renew, &l.held, &l.complete,
+		&l.completed, &l.release} {
 		for n := 1; strings.Contains(*statement, "?"); n++ {
 			*statement = strings.Replace(*statement, "?", fmt.Sprintf("$%d", n), 1)
 		}

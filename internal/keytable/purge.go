@@ -13,9 +13,10 @@ import (
 
 // A key may go that was applied long ago. A lease that is not over may not, whenever it began: its owner is at work.
 const (
-	oldPostgres = `applied_at < $1 AND (expires_at IS NULL OR expires_at <= ` + nowPostgres + `) ORDER BY applied_at LIMIT $2`
-	oldMySQL    = `applied_at < ? AND (expires_at IS NULL OR expires_at <= ` + nowMySQL + `) ORDER BY applied_at LIMIT ?`
-	oldSQLite   = `applied_at < ? AND (expires_at IS NULL OR expires_at <= ` + nowSQLite + `) ORDER BY applied_at LIMIT ?`
+	oldPostgres = `applied_at < $1 AND (expires_at IS NULL OR expires_at <= ` + nowPostgres +
+		`) ORDER BY applied_at LIMIT $2`
+	oldMySQL  = `applied_at < ? AND (expires_at IS NULL OR expires_at <= ` + nowMySQL + `) ORDER BY applied_at LIMIT ?`
+	oldSQLite = `applied_at < ? AND (expires_at IS NULL OR expires_at <= ` + nowSQLite + `) ORDER BY applied_at LIMIT ?`
 )
 
 const (
@@ -25,7 +26,8 @@ const (
 SELECT ctid FROM spillway_keys WHERE ` + oldPostgres + ` FOR UPDATE SKIP LOCKED))`
 
 	// Without the index MySQL might lock every row that it looks at.
-	chooseMySQL = `SELECT consumer, id FROM spillway_keys FORCE INDEX (spillway_keys_applied_at) WHERE ` + oldMySQL + ` FOR UPDATE SKIP LOCKED`
+	chooseMySQL = `SELECT consumer, id FROM spillway_keys FORCE INDEX (spillway_keys_applied_at) WHERE ` + oldMySQL +
+		` FOR UPDATE SKIP LOCKED`
 	deleteMySQL = `DELETE FROM spillway_keys WHERE consumer = ? AND id IN (%s)`
 	purgeSQLite = `DELETE FROM spillway_keys WHERE rowid IN (SELECT rowid FROM spillway_keys WHERE ` + oldSQLite + `)`
 )

@@ -19,8 +19,9 @@ type literal struct {
 
 var (
 	literalPostgres = literal{[2]string{`convert_from(decode('`, `','hex'),'UTF8')`}, [2]string{`decode('`, `','hex')`}}
-	literalHex      = literal{[2]string{`'`, `'`}, [2]string{`'`, `'`}}   // which the prepared statement decodes
-	literalMySQL    = literal{[2]string{`x'`, `'`}, [2]string{`x'`, `'`}} // a string of bytes, which no character set touches
+	literalHex      = literal{[2]string{`'`, `'`}, [2]string{`'`, `'`}} // which the prepared statement decodes
+	// a string of bytes, which no character set touches
+	literalMySQL = literal{[2]string{`x'`, `'`}, [2]string{`x'`, `'`}}
 )
 
 func (l *literal) appendText(b []byte, s string) []byte {
@@ -58,7 +59,8 @@ func (l *literal) appendRow(b []byte, row *Row) []byte {
 type entering struct{ text, name, prepare string }
 
 func enteringPostgres(statement string) entering {
-	const parameters, converted = `$1, $2, $3, $4, $5, $6`, `convert_from(decode($1,'hex'),'UTF8'), convert_from(decode($2,'hex'),'UTF8'), $3, decode($4,'hex'), $5, $6`
+	const parameters, converted = `$1, $2, $3, $4, $5, $6`,
+		`convert_from(decode($1,'hex'),'UTF8'), convert_from(decode($2,'hex'),'UTF8'), $3, decode($4,'hex'), $5, $6`
 	text := strings.Replace(statement, parameters, converted, 1)
 	sum := sha256.Sum256([]byte(text))
 	name := "spillway_" + hex.EncodeToString(sum[:6])

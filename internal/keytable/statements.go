@@ -32,15 +32,17 @@ type Dialect struct {
 
 // DialectOf returns the dialect of a kind of database.
 func DialectOf(kind database.Kind) *Dialect {
-	return map[database.Kind]*Dialect{database.Postgres: &InPostgres, database.MySQL: &InMySQL, database.SQLite: &InSQLite}[kind]
+	return map[database.Kind]*Dialect{database.Postgres: &InPostgres, database.MySQL: &InMySQL,
+		database.SQLite: &InSQLite}[kind]
 }
 
 // The clocks of the databases, in Unix milliseconds. Leases are measured by these alone, so that the clocks of
 // processes do not matter.
 const (
 	nowPostgres = `(extract(epoch FROM clock_timestamp()) * 1000)::bigint`
-	nowMySQL    = `(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)` // a zone's time is ambiguous in autumn
-	nowSQLite   = `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`
+	// a zone's time is ambiguous in autumn
+	nowMySQL  = `(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)`
+	nowSQLite = `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`
 )
 
 // leaseOver is true of a row whose lease has expired. One that began in the future, by more than a second, is over too:

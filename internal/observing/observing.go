@@ -23,7 +23,8 @@ func Observe[C any](of string, config *C, observer any, hook func(config *C)) er
 		return fmt.Errorf("%s: Observe: the Config is nil: give the one that spillway.New gets", of)
 	}
 	if !add(config, observer, func(config any) { hook(config.(*C)) }) {
-		return fmt.Errorf("%s: Observe was called with this Config before, and everything would count twice: call it once", of)
+		return fmt.Errorf("%s: Observe was called with this Config before, and everything would count twice: call it once",
+			of)
 	}
 	return nil
 }

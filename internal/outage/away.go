@@ -34,7 +34,10 @@ var errWaited = NewError("the database or broker that the message needs is still
 // own requests. In a handler's error, some of these can be about the message.
 func Away(err error) bool {
 	canceled := false
-	if err == nil || !walk(err, func(err error) bool { canceled = err == context.Canceled; return !canceled }) || canceled || Contended(err) {
+	if err == nil || !walk(err, func(err error) bool {
+		canceled = err == context.Canceled
+		return !canceled
+	}) || canceled || Contended(err) {
 		return false
 	}
 	if state := postgres.State(err); state != "" {
@@ -174,7 +177,8 @@ func Lost(err error) bool {
 	lost := false
 	walk(err, func(err error) bool {
 		v := reflect.ValueOf(err)
-		if v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Type().PkgPath() == "github.com/rabbitmq/amqp091-go" && v.Elem().Type().Name() == "Error" {
+		if v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Type().PkgPath() == "github.com/rabbitmq/amqp091-go" &&
+			v.Elem().Type().Name() == "Error" {
 			code, _ := amqpError(v.Elem())
 			lost = code == 501 || code == 504
 		}
@@ -201,7 +205,8 @@ var texts = []string{
 	"kafka: client has run out of available brokers", "kafka: broker not connected", "kafka: controller is not available",
 	"kafka: tried to use a client that was closed", "kafka: message received by producer in process of shutting down",
 	"circuit breaker is open", "redis: connection pool timeout",
-	"not connected to AMQP", "nats: connection closed", "nats: timeout", "nats: no responders", "nats: no response from stream",
+	"not connected to AMQP", "nats: connection closed", "nats: timeout", "nats: no responders",
+	"nats: no response from stream",
 }
 
 func said(v reflect.Value) bool {

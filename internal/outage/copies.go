@@ -72,7 +72,8 @@ func Holding(c *chain.Call, most time.Duration, logger watermill.LoggerAdapter) 
 	}
 }
 
-func (r *Redelivery) keep(of chain.Fingerprint, c *chain.Call, most time.Duration, logger watermill.LoggerAdapter) *kept {
+func (r *Redelivery) keep(of chain.Fingerprint, c *chain.Call, most time.Duration,
+	logger watermill.LoggerAdapter) *kept {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,7 +234,8 @@ func (r *Redelivery) copyOf(of chain.Fingerprint, c *chain.Call) *kept {
 	defer r.mu.Unlock()
 	one, now := r.kept[of], time.Now()
 	if one == nil && now.Before(r.alert) {
-		r.remember(of, &kept{since: now, until: r.alert, long: true, acked: c.Msg.Acked(), nackd: c.Msg.Nacked(), session: c.Ctx.Done(), logger: watermill.NopLogger{}})
+		r.remember(of, &kept{since: now, until: r.alert, long: true, acked: c.Msg.Acked(), nackd: c.Msg.Nacked(),
+			session: c.Ctx.Done(), logger: watermill.NopLogger{}})
 	}
 	if one == nil || one.acked == c.Msg.Acked() {
 		return nil
@@ -243,7 +245,8 @@ func (r *Redelivery) copyOf(of chain.Fingerprint, c *chain.Call) *kept {
 		delete(r.kept, of)
 		return nil
 	case became == isGivenBack || became == isGone:
-		r.remember(of, &kept{since: now, until: one.until, long: one.long, acked: c.Msg.Acked(), nackd: c.Msg.Nacked(), session: c.Ctx.Done(), logger: one.logger})
+		r.remember(of, &kept{since: now, until: one.until, long: one.long, acked: c.Msg.Acked(), nackd: c.Msg.Nacked(),
+			session: c.Ctx.Done(), logger: one.logger})
 		return nil
 	}
 	return one
@@ -259,5 +262,5 @@ func (k *kept) tell(r *Redelivery, c *chain.Call, after time.Duration) {
 	})
 }
 
-var errRedelivered = errors.New("another instance would have handled it too: give the subscriber a method RedeliveryTime, or set MaxHold to " +
-	"half of the broker's redelivery time at most")
+var errRedelivered = errors.New("another instance would have handled it too: give the subscriber a method " +
+	"RedeliveryTime, or set MaxHold to half of the broker's redelivery time at most")

@@ -44,7 +44,8 @@ func (g *Guard) failing(of recent.Message, now time.Time, err error) {
 		return
 	}
 	e.logged = true
-	logging.OutageBegan.Write(g.config.Logger, err, logging.Fields{logging.Store: g.config.Name, logging.Since: e.began.UTC().Format(time.RFC3339Nano)})
+	logging.OutageBegan.Write(g.config.Logger, err,
+		logging.Fields{logging.Store: g.config.Name, logging.Since: e.began.UTC().Format(time.RFC3339Nano)})
 }
 
 // calming notes a success after failures. The caller holds mu.
@@ -73,7 +74,8 @@ func (g *Guard) calmed() {
 		time.AfterFunc(rest, g.calmed)
 		return
 	}
-	fields := logging.Fields{logging.Store: g.config.Name, "lasted": e.back.Sub(e.began).Round(time.Millisecond).String(), logging.Held: e.held, "given_back": e.returned}
+	fields := logging.Fields{logging.Store: g.config.Name, "lasted": e.back.Sub(e.began).Round(time.Millisecond).String(),
+		logging.Held: e.held, "given_back": e.returned}
 	*e = episode{}
 	logging.OutageEnded.Write(g.config.Logger, nil, fields)
 }

@@ -51,7 +51,8 @@ func readLink(err error) link {
 		switch text := err.Error(); {
 		case text == "invalid connection", strings.HasPrefix(text, "Exception (501)"): // MySQL's and AMQP's
 			found = cut
-		case found != cut && (strings.HasSuffix(text, "kafka: broker not connected") || strings.HasPrefix(text, "Exception (504)") || text == "conn closed"):
+		case found != cut && (strings.HasSuffix(text, "kafka: broker not connected") ||
+			strings.HasPrefix(text, "Exception (504)") || text == "conn closed"):
 			found = unclear
 		}
 		return true
@@ -60,7 +61,8 @@ func readLink(err error) link {
 }
 
 // noConnection are texts of errors that follow from a connection that could not be made.
-var noConnection = []string{"kafka: client has run out of available brokers", "circuit breaker is open", "not connected to AMQP"}
+var noConnection = []string{"kafka: client has run out of available brokers", "circuit breaker is open",
+	"not connected to AMQP"}
 
 func cannotConnect(err error) bool {
 	switch e := err.(type) {

@@ -37,7 +37,8 @@ type Redelivery struct {
 	kept     map[chain.Fingerprint]*kept
 	sweeping bool      // a timer calls sweep
 	told     sync.Once // that a message came again
-	alert    time.Time // until then each message is remembered: the client's buffer can have copies of those behind a held one
+	// until then each message is remembered: the client's buffer can have copies of those behind a held one
+	alert time.Time
 }
 
 // RedeliveryOf returns what is known of sub: by the method RedeliveryTime of sub or of a subscriber that it decorates,

@@ -21,16 +21,20 @@ var known = []stocked{
 	{path: "github.com/ThreeDotsLabs/watermill/pubsub/gochannel", name: "GoChannel"},
 	// The subscriber ends a message's context after AckWaitTimeout. The server has its own AckWait, 30 s unless the
 	// consumer says otherwise.
-	{path: "github.com/ThreeDotsLabs/watermill-nats/pkg/nats", name: "Subscriber", after: 30 * time.Second, field: "AckWaitTimeout", most: true},
-	{path: "github.com/ThreeDotsLabs/watermill-nats/pkg/jetstream", name: "Subscriber", after: 30 * time.Second, field: "ackWait", most: true},
+	{path: "github.com/ThreeDotsLabs/watermill-nats/pkg/nats", name: "Subscriber", after: 30 * time.Second,
+		field: "AckWaitTimeout", most: true},
+	{path: "github.com/ThreeDotsLabs/watermill-nats/pkg/jetstream", name: "Subscriber", after: 30 * time.Second,
+		field: "ackWait", most: true},
 	// Pending entries are claimed after MaxIdleTime, even by the consumer that has them.
-	{path: "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream", name: "Subscriber", after: time.Minute, field: "MaxIdleTime"},
+	{path: "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream", name: "Subscriber", after: time.Minute,
+		field: "MaxIdleTime"},
 	// A rebalance waits for messages without an ack for a minute, and then delivers them to another member.
 	{path: "github.com/ThreeDotsLabs/watermill-kafka/pkg/kafka", name: "Subscriber", after: time.Minute, session: true},
 	// The consumer_timeout of RabbitMQ.
 	{path: "github.com/ThreeDotsLabs/watermill-amqp/pkg/amqp", name: "Subscriber", after: 30 * time.Minute, session: true},
 	// A message holds a transaction open.
-	{path: "github.com/ThreeDotsLabs/watermill-sql/pkg/sql", name: "Subscriber", after: 30 * time.Second, field: "AckDeadline", most: true, transaction: true},
+	{path: "github.com/ThreeDotsLabs/watermill-sql/pkg/sql", name: "Subscriber", after: 30 * time.Second,
+		field: "AckDeadline", most: true, transaction: true},
 }
 
 // stock returns the row of a subscriber, or nil, and its redelivery time.

@@ -26,7 +26,8 @@ var servers = []server{
 	{"kafka", "SPILLWAY_KAFKA", "SPILLWAY_KAFKA_PORT", "19092", "%s"},
 	{"rabbitmq", "SPILLWAY_AMQP", "SPILLWAY_AMQP_PORT", "19672", "amqp://spillway:spillway@%s/"},
 	{"redis", "SPILLWAY_REDIS", "SPILLWAY_REDIS_PORT", "19379", "%s"},
-	{"postgres", "SPILLWAY_POSTGRES", "SPILLWAY_POSTGRES_PORT", "19432", "postgres://spillway:spillway@%s/spillway?sslmode=disable"},
+	{"postgres", "SPILLWAY_POSTGRES", "SPILLWAY_POSTGRES_PORT", "19432",
+		"postgres://spillway:spillway@%s/spillway?sslmode=disable"},
 	{"mariadb", "SPILLWAY_MYSQL", "SPILLWAY_MYSQL_PORT", "19306", "spillway:spillway@tcp(%s)/spillway"},
 	{"nats", "SPILLWAY_NATS", "SPILLWAY_NATS_PORT", "19222", "nats://%s"},
 	{"prometheus", "SPILLWAY_PROMETHEUS", "SPILLWAY_PROMETHEUS_PORT", "19090", "http://%s"},
@@ -84,7 +85,8 @@ func Lookup(name string) (string, error) {
 	}
 	conn, err := net.DialTimeout("tcp", s.hostPort(), 2*time.Second)
 	if err != nil {
-		return "", fmt.Errorf("services: no %s: start it with \"make services\", or set %s to the address of yours: %w", name, s.variable, err)
+		return "", fmt.Errorf("services: no %s: start it with \"make services\", or set %s to the address of yours: %w", name,
+			s.variable, err)
 	}
 	_ = conn.Close()
 	return s.ours(), nil
@@ -133,7 +135,8 @@ func Control(command, name string, arguments ...string) error {
 	case err == nil:
 		return nil
 	case exitCode(err) == notOurs:
-		return fmt.Errorf("services: %s %s: %w: start it with \"make services\", and unset the variable with its address", command, name, ErrNotOurs)
+		return fmt.Errorf("services: %s %s: %w: start it with \"make services\", and unset the variable with its address",
+			command, name, ErrNotOurs)
 	}
 	return fmt.Errorf("services: %s %s: %w\n%s", command, name, err, out)
 }
@@ -174,7 +177,8 @@ func address(t testing.TB, name string) string {
 	t.Helper()
 	skipEmbedded(t, name)
 	found, err := Lookup(name)
-	for until := time.Now().Add(patience); err != nil && inCI() && time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
+	for until := time.Now().Add(patience); err != nil && inCI() &&
+		time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
 		found, err = Lookup(name) // a test beside this one restarts the server
 	}
 	switch {
@@ -218,7 +222,8 @@ func control(t testing.TB, command, name string, arguments ...string) {
 	if inCI() && (given == "" || given == s.ours()) {
 		t.Fatalf("services: cannot %s %s: something else than services.sh runs it\n%s", command, name, out)
 	}
-	t.Skipf("services: NOT TESTED: %s is not ours to %s: unset %s and run \"make services\"\n%s", name, command, s.variable, out)
+	t.Skipf("services: NOT TESTED: %s is not ours to %s: unset %s and run \"make services\"\n%s", name, command,
+		s.variable, out)
 }
 
 func exitCode(err error) int {

@@ -12,8 +12,8 @@ import "strings"
 func Plain(statement string, words ...string) bool {
 	statement = strings.TrimLeft(statement, " \t\r\n")
 	end := strings.IndexFunc(statement, func(r rune) bool { return (r|0x20) < 'a' || (r|0x20) > 'z' })
-	if end <= 0 || !strings.ContainsRune(" \t\r\n(/*\"'`", rune(statement[end])) || strings.IndexByte(statement, ';') >= 0 ||
-		names(statement, "set_config") {
+	if end <= 0 || !strings.ContainsRune(" \t\r\n(/*\"'`", rune(statement[end])) ||
+		strings.IndexByte(statement, ';') >= 0 || names(statement, "set_config") {
 		return false
 	}
 	for _, word := range words {

@@ -60,5 +60,7 @@ func (r *rows) NextResultSet() error {
 	if _, ok := r.Rows.(driver.RowsNextResultSet); !ok {
 		return io.EOF
 	}
-	return r.read(call{rows: r.Rows}, func(c *call, _ driver.Conn) error { return c.rows.(driver.RowsNextResultSet).NextResultSet() })
+	return r.read(call{rows: r.Rows}, func(c *call, _ driver.Conn) error {
+		return c.rows.(driver.RowsNextResultSet).NextResultSet()
+	})
 }

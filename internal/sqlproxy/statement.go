@@ -122,6 +122,8 @@ func (s *statement) Close() error {
 	if s.kept || s.c.broken || s.c.away {
 		return nil
 	}
-	_, err := s.c.useLocked(context.Background(), call{stmt: s.Stmt}, func(c *call, _ driver.Conn) error { return c.stmt.Close() })
+	_, err := s.c.useLocked(context.Background(), call{stmt: s.Stmt}, func(c *call, _ driver.Conn) error {
+		return c.stmt.Close()
+	})
 	return err
 }

@@ -46,7 +46,8 @@ func (t *Transaction) Stop() State {
 
 // Close stops the transaction and frees what belongs to it. It sends nothing but the end of prepared statements.
 func (t *Transaction) Close() {
-	if left := t.Stop(); left.broken || left.Reading { // database/sql may wait for the reader, for ever if that reads into sql.RawBytes
+	// database/sql may wait for the reader, for ever if that reads into sql.RawBytes
+	if left := t.Stop(); left.broken || left.Reading {
 		go func() { _ = t.tx.Rollback(); _ = t.c.Close() }()
 		return
 	}

@@ -55,7 +55,9 @@ func (l *Log) add(line Line) {
 func (l *Log) Lines(level watermill.LogLevel, words string) []Line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(l.lines), func(line Line) bool { return line.Level != level || !strings.Contains(line.Text, words) })
+	return slices.DeleteFunc(slices.Clone(l.lines), func(line Line) bool {
+		return line.Level != level || !strings.Contains(line.Text, words)
+	})
 }
 
 // Errors returns the lines of errors.
@@ -65,7 +67,9 @@ func (l *Log) Errors() []Line { return l.Lines(watermill.ErrorLogLevel, "") }
 func (l *Log) Has(words, field string, value any) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.lines, func(line Line) bool { return strings.Contains(line.Text, words) && line.Fields[field] == value })
+	return slices.ContainsFunc(l.lines, func(line Line) bool {
+		return strings.Contains(line.Text, words) && line.Fields[field] == value
+	})
 }
 
 // StandsFor returns how many events lines tell of: a line with the field repeated is one for so many.

@@ -66,12 +66,14 @@ var errUnfinished = errors.New("the publisher did not return")
 
 // Publish calls publish as an operation. With a Tracer, publish gets the context and the trace that the message is to
 // carry, otherwise ctx and "".
-func (b By) Publish(ctx context.Context, op observe.Operation, publish func(ctx context.Context, trace string) error) error {
+func (b By) Publish(ctx context.Context, op observe.Operation,
+	publish func(ctx context.Context, trace string) error) error {
 	return b.PublishMasked(ctx, op, nil, publish)
 }
 
 // PublishMasked is Publish with the text of an error as text returns it.
-func (b By) PublishMasked(ctx context.Context, op observe.Operation, text func(error) string, publish func(ctx context.Context, trace string) error) (err error) {
+func (b By) PublishMasked(ctx context.Context, op observe.Operation, text func(error) string,
+	publish func(ctx context.Context, trace string) error) (err error) {
 	if b.Tracer == nil {
 		return publish(ctx, "")
 	}

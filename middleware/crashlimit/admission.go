@@ -73,7 +73,8 @@ func (a *admission) move(ctx context.Context, from slot, suspect bool, patience 
 		case <-w.ready:
 			return w.slot, nil
 		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) { // it had no time left when it came: that is for the handler to see
+			// it had no time left when it came: that is for the handler to see
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return a.giveUp(w, slotShared), nil
 			}
 			return a.giveUp(w, slotNone), ctx.Err()

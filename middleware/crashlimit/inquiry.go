@@ -126,7 +126,8 @@ func processOf(id string) string {
 	return self
 }
 
-var errUndecided = errors.New("crashlimit: it is not known yet whether the processes that had this message crashed: the message is given back")
+var errUndecided = errors.New("crashlimit: it is not known yet whether the processes that had this message crashed: " +
+	"the message is given back")
 
 // minInquiry is how long a delivery waits for an answer, at least.
 const minInquiry = time.Minute

@@ -117,7 +117,8 @@ func (l *Limit) failed(m mark, w written, err error) {
 
 // remove takes the mark of a delivery that came to an end. What is not removed now is removed by the beats.
 func (l *Limit) remove(m mark, w written) {
-	if w.delivery == 1 { // what others wrote meanwhile is theirs; what was there before was seen by a later one, which clears it
+	// what others wrote meanwhile is theirs; what was there before was seen by a later one, which clears it
+	if w.delivery == 1 {
 		w = written{process: w.process}
 	} else {
 		w.process = ""

@@ -50,8 +50,8 @@ func (l *Limit) begin(insist bool) error {
 	err := p.round(ctx)
 	if err != nil && insist {
 		p.withdraw()
-		return fmt.Errorf("crashlimit: register this process in the store: the database must answer when the router starts; start the "+
-			"router again when it does: %w", err)
+		return fmt.Errorf("crashlimit: register this process in the store: the database must answer when the router "+
+			"starts; start the router again when it does: %w", err)
 	}
 	p.note(ctx, err)
 	l.mode.Store(p.mode())

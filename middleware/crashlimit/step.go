@@ -82,7 +82,8 @@ func (v *visit) begin(c *chain.Call) (err error) {
 	m := l.markOf(c.Msg)
 	share, first := l.admission.share(m)
 	v.mark, v.share = m, share
-	if !first { // the limit is attached twice, or the message was delivered twice: one mark serves all, until the last returns
+	// the limit is attached twice, or the message was delivered twice: one mark serves all, until the last returns
+	if !first {
 		return v.join(c)
 	}
 	defer func() { share.decide(err) }()
@@ -111,7 +112,8 @@ func (v *visit) join(c *chain.Call) error {
 	return nil
 }
 
-var errNotFirst = errors.New("crashlimit: the first delivery of this message in this process was refused or given back: this one is given back")
+var errNotFirst = errors.New("crashlimit: the first delivery of this message in this process was refused or given " +
+	"back: this one is given back")
 
 // count leaves the mark of this delivery, unless too many processes ended with one. A store that fails stops no
 // message.
@@ -128,7 +130,8 @@ func (v *visit) count(c *chain.Call, process string) error {
 		}
 		var found []written
 		for again := true; again && err == nil; {
-			looks, rows, next := l.news.latest() // before the marks: what is left of a process that had gone by then is of its death
+			// before the marks: what is left of a process that had gone by then is of its death
+			looks, rows, next := l.news.latest()
 			if found, err = l.marks(c, v.mark); err != nil {
 				break
 			}
@@ -150,7 +153,8 @@ func (v *visit) count(c *chain.Call, process string) error {
 
 // weigh decides by what was found whether the message goes on, and waits for its turn. It reports whether to look
 // again.
-func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, rows map[string]row, next <-chan struct{}) (again bool, err error) {
+func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, rows map[string]row,
+	next <-chan struct{}) (again bool, err error) {
 	l, f := v.limit, q.judge(found, looks, rows)
 	if v.mark.content { // as a rule these are other messages, in processes that live
 		f.unknown = 0

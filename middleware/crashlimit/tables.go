@@ -12,10 +12,11 @@ var tables = []schema.Table{
 		File:    "0007_processes.sql",
 		Columns: []string{"service", "id", "node", "beat_ms", "started_at", "beats", "lost_at"},
 	}}},
-	{Component: "deliveries", Name: "spillway_deliveries", Key: []string{"service", "consumer", "id", "redrives", "delivery"}, Versions: []schema.Version{{
-		File:    "0008_deliveries.sql",
-		Columns: []string{"service", "consumer", "id", "redrives", "delivery", "process", "marked_at"},
-	}}},
+	{Component: "deliveries", Name: "spillway_deliveries",
+		Key: []string{"service", "consumer", "id", "redrives", "delivery"}, Versions: []schema.Version{{
+			File:    "0008_deliveries.sql",
+			Columns: []string{"service", "consumer", "id", "redrives", "delivery", "process", "marked_at"},
+		}}},
 }
 
 // statements are what a store says to its database.
@@ -38,7 +39,8 @@ func statementsFor(db *database.Database) statements {
 		enter, sweep, register = `INSERT IGNORE`+enter, `DELETE`+sweep, register+` ON DUPLICATE KEY UPDATE id = id`
 	} else {
 		const key = `service, consumer, id, redrives, delivery`
-		enter, sweep = `INSERT`+enter+` ON CONFLICT DO NOTHING`, `DELETE FROM spillway_deliveries WHERE (`+key+`) IN (SELECT `+key+sweep+`)`
+		enter, sweep = `INSERT`+enter+` ON CONFLICT DO NOTHING`,
+			`DELETE FROM spillway_deliveries WHERE (`+key+`) IN (SELECT `+key+sweep+`)`
 		register += ` ON CONFLICT DO NOTHING`
 	}
 	return statements{

@@ -90,7 +90,8 @@ func (s *cell) become(to State, now time.Time) {
 	if s.state == to {
 		return
 	}
-	change := Change{Handler: s.handler, Scope: s.scope, From: s.state, To: to, Reason: s.reason, Cause: s.cause, Waiting: s.waiting()}
+	change := Change{Handler: s.handler, Scope: s.scope, From: s.state, To: to, Reason: s.reason, Cause: s.cause,
+		Waiting: s.waiting()}
 	if to != Open && to != Probing {
 		s.heldBy(nil, now)
 	}

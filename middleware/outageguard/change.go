@@ -47,7 +47,8 @@ func (s *State) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("outageguard: the state %q is unknown: give one of %v", boundedtext.Text(string(text), 40), stateNames)
+	return fmt.Errorf("outageguard: the state %q is unknown: give one of %v", boundedtext.Text(string(text), 40),
+		stateNames)
 }
 
 // Change is one change of a state.
@@ -134,7 +135,8 @@ func (g *Guard) tell() {
 
 func (g *Guard) log(change Change) {
 	fields := logging.Fields{
-		logging.Handler: change.Handler, logging.State: change.To.String(), logging.Reason: change.Reason, "waiting": change.Waiting,
+		logging.Handler: change.Handler, logging.State: change.To.String(), logging.Reason: change.Reason,
+		"waiting": change.Waiting,
 	}
 	if change.Handler == "" {
 		fields[logging.Handler] = "all"

@@ -111,12 +111,14 @@ func (c *Config) validate() error {
 	case c.Window < time.Millisecond:
 		return fmt.Errorf("outageguard: Config.Window is %s: it must be at least 1ms", c.Window)
 	case c.Probe < time.Millisecond || c.MaxProbe < c.Probe:
-		return fmt.Errorf("outageguard: Config.Probe is %s and MaxProbe %s: Probe must be at least 1ms, and at most MaxProbe", c.Probe, c.MaxProbe)
+		return fmt.Errorf("outageguard: Config.Probe is %s and MaxProbe %s: Probe must be at least 1ms, and at most MaxProbe",
+			c.Probe, c.MaxProbe)
 	case c.Doubt < 0 || c.MaxRetryAfter < 0 || c.MaxHold < 0:
 		return fmt.Errorf("outageguard: Config.Doubt (%s), MaxRetryAfter (%s) and MaxHold (%s) must not be negative",
 			c.Doubt, c.MaxRetryAfter, c.MaxHold)
 	case c.Shared && c.Store == nil:
-		return errors.New("outageguard: Config.Shared is set without a Store: nothing would be shared; set Config.Store, or the DB of a spillway.Channel")
+		return errors.New("outageguard: Config.Shared is set without a Store: nothing would be shared; set Config.Store, " +
+			"or the DB of a spillway.Channel")
 	case c.MaxScopes < 1:
 		return fmt.Errorf("outageguard: Config.MaxScopes is %d: it must be at least 1", c.MaxScopes)
 	}

@@ -55,7 +55,8 @@ func newEvidence() evidence { return evidence{messages: recent.For[record](remem
 
 // note counts a failure. It reports whether the message itself is to blame: other messages succeeded since it last
 // failed.
-func (e *evidence) note(of recent.Message, verdict classify.Verdict, window time.Duration, ramping bool, now time.Time) (blamed bool) {
+func (e *evidence) note(of recent.Message, verdict classify.Verdict, window time.Duration, ramping bool,
+	now time.Time) (blamed bool) {
 	one := e.messages.Note(of, now)
 	blamed = one.failures > 0 && e.successes > one.seen
 	one.failures++
@@ -70,7 +71,8 @@ func (e *evidence) note(of recent.Message, verdict classify.Verdict, window time
 	if e.attempts == 0 || now.Sub(e.latest) > apart {
 		e.newRun(now)
 	}
-	if !blamed || !ramping { // what failed before the ramp waits at the head of the queue, and would be most of what is counted
+	// what failed before the ramp waits at the head of the queue, and would be most of what is counted
+	if !blamed || !ramping {
 		if one.window != e.window {
 			one.window = e.window
 			e.failed++
@@ -179,7 +181,8 @@ func (e *evidence) reason(b bar, now time.Time) string {
 		return ReasonAway
 	case all >= b.messages && float64(e.failed) >= b.share*float64(all), e.distinct >= b.inARow:
 		return ReasonShare
-	case now.Sub(e.since) >= b.window && !lone && (e.transient >= minAttempts || e.attempts >= minAttempts && e.distinct >= minUnknown):
+	case now.Sub(e.since) >= b.window && !lone &&
+		(e.transient >= minAttempts || e.attempts >= minAttempts && e.distinct >= minUnknown):
 		return ReasonNothing
 	}
 	return ""

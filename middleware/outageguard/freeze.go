@@ -54,7 +54,8 @@ func (g *Guard) named(method, handler string) error {
 	if handler == "" || !g.roster.Complete() || g.roster.Has(handler) {
 		return nil
 	}
-	return fmt.Errorf("outageguard: %s: no handler is named %q: use a name of %s, or \"\" for all", method, boundedtext.Text(handler, 100), &g.roster)
+	return fmt.Errorf("outageguard: %s: no handler is named %q: use a name of %s, or \"\" for all", method,
+		boundedtext.Text(handler, 100), &g.roster)
 }
 
 // freeze begins a freeze, or changes its reason. The caller holds g.mu.
@@ -68,7 +69,8 @@ func (g *Guard) freeze(of frozen, reason, actor string) {
 		return
 	}
 	f.reason, f.actor = reason, actor
-	g.changes.add(Change{Handler: of.handler, From: from, To: Frozen, Reason: reason, Actor: actor, Waiting: int(f.waiting.Load())})
+	g.changes.add(Change{Handler: of.handler, From: from, To: Frozen, Reason: reason, Actor: actor,
+		Waiting: int(f.waiting.Load())})
 }
 
 // lift ends a freeze. The caller holds g.mu.
@@ -77,8 +79,8 @@ func (g *Guard) lift(of frozen, reason, actor string) {
 	delete(g.freezes, of)
 	close(f.lifted)
 	g.troubled.Add(-1)
-	g.changes.add(Change{Handler: of.handler, From: Frozen, To: Closed, Reason: reason, Actor: actor, Waiting: int(f.waiting.Load()),
-		Lasted: time.Since(f.since)})
+	g.changes.add(Change{Handler: of.handler, From: Frozen, To: Closed, Reason: reason, Actor: actor,
+		Waiting: int(f.waiting.Load()), Lasted: time.Since(f.since)})
 }
 
 // freezeShared makes the freezes of the Store the guard's own.

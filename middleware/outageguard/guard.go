@@ -81,7 +81,9 @@ func (g *Guard) step(next chain.Handler) chain.Handler {
 func (g *Guard) passage(c *chain.Call) *passage {
 	p := &passage{guard: g, c: c, of: recent.Of(c), opened: noCell}
 	if g.config.Scope != nil {
-		safecall.Hook(g.config.Logger, "outageguard.Scope", func() { p.scope = boundedtext.Text(g.config.Scope(c.Original()), 200) })
+		safecall.Hook(g.config.Logger, "outageguard.Scope", func() {
+			p.scope = boundedtext.Text(g.config.Scope(c.Original()), 200)
+		})
 	}
 	return p
 }

@@ -253,7 +253,8 @@ func (s *cell) admit(p *passage, now time.Time) bool {
 		}
 	case Open, Probing:
 		s.tick(now)
-		if s.queue.Len() > 0 || s.state == Open && now.Before(s.due) || s.state == Probing && now.Before(s.probing.Add(probeLease)) {
+		if s.queue.Len() > 0 || s.state == Open && now.Before(s.due) ||
+			s.state == Probing && now.Before(s.probing.Add(probeLease)) {
 			return false
 		}
 		if s.state != Closed { // tick can close it

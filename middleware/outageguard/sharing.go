@@ -71,7 +71,8 @@ func (s *sharing) stop() {
 	<-s.ended
 	ctx, cancel := context.WithTimeout(context.Background(), shareTimeout)
 	defer cancel()
-	if _, err := s.store.db.Exec(ctx, s.store.say.leave, s.store.service, s.store.db.Text(s.instance)); err != nil && !s.away {
+	if _, err := s.store.db.Exec(ctx, s.store.say.leave, s.store.service, s.store.db.Text(s.instance)); err != nil &&
+		!s.away {
 		logging.GuardNotCleared.Write(s.guard.config.Logger, err, nil)
 	}
 	s.guard.lonely()
@@ -154,11 +155,13 @@ func (s *sharing) write(ctx context.Context, news news) error {
 	var err error
 	switch news.what {
 	case isOpen:
-		_, err = db.Exec(ctx, say.put, append(key, db.Text(s.instance), db.Text(Open.String()), db.Text(news.reason), db.Text(news.cause),
-			db.Text(""), (lease*s.store.every).Milliseconds())...)
+		_, err = db.Exec(ctx, say.put,
+			append(key, db.Text(s.instance), db.Text(Open.String()), db.Text(news.reason), db.Text(news.cause), db.Text(""),
+				(lease*s.store.every).Milliseconds())...)
 	case isStill:
-		_, err = db.Exec(ctx, say.renew, append([]any{db.Text(news.reason), db.Text(news.cause), (lease * s.store.every).Milliseconds()},
-			append(key, db.Text(s.instance))...)...)
+		_, err = db.Exec(ctx, say.renew,
+			append([]any{db.Text(news.reason), db.Text(news.cause), (lease * s.store.every).Milliseconds()},
+				append(key, db.Text(s.instance))...)...)
 	case isProved:
 		_, err = db.Exec(ctx, say.proved, key...)
 	case isOver:

@@ -34,9 +34,11 @@ type Store struct {
 }
 
 var table = schema.Table{
-	Component: "outages", Name: "spillway_outages", Key: []string{"service", "handler", "scope", "instance"}, Versions: []schema.Version{{
-		File:    "0009_outages.sql",
-		Columns: []string{"service", "handler", "scope", "instance", "state", "reason", "cause", "actor", "since", "expires_at"},
+	Component: "outages", Name: "spillway_outages", Key: []string{"service", "handler", "scope", "instance"},
+	Versions: []schema.Version{{
+		File: "0009_outages.sql",
+		Columns: []string{"service", "handler", "scope", "instance", "state", "reason", "cause", "actor", "since",
+			"expires_at"},
 	}},
 }
 
@@ -95,7 +97,8 @@ func (s *Store) rows(ctx context.Context, instance string) ([]Shared, error) {
 		var one Shared
 		var state string
 		var since int64
-		if err := rows.Scan(&one.Handler, &one.Scope, &one.Instance, &state, &one.Reason, &one.Cause, &one.Actor, &since); err != nil {
+		if err := rows.Scan(&one.Handler, &one.Scope, &one.Instance, &state, &one.Reason, &one.Cause, &one.Actor,
+			&since); err != nil {
 			return err
 		}
 		one.Since = time.UnixMilli(since)
@@ -118,8 +121,9 @@ func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error
 	if database.Column(handler) != handler {
 		return fmt.Errorf("outageguard: Freeze: the handler %q cannot be shared: a name has at most 255 bytes of readable text", boundedtext.Text(handler, 300))
 	}
-	if _, err := s.db.Exec(ctx, s.say.put, s.service, s.db.Text(handler), s.db.Text(""), s.db.Text(""), s.db.Text(Frozen.String()),
-		s.db.Text(boundedtext.Text(reason, 1000)), s.db.Text(""), s.db.Text(boundedtext.Text(actor, 1000)), 0); err != nil {
+	if _, err := s.db.Exec(ctx, s.say.put, s.service, s.db.Text(handler), s.db.Text(""), s.db.Text(""),
+		s.db.Text(Frozen.String()), s.db.Text(boundedtext.Text(reason, 1000)), s.db.Text(""),
+		s.db.Text(boundedtext.Text(actor, 1000)), 0); err != nil {
 		return fmt.Errorf("outageguard: freeze %q: %w", handler, err)
 	}
 	return nil
@@ -132,8 +136,8 @@ func (s *Store) Release(ctx context.Context, handler, reason, actor string) (rel
 		return false, errors.New("outageguard: Release: the actor is empty: say who releases the handler")
 	}
 	reason = cmp.Or(reason, "released")
-	n, err := s.db.Exec(ctx, s.say.release, s.db.Text(boundedtext.Text(reason, 1000)), s.db.Text(boundedtext.Text(actor, 1000)),
-		keptFor.Milliseconds(), s.service, s.db.Text(database.Column(handler)))
+	n, err := s.db.Exec(ctx, s.say.release, s.db.Text(boundedtext.Text(reason, 1000)),
+		s.db.Text(boundedtext.Text(actor, 1000)), keptFor.Milliseconds(), s.service, s.db.Text(database.Column(handler)))
 	if err != nil {
 		return false, fmt.Errorf("outageguard: release %q: %w", handler, err)
 	}
@@ -164,7 +168,8 @@ actor = excluded.actor, since = CASE WHEN spillway_outages.instance = '' THEN ex
 WHERE service = ? AND (state = 'frozen' OR expires_at > now_ms() OR instance = ? AND instance <> '') ORDER BY handler, scope, instance`),
 		put: db.Statement(put),
 		// renew does not insert: a message of another instance may just have succeeded, and removed the row.
-		renew: db.Statement(`UPDATE spillway_outages SET reason = ?, cause = ?, expires_at = now_ms() + ?` + of + ` AND instance = ?`),
+		renew: db.Statement(`UPDATE spillway_outages SET reason = ?, cause = ?, expires_at = now_ms() + ?` + of +
+			` AND instance = ?`),
 		release: db.Statement(`UPDATE spillway_outages SET state = 'closed', reason = ?, actor = ?, since = now_ms(), expires_at = now_ms() + ?
 WHERE service = ? AND handler = ? AND scope = '' AND instance = '' AND state = 'frozen'`),
 		remove: db.Statement(`DELETE FROM spillway_outages` + of + ` AND instance = ?`),

@@ -76,7 +76,8 @@ func (s *Stages) topics() (sources []string, known map[string]bool) {
 }
 
 func (s *Stages) abandoned(topic string, messages int) {
-	logging.StageAbandoned.Write(s.config.Logger, errAbandoned, logging.Fields{logging.StageTopic: topic, logging.Messages: messages})
+	logging.StageAbandoned.Write(s.config.Logger, errAbandoned,
+		logging.Fields{logging.StageTopic: topic, logging.Messages: messages})
 }
 
 var errAbandoned = errors.New("stage topic without a handler")

@@ -160,7 +160,8 @@ func (c *Config) validate() error {
 	case destination.CheckKeeps(c.Publisher) != nil:
 		return fmt.Errorf("stages: Config.Publisher: %w", destination.CheckKeeps(c.Publisher))
 	case c.Subscriber == nil:
-		return errors.New("stages: Config.Subscriber is nil: messages would wait in their stages for good; return a subscriber for each stage topic")
+		return errors.New("stages: Config.Subscriber is nil: messages would wait in their stages for good; return a " +
+			"subscriber for each stage topic")
 	case c.Jitter > 1:
 		return fmt.Errorf("stages: Config.Jitter is %v: it is a share of the delay and must be at most 1", c.Jitter)
 	case c.MaxDelay < 0 || c.MaxHold < 0:
@@ -172,17 +173,20 @@ func (c *Config) validate() error {
 	}
 	for i, stage := range c.Stages {
 		if stage.Delay < minDelay {
-			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at least %s; for shorter waits use middleware.RetryConfig", i, stage.Delay, minDelay)
+			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at least %s; for shorter waits use "+
+				"middleware.RetryConfig", i, stage.Delay, minDelay)
 		}
 		if stage.Delay > c.MaxDelay {
-			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at most MaxDelay (%s)", i, stage.Delay, c.MaxDelay)
+			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at most MaxDelay (%s)", i, stage.Delay,
+				c.MaxDelay)
 		}
 		if stage.Concurrency < 0 {
 			return fmt.Errorf("stages: Config.Stages[%d].Concurrency is %d: it must not be negative", i, stage.Concurrency)
 		}
 	}
 	if len(c.active()) == 0 {
-		return errors.New("stages: Config.Stages has no stage that is not Retired: a failing message could not wait anywhere; add one")
+		return errors.New("stages: Config.Stages has no stage that is not Retired: a failing message could not wait " +
+			"anywhere; add one")
 	}
 	return c.checkNames()
 }

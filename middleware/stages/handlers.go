@@ -46,17 +46,20 @@ func (h *Handler) Topics() []Topic { return slices.Clone(h.topics) }
 // AddHandler adds a handler to the router as Router.AddHandler does. The handler gets the messages of the live topic,
 // and those of its stages that are due. Its stages stop with it. After an error the router is as before. If the name is
 // taken, AddHandler panics as the router does.
-func (s *Stages) AddHandler(router *message.Router, name, topic string, sub message.Subscriber, publishTopic string, pub message.Publisher, h message.HandlerFunc) (*Handler, error) {
+func (s *Stages) AddHandler(router *message.Router, name, topic string, sub message.Subscriber, publishTopic string,
+	pub message.Publisher, h message.HandlerFunc) (*Handler, error) {
 	switch {
 	case s == nil:
 		return nil, noStages(name)
 	case safecall.IsNil(pub) || safecall.IsNil(sub):
-		return nil, cannotAdd(name, errors.New("the publisher or subscriber is nil; for a handler without outputs use AddConsumerHandler"))
+		return nil, cannotAdd(name,
+			errors.New("the publisher or subscriber is nil; for a handler without outputs use AddConsumerHandler"))
 	case h == nil:
 		return nil, cannotAdd(name, errNoFunction)
 	case decorated.ClosedTogether(pub, s.config.Publisher):
-		return nil, cannotAdd(name, fmt.Errorf("its publisher (%T) is Config.Publisher too, which the router closes when the handler stops: "+
-			"give the stages a publisher of their own", s.config.Publisher))
+		return nil, cannotAdd(name,
+			fmt.Errorf("its publisher (%T) is Config.Publisher too, which the router closes when the handler stops: give the "+
+				"stages a publisher of their own", s.config.Publisher))
 	}
 	if err := s.inside.CheckPublisher(pub); err != nil {
 		return nil, cannotAdd(name, err)
@@ -67,7 +70,8 @@ func (s *Stages) AddHandler(router *message.Router, name, topic string, sub mess
 }
 
 // AddConsumerHandler adds a handler without outputs as Router.AddConsumerHandler does, and its stages. See AddHandler.
-func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, sub message.Subscriber, h message.NoPublishHandlerFunc) (*Handler, error) {
+func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, sub message.Subscriber,
+	h message.NoPublishHandlerFunc) (*Handler, error) {
 	switch {
 	case s == nil:
 		return nil, noStages(name)
@@ -107,7 +111,8 @@ func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, t
 		return router.AddConsumerHandler(as, topic, sub, func(msg *message.Message) error {
 			out, err := watched(msg)
 			if err == nil && len(out) > 0 {
-				err = classify.Permanent(fmt.Errorf("extended handler %q: %w; add it with AddHandler", name, message.ErrOutputInNoPublisherHandler))
+				err = classify.Permanent(fmt.Errorf("extended handler %q: %w; add it with AddHandler", name,
+					message.ErrOutputInNoPublisherHandler))
 			}
 			return err
 		})
@@ -132,19 +137,23 @@ func cannotExtend(name string, err error) error {
 }
 
 func noStages(name string) error {
-	return cannotAdd(name, errors.New("there are no stages; set Config.Stages of the spillway.Channel, with a Publisher and a Subscriber"))
+	return cannotAdd(name, errors.New("there are no stages; set Config.Stages of the spillway.Channel, with a Publisher "+
+		"and a Subscriber"))
 }
 
 // add does everything that can fail before it changes the router. With extends, the router has the live handler
 // already.
-func (s *Stages) add(router *message.Router, name, topic string, sub message.Subscriber, extends bool, add func(string, message.Subscriber) *message.Handler) (*Handler, error) {
+func (s *Stages) add(router *message.Router, name, topic string, sub message.Subscriber, extends bool,
+	add func(string, message.Subscriber) *message.Handler) (*Handler, error) {
 	switch {
 	case router == nil:
 		return nil, cannotAdd(name, errNoRouter)
 	case name == "" || topic == "":
-		return nil, cannotAdd(name, fmt.Errorf("name and topic (%q) must not be empty, since stage topics are named after them", topic))
+		return nil, cannotAdd(name,
+			fmt.Errorf("name and topic (%q) must not be empty, since stage topics are named after them", topic))
 	case s.inside.IsDeadLetterTopic(topic):
-		return nil, cannotAdd(name, fmt.Errorf("%q is a topic of dead letters, whose consumers have no stages; add the handler to the router", topic))
+		return nil, cannotAdd(name,
+			fmt.Errorf("%q is a topic of dead letters, whose consumers have no stages; add the handler to the router", topic))
 	}
 	h, err := s.plan(name, topic)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 // claim makes msg the one copy of its message that is held here, and reports whether it is. If another copy is held,
 // claim waits until that one is settled, and settles msg in the same way. If the broker cannot have heard of it, msg
 // takes the place of the other copy. Call the returned function when msg is settled, or ctx has ended.
-func (w *waiter) claim(ctx context.Context, msg *message.Message) (leave func(became outcome, waited time.Duration), claimed bool) {
+func (w *waiter) claim(ctx context.Context,
+	msg *message.Message) (leave func(became outcome, waited time.Duration), claimed bool) {
 	none := func(outcome, time.Duration) {}
 	// In a transaction an ack can be undone, with what the handler wrote: the message must be handled again.
 	if w.sharedSubscriber.redelivery.InTransaction || chain.TransactionOf(msg.Context()) != nil {
@@ -69,8 +70,8 @@ func (w *waiter) cameAgain(msg *message.Message, after time.Duration) {
 	})
 }
 
-var errRedelivered = errors.New("another instance would have handled it too: give the subscriber a method RedeliveryTime, or set " +
-	"stages.Config.MaxHold to half of the broker's redelivery time at most")
+var errRedelivered = errors.New("another instance would have handled it too: give the subscriber a method " +
+	"RedeliveryTime, or set stages.Config.MaxHold to half of the broker's redelivery time at most")
 
 // outcomeOf returns what became of a message. Its outcome is unknown to the broker, or to this process, if one of the
 // contexts ended.

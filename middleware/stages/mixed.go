@@ -51,7 +51,8 @@ func (m *mixed) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 		case <-m.closed.Done():
 		case <-time.After(endTogether):
 			of := m.waiters[0].of
-			logging.SubscriptionEnded.Write(m.waiters[0].log(), errEnded, logging.Fields{logging.Topic: topic, logging.Handler: of.name})
+			logging.SubscriptionEnded.Write(m.waiters[0].log(), errEnded,
+				logging.Fields{logging.Topic: topic, logging.Handler: of.name})
 			cancel()
 		}
 	}
@@ -88,7 +89,8 @@ func (m *mixed) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 	return out, nil
 }
 
-var errEnded = errors.New("the subscriber closed its channel of messages, and was not asked to: see what the broker did to the topic or its consumer group")
+var errEnded = errors.New("the subscriber closed its channel of messages, and was not asked to: see what the broker " +
+	"did to the topic or its consumer group")
 
 // Close ends all waits, so that the subscribers get their messages back, and closes the subscribers at the same time.
 func (m *mixed) Close() error {
@@ -110,7 +112,8 @@ func (m *mixed) Close() error {
 // and done when all of its messages are settled.
 func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended func(topic string), done func()) error {
 	if s := w.of.stages; s.relay != nil && !s.plugged.Load() {
-		return fmt.Errorf("stages: handler %q: there is a Store, and no plugin that moves due messages: Attach the channel, or add Stages.Plugin to the router", w.of.name)
+		return fmt.Errorf("stages: handler %q: there is a Store, and no plugin that moves due messages: Attach the "+
+			"channel, or add Stages.Plugin to the router", w.of.name)
 	}
 	if err := w.initialize(); err != nil {
 		return err
@@ -151,7 +154,8 @@ func (w *waiter) leave() {
 }
 
 // deliver holds all messages at the same time that the subscriber delivers at the same time.
-func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out chan<- *message.Message, ended func(topic string)) {
+func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out chan<- *message.Message,
+	ended func(topic string)) {
 	var waiting sync.WaitGroup
 	for msg := range in {
 		waiting.Go(func() { w.hold(ctx, msg, out) })

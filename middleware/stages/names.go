@@ -28,8 +28,8 @@ func (c *Config) checkNames() error {
 }
 
 func sameName(topic string, delay, other time.Duration) error {
-	return fmt.Errorf("Config.Naming names %q for delays of %s and %s: in one topic a message would wait behind one that is due later; "+
-		"give each delay a name of its own", topic, delay, other)
+	return fmt.Errorf("Config.Naming names %q for delays of %s and %s: in one topic a message would wait behind one "+
+		"that is due later; give each delay a name of its own", topic, delay, other)
 }
 
 // topicOf names the topic of a stage.

@@ -80,7 +80,8 @@ func (s *Stages) giveUp(ctx context.Context, topic string, msg *message.Message,
 	s.mu.RLock()
 	of := s.handlers[poison.Read(msg).Origin.Handler] // several may share the topic
 	for _, h := range s.handlers {
-		if (of == nil || of.topicNamed(topic) == nil) && h.topicNamed(topic) != nil { // QueueConfig.Origin may give another name
+		// QueueConfig.Origin may give another name
+		if (of == nil || of.topicNamed(topic) == nil) && h.topicNamed(topic) != nil {
 			of = h
 		}
 	}

@@ -25,7 +25,8 @@ type refusals struct {
 }
 
 func newRefusals() refusals {
-	return refusals{since: recent.For[time.Time](forgotten), took: make(map[string]time.Time), let: make(map[string]time.Time)}
+	return refusals{since: recent.For[time.Time](forgotten), took: make(map[string]time.Time),
+		let: make(map[string]time.Time)}
 }
 
 // tooLong notes that a topic refused a message, and reports whether that has lasted too long.

@@ -35,18 +35,21 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 		return err
 	}
 	if err != nil {
-		return s.refused(c, to, failure, number, fmt.Errorf("stages: stage %d of handler %q, %q: %w", number, h.name, to.topic, err))
+		return s.refused(c, to, failure, number,
+			fmt.Errorf("stages: stage %d of handler %q, %q: %w", number, h.name, to.topic, err))
 	}
 	s.refusals.taken(to.topic)
 	class := failure.Verdict.Class.String()
-	if line, due := logging.HandlerDelayed.At(s.config.Logger, h.topic, h.name, class, strconv.Itoa(number), to.topic); due {
+	if line, due := logging.HandlerDelayed.At(s.config.Logger, h.topic, h.name, class, strconv.Itoa(number),
+		to.topic); due {
 		line.Write(s.inside.Cause(failure.Err), logging.Fields{
-			logging.Topic: h.topic, logging.Handler: h.name, logging.Class: class, logging.Stage: number, logging.StageTopic: to.topic,
-			logging.Attempt: failure.Attempts, logging.Wait: pause, logging.MessageID: c.Msg.UUID,
+			logging.Topic: h.topic, logging.Handler: h.name, logging.Class: class, logging.Stage: number,
+			logging.StageTopic: to.topic, logging.Attempt: failure.Attempts, logging.Wait: pause, logging.MessageID: c.Msg.UUID,
 		})
 	}
 	if s.config.OnStage != nil {
-		event := Waiting{c.Msg.UUID, h.name, h.topic, to.topic, number, pause, s.inside.Shown(failure.Verdict), failure.Attempts}
+		event := Waiting{c.Msg.UUID, h.name, h.topic, to.topic, number, pause, s.inside.Shown(failure.Verdict),
+			failure.Attempts}
 		safecall.Hook(s.config.Logger, "stages.OnStage", func() { s.config.OnStage(c.Ctx, event) })
 	}
 	return nil
@@ -58,10 +61,12 @@ const stageAttempts = 3
 // insist calls try a few times, with waits between that end with the message. During an outage, the guard calls it
 // again.
 func (s *Stages) insist(c *chain.Call, try func() error) error {
-	waits := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxElapsedTime(0))
+	waits := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxElapsedTime(0))
 	for attempt := 1; ; attempt++ {
 		err := try()
-		if err == nil || s.inside.Classifier().IsTooLarge(err) || poison.IsRefused(err) || outage.Away(err) || attempt == stageAttempts {
+		if err == nil || s.inside.Classifier().IsTooLarge(err) || poison.IsRefused(err) || outage.Away(err) ||
+			attempt == stageAttempts {
 			return err
 		}
 		if !wait.For(c.WaitContext(), waits.NextBackOff()) {
@@ -73,7 +78,8 @@ func (s *Stages) insist(c *chain.Call, try func() error) error {
 // place publishes the message once. The entry is the same each time: if a publisher took the message and did not
 // confirm it, both are one. The due time counts from now, so that a message that comes late into its stage is never
 // early.
-func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, pause time.Duration, entry string) error {
+func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, pause time.Duration,
+	entry string) error {
 	if s.config.Store != nil {
 		msg := s.inside.ForStage(c.Original(), failure, number, time.Now().Add(pause), time.Time{})
 		msg.Metadata.Set(poison.KeyRetryEntry, entry)
@@ -103,13 +109,15 @@ var (
 	// errNotSubscribed keeps a message from a topic without a subscriber: some pub/subs would lose it there.
 	errNotSubscribed = errors.New("the stage's own handler has not subscribed yet")
 	// errMisnamed keeps a message from a shared topic in which every handler would take it for another's.
-	errMisnamed = errors.New("QueueConfig.Origin returns another topic or handler than the router has: handlers that share the stage topic would ignore the message")
+	errMisnamed = errors.New("QueueConfig.Origin returns another topic or handler than the router has: handlers that " +
+		"share the stage topic would ignore the message")
 )
 
 // refused handles a message that its stage did not take, although the stage is not away.
 func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, err error) error {
 	fields := logging.Fields{
-		logging.Handler: message.HandlerNameFromCtx(c.Ctx), logging.Topic: message.SubscribeTopicFromCtx(c.Ctx), logging.StageTopic: to.topic, logging.Stage: number,
+		logging.Handler: message.HandlerNameFromCtx(c.Ctx), logging.Topic: message.SubscribeTopicFromCtx(c.Ctx),
+		logging.StageTopic: to.topic, logging.Stage: number,
 		logging.MessageID: c.Msg.UUID,
 	}
 	condemned := outage.Away(err) && c.WaitContext().Err() == nil // the guard saw others pass
@@ -124,5 +132,6 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 // hopeless reports whether a stage will never take the message: it is too large, the publisher refuses its content, or
 // the publisher panics. Any other error can be the broker's own trouble, such as a missing table or right.
 func (s *Stages) hopeless(err error) bool {
-	return s.inside.Classifier().IsTooLarge(err) || poison.IsRefused(err) || errors.Is(err, errMisnamed) || errors.As(err, new(*classify.PanicError))
+	return s.inside.Classifier().IsTooLarge(err) || poison.IsRefused(err) || errors.Is(err, errMisnamed) ||
+		errors.As(err, new(*classify.PanicError))
 }

@@ -41,7 +41,8 @@ func (l *sharedSubscriber) Close() error {
 
 // subscribers calls Config.Subscriber for each stage of h. After an error it closes the subscribers that it got for h
 // alone.
-func (s *Stages) subscribers(router *message.Router, h *handler, live message.Subscriber) (waiters []*waiter, err error) {
+func (s *Stages) subscribers(router *message.Router, h *handler,
+	live message.Subscriber) (waiters []*waiter, err error) {
 	for _, t := range h.topics {
 		var sub message.Subscriber
 		err := safecall.Call("stages.Subscriber", func() (err error) {

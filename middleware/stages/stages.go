@@ -59,7 +59,8 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	s := &Stages{queue: queue, inside: deadletter.Of(queue), config: config, active: config.active(), refusals: newRefusals(), handlers: make(map[string]*handler)}
+	s := &Stages{queue: queue, inside: deadletter.Of(queue), config: config, active: config.active(),
+		refusals: newRefusals(), handlers: make(map[string]*handler)}
 	s.has = func(c *chain.Call) bool { return s.handlerOf(c) != nil }
 	s.hasNext = func(c *chain.Call, v classify.Verdict) bool {
 		if !v.Class.Retryable() || !s.has(c) {
@@ -71,7 +72,8 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	watched := "stages: the publisher"
 	if config.Store != nil {
 		watched = "stages: the delay store"
-		relay, err := delay.NewRelay(config.Store, config.Publisher, delay.RelayConfig{GiveUp: s.giveUp, Classifier: s.inside.Classifier(), Logger: config.Logger})
+		relay, err := delay.NewRelay(config.Store, config.Publisher,
+			delay.RelayConfig{GiveUp: s.giveUp, Classifier: s.inside.Classifier(), Logger: config.Logger})
 		if err != nil {
 			return nil, fmt.Errorf("stages: Config.Store: %w", err)
 		}

@@ -43,8 +43,9 @@ func (s *Stages) step(next chain.Handler) chain.Handler {
 	}
 }
 
-var errForeign = classify.Permanent(errors.New("stages: the message waits for another handler: two handlers share this stage topic without SharedTopics; " +
-	"name stage topics after the handler too, with {handler} in Naming.Stage, or set Config.SharedTopics"))
+var errForeign = classify.Permanent(errors.New("stages: the message waits for another handler: two handlers share " +
+	"this stage topic without SharedTopics; name stage topics after the handler too, with {handler} in Naming.Stage, or " +
+	"set Config.SharedTopics"))
 
 // handlerOf returns the handler of the call, or nil if it has no stages here.
 func (s *Stages) handlerOf(c *chain.Call) *handler {
@@ -82,7 +83,9 @@ func (s *Stages) later(c *chain.Call, err error) error {
 	number, pause, ok := s.next(stageOf(c), failure.Verdict.RetryAfter)
 	if !ok {
 		if asked := failure.Verdict.RetryAfter; asked > s.config.MaxDelay {
-			logging.WaitTooLong.Write(s.config.Logger, nil, logging.Fields{logging.Topic: h.topic, logging.Handler: h.name, logging.MessageID: c.Msg.UUID, "retry_after": asked, "max_delay": s.config.MaxDelay})
+			logging.WaitTooLong.Write(s.config.Logger, nil,
+				logging.Fields{logging.Topic: h.topic, logging.Handler: h.name, logging.MessageID: c.Msg.UUID, "retry_after": asked,
+					"max_delay": s.config.MaxDelay})
 		}
 		return failure
 	}

@@ -125,8 +125,8 @@ func (t *stageTopic) holds() time.Duration { return evenly(t.longest, t.maxHold(
 func (t *stageTopic) subscribedWith(sub *sharedSubscriber) {
 	t.redelivery.Store(sub.redelivery)
 	config := &t.of.stages.config
-	fields := logging.Fields{logging.Handler: t.of.name, logging.StageTopic: t.topic, "delay": t.delay, logging.Held: t.maxHold(),
-		"redelivery_time": sub.redelivery.After}
+	fields := logging.Fields{logging.Handler: t.of.name, logging.StageTopic: t.topic, "delay": t.delay,
+		logging.Held: t.maxHold(), "redelivery_time": sub.redelivery.After}
 	if config.MaxHold > 0 {
 		fields["max_hold"] = config.MaxHold
 	}
@@ -141,8 +141,8 @@ func (t *stageTopic) subscribedWith(sub *sharedSubscriber) {
 	}
 }
 
-var errCut = errors.New("set stages.Config.MaxHold to half of the redelivery time at most or leave it out, or give the subscriber a method " +
-	"RedeliveryTime if its broker redelivers later")
+var errCut = errors.New("set stages.Config.MaxHold to half of the redelivery time at most or leave it out, or give " +
+	"the subscriber a method RedeliveryTime if its broker redelivers later")
 
 // evenly divides a wait into equal parts of at most most. All messages of a topic are then held equally long, so one
 // that goes round waits behind later ones for no longer than the jitter.
@@ -171,13 +171,15 @@ func (s *Stages) register(h *handler) (forget func(), err error) {
 	defer s.mu.Unlock()
 	before := s.handlers[h.name]
 	if before != nil && before.topic != h.topic {
-		return nil, fmt.Errorf("topic %q: a handler of this name is on topic %q; handler names must be unique", h.topic, before.topic)
+		return nil, fmt.Errorf("topic %q: a handler of this name is on topic %q; handler names must be unique", h.topic,
+			before.topic)
 	}
 	for _, other := range s.handlers {
 		for _, t := range h.topics {
 			if other.name != h.name && other.topicNamed(t.topic) != nil && !s.config.SharedTopics {
-				return nil, fmt.Errorf("topic %q: handler %q on topic %q has the same stage topic %q, so that one would take the other's messages; "+
-					"name it after the handler too, with {handler} in Naming.Stage and Naming.Reentry, or set SharedTopics if every consumer group receives every message",
+				return nil, fmt.Errorf("topic %q: handler %q on topic %q has the same stage topic %q, so that one would take the "+
+					"other's messages; name it after the handler too, with {handler} in Naming.Stage and Naming.Reentry, or set "+
+					"SharedTopics if every consumer group receives every message",
 					h.topic, other.name, other.topic, t.topic)
 			}
 		}

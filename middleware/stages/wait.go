@@ -73,7 +73,8 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 		return
 	}
 	defer w.exit()
-	reentry := &chain.Reentry{Handler: w.of.name, As: w.of.inRouter(), Topic: w.topic, Stage: stage.Number, Foreign: foreign, Held: time.Since(arrived)}
+	reentry := &chain.Reentry{Handler: w.of.name, As: w.of.inRouter(), Topic: w.topic, Stage: stage.Number,
+		Foreign: foreign, Held: time.Since(arrived)}
 	w.of.stages.inside.FromStage(msg)
 	msg.SetContext(chain.WithReentry(session, reentry))
 	w.onReentry(msg, stage)
@@ -100,7 +101,8 @@ func (w *waiter) dueAt(msg *message.Message, arrived time.Time) time.Time {
 }
 
 // untilDue waits until the message is due, or goes round. It returns false if ctx ends before.
-func (w *waiter) untilDue(ctx context.Context, msg *message.Message, stage poison.RetryStage, arrived time.Time) (again, ok bool) {
+func (w *waiter) untilDue(ctx context.Context, msg *message.Message, stage poison.RetryStage,
+	arrived time.Time) (again, ok bool) {
 	for {
 		shorter := w.sharedSubscriber.redelivery.Changed()
 		until, again := w.until(msg.Context(), stage, arrived)

@@ -27,7 +27,8 @@ func (s *Stages) watched(h message.HandlerFunc) message.HandlerFunc {
 		if !met(msg) {
 			once.Do(func() {
 				logging.StageUnprotected.Write(s.config.Logger, errUnprotected,
-					logging.Fields{logging.Handler: message.HandlerNameFromCtx(msg.Context()), logging.Topic: message.SubscribeTopicFromCtx(msg.Context())})
+					logging.Fields{logging.Handler: message.HandlerNameFromCtx(msg.Context()),
+						logging.Topic: message.SubscribeTopicFromCtx(msg.Context())})
 			})
 		}
 		return h(msg)
@@ -84,7 +85,8 @@ func hasSubscriber(router *message.Router, sub message.Subscriber) bool {
 		if has.Kind() == reflect.Interface && has.Elem().Type() == reflect.TypeFor[*mixed]() {
 			has = has.Elem().Elem().FieldByName("Subscriber")
 		}
-		if has.Kind() == reflect.Interface && has.Elem().Kind() == reflect.Pointer && has.Elem().Type() == of.Type() && has.Elem().Pointer() == of.Pointer() {
+		if has.Kind() == reflect.Interface && has.Elem().Kind() == reflect.Pointer && has.Elem().Type() == of.Type() &&
+			has.Elem().Pointer() == of.Pointer() {
 			return true
 		}
 	}

@@ -39,9 +39,10 @@ func (n *Notifier) notice(t ledger.Telling) Notice {
 	_ = json.Unmarshal([]byte(t.About), &a) // a damaged row has no more than its kind
 	notice := Notice{
 		Kind: Kind(t.Kind), Status: Status(t.Step), Service: n.config.Service, Instance: line(n.config.Instance, maxName),
-		Subject: line(a.Subject, maxName), Cause: line(a.Cause, maxName), Topic: line(a.Topic, maxName), Handler: line(a.Handler, maxName),
-		Class: line(a.Class, maxName), Reason: line(a.Reason, maxName), Description: line(a.Description, maxDescription),
-		Count: t.Count, Total: t.Total, First: t.First.UTC(), Last: t.Last.UTC(),
+		Subject: line(a.Subject, maxName), Cause: line(a.Cause, maxName), Topic: line(a.Topic, maxName),
+		Handler: line(a.Handler, maxName), Class: line(a.Class, maxName), Reason: line(a.Reason, maxName),
+		Description: line(a.Description, maxDescription), Count: t.Count, Total: t.Total, First: t.First.UTC(),
+		Last: t.Last.UTC(),
 	}
 	if notice.Kind == ManyNotices {
 		notice.Subject = line(t.Subject, maxName)
@@ -50,7 +51,8 @@ func (n *Notifier) notice(t ledger.Telling) Notice {
 		notice.Count, notice.Total = a.Waiting, a.Waiting
 	}
 	var id []byte
-	for _, part := range []string{n.config.Service, t.Kind, t.Subject, strconv.FormatInt(t.Opened, 10), strconv.FormatInt(t.Number, 10)} {
+	for _, part := range []string{n.config.Service, t.Kind, t.Subject, strconv.FormatInt(t.Opened, 10),
+		strconv.FormatInt(t.Number, 10)} {
 		id = metadatacodec.Append(id, part)
 	}
 	sum := sha256.Sum256(id)

@@ -98,19 +98,23 @@ func (c *Config) validate() error {
 	}
 	for _, kind := range c.Kinds {
 		if !slices.Contains(Kinds, kind) {
-			return fmt.Errorf("notify: Config.Kinds has %q: use the constants of package notify", boundedtext.Text(string(kind), 40))
+			return fmt.Errorf("notify: Config.Kinds has %q: use the constants of package notify",
+				boundedtext.Text(string(kind), 40))
 		}
 	}
-	for field, d := range map[string]time.Duration{"Window": c.Window, "Poll": c.Poll, "Settle": c.Settle, "GiveUp": c.GiveUp, "CloseTimeout": c.CloseTimeout} {
+	for field, d := range map[string]time.Duration{"Window": c.Window, "Poll": c.Poll, "Settle": c.Settle,
+		"GiveUp": c.GiveUp, "CloseTimeout": c.CloseTimeout} {
 		if d < time.Millisecond {
 			return fmt.Errorf("notify: Config.%s is %s: it must be at least 1ms", field, d)
 		}
 	}
 	if c.Settle < 4*c.Poll {
-		return fmt.Errorf("notify: Config.Settle is %s, and Poll %s: Settle must be at least 4 times Poll, or a state would end between two looks", c.Settle, c.Poll)
+		return fmt.Errorf("notify: Config.Settle is %s, and Poll %s: Settle must be at least 4 times Poll, or a state "+
+			"would end between two looks", c.Settle, c.Poll)
 	}
 	if c.MaxNew < 1 || c.QueueSize < 1 || c.QueueSize > 100_000 {
-		return fmt.Errorf("notify: Config.MaxNew (%d) must be at least 1, and QueueSize (%d) 1 to 100,000", c.MaxNew, c.QueueSize)
+		return fmt.Errorf("notify: Config.MaxNew (%d) must be at least 1, and QueueSize (%d) 1 to 100,000", c.MaxNew,
+			c.QueueSize)
 	}
 	return nil
 }
@@ -124,4 +128,5 @@ type pace struct {
 	retry  time.Duration // before the second attempt at a sink
 }
 
-var paces = pace{round: time.Second, sweep: 5 * time.Second, lease: 30 * time.Second, answer: 5 * time.Second, retry: time.Second}
+var paces = pace{round: time.Second, sweep: 5 * time.Second, lease: 30 * time.Second, answer: 5 * time.Second,
+	retry: time.Second}

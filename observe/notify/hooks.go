@@ -24,7 +24,8 @@ func (n *Notifier) Observe(config *spillway.Config) error {
 		return errors.New("notify: Observe: the Notifier is nil: check the error of New")
 	}
 	if !n.observes.CompareAndSwap(false, true) {
-		return errors.New("notify: Observe was called before, and everything would count twice: call it once; another channel needs a Notifier of its own")
+		return errors.New("notify: Observe was called before, and everything would count twice: call it once; another " +
+			"channel needs a Notifier of its own")
 	}
 	err := observing.Observe("notify", config, n, n.hooks)
 	if err != nil {
@@ -96,13 +97,14 @@ func (n *Notifier) unplaced(l poison.Letter, err error) {
 }
 
 func (n *Notifier) aboutLetter(cause string, l poison.Letter, description string) about {
-	return about{Cause: cause, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(), Reason: l.Failure.Reason,
-		Description: description}
+	return about{Cause: cause, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(),
+		Reason: l.Failure.Reason, Description: description}
 }
 
 // guardChanged counts an opening. Its end shows when no instance says any more that the guard is open.
 func (n *Notifier) guardChanged(c outageguard.Change) {
-	if c.To != outageguard.Open && c.To != outageguard.Frozen || c.From == outageguard.Ramping || c.From == outageguard.Probing {
+	if c.To != outageguard.Open && c.To != outageguard.Frozen || c.From == outageguard.Ramping ||
+		c.From == outageguard.Probing {
 		return
 	}
 	now := time.Now()
@@ -118,7 +120,9 @@ func (n *Notifier) guardChanged(c outageguard.Change) {
 // report counts what happened, and has the next round begin.
 func (n *Notifier) report(kind Kind, subject string, times int64, first, last time.Time, say func() about) {
 	if n.wants(kind) {
-		n.pending.add(ledger.Key{Kind: string(kind), Subject: subject}, times, first, last, func() string { return n.text(say()) })
+		n.pending.add(ledger.Key{Kind: string(kind), Subject: subject}, times, first, last, func() string {
+			return n.text(say())
+		})
 	}
 }
 

@@ -69,7 +69,8 @@ func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel) error {
 	if n.channel != nil {
 		return errors.New("notify: Watch was called before: it takes one channel, and another channel needs a Notifier of its own")
 	}
-	rules := ledger.Rules{Window: n.config.Window, Settle: n.config.Settle, Lease: n.pace.lease, MaxNew: int64(n.config.MaxNew), Lasts: lasts, Many: string(ManyNotices)}
+	rules := ledger.Rules{Window: n.config.Window, Settle: n.config.Settle, Lease: n.pace.lease,
+		MaxNew: int64(n.config.MaxNew), Lasts: lasts, Many: string(ManyNotices)}
 	n.local = ledger.InMemory(n.config.Instance, rules)
 	n.shared = n.local
 	if n.config.DB != nil {

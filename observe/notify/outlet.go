@@ -34,7 +34,8 @@ type outlet struct {
 const maxRetryAfter = 10 * time.Minute
 
 func newOutlet(n *Notifier, number int, sink Sink, sent *sent) *outlet {
-	o := &outlet{n: n, number: number, sink: sink, sent: sent, queue: make(chan *parcel, n.config.QueueSize), ended: make(chan struct{})}
+	o := &outlet{n: n, number: number, sink: sink, sent: sent, queue: make(chan *parcel, n.config.QueueSize),
+		ended: make(chan struct{})}
 	o.ctx, o.end = context.WithCancel(context.Background())
 	go func() {
 		defer close(o.ended)
@@ -164,5 +165,6 @@ func (o *outlet) cause(err error) error {
 }
 
 func (o *outlet) fields(p *parcel) logging.Fields {
-	return logging.Fields{"sink": o.number, "notice": p.notice.ID, "kind": string(p.notice.Kind), "status": string(p.notice.Status), logging.CauseID: p.notice.Cause}
+	return logging.Fields{"sink": o.number, "notice": p.notice.ID, "kind": string(p.notice.Kind),
+		"status": string(p.notice.Status), logging.CauseID: p.notice.Cause}
 }

@@ -17,13 +17,15 @@ func (r *running) poll(ctx context.Context) error {
 	health := r.n.channel.Health()
 	for _, s := range health.Handlers {
 		if s.State != outageguard.Closed {
-			if err := r.lasts(ctx, GuardOpen, s.Handler+"\n"+s.Scope, s.Since, about{Handler: s.Handler, Subject: s.Scope, Reason: s.Reason, Description: cmp.Or(s.Cause, s.Actor)}); err != nil {
+			if err := r.lasts(ctx, GuardOpen, s.Handler+"\n"+s.Scope, s.Since,
+				about{Handler: s.Handler, Subject: s.Scope, Reason: s.Reason, Description: cmp.Or(s.Cause, s.Actor)}); err != nil {
 				return err
 			}
 		}
 	}
 	for _, s := range health.Stores {
-		if err := r.lasts(ctx, StoreAway, s.Name, s.Since, about{Subject: s.Name, Description: fmt.Sprintf("%d messages are held for it", s.Waiting)}); err != nil {
+		if err := r.lasts(ctx, StoreAway, s.Name, s.Since,
+			about{Subject: s.Name, Description: fmt.Sprintf("%d messages are held for it", s.Waiting)}); err != nil {
 			return err
 		}
 	}
@@ -41,7 +43,8 @@ func (r *running) poll(ctx context.Context) error {
 func (r *running) mine(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.n.pace.answer)
 	defer cancel()
-	return r.n.shared.Turn(ctx, "poll", r.n.config.Poll-r.n.config.Poll/10) // an instance whose clock ticks a little early is in time
+	// an instance whose clock ticks a little early is in time
+	return r.n.shared.Turn(ctx, "poll", r.n.config.Poll-r.n.config.Poll/10)
 }
 
 // lasts reports a state.
@@ -53,7 +56,8 @@ func (r *running) lasts(ctx context.Context, kind Kind, subject string, since ti
 	if since.IsZero() || since.After(now) {
 		since = now
 	}
-	return r.report(ctx, r.n.shared, ledger.Report{Key: ledger.Key{Kind: string(kind), Subject: subject}, First: since, Last: now, About: r.n.text(a)})
+	return r.report(ctx, r.n.shared,
+		ledger.Report{Key: ledger.Key{Kind: string(kind), Subject: subject}, First: since, Last: now, About: r.n.text(a)})
 }
 
 // reportAway has this process say that the database is away: others cannot be asked.
@@ -62,7 +66,10 @@ func (r *running) reportAway(ctx context.Context, err error) {
 		return
 	}
 	a := about{Subject: "the database of the notices", Description: err.Error()}
-	_ = r.report(ctx, r.n.local, ledger.Report{Key: ledger.Key{Kind: string(StoreAway), Subject: "notices"}, First: r.away, Last: time.Now(), About: r.n.text(a)}) // in memory
+	// in memory
+	_ = r.report(ctx, r.n.local,
+		ledger.Report{Key: ledger.Key{Kind: string(StoreAway), Subject: "notices"}, First: r.away, Last: time.Now(),
+			About: r.n.text(a)})
 }
 
 // maxGroups is the number of causes that are looked at, those with the most letters.
@@ -84,7 +91,8 @@ func (r *running) pollLetters(ctx context.Context) error {
 			if g.Count < most {
 				break
 			}
-			a := about{Cause: g.Cause, Topic: g.Topic, Handler: g.Handler, Class: g.Class.String(), Reason: g.Reason, Description: g.Description, Waiting: int64(g.Count)}
+			a := about{Cause: g.Cause, Topic: g.Topic, Handler: g.Handler, Class: g.Class.String(), Reason: g.Reason,
+				Description: g.Description, Waiting: int64(g.Count)}
 			if err := r.lasts(ctx, Threshold, g.Cause, g.FirstFailedAt, a); err != nil {
 				return err
 			}
@@ -101,8 +109,9 @@ func (r *running) pollLetters(ctx context.Context) error {
 			since = h.StoredAt
 		}
 		if time.Since(since) >= most {
-			return r.lasts(ctx, OldestLetter, "", since, about{Cause: h.Cause, Topic: h.Topic, Handler: h.Handler, Class: h.Class.String(), Reason: h.Reason,
-				Description: h.Description})
+			return r.lasts(ctx, OldestLetter, "", since,
+				about{Cause: h.Cause, Topic: h.Topic, Handler: h.Handler, Class: h.Class.String(), Reason: h.Reason,
+					Description: h.Description})
 		}
 	}
 	return nil

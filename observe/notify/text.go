@@ -26,7 +26,8 @@ func line(text string, n int) string {
 				continue
 			}
 			r = ' '
-		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || unicode.Is(unicode.Variation_Selector, r):
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) ||
+			unicode.Is(unicode.Variation_Selector, r):
 			r = unicode.ReplacementChar
 		}
 		space = r == ' '

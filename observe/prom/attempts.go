@@ -63,7 +63,8 @@ func (d *durations) add(bucket int, elapsed time.Duration) {
 
 func newAttempts(labels *bounded, most int, bounds []float64) *attempts {
 	a := &attempts{labels: labels, most: most,
-		total: newDesc("attempts_total", "Calls of handlers, by their outcome: success, or the class of the error.", "topic", "handler", "outcome"),
+		total: newDesc("attempts_total", "Calls of handlers, by their outcome: success, or the class of the error.", "topic",
+			"handler", "outcome"),
 		times: newDesc("attempt_duration_seconds", "How long a call of a handler took.", "topic", "handler"),
 	}
 	for _, b := range bounds {

@@ -31,9 +31,11 @@ type campaign struct {
 
 func newRedriving(source *source[campaignsAnswer]) *redriving {
 	return &redriving{source: source, state: newSourceState("campaigns"),
-		states:  newDesc("campaigns", "Campaigns, by their state.", "state"),
-		stopped: newDesc("campaigns_stopped", "Campaigns that stopped themselves, because too many letters failed again, and wait to be resumed."),
-		inHand:  newDesc("campaign_letters", "Letters of a campaign that has not ended, by what became of them. The newest 20 campaigns have series.", "campaign", "outcome"),
+		states: newDesc("campaigns", "Campaigns, by their state.", "state"),
+		stopped: newDesc("campaigns_stopped", "Campaigns that stopped themselves, because too many letters failed again, "+
+			"and wait to be resumed."),
+		inHand: newDesc("campaign_letters", "Letters of a campaign that has not ended, by what became of them. The newest "+
+			"20 campaigns have series.", "campaign", "outcome"),
 	}
 }
 
@@ -94,7 +96,10 @@ func (m *Metrics) WatchCampaigns(ctx context.Context, c *campaigns.Campaigns) er
 		return errors.New("prom: WatchCampaigns was called before: it takes the campaigns of one service")
 	}
 	store := c.Store()
-	source, err := newSource(ctx, store.DB(), store.Service(), "campaigns/1", &m.config, func(ctx context.Context) (campaignsAnswer, error) { return askCampaigns(ctx, c) })
+	source, err := newSource(ctx, store.DB(), store.Service(), "campaigns/1", &m.config,
+		func(ctx context.Context) (campaignsAnswer, error) {
+			return askCampaigns(ctx, c)
+		})
 	if err == nil {
 		err = register(m.config.Registerer, []prometheus.Collector{newRedriving(source)})
 	}

@@ -62,7 +62,8 @@ func (c *Config) validate() error {
 	}
 	for i := 1; i < len(c.Buckets); i++ {
 		if !(c.Buckets[i] > c.Buckets[i-1]) {
-			return fmt.Errorf("prom: Config.Buckets[%d] is %g, and the one before is %g: give rising bounds, in seconds", i, c.Buckets[i], c.Buckets[i-1])
+			return fmt.Errorf("prom: Config.Buckets[%d] is %g, and the one before is %g: give rising bounds, in seconds", i,
+				c.Buckets[i], c.Buckets[i-1])
 		}
 	}
 	if c.MaxValues < 1 || c.MaxValues > 10_000 {
@@ -72,7 +73,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("prom: Config.MaxCauses is %d: it must be 1 to 100", c.MaxCauses)
 	}
 	if c.Interval < 0 || c.Timeout < 0 || c.Stale < 0 {
-		return fmt.Errorf("prom: Config.Interval (%s), Timeout (%s) and Stale (%s) must not be negative", c.Interval, c.Timeout, c.Stale)
+		return fmt.Errorf("prom: Config.Interval (%s), Timeout (%s) and Stale (%s) must not be negative", c.Interval,
+			c.Timeout, c.Stale)
 	}
 	return nil
 }

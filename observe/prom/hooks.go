@@ -63,8 +63,12 @@ func (m *Metrics) hooks(config *spillway.Config) {
 			theirs(ctx, key, version, applied)
 		}
 	}
-	config.Purge.OnPurged = first.Ours(func(_ context.Context, n int) { m.purged.WithLabelValues(ofKeys).Add(float64(n)) }, config.Purge.OnPurged)
-	config.Purge.OnRun = first.Ours(func(_ context.Context, run idempotency.PurgeRun) { m.ran(ofKeys, run.Err) }, config.Purge.OnRun)
+	config.Purge.OnPurged = first.Ours(func(_ context.Context, n int) {
+		m.purged.WithLabelValues(ofKeys).Add(float64(n))
+	}, config.Purge.OnPurged)
+	config.Purge.OnRun = first.Ours(func(_ context.Context, run idempotency.PurgeRun) {
+		m.ran(ofKeys, run.Err)
+	}, config.Purge.OnRun)
 	if config.Purge.Retention != 0 {
 		m.expect(ofKeys, config.Purge.Every)
 	}
@@ -90,11 +94,21 @@ func (m *Metrics) Redrives(hooks redrive.Hooks) redrive.Hooks {
 	count := func(vec *prometheus.CounterVec, topic string) {
 		vec.WithLabelValues(m.labels.value("topic", topic)).Inc()
 	}
-	hooks.OnRedrive = first.Ours2(func(_ context.Context, _ poison.Letter, topic string) { count(m.redriven, topic) }, hooks.OnRedrive)
-	hooks.OnRefused = first.Ours2(func(_ context.Context, l poison.Letter, _ string) { count(m.redrivesRefused, l.Origin.Topic) }, hooks.OnRefused)
-	hooks.OnQuarantine = first.Ours(func(_ context.Context, l poison.Letter) { count(m.quarantined, l.Origin.Topic) }, hooks.OnQuarantine)
-	hooks.OnParked = first.Ours2(func(_ context.Context, l poison.Letter, _ error) { count(m.parked, l.Topic) }, hooks.OnParked)
-	hooks.OnPublishError = first.Ours2(func(_ context.Context, l poison.Letter, _ error) { count(m.publishErrors, l.Origin.Topic) }, hooks.OnPublishError)
+	hooks.OnRedrive = first.Ours2(func(_ context.Context, _ poison.Letter, topic string) {
+		count(m.redriven, topic)
+	}, hooks.OnRedrive)
+	hooks.OnRefused = first.Ours2(func(_ context.Context, l poison.Letter, _ string) {
+		count(m.redrivesRefused, l.Origin.Topic)
+	}, hooks.OnRefused)
+	hooks.OnQuarantine = first.Ours(func(_ context.Context, l poison.Letter) {
+		count(m.quarantined, l.Origin.Topic)
+	}, hooks.OnQuarantine)
+	hooks.OnParked = first.Ours2(func(_ context.Context, l poison.Letter, _ error) {
+		count(m.parked, l.Topic)
+	}, hooks.OnParked)
+	hooks.OnPublishError = first.Ours2(func(_ context.Context, l poison.Letter, _ error) {
+		count(m.publishErrors, l.Origin.Topic)
+	}, hooks.OnPublishError)
 	return hooks
 }
 
@@ -113,7 +127,8 @@ func (m *Metrics) budgetSpent(ctx context.Context, b middleware.BudgetSpent) {
 }
 
 func (m *Metrics) stage(_ context.Context, w stages.Waiting) {
-	m.retries.WithLabelValues(m.labels.value("topic", w.Topic), m.labels.value("handler", w.Handler), "stage", strconv.Itoa(w.Stage)).Inc()
+	m.retries.WithLabelValues(m.labels.value("topic", w.Topic), m.labels.value("handler", w.Handler), "stage",
+		strconv.Itoa(w.Stage)).Inc()
 }
 
 // maxLate bounds what a due time can add to a sum: it comes with a message.
@@ -128,8 +143,8 @@ func (m *Metrics) reentry(_ context.Context, r stages.Reentry) {
 }
 
 func (m *Metrics) deadLetter(_ context.Context, l poison.Letter) {
-	labels := []string{m.labels.value("topic", l.Origin.Topic), m.labels.value("handler", l.Origin.Handler), l.Failure.Class.String(),
-		m.labels.value("reason", l.Failure.Reason)}
+	labels := []string{m.labels.value("topic", l.Origin.Topic), m.labels.value("handler", l.Origin.Handler),
+		l.Failure.Class.String(), m.labels.value("reason", l.Failure.Reason)}
 	m.deadLetters.WithLabelValues(labels...).Inc()
 	if l.Redrive.Count > 0 {
 		m.failedAgain.WithLabelValues(labels...).Inc()
@@ -148,7 +163,8 @@ func (m *Metrics) refusal(vec *prometheus.CounterVec) func(context.Context, pois
 }
 
 func (m *Metrics) outputError(ctx context.Context, _ error) {
-	m.outputs.WithLabelValues(m.labels.value("topic", message.SubscribeTopicFromCtx(ctx)), m.labels.value("handler", message.HandlerNameFromCtx(ctx))).Inc()
+	m.outputs.WithLabelValues(m.labels.value("topic", message.SubscribeTopicFromCtx(ctx)),
+		m.labels.value("handler", message.HandlerNameFromCtx(ctx))).Inc()
 }
 
 func (m *Metrics) crashLimit(_ context.Context, e crashlimit.Exceeded) {

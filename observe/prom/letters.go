@@ -47,13 +47,17 @@ type newest struct {
 func newBacklog(source *source[lettersAnswer], labels *bounded) *backlog {
 	cause := []string{"cause", "topic", "handler", "class", "reason"}
 	return &backlog{source: source, state: newSourceState("letters"), labels: labels,
-		byStatus:    newDesc("letters", "Dead letters in the store, by their status.", "status"),
-		waiting:     newDesc("letters_waiting", "Dead letters that wait, by cause. The causes with the fewest letters are the cause other.", cause...),
-		arrived:     newDesc("letters_arrived_total", "How often letters of a cause arrived, ever.", cause...),
-		oldest:      newDesc("letters_cause_oldest_timestamp_seconds", "When the letter of a cause failed first that waits longest, as Unix time.", cause...),
-		oldestOfAll: newDesc("letters_oldest_timestamp_seconds", "When the letter failed first that waits longest, as Unix time. There is no value if none waits."),
-		newest:      newDesc("letters_newest_cause_timestamp_seconds", "When the newest cause with waiting letters began, as Unix time.", cause[1:]...),
-		causes:      newDesc("letters_causes", "Causes whose letters wait, at most 1,000."),
+		byStatus: newDesc("letters", "Dead letters in the store, by their status.", "status"),
+		waiting: newDesc("letters_waiting", "Dead letters that wait, by cause. The causes with the fewest letters are "+
+			"the cause other.", cause...),
+		arrived: newDesc("letters_arrived_total", "How often letters of a cause arrived, ever.", cause...),
+		oldest: newDesc("letters_cause_oldest_timestamp_seconds", "When the letter of a cause failed first that waits "+
+			"longest, as Unix time.", cause...),
+		oldestOfAll: newDesc("letters_oldest_timestamp_seconds", "When the letter failed first that waits longest, as Unix "+
+			"time. There is no value if none waits."),
+		newest: newDesc("letters_newest_cause_timestamp_seconds", "When the newest cause with waiting letters began, "+
+			"as Unix time.", cause[1:]...),
+		causes: newDesc("letters_causes", "Causes whose letters wait, at most 1,000."),
 	}
 }
 
@@ -72,8 +76,9 @@ func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 	}
 	n := now.Totals
 	for status, letters := range map[letters.Status]int{
-		letters.StatusWaiting: n.Waiting, letters.StatusRedriven: n.Redriven, letters.StatusSucceeded: n.Succeeded, letters.StatusFailedAgain: n.FailedAgain,
-		letters.StatusQuarantined: n.Quarantined, letters.StatusRefused: n.Refused, letters.StatusDiscarded: n.Discarded,
+		letters.StatusWaiting: n.Waiting, letters.StatusRedriven: n.Redriven, letters.StatusSucceeded: n.Succeeded,
+		letters.StatusFailedAgain: n.FailedAgain, letters.StatusQuarantined: n.Quarantined, letters.StatusRefused: n.Refused,
+		letters.StatusDiscarded: n.Discarded,
 	} {
 		gauge(ch, b.byStatus, float64(letters), string(status))
 	}
@@ -110,7 +115,8 @@ func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (b *backlog) bound(topic, handler, class, reason string) []string {
-	return []string{b.labels.value("topic", topic), b.labels.value("handler", handler), clean(class), b.labels.value("reason", reason)}
+	return []string{b.labels.value("topic", topic), b.labels.value("handler", handler), clean(class),
+		b.labels.value("reason", reason)}
 }
 
 // askLetters asks the store. All numbers are kept with the letters: no statement counts letters.
@@ -148,14 +154,18 @@ func askLetters(ctx context.Context, store *letters.Store, maxCauses int) (a let
 	}
 	oldest, err := store.OldestWaiting(ctx, causes...)
 	for _, g := range kept {
-		a.Groups = append(a.Groups, group{g.Cause, clean(g.Topic), clean(g.Handler), g.Class.String(), clean(g.Reason), g.Count, g.Arrived, oldest[g.Cause]})
+		a.Groups = append(a.Groups,
+			group{g.Cause, clean(g.Topic), clean(g.Handler), g.Class.String(), clean(g.Reason), g.Count, g.Arrived,
+				oldest[g.Cause]})
 	}
 	return a, err
 }
 
 // newestOf returns when the newest causes began, at most n values.
 func newestOf(groups []letters.Group, n int) (all []newest) {
-	groups = slices.SortedFunc(slices.Values(groups), func(a, b letters.Group) int { return b.FirstFailedAt.Compare(a.FirstFailedAt) })
+	groups = slices.SortedFunc(slices.Values(groups), func(a, b letters.Group) int {
+		return b.FirstFailedAt.Compare(a.FirstFailedAt)
+	})
 	seen := make(map[newest]bool)
 	for _, g := range groups {
 		of := newest{Topic: clean(g.Topic), Handler: clean(g.Handler), Class: g.Class.String(), Reason: clean(g.Reason)}

@@ -59,11 +59,13 @@ func register(r prometheus.Registerer, all []prometheus.Collector) error {
 				r.Unregister(done)
 			}
 			if errors.As(err, new(prometheus.AlreadyRegisteredError)) {
-				return errors.New("prom: Config.Registerer has the metrics of another Metrics: use one Metrics, or a Registerer with another label " +
-					"for each, such as prometheus.WrapRegistererWith(prometheus.Labels{\"channel\": \"orders\"}, registerer)")
+				return errors.New("prom: Config.Registerer has the metrics of another Metrics: use one Metrics, or a Registerer " +
+					"with another label for each, such as prometheus.WrapRegistererWith(prometheus.Labels{\"channel\": \"orders\"}, " +
+					"registerer)")
 			}
-			return fmt.Errorf("prom: Config.Registerer refuses the metrics; if several Metrics share a registry, each needs a Registerer with the same "+
-				"label names, such as prometheus.WrapRegistererWith(prometheus.Labels{\"channel\": \"orders\"}, registerer): %w", err)
+			return fmt.Errorf("prom: Config.Registerer refuses the metrics; if several Metrics share a registry, each needs a "+
+				"Registerer with the same label names, such as prometheus.WrapRegistererWith(prometheus.Labels{\"channel\": "+
+				"\"orders\"}, registerer): %w", err)
 		}
 	}
 	return nil
@@ -106,9 +108,10 @@ func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel) ([]pro
 		store = m.store.Load()
 	}
 	if store != nil {
-		source, err := newSource(ctx, store.DB(), store.Service(), "letters/1", &m.config, func(ctx context.Context) (lettersAnswer, error) {
-			return askLetters(ctx, store, m.config.MaxCauses)
-		})
+		source, err := newSource(ctx, store.DB(), store.Service(), "letters/1", &m.config,
+			func(ctx context.Context) (lettersAnswer, error) {
+				return askLetters(ctx, store, m.config.MaxCauses)
+			})
 		if err != nil {
 			return nil, err
 		}

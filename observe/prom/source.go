@@ -31,7 +31,8 @@ type source[T any] struct {
 	until  time.Time     // when scrapes wait for it no longer
 }
 
-func newSource[T any](ctx context.Context, db *sql.DB, service, name string, config *Config, ask func(context.Context) (T, error)) (*source[T], error) {
+func newSource[T any](ctx context.Context, db *sql.DB, service, name string, config *Config,
+	ask func(context.Context) (T, error)) (*source[T], error) {
 	shared, err := askonce.New(ctx, db, service, name)
 	if err != nil {
 		return nil, fmt.Errorf("prom: %w", err)
@@ -108,8 +109,10 @@ type sourceState struct{ up, answered *prometheus.Desc }
 func newSourceState(source string) sourceState {
 	labels := prometheus.Labels{"source": source}
 	return sourceState{
-		prometheus.NewDesc(namespace+"_source_up", "1 if the database answered, and some instance of the service asked it lately.", nil, labels),
-		prometheus.NewDesc(namespace+"_source_answered_timestamp_seconds", "When the database answered last, as Unix time; 0 is never.", nil, labels),
+		prometheus.NewDesc(namespace+"_source_up",
+			"1 if the database answered, and some instance of the service asked it lately.", nil, labels),
+		prometheus.NewDesc(namespace+"_source_answered_timestamp_seconds", "When the database answered last, as Unix time; "+
+			"0 is never.", nil, labels),
 	}
 }
 

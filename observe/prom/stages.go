@@ -19,8 +19,10 @@ type staged struct {
 
 func newStaged(source *source[[]delay.Waiting], of *stages.Stages, labels *bounded) *staged {
 	return &staged{source: source, of: of, state: newSourceState("stages"), labels: labels,
-		waiting: newDesc("stage_waiting", "Messages that wait in the delay store, in all stages of a handler. Those of handlers that this process does not have are other.", "topic", "handler"),
-		overdue: newDesc("stage_overdue_seconds", "How long the first message in the delay store is overdue; 0 if none is.", "topic", "handler"),
+		waiting: newDesc("stage_waiting", "Messages that wait in the delay store, in all stages of a handler. Those of "+
+			"handlers that this process does not have are other.", "topic", "handler"),
+		overdue: newDesc("stage_overdue_seconds", "How long the first message in the delay store is overdue; 0 if none is.",
+			"topic", "handler"),
 	}
 }
 
@@ -39,7 +41,8 @@ func (s *staged) Collect(ch chan<- prometheus.Metric) {
 	type sum struct{ waiting, overdue float64 }
 	sums := make(map[place]sum)
 	for _, w := range now {
-		at := place{few.Other, few.Other} // instances of a service can have different handlers: the names are this instance's own
+		// instances of a service can have different handlers: the names are this instance's own
+		at := place{few.Other, few.Other}
 		if handler, topic, ok := s.of.HandlerOf(w.Topic); ok {
 			at = place{s.labels.value("topic", topic), s.labels.value("handler", handler)}
 		}

@@ -43,7 +43,8 @@ func (i *instruments) attempt(ctx context.Context, a middleware.Attempt) {
 		return
 	}
 	failed := semconv.ErrorTypeKey.String(i.labels.Of("type", errorType(a.Err)))
-	i.process.Record(ctx, a.Elapsed.Seconds(), metric.WithAttributes(append(m.conventions[:len(m.conventions):len(m.conventions)], failed)...))
+	i.process.Record(ctx, a.Elapsed.Seconds(),
+		metric.WithAttributes(append(m.conventions[:len(m.conventions):len(m.conventions)], failed)...))
 	i.add(ctx, i.attempts, "topic", a.Topic, "handler", a.Handler, "outcome", a.Verdict.Class.String())
 }
 

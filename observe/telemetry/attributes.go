@@ -28,7 +28,8 @@ const (
 
 // operations are the values of spillway.operation.
 var operations = map[observe.Kind]string{
-	observe.Attempt: "attempt", observe.Stage: "stage", observe.DeadLetter: "dead_letter", observe.Redrive: "redrive", observe.Park: "park", observe.Settle: "settle",
+	observe.Attempt: "attempt", observe.Stage: "stage", observe.DeadLetter: "dead_letter", observe.Redrive: "redrive",
+	observe.Park: "park", observe.Settle: "settle",
 }
 
 const (
@@ -40,7 +41,8 @@ const (
 func clean(value string) string { return few.Text(value, maxValue) }
 
 // wrappers are the types of errors that say nothing of their own.
-var wrappers = map[string]bool{"*errors.joinError": true, "*classify.marked": true, "*classify.Failure": true, "*privacy.maskedError": true}
+var wrappers = map[string]bool{"*errors.joinError": true, "*classify.marked": true, "*classify.Failure": true,
+	"*privacy.maskedError": true}
 
 // errorType returns the type of err without the wrappers of fmt and errors, and without marks, failures and masks of
 // Spillway.

@@ -44,7 +44,8 @@ func (i *instruments) observe(config *spillway.Config) {
 
 	queue := &config.Queue.Hooks
 	queue.OnDeadLetter = first.Ours(func(ctx context.Context, l poison.Letter) {
-		i.add(ctx, i.deadLetters, "topic", l.Origin.Topic, "handler", l.Origin.Handler, "class", l.Failure.Class.String(), "reason", l.Failure.Reason)
+		i.add(ctx, i.deadLetters, "topic", l.Origin.Topic, "handler", l.Origin.Handler, "class", l.Failure.Class.String(),
+			"reason", l.Failure.Reason)
 	}, queue.OnDeadLetter)
 	queue.OnDiscard = first.Ours(func(ctx context.Context, l poison.Letter) {
 		i.add(ctx, i.discarded, "topic", l.Origin.Topic, "handler", l.Origin.Handler, "reason", l.Failure.Reason)
@@ -93,12 +94,18 @@ func (i *instruments) redrives(hooks redrive.Hooks) redrive.Hooks {
 	if i.off {
 		return hooks
 	}
-	hooks.OnRedrive = first.Ours2(func(ctx context.Context, _ poison.Letter, topic string) { i.add(ctx, i.redriven, "topic", topic) }, hooks.OnRedrive)
+	hooks.OnRedrive = first.Ours2(func(ctx context.Context, _ poison.Letter, topic string) {
+		i.add(ctx, i.redriven, "topic", topic)
+	}, hooks.OnRedrive)
 	hooks.OnRefused = first.Ours2(func(ctx context.Context, l poison.Letter, _ string) {
 		i.add(ctx, i.redrivesRefused, "topic", l.Origin.Topic)
 	}, hooks.OnRefused)
-	hooks.OnQuarantine = first.Ours(func(ctx context.Context, l poison.Letter) { i.add(ctx, i.quarantined, "topic", l.Origin.Topic) }, hooks.OnQuarantine)
-	hooks.OnParked = first.Ours2(func(ctx context.Context, l poison.Letter, _ error) { i.add(ctx, i.parked, "topic", l.Topic) }, hooks.OnParked)
+	hooks.OnQuarantine = first.Ours(func(ctx context.Context, l poison.Letter) {
+		i.add(ctx, i.quarantined, "topic", l.Origin.Topic)
+	}, hooks.OnQuarantine)
+	hooks.OnParked = first.Ours2(func(ctx context.Context, l poison.Letter, _ error) {
+		i.add(ctx, i.parked, "topic", l.Topic)
+	}, hooks.OnParked)
 	hooks.OnPublishError = first.Ours2(func(ctx context.Context, l poison.Letter, _ error) {
 		i.add(ctx, i.redriveErrs, "topic", l.Origin.Topic)
 	}, hooks.OnPublishError)
@@ -109,8 +116,9 @@ func (i *instruments) reentry(ctx context.Context, r stages.Reentry) {
 	stage := strconv.Itoa(r.Stage)
 	i.add(ctx, i.reentries, "topic", r.Topic, "handler", r.Handler, "stage", stage)
 	if r.Stage > 0 && r.Late > 0 { // a store says how late a message is elsewhere
-		i.lateness.Record(ctx, r.Late.Seconds(), metric.WithAttributes(attribute.String("topic", i.labels.Of("topic", r.Topic)),
-			attribute.String("handler", i.labels.Of("handler", r.Handler)), attribute.String("stage", stage)))
+		i.lateness.Record(ctx, r.Late.Seconds(),
+			metric.WithAttributes(attribute.String("topic", i.labels.Of("topic", r.Topic)),
+				attribute.String("handler", i.labels.Of("handler", r.Handler)), attribute.String("stage", stage)))
 	}
 }
 

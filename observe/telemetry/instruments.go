@@ -49,25 +49,35 @@ func newInstruments(meter metric.Meter, labels *few.Values, system func(string) 
 		*into, failed = made, append(failed, err)
 	}
 	histogram(&i.process, "messaging.process.duration", "Duration of processing operation.", seconds)
-	histogram(&i.operation, "messaging.client.operation.duration", "Duration of messaging operation initiated by a producer or consumer client.", seconds)
-	counter(&i.consumed, "messaging.client.consumed.messages", "{message}", "Number of messages that were delivered to the application.")
-	counter(&i.sent, "messaging.client.sent.messages", "{message}", "Number of messages producer attempted to send to the broker.")
+	histogram(&i.operation, "messaging.client.operation.duration", "Duration of messaging operation initiated by a "+
+		"producer or consumer client.", seconds)
+	counter(&i.consumed, "messaging.client.consumed.messages", "{message}", "Number of messages that were delivered to "+
+		"the application.")
+	counter(&i.sent, "messaging.client.sent.messages", "{message}", "Number of messages producer attempted to send to "+
+		"the broker.")
 
-	counter(&i.attempts, "spillway.attempts", "", "Calls of handlers, by their outcome: success, or the class of the error.")
-	counter(&i.retries, "spillway.retries", "", "Messages that are to be handled again: in place, or in a stage, whose number is the stage.")
-	counter(&i.reentries, "spillway.reentries", "", "Messages that came out of a stage, whose number is the stage; 0 are redriven ones.")
-	counter(&i.budget, "spillway.retry_budget_refusals", "", "Further attempts that the retry budget did not allow at once: the message went to its next stage, or waited.")
+	counter(&i.attempts, "spillway.attempts", "",
+		"Calls of handlers, by their outcome: success, or the class of the error.")
+	counter(&i.retries, "spillway.retries", "", "Messages that are to be handled again: in place, or in a stage, whose "+
+		"number is the stage.")
+	counter(&i.reentries, "spillway.reentries", "", "Messages that came out of a stage, whose number is the stage; 0 "+
+		"are redriven ones.")
+	counter(&i.budget, "spillway.retry_budget_refusals", "", "Further attempts that the retry budget did not allow at "+
+		"once: the message went to its next stage, or waited.")
 	counter(&i.deadLetters, "spillway.dead_letters", "", "Messages set aside, confirmed by the publisher of dead letters.")
 	counter(&i.discarded, "spillway.discarded", "", "Messages dropped because their error says so.")
 	counter(&i.refused, "spillway.placements_refused", "", "Refusals of a dead letter by a publisher.")
-	counter(&i.unplaced, "spillway.unplaced", "", "Dead letters that all publishers refused; their messages were given back.")
+	counter(&i.unplaced, "spillway.unplaced", "",
+		"Dead letters that all publishers refused; their messages were given back.")
 	counter(&i.outputs, "spillway.output_errors", "", "Refusals of a handler's output by its publisher.")
 	counter(&i.exceeded, "spillway.crash_limit_exceeded", "", "Messages that ended the process too often.")
 	counter(&i.guard, "spillway.outage_changes", "", "Changes of an outage guard, by the new state.")
 	counter(&i.applied, "spillway.messages_applied", "", "Messages that the idempotent receiver applied.")
-	counter(&i.duplicates, "spillway.duplicates", "", "Messages that the receiver absorbed because they were applied before.")
+	counter(&i.duplicates, "spillway.duplicates", "",
+		"Messages that the receiver absorbed because they were applied before.")
 	counter(&i.stale, "spillway.stale", "", "Messages that the receiver skipped because a later version was applied.")
-	counter(&i.putBack, "spillway.put_back", "", "Messages that the receiver gave back because another consumer has their key.")
+	counter(&i.putBack, "spillway.put_back", "",
+		"Messages that the receiver gave back because another consumer has their key.")
 	counter(&i.leasesLost, "spillway.leases_lost", "", "Leases of the receiver that ended under a running handler.")
 	counter(&i.purged, "spillway.purged", "", "What a purge deleted: keys of the receiver.")
 	counter(&i.redriven, "spillway.redriven", "", "Letters that came back, by the topic that they were published to.")
@@ -75,7 +85,8 @@ func newInstruments(meter metric.Meter, labels *few.Values, system func(string) 
 	counter(&i.redrivesRefused, "spillway.redrives_refused", "", "Letters whose topic is not allowed.")
 	counter(&i.parked, "spillway.parked", "", "Messages of dead-letter topics that were parked.")
 	counter(&i.redriveErrs, "spillway.redrive_errors", "", "Refusals of a letter on its way back by the publisher.")
-	histogram(&i.lateness, "spillway.stage_lateness", "How late a message came out of its stage.", metric.WithExplicitBucketBoundaries(.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800))
+	histogram(&i.lateness, "spillway.stage_lateness", "How late a message came out of its stage.",
+		metric.WithExplicitBucketBoundaries(.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800))
 	_, i.off = i.process.(noop.Float64Histogram)
 	return i, errors.Join(failed...)
 }

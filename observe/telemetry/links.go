@@ -33,6 +33,7 @@ func parse(text string) trace.SpanContext {
 		return trace.SpanContext{}
 	}
 	parent, state, _ := strings.Cut(text, " ")
-	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{parentKey: parent, stateKey: state})
+	ctx := propagation.TraceContext{}.Extract(context.Background(),
+		propagation.MapCarrier{parentKey: parent, stateKey: state})
 	return trace.SpanContextFromContext(ctx)
 }

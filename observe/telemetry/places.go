@@ -44,13 +44,15 @@ func (t *tracer) addPlace(p place, op *observe.Operation) *where {
 	system := t.config.system(message.SubscriberNameFromCtx(op.Message.Context()))
 	attributes := []attribute.KeyValue{
 		semconv.MessagingSystemKey.String(system),
-		semconv.MessagingOperationName("process"), semconv.MessagingOperationTypeProcess, semconv.MessagingDestinationName(clean(p.topic)),
+		semconv.MessagingOperationName("process"), semconv.MessagingOperationTypeProcess,
+		semconv.MessagingDestinationName(clean(p.topic)),
 	}
 	if group := t.originOf(op.Message).ConsumerGroup; group != "" {
 		attributes = append(attributes, semconv.MessagingConsumerGroupName(clean(group)))
 	}
 	p = place{strings.Clone(p.topic), strings.Clone(p.handler)}
-	w := &where{place: p, name: "process " + clean(p.topic), kafka: system == "kafka", start: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}}
+	w := &where{place: p, name: "process " + clean(p.topic), kafka: system == "kafka",
+		start: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}}
 	if t.config.SampleByAttributes {
 		w.start = append(w.start, trace.WithAttributes(attributes...))
 	} else {
@@ -78,8 +80,9 @@ func (t *tracer) originOf(msg *message.Message) (origin poison.Origin) {
 
 // systems are the values of messaging.system, by the packages of subscribers and publishers.
 var systems = map[string]string{
-	"kafka": "kafka", "wmkafka": "kafka", "amqp": "rabbitmq", "wmamqp": "rabbitmq", "sql": "sql", "wmsql": "sql", "redisstream": "redis",
-	"googlecloud": "gcp_pubsub", "sqs": "aws_sqs", "sns": "aws.sns", "jetstream": "nats", "letters": "spillway", "delay": "spillway",
+	"kafka": "kafka", "wmkafka": "kafka", "amqp": "rabbitmq", "wmamqp": "rabbitmq", "sql": "sql", "wmsql": "sql",
+	"redisstream": "redis", "googlecloud": "gcp_pubsub", "sqs": "aws_sqs", "sns": "aws.sns", "jetstream": "nats",
+	"letters": "spillway", "delay": "spillway",
 }
 
 // system returns the value of messaging.system for a type such as "*kafka.Publisher".

@@ -61,7 +61,8 @@ func (t *tracer) attempt(ctx context.Context, op *observe.Operation) context.Con
 		in = t.config.Propagator.Extract(ctx, propagation.MapCarrier(op.Message.Metadata))
 		if t.config.LinkProducer {
 			if producer := trace.SpanContextFromContext(in); producer.IsValid() {
-				start = append(start[:len(start):len(start)], trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: producer}))
+				start = append(start[:len(start):len(start)], trace.WithNewRoot(),
+					trace.WithLinks(trace.Link{SpanContext: producer}))
 			}
 		}
 	}
@@ -90,10 +91,12 @@ func (t *tracer) publishing(ctx context.Context, op *observe.Operation) context.
 	in := ctx
 	if parent := parse(op.Parent); parent.IsValid() {
 		in = trace.ContextWithSpanContext(ctx, parent)
-	} else if (op.Kind == observe.Stage || op.Kind == observe.DeadLetter) && !trace.SpanContextFromContext(ctx).IsValid() && op.Message != nil {
+	} else if (op.Kind == observe.Stage || op.Kind == observe.DeadLetter) &&
+		!trace.SpanContextFromContext(ctx).IsValid() && op.Message != nil {
 		in = t.config.Propagator.Extract(ctx, propagation.MapCarrier(op.Message.Metadata))
 	}
-	if link := parse(op.Earlier); link.IsValid() && (op.Parent == "" || op.Kind == observe.Redrive || op.Kind == observe.Park) {
+	if link := parse(op.Earlier); link.IsValid() &&
+		(op.Parent == "" || op.Kind == observe.Redrive || op.Kind == observe.Park) {
 		start = append(start, trace.WithLinks(trace.Link{SpanContext: link}))
 	}
 	in, _ = t.tracer.Start(in, name+" "+clean(op.To), start...)
@@ -112,7 +115,8 @@ func (t *tracer) End(ctx context.Context, op observe.Operation, end observe.Endi
 		return
 	}
 	defer span.End()
-	if begun, is := ctx.Value(begunKey{}).(time.Time); is && op.Kind != observe.Attempt { // what a Go channel hands on can have it
+	// what a Go channel hands on can have it
+	if begun, is := ctx.Value(begunKey{}).(time.Time); is && op.Kind != observe.Attempt {
 		t.meters.sending(ctx, t.config.system(typeOf(op.Client)), &op, time.Since(begun).Seconds(), end.Err)
 	}
 	if !span.IsRecording() {
@@ -134,7 +138,8 @@ func (t *tracer) End(ctx context.Context, op observe.Operation, end observe.Endi
 
 func (t *tracer) describeAttempt(span trace.Span, op *observe.Operation, end observe.Ending) {
 	attributes := make([]attribute.KeyValue, 0, 12)
-	attributes = append(attributes, semconv.MessagingMessageID(clean(op.ID)), topicKey.String(clean(op.Topic)), handlerKey.String(clean(op.Handler)))
+	attributes = append(attributes, semconv.MessagingMessageID(clean(op.ID)), topicKey.String(clean(op.Topic)),
+		handlerKey.String(clean(op.Handler)))
 	if op.Number > 0 {
 		attributes = append(attributes, attemptKey.Int(op.Number))
 	}
@@ -164,9 +169,11 @@ func (t *tracer) describeAttempt(span trace.Span, op *observe.Operation, end obs
 
 func describePublishing(span trace.Span, op *observe.Operation) {
 	attributes := make([]attribute.KeyValue, 0, 12)
-	attributes = append(attributes, topicKey.String(clean(op.Topic)), handlerKey.String(clean(op.Handler)), semconv.MessagingMessageID(clean(op.ID)))
+	attributes = append(attributes, topicKey.String(clean(op.Topic)), handlerKey.String(clean(op.Handler)),
+		semconv.MessagingMessageID(clean(op.ID)))
 	if op.Attempts > 0 {
-		attributes = append(attributes, attemptsKey.Int(op.Attempts), classKey.String(op.Verdict.Class.String()), reasonKey.String(clean(op.Verdict.ReasonOrDefault())))
+		attributes = append(attributes, attemptsKey.Int(op.Attempts), classKey.String(op.Verdict.Class.String()),
+			reasonKey.String(clean(op.Verdict.ReasonOrDefault())))
 	}
 	if op.Stage > 0 {
 		attributes = append(attributes, stageKey.Int(op.Stage))

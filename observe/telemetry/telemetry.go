@@ -35,12 +35,14 @@ func New(config Config) (*Telemetry, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	meters, err := newInstruments(config.MeterProvider.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)), few.New(config.MaxValues, maxValue, nil), config.system)
+	meters, err := newInstruments(config.MeterProvider.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)),
+		few.New(config.MaxValues, maxValue, nil), config.system)
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
 	t := &Telemetry{config: config, meters: meters}
-	t.spans = tracer{config: config, tracer: config.TracerProvider.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)), places: newPlaces(), meters: meters}
+	t.spans = tracer{config: config, tracer: config.TracerProvider.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)),
+		places: newPlaces(), meters: meters}
 	return t, nil
 }
 

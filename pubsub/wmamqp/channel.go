@@ -38,7 +38,8 @@ func openChannel(conn *amqp091.Connection) (*channel, error) {
 // be used again: what it still has to say would be taken for an answer to the next message. After a nack it is not
 // healthy either: RabbitMQ notes for a channel that a quorum queue is full, and goes on to refuse if the policy that
 // bounds the queue goes.
-func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan struct{}, timeout time.Duration) (err error, healthy bool) {
+func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan struct{},
+	timeout time.Duration) (err error, healthy bool) {
 	confirmation, err := c.PublishWithDeferredConfirm(to.exchange, to.key, true, false, *p)
 	if err != nil {
 		return fmt.Errorf("wmamqp: send to %s: %w", to, err), false
@@ -63,9 +64,11 @@ func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan str
 		if answer := (*amqp091.Error)(nil); errors.As(reason, &answer) && answer.Code == amqp091.PreconditionFailed {
 			return &messageRefused{to, answer}, false
 		}
-		return fmt.Errorf("wmamqp: %s: the channel was closed before the confirm; the message may have arrived: %w", to, reason), false
+		return fmt.Errorf("wmamqp: %s: the channel was closed before the confirm; the message may have arrived: %w", to,
+			reason), false
 	default:
-		return nacked(fmt.Sprintf("wmamqp: %s refused the message (nack): a full queue, or one that is not available", to)), false
+		return nacked(fmt.Sprintf("wmamqp: %s refused the message (nack): a full queue, or one that is not available", to)),
+			false
 	}
 }
 
@@ -92,7 +95,8 @@ func (a address) String() string {
 }
 
 var (
-	errNoChannel = outage.NewError("wmamqp: no channel became free in time: the broker does not answer, or PublisherConfig.Channels is too small")
+	errNoChannel = outage.NewError("wmamqp: no channel became free in time: the broker does not answer, or " +
+		"PublisherConfig.Channels is too small")
 )
 
 // take gets one of the publisher's places. It is open, or nil and to be opened.

@@ -41,7 +41,8 @@ func within(limit context.Context, done <-chan struct{}) bool {
 	}
 }
 
-var errStillClosing = errors.New("wmamqp: the connection has not ended yet: its sockets are closed, and the rest ends by itself")
+var errStillClosing = errors.New("wmamqp: the connection has not ended yet: its sockets are closed, and the rest " +
+	"ends by itself")
 
 // close ends a connection of our own, by force where the broker does not answer in time. A given connection stays open.
 //

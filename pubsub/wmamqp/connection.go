@@ -23,7 +23,8 @@ type connection struct {
 }
 
 // connect takes the connection that was given, or dials one of our own.
-func connect(given *amqp.ConnectionWrapper, config amqp.ConnectionConfig, writeTimeout time.Duration, logger watermill.LoggerAdapter) (*connection, error) {
+func connect(given *amqp.ConnectionWrapper, config amqp.ConnectionConfig, writeTimeout time.Duration,
+	logger watermill.LoggerAdapter) (*connection, error) {
 	if given != nil {
 		return &connection{ConnectionWrapper: given}, nil
 	}

@@ -65,7 +65,8 @@ func (c *consumer) begin() error {
 		if c.tag == "" {
 			c.tag = "spillway-" + rand.Text()
 		}
-		c.deliveries, err = channel.Consume(c.queue, c.tag, false, consume.Exclusive, consume.NoLocal, consume.NoWait, consume.Arguments)
+		c.deliveries, err = channel.Consume(c.queue, c.tag, false, consume.Exclusive, consume.NoLocal, consume.NoWait,
+			consume.Arguments)
 	}
 	if err != nil {
 		_ = channel.Close()
@@ -153,7 +154,8 @@ func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 		_ = broker.Nack(false, true)
 		return
 	}
-	d := &delivery{of: c, broker: broker, polled: polled, size: len(broker.Body), began: time.Now(), shuts: c.valve.Shuts()}
+	d := &delivery{of: c, broker: broker, polled: polled, size: len(broker.Body), began: time.Now(),
+		shuts: c.valve.Shuts()}
 	ctx, cancel := context.WithCancel(c.ctx)
 	d.cancel = cancel
 	d.Context, d.info = ctx, deliveryOf(c.queue, c.of.given.times(c.queue, msg.UUID, broker), broker)
@@ -278,7 +280,8 @@ func (c *consumer) grace(d *delivery) bool {
 			return true
 		default:
 		}
-		logging.HandlerIgnoresContext.Write(c.config.Logger, nil, logging.Fields{logging.MessageID: d.id, logging.Queue: c.queue, "grace": c.config.SettleGrace})
+		logging.HandlerIgnoresContext.Write(c.config.Logger, nil,
+			logging.Fields{logging.MessageID: d.id, logging.Queue: c.queue, "grace": c.config.SettleGrace})
 	}
 	return false
 }

@@ -8,9 +8,11 @@ import (
 )
 
 var (
-	errNoURI         = errors.New("wmamqp: the AMQP URI is empty: give amqp://user:password@host:port/")
-	errTwoURIs       = errors.New("wmamqp: AMQP.Connection.AmqpURI is another URI than the constructor's: leave it empty") // they hold passwords
-	errNilConnection = errors.New("wmamqp: the connection is nil: make one with amqp.NewConnection, or use the constructor that takes a URI")
+	errNoURI = errors.New("wmamqp: the AMQP URI is empty: give amqp://user:password@host:port/")
+	// they hold passwords
+	errTwoURIs       = errors.New("wmamqp: AMQP.Connection.AmqpURI is another URI than the constructor's: leave it empty")
+	errNilConnection = errors.New("wmamqp: the connection is nil: make one with amqp.NewConnection, or use the " +
+		"constructor that takes a URI")
 )
 
 // setURI sets the URI to connect to, which may stand in c as watermill-amqp's own configurations have it.

@@ -34,7 +34,7 @@ func checkSource(queue string, arguments amqp091.Table, major int) error {
 	if !dropsReturned(arguments, major) {
 		return nil
 	}
-	return fmt.Errorf("wmamqp: queue %q with %s %s: RabbitMQ %d drops a message when it is given back for the first time: leave "+
-		"the argument out of SubscriberConfig.AMQP.Queue.Arguments, which means no limit before RabbitMQ %d, and delete the "+
-		"queue if it has it", queue, deliveryLimit, text(arguments[deliveryLimit]), major, unlimitedFrom)
+	return fmt.Errorf("wmamqp: queue %q with %s %s: RabbitMQ %d drops a message when it is given back for the first "+
+		"time: leave the argument out of SubscriberConfig.AMQP.Queue.Arguments, which means no limit before RabbitMQ %d, "+
+		"and delete the queue if it has it", queue, deliveryLimit, text(arguments[deliveryLimit]), major, unlimitedFrom)
 }

@@ -26,12 +26,14 @@ const maxLessons = 40
 // takeExisting accepts a queue that is there with other arguments, if it keeps what it confirms. refusal is the
 // broker's answer to a declaration with the arguments wanted.
 func (p *Publisher) takeExisting(conn *amqp091.Connection, queue string, wanted amqp091.Table, refusal error) error {
-	arguments, rest := learn(wanted, refusal, func(arguments amqp091.Table) error { return declare(conn, queue, arguments) })
+	arguments, rest := learn(wanted, refusal, func(arguments amqp091.Table) error {
+		return declare(conn, queue, arguments)
+	})
 	fields := logging.Fields{logging.Queue: queue, logging.Error: refusal.Error()}
 	if dropping := drops(arguments, majorVersion(conn.Properties)); dropping != "" {
 		if !p.config.AllowLossyTopics {
-			return fmt.Errorf("wmamqp: queue %q is there, %s, and loses letters that it confirmed: delete it, so that it is declared anew, "+
-				"use another queue, or set PublisherConfig.AllowLossyTopics", queue, dropping)
+			return fmt.Errorf("wmamqp: queue %q is there, %s, and loses letters that it confirmed: delete it, so that it is "+
+				"declared anew, use another queue, or set PublisherConfig.AllowLossyTopics", queue, dropping)
 		}
 		fields["loses"] = dropping
 	}
@@ -44,7 +46,8 @@ func (p *Publisher) takeExisting(conn *amqp091.Connection, queue string, wanted 
 		return err
 	})
 	if found != nil {
-		return fmt.Errorf("wmamqp: queue %q can neither be declared nor found: declare it, durable and without expiry, or let this user do so: %w", queue, errors.Join(refusal, found))
+		return fmt.Errorf("wmamqp: queue %q can neither be declared nor found: declare it, durable and without expiry, or "+
+			"let this user do so: %w", queue, errors.Join(refusal, found))
 	}
 	fields[logging.Error] = rest.Error()
 	logging.QueueUnknown.Write(p.config.Logger, nil, fields)
@@ -61,7 +64,8 @@ func declare(conn *amqp091.Connection, queue string, arguments amqp091.Table) er
 // learn finds the arguments of a queue. A passive declaration does not show them, but the refusal of another one names
 // the first argument that differs and its value; with that value the next declaration gets further, until one is
 // accepted. rest is why it was not accepted in the end: then there may be arguments that are not among those returned.
-func learn(wanted amqp091.Table, refusal error, declare func(amqp091.Table) error) (arguments amqp091.Table, rest error) {
+func learn(wanted amqp091.Table, refusal error,
+	declare func(amqp091.Table) error) (arguments amqp091.Table, rest error) {
 	arguments, seen := maps.Clone(wanted), make(map[string]int)
 	for range maxLessons {
 		if refusal == nil {
@@ -159,8 +163,8 @@ var losing = map[string]string{
 // drops says with which of its arguments a queue loses letters, and how, or is empty.
 func drops(arguments amqp091.Table, major int) string {
 	if dropsReturned(arguments, major) {
-		return fmt.Sprintf("with %s %s (before RabbitMQ %d a letter is dropped when it is given back for the first time)", deliveryLimit,
-			text(arguments[deliveryLimit]), unlimitedFrom)
+		return fmt.Sprintf("with %s %s (before RabbitMQ %d a letter is dropped when it is given back for the first time)",
+			deliveryLimit, text(arguments[deliveryLimit]), unlimitedFrom)
 	}
 	for _, name := range slices.Sorted(maps.Keys(losing)) {
 		if value, is := arguments[name]; is && (name != deliveryLimit || text(value) != "-1") {
@@ -173,9 +177,11 @@ func drops(arguments amqp091.Table, major int) string {
 	}
 	for _, name := range []string{amqp091.QueueMaxLenArg, amqp091.QueueMaxLenBytesArg} {
 		if value, is := arguments[name]; is && value == unseen {
-			return fmt.Sprintf("with %s, and with an x-overflow that the broker's answer does not show (the name of the queue is too long)", name)
+			return fmt.Sprintf("with %s, and with an x-overflow that the broker's answer does not show (the name of the queue "+
+				"is too long)", name)
 		} else if is {
-			return fmt.Sprintf("with %s %s and without x-overflow=%s (its oldest letters are dropped)", name, text(value), amqp091.QueueOverflowRejectPublish)
+			return fmt.Sprintf("with %s %s and without x-overflow=%s (its oldest letters are dropped)", name, text(value),
+				amqp091.QueueOverflowRejectPublish)
 		}
 	}
 	return ""

@@ -79,7 +79,8 @@ func (p *placements) begin(c *consumer) {
 	defer p.mu.Unlock()
 	if p.wake == nil {
 		p.wake = make(chan struct{}, 1)
-		p.noPoll = c.config.AMQP.Queue.Arguments[amqp091.SingleActiveConsumerArg] == true // a quorum queue would refuse, at the cost of the channel
+		// a quorum queue would refuse, at the cost of the channel
+		p.noPoll = c.config.AMQP.Queue.Arguments[amqp091.SingleActiveConsumerArg] == true
 	}
 	p.back, p.taken = nil, 0 // it went back with the channel before
 }

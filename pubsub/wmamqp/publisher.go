@@ -62,13 +62,15 @@ func (c *PublisherConfig) setDefaults() {
 
 func (c *PublisherConfig) validate() error {
 	if c.Channels < 0 || c.ConfirmTimeout < 0 {
-		return fmt.Errorf("wmamqp: PublisherConfig.Channels (%d) and ConfirmTimeout (%s) must not be negative", c.Channels, c.ConfirmTimeout)
+		return fmt.Errorf("wmamqp: PublisherConfig.Channels (%d) and ConfirmTimeout (%s) must not be negative", c.Channels,
+			c.ConfirmTimeout)
 	}
 	if c.QueueType != amqp091.QueueTypeQuorum && c.QueueType != amqp091.QueueTypeClassic {
 		return fmt.Errorf("wmamqp: PublisherConfig.QueueType is %q: give quorum or classic", c.QueueType)
 	}
 	if c.AMQP.Publish.Transactional {
-		return errors.New("wmamqp: PublisherConfig.AMQP.Publish.Transactional: a channel with confirms takes no transactions; leave it false")
+		return errors.New("wmamqp: PublisherConfig.AMQP.Publish.Transactional: a channel with confirms takes no " +
+			"transactions; leave it false")
 	}
 	if c.AMQP.Publish.Immediate {
 		return errors.New("wmamqp: PublisherConfig.AMQP.Publish.Immediate: RabbitMQ closes the connection; leave it false")
@@ -147,9 +149,11 @@ func newPublisher(shared *amqp.ConnectionWrapper, config PublisherConfig) (*Publ
 // a stage, whatever the marshaler does. It returns within ConfirmTimeout for each message, or twice that if the peer
 // stopped reading.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
-	to := address{exchange: p.config.AMQP.Exchange.GenerateName(topic), key: p.config.AMQP.Publish.GenerateRoutingKey(topic)}
+	to := address{exchange: p.config.AMQP.Exchange.GenerateName(topic),
+		key: p.config.AMQP.Publish.GenerateRoutingKey(topic)}
 	if len(to.exchange) > maxShort || len(to.key) > maxShort {
-		return fmt.Errorf("wmamqp: exchange %.40q with routing key %.40q…: AMQP's names have at most %d bytes", to.exchange, to.key, maxShort)
+		return fmt.Errorf("wmamqp: exchange %.40q with routing key %.40q…: AMQP's names have at most %d bytes", to.exchange,
+			to.key, maxShort)
 	}
 	for _, msg := range messages {
 		var publishing amqp091.Publishing

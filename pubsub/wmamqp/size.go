@@ -25,7 +25,8 @@ func checkSize(p *amqp091.Publishing, frameMax int) error {
 		{"user id", p.UserId}, {"app id", p.AppId},
 	} {
 		if len(short.value) > maxShort {
-			return fmt.Errorf("wmamqp: the %s has %d bytes: AMQP takes %d: %w", short.name, len(short.value), maxShort, poison.ErrRefused)
+			return fmt.Errorf("wmamqp: the %s has %d bytes: AMQP takes %d: %w", short.name, len(short.value), maxShort,
+				poison.ErrRefused)
 		}
 		if short.value != "" {
 			size += 1 + len(short.value)
@@ -44,12 +45,14 @@ func checkSize(p *amqp091.Publishing, frameMax int) error {
 		size += tableSize(p.Headers)
 		for name := range p.Headers {
 			if len(name) > maxShort {
-				return fmt.Errorf("wmamqp: the header name %.40q… is longer than AMQP's %d bytes: %w", name, maxShort, poison.ErrRefused)
+				return fmt.Errorf("wmamqp: the header name %.40q… is longer than AMQP's %d bytes: %w", name, maxShort,
+					poison.ErrRefused)
 			}
 		}
 	}
 	if frameMax > 0 && size > frameMax {
-		return fmt.Errorf("wmamqp: headers and properties are %d bytes and must fit into one frame of %d: %w", size, frameMax, poison.ErrTooLarge)
+		return fmt.Errorf("wmamqp: headers and properties are %d bytes and must fit into one frame of %d: %w", size, frameMax,
+			poison.ErrTooLarge)
 	}
 	return nil
 }

@@ -101,25 +101,32 @@ func (c *SubscriberConfig) validate() error {
 		return errors.New("wmamqp: SubscriberConfig.AMQP.Consume.NoRequeueOnNack: a nacked message would be lost; leave it false")
 	}
 	if c.InFlight < 1 || c.InFlight > maxInFlight {
-		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a queue", c.InFlight, maxInFlight)
+		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a queue", c.InFlight,
+			maxInFlight)
 	}
 	if prefetch := c.AMQP.Consume.Qos.PrefetchCount; c.InFlight > 1 && prefetch > 1 {
-		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d with AMQP.Consume.Qos.PrefetchCount %d: each channel of those fetches one message; leave one of them out", c.InFlight, prefetch)
+		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d with AMQP.Consume.Qos.PrefetchCount %d: each channel of "+
+			"those fetches one message; leave one of them out", c.InFlight, prefetch)
 	}
 	if c.InFlight > 1 && c.AMQP.Consume.Exclusive {
-		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d with AMQP.Consume.Exclusive, which allows one channel to consume: leave one of them out", c.InFlight)
+		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d with AMQP.Consume.Exclusive, which allows one channel "+
+			"to consume: leave one of them out", c.InFlight)
 	}
 	if c.MaxPlacing > maxPlacing {
-		return fmt.Errorf("wmamqp: SubscriberConfig.MaxPlacing is %d: it must be at most %d messages of a queue", c.MaxPlacing, maxPlacing)
+		return fmt.Errorf("wmamqp: SubscriberConfig.MaxPlacing is %d: it must be at most %d messages of a queue",
+			c.MaxPlacing, maxPlacing)
 	}
 	if c.MaxPlacingBytes < 0 {
-		return fmt.Errorf("wmamqp: SubscriberConfig.MaxPlacingBytes is %d: it must not be negative; to place no messages in the background, set MaxPlacing to -1", c.MaxPlacingBytes)
+		return fmt.Errorf("wmamqp: SubscriberConfig.MaxPlacingBytes is %d: it must not be negative; to place no messages "+
+			"in the background, set MaxPlacing to -1", c.MaxPlacingBytes)
 	}
 	if c.SettleGrace < 0 || c.NackBackoff < 0 || c.MaxNackBackoff < c.NackBackoff {
-		return fmt.Errorf("wmamqp: SubscriberConfig.SettleGrace (%s) and NackBackoff (%s) must not be negative, nor MaxNackBackoff (%s) less than NackBackoff", c.SettleGrace, c.NackBackoff, c.MaxNackBackoff)
+		return fmt.Errorf("wmamqp: SubscriberConfig.SettleGrace (%s) and NackBackoff (%s) must not be negative, nor "+
+			"MaxNackBackoff (%s) less than NackBackoff", c.SettleGrace, c.NackBackoff, c.MaxNackBackoff)
 	}
 	if c.MaxHold < 0 {
-		return fmt.Errorf("wmamqp: SubscriberConfig.MaxHold is %s: it must not be negative; leave it out for 15 minutes", c.MaxHold)
+		return fmt.Errorf("wmamqp: SubscriberConfig.MaxHold is %s: it must not be negative; leave it out for 15 minutes",
+			c.MaxHold)
 	}
 	return nil
 }
@@ -172,7 +179,8 @@ func newSubscriber(shared *amqp.ConnectionWrapper, config SubscriberConfig) (*Su
 	if err != nil {
 		return nil, err
 	}
-	return &Subscriber{config: config, conn: conn, given: newGivenBack(), stops: make(map[*subscription]context.CancelFunc)}, nil
+	return &Subscriber{config: config, conn: conn, given: newGivenBack(),
+		stops: make(map[*subscription]context.CancelFunc)}, nil
 }
 
 // ErrClosed is returned by a Subscriber or Publisher after Close.
@@ -186,7 +194,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if err != nil {
 		return nil, err
 	}
-	sub := &subscription{config: &s.config, queue: s.config.AMQP.Queue.GenerateName(topic), out: make(chan *message.Message)}
+	sub := &subscription{config: &s.config, queue: s.config.AMQP.Queue.GenerateName(topic),
+		out: make(chan *message.Message)}
 	sub.ctx, sub.stop = context.WithCancel(outage.WithMaxHold(ctx, s.config.MaxHold))
 	if err := s.enter(sub, topic, most); err != nil {
 		sub.stop()
@@ -227,7 +236,8 @@ func (s *Subscriber) enter(sub *subscription, topic string, channels int) error 
 	}
 	if channels > 0 && (len(s.stops)+1)*s.config.InFlight+1 > channels { // and one to declare queues
 		return fmt.Errorf("wmamqp: subscribe to %q with SubscriberConfig.InFlight %d: the connection has %d channels, and %d other "+
-			"subscriptions take as many each: lower it, or use a subscriber of its own", topic, s.config.InFlight, channels, len(s.stops))
+			"subscriptions take as many each: lower it, or use a subscriber of its own", topic, s.config.InFlight, channels,
+			len(s.stops))
 	}
 	s.active.Add(1)
 	s.stops[sub] = sub.stop

@@ -100,7 +100,8 @@ func (s *subscription) noneTakes() {
 }
 
 // inner returns a subscriber of watermill-amqp to the queue on our connection, and what adapts its declarations.
-func (s *Subscriber) inner(queue string, prefetch int, logger watermill.LoggerAdapter) (*amqp.Subscriber, *adapting, error) {
+func (s *Subscriber) inner(queue string, prefetch int,
+	logger watermill.LoggerAdapter) (*amqp.Subscriber, *adapting, error) {
 	major := 0
 	if conn, err := s.conn.open(); err == nil {
 		major = majorVersion(conn.Properties)
@@ -132,7 +133,8 @@ type adapting struct {
 	major   int // version of the broker, or 0
 }
 
-func (a *adapting) BuildTopology(c *amqp091.Channel, queue, exchange string, config amqp.Config, logger watermill.LoggerAdapter) error {
+func (a *adapting) BuildTopology(c *amqp091.Channel, queue, exchange string, config amqp.Config,
+	logger watermill.LoggerAdapter) error {
 	if !a.passive.Load() {
 		err := a.DefaultTopologyBuilder.BuildTopology(c, queue, exchange, config, logger)
 		if refused(err, amqp091.PreconditionFailed) {
@@ -146,7 +148,8 @@ func (a *adapting) BuildTopology(c *amqp091.Channel, queue, exchange string, con
 		}
 		return err
 	}
-	_, err := c.QueueDeclarePassive(queue, config.Queue.Durable, config.Queue.AutoDelete, config.Queue.Exclusive, false, nil)
+	_, err := c.QueueDeclarePassive(queue, config.Queue.Durable, config.Queue.AutoDelete, config.Queue.Exclusive, false,
+		nil)
 	if err != nil {
 		if refused(err, amqp091.NotFound) {
 			a.passive.Store(false)

@@ -22,8 +22,10 @@ func (p *Publisher) InitializeTopics(topics ...string) error {
 	if err != nil {
 		return err
 	}
-	if dropping := drops(p.config.AMQP.Queue.Arguments, majorVersion(conn.Properties)); dropping != "" && !p.config.AllowLossyTopics {
-		return fmt.Errorf("wmamqp: PublisherConfig.AMQP.Queue.Arguments: a queue %s loses letters that it confirmed: remove it, or set AllowLossyTopics", dropping)
+	if dropping := drops(p.config.AMQP.Queue.Arguments, majorVersion(conn.Properties)); dropping != "" &&
+		!p.config.AllowLossyTopics {
+		return fmt.Errorf("wmamqp: PublisherConfig.AMQP.Queue.Arguments: a queue %s loses letters that it confirmed: "+
+			"remove it, or set AllowLossyTopics", dropping)
 	}
 	for _, topic := range topics {
 		if err := p.declareQueue(conn, topic); err != nil {
@@ -42,13 +44,15 @@ func (p *Publisher) declareQueue(conn *amqp091.Connection, topic string) error {
 	queue := p.config.AMQP.Queue.GenerateName(topic)
 	exchange := p.config.AMQP.Exchange.GenerateName(topic)
 	if key := p.config.AMQP.Publish.GenerateRoutingKey(topic); exchange == "" && key != queue {
-		return fmt.Errorf("wmamqp: topic %q has queue %q, but the default exchange routes it to queue %q: make Publish.GenerateRoutingKey and Queue.GenerateName agree", topic, queue, key)
+		return fmt.Errorf("wmamqp: topic %q has queue %q, but the default exchange routes it to queue %q: make "+
+			"Publish.GenerateRoutingKey and Queue.GenerateName agree", topic, queue, key)
 	}
 	if queue == "" || len(queue) > maxShort {
 		return fmt.Errorf("wmamqp: topic %.40q: a queue name of %d bytes: AMQP takes 1 to %d", topic, len(queue), maxShort)
 	}
 	wanted := p.queueArguments(conn)
-	if refusal := declare(conn, queue, wanted); refusal != nil { // it is there with other arguments, or may not be declared by this user
+	// it is there with other arguments, or may not be declared by this user
+	if refusal := declare(conn, queue, wanted); refusal != nil {
 		if err := p.takeExisting(conn, queue, wanted, refusal); err != nil {
 			return err
 		}
@@ -78,7 +82,8 @@ func (p *Publisher) queueArguments(conn *amqp091.Connection) amqp091.Table {
 	arguments := amqp091.Table{amqp091.QueueTypeArg: p.config.QueueType}
 	maps.Copy(arguments, p.config.AMQP.Queue.Arguments)
 	_, limited := arguments[deliveryLimit]
-	if arguments[amqp091.QueueTypeArg] == amqp091.QueueTypeQuorum && !limited && majorVersion(conn.Properties) >= unlimitedFrom {
+	if arguments[amqp091.QueueTypeArg] == amqp091.QueueTypeQuorum && !limited &&
+		majorVersion(conn.Properties) >= unlimitedFrom {
 		arguments[deliveryLimit] = int32(-1)
 	}
 	return arguments

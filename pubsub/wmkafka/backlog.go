@@ -43,7 +43,8 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		n, err := behind(admin.client, topic, partition, committed.GetBlock(topic, partition), s.config.Sarama.Consumer.Offsets.Initial)
+		n, err := behind(admin.client, topic, partition, committed.GetBlock(topic, partition),
+			s.config.Sarama.Consumer.Offsets.Initial)
 		if err != nil {
 			return 0, fmt.Errorf("partition %d: %w", partition, err)
 		}
@@ -54,15 +55,16 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 
 // committed returns the offsets of a group. A broker that has just become the group's coordinator is asked again, and
 // so is a cluster that makes its topic of offsets just now.
-func (a admin) committed(ctx context.Context, group string, of map[string][]int32) (*sarama.OffsetFetchResponse, error) {
+func (a admin) committed(ctx context.Context, group string,
+	of map[string][]int32) (*sarama.OffsetFetchResponse, error) {
 	retry := a.client.Config().Admin.Retry
 	for left := retry.Max; ; left-- {
 		committed, err := a.ListConsumerGroupOffsets(group, of)
 		if err == nil && committed.Err != sarama.ErrNoError {
 			err = committed.Err
 		}
-		moved := errors.Is(err, sarama.ErrNotCoordinatorForConsumer) || errors.Is(err, sarama.ErrConsumerCoordinatorNotAvailable) ||
-			errors.Is(err, sarama.ErrOffsetsLoadInProgress)
+		moved := errors.Is(err, sarama.ErrNotCoordinatorForConsumer) ||
+			errors.Is(err, sarama.ErrConsumerCoordinatorNotAvailable) || errors.Is(err, sarama.ErrOffsetsLoadInProgress)
 		if !moved || left <= 0 {
 			return committed, err
 		}
@@ -76,7 +78,8 @@ func (a admin) committed(ctx context.Context, group string, of map[string][]int3
 
 // unacked returns the offset behind what was committed, or at which a group that never committed would start, and the
 // one behind the partition's last record.
-func unacked(client sarama.Client, topic string, partition int32, committed *sarama.OffsetFetchResponseBlock, initial int64) (first, end int64, err error) {
+func unacked(client sarama.Client, topic string, partition int32, committed *sarama.OffsetFetchResponseBlock,
+	initial int64) (first, end int64, err error) {
 	if committed == nil {
 		return 0, 0, sarama.ErrIncompleteResponse
 	}
@@ -99,7 +102,8 @@ func unacked(client sarama.Client, topic string, partition int32, committed *sar
 }
 
 // behind returns how many offsets a partition has behind what was committed.
-func behind(client sarama.Client, topic string, partition int32, committed *sarama.OffsetFetchResponseBlock, initial int64) (int, error) {
+func behind(client sarama.Client, topic string, partition int32, committed *sarama.OffsetFetchResponseBlock,
+	initial int64) (int, error) {
 	first, end, err := unacked(client, topic, partition, committed, initial)
 	return int(end - first), err
 }

@@ -47,7 +47,8 @@ func (s *Subscriber) browse(ctx context.Context, topic string, each func(*messag
 		return err
 	}
 	for _, partition := range partitions {
-		first, end, err := unacked(admin.client, topic, partition, committed.GetBlock(topic, partition), s.config.Sarama.Consumer.Offsets.Initial)
+		first, end, err := unacked(admin.client, topic, partition, committed.GetBlock(topic, partition),
+			s.config.Sarama.Consumer.Offsets.Initial)
 		more := true
 		if err == nil && first < end {
 			more, err = s.browsePartition(ctx, consumer, topic, partition, first, end, each)

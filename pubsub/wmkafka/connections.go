@@ -35,7 +35,8 @@ func through(config *sarama.Config) (*sarama.Config, *connections) {
 	own := *config
 	cs := &connections{open: make(map[*connection]struct{}), dialer: config.Net.Proxy.Dialer}
 	if !config.Net.Proxy.Enable {
-		cs.dialer = &net.Dialer{Timeout: config.Net.DialTimeout, KeepAlive: config.Net.KeepAlive, LocalAddr: config.Net.LocalAddr}
+		cs.dialer = &net.Dialer{Timeout: config.Net.DialTimeout, KeepAlive: config.Net.KeepAlive,
+			LocalAddr: config.Net.LocalAddr}
 	}
 	own.Net.Proxy.Enable, own.Net.Proxy.Dialer = true, cs
 	return &own, cs

@@ -56,7 +56,8 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (waiting map
 	slices.Sort(topics)
 	var errs []error
 	if len(topics) > maxListed {
-		errs = append(errs, fmt.Errorf("%d topics have this prefix, and only the first %d were examined", len(topics), maxListed))
+		errs = append(errs, fmt.Errorf("%d topics have this prefix, and only the first %d were examined", len(topics),
+			maxListed))
 		topics = topics[:maxListed]
 	}
 	waiting = make(map[string]int)

@@ -42,7 +42,8 @@ func Origin(msg *message.Message) poison.Origin {
 func tellKey(msg *message.Message, record *sarama.ConsumerMessage) {
 	const key, binary = poison.KeyOriginalKey, poison.KeyOriginalKey + poison.Base64Suffix
 	if len(record.Key) == 0 || beyondMetadata(record.Key) || !poison.IsLetter(msg) ||
-		has(msg, poison.KeyFailureClass) || has(msg, key) || has(msg, binary) || poison.Read(msg).Origin.Topic == record.Topic {
+		has(msg, poison.KeyFailureClass) || has(msg, key) || has(msg, binary) ||
+		poison.Read(msg).Origin.Topic == record.Topic {
 		return
 	}
 	if text := string(record.Key); utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 {

@@ -83,18 +83,19 @@ func (c *PublisherConfig) setDefaults() {
 func (c *PublisherConfig) validate() error {
 	switch {
 	case c.MaxMessageBytes < 0 || c.ReplicationFactor < 0 || c.TopicTimeout < 0 || c.MaxIdle < 0:
-		return fmt.Errorf("wmkafka: PublisherConfig.MaxMessageBytes (%d), ReplicationFactor (%d), TopicTimeout (%s) and MaxIdle (%s) must not be negative",
-			c.MaxMessageBytes, c.ReplicationFactor, c.TopicTimeout, c.MaxIdle)
+		return fmt.Errorf("wmkafka: PublisherConfig.MaxMessageBytes (%d), ReplicationFactor (%d), TopicTimeout (%s) and "+
+			"MaxIdle (%s) must not be negative", c.MaxMessageBytes, c.ReplicationFactor, c.TopicTimeout, c.MaxIdle)
 	case c.InFlight < 1 || c.InFlight > maxPublishing:
 		return fmt.Errorf("wmkafka: PublisherConfig.InFlight is %d: it must be 1 to %d", c.InFlight, maxPublishing)
 	case c.Sarama.Producer.RequiredAcks != sarama.WaitForAll:
-		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.RequiredAcks is not WaitForAll: a letter that no replica has yet " +
-			"would be lost after its source was acked")
+		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.RequiredAcks is not WaitForAll: a letter that no " +
+			"replica has yet would be lost after its source was acked")
 	case c.Sarama.Producer.Idempotent:
-		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.Idempotent is set: after an error sarama confirms records that are then " +
-			"nowhere; leave it false")
+		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.Idempotent is set: after an error sarama confirms " +
+			"records that are then nowhere; leave it false")
 	case c.Sarama.Producer.Transaction.ID != "":
-		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.Transaction.ID is set: the transaction would never be committed; leave it empty")
+		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.Transaction.ID is set: the transaction would never be " +
+			"committed; leave it empty")
 	}
 	if err := c.Sarama.Validate(); err != nil {
 		return fmt.Errorf("wmkafka: PublisherConfig.Sarama: %w", err)

@@ -107,11 +107,12 @@ func (s settings) flaws(wanted settings) (flaws []string) {
 		flaws = append(flaws, "letters are deleted beyond retention.bytes="+s.retentionBytes+"; set it to -1")
 	}
 	if s.cleanupPolicy != "delete" {
-		flaws = append(flaws, "letters with the same key overwrite one another, and those without key are refused, with cleanup.policy="+
-			s.cleanupPolicy+"; set it to delete")
+		flaws = append(flaws, "letters with the same key overwrite one another, and those without key are refused, with "+
+			"cleanup.policy="+s.cleanupPolicy+"; set it to delete")
 	}
 	if s.maxMessageBytes < wanted.maxMessageBytes {
-		flaws = append(flaws, fmt.Sprintf("letters are refused beyond max.message.bytes=%d; set it to %d", s.maxMessageBytes, wanted.maxMessageBytes))
+		flaws = append(flaws, fmt.Sprintf("letters are refused beyond max.message.bytes=%d; set it to %d", s.maxMessageBytes,
+			wanted.maxMessageBytes))
 	}
 	return flaws
 }
@@ -145,7 +146,8 @@ func (s settings) entries() [][2]string {
 }
 
 func (s settings) detail() *sarama.TopicDetail {
-	detail := &sarama.TopicDetail{NumPartitions: s.partitions, ReplicationFactor: s.replicas, ConfigEntries: map[string]*string{}}
+	detail := &sarama.TopicDetail{NumPartitions: s.partitions, ReplicationFactor: s.replicas,
+		ConfigEntries: map[string]*string{}}
 	for _, entry := range s.entries() {
 		detail.ConfigEntries[entry[0]] = &entry[1]
 	}

@@ -84,7 +84,8 @@ func NewStages(brokers []string, group string, config StagesConfig) (*Stages, er
 	if err != nil {
 		return nil, err
 	}
-	return &Stages{Publisher: pub, group: group, config: &sub.config, consumer: newStageGroup(brokers, group, &sub.config)}, nil
+	return &Stages{Publisher: pub, group: group, config: &sub.config,
+		consumer: newStageGroup(brokers, group, &sub.config)}, nil
 }
 
 // Subscriber returns the subscriber of a stage topic, whose offsets are in group. It is the function for
@@ -94,7 +95,8 @@ func (s *Stages) Subscriber(topic, group string) (message.Subscriber, error) {
 		return nil, fmt.Errorf("wmkafka: Stages.Subscriber: the topic (%q) or the group (%q) is empty", topic, group)
 	}
 	if group == s.group {
-		return nil, fmt.Errorf("wmkafka: Stages.Subscriber: stage topic %q has the group %q, which is that of all stages: give NewStages another one", topic, group)
+		return nil, fmt.Errorf("wmkafka: Stages.Subscriber: stage topic %q has the group %q, which is that of all stages: "+
+			"give NewStages another one", topic, group)
 	}
 	own := &stageSubscriber{of: s, topic: topic, group: group}
 	own.closed, own.close = context.WithCancel(context.Background())
@@ -103,7 +105,8 @@ func (s *Stages) Subscriber(topic, group string) (message.Subscriber, error) {
 
 func newStageGroup(brokers []string, group string, c *SubscriberConfig) *stagegroup.Group {
 	return stagegroup.New(stagegroup.Config{
-		Group: group, InFlight: c.InFlight, NackBackoff: c.NackBackoff, MaxNackBackoff: c.MaxNackBackoff, SettleGrace: c.SettleGrace, Logger: c.Logger,
+		Group: group, InFlight: c.InFlight, NackBackoff: c.NackBackoff, MaxNackBackoff: c.MaxNackBackoff,
+		SettleGrace: c.SettleGrace, Logger: c.Logger,
 		Connect: func(strategy sarama.BalanceStrategy) (sarama.Client, func(), error) {
 			config, connections := through(c.Sarama)
 			config.Consumer.Group.Rebalance.Strategy = strategy
@@ -130,7 +133,8 @@ type stageSubscriber struct {
 	topics []*stagegroup.Topic
 }
 
-var errNotStages = errors.New("wmkafka: a subscriber of Stages is for its stage topic and for stages.Config.Subscriber alone; use NewSubscriber")
+var errNotStages = errors.New("wmkafka: a subscriber of Stages is for its stage topic and for " +
+	"stages.Config.Subscriber alone; use NewSubscriber")
 
 // Subscribe hands the messages of the stage topic to the stage when they are due. The channel carries none. It is
 // closed when ctx has ended, or the Subscriber is closed, and what is acked is committed.

@@ -91,17 +91,20 @@ func (c *SubscriberConfig) setDefaults() {
 
 func (c *SubscriberConfig) validate() error {
 	if c.NackBackoff < 0 || c.SettleGrace < 0 || c.MaxNackBackoff < c.NackBackoff {
-		return fmt.Errorf("wmkafka: SubscriberConfig.NackBackoff (%s) and SettleGrace (%s) must not be negative, nor MaxNackBackoff (%s) less than NackBackoff",
-			c.NackBackoff, c.SettleGrace, c.MaxNackBackoff)
+		return fmt.Errorf("wmkafka: SubscriberConfig.NackBackoff (%s) and SettleGrace (%s) must not be negative, nor "+
+			"MaxNackBackoff (%s) less than NackBackoff", c.NackBackoff, c.SettleGrace, c.MaxNackBackoff)
 	}
 	if c.InFlight < 0 || c.InFlight > maxInFlight {
-		return fmt.Errorf("wmkafka: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a partition", c.InFlight, maxInFlight)
+		return fmt.Errorf("wmkafka: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a partition", c.InFlight,
+			maxInFlight)
 	}
 	if c.MaxPlacing > maxInFlight {
-		return fmt.Errorf("wmkafka: SubscriberConfig.MaxPlacing is %d: it must be at most %d messages of a partition", c.MaxPlacing, maxInFlight)
+		return fmt.Errorf("wmkafka: SubscriberConfig.MaxPlacing is %d: it must be at most %d messages of a partition",
+			c.MaxPlacing, maxInFlight)
 	}
 	if c.MaxPlacingBytes < 0 {
-		return fmt.Errorf("wmkafka: SubscriberConfig.MaxPlacingBytes is %d: it must not be negative; to place no messages in the background, set MaxPlacing to -1", c.MaxPlacingBytes)
+		return fmt.Errorf("wmkafka: SubscriberConfig.MaxPlacingBytes is %d: it must not be negative; to place no messages "+
+			"in the background, set MaxPlacing to -1", c.MaxPlacingBytes)
 	}
 	if err := c.Sarama.Validate(); err != nil {
 		return fmt.Errorf("wmkafka: SubscriberConfig.Sarama: %w", err)
@@ -131,8 +134,8 @@ func NewSubscriber(brokers []string, group string, config SubscriberConfig) (*Su
 		return nil, errNoBrokers
 	}
 	if group == "" {
-		return nil, errors.New("wmkafka: the consumer group is empty: without a group no offset is kept, and every start would skip " +
-			"or repeat messages; name a group, or use watermill-kafka's own subscriber with wmkafka.Marshaler")
+		return nil, errors.New("wmkafka: the consumer group is empty: without a group no offset is kept, and every start " +
+			"would skip or repeat messages; name a group, or use watermill-kafka's own subscriber with wmkafka.Marshaler")
 	}
 	config.setDefaults()
 	if err := config.validate(); err != nil {
@@ -140,7 +143,8 @@ func NewSubscriber(brokers []string, group string, config SubscriberConfig) (*Su
 	}
 	own := *config.Sarama
 	config.Sarama = &own
-	return &Subscriber{brokers: brokers, group: group, config: config, subscriptions: make(map[*subscription]struct{})}, nil
+	return &Subscriber{brokers: brokers, group: group, config: config, subscriptions: make(map[*subscription]struct{})},
+		nil
 }
 
 // Subscribe joins the group and delivers the messages of topic until ctx ends or the Subscriber is closed; then the
@@ -210,7 +214,8 @@ func (s *Subscriber) Close() error {
 // SubscribeInitialize creates topic with SubscriberConfig.InitializeTopicDetails, unless it exists.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	if s.config.InitializeTopicDetails == nil {
-		return fmt.Errorf("wmkafka: topic %q cannot be created: SubscriberConfig.InitializeTopicDetails is nil: set it, or create the topic", topic)
+		return fmt.Errorf("wmkafka: topic %q cannot be created: SubscriberConfig.InitializeTopicDetails is nil: set it, or "+
+			"create the topic", topic)
 	}
 	inner, err := kafka.NewSubscriber(s.watermill(s.config.Sarama, nil), s.config.Logger)
 	if err == nil {

@@ -31,7 +31,8 @@ type subscription struct {
 }
 
 func newSubscription(of *Subscriber, topic string, cancel context.CancelFunc) *subscription {
-	s := &subscription{config: &of.config, topic: topic, group: of.group, cancel: cancel, output: make(chan *message.Message), ended: make(chan struct{})}
+	s := &subscription{config: &of.config, topic: topic, group: of.group, cancel: cancel,
+		output: make(chan *message.Message), ended: make(chan struct{})}
 	s.client, s.connections = through(of.config.Sarama)
 	return s
 }

@@ -65,7 +65,8 @@ func anyOf(errs map[*sarama.ProducerMessage]error, is func(error) bool) bool {
 }
 
 // sendSome returns the errors of those that were refused.
-func (p *Publisher) sendSome(topic string, records []*sarama.ProducerMessage) (map[*sarama.ProducerMessage]error, error) {
+func (p *Publisher) sendSome(topic string,
+	records []*sarama.ProducerMessage) (map[*sarama.ProducerMessage]error, error) {
 	p.sending.RLock()
 	defer p.sending.RUnlock()
 	if p.closed.Load() {

@@ -123,13 +123,15 @@ func (p *Publisher) wantedFor(admin admin, source string, room int) (settings, e
 		}
 	}
 	if p.config.MaxMessageBytes < wanted.maxMessageBytes {
-		return settings{}, fmt.Errorf("wmkafka: topic %q takes records of %d bytes, whose letters may have %d, and PublisherConfig.MaxMessageBytes is %d: set it to %d",
-			source, wanted.maxMessageBytes-room, wanted.maxMessageBytes, p.config.MaxMessageBytes, wanted.maxMessageBytes)
+		return settings{}, fmt.Errorf("wmkafka: topic %q takes records of %d bytes, whose letters may have %d, and "+
+			"PublisherConfig.MaxMessageBytes is %d: set it to %d", source, wanted.maxMessageBytes-room, wanted.maxMessageBytes,
+			p.config.MaxMessageBytes, wanted.maxMessageBytes)
 	}
 	if wanted.replicas == 0 {
 		brokers, _, err := admin.DescribeCluster()
 		if err != nil {
-			return settings{}, fmt.Errorf("wmkafka: the number of brokers is unknown; set PublisherConfig.ReplicationFactor: %w", err)
+			return settings{}, fmt.Errorf("wmkafka: the number of brokers is unknown; set PublisherConfig.ReplicationFactor: %w",
+				err)
 		}
 		wanted.replicas = int16(min(len(brokers), usualReplicas))
 	}
@@ -160,7 +162,8 @@ func (p *Publisher) initializeTopic(admin admin, source, topic string, wanted se
 			return p.awaitLeaders(admin, topic, wanted)
 		}
 		if !errors.Is(err, sarama.ErrTopicAlreadyExists) { // another process was quicker
-			return fmt.Errorf("wmkafka: topic %q is missing and cannot be created; let it be created with %s: %w", topic, wanted, err)
+			return fmt.Errorf("wmkafka: topic %q is missing and cannot be created; let it be created with %s: %w", topic, wanted,
+				err)
 		}
 		if err = p.awaitLeaders(admin, topic, settings{partitions: 1}); err != nil {
 			return err
@@ -168,8 +171,8 @@ func (p *Publisher) initializeTopic(admin admin, source, topic string, wanted se
 		found, err = describeTopic(admin, topic)
 	}
 	if errors.Is(err, sarama.ErrInvalidTopic) {
-		return fmt.Errorf("wmkafka: %q cannot be the name of a topic, which has 1 to 249 letters of ASCII, digits, dots, dashes and underscores; name it, "+
-			"or the handler that it is named after, otherwise: %w", topic, err)
+		return fmt.Errorf("wmkafka: %q cannot be the name of a topic, which has 1 to 249 letters of ASCII, digits, dots, "+
+			"dashes and underscores; name it, or the handler that it is named after, otherwise: %w", topic, err)
 	}
 	if err != nil {
 		return fmt.Errorf("wmkafka: topic %q cannot be looked up; allow this client to describe it: %w", topic, err)
@@ -182,8 +185,8 @@ func (p *Publisher) initializeTopic(admin admin, source, topic string, wanted se
 	if len(flaws) == 0 {
 		return nil
 	}
-	return p.accept(fmt.Errorf("wmkafka: topic %q loses or refuses messages: %s; to use it as it is, set PublisherConfig.AllowLossyTopics",
-		topic, strings.Join(flaws, "; ")))
+	return p.accept(fmt.Errorf("wmkafka: topic %q loses or refuses messages: %s; to use it as it is, set "+
+		"PublisherConfig.AllowLossyTopics", topic, strings.Join(flaws, "; ")))
 }
 
 // accept returns what is wrong with a topic, unless that is accepted.
@@ -211,8 +214,9 @@ func (p *Publisher) fitsRequest(admin admin, source string, wanted settings) err
 	if wanted.maxMessageBytes <= most {
 		return nil
 	}
-	return p.accept(fmt.Errorf("wmkafka: letters of topic %q may have %d bytes, and a request no more than %d, by %s: lower the topic's max.message.bytes by %d at least",
-		source, wanted.maxMessageBytes, most, limit, wanted.maxMessageBytes-most))
+	return p.accept(fmt.Errorf("wmkafka: letters of topic %q may have %d bytes, and a request no more than %d, by %s: "+
+		"lower the topic's max.message.bytes by %d at least", source, wanted.maxMessageBytes, most, limit,
+		wanted.maxMessageBytes-most))
 }
 
 func (p *Publisher) awaitLeaders(admin admin, topic string, wanted settings) error {

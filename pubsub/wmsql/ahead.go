@@ -32,13 +32,15 @@ const verifyInterval = time.Second
 func (s *Subscriber) verify(ctx context.Context, db *sql.DB, topic string, at position, trust trust) error {
 	evidence, err := s.source.evidence(ctx, db, topic, s.config.ConsumerGroup, at, trust)
 	if err != nil {
-		return fmt.Errorf("wmsql: compare the position of consumer group %q with the table of %q: %w", s.config.ConsumerGroup, topic, err)
+		return fmt.Errorf("wmsql: compare the position of consumer group %q with the table of %q: %w", s.config.ConsumerGroup,
+			topic, err)
 	}
 	if evidence == "" {
 		return nil
 	}
-	return fmt.Errorf("wmsql: consumer group %q of %q: %w: %s; set SubscriberConfig.RestartIfAhead to deliver everything in the table, "+
-		"or set the group's row in the table of positions to where the group should go on", s.config.ConsumerGroup, topic, ErrPositionAhead, evidence)
+	return fmt.Errorf("wmsql: consumer group %q of %q: %w: %s; set SubscriberConfig.RestartIfAhead to deliver "+
+		"everything in the table, or set the group's row in the table of positions to where the group should go on",
+		s.config.ConsumerGroup, topic, ErrPositionAhead, evidence)
 }
 
 // verifyFirst is for Subscribe. With RestartIfAhead the first transaction acts on it, under the lock of the position.
@@ -86,7 +88,8 @@ func (s *subscription) suspected(ctx context.Context, at position, trust trust) 
 // standsAhead looks again, with the position locked, and sets the group back to the start if the user wants that.
 // Otherwise the subscription stands still: whatever it acknowledged would hide what it passed over. What it records is
 // committed, and the next transaction begins anew.
-func (s *subscription) standsAhead(ctx context.Context, t *transaction, at position, trust trust) (anew bool, err error) {
+func (s *subscription) standsAhead(ctx context.Context, t *transaction, at position,
+	trust trust) (anew bool, err error) {
 	if trust != doubted && trust != unrecorded && !s.suspicious {
 		return false, nil
 	}

@@ -26,8 +26,8 @@ func (c *claim) Recorded() *idempotency.Record { return (*idempotency.Record)(c.
 var (
 	errSettled = errors.New("wmsql: the message is acked")
 	errClaimed = errors.New("wmsql: another claim of the message is open")
-	errAborted = errors.New("wmsql: a statement failed, and so nothing of the attempt can commit; return the error of a failed statement, " +
-		"or set a SAVEPOINT before it and roll back to that")
+	errAborted = errors.New("wmsql: a statement failed, and so nothing of the attempt can commit; return the error of a " +
+		"failed statement, or set a SAVEPOINT before it and roll back to that")
 )
 
 // begin leaves nothing behind when it fails.
@@ -76,7 +76,8 @@ func (c *claim) record(outputs []byte) error {
 		return err
 	}
 	if len(outputs) > 0 {
-		if err := c.d.t.dialect.inKeys.RecordOutputs(context.Background(), c.tx, c.row, outputs, c.d.t.dialect.maxStatement-statementOverhead); err != nil {
+		if err := c.d.t.dialect.inKeys.RecordOutputs(context.Background(), c.tx, c.row, outputs,
+			c.d.t.dialect.maxStatement-statementOverhead); err != nil {
 			return fmt.Errorf("wmsql: record the outputs: %w", err)
 		}
 	}

@@ -28,8 +28,10 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 	msg := e.row.Msg
 	msg.SetContext(chain.WithTransaction(ctx, d))
 	if s.exhausted(e.at) {
-		poison.MarkMaxDeliveries(msg, fmt.Errorf("delivered %d times, and each time the handler overran the AckDeadline of %s, or interrupted or ended the "+
-			"transaction, or the database refused to commit it or lost it", s.cuts.of(e.at)+s.losses.of(e.at), s.config.AckDeadline))
+		poison.MarkMaxDeliveries(msg,
+			fmt.Errorf("delivered %d times, and each time the handler overran the AckDeadline of %s, or interrupted or ended "+
+				"the transaction, or the database refused to commit it or lost it", s.cuts.of(e.at)+s.losses.of(e.at),
+				s.config.AckDeadline))
 	}
 	if ctx.Err() != nil { // select would choose at random
 		return gone

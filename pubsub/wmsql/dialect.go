@@ -75,7 +75,8 @@ func (d *dialect) stranger(adapter any) bool {
 // checkSize refuses a statement for which the server would close the connection.
 func (d *dialect) checkSize(size int) error {
 	if d.maxStatement > 0 && size+statementOverhead > d.maxStatement {
-		return fmt.Errorf("wmsql: the statement has %d bytes, and %s takes %d: %w", size, d.name, d.maxStatement, poison.ErrTooLarge)
+		return fmt.Errorf("wmsql: the statement has %d bytes, and %s takes %d: %w", size, d.name, d.maxStatement,
+			poison.ErrTooLarge)
 	}
 	return nil
 }
@@ -138,7 +139,8 @@ func detect(ctx context.Context, db *sql.DB) (*dialect, error) {
 		}
 		return &d, nil
 	}
-	return nil, fmt.Errorf("wmsql: the database is %s: topics are tables on PostgreSQL, MySQL or MariaDB; on %[1]s use another pub/sub", found.Kind())
+	return nil, fmt.Errorf("wmsql: the database is %s: topics are tables on PostgreSQL, MySQL or MariaDB; on %[1]s use "+
+		"another pub/sub", found.Kind())
 }
 
 // unfit matches the characters that watermill-sql refuses in topics, because topics are parts of table names.
@@ -163,8 +165,8 @@ func (d *dialect) fit(topic string, adapters ...any) error {
 		}
 		name := table[strings.LastIndexAny(strings.TrimRight(table, "\"`"), "\"`")+1:]
 		if name = strings.Trim(name, "\"`"); len(name) > d.maxName {
-			return fmt.Errorf("wmsql: topic %.100q needs the table %.200q, whose name is longer than the %d bytes of %s: two topics could "+
-				"share one table; choose a shorter topic", topic, name, d.maxName, d.name)
+			return fmt.Errorf("wmsql: topic %.100q needs the table %.200q, whose name is longer than the %d bytes of %s: two "+
+				"topics could share one table; choose a shorter topic", topic, name, d.maxName, d.name)
 		}
 	}
 	return nil

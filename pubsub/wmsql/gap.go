@@ -19,7 +19,8 @@ type gap struct {
 }
 
 // beforeGap returns the messages up to the first gap. If the gap comes first it returns none, and how long to wait.
-func (s *subscription) beforeGap(ctx context.Context, t *transaction, entries []entry, from position) ([]entry, time.Duration) {
+func (s *subscription) beforeGap(ctx context.Context, t *transaction, entries []entry,
+	from position) ([]entry, time.Duration) {
 	expected := from.offset + 1
 	for i := range entries {
 		offset := entries[i].at.offset

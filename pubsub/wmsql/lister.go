@@ -64,7 +64,8 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (map[string]
 	for _, topic := range topics {
 		n, err := p.waiting(ctx, source, topic)
 		if ctx.Err() != nil {
-			return waiting, errors.Join(append(errs, fmt.Errorf("the topics from %q on were not asked about: %w", topic, ctx.Err()))...)
+			return waiting, errors.Join(append(errs,
+				fmt.Errorf("the topics from %q on were not asked about: %w", topic, ctx.Err()))...)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%q: %w", topic, err))

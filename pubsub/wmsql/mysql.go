@@ -89,25 +89,31 @@ func (s mysqlSource) accept(context.Context, *sql.DB, string, string) (bool, err
 
 func (s mysqlSource) register(topic, group string) wsql.Query {
 	return wsql.Query{
-		Query: `INSERT IGNORE INTO ` + s.offsets.MessagesOffsetsTable(topic) + ` (consumer_group, offset_acked, offset_consumed) VALUES (?, 0, 0)`,
-		Args:  []any{group},
+		Query: `INSERT IGNORE INTO ` + s.offsets.MessagesOffsetsTable(topic) +
+			` (consumer_group, offset_acked, offset_consumed) VALUES (?, 0, 0)`,
+		Args: []any{group},
 	}
 }
 
 func (s mysqlSource) registered(topic, group string) wsql.Query {
-	return wsql.Query{Query: `SELECT COUNT(*) FROM ` + s.offsets.MessagesOffsetsTable(topic) + ` WHERE consumer_group = ?`, Args: []any{group}}
+	return wsql.Query{Query: `SELECT COUNT(*) FROM ` + s.offsets.MessagesOffsetsTable(topic) + ` WHERE consumer_group = ?`,
+		Args: []any{group}}
 }
 
 // position is sure where the row that was acknowledged is there, and doubted where another row has its number.
-func (s mysqlSource) position(ctx context.Context, db *sql.DB, topic, group, lock string) (at position, trust trust, err error) {
+func (s mysqlSource) position(ctx context.Context, db *sql.DB, topic, group,
+	lock string) (at position, trust trust, err error) {
 	var offset sql.NullInt64
 	var consumed int64
 	var id []byte
-	err = db.QueryRowContext(ctx, "SELECT p.offset_acked, p.offset_consumed, (SELECT m.uuid FROM "+s.schema.MessagesTable(topic)+
-		" m WHERE m.`offset` = p.offset_acked) FROM "+s.offsets.MessagesOffsetsTable(topic)+" p WHERE p.consumer_group = ?"+lock, group).
+	err = db.QueryRowContext(ctx,
+		"SELECT p.offset_acked, p.offset_consumed, (SELECT m.uuid FROM "+s.schema.MessagesTable(topic)+
+			" m WHERE m.`offset` = p.offset_acked) FROM "+s.offsets.MessagesOffsetsTable(topic)+" p WHERE p.consumer_group = ?"+
+			lock, group).
 		Scan(&offset, &consumed, &id)
 	if errors.Is(err, sql.ErrNoRows) {
-		return at, unknown, fmt.Errorf("the row of consumer group %q is gone from %s", group, s.offsets.MessagesOffsetsTable(topic))
+		return at, unknown, fmt.Errorf("the row of consumer group %q is gone from %s", group,
+			s.offsets.MessagesOffsetsTable(topic))
 	}
 	at.offset = offset.Int64
 	return at, recognize(at.offset, consumed, id), err
@@ -115,15 +121,18 @@ func (s mysqlSource) position(ctx context.Context, db *sql.DB, topic, group, loc
 
 // evidence is another row under the number of the position, or a number that the table has yet to give out. SHOW CREATE
 // TABLE tells the number as it is; information_schema of MySQL 8 tells what it was up to a day ago.
-func (s mysqlSource) evidence(ctx context.Context, db *sql.DB, topic, _ string, at position, trust trust) (string, error) {
+func (s mysqlSource) evidence(ctx context.Context, db *sql.DB, topic, _ string, at position,
+	trust trust) (string, error) {
 	if trust == doubted {
-		return fmt.Sprintf("the message at position %d is not the one that was acknowledged there: the table was emptied (TRUNCATE), or made anew", at.offset), nil
+		return fmt.Sprintf("the message at position %d is not the one that was acknowledged there: the table was emptied "+
+			"(TRUNCATE), or made anew", at.offset), nil
 	}
 	if at.offset == 0 {
 		return "", nil
 	}
 	var table, create string
-	if err := db.QueryRowContext(ctx, `SHOW CREATE TABLE `+s.schema.MessagesTable(topic)).Scan(&table, &create); err != nil {
+	if err := db.QueryRowContext(ctx, `SHOW CREATE TABLE `+s.schema.MessagesTable(topic)).Scan(&table,
+		&create); err != nil {
 		return "", err
 	}
 	options := tableOptions.FindStringSubmatch(create)
@@ -141,7 +150,8 @@ func (s mysqlSource) evidence(ctx context.Context, db *sql.DB, topic, _ string, 
 	if at.offset < next {
 		return "", nil
 	}
-	return fmt.Sprintf("it is at %d, and the next message of the table gets the number %d: the table was emptied (TRUNCATE), or made anew", at.offset, next), nil
+	return fmt.Sprintf("it is at %d, and the next message of the table gets the number %d: the table was emptied "+
+		"(TRUNCATE), or made anew", at.offset, next), nil
 }
 
 // tableOptions are behind the columns, and nextNumber is one of them.
@@ -152,8 +162,9 @@ var (
 
 func (s mysqlSource) restart(topic, group string) []wsql.Query {
 	return []wsql.Query{{
-		Query: `UPDATE ` + s.offsets.MessagesOffsetsTable(topic) + ` SET offset_acked = 0, offset_consumed = 0 WHERE consumer_group = ?`,
-		Args:  []any{group},
+		Query: `UPDATE ` + s.offsets.MessagesOffsetsTable(topic) +
+			` SET offset_acked = 0, offset_consumed = 0 WHERE consumer_group = ?`,
+		Args: []any{group},
 	}}
 }
 
@@ -189,15 +200,17 @@ func recognize(offset, consumed int64, id []byte) trust {
 
 func (s mysqlSource) next(topic string, from position, n int) wsql.Query {
 	return wsql.Query{
-		Query: "SELECT `offset`, uuid, payload, metadata FROM " + s.schema.MessagesTable(topic) + " WHERE `offset` > ? ORDER BY `offset` LIMIT ?",
-		Args:  []any{from.offset, n},
+		Query: "SELECT `offset`, uuid, payload, metadata FROM " + s.schema.MessagesTable(topic) + " WHERE `offset` > ? " +
+			"ORDER BY `offset` LIMIT ?",
+		Args: []any{from.offset, n},
 	}
 }
 
 func (s mysqlSource) between(topic string, first, behind int64) wsql.Query {
 	return wsql.Query{
-		Query: "SELECT `offset` FROM " + s.schema.MessagesTable(topic) + " WHERE `offset` >= ? AND `offset` < ? LIMIT 1 FOR UPDATE NOWAIT",
-		Args:  []any{first, behind},
+		Query: "SELECT `offset` FROM " + s.schema.MessagesTable(topic) + " WHERE `offset` >= ? AND `offset` < ? LIMIT 1 " +
+			"FOR UPDATE NOWAIT",
+		Args: []any{first, behind},
 	}
 }
 
@@ -211,7 +224,8 @@ func (s mysqlSource) all(topic string) wsql.Query {
 
 func (s mysqlSource) behind(topic, group string) wsql.Query {
 	return wsql.Query{
-		Query: "SELECT count(*) FROM " + s.schema.MessagesTable(topic) + " WHERE `offset` > COALESCE((SELECT offset_acked FROM " +
+		Query: "SELECT count(*) FROM " + s.schema.MessagesTable(topic) +
+			" WHERE `offset` > COALESCE((SELECT offset_acked FROM " +
 			s.offsets.MessagesOffsetsTable(topic) + " WHERE consumer_group = ?), 0)",
 		Args: []any{group},
 	}

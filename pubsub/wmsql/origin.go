@@ -31,7 +31,8 @@ func (s *Subscriber) Backlog(ctx context.Context, topic string) (n int, err erro
 		return 0, err
 	}
 	if s.source == nil {
-		return 0, fmt.Errorf("wmsql: backlog of %q: the adapters %T and %T are not watermill-sql's own", topic, s.config.Schema, s.config.Offsets)
+		return 0, fmt.Errorf("wmsql: backlog of %q: the adapters %T and %T are not watermill-sql's own", topic,
+			s.config.Schema, s.config.Offsets)
 	}
 	query := s.source.behind(topic, s.config.ConsumerGroup)
 	err = s.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)

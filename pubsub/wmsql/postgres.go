@@ -76,13 +76,15 @@ func (s postgresSource) register(topic, group string) wsql.Query {
 }
 
 func (s postgresSource) registered(topic, group string) wsql.Query {
-	return wsql.Query{Query: `SELECT count(*) FROM ` + s.offsets.MessagesOffsetsTable(topic) + ` WHERE consumer_group = $1`, Args: []any{group}}
+	return wsql.Query{Query: `SELECT count(*) FROM ` + s.offsets.MessagesOffsetsTable(topic) +
+		` WHERE consumer_group = $1`, Args: []any{group}}
 }
 
 // position is doubted where its transaction is one that has not begun, where it was refused before, and where it is of
 // another server. What waited for the lock sees a position that is newer than its snapshot: it is read again, with the
 // lock.
-func (s postgresSource) position(ctx context.Context, db *sql.DB, topic, group, lock string) (at position, trust trust, err error) {
+func (s postgresSource) position(ctx context.Context, db *sql.DB, topic, group,
+	lock string) (at position, trust trust, err error) {
 	at, trust, err = s.positionNow(ctx, db, topic, group, lock)
 	if err == nil && trust == doubted && lock != "" {
 		at, trust, err = s.positionNow(ctx, db, topic, group, "")
@@ -90,7 +92,8 @@ func (s postgresSource) position(ctx context.Context, db *sql.DB, topic, group, 
 	return at, trust, err
 }
 
-func (s postgresSource) positionNow(ctx context.Context, db *sql.DB, topic, group, lock string) (at position, trust trust, err error) {
+func (s postgresSource) positionNow(ctx context.Context, db *sql.DB, topic, group,
+	lock string) (at position, trust trust, err error) {
 	var offset sql.NullInt64
 	var ahead bool
 	var n note
@@ -98,7 +101,8 @@ func (s postgresSource) positionNow(ctx context.Context, db *sql.DB, topic, grou
 	`+s.columns()+` FROM `+s.offsets.MessagesOffsetsTable(topic)+` p WHERE consumer_group = $1`+lock, group).
 		Scan(&offset, &at.transaction, &ahead, &n.kept, &n.recorded, &n.server)
 	if errors.Is(err, sql.ErrNoRows) {
-		return at, unknown, fmt.Errorf("the row of consumer group %q is gone from %s", group, s.offsets.MessagesOffsetsTable(topic))
+		return at, unknown, fmt.Errorf("the row of consumer group %q is gone from %s", group,
+			s.offsets.MessagesOffsetsTable(topic))
 	}
 	at.offset = offset.Int64
 	switch {
@@ -113,7 +117,8 @@ func (s postgresSource) positionNow(ctx context.Context, db *sql.DB, topic, grou
 // evidence is a transaction id, of the position or of a message, that this server has yet to give out. What is visible
 // has a lower one, so that there is no false alarm. Time erases it, so a refusal that is recorded is evidence too. Of
 // another server a message that the position would pass over is.
-func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic, group string, at position, _ trust) (string, error) {
+func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic, group string, at position,
+	_ trust) (string, error) {
 	var next, newest int64
 	var n note
 	err := db.QueryRowContext(ctx, `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
@@ -124,12 +129,14 @@ func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic, group s
 		return "", err
 	}
 	if max(at.transaction, newest) >= next {
-		return fmt.Sprintf("it is at transaction %d, and the newest message is of transaction %d, while the server's next transaction is %d: "+
-			"the tables come from another server (a dump was restored, or replicated)", at.transaction, newest, next), nil
+		return fmt.Sprintf("it is at transaction %d, and the newest message is of transaction %d, while the server's next "+
+			"transaction is %d: the tables come from another server (a dump was restored, or replicated)", at.transaction,
+			newest, next), nil
 	}
 	if n.recorded.String == refusedAt(at) {
-		return fmt.Sprintf("it is at transaction %d, and was refused there before, as %s shows: the tables came from another server "+
-			"(a dump was restored, or replicated; if the position is good all the same, set %s to null)", at.transaction, serverColumn, serverColumn), nil
+		return fmt.Sprintf("it is at transaction %d, and was refused there before, as %s shows: the tables came from "+
+			"another server (a dump was restored, or replicated; if the position is good all the same, set %s to null)",
+			at.transaction, serverColumn, serverColumn), nil
 	}
 	if !n.moved() {
 		return "", nil
@@ -139,8 +146,8 @@ func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic, group s
 	if err := db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&passed); err != nil || !passed {
 		return "", err
 	}
-	return fmt.Sprintf("it is at transaction %d of server %s, as %s shows, while this is server %s, and messages with numbers above %d have lower "+
-		"transaction ids (if this server is the other one after pg_upgrade, set %s to null)",
+	return fmt.Sprintf("it is at transaction %d of server %s, as %s shows, while this is server %s, and messages with "+
+		"numbers above %d have lower transaction ids (if this server is the other one after pg_upgrade, set %s to null)",
 		at.transaction, n.recorded.String, serverColumn, n.server.String, at.offset, serverColumn), nil
 }
 
@@ -148,8 +155,10 @@ func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic, group s
 // goes on where it is can have handled them.
 func (s postgresSource) restart(topic, group string) []wsql.Query {
 	return []wsql.Query{
-		{Query: `UPDATE ` + s.schema.MessagesTable(topic) + ` SET transaction_id = pg_current_xact_id() WHERE transaction_id >= pg_snapshot_xmax(pg_current_snapshot())`},
-		{Query: `UPDATE ` + s.offsets.MessagesOffsetsTable(topic) + ` SET offset_acked = 0, last_processed_transaction_id = '0' WHERE consumer_group = $1`, Args: []any{group}},
+		{Query: `UPDATE ` + s.schema.MessagesTable(topic) +
+			` SET transaction_id = pg_current_xact_id() WHERE transaction_id >= pg_snapshot_xmax(pg_current_snapshot())`},
+		{Query: `UPDATE ` + s.offsets.MessagesOffsetsTable(topic) +
+			` SET offset_acked = 0, last_processed_transaction_id = '0' WHERE consumer_group = $1`, Args: []any{group}},
 	}
 }
 

@@ -25,14 +25,16 @@ func (s *Subscriber) initialize(ctx context.Context, topic string) error {
 	if err := s.fit(topic); err != nil {
 		return err
 	}
-	queries := append(s.config.Schema.SchemaInitializingQueries(topic), s.config.Offsets.SchemaInitializingQueries(topic)...)
+	queries := append(s.config.Schema.SchemaInitializingQueries(topic),
+		s.config.Offsets.SchemaInitializingQueries(topic)...)
 	if err := create(ctx, s.dialect, s.db, queries); err != nil {
 		return fmt.Errorf("wmsql: create the tables of %q: %w", topic, err)
 	}
 	if s.source == nil {
 		return nil
 	}
-	if err := s.source.noteColumn(ctx, s.db, topic); err != nil { // the role may not, or consumers are busy: the next start tries again
+	// the role may not, or consumers are busy: the next start tries again
+	if err := s.source.noteColumn(ctx, s.db, topic); err != nil {
 		logging.ServerUnrecorded.Write(s.config.Logger, err, logging.Fields{logging.Topic: topic})
 	}
 	return nil
@@ -67,7 +69,8 @@ func (s *Subscriber) prepare(ctx context.Context, topic string) error {
 	}
 	if s.source != nil {
 		if err := s.exists(ctx, topic); err != nil {
-			return fmt.Errorf("wmsql: topic %q has no table that can be read; create it, or set SubscriberConfig.InitializeSchema: %w", topic, err)
+			return fmt.Errorf("wmsql: topic %q has no table that can be read; create it, or set "+
+				"SubscriberConfig.InitializeSchema: %w", topic, err)
 		}
 	}
 	err := s.register(ctx, topic)

@@ -62,7 +62,8 @@ func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Pub
 		return nil, errors.New("wmsql: the db of NewPublisher is nil: give the database to publish to")
 	}
 	if config.Schema != nil && safecall.IsNil(config.Schema) {
-		return nil, fmt.Errorf("wmsql: PublisherConfig.Schema is a nil %T: leave the field out, or give an adapter", config.Schema)
+		return nil, fmt.Errorf("wmsql: PublisherConfig.Schema is a nil %T: leave the field out, or give an adapter",
+			config.Schema)
 	}
 	if config.Timeout < 0 {
 		return nil, fmt.Errorf("wmsql: PublisherConfig.Timeout (%s) must not be negative", config.Timeout)
@@ -74,7 +75,8 @@ func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Pub
 		return nil, err
 	}
 	if dialect.stranger(config.Schema) {
-		return nil, fmt.Errorf("wmsql: PublisherConfig.Schema (%T) is not for %s, which the database is", config.Schema, dialect.name)
+		return nil, fmt.Errorf("wmsql: PublisherConfig.Schema (%T) is not for %s, which the database is", config.Schema,
+			dialect.name)
 	}
 	if config.Schema == nil {
 		config.Schema = dialect.schema(dialect.binary, 0)
@@ -127,7 +129,8 @@ func (p *Publisher) publish(d *delivery, topic string, messages []*message.Messa
 		switch {
 		case err == nil:
 			return nil
-		case p.dialect.refused(err) && as < metadata && len(messages) == 1 && messages[0].Metadata[poison.KeyFailureClass] != "":
+		case p.dialect.refused(err) && as < metadata && len(messages) == 1 &&
+			messages[0].Metadata[poison.KeyFailureClass] != "":
 			// It is a dead letter, for which any form is better than none.
 		case p.dialect.large(err):
 			return fmt.Errorf("%w: %w", poison.ErrTooLarge, err)

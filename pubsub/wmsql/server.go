@@ -45,7 +45,8 @@ func (s postgresSource) noteColumn(ctx context.Context, db *sql.DB, topic string
 	if _, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '2s'`); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `ALTER TABLE `+s.offsets.MessagesOffsetsTable(topic)+` ADD COLUMN IF NOT EXISTS `+serverColumn+` TEXT`); err != nil {
+	if _, err := tx.ExecContext(ctx,
+		`ALTER TABLE `+s.offsets.MessagesOffsetsTable(topic)+` ADD COLUMN IF NOT EXISTS `+serverColumn+` TEXT`); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -53,7 +54,8 @@ func (s postgresSource) noteColumn(ctx context.Context, db *sql.DB, topic string
 
 // notes reports whether the table of positions has the column.
 func (s postgresSource) notes(ctx context.Context, db *sql.DB, topic string) (noted bool, err error) {
-	err = db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = $2 AND NOT attisdropped)`,
+	err = db.QueryRowContext(ctx,
+		`SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = $2 AND NOT attisdropped)`,
 		s.offsets.MessagesOffsetsTable(topic), serverColumn).Scan(&noted)
 	return noted, err
 }
@@ -99,7 +101,8 @@ func (s postgresSource) columns() string {
 }
 
 // refuse records that the position was refused, so that it stays refused when the server's ids have passed it.
-func (s postgresSource) refuse(ctx context.Context, db *sql.DB, topic, group string, at position) (done bool, err error) {
+func (s postgresSource) refuse(ctx context.Context, db *sql.DB, topic, group string,
+	at position) (done bool, err error) {
 	if noted, err := s.notes(ctx, db, topic); !noted || err != nil {
 		return false, err
 	}
@@ -114,7 +117,9 @@ func (s postgresSource) accept(ctx context.Context, db *sql.DB, topic, group str
 	if noted, err := s.notes(ctx, db, topic); !noted || err != nil {
 		return false, err
 	}
-	_, err = db.ExecContext(ctx, `UPDATE `+s.offsets.MessagesOffsetsTable(topic)+` SET `+serverColumn+` = `+s.identity+` WHERE consumer_group = $1`, group)
+	_, err = db.ExecContext(ctx,
+		`UPDATE `+s.offsets.MessagesOffsetsTable(topic)+` SET `+serverColumn+` = `+s.identity+` WHERE consumer_group = $1`,
+		group)
 	return err == nil, err
 }
 
@@ -122,7 +127,8 @@ func (s postgresSource) accept(ctx context.Context, db *sql.DB, topic, group str
 // higher, since numbers go on, and its transaction id is lower.
 func (s postgresSource) passedOver(topic string, at position) wsql.Query {
 	return wsql.Query{
-		Query: `SELECT EXISTS (SELECT 1 FROM ` + s.schema.MessagesTable(topic) + ` WHERE transaction_id < $1::bigint::text::xid8 AND "offset" > $2::bigint)`,
-		Args:  []any{at.transaction, at.offset},
+		Query: `SELECT EXISTS (SELECT 1 FROM ` + s.schema.MessagesTable(topic) +
+			` WHERE transaction_id < $1::bigint::text::xid8 AND "offset" > $2::bigint)`,
+		Args: []any{at.transaction, at.offset},
 	}
 }

@@ -106,11 +106,13 @@ func (p *Publisher) pieces(topic string, msg, row *message.Message) ([]wsql.Quer
 	if err != nil {
 		return nil, err
 	}
-	queries, table := []wsql.Query{insert}, p.config.Schema.(interface{ MessagesTable(string) string }).MessagesTable(topic)
+	queries, table := []wsql.Query{insert},
+		p.config.Schema.(interface{ MessagesTable(string) string }).MessagesTable(topic)
 	for rest := payload[len(first):]; len(rest) > 0; {
 		n := min(len(rest), (limit-statementOverhead)/2)
 		queries = append(queries, wsql.Query{
-			Query: "UPDATE " + table + " SET payload = CONCAT(payload, ?) WHERE `offset` = LAST_INSERT_ID()", Args: []any{rest[:n]},
+			Query: "UPDATE " + table + " SET payload = CONCAT(payload, ?) WHERE `offset` = LAST_INSERT_ID()",
+			Args:  []any{rest[:n]},
 		})
 		rest = rest[n:]
 	}
@@ -141,8 +143,8 @@ func (d *dialect) written(query wsql.Query) int {
 }
 
 func (d *dialect) tooLarge(size int) error {
-	return fmt.Errorf("wmsql: the statement has %d bytes; %s takes %d, of which %d are kept for the dead letter of the message; publish a smaller message: %w",
-		size, d.name, d.maxStatement, d.liveRoom(), poison.ErrTooLarge)
+	return fmt.Errorf("wmsql: the statement has %d bytes; %s takes %d, of which %d are kept for the dead letter of the "+
+		"message; publish a smaller message: %w", size, d.name, d.maxStatement, d.liveRoom(), poison.ErrTooLarge)
 }
 
 // room is what metadata must leave for that of a dead letter, and liveRoom what a message must that is none yet.
@@ -174,7 +176,8 @@ func lengthOf(arg any) int {
 func oursIn(msg *message.Message) int {
 	size := 0
 	for key, value := range msg.Metadata {
-		for _, prefix := range []string{"x-original-", "x-failure-", "x-attempt", "x-first-failed", "x-last-failed", "x-retry-", "x-redrive"} {
+		for _, prefix := range []string{"x-original-", "x-failure-", "x-attempt", "x-first-failed", "x-last-failed",
+			"x-retry-", "x-redrive"} {
 			if strings.HasPrefix(key, prefix) {
 				size += len(key) + len(value)
 				break

@@ -66,7 +66,8 @@ func (t *transaction) Before(ctx context.Context, statement string, args []drive
 	if err := t.dialect.checkSize(size); err != nil {
 		return err
 	}
-	if sqlproxy.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE") {
+	if sqlproxy.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "MERGE", "VALUES", "SAVEPOINT",
+		"RELEASE") {
 		return nil
 	}
 	t.marked = true
@@ -136,7 +137,7 @@ func (t *transaction) observe(ctx context.Context, err error) error {
 // have refused an argument, or a statement while rows are open.
 func lost(err error) bool {
 	var network net.Error
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, net.ErrClosed) || errors.As(err, &network) ||
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &network) ||
 		strings.Contains(err.Error(), "conn closed") || strings.Contains(err.Error(), "invalid connection") // pgx, mysql
 }

@@ -92,14 +92,18 @@ func set[T comparable](field *T, value T) {
 func (c *SubscriberConfig) validate() error {
 	switch {
 	case c.Schema != nil && safecall.IsNil(c.Schema), c.Offsets != nil && safecall.IsNil(c.Offsets):
-		return fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) or Offsets (%T) is a nil pointer: leave the field out, or give an adapter", c.Schema, c.Offsets)
+		return fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) or Offsets (%T) is a nil pointer: leave the field out, or "+
+			"give an adapter", c.Schema, c.Offsets)
 	case len(c.ConsumerGroup) > 255:
-		return fmt.Errorf("wmsql: SubscriberConfig.ConsumerGroup is %d bytes long, and the table of positions takes 255", len(c.ConsumerGroup))
+		return fmt.Errorf("wmsql: SubscriberConfig.ConsumerGroup is %d bytes long, and the table of positions takes 255",
+			len(c.ConsumerGroup))
 	case c.Batch < 1 || c.MaxDeliveries < 1:
-		return fmt.Errorf("wmsql: SubscriberConfig.Batch (%d) and MaxDeliveries (%d) must be at least 1", c.Batch, c.MaxDeliveries)
+		return fmt.Errorf("wmsql: SubscriberConfig.Batch (%d) and MaxDeliveries (%d) must be at least 1", c.Batch,
+			c.MaxDeliveries)
 	case min(c.BatchTime, c.SettleGrace, c.NackBackoff, c.PollInterval, c.GapWait) < 0 || c.MaxNackBackoff < c.NackBackoff:
-		return fmt.Errorf("wmsql: SubscriberConfig.BatchTime (%s), SettleGrace (%s), NackBackoff (%s), PollInterval (%s) and GapWait (%s) must not "+
-			"be negative, nor MaxNackBackoff (%s) less than NackBackoff", c.BatchTime, c.SettleGrace, c.NackBackoff, c.PollInterval, c.GapWait, c.MaxNackBackoff)
+		return fmt.Errorf("wmsql: SubscriberConfig.BatchTime (%s), SettleGrace (%s), NackBackoff (%s), PollInterval (%s) "+
+			"and GapWait (%s) must not be negative, nor MaxNackBackoff (%s) less than NackBackoff", c.BatchTime, c.SettleGrace,
+			c.NackBackoff, c.PollInterval, c.GapWait, c.MaxNackBackoff)
 	}
 	return nil
 }
@@ -151,7 +155,8 @@ func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*S
 		return nil, err
 	}
 	if dialect.stranger(config.Schema) || dialect.stranger(config.Offsets) {
-		return nil, fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) or Offsets (%T) is not for %s, which the database is", config.Schema, config.Offsets, dialect.name)
+		return nil, fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) or Offsets (%T) is not for %s, which the database is",
+			config.Schema, config.Offsets, dialect.name)
 	}
 	if config.Schema == nil {
 		config.Schema = dialect.schema(dialect.binary, config.Batch)
@@ -165,7 +170,9 @@ func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*S
 			return nil, fmt.Errorf("wmsql: ask the database which server it is: %w", err)
 		}
 	} else {
-		logging.ForeignAdapter.Write(config.Logger, nil, logging.Fields{"schema": fmt.Sprintf("%T", config.Schema), "offsets": fmt.Sprintf("%T", config.Offsets), "database": dialect.name})
+		logging.ForeignAdapter.Write(config.Logger, nil,
+			logging.Fields{"schema": fmt.Sprintf("%T", config.Schema), "offsets": fmt.Sprintf("%T", config.Offsets),
+				"database": dialect.name})
 	}
 	return s, nil
 }

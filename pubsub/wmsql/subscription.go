@@ -247,7 +247,8 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 	}
 	if err := s.acknowledge(t, last); err != nil {
 		s.alone = s.config.Batch
-		if over, uncounted := t.fate(); over == nil || !uncounted { // in a batch of several the last may not be to blame, but it is not the same one twice
+		// in a batch of several the last may not be to blame, but it is not the same one twice
+		if over, uncounted := t.fate(); over == nil || !uncounted {
 			s.cuts.add(last.at)
 		}
 		return 0, err

@@ -29,7 +29,8 @@ type move struct {
 // whether the campaign moved.
 func (c *Campaigns) step(ctx context.Context, tx *sql.Tx, id string, m move) (moved bool, err error) {
 	args := slices.Concat(m.args, []any{c.db.Text(string(m.to)), c.db.Text(id), c.service()}, c.states(m.from))
-	n, err := c.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, `+m.set+` state = ?`+ // last: MySQL assigns in order
+	// last: MySQL assigns in order
+	n, err := c.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, `+m.set+` state = ?`+
 		` WHERE id = ? AND service = ? AND state IN (`+marks(len(m.from))+`)`+m.only, args...)
 	if err != nil || n == 0 {
 		return false, err
@@ -38,7 +39,8 @@ func (c *Campaigns) step(ctx context.Context, tx *sql.Tx, id string, m move) (mo
 }
 
 // act is one call of a person: step, or an error that says why not.
-func (c *Campaigns) act(ctx context.Context, id string, act Act, verb string, work func(ctx context.Context, tx *sql.Tx, now Campaign) (bool, error)) (Campaign, error) {
+func (c *Campaigns) act(ctx context.Context, id string, act Act, verb string,
+	work func(ctx context.Context, tx *sql.Tx, now Campaign) (bool, error)) (Campaign, error) {
 	if err := c.usable(ctx); err != nil {
 		return Campaign{}, err
 	}
@@ -86,14 +88,17 @@ func (c *Campaigns) pause(ctx context.Context, tx *sql.Tx, id string, act Act, s
 // not paused.
 func (c *Campaigns) Resume(ctx context.Context, id string, act Act) (Campaign, error) {
 	return c.act(ctx, id, act, "resume", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
-		return c.resume(ctx, tx, id, act, `heard_before = succeeded + failed_again, failed_before = failed_again, redriven_before = redriven,`, ``)
+		return c.resume(ctx, tx, id, act,
+			`heard_before = succeeded + failed_again, failed_before = failed_again, redriven_before = redriven,`, ``)
 	})
 }
 
-func (c *Campaigns) resume(ctx context.Context, tx *sql.Tx, id string, act Act, set, only string) (moved bool, err error) {
+func (c *Campaigns) resume(ctx context.Context, tx *sql.Tx, id string, act Act, set,
+	only string) (moved bool, err error) {
 	for _, to := range []State{Running, Canary, Scheduled} {
 		moved, err = c.step(ctx, tx, id, move{from: []State{Paused}, to: to, what: Resumed, act: act,
-			set: `why = '', resume_at = 0, next_due = now_us(), late = 0, canary_at = now_us(),` + set, only: ` AND resume_to = '` + string(to) + `'` + only})
+			set:  `why = '', resume_at = 0, next_due = now_us(), late = 0, canary_at = now_us(),` + set,
+			only: ` AND resume_to = '` + string(to) + `'` + only})
 		if moved || err != nil {
 			break
 		}
@@ -121,8 +126,9 @@ func (c *Campaigns) SetRate(ctx context.Context, id string, rate float64, act Ac
 	}
 	return c.act(ctx, id, act, "set the rate of", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
 		open := slices.DeleteFunc(slices.Clone(States), State.Ended)
-		n, err := c.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, rate = ?, next_due = now_us(), late = 0 WHERE id = ? AND service = ? AND state IN (`+
-			marks(len(open))+`)`, append([]any{milli(rate), c.db.Text(id), c.service()}, c.states(open)...)...)
+		n, err := c.exec(ctx, tx,
+			`UPDATE spillway_campaigns SET version = version + 1, rate = ?, next_due = now_us(), late = 0 WHERE id = ? AND service = ? AND state IN (`+
+				marks(len(open))+`)`, append([]any{milli(rate), c.db.Text(id), c.service()}, c.states(open)...)...)
 		if err != nil || n == 0 {
 			return false, err
 		}
@@ -145,7 +151,8 @@ func (c *Campaigns) Approve(ctx context.Context, id string, act Act) (Campaign, 
 			to = Scheduled
 		}
 		return c.step(ctx, tx, id, move{from: []State{Approval}, to: to, what: Approved, act: act,
-			set: `approved_by = ?, started_at = ` + startedAt(to) + `, next_due = now_us(), late = 0,`, args: []any{c.db.Text(act.By)}})
+			set:  `approved_by = ?, started_at = ` + startedAt(to) + `, next_due = now_us(), late = 0,`,
+			args: []any{c.db.Text(act.By)}})
 	})
 }
 
@@ -195,7 +202,8 @@ AND (token = '' OR leased_until <= now_us()) ORDER BY first_failed_at, seq LIMIT
 		return false, err
 	}
 	if len(seqs) > 0 {
-		_, err = c.exec(ctx, tx, `UPDATE spillway_campaign_letters SET claim = NULL WHERE campaign = ? AND seq IN (`+marks(len(seqs))+`)`,
+		_, err = c.exec(ctx, tx, `UPDATE spillway_campaign_letters SET claim = NULL WHERE campaign = ? AND seq IN (`+
+			marks(len(seqs))+`)`,
 			append([]any{c.db.Text(id)}, seqs...)...)
 		return true, err
 	}

@@ -80,7 +80,8 @@ func scanCampaign(rows *sql.Rows) (c Campaign, err error) {
 		return c, err
 	}
 	c.State, c.Rate = State(state), float64(rate)/1000
-	c.CreatedAt, c.StartedAt, c.EndedAt, c.ResumeAt = fromMicro(created), fromMicro(started), fromMicro(ended), fromMicro(resume)
+	c.CreatedAt, c.StartedAt, c.EndedAt, c.ResumeAt = fromMicro(created), fromMicro(started), fromMicro(ended),
+		fromMicro(resume)
 	n.Pending = n.Selected - n.Redriven - n.Quarantined - n.Refused - n.Failed - n.Gone
 	n.NotHeard = max(0, n.Redriven-n.Succeeded-n.FailedAgain)
 	c.Remaining = c.remaining(time.Duration(now-started) * time.Microsecond)

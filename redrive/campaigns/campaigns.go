@@ -72,7 +72,8 @@ func (c *Config) validate() error {
 		return errors.New("campaigns: Config.Allow contains an empty topic: name each topic")
 	}
 	if c.ApproveOver < 0 || c.MaxRedrives < 0 {
-		return fmt.Errorf("campaigns: Config.ApproveOver (%d) and MaxRedrives (%d) must not be negative", c.ApproveOver, c.MaxRedrives)
+		return fmt.Errorf("campaigns: Config.ApproveOver (%d) and MaxRedrives (%d) must not be negative", c.ApproveOver,
+			c.MaxRedrives)
 	}
 	for name, edit := range c.Edits {
 		if name == "" || edit == nil {
@@ -149,14 +150,16 @@ func (c *Campaigns) exec(ctx context.Context, tx *sql.Tx, statement string, args
 	return int(n), err
 }
 
-func (c *Campaigns) query(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
+func (c *Campaigns) query(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string,
+	args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
 	return c.db.Query(ctx, reset, scan, c.db.Statement(query), args...)
 }
 
 // within queries within a transaction.
-func (c *Campaigns) within(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) error, query string, args ...any) error {
+func (c *Campaigns) within(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) error, query string,
+	args ...any) error {
 	rows, err := tx.QueryContext(ctx, c.db.Statement(query), args...)
 	if err != nil {
 		return err

@@ -41,7 +41,9 @@ type row struct {
 func (w *Worker) claim(ctx context.Context, c Campaign, most int, fresh bool) (k claim, err error) {
 	err = w.write(ctx, func(tx *sql.Tx) error {
 		k = claim{token: watermill.NewUUID(), pause: w.config.Poll}
-		n, err := w.exec(ctx, tx, `UPDATE spillway_campaigns SET claims = claims + 1 WHERE id = ? AND service = ? AND state = 'running'`, w.db.Text(c.ID), w.service())
+		n, err := w.exec(ctx, tx,
+			`UPDATE spillway_campaigns SET claims = claims + 1 WHERE id = ? AND service = ? AND state = 'running'`,
+			w.db.Text(c.ID), w.service())
 		if err != nil || n == 0 {
 			k.stopped = err == nil
 			return err
@@ -55,7 +57,9 @@ func (w *Worker) claim(ctx context.Context, c Campaign, most int, fresh bool) (k
 func (w *Worker) claimNext(ctx context.Context, tx *sql.Tx, id string, most int, fresh bool, k *claim) error {
 	var rate, now, canary, redriven int64
 	var s schedule
-	err := w.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&rate, &s.next, &s.late, &now, &canary, &redriven) },
+	err := w.within(ctx, tx, func(rows *sql.Rows) error {
+		return rows.Scan(&rate, &s.next, &s.late, &now, &canary, &redriven)
+	},
 		`SELECT rate, next_due, late, now_us(), canary, redriven FROM spillway_campaigns WHERE id = ?`, w.db.Text(id))
 	if err != nil {
 		return err
@@ -86,19 +90,22 @@ func (w *Worker) claimNext(ctx context.Context, tx *sql.Tx, id string, most int,
 	if k.none = len(k.rows) == 0; k.none {
 		return w.finish(ctx, tx, id, k)
 	}
-	args := []any{w.db.Text(k.token), w.config.Lease.Microseconds() + 1000, w.db.Text(id)} // SQLite's clock stands still for a millisecond
+	// SQLite's clock stands still for a millisecond
+	args := []any{w.db.Text(k.token), w.config.Lease.Microseconds() + 1000, w.db.Text(id)}
 	seqs := make([]any, len(k.rows))
 	for i, r := range k.rows {
 		seqs[i] = r.seq
 	}
-	_, err = w.exec(ctx, tx, `UPDATE spillway_campaign_letters SET token = ?, leased_until = now_us() + ? WHERE `+ofCampaign+` AND claim IN (`+several(len(seqs))+`)`,
+	_, err = w.exec(ctx, tx, `UPDATE spillway_campaign_letters SET token = ?, leased_until = now_us() + ? WHERE `+
+		ofCampaign+` AND claim IN (`+several(len(seqs))+`)`,
 		append(args, padded(seqs)...)...)
 	if err != nil || rate == 0 {
 		return err
 	}
 	k.paced = true
 	k.turns, s = s.take(now, len(k.rows), rate, fresh)
-	_, err = w.exec(ctx, tx, `UPDATE spillway_campaigns SET next_due = ?, late = ? WHERE id = ?`, s.next, s.late, w.db.Text(id))
+	_, err = w.exec(ctx, tx, `UPDATE spillway_campaigns SET next_due = ?, late = ? WHERE id = ?`, s.next, s.late,
+		w.db.Text(id))
 	return err
 }
 

@@ -47,7 +47,8 @@ type Edit struct {
 // Validate returns an error that says what no message can be edited by.
 func (e *Edit) Validate() error {
 	switch {
-	case e.Payload == nil && len(e.Merge) == 0 && len(e.Patch) == 0 && len(e.Set) == 0 && len(e.Unset) == 0 && e.Func == "":
+	case e.Payload == nil && len(e.Merge) == 0 && len(e.Patch) == 0 && len(e.Set) == 0 && len(e.Unset) == 0 &&
+		e.Func == "":
 		return errors.New("the edit changes nothing: set a field, or leave the edit out")
 	case e.size() > maxPatch:
 		return fmt.Errorf("payload, merge and patch have %d bytes, at most %d are possible", e.size(), maxPatch)
@@ -71,7 +72,8 @@ func (e *Edit) Validate() error {
 			return fmt.Errorf("the metadata key %q must be text of 1 to %d bytes", boundedtext.Text(key, 100), maxKey)
 		}
 		if reserved(key) {
-			return fmt.Errorf("the metadata key %q is Spillway's own: leave it out; a redrive sets it", boundedtext.Text(key, 100))
+			return fmt.Errorf("the metadata key %q is Spillway's own: leave it out; a redrive sets it",
+				boundedtext.Text(key, 100))
 		}
 		if value := e.Set[key]; len(value) > maxValue || !utf8.ValidString(value) {
 			return fmt.Errorf("the metadata value of %q must be text of at most %d bytes", boundedtext.Text(key, 100), maxValue)
@@ -144,7 +146,8 @@ func (e *Edit) apply(msg *message.Message, funcs map[string]func(*message.Messag
 	}
 	for key := range msg.Metadata {
 		if reserved(key) {
-			return fmt.Errorf("the function %q sets the metadata key %q, which is Spillway's own", boundedtext.Text(e.Func, 100), boundedtext.Text(key, 100))
+			return fmt.Errorf("the function %q sets the metadata key %q, which is Spillway's own", boundedtext.Text(e.Func, 100),
+				boundedtext.Text(key, 100))
 		}
 	}
 	return nil

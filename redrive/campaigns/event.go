@@ -51,7 +51,8 @@ const ByItself = "spillway"
 
 // record adds an event within the transaction of what it records.
 func (c *Campaigns) record(ctx context.Context, tx *sql.Tx, id string, what What, act Act, details string) error {
-	_, err := c.exec(ctx, tx, `INSERT INTO spillway_campaign_events (campaign, occurred_at, what, actor, reason, details) VALUES (?, now_us(), ?, ?, ?, ?)`,
+	_, err := c.exec(ctx, tx,
+		`INSERT INTO spillway_campaign_events (campaign, occurred_at, what, actor, reason, details) VALUES (?, now_us(), ?, ?, ?, ?)`,
 		c.db.Text(id), c.db.Text(string(what)), c.db.Text(act.By), c.db.Text(act.Reason), c.db.Text(details))
 	return err
 }
@@ -61,7 +62,10 @@ func (c *Campaigns) recordOnce(ctx context.Context, id string, what What, why st
 	host, _ := os.Hostname() // a worker without a name is on record too
 	return c.write(ctx, func(tx *sql.Tx) error {
 		known := 0
-		err := c.within(ctx, tx, func(*sql.Rows) error { return nil }, `SELECT id FROM spillway_campaigns WHERE id = ?`+c.lock(), c.db.Text(id)) // one worker at a time
+		// one worker at a time
+		err := c.within(ctx, tx, func(*sql.Rows) error {
+			return nil
+		}, `SELECT id FROM spillway_campaigns WHERE id = ?`+c.lock(), c.db.Text(id))
 		if err != nil {
 			return err
 		}

@@ -58,7 +58,8 @@ func (c *Campaigns) kept(ctx context.Context, after string) (some []kept, err er
 		k.state = State(state)
 		some = append(some, k)
 		return err
-	}, `SELECT id, state, request, why FROM spillway_campaigns WHERE service = ? AND id > ? ORDER BY id LIMIT 100`, c.service(), c.db.Text(after))
+	}, `SELECT id, state, request, why FROM spillway_campaigns WHERE service = ? AND id > ? ORDER BY id LIMIT 100`,
+		c.service(), c.db.Text(after))
 	return some, err
 }
 
@@ -135,8 +136,10 @@ func (c *Campaigns) forgetEvents(ctx context.Context, id string, values []string
 		err = c.write(ctx, func(tx *sql.Tx) error {
 			written = 0
 			for _, e := range events {
-				n, err := c.exec(ctx, tx, `UPDATE spillway_campaign_events SET reason = ?, details = ? WHERE seq = ? AND reason = ? AND details = ?`,
-					c.db.Text(erasedtext.Replace(e.Reason, values)), c.db.Text(erasedtext.Replace(e.Details, values)), e.Seq, c.db.Text(e.Reason), c.db.Text(e.Details))
+				n, err := c.exec(ctx, tx,
+					`UPDATE spillway_campaign_events SET reason = ?, details = ? WHERE seq = ? AND reason = ? AND details = ?`,
+					c.db.Text(erasedtext.Replace(e.Reason, values)), c.db.Text(erasedtext.Replace(e.Details, values)), e.Seq,
+					c.db.Text(e.Reason), c.db.Text(e.Details))
 				if err != nil {
 					return err
 				}
@@ -165,7 +168,8 @@ func (c *Campaigns) saying(ctx context.Context, id string, values []string) (fou
 			return found, err
 		}
 		for _, e := range events {
-			if after = e.Seq; erasedtext.Replace(e.Reason, values) != e.Reason || erasedtext.Replace(e.Details, values) != e.Details {
+			if after = e.Seq; erasedtext.Replace(e.Reason, values) != e.Reason ||
+				erasedtext.Replace(e.Details, values) != e.Details {
 				found = append(found, e)
 			}
 		}
@@ -277,7 +281,8 @@ func (c *Campaigns) ForgetLetters(ctx context.Context, seqs ...int64) (n int, er
 		return 0, nil
 	}
 	if len(seqs) > settledAtOnce {
-		return 0, fmt.Errorf("campaigns: forget %d letters: at most %d are possible: use several calls", len(seqs), settledAtOnce)
+		return 0, fmt.Errorf("campaigns: forget %d letters: at most %d are possible: use several calls", len(seqs),
+			settledAtOnce)
 	}
 	letters := make([]any, len(seqs))
 	for i, seq := range seqs {
@@ -292,8 +297,10 @@ func (c *Campaigns) ForgetLetters(ctx context.Context, seqs ...int64) (n int, er
 				ids[i] = c.db.Text(k.id)
 			}
 			err = c.write(ctx, func(tx *sql.Tx) error {
-				changed, err := c.exec(ctx, tx, `UPDATE spillway_campaign_letters SET why = '`+erasedtext.Word+`' WHERE campaign IN (`+marks(len(ids))+`) AND seq IN (`+marks(len(letters))+
-					`) AND why <> '' AND why <> '`+erasedtext.Word+`'`, append(ids, letters...)...)
+				changed, err := c.exec(ctx, tx,
+					`UPDATE spillway_campaign_letters SET why = '`+erasedtext.Word+`' WHERE campaign IN (`+marks(len(ids))+
+						`) AND seq IN (`+marks(len(letters))+
+						`) AND why <> '' AND why <> '`+erasedtext.Word+`'`, append(ids, letters...)...)
 				n += changed
 				return err
 			})

@@ -31,10 +31,12 @@ type batch struct {
 // lease leases the letters of a claim. Those that cannot be leased are settled. After an error the rows are free again.
 func (f *flight) lease(ctx context.Context, k claim) (*batch, error) {
 	b := &batch{
-		Worker: f.Worker, campaign: f.campaign.ID, claim: k, until: time.Now().Add(f.config.Lease), left: len(k.rows), ended: make(chan struct{}),
-		taken: make(map[int64]letters.Taken, len(k.rows)), hand: make(map[int64]letters.Taken, len(k.rows)), lost: make(map[int64]bool),
+		Worker: f.Worker, campaign: f.campaign.ID, claim: k, until: time.Now().Add(f.config.Lease), left: len(k.rows),
+		ended: make(chan struct{}), taken: make(map[int64]letters.Taken, len(k.rows)),
+		hand: make(map[int64]letters.Taken, len(k.rows)), lost: make(map[int64]bool),
 	}
-	leased, err := f.store.Lease(ctx, letters.Filter{Statuses: f.campaign.Request.Filter.Statuses}, k.seqs(), f.config.Lease)
+	leased, err := f.store.Lease(ctx, letters.Filter{Statuses: f.campaign.Request.Filter.Statuses}, k.seqs(),
+		f.config.Lease)
 	if err != nil {
 		f.settler.note(b, backs(k.rows)...)
 		return nil, err

@@ -149,7 +149,10 @@ func whyClosed(err error) string {
 // entry is where a letter enters that may go to topic.
 func (f *flight) entry(l poison.Letter, topic string) string {
 	var entry string
-	if err := safecall.Call("campaigns.ReentryTopic", func() error { entry = f.Campaigns.config.ReentryTopic(l); return nil }); err != nil {
+	if err := safecall.Call("campaigns.ReentryTopic", func() error {
+		entry = f.Campaigns.config.ReentryTopic(l)
+		return nil
+	}); err != nil {
 		logging.ReentryPanicked.Write(f.Campaigns.config.Logger, err, logging.Fields{
 			logging.Campaign: f.campaign.ID, logging.MessageID: l.Original.UUID, logging.Topic: topic,
 		})
@@ -168,18 +171,19 @@ func (f *flight) publish(ctx context.Context, l poison.Letter, topic string, eve
 	waits := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(publishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 	for attempt, tooLarge := 1, 0; ; attempt++ {
-		err := f.traced().Publish(chain.Returning(context.Background()), f.operation(ctx, l, topic, attempt), func(in context.Context, trace string) error {
-			l := l
-			if trace != "" {
-				l.Trace = trace
-			}
-			msg := l.Redriven(f.campaign.Request.By, f.campaign.ID, time.Now())
-			if tooLarge > 1 && topic == l.Origin.Topic {
-				msg = l.RedrivenLeast()
-			}
-			msg.SetContext(in)
-			return safecall.Call("publisher", func() error { return f.publisher.Publish(topic, msg) })
-		})
+		err := f.traced().Publish(chain.Returning(context.Background()), f.operation(ctx, l, topic, attempt),
+			func(in context.Context, trace string) error {
+				l := l
+				if trace != "" {
+					l.Trace = trace
+				}
+				msg := l.Redriven(f.campaign.Request.By, f.campaign.ID, time.Now())
+				if tooLarge > 1 && topic == l.Origin.Topic {
+					msg = l.RedrivenLeast()
+				}
+				msg.SetContext(in)
+				return safecall.Call("publisher", func() error { return f.publisher.Publish(topic, msg) })
+			})
 		if err == nil {
 			return nil
 		}
@@ -204,12 +208,13 @@ func (f *flight) act() letters.Act {
 
 // fields are what a log line says of a letter: never its payload.
 func (f *flight) fields(t letters.Taken, topic string) logging.Fields {
-	return logging.Fields{logging.Campaign: f.campaign.ID, "letter": t.Seq, logging.MessageID: t.Original.UUID, logging.Topic: topic,
-		logging.Handler: t.Origin.Handler}
+	return logging.Fields{logging.Campaign: f.campaign.ID, "letter": t.Seq, logging.MessageID: t.Original.UUID,
+		logging.Topic: topic, logging.Handler: t.Origin.Handler}
 }
 
 // edited returns a changed copy of the message. It ends with ctx, which is the context of the copy.
-func (e *Edit) edited(ctx context.Context, msg *message.Message, funcs map[string]func(*message.Message) error) (*message.Message, error) {
+func (e *Edit) edited(ctx context.Context, msg *message.Message,
+	funcs map[string]func(*message.Message) error) (*message.Message, error) {
 	c := message.NewMessageWithContext(ctx, msg.UUID, slices.Clone(msg.Payload))
 	for key, value := range msg.Metadata {
 		c.Metadata[key] = value

@@ -91,7 +91,8 @@ func (f *flight) markAll(status letters.Status, some []marking) {
 		}
 		if !f.markFails {
 			f.markFails = true
-			logging.LettersUnmarked.Write(f.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID, logging.Letters: len(some)})
+			logging.LettersUnmarked.Write(f.Campaigns.config.Logger, err,
+				logging.Fields{logging.Campaign: f.campaign.ID, logging.Letters: len(some)})
 		}
 		time.Sleep(pause)
 		over := f.settler.isEnding() && time.Since(began) > maxWrite

@@ -43,7 +43,8 @@ func (s schedule) take(now int64, n int, rate int64, fresh bool) (claimedTurns, 
 		}
 		s.next = now
 	}
-	t := claimedTurns{first: time.Duration(s.next-now) * time.Microsecond, spacing: time.Duration(spacing), every: time.Duration(every)}
+	t := claimedTurns{first: time.Duration(s.next-now) * time.Microsecond, spacing: time.Duration(spacing),
+		every: time.Duration(every)}
 	gain := (every - spacing) / 1000 // microseconds that each quick letter makes up for
 	t.quick = min(n, int(float64(s.late)/gain))
 	s.late -= int64(math.Round(float64(t.quick) * gain))

@@ -73,7 +73,8 @@ type PlanLetter struct {
 // Samples is how many letters the sample of a Plan has.
 const Samples = 10
 
-var ages = []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour, 0}
+var ages = []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour,
+	30 * 24 * time.Hour, 0}
 
 // Plan says what a campaign of the request would do if it started now: a dry run. It reads the whole selection, in
 // windows, and ends with ctx. Request.By and Reason may be empty.
@@ -92,8 +93,11 @@ func (c *Campaigns) Plan(ctx context.Context, r Request) (Plan, error) {
 	if err != nil {
 		return Plan{}, fmt.Errorf("campaigns: plan: %w", err)
 	}
-	p := planning{Campaigns: c, request: &r, now: time.Now(), causes: map[PlanCause]*counted{}, targets: map[string]int{}, ages: make([]int, len(ages))}
-	err = c.whole().pages(ctx, &r, 0, last, func(found []letters.Letter, _ int64) (bool, error) { return p.page(ctx, found) })
+	p := planning{Campaigns: c, request: &r, now: time.Now(), causes: map[PlanCause]*counted{}, targets: map[string]int{},
+		ages: make([]int, len(ages))}
+	err = c.whole().pages(ctx, &r, 0, last, func(found []letters.Letter, _ int64) (bool, error) {
+		return p.page(ctx, found)
+	})
 	if err != nil {
 		return Plan{}, fmt.Errorf("campaigns: plan: %w", err)
 	}
@@ -148,7 +152,8 @@ func (p *planning) letter(ctx context.Context, l *letters.Letter, topic string) 
 	if l.Redrive.Count >= p.config.MaxRedrives {
 		p.plan.Quarantine++
 	}
-	cause := PlanCause{Topic: logged(l.Origin.Topic), Handler: logged(l.Origin.Handler), Class: l.Failure.Class, Reason: logged(l.Failure.Reason), Type: logged(l.Failure.Type)}
+	cause := PlanCause{Topic: logged(l.Origin.Topic), Handler: logged(l.Origin.Handler), Class: l.Failure.Class,
+		Reason: logged(l.Failure.Reason), Type: logged(l.Failure.Type)}
 	if p.causes[cause] == nil && len(p.causes) < maxDistinct {
 		p.causes[cause] = new(counted)
 	}
@@ -172,7 +177,8 @@ func (p *planning) letter(ctx context.Context, l *letters.Letter, topic string) 
 
 func (p *planning) sample(ctx context.Context, l *letters.Letter, topic string, first time.Time) PlanLetter {
 	s := PlanLetter{
-		Seq: l.Seq, ID: l.Original.UUID, Topic: topic, Handler: l.Origin.Handler, Description: logged(l.Failure.Description), FirstFailed: first.UTC(),
+		Seq: l.Seq, ID: l.Original.UUID, Topic: topic, Handler: l.Origin.Handler, Description: logged(l.Failure.Description),
+		FirstFailed: first.UTC(),
 	}
 	if p.request.Edit != nil {
 		opened, err := p.store.Open(ctx, *l)
@@ -193,13 +199,15 @@ func (p *planning) result() Plan {
 		p.plan.Causes = append(p.plan.Causes, cause)
 	}
 	slices.SortFunc(p.plan.Causes, func(a, b PlanCause) int {
-		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Type, b.Type))
+		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Reason, b.Reason),
+			cmp.Compare(a.Type, b.Type))
 	})
 	for _, topic := range slices.Sorted(maps.Keys(p.targets)) {
 		p.plan.Targets = append(p.plan.Targets, PlanTarget{topic, p.targets[topic]})
 	}
 	slices.SortStableFunc(p.plan.Targets, func(a, b PlanTarget) int { return cmp.Compare(b.Letters, a.Letters) })
-	p.plan.Causes, p.plan.Targets = p.plan.Causes[:min(len(p.plan.Causes), 100)], p.plan.Targets[:min(len(p.plan.Targets), 100)]
+	p.plan.Causes, p.plan.Targets = p.plan.Causes[:min(len(p.plan.Causes), 100)],
+		p.plan.Targets[:min(len(p.plan.Targets), 100)]
 	for i, n := range p.ages {
 		if n > 0 {
 			p.plan.Ages = append(p.plan.Ages, PlanAge{ages[i], n})

@@ -53,7 +53,8 @@ func (c *Campaigns) purge(ctx context.Context, id string, act Act, deleted *int)
 			err := c.within(ctx, tx, func(rows *sql.Rows) error { n++; return rows.Scan(&last) },
 				`SELECT seq FROM spillway_campaign_letters WHERE campaign = ? ORDER BY seq LIMIT ?`, c.db.Text(id), sweepAtOnce)
 			if err == nil && n > 0 {
-				_, err = c.exec(ctx, tx, `DELETE FROM spillway_campaign_letters WHERE campaign = ? AND seq <= ?`, c.db.Text(id), last)
+				_, err = c.exec(ctx, tx, `DELETE FROM spillway_campaign_letters WHERE campaign = ? AND seq <= ?`, c.db.Text(id),
+					last)
 			}
 			if err == nil && n < sweepAtOnce {
 				err = c.record(ctx, tx, id, Purged, act, fmt.Sprintf("%d letters", all+n))

@@ -116,23 +116,27 @@ func (r *Request) setDefaults() {
 // validate returns an error that names the field, for a request that no campaign can have.
 func (r *Request) validate() error {
 	if r.ID != "" && !isID(r.ID) {
-		return fmt.Errorf("campaigns: Request.ID is %q: it must have 16 to 64 letters, digits and hyphens, such as a UUID", logged(r.ID))
+		return fmt.Errorf("campaigns: Request.ID is %q: it must have 16 to 64 letters, digits and hyphens, such as a UUID",
+			logged(r.ID))
 	}
 	if err := r.Filter.Validate(); err != nil {
 		return fmt.Errorf("campaigns: Request.Filter: %w", err)
 	}
 	if f := r.Filter; f.Limit != 0 || f.NewestFirst {
-		return errors.New("campaigns: Request.Filter.Limit and NewestFirst are for lists: leave them out, and use Request.Max")
+		return errors.New("campaigns: Request.Filter.Limit and NewestFirst are for lists: leave them out, and use " +
+			"Request.Max")
 	}
 	if s := r.Filter.Statuses; len(s) > 0 && !slices.ContainsFunc(s, letters.Status.Redrivable) {
-		return fmt.Errorf("campaigns: Request.Filter.Statuses is %q: %s", s, notRedriven(slices.Contains(s, letters.StatusDiscarded)))
+		return fmt.Errorf("campaigns: Request.Filter.Statuses is %q: %s", s,
+			notRedriven(slices.Contains(s, letters.StatusDiscarded)))
 	}
 	if len(r.Seqs) > 0 {
 		if f := (letters.Filter{Statuses: r.Filter.Statuses}); !reflect.DeepEqual(f, r.Filter) {
 			return errors.New("campaigns: Request.Seqs and Request.Filter are both set: use one; of the filter only Statuses may stay")
 		}
 		if len(r.Seqs) > MaxSeqs {
-			return fmt.Errorf("campaigns: Request.Seqs lists %d letters, at most %d are possible: use Request.Filter", len(r.Seqs), MaxSeqs)
+			return fmt.Errorf("campaigns: Request.Seqs lists %d letters, at most %d are possible: use Request.Filter",
+				len(r.Seqs), MaxSeqs)
 		}
 		if r.Seqs[0] < 1 {
 			return fmt.Errorf("campaigns: Request.Seqs has %d: a Seq is 1 or more", r.Seqs[0])
@@ -146,20 +150,23 @@ func (r *Request) validate() error {
 	}
 	switch {
 	case r.Max < 0 || r.Canary < 0 || r.StopAfter < 0:
-		return fmt.Errorf("campaigns: Request.Max (%d), Canary (%d) and StopAfter (%d) must not be negative", r.Max, r.Canary, r.StopAfter)
+		return fmt.Errorf("campaigns: Request.Max (%d), Canary (%d) and StopAfter (%d) must not be negative", r.Max, r.Canary,
+			r.StopAfter)
 	case r.Concurrency < 0 || r.Concurrency > maxConcurrency:
 		return fmt.Errorf("campaigns: Request.Concurrency is %d: it must be 1 to %d", r.Concurrency, maxConcurrency)
 	case !(r.StopAt >= 0 && r.StopAt <= 1):
 		return fmt.Errorf("campaigns: Request.StopAt is %v: it is a share, from 0 to 1", r.StopAt)
 	case r.CanaryWait < 0 || r.ResumeAfter < 0:
-		return fmt.Errorf("campaigns: Request.CanaryWait (%s) and ResumeAfter (%s) must not be negative", r.CanaryWait, r.ResumeAfter)
+		return fmt.Errorf("campaigns: Request.CanaryWait (%s) and ResumeAfter (%s) must not be negative", r.CanaryWait,
+			r.ResumeAfter)
 	}
 	if r.Edit != nil {
 		if err := r.Edit.Validate(); err != nil {
 			return fmt.Errorf("campaigns: Request.Edit: %w", err)
 		}
 		if r.Edit.Payload != nil && len(r.Seqs) != 1 {
-			return fmt.Errorf("campaigns: Request.Edit.Payload is set, and Request.Seqs names %d letters: name the one whose payload it is", len(r.Seqs))
+			return fmt.Errorf("campaigns: Request.Edit.Payload is set, and Request.Seqs names %d letters: name the one whose "+
+				"payload it is", len(r.Seqs))
 		}
 	}
 	return nil
@@ -182,7 +189,8 @@ func isID(text string) bool {
 
 func checkRate(rate float64) error {
 	if rate != 0 && !(rate >= minRate && rate <= MaxRate) || math.IsNaN(rate) {
-		return fmt.Errorf("campaigns: the rate is %v letters per second: it must be %v to %v; 0 means no limit", rate, minRate, MaxRate)
+		return fmt.Errorf("campaigns: the rate is %v letters per second: it must be %v to %v; 0 means no limit", rate,
+			minRate, MaxRate)
 	}
 	return nil
 }
@@ -206,7 +214,8 @@ func (r *Request) encoded() (string, error) {
 		return "", fmt.Errorf("campaigns: keep the request as JSON: %w", err)
 	}
 	if len(text) > maxRequest {
-		return "", fmt.Errorf("campaigns: the request has %d bytes as JSON, at most %d are possible: choose by fewer values", len(text), maxRequest)
+		return "", fmt.Errorf("campaigns: the request has %d bytes as JSON, at most %d are possible: choose by fewer values",
+			len(text), maxRequest)
 	}
 	again, err := decoded(string(text))
 	if err != nil {
@@ -214,7 +223,8 @@ func (r *Request) encoded() (string, error) {
 	}
 	same, err := json.Marshal(again)
 	if err != nil || string(same) != string(text) || !r.isUTF8() {
-		return "", errors.New("campaigns: the request has a text that is not UTF-8, which no record can keep: choose the letters by Seqs")
+		return "", errors.New("campaigns: the request has a text that is not UTF-8, which no record can keep: choose the " +
+			"letters by Seqs")
 	}
 	return string(text), nil
 }
@@ -222,8 +232,8 @@ func (r *Request) encoded() (string, error) {
 // isUTF8 reports whether JSON keeps the texts of the request as they are.
 func (r *Request) isUTF8() bool {
 	f := r.Filter
-	all := slices.Concat(f.Topics, f.NotTopics, f.DeadLetterTopics, f.Handlers, f.Reasons, f.Types, f.Causes, f.RedriveIDs, f.IDs,
-		[]string{f.Description, f.StackHash, r.To})
+	all := slices.Concat(f.Topics, f.NotTopics, f.DeadLetterTopics, f.Handlers, f.Reasons, f.Types, f.Causes, f.RedriveIDs,
+		f.IDs, []string{f.Description, f.StackHash, r.To})
 	return !slices.ContainsFunc(all, func(s string) bool { return !utf8.ValidString(s) })
 }
 

@@ -31,11 +31,14 @@ func (r *rounds) goOn(ctx context.Context, c Campaign) error {
 func (r *rounds) wake(ctx context.Context, c Campaign) error {
 	return r.write(ctx, func(tx *sql.Tx) (err error) {
 		if c.State == Paused {
-			_, err = r.resume(ctx, tx, c.ID, Act{By: ByItself, Reason: "Request.ResumeAfter is over"}, "", ` AND resume_at > 0 AND resume_at <= now_us()`)
+			_, err = r.resume(ctx, tx, c.ID, Act{By: ByItself, Reason: "Request.ResumeAfter is over"}, "",
+				` AND resume_at > 0 AND resume_at <= now_us()`)
 			return err
 		}
-		_, err = r.step(ctx, tx, c.ID, move{from: []State{Scheduled}, to: Running, what: Ran, act: Act{By: ByItself, Reason: "Request.NotBefore is over"},
-			set: `started_at = ` + startedAt(Running) + `, next_due = now_us(), late = 0,`, only: ` AND not_before <= now_us()`})
+		_, err = r.step(ctx, tx, c.ID,
+			move{from: []State{Scheduled}, to: Running, what: Ran, act: Act{By: ByItself, Reason: "Request.NotBefore is over"},
+				set:  `started_at = ` + startedAt(Running) + `, next_due = now_us(), late = 0,`,
+				only: ` AND not_before <= now_us()`})
 		return err
 	})
 }
@@ -48,7 +51,8 @@ func (r *rounds) holdForApproval(ctx context.Context, c Campaign) (held bool, er
 	}
 	err = r.write(ctx, func(tx *sql.Tx) error {
 		held, err = r.step(ctx, tx, c.ID, move{from: []State{Running}, to: Approval, what: Held,
-			act: Act{By: ByItself, Reason: fmt.Sprintf("it has %d letters, and more than %d need approval", c.Selected, over)}, only: ` AND approved_by = ''`})
+			act:  Act{By: ByItself, Reason: fmt.Sprintf("it has %d letters, and more than %d need approval", c.Selected, over)},
+			only: ` AND approved_by = ''`})
 		return err
 	})
 	return true, err

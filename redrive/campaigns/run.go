@@ -44,7 +44,8 @@ type piece struct {
 
 func (w *Worker) newFlight(c Campaign, fresh bool) *flight {
 	places := w.config.unmarked(c.Request.Concurrency)
-	f := &flight{Worker: w, campaign: c, fresh: fresh, unmarked: make(chan struct{}, places), marks: make(chan marking, places)}
+	f := &flight{Worker: w, campaign: c, fresh: fresh, unmarked: make(chan struct{}, places),
+		marks: make(chan marking, places)}
 	f.settler = newSettler(f)
 	f.target = target{refused: make(map[int64]bool), accepts: c.Redriven > 0}
 	return f

@@ -103,7 +103,8 @@ func (c *Campaigns) whole() source[letters.Letter] {
 
 // pages reads the selection of a request in windows of Seq, and calls each with the letters of one and the Seq that it
 // ends at, until each returns false. It begins behind after and ends at last.
-func (s source[L]) pages(ctx context.Context, r *Request, after, last int64, each func(found []L, end int64) (bool, error)) error {
+func (s source[L]) pages(ctx context.Context, r *Request, after, last int64,
+	each func(found []L, end int64) (bool, error)) error {
 	if len(r.Seqs) > 0 {
 		return s.named(ctx, r, after, last, each)
 	}
@@ -125,7 +126,8 @@ func (s source[L]) pages(ctx context.Context, r *Request, after, last int64, eac
 }
 
 // named is pages for letters that the request names.
-func (s source[L]) named(ctx context.Context, r *Request, after, last int64, each func([]L, int64) (bool, error)) error {
+func (s source[L]) named(ctx context.Context, r *Request, after, last int64,
+	each func([]L, int64) (bool, error)) error {
 	for seqs := range slices.Chunk(r.Seqs, 50) {
 		var found []L
 		for _, seq := range seqs {

@@ -220,7 +220,9 @@ func (s *settler) change(ctx context.Context, tx *sql.Tx, to change, seqs []any)
 	for len(seqs) > 0 {
 		some := seqs[:min(len(seqs), settledAtOnce)]
 		seqs = seqs[len(some):]
-		n, err := s.exec(ctx, tx, `UPDATE spillway_campaign_letters SET `+set+` WHERE `+ofCampaign+` AND token = ? AND claim IN (`+several(len(some))+`)`,
+		n, err := s.exec(ctx, tx,
+			`UPDATE spillway_campaign_letters SET `+set+` WHERE `+ofCampaign+` AND token = ? AND claim IN (`+several(len(some))+
+				`)`,
 			append(args[:len(args):len(args)], padded(some)...)...)
 		if err != nil {
 			return changed, err
@@ -238,8 +240,11 @@ func (s *settler) count(ctx context.Context, tx *sql.Tx, counts map[outcome]int,
 	failed = failed + ?, gone = gone + ? WHERE id = ?`,
 		counts[redriven], counts[quarantined], counts[refused], counts[failed], counts[gone], s.db.Text(id))
 	if err == nil && s.campaign.Request.Canary > 0 {
-		_, err = s.step(ctx, tx, id, move{from: []State{Running}, to: Canary, what: CanaryDone, act: Act{By: ByItself, Reason: "waits for what becomes of the canary"},
-			details: fmt.Sprintf("%d letters", s.campaign.Request.Canary), set: `canary_at = now_us(),`, only: ` AND canary > 0 AND redriven >= canary`})
+		_, err = s.step(ctx, tx, id,
+			move{from: []State{Running}, to: Canary, what: CanaryDone,
+				act:     Act{By: ByItself, Reason: "waits for what becomes of the canary"},
+				details: fmt.Sprintf("%d letters", s.campaign.Request.Canary), set: `canary_at = now_us(),`,
+				only: ` AND canary > 0 AND redriven >= canary`})
 	}
 	if err == nil && down != nil {
 		err = s.pauseDown(ctx, tx, down)

@@ -95,7 +95,8 @@ func (c *Campaigns) check(r *Request) error {
 		return wrong{err}
 	}
 	if r.To != "" && len(c.config.Allow) > 0 && !slices.Contains(c.config.Allow, r.To) {
-		return wrong{fmt.Errorf("campaigns: Request.To is %q, which is not in Config.Allow: add it there, or choose another topic", logged(r.To))}
+		return wrong{fmt.Errorf("campaigns: Request.To is %q, which is not in Config.Allow: add it there, or choose "+
+			"another topic", logged(r.To))}
 	}
 	return nil
 }
@@ -106,8 +107,9 @@ func (c *Campaigns) checkKeys(ctx context.Context, r *Request) error {
 		return nil
 	}
 	if err := c.store.CheckKeys(ctx); err != nil {
-		return wrong{fmt.Errorf("campaigns: Request.HandleAgain is true, and the receiver's keys are not in the letters' database: leave it out "+
-			"if the handlers have no receiver, or remove the keys where they are with idempotency.Forget: %w", err)}
+		return wrong{fmt.Errorf("campaigns: Request.HandleAgain is true, and the receiver's keys are not in the letters' "+
+			"database: leave it out if the handlers have no receiver, or remove the keys where they are with "+
+			"idempotency.Forget: %w", err)}
 	}
 	return nil
 }
@@ -158,7 +160,8 @@ func (c *Campaigns) selectLetters(ctx context.Context, id string, r *Request, af
 
 // take writes letters down that no other campaign has, until Request.Max are selected, and counts the others before
 // that.
-func (c *Campaigns) take(ctx context.Context, id string, r *Request, found []letters.Head, selected int, before leftOut, after, end int64) (taken int, out leftOut, err error) {
+func (c *Campaigns) take(ctx context.Context, id string, r *Request, found []letters.Head, selected int, before leftOut,
+	after, end int64) (taken int, out leftOut, err error) {
 	err = c.write(ctx, func(tx *sql.Tx) error {
 		taken, out = 0, slices.Clone(before)
 		// It comes first, so that it locks: two that select the same campaign come one after the other.
@@ -183,7 +186,8 @@ WHERE id = ? AND state = 'selecting' AND select_after = ?`, end, selectLease.Mic
 		}
 		text, err := json.Marshal(out.sorted())
 		if err == nil {
-			_, err = c.exec(ctx, tx, `UPDATE spillway_campaigns SET selected = selected + ?, left_out = ? WHERE id = ?`, taken, c.db.Text(string(text)), c.db.Text(id))
+			_, err = c.exec(ctx, tx, `UPDATE spillway_campaigns SET selected = selected + ?, left_out = ? WHERE id = ?`, taken,
+				c.db.Text(string(text)), c.db.Text(id))
 		}
 		return err
 	})
@@ -198,7 +202,8 @@ func (c *Campaigns) insert(ctx context.Context, tx *sql.Tx, id string, act Act, 
 	}
 	args := make([]any, 0, 5*len(rows))
 	for i, l := range rows {
-		statement += map[bool]string{true: ` spillway_campaign_letters (campaign, seq, claim, first_failed_at, size) VALUES`, false: `,`}[i == 0] +
+		statement += map[bool]string{true: ` spillway_campaign_letters (campaign, seq, claim, first_failed_at, size) VALUES`,
+			false: `,`}[i == 0] +
 			` (?, ?, ?, ?, ?)`
 		args = append(args, c.db.Text(id), l.Seq, l.Seq, l.FirstFailedAt.UnixMicro(), l.Size)
 	}
@@ -208,7 +213,8 @@ func (c *Campaigns) insert(ctx context.Context, tx *sql.Tx, id string, act Act, 
 	}
 	taken, err := c.seqs(ctx, tx, id, rows)
 	if err == nil {
-		_, err = c.store.Record(ctx, tx, letters.EventSelected, letters.Act{By: act.By, Reason: act.Reason, RedriveID: id}, taken...)
+		_, err = c.store.Record(ctx, tx, letters.EventSelected, letters.Act{By: act.By, Reason: act.Reason, RedriveID: id},
+			taken...)
 	}
 	return n, err
 }
@@ -234,7 +240,8 @@ func (c *Campaigns) countTaken(ctx context.Context, tx *sql.Tx, id string, of []
 
 // claims calls each with the letters that a campaign has. It looks them up by the unique index alone: beside a
 // condition on the campaign a database that knows nothing of the table yet would read the whole campaign.
-func (c *Campaigns) claims(ctx context.Context, tx *sql.Tx, of []letters.Head, each func(seq int64, campaign string)) error {
+func (c *Campaigns) claims(ctx context.Context, tx *sql.Tx, of []letters.Head,
+	each func(seq int64, campaign string)) error {
 	args := make([]any, len(of))
 	for i, l := range of {
 		args[i] = l.Seq
@@ -253,7 +260,8 @@ func (c *Campaigns) selected(ctx context.Context, id string, r *Request, n int) 
 	to, why, what, act := Running, "", Ran, Act{By: ByItself, Reason: "the selection is complete"}
 	switch {
 	case n == 0:
-		to, why, what, act.Reason = Cancelled, "the selection has no letter to redrive", CancelledIt, "the selection has no letter to redrive"
+		to, why, what, act.Reason = Cancelled, "the selection has no letter to redrive", CancelledIt, "the selection has "+
+			"no letter to redrive"
 	case r.Approval || c.config.ApproveOver > 0 && n > c.config.ApproveOver:
 		to = Approval
 	case !r.NotBefore.IsZero():
@@ -262,12 +270,15 @@ func (c *Campaigns) selected(ctx context.Context, id string, r *Request, n int) 
 	ended := map[bool]string{true: `now_us()`, false: `ended_at`}[to == Cancelled]
 	return c.write(ctx, func(tx *sql.Tx) error {
 		if to == Approval || to == Scheduled { // neither is worth an event: it is in the request
-			_, err := c.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, state = ? WHERE id = ? AND state = 'selecting'`,
+			_, err := c.exec(ctx, tx,
+				`UPDATE spillway_campaigns SET version = version + 1, state = ? WHERE id = ? AND state = 'selecting'`,
 				c.db.Text(string(to)), c.db.Text(id))
 			return err
 		}
-		_, err := c.step(ctx, tx, id, move{from: []State{Selecting}, to: to, what: what, act: act, details: fmt.Sprintf("%d letters", n),
-			set: `why = ?, started_at = ` + startedAt(to) + `, ended_at = ` + ended + `, next_due = now_us(), late = 0,`, args: []any{c.db.Text(why)}})
+		_, err := c.step(ctx, tx, id,
+			move{from: []State{Selecting}, to: to, what: what, act: act, details: fmt.Sprintf("%d letters", n),
+				set:  `why = ?, started_at = ` + startedAt(to) + `, ended_at = ` + ended + `, next_due = now_us(), late = 0,`,
+				args: []any{c.db.Text(why)}})
 		return err
 	})
 }

@@ -16,7 +16,8 @@ func (c *Campaigns) Holding(ctx context.Context, seqs ...int64) (map[int64]strin
 		return nil, err
 	}
 	if len(seqs) > MaxSeqs {
-		return nil, fmt.Errorf("campaigns: holding %d letters: at most %d are possible: use several calls", len(seqs), MaxSeqs)
+		return nil, fmt.Errorf("campaigns: holding %d letters: at most %d are possible: use several calls", len(seqs),
+			MaxSeqs)
 	}
 	holding, err := c.holding(ctx, seqs)
 	if err != nil {

@@ -19,8 +19,9 @@ func (f *flight) operation(ctx context.Context, l poison.Letter, topic string, n
 		return observe.Operation{}
 	}
 	return observe.Operation{
-		Kind: observe.Redrive, Topic: l.Origin.Topic, Handler: l.Origin.Handler, To: topic, Client: f.publisher, ID: l.Original.UUID, Message: l.Original, Number: number,
-		Redrives: l.Redrive.Count + 1, Attempts: l.Failure.Attempts, Verdict: classify.Verdict{Class: l.Failure.Class, Reason: l.Failure.Reason},
-		Letter: l, Parent: f.traced().Trace(ctx), Earlier: l.Trace,
+		Kind: observe.Redrive, Topic: l.Origin.Topic, Handler: l.Origin.Handler, To: topic, Client: f.publisher,
+		ID: l.Original.UUID, Message: l.Original, Number: number, Redrives: l.Redrive.Count + 1, Attempts: l.Failure.Attempts,
+		Verdict: classify.Verdict{Class: l.Failure.Class, Reason: l.Failure.Reason}, Letter: l, Parent: f.traced().Trace(ctx),
+		Earlier: l.Trace,
 	}
 }

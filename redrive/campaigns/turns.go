@@ -146,7 +146,8 @@ func (r *rounds) dispatch(ctx context.Context, ready []Campaign) error {
 	return nil
 }
 
-var whyWaits = fmt.Sprintf("more campaigns have letters due than a worker works on at the same time, which are %d: they take turns", maxCampaigns)
+var whyWaits = fmt.Sprintf("more campaigns have letters due than a worker works on at the same time, which are %d: "+
+	"they take turns", maxCampaigns)
 
 // begin works on a campaign beside the rounds.
 func (r *rounds) begin(ctx context.Context, c Campaign) {

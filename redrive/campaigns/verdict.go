@@ -32,7 +32,8 @@ func (r *rounds) listen(ctx context.Context, c Campaign) error {
 	return r.write(ctx, func(tx *sql.Tx) error {
 		if heard.Succeeded != c.Succeeded || heard.FailedAgain != c.FailedAgain {
 			// What another worker wrote since c was read is newer, perhaps: the next look says.
-			_, err := r.exec(ctx, tx, `UPDATE spillway_campaigns SET version = version + 1, succeeded = ?, failed_again = ? WHERE id = ? AND succeeded = ? AND failed_again = ?`,
+			_, err := r.exec(ctx, tx,
+				`UPDATE spillway_campaigns SET version = version + 1, succeeded = ?, failed_again = ? WHERE id = ? AND succeeded = ? AND failed_again = ?`,
 				heard.Succeeded, heard.FailedAgain, r.db.Text(c.ID), c.Succeeded, c.FailedAgain)
 			if err != nil {
 				return err
@@ -50,15 +51,17 @@ func (r *rounds) judge(ctx context.Context, tx *sql.Tx, c Campaign) error {
 	var state string
 	var redriven, succeeded, failed, heardBefore, failedBefore, redrivenBefore, canary, canaryAt, now int64
 	err := r.within(ctx, tx, func(rows *sql.Rows) error {
-		return rows.Scan(&state, &redriven, &succeeded, &failed, &heardBefore, &failedBefore, &redrivenBefore, &canary, &canaryAt, &now)
+		return rows.Scan(&state, &redriven, &succeeded, &failed, &heardBefore, &failedBefore, &redrivenBefore, &canary,
+			&canaryAt, &now)
 	}, `SELECT state, redriven, succeeded, failed_again, heard_before, failed_before, redriven_before, canary, canary_at, now_us()
 FROM spillway_campaigns WHERE id = ?`+r.lock(), r.db.Text(c.ID)) // or a person could resume it between the verdict and the pause
 	if err != nil {
 		return err
 	}
 	j := judgement{
-		failed: failed - failedBefore, heard: succeeded + failed - heardBefore, redriven: redriven - redrivenBefore, anySucceeded: succeeded > 0,
-		canary: canary, waited: time.Duration(now-canaryAt) * time.Microsecond, request: &c.Request,
+		failed: failed - failedBefore, heard: succeeded + failed - heardBefore, redriven: redriven - redrivenBefore,
+		anySucceeded: succeeded > 0, canary: canary, waited: time.Duration(now-canaryAt) * time.Microsecond,
+		request: &c.Request,
 	}
 	switch v, why := j.verdict(State(state)); v {
 	case stop:
@@ -72,8 +75,9 @@ FROM spillway_campaigns WHERE id = ?`+r.lock(), r.db.Text(c.ID)) // or a person 
 		}
 		return err
 	case goOn:
-		_, err := r.step(ctx, tx, c.ID, move{from: []State{Canary}, to: Running, what: Ran, act: Act{By: ByItself, Reason: why},
-			set: `canary = 0, next_due = now_us(), late = 0,`})
+		_, err := r.step(ctx, tx, c.ID,
+			move{from: []State{Canary}, to: Running, what: Ran, act: Act{By: ByItself, Reason: why},
+				set: `canary = 0, next_due = now_us(), late = 0,`})
 		return err
 	}
 	return nil
@@ -100,7 +104,8 @@ const (
 func (j judgement) verdict(state State) (ruling, string) {
 	of, what := j.heard, "heard of"
 	if !j.anySucceeded { // no success is recorded here: the share is of all
-		of, what = max(j.redriven, j.heard), "redriven" // what was heard of was redriven, also if the worker has yet to count it
+		// what was heard of was redriven, also if the worker has yet to count it
+		of, what = max(j.redriven, j.heard), "redriven"
 	}
 	if state == Canary {
 		share := float64(j.failed) / float64(max(1, j.canary))
@@ -110,7 +115,8 @@ func (j judgement) verdict(state State) (ruling, string) {
 		case j.heard >= j.canary:
 			return goOn, "the canary passed: all of its letters were heard of"
 		case j.waited >= j.request.CanaryWait:
-			return goOn, fmt.Sprintf("the canary passed: after %s, %d of %d letters failed again", j.request.CanaryWait, j.failed, j.canary)
+			return goOn, fmt.Sprintf("the canary passed: after %s, %d of %d letters failed again", j.request.CanaryWait,
+				j.failed, j.canary)
 		}
 		return nothing, ""
 	}

@@ -109,10 +109,13 @@ func NewWorker(c *Campaigns, publisher message.Publisher, config WorkerConfig) (
 	case safecall.IsNil(publisher):
 		return nil, errors.New("campaigns: the publisher is nil: give the one of the live topics")
 	case len(c.config.Allow) == 0:
-		return nil, errors.New("campaigns: Config.Allow is empty: name the topics that letters may go to; a letter's own metadata cannot be trusted")
+		return nil, errors.New("campaigns: Config.Allow is empty: name the topics that letters may go to; a letter's own " +
+			"metadata cannot be trusted")
 	}
-	if _, isStore := decorated.As[*letters.Store](publisher); isStore || decorated.Hides[*letters.Store](publisher) != nil {
-		return nil, errors.New("campaigns: the publisher is a dead-letter Store, which would store the letters again: give the one of the live topics")
+	if _, isStore := decorated.As[*letters.Store](publisher); isStore ||
+		decorated.Hides[*letters.Store](publisher) != nil {
+		return nil, errors.New("campaigns: the publisher is a dead-letter Store, which would store the letters again: give " +
+			"the one of the live topics")
 	}
 	if err := destination.CheckKeeps(publisher, c.config.Allow...); err != nil {
 		return nil, fmt.Errorf("campaigns: %w", err)
@@ -136,8 +139,8 @@ func (w *Worker) Plugin(router *message.Router) error {
 	}
 	router.AddPublisherDecorators(func(pub message.Publisher) (message.Publisher, error) {
 		if decorated.ClosedTogether(pub, w.publisher) {
-			return nil, fmt.Errorf("campaigns: the publisher (%T) is also that of a handler, which the router closes when the handler stops: "+
-				"give the worker a publisher of its own", w.publisher)
+			return nil, fmt.Errorf("campaigns: the publisher (%T) is also that of a handler, which the router closes when the "+
+				"handler stops: give the worker a publisher of its own", w.publisher)
 		}
 		return pub, nil
 	})
@@ -163,7 +166,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	case ctx == nil:
 		return errNoContext
 	}
-	r := &rounds{Worker: w, turns: newTurnTaking(w.config.Poll), complained: make(map[string]bool), listenAt: make(map[string]time.Time)}
+	r := &rounds{Worker: w, turns: newTurnTaking(w.config.Poll), complained: make(map[string]bool),
+		listenAt: make(map[string]time.Time)}
 	defer r.workers.Wait()
 	for ctx.Err() == nil {
 		err := r.round(ctx)
@@ -241,9 +245,11 @@ func (r *rounds) able(ctx context.Context, c Campaign) bool {
 	case c.Request.To != "" && !slices.Contains(r.Campaigns.config.Allow, c.Request.To):
 		lacks = fmt.Sprintf("the worker's Config.Allow does not have the topic %q", logged(c.Request.To))
 	}
-	if lacks != "" && !r.complained[c.ID] && r.Campaigns.recordOnce(ctx, c.ID, LeftIt, lacks) == nil { // else in the next round
+	// else in the next round
+	if lacks != "" && !r.complained[c.ID] && r.Campaigns.recordOnce(ctx, c.ID, LeftIt, lacks) == nil {
 		r.complained[c.ID] = true
-		logging.CampaignLeft.Write(r.Campaigns.config.Logger, errors.New("campaigns: "+lacks), logging.Fields{logging.Campaign: c.ID})
+		logging.CampaignLeft.Write(r.Campaigns.config.Logger, errors.New("campaigns: "+lacks),
+			logging.Fields{logging.Campaign: c.ID})
 	}
 	return lacks == ""
 }

@@ -68,7 +68,8 @@ func (c *Console) person(r *http.Request) (who Person, why string, err error) {
 		return err
 	})
 	if err != nil {
-		return Person{}, "", &fault{status: http.StatusServiceUnavailable, title: text("access.failed"), text: text("access.failed.text"), cause: err}
+		return Person{}, "", &fault{status: http.StatusServiceUnavailable, title: text("access.failed"),
+			text: text("access.failed.text"), cause: err}
 	}
 	who.Name, who.Role = boundedtext.Text(who.Name, maxName), min(who.Role, Approve)
 	if who.Name == "" && who.Role > Look {
@@ -83,7 +84,8 @@ func notFromHere(r *http.Request) (why string) {
 	if err != nil || !loopback(host) {
 		return text("access.remote")
 	}
-	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"} {
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip",
+		"Via"} {
 		if r.Header.Get(header) != "" {
 			return text("access.forwarded", header)
 		}

@@ -37,14 +37,16 @@ type auditLine struct {
 
 // eventKinds are the kinds of events in the order of the form.
 var eventKinds = []letters.EventKind{
-	letters.EventSelected, letters.EventEdited, letters.EventRedriven, letters.EventSucceeded, letters.EventFailedAgain, letters.EventQuarantined,
-	letters.EventRefused, letters.EventDiscarded, letters.EventWaiting, letters.EventShown, letters.EventArrivedAgain, letters.EventLeaseBroken, letters.EventKeyRemoved,
-	letters.EventResealed, letters.EventPurged, letters.EventErased, letters.EventErasure, letters.EventStored,
+	letters.EventSelected, letters.EventEdited, letters.EventRedriven, letters.EventSucceeded, letters.EventFailedAgain,
+	letters.EventQuarantined, letters.EventRefused, letters.EventDiscarded, letters.EventWaiting, letters.EventShown,
+	letters.EventArrivedAgain, letters.EventLeaseBroken, letters.EventKeyRemoved, letters.EventResealed,
+	letters.EventPurged, letters.EventErased, letters.EventErasure, letters.EventStored,
 }
 
 // auditFilter reads the filter of the record from the query of a URL. A letter has its own history.
 func auditFilter(q url.Values, now time.Time) (f letters.EventFilter, seq int64, err error) {
-	f = letters.EventFilter{By: filled(q["by"]), MessageIDs: filled(q["id"]), RedriveIDs: filled(q["redrive-id"]), NewestFirst: true}
+	f = letters.EventFilter{By: filled(q["by"]), MessageIDs: filled(q["id"]), RedriveIDs: filled(q["redrive-id"]),
+		NewestFirst: true}
 	for _, kind := range filled(q["kind"]) {
 		if !slices.Contains(eventKinds, letters.EventKind(kind)) {
 			return f, 0, badInput(text("audit.kind.wrong"))
@@ -81,11 +83,13 @@ func (c *Console) audit(r *request) (answer, error) {
 		return answer{}, err
 	}
 	view := auditView{
-		By: r.query.Get("by"), Since: r.query.Get("since"), Until: r.query.Get("until"), Message: r.query.Get("id"), Letter: r.query.Get("letter"),
-		RedriveID: r.query.Get("redrive-id"), Details: r.person.Role >= Look, Action: r.link("audit", nil),
+		By: r.query.Get("by"), Since: r.query.Get("since"), Until: r.query.Get("until"), Message: r.query.Get("id"),
+		Letter: r.query.Get("letter"), RedriveID: r.query.Get("redrive-id"), Details: r.person.Role >= Look,
+		Action: r.link("audit", nil),
 	}
 	for _, kind := range eventKinds {
-		view.Kinds = append(view.Kinds, kindOption{string(kind), text("event." + string(kind)), slices.Contains(f.Kinds, kind)})
+		view.Kinds = append(view.Kinds,
+			kindOption{string(kind), text("event." + string(kind)), slices.Contains(f.Kinds, kind)})
 	}
 	var events []letters.Event
 	if seq > 0 {
@@ -116,7 +120,8 @@ func (c *Console) audit(r *request) (answer, error) {
 }
 
 func (c *Console) auditLine(r *request, e letters.Event) auditLine {
-	line := auditLine{Number: e.Number, At: e.At, By: e.By, What: text("event." + string(e.Kind)), Reason: e.Reason, MessageID: e.MessageID, RedriveID: e.RedriveID}
+	line := auditLine{Number: e.Number, At: e.At, By: e.By, What: text("event." + string(e.Kind)), Reason: e.Reason,
+		MessageID: e.MessageID, RedriveID: e.RedriveID}
 	if e.Seq > 0 {
 		line.Letter = r.link("letters/"+id(e.Seq), nil)
 	}

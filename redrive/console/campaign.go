@@ -83,13 +83,16 @@ func (c *Console) campaign(r *request) (answer, error) {
 func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView, error) {
 	request := masked.Request(c.config.Privacy, one.Request)
 	v := campaignView{
-		campaignLine: lineOf(r, one), Why: one.Why, Through: one.Selected - one.Pending, Pending: one.Pending, Created: one.CreatedAt, Started: one.StartedAt, EndedAt: one.EndedAt,
-		ResumeAt: one.ResumeAt, NotBefore: request.NotBefore, Approved: one.ApprovedBy, LeftOut: c.leftOut(r, one.LeftOut),
+		campaignLine: lineOf(r, one), Why: one.Why, Through: one.Selected - one.Pending, Pending: one.Pending,
+		Created: one.CreatedAt, Started: one.StartedAt, EndedAt: one.EndedAt, ResumeAt: one.ResumeAt,
+		NotBefore: request.NotBefore, Approved: one.ApprovedBy, LeftOut: c.leftOut(r, one.LeftOut),
 		Counts: countsOf(one.Counts), Standing: text("standing." + string(one.State)), Settings: settingsOfRequest(request),
-		Here: r.link("campaigns/"+one.ID, nil), Audit: r.link("audit", map[string][]string{"redrive-id": {one.ID}}), MayLook: r.person.Role >= Look,
-		Own: strings.EqualFold(strings.TrimSpace(request.By), strings.TrimSpace(r.person.Name)),
+		Here: r.link("campaigns/"+one.ID, nil), Audit: r.link("audit", map[string][]string{"redrive-id": {one.ID}}),
+		MayLook: r.person.Role >= Look,
+		Own:     strings.EqualFold(strings.TrimSpace(request.By), strings.TrimSpace(r.person.Name)),
 	}
-	if one.Remaining > 0 && slices.Contains([]campaigns.State{campaigns.Running, campaigns.Canary}, one.State) { // no time passes while it stands
+	// no time passes while it stands
+	if one.Remaining > 0 && slices.Contains([]campaigns.State{campaigns.Running, campaigns.Canary}, one.State) {
 		v.Remaining = age(one.Remaining)
 	}
 	if v.Rate = text("rate.none"); one.Rate > 0 {
@@ -117,7 +120,8 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 	}
 	events, err := c.campaigns.History(r.Context(), one.ID, 0)
 	for _, e := range slices.Backward(events) {
-		v.History = append(v.History, historyLine{At: e.At, What: text("what." + string(e.What)), By: e.By, Reason: e.Reason, Details: e.Details})
+		v.History = append(v.History,
+			historyLine{At: e.At, What: text("what." + string(e.What)), By: e.By, Reason: e.Reason, Details: e.Details})
 	}
 	return v, err
 }
@@ -141,7 +145,9 @@ func (c *Console) cameBack(r *request, one campaigns.Campaign, v *campaignView) 
 		return nil
 	}
 	for _, g := range groups {
-		v.Again = append(v.Again, bar{Name: g.Reason, More: strings.TrimSpace(g.Handler + " " + g.Description), Letters: g.Count, All: one.FailedAgain})
+		v.Again = append(v.Again,
+			bar{Name: g.Reason, More: strings.TrimSpace(g.Handler + " " + g.Description), Letters: g.Count,
+				All: one.FailedAgain})
 	}
 	return err
 }
@@ -186,12 +192,14 @@ func countsOf(n campaigns.Counts) (counts []countLine) {
 		letters int
 		bad     bool
 	}{
-		{"redriven", n.Redriven, false}, {"succeeded", n.Succeeded, false}, {"failed_again", n.FailedAgain, true}, {"not_heard", n.NotHeard, false},
-		{"quarantined", n.Quarantined, true}, {"refused", n.Refused, true}, {"failed", n.Failed, true}, {"gone", n.Gone, false},
+		{"redriven", n.Redriven, false}, {"succeeded", n.Succeeded, false}, {"failed_again", n.FailedAgain, true},
+		{"not_heard", n.NotHeard, false}, {"quarantined", n.Quarantined, true}, {"refused", n.Refused, true},
+		{"failed", n.Failed, true}, {"gone", n.Gone, false},
 		{"pending", n.Pending, false},
 	} {
 		if one.letters > 0 || one.name == "redriven" || one.name == "failed_again" {
-			counts = append(counts, countLine{text("count." + one.name), text("count." + one.name + ".means"), one.letters, one.bad && one.letters > 0})
+			counts = append(counts, countLine{text("count." + one.name), text("count." + one.name + ".means"), one.letters,
+				one.bad && one.letters > 0})
 		}
 	}
 	return counts
@@ -226,11 +234,12 @@ type action struct {
 // actions are what the person may do with a campaign in the state that it has.
 func (c *Console) actions(r *request, one campaigns.Campaign) (all []action) {
 	can := map[string]bool{
-		"pause":   slices.Contains([]campaigns.State{campaigns.Running, campaigns.Canary, campaigns.Scheduled}, one.State),
-		"resume":  one.State == campaigns.Paused,
-		"approve": one.State == campaigns.Approval && !strings.EqualFold(strings.TrimSpace(one.Request.By), strings.TrimSpace(r.person.Name)),
-		"rate":    !one.State.Ended(),
-		"cancel":  !one.State.Ended(),
+		"pause":  slices.Contains([]campaigns.State{campaigns.Running, campaigns.Canary, campaigns.Scheduled}, one.State),
+		"resume": one.State == campaigns.Paused,
+		"approve": one.State == campaigns.Approval &&
+			!strings.EqualFold(strings.TrimSpace(one.Request.By), strings.TrimSpace(r.person.Name)),
+		"rate":   !one.State.Ended(),
+		"cancel": !one.State.Ended(),
 	}
 	for _, name := range []string{"approve", "pause", "resume", "rate", "cancel"} {
 		if can[name] && c.can(r.person, name) {
@@ -242,7 +251,7 @@ func (c *Console) actions(r *request, one campaigns.Campaign) (all []action) {
 
 func actionOf(r *request, name, campaign string) action {
 	return action{
-		Name: name, Label: text("steer." + name), Hint: text("steer." + name + ".hint"), Link: r.link("campaigns/"+campaign+"/"+name, nil),
-		Danger: name == "cancel", Rate: name == "rate",
+		Name: name, Label: text("steer." + name), Hint: text("steer." + name + ".hint"),
+		Link: r.link("campaigns/"+campaign+"/"+name, nil), Danger: name == "cancel", Rate: name == "rate",
 	}
 }

@@ -52,7 +52,8 @@ func (c *Console) campaignList(r *request) (answer, error) {
 	if len(found) > campaignsAtOnce {
 		found = found[:campaignsAtOnce]
 		last := found[len(found)-1]
-		q := map[string][]string{"state": r.query["state"], "before": {last.CreatedAt.Format(time.RFC3339Nano)}, "before-id": {last.ID}}
+		q := map[string][]string{"state": r.query["state"], "before": {last.CreatedAt.Format(time.RFC3339Nano)},
+			"before-id": {last.ID}}
 		view.Next = r.link("campaigns", q)
 	}
 	for _, one := range found {
@@ -65,6 +66,7 @@ func (c *Console) campaignList(r *request) (answer, error) {
 func lineOf(r *request, c campaigns.Campaign) campaignLine {
 	return campaignLine{
 		ID: c.ID, Link: r.link("campaigns/"+c.ID, nil), State: text("campaign." + string(c.State)), By: c.Request.By,
-		Reason: strings.TrimSpace(c.Request.Reason), Done: c.Selected - c.Pending, Selected: c.Selected, FailedAgain: c.FailedAgain,
+		Reason: strings.TrimSpace(c.Request.Reason), Done: c.Selected - c.Pending, Selected: c.Selected,
+		FailedAgain: c.FailedAgain,
 	}
 }

@@ -61,8 +61,9 @@ func (c *Console) causesOf(r *request) (v causes, err error) {
 	}
 	for i, g := range groups {
 		row := causeRow{
-			Reason: g.Reason, Handler: g.Handler, Topic: g.Topic, Class: g.Class.String(), Type: g.Type, Description: g.Description,
-			Letters: g.Count, First: g.FirstFailedAt, Last: g.LastFailedAt, Trend: chart.Spark(arrived[i].PerMinute[:]),
+			Reason: g.Reason, Handler: g.Handler, Topic: g.Topic, Class: g.Class.String(), Type: g.Type,
+			Description: g.Description, Letters: g.Count, First: g.FirstFailedAt, Last: g.LastFailedAt,
+			Trend:  chart.Spark(arrived[i].PerMinute[:]),
 			Sample: r.link("letters/"+id(g.Example), nil),
 		}
 		for _, n := range arrived[i].PerMinute {

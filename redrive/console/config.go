@@ -67,18 +67,20 @@ func (c *Config) validate() error {
 	case c.Campaigns == nil:
 		return errors.New("console: Config.Campaigns is nil: set it to what campaigns.New returned, and check its error")
 	case c.Access == nil:
-		return errors.New("console: Config.Access is nil: set it to a function that says who sends a request, and what that person may do; " +
-			"on your own machine, without a proxy or a tunnel, console.Loopback lets all look")
+		return errors.New("console: Config.Access is nil: set it to a function that says who sends a request, and what " +
+			"that person may do; on your own machine, without a proxy or a tunnel, console.Loopback lets all look")
 	case c.Timeout < 0:
 		return fmt.Errorf("console: Config.Timeout is %v: it must not be negative; 0 means %v", c.Timeout, DefaultTimeout)
 	case len(c.Title) > maxName:
 		return fmt.Errorf("console: Config.Title has %d bytes: it may have %d", len(c.Title), maxName)
-	case c.Prefix != "" && (!strings.HasPrefix(c.Prefix, "/") || strings.ContainsAny(c.Prefix, "?#%") || strings.Contains(c.Prefix, "//")):
+	case c.Prefix != "" && (!strings.HasPrefix(c.Prefix, "/") || strings.ContainsAny(c.Prefix, "?#%") ||
+		strings.Contains(c.Prefix, "//")):
 		return fmt.Errorf("console: Config.Prefix is %q: it must be a path such as /deadletters", c.Prefix)
 	}
 	for _, origin := range c.TrustedOrigins {
 		if u, err := url.Parse(origin); err != nil || u.Scheme != "http" && u.Scheme != "https" {
-			return fmt.Errorf("console: Config.TrustedOrigins has %q: an origin is a scheme and a host, such as https://ops.example.com", origin)
+			return fmt.Errorf("console: Config.TrustedOrigins has %q: an origin is a scheme and a host, such as "+
+				"https://ops.example.com", origin)
 		}
 	}
 	return nil

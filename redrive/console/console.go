@@ -46,7 +46,8 @@ func New(config Config) (*Console, error) {
 	}
 	for _, origin := range config.TrustedOrigins {
 		if err := c.origins.AddTrustedOrigin(origin); err != nil {
-			return nil, fmt.Errorf("console: Config.TrustedOrigins has %q: an origin is a scheme and a host, such as https://ops.example.com: %w", origin, err)
+			return nil, fmt.Errorf("console: Config.TrustedOrigins has %q: an origin is a scheme and a host, such as "+
+				"https://ops.example.com: %w", origin, err)
 		}
 	}
 	var err error
@@ -85,7 +86,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		redirect(w, http.StatusTemporaryRedirect, "./"+lastPart(hr)+"/")
 		return
 	}
-	r := &request{Request: hr, path: path, base: baseOf(path), now: c.now(), privacy: c.config.Privacy, arrived: c.awaitBody(w, hr)}
+	r := &request{Request: hr, path: path, base: baseOf(path), now: c.now(), privacy: c.config.Privacy,
+		arrived: c.awaitBody(w, hr)}
 	var allowed []string
 	if under {
 		r.route, allowed = c.match(r)
@@ -144,11 +146,13 @@ func (c *Console) answer(w http.ResponseWriter, r *request, allowed []string) (a
 		return answer{}, err
 	}
 	if r.person.Role == None {
-		return answer{}, &fault{status: http.StatusForbidden, title: text("error.forbidden"), text: text("access.none"), detail: r.note}
+		return answer{}, &fault{status: http.StatusForbidden, title: text("error.forbidden"), text: text("access.none"),
+			detail: r.note}
 	}
 	if len(allowed) > 0 {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		return answer{}, &fault{status: http.StatusMethodNotAllowed, title: text("error.method"), text: text("error.method.text")}
+		return answer{}, &fault{status: http.StatusMethodNotAllowed, title: text("error.method"),
+			text: text("error.method.text")}
 	}
 	if r.route == nil {
 		return answer{}, notFound(text("error.page"))
@@ -182,7 +186,8 @@ func (c *Console) answer(w http.ResponseWriter, r *request, allowed []string) (a
 func (r *request) form() (url.Values, error) {
 	err := r.ParseForm()
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return nil, &fault{status: http.StatusRequestEntityTooLarge, title: text("error.large"), text: text("error.large.text", large.Limit)}
+		return nil, &fault{status: http.StatusRequestEntityTooLarge, title: text("error.large"),
+			text: text("error.large.text", large.Limit)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, &fault{status: http.StatusRequestTimeout, title: text("error.slow"), text: text("error.body.slow")}

@@ -46,8 +46,10 @@ func (c *Console) decidedPage(r *request, d *decision, typed string, p problem) 
 		return answer{}, notFound(text("error.page"))
 	}
 	view := decidedView{
-		D: d, Key: key, UndoReason: typed, WrongReason: p.fields["reason"], Problem: p.text, Detail: p.detail, GoOn: r.link(d.Name, nil), Undo: r.link(d.path(key)+"/undo", nil),
-		Exact: r.exactLink(d.path(key), withoutField(r.query, fieldExact)), Audit: r.link("audit", url.Values{"redrive-id": {key}}), Letters: r.link("letters", filterValues(d.record(key))),
+		D: d, Key: key, UndoReason: typed, WrongReason: p.fields["reason"], Problem: p.text, Detail: p.detail,
+		GoOn: r.link(d.Name, nil), Undo: r.link(d.path(key)+"/undo", nil),
+		Exact: r.exactLink(d.path(key), withoutField(r.query, fieldExact)),
+		Audit: r.link("audit", url.Values{"redrive-id": {key}}), Letters: r.link("letters", filterValues(d.record(key))),
 	}
 	a := answer{status: p.status, page: "decided", title: d.Says("done.title")}
 	if p.status != http.StatusServiceUnavailable {
@@ -109,7 +111,8 @@ func (c *Console) undoDiscard(r *request) (answer, error) {
 		return answer{}, notFound(text("error.page"))
 	}
 	if wrong := wrongReason(reason); wrong != "" {
-		return c.decidedPage(r, discards, reason, problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrong}})
+		return c.decidedPage(r, discards, reason,
+			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrong}})
 	}
 	s := selection{filter: discards.record(key)}
 	n, cut, err := c.markChosen(r, s, letters.StatusWaiting, letters.Act{By: r.person.Name, Reason: reason})
@@ -123,7 +126,8 @@ func (c *Console) undoDiscard(r *request) (answer, error) {
 			return done, nil
 		}
 		return answer{page: "step", title: putBacks.Says("title"), view: stepView{
-			D: putBacks, Now: n, Left: left, Action: r.link(discards.path(key)+"/undo", nil), Stop: r.link(discards.path(key), nil), Reason: reason,
+			D: putBacks, Now: n, Left: left, Action: r.link(discards.path(key)+"/undo", nil),
+			Stop: r.link(discards.path(key), nil), Reason: reason,
 		}}, nil
 	}
 	return done, nil

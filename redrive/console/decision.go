@@ -27,7 +27,8 @@ type decision struct {
 }
 
 var (
-	discards = &decision{"discard", []letters.Status{letters.StatusWaiting, letters.StatusRefused, letters.StatusQuarantined}, letters.StatusDiscarded}
+	discards = &decision{"discard",
+		[]letters.Status{letters.StatusWaiting, letters.StatusRefused, letters.StatusQuarantined}, letters.StatusDiscarded}
 	putBacks = &decision{"putback", []letters.Status{letters.StatusDiscarded}, letters.StatusWaiting}
 )
 
@@ -50,7 +51,9 @@ func (d *decision) newKey() string { return d.Name + "-" + watermill.NewUUID() }
 // isKey reports whether a text is the id of a record of the decision.
 func (d *decision) isKey(key string) bool {
 	rest, ok := strings.CutPrefix(key, d.Name+"-")
-	return ok && len(rest) == 36 && !strings.ContainsFunc(rest, func(r rune) bool { return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'f') })
+	return ok && len(rest) == 36 && !strings.ContainsFunc(rest, func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'f')
+	})
 }
 
 // path is the page of a record.
@@ -115,7 +118,9 @@ func (r *request) toDecide(d *decision, q map[string][]string) (s selection, err
 	case !some:
 		return s, badInput(d.Says("states"))
 	case !all:
-		s.filter.Statuses = slices.DeleteFunc(s.filter.Statuses, func(status letters.Status) bool { return !slices.Contains(d.from, status) })
+		s.filter.Statuses = slices.DeleteFunc(s.filter.Statuses, func(status letters.Status) bool {
+			return !slices.Contains(d.from, status)
+		})
 	}
 	return s, nil
 }
@@ -136,7 +141,8 @@ func (c *Console) decide(r *request, d *decision) (answer, error) {
 		return answer{}, badInput(text("error.form"))
 	}
 	if wrong := wrongReason(reason); wrong != "" {
-		return c.decisionPage(r, d, s, key, reason, problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrong}})
+		return c.decisionPage(r, d, s, key, reason,
+			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrong}})
 	}
 	done, err := c.recorded(r, key)
 	if err != nil {
@@ -144,7 +150,8 @@ func (c *Console) decide(r *request, d *decision) (answer, error) {
 	}
 	if len(done) == 0 {
 		if now := c.chosen(r, s); now.Known() && now.N() > s.number {
-			return c.decisionPage(r, d, s, d.newKey(), reason, problem{status: http.StatusConflict, text: text("decide.more", now.N())})
+			return c.decisionPage(r, d, s, d.newKey(), reason,
+				problem{status: http.StatusConflict, text: text("decide.more", now.N())})
 		}
 	}
 	n, cut, err := c.markChosen(r, s, d.to, letters.Act{By: r.person.Name, Reason: reason, RedriveID: key})
@@ -158,7 +165,8 @@ func (c *Console) decide(r *request, d *decision) (answer, error) {
 		}
 		return c.decisionPage(r, d, s, key, reason, p)
 	case n == 0 && len(done) == 0:
-		return c.decisionPage(r, d, s, key, reason, problem{status: http.StatusConflict, text: d.Says("none"), happened: c.happened(r, s)})
+		return c.decisionPage(r, d, s, key, reason,
+			problem{status: http.StatusConflict, text: d.Says("none"), happened: c.happened(r, s)})
 	}
 	return answer{to: r.exactLink(d.path(key), s.values())}, nil
 }
@@ -176,7 +184,8 @@ func wrongReason(reason string) string {
 
 // markChosen marks the letters of a selection for as long as one step takes. It returns how many, also with an error.
 // The step was cut if its time was over before all were marked, and some were.
-func (c *Console) markChosen(r *request, s selection, status letters.Status, act letters.Act) (n int, cut bool, err error) {
+func (c *Console) markChosen(r *request, s selection, status letters.Status,
+	act letters.Act) (n int, cut bool, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), c.step)
 	defer cancel()
 	if len(s.seqs) == 0 {
@@ -199,8 +208,9 @@ func oneLetter(seq int64, statuses []letters.Status) letters.Filter {
 // decisionPage shows the form with what was typed.
 func (c *Console) decisionPage(r *request, d *decision, s selection, key, reason string, p problem) (answer, error) {
 	view := decisionView{
-		D: d, Key: key, Reason: reason, WrongReason: p.fields["reason"], Problem: joined(p.text, p.happened), Detail: p.detail,
-		Action: r.link(d.Name, nil), Letters: r.link("letters", s.values()), Exact: r.exactLink(d.Name, s.values()),
+		D: d, Key: key, Reason: reason, WrongReason: p.fields["reason"], Problem: joined(p.text, p.happened),
+		Detail: p.detail, Action: r.link(d.Name, nil), Letters: r.link("letters", s.values()),
+		Exact: r.exactLink(d.Name, s.values()),
 	}
 	if p.status != http.StatusServiceUnavailable {
 		view.Number = c.chosen(r, s)
@@ -220,7 +230,8 @@ func (c *Console) decisionPage(r *request, d *decision, s selection, key, reason
 		}
 		for _, h := range heads {
 			view.Sample = append(view.Sample, sampleLine{
-				Link: r.link("letters/"+id(h.Seq), nil), ID: h.MessageID, Topic: h.Topic, Handler: h.Handler, Description: h.Description, FirstFailed: h.FirstFailedAt,
+				Link: r.link("letters/"+id(h.Seq), nil), ID: h.MessageID, Topic: h.Topic, Handler: h.Handler,
+				Description: h.Description, FirstFailed: h.FirstFailedAt,
 			})
 		}
 	}

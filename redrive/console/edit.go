@@ -103,7 +103,8 @@ func (c *Console) edit(r *request) (answer, error) {
 	reason := strings.TrimSpace(form.Get("reason"))
 	switch do := form.Get("do"); {
 	case do == "show" && wrongReason(reason) != "":
-		return c.editPage(r, l, nil, problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrongReason(reason)}})
+		return c.editPage(r, l, nil,
+			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrongReason(reason)}})
 	case do == "show":
 		act := letters.Act{By: r.person.Name, Reason: reason}
 		if _, err := c.store.Record(r.Context(), nil, letters.EventShown, act, l.Seq); err != nil {
@@ -113,7 +114,8 @@ func (c *Console) edit(r *request) (answer, error) {
 	case form.Get("version") != versionOf(l):
 		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: c.whatChanged(l)})
 	case do == "start" && wrongReason(reason) != "":
-		return c.editPage(r, l, form, problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrongReason(reason)}})
+		return c.editPage(r, l, form,
+			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrongReason(reason)}})
 	case do == "start":
 		return c.redriveEdited(r, l, form, reason)
 	}
@@ -126,7 +128,8 @@ func (c *Console) redriveEdited(r *request, l letters.Letter, form url.Values, r
 	if wrong != "" {
 		return c.editPage(r, l, form, problem{status: http.StatusBadRequest, text: wrong})
 	}
-	request := campaigns.Request{ID: form.Get("key"), Seqs: []int64{l.Seq}, Edit: e, Act: campaigns.Act{By: r.person.Name, Reason: reason}}
+	request := campaigns.Request{ID: form.Get("key"), Seqs: []int64{l.Seq}, Edit: e,
+		Act: campaigns.Act{By: r.person.Name, Reason: reason}}
 	request.Filter.Statuses = []letters.Status{l.Status}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), starting)
 	defer cancel()
@@ -134,8 +137,9 @@ func (c *Console) redriveEdited(r *request, l letters.Letter, form url.Values, r
 	switch {
 	case errors.Is(err, campaigns.ErrNoLetters):
 		form.Set("key", watermill.NewUUID())
-		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: text("edit.taken"), leftOut: c.leftOut(r, started.LeftOut),
-			happened: c.happenedUnless(r, selection{seqs: request.Seqs}, len(started.LeftOut) > 0)})
+		return c.editPage(r, l, form,
+			problem{status: http.StatusConflict, text: text("edit.taken"), leftOut: c.leftOut(r, started.LeftOut),
+				happened: c.happenedUnless(r, selection{seqs: request.Seqs}, len(started.LeftOut) > 0)})
 	case err != nil && started.ID == "":
 		return c.editPage(r, l, form, c.problemOf(r, err))
 	case err != nil:
@@ -146,7 +150,8 @@ func (c *Console) redriveEdited(r *request, l letters.Letter, form url.Values, r
 
 // versionOf changes whenever something happens to a letter.
 func versionOf(l letters.Letter) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d %d %s", l.Seq, l.Status, l.Seen, l.Marked.At.UnixMicro(), l.Original.Payload))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d %d %s", l.Seq, l.Status, l.Seen, l.Marked.At.UnixMicro(),
+		l.Original.Payload))
 	return hex.EncodeToString(sum[:16])
 }
 
@@ -214,8 +219,9 @@ func unmasked(l letters.Letter) url.Values {
 // nothing that is not in the form that was sent: the person has seen that, and the record has it.
 func (c *Console) editPage(r *request, l letters.Letter, form url.Values, p problem) (answer, error) {
 	view := editView{
-		Seq: l.Seq, ID: l.Original.UUID, Letter: r.link("letters/"+id(l.Seq), nil), Version: versionOf(l), Key: form.Get("key"), Reason: form.Get("reason"),
-		Problem: joined(p.text, p.happened), Detail: p.detail, LeftOut: p.leftOut, Action: r.link("letters/"+id(l.Seq)+"/edit", nil), Target: l.Origin.Topic,
+		Seq: l.Seq, ID: l.Original.UUID, Letter: r.link("letters/"+id(l.Seq), nil), Version: versionOf(l),
+		Key: form.Get("key"), Reason: form.Get("reason"), Problem: joined(p.text, p.happened), Detail: p.detail,
+		LeftOut: p.leftOut, Action: r.link("letters/"+id(l.Seq)+"/edit", nil), Target: l.Origin.Topic,
 		WrongReason: p.fields["reason"],
 	}
 	if view.Key == "" {
@@ -230,7 +236,8 @@ func (c *Console) editPage(r *request, l letters.Letter, form url.Values, p prob
 	if seen := editKeys(l, form, &view); (!seen || view.NoPayload == "" && !form.Has("payload")) && c.hides(l) {
 		view.Masked, view.Payload, view.Keys = true, "", nil
 	}
-	view.Ready = p.status == http.StatusServiceUnavailable && form.Get("do") == "start" // the difference was seen: send it again
+	// the difference was seen: send it again
+	view.Ready = p.status == http.StatusServiceUnavailable && form.Get("do") == "start"
 	if form.Get("do") != "" && (p.status == 0 || p.status == http.StatusBadRequest) {
 		if err := c.editDifference(r, l, form, &view); err != nil {
 			failed := c.problemOf(r, err)
@@ -274,7 +281,8 @@ func editKeys(l letters.Letter, form url.Values, view *editView) (seen bool) {
 		switch {
 		case len(view.Keys) == maxEditKeys:
 			view.Hidden++
-		case editable.Check([]byte(key+value)) != nil || strings.ContainsAny(key+value, "\r\n") || strings.TrimSpace(key) != key || key == "":
+		case editable.Check([]byte(key+value)) != nil || strings.ContainsAny(key+value, "\r\n") ||
+			strings.TrimSpace(key) != key || key == "":
 			view.Kept = append(view.Kept, key)
 		default:
 			view.Keys = append(view.Keys, keyField{Index: len(view.Keys), Key: key, Value: value, Known: true})
@@ -312,12 +320,15 @@ func (c *Console) hides(l letters.Letter) bool {
 func (c *Console) editAgain(r *request, form url.Values, p problem) (answer, error) {
 	seq, _ := strconv.ParseInt(r.values["seq"], 10, 64)
 	view := editView{
-		Seq: seq, Letter: r.link("letters/"+id(seq), nil), Version: form.Get("version"), Key: form.Get("key"), Reason: form.Get("reason"),
-		Payload: form.Get("payload"), Problem: p.text, Detail: p.detail, Action: r.link("letters/"+id(seq)+"/edit", nil), Ready: form.Get("do") == "start",
+		Seq: seq, Letter: r.link("letters/"+id(seq), nil), Version: form.Get("version"), Key: form.Get("key"),
+		Reason: form.Get("reason"), Payload: form.Get("payload"), Problem: p.text, Detail: p.detail,
+		Action: r.link("letters/"+id(seq)+"/edit", nil), Ready: form.Get("do") == "start",
 	}
 	for i := range maxEditKeys + newKeys {
 		if n := strconv.Itoa(i); form.Has("key-" + n) {
-			view.Keys = append(view.Keys, keyField{Index: i, Key: form.Get("key-" + n), Value: form.Get("value-" + n), Remove: form.Get("remove-"+n) != "", Known: form.Get("known-"+n) != ""})
+			view.Keys = append(view.Keys,
+				keyField{Index: i, Key: form.Get("key-" + n), Value: form.Get("value-" + n), Remove: form.Get("remove-"+n) != "",
+					Known: form.Get("known-"+n) != ""})
 		}
 	}
 	return answer{status: p.status, page: "edit", title: text("edit.title"), view: view}, nil

@@ -56,17 +56,23 @@ func (c *Console) explain(r *request, err error) *fault {
 	case errors.As(err, &f):
 		return f
 	case errors.Is(err, letters.ErrNotFound), errors.Is(err, campaigns.ErrNotFound):
-		return &fault{status: http.StatusNotFound, title: text("error.notfound"), text: text("error.gone"), detail: detail, cause: err}
+		return &fault{status: http.StatusNotFound, title: text("error.notfound"), text: text("error.gone"), detail: detail,
+			cause: err}
 	case errors.Is(err, campaigns.ErrState), errors.Is(err, letters.ErrLeaseLost):
-		return &fault{status: http.StatusConflict, title: text("error.conflict"), text: text("error.conflict.text"), detail: detail, cause: err}
+		return &fault{status: http.StatusConflict, title: text("error.conflict"), text: text("error.conflict.text"),
+			detail: detail, cause: err}
 	case errors.As(err, &tooLarge):
-		return &fault{status: http.StatusRequestEntityTooLarge, title: text("error.large"), text: text("error.large.text", tooLarge.Limit)}
+		return &fault{status: http.StatusRequestEntityTooLarge, title: text("error.large"),
+			text: text("error.large.text", tooLarge.Limit)}
 	case errors.As(err, &panicked), errors.Is(err, errTemplate):
-		return &fault{status: http.StatusInternalServerError, title: text("error.internal"), text: text("error.internal.text"), cause: err}
+		return &fault{status: http.StatusInternalServerError, title: text("error.internal"),
+			text: text("error.internal.text"), cause: err}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &fault{status: http.StatusServiceUnavailable, title: text("error.slow"), text: text("error.slow.text", int(c.config.Timeout.Seconds())), cause: err}
+		return &fault{status: http.StatusServiceUnavailable, title: text("error.slow"),
+			text: text("error.slow.text", int(c.config.Timeout.Seconds())), cause: err}
 	}
-	return &fault{status: http.StatusServiceUnavailable, title: text("error.database"), text: text("error.database.text"), detail: detail, cause: err}
+	return &fault{status: http.StatusServiceUnavailable, title: text("error.database"), text: text("error.database.text"),
+		detail: detail, cause: err}
 }
 
 // failure is what the page of an error shows.
@@ -80,7 +86,8 @@ type failure struct {
 // fail answers with the page of an error. If that page fails too, a line of text is sent.
 func (c *Console) fail(w http.ResponseWriter, r *request, err error) {
 	f := c.explain(r, err)
-	if errors.Is(r.Context().Err(), context.Canceled) && f.status != http.StatusRequestTimeout { // a deadline of the body cancels too
+	// a deadline of the body cancels too
+	if errors.Is(r.Context().Err(), context.Canceled) && f.status != http.StatusRequestTimeout {
 		return // nothing reads the answer any more
 	}
 	if f.status >= http.StatusInternalServerError {
@@ -90,7 +97,8 @@ func (c *Console) fail(w http.ResponseWriter, r *request, err error) {
 	if f.status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}
-	view := failure{Text: f.text, Detail: f.detail, Home: r.base, Retries: safe && f.status == http.StatusServiceUnavailable}
+	view := failure{Text: f.text, Detail: f.detail, Home: r.base,
+		Retries: safe && f.status == http.StatusServiceUnavailable}
 	view.Unsure = !safe && f.status >= http.StatusInternalServerError
 	a := answer{status: f.status, page: "error", title: f.title, view: view}
 	if view.Retries {

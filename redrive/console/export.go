@@ -99,7 +99,8 @@ func (c *Console) exportAudit(r *request) (answer, error) {
 func (c *Console) exported(r *request, e letters.Event) exportedEvent {
 	p := c.config.Privacy
 	x := exportedEvent{
-		Number: e.Number, At: e.At.UTC(), What: string(e.Kind), Letter: e.Seq, MessageID: p.Text(e.MessageID), By: e.By, Reason: p.Text(e.Reason), RedriveID: e.RedriveID,
+		Number: e.Number, At: e.At.UTC(), What: string(e.Kind), Letter: e.Seq, MessageID: p.Text(e.MessageID), By: e.By,
+		Reason: p.Text(e.Reason), RedriveID: e.RedriveID,
 	}
 	if r.person.Role >= Look {
 		x.Detail = masked.Detail(p, e.Detail)
@@ -110,7 +111,8 @@ func (c *Console) exported(r *request, e letters.Event) exportedEvent {
 // cells are the event as a row of a spreadsheet, in which nothing is a formula.
 func (e *exportedEvent) cells() []string {
 	cells := []string{
-		strconv.FormatInt(e.Number, 10), e.At.Format(time.RFC3339Nano), e.What, strconv.FormatInt(e.Letter, 10), e.MessageID, e.By, e.Reason, e.RedriveID, e.Detail,
+		strconv.FormatInt(e.Number, 10), e.At.Format(time.RFC3339Nano), e.What, strconv.FormatInt(e.Letter, 10), e.MessageID,
+		e.By, e.Reason, e.RedriveID, e.Detail,
 	}
 	for i, cell := range cells {
 		cells[i] = printable.Cell(cell)

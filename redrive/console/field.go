@@ -12,5 +12,6 @@ type formField struct {
 
 // reasonField is the field for a reason.
 func reasonField(value, wrong, hint string) formField {
-	return formField{Name: "reason", Label: text("act.reason"), Value: value, Hint: hint, Wrong: wrong, First: wrong != "", Required: true, Most: 1000}
+	return formField{Name: "reason", Label: text("act.reason"), Value: value, Hint: hint, Wrong: wrong, First: wrong != "",
+		Required: true, Most: 1000}
 }

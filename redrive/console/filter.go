@@ -22,8 +22,9 @@ const all = "all"
 // redrive list.
 func filterLists(f *letters.Filter) map[string]*[]string {
 	return map[string]*[]string{
-		"cause": &f.Causes, "topic": &f.Topics, "not-topic": &f.NotTopics, "dead-letter-topic": &f.DeadLetterTopics, "handler": &f.Handlers,
-		"failure-reason": &f.Reasons, "type": &f.Types, "id": &f.IDs, "redrive-id": &f.RedriveIDs, "seal-key": &f.SealKeys,
+		"cause": &f.Causes, "topic": &f.Topics, "not-topic": &f.NotTopics, "dead-letter-topic": &f.DeadLetterTopics,
+		"handler": &f.Handlers, "failure-reason": &f.Reasons, "type": &f.Types, "id": &f.IDs, "redrive-id": &f.RedriveIDs,
+		"seal-key": &f.SealKeys,
 	}
 }
 
@@ -186,7 +187,8 @@ func moment(s string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(ago); err == nil && d >= 0 {
 		return now.Add(-d).UTC(), nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05",
+		"2006-01-02 15:04", "2006-01-02"} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return t.UTC(), nil
 		}

@@ -40,7 +40,8 @@ type option struct {
 
 var (
 	oftenFields  = []string{"topic", "handler", "failure-reason", "text", "since", "until"}
-	seldomFields = []string{"cause", "id", "type", "stack", "not-topic", "dead-letter-topic", "redrive-id", "seal-key", "metadata", "payload"}
+	seldomFields = []string{"cause", "id", "type", "stack", "not-topic", "dead-letter-topic", "redrive-id", "seal-key",
+		"metadata", "payload"}
 	flagFields   = []string{"no-origin", "leased", "unsealed"}
 	lookFields   = []string{"metadata", "payload", "text"} // for a person who may look into letters
 	hintedFields = []string{"since", "until", "metadata", "payload"}
@@ -67,10 +68,13 @@ func (r *request) filterForm(action string, q url.Values, keep ...string) filter
 	}
 	form.Often, form.Seldom = fields(oftenFields), fields(seldomFields)
 	for _, status := range append(letters.Statuses(), all) {
-		form.Statuses = append(form.Statuses, option{"status", string(status), text("status." + string(status)), slices.Contains(q["status"], string(status))})
+		form.Statuses = append(form.Statuses,
+			option{"status", string(status), text("status." + string(status)), slices.Contains(q["status"], string(status))})
 	}
-	for _, class := range []classify.Class{classify.ClassPermanent, classify.ClassInvalid, classify.ClassTransient, classify.ClassUnknown} {
-		form.Classes = append(form.Classes, option{"class", class.String(), class.String(), slices.Contains(q["class"], class.String())})
+	for _, class := range []classify.Class{classify.ClassPermanent, classify.ClassInvalid, classify.ClassTransient,
+		classify.ClassUnknown} {
+		form.Classes = append(form.Classes,
+			option{"class", class.String(), class.String(), slices.Contains(q["class"], class.String())})
 	}
 	for _, name := range flagFields {
 		form.Flags = append(form.Flags, option{name, "1", text("filter." + name), q.Get(name) != ""})
@@ -94,7 +98,8 @@ func (r *request) filterForm(action string, q url.Values, keep ...string) filter
 
 // offers reports whether the person may search by a field of the form, and see what others searched for by it.
 func (r *request) offers(name string) bool {
-	return (!slices.Contains(lookFields, name) || r.person.Role >= Look) && (name != "payload" || r.person.Role >= Operate || !r.masksPayloads())
+	return (!slices.Contains(lookFields, name) || r.person.Role >= Look) &&
+		(name != "payload" || r.person.Role >= Operate || !r.masksPayloads())
 }
 
 // without is a query without one value, and without the place in a list.

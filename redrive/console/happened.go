@@ -21,7 +21,8 @@ func (c *Console) happened(r *request, s selection) string {
 	}
 	first := heads[0]
 	for _, h := range heads[1:] {
-		if h.Status != first.Status || h.Marked.By != first.Marked.By || h.Marked.Reason != first.Marked.Reason || h.LeasedBy != first.LeasedBy {
+		if h.Status != first.Status || h.Marked.By != first.Marked.By || h.Marked.Reason != first.Marked.Reason ||
+			h.LeasedBy != first.LeasedBy {
 			return text("happened.various")
 		}
 	}

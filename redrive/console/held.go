@@ -63,7 +63,8 @@ func (c *Console) leased(ctx context.Context, s selection) (n int, err error) {
 
 // inCampaigns finds the campaigns that have letters of a selection. Without an open campaign it reads no letter.
 func (c *Console) inCampaigns(ctx context.Context, r *request, s selection, h *held) error {
-	open, err := c.campaigns.List(ctx, campaigns.List{States: slices.DeleteFunc(slices.Clone(campaigns.States), campaigns.State.Ended), Limit: 1000})
+	open, err := c.campaigns.List(ctx,
+		campaigns.List{States: slices.DeleteFunc(slices.Clone(campaigns.States), campaigns.State.Ended), Limit: 1000})
 	if err != nil || len(open) == 0 {
 		return err
 	}
@@ -82,7 +83,9 @@ func (c *Console) inCampaigns(ctx context.Context, r *request, s selection, h *h
 	}
 	for _, one := range open {
 		if n := number[one.ID]; n > 0 {
-			h.Campaigns = append(h.Campaigns, heldBy{n, r.link("campaigns/"+one.ID, nil), one.ID, text("campaign." + string(one.State)), one.Request.By, one.Request.Reason})
+			h.Campaigns = append(h.Campaigns,
+				heldBy{n, r.link("campaigns/"+one.ID, nil), one.ID, text("campaign." + string(one.State)), one.Request.By,
+					one.Request.Reason})
 		}
 	}
 	slices.SortStableFunc(h.Campaigns, func(a, b heldBy) int { return cmp.Compare(b.Letters, a.Letters) })

@@ -20,8 +20,9 @@ func (c *Console) letter(r *request) (answer, error) {
 	v := letterPage{
 		letterView: viewOfLetter(l), Look: r.person.Role >= Look, Closed: c.config.Privacy.Text(says(l.closed)),
 		CauseLink: r.link("letters", filterValues(letters.Filter{Causes: []string{l.Cause}, Statuses: letters.Statuses()})),
-		Edits:     l.Status != letters.StatusDiscarded && l.Status != letters.StatusErased, Base: r.base, Folded: frames.Fold(c.config.Privacy.Text(l.Failure.Stack)),
-		Command: "redrive show " + id(l.Seq) + " --json", Curl: curl(r),
+		Edits:     l.Status != letters.StatusDiscarded && l.Status != letters.StatusErased, Base: r.base,
+		Folded: frames.Fold(c.config.Privacy.Text(l.Failure.Stack)), Command: "redrive show " + id(l.Seq) + " --json",
+		Curl: curl(r),
 	}
 	this := selection{seqs: []int64{l.Seq}}.values()
 	if l.Status == letters.StatusWaiting {
@@ -114,9 +115,11 @@ func (c *Console) others(r *request, l openedLetter) (all []otherLetter, err err
 	if l.Original.UUID == "" {
 		return nil, nil
 	}
-	heads, err := c.store.Heads(r.Context(), letters.Filter{IDs: []string{l.Original.UUID}, Statuses: letters.Statuses(), Limit: shownOthers})
+	heads, err := c.store.Heads(r.Context(),
+		letters.Filter{IDs: []string{l.Original.UUID}, Statuses: letters.Statuses(), Limit: shownOthers})
 	for _, h := range heads {
-		all = append(all, otherLetter{id(h.Seq), r.link("letters/"+id(h.Seq), nil), text("status." + string(h.Status)), h.LeasedBy, h.Seq == l.Seq})
+		all = append(all, otherLetter{id(h.Seq), r.link("letters/"+id(h.Seq), nil), text("status." + string(h.Status)),
+			h.LeasedBy, h.Seq == l.Seq})
 	}
 	return all, err
 }
@@ -129,7 +132,8 @@ func curl(r *request) string {
 		scheme = "https"
 	}
 	for _, char := range host {
-		if !(char >= 'a' && char <= 'z' || char >= 'A' && char <= 'Z' || char >= '0' && char <= '9' || char == '.' || char == ':' || char == '-' || char == '[' || char == ']') {
+		if !(char >= 'a' && char <= 'z' || char >= 'A' && char <= 'Z' || char >= '0' && char <= '9' || char == '.' ||
+			char == ':' || char == '-' || char == '[' || char == ']') {
 			return ""
 		}
 	}

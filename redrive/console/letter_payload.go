@@ -33,7 +33,8 @@ func (c *Console) payloadOf(l openedLetter, want payload.Kind) *payloadView {
 	v := &payloadView{View: payload.Of(masked, want, len(looked) == len(p)), Size: len(p)}
 	v.Masked = string(masked) != string(looked) || len(looked) < len(p)
 	for _, kind := range v.Kinds {
-		v.Tabs = append(v.Tabs, tab{text("letter.view." + string(kind)), "?" + url.Values{"view": {string(kind)}}.Encode() + "#payload", kind == v.Kind})
+		v.Tabs = append(v.Tabs, tab{text("letter.view." + string(kind)),
+			"?" + url.Values{"view": {string(kind)}}.Encode() + "#payload", kind == v.Kind})
 	}
 	return v
 }
@@ -45,7 +46,8 @@ func (c *Console) download(r *request) (answer, error) {
 		return answer{}, err
 	}
 	if c.masks(l.Original.Payload) {
-		return answer{}, &fault{status: http.StatusForbidden, title: text("error.forbidden"), text: text("letter.download.masked")}
+		return answer{}, &fault{status: http.StatusForbidden, title: text("error.forbidden"),
+			text: text("letter.download.masked")}
 	}
 	return bytesOf(l), nil
 }
@@ -65,7 +67,8 @@ func (c *Console) downloadUnmasked(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if _, err := c.store.Record(r.Context(), nil, letters.EventShown, letters.Act{By: r.person.Name, Reason: reason}, l.Seq); err != nil {
+	if _, err := c.store.Record(r.Context(), nil, letters.EventShown, letters.Act{By: r.person.Name, Reason: reason},
+		l.Seq); err != nil {
 		return answer{}, err
 	}
 	return bytesOf(l), nil
@@ -86,7 +89,8 @@ func (c *Console) withPayload(r *request) (openedLetter, error) {
 	case err != nil:
 		return l, err
 	case l.closed != nil:
-		return l, &fault{status: http.StatusConflict, title: text("letter.sealed"), text: text("letter.sealed.text"), detail: c.config.Privacy.Text(says(l.closed)), cause: l.closed}
+		return l, &fault{status: http.StatusConflict, title: text("letter.sealed"), text: text("letter.sealed.text"),
+			detail: c.config.Privacy.Text(says(l.closed)), cause: l.closed}
 	case l.Status == letters.StatusErased:
 		return l, &fault{status: http.StatusGone, title: text("letter.erased"), text: text("letter.erased.text")}
 	}

@@ -30,12 +30,14 @@ type letterView struct {
 func viewOfLetter(l openedLetter) letterView {
 	o, f := &l.Origin, &l.Failure
 	return letterView{
-		Seq: l.Seq, Status: string(l.Status), StatusName: text("status." + string(l.Status)), Marked: l.Marked, MessageID: l.Original.UUID, Cause: l.Cause,
-		Reason: f.Reason, Class: f.Class.String(), Type: f.Type, Description: f.Description, Node: f.Node, Stack: f.Stack,
-		Topic: o.Topic, Partition: o.Partition, Offset: o.Offset, Key: string(o.Key), Handler: o.Handler, ConsumerGroup: o.ConsumerGroup,
-		Exchange: o.Exchange, RoutingKey: o.RoutingKey, DeadLetterTopic: l.Topic, Trace: l.Trace, SealKey: l.key,
-		Attempts: f.Attempts, Redrives: l.Redrive.Count, Seen: l.Seen, Size: l.Size, RedrivenBy: l.Redrive.By, RedriveID: l.Redrive.ID,
-		FirstFailedAt: f.FirstFailedAt, LastFailedAt: f.LastFailedAt, StoredAt: l.StoredAt, Sent: o.Timestamp, RedrivenAt: l.Redrive.At,
+		Seq: l.Seq, Status: string(l.Status), StatusName: text("status." + string(l.Status)), Marked: l.Marked,
+		MessageID: l.Original.UUID, Cause: l.Cause, Reason: f.Reason, Class: f.Class.String(), Type: f.Type,
+		Description: f.Description, Node: f.Node, Stack: f.Stack, Topic: o.Topic, Partition: o.Partition, Offset: o.Offset,
+		Key: string(o.Key), Handler: o.Handler, ConsumerGroup: o.ConsumerGroup, Exchange: o.Exchange,
+		RoutingKey: o.RoutingKey, DeadLetterTopic: l.Topic, Trace: l.Trace, SealKey: l.key, Attempts: f.Attempts,
+		Redrives: l.Redrive.Count, Seen: l.Seen, Size: l.Size, RedrivenBy: l.Redrive.By, RedriveID: l.Redrive.ID,
+		FirstFailedAt: f.FirstFailedAt, LastFailedAt: f.LastFailedAt, StoredAt: l.StoredAt, Sent: o.Timestamp,
+		RedrivenAt: l.Redrive.At,
 	}
 }
 
@@ -88,10 +90,12 @@ const shownEntries = 100
 // its letters. It returns the number of the entries that are too many to be shown, the earliest.
 func timeLine(r *request, l letters.Letter, events []letters.Event) (line []entry, earlier int) {
 	if !l.Origin.Timestamp.IsZero() {
-		line = append(line, entry{At: l.Origin.Timestamp, Kind: "origin", What: text("letter.line.sent"), Detail: l.Origin.Topic})
+		line = append(line, entry{At: l.Origin.Timestamp, Kind: "origin", What: text("letter.line.sent"),
+			Detail: l.Origin.Topic})
 	}
 	for _, a := range l.Failure.History {
-		line = append(line, entry{At: a.At, Kind: "attempt", What: text("letter.line.attempt", a.Class.String()), Detail: a.Error})
+		line = append(line, entry{At: a.At, Kind: "attempt", What: text("letter.line.attempt", a.Class.String()),
+			Detail: a.Error})
 	}
 	for _, e := range events {
 		m := entry{At: e.At, Kind: "event", What: text("event." + string(e.Kind)), By: e.By, Why: e.Reason}
@@ -158,11 +162,12 @@ type exported struct {
 func (c *Console) exportOf(l openedLetter, look bool) exported {
 	mask := c.config.Privacy
 	e := exported{
-		Seq: l.Seq, ID: mask.Text(l.Original.UUID), Status: string(l.Status), Cause: l.Cause, DeadLetterTopic: mask.Text(l.Topic),
-		Topic: mask.Text(l.Origin.Topic), Handler: mask.Text(l.Origin.Handler), Class: l.Failure.Class.String(),
-		Reason: mask.Text(l.Failure.Reason), Type: mask.Text(l.Failure.Type), Description: mask.Text(l.Failure.Description),
-		Stack: mask.Text(l.Failure.Stack), Attempts: l.Failure.Attempts, Redrives: l.Redrive.Count, FirstFailedAt: l.Failure.FirstFailedAt,
-		LastFailedAt: l.Failure.LastFailedAt, SealKey: l.key, Sealed: mask.Text(says(l.closed)), PayloadBytes: len(l.Original.Payload),
+		Seq: l.Seq, ID: mask.Text(l.Original.UUID), Status: string(l.Status), Cause: l.Cause,
+		DeadLetterTopic: mask.Text(l.Topic), Topic: mask.Text(l.Origin.Topic), Handler: mask.Text(l.Origin.Handler),
+		Class: l.Failure.Class.String(), Reason: mask.Text(l.Failure.Reason), Type: mask.Text(l.Failure.Type),
+		Description: mask.Text(l.Failure.Description), Stack: mask.Text(l.Failure.Stack), Attempts: l.Failure.Attempts,
+		Redrives: l.Redrive.Count, FirstFailedAt: l.Failure.FirstFailedAt, LastFailedAt: l.Failure.LastFailedAt,
+		SealKey: l.key, Sealed: mask.Text(says(l.closed)), PayloadBytes: len(l.Original.Payload),
 	}
 	if !look || l.closed != nil {
 		return e

@@ -107,7 +107,8 @@ func (c *Console) lettersOf(r *request) (v letterList, err error) {
 		v.Next = r.link("letters", merged(keep, url.Values{"after": {id(heads[show-1].Seq)}}))
 	}
 	for _, h := range heads {
-		row := letterRow{Seq: h.Seq, ID: h.MessageID, Link: r.link("letters/"+id(h.Seq), nil), Chosen: slices.Contains(q[fieldSeq], id(h.Seq))}
+		row := letterRow{Seq: h.Seq, ID: h.MessageID, Link: r.link("letters/"+id(h.Seq), nil),
+			Chosen: slices.Contains(q[fieldSeq], id(h.Seq))}
 		for _, column := range v.Heads {
 			class := column.Class
 			if column.name != nil {
@@ -137,7 +138,8 @@ func (c *Console) listActions(r *request, statuses []letters.Status, number int)
 		if !some || !c.can(r.person, name) {
 			return
 		}
-		one := listAction{Name: name, Link: r.link(name, nil), All: text("letters." + name + ".some"), Chosen: text("letters." + name + ".chosen"), Class: class}
+		one := listAction{Name: name, Link: r.link(name, nil), All: text("letters." + name + ".some"),
+			Chosen: text("letters." + name + ".chosen"), Class: class}
 		if all {
 			one.All = text("letters."+name+".all", number)
 		}

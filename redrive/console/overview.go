@@ -87,8 +87,9 @@ func (c *Console) overviewOf(r *request) (v overview, err error) {
 	}
 	v.Waiting, v.WaitingLink = totals.Waiting, r.link("letters", nil)
 	numbers := map[letters.Status]int{
-		letters.StatusWaiting: totals.Waiting, letters.StatusRedriven: totals.Redriven, letters.StatusSucceeded: totals.Succeeded,
-		letters.StatusFailedAgain: totals.FailedAgain, letters.StatusQuarantined: totals.Quarantined, letters.StatusRefused: totals.Refused,
+		letters.StatusWaiting: totals.Waiting, letters.StatusRedriven: totals.Redriven,
+		letters.StatusSucceeded: totals.Succeeded, letters.StatusFailedAgain: totals.FailedAgain,
+		letters.StatusQuarantined: totals.Quarantined, letters.StatusRefused: totals.Refused,
 		letters.StatusDiscarded: totals.Discarded, letters.StatusErased: totals.Erased,
 	}
 	for _, status := range letters.Statuses() {
@@ -142,7 +143,8 @@ func (c *Console) doneLast(r *request) (lines []eventLine, err error) {
 		for i < len(events) && events[i].Kind == first.Kind && events[i].Act == first.Act {
 			i, n = i+1, n+1
 		}
-		line := eventLine{At: first.At, By: first.By, What: text("event." + string(first.Kind)), Reason: first.Reason, MessageID: first.MessageID}
+		line := eventLine{At: first.At, By: first.By, What: text("event." + string(first.Kind)), Reason: first.Reason,
+			MessageID: first.MessageID}
 		switch {
 		case n > 1 && i == readEvents:
 			line.Several = text("overview.audit.atleast", n)

@@ -68,8 +68,8 @@ var errTemplate = errors.New("the template of the page failed")
 
 // protect sets what a browser must not do with an answer.
 func protect(h http.Header) {
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "+
-		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "+
+		"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("X-Frame-Options", "DENY")
@@ -130,12 +130,15 @@ func (c *Console) send(w http.ResponseWriter, r *request, a answer) error {
 
 func (c *Console) layout(r *request, a answer) layout {
 	l := layout{
-		Title: a.title, Service: c.config.Title, Base: r.base, Style: styleName, Script: scriptName, Icon: iconName, Person: r.person, Note: r.note,
-		Refresh: int(a.refresh.Seconds()), View: a.view, can: func(name string) bool { return c.can(r.person, name) },
+		Title: a.title, Service: c.config.Title, Base: r.base, Style: styleName, Script: scriptName, Icon: iconName,
+		Person: r.person, Note: r.note, Refresh: int(a.refresh.Seconds()), View: a.view, can: func(name string) bool {
+			return c.can(r.person, name)
+		},
 	}
 	for _, found := range c.routes {
 		if found.nav && r.person.Role >= found.right {
-			l.Nav = append(l.Nav, place{text("nav." + found.name), r.link(found.pattern, nil), r.route != nil && r.route.name == found.name})
+			l.Nav = append(l.Nav, place{text("nav." + found.name), r.link(found.pattern, nil),
+				r.route != nil && r.route.name == found.name})
 		}
 	}
 	return l

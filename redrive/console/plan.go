@@ -46,13 +46,16 @@ type sampleLine struct {
 }
 
 func (c *Console) planView(r *request, p campaigns.Plan, part bool) *planView {
-	v := &planView{Letters: p.Letters, Quarantine: p.Quarantine, Part: part, NeedsApproval: p.NeedsApproval, LeftOut: c.leftOut(r, p.LeftOut)}
+	v := &planView{Letters: p.Letters, Quarantine: p.Quarantine, Part: part, NeedsApproval: p.NeedsApproval,
+		LeftOut: c.leftOut(r, p.LeftOut)}
 	v.Nothing = p.Letters == 0 && len(p.LeftOut) == 0
 	if p.Takes > 0 && !part {
 		v.Takes = age(p.Takes)
 	}
 	for _, one := range p.Causes {
-		v.Causes = append(v.Causes, bar{Name: one.Reason, More: strings.TrimSpace(one.Handler + " " + one.Description), Letters: one.Letters, All: p.Letters})
+		v.Causes = append(v.Causes,
+			bar{Name: one.Reason, More: strings.TrimSpace(one.Handler + " " + one.Description), Letters: one.Letters,
+				All: p.Letters})
 	}
 	for _, one := range p.Ages {
 		name := text("plan.earlier")
@@ -66,8 +69,8 @@ func (c *Console) planView(r *request, p campaigns.Plan, part bool) *planView {
 	}
 	for _, one := range p.Sample {
 		line := sampleLine{
-			Link: r.link("letters/"+id(one.Seq), nil), ID: one.ID, Topic: one.Topic, Handler: one.Handler, Description: one.Description,
-			FirstFailed: one.FirstFailed, Difference: c.differenceOf(one.Edited),
+			Link: r.link("letters/"+id(one.Seq), nil), ID: one.ID, Topic: one.Topic, Handler: one.Handler,
+			Description: one.Description, FirstFailed: one.FirstFailed, Difference: c.differenceOf(one.Edited),
 		}
 		if d := line.Difference; d != nil {
 			v.Differences = true

@@ -28,7 +28,8 @@ const (
 
 // redrivable are the states of letters that a redrive takes. Discarded letters are put back first.
 var redrivable = []letters.Status{
-	letters.StatusWaiting, letters.StatusRedriven, letters.StatusSucceeded, letters.StatusFailedAgain, letters.StatusQuarantined, letters.StatusRefused,
+	letters.StatusWaiting, letters.StatusRedriven, letters.StatusSucceeded, letters.StatusFailedAgain,
+	letters.StatusQuarantined, letters.StatusRefused,
 }
 
 // redriving is the page between a selection and its campaign.
@@ -80,7 +81,8 @@ func (c *Console) redrive(r *request) (answer, error) {
 		set.wrong["reason"] = wrong
 	}
 	if len(set.wrong) > 0 {
-		return c.redrivePage(r, s, n, set, problem{status: http.StatusBadRequest, text: text("redrive.wrong", len(set.wrong))})
+		return c.redrivePage(r, s, n, set,
+			problem{status: http.StatusBadRequest, text: text("redrive.wrong", len(set.wrong))})
 	}
 	seen, _ := strconv.Atoi(form.Get(fieldSeen))
 	if n.Known() && n.N() > seen && (set.most() == 0 || seen < set.most()) {
@@ -95,7 +97,8 @@ func (c *Console) redrive(r *request) (answer, error) {
 		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: text("redrive.noletters"),
 			leftOut: c.leftOut(r, started.LeftOut), happened: c.happenedUnless(r, s, len(started.LeftOut) > 0)})
 	case set.about(err):
-		return c.redrivePage(r, s, n, set, problem{status: http.StatusBadRequest, text: text("redrive.wrong", len(set.wrong))})
+		return c.redrivePage(r, s, n, set,
+			problem{status: http.StatusBadRequest, text: text("redrive.wrong", len(set.wrong))})
 	case err != nil && started.ID == "":
 		return c.redrivePage(r, s, n, set, c.problemOf(r, err))
 	case err != nil: // it has begun: workers go on with its selection
@@ -109,8 +112,8 @@ func (c *Console) redrive(r *request) (answer, error) {
 
 // sameSettings compares what a person typed, without times that count from now.
 func sameSettings(a, b *campaigns.Request) bool {
-	return a.Rate == b.Rate && a.Max == b.Max && a.Canary == b.Canary && a.To == b.To && a.FirstStage == b.FirstStage && a.HandleAgain == b.HandleAgain &&
-		a.Reason == b.Reason
+	return a.Rate == b.Rate && a.Max == b.Max && a.Canary == b.Canary && a.To == b.To && a.FirstStage == b.FirstStage &&
+		a.HandleAgain == b.HandleAgain && a.Reason == b.Reason
 }
 
 // toRedrive is the selection of a request, with letters that may be redriven: those that wait, unless the person chose
@@ -127,7 +130,9 @@ func (c *Console) toRedrive(r *request, posted bool) (s selection, err error) {
 		s.filter.Statuses, s.narrowed = []letters.Status{letters.StatusWaiting}, true
 		return s, nil
 	}
-	s.filter.Statuses = slices.DeleteFunc(s.filter.Statuses, func(status letters.Status) bool { return !slices.Contains(redrivable, status) })
+	s.filter.Statuses = slices.DeleteFunc(s.filter.Statuses, func(status letters.Status) bool {
+		return !slices.Contains(redrivable, status)
+	})
 	if len(s.filter.Statuses) == 0 {
 		return s, badInput(text("redrive.discarded"))
 	}
@@ -147,9 +152,12 @@ func (r *request) selection(q map[string][]string) (selection, error) {
 // as it is.
 func (c *Console) redrivePage(r *request, s selection, n number, set settings, p problem) (answer, error) {
 	view := redriving{
-		Hidden: hidden(s.values()), Problem: joined(p.text, p.happened), Detail: p.detail, Seen: s.number, UpTo: true, Number: n,
-		Action: r.link("redrive", nil), Letters: r.link("letters", s.values()), Exact: r.exactLink("redrive", s.values()), Narrowed: s.narrowed,
-		Again: slices.ContainsFunc(s.filter.Statuses, func(status letters.Status) bool { return status != letters.StatusWaiting }),
+		Hidden: hidden(s.values()), Problem: joined(p.text, p.happened), Detail: p.detail, Seen: s.number, UpTo: true,
+		Number: n, Action: r.link("redrive", nil), Letters: r.link("letters", s.values()),
+		Exact: r.exactLink("redrive", s.values()), Narrowed: s.narrowed,
+		Again: slices.ContainsFunc(s.filter.Statuses, func(status letters.Status) bool {
+			return status != letters.StatusWaiting
+		}),
 	}
 	if view.Number.Known() {
 		view.Seen = view.Number.N()

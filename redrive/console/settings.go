@@ -20,7 +20,8 @@ import (
 // settings are the fields of the form of a campaign, as they were typed. Empty fields have the defaults of
 // campaigns.Request.
 type settings struct {
-	Key                                                  string // the id of the campaign that the form starts: sent twice it starts one
+	// the id of the campaign that the form starts: sent twice it starts one
+	Key                                                  string
 	Reason                                               string
 	Rate, Max, Canary, CanaryWait, StopAt, StopAfter, To string
 	NotBefore, ResumeAfter, Concurrency                  string
@@ -56,8 +57,9 @@ func newSettings(n number) settings {
 func (s *settings) fields() map[string]*string {
 	return map[string]*string{
 		"key": &s.Key, "reason": &s.Reason, "rate": &s.Rate, "max": &s.Max, "canary": &s.Canary, "canary-wait": &s.CanaryWait,
-		"stop-at": &s.StopAt, "stop-after": &s.StopAfter, "to": &s.To, "not-before": &s.NotBefore, "resume-after": &s.ResumeAfter,
-		"concurrency": &s.Concurrency, "patch": &s.Patch, "set": &s.Set, "unset": &s.Unset, "func": &s.Func,
+		"stop-at": &s.StopAt, "stop-after": &s.StopAfter, "to": &s.To, "not-before": &s.NotBefore,
+		"resume-after": &s.ResumeAfter, "concurrency": &s.Concurrency, "patch": &s.Patch, "set": &s.Set, "unset": &s.Unset,
+		"func": &s.Func,
 	}
 }
 
@@ -70,7 +72,8 @@ func settingsOf(form url.Values) (s settings) {
 	for name, to := range s.fields() {
 		*to = strings.TrimSpace(form.Get(name))
 	}
-	s.FirstStage, s.HandleAgain, s.Approval = form.Get("first-stage") != "", form.Get("handle-again") != "", form.Get("approval") != ""
+	s.FirstStage, s.HandleAgain, s.Approval = form.Get("first-stage") != "", form.Get("handle-again") != "",
+		form.Get("approval") != ""
 	return s
 }
 

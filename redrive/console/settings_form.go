@@ -37,7 +37,8 @@ func (s *settings) form() settingsForm {
 		field("resume-after", text("settings.resumeafter"), "5m", ""),
 		field("concurrency", text("settings.concurrency"), "1", "numeric"),
 	}
-	f.Patch, f.Set = field("patch", text("settings.patch"), `{"currency":"EUR"}`, ""), field("set", text("settings.setkeys"), "tenant=blue", "")
+	f.Patch, f.Set = field("patch", text("settings.patch"), `{"currency":"EUR"}`, ""),
+		field("set", text("settings.setkeys"), "tenant=blue", "")
 	f.Unset, f.Func = field("unset", text("settings.unset"), "", ""), field("func", text("settings.func"), "", "")
 	f.Reason = reasonField(s.Reason, s.wrong["reason"], text("act.reason.hint"))
 	f.Reason.First = f.Reason.Wrong != "" && !f.Wrong

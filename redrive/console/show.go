@@ -42,7 +42,8 @@ func (c *Console) value(s string, most ...int) template.HTML {
 		return template.HTML(`<span class="none">` + template.HTMLEscapeString(text("none")) + `</span>`)
 	}
 	if whole != "" {
-		return template.HTML(`<bdi title="` + template.HTMLEscapeString(whole) + `">` + template.HTMLEscapeString(shown) + `</bdi>`)
+		return template.HTML(`<bdi title="` + template.HTMLEscapeString(whole) + `">` + template.HTMLEscapeString(shown) +
+			`</bdi>`)
 	}
 	return template.HTML(`<bdi>` + template.HTMLEscapeString(shown) + `</bdi>`)
 }
@@ -108,7 +109,8 @@ func when(t time.Time) template.HTML {
 		return template.HTML(`<span class="none">` + template.HTMLEscapeString(text("none")) + `</span>`)
 	}
 	t = t.UTC()
-	return template.HTML(`<time datetime="` + t.Format("2006-01-02T15:04:05Z") + `" title="` + t.Format(clock) + ` UTC">` + t.Format(clock) + `</time>`)
+	return template.HTML(`<time datetime="` + t.Format("2006-01-02T15:04:05Z") + `" title="` + t.Format(clock) + ` UTC">` +
+		t.Format(clock) + `</time>`)
 }
 
 // age writes how long something took, or is ago, in its greatest unit.

@@ -64,7 +64,8 @@ func (c *Console) static(r *request) (answer, error) {
 
 // parse reads the templates: each page has the layout and the parts.
 func (c *Console) parse() (map[string]*template.Template, error) {
-	common, err := template.New("").Funcs(c.functions()).ParseFS(templates, "templates/layout.html", "templates/parts.html")
+	common, err := template.New("").Funcs(c.functions()).ParseFS(templates, "templates/layout.html",
+		"templates/parts.html")
 	if err != nil {
 		return nil, fmt.Errorf("read the layout: %w", err)
 	}

@@ -38,13 +38,14 @@ func (c *Console) approve(r *request) (answer, error) {
 }
 
 func (c *Console) setRate(r *request) (answer, error) {
-	return c.steer(r, "rate", func(all *campaigns.Campaigns, ctx context.Context, id string, act campaigns.Act) (campaigns.Campaign, error) {
-		rate, wrong := rateOf(strings.TrimSpace(r.PostForm.Get("rate")))
-		if wrong != "" { // the form has been checked
-			return campaigns.Campaign{}, badInput(wrong)
-		}
-		return all.SetRate(ctx, id, rate, act)
-	})
+	return c.steer(r, "rate",
+		func(all *campaigns.Campaigns, ctx context.Context, id string, act campaigns.Act) (campaigns.Campaign, error) {
+			rate, wrong := rateOf(strings.TrimSpace(r.PostForm.Get("rate")))
+			if wrong != "" { // the form has been checked
+				return campaigns.Campaign{}, badInput(wrong)
+			}
+			return all.SetRate(ctx, id, rate, act)
+		})
 }
 
 // wrongRate says why the rate of a form cannot be one. It must be there: nothing is not no limit.
@@ -57,7 +58,8 @@ func wrongRate(typed string) string {
 }
 
 // steer does an action, and goes to the campaign.
-func (c *Console) steer(r *request, name string, do func(*campaigns.Campaigns, context.Context, string, campaigns.Act) (campaigns.Campaign, error)) (answer, error) {
+func (c *Console) steer(r *request, name string,
+	do func(*campaigns.Campaigns, context.Context, string, campaigns.Act) (campaigns.Campaign, error)) (answer, error) {
 	form, err := r.form()
 	if err != nil {
 		return answer{}, err
@@ -65,8 +67,10 @@ func (c *Console) steer(r *request, name string, do func(*campaigns.Campaigns, c
 	id := r.values["id"]
 	act := campaigns.Act{By: r.person.Name, Reason: strings.TrimSpace(form.Get("reason"))}
 	view := steering{
-		Action: actionOf(r, name, id), Reason: act.Reason, WrongReason: wrongReason(act.Reason), Back: r.link("campaigns/"+id, nil), Again: true,
-		RateField: formField{Name: "rate", Label: text("settings.rate"), Value: strings.TrimSpace(form.Get("rate")), Mode: "decimal", Required: true},
+		Action: actionOf(r, name, id), Reason: act.Reason, WrongReason: wrongReason(act.Reason),
+		Back: r.link("campaigns/"+id, nil), Again: true,
+		RateField: formField{Name: "rate", Label: text("settings.rate"), Value: strings.TrimSpace(form.Get("rate")),
+			Mode: "decimal", Required: true},
 	}
 	if name == "rate" {
 		view.RateField.Wrong = wrongRate(view.RateField.Value)

@@ -22,7 +22,8 @@ func Erase(ctx context.Context, stores Stores, request Request) (Report, error) 
 		return Report{}, err
 	}
 	request.RemoveKeys = request.RemoveKeys || request.ForgetIDs
-	e := erasing{Stores: stores, request: &request, report: Report{Selector: Selector(request.IDs, request.Metadata)}, forgotten: map[string]struct{}{}}
+	e := erasing{Stores: stores, request: &request, report: Report{Selector: Selector(request.IDs, request.Metadata)},
+		forgotten: map[string]struct{}{}}
 	err := e.record(ctx, "began")
 	for _, step := range []func(context.Context) error{e.campaigns, e.named, e.delayed, e.letters, e.unsearched} {
 		if err == nil {
@@ -84,7 +85,8 @@ func (e *erasing) delayed(ctx context.Context) error {
 	if e.Delayed == nil {
 		return nil
 	}
-	done, err := e.Delayed.Erase(ctx, delay.Selection{IDs: e.request.IDs, Metadata: e.request.Metadata}, delay.EraseOptions{DryRun: e.request.DryRun, Before: e.keys})
+	done, err := e.Delayed.Erase(ctx, delay.Selection{IDs: e.request.IDs, Metadata: e.request.Metadata},
+		delay.EraseOptions{DryRun: e.request.DryRun, Before: e.keys})
 	e.report.Delayed, e.report.DelayedInHand = done.Messages, done.InHand
 	e.progress()
 	return err
@@ -105,7 +107,8 @@ func (e *erasing) keys(ctx context.Context, ids []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	done, err := idempotency.Forget(ctx, e.Keys, idempotency.Forgetting{Keys: keys, Remove: e.request.RemoveKeys, DryRun: e.request.DryRun})
+	done, err := idempotency.Forget(ctx, e.Keys,
+		idempotency.Forgetting{Keys: keys, Remove: e.request.RemoveKeys, DryRun: e.request.DryRun})
 	e.report.Keys, e.report.KeysInHand = e.report.Keys+done.Keys, e.report.KeysInHand+done.Held
 	e.progress()
 	return err
@@ -117,11 +120,12 @@ func (e *erasing) letters(ctx context.Context) error {
 		return e.count(ctx, f)
 	}
 	before := e.report
-	_, err := e.Letters.Erase(ctx, f, e.act(), letters.EraseOptions{ForgetIDs: e.request.ForgetIDs, Texts: e.request.texts(),
-		Before: e.beside, Progress: func(done letters.Erased) {
-			e.report.Letters, e.report.LettersInHand = before.Letters+done.Letters, before.LettersInHand+done.InHand
-			e.progress()
-		}})
+	_, err := e.Letters.Erase(ctx, f, e.act(),
+		letters.EraseOptions{ForgetIDs: e.request.ForgetIDs, Texts: e.request.texts(), Before: e.beside,
+			Progress: func(done letters.Erased) {
+				e.report.Letters, e.report.LettersInHand = before.Letters+done.Letters, before.LettersInHand+done.InHand
+				e.progress()
+			}})
 	return err
 }
 

@@ -107,7 +107,8 @@ func Selector(ids []string, metadata map[string]string) string {
 
 func (s *Stores) validate() error {
 	if s.Letters == nil {
-		return errors.New("erasure: Stores.Letters is nil: the record of the erasure is there; check the error of letters.NewStore")
+		return errors.New("erasure: Stores.Letters is nil: the record of the erasure is there; check the error of " +
+			"letters.NewStore")
 	}
 	return nil
 }
@@ -119,9 +120,11 @@ func (r *Request) validate() error {
 	case len(r.IDs) > 0 && len(r.Metadata) > 0:
 		return errors.New("erasure: Request.IDs and Metadata are both set: set one, and call Erase twice")
 	case len(r.IDs) > delay.MaxIDs:
-		return fmt.Errorf("erasure: Request.IDs lists %d ids, at most %d are possible: use several calls", len(r.IDs), delay.MaxIDs)
+		return fmt.Errorf("erasure: Request.IDs lists %d ids, at most %d are possible: use several calls", len(r.IDs),
+			delay.MaxIDs)
 	case len(r.Metadata) > letters.MaxListed:
-		return fmt.Errorf("erasure: Request.Metadata has %d keys, at most %d are possible", len(r.Metadata), letters.MaxListed)
+		return fmt.Errorf("erasure: Request.Metadata has %d keys, at most %d are possible", len(r.Metadata),
+			letters.MaxListed)
 	case slices.Contains(r.IDs, ""):
 		return errors.New("erasure: Request.IDs has an empty id: letters without an id are found by metadata")
 	}
@@ -136,7 +139,8 @@ func (r *Request) validate() error {
 		case text == "":
 			return fmt.Errorf("erasure: Act.%s is empty: say who erases, and why; both are kept on record", field)
 		case field == "Reason" && erasedtext.Replace(text, r.values()) != text:
-			return errors.New("erasure: Act.Reason has a value that is to be erased, and the record would keep it: give the number of the request instead")
+			return errors.New("erasure: Act.Reason has a value that is to be erased, and the record would keep it: give the " +
+				"number of the request instead")
 		}
 	}
 	return nil

@@ -32,7 +32,8 @@ func (a *Act) validate() error {
 		most        int
 	}{{"Reason", a.Reason, maxReason}, {"RedriveID", a.RedriveID, maxID}} {
 		if boundedtext.Text(field.value, field.most) != field.value {
-			return fmt.Errorf("the field Act.%s %q must be text of at most %d bytes", field.name, logged(field.value), field.most)
+			return fmt.Errorf("the field Act.%s %q must be text of at most %d bytes", field.name, logged(field.value),
+				field.most)
 		}
 	}
 	return nil

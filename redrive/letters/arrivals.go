@@ -29,7 +29,8 @@ func (s *Store) Arrivals(ctx context.Context, causes ...string) ([]Arrivals, err
 		return nil, err
 	}
 	if len(causes) > MaxListed {
-		return nil, fmt.Errorf("letters: arrivals of %d causes: at most %d are possible: use several calls", len(causes), MaxListed)
+		return nil, fmt.Errorf("letters: arrivals of %d causes: at most %d are possible: use several calls", len(causes),
+			MaxListed)
 	}
 	if len(causes) == 0 {
 		return nil, nil

@@ -34,9 +34,11 @@ type EventFilter struct {
 }
 
 func (f *EventFilter) validate() error {
-	for field, n := range map[string]int{"MessageIDs": len(f.MessageIDs), "Kinds": len(f.Kinds), "By": len(f.By), "RedriveIDs": len(f.RedriveIDs)} {
+	for field, n := range map[string]int{"MessageIDs": len(f.MessageIDs), "Kinds": len(f.Kinds), "By": len(f.By),
+		"RedriveIDs": len(f.RedriveIDs)} {
 		if n > MaxListed {
-			return fmt.Errorf("letters: EventFilter.%s lists %d values, at most %d are possible: use several calls", field, n, MaxListed)
+			return fmt.Errorf("letters: EventFilter.%s lists %d values, at most %d are possible: use several calls", field, n,
+				MaxListed)
 		}
 	}
 	for _, kind := range f.Kinds {
@@ -45,7 +47,8 @@ func (f *EventFilter) validate() error {
 		}
 	}
 	if f.Limit < 0 || f.Limit > MaxLimit || f.After < 0 {
-		return fmt.Errorf("letters: EventFilter.Limit (%d) must be 0 to %d and After (%d) not negative", f.Limit, MaxLimit, f.After)
+		return fmt.Errorf("letters: EventFilter.Limit (%d) must be 0 to %d and After (%d) not negative", f.Limit, MaxLimit,
+			f.After)
 	}
 	return nil
 }
@@ -118,7 +121,8 @@ func (s *Store) history(ctx context.Context, seq int64) (history []Event, err er
 	message = database.Column(string(id))
 	if err == nil && identity == nil {
 		err = s.read(ctx, func() { identity = nil }, func(rows *sql.Rows) error { return rows.Scan(&identity, &message) },
-			`SELECT identity, message FROM spillway_letter_events WHERE letter = ? AND service = ? ORDER BY event DESC LIMIT 1`, seq, service)
+			`SELECT identity, message FROM spillway_letter_events WHERE letter = ? AND service = ? ORDER BY event DESC LIMIT 1`,
+			seq, service)
 		id = []byte(message) // of a hash there are no letters, and of a purged one there may be none
 	}
 	if err != nil || identity == nil {
@@ -142,7 +146,8 @@ func (s *Store) history(ctx context.Context, seq int64) (history []Event, err er
 		e.At = fromMicro(at)
 		history = append(history, e)
 		return err
-	}, `SELECT seq, stored_at, identity FROM spillway_dead_letters`+letters.String()+` ORDER BY seq LIMIT ?`, append(letters.args, MaxLimit)...)
+	}, `SELECT seq, stored_at, identity FROM spillway_dead_letters`+letters.String()+` ORDER BY seq LIMIT ?`,
+		append(letters.args, MaxLimit)...)
 	if err != nil {
 		return nil, err
 	}
@@ -181,11 +186,13 @@ func (s *Store) events(ctx context.Context, w *where, order string, limit int) (
 	err = s.read(ctx, func() { events = nil }, func(rows *sql.Rows) error {
 		var e Event
 		var at int64
-		err := rows.Scan(&e.Number, &e.Seq, &e.MessageID, &e.Kind, &at, &e.By, &e.Reason, &e.RedriveID, &e.Detail, &e.identity)
+		err := rows.Scan(&e.Number, &e.Seq, &e.MessageID, &e.Kind, &at, &e.By, &e.Reason, &e.RedriveID, &e.Detail,
+			&e.identity)
 		e.At = fromMicro(at)
 		events = append(events, e)
 		return err
-	}, `SELECT event, letter, message, kind, at, actor, reason, redrive_id, detail, identity FROM spillway_letter_events`+w.String()+
+	}, `SELECT event, letter, message, kind, at, actor, reason, redrive_id, detail, identity FROM spillway_letter_events`+
+		w.String()+
 		` ORDER BY event`+order+` LIMIT ?`, append(w.args, limit)...)
 	return events, err
 }

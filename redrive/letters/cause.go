@@ -26,7 +26,8 @@ func causeOf(deadLetterTopic string, l *poison.Letter) cause {
 // hash is the same for the same cause in every process. The table keeps it.
 func (c cause) hash() string {
 	var parts []byte
-	for _, part := range []string{c.deadLetterTopic, c.topic, c.handler, c.class, c.reason, c.typ, c.stackHash, folded(c.description)} {
+	for _, part := range []string{c.deadLetterTopic, c.topic, c.handler, c.class, c.reason, c.typ, c.stackHash,
+		folded(c.description)} {
 		parts = metadatacodec.Append(parts, part)
 	}
 	sum := sha256.Sum256(parts)
@@ -45,8 +46,8 @@ func classOf(name string) classify.Class {
 func CauseOf(l poison.Letter) string {
 	bare := poison.Letter{
 		Origin: poison.Origin{Topic: l.Origin.Topic, Handler: l.Origin.Handler},
-		Failure: poison.Failure{Class: l.Failure.Class, Reason: l.Failure.Reason, Type: l.Failure.Type, StackHash: l.Failure.StackHash,
-			Description: l.Failure.Description},
+		Failure: poison.Failure{Class: l.Failure.Class, Reason: l.Failure.Reason, Type: l.Failure.Type,
+			StackHash: l.Failure.StackHash, Description: l.Failure.Description},
 	}
 	placed := poison.Read(bare.Encode()) // as the letter travels: texts are bounded
 	return causeOf(l.Topic, &placed).hash()

@@ -37,7 +37,8 @@ func (s *Store) fillCauses(ctx context.Context) error {
 			var seq, first, last int64
 			var topic, originTopic, handler []byte
 			var c cause
-			err := rows.Scan(&seq, &topic, &originTopic, &handler, &c.class, &c.reason, &c.typ, &c.stackHash, &c.description, &first, &last)
+			err := rows.Scan(&seq, &topic, &originTopic, &handler, &c.class, &c.reason, &c.typ, &c.stackHash, &c.description,
+				&first, &last)
 			c.deadLetterTopic, c.topic, c.handler = string(topic), string(originTopic), string(handler)
 			r := record{topic: string(topic), cause: c.hash()}
 			r.letter.Origin = poison.Origin{Topic: c.topic, Handler: c.handler}

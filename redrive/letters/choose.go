@@ -40,7 +40,9 @@ func (s *Store) choose(ctx context.Context, f Filter, free bool, n, most int, on
 			w = s.free(f)
 		}
 		before := chosen
-		err = s.readPlanned(ctx, func() { chosen = choice{slices.Clip(before.seqs), before.bytes} }, func(rows *sql.Rows) error {
+		err = s.readPlanned(ctx, func() {
+			chosen = choice{slices.Clip(before.seqs), before.bytes}
+		}, func(rows *sql.Rows) error {
 			var seq int64
 			var size int
 			if err := rows.Scan(&seq, &size); err != nil {
@@ -60,7 +62,8 @@ FROM spillway_dead_letters`+r.hint+w.String()+` ORDER BY `+r.order+` LIMIT ?`, a
 	return chosen, err
 }
 
-func (s *Store) chooseByMetadata(ctx context.Context, f Filter, free bool, n, most int, one bool) (chosen choice, err error) {
+func (s *Store) chooseByMetadata(ctx context.Context, f Filter, free bool, n, most int,
+	one bool) (chosen choice, err error) {
 	err = s.withMetadata(ctx, f, free, func(c candidate) bool {
 		return chosen.add(c.seq, c.size, most, one) && len(chosen.seqs) < n
 	})
@@ -83,7 +86,8 @@ var errFull = errors.New("no more letters fit")
 
 // lease gives the token to those of the chosen letters that f still chooses, that still have no lease, and that no
 // other transaction is writing.
-func (s *Store) lease(ctx context.Context, f Filter, chosen []int64, token string, lease time.Duration) ([]Taken, error) {
+func (s *Store) lease(ctx context.Context, f Filter, chosen []int64, token string,
+	lease time.Duration) ([]Taken, error) {
 	f.After, f.MaxSeq = 0, 0 // the keys say as much
 	until := time.Now().Add(lease)
 	err := s.write(ctx, func(tx *sql.Tx) error { return s.leaseWithin(ctx, tx, f, chosen, token, lease) })
@@ -109,16 +113,20 @@ func (s *Store) lease(ctx context.Context, f Filter, chosen []int64, token strin
 
 // leaseWithin looks the letters up by their key, so that it locks no others, in the order of their keys and without
 // those that others have locked.
-func (s *Store) leaseWithin(ctx context.Context, tx *sql.Tx, f Filter, chosen []int64, token string, lease time.Duration) error {
+func (s *Store) leaseWithin(ctx context.Context, tx *sql.Tx, f Filter, chosen []int64, token string,
+	lease time.Duration) error {
 	w := s.freeByKey(f, chosen)
 	if skip := s.db.SkipLocked(); skip != "" {
-		locked, err := s.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+skip, w.args...)
+		locked, err := s.seqs(ctx, tx,
+			`SELECT seq FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+skip, w.args...)
 		if err != nil || len(locked) == 0 {
 			return err
 		}
 		w = s.freeByKey(f, locked)
 	}
-	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = ?, leased_until = now_us() + ?, leased_by = ?`+w.String(),
+	_, err := s.exec(ctx, tx,
+		`UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = ?, leased_until = now_us() + ?, leased_by = ?`+
+			w.String(),
 		append([]any{s.db.Bytes(token), ticks(lease), s.db.Bytes(s.node)}, w.args...)...)
 	return err
 }

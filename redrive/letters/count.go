@@ -30,7 +30,9 @@ func (s *Store) countLetters(ctx context.Context, f Filter) (n int, err error) {
 			return 0, err
 		}
 		tables, number, w := s.numbers(f)
-		err = s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&n) }, `SELECT COALESCE(`+number+`, 0) FROM `+tables+w.String(), w.args...)
+		err = s.read(ctx, func() {}, func(rows *sql.Rows) error {
+			return rows.Scan(&n)
+		}, `SELECT COALESCE(`+number+`, 0) FROM `+tables+w.String(), w.args...)
 		return n, err
 	}
 	if len(f.Metadata) > 0 {
@@ -43,7 +45,9 @@ func (s *Store) countLetters(ctx context.Context, f Filter) (n int, err error) {
 	}
 	err = s.each(ctx, r, func(f Filter) (bool, error) {
 		w, some := s.where(f), 0
-		err := s.readPlanned(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&some) }, `SELECT COUNT(*) FROM spillway_dead_letters`+r.hint+w.String(), w.args...)
+		err := s.readPlanned(ctx, func() {}, func(rows *sql.Rows) error {
+			return rows.Scan(&some)
+		}, `SELECT COUNT(*) FROM spillway_dead_letters`+r.hint+w.String(), w.args...)
 		n += some
 		return true, err
 	})

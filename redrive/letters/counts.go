@@ -28,7 +28,8 @@ func counted() (columns []string) {
 
 // countInto begins a statement that counts.
 func countInto() string {
-	return "INSERT INTO spillway_letter_counts (service, cause, slot, " + strings.Join(counted(), ", ") + ", minute_before)\n"
+	return "INSERT INTO spillway_letter_counts (service, cause, slot, " + strings.Join(counted(), ", ") +
+		", minute_before)\n"
 }
 
 // countStatement adds to the numbers of one cause in one slot.
@@ -46,10 +47,13 @@ func (u upsert) add() string {
 	}
 	sets = append(sets,
 		"arrived = old.arrived + new(arrived)",
-		"first_failed_at = CASE WHEN new(first_failed_at) < old.first_failed_at THEN new(first_failed_at) ELSE old.first_failed_at END",
-		"last_failed_at = CASE WHEN new(last_failed_at) > old.last_failed_at THEN new(last_failed_at) ELSE old.last_failed_at END",
+		"first_failed_at = CASE WHEN new(first_failed_at) < old.first_failed_at THEN new(first_failed_at) ELSE "+
+			"old.first_failed_at END",
+		"last_failed_at = CASE WHEN new(last_failed_at) > old.last_failed_at THEN new(last_failed_at) ELSE "+
+			"old.last_failed_at END",
 		"last_seq = CASE WHEN new(last_seq) > old.last_seq THEN new(last_seq) ELSE old.last_seq END",
-		"minute_before = CASE WHEN new(minute) <= old.minute THEN old.minute_before WHEN new(minute) = old.minute + 1 THEN old.in_minute ELSE 0 END",
+		"minute_before = CASE WHEN new(minute) <= old.minute THEN old.minute_before WHEN new(minute) = old.minute + 1 THEN "+
+			"old.in_minute ELSE 0 END",
 		"recent = CASE WHEN new(minute) <= old.minute THEN old.recent WHEN new(minute) > old.minute + 60 THEN '' ELSE "+
 			"SUBSTR("+u.join("(old.minute % 1000)", "':'", "old.in_minute", "' '", "old.recent")+", 1, 720) END",
 		"in_minute = CASE WHEN new(minute) <= old.minute THEN old.in_minute + new(in_minute) ELSE new(in_minute) END",

@@ -103,7 +103,8 @@ func (f *Filter) forErase() error {
 }
 
 // eraseSome erases in one transaction those of the letters that f still chooses and that are free.
-func (s *Store) eraseSome(ctx context.Context, f Filter, some []Head, act Act, options *EraseOptions) (n int, err error) {
+func (s *Store) eraseSome(ctx context.Context, f Filter, some []Head, act Act,
+	options *EraseOptions) (n int, err error) {
 	seqs := make([]int64, len(some))
 	for i, h := range some {
 		seqs[i] = h.Seq
@@ -166,7 +167,8 @@ func (s *Store) forgetTexts(ctx context.Context, tx *sql.Tx, seqs []int64, texts
 	anyIn(w, "letter", slices.Compact(slices.Sorted(slices.Values(seqs))), func(seq int64) any { return seq })
 	w.and("service = ?", asBytes(s.service))
 	w.and("(reason <> '' OR detail <> '')")
-	rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT event, kind, reason, detail FROM spillway_letter_events`+w.String()), w.args...)
+	rows, err := tx.QueryContext(ctx,
+		s.db.Statement(`SELECT event, kind, reason, detail FROM spillway_letter_events`+w.String()), w.args...)
 	if err != nil {
 		return err
 	}
@@ -190,7 +192,8 @@ func (s *Store) forgetTexts(ctx context.Context, tx *sql.Tx, seqs []int64, texts
 	})
 	for _, e := range changed {
 		if err == nil {
-			_, err = s.exec(ctx, tx, `UPDATE spillway_letter_events SET reason = ?, detail = ? WHERE event = ?`, s.db.Text(e.reason), s.db.Text(e.detail), e.number)
+			_, err = s.exec(ctx, tx, `UPDATE spillway_letter_events SET reason = ?, detail = ? WHERE event = ?`,
+				s.db.Text(e.reason), s.db.Text(e.detail), e.number)
 		}
 	}
 	return err

@@ -60,8 +60,9 @@ const (
 // EventKinds are all kinds of events.
 func EventKinds() []EventKind {
 	return []EventKind{
-		EventStored, EventArrivedAgain, EventSelected, EventEdited, EventWaiting, EventRedriven, EventQuarantined, EventRefused,
-		EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventKeyRemoved, EventShown, EventPurged, EventErased, EventErasure, EventResealed,
+		EventStored, EventArrivedAgain, EventSelected, EventEdited, EventWaiting, EventRedriven, EventQuarantined,
+		EventRefused, EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventKeyRemoved, EventShown,
+		EventPurged, EventErased, EventErasure, EventResealed,
 	}
 }
 
@@ -103,11 +104,13 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act,
 		about = about[len(some):]
 		args := make([]any, 0, len(some)*10)
 		for _, l := range some {
-			args = append(args, []byte(s.service), l.seq, l.identity, s.db.Text(database.Column(string(l.id))), s.db.Text(string(kind)))
+			args = append(args, []byte(s.service), l.seq, l.identity, s.db.Text(database.Column(string(l.id))),
+				s.db.Text(string(kind)))
 			if kind == EventStored {
 				args = append(args, l.storedAt)
 			}
-			args = append(args, s.db.Text(boundedtext.Text(act.By, maxBy)), s.db.Text(act.Reason), s.db.Text(act.RedriveID), s.db.Text(boundedtext.Text(act.Detail, maxDetail)))
+			args = append(args, s.db.Text(boundedtext.Text(act.By, maxBy)), s.db.Text(act.Reason), s.db.Text(act.RedriveID),
+				s.db.Text(boundedtext.Text(act.Detail, maxDetail)))
 		}
 		_, err := s.exec(ctx, tx, `INSERT INTO spillway_letter_events
 (service, letter, identity, message, kind, at, actor, reason, redrive_id, detail) VALUES `+row+strings.Repeat(`,`+row, len(some)-1), args...)
@@ -121,7 +124,9 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act,
 // subjects reads what the record says of letters. Letters that are not there, or of another service, are left out.
 func (s *Store) subjects(ctx context.Context, tx *sql.Tx, seqs []int64) (found []subject, err error) {
 	keys, args := amongSeqs(seqs)
-	rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT seq, identity, id FROM spillway_dead_letters WHERE `+keys+` AND COALESCE(service, '') = ? ORDER BY seq`),
+	rows, err := tx.QueryContext(ctx,
+		s.db.Statement(`SELECT seq, identity, id FROM spillway_dead_letters WHERE `+keys+
+			` AND COALESCE(service, '') = ? ORDER BY seq`),
 		append(args, []byte(s.service))...)
 	if err != nil {
 		return nil, err
@@ -139,12 +144,14 @@ func (s *Store) subjects(ctx context.Context, tx *sql.Tx, seqs []int64) (found [
 // the Store's database, for programs that keep more about letters in tables of their own. If tx is nil, Record uses a
 // transaction of its own. Record returns the Seqs of the letters that are there. The record never has EventStored, and
 // an event whose kind is a Status belongs to Mark.
-func (s *Store) Record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act, seqs ...int64) (recorded []int64, err error) {
+func (s *Store) Record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act,
+	seqs ...int64) (recorded []int64, err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
 	if kind != EventSelected && kind != EventEdited && kind != EventShown {
-		return nil, fmt.Errorf("letters: record events of kind %q: use EventSelected, EventEdited or EventShown; the Store records the other kinds", kind)
+		return nil, fmt.Errorf("letters: record events of kind %q: use EventSelected, EventEdited or EventShown; the Store "+
+			"records the other kinds", kind)
 	}
 	if len(seqs) > MaxLimit {
 		return nil, fmt.Errorf("letters: record %d events: at most %d are possible: use several calls", len(seqs), MaxLimit)

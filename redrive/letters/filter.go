@@ -103,7 +103,8 @@ func (f *Filter) Validate() error {
 	}
 	for _, list := range lists {
 		if list.n > MaxListed {
-			return fmt.Errorf("letters: Filter.%s lists %d values, at most %d are possible: use several calls", list.field, list.n, MaxListed)
+			return fmt.Errorf("letters: Filter.%s lists %d values, at most %d are possible: use several calls", list.field,
+				list.n, MaxListed)
 		}
 	}
 	for _, status := range f.Statuses {

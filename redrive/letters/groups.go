@@ -97,7 +97,8 @@ func (s *Store) countCauses(ctx context.Context, f Filter, limit int) (map[strin
 		var some causeCount
 		err := rows.Scan(&cause, &some.n, &some.first, &some.last, &some.example)
 		if c, ok := counted[cause]; ok {
-			some.n, some.first, some.last, some.example = some.n+c.n, min(some.first, c.first), max(some.last, c.last), max(some.example, c.example)
+			some.n, some.first, some.last, some.example = some.n+c.n, min(some.first, c.first), max(some.last, c.last),
+				max(some.example, c.example)
 		}
 		counted[cause] = some
 		return err
@@ -146,7 +147,8 @@ func (s *Store) groups(ctx context.Context, f Filter, order []string, counted ma
 	var seqs []int64
 	for _, cause := range order {
 		g, c := described[cause], counted[cause]
-		g.Cause, g.Count, g.FirstFailedAt, g.LastFailedAt, g.Example = cause, c.n, fromMicro(c.first), fromMicro(c.last), c.example
+		g.Cause, g.Count, g.FirstFailedAt, g.LastFailedAt, g.Example = cause, c.n, fromMicro(c.first), fromMicro(c.last),
+			c.example
 		groups, seqs = append(groups, g), append(seqs, c.example)
 	}
 	return groups, s.exemplify(ctx, f, groups, seqs)
@@ -167,10 +169,12 @@ func (s *Store) describe(ctx context.Context, some []string, described map[strin
 		var g Group
 		var deadLetterTopic, topic, handler []byte
 		var class string
-		err := rows.Scan(&g.Cause, &deadLetterTopic, &topic, &handler, &class, &g.Reason, &g.Type, &g.StackHash, &g.Description,
-			&g.All.Waiting, &g.All.Redriven, &g.All.Succeeded, &g.All.FailedAgain, &g.All.Quarantined, &g.All.Refused, &g.All.Discarded, &g.All.Erased,
+		err := rows.Scan(&g.Cause, &deadLetterTopic, &topic, &handler, &class, &g.Reason, &g.Type, &g.StackHash,
+			&g.Description, &g.All.Waiting, &g.All.Redriven, &g.All.Succeeded, &g.All.FailedAgain, &g.All.Quarantined,
+			&g.All.Refused, &g.All.Discarded, &g.All.Erased,
 			&g.Arrived, &g.LastMinute)
-		g.DeadLetterTopic, g.Topic, g.Handler, g.Class = string(deadLetterTopic), string(topic), string(handler), classOf(class)
+		g.DeadLetterTopic, g.Topic, g.Handler, g.Class = string(deadLetterTopic), string(topic), string(handler),
+			classOf(class)
 		described[g.Cause] = g
 		return err
 	}, `SELECT c.cause, dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash, description,
@@ -205,7 +209,8 @@ func (s *Store) exemplify(ctx context.Context, f Filter, groups []Group, seqs []
 		if err == nil && (!ok || e.cause != g.Cause || !slices.Contains(f.statuses(), e.status)) {
 			w := s.where(Filter{Causes: []string{g.Cause}, Statuses: f.Statuses})
 			err = s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&g.Example, &g.Description) },
-				`SELECT seq, description FROM spillway_dead_letters`+s.statements.byCause+w.String()+` ORDER BY seq DESC LIMIT 1`, w.args...)
+				`SELECT seq, description FROM spillway_dead_letters`+s.statements.byCause+w.String()+` ORDER BY seq DESC LIMIT 1`,
+				w.args...)
 		} else {
 			g.Description = e.description
 		}

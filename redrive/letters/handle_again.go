@@ -23,7 +23,8 @@ func (s *Store) HandleAgain(ctx context.Context, t Taken, act Act) (removed bool
 		return false, nil
 	}
 	err = s.write(ctx, func(tx *sql.Tx) error {
-		result, err := s.exec(ctx, tx, `DELETE FROM spillway_keys WHERE consumer = ? AND id = ? AND expires_at IS NULL`, // no lease: a handler is at work
+		// no lease: a handler is at work
+		result, err := s.exec(ctx, tx, `DELETE FROM spillway_keys WHERE consumer = ? AND id = ? AND expires_at IS NULL`,
 			s.db.Text(database.Column(s.consumer(t.Origin.Handler))), s.db.Text(database.Column(t.Original.UUID)))
 		if err != nil {
 			return err

@@ -77,9 +77,11 @@ func scanHead(rows *sql.Rows) (Head, error) {
 	var id, deadLetterTopic, topic, handler []byte
 	var class string
 	var first, last, storedAt, markedAt, leasedUntil int64
-	err := rows.Scan(&h.Seq, &id, &h.Status, &h.Cause, &deadLetterTopic, &topic, &handler, &class, &h.Reason, &h.Type, &h.StackHash, &h.Description,
-		&first, &last, &h.Seen, &h.Size, &storedAt, &markedAt, &h.Marked.By, &h.Marked.Reason, &h.Marked.RedriveID, &h.SealKey, &h.LeasedBy, &leasedUntil)
-	h.MessageID, h.DeadLetterTopic, h.Topic, h.Handler, h.Class = string(id), string(deadLetterTopic), string(topic), string(handler), classOf(class)
+	err := rows.Scan(&h.Seq, &id, &h.Status, &h.Cause, &deadLetterTopic, &topic, &handler, &class, &h.Reason, &h.Type,
+		&h.StackHash, &h.Description, &first, &last, &h.Seen, &h.Size, &storedAt, &markedAt, &h.Marked.By, &h.Marked.Reason,
+		&h.Marked.RedriveID, &h.SealKey, &h.LeasedBy, &leasedUntil)
+	h.MessageID, h.DeadLetterTopic, h.Topic, h.Handler, h.Class = string(id), string(deadLetterTopic), string(topic),
+		string(handler), classOf(class)
 	h.FirstFailedAt, h.LastFailedAt, h.StoredAt = fromMicro(first), fromMicro(last), fromMicro(storedAt)
 	h.Marked.At, h.LeasedUntil = fromMicro(markedAt), fromMicro(leasedUntil)
 	return h, err

@@ -124,7 +124,8 @@ func (s *Store) again(ctx context.Context, tx *sql.Tx, t tally, r *record, now t
 	var seq, body int64
 	var before Status
 	var cause string
-	row := tx.QueryRowContext(ctx, s.db.Statement(`SELECT seq, `+bodyOf+`, status, cause FROM spillway_dead_letters WHERE identity = ?`), r.identity)
+	row := tx.QueryRowContext(ctx,
+		s.db.Statement(`SELECT seq, `+bodyOf+`, status, cause FROM spillway_dead_letters WHERE identity = ?`), r.identity)
 	if err := row.Scan(&seq, &body, &before, &cause); err != nil {
 		return err
 	}
@@ -138,14 +139,17 @@ func (s *Store) again(ctx context.Context, tx *sql.Tx, t tally, r *record, now t
 	stack_hash = ?, description = ?, cause = ?, size = ?, arrived_redrive_id = ?, arrived_letter = ?, first_failed_at = ?, last_failed_at = ?,
 	token = '', leased_until = 0, status = ? WHERE identity = ?`,
 		[]byte(r.topic), s.db.Text(l.Failure.Class.String()), s.db.Bytes(l.Failure.Reason), s.db.Bytes(l.Failure.Type),
-		s.db.Bytes(l.Failure.StackHash), s.db.Bytes(l.Failure.Description), s.db.Text(r.cause), len(r.metadata)+len(r.msg.Payload),
-		s.db.Bytes(redriveID(l)), s.db.Text(l.Redrive.Letter), first.UnixMicro(), last.UnixMicro(), s.db.Text(string(status)), r.identity)
+		s.db.Bytes(l.Failure.StackHash), s.db.Bytes(l.Failure.Description), s.db.Text(r.cause),
+		len(r.metadata)+len(r.msg.Payload),
+		s.db.Bytes(redriveID(l)), s.db.Text(l.Redrive.Letter), first.UnixMicro(), last.UnixMicro(), s.db.Text(string(status)),
+		r.identity)
 	if err == nil {
 		err = s.rewrite(ctx, tx, body, r)
 	}
 	if err == nil && back {
 		if _, err = s.exec(ctx, tx, s.statements.toBack, r.identity); err == nil {
-			row := tx.QueryRowContext(ctx, s.db.Statement(`SELECT seq FROM spillway_dead_letters WHERE identity = ?`), r.identity)
+			row := tx.QueryRowContext(ctx, s.db.Statement(`SELECT seq FROM spillway_dead_letters WHERE identity = ?`),
+				r.identity)
 			err = row.Scan(&seq)
 		}
 	}
@@ -158,7 +162,8 @@ func (s *Store) again(ctx context.Context, tx *sql.Tx, t tally, r *record, now t
 	t.moved(cause, before, "")
 	t.moved(r.cause, "", status)
 	t.arrived(r, seq, first, last)
-	return s.record(ctx, tx, EventArrivedAgain, Act{RedriveID: boundedtext.Text(redriveID(l), maxID)}, subject{seq: seq, identity: r.identity, id: []byte(r.msg.UUID)})
+	return s.record(ctx, tx, EventArrivedAgain, Act{RedriveID: boundedtext.Text(redriveID(l), maxID)},
+		subject{seq: seq, identity: r.identity, id: []byte(r.msg.UUID)})
 }
 
 // comesBack reports whether a letter of the status waits again if it arrives again.
@@ -175,7 +180,8 @@ const bodyOf = `CASE WHEN moved_from > 0 THEN moved_from ELSE seq END`
 
 // rewrite gives a letter the metadata that it arrived with. Its payload is the same, or it were another letter.
 func (s *Store) rewrite(ctx context.Context, tx *sql.Tx, body int64, r *record) error {
-	result, err := s.exec(ctx, tx, `UPDATE spillway_letter_bodies SET letter_metadata = ? WHERE body = ?`, r.metadata, body)
+	result, err := s.exec(ctx, tx, `UPDATE spillway_letter_bodies SET letter_metadata = ? WHERE body = ?`, r.metadata,
+		body)
 	if err != nil {
 		return err
 	}

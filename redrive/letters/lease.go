@@ -98,7 +98,9 @@ func (s *Store) held(ctx context.Context, tx *sql.Tx, taken []Taken) (held []Tak
 	keys, args := amongSeqs(seqsOf(taken))
 	type row struct{ token, cause string }
 	found := make(map[int64]row, len(taken))
-	rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT seq, token, cause FROM spillway_dead_letters`+s.statements.byKey+` WHERE `+keys+` AND token <> '' ORDER BY seq`+s.lock()), args...)
+	rows, err := tx.QueryContext(ctx,
+		s.db.Statement(`SELECT seq, token, cause FROM spillway_dead_letters`+s.statements.byKey+` WHERE `+keys+
+			` AND token <> '' ORDER BY seq`+s.lock()), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +158,8 @@ func (s *Store) Release(ctx context.Context, letters ...Taken) error {
 	}
 	err := s.writeLetters(ctx, len(letters), func(tx *sql.Tx, _ tally) error {
 		for _, t := range letters {
-			_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET token = '', leased_until = 0`+byToken, t.Seq, s.db.Bytes(t.Token))
+			_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET token = '', leased_until = 0`+byToken, t.Seq,
+				s.db.Bytes(t.Token))
 			if err != nil {
 				return err
 			}
@@ -175,7 +178,8 @@ func (s *Store) Postpone(ctx context.Context, t Taken) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return s.ifHeld(ctx, t, "postpone", s.statements.toBack, `UPDATE spillway_dead_letters SET token = '', leased_until = 0`)
+	return s.ifHeld(ctx, t, "postpone", s.statements.toBack,
+		`UPDATE spillway_dead_letters SET token = '', leased_until = 0`)
 }
 
 // Renew lets the leases of letters last for the given time from now on. It returns the letters whose leases are still
@@ -201,7 +205,8 @@ func (s *Store) Renew(ctx context.Context, lease time.Duration, letters ...Taken
 	until := time.Now().Add(lease)
 	var kept []int64
 	err = s.writeLetters(ctx, len(seqs), func(tx *sql.Tx, _ tally) error {
-		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET leased_until = now_us() + ? WHERE `+keys+` AND token = ?`,
+		_, err := s.exec(ctx, tx,
+			`UPDATE spillway_dead_letters`+s.statements.byKey+` SET leased_until = now_us() + ? WHERE `+keys+` AND token = ?`,
 			append([]any{ticks(lease)}, args...)...)
 		if err == nil {
 			kept, err = s.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters WHERE `+keys+` AND token = ?`, args...)

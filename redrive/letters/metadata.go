@@ -32,7 +32,8 @@ func (s *Store) aboutMetadata(w *where, f *Filter) {
 	}
 	inBody, args := condition("letter_metadata")
 	inRow, more := condition("metadata") // of an earlier version
-	w.and(`(EXISTS (SELECT 1 FROM spillway_letter_bodies WHERE body = `+bodyOf+` AND `+inBody+`) OR metadata <> ? AND `+inRow+`)`, append(append(args, []byte{}), more...)...)
+	w.and(`(EXISTS (SELECT 1 FROM spillway_letter_bodies WHERE body = `+bodyOf+` AND `+inBody+`) OR metadata <> ? AND `+
+		inRow+`)`, append(append(args, []byte{}), more...)...)
 }
 
 // hasMetadata reports whether packed metadata have the pairs of f, as they are or as the producer gave them.

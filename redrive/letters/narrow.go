@@ -11,19 +11,21 @@ import (
 // causesOnly reports whether f chooses by nothing but the status and what all letters of a cause have in common. Then
 // the numbers of the causes answer how many letters f chooses, and the table of letters is not read.
 func (f *Filter) causesOnly() bool {
-	return f.Description == "" && f.Payload == "" && len(f.Metadata) == 0 && !f.Leased && len(f.IDs) == 0 && len(f.SealKeys) == 0 && len(f.RedriveIDs) == 0 &&
-		f.Since.IsZero() && f.Until.IsZero() && f.After == 0 && f.MaxSeq == 0 && len(f.unless) == 0
+	return f.Description == "" && f.Payload == "" && len(f.Metadata) == 0 && !f.Leased && len(f.IDs) == 0 &&
+		len(f.SealKeys) == 0 && len(f.RedriveIDs) == 0 && f.Since.IsZero() && f.Until.IsZero() && f.After == 0 &&
+		f.MaxSeq == 0 && len(f.unless) == 0
 }
 
 // byCause reports whether f chooses by what letters of a cause have in common.
 func (f *Filter) byCause() bool {
-	return len(f.Topics)+len(f.NotTopics)+len(f.DeadLetterTopics)+len(f.Handlers)+len(f.Classes)+len(f.Reasons)+len(f.Types)+len(f.Causes) > 0 ||
-		f.StackHash != "" || f.NoOrigin
+	return len(f.Topics)+len(f.NotTopics)+len(f.DeadLetterTopics)+len(f.Handlers)+len(f.Classes)+len(f.Reasons)+
+		len(f.Types)+len(f.Causes) > 0 || f.StackHash != "" || f.NoOrigin
 }
 
 // ofCauses returns f with the causes that it chooses in place of what they have in common.
 func (f Filter) ofCauses(causes []string) Filter {
-	f.Topics, f.NotTopics, f.DeadLetterTopics, f.Handlers, f.Classes, f.Reasons, f.Types, f.StackHash = nil, nil, nil, nil, nil, nil, nil, ""
+	f.Topics, f.NotTopics, f.DeadLetterTopics, f.Handlers, f.Classes, f.Reasons, f.Types, f.StackHash = nil, nil, nil, nil,
+		nil, nil, nil, ""
 	f.Causes, f.NoOrigin = causes, false
 	return f
 }
@@ -75,6 +77,7 @@ func (s *Store) causes(ctx context.Context, f Filter) (causes []string, letters 
 		err := rows.Scan(&cause, &n)
 		causes, letters = append(causes, cause), letters+n
 		return err
-	}, `SELECT n.cause, `+number+` FROM `+tables+w.String()+` GROUP BY n.cause HAVING `+number+` > 0 LIMIT ?`, append(w.args, maxCauses+1)...)
+	}, `SELECT n.cause, `+number+` FROM `+tables+w.String()+` GROUP BY n.cause HAVING `+number+` > 0 LIMIT ?`,
+		append(w.args, maxCauses+1)...)
 	return causes, letters, err
 }

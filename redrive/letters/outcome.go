@@ -105,7 +105,9 @@ ORDER BY seq LIMIT ?`, s.db.Text(redriveID), after, asBytes(s.service), sweepAtO
 func (s *Store) hasKeys(ctx context.Context) bool { return s.readKeys(ctx) == nil }
 
 func (s *Store) readKeys(ctx context.Context) error {
-	return s.read(ctx, func() {}, func(*sql.Rows) error { return nil }, `SELECT id FROM spillway_keys WHERE expires_at IS NULL AND consumer = ''`)
+	return s.read(ctx, func() {}, func(*sql.Rows) error {
+		return nil
+	}, `SELECT id FROM spillway_keys WHERE expires_at IS NULL AND consumer = ''`)
 }
 
 // applied returns the letters whose messages the receiver applied, without those that came back.
@@ -184,7 +186,8 @@ func (s *Store) learned(ctx context.Context, act Act, status Status, learned []r
 		seqs[i] = a.seq
 	}
 	return s.writeLetters(ctx, len(seqs), func(tx *sql.Tx, t tally) error {
-		letters, err := s.lockFree(ctx, tx, Filter{Statuses: []Status{StatusRedriven}, RedriveIDs: []string{act.RedriveID}}, seqs)
+		letters, err := s.lockFree(ctx, tx, Filter{Statuses: []Status{StatusRedriven}, RedriveIDs: []string{act.RedriveID}},
+			seqs)
 		if err != nil {
 			return err
 		}
@@ -220,10 +223,12 @@ func (s *Store) Succeeded(ctx context.Context, act Act, handler string, messageI
 		return 0, err
 	}
 	if len(messageIDs) > MaxListed {
-		return 0, fmt.Errorf("letters: note the success of %d messages: at most %d are possible: use several calls", len(messageIDs), MaxListed)
+		return 0, fmt.Errorf("letters: note the success of %d messages: at most %d are possible: use several calls",
+			len(messageIDs), MaxListed)
 	}
 	if len(messageIDs) == 0 {
 		return 0, nil
 	}
-	return s.MarkAll(ctx, Filter{IDs: messageIDs, Handlers: []string{handler}, Statuses: []Status{StatusRedriven}}, StatusSucceeded, act)
+	return s.MarkAll(ctx, Filter{IDs: messageIDs, Handlers: []string{handler}, Statuses: []Status{StatusRedriven}},
+		StatusSucceeded, act)
 }

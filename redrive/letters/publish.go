@@ -56,7 +56,8 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	}
 	if s.limit > 0 && largest > s.limit {
 		return fmt.Errorf("letters: publish to %q: %w: the letter has %d bytes, and the server takes %d: "+
-			"raise max_allowed_packet, or give the queue a fallback for larger letters", logged(topic), poison.ErrTooLarge, largest, s.limit)
+			"raise max_allowed_packet, or give the queue a fallback for larger letters", logged(topic), poison.ErrTooLarge,
+			largest, s.limit)
 	}
 	err := s.storeGathered(ctx, records)
 	if s.db.TooLarge(err, largest, s.limit) {
@@ -96,7 +97,9 @@ func (s *Store) storeAll(ctx context.Context, records []record) error {
 	again := false
 	return s.writeLetters(ctx, len(records), func(tx *sql.Tx, t tally) error {
 		if again {
-			records = slices.SortedFunc(slices.Values(records), func(a, b record) int { return bytes.Compare(a.identity, b.identity) })
+			records = slices.SortedFunc(slices.Values(records), func(a, b record) int {
+				return bytes.Compare(a.identity, b.identity)
+			})
 		}
 		again = true
 		now := time.Now()

@@ -27,7 +27,8 @@ type record struct {
 }
 
 func newRecord(service, topic string, msg *message.Message) record {
-	r := record{service: service, topic: topic, msg: msg, metadata: metadatacodec.Metadata(msg.Metadata), letter: poison.Read(msg)}
+	r := record{service: service, topic: topic, msg: msg, metadata: metadatacodec.Metadata(msg.Metadata),
+		letter: poison.Read(msg)}
 	r.identity = identify(service, topic, r.letter)
 	r.cause = causeOf(topic, &r.letter).hash()
 	return r
@@ -56,10 +57,10 @@ func (r *record) args(now time.Time, db *database.Database) []any {
 	first, last := r.failed(now)
 	return []any{
 		r.identity, []byte(r.topic), []byte(r.msg.UUID), []byte{},
-		[]byte(l.Origin.Topic), []byte(l.Origin.Handler), db.Text(l.Failure.Class.String()), db.Bytes(l.Failure.Reason), db.Bytes(l.Failure.Type),
-		db.Bytes(l.Failure.StackHash), db.Bytes(l.Failure.Description), first.UnixMicro(), last.UnixMicro(), now.UnixMicro(),
-		[]byte(r.service), db.Text(r.cause), len(r.metadata) + len(r.msg.Payload), db.Bytes(redriveID(l)),
-		db.Text(sealKey(l)), db.Text(l.Redrive.Letter),
+		[]byte(l.Origin.Topic), []byte(l.Origin.Handler), db.Text(l.Failure.Class.String()), db.Bytes(l.Failure.Reason),
+		db.Bytes(l.Failure.Type), db.Bytes(l.Failure.StackHash), db.Bytes(l.Failure.Description), first.UnixMicro(),
+		last.UnixMicro(), now.UnixMicro(), []byte(r.service), db.Text(r.cause), len(r.metadata) + len(r.msg.Payload),
+		db.Bytes(redriveID(l)), db.Text(sealKey(l)), db.Text(l.Redrive.Letter),
 	}
 }
 
@@ -73,8 +74,9 @@ func redriveID(l *poison.Letter) string {
 
 // size is about what the letter's row takes.
 func (r *record) size() int {
-	return len(r.topic) + len(r.msg.UUID) + len(r.metadata) + len(r.msg.Payload) + len(r.letter.Origin.Topic) + len(r.letter.Origin.Handler) +
-		len(r.letter.Failure.Reason) + len(r.letter.Failure.Type) + len(r.letter.Failure.StackHash) + len(r.letter.Failure.Description)
+	return len(r.topic) + len(r.msg.UUID) + len(r.metadata) + len(r.msg.Payload) + len(r.letter.Origin.Topic) +
+		len(r.letter.Origin.Handler) + len(r.letter.Failure.Reason) + len(r.letter.Failure.Type) +
+		len(r.letter.Failure.StackHash) + len(r.letter.Failure.Description)
 }
 
 // identify is the same for the same letter arriving again and for no other: service, consumer, origin, id, redrive

@@ -257,7 +257,8 @@ func (r *resealing) put(ctx context.Context, tx *sql.Tx, l resealed) (n int, err
 	if err := r.identify(ctx, tx, &l); err != nil {
 		return 0, err
 	}
-	_, err = r.exec(ctx, tx, `UPDATE spillway_dead_letters SET seal_key = ?, size = ? WHERE seq = ?`, r.db.Text(l.key), len(l.metadata)+len(l.payload), l.seq)
+	_, err = r.exec(ctx, tx, `UPDATE spillway_dead_letters SET seal_key = ?, size = ? WHERE seq = ?`, r.db.Text(l.key),
+		len(l.metadata)+len(l.payload), l.seq)
 	if err != nil {
 		return 0, err
 	}
@@ -277,7 +278,8 @@ func (r *resealing) identify(ctx context.Context, tx *sql.Tx, l *resealed) error
 	if err != nil || len(there) > 0 {
 		return err
 	}
-	events, err := r.seqs(ctx, tx, `SELECT event FROM spillway_letter_events WHERE service = ? AND message = ? AND identity = ? LIMIT 1`,
+	events, err := r.seqs(ctx, tx,
+		`SELECT event FROM spillway_letter_events WHERE service = ? AND message = ? AND identity = ? LIMIT 1`,
 		asBytes(r.service), r.db.Text(database.Column(string(l.id))), l.identity)
 	if err != nil || len(events) > 0 {
 		return err

@@ -274,8 +274,8 @@ func (r *Retention) apply(ctx context.Context, i int) (n int, err error) {
 	n, err = r.store.purge(ctx, r.config.due(i, time.Now()), act, r.rest)
 	if n > 0 {
 		logging.LettersDeleted.Write(r.config.Logger, nil, logging.Fields{
-			logging.Letters: n, "statuses": rule.Statuses, "classes": rule.Classes, "reasons": rule.Reasons, "causes": len(rule.Causes),
-			"older_than": rule.OlderThan.String(), "service": r.store.service,
+			logging.Letters: n, "statuses": rule.Statuses, "classes": rule.Classes, "reasons": rule.Reasons,
+			"causes": len(rule.Causes), "older_than": rule.OlderThan.String(), "service": r.store.service,
 		})
 	}
 	return n, wrapped(fmt.Sprintf("retention, rule %d, after %d", i, n), err)

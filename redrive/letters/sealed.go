@@ -65,7 +65,8 @@ func (s *Store) OpenWith(ctx context.Context, sealer *seal.Sealer, l Letter) (po
 // isRow reports whether a sealed letter is that of its row. The identity of a row that was stored unsealed may be that
 // of the opened letter. The identity of a letter without an id is random.
 func (s *Store) isRow(l Letter, opened poison.Letter) bool {
-	return l.Original.UUID == "" || len(l.identity) == 0 || bytes.Equal(l.identity, identify(s.service, l.Topic, l.Letter)) ||
+	return l.Original.UUID == "" || len(l.identity) == 0 ||
+		bytes.Equal(l.identity, identify(s.service, l.Topic, l.Letter)) ||
 		bytes.Equal(l.identity, identify(s.service, l.Topic, opened))
 }
 

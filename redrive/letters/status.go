@@ -31,7 +31,8 @@ const (
 
 // Statuses are all states that a letter can have.
 func Statuses() []Status {
-	return []Status{StatusWaiting, StatusRedriven, StatusSucceeded, StatusFailedAgain, StatusQuarantined, StatusRefused, StatusDiscarded, StatusErased}
+	return []Status{StatusWaiting, StatusRedriven, StatusSucceeded, StatusFailedAgain, StatusQuarantined, StatusRefused,
+		StatusDiscarded, StatusErased}
 }
 
 // Redrivable reports whether a redrive may take letters of the status: all may be taken but discarded and erased ones.

@@ -81,7 +81,8 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 		return nil, errors.New("letters: NewStore: the database is nil: give an open SQLite, PostgreSQL, MySQL or MariaDB database")
 	}
 	if config.MaxRead < 0 {
-		return nil, fmt.Errorf("letters: StoreConfig.MaxRead is %d bytes: it must not be negative; 0 means %d", config.MaxRead, DefaultMaxRead)
+		return nil, fmt.Errorf("letters: StoreConfig.MaxRead is %d bytes: it must not be negative; 0 means %d",
+			config.MaxRead, DefaultMaxRead)
 	}
 	if config.MaxRead == 0 {
 		config.MaxRead = DefaultMaxRead
@@ -102,8 +103,8 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 	if err != nil {
 		return nil, fmt.Errorf("letters: NewStore: %w", err)
 	}
-	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: config.MaxRead, limit: limit,
-		slots: newSlots(), node: config.node(), seal: config.Seal}
+	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: config.MaxRead,
+		limit: limit, slots: newSlots(), node: config.node(), seal: config.Seal}
 	for _, text := range []*string{&s.statements.insert, &s.statements.fresh, &s.statements.body, &s.statements.count} {
 		*text = known.Statement(*text)
 	}
@@ -148,7 +149,8 @@ func (s *Store) write(ctx context.Context, work func(*sql.Tx) error) error {
 	if s.db.Held(ctx) {
 		return errHeld
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxWrite) // a handler that calls without its message's context waits for itself
+	// a handler that calls without its message's context waits for itself
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
 	return s.db.Write(ctx, work)
 }
@@ -181,13 +183,15 @@ func (s *Store) read(ctx context.Context, reset func(), scan func(*sql.Rows) err
 }
 
 // readPlanned is read for what is chosen from the letters of all services.
-func (s *Store) readPlanned(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
+func (s *Store) readPlanned(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string,
+	args ...any) error {
 	return s.readBy(ctx, s.db.QueryPlanned, reset, scan, query, args)
 }
 
 type querying func(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error
 
-func (s *Store) readBy(ctx context.Context, run querying, reset func(), scan func(*sql.Rows) error, query string, args []any) error {
+func (s *Store) readBy(ctx context.Context, run querying, reset func(), scan func(*sql.Rows) error, query string,
+	args []any) error {
 	if s.db.Held(ctx) && s.db.DB().Stats().MaxOpenConnections == 1 {
 		return errHeld
 	}
@@ -197,4 +201,5 @@ func (s *Store) readBy(ctx context.Context, run querying, reset func(), scan fun
 }
 
 var errHeld = errors.New("the message's own transaction holds the database, so that the Store would wait forever: " +
-	"use the Store outside of handlers with an idempotent receiver on the same database; return an error from the handler instead")
+	"use the Store outside of handlers with an idempotent receiver on the same database; return an error from the " +
+	"handler instead")

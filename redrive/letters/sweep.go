@@ -26,7 +26,8 @@ type swept struct {
 // sweep calls change with the letters that f chooses and that are there when it starts, in small transactions. It
 // leaves out letters that have a lease, and those that another transaction is writing. It returns how many it changed,
 // also with an error. It calls rest, unless that is nil, after each transaction with the time that it took.
-func (s *Store) sweep(ctx context.Context, f Filter, change func(*sql.Tx, tally, []swept) error, rest func(context.Context, time.Duration)) (n int, err error) {
+func (s *Store) sweep(ctx context.Context, f Filter, change func(*sql.Tx, tally, []swept) error,
+	rest func(context.Context, time.Duration)) (n int, err error) {
 	if f.Limit != 0 {
 		return 0, errors.New("Filter.Limit pages through lists: leave it out")
 	}
@@ -88,7 +89,9 @@ func (s *Store) MarkAll(ctx context.Context, f Filter, status Status, act Act) (
 	if err := errors.Join(f.validateInOrder(), status.settable(), act.validate()); err != nil {
 		return 0, wrapped("mark all", err)
 	}
-	n, err = s.sweep(ctx, f, func(tx *sql.Tx, t tally, letters []swept) error { return s.move(ctx, tx, t, letters, status, act) }, nil)
+	n, err = s.sweep(ctx, f, func(tx *sql.Tx, t tally, letters []swept) error {
+		return s.move(ctx, tx, t, letters, status, act)
+	}, nil)
 	return n, wrapped(fmt.Sprintf("mark all, after %d", n), err)
 }
 
@@ -124,7 +127,8 @@ SET status = ?, token = '', leased_until = 0, marked_at = now_us(), marked_by = 
 
 // marks are what a letter's row keeps of an act.
 func (s *Store) marks(act Act) []any {
-	return []any{s.db.Bytes(act.By[:min(len(act.By), maxBy)]), s.db.Text(boundedtext.Text(act.Reason, maxWhy)), s.db.Text(act.RedriveID)}
+	return []any{s.db.Bytes(act.By[:min(len(act.By), maxBy)]), s.db.Text(boundedtext.Text(act.Reason, maxWhy)),
+		s.db.Text(act.RedriveID)}
 }
 
 // Purge deletes the letters that f chooses and that are there when it starts, with their metadata and payloads. Their
@@ -139,13 +143,15 @@ func (s *Store) Purge(ctx context.Context, f Filter, act Act) (n int, err error)
 		return 0, wrapped("purge", err)
 	}
 	if len(f.Statuses) == 0 {
-		return 0, errors.New("letters: purge: Filter.Statuses is empty: name the states of the letters to delete, such as StatusSucceeded")
+		return 0, errors.New("letters: purge: Filter.Statuses is empty: name the states of the letters to delete, such as " +
+			"StatusSucceeded")
 	}
 	n, err = s.purge(ctx, f, act, nil)
 	return n, wrapped(fmt.Sprintf("purge, after %d", n), err)
 }
 
-func (s *Store) purge(ctx context.Context, f Filter, act Act, rest func(context.Context, time.Duration)) (n int, err error) {
+func (s *Store) purge(ctx context.Context, f Filter, act Act,
+	rest func(context.Context, time.Duration)) (n int, err error) {
 	return s.sweep(ctx, f, func(tx *sql.Tx, t tally, letters []swept) error {
 		about, seqs, bodies := make([]subject, len(letters)), make([]int64, len(letters)), make([]int64, len(letters))
 		var stored []subject // of an erased letter the arrival is an event already
@@ -194,8 +200,10 @@ func (s *Store) BreakLeases(ctx context.Context, act Act, seqs ...int64) (broken
 	err = s.writeLetters(ctx, len(seqs), func(tx *sql.Tx, _ tally) error {
 		broken = nil
 		keys, args := amongSeqs(seqs)
-		rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT seq, identity, id, leased_by FROM spillway_dead_letters`+s.statements.byKey+
-			` WHERE `+keys+` AND COALESCE(service, '') = ? AND leased_until > now_us() ORDER BY seq`+s.lock()), append(args, asBytes(s.service))...)
+		rows, err := tx.QueryContext(ctx,
+			s.db.Statement(`SELECT seq, identity, id, leased_by FROM spillway_dead_letters`+s.statements.byKey+
+				` WHERE `+keys+` AND COALESCE(service, '') = ? AND leased_until > now_us() ORDER BY seq`+s.lock()),
+			append(args, asBytes(s.service))...)
 		if err != nil {
 			return err
 		}
@@ -212,7 +220,9 @@ func (s *Store) BreakLeases(ctx context.Context, act Act, seqs ...int64) (broken
 			return err
 		}
 		keys, args = amongSeqs(broken)
-		if _, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = '', leased_until = 0 WHERE `+keys, args...); err != nil {
+		if _, err := s.exec(ctx, tx,
+			`UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = '', leased_until = 0 WHERE `+keys,
+			args...); err != nil {
 			return err
 		}
 		for i, l := range leased {

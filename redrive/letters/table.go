@@ -11,8 +11,9 @@ var table = schema.Table{
 	Versions: []schema.Version{
 		{File: "0004_letters.sql", Columns: []string{
 			"seq", "identity", "dead_letter_topic", "id", "metadata", "payload",
-			"origin_topic", "handler", "class", "reason", "type", "stack_hash", "description", "first_failed_at", "last_failed_at",
-			"status", "seen", "stored_at", "token", "leased_until", "marked_at", "marked_by", "marked_why", "redrive_id",
+			"origin_topic", "handler", "class", "reason", "type", "stack_hash", "description", "first_failed_at",
+			"last_failed_at", "status", "seen", "stored_at", "token", "leased_until", "marked_at", "marked_by", "marked_why",
+			"redrive_id",
 		}},
 		{File: "0005_causes.sql", Columns: []string{"service", "cause", "size", "arrived_redrive_id"}},
 		{File: "0014_letters.sql", Columns: []string{"leased_by", "moved_from"}},
@@ -26,7 +27,8 @@ var table = schema.Table{
 var causes = schema.Table{
 	Component: "letter_causes", Name: "spillway_letter_causes", Key: []string{"service", "cause"},
 	Versions: []schema.Version{{File: "0011_letter_causes.sql", Columns: []string{
-		"service", "cause", "dead_letter_topic", "origin_topic", "handler", "class", "reason", "type", "stack_hash", "description",
+		"service", "cause", "dead_letter_topic", "origin_topic", "handler", "class", "reason", "type", "stack_hash",
+		"description",
 	}}, {File: "0023_letter_causes.sql"}},
 }
 
@@ -36,13 +38,15 @@ var counts = schema.Table{
 	Versions: []schema.Version{{File: "0012_letter_counts.sql", Columns: []string{
 		"service", "cause", "slot", "waiting", "redriven", "succeeded", "failed_again", "quarantined", "refused", "discarded",
 		"arrived", "first_failed_at", "last_failed_at", "last_seq", "minute", "in_minute", "minute_before",
-	}}, {File: "0018_letter_arrivals.sql", Columns: []string{"recent"}}, {File: "0022_letter_counts.sql", Columns: []string{"erased"}}},
+	}}, {File: "0018_letter_arrivals.sql", Columns: []string{"recent"}},
+		{File: "0022_letter_counts.sql", Columns: []string{"erased"}}},
 }
 
 // bodies is the table of the metadata and payloads.
 var bodies = schema.Table{
 	Component: "letter_bodies", Name: "spillway_letter_bodies", Key: []string{"body"},
-	Versions: []schema.Version{{File: "0013_letter_bodies.sql", Columns: []string{"body", "letter_metadata", "letter_payload"}}},
+	Versions: []schema.Version{{File: "0013_letter_bodies.sql",
+		Columns: []string{"body", "letter_metadata", "letter_payload"}}},
 }
 
 // events is the table of what became of letters.

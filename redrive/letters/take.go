@@ -23,7 +23,8 @@ func (s *Store) Take(ctx context.Context, f Filter, lease time.Duration, n int) 
 		return nil, err
 	}
 	if lease <= 0 || n < 1 || n > MaxLimit {
-		return nil, fmt.Errorf("letters: take %d letters for %s: the number must be 1 to %d and the lease positive", n, lease, MaxLimit)
+		return nil, fmt.Errorf("letters: take %d letters for %s: the number must be 1 to %d and the lease positive", n, lease,
+			MaxLimit)
 	}
 	f, any := f.redrivable()
 	if !any {
@@ -99,7 +100,8 @@ func (s *Store) Lease(ctx context.Context, f Filter, seqs []int64, lease time.Du
 		return nil, err
 	}
 	if lease <= 0 || len(seqs) > MaxLimit {
-		return nil, fmt.Errorf("letters: lease %d letters for %s: the number must be at most %d and the lease positive", len(seqs), lease, MaxLimit)
+		return nil, fmt.Errorf("letters: lease %d letters for %s: the number must be at most %d and the lease positive",
+			len(seqs), lease, MaxLimit)
 	}
 	f, any := f.redrivable()
 	if len(seqs) == 0 || !any {

@@ -99,7 +99,8 @@ func (s *Store) introduce(ctx context.Context, tx *sql.Tx, r *record) error {
 	l := &r.letter
 	_, err := s.exec(ctx, tx, `INSERT INTO spillway_letter_causes (service, cause, dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash, description)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) `+s.statements.unless, []byte(s.service), s.db.Text(r.cause), []byte(r.topic), []byte(l.Origin.Topic), []byte(l.Origin.Handler),
-		s.db.Text(l.Failure.Class.String()), s.db.Bytes(l.Failure.Reason), s.db.Bytes(l.Failure.Type), s.db.Bytes(l.Failure.StackHash),
+		s.db.Text(l.Failure.Class.String()), s.db.Bytes(l.Failure.Reason), s.db.Bytes(l.Failure.Type),
+		s.db.Bytes(l.Failure.StackHash),
 		s.db.Bytes("")) // a cause outlives its letters, and a description can name a person
 	if err != nil {
 		return fmt.Errorf("write cause %s: %w", r.cause, err)

@@ -34,7 +34,8 @@ func (s *Store) OldestWaiting(ctx context.Context, causes ...string) (map[string
 		var args []any
 		for _, cause := range some {
 			w := s.where(Filter{Causes: []string{cause}, Statuses: []Status{StatusWaiting}})
-			each = append(each, `SELECT * FROM (SELECT cause, first_failed_at, stored_at FROM spillway_dead_letters`+s.statements.byCause+w.String()+` ORDER BY seq LIMIT 1) AS c`)
+			each = append(each, `SELECT * FROM (SELECT cause, first_failed_at, stored_at FROM spillway_dead_letters`+
+				s.statements.byCause+w.String()+` ORDER BY seq LIMIT 1) AS c`)
 			args = append(args, w.args...)
 		}
 		err := s.read(ctx, func() {}, func(rows *sql.Rows) error {

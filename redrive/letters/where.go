@@ -39,7 +39,8 @@ func asBytes(s string) any { return []byte(s) }
 
 // ofBody is the metadata or the payload of a letter, whichever version stored it.
 func ofBody(column string) string {
-	return `COALESCE((SELECT letter_` + column + ` FROM spillway_letter_bodies WHERE body = ` + bodyOf + `), ` + column + `)`
+	return `COALESCE((SELECT letter_` + column + ` FROM spillway_letter_bodies WHERE body = ` + bodyOf + `), ` + column +
+		`)`
 }
 
 // where returns the conditions for what f chooses of the store's service. The fields have been validated.

@@ -99,7 +99,8 @@ func (s *Store) each(ctx context.Context, r route, read func(Filter) (more bool,
 }
 
 // readWindow reads the letters behind after and up to upTo. The order is that of the route.
-func readWindow(ctx context.Context, f Filter, after, upTo int64, read func(Filter) (more bool, err error)) (more bool, err error) {
+func readWindow(ctx context.Context, f Filter, after, upTo int64,
+	read func(Filter) (more bool, err error)) (more bool, err error) {
 	f.NewestFirst, f.After, f.MaxSeq = false, after, upTo
 	if more, err = read(f); err == nil {
 		err = ctx.Err()

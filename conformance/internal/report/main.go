@@ -111,7 +111,8 @@ func write(to io.Writer, lines []conformance.Line) error {
 		return err
 	}
 	if len(m.notes) > 0 {
-		fmt.Fprintln(to, "\"pinned 1\": the whole row does not run, for the reason 1. \"pass -1\": cases of the row do not run, for the reason 1.")
+		fmt.Fprintln(to, "\"pinned 1\": the whole row does not run, for the reason 1. \"pass -1\": cases of the row do not "+
+			"run, for the reason 1.")
 	}
 	for i, note := range m.notes {
 		fmt.Fprintf(to, "%d: %s\n", i+1, note)

@@ -66,11 +66,13 @@ func OpenDatabase(s *Setting, kind string) (db *sql.DB, cleanUp func() error, er
 func inSchema(address string) (driver, dsn string, remove func() error, err error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" { // the error would show its password
-		return "", "", nil, errors.New("the address of PostgreSQL is no URL: let SPILLWAY_POSTGRES be postgres://user:password@host:port/database")
+		return "", "", nil, errors.New("the address of PostgreSQL is no URL: let SPILLWAY_POSTGRES be " +
+			"postgres://user:password@host:port/database")
 	}
 	name := "spillway_demo_" + strings.ToLower(rand.Text()[:12])
 	if err := execute("pgx", address, `CREATE SCHEMA `+name); err != nil {
-		return "", "", nil, fmt.Errorf("make a schema in PostgreSQL: start it, correct SPILLWAY_POSTGRES, or unset it to do with SQLite: %w", err)
+		return "", "", nil, fmt.Errorf("make a schema in PostgreSQL: start it, correct SPILLWAY_POSTGRES, or unset it to "+
+			"do with SQLite: %w", err)
 	}
 	query := u.Query()
 	query.Set("search_path", name)
@@ -82,13 +84,16 @@ func inSchema(address string) (driver, dsn string, remove func() error, err erro
 func inDatabase(address string) (driver, dsn string, remove func() error, err error) {
 	config, err := mysql.ParseDSN(address)
 	if err != nil { // the error could show its password
-		return "", "", nil, errors.New("the address of MySQL is none: let SPILLWAY_MYSQL be user:password@tcp(host:port)/database")
+		return "", "", nil, errors.New("the address of MySQL is none: let SPILLWAY_MYSQL be " +
+			"user:password@tcp(host:port)/database")
 	}
 	config.DBName = "spillway_demo_" + strings.ToLower(rand.Text()[:12])
 	if err := execute("mysql", address, `CREATE DATABASE `+config.DBName+` CHARACTER SET utf8mb4`); err != nil {
 		return "", "", nil, fmt.Errorf("make a database in MySQL: start it, or correct SPILLWAY_MYSQL: %w", err)
 	}
-	return "mysql", config.FormatDSN(), func() error { return execute("mysql", address, `DROP DATABASE `+config.DBName) }, nil
+	return "mysql", config.FormatDSN(), func() error {
+		return execute("mysql", address, `DROP DATABASE `+config.DBName)
+	}, nil
 }
 
 func execute(driver, address, statement string) error {

@@ -21,7 +21,8 @@ func (s *story) deploy(ctx context.Context, result *webhooks.Result) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
-	report, err := redrive.Drain(ctx, s.letters, s.Live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{s.Topic}, Rate: 50, By: "demo"}})
+	report, err := redrive.Drain(ctx, s.letters, s.Live,
+		redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{s.Topic}, Rate: 50, By: "demo"}})
 	if err != nil {
 		return err
 	}

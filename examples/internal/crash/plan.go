@@ -41,6 +41,6 @@ func (p *Plan) Ready() (err error) {
 
 // tooLate is the error of a plan in which the consumer outlives its work.
 func (p *Plan) tooLate(possible int) error {
-	return fmt.Errorf("-kills %d, -kill-at %d: of these %d events, not more than %d are stored before the fix: give less, or -kills 0",
-		p.Kills, p.KillAt, len(p.events), possible)
+	return fmt.Errorf("-kills %d, -kill-at %d: of these %d events, not more than %d are stored before the fix: give "+
+		"less, or -kills 0", p.Kills, p.KillAt, len(p.events), possible)
 }

@@ -15,12 +15,15 @@ import (
 
 // Main is an example's main: the parent, which calls run, or with -consume the consumer that it starts. Flags of the
 // example's own are defined before.
-func Main(name string, consume func(context.Context, *Consumer) error, run func(context.Context, *Plan) (webhooks.Result, error)) {
+func Main(name string, consume func(context.Context, *Consumer) error,
+	run func(context.Context, *Plan) (webhooks.Result, error)) {
 	var plan Plan
-	flag.StringVar(&plan.Input, "input", "", "file of events, a line {\"event\": name, \"payload\": {...}} each (default: 60 that are built in)")
+	flag.StringVar(&plan.Input, "input", "", "file of events, a line {\"event\": name, \"payload\": {...}} each "+
+		"(default: 60 that are built in)")
 	flag.Uint64Var(&plan.Seed, "seed", 1, "seed of the faults")
 	flag.IntVar(&plan.Kills, "kills", 1, "how often the consumer is killed")
-	flag.IntVar(&plan.KillAt, "kill-at", 0, "kill the consumer each time so many more events are stored (default: a third of them, where it is killed once)")
+	flag.IntVar(&plan.KillAt, "kill-at", 0, "kill the consumer each time so many more events are stored (default: a "+
+		"third of them, where it is killed once)")
 	consumer := flag.Bool("consume", false, "be the consumer; the example starts itself so")
 	flag.Parse()
 	if flag.NArg() > 0 {

@@ -26,8 +26,9 @@ type Result struct {
 	AppliedAfterRedrive int `json:"applied_after_redrive"` // events stored after the fix
 	Remaining           int `json:"remaining"`             // dead letters in the end
 	Outputs             int `json:"outputs"`               // different summaries received
-	Lost                int `json:"lost"`                  // events neither stored nor set aside, and summaries that never came
-	DuplicateEffects    int `json:"duplicate_effects"`     // rows beyond the first of an event
+	// events neither stored nor set aside, and summaries that never came
+	Lost             int `json:"lost"`
+	DuplicateEffects int `json:"duplicate_effects"` // rows beyond the first of an event
 }
 
 // Good reports whether nothing was lost and nothing happened twice.
@@ -124,7 +125,8 @@ func Remaining(ctx context.Context, store *letters.Store) (ids map[string]bool, 
 }
 
 // After fills in what there is in the end, and compares it, id by id, with what was published.
-func (t *Tally) After(ctx context.Context, r *Result, published []*message.Message, db *sql.DB, store *letters.Store) error {
+func (t *Tally) After(ctx context.Context, r *Result, published []*message.Message, db *sql.DB,
+	store *letters.Store) error {
 	counts, err := Stored(db)
 	if err != nil {
 		return err

@@ -77,7 +77,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	}
 	ended, end := context.WithCancel(ctx)
 	detach := context.AfterFunc(s.ctx, end)
-	sub := &subscription{gate: g, incoming: incoming, out: make(chan *message.Message), ended: ended, release: release, inHand: map[*message.Message]struct{}{}}
+	sub := &subscription{gate: g, incoming: incoming, out: make(chan *message.Message), ended: ended, release: release,
+		inHand: map[*message.Message]struct{}{}}
 	s.running.Go(func() {
 		defer detach()
 		defer end()

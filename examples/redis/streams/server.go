@@ -28,7 +28,8 @@ func CheckServer(ctx context.Context, options redis.Options) (err error) {
 		err = fmt.Errorf("redis at %s evicts streams when its memory is full (maxmemory-policy %s): set maxmemory-policy noeviction", options.Addr, policy)
 	}
 	if settings["aof_enabled"] != "1" {
-		err = errors.Join(err, fmt.Errorf("redis at %s loses what it confirmed when it ends (appendonly no): set appendonly yes and appendfsync always", options.Addr))
+		err = errors.Join(err, fmt.Errorf("redis at %s loses what it confirmed when it ends (appendonly no): set "+
+			"appendonly yes and appendfsync always", options.Addr))
 	}
 	return err
 }

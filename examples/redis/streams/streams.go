@@ -42,7 +42,8 @@ type Publisher struct {
 
 // NewPublisher returns a publisher that does not trim streams: a letter that is trimmed is lost.
 func NewPublisher(config Config, logger watermill.LoggerAdapter) (*Publisher, error) {
-	pub, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: config.client(), Marshaller: Marshaler{}}, logger)
+	pub, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: config.client(), Marshaller: Marshaler{}},
+		logger)
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,8 @@ func (c *Claim) Commit(outputs []byte) error {
 			c.throwAway()
 			return errors.New("mysql: commit: rows are open: close them before the handler returns")
 		case left.Ended:
-			return errors.Join(fmt.Errorf("mysql: commit: the handler has called Commit or Rollback: %w", sql.ErrTxDone), c.rollback())
+			return errors.Join(fmt.Errorf("mysql: commit: the handler has called Commit or Rollback: %w", sql.ErrTxDone),
+				c.rollback())
 		}
 		if err := c.record(outputs); err != nil {
 			c.throwAway()
@@ -160,7 +161,8 @@ func (c *Claim) rollback() error {
 			return nil
 		}
 	}
-	if _, err := c.conn.ExecContext(ctx, `ROLLBACK`); err != nil { // without its connection the transaction is over as well
+	// without its connection the transaction is over as well
+	if _, err := c.conn.ExecContext(ctx, `ROLLBACK`); err != nil {
 		c.lost = true
 		c.throwAway()
 		return nil

@@ -89,7 +89,8 @@ func (c *Claim) Before(ctx context.Context, statement string, _ []driver.NamedVa
 
 // plainPostgres reports whether a statement can neither end the transaction nor change the settings.
 func plainPostgres(statement string) bool {
-	return sqlproxy.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT", "RELEASE")
+	return sqlproxy.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "MERGE", "VALUES", "SAVEPOINT",
+		"RELEASE")
 }
 
 // Failed is called by the proxy. PostgreSQL refuses all that follows, unless the handler goes back to a savepoint of
@@ -150,7 +151,8 @@ func (c *Claim) Commit(outputs []byte) error {
 			c.throwAway()
 			return errors.New("postgres: commit: rows are open: close them before the handler returns")
 		case left.Ended:
-			return errors.Join(fmt.Errorf("postgres: commit: the handler has called Commit or Rollback: %w", sql.ErrTxDone), c.rollback())
+			return errors.Join(fmt.Errorf("postgres: commit: the handler has called Commit or Rollback: %w", sql.ErrTxDone),
+				c.rollback())
 		}
 		if err := c.commit(outputs); err != nil {
 			return c.refused(err)
@@ -182,9 +184,11 @@ func (c *Claim) refused(err error) error {
 	case state == postgres.NoTransaction:
 		err = fmt.Errorf("postgres: commit: there is no transaction any more: %w", sql.ErrTxDone)
 	case state == divisionByZero && (c.suspect || c.failed):
-		err = fmt.Errorf("postgres: commit: the key is not this transaction's: the handler ended the one it was given: %w", sql.ErrTxDone)
+		err = fmt.Errorf("postgres: commit: the key is not this transaction's: the handler ended the one it was given: %w",
+			sql.ErrTxDone)
 	case state == divisionByZero:
-		err = fmt.Errorf("postgres: commit: the row of the key is gone: the handler removed it; leave spillway_keys to the receiver: %w", err)
+		err = fmt.Errorf("postgres: commit: the row of the key is gone: the handler removed it; leave spillway_keys to the "+
+			"receiver: %w", err)
 	case state != "": // the server answered
 		err = fmt.Errorf("postgres: commit: %w", err)
 	default:

@@ -50,7 +50,8 @@ func (c *Claim) carries(text string, args []driver.NamedValue) bool {
 
 // Carry is called by the proxy. The first of the handler's statements that can takes the key along: BEGIN, the key and
 // the statement are one round trip. Where the key turns out to be there, the statement is rolled back with all else.
-func (c *Claim) Carry(ctx context.Context, text string, args []driver.NamedValue) (result driver.Result, carried bool, err error) {
+func (c *Claim) Carry(ctx context.Context, text string,
+	args []driver.NamedValue) (result driver.Result, carried bool, err error) {
 	if !c.carries(text, args) {
 		return nil, false, nil
 	}
@@ -167,7 +168,8 @@ func (c *Claim) enteredLate(statement context.Context, err error) error {
 		err = claims.ErrApplied
 	}
 	c.late.entered, c.late.refused = err == nil, err
-	if errors.Is(err, claims.ErrApplied) || errors.Is(err, keytable.ErrHeld) { // a statement that came along holds locks: let them go
+	// a statement that came along holds locks: let them go
+	if errors.Is(err, claims.ErrApplied) || errors.Is(err, keytable.ErrHeld) {
 		if _, failed := c.conn.ExecContext(context.Background(), `ROLLBACK`); failed != nil {
 			claims.Discard(c.conn)
 		}

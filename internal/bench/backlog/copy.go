@@ -76,7 +76,8 @@ func Copy(ctx context.Context, d *harness.Database, store *letters.Store, rows i
 	run(drop...)
 	for err == nil {
 		var there, first, last int64
-		if err = d.QueryRowContext(ctx, `SELECT COUNT(*), MIN(seq), MAX(seq) FROM spillway_dead_letters`).Scan(&there, &first, &last); err != nil {
+		if err = d.QueryRowContext(ctx, `SELECT COUNT(*), MIN(seq), MAX(seq) FROM spillway_dead_letters`).Scan(&there, &first,
+			&last); err != nil {
 			break
 		}
 		missing := min(int64(rows)-there, copyAtOnce)
@@ -106,7 +107,8 @@ FROM spillway_dead_letters WHERE seq >= ? AND seq < ?`), offset, offset, offset,
 	if err != nil {
 		return err
 	}
-	metadata := metadatacodec.Metadata(message.Metadata{"tenant": "tenant-1", "x-original-topic": "orders-1", "x-failure-reason": strings.Repeat("x", 100)})
+	metadata := metadatacodec.Metadata(message.Metadata{"tenant": "tenant-1", "x-original-topic": "orders-1",
+		"x-failure-reason": strings.Repeat("x", 100)})
 	_, err = db.Exec(ctx, db.Statement(`INSERT INTO spillway_letter_bodies (body, letter_metadata, letter_payload)
 SELECT seq + ?, ?, ? FROM spillway_dead_letters WHERE seq >= ? AND seq < ?`), offset, metadata, []byte(`{"order":1}`), from, before)
 	return err

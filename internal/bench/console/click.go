@@ -28,9 +28,10 @@ func addresses(ctx context.Context, store *letters.Store) ([]page, error) {
 	at := func(i int) int64 { return last - int64(i*7919)%(last/2+1) }
 	fixed := func(name, path string) page { return page{name, func(int) string { return path }} }
 	return []page{
-		fixed("overview", "/"), fixed("causes", "/causes"), fixed("letters", "/letters"), fixed("letters, a handler", "/letters?handler=handler-3"),
-		fixed("letters, a rare handler", "/letters?handler=rare"), fixed("letters, a text", "/letters?text=region+xxx"),
-		fixed("campaigns", "/campaigns"), fixed("audit", "/audit"), fixed("redrive, a rare handler", "/redrive?take=all&handler=rare&upto=1000000&count=100"),
+		fixed("overview", "/"), fixed("causes", "/causes"), fixed("letters", "/letters"),
+		fixed("letters, a handler", "/letters?handler=handler-3"), fixed("letters, a rare handler", "/letters?handler=rare"),
+		fixed("letters, a text", "/letters?text=region+xxx"), fixed("campaigns", "/campaigns"), fixed("audit", "/audit"),
+		fixed("redrive, a rare handler", "/redrive?take=all&handler=rare&upto=1000000&count=100"),
 		fixed("redrive, a handler", "/redrive?take=all&handler=handler-3&upto=2000000&count=125000"),
 		{"letters, further on", func(i int) string { return fmt.Sprintf("/letters?after=%d", at(i)) }},
 		{"letter", func(i int) string { return fmt.Sprintf("/letters/%d", at(i)) }},
@@ -51,7 +52,8 @@ type crowd struct {
 
 func newCrowd(url string, pages []page) *crowd {
 	transport := &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true} // what comes is counted as it comes
-	return &crowd{url: url, pages: pages, client: &http.Client{Transport: transport}, took: map[string][]time.Duration{}, most: map[string]int64{}}
+	return &crowd{url: url, pages: pages, client: &http.Client{Transport: transport}, took: map[string][]time.Duration{},
+		most: map[string]int64{}}
 }
 
 // ask asks for a page. A first look counts its bytes alone.

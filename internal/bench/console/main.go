@@ -96,13 +96,16 @@ func (p plan) click(ctx context.Context, to io.Writer, url string, store *letter
 			}
 			took, most = crowd.of(page.name)
 		}
-		err := harness.Print(to, "console_ms", harness.Figure{"page": page.name, "db": p.db, "rows": p.rows, "people": p.people, "clicks": len(took),
-			"p50": milliseconds(took[len(took)/2]), "p99": milliseconds(took[len(took)*99/100]), "kib": harness.Hundredths(float64(most) / 1024)})
+		err := harness.Print(to, "console_ms",
+			harness.Figure{"page": page.name, "db": p.db, "rows": p.rows, "people": p.people, "clicks": len(took),
+				"p50": milliseconds(took[len(took)/2]), "p99": milliseconds(took[len(took)*99/100]),
+				"kib": harness.Hundredths(float64(most) / 1024)})
 		if err != nil {
 			return err
 		}
 	}
-	return harness.Print(to, "console_heap_mib", harness.Figure{"before": before, "after": after, "clicks": crowd.clicks()})
+	return harness.Print(to, "console_heap_mib",
+		harness.Figure{"before": before, "after": after, "clicks": crowd.clicks()})
 }
 
 func milliseconds(d time.Duration) float64 {

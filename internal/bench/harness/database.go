@@ -107,7 +107,8 @@ func (d *Database) within(ctx context.Context, driver, address, create, drop str
 	}
 	d.remove = func() error {
 		_, err := admin.Exec(drop)
-		for attempt := 1; attempt < 5 && postgres.Undone(err); attempt++ { // a connection that was just closed may hold locks yet
+		// a connection that was just closed may hold locks yet
+		for attempt := 1; attempt < 5 && postgres.Undone(err); attempt++ {
 			_, err = admin.Exec(drop)
 		}
 		return errors.Join(err, admin.Close())

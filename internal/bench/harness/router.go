@@ -17,7 +17,8 @@ const closeTimeout = 30 * time.Second
 
 // Route runs a router to which add adds handlers, until done is closed, limit has passed, or ctx ends. If begins is not
 // nil, the limit counts from its close: a consumer group takes its time.
-func Route(ctx context.Context, add func(*message.Router) error, begins, done <-chan struct{}, limit time.Duration) error {
+func Route(ctx context.Context, add func(*message.Router) error, begins, done <-chan struct{},
+	limit time.Duration) error {
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: closeTimeout}, watermill.NopLogger{})
 	if err != nil {
 		return err
@@ -48,7 +49,8 @@ func Route(ctx context.Context, add func(*message.Router) error, begins, done <-
 
 // Consume returns how long a router takes for n messages of a topic, from the first call of the handler to the last. By
 // the last one all others are acked.
-func Consume(ctx context.Context, topic string, n int, sub message.Subscriber, attach func(*message.Router), handle message.NoPublishHandlerFunc) (time.Duration, error) {
+func Consume(ctx context.Context, topic string, n int, sub message.Subscriber, attach func(*message.Router),
+	handle message.NoPublishHandlerFunc) (time.Duration, error) {
 	var began atomic.Pointer[time.Time]
 	var handled atomic.Int64
 	var took time.Duration

@@ -34,7 +34,8 @@ type Trial struct {
 
 // NewTrial returns a Trial of n messages.
 func NewTrial(n, percent int) *Trial {
-	return &Trial{n: n, percent: percent, handled: make([]atomic.Bool, n), dead: make([]atomic.Bool, n), Begins: make(chan struct{}), Done: make(chan struct{})}
+	return &Trial{n: n, percent: percent, handled: make([]atomic.Bool, n), dead: make([]atomic.Bool, n),
+		Begins: make(chan struct{}), Done: make(chan struct{})}
 }
 
 // failing spreads those that fail evenly.
@@ -87,7 +88,8 @@ func (t *Trial) check() {
 // Finished returns an error that says what is missing, after each of the failing has been tried so often.
 func (t *Trial) Finished(attempts int) error {
 	if good, letters := int(t.good.Load()), int(t.letters.Load()); good != t.n-t.Bad() || letters != t.Bad() {
-		return fmt.Errorf("%d of %d good messages were handled, and %d of %d failing ones set aside", good, t.n-t.Bad(), letters, t.Bad())
+		return fmt.Errorf("%d of %d good messages were handled, and %d of %d failing ones set aside", good, t.n-t.Bad(),
+			letters, t.Bad())
 	}
 	if failures := int(t.failures.Load()); failures < attempts*t.Bad() {
 		return fmt.Errorf("%d failing messages failed %d times, which is not %d times each", t.Bad(), failures, attempts)

@@ -14,13 +14,15 @@ import (
 // Watermill runs a trial with watermill-kafka and Watermill's Retry and PoisonQueue, for as many messages as they
 // manage in the limit. Letters go to "<topic>.plain".
 func (c *Cluster) Watermill(topic string, retry wm.Retry, t *Trial, limit time.Duration) error {
-	config := kafka.SubscriberConfig{Brokers: c.Brokers, ConsumerGroup: watermill.NewUUID(), OverwriteSaramaConfig: kafka.DefaultSaramaSubscriberConfig()}
+	config := kafka.SubscriberConfig{Brokers: c.Brokers, ConsumerGroup: watermill.NewUUID(),
+		OverwriteSaramaConfig: kafka.DefaultSaramaSubscriberConfig()}
 	config.OverwriteSaramaConfig.Consumer.Offsets.Initial = sarama.OffsetOldest
 	sub, err := kafka.NewSubscriber(config, nil)
 	if err != nil {
 		return err
 	}
-	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: c.Brokers, OverwriteSaramaConfig: kafka.DefaultSaramaSyncPublisherConfig()}, watermill.NopLogger{})
+	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: c.Brokers,
+		OverwriteSaramaConfig: kafka.DefaultSaramaSyncPublisherConfig()}, watermill.NopLogger{})
 	if err != nil {
 		return errors.Join(err, sub.Close())
 	}

@@ -27,7 +27,9 @@ func growth(ctx context.Context, p plan, to io.Writer) (err error) {
 	defer func() { err = errors.Join(err, many.Close()) }()
 	alternate := func() (a, b float64, err error) {
 		medians, err := harness.Alternate(p.rounds,
-			func() (float64, error) { return many.claim(ctx, p.claims) }, func() (float64, error) { return few.claim(ctx, p.claims) })
+			func() (float64, error) {
+				return many.claim(ctx, p.claims)
+			}, func() (float64, error) { return few.claim(ctx, p.claims) })
 		if err != nil {
 			return 0, 0, err
 		}
@@ -50,11 +52,13 @@ func growth(ctx context.Context, p plan, to io.Writer) (err error) {
 	if err := errors.Join(err, <-purged); err != nil {
 		return err
 	}
-	if err := harness.Print(to, "idempotency_growth", harness.Figure{"db": "postgres", "keys": p.few, "claim_us": int(short)}); err != nil {
+	if err := harness.Print(to, "idempotency_growth",
+		harness.Figure{"db": "postgres", "keys": p.few, "claim_us": int(short)}); err != nil {
 		return err
 	}
 	return harness.Print(to, "idempotency_growth", harness.Figure{"db": "postgres", "keys": p.keys, "claim_us": int(long),
-		"ratio": harness.Hundredths(long / short), "ratio_during_purge": harness.Hundredths(during / short), "claim_us_during_purge": int(during), "claim_us_of_few_beside": int(beside),
+		"ratio": harness.Hundredths(long / short), "ratio_during_purge": harness.Hundredths(during / short),
+		"claim_us_during_purge": int(during), "claim_us_of_few_beside": int(beside),
 		"purge_ended_early": early})
 }
 

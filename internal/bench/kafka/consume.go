@@ -24,7 +24,8 @@ var errPermanent = classify.Permanent(errors.New("no such order"))
 
 // consumeBare is how long a router without any middleware, on watermill-kafka's own subscriber, takes for n messages.
 func consumeBare(c *harness.Cluster, topic string, n int) (time.Duration, error) {
-	config := kafka.SubscriberConfig{Brokers: c.Brokers, ConsumerGroup: watermill.NewUUID(), OverwriteSaramaConfig: kafka.DefaultSaramaSubscriberConfig()}
+	config := kafka.SubscriberConfig{Brokers: c.Brokers, ConsumerGroup: watermill.NewUUID(),
+		OverwriteSaramaConfig: kafka.DefaultSaramaSubscriberConfig()}
 	config.OverwriteSaramaConfig.Consumer.Offsets.Initial = sarama.OffsetOldest
 	sub, err := kafka.NewSubscriber(config, nil)
 	if err != nil {
@@ -72,7 +73,8 @@ func protected(c *harness.Cluster, hooks poison.Hooks) (*wmkafka.Subscriber, *sp
 	if err != nil {
 		return nil, nil, err
 	}
-	dlc, err := spillway.New(context.Background(), spillway.Config{Publisher: c.Pub, Queue: poison.QueueConfig{Origin: wmkafka.Origin, Hooks: hooks}})
+	dlc, err := spillway.New(context.Background(),
+		spillway.Config{Publisher: c.Pub, Queue: poison.QueueConfig{Origin: wmkafka.Origin, Hooks: hooks}})
 	if err != nil {
 		return nil, nil, errors.Join(err, sub.Close())
 	}

@@ -58,7 +58,8 @@ func (p plan) compareHappy(c *harness.Cluster) (harness.Figure, error) {
 	}
 	bare, protected := medians[0], medians[1]
 	return harness.Figure{
-		"bare_per_s": harness.Whole(bare), "spillway_per_s": harness.Whole(protected), "ratio": harness.Hundredths(protected / bare),
+		"bare_per_s": harness.Whole(bare), "spillway_per_s": harness.Whole(protected),
+		"ratio": harness.Hundredths(protected / bare),
 	}, nil
 }
 

@@ -45,9 +45,11 @@ type plan struct {
 type share struct{ percent, messages int }
 
 func main() {
-	p := plan{warm: 100_000, payloads: payloads, shares: []share{{0, 400_000}, {1, 200_000}, {10, 100_000}}, limit: 12 * time.Second}
+	p := plan{warm: 100_000, payloads: payloads, shares: []share{{0, 400_000}, {1, 200_000}, {10, 100_000}},
+		limit: 12 * time.Second}
 	flag.IntVar(&p.rounds, "rounds", 3, "rounds that count")
-	flag.StringVar(&p.spring, "spring", "internal/bench/peers/spring/target", "the folder that Maven built; empty leaves Spring out")
+	flag.StringVar(&p.spring, "spring", "internal/bench/peers/spring/target", "the folder that Maven built; empty "+
+		"leaves Spring out")
 	flag.Parse()
 	harness.Main(time.Hour, p.run)
 }
@@ -72,7 +74,8 @@ func (p plan) run(ctx context.Context, to io.Writer) (err error) {
 	}
 	for _, payload := range p.payloads {
 		for _, s := range p.shares {
-			r := &run{topic: fmt.Sprintf("bench-peers-%d-%d-%s", payload.size, s.percent, watermill.NewShortUUID()), messages: s.messages, percent: s.percent, limit: p.limit}
+			r := &run{topic: fmt.Sprintf("bench-peers-%d-%d-%s", payload.size, s.percent, watermill.NewShortUUID()),
+				messages: s.messages, percent: s.percent, limit: p.limit}
 			if err := c.FillWith(r.topic, r.messages, payload.record(r.topic)); err != nil {
 				return err
 			}
@@ -107,10 +110,13 @@ func (p plan) compare(c *harness.Cluster, spring *spring, r, warm *run) (harness
 	if err != nil {
 		return nil, err
 	}
-	figure := harness.Figure{"failing_percent": r.percent, "watermill_per_s": harness.Whole(medians[0]), "spillway_per_s": harness.Whole(medians[1])}
+	figure := harness.Figure{"failing_percent": r.percent, "watermill_per_s": harness.Whole(medians[0]),
+		"spillway_per_s": harness.Whole(medians[1])}
 	if spring != nil {
-		figure["spring_per_s"], figure["ratio_to_spring"] = harness.Whole(medians[2]), harness.Hundredths(medians[1]/medians[2])
-		figure["spring_tuned_per_s"], figure["ratio_to_spring_tuned"] = harness.Whole(medians[3]), harness.Hundredths(medians[1]/medians[3])
+		figure["spring_per_s"], figure["ratio_to_spring"] = harness.Whole(medians[2]),
+			harness.Hundredths(medians[1]/medians[2])
+		figure["spring_tuned_per_s"], figure["ratio_to_spring_tuned"] = harness.Whole(medians[3]),
+			harness.Hundredths(medians[1]/medians[3])
 	}
 	return figure, nil
 }

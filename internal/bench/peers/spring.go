@@ -31,10 +31,12 @@ func startSpring(ctx context.Context, folder string, brokers []string) (s *sprin
 		return nil, nil
 	}
 	if _, err := os.Stat(filepath.Join(folder, "classes", "peers", "Peer.class")); err != nil {
-		return nil, fmt.Errorf("-spring %s has no program that Maven built: run make bench-peers, or give -spring= to leave Spring out", folder)
+		return nil, fmt.Errorf("-spring %s has no program that Maven built: run make bench-peers, or give -spring= to "+
+			"leave Spring out", folder)
 	}
 	s = &spring{brokers: strings.Join(brokers, ",")}
-	s.command = exec.CommandContext(ctx, "java", "-cp", filepath.Join(folder, "classes")+":"+filepath.Join(folder, "dependency", "*"), "peers.Peer")
+	s.command = exec.CommandContext(ctx, "java", "-cp",
+		filepath.Join(folder, "classes")+":"+filepath.Join(folder, "dependency", "*"), "peers.Peer")
 	s.command.Stderr = os.Stderr
 	if s.in, err = s.command.StdinPipe(); err != nil {
 		return nil, err
@@ -86,8 +88,9 @@ const (
 
 // request is the line for a run.
 func (s *spring) request(r *run, id string, seek bool) string {
-	return fmt.Sprintf("brokers=%s topic=%s group=%s retry_suffix=%s dlt_suffix=%s messages=%d failing_percent=%d limit_s=%d delay_ms=%d seek=%t",
-		s.brokers, r.topic, id, retrySuffix+id, deadSuffix+id, r.messages, r.percent, int(r.limit.Seconds()), waits.Milliseconds(), seek)
+	return fmt.Sprintf("brokers=%s topic=%s group=%s retry_suffix=%s dlt_suffix=%s messages=%d failing_percent=%d "+
+		"limit_s=%d delay_ms=%d seek=%t", s.brokers, r.topic, id, retrySuffix+id, deadSuffix+id, r.messages, r.percent,
+		int(r.limit.Seconds()), waits.Milliseconds(), seek)
 }
 
 // perSecondOf reads the line that answers.

@@ -71,7 +71,8 @@ func (m *measured) happy() (figure harness.Figure, err error) {
 	}
 	bare, protected := medians[0], medians[1]
 	return harness.Figure{
-		"bare_per_s": harness.Whole(bare), "spillway_per_s": harness.Whole(protected), "ratio": harness.Hundredths(protected / bare),
+		"bare_per_s": harness.Whole(bare), "spillway_per_s": harness.Whole(protected),
+		"ratio": harness.Hundredths(protected / bare),
 	}, nil
 }
 
@@ -98,8 +99,9 @@ func (m *measured) letters() (harness.Figure, error) {
 	}
 	publish, bare, letter := medians[0], medians[1], medians[2]
 	return harness.Figure{
-		"confirmed_publish_us": harness.Whole(publish), "bare_us": harness.Whole(bare), "dead_letter_us": harness.Whole(letter),
-		"ratio": harness.Hundredths((letter - bare) / publish),
+		"confirmed_publish_us": harness.Whole(publish), "bare_us": harness.Whole(bare),
+		"dead_letter_us": harness.Whole(letter),
+		"ratio":          harness.Hundredths((letter - bare) / publish),
 	}, nil
 }
 

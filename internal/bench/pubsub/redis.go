@@ -22,7 +22,8 @@ func openRedis(ctx context.Context) (*pubsub, error) {
 		publisher: func() (message.Publisher, error) { return streams.NewPublisher(streams.Config{Options: options}, nil) },
 		bare: func(group string) (message.Subscriber, error) {
 			own := options
-			return redisstream.NewSubscriber(redisstream.SubscriberConfig{Client: redis.NewClient(&own), ConsumerGroup: group}, nil)
+			return redisstream.NewSubscriber(redisstream.SubscriberConfig{Client: redis.NewClient(&own), ConsumerGroup: group},
+				nil)
 		},
 		subscriber: func(group string) (message.Subscriber, error) {
 			return streams.NewSubscriber(streams.Config{Options: options, Group: group}, nil)

@@ -138,7 +138,8 @@ func (b *bench) compare(to io.Writer, p plan, concurrency int) error {
 		}
 		err := harness.Print(to, "redrive_per_s", harness.Figure{
 			"source": s.source, "to": "kafka", "concurrency": concurrency,
-			"raw_publish_per_s": harness.Whole(medians[0]), "per_s": harness.Whole(medians[i]), "ratio": harness.Hundredths(medians[i] / medians[0]),
+			"raw_publish_per_s": harness.Whole(medians[0]), "per_s": harness.Whole(medians[i]),
+			"ratio": harness.Hundredths(medians[i] / medians[0]),
 		})
 		if err != nil {
 			return err

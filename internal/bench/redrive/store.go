@@ -44,7 +44,8 @@ func (b *bench) raw(n, concurrency int) (float64, error) {
 func (b *bench) letters(n int) []*message.Message {
 	all := make([]*message.Message, n)
 	for i := range all {
-		all[i] = (&poison.Letter{Original: harness.Message(), Origin: poison.Origin{Topic: b.topic, Handler: "bench"}}).Encode()
+		all[i] = (&poison.Letter{Original: harness.Message(),
+			Origin: poison.Origin{Topic: b.topic, Handler: "bench"}}).Encode()
 	}
 	return all
 }
@@ -113,7 +114,8 @@ func (b *bench) drain(n, concurrency int) (float64, error) {
 		return 0, err
 	}
 	began := time.Now()
-	report, err := redrive.Drain(b.Ctx, b.store, b.Pub, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{b.topic}, Concurrency: concurrency}})
+	report, err := redrive.Drain(b.Ctx, b.store, b.Pub,
+		redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{b.topic}, Concurrency: concurrency}})
 	took := time.Since(began)
 	if err == nil && report.Redriven != n {
 		err = fmt.Errorf("the drain redrove %d of %d letters", report.Redriven, n)

@@ -68,7 +68,8 @@ func (d *database) fill(topic string, n int) error {
 // stock is how long watermill-sql's subscriber takes for n messages, each with a transaction of the handler's own.
 func (d *database) stock(topic string, n, batch int) (time.Duration, error) {
 	sub, err := wsql.NewSubscriber(d.DB, wsql.SubscriberConfig{
-		ConsumerGroup: watermill.NewShortUUID(), SchemaAdapter: d.schema(batch), OffsetsAdapter: d.offsets, InitializeSchema: true,
+		ConsumerGroup: watermill.NewShortUUID(), SchemaAdapter: d.schema(batch), OffsetsAdapter: d.offsets,
+		InitializeSchema: true,
 	}, nil)
 	if err != nil {
 		return 0, err

@@ -38,7 +38,8 @@ func underFailure(d *database, topic string, p plan, to io.Writer) error {
 	good := medians[0]
 	for i, percent := range percents {
 		figure := harness.Figure{
-			"db": d.Name, "failing_percent": percent, "messages_per_s": harness.Whole(1 / medians[i]), "share": harness.Hundredths(good / medians[i]),
+			"db": d.Name, "failing_percent": percent, "messages_per_s": harness.Whole(1 / medians[i]),
+			"share": harness.Hundredths(good / medians[i]),
 		}
 		if share := float64(percent) / 100; share >= 0.1 { // below, the noise of the good ones is more
 			figure["dead_letter_in_messages"] = harness.Hundredths((medians[i] - good*(1-share)) / share / good)
@@ -52,8 +53,11 @@ func underFailure(d *database, topic string, p plan, to io.Writer) error {
 
 // failing is how long a router takes for n messages with the default batch, a share of which are dead-lettered.
 func (d *database) failing(topic string, n, percent int) (time.Duration, error) {
-	run := &failures{n: n, percent: percent, number: map[string]int{}, settled: map[string]bool{}, done: make(chan struct{})}
-	sub, dlc, err := d.protected(0, poison.Hooks{OnDeadLetter: func(_ context.Context, l poison.Letter) { run.settle(l.Original.UUID) }})
+	run := &failures{n: n, percent: percent, number: map[string]int{}, settled: map[string]bool{},
+		done: make(chan struct{})}
+	sub, dlc, err := d.protected(0, poison.Hooks{OnDeadLetter: func(_ context.Context, l poison.Letter) {
+		run.settle(l.Original.UUID)
+	}})
 	if err != nil {
 		return 0, err
 	}

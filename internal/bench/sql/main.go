@@ -92,6 +92,7 @@ func compare(d *database, topic string, backlog, batch int, p plan) (harness.Fig
 	stock, ours := medians[0], medians[1]
 	return harness.Figure{
 		"db": d.Name, "backlog": backlog, "batch": batch,
-		"stock_own_tx_per_s": harness.Whole(stock), "spillway_one_tx_per_s": harness.Whole(ours), "ratio": harness.Hundredths(ours / stock),
+		"stock_own_tx_per_s": harness.Whole(stock), "spillway_one_tx_per_s": harness.Whole(ours),
+		"ratio": harness.Hundredths(ours / stock),
 	}, nil
 }

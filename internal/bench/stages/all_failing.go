@@ -43,7 +43,8 @@ func allFailing(c *cluster, p plan) ([]harness.Figure, error) {
 	fails := classify.Permanent(errFails)
 	if p.delayed {
 		fails = classify.Transient(errFails)
-		waiting, err := wmkafka.NewStages(c.Brokers, "bench-"+watermill.NewShortUUID(), wmkafka.StagesConfig{InFlight: together})
+		waiting, err := wmkafka.NewStages(c.Brokers, "bench-"+watermill.NewShortUUID(),
+			wmkafka.StagesConfig{InFlight: together})
 		if err != nil {
 			return nil, err
 		}
@@ -60,11 +61,12 @@ func allFailing(c *cluster, p plan) ([]harness.Figure, error) {
 	all := make(chan struct{})
 	ch, err := spillway.New(context.Background(), spillway.Config{
 		Publisher: dead, Stages: delayed,
-		Queue: poison.QueueConfig{Origin: wmkafka.Origin, Hooks: poison.Hooks{OnDeadLetter: func(context.Context, poison.Letter) {
-			if letters.Add(1) == int64(p.failing) {
-				close(all)
-			}
-		}}},
+		Queue: poison.QueueConfig{Origin: wmkafka.Origin,
+			Hooks: poison.Hooks{OnDeadLetter: func(context.Context, poison.Letter) {
+				if letters.Add(1) == int64(p.failing) {
+					close(all)
+				}
+			}}},
 	})
 	if err != nil {
 		return nil, err
@@ -101,7 +103,8 @@ func allFailing(c *cluster, p plan) ([]harness.Figure, error) {
 		err = fmt.Errorf("%d letters of %d messages", n, handled.Load())
 	}
 	return []harness.Figure{{
-		"failing_percent": 100, "seconds": harness.Whole(watched.lasted.Seconds()), "letters_per_s": harness.Whole(float64(letters.Load()) / watched.lasted.Seconds()),
+		"failing_percent": 100, "seconds": harness.Whole(watched.lasted.Seconds()),
+		"letters_per_s":          harness.Whole(float64(letters.Load()) / watched.lasted.Seconds()),
 		"heap_mib_first_quarter": watched.first >> 20, "heap_mib_last_quarter": watched.last >> 20,
 		"stages": len(delayed.Stages), "payload_bytes": p.size, "heap_in_use_mib": watched.inUse, "rss_mib": watched.resident,
 	}}, errors.Join(err, c.Remove())

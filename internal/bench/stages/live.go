@@ -24,7 +24,8 @@ var delays = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Secon
 
 // stock is Watermill's own parts, for as many messages as they manage in the limit.
 func (c *cluster) stock(topic string, t *harness.Trial, limit time.Duration) error {
-	retry := wm.Retry{MaxRetries: 3, InitialInterval: 100 * time.Millisecond, Multiplier: 2, MaxInterval: 10 * time.Second} // without which nothing doubles
+	// without which nothing doubles
+	retry := wm.Retry{MaxRetries: 3, InitialInterval: 100 * time.Millisecond, Multiplier: 2, MaxInterval: 10 * time.Second}
 	return c.Watermill(topic, retry, t, limit)
 }
 
@@ -41,7 +42,8 @@ func (c *cluster) staged(topic string, inFlight int, t *harness.Trial) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, dead.Close()) }()
-	waiting, err := wmkafka.NewStages(c.Brokers, "bench-"+watermill.NewShortUUID(), wmkafka.StagesConfig{InFlight: together})
+	waiting, err := wmkafka.NewStages(c.Brokers, "bench-"+watermill.NewShortUUID(),
+		wmkafka.StagesConfig{InFlight: together})
 	if err != nil {
 		return err
 	}
@@ -108,7 +110,9 @@ func live(c *cluster, p plan) (figures []harness.Figure, err error) {
 		return nil, err
 	}
 	var publishes []float64
-	if err := c.round(&share{percent: shares[0].percent, messages: shares[0].messages, topic: shares[0].topic, spillway: make(map[int][]float64)}, warm, p.stock); err != nil { // the first is not counted
+	// the first is not counted
+	if err := c.round(&share{percent: shares[0].percent, messages: shares[0].messages, topic: shares[0].topic,
+		spillway: make(map[int][]float64)}, warm, p.stock); err != nil {
 		return nil, err
 	}
 	for range p.rounds {

@@ -37,17 +37,20 @@ type plan struct {
 
 func main() {
 	p := plan{
-		rounds: 5, shares: []share{{percent: 0, messages: 300_000}, {percent: 1, messages: 200_000}, {percent: 10, messages: 40_000}, {percent: 50, messages: 10_000}},
+		rounds: 5, shares: []share{{percent: 0, messages: 300_000}, {percent: 1, messages: 200_000},
+			{percent: 10, messages: 40_000}, {percent: 50, messages: 10_000}},
 		stock: 30 * time.Second, publishes: 2_000, warm: 150_000,
 		latenessRounds: 3, lateness: 1_200, drainRounds: 3, drained: 1_000, moves: 10_000,
 		failing: 1_200_000,
 	}
 	flag.IntVar(&p.rounds, "rounds", 5, "rounds of the live figures")
-	flag.DurationVar(&p.stock, "stock", p.stock, "how long a round of Watermill lasts while messages fail; 0 leaves Watermill out")
+	flag.DurationVar(&p.stock, "stock", p.stock, "how long a round of Watermill lasts while messages fail; 0 leaves "+
+		"Watermill out")
 	flag.DurationVar(&p.fails, "fails", time.Minute, "how long all messages fail")
 	flag.IntVar(&p.failing, "failing", p.failing, "how many messages there are that all fail")
 	flag.IntVar(&p.size, "size", 0, "bytes of the payloads of messages that all fail; 0 is the usual")
-	flag.BoolVar(&p.delayed, "delayed", false, "whether messages that all fail go through a stage before they become letters")
+	flag.BoolVar(&p.delayed, "delayed", false,
+		"whether messages that all fail go through a stage before they become letters")
 	flag.StringVar(&p.only, "only", "", "the figures to measure, separated by commas")
 	flag.Parse()
 	harness.Main(40*time.Minute, p.run)
@@ -63,7 +66,8 @@ func (p plan) run(ctx context.Context, to io.Writer) (err error) {
 	for _, m := range []struct {
 		name    string
 		measure func(*cluster, plan) ([]harness.Figure, error)
-	}{{"live_under_failure", live}, {"stage_lateness_ms", lateness}, {"stage_drain_per_s", drain}, {"delay_store_moves_per_s", moves}, {"all_failing", allFailing}} {
+	}{{"live_under_failure", live}, {"stage_lateness_ms", lateness}, {"stage_drain_per_s", drain},
+		{"delay_store_moves_per_s", moves}, {"all_failing", allFailing}} {
 		if p.only != "" && !slices.Contains(strings.Split(p.only, ","), m.name) {
 			continue
 		}

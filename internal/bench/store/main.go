@@ -68,7 +68,8 @@ func (p plan) measure(ctx context.Context, name string, to io.Writer) (err error
 	for _, writers := range []int{1, 8} {
 		perSecond, err := p.put(ctx, store, writers)
 		if err == nil {
-			err = harness.Print(to, "store_put_per_s", harness.Figure{"db": name, "writers": writers, "per_s": harness.Hundredths(perSecond)})
+			err = harness.Print(to, "store_put_per_s",
+				harness.Figure{"db": name, "writers": writers, "per_s": harness.Hundredths(perSecond)})
 		}
 		if err != nil {
 			return err

@@ -34,8 +34,12 @@ func questions(store *letters.Store, rows int) []question {
 		{"filtered list", func(_ context.Context, i int) error {
 			return heads(letters.Filter{Handlers: []string{fmt.Sprint("handler-", i%8)}, After: after(i)})
 		}, 0},
-		{"filtered list, rare", func(context.Context, int) error { return heads(letters.Filter{Handlers: []string{"rare"}}) }, 0},
-		{"filtered list, nothing", func(context.Context, int) error { return heads(letters.Filter{Handlers: []string{"none"}}) }, 0},
+		{"filtered list, rare", func(context.Context, int) error {
+			return heads(letters.Filter{Handlers: []string{"rare"}})
+		}, 0},
+		{"filtered list, nothing", func(context.Context, int) error {
+			return heads(letters.Filter{Handlers: []string{"none"}})
+		}, 0},
 		{"list by id", func(_ context.Context, i int) error {
 			return heads(letters.Filter{IDs: []string{fmt.Sprint("id-", after(i))}})
 		}, 0},
@@ -48,7 +52,9 @@ func questions(store *letters.Store, rows int) []question {
 		{"search", func(_ context.Context, i int) error {
 			return heads(letters.Filter{Description: "has no account in region xxx", After: after(i)})
 		}, 0},
-		{"search, no such text", func(ctx context.Context, _ int) error { return scan(ctx, letters.Filter{Description: "nowhere"}) }, 3},
+		{"search, no such text", func(ctx context.Context, _ int) error {
+			return scan(ctx, letters.Filter{Description: "nowhere"})
+		}, 3},
 		{"search, cancelled after 20 ms", func(ctx context.Context, _ int) error {
 			ctx, cancel := context.WithTimeout(ctx, cancelAfter)
 			defer cancel()

@@ -49,7 +49,8 @@ func Number(err error) uint16 {
 
 func number(err error) uint16 {
 	v := reflect.ValueOf(err)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct || v.Elem().Type().Name() != "MySQLError" {
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct ||
+		v.Elem().Type().Name() != "MySQLError" {
 		return 0
 	}
 	if n := v.Elem().FieldByName("Number"); n.IsValid() && n.CanUint() && n.Uint() <= 0xffff {

@@ -77,13 +77,15 @@ func unfit(table, engine string, inexact []string) error {
 	}
 	if len(inexact) > 0 {
 		return fmt.Errorf("table %q has columns that do not keep bytes as they are, or are part of the primary key with a "+
-			"part of their value only: %s; text belongs in VARBINARY(255) or longer, or in LONGBLOB", table, strings.Join(inexact, ", "))
+			"part of their value only: %s; text belongs in VARBINARY(255) or longer, or in LONGBLOB", table,
+			strings.Join(inexact, ", "))
 	}
 	return nil
 }
 
 // Recorded reads the versions from spillway_schema.
-func (Engine) Recorded(ctx context.Context, s schema.Session, _ schema.Found, component string) (versions []int, err error) {
+func (Engine) Recorded(ctx context.Context, s schema.Session, _ schema.Found,
+	component string) (versions []int, err error) {
 	err = query(ctx, s, component, `SELECT version FROM spillway_schema WHERE component = ?`, func(rows *sql.Rows) error {
 		var version int
 		err := rows.Scan(&version)

@@ -53,12 +53,13 @@ const customPlans = `SELECT set_config('plan_cache_mode', 'force_custom_plan', t
 
 // Planned runs read in a transaction in which each query is planned for its values.
 func (Engine) Planned(ctx context.Context, db *sql.DB, read func(schema.Session) error) error {
-	return rerun.Transaction(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true}, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, customPlans); err != nil {
-			return err
-		}
-		return read(tx)
-	})
+	return rerun.Transaction(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true},
+		func(tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, customPlans); err != nil {
+				return err
+			}
+			return read(tx)
+		})
 }
 
 // Largest returns 0: no limit can be reached that the server does not name in its error.

@@ -8,9 +8,9 @@ import (
 )
 
 // PoolerRemedy is what to do about connections that lead to the sessions of others.
-const PoolerRemedy = "a pooler between lets clients share sessions, and what one prepares another meets: add default_query_exec_mode=exec, " +
-	"or cache_describe, to the address of the database (pgx), let the pooler keep prepared statements (PgBouncer 1.21 and later: " +
-	"max_prepared_statements), or set it to session mode"
+const PoolerRemedy = "a pooler between lets clients share sessions, and what one prepares another meets: add " +
+	"default_query_exec_mode=exec, or cache_describe, to the address of the database (pgx), let the pooler keep " +
+	"prepared statements (PgBouncer 1.21 and later: max_prepared_statements), or set it to session mode"
 
 // Pooled reports whether an error comes of a pooler in transaction mode: what the driver prepared is in another
 // session.

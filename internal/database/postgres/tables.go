@@ -12,12 +12,14 @@ import (
 // Require refuses a database that cannot hold every readable text, and connections that would change a text on the way.
 func (Engine) Require(ctx context.Context, db *sql.DB) error {
 	var encoding, client string
-	err := db.QueryRowContext(ctx, `SELECT current_setting('server_encoding'), current_setting('client_encoding')`).Scan(&encoding, &client)
+	err := db.QueryRowContext(ctx,
+		`SELECT current_setting('server_encoding'), current_setting('client_encoding')`).Scan(&encoding, &client)
 	switch {
 	case err != nil:
 		return fmt.Errorf("ask for the database's encoding: %w", err)
 	case encoding != "UTF8":
-		return fmt.Errorf("the database's encoding is %s, which has no room for some texts: make a database with UTF8", encoding)
+		return fmt.Errorf("the database's encoding is %s, which has no room for some texts: make a database with UTF8",
+			encoding)
 	case client != "UTF8":
 		return fmt.Errorf("the connections' client_encoding is %s, which changes texts on the way: leave it at UTF8", client)
 	}
@@ -49,14 +51,16 @@ LEFT JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, positio
 WHERE c.oid = to_regclass($1)
 ORDER BY k.position NULLS LAST, a.attnum`, t.Name)
 	if !permanent {
-		f.Unfit = fmt.Errorf("table %q is temporary or unlogged: it would be empty after a crash; make it a permanent one", t.Name)
+		f.Unfit = fmt.Errorf("table %q is temporary or unlogged: it would be empty after a crash; make it a permanent one",
+			t.Name)
 	}
 	return f, err
 }
 
 // Recorded reads the versions from the spillway_schema beside the table. If there is no table, it reads them where the
 // table would be made.
-func (Engine) Recorded(ctx context.Context, s schema.Session, f schema.Found, component string) (versions []int, err error) {
+func (Engine) Recorded(ctx context.Context, s schema.Session, f schema.Found,
+	component string) (versions []int, err error) {
 	var table sql.NullString
 	err = each(ctx, s, func(rows *sql.Rows) error { return rows.Scan(&table) },
 		`SELECT to_regclass(COALESCE(NULLIF($1, ''), quote_ident(current_schema())) || '.spillway_schema')::text`, f.Place)

@@ -49,7 +49,8 @@ func (Engine) Describe(ctx context.Context, s schema.Session, t schema.Table) (f
 }
 
 // Recorded reads the versions from spillway_schema.
-func (Engine) Recorded(ctx context.Context, s schema.Session, _ schema.Found, component string) (versions []int, err error) {
+func (Engine) Recorded(ctx context.Context, s schema.Session, _ schema.Found,
+	component string) (versions []int, err error) {
 	rows, err := s.QueryContext(ctx, `SELECT version FROM spillway_schema WHERE component = ?`, component)
 	if err != nil {
 		if strings.Contains(err.Error(), "no such table") {

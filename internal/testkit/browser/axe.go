@@ -18,12 +18,14 @@ func (p *Page) Axe() []string {
 			FailureSummary string
 		}
 	}
-	found := run(p, "run axe-core", chromedp.Evaluate[[]violation](`axe.run(document, {resultTypes: ["violations"], iframes: false}).then(r => r.violations)`,
-		chromedp.EvalAwaitPromise))
+	found := run(p, "run axe-core",
+		chromedp.Evaluate[[]violation](`axe.run(document, {resultTypes: ["violations"], iframes: false}).then(r => r.violations)`,
+			chromedp.EvalAwaitPromise))
 	var lines []string
 	for _, v := range found {
 		for _, node := range v.Nodes {
-			lines = append(lines, fmt.Sprintf("%s (%s): %s: %.300s: %.300s", v.ID, v.Impact, v.Help, node.HTML, node.FailureSummary))
+			lines = append(lines, fmt.Sprintf("%s (%s): %s: %.300s: %.300s", v.ID, v.Impact, v.Help, node.HTML,
+				node.FailureSummary))
 		}
 	}
 	return lines

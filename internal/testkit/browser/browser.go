@@ -27,7 +27,8 @@ func Start(t testing.TB) *Browser {
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.CombinedOutput(said),
 		// Without zygotes every process is a child of the browser, which waits for them: none is left to an init that does
 		// not.
-		chromedp.Flag("no-zygote", true), chromedp.Flag("disable-crash-reporter", true), chromedp.Flag("hide-scrollbars", true),
+		chromedp.Flag("no-zygote", true), chromedp.Flag("disable-crash-reporter", true),
+		chromedp.Flag("hide-scrollbars", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-domain-reliability", true))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, _ = chromedp.NewContext(ctx)

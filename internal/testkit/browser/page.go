@@ -55,15 +55,18 @@ func (b *Browser) Page(t testing.TB, o Options) *Page {
 	if err := chromedp.Listen(ctx, p.trouble.listen(ctx)); err != nil {
 		t.Fatal(err)
 	}
-	p.do("prepare a tab", chromedp.EmulateViewport(int64(o.Width), int64(o.Height)), chromedp.Func(func(ctx context.Context, to *chromedp.Target) error {
-		_, err := cdp.Call(ctx, to, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}},
-		})
-		if err == nil && o.NoScript {
-			_, err = cdp.Call(ctx, to, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
-		}
-		return err
-	}))
+	p.do("prepare a tab", chromedp.EmulateViewport(int64(o.Width), int64(o.Height)),
+		chromedp.Func(func(ctx context.Context, to *chromedp.Target) error {
+			_, err := cdp.Call(ctx, to, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme},
+					{Name: "prefers-reduced-motion", Value: "reduce"}},
+			})
+			if err == nil && o.NoScript {
+				_, err = cdp.Call(ctx, to, emulation.SetScriptExecutionDisabled,
+					emulation.SetScriptExecutionDisabledParams{Value: true})
+			}
+			return err
+		}))
 	return p
 }
 

@@ -56,7 +56,8 @@ func Each(t *testing.T, test func(t *testing.T, d Database, address string)) {
 }
 
 func file(t testing.TB) string {
-	return "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)"
+	return "file:" + filepath.Join(t.TempDir(), "test.db") +
+		"?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)"
 }
 
 func openFile(t testing.TB, address string) *sql.DB {

@@ -53,7 +53,8 @@ func Test(t *testing.T, b Broker) {
 	}
 	live := &counted{Publisher: b.Publisher, topic: b.Topic, ids: make(map[string]int)}
 	config := redrive.DrainTopicConfig{
-		Rules: redrive.Rules{Allow: []string{b.Topic}, Filter: letters.Filter{Handlers: []string{"billing", "mail"}}, By: "test", Rate: 1000},
+		Rules: redrive.Rules{Allow: []string{b.Topic}, Filter: letters.Filter{Handlers: []string{"billing", "mail"}},
+			By: "test", Rate: 1000},
 		Topic: dead, Park: b.Publisher, IdleAfter: testkit.Patience,
 	}
 
@@ -106,7 +107,8 @@ func Test(t *testing.T, b Broker) {
 }
 
 func (b *Broker) letter(id, origin, handler string) *message.Message {
-	l := poison.Letter{Original: message.NewMessage(id, []byte("payload of "+id)), Origin: poison.Origin{Topic: origin, Handler: handler, MessageID: id}}
+	l := poison.Letter{Original: message.NewMessage(id, []byte("payload of "+id)),
+		Origin: poison.Origin{Topic: origin, Handler: handler, MessageID: id}}
 	l.Failure.Reason, l.Failure.Description, l.Failure.LastFailedAt = "no_such_customer", "customer is unknown", time.Now()
 	return l.Encode()
 }
@@ -118,7 +120,8 @@ func (b *Broker) plan(t *testing.T, config redrive.DrainTopicConfig, want redriv
 	defer func() { _ = sub.Close() }()
 	plan, err := redrive.PlanTopic(t.Context(), sub, config)
 	if err != nil || plan.Messages != want.Messages || plan.Letters != want.Letters || plan.Refused != want.Refused ||
-		plan.NotChosen != want.NotChosen || plan.NoLetters != want.NoLetters || len(plan.Sample) != min(want.Letters, redrive.PlanSamples) {
+		plan.NotChosen != want.NotChosen || plan.NoLetters != want.NoLetters ||
+		len(plan.Sample) != min(want.Letters, redrive.PlanSamples) {
 		t.Fatalf("planned %+v, %v, want %+v", plan, err, want)
 	}
 	b.settled(t, config.Topic, func(n int) bool { return n >= plan.Messages }) // RabbitMQ puts them back a moment later
@@ -129,7 +132,8 @@ func (b *Broker) drain(t *testing.T, live *counted, config redrive.DrainTopicCon
 	sub := b.Subscriber()
 	defer func() { _ = sub.Close() }()
 	config.Backlog = sub.Backlog
-	if report, err := redrive.DrainTopic(t.Context(), sub, live, config); err != nil || report.Taken < least || report.Taken > most {
+	if report, err := redrive.DrainTopic(t.Context(), sub, live, config); err != nil || report.Taken < least ||
+		report.Taken > most {
 		t.Fatalf("%+v, %v, want %d to %d taken", report, err, least, most)
 	}
 }

@@ -34,7 +34,8 @@ type PubSub struct {
 
 // New returns a PubSub whose clients have any number of messages, and handle one at a time.
 func New(after time.Duration) *PubSub {
-	return &PubSub{After: after, Ahead: 1000, Parallel: 1, entries: map[string][]*entry{}, clients: map[string][]*Subscriber{}}
+	return &PubSub{After: after, Ahead: 1000, Parallel: 1, entries: map[string][]*entry{},
+		clients: map[string][]*Subscriber{}}
 }
 
 // nacked is how long a nacked message takes to come again: in a bubble, time stands still until all wait.
@@ -164,7 +165,9 @@ func (c *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		handling.Wait()
 		c.pubsub.mu.Lock()
 		defer c.pubsub.mu.Unlock()
-		c.pubsub.clients[topic] = slices.DeleteFunc(c.pubsub.clients[topic], func(other *Subscriber) bool { return other == c })
+		c.pubsub.clients[topic] = slices.DeleteFunc(c.pubsub.clients[topic], func(other *Subscriber) bool {
+			return other == c
+		})
 	})
 	return out, nil
 }

@@ -36,7 +36,8 @@ func Load(t testing.TB) Series {
 
 func parse(page string) Series {
 	found := Series{"up": nil, "ALERTS": {"alertname", "alertstate"}}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(spillway_\\w+)` \\| ([\\w, ]*) \\|").FindAllStringSubmatch(page, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(spillway_\\w+)` \\| ([\\w, ]*) \\|").FindAllStringSubmatch(page,
+		-1) {
 		found[row[1]] = strings.FieldsFunc(row[2], func(r rune) bool { return r == ',' || r == ' ' })
 	}
 	return found

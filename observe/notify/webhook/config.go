@@ -47,10 +47,12 @@ func (c *Config) setDefaults() {
 func (c *Config) validate() (*url.URL, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return nil, errors.New("webhook: Config.URL is not an absolute address of https or http: give the whole address (it is a secret, and not shown)")
+		return nil, errors.New("webhook: Config.URL is not an absolute address of https or http: give the whole address " +
+			"(it is a secret, and not shown)")
 	}
 	if len(c.Secret) > 0 && len(c.Secret) < 16 {
-		return nil, fmt.Errorf("webhook: Config.Secret has %d bytes: it must have at least 16, of a random source", len(c.Secret))
+		return nil, fmt.Errorf("webhook: Config.Secret has %d bytes: it must have at least 16, of a random source",
+			len(c.Secret))
 	}
 	if c.Timeout < time.Millisecond {
 		return nil, fmt.Errorf("webhook: Config.Timeout is %s: it must be at least 1ms", c.Timeout)

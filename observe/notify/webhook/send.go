@@ -104,7 +104,8 @@ func (h *hook) judge(answer *http.Response, text string) error {
 	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
 		return classify.Transient(err, classify.RetryAfterHeader(answer.Header.Get("Retry-After")))
 	case code >= 300 && code < 400:
-		return classify.Permanent(errors.New("webhook: the answer is a redirect that changes the method or has no place: set Config.URL to the new address"))
+		return classify.Permanent(errors.New("webhook: the answer is a redirect that changes the method or has no place: " +
+			"set Config.URL to the new address"))
 	}
 	return classify.Permanent(err)
 }
@@ -120,12 +121,15 @@ func (h *hook) clean(text string) string {
 
 // parts are what must not be shown of an address, the longest first.
 func parts(whole string, u *url.URL) (hidden []string) {
-	for _, part := range []string{whole, u.String(), u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery, u.User.String(), u.Host, u.Hostname()} {
+	for _, part := range []string{whole, u.String(), u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery, u.User.String(),
+		u.Host, u.Hostname()} {
 		if len(part) > 1 {
 			hidden = append(hidden, part)
 		}
 	}
-	for _, part := range strings.FieldsFunc(u.Path+"/"+u.RawQuery, func(r rune) bool { return strings.ContainsRune("/&=", r) }) {
+	for _, part := range strings.FieldsFunc(u.Path+"/"+u.RawQuery, func(r rune) bool {
+		return strings.ContainsRune("/&=", r)
+	}) {
 		if len(part) >= 6 {
 			hidden = append(hidden, part)
 		}

@@ -27,7 +27,8 @@ func Slack(n notify.Notice) ([]byte, error) {
 		blocks = append(blocks, block{"type": "section", "text": block{"type": "mrkdwn", "text": link}})
 	}
 	return json.Marshal(block{
-		"text": escaped(mark(n) + " " + n.Title), "mrkdwn": false, "parse": "none", "link_names": false, "unfurl_links": false, "unfurl_media": false,
+		"text": escaped(mark(n) + " " + n.Title), "mrkdwn": false, "parse": "none", "link_names": false,
+		"unfurl_links": false, "unfurl_media": false,
 		"blocks": blocks,
 	})
 }

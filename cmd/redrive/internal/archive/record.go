@@ -48,7 +48,8 @@ func Masked(l letters.Letter) Record {
 // Of returns the record of a letter.
 func Of(l letters.Letter) Record {
 	msg := l.Encode()
-	r := Record{Spillway: version, Seq: l.Seq, Status: l.Status, Seen: l.Seen, StoredAt: l.StoredAt.UTC(), DeadLetterTopic: l.Topic}
+	r := Record{Spillway: version, Seq: l.Seq, Status: l.Status, Seen: l.Seen, StoredAt: l.StoredAt.UTC(),
+		DeadLetterTopic: l.Topic}
 	if isText(msg.UUID) {
 		r.ID = msg.UUID
 	} else {

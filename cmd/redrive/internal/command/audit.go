@@ -25,7 +25,8 @@ of that letter's message, from its arrival. The record is never changed: a purge
   redrive audit --newest --limit 20`,
 		Args: arguments(0, 1, "a SEQ, or nothing"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			err = firstOf(oneOf("--kind", kinds, texts(letters.EventKinds())), within("--limit", f.Limit, 1, letters.MaxLimit), notNegative("--after", f.After))
+			err = firstOf(oneOf("--kind", kinds, texts(letters.EventKinds())), within("--limit", f.Limit, 1, letters.MaxLimit),
+				notNegative("--after", f.After))
 			if err != nil {
 				return err
 			}
@@ -95,9 +96,9 @@ func limitOf(f letters.EventFilter) int {
 func (a *app) events(events []letters.Event) error {
 	events = a.maskedEvents(events)
 	t := &screen.Table{Columns: []screen.Column{
-		{Name: "NUMBER", Right: true, Drop: 5, Style: screen.Dim}, {Name: "AT", Style: screen.Dim}, {Name: "WHAT", Style: screen.Bold},
-		{Name: "SEQ", Right: true}, {Name: "ID", Min: 10, Drop: 4}, {Name: "BY", Min: 8}, {Name: "REASON", Min: 16},
-		{Name: "REDRIVE ID", Min: 8, Drop: 2}, {Name: "DETAIL", Min: 10, Drop: 3},
+		{Name: "NUMBER", Right: true, Drop: 5, Style: screen.Dim}, {Name: "AT", Style: screen.Dim},
+		{Name: "WHAT", Style: screen.Bold}, {Name: "SEQ", Right: true}, {Name: "ID", Min: 10, Drop: 4}, {Name: "BY", Min: 8},
+		{Name: "REASON", Min: 16}, {Name: "REDRIVE ID", Min: 8, Drop: 2}, {Name: "DETAIL", Min: 10, Drop: 3},
 	}}
 	detailed := slices.ContainsFunc(events, func(e letters.Event) bool { return e.Detail != "" })
 	for _, e := range events {

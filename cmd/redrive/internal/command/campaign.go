@@ -22,7 +22,8 @@ const campaignTables = "campaign*"
 const mostCampaigns = 1000
 
 // openCampaigns opens the campaigns of the service. Looking makes no tables; create makes them if they are not there.
-func (a *app) openCampaigns(ctx context.Context, create bool, config campaigns.Config) (*campaigns.Campaigns, *letters.Store, error) {
+func (a *app) openCampaigns(ctx context.Context, create bool,
+	config campaigns.Config) (*campaigns.Campaigns, *letters.Store, error) {
 	db, err := a.database(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -106,9 +107,10 @@ have been handled, and AGAIN those that came back as dead letters. With an id, o
 
 func (a *app) campaignTable(page []campaigns.Campaign) error {
 	t := &screen.Table{Columns: []screen.Column{
-		{Name: "ID", Style: screen.Blue}, {Name: "STATE"}, {Name: "LETTERS", Right: true, Style: screen.Bold}, {Name: "REDRIVEN", Right: true},
-		{Name: "SUCCEEDED", Right: true, Drop: 3}, {Name: "AGAIN", Right: true, Drop: 2}, {Name: "RATE", Right: true, Drop: 5},
-		{Name: "STARTED", Style: screen.Dim, Drop: 4}, {Name: "BY", Min: 6, Drop: 1}, {Name: "REASON", Min: 16},
+		{Name: "ID", Style: screen.Blue}, {Name: "STATE"}, {Name: "LETTERS", Right: true, Style: screen.Bold},
+		{Name: "REDRIVEN", Right: true}, {Name: "SUCCEEDED", Right: true, Drop: 3}, {Name: "AGAIN", Right: true, Drop: 2},
+		{Name: "RATE", Right: true, Drop: 5}, {Name: "STARTED", Style: screen.Dim, Drop: 4}, {Name: "BY", Min: 6, Drop: 1},
+		{Name: "REASON", Min: 16},
 	}}
 	for _, c := range page {
 		c = a.maskedCampaign(c)
@@ -122,8 +124,8 @@ func (a *app) campaignTable(page []campaigns.Campaign) error {
 		if a.screen.Terminal() {
 			id = short(id)
 		}
-		t.Row(id, screen.Span{Text: string(c.State), Style: styleOfState(c.State)}, c.Selected, c.Redriven, c.Succeeded, c.FailedAgain,
-			rateOf(c.Rate), a.when(c.CreatedAt), c.Request.By, c.Request.Reason)
+		t.Row(id, screen.Span{Text: string(c.State), Style: styleOfState(c.State)}, c.Selected, c.Redriven, c.Succeeded,
+			c.FailedAgain, rateOf(c.Rate), a.when(c.CreatedAt), c.Request.By, c.Request.Reason)
 	}
 	if len(page) == 0 {
 		a.screen.Note("there is no campaign")
@@ -158,10 +160,12 @@ func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaign
 		state += ": " + c.Why
 	}
 	fields := [][2]string{
-		{"campaign", c.ID}, {"state", state}, {"started", a.when(c.CreatedAt) + " by " + c.Request.By}, {"reason", c.Request.Reason},
-		{"approved by", c.ApprovedBy}, {"ended", a.when(c.EndedAt)}, {"resumes", a.when(c.ResumeAt)}, {"to", c.Request.To}, {"rate", rateOf(c.Rate)},
-		{"edit", editOf(c.Request.Edit)}, {"letters", fmt.Sprintf("%d, %d not done yet", c.Selected, c.Pending)}, {"redriven", redrivenOf(c.Counts)},
-		{"quarantined", count(c.Quarantined)}, {"refused", count(c.Refused)}, {"failed", count(c.Failed)}, {"gone", count(c.Gone)},
+		{"campaign", c.ID}, {"state", state}, {"started", a.when(c.CreatedAt) + " by " + c.Request.By},
+		{"reason", c.Request.Reason}, {"approved by", c.ApprovedBy}, {"ended", a.when(c.EndedAt)},
+		{"resumes", a.when(c.ResumeAt)}, {"to", c.Request.To}, {"rate", rateOf(c.Rate)}, {"edit", editOf(c.Request.Edit)},
+		{"letters", fmt.Sprintf("%d, %d not done yet", c.Selected, c.Pending)}, {"redriven", redrivenOf(c.Counts)},
+		{"quarantined", count(c.Quarantined)}, {"refused", count(c.Refused)}, {"failed", count(c.Failed)},
+		{"gone", count(c.Gone)},
 	}
 	for _, field := range fields {
 		if field[1] != "" {
@@ -186,7 +190,8 @@ func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaign
 }
 
 func redrivenOf(c campaigns.Counts) string {
-	return fmt.Sprintf("%d: %d succeeded, %d failed again, %d not heard of yet", c.Redriven, c.Succeeded, c.FailedAgain, c.NotHeard)
+	return fmt.Sprintf("%d: %d succeeded, %d failed again, %d not heard of yet", c.Redriven, c.Succeeded, c.FailedAgain,
+		c.NotHeard)
 }
 
 func leftBehind(b campaigns.Behind) string {

@@ -58,17 +58,20 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 				if a.screen.Terminal() {
 					cause = cause[:min(len(cause), shortCause)]
 				}
-				t.Row(cause, g.Count, g.LastMinute, a.when(g.FirstFailedAt), a.when(g.LastFailedAt), g.Topic, g.Handler, g.Class.String(), g.Reason, g.Example, g.Description)
+				t.Row(cause, g.Count, g.LastMinute, a.when(g.FirstFailedAt), a.when(g.LastFailedAt), g.Topic, g.Handler,
+					g.Class.String(), g.Reason, g.Example, g.Description)
 			}
 			if len(groups) == 0 {
-				a.screen.Note("no letter is waiting or chosen: --status redriven,succeeded,failed_again shows what was redriven, --status discarded what was given up")
+				a.screen.Note("no letter is waiting or chosen: --status redriven,succeeded,failed_again shows what was redriven, " +
+					"--status discarded what was given up")
 				return nil
 			}
 			if !a.json {
 				a.screen.Table(t)
 			}
 			if len(groups) == limit {
-				a.screen.Note("there may be more causes, with fewer letters: --limit %d shows more", min(10*limit, letters.MaxLimit))
+				a.screen.Note("there may be more causes, with fewer letters: --limit %d shows more",
+					min(10*limit, letters.MaxLimit))
 			}
 			return nil
 		},

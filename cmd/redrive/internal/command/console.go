@@ -20,7 +20,8 @@ import (
 
 // roles are the values of --access.
 var roles = map[string]console.Role{
-	"look-without-payload": console.LookWithoutPayload, "look": console.Look, "operate": console.Operate, "approve": console.Approve,
+	"look-without-payload": console.LookWithoutPayload, "look": console.Look, "operate": console.Operate,
+	"approve": console.Approve,
 }
 
 // serving are the flags of the command console.
@@ -64,11 +65,15 @@ the service, or by redrive work.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&s.addr, "addr", "127.0.0.1:8080", "address to listen at; port 0 takes a free one")
-	f.StringVar(&s.access, "access", "", "look-without-payload, look, operate or approve (default on this machine: operate)")
-	f.StringVar(&s.byHeader, "by-header", "", "header in which a proxy names the person; without a name there is no access")
+	f.StringVar(&s.access, "access", "",
+		"look-without-payload, look, operate or approve (default on this machine: operate)")
+	f.StringVar(&s.byHeader, "by-header", "",
+		"header in which a proxy names the person; without a name there is no access")
 	f.StringSliceVar(&s.origins, "origin", nil, "origin that people see, if a proxy changes the Host header")
 	f.StringSliceVar(&s.allow, "allow", nil, "topics that letters may go to; workers have a list of their own in any case")
-	_ = cmd.RegisterFlagCompletionFunc("access", cobra.FixedCompletions([]string{"look-without-payload", "look", "operate", "approve"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("access",
+		cobra.FixedCompletions([]string{"look-without-payload", "look", "operate", "approve"},
+			cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -79,7 +84,8 @@ func (s *serving) check() error {
 	}
 	s.local = here(host)
 	if s.access == "" && !s.local {
-		return wrong("--addr is %s, which other machines can reach: say with --access what everyone there may do: look-without-payload, look, operate or approve", s.addr)
+		return wrong("--addr is %s, which other machines can reach: say with --access what everyone there may do: "+
+			"look-without-payload, look, operate or approve", s.addr)
 	}
 	if s.access == "" {
 		s.access = "operate"
@@ -127,7 +133,8 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		return err
 	}
 	logger := &lockedLogger{to: a.logger()}
-	pages, err := console.New(console.Config{Campaigns: all, Access: s.who, TrustedOrigins: s.origins, Privacy: a.privacy, Logger: logger})
+	pages, err := console.New(console.Config{Campaigns: all, Access: s.who, TrustedOrigins: s.origins, Privacy: a.privacy,
+		Logger: logger})
 	if err != nil {
 		return wrong("--origin: %w", err)
 	}
@@ -136,8 +143,10 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		return fmt.Errorf("--addr: %w", err)
 	}
 	server := &http.Server{
-		Handler: pages, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute,
-		BaseContext: func(net.Listener) context.Context { return ctx }, ErrorLog: log.New(logger, "", 0),
+		Handler: pages, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 5 * time.Minute,
+		IdleTimeout: 2 * time.Minute, BaseContext: func(net.Listener) context.Context {
+			return ctx
+		}, ErrorLog: log.New(logger, "", 0),
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()

@@ -22,7 +22,8 @@ type move struct {
 
 func (a *app) discard() *cobra.Command {
 	return a.move(move{
-		done: "discarded", key: "discarded", from: letters.StatusWaiting, to: letters.StatusDiscarded, all: "every letter that waits",
+		done: "discarded", key: "discarded", from: letters.StatusWaiting, to: letters.StatusDiscarded,
+		all: "every letter that waits",
 		command: cobra.Command{
 			Use:   "discard [SEQ...]",
 			Short: "Give up letters that are of no use",
@@ -37,7 +38,8 @@ neither are letters that another program works on at the moment.`,
 
 func (a *app) putBack() *cobra.Command {
 	return a.move(move{
-		done: "put back", key: "put_back", from: letters.StatusDiscarded, to: letters.StatusWaiting, all: "every discarded letter",
+		done: "put back", key: "put_back", from: letters.StatusDiscarded, to: letters.StatusWaiting,
+		all: "every discarded letter",
 		command: cobra.Command{
 			Use:   "putback [SEQ...]",
 			Short: "Let discarded letters wait again",
@@ -118,7 +120,8 @@ func (r moveReport) MarshalJSON() ([]byte, error) {
 }
 
 // frozen returns Filters for the letters that the arguments or the flags choose now, and how many they are.
-func (a *app) frozen(ctx context.Context, store *letters.Store, chosen *choice, args []string) (filters []letters.Filter, n int, err error) {
+func (a *app) frozen(ctx context.Context, store *letters.Store, chosen *choice,
+	args []string) (filters []letters.Filter, n int, err error) {
 	if len(args) == 0 {
 		f, n, err := a.freeze(ctx, store, chosen)
 		return []letters.Filter{f}, n, err
@@ -130,7 +133,8 @@ func (a *app) frozen(ctx context.Context, store *letters.Store, chosen *choice, 
 			return nil, 0, err
 		}
 		if status := letters.Status(chosen.statuses[0]); l.Status != status {
-			return nil, 0, none("SEQ %d is %s, and not %s: redrive show %d says what it went through", l.Seq, l.Status, status, l.Seq)
+			return nil, 0, none("SEQ %d is %s, and not %s: redrive show %d says what it went through", l.Seq, l.Status, status,
+				l.Seq)
 		}
 		if !named[l.Seq] {
 			named[l.Seq] = true

@@ -28,7 +28,8 @@ ends with exit code 5 if something is wrong that a command would stumble over.`,
   redrive doctor --broker kafka://kafka-1:9092`,
 		Args: arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d := &diagnosis{app: a, table: &screen.Table{Columns: []screen.Column{{Name: "CHECK"}, {Name: "RESULT"}, {Name: "DETAIL", Min: 20}}}}
+			d := &diagnosis{app: a, table: &screen.Table{Columns: []screen.Column{{Name: "CHECK"}, {Name: "RESULT"},
+				{Name: "DETAIL", Min: 20}}}}
 			d.run(cmd.Context())
 			if !a.json {
 				a.screen.Table(d.table)
@@ -128,7 +129,8 @@ func (d *diagnosis) clocks(ctx context.Context, db *sql.DB) {
 	ours := before.Add(time.Since(before) / 2)
 	difference := time.UnixMilli(theirs).Sub(ours).Abs().Round(10 * time.Millisecond)
 	if err == nil && difference > maxClockDifference {
-		err = fmt.Errorf("the database's clock and this machine's are %s apart: --since 2h means two hours by this machine's; set the clock", difference)
+		err = fmt.Errorf("the database's clock and this machine's are %s apart: --since 2h means two hours by this "+
+			"machine's; set the clock", difference)
 	}
 	if difference < time.Second {
 		d.note("clocks", err, "less than a second apart")

@@ -57,8 +57,10 @@ own, so drains of several topics do not disturb each other. Two drains of one to
 	f.IntVar(&d.most, "max", 0, "the largest number of letters; 0 takes all")
 	f.IntVar(&d.maxRedrives, "max-redrives", redrive.DefaultMaxRedrives, "redrives after which a letter is quarantined")
 	f.StringVar(&d.group, "group", "", "consumer group (default spillway-redrive-TOPIC; a hash ends it if TOPIC is long)")
-	f.StringVar(&d.naming, "naming", "dots", "how the service names topics: dots or kafka (<topic>.parked), dashes or nats (<topic>-parked)")
-	f.DurationVar(&d.idle, "idle", 30*time.Second, "end after this time without a message; longer than a killed member's session")
+	f.StringVar(&d.naming, "naming", "dots", "how the service names topics: dots or kafka (<topic>.parked), dashes or "+
+		"nats (<topic>-parked)")
+	f.DurationVar(&d.idle, "idle", 30*time.Second, "end after this time without a message; longer than a killed "+
+		"member's session")
 	f.BoolVar(&d.dryRun, "dry-run", false, "say what would be done, and do nothing")
 	f.BoolVarP(&d.yes, "yes", "y", false, "do not ask")
 	chosen.flags(cmd, false)
@@ -87,7 +89,8 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 	if !(d.rate >= 0 && d.rate <= math.MaxFloat64) {
 		fast = wrong("--rate is %v letters per second: it must not be negative; 0 is no limit", d.rate)
 	}
-	if err := firstOf(fast, notNegative("--max", d.most), within("--max-redrives", d.maxRedrives, 1, math.MaxInt), notNegative("--idle", d.idle)); err != nil {
+	if err := firstOf(fast, notNegative("--max", d.most), within("--max-redrives", d.maxRedrives, 1, math.MaxInt),
+		notNegative("--idle", d.idle)); err != nil {
 		return err
 	}
 	f, err := chosen.ofTopic()
@@ -115,7 +118,8 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 	a.closers = append(a.closers, sub.Close)
 	config := redrive.DrainTopicConfig{
 		Rules: redrive.Rules{
-			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by, Logger: a.logger(), Seal: a.sealer,
+			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by, Logger: a.logger(),
+			Seal: a.sealer,
 		},
 		Topic: topic, Park: broker, Naming: naming.Scheme{Style: style}, Max: d.most, IdleAfter: d.idle,
 	}
@@ -134,14 +138,16 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 		return none("no message waits in %q for the consumer group %q", topic, d.group)
 	}
 	if !d.yes {
-		if err := a.screen.Confirm("redrive %s of %s to %s%s?", several(atMost(waiting, d.most), "message"), topic, d.target(), atRate(d.rate)); err != nil {
+		if err := a.screen.Confirm("redrive %s of %s to %s%s?", several(atMost(waiting, d.most), "message"), topic,
+			d.target(), atRate(d.rate)); err != nil {
 			return err
 		}
 	}
 	config.Backlog = func(context.Context, string) (int, error) { return waiting, nil }
 	report, err := redrive.DrainTopic(ctx, sub, broker, config)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("%w: most likely another member joined or left the consumer group %q: run it again, or give --group another one", err, d.group)
+		err = fmt.Errorf("%w: most likely another member joined or left the consumer group %q: run it again, or give "+
+			"--group another one", err, d.group)
 	}
 	return a.drained(report, atMost(waiting, d.most), err)
 }
@@ -163,21 +169,24 @@ func groupOf(topic string) string {
 // drained says what was done of the messages that waited.
 func (a *app) drained(r redrive.Report, waiting int, err error) error {
 	if a.json {
-		err = errors.Join(err, a.screen.JSON(drainReport{r.ID, r.Taken, r.Redriven, r.Quarantined, r.Refused, r.Parked, r.Failed, r.Sealed}))
+		err = errors.Join(err, a.screen.JSON(drainReport{r.ID, r.Taken, r.Redriven, r.Quarantined, r.Refused, r.Parked,
+			r.Failed, r.Sealed}))
 	} else {
-		a.screen.Line("redriven %d, parked %d, quarantined %d, refused %d, failed %d; id %s", r.Redriven, r.Parked, r.Quarantined, r.Refused, r.Failed, r.ID)
+		a.screen.Line("redriven %d, parked %d, quarantined %d, refused %d, failed %d; id %s", r.Redriven, r.Parked,
+			r.Quarantined, r.Refused, r.Failed, r.ID)
 	}
 	switch {
 	case err != nil:
 		return err
 	case r.Taken < waiting:
-		return partly("%d of %s taken: another consumer of the group has the others, or the session of a killed one has not ended: run it again",
-			r.Taken, several(waiting, "message"))
+		return partly("%d of %s taken: another consumer of the group has the others, or the session of a killed one has "+
+			"not ended: run it again", r.Taken, several(waiting, "message"))
 	case r.Sealed > 0:
-		return partly("%s did not open and are in the topic with .parked behind its name: %w: redrive help sealing says how to give keys",
-			several(r.Sealed, "letter"), r.SealError)
+		return partly("%s did not open and are in the topic with .parked behind its name: %w: redrive help sealing says "+
+			"how to give keys", several(r.Sealed, "letter"), r.SealError)
 	case r.Refused+r.Failed > 0:
-		return partly("%s not redriven: see the dead-letter topic with .parked behind its name", several(r.Refused+r.Failed, "letter"))
+		return partly("%s not redriven: see the dead-letter topic with .parked behind its name",
+			several(r.Refused+r.Failed, "letter"))
 	}
 	return nil
 }

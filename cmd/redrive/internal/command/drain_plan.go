@@ -34,19 +34,24 @@ func (a *app) topicPlan(topic string, p redrive.TopicPlan) error {
 		return none("no message waits in %q", topic)
 	}
 	if len(p.RefusedTopics) > 0 {
-		a.histogram("not allowed", p.Refused, len(p.RefusedTopics), func(i int) (string, int) { return p.RefusedTopics[i].Topic, p.RefusedTopics[i].Letters })
+		a.histogram("not allowed", p.Refused, len(p.RefusedTopics), func(i int) (string, int) {
+			return p.RefusedTopics[i].Topic, p.RefusedTopics[i].Letters
+		})
 	}
 	if p.Letters == 0 {
 		return none("nothing would be redriven")
 	}
-	a.histogram("to", p.Letters, len(p.Targets), func(i int) (string, int) { return p.Targets[i].Topic, p.Targets[i].Letters })
+	a.histogram("to", p.Letters, len(p.Targets), func(i int) (string, int) {
+		return p.Targets[i].Topic, p.Targets[i].Letters
+	})
 	a.histogram("cause", p.Letters, len(p.Causes), func(i int) (string, int) {
 		c := p.Causes[i]
 		return strings.TrimSpace(c.Handler + " " + c.Reason + " " + c.Description), c.Letters
 	})
 	a.screen.Head("sample")
 	t := &screen.Table{Columns: []screen.Column{
-		{Name: "FIRST FAILED", Style: screen.Dim, Drop: 1}, {Name: "TO", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 2}, {Name: "ID", Min: 8}, {Name: "DESCRIPTION", Min: 16},
+		{Name: "FIRST FAILED", Style: screen.Dim, Drop: 1}, {Name: "TO", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 2},
+		{Name: "ID", Min: 8}, {Name: "DESCRIPTION", Min: 16},
 	}}
 	for _, l := range p.Sample {
 		t.Row(a.when(l.Failure.FirstFailedAt), l.Target, l.Origin.Handler, l.Original.UUID, l.Failure.Description)

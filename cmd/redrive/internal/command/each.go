@@ -17,7 +17,8 @@ func heads(ctx context.Context, store *letters.Store, f letters.Filter) iter.Seq
 	return paged(ctx, f, store.Heads, func(h letters.Head) int64 { return h.Seq })
 }
 
-func paged[T any](ctx context.Context, f letters.Filter, list func(context.Context, letters.Filter) ([]T, error), seq func(T) int64) iter.Seq2[T, error] {
+func paged[T any](ctx context.Context, f letters.Filter, list func(context.Context, letters.Filter) ([]T, error),
+	seq func(T) int64) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
 		f.Limit = letters.DefaultLimit

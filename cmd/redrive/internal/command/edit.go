@@ -50,7 +50,8 @@ func (e *editFlags) read() (*campaigns.Edit, error) {
 		}
 		patch = bytes.TrimSpace(patch)
 		if !json.Valid(patch) || patch[0] != '{' && patch[0] != '[' {
-			return nil, wrong("--edit is no patch: give a merge patch such as {\"currency\":\"EUR\"}, a JSON patch such as [{\"op\":\"remove\",\"path\":\"/card\"}], or @FILE")
+			return nil, wrong("--edit is no patch: give a merge patch such as {\"currency\":\"EUR\"}, a JSON patch such as " +
+				"[{\"op\":\"remove\",\"path\":\"/card\"}], or @FILE")
 		}
 		if patch[0] == '[' {
 			edit.Patch = patch

@@ -80,8 +80,10 @@ erase does not reach topics of a broker, backups, and old versions of rows that 
 	f.SortFlags = false
 	f.StringSliceVar(&request.IDs, "id", nil, "message id")
 	f.StringArrayVar(&metadata, "metadata", nil, "metadata key=value")
-	f.StringVar(&keys, "receiver-keys", "keep", "keep: messages that come again are absorbed; remove: they are applied again")
-	f.BoolVar(&request.ForgetIDs, "forget-ids", false, "replace message ids by hashes, in the record too, and remove the keys")
+	f.StringVar(&keys, "receiver-keys", "keep",
+		"keep: messages that come again are absorbed; remove: they are applied again")
+	f.BoolVar(&request.ForgetIDs, "forget-ids", false,
+		"replace message ids by hashes, in the record too, and remove the keys")
 	f.BoolVar(&request.DryRun, "dry-run", false, "say what would be erased, and change nothing")
 	f.StringVar(&request.Reason, "reason", "", "why, for the record, without the person's name (required)")
 	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -134,7 +136,8 @@ func (a *app) erasable(ctx context.Context) (s erasure.Stores, err error) {
 
 // parts are what was found, in words.
 func parts(r erasure.Report) []string {
-	return []string{several(r.Letters, "letter"), several(r.Delayed, "message") + " that wait", several(r.Keys, "key"), several(r.Texts, "text") + " of campaigns"}
+	return []string{several(r.Letters, "letter"), several(r.Delayed, "message") + " that wait", several(r.Keys, "key"),
+		several(r.Texts, "text") + " of campaigns"}
 }
 
 func (a *app) erased(r erasure.Report, dryRun bool) error {
@@ -150,7 +153,8 @@ func (a *app) erased(r erasure.Report, dryRun bool) error {
 	}
 	a.screen.Styled(screen.Bold, "%s%s", did, strings.Join(parts(r), ", "))
 	if n := r.InHand(); n > 0 {
-		a.screen.Line("in hand: %s, %s that wait, %s, %s", several(r.LettersInHand, "letter"), several(r.DelayedInHand, "message"), several(r.KeysInHand, "key"), several(len(r.CampaignsOpen), "campaign"))
+		a.screen.Line("in hand: %s, %s that wait, %s, %s", several(r.LettersInHand, "letter"),
+			several(r.DelayedInHand, "message"), several(r.KeysInHand, "key"), several(len(r.CampaignsOpen), "campaign"))
 		for _, id := range r.CampaignsOpen {
 			a.screen.Line("  campaign %s has not ended", id)
 		}

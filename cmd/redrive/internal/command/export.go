@@ -108,7 +108,8 @@ func (a *app) asCSV(out io.Writer) (write func(letters.Letter) error, flush func
 	write = func(l letters.Letter) error {
 		if !header {
 			header = true
-			err := w.Write([]string{"seq", "status", "last_failed_at", "topic", "handler", "class", "reason", "type", "id", "attempts", "redrives", "payload_bytes", "description"})
+			err := w.Write([]string{"seq", "status", "last_failed_at", "topic", "handler", "class", "reason", "type", "id",
+				"attempts", "redrives", "payload_bytes", "description"})
 			if err != nil {
 				return err
 			}
@@ -116,7 +117,8 @@ func (a *app) asCSV(out io.Writer) (write func(letters.Letter) error, flush func
 		v := viewOf(a.masked(l))
 		cells := []string{
 			strconv.FormatInt(v.Seq, 10), v.Status, v.LastFailedAt, v.Topic, v.Handler, v.Class, v.Reason, v.Type, v.ID,
-			strconv.Itoa(l.Failure.Attempts), strconv.Itoa(l.Redrive.Count), strconv.Itoa(len(l.Original.Payload)), v.Description,
+			strconv.Itoa(l.Failure.Attempts), strconv.Itoa(l.Redrive.Count), strconv.Itoa(len(l.Original.Payload)),
+			v.Description,
 		}
 		for i := range cells {
 			cells[i] = screen.Cell(a.privacy.Text(cells[i]))

@@ -43,20 +43,24 @@ func (c *choice) flags(cmd *cobra.Command, statuses bool) {
 	f.BoolVar(&c.noOrigin, "no-origin", false, "only messages that do not say where they came from")
 	f.StringVar(&c.stack, "stack", "", "hash of the stack")
 	f.StringArrayVar(&c.metadata, "metadata", nil, "metadata key=value; read in every letter that the other flags choose")
-	f.StringVar(&c.payload, "payload", "", "text that the payload contains; read in every letter that the other flags choose")
+	f.StringVar(&c.payload, "payload", "",
+		"text that the payload contains; read in every letter that the other flags choose")
 	f.BoolVar(&c.leased, "leased", false, "only letters that a program works on")
 	f.StringSliceVar(&c.redriveIDs, "redrive-id", nil, "redrive that brought the letter back before")
-	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions([]string{"permanent", "invalid", "transient", "unknown"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("class",
+		cobra.FixedCompletions([]string{"permanent", "invalid", "transient", "unknown"}, cobra.ShellCompDirectiveNoFileComp))
 	if statuses {
-		_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statusNames(), cobra.ShellCompDirectiveNoFileComp))
+		_ = cmd.RegisterFlagCompletionFunc("status",
+			cobra.FixedCompletions(statusNames(), cobra.ShellCompDirectiveNoFileComp))
 	}
 }
 
 // filter is the Filter of the flags. It asks the store for causes of which only a beginning was given.
 func (c *choice) filter(ctx context.Context, store *letters.Store) (letters.Filter, error) {
 	f := letters.Filter{
-		Topics: c.topics, NotTopics: c.notTopics, DeadLetterTopics: c.deadLetterTopics, Handlers: c.handlers, Reasons: c.reasons,
-		Types: c.types, IDs: c.ids, RedriveIDs: c.redriveIDs, Description: c.text, StackHash: c.stack, Payload: c.payload, Leased: c.leased, NoOrigin: c.noOrigin,
+		Topics: c.topics, NotTopics: c.notTopics, DeadLetterTopics: c.deadLetterTopics, Handlers: c.handlers,
+		Reasons: c.reasons, Types: c.types, IDs: c.ids, RedriveIDs: c.redriveIDs, Description: c.text, StackHash: c.stack,
+		Payload: c.payload, Leased: c.leased, NoOrigin: c.noOrigin,
 	}
 	for _, name := range c.classes {
 		class, ok := classify.ParseClass(name)
@@ -101,8 +105,9 @@ func (c *choice) filter(ctx context.Context, store *letters.Store) (letters.Filt
 
 // empty reports whether no flag chooses anything.
 func (c *choice) empty() bool {
-	return len(c.causes)+len(c.topics)+len(c.notTopics)+len(c.deadLetterTopics)+len(c.handlers)+len(c.classes)+len(c.reasons)+
-		len(c.types)+len(c.ids)+len(c.statuses)+len(c.redriveIDs)+len(c.seqs)+len(c.metadata) == 0 && c.text+c.stack+c.since+c.until+c.payload == "" && !c.leased && !c.noOrigin
+	return len(c.causes)+len(c.topics)+len(c.notTopics)+len(c.deadLetterTopics)+len(c.handlers)+len(c.classes)+
+		len(c.reasons)+len(c.types)+len(c.ids)+len(c.statuses)+len(c.redriveIDs)+len(c.seqs)+len(c.metadata) == 0 &&
+		c.text+c.stack+c.since+c.until+c.payload == "" && !c.leased && !c.noOrigin
 }
 
 // wholeCauses returns the hashes that begin as given.
@@ -147,12 +152,14 @@ func moment(flag, s string) (time.Time, error) {
 			return time.Now().Add(-24 * ago), nil
 		}
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04",
+		"2006-01-02"} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return t, nil
 		}
 	}
-	return time.Time{}, wrong("%s is %q: use a time ago such as 90m, 2h or 3d, or a time such as 2026-03-01T12:00:00Z; without a zone it is UTC", flag, s)
+	return time.Time{}, wrong("%s is %q: use a time ago such as 90m, 2h or 3d, or a time such as 2026-03-01T12:00:00Z; "+
+		"without a zone it is UTC", flag, s)
 }
 
 // ofTopic is the Filter of the flags for letters that are in no store. Causes must be whole.

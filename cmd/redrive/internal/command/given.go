@@ -58,9 +58,11 @@ func flagError(_ *cobra.Command, err error) error {
 	switch {
 	case !errors.As(err, &invalid):
 	case errors.Is(err, errEmpty) && invalid.GetValue() == "":
-		err = fmt.Errorf("--%s is empty: give a value, or leave the flag out; is a variable of the shell not set?", invalid.GetFlag().Name)
+		err = fmt.Errorf("--%s is empty: give a value, or leave the flag out; is a variable of the shell not set?",
+			invalid.GetFlag().Name)
 	case errors.Is(err, errEmpty):
-		err = fmt.Errorf("--%s is %q, which has an empty value: leave out the comma; is a variable of the shell not set?", invalid.GetFlag().Name, invalid.GetValue())
+		err = fmt.Errorf("--%s is %q, which has an empty value: leave out the comma; is a variable of the shell not set?",
+			invalid.GetFlag().Name, invalid.GetValue())
 	}
 	return coded{err, exitWrong}
 }

@@ -65,8 +65,9 @@ func (a *app) guardList() *cobra.Command {
 
 func (a *app) outageTable(all []outageguard.Shared) error {
 	t := &screen.Table{Columns: []screen.Column{
-		{Name: "HANDLER", Style: screen.Bold}, {Name: "SCOPE", Min: 6, Drop: 2}, {Name: "STATE", Style: screen.Amber}, {Name: "SINCE", Style: screen.Dim},
-		{Name: "BY", Min: 8}, {Name: "REASON", Min: 16}, {Name: "CAUSE", Min: 16, Drop: 1},
+		{Name: "HANDLER", Style: screen.Bold}, {Name: "SCOPE", Min: 6, Drop: 2}, {Name: "STATE", Style: screen.Amber},
+		{Name: "SINCE", Style: screen.Dim}, {Name: "BY", Min: 8}, {Name: "REASON", Min: 16},
+		{Name: "CAUSE", Min: 16, Drop: 1},
 	}}
 	for _, o := range all {
 		if a.json {
@@ -109,7 +110,8 @@ as usual. Without HANDLER it freezes every handler.`,
 			}
 			handler := handlerOf(args)
 			if !yes {
-				if err := a.screen.Confirm("hold the messages of %s of %s in all instances?", named(handler), a.owner()); err != nil {
+				if err := a.screen.Confirm("hold the messages of %s of %s in all instances?", named(handler),
+					a.owner()); err != nil {
 					return err
 				}
 			}
@@ -128,7 +130,8 @@ func (a *app) guardClose() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "close [HANDLER]", Short: "End a freeze",
-		Long:    "close ends the freeze of a handler in all instances, or with no HANDLER the freeze of all handlers. It ends no outage that was found.",
+		Long: "close ends the freeze of a handler in all instances, or with no HANDLER the freeze of all handlers. It " +
+			"ends no outage that was found.",
 		Example: "  redrive guard close billing",
 		Args:    arguments(0, 1, "a handler, or nothing for all"),
 		RunE: func(cmd *cobra.Command, args []string) error {

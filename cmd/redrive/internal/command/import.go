@@ -99,7 +99,8 @@ func (a *app) records(path string, any bool) (records []archive.Record, report i
 	}
 }
 
-func (a *app) importAll(cmd *cobra.Command, store *letters.Store, records []archive.Record, report *importReport) error {
+func (a *app) importAll(cmd *cobra.Command, store *letters.Store, records []archive.Record,
+	report *importReport) error {
 	for _, r := range records {
 		msg := r.Message()
 		msg.SetContext(cmd.Context())

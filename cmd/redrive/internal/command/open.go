@@ -65,11 +65,14 @@ func (a *app) knownService(ctx context.Context, db *sql.DB) error {
 	case len(services) == 0, a.settings.service != "" && len(services) == connect.MostServices: // it may be behind them
 		return nil
 	case len(named) == 0:
-		return coded{errors.New("--service is " + quoted(a.settings.service) + ", and the letters here belong to no service: leave it out"), exitNone}
+		return coded{errors.New("--service is " + quoted(a.settings.service) + ", and the letters here belong to no " +
+			"service: leave it out"), exitNone}
 	case a.settings.service == "":
-		return wrong("--service is empty: name the owner of the letters, or set SPILLWAY_SERVICE; here are %s", strings.Join(named, ", "))
+		return wrong("--service is empty: name the owner of the letters, or set SPILLWAY_SERVICE; here are %s",
+			strings.Join(named, ", "))
 	}
-	return none("the service %q has no letters here; these services have: %s", a.settings.service, strings.Join(named, ", "))
+	return none("the service %q has no letters here; these services have: %s", a.settings.service,
+		strings.Join(named, ", "))
 }
 
 func quoted(s string) string { return `"` + s + `"` }

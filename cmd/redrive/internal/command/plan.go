@@ -34,7 +34,9 @@ func (a *app) plan(p campaigns.Plan) error {
 	if p.Letters == 0 {
 		return none("nothing would be redriven")
 	}
-	a.histogram("to", p.Letters, len(p.Targets), func(i int) (string, int) { return p.Targets[i].Topic, p.Targets[i].Letters })
+	a.histogram("to", p.Letters, len(p.Targets), func(i int) (string, int) {
+		return p.Targets[i].Topic, p.Targets[i].Letters
+	})
 	a.histogram("cause", p.Letters, len(p.Causes), func(i int) (string, int) {
 		c := p.Causes[i]
 		return strings.TrimSpace(fmt.Sprintf("%s %s %s", c.Handler, c.Reason, c.Description)), c.Letters
@@ -43,11 +45,13 @@ func (a *app) plan(p campaigns.Plan) error {
 		if p.Ages[i].UpTo == 0 {
 			return "earlier", p.Ages[i].Letters
 		}
-		return "up to " + strings.TrimSuffix(strings.TrimSuffix(p.Ages[i].UpTo.String(), "0s"), "0m") + " ago", p.Ages[i].Letters
+		return "up to " + strings.TrimSuffix(strings.TrimSuffix(p.Ages[i].UpTo.String(), "0s"), "0m") + " ago",
+			p.Ages[i].Letters
 	})
 	a.screen.Head("sample")
 	t := &screen.Table{Columns: []screen.Column{
-		{Name: "SEQ", Right: true}, {Name: "FIRST FAILED", Style: screen.Dim, Drop: 1}, {Name: "TOPIC", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 2}, {Name: "ID", Min: 36},
+		{Name: "SEQ", Right: true}, {Name: "FIRST FAILED", Style: screen.Dim, Drop: 1}, {Name: "TOPIC", Min: 8},
+		{Name: "HANDLER", Min: 8, Drop: 2}, {Name: "ID", Min: 36},
 		{Name: "DESCRIPTION", Min: 10},
 	}}
 	for _, l := range p.Sample {
@@ -67,7 +71,8 @@ func (a *app) plan(p campaigns.Plan) error {
 func (a *app) histogram(name string, all, n int, at func(i int) (string, int)) {
 	const most, length = 10, 20
 	a.screen.Head(name)
-	t := &screen.Table{Columns: []screen.Column{{Name: "LETTERS", Right: true}, {Name: "", Style: screen.Blue, Drop: 1}, {Name: strings.ToUpper(name), Min: 20}}}
+	t := &screen.Table{Columns: []screen.Column{{Name: "LETTERS", Right: true}, {Name: "", Style: screen.Blue, Drop: 1},
+		{Name: strings.ToUpper(name), Min: 20}}}
 	rest := 0
 	for i := range n {
 		label, count := at(i)

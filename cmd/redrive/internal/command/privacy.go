@@ -68,7 +68,8 @@ func unmaskFlag(flags *pflag.FlagSet, unmasked *bool, reason *string) {
 
 // unmask shows letters as they are, once the record has it.
 func (a *app) unmask(ctx context.Context, store *letters.Store, reason string, seqs ...int64) error {
-	if _, err := store.Record(ctx, nil, letters.EventShown, letters.Act{By: a.settings.by, Reason: reason}, seqs...); err != nil {
+	if _, err := store.Record(ctx, nil, letters.EventShown, letters.Act{By: a.settings.by, Reason: reason},
+		seqs...); err != nil {
 		return err
 	}
 	a.privacy, a.screen.Privacy = privacy.None(), privacy.None()

@@ -86,9 +86,12 @@ reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&olderThan, "older-than", "", "failed at least so long ago: 30d, 12h; 0s is every age (required)")
-	cmd.Flags().StringArrayVar(&rules, "rule", nil, "which letters, from which age; several rules are tried in their order")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say how many letters would be deleted, with --rule by rule, and delete nothing")
+	cmd.Flags().StringVar(&olderThan, "older-than", "",
+		"failed at least so long ago: 30d, 12h; 0s is every age (required)")
+	cmd.Flags().StringArrayVar(&rules, "rule", nil,
+		"which letters, from which age; several rules are tried in their order")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say how many letters would be deleted, with --rule by rule, and "+
+		"delete nothing")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	chosen.flags(cmd, true)

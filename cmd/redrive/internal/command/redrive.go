@@ -51,12 +51,15 @@ letters first, and waits for what becomes of them. --dry-run only says what woul
 	f.IntVar(&r.Canary, "canary", 0, "letters to redrive first, before the others")
 	f.DurationVar(&r.CanaryWait, "canary-wait", campaigns.DefaultCanaryWait, "how long to wait for what becomes of them")
 	f.StringVar(&r.To, "to", "", "topic for all letters instead of the one that each came from")
-	f.BoolVar(&r.HandleAgain, "handle-again", false, "let handlers run again whose outputs could not be published; what they wrote is written twice")
+	f.BoolVar(&r.HandleAgain, "handle-again", false, "let handlers run again whose outputs could not be published; what "+
+		"they wrote is written twice")
 	f.BoolVar(&r.FirstStage, "first-stage", false, "send letters to the first retry stage of their handler")
 	s.editFlags.flags(f)
-	f.Float64Var(&r.StopAt, "stop-at", campaigns.DefaultStopAt, "share of letters that fail again at which the campaign stops itself; 1 is never")
+	f.Float64Var(&r.StopAt, "stop-at", campaigns.DefaultStopAt, "share of letters that fail again at which the campaign "+
+		"stops itself; 1 is never")
 	f.IntVar(&r.StopAfter, "stop-after", campaigns.DefaultStopAfter, "letters from which --stop-at counts")
-	f.DurationVar(&r.ResumeAfter, "resume-after", 0, "resume by itself after the target refused; 0 waits for redrive resume")
+	f.DurationVar(&r.ResumeAfter, "resume-after", 0,
+		"resume by itself after the target refused; 0 waits for redrive resume")
 	f.IntVar(&r.Concurrency, "concurrency", 1, "letters that a worker publishes at the same time; 1 keeps their order")
 	f.StringVar(&s.notBefore, "not-before", "", "begin in 2h, or at 2026-03-01T22:00:00Z")
 	f.BoolVar(&r.Approval, "approval", false, "wait until a second person approves")
@@ -69,7 +72,8 @@ letters first, and waits for what becomes of them. --dry-run only says what woul
 }
 
 // ask makes the request of the flags.
-func (s *startFlags) ask(ctx context.Context, a *app, store *letters.Store, chosen *choice, args []string) (r campaigns.Request, err error) {
+func (s *startFlags) ask(ctx context.Context, a *app, store *letters.Store, chosen *choice,
+	args []string) (r campaigns.Request, err error) {
 	r = s.request
 	r.By = a.settings.by
 	for _, arg := range args {
@@ -78,7 +82,8 @@ func (s *startFlags) ask(ctx context.Context, a *app, store *letters.Store, chos
 			return r, err
 		}
 		if l.Status == letters.StatusDiscarded && len(chosen.statuses) == 0 {
-			return r, none("SEQ %d is discarded: discarded letters are not redriven; redrive putback %d lets it wait again", l.Seq, l.Seq)
+			return r, none("SEQ %d is discarded: discarded letters are not redriven; redrive putback %d lets it wait again",
+				l.Seq, l.Seq)
 		}
 		r.Seqs = append(r.Seqs, l.Seq)
 	}
@@ -136,7 +141,8 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 		if plan.Letters == 0 {
 			return none("no letter would be redriven: redrive redrive --dry-run says why")
 		}
-		if err := a.screen.Confirm("redrive %s to %s%s?", several(plan.Letters, "letter"), targets(plan), atRate(r.Rate)); err != nil {
+		if err := a.screen.Confirm("redrive %s to %s%s?", several(plan.Letters, "letter"), targets(plan),
+			atRate(r.Rate)); err != nil {
 			return err
 		}
 	}

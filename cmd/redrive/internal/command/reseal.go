@@ -68,7 +68,8 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 	case r.most < 0 || r.pause < 0:
 		return wrong("--max (%d) and --pause (%s) must not be negative", r.most, r.pause)
 	case a.settings.keys == "" && !r.dryRun:
-		return wrong("--keys is empty: name the file of keys, with the new key as its first line, or set SPILLWAY_KEYS; redrive help sealing shows a file")
+		return wrong("--keys is empty: name the file of keys, with the new key as its first line, or set SPILLWAY_KEYS; " +
+			"redrive help sealing shows a file")
 	case r.reason == "" && !r.dryRun:
 		return wrong("--reason is empty: say why, for those who read the record later")
 	}
@@ -101,7 +102,8 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 			return err
 		}
 	}
-	report, err := store.Reseal(ctx, letters.ResealConfig{Filter: f, Pause: r.pause, Act: letters.Act{By: a.settings.by, Reason: r.reason}})
+	report, err := store.Reseal(ctx,
+		letters.ResealConfig{Filter: f, Pause: r.pause, Act: letters.Act{By: a.settings.by, Reason: r.reason}})
 	view := resealView{report, max(0, n-report.Resealed-report.Closed)}
 	if a.json {
 		err = errors.Join(err, a.screen.JSON(view))
@@ -115,7 +117,8 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 	case err != nil:
 		return err
 	case report.Closed > 0:
-		return partly("%s not opened, and left as they are: add their keys to %q, or compare the letters with a backup", several(report.Closed, "letter"), a.settings.keys)
+		return partly("%s not opened, and left as they are: add their keys to %q, or compare the letters with a backup",
+			several(report.Closed, "letter"), a.settings.keys)
 	case view.Left > 0:
 		return partly("%s left, because a program works on them: run reseal again", several(view.Left, "letter"))
 	}
@@ -123,7 +126,8 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 }
 
 // choose returns the Filter of the letters that another key has, bounded by what is there now, and how many there are.
-func (r resealFlags) choose(ctx context.Context, store *letters.Store, keys []letters.KeyCount, current string) (f letters.Filter, n int, err error) {
+func (r resealFlags) choose(ctx context.Context, store *letters.Store, keys []letters.KeyCount,
+	current string) (f letters.Filter, n int, err error) {
 	for _, k := range keys {
 		if k.Key != current && (len(r.from) == 0 || slices.Contains(r.from, k.Key)) && len(f.SealKeys) < letters.MaxListed {
 			f.SealKeys = append(f.SealKeys, k.Key)
@@ -158,7 +162,8 @@ func (r resealFlags) choose(ctx context.Context, store *letters.Store, keys []le
 
 // keyTable prints how many letters each key has.
 func (a *app) keyTable(keys []letters.KeyCount, current string) error {
-	t := &screen.Table{Columns: []screen.Column{{Name: "KEY", Style: screen.Blue}, {Name: "LETTERS", Right: true}, {Name: ""}}}
+	t := &screen.Table{Columns: []screen.Column{{Name: "KEY", Style: screen.Blue}, {Name: "LETTERS", Right: true},
+		{Name: ""}}}
 	for _, k := range keys {
 		is := k.Key != "" && k.Key == current
 		if a.json {

@@ -31,7 +31,10 @@ func (a *app) retain(ctx context.Context, texts []string, reason string, dryRun,
 		return err
 	}
 	var done letters.Trimmed
-	config := letters.RetentionConfig{Act: letters.Act{By: a.settings.by, Reason: reason}, OnTrimmed: func(_ context.Context, t letters.Trimmed) { done = t }}
+	config := letters.RetentionConfig{Act: letters.Act{By: a.settings.by, Reason: reason},
+		OnTrimmed: func(_ context.Context, t letters.Trimmed) {
+			done = t
+		}}
 	for _, text := range texts {
 		rule, err := ruleOf(ctx, store, text)
 		if err != nil {

@@ -50,7 +50,8 @@ func Main(ctx context.Context, p Process) int {
 	root.SetArgs(p.Args)
 	err := root.ExecuteContext(ctx)
 	if err == nil && a.unknown != "" {
-		err = wrong("unknown command %q: the commands are %s; redrive --help says what they do", a.unknown, strings.Join(namesOf(root), ", "))
+		err = wrong("unknown command %q: the commands are %s; redrive --help says what they do", a.unknown,
+			strings.Join(namesOf(root), ", "))
 	}
 	for _, closing := range a.closers {
 		_ = closing()
@@ -68,7 +69,8 @@ func Main(ctx context.Context, p Process) int {
 func (a *app) fail(ctx context.Context, err error) {
 	out := a.screen
 	if out == nil {
-		out, _ = screen.New(screen.Config{In: a.process.In, Out: a.process.Out, Err: a.process.Err, Env: a.process.Env, Color: "never"})
+		out, _ = screen.New(screen.Config{In: a.process.In, Out: a.process.Out, Err: a.process.Err, Env: a.process.Env,
+			Color: "never"})
 	}
 	if errors.Is(err, errDetached) {
 		return
@@ -143,10 +145,12 @@ see redrive help config.`,
 	a.settings.flags(flags)
 	flags.BoolVar(&a.json, "json", false, "print JSON, one object a line")
 	flags.StringVar(&a.color, "color", "auto", "auto, always or never")
-	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "act", Title: "Act:"}, &cobra.Group{ID: "more", Title: "More:"})
+	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "act", Title: "Act:"},
+		&cobra.Group{ID: "more", Title: "More:"})
 	for group, commands := range map[string][]*cobra.Command{
 		"look": {a.causes(), a.list(), a.show(), a.audit(), a.diffs(), a.campaigns(), a.watch(), a.console(), a.doctor()},
-		"act":  {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.guard(), a.discard(), a.putBack(), a.purge(), a.erase(), a.reseal(), a.unlease(), a.drain(), a.export(), a.imports()},
+		"act": {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.guard(), a.discard(),
+			a.putBack(), a.purge(), a.erase(), a.reseal(), a.unlease(), a.drain(), a.export(), a.imports()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group

@@ -54,7 +54,8 @@ func (a *app) newStore(ctx context.Context, db *sql.DB) (*letters.Store, error) 
 
 // clearFlag adds the flag for what stays readable in letters that the command seals.
 func (a *app) clearFlag(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&a.clear, "clear", nil, "metadata key that stays readable in what is sealed now: those of the service's seal.Config.Clear")
+	flags.StringSliceVar(&a.clear, "clear", nil, "metadata key that stays readable in what is sealed now: those of the "+
+		"service's seal.Config.Clear")
 }
 
 // open returns a letter as it was before it was sealed. Of a letter that does not open it returns what is readable,
@@ -140,7 +141,8 @@ func (d *diagnosis) seals(ctx context.Context, store *letters.Store) {
 		}
 	}
 	if len(lost) > 0 {
-		d.note("sealing", fmt.Errorf("%q does not have the keys %q, and %s: add them as further lines", d.settings.keys, lost, strings.Join(all, ", ")), "")
+		d.note("sealing", fmt.Errorf("%q does not have the keys %q, and %s: add them as further lines", d.settings.keys, lost,
+			strings.Join(all, ", ")), "")
 	} else if d.settings.keys != "" || len(keys) > 1 || len(keys) == 1 && keys[0].Key != "" {
 		d.note("sealing", nil, "%s", strings.Join(all, ", "))
 	}

@@ -51,7 +51,8 @@ type settings struct {
 
 // names are the settings that a file may have.
 func (s *settings) names() map[string]*string {
-	return map[string]*string{"db": &s.db, "service": &s.service, "broker": &s.broker, "by": &s.by, "redact": &s.redact, "privacy": &s.privacy, "keys": &s.keys}
+	return map[string]*string{"db": &s.db, "service": &s.service, "broker": &s.broker, "by": &s.by, "redact": &s.redact,
+		"privacy": &s.privacy, "keys": &s.keys}
 }
 
 func (s *settings) flags(flags *pflag.FlagSet) {
@@ -133,7 +134,8 @@ func (s *settings) parse(path, text string) (map[string]string, error) {
 		name, value, found := strings.Cut(line, "=")
 		name = strings.TrimSpace(name)
 		if !found || known[name] == nil {
-			return nil, wrong("%s, line %d: want name = value, with a name of db, service, broker, by, redact, privacy, keys", path, number)
+			return nil, wrong("%s, line %d: want name = value, with a name of db, service, broker, by, redact, privacy, keys",
+				path, number)
 		}
 		values[name] = strings.TrimSpace(value)
 	}

@@ -43,7 +43,8 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
   redrive show 1042 --redact "jq 'del(.card)'"`,
 		Args: arguments(1, 1, "a SEQ or the id of a message"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := firstOf(oneOf("--format", []string{format}, []string{"auto", "json", "text", "hex"}), notNegative("--limit", limit)); err != nil {
+			if err := firstOf(oneOf("--format", []string{format}, []string{"auto", "json", "text", "hex"}),
+				notNegative("--limit", limit)); err != nil {
 				return err
 			}
 			store, err := a.store(cmd.Context())
@@ -55,7 +56,8 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 				return err
 			}
 			if len(others) > 0 {
-				a.screen.Note("%d letters have this id; this is SEQ %d, the others are %s", len(others)+1, l.Seq, strings.Trim(fmt.Sprint(others), "[]"))
+				a.screen.Note("%d letters have this id; this is SEQ %d, the others are %s", len(others)+1, l.Seq,
+					strings.Trim(fmt.Sprint(others), "[]"))
 			}
 			if unmasked {
 				if err := a.unmask(cmd.Context(), store, reason, l.Seq); err != nil {
@@ -106,7 +108,8 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 	f.IntVar(&limit, "limit", 4096, "the largest number of bytes of the payload; 0 shows all")
 	unmaskFlag(f, &unmasked, &reason)
 	f.BoolVar(&noPayload, "no-payload", false, "leave the payload out")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"auto", "json", "text", "hex"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("format",
+		cobra.FixedCompletions([]string{"auto", "json", "text", "hex"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -150,12 +153,13 @@ func redacted(ctx context.Context, program string, payload []byte) ([]byte, erro
 // letter prints a letter for people: names before values, and nothing that is empty.
 func (a *app) letter(l letters.Letter, events []letters.Event, payload string, size int) {
 	fields := [][2]string{
-		{"seq", strconv.FormatInt(l.Seq, 10)}, {"cause", short(l.Cause)}, {"status", a.statusLine(l)}, {"id", l.Original.UUID}, {"topic", l.Origin.Topic},
-		{"partition", l.Origin.Partition}, {"offset", l.Origin.Offset}, {"key", string(l.Origin.Key)}, {"handler", l.Origin.Handler},
-		{"group", l.Origin.ConsumerGroup}, {"dead letter topic", l.Topic}, {"class", l.Failure.Class.String()}, {"reason", l.Failure.Reason},
+		{"seq", strconv.FormatInt(l.Seq, 10)}, {"cause", short(l.Cause)}, {"status", a.statusLine(l)},
+		{"id", l.Original.UUID}, {"topic", l.Origin.Topic}, {"partition", l.Origin.Partition}, {"offset", l.Origin.Offset},
+		{"key", string(l.Origin.Key)}, {"handler", l.Origin.Handler}, {"group", l.Origin.ConsumerGroup},
+		{"dead letter topic", l.Topic}, {"class", l.Failure.Class.String()}, {"reason", l.Failure.Reason},
 		{"type", l.Failure.Type}, {"description", l.Failure.Description}, {"attempts", count(l.Failure.Attempts)},
-		{"first failed", a.when(l.Failure.FirstFailedAt)}, {"last failed", a.when(l.Failure.LastFailedAt)}, {"node", l.Failure.Node},
-		{"stored", a.when(l.StoredAt)}, {"seen", count(l.Seen)}, {"redriven", redrives(l)},
+		{"first failed", a.when(l.Failure.FirstFailedAt)}, {"last failed", a.when(l.Failure.LastFailedAt)},
+		{"node", l.Failure.Node}, {"stored", a.when(l.StoredAt)}, {"seen", count(l.Seen)}, {"redriven", redrives(l)},
 	}
 	for _, field := range fields {
 		if field[1] != "" {

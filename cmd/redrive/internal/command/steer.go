@@ -17,7 +17,8 @@ type steering struct {
 }
 
 // change is a method of campaigns.Campaigns.
-type change func(all *campaigns.Campaigns, ctx context.Context, id string, act campaigns.Act) (campaigns.Campaign, error)
+type change func(all *campaigns.Campaigns, ctx context.Context, id string, act campaigns.Act) (campaigns.Campaign,
+	error)
 
 func (a *app) pause() *cobra.Command {
 	return a.steer(steering{
@@ -50,7 +51,8 @@ func (a *app) approve() *cobra.Command {
 func (a *app) cancel() *cobra.Command {
 	return a.steer(steering{
 		use: "cancel ID", short: "Give a campaign up",
-		long:     "cancel ends a campaign for good. Letters that it has not redriven wait as before, and another campaign can take them.",
+		long: "cancel ends a campaign for good. Letters that it has not redriven wait as before, and another campaign " +
+			"can take them.",
 		example:  "  redrive cancel 9f3a12bc --reason \"wrong cause\"",
 		question: "cancel the redrive of",
 		do:       (*campaigns.Campaigns).Cancel,
@@ -70,7 +72,8 @@ func (a *app) rate() *cobra.Command {
 			if err := speed("RATE", rate); err != nil {
 				return nil, err
 			}
-			return func(all *campaigns.Campaigns, ctx context.Context, id string, act campaigns.Act) (campaigns.Campaign, error) {
+			return func(all *campaigns.Campaigns, ctx context.Context, id string, act campaigns.Act) (campaigns.Campaign,
+				error) {
 				return all.SetRate(ctx, id, rate, act)
 			}, nil
 		},

@@ -54,9 +54,10 @@ type causeView struct {
 
 func viewOfCause(g letters.Group) causeView {
 	return causeView{
-		Cause: g.Cause, Count: g.Count, Arrived: g.Arrived, LastMinute: g.LastMinute, FirstFailedAt: stamp(g.FirstFailedAt), LastFailedAt: stamp(g.LastFailedAt),
-		DeadLetterTopic: g.DeadLetterTopic, Topic: g.Topic, Handler: g.Handler, Class: g.Class.String(), Reason: g.Reason,
-		Type: g.Type, StackHash: g.StackHash, Example: g.Example, Description: g.Description,
+		Cause: g.Cause, Count: g.Count, Arrived: g.Arrived, LastMinute: g.LastMinute, FirstFailedAt: stamp(g.FirstFailedAt),
+		LastFailedAt: stamp(g.LastFailedAt), DeadLetterTopic: g.DeadLetterTopic, Topic: g.Topic, Handler: g.Handler,
+		Class: g.Class.String(), Reason: g.Reason, Type: g.Type, StackHash: g.StackHash, Example: g.Example,
+		Description: g.Description,
 	}
 }
 
@@ -91,20 +92,22 @@ type letterView struct {
 func viewOfHead(h letters.Head) letterView {
 	return letterView{
 		Seq: h.Seq, Status: string(h.Status), Seen: h.Seen, StoredAt: stamp(h.StoredAt), ID: h.MessageID, Cause: h.Cause,
-		DeadLetterTopic: h.DeadLetterTopic, Topic: h.Topic, Handler: h.Handler, Class: h.Class.String(), Reason: h.Reason, Type: h.Type,
-		Description: h.Description, StackHash: h.StackHash, FirstFailedAt: stamp(h.FirstFailedAt), LastFailedAt: stamp(h.LastFailedAt),
-		MarkedAt: stamp(h.Marked.At), MarkedBy: h.Marked.By, MarkedReason: h.Marked.Reason, RedriveID: h.Marked.RedriveID,
-		LeasedBy: h.LeasedBy, LeasedUntil: stamp(h.LeasedUntil), Bytes: h.Size, SealKey: h.SealKey,
+		DeadLetterTopic: h.DeadLetterTopic, Topic: h.Topic, Handler: h.Handler, Class: h.Class.String(), Reason: h.Reason,
+		Type: h.Type, Description: h.Description, StackHash: h.StackHash, FirstFailedAt: stamp(h.FirstFailedAt),
+		LastFailedAt: stamp(h.LastFailedAt), MarkedAt: stamp(h.Marked.At), MarkedBy: h.Marked.By,
+		MarkedReason: h.Marked.Reason, RedriveID: h.Marked.RedriveID, LeasedBy: h.LeasedBy, LeasedUntil: stamp(h.LeasedUntil),
+		Bytes: h.Size, SealKey: h.SealKey,
 	}
 }
 
 func viewOf(l letters.Letter) letterView {
 	return letterView{
 		Seq: l.Seq, Status: string(l.Status), Seen: l.Seen, StoredAt: stamp(l.StoredAt), ID: l.Original.UUID, Cause: l.Cause,
-		DeadLetterTopic: l.Topic, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(), Reason: l.Failure.Reason,
-		Type: l.Failure.Type, Description: l.Failure.Description, StackHash: l.Failure.StackHash,
+		DeadLetterTopic: l.Topic, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(),
+		Reason: l.Failure.Reason, Type: l.Failure.Type, Description: l.Failure.Description, StackHash: l.Failure.StackHash,
 		FirstFailedAt: stamp(l.Failure.FirstFailedAt), LastFailedAt: stamp(l.Failure.LastFailedAt),
-		MarkedAt: stamp(l.Marked.At), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason, RedriveID: l.Marked.RedriveID, Bytes: l.Size, SealKey: l.SealKey(),
+		MarkedAt: stamp(l.Marked.At), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason, RedriveID: l.Marked.RedriveID,
+		Bytes: l.Size, SealKey: l.SealKey(),
 	}
 }
 
@@ -135,8 +138,9 @@ type attemptView struct {
 
 func wholeViewOf(l letters.Letter, events []letters.Event) wholeView {
 	v := wholeView{
-		letterView: viewOf(l), Attempts: l.Failure.Attempts, Redrives: l.Redrive.Count, Partition: l.Origin.Partition, Offset: l.Origin.Offset, Key: string(l.Origin.Key),
-		Group: l.Origin.ConsumerGroup, Node: l.Failure.Node, Metadata: l.Original.Metadata, Stack: l.Failure.Stack,
+		letterView: viewOf(l), Attempts: l.Failure.Attempts, Redrives: l.Redrive.Count, Partition: l.Origin.Partition,
+		Offset: l.Origin.Offset, Key: string(l.Origin.Key), Group: l.Origin.ConsumerGroup, Node: l.Failure.Node,
+		Metadata: l.Original.Metadata, Stack: l.Failure.Stack,
 	}
 	for _, attempt := range l.Failure.History {
 		v.History = append(v.History, attemptView{stamp(attempt.At), attempt.Class.String(), attempt.Error})

@@ -74,7 +74,8 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 			}
 			return a.outcome(c)
 		}
-		if c.State == campaigns.Running && !said && c.Redriven == redriven && c.Pending == c.Selected && time.Since(begun) > patientFor {
+		if c.State == campaigns.Running && !said && c.Redriven == redriven && c.Pending == c.Selected &&
+			time.Since(begun) > patientFor {
 			said = true
 			progress.End()
 			a.screen.Note("no worker has taken a letter yet: %s", a.whyNot(ctx, all, c.ID))
@@ -82,7 +83,8 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 		select {
 		case <-ctx.Done():
 			progress.End()
-			a.screen.Note("you watch no more; the campaign goes on: redrive watch %s, redrive pause %s", short(c.ID), short(c.ID))
+			a.screen.Note("you watch no more; the campaign goes on: redrive watch %s, redrive pause %s", short(c.ID),
+				short(c.ID))
 			return errDetached
 		case <-time.After(lookEvery):
 		}
@@ -110,7 +112,8 @@ func (a *app) whyNot(ctx context.Context, all *campaigns.Campaigns, id string) s
 	for _, e := range slices.Backward(events) {
 		switch e.What {
 		case campaigns.LeftIt:
-			return fmt.Sprintf("%s; %s: give a worker what it lacks, or cancel: redrive cancel %s", e.Details, e.Reason, short(id))
+			return fmt.Sprintf("%s; %s: give a worker what it lacks, or cancel: redrive cancel %s", e.Details, e.Reason,
+				short(id))
 		case campaigns.WaitsIt:
 			return e.Reason
 		}
@@ -149,9 +152,11 @@ func (a *app) outcome(c campaigns.Campaign) error {
 		}
 		return nil
 	case c.State == campaigns.Finished:
-		return partly("campaign %s is finished: redriven %s; left behind: %d quarantined, %d refused, %d not accepted", short(c.ID), redrivenOf(c.Counts), c.Quarantined, c.Refused, c.Failed)
+		return partly("campaign %s is finished: redriven %s; left behind: %d quarantined, %d refused, %d not accepted",
+			short(c.ID), redrivenOf(c.Counts), c.Quarantined, c.Refused, c.Failed)
 	case c.State == campaigns.Paused:
-		return partly("campaign %s is paused: %s; redriven %s, %d not begun; redrive resume or redrive cancel", short(c.ID), c.Why, redrivenOf(c.Counts), c.Pending)
+		return partly("campaign %s is paused: %s; redriven %s, %d not begun; redrive resume or redrive cancel", short(c.ID),
+			c.Why, redrivenOf(c.Counts), c.Pending)
 	case c.State == campaigns.Approval:
 		return partly("campaign %s waits for a second person: redrive approve %s", short(c.ID), short(c.ID))
 	case c.State == campaigns.Scheduled:

@@ -67,7 +67,8 @@ func speed(name string, rate float64) error {
 	if rate == 0 || rate >= leastRate && rate <= campaigns.MaxRate {
 		return nil
 	}
-	return wrong("%s is %v letters per second: it must be %v to %.0f; 0 is no limit", name, rate, leastRate, float64(campaigns.MaxRate))
+	return wrong("%s is %v letters per second: it must be %v to %.0f; 0 is no limit", name, rate, leastRate,
+		float64(campaigns.MaxRate))
 }
 
 func notAllowed(to string) error {
@@ -78,7 +79,9 @@ func notAllowed(to string) error {
 func (s *startFlags) check(chosen *choice, args []string) error {
 	r := &s.request
 	var share, wait, both, status error
-	if s := chosen.statuses; len(s) > 0 && !slices.ContainsFunc(s, func(name string) bool { return letters.Status(name).Redrivable() }) {
+	if s := chosen.statuses; len(s) > 0 && !slices.ContainsFunc(s, func(name string) bool {
+		return letters.Status(name).Redrivable()
+	}) {
 		status = wrong("--status is %s: erased letters have no message any more", s[0])
 		if slices.Contains(s, string(letters.StatusDiscarded)) {
 			status = wrong("--status is discarded: discarded letters are not redriven; redrive putback lets them wait again")
@@ -101,7 +104,7 @@ func (s *startFlags) check(chosen *choice, args []string) error {
 			both = wrong("SEQs and flags that choose letters are both given: give one; only --status may stand beside SEQs")
 		}
 	}
-	return firstOf(both, status, speed("--rate", r.Rate), notNegative("--max", r.Max), notNegative("--canary", r.Canary), share,
-		within("--stop-after", r.StopAfter, 1, 1<<31-1), within("--concurrency", r.Concurrency, 1, mostConcurrency),
+	return firstOf(both, status, speed("--rate", r.Rate), notNegative("--max", r.Max), notNegative("--canary", r.Canary),
+		share, within("--stop-after", r.StopAfter, 1, 1<<31-1), within("--concurrency", r.Concurrency, 1, mostConcurrency),
 		wait, notNegative("--resume-after", r.ResumeAfter))
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-const brokerForms = "use kafka://host:9092,host:9092, amqp://user:password@host:5672/ or sql (the tables of watermill-sql in --db)"
+const brokerForms = "use kafka://host:9092,host:9092, amqp://user:password@host:5672/ or sql (the tables of " +
+	"watermill-sql in --db)"
 
 // Subscriber is a subscriber that knows how much waits in a topic.
 type Subscriber interface {
@@ -36,7 +37,8 @@ type Broker struct {
 func (b *Broker) Subscriber(group string) (Subscriber, error) { return b.subscriber(group) }
 
 // Open connects to a broker by its URL. db opens the database, for the broker that is one.
-func Open(ctx context.Context, address string, db func(context.Context) (*sql.DB, error), logger watermill.LoggerAdapter) (*Broker, error) {
+func Open(ctx context.Context, address string, db func(context.Context) (*sql.DB, error),
+	logger watermill.LoggerAdapter) (*Broker, error) {
 	broker, err := open(ctx, address, db, logger)
 	if err != nil {
 		return nil, fmt.Errorf("--broker: %w", withoutPassword(err, address))
@@ -44,7 +46,8 @@ func Open(ctx context.Context, address string, db func(context.Context) (*sql.DB
 	return broker, nil
 }
 
-func open(ctx context.Context, address string, db func(context.Context) (*sql.DB, error), logger watermill.LoggerAdapter) (*Broker, error) {
+func open(ctx context.Context, address string, db func(context.Context) (*sql.DB, error),
+	logger watermill.LoggerAdapter) (*Broker, error) {
 	switch scheme, rest, _ := strings.Cut(address, ":"); scheme {
 	case "":
 		return nil, errors.New("it is empty: give the URL of the broker, or set SPILLWAY_BROKER; " + brokerForms)
@@ -62,7 +65,8 @@ func open(ctx context.Context, address string, db func(context.Context) (*sql.DB
 		}
 		pub, err := wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{Logger: logger})
 		return &Broker{pub, func(group string) (Subscriber, error) {
-			return wmsql.NewSubscriber(ctx, db, wmsql.SubscriberConfig{ConsumerGroup: group, InitializeSchema: true, Logger: logger})
+			return wmsql.NewSubscriber(ctx, db,
+				wmsql.SubscriberConfig{ConsumerGroup: group, InitializeSchema: true, Logger: logger})
 		}}, err
 	}
 	return nil, errors.New("the scheme is unknown: " + brokerForms)
@@ -101,9 +105,11 @@ func openKafka(rest string, logger watermill.LoggerAdapter) (*Broker, error) {
 		}
 		return config
 	}
-	pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{Sarama: secure(wmkafka.SaramaPublisherConfig()), Logger: logger})
+	pub, err := wmkafka.NewPublisher(brokers,
+		wmkafka.PublisherConfig{Sarama: secure(wmkafka.SaramaPublisherConfig()), Logger: logger})
 	return &Broker{pub, func(group string) (Subscriber, error) {
-		return wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{Sarama: secure(wmkafka.SaramaSubscriberConfig()), Logger: logger})
+		return wmkafka.NewSubscriber(brokers, group,
+			wmkafka.SubscriberConfig{Sarama: secure(wmkafka.SaramaSubscriberConfig()), Logger: logger})
 	}}, err
 }
 

@@ -16,7 +16,8 @@ import (
 )
 
 // forms says which URLs there are.
-const forms = "use postgres://user:password@host:5432/name, mysql://user:password@host:3306/name or sqlite:///path/to/file.db"
+const forms = "use postgres://user:password@host:5432/name, mysql://user:password@host:3306/name or " +
+	"sqlite:///path/to/file.db"
 
 // ErrAddress is the error of an address that is no URL of a database, or of a file that is not there.
 var ErrAddress = errors.New("--db")
@@ -44,7 +45,8 @@ func Database(ctx context.Context, address string) (*sql.DB, error) {
 
 func dsnOf(address string) (driver, dsn string, err error) {
 	if address == "" {
-		return "", "", errors.New("it is empty: give the URL of the database with the dead letters, or set SPILLWAY_DB; " + forms)
+		return "", "", errors.New("it is empty: give the URL of the database with the dead letters, or set SPILLWAY_DB; " +
+			forms)
 	}
 	scheme, rest, found := strings.Cut(address, ":")
 	if !found {
@@ -79,7 +81,8 @@ func postgresOf(address string) string {
 func mysqlOf(address string) (string, error) {
 	parsed, err := url.Parse(address)
 	if err != nil {
-		return "", errors.New("it is no URL: escape special characters of the password, such as @ as %40 and / as %2F; " + forms)
+		return "", errors.New("it is no URL: escape special characters of the password, such as @ as %40 and / as %2F; " +
+			forms)
 	}
 	if parsed.Host == "" || strings.Trim(parsed.Path, "/") == "" {
 		return "", errors.New("it has no host or no database name: " + forms)
@@ -89,7 +92,8 @@ func mysqlOf(address string) (string, error) {
 		host += ":3306"
 	}
 	config := mysql.NewConfig()
-	config.User, config.Net, config.Addr, config.DBName = parsed.User.Username(), "tcp", host, strings.Trim(parsed.Path, "/")
+	config.User, config.Net, config.Addr, config.DBName = parsed.User.Username(), "tcp", host,
+		strings.Trim(parsed.Path, "/")
 	config.Passwd, _ = parsed.User.Password()
 	dsn := config.FormatDSN()
 	if parsed.RawQuery != "" {

@@ -56,8 +56,8 @@ func Versions(ctx context.Context, db *sql.DB) ([]Version, error) {
 		return err
 	}, `SELECT component, MAX(version) FROM spillway_schema GROUP BY component`)
 	if err != nil {
-		return nil, fmt.Errorf("the table spillway_schema cannot be read: either this is not the database of a service with Spillway, "+
-			"or the role may not read it: %w", err)
+		return nil, fmt.Errorf("the table spillway_schema cannot be read: either this is not the database of a service "+
+			"with Spillway, or the role may not read it: %w", err)
 	}
 	var all []Version
 	for component, version := range newest {
@@ -103,17 +103,21 @@ func Require(ctx context.Context, db *sql.DB, component string) error {
 		return err
 	}
 	for _, v := range versions {
-		if begin, several := strings.CutSuffix(component, "*"); v.Component != component && !(several && strings.HasPrefix(v.Component, begin)) {
+		if begin, several := strings.CutSuffix(component, "*"); v.Component != component &&
+			!(several && strings.HasPrefix(v.Component, begin)) {
 			continue
 		}
 		switch v.State() {
 		case "missing":
-			return fmt.Errorf("%w: the tables of %s are not in this database: its service makes them when it starts; is --db the service's database?", ErrMissing, v.Component)
+			return fmt.Errorf("%w: the tables of %s are not in this database: its service makes them when it starts; is --db "+
+				"the service's database?", ErrMissing, v.Component)
 		case "older":
 			return fmt.Errorf("the tables of %s have version %d, and this command needs version %d: upgrade the service first, "+
-				"or use the command of its release; redrive upgrades no table, because services of the earlier release would not start again", v.Component, v.Found, v.Known)
+				"or use the command of its release; redrive upgrades no table, because services of the earlier release would not "+
+				"start again", v.Component, v.Found, v.Known)
 		case "newer":
-			return fmt.Errorf("the tables of %s have version %d, and this command knows version %d: use the command of the service's release", v.Component, v.Found, v.Known)
+			return fmt.Errorf("the tables of %s have version %d, and this command knows version %d: use the command of the "+
+				"service's release", v.Component, v.Found, v.Known)
 		}
 	}
 	return nil
@@ -134,7 +138,9 @@ func Services(ctx context.Context, db *sql.DB) ([]string, error) {
 	for len(all) < MostServices { // each step reads one entry of the index: the table may have millions of rows
 		var next []byte
 		found := false // the driver of SQLite returns nil for the name of no bytes
-		err := known.Query(ctx, func() { found = false }, func(rows *sql.Rows) error { found = true; return rows.Scan(&next) },
+		err := known.Query(ctx, func() {
+			found = false
+		}, func(rows *sql.Rows) error { found = true; return rows.Scan(&next) },
 			known.Statement(`SELECT service FROM spillway_dead_letters`+condition+` ORDER BY service LIMIT 1`), args...)
 		if err != nil {
 			return nil, fmt.Errorf("the table spillway_dead_letters cannot be read: %w", err)
@@ -143,7 +149,8 @@ func Services(ctx context.Context, db *sql.DB) ([]string, error) {
 			break
 		}
 		all = append(all, string(next))
-		condition, args = ` WHERE service > ?`, []any{append([]byte{}, next...)} // bytes, as the column has: in SQLite they are greater than every text
+		// bytes, as the column has: in SQLite they are greater than every text
+		condition, args = ` WHERE service > ?`, []any{append([]byte{}, next...)}
 	}
 	return all, nil
 }

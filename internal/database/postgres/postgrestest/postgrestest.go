@@ -34,7 +34,8 @@ func Schema(t testing.TB) string {
 	}
 	t.Cleanup(func() {
 		err := errors.New("not dropped")
-		for attempt := 1; attempt <= 5 && err != nil; attempt++ { // the server may not have noticed yet that a connection is gone
+		// the server may not have noticed yet that a connection is gone
+		for attempt := 1; attempt <= 5 && err != nil; attempt++ {
 			_, err = admin.Exec(`DROP SCHEMA IF EXISTS ` + name + ` CASCADE`)
 			if err != nil && !postgres.Undone(err) {
 				break

@@ -42,7 +42,8 @@ func (l *Ledger) count(e *entry, r Report, now int64) *Telling {
 
 // open begins an episode.
 func (l *Ledger) open(e *entry, r Report, now int64) *Telling {
-	*e = entry{opened: now, ends: now + l.window(r.Kind), total: max(1, r.N), first: r.First.UnixMicro(), last: r.Last.UnixMicro(), about: r.About}
+	*e = entry{opened: now, ends: now + l.window(r.Kind), total: max(1, r.N), first: r.First.UnixMicro(),
+		last: r.Last.UnixMicro(), about: r.About}
 	return l.claim(r.Key, e, Began, e.total, now)
 }
 
@@ -64,8 +65,8 @@ func (l *Ledger) claim(key Key, e *entry, step Step, said, now int64) *Telling {
 func (l *Ledger) take(key Key, e *entry, now int64) *Telling {
 	e.tries++
 	e.holder, e.leased = l.holder, now+l.rules.Lease.Microseconds()
-	return &Telling{Key: key, Step: e.telling, Count: e.said, Total: e.total, First: fromMicro(e.first), Last: fromMicro(e.last),
-		Opened: e.opened, Number: e.number, About: e.about, Again: e.tries > 1}
+	return &Telling{Key: key, Step: e.telling, Count: e.said, Total: e.total, First: fromMicro(e.first),
+		Last: fromMicro(e.last), Opened: e.opened, Number: e.number, About: e.about, Again: e.tries > 1}
 }
 
 // due does what the time has come for. It reports whether the episode is over, and whether a telling was given up.

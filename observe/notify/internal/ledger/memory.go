@@ -53,7 +53,8 @@ func (m *memory) due(_ context.Context, lease time.Duration, limit int) (keys []
 	now := time.Now().UnixMicro()
 	for key, e := range m.entries {
 		free := e.leased <= now || e.leased > now+2*lease.Microseconds()
-		if (e.telling != "" && free || e.telling == "" && e.ends <= now || e.opened > now && e.ends < math.MaxInt64) && len(keys) < limit {
+		if (e.telling != "" && free || e.telling == "" && e.ends <= now || e.opened > now && e.ends < math.MaxInt64) &&
+			len(keys) < limit {
 			keys = append(keys, key)
 		}
 	}

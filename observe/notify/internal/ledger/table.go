@@ -16,11 +16,13 @@ import (
 // noticesTable is the table that the instances of a service share.
 var noticesTable = schema.Table{
 	Component: "notices", Name: "spillway_notices", Key: []string{"service", "kind", "subject"},
-	Versions: []schema.Version{{File: "0021_notices.sql", Columns: append([]string{"service", "kind", "subject"}, columns...)}},
+	Versions: []schema.Version{{File: "0021_notices.sql",
+		Columns: append([]string{"service", "kind", "subject"}, columns...)}},
 }
 
 // columns are those of an entry, in the order in which they are read and written.
-var columns = []string{"opened_at", "ends_at", "total", "untold", "first_at", "last_at", "about", "telling", "said", "number", "holder", "leased_until", "tries"}
+var columns = []string{"opened_at", "ends_at", "total", "untold", "first_at", "last_at", "about", "telling", "said",
+	"number", "holder", "leased_until", "tries"}
 
 // InTable returns a Ledger that the instances of a service share in db: SQLite, PostgreSQL, MySQL or MariaDB. It makes
 // the table spillway_notices if that is missing.
@@ -51,9 +53,11 @@ type statements struct{ clock, get, make, add, put, remove, due, renew string }
 func statementsFor(db *database.Database) statements {
 	const key = ` WHERE service = ? AND kind = ? AND subject = ?`
 	lock := strings.TrimSuffix(db.SkipLocked(), " SKIP LOCKED")
-	insert := `INSERT INTO spillway_notices (service, kind, subject, ` + strings.Join(columns, ", ") + `) VALUES (?, ?, ?` + strings.Repeat(", ?", len(columns)) + `)`
+	insert := `INSERT INTO spillway_notices (service, kind, subject, ` + strings.Join(columns, ", ") +
+		`) VALUES (?, ?, ?` + strings.Repeat(", ?", len(columns)) + `)`
 	unless := ` ON CONFLICT (service, kind, subject) DO NOTHING`
-	if db.Kind() == database.MySQL { // which waits for the row, and locks it: IGNORE would share it, and two of them wait for each other
+	// which waits for the row, and locks it: IGNORE would share it, and two of them wait for each other
+	if db.Kind() == database.MySQL {
 		unless = ` ON DUPLICATE KEY UPDATE tries = tries`
 	}
 	return statements{
@@ -66,7 +70,8 @@ func statementsFor(db *database.Database) statements {
 		due: db.Statement(`SELECT kind, subject FROM spillway_notices
 WHERE service = ? AND (telling <> '' AND (leased_until <= now_us() OR leased_until > now_us() + ?) OR telling = '' AND ends_at <= now_us()
 	OR ends_at < ? AND opened_at > now_us()) ORDER BY ends_at LIMIT ?`),
-		renew: `UPDATE spillway_notices SET leased_until = now_us() + ? WHERE service = ? AND holder = ? AND telling <> ''`, // and some keys
+		// and some keys
+		renew: `UPDATE spillway_notices SET leased_until = now_us() + ? WHERE service = ? AND holder = ? AND telling <> ''`,
 	}
 }
 
@@ -117,8 +122,8 @@ func (w *within) key(key Key) []any {
 func (w *within) get(key Key) (*entry, int64, error) {
 	e, now := &entry{}, int64(0)
 	var step string
-	err := w.tx.QueryRowContext(w.ctx, w.say.get, w.key(key)...).Scan(&e.opened, &e.ends, &e.total, &e.untold, &e.first, &e.last, &e.about,
-		&step, &e.said, &e.number, &e.holder, &e.leased, &e.tries, &now)
+	err := w.tx.QueryRowContext(w.ctx, w.say.get, w.key(key)...).Scan(&e.opened, &e.ends, &e.total, &e.untold, &e.first,
+		&e.last, &e.about, &step, &e.said, &e.number, &e.holder, &e.leased, &e.tries, &now)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = w.tx.QueryRowContext(w.ctx, w.say.clock).Scan(&now)
 		return nil, now, err
@@ -154,6 +159,6 @@ func (w *within) remove(key Key) error {
 }
 
 func (w *within) values(e *entry) []any {
-	return []any{e.opened, e.ends, e.total, e.untold, e.first, e.last, w.db.Text(e.about), w.db.Text(string(e.telling)), e.said, e.number,
-		w.db.Text(e.holder), e.leased, e.tries}
+	return []any{e.opened, e.ends, e.total, e.untold, e.first, e.last, w.db.Text(e.about), w.db.Text(string(e.telling)),
+		e.said, e.number, w.db.Text(e.holder), e.leased, e.tries}
 }

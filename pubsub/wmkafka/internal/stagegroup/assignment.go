@@ -27,7 +27,8 @@ const strategyName = "spillway-stages"
 func (s *strategy) Name() string { return strategyName }
 
 // Plan distributes the partitions, and returns a plan of sarama's in which no member has any.
-func (s *strategy) Plan(members map[string]sarama.ConsumerGroupMemberMetadata, topics map[string][]int32) (sarama.BalanceStrategyPlan, error) {
+func (s *strategy) Plan(members map[string]sarama.ConsumerGroupMemberMetadata,
+	topics map[string][]int32) (sarama.BalanceStrategyPlan, error) {
 	plan, err := s.BalanceStrategy.Plan(members, topics)
 	if err != nil {
 		return nil, err

@@ -106,7 +106,8 @@ func (s *session) request(leader int32) (request *sarama.FetchRequest, asked map
 				continue
 			}
 			if request == nil {
-				request = &sarama.FetchRequest{Version: fetchVersion(config.Version), MaxBytes: maxFetch, Isolation: config.Consumer.IsolationLevel, SessionEpoch: -1}
+				request = &sarama.FetchRequest{Version: fetchVersion(config.Version), MaxBytes: maxFetch,
+					Isolation: config.Consumer.IsolationLevel, SessionEpoch: -1}
 				asked = make(map[*part]int64)
 			}
 			asked[p] = p.next
@@ -146,7 +147,8 @@ func (s *session) receive(leader int32, response *sarama.FetchResponse, asked ma
 				got, err := p.take(block, s.client.Config().Consumer.IsolationLevel, now)
 				if err != nil {
 					failed = true
-					logging.StageNotFetched.Write(s.config.Logger, err, logging.Fields{logging.Topic: topic, logging.Partition: partition})
+					logging.StageNotFetched.Write(s.config.Logger, err,
+						logging.Fields{logging.Topic: topic, logging.Partition: partition})
 				}
 				p.full = got && !s.hasRoom(p)
 				more = more || got && !p.full
@@ -187,7 +189,8 @@ func (s *session) refetch(leader int32, p *part, err error) {
 		if asked == nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			logging.StageNotFetched.Write(s.config.Logger, err, logging.Fields{logging.Topic: p.Name, logging.Partition: p.partition, logging.Offset: p.next})
+			logging.StageNotFetched.Write(s.config.Logger, err,
+				logging.Fields{logging.Topic: p.Name, logging.Partition: p.partition, logging.Offset: p.next})
 			p.next = offset
 			return
 		}

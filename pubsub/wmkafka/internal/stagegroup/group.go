@@ -166,7 +166,8 @@ func (g *Group) End(t *Topic, limit time.Duration) {
 	}
 }
 
-var errCut = errors.New("the consumer group of the stages has not ended in time: without other topics, its connections are cut")
+var errCut = errors.New("the consumer group of the stages has not ended in time: without other topics, its " +
+	"connections are cut")
 
 const (
 	// quiet is how long the set of topics must not have changed before the group is joined: each change is a rebalance,

@@ -69,7 +69,8 @@ func (s *session) takeOver() {
 	}
 }
 
-var errTaken = errors.New("the topic's own consumer group has members: it is left to them, such as instances of an earlier version, until they have ended")
+var errTaken = errors.New("the topic's own consumer group has members: it is left to them, such as instances of an " +
+	"earlier version, until they have ended")
 
 func (s *session) takeOverOne(c *claim) error {
 	group, err := describe(s.client, c.Group)
@@ -101,7 +102,8 @@ func (s *session) takeOverOne(c *claim) error {
 		if block.Err != sarama.ErrNoError {
 			return block.Err
 		}
-		p := &part{claim: c, partition: partition, leader: -1, next: block.Offset, committed: block.Offset, fetchSize: usualFetch}
+		p := &part{claim: c, partition: partition, leader: -1, next: block.Offset, committed: block.Offset,
+			fetchSize: usualFetch}
 		if p.next < 0 {
 			if p.next, err = s.client.GetOffset(c.Name, partition, s.client.Config().Consumer.Offsets.Initial); err != nil {
 				return err
@@ -144,7 +146,8 @@ func (s *session) commit(all bool) {
 			err := s.commitOne(c, marks)
 			switch {
 			case err == nil:
-			case errors.Is(err, sarama.ErrUnknownMemberId), errors.Is(err, sarama.ErrIllegalGeneration), errors.Is(err, sarama.ErrRebalanceInProgress):
+			case errors.Is(err, sarama.ErrUnknownMemberId), errors.Is(err, sarama.ErrIllegalGeneration),
+				errors.Is(err, sarama.ErrRebalanceInProgress):
 				s.leave(c)
 			default:
 				_ = s.client.RefreshCoordinator(c.Group) // its error is that of the next try
@@ -160,7 +163,8 @@ func (s *session) commitOne(c *claim, marks map[*part]int64) error {
 	if err != nil {
 		return err
 	}
-	request := &sarama.OffsetCommitRequest{Version: 2, ConsumerGroup: c.Group, ConsumerGroupGeneration: sarama.GroupGenerationUndefined, RetentionTime: -1}
+	request := &sarama.OffsetCommitRequest{Version: 2, ConsumerGroup: c.Group,
+		ConsumerGroupGeneration: sarama.GroupGenerationUndefined, RetentionTime: -1}
 	for p, mark := range marks {
 		request.AddBlock(c.Name, p.partition, mark, 0, "")
 	}

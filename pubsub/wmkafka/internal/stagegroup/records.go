@@ -13,10 +13,13 @@ import (
 var errTooLarge = errors.New("a record is larger than a response of the broker may be")
 
 // take appends the records of a response, and reports whether there were any. The session is locked.
-func (p *part) take(block *sarama.FetchResponseBlock, isolation sarama.IsolationLevel, now time.Time) (got bool, err error) {
+func (p *part) take(block *sarama.FetchResponseBlock, isolation sarama.IsolationLevel,
+	now time.Time) (got bool, err error) {
 	before := p.next
 	aborted := slices.Clone(block.AbortedTransactions)
-	slices.SortFunc(aborted, func(a, b *sarama.AbortedTransaction) int { return int(min(max(a.FirstOffset-b.FirstOffset, -1), 1)) })
+	slices.SortFunc(aborted, func(a, b *sarama.AbortedTransaction) int {
+		return int(min(max(a.FirstOffset-b.FirstOffset, -1), 1))
+	})
 	dropped := map[int64]bool{} // producers whose transaction was aborted
 	partial := block.Partial
 	for _, set := range block.RecordsSet {
@@ -62,7 +65,8 @@ func (p *part) take(block *sarama.FetchResponseBlock, isolation sarama.Isolation
 // isAbort reports whether a batch with a control record ends an aborted transaction: its key is a version and a type,
 // of two bytes each.
 func isAbort(batch *sarama.RecordBatch) bool {
-	return len(batch.Records) > 0 && len(batch.Records[0].Key) >= 4 && batch.Records[0].Key[2] == 0 && batch.Records[0].Key[3] == 0
+	return len(batch.Records) > 0 && len(batch.Records[0].Key) >= 4 && batch.Records[0].Key[2] == 0 &&
+		batch.Records[0].Key[3] == 0
 }
 
 func (p *part) batch(batch *sarama.RecordBatch, now time.Time) {
@@ -90,7 +94,8 @@ func (p *part) legacy(set *sarama.MessageSet, now time.Time) {
 					at = block.Msg.Timestamp
 				}
 			}
-			p.add(&sarama.ConsumerMessage{Topic: p.Name, Partition: p.partition, Offset: offset, Key: m.Msg.Key, Value: m.Msg.Value, Timestamp: at, BlockTimestamp: block.Msg.Timestamp}, now)
+			p.add(&sarama.ConsumerMessage{Topic: p.Name, Partition: p.partition, Offset: offset, Key: m.Msg.Key,
+				Value: m.Msg.Value, Timestamp: at, BlockTimestamp: block.Msg.Timestamp}, now)
 		}
 	}
 }

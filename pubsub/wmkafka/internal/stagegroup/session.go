@@ -37,7 +37,8 @@ type session struct {
 // claim is a topic with the partitions of it that are this member's.
 type claim struct {
 	*Topic
-	ctx        context.Context // ends with the session, with the topic's subscription, and when the topic is left to another
+	// ends with the session, with the topic's subscription, and when the topic is left to another
+	ctx        context.Context
 	cancel     context.CancelFunc
 	partitions []int32
 	parts      []*part
@@ -45,7 +46,8 @@ type claim struct {
 }
 
 func newSession(of sarama.ConsumerGroupSession, m *membership, partitions map[string][]int32) *session {
-	s := &session{membership: m, of: of, wake: make(chan struct{}, 1), claims: make(map[string]*claim), fetchers: make(map[int32]chan struct{})}
+	s := &session{membership: m, of: of, wake: make(chan struct{}, 1), claims: make(map[string]*claim),
+		fetchers: make(map[int32]chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(of.Context())
 	for _, name := range slices.Sorted(maps.Keys(partitions)) {
 		if t := m.topics[name]; t != nil && len(partitions[name]) > 0 {

@@ -38,7 +38,8 @@ func Bars(id, title, description string, series ...[]int) template.HTML {
 				tall := max(1, float64(n)/float64(top)*height) // one letter among a million is seen
 				tall = min(tall, bottom)
 				bottom -= tall
-				fmt.Fprintf(&b, `<rect class="s%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, s, float64(column)*step, bottom, step-gap, tall)
+				fmt.Fprintf(&b, `<rect class="s%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, s, float64(column)*step, bottom,
+					step-gap, tall)
 			}
 		}
 	}
@@ -56,7 +57,8 @@ func Spark(numbers []int) template.HTML {
 	for i, n := range numbers {
 		if n > 0 {
 			h := max(1, float64(n)/float64(top)*tall)
-			fmt.Fprintf(&b, `<rect class="s0" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, float64(i)*step, tall-h, step-0.4, h)
+			fmt.Fprintf(&b, `<rect class="s0" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, float64(i)*step, tall-h, step-0.4,
+				h)
 		}
 	}
 	b.WriteString(`</svg>`)

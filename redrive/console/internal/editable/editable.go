@@ -36,7 +36,8 @@ func Check(payload []byte) error {
 		}
 	}
 	pairs := strings.Count(text, "\r\n")
-	if returns, feeds := strings.Count(text, "\r"), strings.Count(text, "\n"); returns > 0 && (returns != pairs || feeds != pairs) {
+	if returns, feeds := strings.Count(text, "\r"),
+		strings.Count(text, "\n"); returns > 0 && (returns != pairs || feeds != pairs) {
 		return ErrLineEnds
 	}
 	return nil

@@ -54,7 +54,8 @@ func placeOf(line string) string {
 }
 
 // libraries are modules that are never the application, also where they are built from their own source.
-var libraries = []string{"github.com/watermill-spillway/spillway/", "github.com/watermill-spillway/spillway.", "github.com/ThreeDotsLabs/watermill"}
+var libraries = []string{"github.com/watermill-spillway/spillway/", "github.com/watermill-spillway/spillway.",
+	"github.com/ThreeDotsLabs/watermill"}
 
 // isOwn reports whether the frame is of neither the standard library nor a module. A module's file has its version in
 // the path, and a file of the standard library is below a folder src of Go's, or with -trimpath in the folder of its

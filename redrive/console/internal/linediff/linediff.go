@@ -32,8 +32,9 @@ const (
 type Text struct{ Is, Shown string }
 
 const (
-	around   = 3      // lines beside a change that are shown
-	maxCells = 250000 // of the table of the comparison: beyond it all lines between the first and the last change count as changed
+	around = 3 // lines beside a change that are shown
+	// of the table of the comparison: beyond it all lines between the first and the last change count as changed
+	maxCells = 250000
 )
 
 type pair struct{ is, shown string }

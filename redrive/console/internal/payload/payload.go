@@ -78,7 +78,9 @@ func isText(p []byte, whole bool) bool {
 	if !whole { // the last character may be cut
 		p = cutText(p, len(p)-1)
 	}
-	return utf8.Valid(p) && bytes.IndexFunc(p, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\r\t", r) }) < 0
+	return utf8.Valid(p) && bytes.IndexFunc(p, func(r rune) bool {
+		return unicode.IsControl(r) && !strings.ContainsRune("\n\r\t", r)
+	}) < 0
 }
 
 // cutText returns at most n bytes, and cuts no character.
