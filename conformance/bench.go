@@ -220,7 +220,7 @@ func (b *bench) wantOnce(ids ...string) {
 	}
 }
 
-func (b *bench) until(what string, condition func() bool) {
+func (b *bench) until(what string, condition func() bool, state ...func() string) {
 	b.Helper()
 	begun := time.Now()
 	next := begun // a question to a database costs what it asks about: many rows wait for seconds at the same time
@@ -231,11 +231,11 @@ func (b *bench) until(what string, condition func() bool) {
 		}
 		next = now.Add(min(now.Sub(begun)/16, 50*time.Millisecond))
 		return condition()
-	}, func() string {
+	}, append(state, func() string {
 		effects := fmt.Sprint(b.effects())
 		return fmt.Sprintf("effects %.2000s, set aside %d, discarded %d, failed attempts %d, duplicates %d",
 			effects, b.placed.Load(), b.discarded.Load(), b.attempts.Load(), b.duplicate.Load())
-	})
+	})...)
 }
 
 func (b *bench) untilPlaced(n int32) {

@@ -97,9 +97,7 @@ func (o *outageBench) count(to outageguard.State) (n int) {
 // untilGuard waits until the guard has gone to a state n times.
 func (o *outageBench) untilGuard(to outageguard.State, n int) {
 	o.Helper()
-	o.bench.until(fmt.Sprintf("the guard is %s for the %d. time, after %s", to, n, o.story()), func() bool {
-		return o.count(to) >= n
-	})
+	o.bench.until(fmt.Sprintf("the guard is %s for the %d. time", to, n), func() bool { return o.count(to) >= n }, o.story)
 }
 
 // story is what the guard did.

@@ -12,7 +12,7 @@ import (
 // Feature R12, promises P1, P3, P7: while the guard is open another instance joins, the first is killed, a third takes
 // its place, and the second is closed in order, as by a deploy.
 func (b *bench) changedWhileOpen() {
-	lasts, rate := outageLasts(b)
+	lasts, rate := b.outageLasts()
 	b.shared().begin()
 	server, err := downstream.New()
 	if err != nil {
@@ -52,7 +52,7 @@ func (b *bench) changedWhileOpen() {
 // Feature R12, promises P1, P3, P7: the server that holds messages, keys and what the handler writes is killed under
 // load, and away for a time.
 func (b *bench) serverKilled() {
-	lasts, rate := outageLasts(b)
+	lasts, rate := b.outageLasts()
 	b.need("Service", b.target.Service != "")
 	b.begin()
 	b.consumer(func(s *setting) { s.Guarded = true })

@@ -13,7 +13,7 @@ import (
 // Feature R12: the downstream refuses connections while messages come, and later asks for a wait. The messages are
 // held: none is set aside, none goes to a stage, and the guard's probes are the only calls.
 func (b *bench) downstreamAway() {
-	lasts, rate := outageLasts(b)
+	lasts, rate := b.outageLasts()
 	o := b.outage(10 * time.Second)
 	o.startStaged(o.channel(o.staged(time.Second), o.guarded), o.handle)
 	sent := o.traffic(rate, goodOnly)
@@ -104,7 +104,7 @@ func mostProbes(lasted time.Duration) (n int64) {
 // Feature R12: the downstream answers nothing, and calls end by their time-out. Messages that failed before the guard
 // knew go to a stage at most; none is set aside.
 func (b *bench) downstreamHangs() {
-	lasts, rate := outageLasts(b)
+	lasts, rate := b.outageLasts()
 	o := b.outage(500 * time.Millisecond) // longer than a slow machine takes
 	o.startStaged(o.channel(o.staged(3*time.Second, 10*time.Second), o.guarded, o.window(time.Second)), o.handle)
 	sent := o.traffic(rate, goodOnly)
