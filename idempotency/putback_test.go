@@ -23,7 +23,7 @@ func (held) Lease(context.Context, idempotency.Entry, time.Duration) (idempotenc
 	return nil, idempotency.ErrHeld
 }
 
-// Feature I3, promises P3, P4: who is put back is held for half of PutBackAfter at the least, and for all of it at the most,
+// Feature I3, promises P3, P4: who is put back is held for at least half of PutBackAfter, and at most for all of it,
 // lest a subscriber that delivers at once spins; and no longer than its context lasts.
 func TestPutBackAfter(t *testing.T) {
 	for _, lease := range []time.Duration{0, time.Minute} {

@@ -45,7 +45,7 @@ var (
 )
 
 // newLeasing writes the statements with the clock of a database, in milliseconds and microseconds, and its greatest of
-// two numbers. A fence rises by two at the least, because completing takes one: so a row that is applied with the fence
+// two numbers. A fence rises by at least two, because completing takes one: so a row that is applied with the fence
 // after a lease's own was completed by that lease, and not by a claim that took over without a fence.
 func newLeasing(now, micros, greatest, orNothing string) leasing {
 	const (
