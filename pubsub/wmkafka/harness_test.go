@@ -131,7 +131,11 @@ func (c *cluster) records(topic string, partitions int32) (records []*sarama.Con
 	}
 	defer func() { _ = consumer.Close() }()
 	for partition := range partitions {
-		end, err := c.admin.client.GetOffset(topic, partition, sarama.OffsetNewest)
+		var end int64
+		testkit.Eventually(c, "the broker leads the partition, as far as it knows", func() bool {
+			end, err = c.admin.client.GetOffset(topic, partition, sarama.OffsetNewest)
+			return !errors.Is(err, sarama.ErrNotLeaderForPartition)
+		})
 		if err != nil {
 			c.Fatal(err)
 		}
