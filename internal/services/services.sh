@@ -136,12 +136,10 @@ launch() {
 await() {
   local end=$((SECONDS + deadline))
   until answers "$1"; do
-    if [[ -z $(main_pid "$1") ]]; then
-      sleep 0.2 # between fork and exec it has no mark yet
-      if [[ -z $(main_pid "$1") ]]; then
-        say "$1 ended before it answered"
-        return 1
-      fi
+    # Between fork and exec it has no mark yet, on a busy machine for seconds.
+    if ! kill -0 "$(<"$base/$1.pid")" 2>/dev/null && [[ -z $(main_pid "$1") ]]; then
+      say "$1 ended before it answered"
+      return 1
     fi
     if ((SECONDS >= end)); then
       say "$1 does not answer after $deadline s"
