@@ -24,7 +24,7 @@ func TestDiscard(t *testing.T) {
 			t.Errorf("%q: exit %d, %s%s; want exit %d and %q", args, got.code, got.out, got.err, code, says)
 		}
 	}
-	const back = "redrive putback"
+	const back = "redrive restore"
 	ok("discarded 2 letters", "discard", "1", "id-1", "--reason", "a test", "--yes")
 	refused(3, "redrive show 1", "discard", "1", "--reason", "again", "--yes")
 	refused(2, "give one", "discard", "3", "--topic", "orders", "--reason", "both", "--yes")
@@ -39,11 +39,11 @@ func TestDiscard(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.pipe("redrive", "--all", "--status", "all", "--dry-run", "--json").out), &plan); err != nil || plan.Letters != 2 || len(plan.LeftOut) != 1 || plan.LeftOut[0].Letters != 2 {
 		t.Errorf("%+v, %v", plan, err)
 	}
-	refused(2, "--reason is empty", "putback", "1")
-	refused(2, "--all", "putback", "--reason", "a mistake")
-	refused(3, "redrive show 3", "putback", "3", "--reason", "it waits", "--yes")
-	ok("put back 1 letter", "putback", "1", "--reason", "a mistake", "--yes")
-	ok(`{"chosen":1,"put_back":1,"left":0}`, "putback", "--all", "--reason", "a mistake", "--yes", "--json")
+	refused(2, "--reason is empty", "restore", "1")
+	refused(2, "--all", "restore", "--reason", "a mistake")
+	refused(3, "redrive show 3", "restore", "3", "--reason", "it waits", "--yes")
+	ok("restored 1 letter", "restore", "1", "--reason", "a mistake", "--yes")
+	ok(`{"chosen":1,"restored":1,"left":0}`, "restore", "--all", "--reason", "a mistake", "--yes", "--json")
 	ok("a mistake", "audit", "1")
 	ok("would redrive 4 letters", "redrive", "--all", "--dry-run")
 	if got := s.pipe("causes", "--topic", "none"); strings.Contains(got.err, "--status all") || !strings.Contains(got.err, "--status") {

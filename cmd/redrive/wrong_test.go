@@ -35,7 +35,7 @@ func TestEmptyValues(t *testing.T) {
 		{"--edit is empty", "diff 1 --set a=b --edit="},
 		{"--who is empty", "audit --who="},
 		{"--group is empty", "drain orders.dlq --broker sql --allow orders --group="},
-		{"an argument is empty", "guard open ''"},
+		{"an argument is empty", "breaker open ''"},
 		{"an argument is empty", "show ''"},
 		{"an argument is empty", "redrive 1 ''"},
 	} {

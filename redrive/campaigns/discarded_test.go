@@ -12,7 +12,7 @@ import (
 )
 
 // Feature V7, promise P6: whatever a request asks for, no redrive takes a letter that a person gave up. The plan and the campaign say how
-// many are left out. A letter that was put back is redriven.
+// many are left out. A letter that was restored is redriven.
 func TestDiscarded(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		store := d.NewStore(t)
@@ -43,7 +43,7 @@ func TestDiscarded(t *testing.T) {
 			t.Errorf("a campaign of every state: %+v", c)
 		}
 		discard("2") // it is in the campaign
-		for status, says := range map[letters.Status]string{letters.StatusDiscarded: "put them back first", letters.StatusErased: "no message any more"} {
+		for status, says := range map[letters.Status]string{letters.StatusDiscarded: "restore them first", letters.StatusErased: "no message any more"} {
 			only := request
 			only.Filter = letters.Filter{Statuses: []letters.Status{status}}
 			if _, err := all.Plan(t.Context(), only); !errors.Is(err, campaigns.ErrRequest) || !strings.Contains(err.Error(), says) {
@@ -55,7 +55,7 @@ func TestDiscarded(t *testing.T) {
 		if plan, err := all.Plan(t.Context(), named); err != nil || plan.Letters != 0 || !left(plan.LeftOut, "discarded", 1) {
 			t.Errorf("a plan of a discarded letter: %+v, %v", plan, err)
 		}
-		if _, err := all.Start(t.Context(), named); !errors.Is(err, campaigns.ErrNoLetters) || !strings.Contains(err.Error(), "put them back first") {
+		if _, err := all.Start(t.Context(), named); !errors.Is(err, campaigns.ErrNoLetters) || !strings.Contains(err.Error(), "restore them first") {
 			t.Errorf("a campaign of a discarded letter: %v", err)
 		}
 		if _, err := all.Cancel(t.Context(), c.ID, act); err != nil {
@@ -75,7 +75,7 @@ func TestDiscarded(t *testing.T) {
 			t.Fatal(n, err)
 		}
 		if c := reach(t, all, start(t, all, request).ID, campaigns.Finished); c.Redriven != 3 {
-			t.Errorf("after they were put back: %+v", c.Counts)
+			t.Errorf("after they were restored: %+v", c.Counts)
 		}
 	})
 }

@@ -175,7 +175,7 @@ func (r *Request) validate() error {
 // notRedriven says of letters that no redrive takes what can be done.
 func notRedriven(discarded bool) string {
 	if discarded {
-		return "discarded letters are not redriven: put them back first, with redrive putback, the console or Store.MarkAll"
+		return "discarded letters are not redriven: restore them first, with redrive restore, the console or Store.MarkAll"
 	}
 	return "erased letters have no message any more: name letters of another state"
 }

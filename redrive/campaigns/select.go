@@ -26,7 +26,7 @@ const (
 	NoOrigin = "no_origin"
 	// InCampaign is the reason of letters that another campaign has.
 	InCampaign = "in_campaign"
-	// Discarded is the reason of letters that a person gave up. letters.Store.MarkAll puts them back.
+	// Discarded is the reason of letters that a person gave up. letters.Store.MarkAll restores them.
 	Discarded = "discarded"
 	// Erased is the reason of letters that have no message any more.
 	Erased = "erased"

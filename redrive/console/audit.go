@@ -128,8 +128,8 @@ func (c *Console) auditLine(r *request, e letters.Event) auditLine {
 	switch {
 	case discards.isKey(e.RedriveID):
 		line.Redrive = r.link(discards.path(e.RedriveID), nil)
-	case putBacks.isKey(e.RedriveID):
-		line.Redrive = r.link(putBacks.path(e.RedriveID), nil)
+	case restores.isKey(e.RedriveID):
+		line.Redrive = r.link(restores.path(e.RedriveID), nil)
 	case e.RedriveID != "":
 		line.Redrive = r.link("campaigns/"+url.PathEscape(e.RedriveID), nil)
 	}

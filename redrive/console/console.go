@@ -31,7 +31,7 @@ type Console struct {
 	origins   *http.CrossOriginProtection
 	now       func() time.Time
 	counting  time.Duration // how long a page waits for the number of the letters that it lists
-	step      time.Duration // how long one request discards letters, or puts them back
+	step      time.Duration // how long one request discards letters, or restores them
 }
 
 // New returns a Console. It makes no table, and asks the database nothing.

@@ -11,7 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// decidedView is what a decision did, what is left of its selection, and what can be put back.
+// decidedView is what a decision did, what is left of its selection, and what can be restored.
 type decidedView struct {
 	D               *decision
 	By, Reason      string
@@ -30,14 +30,14 @@ type decidedView struct {
 	Problem, Detail string
 }
 
-// UndoButton is what the button says that puts the letters back.
-func (v decidedView) UndoButton() string { return putBacks.Button(v.Done) }
+// UndoButton is what the button says that restores the letters.
+func (v decidedView) UndoButton() string { return restores.Button(v.Done) }
 
 func (c *Console) discarded(r *request) (answer, error) {
 	return c.decidedPage(r, discards, "", problem{})
 }
-func (c *Console) waitAgain(r *request) (answer, error) {
-	return c.decidedPage(r, putBacks, "", problem{})
+func (c *Console) restored(r *request) (answer, error) {
+	return c.decidedPage(r, restores, "", problem{})
 }
 
 func (c *Console) decidedPage(r *request, d *decision, typed string, p problem) (answer, error) {
@@ -125,8 +125,8 @@ func (c *Console) undoDiscard(r *request) (answer, error) {
 		if left.None() {
 			return done, nil
 		}
-		return answer{page: "step", title: putBacks.Says("title"), view: stepView{
-			D: putBacks, Now: n, Left: left, Action: r.link(discards.path(key)+"/undo", nil),
+		return answer{page: "step", title: restores.Says("title"), view: stepView{
+			D: restores, Now: n, Left: left, Action: r.link(discards.path(key)+"/undo", nil),
 			Stop: r.link(discards.path(key), nil), Reason: reason,
 		}}, nil
 	}

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// stepTime is how long one request discards letters, or puts them back. The page says how far it came, and goes on.
+	// stepTime is how long one request discards letters, or restores them. The page says how far it came, and goes on.
 	stepTime = 15 * time.Second
 	// decisionSample is how many letters the page shows.
 	decisionSample = 10
 )
 
-// decision is what a person decides about letters: to discard them, or to put discarded ones back.
+// decision is what a person decides about letters: to discard them, or to restore discarded ones.
 type decision struct {
 	Name string           // of its page. The ids of its records begin with it, so that none is the id of a campaign.
 	from []letters.Status // the states of letters that it takes
@@ -29,7 +29,7 @@ type decision struct {
 var (
 	discards = &decision{"discard",
 		[]letters.Status{letters.StatusWaiting, letters.StatusRefused, letters.StatusQuarantined}, letters.StatusDiscarded}
-	putBacks = &decision{"putback", []letters.Status{letters.StatusDiscarded}, letters.StatusWaiting}
+	restores = &decision{"restore", []letters.Status{letters.StatusDiscarded}, letters.StatusWaiting}
 )
 
 // Says returns a text of the decision.
@@ -97,8 +97,8 @@ type decisionView struct {
 
 func (c *Console) discardForm(r *request) (answer, error) { return c.decisionForm(r, discards) }
 func (c *Console) discard(r *request) (answer, error)     { return c.decide(r, discards) }
-func (c *Console) putBackForm(r *request) (answer, error) { return c.decisionForm(r, putBacks) }
-func (c *Console) putBack(r *request) (answer, error)     { return c.decide(r, putBacks) }
+func (c *Console) restoreForm(r *request) (answer, error) { return c.decisionForm(r, restores) }
+func (c *Console) restore(r *request) (answer, error)     { return c.decide(r, restores) }
 
 func (c *Console) decisionForm(r *request, d *decision) (answer, error) {
 	s, err := r.toDecide(d, r.query)

@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V11: letters are discarded with a reason, those that were selected and no later ones, once, and are put back.
+// Feature V11: letters are discarded with a reason, those that were selected and no later ones, once, and are restored.
 func TestDiscard(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(300)...)
@@ -45,7 +45,7 @@ func TestDiscard(t *testing.T) {
 	b.get("/discards/x").want(t, http.StatusNotFound)
 }
 
-// Feature V11: single letters are discarded by their boxes. What was redriven meanwhile, or put back by others, stays as it is.
+// Feature V11: single letters are discarded by their boxes. What was redriven meanwhile, or restored by others, stays as it is.
 func TestDiscard_single(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(4)...)

@@ -67,7 +67,7 @@ func (b *bench) patiently(path string, form url.Values) page {
 }
 
 // Feature V11, decision 23: more letters are discarded than one request can do, in steps that a person can go on with, leave and take
-// up again. Each number is true, or the page says that it is not known. It ends with the number of all. So they are put back.
+// up again. Each number is true, or the page says that it is not known. It ends with the number of all. So they are restored.
 func TestDiscard_large(t *testing.T) {
 	for _, on := range []struct {
 		fixture.Database
@@ -124,7 +124,7 @@ func TestDiscard_large(t *testing.T) {
 				}
 			}
 			end := b.get(p.goes(t, "discards/"))
-			end.want(t, http.StatusOK, discards.Says("done", on.letters), putBacks.Button(exactly(on.letters)))
+			end.want(t, http.StatusOK, discards.Says("done", on.letters), restores.Button(exactly(on.letters)))
 			if step < 2 || len(end.buttons(t, "Discard")) > 0 {
 				t.Errorf("%d steps, and then the buttons %q", step, end.buttons(t, ""))
 			}
@@ -140,7 +140,7 @@ func TestDiscard_large(t *testing.T) {
 					break
 				}
 				left := b.truth(discards.record(key))
-				if got := p.buttons(t, "Put back"); !slices.Equal(got, []string{putBacks.Button(number{left, b.console.counting > 0})}) {
+				if got := p.buttons(t, "Restore"); !slices.Equal(got, []string{restores.Button(number{left, b.console.counting > 0})}) {
 					t.Errorf("%d are left, and the buttons say %q", left, got)
 				}
 				form = p.fields(t)

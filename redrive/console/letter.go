@@ -31,8 +31,8 @@ func (c *Console) letter(r *request) (answer, error) {
 	if slices.Contains(discards.from, l.Status) {
 		v.Discard = r.link(discards.Name, this)
 	}
-	if slices.Contains(putBacks.from, l.Status) {
-		v.PutBack = r.link(putBacks.Name, this)
+	if slices.Contains(restores.from, l.Status) {
+		v.Restore = r.link(restores.Name, this)
 	}
 	v.Keys, v.Metadata = c.metadata(l, v.Look)
 	if v.Look && l.closed == nil && l.Status != letters.StatusErased {
@@ -54,7 +54,7 @@ type letterPage struct {
 	Base      string
 	Redrive   string // the page that redrives this letter alone, if it waits
 	Discard   string
-	PutBack   string // the page that lets this letter wait again, if it is discarded
+	Restore   string // the page that lets this letter wait again, if it is discarded
 	Edits     bool
 	Payload   *payloadView
 	Line      []entry

@@ -146,7 +146,7 @@ func (c *Console) listActions(r *request, statuses []letters.Status, number int)
 		actions = append(actions, one)
 	}
 	add("redrive", "main", redrivable)
-	add(putBacks.Name, "main", putBacks.from)
+	add(restores.Name, "main", restores.from)
 	add(discards.Name, "danger", discards.from)
 	return actions
 }

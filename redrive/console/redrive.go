@@ -26,7 +26,7 @@ const (
 	maxEditForm = 1 << 20
 )
 
-// redrivable are the states of letters that a redrive takes. Discarded letters are put back first.
+// redrivable are the states of letters that a redrive takes. Discarded letters are restored first.
 var redrivable = []letters.Status{
 	letters.StatusWaiting, letters.StatusRedriven, letters.StatusSucceeded, letters.StatusFailedAgain,
 	letters.StatusQuarantined, letters.StatusRefused,

@@ -78,7 +78,7 @@ func TestNumbersAsTyped(t *testing.T) {
 	}
 }
 
-// Feature V11: discarded letters are put back before a redrive takes them, and the page of a letter offers what can be done with it.
+// Feature V11: discarded letters are restored before a redrive takes them, and the page of a letter offers what can be done with it.
 func TestDiscardedAreNotRedriven(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 3)

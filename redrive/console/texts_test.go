@@ -27,7 +27,7 @@ func TestTexts(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, found := range said.FindAllStringSubmatch(string(source), -1) {
-				asked["decide.discard."+found[1]], asked["decide.putback."+found[1]] = true, true
+				asked["decide.discard."+found[1]], asked["decide.restore."+found[1]] = true, true
 			}
 			for _, found := range called.FindAllStringSubmatch(string(source), -1) {
 				if found[1] == "decide." { // of Says

@@ -25,7 +25,7 @@ const (
 	EventSelected EventKind = "selected"
 	// EventEdited says that a redrive publishes the letter's message with changes. The letter stays as it is.
 	EventEdited EventKind = "edited"
-	// EventWaiting says that the letter was put back: it has StatusWaiting again.
+	// EventWaiting says that the letter was restored: it has StatusWaiting again.
 	EventWaiting EventKind = "waiting"
 	// EventRedriven says that the letter was published to its topic.
 	EventRedriven EventKind = "redriven"

@@ -212,7 +212,7 @@ func leftOut(l campaigns.LeftOut) string {
 	case campaigns.InCampaign:
 		return line + ": the campaign " + short(l.Campaign) + " has them"
 	case campaigns.Discarded:
-		return line + ": discarded; redrive putback lets them wait again"
+		return line + ": discarded; redrive restore lets them wait again"
 	case campaigns.Erased:
 		return line + ": erased; they have no message any more"
 	}

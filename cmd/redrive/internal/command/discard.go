@@ -28,7 +28,7 @@ func (a *app) discard() *cobra.Command {
 			Use:   "discard [SEQ...]",
 			Short: "Give up letters that are of no use",
 			Long: `discard marks the chosen letters that wait as discarded: no redrive takes them any more. They stay in the table, with your
-name and reason, until purge removes them; redrive putback lets them wait again. What arrives after the start is not touched, and
+name and reason, until purge removes them; redrive restore lets them wait again. What arrives after the start is not touched, and
 neither are letters that another program works on at the moment.`,
 			Example: `  redrive discard --cause 9f3a12bc --reason "test tenant, agreed with ann"
   redrive discard 1042 1043 --reason "sent by hand" --yes`,
@@ -36,17 +36,17 @@ neither are letters that another program works on at the moment.`,
 	})
 }
 
-func (a *app) putBack() *cobra.Command {
+func (a *app) restore() *cobra.Command {
 	return a.move(move{
-		done: "put back", key: "put_back", from: letters.StatusDiscarded, to: letters.StatusWaiting,
+		done: "restored", key: "restored", from: letters.StatusDiscarded, to: letters.StatusWaiting,
 		all: "every discarded letter",
 		command: cobra.Command{
-			Use:   "putback [SEQ...]",
+			Use:   "restore [SEQ...]",
 			Short: "Let discarded letters wait again",
-			Long: `putback lets the chosen discarded letters wait again, with your name and reason on record. A redrive takes them then.
+			Long: `restore lets the chosen discarded letters wait again, with your name and reason on record. A redrive takes them then.
 --redrive-id chooses what one discard of the console gave up.`,
-			Example: `  redrive putback 1042 --reason "the wrong tenant"
-  redrive putback --cause 9f3a12bc --reason "INC-7: they are needed after all"`,
+			Example: `  redrive restore 1042 --reason "the wrong tenant"
+  redrive restore --cause 9f3a12bc --reason "INC-7: they are needed after all"`,
 		},
 	})
 }

@@ -82,7 +82,7 @@ func (s *startFlags) ask(ctx context.Context, a *app, store *letters.Store, chos
 			return r, err
 		}
 		if l.Status == letters.StatusDiscarded && len(chosen.statuses) == 0 {
-			return r, none("SEQ %d is discarded: discarded letters are not redriven; redrive putback %d lets it wait again",
+			return r, none("SEQ %d is discarded: discarded letters are not redriven; redrive restore %d lets it wait again",
 				l.Seq, l.Seq)
 		}
 		r.Seqs = append(r.Seqs, l.Seq)

@@ -26,11 +26,11 @@ RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from count
   unlease   broken
   reseal    key resealed closed why left; with --dry-run for each key: key letters, and current for the key of new letters
   discard   chosen discarded left
-  putback   chosen put_back left
+  restore   chosen restored left
   import    imported skipped
   campaigns a campaign as package campaigns has it; with an ID also: events left_behind
   redrive   with --dry-run a plan as package campaigns has it; else a campaign for each change
-  guard     handler scope instance state reason cause actor since
+  breaker   handler scope instance state reason cause actor since
   drain     id taken redriven quarantined refused parked failed sealed; with --dry-run a plan as package redrive has it`
 
 // causeView is a cause for programs.

@@ -84,7 +84,7 @@ func (s *startFlags) check(chosen *choice, args []string) error {
 	}) {
 		status = wrong("--status is %s: erased letters have no message any more", s[0])
 		if slices.Contains(s, string(letters.StatusDiscarded)) {
-			status = wrong("--status is discarded: discarded letters are not redriven; redrive putback lets them wait again")
+			status = wrong("--status is discarded: discarded letters are not redriven; redrive restore lets them wait again")
 		}
 	}
 	if r.CanaryWait <= 0 {

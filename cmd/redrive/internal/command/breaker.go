@@ -10,24 +10,24 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/outageguard"
 )
 
-func (a *app) guard() *cobra.Command {
+func (a *app) breaker() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "guard",
+		Use:   "breaker",
 		Short: "List outages, and hold or release the messages of a handler by hand",
-		Long: `guard shows and changes what the outage guards of a service share through the database: Config.Outage.Shared. A freeze counts
+		Long: `breaker shows and changes what the circuit breakers of a service share through the database: Config.Outage.Shared. A freeze counts
 in all instances within seconds, and ends by release alone.`,
-		Example: `  redrive guard list
-  redrive guard open billing --reason "INC-7: the ledger is migrated"
-  redrive guard open --reason "INC-7: hold everything" --yes
-  redrive guard close billing`,
+		Example: `  redrive breaker list
+  redrive breaker open billing --reason "INC-7: the ledger is migrated"
+  redrive breaker open --reason "INC-7: hold everything" --yes
+  redrive breaker close billing`,
 		Args: arguments(0, 0, "list, open or close"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.guardList(), a.guardOpen(), a.guardClose())
+	cmd.AddCommand(a.breakerList(), a.breakerOpen(), a.breakerClose())
 	return cmd
 }
 
-// outages opens what the guards share. Looking makes no table.
+// outages opens what the breakers share. Looking makes no table.
 func (a *app) outages(ctx context.Context) (*outageguard.Store, error) {
 	db, err := a.database(ctx)
 	if err == nil {
@@ -39,11 +39,11 @@ func (a *app) outages(ctx context.Context) (*outageguard.Store, error) {
 	return outageguard.NewStore(ctx, db, outageguard.StoreConfig{Service: a.settings.service})
 }
 
-func (a *app) guardList() *cobra.Command {
+func (a *app) breakerList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List outages and freezes",
 		Long:    "list prints the handlers whose messages are held, in all instances: by an outage that was found, or by hand.",
-		Example: "  redrive guard list --json",
+		Example: "  redrive breaker list --json",
 		Args:    arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, err := a.outages(cmd.Context())
@@ -91,18 +91,18 @@ func (a *app) outageTable(all []outageguard.Shared) error {
 	return nil
 }
 
-func (a *app) guardOpen() *cobra.Command {
+func (a *app) breakerOpen() *cobra.Command {
 	var reason string
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "open [HANDLER]", Short: "Hold the messages of a handler, or of all handlers",
-		Long: `open freezes a handler in all instances of the service: its messages are held, uncounted, until guard close. Messages in work end
+		Long: `open freezes a handler in all instances of the service: its messages are held, uncounted, until breaker close. Messages in work end
 as usual. Without HANDLER it freezes every handler.`,
-		Example: "  redrive guard open billing --reason \"INC-7: the ledger is migrated\"",
+		Example: "  redrive breaker open billing --reason \"INC-7: the ledger is migrated\"",
 		Args:    arguments(0, 1, "a handler, or nothing for all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if reason == "" {
-				return wrong("--reason is empty: say why, for those who look at the guard later")
+				return wrong("--reason is empty: say why, for those who look at the breaker later")
 			}
 			store, err := a.outages(cmd.Context())
 			if err != nil {
@@ -118,21 +118,21 @@ as usual. Without HANDLER it freezes every handler.`,
 			if err := store.Freeze(cmd.Context(), handler, reason, a.settings.by); err != nil {
 				return err
 			}
-			return a.guarded(handler, "frozen")
+			return a.froze(handler, "frozen")
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who look at the guard later (required)")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who look at the breaker later (required)")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
 }
 
-func (a *app) guardClose() *cobra.Command {
+func (a *app) breakerClose() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "close [HANDLER]", Short: "End a freeze",
 		Long: "close ends the freeze of a handler in all instances, or with no HANDLER the freeze of all handlers. It " +
 			"ends no outage that was found.",
-		Example: "  redrive guard close billing",
+		Example: "  redrive breaker close billing",
 		Args:    arguments(0, 1, "a handler, or nothing for all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			store, err := a.outages(cmd.Context())
@@ -145,17 +145,17 @@ func (a *app) guardClose() *cobra.Command {
 				return err
 			}
 			if !released {
-				return none("%s of %s: there is no freeze; redrive guard list shows all", named(handler), a.owner())
+				return none("%s of %s: there is no freeze; redrive breaker list shows all", named(handler), a.owner())
 			}
-			return a.guarded(handler, "released")
+			return a.froze(handler, "released")
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the log of the instances")
 	return cmd
 }
 
-// guarded says what became of a freeze.
-func (a *app) guarded(handler, state string) error {
+// froze says what became of a freeze.
+func (a *app) froze(handler, state string) error {
 	if a.json {
 		return a.screen.JSON(struct {
 			Handler string `json:"handler"`

@@ -10,47 +10,47 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V11: discarded letters are put back by the page of a letter and from the list, with a reason. The page says how many wait again,
+// Feature V11: discarded letters are restored by the page of a letter and from the list, with a reason. The page says how many wait again,
 // and leads to them. Others stay as they are.
-func TestPutBack(t *testing.T) {
+func TestRestore(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 12)
 	b.post("/discard", with(b.get("/discard?seq=2&seq=3&seq=4&seq=5").fields(t), "reason", "test data")).goes(t, "discards/")
 
-	at := b.get("/letters/2").linked(t, text("letter.putback"))
+	at := b.get("/letters/2").linked(t, text("letter.restore"))
 	p := b.get(strings.TrimPrefix(at, "."))
-	p.want(t, http.StatusOK, text("decide.putback.intro"), "Put back 1 letter<")
+	p.want(t, http.StatusOK, text("decide.restore.intro"), "Restore 1 letter<")
 	form := p.fields(t)
-	if got := b.post("/putback", with(form, "reason", " ")).wrong(t, "reason"); got != text("act.noreason") {
+	if got := b.post("/restore", with(form, "reason", " ")).wrong(t, "reason"); got != text("act.noreason") {
 		t.Errorf("without a reason: %q", got)
 	}
 	form = with(form, "reason", "not of the test")
-	to := b.post("/putback", form, by("bob", Operate)).goes(t, "putbacks/putback-")
-	if again := b.post("/putback", form, by("bob", Operate)).goes(t, "putbacks/"); again != to {
+	to := b.post("/restore", form, by("bob", Operate)).goes(t, "restores/restore-")
+	if again := b.post("/restore", form, by("bob", Operate)).goes(t, "restores/"); again != to {
 		t.Errorf("%s, and sent again %s", to, again)
 	}
-	b.get(to).want(t, http.StatusOK, "1 letter that was put back waits.", "<bdi>bob</bdi>", "not of the test")
+	b.get(to).want(t, http.StatusOK, "1 letter that was restored waits.", "<bdi>bob</bdi>", "not of the test")
 	b.get(strings.TrimPrefix(b.get(to).linked(t, text("decide.letters")), ".")).want(t, http.StatusOK, "Redrive the 1 letter that matches")
 	b.want(letters.StatusDiscarded, 3)
-	if p := b.get("/letters/2"); p.linked(t, text("letter.putback")) != "" {
-		t.Error("a letter that waits is offered to be put back")
+	if p := b.get("/letters/2"); p.linked(t, text("letter.restore")) != "" {
+		t.Error("a letter that waits is offered to be restored")
 	}
 
 	p = b.get("/letters?status=discarded")
 	got := p.buttons(t, "")
-	if want := []string{"Put back all 3 letters that match", text("letters.putback.chosen")}; !slices.Equal(got[len(got)-2:], want) || strings.Contains(fmt.Sprint(got), "Redrive") {
+	if want := []string{"Restore all 3 letters that match", text("letters.restore.chosen")}; !slices.Equal(got[len(got)-2:], want) || strings.Contains(fmt.Sprint(got), "Redrive") {
 		t.Errorf("the list of discarded letters offers %q, want %q", got, want)
 	}
-	all := b.get("/putback?" + p.fieldsOf(t, "Put back all 3 letters that match").Encode())
-	all.want(t, http.StatusOK, "Put back 3 letters<")
-	b.get(b.post("/putback", with(all.fields(t), "reason", "a mistake")).goes(t, "putbacks/")).want(t, http.StatusOK, "3 letters that were put back wait.")
+	all := b.get("/restore?" + p.fieldsOf(t, "Restore all 3 letters that match").Encode())
+	all.want(t, http.StatusOK, "Restore 3 letters<")
+	b.get(b.post("/restore", with(all.fields(t), "reason", "a mistake")).goes(t, "restores/")).want(t, http.StatusOK, "3 letters that were restored wait.")
 	b.want(letters.StatusWaiting, 12)
 
-	b.get("/putback?seq=1").want(t, http.StatusOK, "Put back 0 letters<", "disabled")
-	b.get("/putback?"+b.everything()).want(t, http.StatusBadRequest, text("decide.putback.states"))
-	b.get("/putbacks/putback-9f3a12bc-0000-4000-8000-000000000001").want(t, http.StatusNotFound)
-	b.get("/putbacks/discard-9f3a12bc-0000-4000-8000-000000000001").want(t, http.StatusNotFound)
-	b.get("/audit").want(t, http.StatusOK, "./putbacks/putback-", "./discards/discard-")
+	b.get("/restore?seq=1").want(t, http.StatusOK, "Restore 0 letters<", "disabled")
+	b.get("/restore?"+b.everything()).want(t, http.StatusBadRequest, text("decide.restore.states"))
+	b.get("/restores/restore-9f3a12bc-0000-4000-8000-000000000001").want(t, http.StatusNotFound)
+	b.get("/restores/discard-9f3a12bc-0000-4000-8000-000000000001").want(t, http.StatusNotFound)
+	b.get("/audit").want(t, http.StatusOK, "./restores/restore-", "./discards/discard-")
 }
 
 // Feature V11, decision 23: the buttons of a list have its number if they take all of its letters. One that takes some of them has none.
@@ -67,9 +67,9 @@ func TestListActions(t *testing.T) {
 		"?status=waiting&status=quarantined": {"Redrive all 10 letters that match", "Discard all 10 letters that match"},
 		"?status=succeeded":                  {"Redrive the 1 letter that matches"},
 		"?status=waiting&status=succeeded":   {"Redrive all 10 letters that match", text("letters.discard.some")},
-		"?status=discarded":                  {"Put back the 1 letter that matches"},
-		"?status=discarded&status=waiting":   {text("letters.redrive.some"), text("letters.putback.some"), text("letters.discard.some")},
-		"?status=all":                        {text("letters.redrive.some"), text("letters.putback.some"), text("letters.discard.some")},
+		"?status=discarded":                  {"Restore the 1 letter that matches"},
+		"?status=discarded&status=waiting":   {text("letters.redrive.some"), text("letters.restore.some"), text("letters.discard.some")},
+		"?status=all":                        {text("letters.redrive.some"), text("letters.restore.some"), text("letters.discard.some")},
 	} {
 		var got []string
 		p := b.get("/letters" + query)
