@@ -153,7 +153,7 @@ func stoppedItself(ctx context.Context, all *campaigns.Campaigns, id string) (at
 			return at, itself, err
 		}
 		for _, e := range events {
-			if after = e.Seq; e.What == campaigns.PausedIt {
+			if after = e.Seq; e.Kind == campaigns.EventPaused {
 				at, itself = e.At, e.By == campaigns.ByItself
 			}
 		}

@@ -45,7 +45,7 @@ func TestCampaign(t *testing.T) {
 		fixture.WantCount(t, store, letters.Filter{}, 2) // new, other
 
 		events, err := all.History(t.Context(), c.ID, 0)
-		if err != nil || len(events) != 3 || events[0].What != campaigns.Started || events[0].Act != act || events[2].What != campaigns.FinishedIt {
+		if err != nil || len(events) != 3 || events[0].Kind != campaigns.EventStarted || events[0].Act != act || events[2].Kind != campaigns.EventFinished {
 			t.Errorf("%+v %v", events, err)
 		}
 		audit, err := store.Audit(t.Context(), letters.EventFilter{RedriveIDs: []string{c.ID}})
@@ -188,7 +188,7 @@ func TestLeftToOtherWorkers(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range history {
-				if e.What == campaigns.LeftIt && e.By == campaigns.ByItself && e.Details != "" {
+				if e.Kind == campaigns.EventLeft && e.By == campaigns.ByItself && e.Details != "" {
 					reasons = append(reasons, e.Reason)
 				}
 			}

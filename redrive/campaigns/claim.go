@@ -134,7 +134,7 @@ func (w *Worker) finish(ctx context.Context, tx *sql.Tx, id string, k *claim) er
 	if err != nil || pending {
 		return err
 	}
-	k.stopped, err = w.step(ctx, tx, id, move{from: []State{Running}, to: Finished, what: FinishedIt,
+	k.stopped, err = w.step(ctx, tx, id, move{from: []State{Running}, to: Finished, what: EventFinished,
 		act: Act{By: ByItself, Reason: "the campaign is through with all letters"}, set: `ended_at = now_us(),`})
 	return err
 }

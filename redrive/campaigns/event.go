@@ -10,28 +10,28 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
-// What is something that was done with a campaign.
-type What string
+// EventKind is something that was done with a campaign.
+type EventKind string
 
 // What is on record of a campaign.
 const (
-	Started     What = "started"
-	Approved    What = "approved"
-	Ran         What = "ran"
-	Held        What = "held for approval"
-	PausedIt    What = "paused"
-	Resumed     What = "resumed"
-	CancelledIt What = "cancelled"
-	RateSet     What = "rate set"
-	CanaryDone  What = "canary published"
-	FinishedIt  What = "finished"
-	Purged      What = "letters purged"
-	// LeftIt says that a worker cannot do the campaign, and why. Another worker may be able to. Each reason is on record
+	EventStarted         EventKind = "started"
+	EventApproved        EventKind = "approved"
+	EventRan             EventKind = "ran"
+	EventHeld            EventKind = "held for approval"
+	EventPaused          EventKind = "paused"
+	EventResumed         EventKind = "resumed"
+	EventCancelled       EventKind = "cancelled"
+	EventRateSet         EventKind = "rate set"
+	EventCanaryPublished EventKind = "canary published"
+	EventFinished        EventKind = "finished"
+	EventPurged          EventKind = "letters purged"
+	// EventLeft says that a worker cannot do the campaign, and why. Another worker may be able to. Each reason is on record
 	// once.
-	LeftIt What = "left to other workers"
-	// WaitsIt says that a campaign waits for its turn: more campaigns have letters due than a worker works on at the same
+	EventLeft EventKind = "left to other workers"
+	// EventWaiting says that a campaign waits for its turn: more campaigns have letters due than a worker works on at the same
 	// time.
-	WaitsIt What = "waits for its turn"
+	EventWaiting EventKind = "waits for its turn"
 )
 
 // Event is one thing that was done with a campaign.
@@ -40,7 +40,7 @@ type Event struct {
 	Seq int64 `json:"seq"`
 	// At is by the database's clock.
 	At   time.Time `json:"at"`
-	What What      `json:"what"`
+	Kind EventKind `json:"what"`
 	Act
 	// Details has numbers, such as the rate that was set.
 	Details string `json:"details,omitempty"`
@@ -50,7 +50,7 @@ type Event struct {
 const ByItself = "spillway"
 
 // record adds an event within the transaction of what it records.
-func (c *Campaigns) record(ctx context.Context, tx *sql.Tx, id string, what What, act Act, details string) error {
+func (c *Campaigns) record(ctx context.Context, tx *sql.Tx, id string, what EventKind, act Act, details string) error {
 	_, err := c.exec(ctx, tx,
 		`INSERT INTO spillway_campaign_events (campaign, occurred_at, what, actor, reason, details) VALUES (?, now_us(), ?, ?, ?, ?)`,
 		c.db.Text(id), c.db.Text(string(what)), c.db.Text(act.By), c.db.Text(act.Reason), c.db.Text(details))
@@ -58,7 +58,7 @@ func (c *Campaigns) record(ctx context.Context, tx *sql.Tx, id string, what What
 }
 
 // recordOnce notes why a worker does not do a campaign now. What is on record already is not recorded again.
-func (c *Campaigns) recordOnce(ctx context.Context, id string, what What, why string) error {
+func (c *Campaigns) recordOnce(ctx context.Context, id string, what EventKind, why string) error {
 	host, _ := os.Hostname() // a worker without a name is on record too
 	return c.write(ctx, func(tx *sql.Tx) error {
 		known := 0
@@ -93,7 +93,7 @@ func (c *Campaigns) History(ctx context.Context, id string, after int64) (events
 		var at int64
 		var what string
 		err := rows.Scan(&e.Seq, &at, &what, &e.By, &e.Reason, &e.Details)
-		e.At, e.What = fromMicro(at), What(what)
+		e.At, e.Kind = fromMicro(at), EventKind(what)
 		events = append(events, e)
 		return err
 	}, `SELECT seq, occurred_at, what, actor, reason, details FROM spillway_campaign_events WHERE campaign = ? AND seq > ? ORDER BY seq LIMIT 1000`,

@@ -57,7 +57,7 @@ func (c *Campaigns) purge(ctx context.Context, id string, act Act, deleted *int)
 					last)
 			}
 			if err == nil && n < sweepAtOnce {
-				err = c.record(ctx, tx, id, Purged, act, fmt.Sprintf("%d letters", all+n))
+				err = c.record(ctx, tx, id, EventPurged, act, fmt.Sprintf("%d letters", all+n))
 			}
 			return err
 		})

@@ -40,7 +40,7 @@ func TestPurge(t *testing.T) {
 			}
 		}
 		events, err := all.History(t.Context(), ended.ID, 0)
-		if err != nil || len(events) != 4 || events[3].What != campaigns.Purged || events[3].Act != act || events[3].Details != "600 letters" {
+		if err != nil || len(events) != 4 || events[3].Kind != campaigns.EventPurged || events[3].Act != act || events[3].Details != "600 letters" {
 			t.Errorf("%+v %v", events, err)
 		}
 		if c, err := all.Get(t.Context(), ended.ID); err != nil || c.Redriven != 600 || c.Selected != 600 {

@@ -36,7 +36,7 @@ func (r *rounds) wake(ctx context.Context, c Campaign) error {
 			return err
 		}
 		_, err = r.step(ctx, tx, c.ID,
-			move{from: []State{Scheduled}, to: Running, what: Ran, act: Act{By: ByItself, Reason: "Request.NotBefore is over"},
+			move{from: []State{Scheduled}, to: Running, what: EventRan, act: Act{By: ByItself, Reason: "Request.NotBefore is over"},
 				set:  `started_at = ` + startedAt(Running) + `, next_due = now_us(), late = 0,`,
 				only: ` AND not_before <= now_us()`})
 		return err
@@ -50,7 +50,7 @@ func (r *rounds) holdForApproval(ctx context.Context, c Campaign) (held bool, er
 		return false, nil
 	}
 	err = r.write(ctx, func(tx *sql.Tx) error {
-		held, err = r.step(ctx, tx, c.ID, move{from: []State{Running}, to: Approval, what: Held,
+		held, err = r.step(ctx, tx, c.ID, move{from: []State{Running}, to: Approval, what: EventHeld,
 			act:  Act{By: ByItself, Reason: fmt.Sprintf("it has %d letters, and more than %d need approval", c.Selected, over)},
 			only: ` AND approved_by = ''`})
 		return err

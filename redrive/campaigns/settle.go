@@ -241,7 +241,7 @@ func (s *settler) count(ctx context.Context, tx *sql.Tx, counts map[outcome]int,
 		counts[redriven], counts[quarantined], counts[refused], counts[failed], counts[gone], s.db.Text(id))
 	if err == nil && s.campaign.Request.Canary > 0 {
 		_, err = s.step(ctx, tx, id,
-			move{from: []State{Running}, to: Canary, what: CanaryDone,
+			move{from: []State{Running}, to: Canary, what: EventCanaryPublished,
 				act:     Act{By: ByItself, Reason: "waits for what becomes of the canary"},
 				details: fmt.Sprintf("%d letters", s.campaign.Request.Canary), set: `canary_at = now_us(),`,
 				only: ` AND canary > 0 AND redriven >= canary`})

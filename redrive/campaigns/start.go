@@ -65,7 +65,7 @@ VALUES (?, ?, 'selecting', ?, now_us(), ?, ?, ?, ?, now_us() + ?)`, c.db.Text(id
 		if err != nil {
 			return err
 		}
-		return c.record(ctx, tx, id, Started, r.Act, "")
+		return c.record(ctx, tx, id, EventStarted, r.Act, "")
 	})
 	if err != nil {
 		if now, is := c.Get(ctx, id); r.ID != "" && is == nil { // the other of two was first
@@ -257,10 +257,10 @@ func (c *Campaigns) claims(ctx context.Context, tx *sql.Tx, of []letters.Head,
 
 // selected ends the selection.
 func (c *Campaigns) selected(ctx context.Context, id string, r *Request, n int) error {
-	to, why, what, act := Running, "", Ran, Act{By: ByItself, Reason: "the selection is complete"}
+	to, why, what, act := Running, "", EventRan, Act{By: ByItself, Reason: "the selection is complete"}
 	switch {
 	case n == 0:
-		to, why, what, act.Reason = Cancelled, "the selection has no letter to redrive", CancelledIt, "the selection has "+
+		to, why, what, act.Reason = Cancelled, "the selection has no letter to redrive", EventCancelled, "the selection has "+
 			"no letter to redrive"
 	case r.Approval || c.config.ApproveOver > 0 && n > c.config.ApproveOver:
 		to = Approval

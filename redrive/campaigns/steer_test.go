@@ -92,11 +92,11 @@ func TestSteer(t *testing.T) {
 		})
 		wantIDs(t, out, len(out.All()))
 		events, err := all.History(t.Context(), c.ID, 0)
-		var what []campaigns.What
+		var what []campaigns.EventKind
 		for _, e := range events {
-			what = append(what, e.What)
+			what = append(what, e.Kind)
 		}
-		want := []campaigns.What{campaigns.Started, campaigns.Ran, campaigns.PausedIt, campaigns.RateSet, campaigns.Resumed, campaigns.CancelledIt}
+		want := []campaigns.EventKind{campaigns.EventStarted, campaigns.EventRan, campaigns.EventPaused, campaigns.EventRateSet, campaigns.EventResumed, campaigns.EventCancelled}
 		if err != nil || !slices.Equal(what, want) {
 			t.Error(what, err)
 		}

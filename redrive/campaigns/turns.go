@@ -138,7 +138,7 @@ func (r *rounds) dispatch(ctx context.Context, ready []Campaign) error {
 	for i, c := range waiting {
 		if i < free {
 			r.begin(ctx, c)
-		} else if !r.complained[c.ID] && r.Campaigns.recordOnce(ctx, c.ID, WaitsIt, whyWaits) == nil {
+		} else if !r.complained[c.ID] && r.Campaigns.recordOnce(ctx, c.ID, EventWaiting, whyWaits) == nil {
 			r.complained[c.ID] = true
 			logging.CampaignWaits.Write(r.Campaigns.config.Logger, nil, logging.Fields{logging.Campaign: c.ID})
 		}

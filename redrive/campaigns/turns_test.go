@@ -84,7 +84,7 @@ func TestCampaignsTakeTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range events {
-			if e.What == campaigns.WaitsIt && strings.Contains(e.Reason, "they take turns") {
+			if e.Kind == campaigns.EventWaiting && strings.Contains(e.Reason, "they take turns") {
 				waited++
 			}
 		}

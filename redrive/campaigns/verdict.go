@@ -76,7 +76,7 @@ FROM spillway_campaigns WHERE id = ?`+r.lock(), r.db.Text(c.ID)) // or a person 
 		return err
 	case goOn:
 		_, err := r.step(ctx, tx, c.ID,
-			move{from: []State{Canary}, to: Running, what: Ran, act: Act{By: ByItself, Reason: why},
+			move{from: []State{Canary}, to: Running, what: EventRan, act: Act{By: ByItself, Reason: why},
 				set: `canary = 0, next_due = now_us(), late = 0,`})
 		return err
 	}

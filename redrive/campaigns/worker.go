@@ -246,7 +246,7 @@ func (r *rounds) able(ctx context.Context, c Campaign) bool {
 		lacks = fmt.Sprintf("the worker's Config.Allow does not have the topic %q", logged(c.Request.To))
 	}
 	// else in the next round
-	if lacks != "" && !r.complained[c.ID] && r.Campaigns.recordOnce(ctx, c.ID, LeftIt, lacks) == nil {
+	if lacks != "" && !r.complained[c.ID] && r.Campaigns.recordOnce(ctx, c.ID, EventLeft, lacks) == nil {
 		r.complained[c.ID] = true
 		logging.CampaignLeft.Write(r.Campaigns.config.Logger, errors.New("campaigns: "+lacks),
 			logging.Fields{logging.Campaign: c.ID})

@@ -121,7 +121,7 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 	events, err := c.campaigns.History(r.Context(), one.ID, 0)
 	for _, e := range slices.Backward(events) {
 		v.History = append(v.History,
-			historyLine{At: e.At, What: text("what." + string(e.What)), By: e.By, Reason: e.Reason, Details: e.Details})
+			historyLine{At: e.At, What: text("what." + string(e.Kind)), By: e.By, Reason: e.Reason, Details: e.Details})
 	}
 	return v, err
 }

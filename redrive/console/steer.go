@@ -104,5 +104,5 @@ func (c *Console) steeredBy(r *request, id string) string {
 		return ""
 	}
 	last := events[len(events)-1]
-	return text("steer.by", text("what."+string(last.What)), c.plain(last.By), c.plain(last.Reason))
+	return text("steer.by", text("what."+string(last.Kind)), c.plain(last.By), c.plain(last.Reason))
 }

@@ -180,7 +180,7 @@ func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaign
 	}
 	a.screen.Head("record")
 	for _, e := range events {
-		line := fmt.Sprintf("  %s  %s  %s  %s", a.when(e.At), e.What, e.By, e.Reason)
+		line := fmt.Sprintf("  %s  %s  %s  %s", a.when(e.At), e.Kind, e.By, e.Reason)
 		if e.Details != "" {
 			line += "  " + e.Details
 		}

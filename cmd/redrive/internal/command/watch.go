@@ -110,11 +110,11 @@ func (a *app) whyNot(ctx context.Context, all *campaigns.Campaigns, id string) s
 		return "the record does not answer: " + err.Error()
 	}
 	for _, e := range slices.Backward(events) {
-		switch e.What {
-		case campaigns.LeftIt:
+		switch e.Kind {
+		case campaigns.EventLeft:
 			return fmt.Sprintf("%s; %s: give a worker what it lacks, or cancel: redrive cancel %s", e.Details, e.Reason,
 				short(id))
-		case campaigns.WaitsIt:
+		case campaigns.EventWaiting:
 			return e.Reason
 		}
 	}
