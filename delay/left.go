@@ -14,7 +14,7 @@ func Left(ctx context.Context, db *sql.DB, config StoreConfig) ([]Waiting, error
 	if ctx == nil {
 		return nil, errNoContext
 	}
-	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
 	on, err := database.Detect(ctx, db)
 	there := false

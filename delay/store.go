@@ -43,7 +43,6 @@ type Store struct {
 	say     statements
 	service string
 	alarms  alarms // of relays in this process
-	largest int    // bytes of a message, or 0
 	*dialect
 	gathering *gather.Group[[]any] // what Put writes at the same time
 }
@@ -57,28 +56,16 @@ type Store struct {
 // one after the other there, so a handler inside an idempotent receiver's claim on the same *sql.DB cannot Put, and
 // delays relays. Each lease writes its messages anew on SQLite: keep messages of megabytes elsewhere.
 func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
-	if ctx == nil {
-		return nil, errNoContext
-	}
-	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
-	defer cancel()
-	on, err := database.Detect(ctx, db)
+	on, err := database.Open(ctx, "delay: NewStore", db, config.Service, table)
 	if err != nil {
-		return nil, fmt.Errorf("delay: open the store: %w", err)
-	}
-	if err := database.ValidateService(on.Kind(), config.Service); err != nil {
-		return nil, fmt.Errorf("delay: StoreConfig.Service: %w", err)
+		return nil, err
 	}
 	s := &Store{db: on, service: config.Service, dialect: dialects[on.Kind()]}
 	s.say = statementsFor(on, s.dialect)
-	if err = on.Upgrade(ctx, table); err == nil {
-		s.largest, err = on.Largest(ctx)
-	}
-	if err == nil {
-		err = s.canTake(ctx)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("delay: open the store: %w", err)
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	if err := s.canTake(ctx); err != nil {
+		return nil, fmt.Errorf("delay: NewStore: %w", err)
 	}
 	s.gathering = s.newGathering()
 	return s, nil
@@ -151,8 +138,8 @@ func checkPut(topic string, msg *message.Message, after time.Duration) error {
 }
 
 func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
-	if s.largest > 0 && r.size() > s.largest { // the server would hang up, and take the transaction with it
-		return fmt.Errorf("%w: %d bytes, and the server takes at most %d", poison.ErrTooLarge, r.size(), s.largest)
+	if largest := s.db.Largest(); largest > 0 && r.size() > largest { // the server would hang up, and take the transaction with it
+		return fmt.Errorf("%w: %d bytes, and the server takes at most %d", poison.ErrTooLarge, r.size(), largest)
 	}
 	args := r.args(after + s.tick)
 	joined, err := chain.WriteJoined(ctx, s.db.DB(), func(tx *sql.Tx) error {
@@ -162,7 +149,7 @@ func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 	if !joined {
 		err = s.putAlone(ctx, args, r.size())
 	}
-	if s.db.TooLarge(err, r.size(), s.largest) {
+	if s.db.TooLarge(err, r.size()) {
 		err = fmt.Errorf("%w: %d bytes: %w", poison.ErrTooLarge, r.size(), err)
 	}
 	return err

@@ -20,8 +20,8 @@ const (
 // newGathering gathers messages that different callers put at the same time.
 func (s *Store) newGathering() *gather.Group[[]any] {
 	most := togetherBytes
-	if s.largest > 0 {
-		most = min(most, s.largest/4) // a driver may double values by escaping
+	if largest := s.db.Largest(); largest > 0 {
+		most = min(most, largest/4) // a driver may double values by escaping
 	}
 	texts := s.putTogether()
 	return gather.New(gather.Config[[]any]{

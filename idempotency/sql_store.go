@@ -3,7 +3,6 @@ package idempotency
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -38,31 +37,16 @@ type StoreConfig struct {
 // default; a server with a binary log must not have binlog_format=STATEMENT. SQLite: use a file, with any driver. If
 // several processes share the file, open it in WAL mode and with a busy time-out.
 func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (Store, error) {
-	if ctx == nil {
-		return nil, errors.New("idempotency: NewStore: the context is nil: give context.Background() if there is no other")
-	}
-	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
-	defer cancel()
-	on, err := database.Detect(ctx, db)
-	if err == nil {
-		err = database.ValidateService(on.Kind(), config.Service)
-	}
-	if err == nil {
-		err = on.Upgrade(ctx, keytable.Table)
-	}
+	on, err := database.Open(ctx, "idempotency: NewStore", db, config.Service, keytable.Table)
 	if err != nil {
-		return nil, fmt.Errorf("idempotency: NewStore: %w", err)
+		return nil, err
 	}
 	store := &sqlStore{on: on, service: config.Service}
 	switch on.Kind() {
 	case database.Postgres:
 		store.postgres = &postgresclaim.Store{DB: db}
 	case database.MySQL:
-		largest, err := on.Largest(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("idempotency: NewStore: %w", err)
-		}
-		store.mysql = &mysqlclaim.Store{DB: db, Largest: largest}
+		store.mysql = &mysqlclaim.Store{DB: db, Largest: on.Largest()}
 	}
 	return store, nil
 }

@@ -28,14 +28,9 @@ type Question struct {
 // New returns the Question of this name. It creates its table if that is missing, within 30 seconds. The name says the
 // version of the answer's form too, so that programs of different versions do not read each other's answers.
 func New(ctx context.Context, db *sql.DB, service, name string) (*Question, error) {
-	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
-	defer cancel()
-	on, err := database.Detect(ctx, db)
-	if err == nil {
-		err = on.Upgrade(ctx, table)
-	}
+	on, err := database.Open(ctx, "open the table of shared answers", db, service, table)
 	if err != nil {
-		return nil, fmt.Errorf("open the table of shared answers: %w", err)
+		return nil, err
 	}
 	conflict := `ON CONFLICT DO NOTHING`
 	if on.Kind() == database.MySQL {

@@ -1,17 +1,17 @@
 // Package database is the one place that knows what a database is. A store says its tables and its statements, and
 // nothing else:
 //
-//	db, err := database.Detect(ctx, pool)               // PostgreSQL, MySQL, MariaDB or SQLite: the server is asked
-//	err = db.Upgrade(ctx, table)                        // the table at its newest version, with its rows
+//	db, err := database.Open(ctx, "shop: NewStore", pool, service, table)
 //	put := db.Statement(`INSERT INTO t (id, at) VALUES (?, now_ms())`)
 //	_, err = db.Exec(ctx, put, db.Text(id))             // again while others are in the way
 //	err = db.Write(ctx, func(tx *sql.Tx) error { ... }) // so is a transaction
 //
 // # Adding a table
 //
-// Write a file of SQL into each folder of schema/files, under the next number. Its last statement records the component
+// Open asks the server whether it is PostgreSQL, MySQL, MariaDB or SQLite, and brings the tables to their newest version,
+// with their rows. Write a file of SQL into each folder of schema/files, under the next number. Its last statement records the component
 // and its version in spillway_schema. Then declare a schema.Table that names the file and its columns, and pass it to
-// Upgrade. A new column is a file more, and a schema.Version more.
+// Open. A new column is a file more, and a schema.Version more.
 //
 // # Adding a database
 //
@@ -24,7 +24,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"time"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
@@ -75,13 +74,14 @@ type engine interface {
 
 // Database is a *sql.DB of a known kind. It is safe for concurrent use.
 type Database struct {
-	db     *sql.DB
-	kind   Kind
-	engine engine
+	db      *sql.DB
+	kind    Kind
+	engine  engine
+	largest int // see Largest
 }
 
 // Of returns the Database of a *sql.DB whose kind is known. Detect asks for the kind.
-func Of(kind Kind, db *sql.DB) *Database { return &Database{db, kind, engines[kind]} }
+func Of(kind Kind, db *sql.DB) *Database { return &Database{db: db, kind: kind, engine: engines[kind]} }
 
 // DB returns the *sql.DB.
 func (d *Database) DB() *sql.DB { return d.db }
@@ -188,14 +188,13 @@ func Each(rows *sql.Rows, scan func(*sql.Rows) error) (err error) {
 	return rows.Err()
 }
 
-// Largest returns how many bytes a row, or the values of a statement, can have. It is 0 if the database names every
-// limit in its errors.
-func (d *Database) Largest(ctx context.Context) (int, error) { return d.engine.Largest(ctx, d.db) }
+// Largest returns how many bytes a row, or the values of a statement, could have when the Database was opened. It is 0
+// if the database names every limit in its errors.
+func (d *Database) Largest() int { return d.largest }
 
-// TooLarge reports whether err, of a statement whose values have size bytes, is a refusal for size. limit is what
-// Largest returned.
-func (d *Database) TooLarge(err error, size, limit int) bool {
-	return err != nil && d.engine.TooLarge(err, size, limit)
+// TooLarge reports whether err, of a statement whose values have size bytes, is a refusal for size.
+func (d *Database) TooLarge(err error, size int) bool {
+	return err != nil && d.engine.TooLarge(err, size, d.largest)
 }
 
 // Held reports whether ctx is inside a receiver's claim that keeps all other writers out of this database: a writer
@@ -204,6 +203,3 @@ func (d *Database) Held(ctx context.Context) bool {
 	claim := chain.ClaimOf(ctx)
 	return claim != nil && claim.Locks(d.db)
 }
-
-// StartTimeout bounds what a store asks of the database when it is made.
-const StartTimeout = 30 * time.Second

@@ -135,13 +135,16 @@ func TestStatement(t *testing.T) {
 // Feature D6: a value that is larger than the server takes is refused as too large, and no other error is.
 func TestTooLarge(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
-		db := database.Of(d.kind, d.fresh(t, `CREATE TABLE t (a INT)`))
-		limit, err := db.Largest(t.Context())
-		if err != nil || (limit > 0) != (d.kind == database.MySQL) {
-			t.Fatal(limit, err)
+		db, err := database.Open(t.Context(), "test", d.fresh(t, `CREATE TABLE t (a INT)`), "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := db.Largest()
+		if (limit > 0) != (d.kind == database.MySQL) {
+			t.Fatal(limit)
 		}
 		_, err = db.Exec(t.Context(), `INSERT INTO missing VALUES (1)`)
-		if err == nil || db.TooLarge(err, 100, limit) || db.TooLarge(nil, 1<<40, limit) || db.TooLarge(context.Canceled, 1<<40, limit) {
+		if err == nil || db.TooLarge(err, 100) || db.TooLarge(nil, 1<<40) || db.TooLarge(context.Canceled, 1<<40) {
 			t.Error(err)
 		}
 		for _, e := range map[database.Kind][]error{
@@ -150,7 +153,7 @@ func TestTooLarge(t *testing.T) {
 				driver.ErrBadConn},
 			database.SQLite: {errors.New("string or blob too big (18)")},
 		}[d.kind] {
-			if !db.TooLarge(e, limit, limit) {
+			if !db.TooLarge(e, limit) {
 				t.Error(e)
 			}
 		}

@@ -3,8 +3,6 @@ package crashlimit
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/database"
@@ -35,20 +33,9 @@ type Store struct {
 // Writers of a process come one after the other there, so a handler inside a claim on the same *sql.DB delays the
 // heartbeat of its process: keep such handlers short, or give the limit a file of its own.
 func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
-	if ctx == nil {
-		return nil, errors.New("crashlimit: the context is nil: give context.Background() if there is no other")
-	}
-	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
-	defer cancel()
-	on, err := database.Detect(ctx, db)
-	if err == nil {
-		if err := database.ValidateService(on.Kind(), config.Service); err != nil {
-			return nil, fmt.Errorf("crashlimit: StoreConfig.Service: %w", err)
-		}
-		err = on.Upgrade(ctx, tables...)
-	}
+	on, err := database.Open(ctx, "crashlimit: NewStore", db, config.Service, tables...)
 	if err != nil {
-		return nil, fmt.Errorf("crashlimit: open the store: %w", err)
+		return nil, err
 	}
 	s := &Store{db: on, service: on.Text(config.Service), say: statementsFor(on), timeout: statementTimeout}
 	if on.Kind() == database.SQLite {

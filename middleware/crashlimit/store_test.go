@@ -267,6 +267,6 @@ func TestStore_refuses(t *testing.T) {
 		if d.name == "sqlite" && err == nil {
 			continue
 		}
-		wantText(t, err, "crashlimit: StoreConfig.Service", "the Service is empty")
+		wantText(t, err, "crashlimit: NewStore", "the Service is empty")
 	}
 }

@@ -277,7 +277,7 @@ func TestStoreAway(t *testing.T) {
 // A store that nothing could be shared through is an error that says what to do.
 func TestNewStoreRefuses(t *testing.T) {
 	db := databases.SQLite.New(t)
-	if _, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Service: "a b"}); err == nil || !strings.Contains(err.Error(), "StoreConfig.Service") {
+	if _, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Service: "a b"}); err == nil || !strings.Contains(err.Error(), "the Service") {
 		t.Error(err)
 	}
 	if _, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Every: -1}); err == nil || !strings.Contains(err.Error(), "StoreConfig.Every is -1ns") {

@@ -45,23 +45,12 @@ var table = schema.Table{
 // NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its
 // table if that is missing, and waits for that for at most 30 seconds. The Store does not close db.
 func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
-	if ctx == nil {
-		return nil, errors.New("outageguard: the context is nil: give context.Background() if there is no other")
-	}
 	if config.Every = cmp.Or(config.Every, time.Second); config.Every < time.Millisecond {
 		return nil, fmt.Errorf("outageguard: StoreConfig.Every is %s: it must be at least 1ms", config.Every)
 	}
-	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
-	defer cancel()
-	on, err := database.Detect(ctx, db)
-	if err == nil {
-		if err := database.ValidateService(on.Kind(), config.Service); err != nil {
-			return nil, fmt.Errorf("outageguard: StoreConfig.Service: %w", err)
-		}
-		err = on.Upgrade(ctx, table)
-	}
+	on, err := database.Open(ctx, "outageguard: NewStore", db, config.Service, table)
 	if err != nil {
-		return nil, fmt.Errorf("outageguard: open the store: %w", err)
+		return nil, err
 	}
 	return &Store{db: on, service: on.Text(config.Service), say: statementsFor(on), every: config.Every}, nil
 }

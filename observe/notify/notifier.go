@@ -3,7 +3,6 @@ package notify
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -76,7 +75,7 @@ func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel) error {
 	if n.config.DB != nil {
 		shared, err := ledger.InTable(ctx, n.config.DB, n.config.Service, n.holder(), rules)
 		if err != nil {
-			return fmt.Errorf("notify: Watch: %w", err)
+			return err
 		}
 		n.shared = shared
 	}

@@ -104,14 +104,9 @@ func New(ctx context.Context, store *letters.Store, config Config) (*Campaigns, 
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
-	defer cancel()
-	db, err := database.Detect(ctx, store.DB())
-	if err == nil {
-		err = db.Upgrade(ctx, tables...)
-	}
+	db, err := database.Open(ctx, "campaigns: New", store.DB(), store.Service(), tables...)
 	if err != nil {
-		return nil, fmt.Errorf("campaigns: New: %w", err)
+		return nil, err
 	}
 	return &Campaigns{store: store, db: db, config: config}, nil
 }

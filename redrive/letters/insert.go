@@ -106,7 +106,7 @@ func (s *Store) insert(ctx context.Context, tx *sql.Tx, r *record, now time.Time
 // writes values into the text of a statement may double them by escaping, and so make it too large.
 func (s *Store) putBody(ctx context.Context, tx *sql.Tx, seq int64, r *record) (err error) {
 	put := s.prepared.of(ctx, tx, s.statements.body)
-	if put.prepared == nil && s.limit > 0 && 2*r.size() >= s.limit {
+	if limit := s.db.Largest(); put.prepared == nil && limit > 0 && 2*r.size() >= limit {
 		if put.prepared, err = tx.PrepareContext(ctx, put.text); err != nil {
 			return err
 		}

@@ -54,13 +54,13 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 		records[i] = newRecord(s.service, topic, msg)
 		largest = max(largest, records[i].size())
 	}
-	if s.limit > 0 && largest > s.limit {
+	if limit := s.db.Largest(); limit > 0 && largest > limit {
 		return fmt.Errorf("letters: publish to %q: %w: the letter has %d bytes, and the server takes %d: "+
 			"raise max_allowed_packet, or give the queue a fallback for larger letters", logged(topic), poison.ErrTooLarge,
-			largest, s.limit)
+			largest, limit)
 	}
 	err := s.storeGathered(ctx, records)
-	if s.db.TooLarge(err, largest, s.limit) {
+	if s.db.TooLarge(err, largest) {
 		err = fmt.Errorf("%w: %w", poison.ErrTooLarge, err)
 	}
 	if err != nil {

@@ -48,7 +48,6 @@ type Store struct {
 	statements statements
 	service    string
 	maxRead    int // in bytes
-	limit      int // in bytes of a letter, or 0
 	closed     atomic.Bool
 	slots      *slots
 	node       string
@@ -74,12 +73,6 @@ var ErrClosed = errors.New("letters: the Store is closed; a router closes the pu
 //   - On MySQL the table is in the database of the connections. Its binary log must not have binlog_format=STATEMENT.
 //   - If db has only one connection, a caller that holds a transaction on it must not call the Store.
 func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
-	if ctx == nil {
-		return nil, errNilContext
-	}
-	if db == nil {
-		return nil, errors.New("letters: NewStore: the database is nil: give an open SQLite, PostgreSQL, MySQL or MariaDB database")
-	}
 	if config.MaxRead < 0 {
 		return nil, fmt.Errorf("letters: StoreConfig.MaxRead is %d bytes: it must not be negative; 0 means %d",
 			config.MaxRead, DefaultMaxRead)
@@ -87,24 +80,14 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 	if config.MaxRead == 0 {
 		config.MaxRead = DefaultMaxRead
 	}
+	known, err := database.Open(ctx, "letters: NewStore", db, config.Service, table, events, causes, counts, bodies)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	known, err := database.Detect(ctx, db)
-	if err == nil {
-		err = database.ValidateService(known.Kind(), config.Service)
-	}
-	if err == nil {
-		err = known.Upgrade(ctx, table, events, causes, counts, bodies)
-	}
-	limit := 0
-	if err == nil {
-		limit, err = known.Largest(ctx)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("letters: NewStore: %w", err)
-	}
 	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: config.MaxRead,
-		limit: limit, slots: newSlots(), node: config.node(), seal: config.Seal}
+		slots: newSlots(), node: config.node(), seal: config.Seal}
 	for _, text := range []*string{&s.statements.insert, &s.statements.fresh, &s.statements.body, &s.statements.count} {
 		*text = known.Statement(*text)
 	}

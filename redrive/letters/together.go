@@ -22,8 +22,8 @@ const (
 // newGathering gathers letters that are published at the same time by different callers.
 func (s *Store) newGathering() *gather.Group[*record] {
 	most := togetherBytes
-	if s.limit > 0 {
-		most = min(most, s.limit/4) // a driver may double values by escaping
+	if limit := s.db.Largest(); limit > 0 {
+		most = min(most, limit/4) // a driver may double values by escaping
 	}
 	together := map[database.Kind]func(context.Context, []*record) (stored map[string]bool, err error){
 		database.SQLite: s.storeInTurn, database.Postgres: s.storeManyFresh, database.MySQL: s.storeManyRows,

@@ -27,15 +27,7 @@ var columns = []string{"opened_at", "ends_at", "total", "untold", "first_at", "l
 // InTable returns a Ledger that the instances of a service share in db: SQLite, PostgreSQL, MySQL or MariaDB. It makes
 // the table spillway_notices if that is missing.
 func InTable(ctx context.Context, db *sql.DB, service, holder string, rules Rules) (*Ledger, error) {
-	ctx, cancel := context.WithTimeout(ctx, database.StartTimeout)
-	defer cancel()
-	on, err := database.Detect(ctx, db)
-	if err == nil {
-		err = database.ValidateService(on.Kind(), service)
-	}
-	if err == nil {
-		err = on.Upgrade(ctx, noticesTable)
-	}
+	on, err := database.Open(ctx, "notify: Watch", db, service, noticesTable)
 	if err != nil {
 		return nil, err
 	}
