@@ -16,7 +16,7 @@ SERVED  = $(eval SERVED := $$(shell $(GO) list -test -f '{{.ImportPath}} {{join 
 OTHERS  = $(filter-out $(SERVED),$(shell $(GO) list ./...))
 BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./observe/telemetry ./internal/bench/kafka ./internal/bench/amqp ./internal/bench/redrive
 TABLES  = ./pubsub/wmsql
-STORES  = ./delay ./redrive/... ./idempotency/... ./middleware/crashlimit ./middleware/outageguard ./internal/database/... ./internal/keytable ./internal/testkit/... ./internal/bench/sql ./internal/bench/idempotency
+STORES  = ./delay ./redrive/... ./idempotency/... ./middleware/crashlimit ./middleware/breaker ./internal/database/... ./internal/keytable ./internal/testkit/... ./internal/bench/sql ./internal/bench/idempotency
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) $(STORES) ./conformance ./internal/chaos ./internal/services),$(SERVED))
 # SQLite is C in the words of Go: watched for races, it takes ten times as long. What calls it is watched. make vet looks at the tests too. A program with the race detector sleeps for a second at its end, unless it is told not to.
 RACE    = GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -gcflags=modernc.org/...=-race=false -vet=off -shuffle=on
@@ -151,7 +151,7 @@ embedded:
 	SPILLWAY_EMBEDDED=1 $(RACE) ./...
 
 allocs: # pools forget at random under the race detector, so what counts allocations runs without it too
-	$(GO) test -vet=off -run 'Alloc' -shuffle=on ./middleware ./middleware/stages ./internal/chain ./internal/bench ./middleware/crashlimit ./middleware/outageguard
+	$(GO) test -vet=off -run 'Alloc' -shuffle=on ./middleware ./middleware/stages ./internal/chain ./internal/bench ./middleware/crashlimit ./middleware/breaker
 
 conformance: start ## the suite of promises over all pub/subs, with outages of OUTAGE (default 30s), and its matrix
 	@results=$$(mktemp); trap 'rm -f "$$results"' EXIT; \

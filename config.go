@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/observe"
@@ -83,9 +83,9 @@ type Config struct {
 	// Retry configures how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
 	// Outage holds messages while what a handler needs is away, instead of retrying and dead-lettering them one by one.
-	// Nil means no guard. &outageguard.Config{} has useful defaults. A handler whose every message fails looks like an
+	// Nil means no guard. &breaker.Config{} has useful defaults. A handler whose every message fails looks like an
 	// outage: its messages wait too. Default: nil.
-	Outage *outageguard.Config
+	Outage *breaker.Config
 	// Receiver configures how messages are recognised, for every handler of the channel, or by Receiver.Handlers for one
 	// of them. It takes effect with DB or Idempotency.
 	Receiver idempotency.ReceiverConfig
@@ -138,7 +138,7 @@ func (c *Config) check() error {
 
 // share gives each part what is configured once for all parts.
 func (c *Config) share() error {
-	outage := new(outageguard.Config)
+	outage := new(breaker.Config)
 	if c.Outage != nil {
 		*outage = *c.Outage // the caller may use its own again
 		c.Outage = outage

@@ -16,7 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/redelivering"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // tally counts what is published, by topic and id. It refuses while refuse is set.
@@ -74,7 +74,7 @@ func TestHeldMessagesComeAgain(t *testing.T) {
 				if p.Ahead = 1000; row.parallel == 1 {
 					p.Ahead = 2
 				}
-				config := spillway.Config{Publisher: dead, Logger: log, Outage: &outageguard.Config{MaxHold: row.maxHold}}
+				config := spillway.Config{Publisher: dead, Logger: log, Outage: &breaker.Config{MaxHold: row.maxHold}}
 				config.Outputs.MaxHold = row.maxHold
 				ch, err := spillway.New(context.Background(), config)
 				if err != nil {

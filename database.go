@@ -6,8 +6,8 @@ import (
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -32,7 +32,7 @@ func (c *Config) openStores(ctx context.Context) (made *letters.Store, err error
 		}
 	}
 	if c.Outage != nil && c.Outage.Shared && c.Outage.Store == nil {
-		if c.Outage.Store, err = outageguard.NewStore(ctx, c.DB, outageguard.StoreConfig{Service: c.Service}); err != nil {
+		if c.Outage.Store, err = breaker.NewStore(ctx, c.DB, breaker.StoreConfig{Service: c.Service}); err != nil {
 			return nil, err
 		}
 	}

@@ -20,7 +20,7 @@
 //
 // Channel.Attach protects every handler of a router. Channel.Middleware protects one handler. Channel.Stages adds
 // handlers whose failed messages wait in stages while the messages behind them go on. Each part also works alone: see
-// the packages poison, middleware, middleware/stages, middleware/outageguard, middleware/crashlimit, idempotency and
+// the packages poison, middleware, middleware/stages, middleware/breaker, middleware/crashlimit, idempotency and
 // redrive. Package classify judges errors.
 //
 // # What is promised
@@ -37,7 +37,7 @@
 // every message ends and the messages behind it go on. With a database, what a handler writes in the receiver's
 // transaction takes effect once per message. What the handler produces is published at least once, always with the same
 // ids. With Config.Outage, an outage of what a handler calls dead-letters no message that fails because of it: see
-// package outageguard for the exceptions.
+// package breaker for the exceptions.
 //
 // # What is not promised
 //

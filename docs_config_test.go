@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write docs/configuration.md anew from t
 
 // configurable are the packages whose exported structs named ...Config are in docs/configuration.md, and what else is set by users.
 var configurable = []string{
-	".", "naming", "classify", "poison", "middleware", "middleware/stages", "middleware/crashlimit", "middleware/outageguard", "idempotency", "delay", "redrive", "redrive/letters", "redrive/campaigns", "redrive/console",
+	".", "naming", "classify", "poison", "middleware", "middleware/stages", "middleware/crashlimit", "middleware/breaker", "idempotency", "delay", "redrive", "redrive/letters", "redrive/campaigns", "redrive/console",
 	"pubsub/wmkafka", "pubsub/wmamqp", "pubsub/wmsql", "observe/notify", "observe/notify/webhook",
 }
 

@@ -32,7 +32,7 @@ var packagesOfDocs = map[string]string{
 	"delay":        module + "/delay",
 	"idempotency":  module + "/idempotency",
 	"middleware":   module + "/middleware",
-	"outageguard":  module + "/middleware/outageguard",
+	"breaker":      module + "/middleware/breaker",
 	"stages":       module + "/middleware/stages",
 	"redis":        "github.com/redis/go-redis/v9",
 	"redisstream":  "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream",

@@ -6,14 +6,14 @@ import (
 	"log"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // A handler is stopped for a deploy, which the health endpoint shows.
 func ExampleChannel_Health() {
 	_, db, router, _, _, _, cleanUp := whatYouHave()
 	defer cleanUp()
-	dlc, err := spillway.New(context.Background(), spillway.Config{Service: "shop", DB: db, Outage: &outageguard.Config{}})
+	dlc, err := spillway.New(context.Background(), spillway.Config{Service: "shop", DB: db, Outage: &breaker.Config{}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -38,9 +38,9 @@ func Example() {
 
 	// begin quick start
 	dlc, err := spillway.New(ctx, spillway.Config{
-		Service: "shop",                // the owner of the dead letters and keys in DB
-		DB:      db,                    // PostgreSQL, MySQL, MariaDB, or a SQLite file
-		Outage:  &outageguard.Config{}, // messages wait while what their handler calls is away
+		Service: "shop",            // the owner of the dead letters and keys in DB
+		DB:      db,                // PostgreSQL, MySQL, MariaDB, or a SQLite file
+		Outage:  &breaker.Config{}, // messages wait while what their handler calls is away
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/sony/gobreaker"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // Fact, feature R12: Watermill's CircuitBreaker answers with an error while it is open, and its PoisonQueue dead-letters that. So an
@@ -51,8 +51,8 @@ func TestMigratingOutage(t *testing.T) {
 	away.Store(true)
 	opened := make(chan struct{}, 100)
 	ch := b.channel(func(c *spillway.Config) {
-		c.Outage = &outageguard.Config{Probe: 2 * time.Millisecond, MaxProbe: 10 * time.Millisecond, OnChange: func(change outageguard.Change) {
-			if change.To == outageguard.Open {
+		c.Outage = &breaker.Config{Probe: 2 * time.Millisecond, MaxProbe: 10 * time.Millisecond, OnChange: func(change breaker.Change) {
+			if change.To == breaker.Open {
 				opened <- struct{}{}
 			}
 		}}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // Health is what a Channel knows about what its handlers need. It is made for a health endpoint, as JSON.
@@ -12,7 +12,7 @@ type Health struct {
 	// OK reports whether no handler's messages are held, and no store is away.
 	OK bool `json:"ok"`
 	// Handlers has the handlers whose messages are held, with the state of their guard.
-	Handlers []outageguard.Status `json:"handlers"`
+	Handlers []breaker.Status `json:"handlers"`
 	// Stores has the channel's own stores and publishers that are away: the store of keys, the publisher of dead letters,
 	// that of the stages or their store. They do not depend on Config.Outage.
 	Stores []StoreHealth `json:"stores,omitempty"`
@@ -35,7 +35,7 @@ type StoreHealth struct {
 func (ch *Channel) Health() Health {
 	h := Health{OK: true, Handlers: ch.outage.Health()}
 	for _, status := range h.Handlers {
-		h.OK = h.OK && status.State == outageguard.Closed
+		h.OK = h.OK && status.State == breaker.Closed
 	}
 	for _, store := range ch.stores {
 		if report, away := store.Report(); away {

@@ -61,7 +61,7 @@ var floors = map[string]int{
 	"idempotency":                        1,
 	"idempotency/pgxstore":               1,
 	"middleware/crashlimit":              1,
-	"middleware/outageguard":             1,
+	"middleware/breaker":                 1,
 	"poison":                             1,
 	"pubsub/wmamqp":                      1,
 	"pubsub/wmkafka":                     1,

@@ -15,14 +15,14 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // Feature R12: behind the front door no message of an outage is dead-lettered, however few attempts a retry has. Health shows the
 // outage while it lasts.
 func TestOutageDeadLettersNone(t *testing.T) {
 	b := newBench(t, true)
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Outage: &outageguard.Config{}})
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Outage: &breaker.Config{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestNoOutageGuard(t *testing.T) {
 	if text, err := json.Marshal(ch.Health()); ch.Outage() != nil || string(text) != `{"ok":true,"handlers":[]}` {
 		t.Errorf("%v, %s, %v", ch.Outage(), text, err)
 	}
-	if _, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Outage: &outageguard.Config{Share: 2}}); err == nil ||
+	if _, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Outage: &breaker.Config{Share: 2}}); err == nil ||
 		!strings.Contains(err.Error(), "Config.Share is 2") {
 		t.Errorf("%v", err)
 	}
@@ -108,7 +108,7 @@ func (s slow) RedeliveryTime() time.Duration { return s.redelivers }
 // that is longer is cut, and the log says so.
 func TestHoldFitsSubscriber(t *testing.T) {
 	b, log := newBench(t, true), &testkit.Log{}
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Logger: log, Outage: &outageguard.Config{MaxHold: time.Hour}})
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Logger: log, Outage: &breaker.Config{MaxHold: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}

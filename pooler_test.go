@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // Promise P1, feature C7, decision 19: a handler's statements that fail because of a pooler in transaction mode say
@@ -45,7 +45,7 @@ func TestPoolerDeadLettersNone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Outage: &outageguard.Config{}})
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Outage: &breaker.Config{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/schema"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -52,7 +52,7 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 	if s.crashes, err = crashlimit.NewStore(ctx, db, crashlimit.StoreConfig{Service: "shop"}); err != nil {
 		return s, err
 	}
-	if _, err = outageguard.NewStore(ctx, db, outageguard.StoreConfig{Service: "shop"}); err != nil {
+	if _, err = breaker.NewStore(ctx, db, breaker.StoreConfig{Service: "shop"}); err != nil {
 		return s, err
 	}
 	if err = openNotices(t, db); err != nil {

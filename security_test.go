@@ -16,7 +16,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
@@ -88,7 +88,7 @@ func TestSecurityPretendedOutage(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	b := newBench(t, false)
 	ch := b.channel(func(c *spillway.Config) {
-		c.Outage = &outageguard.Config{Probe: time.Millisecond, MaxProbe: 10 * time.Millisecond, Doubt: 100 * time.Millisecond}
+		c.Outage = &breaker.Config{Probe: time.Millisecond, MaxProbe: 10 * time.Millisecond, Doubt: 100 * time.Millisecond}
 	})
 	stop := b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
 		if msg.Metadata.Get("callback") != "" {

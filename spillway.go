@@ -17,8 +17,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/roster"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -31,10 +31,10 @@ type Channel struct {
 	queue   *poison.Queue
 	outputs *middleware.Outputs
 	retry   *middleware.Retry
-	stages  *stages.Stages     // nil without Config.Stages.Subscriber
-	outage  *outageguard.Guard // nil without Config.Outage
-	letters *letters.Store     // nil if Config gives the publisher
-	stores  []*outage.Guard    // of what the parts themselves need
+	stages  *stages.Stages  // nil without Config.Stages.Subscriber
+	outage  *breaker.Guard  // nil without Config.Outage
+	letters *letters.Store  // nil if Config gives the publisher
+	stores  []*outage.Guard // of what the parts themselves need
 	chain   message.HandlerMiddleware
 	plugins []message.RouterPlugin
 	logger  *logging.Late // nil with a Config.Logger
@@ -112,7 +112,7 @@ func (ch *Channel) compose(config *Config) (err error) {
 	}
 	parts = append(parts, ch.retry)
 	if config.Outage != nil {
-		if ch.outage, err = outageguard.New(*config.Outage); err != nil {
+		if ch.outage, err = breaker.New(*config.Outage); err != nil {
 			return err
 		}
 		parts, ch.plugins = append(parts, ch.outage), append(ch.plugins, ch.outage.Plugin)
@@ -167,7 +167,7 @@ func (ch *Channel) Stages() *stages.Stages { return ch.stages }
 
 // Outage returns the guard of Config.Outage: hold a handler's messages by hand, or see its state. Without Config.Outage
 // it returns a nil Guard, which holds no message.
-func (ch *Channel) Outage() *outageguard.Guard { return ch.outage }
+func (ch *Channel) Outage() *breaker.Guard { return ch.outage }
 
 // Queue returns the channel's poison.Queue. Use the queue to dead-letter a message outside of a handler, or to
 // initialise destinations.

@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
@@ -31,7 +31,7 @@ func TestOutageOfStagedMessages(t *testing.T) {
 			}
 			var staged, probes, handled atomic.Int64
 			ch := b.channel(b.staged(store), func(c *spillway.Config) {
-				c.Outage = &outageguard.Config{Probe: time.Millisecond, MaxProbe: 10 * time.Millisecond, MinMessages: 1000, Doubt: time.Hour}
+				c.Outage = &breaker.Config{Probe: time.Millisecond, MaxProbe: 10 * time.Millisecond, MinMessages: 1000, Doubt: time.Hour}
 				c.Retry.Budget = &middleware.Budget{}
 				c.Stages.OnStage = func(context.Context, stages.Waiting) { staged.Add(1) }
 			})

@@ -18,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -185,7 +185,7 @@ func TestTracerEndsEachOperation(t *testing.T) {
 // Feature O2: no operation is open while the outage guard holds a message.
 func TestTracerWaitsForTheGuard(t *testing.T) {
 	f := &follower{}
-	channel, _ := traced(t, spillway.Config{Tracer: f, Outage: &outageguard.Config{}})
+	channel, _ := traced(t, spillway.Config{Tracer: f, Outage: &breaker.Config{}})
 	channel.Outage().Open("billing", "by hand")
 	done := make(chan error, 1)
 	go func() {

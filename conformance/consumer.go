@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/downstream"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -123,7 +123,7 @@ func (c *consumer) configure(config *spillway.Config) {
 	}
 	if c.Guarded {
 		config.Retry.Attempts = 3 // a call whose connection was lost under it says nothing of the next
-		config.Outage = &outageguard.Config{OnChange: func(change outageguard.Change) { c.tell("guard", change.To) }}
+		config.Outage = &breaker.Config{OnChange: func(change breaker.Change) { c.tell("guard", change.To) }}
 	}
 	if c.Wait > 0 {
 		config.Retry.Backoff = middleware.Backoff{Initial: c.Wait, Max: c.Wait, Jitter: middleware.NoJitter}

@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/downstream"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
@@ -28,7 +28,7 @@ type outageBench struct {
 	stagings atomic.Int64
 
 	mu      sync.Mutex
-	changes []outageguard.Change
+	changes []breaker.Change
 	begun   []int64     // the calls until each change
 	failed  []int64     // the failures that had come to Retry
 	at      []time.Time // of each change
@@ -51,7 +51,7 @@ func (b *bench) outage(timeout time.Duration) *outageBench {
 
 // guarded gives the channel the guard, and notes what the guard and the stages do.
 func (o *outageBench) guarded(c *spillway.Config) {
-	c.Outage = &outageguard.Config{OnChange: func(change outageguard.Change) {
+	c.Outage = &breaker.Config{OnChange: func(change breaker.Change) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.failed = append(o.failed, o.failures.Load())
@@ -83,11 +83,11 @@ func (o *outageBench) set(mode downstream.Mode) {
 }
 
 // count returns how often the guard went to a state. A probe that failed opens it no further time.
-func (o *outageBench) count(to outageguard.State) (n int) {
+func (o *outageBench) count(to breaker.State) (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, c := range o.changes {
-		if c.To == to && c.From != outageguard.Probing {
+		if c.To == to && c.From != breaker.Probing {
 			n++
 		}
 	}
@@ -95,7 +95,7 @@ func (o *outageBench) count(to outageguard.State) (n int) {
 }
 
 // untilGuard waits until the guard has gone to a state n times.
-func (o *outageBench) untilGuard(to outageguard.State, n int) {
+func (o *outageBench) untilGuard(to breaker.State, n int) {
 	o.Helper()
 	o.bench.until(fmt.Sprintf("the guard is %s for the %d. time", to, n), func() bool { return o.count(to) >= n }, o.story)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/downstream"
 	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // Feature R12, promises P1, P3, P7: while the guard is open another instance joins, the first is killed, a third takes
@@ -31,7 +31,7 @@ func (b *bench) changedWhileOpen() {
 	sent := b.traffic(rate/4, goodOnly)
 	b.until("a message is handled", func() bool { return len(b.effects()) > 0 })
 	set(downstream.Away)
-	first.until("guard", outageguard.Open)
+	first.until("guard", breaker.Open)
 	second := b.consumer(guarded)
 	time.Sleep(lasts / 3)
 	first.kill()

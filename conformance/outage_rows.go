@@ -7,7 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/downstream"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // Feature R12: the downstream refuses connections while messages come, and later asks for a wait. The messages are
@@ -20,11 +20,11 @@ func (b *bench) downstreamAway() {
 	o.untilAllApplied([]string{goodOnly(0)})
 	for i, mode := range []downstream.Mode{downstream.Away, downstream.Busy} {
 		o.set(mode)
-		o.untilGuard(outageguard.Open, i+1)
+		o.untilGuard(breaker.Open, i+1)
 		time.Sleep(lasts)
 		lasts /= 3
 		o.set(downstream.Up)
-		o.untilGuard(outageguard.Closed, i+1)
+		o.untilGuard(breaker.Closed, i+1)
 	}
 	ids := sent.stop()
 	o.untilAllApplied(ids)
@@ -76,9 +76,9 @@ func (o *outageBench) wantOnlyProbes(passed int64) {
 	open := -1
 	for i, c := range o.changes {
 		switch {
-		case c.To == outageguard.Open && open < 0:
+		case c.To == breaker.Open && open < 0:
 			open = i
-		case c.To == outageguard.Ramping && open >= 0:
+		case c.To == breaker.Ramping && open >= 0:
 			lasted := o.at[i].Sub(o.at[open])
 			if calls, most := o.begun[i]-o.begun[open], mostProbes(lasted)+passed+1; calls > most { // the ramp has begun
 				o.Errorf("%d calls while the guard was open for %s, and %d fit in between", calls, lasted, most)
@@ -110,10 +110,10 @@ func (b *bench) downstreamHangs() {
 	sent := o.traffic(rate, goodOnly)
 	o.untilAllApplied([]string{goodOnly(0)})
 	o.set(downstream.Hanging)
-	o.untilGuard(outageguard.Open, 1)
+	o.untilGuard(breaker.Open, 1)
 	time.Sleep(lasts)
 	o.set(downstream.Up)
-	o.untilGuard(outageguard.Closed, 1)
+	o.untilGuard(breaker.Closed, 1)
 	ids := sent.stop()
 	o.untilAllApplied(ids)
 	o.wantOnce(ids...)

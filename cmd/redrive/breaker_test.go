@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // Feature V10: a freeze from the command line is there for the breakers of the service, with its reason, and ends by hand.
@@ -13,7 +13,7 @@ func TestGuard(t *testing.T) {
 	if got := s.pipe("breaker", "list"); got.code != 1 || !strings.Contains(got.err, "not in this database") {
 		t.Errorf("a service without shared breakers: exit %d: %s", got.code, got.err)
 	}
-	store, err := outageguard.NewStore(t.Context(), s.db, outageguard.StoreConfig{Service: "shop"})
+	store, err := breaker.NewStore(t.Context(), s.db, breaker.StoreConfig{Service: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestGuard(t *testing.T) {
 	}
 	obeyed(t, "breaker list", s.terminal(80, "", "breaker", "list", "--color", "never").out)
 	frozen, err := store.List(t.Context())
-	if err != nil || len(frozen) != 1 || frozen[0].Actor != "ann" || frozen[0].State != outageguard.Frozen {
+	if err != nil || len(frozen) != 1 || frozen[0].Actor != "ann" || frozen[0].State != breaker.Frozen {
 		t.Errorf("%+v, %v", frozen, err)
 	}
 	got := s.pipe("breaker", "close", "billing", "--reason", "done", "--json")

@@ -18,8 +18,8 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/observe/prom"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -85,7 +85,7 @@ func (s *shop) open(ctx context.Context, name string) (*instance, error) {
 		CrashLimit: crashlimit.Config{Delivered: delivered},
 		Retry: middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: 20 * time.Millisecond},
 			Budget: &middleware.Budget{PerSecond: 1, TTL: time.Second}},
-		Outage: &outageguard.Config{MinMessages: 10_000, MaxProbe: time.Second}, // a bug in one handler is no outage here
+		Outage: &breaker.Config{MinMessages: 10_000, MaxProbe: time.Second}, // a bug in one handler is no outage here
 		Purge:  idempotency.PurgeConfig{Retention: 2 * time.Second, Every: time.Second},
 	}
 	if name == "shop-2" { // which has the handler with stages

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // meter notes when webhooks were handled, and what stood around them.
@@ -26,11 +26,11 @@ func (m *meter) note() {
 }
 
 // changed counts what the guard does.
-func (m *meter) changed(change outageguard.Change) {
+func (m *meter) changed(change breaker.Change) {
 	switch {
-	case change.To == outageguard.Probing:
+	case change.To == breaker.Probing:
 		m.probes.Add(1)
-	case change.To == outageguard.Open && change.From != outageguard.Probing:
+	case change.To == breaker.Open && change.From != breaker.Probing:
 		m.opened.Add(1)
 	}
 }

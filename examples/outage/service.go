@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -45,7 +45,7 @@ func begin(ctx context.Context, plan *Plan, from *source, down *downstream) (*se
 		},
 	}
 	if !plan.Without {
-		config.Outage = &outageguard.Config{OnChange: s.meter.changed}
+		config.Outage = &breaker.Config{OnChange: s.meter.changed}
 	}
 	var err error
 	if s.channel, err = spillway.New(ctx, config); err != nil {
@@ -93,5 +93,5 @@ func (s *service) guard() (state string, held int) {
 	for _, status := range s.channel.Outage().Health() {
 		return status.State.String(), status.Waiting // of the only handler
 	}
-	return outageguard.Closed.String(), 0
+	return breaker.Closed.String(), 0
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -34,7 +34,7 @@ func main() {
 
 	router := must(message.NewRouter(message.RouterConfig{}, nil))
 	dlc := must(spillway.New(context.Background(),
-		spillway.Config{Service: "shop", DB: db, Outage: &outageguard.Config{}}))
+		spillway.Config{Service: "shop", DB: db, Outage: &breaker.Config{}}))
 	dlc.Attach(router)
 	known := make(chan struct{})
 	router.AddHandler("billing", "orders", orders, "invoices", invoices,

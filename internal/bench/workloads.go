@@ -16,7 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe/prom"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -48,7 +48,7 @@ func happySpillway(b *testing.B) { happy(b, spillway.Config{}) }
 
 // happyGuarded has the outage guard, which is closed, and a retry budget.
 func happyGuarded(b *testing.B) {
-	happy(b, spillway.Config{Outage: &outageguard.Config{}, Retry: middleware.RetryConfig{Budget: &middleware.Budget{}}})
+	happy(b, spillway.Config{Outage: &breaker.Config{}, Retry: middleware.RetryConfig{Budget: &middleware.Budget{}}})
 }
 
 // happyObserved has metrics beside.

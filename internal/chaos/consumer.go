@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/downstream"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -79,11 +79,11 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 		return err
 	}
 	h := &handler{seed: s.Seed, site: site}
-	var guard *outageguard.Config
+	var guard *breaker.Config
 	if s.Downstream != "" {
 		h.client = downstream.NewClient(s.Downstream, callTimeout)
 		defer h.client.Close()
-		guard = &outageguard.Config{}
+		guard = &breaker.Config{}
 	}
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,

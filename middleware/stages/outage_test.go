@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
@@ -42,7 +42,7 @@ func TestOutageOfHours(t *testing.T) {
 				s := newStaging(t, stages.Config{Stages: []stages.Stage{{Delay: 10 * time.Minute, Concurrency: row.concurrency}, {Delay: time.Hour}}, Jitter: -1}, nil)
 				s.broker.prefetch, s.broker.holds, s.broker.redelivers = row.prefetch, row.holds, row.redelivers
 				s.broker.lasts = func(string) time.Duration { return row.lasts }
-				guard, err := outageguard.New(outageguard.Config{Doubt: until, MinMessages: 1000}) // what fails at first, or alone, goes to its stage
+				guard, err := breaker.New(breaker.Config{Doubt: until, MinMessages: 1000}) // what fails at first, or alone, goes to its stage
 				if err != nil {
 					t.Fatal(err)
 				}

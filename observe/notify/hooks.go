@@ -10,7 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/observing"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -66,7 +66,7 @@ func (n *Notifier) hooks(config *spillway.Config) {
 	if config.Outage != nil {
 		guarded := *config.Outage // the caller may use its own again
 		theirs := guarded.OnChange
-		guarded.OnChange = func(c outageguard.Change) {
+		guarded.OnChange = func(c breaker.Change) {
 			n.guardChanged(c)
 			if theirs != nil {
 				theirs(c)
@@ -102,9 +102,9 @@ func (n *Notifier) aboutLetter(cause string, l poison.Letter, description string
 }
 
 // guardChanged counts an opening. Its end shows when no instance says any more that the guard is open.
-func (n *Notifier) guardChanged(c outageguard.Change) {
-	if c.To != outageguard.Open && c.To != outageguard.Frozen || c.From == outageguard.Ramping ||
-		c.From == outageguard.Probing {
+func (n *Notifier) guardChanged(c breaker.Change) {
+	if c.To != breaker.Open && c.To != breaker.Frozen || c.From == breaker.Ramping ||
+		c.From == breaker.Probing {
 		return
 	}
 	now := time.Now()

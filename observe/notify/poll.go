@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -16,7 +16,7 @@ import (
 func (r *running) poll(ctx context.Context) error {
 	health := r.n.channel.Health()
 	for _, s := range health.Handlers {
-		if s.State != outageguard.Closed {
+		if s.State != breaker.Closed {
 			if err := r.lasts(ctx, GuardOpen, s.Handler+"\n"+s.Scope, s.Since,
 				about{Handler: s.Handler, Subject: s.Scope, Reason: s.Reason, Description: cmp.Or(s.Cause, s.Actor)}); err != nil {
 				return err

@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
@@ -25,7 +25,7 @@ import (
 type bubble struct {
 	*notify.Notifier
 	hooks   poison.Hooks
-	guard   func(outageguard.Change)
+	guard   func(breaker.Change)
 	channel *spillway.Channel
 	log     *testkit.Log
 }
@@ -38,7 +38,7 @@ func inBubble(t *testing.T, with notify.Config) *bubble {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := spillway.Config{Publisher: nowhere{}, Outage: &outageguard.Config{}}
+	config := spillway.Config{Publisher: nowhere{}, Outage: &breaker.Config{}}
 	if err := n.Observe(&config); err != nil {
 		t.Fatal(err)
 	}
@@ -102,10 +102,10 @@ func TestGuard(t *testing.T) {
 		var in inbox
 		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}, Privacy: privacy.Default().With(func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") })})
 		for range 30 {
-			b.guard(outageguard.Change{Handler: "billing", Scope: "acme", From: outageguard.Closed, To: outageguard.Open, Reason: outageguard.ReasonAway, Cause: errors.New("refused hunter2")})
-			b.guard(outageguard.Change{Handler: "billing", Scope: "acme", From: outageguard.Open, To: outageguard.Probing})
-			b.guard(outageguard.Change{Handler: "billing", Scope: "acme", From: outageguard.Probing, To: outageguard.Ramping})
-			b.guard(outageguard.Change{Handler: "billing", Scope: "acme", From: outageguard.Ramping, To: outageguard.Closed})
+			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Closed, To: breaker.Open, Reason: breaker.ReasonAway, Cause: errors.New("refused hunter2")})
+			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Open, To: breaker.Probing})
+			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Probing, To: breaker.Ramping})
+			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Ramping, To: breaker.Closed})
 			time.Sleep(20 * time.Second)
 		}
 		n := in.one(t, notify.GuardOpen, notify.StatusNew)

@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/observe/prom"
 	"github.com/watermill-spillway/spillway/poison"
@@ -41,7 +41,7 @@ func everything(t *testing.T) *eventful {
 	t.Cleanup(func() { _ = quiet.Close() })
 	db := open(t)
 	config := spillway.Config{
-		DB: db, StagesInDB: true, Outage: &outageguard.Config{}, Purge: idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
+		DB: db, StagesInDB: true, Outage: &breaker.Config{}, Purge: idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
 		Stages: stages.Config{Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil }},
 	}
 	if err := metrics.Observe(&config); err != nil {
@@ -86,8 +86,8 @@ func happen(t *testing.T, config *spillway.Config, retention letters.RetentionCo
 	config.Receiver.OnPutBack(ctx, key)
 	config.Receiver.OnLeaseLost(ctx, key)
 	config.Receiver.OnStale(ctx, key, 1, 2)
-	config.Outage.OnChange(outageguard.Change{Handler: "billing", To: outageguard.Open})
-	config.Outage.OnWaited(ctx, outageguard.Waited{Handler: "billing", For: time.Second})
+	config.Outage.OnChange(breaker.Change{Handler: "billing", To: breaker.Open})
+	config.Outage.OnWaited(ctx, breaker.Waited{Handler: "billing", For: time.Second})
 	config.Purge.OnPurged(ctx, 3)
 	config.Purge.OnRun(ctx, idempotency.PurgeRun{Keys: 3})
 	config.Purge.OnRun(ctx, idempotency.PurgeRun{Err: boom})

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // health reads the states of guards and stores at a scrape. It asks no database.
@@ -40,18 +40,18 @@ func (h *health) Collect(ch chan<- prometheus.Metric) {
 	type held struct {
 		since   float64
 		waiting int
-		states  map[outageguard.State]bool
+		states  map[breaker.State]bool
 	}
 	handlers := map[string]*held{}
 	for _, s := range now.Handlers {
-		if s.State == outageguard.Closed {
+		if s.State == breaker.Closed {
 			continue
 		}
 		name := h.labels.value("handler", s.Handler)
 		one := handlers[name]
 		since := float64(s.Since.UnixMilli()) / 1000
 		if one == nil {
-			one = &held{since: since, states: map[outageguard.State]bool{}}
+			one = &held{since: since, states: map[breaker.State]bool{}}
 			handlers[name] = one
 		}
 		one.since = min(one.since, since)

@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/internal/observing"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/observe/internal/first"
 	"github.com/watermill-spillway/spillway/poison"
@@ -78,7 +78,7 @@ func (m *Metrics) hooks(config *spillway.Config) {
 	if config.Outage != nil {
 		guarded := *config.Outage // the caller may use its own again
 		theirs := guarded.OnChange
-		guarded.OnChange = func(c outageguard.Change) {
+		guarded.OnChange = func(c breaker.Change) {
 			m.guard.WithLabelValues(m.labels.value("handler", c.Handler), c.To.String()).Inc()
 			if theirs != nil {
 				theirs(c)
@@ -175,7 +175,7 @@ func (m *Metrics) crashed(_ context.Context, u crashlimit.Unfinished) {
 	m.unfinished.WithLabelValues(m.labels.value("handler", u.Consumer)).Inc()
 }
 
-func (m *Metrics) wait(_ context.Context, w outageguard.Waited) {
+func (m *Metrics) wait(_ context.Context, w breaker.Waited) {
 	m.waited.WithLabelValues(m.labels.value("handler", w.Handler)).Observe(w.For.Seconds())
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe/prom"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -256,7 +256,7 @@ spillway_source_up{source="letters"} %d
 
 // Feature O1: the guard's state is a series while it is open.
 func TestGuardIsSeen(t *testing.T) {
-	guard := &outageguard.Config{}
+	guard := &breaker.Config{}
 	s := start(t, prom.Config{}, spillway.Config{DB: open(t), Outage: guard}, func(*message.Message) error { return nil })
 	if guard.OnChange != nil {
 		t.Error("the caller's configuration was changed")

@@ -12,8 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/observe/internal/first"
 	"github.com/watermill-spillway/spillway/poison"
@@ -65,7 +65,7 @@ func (i *instruments) observe(config *spillway.Config) {
 	if config.Outage != nil {
 		guarded := *config.Outage // the caller may use its own again
 		theirs := guarded.OnChange
-		guarded.OnChange = func(c outageguard.Change) {
+		guarded.OnChange = func(c breaker.Change) {
 			i.add(context.Background(), i.guard, "handler", c.Handler, "state", c.To.String())
 			if theirs != nil {
 				theirs(c)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
@@ -109,7 +109,7 @@ func TestHeldInLongOutage(t *testing.T) {
 				dlc, err := spillway.New(t.Context(), spillway.Config{
 					Publisher: dead, Queue: poison.QueueConfig{Origin: wmamqp.Origin},
 					CrashLimit: crashlimit.Config{Max: 2, Delivered: wmamqp.DeliveryCount},
-					Outage:     &outageguard.Config{Probe: 50 * time.Millisecond, MaxProbe: 50 * time.Millisecond},
+					Outage:     &breaker.Config{Probe: 50 * time.Millisecond, MaxProbe: 50 * time.Millisecond},
 				})
 				if err != nil {
 					t.Fatal(err)

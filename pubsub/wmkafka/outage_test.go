@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/outage"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // downstream is what a handler calls, and can be away.
@@ -73,10 +73,10 @@ func TestHeldInOutage(t *testing.T) {
 			}
 			dead, down := &sink{}, &downstream{}
 			down.away.Store(true)
-			ch := c.channel(spillway.Config{Publisher: dead, Outage: &outageguard.Config{Probe: 50 * time.Millisecond, MaxProbe: 100 * time.Millisecond}})
+			ch := c.channel(spillway.Config{Publisher: dead, Outage: &breaker.Config{Probe: 50 * time.Millisecond, MaxProbe: 100 * time.Millisecond}})
 			waiting := func() int {
 				for _, s := range ch.Outage().Health() {
-					if s.State != outageguard.Closed {
+					if s.State != breaker.Closed {
 						return s.Waiting
 					}
 				}

@@ -20,7 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // events are the protobuf events that a test handled, by their number.
@@ -76,15 +76,15 @@ func TestPoisonBeforeGoodMessages(t *testing.T) {
 	for name, row := range map[string]struct {
 		spoil func(*sarama.ProducerMessage)
 		class classify.Class
-		guard outageguard.Config
+		guard breaker.Config
 		opens bool
 	}{
-		"unreadable":   {func(m *sarama.ProducerMessage) { m.Value = sarama.StringEncoder("no protobuf") }, classify.ClassInvalid, outageguard.Config{}, false},
-		"unknown type": {func(m *sarama.ProducerMessage) { m.Headers[1].Value = []byte("shop.Shipped") }, classify.ClassInvalid, outageguard.Config{}, false},
+		"unreadable":   {func(m *sarama.ProducerMessage) { m.Value = sarama.StringEncoder("no protobuf") }, classify.ClassInvalid, breaker.Config{}, false},
+		"unknown type": {func(m *sarama.ProducerMessage) { m.Headers[1].Value = []byte("shop.Shipped") }, classify.ClassInvalid, breaker.Config{}, false},
 		"unknown error": {func(m *sarama.ProducerMessage) {
 			event, _ := marshaler.Marshal(&timestamppb.Timestamp{Nanos: 1})
 			m.Value = sarama.ByteEncoder(event.Payload)
-		}, classify.ClassUnknown, outageguard.Config{Window: time.Second, Probe: 50 * time.Millisecond, Doubt: 3 * time.Second}, true},
+		}, classify.ClassUnknown, breaker.Config{Window: time.Second, Probe: 50 * time.Millisecond, Doubt: 3 * time.Second}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -103,8 +103,8 @@ func TestPoisonBeforeGoodMessages(t *testing.T) {
 				c.produce(record)
 			}
 			var opened atomic.Int64
-			row.guard.OnChange = func(change outageguard.Change) {
-				if change.To == outageguard.Open && change.From == outageguard.Closed {
+			row.guard.OnChange = func(change breaker.Change) {
+				if change.To == breaker.Open && change.From == breaker.Closed {
 					opened.Add(1)
 				}
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -61,7 +61,7 @@ func TestOutageHoldsNoTransaction(t *testing.T) {
 					return b.whole(msg)
 				}, func(c *spillway.Config) {
 					c.Retry.Attempts = 6 // one more than it takes to see that nothing succeeds
-					c.Outage = &outageguard.Config{Window: 50 * time.Millisecond, Probe: 50 * time.Millisecond, MaxProbe: 200 * time.Millisecond}
+					c.Outage = &breaker.Config{Window: 50 * time.Millisecond, Probe: 50 * time.Millisecond, MaxProbe: 200 * time.Millisecond}
 				})
 				lasts := 0 // looks in a row: a machine that stands still makes one transaction old
 				for end := time.Now().Add(4 * time.Second); time.Now().Before(end) || calls.Load() < 12; time.Sleep(150 * time.Millisecond) {
@@ -87,7 +87,7 @@ func TestOutageHoldsNoTransaction(t *testing.T) {
 func TestFreezeHoldsNoTransaction(t *testing.T) {
 	onServers(t, func(t *testing.T, b *bench, s server) {
 		own, transactions := b.own(s)
-		guard, err := outageguard.New(outageguard.Config{})
+		guard, err := breaker.New(breaker.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
@@ -40,7 +40,7 @@ type Config struct {
 	TrustedOrigins []string
 	// Guards returns the handlers whose messages are held, for the overview: dlc.Outage().Health. It must be quick. If it
 	// panics, the overview says so and shows the rest. Default: none are shown.
-	Guards func() []outageguard.Status
+	Guards func() []breaker.Status
 	// Privacy masks what the Console shows. Payloads that are downloaded are not masked. Default: credentials are masked.
 	Privacy *privacy.Redactor
 	// Title is in the heading of each page, to tell one Console from another. Default: the name of the Store's service.

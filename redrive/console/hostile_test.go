@@ -12,7 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"golang.org/x/net/html"
 
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -76,9 +76,9 @@ func (b *bench) infest() {
 // Feature V11: nothing that a letter, a person or a campaign carries becomes a part of a page, or steers how the text around it is
 // read. It is there as text.
 func TestHostileValues(t *testing.T) {
-	guards := func() (all []outageguard.Status) {
+	guards := func() (all []breaker.Status) {
 		for _, text := range hostile {
-			all = append(all, outageguard.Status{Handler: text, Scope: text, Reason: text, Cause: text, Since: time.Now()})
+			all = append(all, breaker.Status{Handler: text, Scope: text, Reason: text, Cause: text, Since: time.Now()})
 		}
 		return all
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/chart"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -228,7 +228,7 @@ func (c *Console) guards(r *request) (lines []guardLine, failed bool) {
 	return lines, err != nil
 }
 
-func guardLines(held []outageguard.Status) (lines []guardLine) {
+func guardLines(held []breaker.Status) (lines []guardLine) {
 	for _, g := range held {
 		handler := g.Handler
 		if handler == "" {

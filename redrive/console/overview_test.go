@@ -8,7 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -46,9 +46,9 @@ func TestOverviewFoldsEvents(t *testing.T) {
 // Feature V11: a function that the console is given and that fails costs its own part of a page. The rest is shown, and the log has the
 // error. So it is with a guard that is nil, and with a logger that panics.
 func TestGivenFunctionsFail(t *testing.T) {
-	var none *outageguard.Guard
-	for name, guards := range map[string]func() []outageguard.Status{
-		"panics": func() []outageguard.Status { panic("the guards are on fire") },
+	var none *breaker.Guard
+	for name, guards := range map[string]func() []breaker.Status{
+		"panics": func() []breaker.Status { panic("the guards are on fire") },
 		"nil":    none.Health,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestGivenFunctionsFail(t *testing.T) {
 		})
 	}
 	b := newBench(t, func(c *Config) {
-		c.Guards = func() []outageguard.Status { panic("the guards are on fire") }
+		c.Guards = func() []breaker.Status { panic("the guards are on fire") }
 		c.Logger = burning{}
 	})
 	b.get("/").want(t, http.StatusOK, text("overview.guards.failed"))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 func (a *app) breaker() *cobra.Command {
@@ -28,7 +28,7 @@ in all instances within seconds, and ends by release alone.`,
 }
 
 // outages opens what the breakers share. Looking makes no table.
-func (a *app) outages(ctx context.Context) (*outageguard.Store, error) {
+func (a *app) outages(ctx context.Context) (*breaker.Store, error) {
 	db, err := a.database(ctx)
 	if err == nil {
 		err = connect.Require(ctx, db, "outages")
@@ -36,7 +36,7 @@ func (a *app) outages(ctx context.Context) (*outageguard.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return outageguard.NewStore(ctx, db, outageguard.StoreConfig{Service: a.settings.service})
+	return breaker.NewStore(ctx, db, breaker.StoreConfig{Service: a.settings.service})
 }
 
 func (a *app) breakerList() *cobra.Command {
@@ -63,7 +63,7 @@ func (a *app) breakerList() *cobra.Command {
 	}
 }
 
-func (a *app) outageTable(all []outageguard.Shared) error {
+func (a *app) outageTable(all []breaker.Shared) error {
 	t := &screen.Table{Columns: []screen.Column{
 		{Name: "HANDLER", Style: screen.Bold}, {Name: "SCOPE", Min: 6, Drop: 2}, {Name: "STATE", Style: screen.Amber},
 		{Name: "SINCE", Style: screen.Dim}, {Name: "BY", Min: 8}, {Name: "REASON", Min: 16},

@@ -1,4 +1,4 @@
-package outageguard_test
+package breaker_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
@@ -15,7 +15,7 @@ func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
 func BenchmarkHappyPath(b *testing.B) {
 	for name, failed := range map[string]bool{"quiet": false, "troubled": true} {
 		b.Run(name, func(b *testing.B) {
-			g := newGuard(b, outageguard.Config{})
+			g := newGuard(b, breaker.Config{})
 			if failed {
 				_, _ = g.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errBoom })(newMessage(b.Context(), "bad"))
 			}

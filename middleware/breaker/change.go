@@ -1,4 +1,4 @@
-package outageguard
+package breaker
 
 import (
 	"fmt"
@@ -47,7 +47,7 @@ func (s *State) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("outageguard: the state %q is unknown: give one of %v", boundedtext.Text(string(text), 40),
+	return fmt.Errorf("breaker: the state %q is unknown: give one of %v", boundedtext.Text(string(text), 40),
 		stateNames)
 }
 
@@ -126,7 +126,7 @@ func (g *Guard) tell() {
 		if g.config.OnChange != nil {
 			_ = safecall.Call("the logger", func() error {
 				change.Cause = g.config.Privacy.Error(change.Cause)
-				safecall.Hook(g.config.Logger, "outageguard.OnChange", func() { g.config.OnChange(change) })
+				safecall.Hook(g.config.Logger, "breaker.OnChange", func() { g.config.OnChange(change) })
 				return nil
 			})
 		}

@@ -1,4 +1,4 @@
-package outageguard_test
+package breaker_test
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // model is a guard whose attempts end when, and how, a test says. It knows what the guard may do.
 type model struct {
 	t      *rapid.T
-	guard  *outageguard.Guard
+	guard  *breaker.Guard
 	handle message.HandlerFunc
 
 	mu      sync.Mutex
@@ -32,7 +32,7 @@ type model struct {
 	cancels map[string]context.CancelFunc
 	gone    map[string]bool // cancelled
 	ended   map[string]error
-	state   outageguard.State // by the changes
+	state   breaker.State // by the changes
 	frozen  bool
 	begun   int // attempts since it opened
 	probes  int
@@ -41,7 +41,7 @@ type model struct {
 
 func newModel(t *testing.T, rt *rapid.T) *model {
 	m := &model{t: rt, working: map[string]chan error{}, cancels: map[string]context.CancelFunc{}, gone: map[string]bool{}, ended: map[string]error{}}
-	m.guard = newGuard(t, outageguard.Config{MinMessages: 5, Window: 24 * time.Hour, Doubt: 24 * time.Hour, MaxHold: time.Hour, OnChange: m.changed})
+	m.guard = newGuard(t, breaker.Config{MinMessages: 5, Window: 24 * time.Hour, Doubt: 24 * time.Hour, MaxHold: time.Hour, OnChange: m.changed})
 	m.handle = m.guard.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		outcome := make(chan error)
 		m.mu.Lock()
@@ -53,30 +53,30 @@ func newModel(t *testing.T, rt *rapid.T) *model {
 	return m
 }
 
-func (m *model) changed(c outageguard.Change) {
+func (m *model) changed(c breaker.Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if c.To == outageguard.Frozen || c.From == outageguard.Frozen {
+	if c.To == breaker.Frozen || c.From == breaker.Frozen {
 		return
 	}
-	legal := map[outageguard.State][]outageguard.State{
-		outageguard.Closed:  {outageguard.Open},
-		outageguard.Open:    {outageguard.Probing, outageguard.Ramping},
-		outageguard.Probing: {outageguard.Open, outageguard.Ramping},
-		outageguard.Ramping: {outageguard.Open, outageguard.Closed},
+	legal := map[breaker.State][]breaker.State{
+		breaker.Closed:  {breaker.Open},
+		breaker.Open:    {breaker.Probing, breaker.Ramping},
+		breaker.Probing: {breaker.Open, breaker.Ramping},
+		breaker.Ramping: {breaker.Open, breaker.Closed},
 	}
 	if c.From != m.state || !slices.Contains(legal[c.From], c.To) {
 		m.t.Errorf("from %s to %s, after %s", c.From, c.To, m.state)
 	}
-	if m.state = c.To; c.To == outageguard.Open && c.From != outageguard.Probing {
+	if m.state = c.To; c.To == breaker.Open && c.From != breaker.Probing {
 		m.begun, m.probes, m.since = 0, 0, time.Now()
 	}
-	if c.To == outageguard.Probing {
+	if c.To == breaker.Probing {
 		m.probes++
 	}
 }
 
-func (m *model) open() bool { return m.state == outageguard.Open || m.state == outageguard.Probing }
+func (m *model) open() bool { return m.state == breaker.Open || m.state == breaker.Probing }
 
 // deliver gives the guard a message.
 func (m *model) deliver(t *testing.T) {
@@ -220,7 +220,7 @@ func TestGuardAgainstModel(t *testing.T) {
 
 // Feature R12: under many goroutines no message is lost, and none is dead. The race detector watches.
 func TestConcurrency(t *testing.T) {
-	s := newSim(t, outageguard.Config{Probe: time.Millisecond, MaxProbe: 5 * time.Millisecond, Window: 100 * time.Millisecond})
+	s := newSim(t, breaker.Config{Probe: time.Millisecond, MaxProbe: 5 * time.Millisecond, Window: 100 * time.Millisecond})
 	s.takes = 0
 	var calls atomic.Int64
 	s.service.set(func(string) error {

@@ -1,4 +1,4 @@
-package outageguard_test
+package breaker_test
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // instance is one process of a service: a router with the handler billing behind a guard.
 type instance struct {
 	t       *testing.T
-	guard   *outageguard.Guard
+	guard   *breaker.Guard
 	log     testkit.Log
 	source  *gochannel.GoChannel
 	stop    func()
@@ -29,21 +29,21 @@ type instance struct {
 	handled atomic.Int64
 }
 
-func openStore(t *testing.T, db *sql.DB) *outageguard.Store {
+func openStore(t *testing.T, db *sql.DB) *breaker.Store {
 	t.Helper()
 	return openStoreEvery(t, db, 200*time.Millisecond)
 }
 
-func openStoreEvery(t *testing.T, db *sql.DB, every time.Duration) *outageguard.Store {
+func openStoreEvery(t *testing.T, db *sql.DB, every time.Duration) *breaker.Store {
 	t.Helper()
-	store, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Service: "shop", Every: every})
+	store, err := breaker.NewStore(t.Context(), db, breaker.StoreConfig{Service: "shop", Every: every})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return store
 }
 
-func newInstance(t *testing.T, db *sql.DB, config outageguard.Config, away *atomic.Bool) *instance {
+func newInstance(t *testing.T, db *sql.DB, config breaker.Config, away *atomic.Bool) *instance {
 	t.Helper()
 	i := &instance{t: t, source: gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)}
 	if config.Logger = &i.log; config.Store == nil {
@@ -90,14 +90,14 @@ func TestSharedOutage(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var away, never atomic.Bool
 		db := d.Open(t, address)
-		finds := newInstance(t, db, outageguard.Config{Probe: time.Hour, MaxProbe: time.Hour}, &away) // it closes by the other's success alone
-		hears := newInstance(t, d.Open(t, address), outageguard.Config{Probe: time.Hour, MaxProbe: time.Hour}, &never)
-		probes := newInstance(t, d.Open(t, address), outageguard.Config{}, &away)
+		finds := newInstance(t, db, breaker.Config{Probe: time.Hour, MaxProbe: time.Hour}, &away) // it closes by the other's success alone
+		hears := newInstance(t, d.Open(t, address), breaker.Config{Probe: time.Hour, MaxProbe: time.Hour}, &never)
+		probes := newInstance(t, d.Open(t, address), breaker.Config{}, &away)
 		away.Store(true)
 		finds.send(3)
-		finds.until(outageguard.ReasonAway)
-		hears.until(outageguard.ReasonShared)
-		probes.until(outageguard.ReasonShared)
+		finds.until(breaker.ReasonAway)
+		hears.until(breaker.ReasonShared)
+		probes.until(breaker.ReasonShared)
 		if n := hears.calls.Load(); n != 0 {
 			t.Errorf("%d calls in an instance that only heard of the outage", n)
 		}
@@ -122,9 +122,9 @@ func TestSharedProofStands(t *testing.T) {
 		for range 12 {
 			var away atomic.Bool
 			away.Store(true)
-			finds := newInstance(t, db, outageguard.Config{Store: store, Probe: time.Hour, MaxProbe: time.Hour}, &away)
+			finds := newInstance(t, db, breaker.Config{Store: store, Probe: time.Hour, MaxProbe: time.Hour}, &away)
 			finds.send(3)
-			finds.until(outageguard.ReasonAway)
+			finds.until(breaker.ReasonAway)
 			testkit.Eventually(t, "the others can know", func() bool {
 				list, err := store.List(t.Context())
 				return err == nil && len(list) == 1
@@ -146,7 +146,7 @@ func TestSharedProofStandsWhileStoreIsAway(t *testing.T) {
 		away.Store(true)
 		db := d.Open(t, address)
 		store := openStoreEvery(t, db, 20*time.Millisecond)
-		finds := newInstance(t, db, outageguard.Config{Store: store, Probe: time.Hour, MaxProbe: time.Hour}, &away)
+		finds := newInstance(t, db, breaker.Config{Store: store, Probe: time.Hour, MaxProbe: time.Hour}, &away)
 		exec := func(statement string) {
 			t.Helper()
 			testkit.Eventually(t, statement, func() bool { _, err := db.Exec(statement); return err == nil })
@@ -164,7 +164,7 @@ func TestSharedProofStandsWhileStoreIsAway(t *testing.T) {
 			exec(`ALTER TABLE elsewhere RENAME TO spillway_outages`)
 		}
 		finds.send(3)
-		finds.until(outageguard.ReasonAway)
+		finds.until(breaker.ReasonAway)
 		known()
 		calls := finds.calls.Load()
 		away.Store(false)
@@ -183,7 +183,7 @@ func TestSharedOutageExpires(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var never atomic.Bool
 		db := d.Open(t, address)
-		i := newInstance(t, db, outageguard.Config{Probe: time.Hour, MaxProbe: time.Hour}, &never)
+		i := newInstance(t, db, breaker.Config{Probe: time.Hour, MaxProbe: time.Hour}, &never)
 		exec := func(statement string) {
 			t.Helper()
 			if _, err := db.Exec(statement); err != nil {
@@ -192,7 +192,7 @@ func TestSharedOutageExpires(t *testing.T) {
 		}
 		exec(`INSERT INTO spillway_outages (service, handler, scope, instance, state, reason, cause, actor, since, expires_at)
 VALUES ('shop', 'billing', '', 'dead', 'open', 'away', 'the bank is away', '', 1, 9000000000000)`)
-		i.until(outageguard.ReasonShared)
+		i.until(breaker.ReasonShared)
 		if cause := i.guard.Health()[0].Cause; !strings.Contains(cause, "another instance, dead: the bank is away") {
 			t.Error(cause)
 		}
@@ -207,20 +207,20 @@ func TestSharedFreeze(t *testing.T) {
 		var never atomic.Bool
 		db := d.Open(t, address)
 		store := openStore(t, db)
-		first := newInstance(t, db, outageguard.Config{}, &never)
+		first := newInstance(t, db, breaker.Config{}, &never)
 		for _, handler := range []string{"billing", ""} {
 			if err := store.Freeze(t.Context(), handler, "bank upgrade", "ann"); err != nil {
 				t.Fatal(err)
 			}
 			first.until("bank upgrade")
-			later := newInstance(t, d.Open(t, address), outageguard.Config{}, &never)
-			if all := later.guard.Health(); len(all) != 1 || all[0].State != outageguard.Frozen || all[0].Actor != "ann" {
+			later := newInstance(t, d.Open(t, address), breaker.Config{}, &never)
+			if all := later.guard.Health(); len(all) != 1 || all[0].State != breaker.Frozen || all[0].Actor != "ann" {
 				t.Errorf("at start: %+v", all)
 			}
 			later.send(2)
 			testkit.Eventually(t, "messages are held", func() bool { return later.guard.Health()[0].Waiting == 2 })
 			later.guard.Close("") // another freeze
-			if list, err := store.List(t.Context()); err != nil || len(list) != 1 || list[0].State != outageguard.Frozen || list[0].Actor != "ann" || list[0].Since.IsZero() {
+			if list, err := store.List(t.Context()); err != nil || len(list) != 1 || list[0].State != breaker.Frozen || list[0].Actor != "ann" || list[0].Since.IsZero() {
 				t.Errorf("%+v, %v", list, err)
 			}
 			if n := later.calls.Load(); n != 0 {
@@ -246,7 +246,7 @@ func TestSharedFreeze(t *testing.T) {
 			store.Freeze(t.Context(), "billing", "", "ann"), store.Freeze(t.Context(), "billing", "why", ""),
 			store.Freeze(t.Context(), strings.Repeat("x", 300), "why", "ann"), store.Freeze(t.Context(), "a\x00b", "why", "ann"),
 		} {
-			if err == nil || !strings.Contains(err.Error(), "outageguard: Freeze: the ") {
+			if err == nil || !strings.Contains(err.Error(), "breaker: Freeze: the ") {
 				t.Errorf("%v", err)
 			}
 		}
@@ -257,13 +257,13 @@ func TestSharedFreeze(t *testing.T) {
 func TestStoreAway(t *testing.T) {
 	db := databases.SQLite.New(t)
 	var away atomic.Bool
-	i := newInstance(t, db, outageguard.Config{}, &away)
+	i := newInstance(t, db, breaker.Config{}, &away)
 	if _, err := db.Exec(`DROP TABLE spillway_outages`); err != nil {
 		t.Fatal(err)
 	}
 	away.Store(true)
 	i.send(3)
-	i.until(outageguard.ReasonAway)
+	i.until(breaker.ReasonAway)
 	testkit.Eventually(t, "the log says so", func() bool { return len(i.log.Lines(watermill.ErrorLogLevel, "store of outages does not answer")) == 1 })
 	away.Store(false)
 	testkit.Eventually(t, "all are handled", func() bool { return i.handled.Load() == 3 })
@@ -277,19 +277,19 @@ func TestStoreAway(t *testing.T) {
 // A store that nothing could be shared through is an error that says what to do.
 func TestNewStoreRefuses(t *testing.T) {
 	db := databases.SQLite.New(t)
-	if _, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Service: "a b"}); err == nil || !strings.Contains(err.Error(), "the Service") {
+	if _, err := breaker.NewStore(t.Context(), db, breaker.StoreConfig{Service: "a b"}); err == nil || !strings.Contains(err.Error(), "the Service") {
 		t.Error(err)
 	}
-	if _, err := outageguard.NewStore(t.Context(), db, outageguard.StoreConfig{Every: -1}); err == nil || !strings.Contains(err.Error(), "StoreConfig.Every is -1ns") {
+	if _, err := breaker.NewStore(t.Context(), db, breaker.StoreConfig{Every: -1}); err == nil || !strings.Contains(err.Error(), "StoreConfig.Every is -1ns") {
 		t.Error(err)
 	}
-	if _, err := outageguard.NewStore(context.Background(), nil, outageguard.StoreConfig{}); err == nil {
+	if _, err := breaker.NewStore(context.Background(), nil, breaker.StoreConfig{}); err == nil {
 		t.Error("no database")
 	}
-	if _, err := outageguard.New(outageguard.Config{Shared: true}); err == nil || !strings.Contains(err.Error(), "Config.Shared is set without a Store") {
+	if _, err := breaker.New(breaker.Config{Shared: true}); err == nil || !strings.Contains(err.Error(), "Config.Shared is set without a Store") {
 		t.Error(err)
 	}
-	if err := newGuard(t, outageguard.Config{}).Plugin(nil); err == nil || !strings.Contains(err.Error(), "the router is nil") {
+	if err := newGuard(t, breaker.Config{}).Plugin(nil); err == nil || !strings.Contains(err.Error(), "the router is nil") {
 		t.Error(err)
 	}
 }

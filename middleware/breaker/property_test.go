@@ -1,4 +1,4 @@
-package outageguard_test
+package breaker_test
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // inBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.
@@ -27,7 +27,7 @@ func TestOutageProperty(t *testing.T) {
 			n := rapid.IntRange(1, 400).Draw(rt, "messages")
 			begins := time.Duration(rapid.IntRange(0, 3000).Draw(rt, "begins in ms")) * time.Millisecond
 			lasts := time.Duration(rapid.IntRange(100, 50_000).Draw(rt, "lasts in ms")) * time.Millisecond
-			s := newSim(t, outageguard.Config{})
+			s := newSim(t, breaker.Config{})
 			s.takes = time.Duration(rapid.IntRange(0, 100).Draw(rt, "takes in ms")) * time.Millisecond
 			from := time.Now().Add(begins)
 			until := from.Add(lasts)
@@ -53,7 +53,7 @@ func TestOutageProperty(t *testing.T) {
 func TestPoisonNeverOpens(t *testing.T) {
 	for _, bad := range []error{errBoom, errAway, classify.Transient(errBoom), classify.Away(errBoom, classify.RetryAfter(time.Minute))} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newSim(t, outageguard.Config{})
+			s := newSim(t, breaker.Config{})
 			const n, bads = 6000, 3000
 			s.service.set(func(id string) error {
 				if i, _ := strconv.Atoi(id); i < bads && i%33 == 7 {
@@ -76,7 +76,7 @@ func TestPoisonNeverOpens(t *testing.T) {
 func TestHalfOfTheKeysFail(t *testing.T) {
 	for _, bad := range []error{errBoom, errAway} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newSim(t, outageguard.Config{})
+			s := newSim(t, breaker.Config{})
 			const n, bads = 4000, 2000
 			s.service.set(func(id string) error {
 				if i, _ := strconv.Atoi(id); i < bads && i%2 == 0 {
@@ -102,7 +102,7 @@ func TestHalfOfTheKeysFail(t *testing.T) {
 func TestOutageBesideOtherErrors(t *testing.T) {
 	for _, consumers := range []int{1, 10} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newSim(t, outageguard.Config{})
+			s := newSim(t, breaker.Config{})
 			const n = 1000
 			began, tried := time.Now(), map[string]bool{}
 			s.service.set(func(id string) error {
@@ -128,7 +128,7 @@ func TestOutageBesideOtherErrors(t *testing.T) {
 func TestManyPoisoned(t *testing.T) {
 	for seed, outage := range []time.Duration{0, 0, 0, 8 * time.Second, 8 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newSim(t, outageguard.Config{})
+			s := newSim(t, breaker.Config{})
 			const n, every = 8000, 5 * time.Millisecond
 			began, bad, bads := time.Now(), map[string]bool{}, 0
 			random := rand.New(rand.NewPCG(uint64(seed), 0))
@@ -167,7 +167,7 @@ func TestFlappingDownstream(t *testing.T) {
 		rapid.Check(inBubble{t}, func(rt *rapid.T) {
 			up := time.Duration(rapid.IntRange(50, 3000).Draw(rt, "up in ms")) * time.Millisecond
 			down := time.Duration(rapid.IntRange(50, 3000).Draw(rt, "down in ms")) * time.Millisecond
-			s := newSim(t, outageguard.Config{})
+			s := newSim(t, breaker.Config{})
 			began := time.Now()
 			s.service.set(func(string) error {
 				if since := time.Since(began); since < 30*time.Second && since%(up+down) >= up {
@@ -188,7 +188,7 @@ func TestFlappingDownstream(t *testing.T) {
 func TestHangingDownstream(t *testing.T) {
 	for name, timeout := range map[string]error{"transient": classify.Transient(errors.New("timeout")), "unknown": errors.New("timeout")} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newSim(t, outageguard.Config{})
+			s := newSim(t, breaker.Config{})
 			s.takes = 3 * time.Second
 			s.service.fail(timeout)
 			go func() {
@@ -207,12 +207,12 @@ func TestHangingDownstream(t *testing.T) {
 // Feature R12: a large share of failures opens the guard also if nothing succeeded yet, and messages are counted, not attempts.
 func TestShareOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, outageguard.Config{})
+		s := newSim(t, breaker.Config{})
 		s.service.fail(errBoom)
 		time.AfterFunc(time.Minute, func() { s.service.fail(nil) })
 		s.consume(t, 30, ids(300))
 		s.checkAllHandled(t, 300)
-		if c := s.first(); c.To != outageguard.Open || c.Reason != outageguard.ReasonShare || fmt.Sprint(c.Cause) != "boom" {
+		if c := s.first(); c.To != breaker.Open || c.Reason != breaker.ReasonShare || fmt.Sprint(c.Cause) != "boom" {
 			t.Errorf("%+v", c)
 		}
 	})

@@ -1,4 +1,4 @@
-package outageguard_test
+package breaker_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // Feature R12: errors that say so open the guard after three in a row. Messages wait, uncounted, and all are handled when the
@@ -17,7 +17,7 @@ import (
 func TestGuardHoldsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []string
-		g := newGuard(t, outageguard.Config{OnChange: func(c outageguard.Change) { changes = append(changes, c.To.String()) }})
+		g := newGuard(t, breaker.Config{OnChange: func(c breaker.Change) { changes = append(changes, c.To.String()) }})
 		down := &service{}
 		h := g.Middleware(down.handle)
 		down.fail(errAway)
@@ -35,7 +35,7 @@ func TestGuardHoldsAnOutage(t *testing.T) {
 		if calls < 4 || calls > 50+10 {
 			t.Errorf("%d calls during the outage", calls)
 		}
-		if h := g.Health(); len(h) != 1 || h[0].Waiting < 49 || h[0].Reason != outageguard.ReasonAway {
+		if h := g.Health(); len(h) != 1 || h[0].Waiting < 49 || h[0].Reason != breaker.ReasonAway {
 			t.Errorf("health: %+v", h)
 		}
 		down.fail(nil)
@@ -54,7 +54,7 @@ func TestGuardHoldsAnOutage(t *testing.T) {
 // Feature R12: after the first success the rate grows: 1, 2, 4 and so on in 250 ms. The messages that waited do not come all at once.
 func TestRamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, outageguard.Config{})
+		s := newSim(t, breaker.Config{})
 		wait := s.opens(t, 100)
 		time.Sleep(time.Second)
 		s.service.fail(nil)
@@ -62,7 +62,7 @@ func TestRamp(t *testing.T) {
 		s.checkAllHandled(t, 100)
 		var ramping time.Time
 		for i, c := range s.changes {
-			if c.To == outageguard.Ramping {
+			if c.To == breaker.Ramping {
 				ramping = s.at[i]
 			}
 		}
@@ -78,7 +78,7 @@ func TestRamp(t *testing.T) {
 // Feature R12: a Guard that is nil, as that of a channel without Config.Outage, holds nothing. Its methods can be given
 // to others.
 func TestNilGuard(t *testing.T) {
-	var g *outageguard.Guard
+	var g *breaker.Guard
 	health, open, stop, plugin, middleware := g.Health, g.Open, g.Close, g.Plugin, g.Middleware
 	open("billing", "a deploy")
 	if found := health(); found == nil || len(found) != 0 {

@@ -1,4 +1,4 @@
-package outageguard_test
+package breaker_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,9 +22,9 @@ var (
 	errAway = classify.Away(errors.New("the bank is away"))
 )
 
-func newGuard(t testing.TB, config outageguard.Config) *outageguard.Guard {
+func newGuard(t testing.TB, config breaker.Config) *breaker.Guard {
 	t.Helper()
-	g, err := outageguard.New(config)
+	g, err := breaker.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package outageguard
+package breaker
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func newSharing(g *Guard, store *Store) *sharing {
 // instance decides for itself.
 func (g *Guard) Plugin(router *message.Router) error {
 	if router == nil {
-		return errors.New("outageguard: Plugin: the router is nil")
+		return errors.New("breaker: Plugin: the router is nil")
 	}
 	if g == nil {
 		return nil
@@ -104,7 +104,7 @@ func (s *sharing) changed() {
 func (s *sharing) round(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
 	defer cancel()
-	err := safecall.Call("outageguard: the store", func() error { return s.exchange(ctx) })
+	err := safecall.Call("breaker: the store", func() error { return s.exchange(ctx) })
 	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}

@@ -1,4 +1,4 @@
-package outageguard_test
+package breaker_test
 
 import (
 	"errors"
@@ -7,12 +7,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // The downstream is away for the first two attempts. The guard holds the message and tries again, and no error leaves it.
 func ExampleGuard_Middleware() {
-	guard, err := outageguard.New(outageguard.Config{})
+	guard, err := breaker.New(breaker.Config{})
 	if err != nil {
 		panic(err)
 	}
@@ -30,7 +30,7 @@ func ExampleGuard_Middleware() {
 
 // A handler is held by hand while its downstream is deployed. Messages in work end as usual.
 func ExampleGuard_Open() {
-	guard, err := outageguard.New(outageguard.Config{OnChange: func(c outageguard.Change) {
+	guard, err := breaker.New(breaker.Config{OnChange: func(c breaker.Change) {
 		fmt.Println(c.Handler, "is", c.To, "because of", c.Reason)
 	}})
 	if err != nil {

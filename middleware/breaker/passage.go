@@ -1,4 +1,4 @@
-package outageguard
+package breaker
 
 import (
 	"context"
@@ -33,7 +33,7 @@ const (
 // minPause and maxPause bound the waits of a message whose errors look like an outage while the guard is closed.
 const minPause, maxPause = 50 * time.Millisecond, time.Second
 
-var errHeld = outage.NewError("outageguard: the downstream is still away; the message is given back, uncounted")
+var errHeld = outage.NewError("breaker: the downstream is still away; the message is given back, uncounted")
 
 // passage is one call of the guard for a message: its attempts, with the waits between them.
 type passage struct {
@@ -292,7 +292,7 @@ func (p *passage) pause() error {
 func (p *passage) waited(lasted time.Duration, givenBack bool) {
 	if hook := p.guard.config.OnWaited; hook != nil {
 		event := Waited{Handler: message.HandlerNameFromCtx(p.c.Ctx), Scope: p.scope, For: lasted, GivenBack: givenBack}
-		safecall.Hook(p.guard.config.Logger, "outageguard.OnWaited", func() { hook(p.c.Ctx, event) })
+		safecall.Hook(p.guard.config.Logger, "breaker.OnWaited", func() { hook(p.c.Ctx, event) })
 	}
 }
 

@@ -1,4 +1,4 @@
-package outageguard_test
+package breaker_test
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // sim is a handler behind Retry and the guard, with consumers that have one message in flight each. A message that is given back comes
 // again. One whose error leaves Retry is dead.
 type sim struct {
-	guard   *outageguard.Guard
+	guard   *breaker.Guard
 	service service
 	takes   time.Duration // a call
 
@@ -26,14 +26,14 @@ type sim struct {
 	handled map[string]int
 	dead    map[string]error
 	back    int // given back
-	changes []outageguard.Change
+	changes []breaker.Change
 	at      []time.Time // of changes
 }
 
-func newSim(t testing.TB, config outageguard.Config) *sim {
+func newSim(t testing.TB, config breaker.Config) *sim {
 	s := &sim{takes: 10 * time.Millisecond, handled: map[string]int{}, dead: map[string]error{}}
 	hook := config.OnChange
-	config.OnChange = func(c outageguard.Change) {
+	config.OnChange = func(c breaker.Change) {
 		s.mu.Lock()
 		s.changes, s.at = append(s.changes, c), append(s.at, time.Now())
 		s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *sim) opened() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.changes {
-		if c.To == outageguard.Open && (c.From == outageguard.Closed || c.From == outageguard.Ramping) {
+		if c.To == breaker.Open && (c.From == breaker.Closed || c.From == breaker.Ramping) {
 			n++
 		}
 	}
@@ -142,15 +142,15 @@ func (s *sim) checkHeld(t rapid.TB) {
 	s.service.mu.Lock()
 	defer s.service.mu.Unlock()
 	for i, c := range s.changes {
-		if c.To != outageguard.Open || c.From == outageguard.Probing {
+		if c.To != breaker.Open || c.From == breaker.Probing {
 			continue
 		}
 		until, probes := time.Now(), 0
 		for j, next := range s.changes[i+1:] {
-			if next.To == outageguard.Probing {
+			if next.To == breaker.Probing {
 				probes++
 			}
-			if next.To == outageguard.Ramping {
+			if next.To == breaker.Ramping {
 				until = s.at[i+1+j]
 				break
 			}
@@ -177,7 +177,7 @@ func (s *sim) checkAllHandled(t rapid.TB, n int) {
 }
 
 // first returns the first change.
-func (s *sim) first() outageguard.Change {
+func (s *sim) first() breaker.Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changes[0]

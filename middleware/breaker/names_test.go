@@ -1,4 +1,4 @@
-package outageguard_test
+package breaker_test
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // Bad input: Open and Close of a handler that no router has hold nothing and let nothing pass, and say so. Before the
 // router runs, and after it got a further handler, no name is wrong: the guard does not know them all.
 func TestOpenMisspelt(t *testing.T) {
-	guard, err := outageguard.New(outageguard.Config{})
+	guard, err := breaker.New(breaker.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package outageguard_test
+package breaker_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/intake"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // opens starts n messages that find the downstream away, and returns when the guard is open and a function that waits for them.
@@ -28,7 +28,7 @@ func (s *sim) opens(t *testing.T, n int) (wait func()) {
 	for i := range n {
 		all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint("held ", i)) })
 	}
-	for len(s.guard.Health()) == 0 || s.guard.Health()[0].State == outageguard.Closed {
+	for len(s.guard.Health()) == 0 || s.guard.Health()[0].State == breaker.Closed {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return all.Wait
@@ -37,7 +37,7 @@ func (s *sim) opens(t *testing.T, n int) (wait func()) {
 // Feature R12: a probe that is permanent goes its own way. It neither closes the guard nor keeps the next message from being tried.
 func TestPermanentProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, outageguard.Config{})
+		s := newSim(t, breaker.Config{})
 		wait := s.opens(t, 10)
 		time.Sleep(20 * time.Second)
 		s.service.set(func(id string) error {
@@ -58,7 +58,7 @@ func TestPermanentProbe(t *testing.T) {
 // none comes for ten minutes, nothing says any more that the downstream is away.
 func TestNoMessageWhileOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, outageguard.Config{MaxHold: time.Second})
+		s := newSim(t, breaker.Config{MaxHold: time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		s.service.fail(errAway)
 		h := s.handler(t)
@@ -69,7 +69,7 @@ func TestNoMessageWhileOpen(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		cancel()
 		all.Wait()
-		if s.guard.Health()[0].State == outageguard.Closed {
+		if s.guard.Health()[0].State == breaker.Closed {
 			t.Fatalf("%+v", s.guard.Health())
 		}
 		time.Sleep(9 * time.Minute)
@@ -98,7 +98,7 @@ func TestFreeze(t *testing.T) {
 			var mu sync.Mutex
 			var back, on int
 			var waited time.Duration
-			s := newSim(t, outageguard.Config{OnWaited: func(_ context.Context, w outageguard.Waited) {
+			s := newSim(t, breaker.Config{OnWaited: func(_ context.Context, w breaker.Waited) {
 				mu.Lock()
 				defer mu.Unlock()
 				if waited += w.For; w.GivenBack {
@@ -117,7 +117,7 @@ func TestFreeze(t *testing.T) {
 			calls := s.service.count()
 			s.service.fail(nil)
 			time.Sleep(time.Hour)
-			if health := s.guard.Health(); s.service.count() != calls || health[0].State != outageguard.Frozen || health[0].Reason != "deployment 7" {
+			if health := s.guard.Health(); s.service.count() != calls || health[0].State != breaker.Frozen || health[0].Reason != "deployment 7" {
 				t.Errorf("%d calls, %+v", s.service.count()-calls, health)
 			}
 			s.guard.Close("shipping") // another
@@ -138,7 +138,7 @@ func TestFreeze(t *testing.T) {
 // enough, or whose deadline comes near.
 func TestHeldMessageGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, outageguard.Config{})
+		s := newSim(t, breaker.Config{})
 		wait := s.opens(t, 3)
 		h := s.handler(t)
 		cancelled, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errBoom)
@@ -163,12 +163,12 @@ func TestHooksAreContained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := new(testkit.Log)
 		var s *sim
-		s = newSim(t, outageguard.Config{
+		s = newSim(t, breaker.Config{
 			Logger: logger,
 			Scope:  func(*message.Message) string { panic("scope") },
-			OnChange: func(c outageguard.Change) {
+			OnChange: func(c breaker.Change) {
 				s.guard.Health()
-				if c.To == outageguard.Open {
+				if c.To == breaker.Open {
 					s.guard.Open("shipping", "from the hook")
 					s.guard.Close("shipping")
 				}
@@ -179,7 +179,7 @@ func TestHooksAreContained(t *testing.T) {
 		s.service.fail(nil)
 		wait()
 		s.checkAllHandled(t, 5)
-		if !logger.Has("hook panicked", "hook", "outageguard.OnChange") || !logger.Has("hook panicked", "hook", "outageguard.Scope") {
+		if !logger.Has("hook panicked", "hook", "breaker.OnChange") || !logger.Has("hook panicked", "hook", "breaker.Scope") {
 			t.Error(logger.Errors())
 		}
 	})
@@ -207,7 +207,7 @@ func (s *sim) staged(t *testing.T, stage *[]string) message.HandlerFunc {
 // it was a false alarm. After that a message alone does not open the guard.
 func TestAloneWithStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, outageguard.Config{})
+		s := newSim(t, breaker.Config{})
 		var stage []string
 		h := s.staged(t, &stage)
 		s.service.set(func(id string) error {
@@ -235,7 +235,7 @@ func TestAloneWithStages(t *testing.T) {
 // the next outage the messages are held too. If the same message fails alone again, it is to blame.
 func TestHoldThatEndsIsNoBlame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, outageguard.Config{MaxHold: 4 * time.Second})
+		s := newSim(t, breaker.Config{MaxHold: 4 * time.Second})
 		var stage []string
 		h := s.staged(t, &stage)
 		var counted []string
@@ -282,7 +282,7 @@ func TestHoldThatEndsIsNoBlame(t *testing.T) {
 // Feature R12: at most two messages of an outage go to a stage because they were alone, however long the outage lasts.
 func TestFewAreAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, outageguard.Config{})
+		s := newSim(t, breaker.Config{})
 		var stage []string
 		h := s.staged(t, &stage)
 		s.service.fail(errAway)
@@ -300,7 +300,7 @@ func TestFewAreAlone(t *testing.T) {
 func TestAloneWithoutStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := new(testkit.Log)
-		s := newSim(t, outageguard.Config{Logger: logger})
+		s := newSim(t, breaker.Config{Logger: logger})
 		s.service.fail(errAway)
 		time.AfterFunc(10*time.Minute, func() { s.service.fail(nil) })
 		s.deliver(t.Context(), s.handler(t), "alone")
@@ -314,7 +314,7 @@ func TestAloneWithoutStages(t *testing.T) {
 // Feature R12: a retry-after of errors in a row holds the handler until then.
 func TestRetryAfterOfADownstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, outageguard.Config{})
+		s := newSim(t, breaker.Config{})
 		began := time.Now()
 		s.service.set(func(string) error {
 			if time.Since(began) < 90*time.Second {
@@ -333,7 +333,7 @@ func TestRetryAfterOfADownstream(t *testing.T) {
 // Feature R12: a scope fails alone. Messages of other scopes pass. Scopes beyond the bound share one state.
 func TestScopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, outageguard.Config{MaxScopes: 2, Scope: func(msg *message.Message) string { return msg.UUID[:1] }})
+		s := newSim(t, breaker.Config{MaxScopes: 2, Scope: func(msg *message.Message) string { return msg.UUID[:1] }})
 		s.service.set(func(id string) error {
 			if id[0] == 'g' {
 				return nil
@@ -369,7 +369,7 @@ func TestScopes(t *testing.T) {
 // Feature R12: a message of a subscription that can stop taking messages is given back at once, and comes again when a probe is due.
 func TestValve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, outageguard.Config{})
+		s := newSim(t, breaker.Config{})
 		s.service.fail(errAway)
 		time.AfterFunc(time.Minute, func() { s.service.fail(nil) })
 		valve := new(intake.Valve)

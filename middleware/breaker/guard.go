@@ -1,4 +1,4 @@
-package outageguard
+package breaker
 
 import (
 	"sync"
@@ -81,7 +81,7 @@ func (g *Guard) step(next chain.Handler) chain.Handler {
 func (g *Guard) passage(c *chain.Call) *passage {
 	p := &passage{guard: g, c: c, of: recent.Of(c), opened: noCell}
 	if g.config.Scope != nil {
-		safecall.Hook(g.config.Logger, "outageguard.Scope", func() {
+		safecall.Hook(g.config.Logger, "breaker.Scope", func() {
 			p.scope = boundedtext.Text(g.config.Scope(c.Original()), 200)
 		})
 	}

@@ -1,4 +1,4 @@
-// Package outageguard stops and probes while what a handler needs is away, instead of draining its topic into the dead
+// Package breaker stops and probes while what a handler needs is away, instead of draining its topic into the dead
 // letters.
 //
 // A Guard stands between Retry and the handler. While it is closed it lets every message pass, and costs one atomic
@@ -64,4 +64,4 @@
 //   - Until the guard opens, errors that do not say away use up attempts. A downstream that hangs, or whose errors are
 //     unknown, costs a few messages their attempts: they go to a stage, or without stages to the dead letters.
 //   - A handler that never returns holds the guard's probe for 30 seconds. Then another message is tried beside it.
-package outageguard
+package breaker

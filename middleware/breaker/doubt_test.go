@@ -1,4 +1,4 @@
-package outageguard_test
+package breaker_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
-	"github.com/watermill-spillway/spillway/middleware/outageguard"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // coded is an error of an unknown meaning whose code makes its kind.
@@ -50,7 +50,7 @@ func TestPoisonAtTheHead(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const poison, good = 30, 10
 			logger := new(testkit.Log)
-			s := newSim(t, outageguard.Config{Logger: logger})
+			s := newSim(t, breaker.Config{Logger: logger})
 			s.service.set(func(id string) error {
 				if n, _ := strconv.Atoi(id); n < poison {
 					return unmarked(i)
@@ -77,7 +77,7 @@ func TestBadDeploy(t *testing.T) {
 		var took [2]time.Duration
 		var s *sim
 		for i, bar := range []int{1000, 20} { // the first guard does not open
-			s = newSim(t, outageguard.Config{MinMessages: bar, Window: time.Duration(bar) * 500 * time.Millisecond})
+			s = newSim(t, breaker.Config{MinMessages: bar, Window: time.Duration(bar) * 500 * time.Millisecond})
 			s.takes = 3 * time.Second
 			s.service.fail(errBoom)
 			began := time.Now()
@@ -111,7 +111,7 @@ func TestOnlyAwayHoldsWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(inBubble{t}, func(rt *rapid.T) {
 			const forever = 5 * time.Hour
-			s := newSim(t, outageguard.Config{MaxHold: time.Duration(rapid.IntRange(2, 3600).Draw(rt, "hold in s")) * time.Second})
+			s := newSim(t, breaker.Config{MaxHold: time.Duration(rapid.IntRange(2, 3600).Draw(rt, "hold in s")) * time.Second})
 			what := map[string]string{}
 			kinds := rapid.IntRange(1, 60).Draw(rt, "kinds")
 			n := rapid.IntRange(1, 40).Draw(rt, "messages")
@@ -168,7 +168,7 @@ func TestOnlyAwayHoldsWithoutEnd(t *testing.T) {
 // although its broker allows short holds alone.
 func TestPoisonBesideAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, outageguard.Config{MaxHold: 3 * time.Second})
+		s := newSim(t, breaker.Config{MaxHold: 3 * time.Second})
 		s.service.set(func(id string) error {
 			if id == "poison" {
 				return errBoom
@@ -198,7 +198,7 @@ func TestPoisonBesideAway(t *testing.T) {
 func TestOutageWithTimeouts(t *testing.T) {
 	for _, consumers := range []int{1, 10} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newSim(t, outageguard.Config{MaxHold: time.Hour})
+			s := newSim(t, breaker.Config{MaxHold: time.Hour})
 			calls := 0
 			s.service.set(func(string) error {
 				if calls++; calls%2 == 0 {
@@ -223,7 +223,7 @@ VALUES ('shop', 'billing', '', 'another', 'open', 'share', 'boom', '', 1, 900000
 		t.Fatal(err)
 	}
 	var logger testkit.Log
-	g := newGuard(t, outageguard.Config{
+	g := newGuard(t, breaker.Config{
 		Store: store, Logger: &logger, Doubt: 100 * time.Millisecond, Probe: time.Millisecond, MaxProbe: 5 * time.Millisecond,
 	})
 	source := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
@@ -260,7 +260,7 @@ VALUES ('shop', 'billing', '', 'another', 'open', 'share', 'boom', '', 1, 900000
 func TestScopesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
-		s := newSim(t, outageguard.Config{Scope: func(msg *message.Message) string {
+		s := newSim(t, breaker.Config{Scope: func(msg *message.Message) string {
 			asked.Add(1)
 			scope, _, _ := strings.Cut(msg.UUID, " ")
 			return scope

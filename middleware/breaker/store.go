@@ -1,4 +1,4 @@
-package outageguard
+package breaker
 
 import (
 	"cmp"
@@ -46,9 +46,9 @@ var table = schema.Table{
 // table if that is missing, and waits for that for at most 30 seconds. The Store does not close db.
 func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
 	if config.Every = cmp.Or(config.Every, time.Second); config.Every < time.Millisecond {
-		return nil, fmt.Errorf("outageguard: StoreConfig.Every is %s: it must be at least 1ms", config.Every)
+		return nil, fmt.Errorf("breaker: StoreConfig.Every is %s: it must be at least 1ms", config.Every)
 	}
-	on, err := database.Open(ctx, "outageguard: NewStore", db, config.Service, table)
+	on, err := database.Open(ctx, "breaker: NewStore", db, config.Service, table)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (s *Store) rows(ctx context.Context, instance string) ([]Shared, error) {
 		return found[len(found)-1].State.UnmarshalText([]byte(state))
 	}, s.say.list, s.service, s.db.Text(instance))
 	if err != nil {
-		return nil, fmt.Errorf("outageguard: list the outages: %w", err)
+		return nil, fmt.Errorf("breaker: list the outages: %w", err)
 	}
 	return found, nil
 }
@@ -105,15 +105,15 @@ func (s *Store) rows(ctx context.Context, instance string) ([]Shared, error) {
 // effect within seconds.
 func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error {
 	if reason == "" || actor == "" {
-		return errors.New("outageguard: Freeze: the reason or the actor is empty: say why the handler is frozen, and by whom")
+		return errors.New("breaker: Freeze: the reason or the actor is empty: say why the handler is frozen, and by whom")
 	}
 	if database.Column(handler) != handler {
-		return fmt.Errorf("outageguard: Freeze: the handler %q cannot be shared: a name has at most 255 bytes of readable text", boundedtext.Text(handler, 300))
+		return fmt.Errorf("breaker: Freeze: the handler %q cannot be shared: a name has at most 255 bytes of readable text", boundedtext.Text(handler, 300))
 	}
 	if _, err := s.db.Exec(ctx, s.say.put, s.service, s.db.Text(handler), s.db.Text(""), s.db.Text(""),
 		s.db.Text(Frozen.String()), s.db.Text(boundedtext.Text(reason, 1000)), s.db.Text(""),
 		s.db.Text(boundedtext.Text(actor, 1000)), 0); err != nil {
-		return fmt.Errorf("outageguard: freeze %q: %w", handler, err)
+		return fmt.Errorf("breaker: freeze %q: %w", handler, err)
 	}
 	return nil
 }
@@ -122,13 +122,13 @@ func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error
 // Reason may be empty. Both stand in the log of each instance. A freeze of all handlers ends with the handler "" alone.
 func (s *Store) Release(ctx context.Context, handler, reason, actor string) (released bool, err error) {
 	if actor == "" {
-		return false, errors.New("outageguard: Release: the actor is empty: say who releases the handler")
+		return false, errors.New("breaker: Release: the actor is empty: say who releases the handler")
 	}
 	reason = cmp.Or(reason, "released")
 	n, err := s.db.Exec(ctx, s.say.release, s.db.Text(boundedtext.Text(reason, 1000)),
 		s.db.Text(boundedtext.Text(actor, 1000)), keptFor.Milliseconds(), s.service, s.db.Text(database.Column(handler)))
 	if err != nil {
-		return false, fmt.Errorf("outageguard: release %q: %w", handler, err)
+		return false, fmt.Errorf("breaker: release %q: %w", handler, err)
 	}
 	return n > 0, nil
 }

@@ -1,4 +1,4 @@
-package outageguard
+package breaker
 
 import (
 	"time"

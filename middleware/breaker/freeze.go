@@ -1,4 +1,4 @@
-package outageguard
+package breaker
 
 import (
 	"context"
@@ -18,7 +18,7 @@ type frozen struct {
 	shared  bool
 }
 
-var errNoGuard = errors.New("outageguard: Open: there is no guard, so no message is held: set Config.Outage of the channel")
+var errNoGuard = errors.New("breaker: Open: there is no guard, so no message is held: set Config.Outage of the channel")
 
 // freeze holds the messages of a handler, or of all, until it is lifted.
 type freeze struct {
@@ -54,7 +54,7 @@ func (g *Guard) named(method, handler string) error {
 	if handler == "" || !g.roster.Complete() || g.roster.Has(handler) {
 		return nil
 	}
-	return fmt.Errorf("outageguard: %s: no handler is named %q: use a name of %s, or \"\" for all", method,
+	return fmt.Errorf("breaker: %s: no handler is named %q: use a name of %s, or \"\" for all", method,
 		boundedtext.Text(handler, 100), &g.roster)
 }
 

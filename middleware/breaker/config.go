@@ -1,4 +1,4 @@
-package outageguard
+package breaker
 
 import (
 	"cmp"
@@ -103,24 +103,24 @@ func (c *Config) setDefaults() {
 func (c *Config) validate() error {
 	switch {
 	case !(c.Share > 0 && c.Share <= 1): // NaN is neither
-		return fmt.Errorf("outageguard: Config.Share is %g: it must be above 0 and at most 1", c.Share)
+		return fmt.Errorf("breaker: Config.Share is %g: it must be above 0 and at most 1", c.Share)
 	case c.MinMessages < 1:
-		return fmt.Errorf("outageguard: Config.MinMessages is %d: it must be at least 1", c.MinMessages)
+		return fmt.Errorf("breaker: Config.MinMessages is %d: it must be at least 1", c.MinMessages)
 	case c.InARow < 1:
-		return fmt.Errorf("outageguard: Config.InARow is %d: it must be at least 1", c.InARow)
+		return fmt.Errorf("breaker: Config.InARow is %d: it must be at least 1", c.InARow)
 	case c.Window < time.Millisecond:
-		return fmt.Errorf("outageguard: Config.Window is %s: it must be at least 1ms", c.Window)
+		return fmt.Errorf("breaker: Config.Window is %s: it must be at least 1ms", c.Window)
 	case c.Probe < time.Millisecond || c.MaxProbe < c.Probe:
-		return fmt.Errorf("outageguard: Config.Probe is %s and MaxProbe %s: Probe must be at least 1ms, and at most MaxProbe",
+		return fmt.Errorf("breaker: Config.Probe is %s and MaxProbe %s: Probe must be at least 1ms, and at most MaxProbe",
 			c.Probe, c.MaxProbe)
 	case c.Doubt < 0 || c.MaxRetryAfter < 0 || c.MaxHold < 0:
-		return fmt.Errorf("outageguard: Config.Doubt (%s), MaxRetryAfter (%s) and MaxHold (%s) must not be negative",
+		return fmt.Errorf("breaker: Config.Doubt (%s), MaxRetryAfter (%s) and MaxHold (%s) must not be negative",
 			c.Doubt, c.MaxRetryAfter, c.MaxHold)
 	case c.Shared && c.Store == nil:
-		return errors.New("outageguard: Config.Shared is set without a Store: nothing would be shared; set Config.Store, " +
+		return errors.New("breaker: Config.Shared is set without a Store: nothing would be shared; set Config.Store, " +
 			"or the DB of a spillway.Channel")
 	case c.MaxScopes < 1:
-		return fmt.Errorf("outageguard: Config.MaxScopes is %d: it must be at least 1", c.MaxScopes)
+		return fmt.Errorf("breaker: Config.MaxScopes is %d: it must be at least 1", c.MaxScopes)
 	}
 	return nil
 }
