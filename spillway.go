@@ -32,9 +32,9 @@ type Channel struct {
 	outputs *middleware.Outputs
 	retry   *middleware.Retry
 	stages  *stages.Stages  // nil without Config.Stages.Subscriber
-	outage  *breaker.Guard  // nil without Config.Outage
+	outage  *breaker.Breaker  // nil without Config.Outage
 	letters *letters.Store  // nil if Config gives the publisher
-	stores  []*outage.Guard // of what the parts themselves need
+	stores  []*outage.Dependency // of what the parts themselves need
 	chain   message.HandlerMiddleware
 	plugins []message.RouterPlugin
 	logger  *logging.Late // nil with a Config.Logger
@@ -167,7 +167,7 @@ func (ch *Channel) Stages() *stages.Stages { return ch.stages }
 
 // Outage returns the guard of Config.Outage: hold a handler's messages by hand, or see its state. Without Config.Outage
 // it returns a nil Guard, which holds no message.
-func (ch *Channel) Outage() *breaker.Guard { return ch.outage }
+func (ch *Channel) Outage() *breaker.Breaker { return ch.outage }
 
 // Queue returns the channel's poison.Queue. Use the queue to dead-letter a message outside of a handler, or to
 // initialise destinations.

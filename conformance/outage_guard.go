@@ -87,7 +87,7 @@ func (o *outageBench) count(to breaker.State) (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, c := range o.changes {
-		if c.To == to && c.From != breaker.Probing {
+		if c.To == to && c.From != breaker.HalfOpen {
 			n++
 		}
 	}

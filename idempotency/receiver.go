@@ -129,7 +129,7 @@ type Receiver struct {
 	config     ReceiverConfig
 	store      Store
 	keys       keys
-	guard      *outage.Guard
+	guard      *outage.Dependency
 	pool       pool
 	optimistic optimisticStore // where it is optimistic
 	known      identities

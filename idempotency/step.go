@@ -16,7 +16,7 @@ import (
 
 func init() {
 	chain.Register((*Receiver).step)
-	outage.Watch(func(r *Receiver) *outage.Guard { return r.guard })
+	outage.Watch(func(r *Receiver) *outage.Dependency { return r.guard })
 }
 
 func (r *Receiver) step(next chain.Handler) chain.Handler {

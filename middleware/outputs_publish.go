@@ -23,7 +23,7 @@ import (
 type outputPublisher struct {
 	message.Publisher
 	outputs *Outputs
-	guard   *outage.Guard
+	guard   *outage.Dependency
 	closed  atomic.Bool
 }
 

@@ -147,7 +147,7 @@ type Queue struct {
 	through   []string // where the publisher and the fallbacks write, if they are a forwarder's
 	config    QueueConfig
 	limits    limits
-	guard     *outage.Guard // of what takes the letters
+	guard     *outage.Dependency // of what takes the letters
 	noRoom    noRoom
 	misplaced sync.Once
 	ready     sync.Map // dead-letter topics that exist
@@ -197,7 +197,7 @@ func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
 
 func init() {
 	chain.Register((*Queue).step)
-	outage.Watch(func(q *Queue) *outage.Guard { return q.guard })
+	outage.Watch(func(q *Queue) *outage.Dependency { return q.guard })
 }
 
 func (q *Queue) step(next chain.Handler) chain.Handler {

@@ -28,9 +28,9 @@ func (m *meter) note() {
 // changed counts what the guard does.
 func (m *meter) changed(change breaker.Change) {
 	switch {
-	case change.To == breaker.Probing:
+	case change.To == breaker.HalfOpen:
 		m.probes.Add(1)
-	case change.To == breaker.Open && change.From != breaker.Probing:
+	case change.To == breaker.Open && change.From != breaker.HalfOpen:
 		m.opened.Add(1)
 	}
 }

@@ -33,7 +33,7 @@ type episode struct {
 func (e *episode) isOf(of recent.Message) bool { return !e.several && e.of == of }
 
 // failing notes a failure, and logs that an outage began. The caller holds mu.
-func (g *Guard) failing(of recent.Message, now time.Time, err error) {
+func (g *Dependency) failing(of recent.Message, now time.Time, err error) {
 	e := &g.episode
 	if !e.logged && (e.last.IsZero() || !e.back.Before(e.last) && now.Sub(e.last) >= calm) {
 		*e = episode{began: now, of: of, watched: e.watched, held: e.held, returned: e.returned}
@@ -49,7 +49,7 @@ func (g *Guard) failing(of recent.Message, now time.Time, err error) {
 }
 
 // calming notes a success after failures. The caller holds mu.
-func (g *Guard) calming(now time.Time) {
+func (g *Dependency) calming(now time.Time) {
 	e := &g.episode
 	e.back = now
 	if !e.logged {
@@ -61,7 +61,7 @@ func (g *Guard) calming(now time.Time) {
 }
 
 // calmed logs that an outage is over, if nothing failed for some time.
-func (g *Guard) calmed() {
+func (g *Dependency) calmed() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e, now := &g.episode, time.Now()

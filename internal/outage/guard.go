@@ -46,7 +46,7 @@ type Config struct {
 }
 
 // Guard watches one thing that Spillway needs. It is safe for concurrent use.
-type Guard struct {
+type Dependency struct {
 	config Config
 	away   atomic.Bool // messages wait without an attempt of their own
 	noting atomic.Bool // a success changes something
@@ -64,18 +64,18 @@ type Guard struct {
 }
 
 // New returns a Guard.
-func New(config Config) *Guard {
+func New(config Config) *Dependency {
 	if config.Away == nil {
 		config.Away = Away
 	}
 	config.Logger = logging.Wrap(config.Logger, nil)
-	return &Guard{config: config, suspects: suspects{Memory: recent.For[suspect](forgotten)}}
+	return &Dependency{config: config, suspects: suspects{Memory: recent.For[suspect](forgotten)}}
 }
 
 // Do calls try on behalf of c's message. It returns nil, or try's error if the error is about the message. If try fails
 // because the thing is away, Do holds the message and calls try again, until ctx ends or MaxHold has passed. Then it
 // returns an error that gives the message back. Pass the context in which try waits.
-func (g *Guard) Do(ctx context.Context, c *chain.Call, try func() error) error {
+func (g *Dependency) Do(ctx context.Context, c *chain.Call, try func() error) error {
 	var err error
 	if !g.mustWait(c) {
 		if err = try(); !g.failed(ctx, c, err) {
@@ -89,7 +89,7 @@ func (g *Guard) Do(ctx context.Context, c *chain.Call, try func() error) error {
 }
 
 // hold calls try at the message's turns. err is the failure so far, or nil.
-func (g *Guard) hold(ctx context.Context, c *chain.Call, try func() error, err error) error {
+func (g *Dependency) hold(ctx context.Context, c *chain.Call, try func() error, err error) error {
 	rest, of := Rest(ctx, g.config.MaxHold, c.Held), recent.Of(c)
 	until := time.Now().Add(rest)
 	defer Holding(c, rest, g.config.Logger)()
@@ -121,7 +121,7 @@ func (g *Guard) hold(ctx context.Context, c *chain.Call, try func() error, err e
 
 // GiveBack returns the error that gives c's message back, uncounted. A message that its handler acked cannot come
 // again: for it GiveBack returns err.
-func (g *Guard) GiveBack(c *chain.Call, err error) error {
+func (g *Dependency) GiveBack(c *chain.Call, err error) error {
 	if err == nil {
 		err = errWaited
 	}
@@ -137,7 +137,7 @@ func (g *Guard) GiveBack(c *chain.Call, err error) error {
 // Interrupted is for work on c's message that failed with err because a connection was lost under it. It holds the
 // message until ping succeeds, and returns the error that gives the message back. After maxInterruptions in a row it
 // returns err. Call Settled when the work has succeeded.
-func (g *Guard) Interrupted(ctx context.Context, c *chain.Call, err error, ping func() error) error {
+func (g *Dependency) Interrupted(ctx context.Context, c *chain.Call, err error, ping func() error) error {
 	g.mu.Lock()
 	tooOften := g.suspects.interrupted(recent.Of(c), time.Now())
 	g.mu.Unlock()
@@ -152,7 +152,7 @@ func (g *Guard) Interrupted(ctx context.Context, c *chain.Call, err error, ping 
 }
 
 // Settled forgets c's message.
-func (g *Guard) Settled(c *chain.Call) {
+func (g *Dependency) Settled(c *chain.Call) {
 	if !g.noting.Load() {
 		return
 	}

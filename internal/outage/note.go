@@ -9,7 +9,7 @@ import (
 )
 
 // failed notes the outcome of an attempt, and reports whether it failed because the thing is away.
-func (g *Guard) failed(ctx context.Context, c *chain.Call, err error) bool {
+func (g *Dependency) failed(ctx context.Context, c *chain.Call, err error) bool {
 	if err == nil {
 		g.passed(c)
 		return false
@@ -56,7 +56,7 @@ func (g *Guard) failed(ctx context.Context, c *chain.Call, err error) bool {
 }
 
 // passed notes a success. Nearly always there is nothing to note.
-func (g *Guard) passed(c *chain.Call) {
+func (g *Dependency) passed(c *chain.Call) {
 	if !g.noting.Load() {
 		return
 	}
@@ -70,7 +70,7 @@ func (g *Guard) passed(c *chain.Call) {
 }
 
 // recovered lets all messages go on. The caller holds mu.
-func (g *Guard) recovered(now time.Time) {
+func (g *Dependency) recovered(now time.Time) {
 	if g.failures == 0 {
 		return
 	}
@@ -81,7 +81,7 @@ func (g *Guard) recovered(now time.Time) {
 }
 
 // refusedForGood reports whether the error is about c's message, although it looks like an outage.
-func (g *Guard) refusedForGood(c *chain.Call) bool {
+func (g *Dependency) refusedForGood(c *chain.Call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.suspects.condemned(recent.Of(c), time.Now())

@@ -56,7 +56,7 @@ type evil struct{}
 func (evil) Error() string { panic("Error") }
 
 // until offers a message until it ends, for a day at most.
-func until(t *testing.T, g *Guard, id string, try func() error) (time.Duration, error) {
+func until(t *testing.T, g *Dependency, id string, try func() error) (time.Duration, error) {
 	began := time.Now()
 	for {
 		err := g.Do(t.Context(), call(t.Context(), id), try)

@@ -18,7 +18,7 @@ const (
 
 // mustWait reports whether c's message must wait for its next attempt: in an outage, or because it was refused while
 // others passed.
-func (g *Guard) mustWait(c *chain.Call) bool {
+func (g *Dependency) mustWait(c *chain.Call) bool {
 	if !g.noting.Load() {
 		return false
 	}
@@ -31,7 +31,7 @@ func (g *Guard) mustWait(c *chain.Call) bool {
 // turn waits until the thing is back, or it is the caller's turn to try. The message that tried last lets others try
 // first, because it may be the only one that is refused. A message that was refused while others passed waits until it
 // is due, even if others pass.
-func (g *Guard) turn(ctx context.Context, of recent.Message, until time.Time) outcome {
+func (g *Dependency) turn(ctx context.Context, of recent.Message, until time.Time) outcome {
 	for {
 		g.mu.Lock()
 		now := time.Now()

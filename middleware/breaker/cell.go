@@ -29,7 +29,7 @@ const (
 
 // cell is the state of one handler and scope. Its methods are called with mu held unless they say otherwise.
 type cell struct {
-	guard          *Guard
+	guard          *Breaker
 	handler, scope string
 
 	mu       sync.Mutex
@@ -74,7 +74,7 @@ type cell struct {
 	timerFor time.Time
 }
 
-func newCell(g *Guard, handler, scope string) *cell {
+func newCell(g *Breaker, handler, scope string) *cell {
 	return &cell{guard: g, handler: handler, scope: scope, evidence: newEvidence()}
 }
 
@@ -92,7 +92,7 @@ func (s *cell) become(to State, now time.Time) {
 	}
 	change := Change{Handler: s.handler, Scope: s.scope, From: s.state, To: to, Reason: s.reason, Cause: s.cause,
 		Waiting: s.waiting()}
-	if to != Open && to != Probing {
+	if to != Open && to != HalfOpen {
 		s.heldBy(nil, now)
 	}
 	if s.state == Closed {

@@ -19,7 +19,7 @@ const (
 	// Open holds all messages until the next probe is due.
 	Open
 	// Probing holds all messages but one, whose outcome decides.
-	Probing
+	HalfOpen
 	// Ramping lets more messages pass every 250 ms: 1, 2, 4 and so on.
 	Ramping
 	// Frozen holds all messages until Guard.Close, or Store.Release, is called.
@@ -117,7 +117,7 @@ func (c *changes) begin() bool {
 }
 
 // tell logs the changes that wait and calls the hook. Call it without a lock.
-func (g *Guard) tell() {
+func (g *Breaker) tell() {
 	if !g.changes.begin() {
 		return
 	}
@@ -133,7 +133,7 @@ func (g *Guard) tell() {
 	}
 }
 
-func (g *Guard) log(change Change) {
+func (g *Breaker) log(change Change) {
 	fields := logging.Fields{
 		logging.Handler: change.Handler, logging.State: change.To.String(), logging.Reason: change.Reason,
 		"waiting": change.Waiting,
@@ -172,7 +172,7 @@ func (g *Guard) log(change Change) {
 const maxMasked = 64 << 10
 
 // cause returns an error with the text of err, bounded and masked.
-func (g *Guard) cause(err error) error {
+func (g *Breaker) cause(err error) error {
 	if err == nil {
 		return nil
 	}

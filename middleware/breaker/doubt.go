@@ -47,7 +47,7 @@ func (s *cell) doubtOf(verdict classify.Verdict, kind string, now time.Time) *do
 
 // heldBy notes what keeps the cell open from now on: errors of a kind, or nil for errors that say away.
 func (s *cell) heldBy(d *doubt, now time.Time) {
-	if s.holder != nil && (s.state == Open || s.state == Probing) {
+	if s.holder != nil && (s.state == Open || s.state == HalfOpen) {
 		s.holder.spent += now.Sub(s.holding)
 	}
 	s.holder, s.holding = d, now
@@ -61,7 +61,7 @@ func (s *cell) rest(d *doubt, now time.Time) time.Duration {
 	if d.among >= minMixed {
 		rest = min(config.Doubt, config.Window) - d.spent
 	}
-	if s.holder == d && (s.state == Open || s.state == Probing) {
+	if s.holder == d && (s.state == Open || s.state == HalfOpen) {
 		rest -= now.Sub(s.holding)
 	}
 	return rest
@@ -89,7 +89,7 @@ func (s *cell) doubted(p *passage, d *doubt, now time.Time) decision {
 		d.over = true
 		p.gaveUp = d.kind
 	}
-	if (s.state == Open || s.state == Probing) && !s.saysAway(now) {
+	if (s.state == Open || s.state == HalfOpen) && !s.saysAway(now) {
 		s.shared.open, s.shared.until = false, now.Add(calm) // that others find the same says no more
 		s.evidence.newRun(now)
 		s.evidence.newWindow(now)

@@ -35,7 +35,7 @@ type freeze struct {
 // On a nil Guard it is an error, and holds nothing. So is a name that no handler has. The guard knows the names if
 // Plugin was given to the router, while the router runs, and until it gets a further handler. Otherwise any name is
 // accepted.
-func (g *Guard) Open(handler, reason string) error {
+func (g *Breaker) Open(handler, reason string) error {
 	if g == nil {
 		return errNoGuard
 	}
@@ -50,7 +50,7 @@ func (g *Guard) Open(handler, reason string) error {
 }
 
 // named returns an error if no handler has the name.
-func (g *Guard) named(method, handler string) error {
+func (g *Breaker) named(method, handler string) error {
 	if handler == "" || !g.roster.Complete() || g.roster.Has(handler) {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (g *Guard) named(method, handler string) error {
 }
 
 // freeze begins a freeze, or changes its reason. The caller holds g.mu.
-func (g *Guard) freeze(of frozen, reason, actor string) {
+func (g *Breaker) freeze(of frozen, reason, actor string) {
 	from, f := Frozen, g.freezes[of]
 	if f == nil {
 		from, f = Closed, &freeze{handler: of.handler, since: time.Now(), lifted: make(chan struct{})}
@@ -74,7 +74,7 @@ func (g *Guard) freeze(of frozen, reason, actor string) {
 }
 
 // lift ends a freeze. The caller holds g.mu.
-func (g *Guard) lift(of frozen, reason, actor string) {
+func (g *Breaker) lift(of frozen, reason, actor string) {
 	f := g.freezes[of]
 	delete(g.freezes, of)
 	close(f.lifted)
@@ -84,7 +84,7 @@ func (g *Guard) lift(of frozen, reason, actor string) {
 }
 
 // freezeShared makes the freezes of the Store the guard's own.
-func (g *Guard) freezeShared(all map[string]Shared) {
+func (g *Breaker) freezeShared(all map[string]Shared) {
 	g.mu.Lock()
 	for of := range g.freezes {
 		if one := all[of.handler]; of.shared && one.State != Frozen { // the reason of the release, unless that is long ago
@@ -104,7 +104,7 @@ func (g *Guard) freezeShared(all map[string]Shared) {
 // ramp, without a probe. Handler "" means all handlers, and ends every freeze that Open began. A freeze of all handlers
 // ends in no other way, and one in the Store with Store.Release alone. A name that no handler has is an error, as in
 // Open.
-func (g *Guard) Close(handler string) error {
+func (g *Breaker) Close(handler string) error {
 	if g == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (g *Guard) Close(handler string) error {
 	g.mu.Unlock()
 	for _, s := range open {
 		s.mu.Lock()
-		if s.state == Open || s.state == Probing {
+		if s.state == Open || s.state == HalfOpen {
 			s.evidence.newRun(now)
 			s.evidence.newWindow(now)
 			s.beginRamp(now)
@@ -139,7 +139,7 @@ func (g *Guard) Close(handler string) error {
 }
 
 // freezeOf returns a freeze of a handler, or of all, or nil.
-func (g *Guard) freezeOf(handler string) *freeze {
+func (g *Breaker) freezeOf(handler string) *freeze {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	if len(g.freezes) == 0 {

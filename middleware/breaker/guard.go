@@ -17,7 +17,7 @@ import (
 // Guard holds the messages of handlers whose downstream is away. It is safe for concurrent use by any number of
 // handlers and routers. It needs no closing. A nil Guard, which a spillway.Channel without Config.Outage has, holds no
 // message: Middleware returns the handler as it is, Health is empty, and Open and Close do nothing.
-type Guard struct {
+type Breaker struct {
 	config  Config
 	changes changes
 	// troubled counts the cells in which something failed lately, and the freezes. While it is 0 messages pass and nothing
@@ -42,12 +42,12 @@ type place struct {
 func (at place) rest() place { return place{handler: at.handler, others: at.scope != ""} }
 
 // New returns a Guard, or an error that names the field of config that is wrong.
-func New(config Config) (*Guard, error) {
+func New(config Config) (*Breaker, error) {
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	g := &Guard{config: config, cells: make(map[place]*cell), freezes: make(map[frozen]*freeze)}
+	g := &Breaker{config: config, cells: make(map[place]*cell), freezes: make(map[frozen]*freeze)}
 	if config.Store != nil {
 		g.sharing = newSharing(g, config.Store)
 	}
@@ -56,16 +56,16 @@ func New(config Config) (*Guard, error) {
 
 // Middleware guards h. Put it inside of middleware.Retry and of retry stages, and outside of the idempotent receiver:
 // then each attempt passes the guard, and a held failure is not counted.
-func (g *Guard) Middleware(h message.HandlerFunc) message.HandlerFunc {
+func (g *Breaker) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	if g == nil {
 		return h
 	}
 	return chain.Enter(g.step)(h)
 }
 
-func init() { chain.Register((*Guard).step) }
+func init() { chain.Register((*Breaker).step) }
 
-func (g *Guard) step(next chain.Handler) chain.Handler {
+func (g *Breaker) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, error) {
 		if g.troubled.Load() != 0 && !c.Unheld {
 			return g.passage(c).run(next, false, nil, nil)
@@ -78,7 +78,7 @@ func (g *Guard) step(next chain.Handler) chain.Handler {
 	}
 }
 
-func (g *Guard) passage(c *chain.Call) *passage {
+func (g *Breaker) passage(c *chain.Call) *passage {
 	p := &passage{guard: g, c: c, of: recent.Of(c), opened: noCell}
 	if g.config.Scope != nil {
 		safecall.Hook(g.config.Logger, "breaker.Scope", func() {
@@ -90,7 +90,7 @@ func (g *Guard) passage(c *chain.Call) *passage {
 
 // lock returns the cell of p's message, with its lock held: the one that let its attempt begin, or its own. Without
 // create it returns nil if nothing of the cell failed lately.
-func (g *Guard) lock(p *passage, create bool) *cell {
+func (g *Breaker) lock(p *passage, create bool) *cell {
 	for s := p.cell; ; s = nil {
 		if s == nil {
 			s = g.find(place{handler: message.HandlerNameFromCtx(p.c.Ctx), scope: p.scope}, create)
@@ -106,7 +106,7 @@ func (g *Guard) lock(p *passage, create bool) *cell {
 	}
 }
 
-func (g *Guard) find(at place, create bool) *cell {
+func (g *Breaker) find(at place, create bool) *cell {
 	g.mu.RLock()
 	s := g.cells[at]
 	if s == nil && !create {
@@ -135,7 +135,7 @@ func (g *Guard) find(at place, create bool) *cell {
 
 // makeRoom reports whether a handler may have one more scope. If it has too many, the one is forgotten that holds
 // nothing and whose latest failure is longest ago. The caller holds g.mu.
-func (g *Guard) makeRoom(handler string) bool {
+func (g *Breaker) makeRoom(handler string) bool {
 	n, oldest, since := 0, place{}, time.Time{}
 	for at, s := range g.cells {
 		if at.handler != handler || at.scope == "" {

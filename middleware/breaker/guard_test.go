@@ -78,7 +78,7 @@ func TestRamp(t *testing.T) {
 // Feature R12: a Guard that is nil, as that of a channel without Config.Outage, holds nothing. Its methods can be given
 // to others.
 func TestNilGuard(t *testing.T) {
-	var g *breaker.Guard
+	var g *breaker.Breaker
 	health, open, stop, plugin, middleware := g.Health, g.Open, g.Close, g.Plugin, g.Middleware
 	open("billing", "a deploy")
 	if found := health(); found == nil || len(found) != 0 {

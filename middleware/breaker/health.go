@@ -27,7 +27,7 @@ type Status struct {
 
 // Health returns the state of each handler and scope that is not Closed, or that holds a message, in the order of their
 // names.
-func (g *Guard) Health() []Status {
+func (g *Breaker) Health() []Status {
 	found := []Status{}
 	if g == nil {
 		return found

@@ -23,7 +23,7 @@ import (
 // model is a guard whose attempts end when, and how, a test says. It knows what the guard may do.
 type model struct {
 	t      *rapid.T
-	guard  *breaker.Guard
+	guard  *breaker.Breaker
 	handle message.HandlerFunc
 
 	mu      sync.Mutex
@@ -61,22 +61,22 @@ func (m *model) changed(c breaker.Change) {
 	}
 	legal := map[breaker.State][]breaker.State{
 		breaker.Closed:  {breaker.Open},
-		breaker.Open:    {breaker.Probing, breaker.Ramping},
-		breaker.Probing: {breaker.Open, breaker.Ramping},
+		breaker.Open:    {breaker.HalfOpen, breaker.Ramping},
+		breaker.HalfOpen: {breaker.Open, breaker.Ramping},
 		breaker.Ramping: {breaker.Open, breaker.Closed},
 	}
 	if c.From != m.state || !slices.Contains(legal[c.From], c.To) {
 		m.t.Errorf("from %s to %s, after %s", c.From, c.To, m.state)
 	}
-	if m.state = c.To; c.To == breaker.Open && c.From != breaker.Probing {
+	if m.state = c.To; c.To == breaker.Open && c.From != breaker.HalfOpen {
 		m.begun, m.probes, m.since = 0, 0, time.Now()
 	}
-	if c.To == breaker.Probing {
+	if c.To == breaker.HalfOpen {
 		m.probes++
 	}
 }
 
-func (m *model) open() bool { return m.state == breaker.Open || m.state == breaker.Probing }
+func (m *model) open() bool { return m.state == breaker.Open || m.state == breaker.HalfOpen }
 
 // deliver gives the guard a message.
 func (m *model) deliver(t *testing.T) {

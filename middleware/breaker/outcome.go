@@ -24,7 +24,7 @@ func (s *cell) failed(p *passage, verdict classify.Verdict, err error, kind stri
 		return hold // it began before the downstream was back
 	}
 	config := &s.guard.config
-	if stale || s.state == Open || s.state == Probing {
+	if stale || s.state == Open || s.state == HalfOpen {
 		s.evidence.note(p.of, verdict, config.Window, s.state == Ramping, now)
 		s.confirmed = s.confirmed || s.evidence.distinct >= minWitnesses
 		if !probe || stale {
@@ -110,7 +110,7 @@ func (s *cell) succeeded(p *passage, now time.Time) {
 	}
 	config := &s.guard.config
 	switch s.state {
-	case Open, Probing:
+	case Open, HalfOpen:
 		s.trust(now)
 		if !s.confirmed && !s.evidence.failedInRun(p.of) && !s.excuse() {
 			s.loneUntil = now.Add(calm)
@@ -165,7 +165,7 @@ func (s *cell) released(p *passage, atOnce bool, now time.Time) {
 	switch {
 	case s.state == Ramping:
 		s.ramp.ended++
-	case probe && s.state == Probing:
+	case probe && s.state == HalfOpen:
 		s.become(Open, now)
 		if s.due = now; !atOnce {
 			s.due = now.Add(s.wait)

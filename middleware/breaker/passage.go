@@ -37,7 +37,7 @@ var errHeld = outage.NewError("breaker: the downstream is still away; the messag
 
 // passage is one call of the guard for a message: its attempts, with the waits between them.
 type passage struct {
-	guard *Guard
+	guard *Breaker
 	c     *chain.Call
 	of    recent.Message
 	scope string
@@ -251,10 +251,10 @@ func (s *cell) admit(p *passage, now time.Time) bool {
 		if s.queue.Len() > 0 || !s.ramp.admit() {
 			return false
 		}
-	case Open, Probing:
+	case Open, HalfOpen:
 		s.tick(now)
 		if s.queue.Len() > 0 || s.state == Open && now.Before(s.due) ||
-			s.state == Probing && now.Before(s.probing.Add(probeLease)) {
+			s.state == HalfOpen && now.Before(s.probing.Add(probeLease)) {
 			return false
 		}
 		if s.state != Closed { // tick can close it

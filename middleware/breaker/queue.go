@@ -96,7 +96,7 @@ func (s *cell) tick(now time.Time) {
 		default:
 			s.calmDown()
 		}
-	case Probing:
+	case HalfOpen:
 		switch lease := s.probing.Add(probeLease); {
 		case now.Before(lease):
 			s.arm(lease, now)
@@ -114,8 +114,8 @@ func (s *cell) tick(now time.Time) {
 
 // probe notes that a probe begins.
 func (s *cell) probe(now time.Time) {
-	if s.state != Probing {
-		s.become(Probing, now)
+	if s.state != HalfOpen {
+		s.become(HalfOpen, now)
 	}
 	s.probing = now
 	s.arm(now.Add(probeLease), now)

@@ -37,7 +37,7 @@ type shared struct {
 
 // share does what the other instances say, and returns what they must know. own has the rows of this instance, and
 // others one of another instance for each place.
-func (g *Guard) share(own map[place]bool, others map[place]Shared) (all []news) {
+func (g *Breaker) share(own map[place]bool, others map[place]Shared) (all []news) {
 	defer g.tell()
 	for at := range others {
 		g.find(at, true)
@@ -57,7 +57,7 @@ func (g *Guard) share(own map[place]bool, others map[place]Shared) (all []news) 
 }
 
 // shareable returns the cells that others can know.
-func (g *Guard) shareable() map[place]*cell {
+func (g *Breaker) shareable() map[place]*cell {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	cells := make(map[place]*cell, len(g.cells))
@@ -70,7 +70,7 @@ func (g *Guard) shareable() map[place]*cell {
 }
 
 // lonely lets this instance decide for itself: the store is not asked any more.
-func (g *Guard) lonely() {
+func (g *Breaker) lonely() {
 	for _, s := range g.shareable() {
 		s.mu.Lock()
 		s.shared.open, s.shared.row = false, false
@@ -80,7 +80,7 @@ func (g *Guard) lonely() {
 
 // hear does what the other instances say of the cell.
 func (s *cell) hear(own, said bool, row Shared, now time.Time) {
-	isOpen := s.state == Open || s.state == Probing
+	isOpen := s.state == Open || s.state == HalfOpen
 	switch {
 	case s.state == Closed && said && now.After(s.shared.until) && !s.shared.proved:
 		s.trouble(now)
@@ -111,7 +111,7 @@ func (s *cell) news(at place) (news, bool) {
 	switch {
 	case s.shared.proved:
 		n.what = isProved
-	case (s.state == Open || s.state == Probing) && !s.shared.open:
+	case (s.state == Open || s.state == HalfOpen) && !s.shared.open:
 		if n.reason = boundedtext.Text(s.reason, 200); s.shared.row {
 			n.what = isStill
 		}

@@ -19,7 +19,7 @@ const shareTimeout = 5 * time.Second
 
 // sharing keeps a guard and a store in step, beside the handlers.
 type sharing struct {
-	guard    *Guard
+	guard    *Breaker
 	store    *Store
 	instance string
 	life     *lifecycle.Lifecycle
@@ -31,7 +31,7 @@ type sharing struct {
 	swept time.Time
 }
 
-func newSharing(g *Guard, store *Store) *sharing {
+func newSharing(g *Breaker, store *Store) *sharing {
 	s := &sharing{guard: g, store: store, instance: rand.Text(), wake: make(chan struct{}, 1)}
 	s.life = lifecycle.New(s.start, s.stop)
 	return s
@@ -40,7 +40,7 @@ func newSharing(g *Guard, store *Store) *sharing {
 // Plugin takes the names of the router's handlers, for Open and Close. With Config.Store it shares outages with the
 // other instances of the service, for as long as handlers of the router run. A store that is away is logged: then each
 // instance decides for itself.
-func (g *Guard) Plugin(router *message.Router) error {
+func (g *Breaker) Plugin(router *message.Router) error {
 	if router == nil {
 		return errors.New("breaker: Plugin: the router is nil")
 	}

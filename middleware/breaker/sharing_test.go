@@ -21,7 +21,7 @@ import (
 // instance is one process of a service: a router with the handler billing behind a guard.
 type instance struct {
 	t       *testing.T
-	guard   *breaker.Guard
+	guard   *breaker.Breaker
 	log     testkit.Log
 	source  *gochannel.GoChannel
 	stop    func()

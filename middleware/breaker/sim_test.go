@@ -18,7 +18,7 @@ import (
 // sim is a handler behind Retry and the guard, with consumers that have one message in flight each. A message that is given back comes
 // again. One whose error leaves Retry is dead.
 type sim struct {
-	guard   *breaker.Guard
+	guard   *breaker.Breaker
 	service service
 	takes   time.Duration // a call
 
@@ -142,12 +142,12 @@ func (s *sim) checkHeld(t rapid.TB) {
 	s.service.mu.Lock()
 	defer s.service.mu.Unlock()
 	for i, c := range s.changes {
-		if c.To != breaker.Open || c.From == breaker.Probing {
+		if c.To != breaker.Open || c.From == breaker.HalfOpen {
 			continue
 		}
 		until, probes := time.Now(), 0
 		for j, next := range s.changes[i+1:] {
-			if next.To == breaker.Probing {
+			if next.To == breaker.HalfOpen {
 				probes++
 			}
 			if next.To == breaker.Ramping {

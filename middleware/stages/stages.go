@@ -34,7 +34,7 @@ type Stages struct {
 	end     context.CancelFunc
 	ended   sync.WaitGroup
 
-	guard    *outage.Guard // of the publisher or the store
+	guard    *outage.Dependency // of the publisher or the store
 	refusals refusals
 	copies   copies
 	notice   destination.Notice

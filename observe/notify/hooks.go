@@ -104,7 +104,7 @@ func (n *Notifier) aboutLetter(cause string, l poison.Letter, description string
 // guardChanged counts an opening. Its end shows when no instance says any more that the guard is open.
 func (n *Notifier) guardChanged(c breaker.Change) {
 	if c.To != breaker.Open && c.To != breaker.Frozen || c.From == breaker.Ramping ||
-		c.From == breaker.Probing {
+		c.From == breaker.HalfOpen {
 		return
 	}
 	now := time.Now()

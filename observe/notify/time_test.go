@@ -103,8 +103,8 @@ func TestGuard(t *testing.T) {
 		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}, Privacy: privacy.Default().With(func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") })})
 		for range 30 {
 			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Closed, To: breaker.Open, Reason: breaker.ReasonAway, Cause: errors.New("refused hunter2")})
-			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Open, To: breaker.Probing})
-			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Probing, To: breaker.Ramping})
+			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Open, To: breaker.HalfOpen})
+			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.HalfOpen, To: breaker.Ramping})
 			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Ramping, To: breaker.Closed})
 			time.Sleep(20 * time.Second)
 		}

@@ -46,7 +46,7 @@ func TestOverviewFoldsEvents(t *testing.T) {
 // Feature V11: a function that the console is given and that fails costs its own part of a page. The rest is shown, and the log has the
 // error. So it is with a guard that is nil, and with a logger that panics.
 func TestGivenFunctionsFail(t *testing.T) {
-	var none *breaker.Guard
+	var none *breaker.Breaker
 	for name, guards := range map[string]func() []breaker.Status{
 		"panics": func() []breaker.Status { panic("the guards are on fire") },
 		"nil":    none.Health,
