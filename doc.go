@@ -11,7 +11,7 @@
 //
 // New makes a Channel of one Config. The Channel composes the parts in the only right order, outermost first:
 //
-//	topic ▶ outputs ▶ poison.Queue ▶ crash limit ▶ guard ▶ stages ▶ Retry ▶ outage guard ▶ receiver ▶ Recover ▶ handler ▶ output topic
+//	topic ▶ outputs ▶ poison.Queue ▶ crash limit ▶ guard ▶ stages ▶ Retry ▶ breaker ▶ receiver ▶ Recover ▶ handler ▶ output topic
 //	                      │                           │ transient, later
 //	                      │                           ▼
 //	                      │               topic.handler.retry.5s ▶ .1m ▶ .10m ▶ the same handler

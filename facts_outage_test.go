@@ -18,7 +18,7 @@ import (
 
 // Fact, feature R12: Watermill's CircuitBreaker answers with an error while it is open, and its PoisonQueue dead-letters that. So an
 // outage of two messages sets aside every message that comes while the breaker is open, also when the downstream is back.
-// TestMigratingOutage shows that the outage guard does not.
+// TestMigratingOutage shows that the breaker does not.
 func TestFactWatermillBreakerDeadLettersHealthy(t *testing.T) {
 	b, dead := newBench(t, false), &outputs{}
 	queue, err := wm.PoisonQueue(dead, "poison")
@@ -43,7 +43,7 @@ func TestFactWatermillBreakerDeadLettersHealthy(t *testing.T) {
 	}
 }
 
-// Feature R12: the outage guard in place of CircuitBreaker. While the downstream is away, messages wait. When it is back, all are
+// Feature R12: the breaker in place of CircuitBreaker. While the downstream is away, messages wait. When it is back, all are
 // handled, and none is a dead letter.
 func TestMigratingOutage(t *testing.T) {
 	b := newBench(t, false)

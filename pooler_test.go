@@ -18,7 +18,7 @@ import (
 )
 
 // Promise P1, feature C7, decision 19: a handler's statements that fail because of a pooler in transaction mode say
-// nothing of its message. With the outage guard no healthy message becomes a letter, and all are handled once the
+// nothing of its message. With the breaker no healthy message becomes a letter, and all are handled once the
 // address has the remedy.
 func TestPoolerDeadLettersNone(t *testing.T) {
 	b := newBench(t, true)

@@ -31,9 +31,9 @@ type Channel struct {
 	queue   *poison.Queue
 	outputs *middleware.Outputs
 	retry   *middleware.Retry
-	stages  *stages.Stages  // nil without Config.Stages.Subscriber
-	outage  *breaker.Breaker  // nil without Config.Outage
-	letters *letters.Store  // nil if Config gives the publisher
+	stages  *stages.Stages       // nil without Config.Stages.Subscriber
+	outage  *breaker.Breaker     // nil without Config.Outage
+	letters *letters.Store       // nil if Config gives the publisher
 	stores  []*outage.Dependency // of what the parts themselves need
 	chain   message.HandlerMiddleware
 	plugins []message.RouterPlugin

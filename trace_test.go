@@ -182,7 +182,7 @@ func TestTracerEndsEachOperation(t *testing.T) {
 	}
 }
 
-// Feature O2: no operation is open while the outage guard holds a message.
+// Feature O2: no operation is open while the breaker holds a message.
 func TestTracerWaitsForTheGuard(t *testing.T) {
 	f := &follower{}
 	channel, _ := traced(t, spillway.Config{Tracer: f, Outage: &breaker.Config{}})

@@ -23,7 +23,7 @@
 // # Away
 //
 // Away is for an error that is not about the message: something that the handler needs is away, such as a database or a
-// service. Its error is transient. An outage guard holds messages after it, where a transient error alone can be the
+// service. Its error is transient. A breaker holds messages after it, where a transient error alone can be the
 // message's own. Built-in knowledge sets Away if no connection was made, or if the server says that it serves no
 // request:
 //

@@ -88,7 +88,7 @@
 //	R12a downstream away: held, probed, none set aside
 //	R12b the server of messages and keys killed
 //	R12c join, SIGKILL and deploy during an outage
-//	R12d 3 % poison opens no guard
+//	R12d 3 % poison opens no breaker
 //	R12e a downstream that hangs
 //	R12f half of the keys fail, the others go on
 //	R12g a handler frozen by hand

@@ -22,7 +22,7 @@ func (r *Receiver) lease(wait context.Context, c *chain.Call, next chain.Handler
 	key := entry.Key
 	var began time.Time
 	var lease Lease
-	err := r.guard.Do(wait, c, func() (err error) {
+	err := r.keeper.Do(wait, c, func() (err error) {
 		began = time.Now()
 		if lease, err = r.store.Lease(wait, entry, r.config.Lease); err != nil {
 			return failed("claim", key, err)
@@ -44,7 +44,7 @@ func (r *Receiver) lease(wait context.Context, c *chain.Call, next chain.Handler
 	if began, err = r.freshen(wait, lease, began); err != nil {
 		err = failed("claim", key, err)
 		if outage.Away(err) {
-			return nil, r.guard.GiveBack(c, err)
+			return nil, r.keeper.GiveBack(c, err)
 		}
 		return nil, r.unclaimed(c, key, err)
 	}

@@ -35,7 +35,7 @@ func storeAway(err error) bool {
 
 // claim claims the key of c's message. While the store is away the message is held.
 func (r *Receiver) claim(ctx context.Context, c *chain.Call, entry Entry) (claim Claim, err error) {
-	err = r.guard.Do(ctx, c, func() (err error) {
+	err = r.keeper.Do(ctx, c, func() (err error) {
 		if claim, err = r.claimPatiently(ctx, c, entry); err != nil {
 			return failed("claim", entry.Key, err)
 		}
@@ -119,9 +119,9 @@ func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
 		return r.putBack(c, err)
 	case errors.Is(err, errNestedPools):
 		logging.ClaimWaitsForOwn.Write(r.config.Logger, err, fields(key))
-		return r.guard.Interrupted(waitContext(c), c, err, nil)
+		return r.keeper.Interrupted(waitContext(c), c, err, nil)
 	case errors.Is(err, sql.ErrTxDone): // the transaction that was to be joined is over
-		return r.guard.Interrupted(waitContext(c), c, err, nil)
+		return r.keeper.Interrupted(waitContext(c), c, err, nil)
 	}
 	return err
 }
@@ -158,7 +158,7 @@ func endedByTime(err error) (ended bool) {
 // interrupted gives a message back whose transaction lost its connection.
 func (r *Receiver) interrupted(c *chain.Call, err error) error {
 	ctx := waitContext(c)
-	return r.guard.Interrupted(ctx, c, err, func() error { return r.ping(ctx) })
+	return r.keeper.Interrupted(ctx, c, err, func() error { return r.ping(ctx) })
 }
 
 // ping returns an error where the database does not answer. A store that cannot be asked is there.

@@ -129,7 +129,7 @@ type Receiver struct {
 	config     ReceiverConfig
 	store      Store
 	keys       keys
-	guard      *outage.Dependency
+	keeper     *outage.Dependency
 	pool       pool
 	optimistic optimisticStore // where it is optimistic
 	known      identities
@@ -144,7 +144,7 @@ func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 	}
 	config.setDefaults()
 	r := &Receiver{config: config, store: store, keys: newKeys(&config), pool: pool{logger: config.Logger}}
-	r.guard = outage.New(outage.Config{Name: "idempotency: the store of keys", MaxHold: config.MaxHold, Away: storeAway,
+	r.keeper = outage.New(outage.Config{Name: "idempotency: the store of keys", MaxHold: config.MaxHold, Away: storeAway,
 		Logger: config.Logger})
 	if pooled, ok := store.(interface{ pool() *sql.DB }); ok {
 		r.pool.db = pooled.pool()

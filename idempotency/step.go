@@ -16,7 +16,7 @@ import (
 
 func init() {
 	chain.Register((*Receiver).step)
-	outage.Watch(func(r *Receiver) *outage.Dependency { return r.guard })
+	outage.Watch(func(r *Receiver) *outage.Dependency { return r.keeper })
 }
 
 func (r *Receiver) step(next chain.Handler) chain.Handler {
@@ -114,7 +114,7 @@ func (r *Receiver) duplicate(c *chain.Call, entry Entry, claim Claim, record *Re
 
 // applied is what follows when a key is applied for good.
 func (r *Receiver) applied(c *chain.Call, entry Entry, out []*message.Message) {
-	r.guard.Settled(c)
+	r.keeper.Settled(c)
 	r.watch(c, entry, out)
 	r.tell("OnApplied", r.config.OnApplied, c.Msg.Context(), entry.Key)
 }

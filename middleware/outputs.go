@@ -131,9 +131,9 @@ func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
 	if pub == nil { // a handler without outputs
 		return nil, nil
 	}
-	guard := outage.New(outage.Config{Name: "middleware: the publisher of outputs", MaxHold: o.config.MaxHold,
+	broker := outage.New(outage.Config{Name: "middleware: the publisher of outputs", MaxHold: o.config.MaxHold,
 		Away: brokerAway, Lost: outage.Lost, Nacked: outage.Nacked, Logger: o.config.Logger})
-	return &outputPublisher{Publisher: pub, outputs: o, guard: guard}, nil
+	return &outputPublisher{Publisher: pub, outputs: o, broker: broker}, nil
 }
 
 // tie connects produced messages with the call that they came from.

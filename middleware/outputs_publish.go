@@ -23,7 +23,7 @@ import (
 type outputPublisher struct {
 	message.Publisher
 	outputs *Outputs
-	guard   *outage.Dependency
+	broker  *outage.Dependency
 	closed  atomic.Bool
 }
 
@@ -49,7 +49,7 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 			outputs = append(outputs, chain.Keep(msg))
 		}
 	}
-	// During an outage the guard calls this again, and then publishes copies of the messages as they were made.
+	// During an outage the dependency calls this again, and then publishes copies of the messages as they were made.
 	var refusal error
 	err := p.during(source, func() error {
 		if refusal == nil {
@@ -162,7 +162,7 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 // during publishes, and holds the source while the broker is away. A publisher that the router closed under its handler
 // is not away: insist settles that.
 func (p *outputPublisher) during(c *chain.Call, publish func() error) error {
-	return p.guard.Do(c.WaitContext(), c, func() error {
+	return p.broker.Do(c.WaitContext(), c, func() error {
 		err := safecall.Call("publisher", publish)
 		if err != nil && p.closed.Load() {
 			return unseen{err}
@@ -171,7 +171,7 @@ func (p *outputPublisher) during(c *chain.Call, publish func() error) error {
 	})
 }
 
-// unseen hides an error from the guard that no wait will change.
+// unseen hides an error from outage.Dependency that no wait will change.
 type unseen struct{ error }
 
 // anySpoilt reports whether a publisher wrote into the payload of an output that was shared with it.

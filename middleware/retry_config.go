@@ -22,8 +22,8 @@ type RetryConfig struct {
 	// PerClass overrides Attempts and Backoff for errors of a class. Without an entry, permanent, invalid and discarded
 	// errors are not retried.
 	PerClass map[classify.Class]Policy
-	// MaxElapsed bounds the time from the message's arrival here to the end of the last wait. Time in which an outage
-	// guard held the message does not count. 0 means no bound. If the subscriber has an ack deadline, set it below: after
+	// MaxElapsed bounds the time from the message's arrival here to the end of the last wait. Time in which a
+	// breaker held the message does not count. 0 means no bound. If the subscriber has an ack deadline, set it below: after
 	// the deadline the message is redelivered while the retry still goes on.
 	MaxElapsed time.Duration
 	// MaxWait is the longest retry-after that is waited for while the message is held. If an error asks for more, its
@@ -77,7 +77,7 @@ type Attempt struct {
 	// Topic and Handler are the topic that the handler is subscribed to, and its name. For a message out of a stage they
 	// are those of the live handler. They are empty outside of a router.
 	Topic, Handler string
-	// Elapsed is how long the call took, with all parts inside of Retry. The time in which an outage guard held the
+	// Elapsed is how long the call took, with all parts inside of Retry. The time in which a breaker held the
 	// message does not count.
 	Elapsed time.Duration
 	// Number counts from 1.

@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
-// heldFor is a part inside Retry that holds each message before its first attempt, as an outage guard does.
+// heldFor is a part inside Retry that holds each message before its first attempt, as a breaker does.
 func heldFor(d time.Duration) chain.Step {
 	return func(next chain.Handler) chain.Handler {
 		return func(c *chain.Call) ([]*message.Message, error) {
@@ -26,7 +26,7 @@ func heldFor(d time.Duration) chain.Step {
 	}
 }
 
-// Feature R1: MaxElapsed does not count the time in which an outage guard held the message.
+// Feature R1: MaxElapsed does not count the time in which a breaker held the message.
 func TestHeldIsNotElapsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := forever(time.Second)

@@ -34,7 +34,7 @@ type TraceConfig struct {
 	Logger watermill.LoggerAdapter
 }
 
-// Trace calls an observe.Tracer around each attempt of a handler. It belongs inside of Retry and of the outage guard,
+// Trace calls an observe.Tracer around each attempt of a handler. It belongs inside of Retry and of the breaker,
 // so that no operation is open while a message waits, and outside of the idempotent receiver.
 type Trace struct {
 	config TraceConfig

@@ -190,7 +190,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm
 			safecall.Hook(q.config.Logger, "poison.OnPublishError", func() { hook(ctx, l, q.config.Privacy.Error(err)) })
 		}
 		fields := logging.Fields{logging.Attempt: attempt, logging.DeadLetterTopic: sink.Topic}
-		if outage.Away(err) { // the guard logs the outage once
+		if outage.Away(err) { // the outage is logged once
 			logging.LetterPublisherAway.Write(q.config.Logger, nil, fields)
 		} else {
 			logging.LetterRefused.Write(q.config.Logger, err, fields)

@@ -147,7 +147,7 @@ type Queue struct {
 	through   []string // where the publisher and the fallbacks write, if they are a forwarder's
 	config    QueueConfig
 	limits    limits
-	guard     *outage.Dependency // of what takes the letters
+	sink      *outage.Dependency // of what takes the letters
 	noRoom    noRoom
 	misplaced sync.Once
 	ready     sync.Map // dead-letter topics that exist
@@ -178,13 +178,13 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	}
 	limits := defaultLimits
 	limits.total = config.MaxAdded
-	guard := outage.New(outage.Config{Name: "poison: the publisher of dead letters", Lost: outage.Lost,
+	sink := outage.New(outage.Config{Name: "poison: the publisher of dead letters", Lost: outage.Lost,
 		Logger: config.Logger})
 	through := []string{destination.Through(publisher)}
 	for _, sink := range config.Fallbacks {
 		through = append(through, destination.Through(sink.Publisher))
 	}
-	return &Queue{publisher: publisher, through: through, config: config, limits: limits, guard: guard,
+	return &Queue{publisher: publisher, through: through, config: config, limits: limits, sink: sink,
 		noRoom: newNoRoom()}, nil
 }
 
@@ -197,7 +197,7 @@ func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
 
 func init() {
 	chain.Register((*Queue).step)
-	outage.Watch(func(q *Queue) *outage.Dependency { return q.guard })
+	outage.Watch(func(q *Queue) *outage.Dependency { return q.sink })
 }
 
 func (q *Queue) step(next chain.Handler) chain.Handler {

@@ -116,7 +116,7 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 	var err error
 	if c == nil {
 		err = publish()
-	} else if err = q.guard.Do(ctx, c, publish); err != nil && c.Aborted() {
+	} else if err = q.sink.Do(ctx, c, publish); err != nil && c.Aborted() {
 		q.unplaced(ctx, l, err)
 		return c.Abort(errors.Join(err, failure))
 	}

@@ -1,5 +1,5 @@
-// Command outage shows what happens to a topic while the service that its handler calls is away, and what the outage
-// guard does.
+// Command outage shows what happens to a topic while the service that its handler calls is away, and what the
+// breaker does.
 //
 // GitHub's webhook events are published at a steady rate. A handler delivers each of them to a downstream over HTTP,
 // and stores in a database that it did. After 3 s the downstream goes away for 10 s: nothing listens on its port any

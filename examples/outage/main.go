@@ -50,7 +50,7 @@ func parse(args []string) (*Plan, error) {
 		"letters, outage or not")
 	flags.Uint64Var(&plan.Seed, "seed", 1,
 		"seed of the order of events, of which are sent twice, and of which are cut short")
-	flags.BoolVar(&plan.Without, "without", false, "without the outage guard")
+	flags.BoolVar(&plan.Without, "without", false, "without the breaker")
 	flags.BoolVar(&plan.FigureAlone, "figure", false, "print the line with the figure alone")
 	flags.DurationVar(&plan.Limit, "limit", 2*time.Minute, "how long to wait, when all is published, until it is handled")
 	_ = flags.Parse(args) // it ends the program itself

@@ -51,9 +51,9 @@ func run(ctx context.Context, plan *Plan) (result Result, err error) {
 
 func (s *story) tell(ctx context.Context) error {
 	out, terminal := chart.Screen()
-	guard := "with the outage guard"
+	guard := "with the breaker"
 	if s.plan.Without {
-		guard = "without the outage guard"
+		guard = "without the breaker"
 	}
 	fmt.Fprintf(out, "%d webhooks, %d/s, from %s to a downstream that is away for %s; %s\n",
 		len(s.plan.deliveries), s.plan.Rate, s.plan.On, s.plan.Down, guard)

@@ -85,7 +85,7 @@ func handler(from *source, down *downstream) message.NoPublishHandlerFunc {
 	}
 }
 
-// guard returns the state of the outage guard, and how many webhooks it holds.
+// guard returns the state of the breaker, and how many webhooks it holds.
 func (s *service) guard() (state string, held int) {
 	if s.channel.Outage() == nil {
 		return "none", 0

@@ -46,7 +46,7 @@ func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
 
 func happySpillway(b *testing.B) { happy(b, spillway.Config{}) }
 
-// happyGuarded has the outage guard, which is closed, and a retry budget.
+// happyGuarded has the breaker, which is closed, and a retry budget.
 func happyGuarded(b *testing.B) {
 	happy(b, spillway.Config{Outage: &breaker.Config{}, Retry: middleware.RetryConfig{Budget: &middleware.Budget{}}})
 }

@@ -37,7 +37,7 @@ type Call struct {
 	Onward bool
 	// Unheld means that no part holds the message any more in this delivery: it seems to be to blame itself.
 	Unheld bool
-	// Doubtful means that the outage guard lets further attempts in this delivery begin at once. It holds the message
+	// Doubtful means that the breaker lets further attempts in this delivery begin at once. It holds the message
 	// if one of their errors says away.
 	Doubtful bool
 	// Trace is the observe.Tracer's text for the latest attempt, if there is a Tracer and the attempt failed.

@@ -78,21 +78,21 @@ var (
 	HoldCut = event(isError, "hold_cut", "A configured hold is too long for the broker of a topic; its messages are "+
 		"held for less", Config, Topic, Handler, StageTopic, "max_hold", Held, "redelivery_time", "delay")
 	GuardOpened = event(isError, "guard_opened",
-		"The outage guard opened: messages are held, uncounted, until a probe succeeds", Handler, State, Reason, "scope",
+		"The breaker opened: messages are held, uncounted, until a probe succeeds", Handler, State, Reason, "scope",
 		"actor", "waiting", "lasted")
-	GuardReopened = event(isInfo, "guard_reopened", "The outage guard opened again in the ramp: messages are held, "+
+	GuardReopened = event(isInfo, "guard_reopened", "The breaker opened again in the ramp: messages are held, "+
 		"uncounted, until a probe succeeds", Handler, State, Reason, "scope", "actor", "waiting", "lasted")
-	GuardFrozen = event(isInfo, "guard_frozen", "The outage guard is open by hand: messages are held, uncounted, until "+
+	GuardFrozen = event(isInfo, "guard_frozen", "The breaker is open by hand: messages are held, uncounted, until "+
 		"it is closed by hand", Handler, State, Reason, "scope", "actor", "waiting", "lasted")
-	GuardClosed = event(isInfo, "guard_closed", "The outage guard closed: messages pass again",
+	GuardClosed = event(isInfo, "guard_closed", "The breaker closed: messages pass again",
 		Handler, State, Reason, "scope", "actor", "waiting", "lasted")
-	GuardChanged = event(isDebug, "guard_changed", "The outage guard has another state",
+	GuardChanged = event(isDebug, "guard_changed", "The breaker has another state",
 		Handler, State, Reason, "scope", "actor", "waiting", "lasted")
-	GuardHeldByOne = event(isError, "guard_held_by_one", "One message alone keeps the outage guard open, and has no "+
+	GuardHeldByOne = event(isError, "guard_held_by_one", "One message alone keeps the breaker open, and has no "+
 		"stage to go to: it is held. If the message is at fault, let its error be permanent (classify.Permanent), or give "+
 		"the handler stages",
 		Topic, Handler, MessageID)
-	GuardGaveUp = event(isError, "guard_gave_up", "The outage guard holds no more messages for an error of unknown "+
+	GuardGaveUp = event(isError, "guard_gave_up", "The breaker holds no more messages for an error of unknown "+
 		"meaning: they go on as without a guard. If the error says that something is away, mark it with classify.Away; if "+
 		"the message is at fault, with classify.Permanent",
 		Handler, Class, "scope", "kind")

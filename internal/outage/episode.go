@@ -16,7 +16,7 @@ const (
 	calm = 2 * time.Second
 )
 
-// episode is an outage in the log: failures with less than calm between them. The guard's lock guards it.
+// episode is an outage in the log: failures with less than calm between them. The dependency's lock guards it.
 type episode struct {
 	began    time.Time      // of the first failure
 	last     time.Time      // of the latest failure

@@ -38,7 +38,7 @@ func nackedByKafka(v reflect.Value) bool {
 
 // nacks are the nacks of one thing since a message passed. If all messages are nacked for maxRefusal, one message in
 // each such time is let go, with its error: without that, a queue that is full for good would hold all of them for
-// ever. The guard's lock guards it.
+// ever. The dependency's lock guards it.
 type nacks struct {
 	since, latest time.Time // without another failure in between
 	let           time.Time // when a message was last let go

@@ -41,7 +41,7 @@ type suspect struct {
 	hopeless bool      // the message cuts the connection, or is let go: see nacks
 }
 
-// suspects are messages that failed lately. The guard's lock guards them.
+// suspects are messages that failed lately. The dependency's lock guards them.
 type suspects struct {
 	recent.Memory[suspect]
 	others time.Time // when a message last passed

@@ -44,14 +44,14 @@
 //
 // # What else in a chain is open meanwhile
 //
-// The parts inside of the caller have returned: the handler, Recover, the receiver with its transaction, the outage
-// guard, and Retry. The message's key is free, and no slot of the outage guard is taken. These parts are still open,
+// The parts inside of the caller have returned: the handler, Recover, the receiver with its transaction, the
+// breaker, and Retry. The message's key is free, and no slot of the breaker is taken. These parts are still open,
 // and each takes several messages at once, because the messages of several partitions always came at once:
 //
 //   - The crash limit keeps the message's mark, because a publisher can end the process too. A suspect that waits to
 //     run alone waits for placements, and no placement waits for a suspect.
 //   - The guard of middleware.Guard holds nothing.
-//   - The outage guard of the publisher (internal/outage) holds each message of an outage. The subscriber's bound
+//   - The breaker of the publisher (internal/outage) holds each message of an outage. The subscriber's bound
 //     limits their number.
 //   - outage.Settle looks for copies that the broker delivers again. A message that was nacked is forgotten there, so
 //     its next delivery is no copy.

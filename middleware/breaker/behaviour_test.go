@@ -20,7 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// opens starts n messages that find the downstream away, and returns when the guard is open and a function that waits for them.
+// opens starts n messages that find the downstream away, and returns when the breaker is open and a function that waits for them.
 func (s *sim) opens(t *testing.T, n int) (wait func()) {
 	s.service.fail(errAway)
 	h := s.handler(t)
@@ -28,13 +28,13 @@ func (s *sim) opens(t *testing.T, n int) (wait func()) {
 	for i := range n {
 		all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint("held ", i)) })
 	}
-	for len(s.guard.Health()) == 0 || s.guard.Health()[0].State == breaker.Closed {
+	for len(s.breaker.Health()) == 0 || s.breaker.Health()[0].State == breaker.Closed {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return all.Wait
 }
 
-// Feature R12: a probe that is permanent goes its own way. It neither closes the guard nor keeps the next message from being tried.
+// Feature R12: a probe that is permanent goes its own way. It neither closes the breaker nor keeps the next message from being tried.
 func TestPermanentProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(t, breaker.Config{})
@@ -54,7 +54,7 @@ func TestPermanentProbe(t *testing.T) {
 	})
 }
 
-// Feature R12: without a message nothing happens while the guard is open. The next message that comes is the probe. If
+// Feature R12: without a message nothing happens while the breaker is open. The next message that comes is the probe. If
 // none comes for ten minutes, nothing says any more that the downstream is away.
 func TestNoMessageWhileOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -69,19 +69,19 @@ func TestNoMessageWhileOpen(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		cancel()
 		all.Wait()
-		if s.guard.Health()[0].State == breaker.Closed {
-			t.Fatalf("%+v", s.guard.Health())
+		if s.breaker.Health()[0].State == breaker.Closed {
+			t.Fatalf("%+v", s.breaker.Health())
 		}
 		time.Sleep(9 * time.Minute)
 		calls := s.service.count()
 		if _, err := h(newMessage(t.Context(), "next")); !chain.GaveBack(err) || s.service.count() < calls+1 || s.service.count() > calls+5 { // at once, and after waits
 			t.Errorf("%v, %d calls", err, s.service.count()-calls)
 		}
-		if health := s.guard.Health(); len(health) != 1 {
+		if health := s.breaker.Health(); len(health) != 1 {
 			t.Errorf("%+v", health)
 		}
 		time.Sleep(11 * time.Minute)
-		if health := s.guard.Health(); len(health) != 0 {
+		if health := s.breaker.Health(); len(health) != 0 {
 			t.Errorf("%+v", health)
 		}
 		s.service.fail(nil)
@@ -91,7 +91,7 @@ func TestNoMessageWhileOpen(t *testing.T) {
 	})
 }
 
-// Feature R12: a freeze by hand holds messages without a probe until it is lifted by hand, in whatever state the guard was.
+// Feature R12: a freeze by hand holds messages without a probe until it is lifted by hand, in whatever state the breaker was.
 func TestFreeze(t *testing.T) {
 	for _, handler := range []string{"billing", ""} {
 		synctest.Test(t, func(t *testing.T) {
@@ -112,16 +112,16 @@ func TestFreeze(t *testing.T) {
 				panic("contained")
 			}})
 			wait := s.opens(t, 5)
-			s.guard.Open(handler, "deployment 7")
+			s.breaker.Open(handler, "deployment 7")
 			time.Sleep(10 * time.Millisecond)
 			calls := s.service.count()
 			s.service.fail(nil)
 			time.Sleep(time.Hour)
-			if health := s.guard.Health(); s.service.count() != calls || health[0].State != breaker.Frozen || health[0].Reason != "deployment 7" {
+			if health := s.breaker.Health(); s.service.count() != calls || health[0].State != breaker.Frozen || health[0].Reason != "deployment 7" {
 				t.Errorf("%d calls, %+v", s.service.count()-calls, health)
 			}
-			s.guard.Close("shipping") // another
-			s.guard.Close(handler)
+			s.breaker.Close("shipping") // another
+			s.breaker.Close(handler)
 			wait()
 			s.checkAllHandled(t, 5)
 			if s.back == 0 {
@@ -158,7 +158,7 @@ func TestHeldMessageGoesAway(t *testing.T) {
 	})
 }
 
-// Feature R12: a hook or a scope that panics, and a hook that calls the guard, change nothing.
+// Feature R12: a hook or a scope that panics, and a hook that calls the breaker, change nothing.
 func TestHooksAreContained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := new(testkit.Log)
@@ -167,10 +167,10 @@ func TestHooksAreContained(t *testing.T) {
 			Logger: logger,
 			Scope:  func(*message.Message) string { panic("scope") },
 			OnChange: func(c breaker.Change) {
-				s.guard.Health()
+				s.breaker.Health()
 				if c.To == breaker.Open {
-					s.guard.Open("shipping", "from the hook")
-					s.guard.Close("shipping")
+					s.breaker.Open("shipping", "from the hook")
+					s.breaker.Close("shipping")
 				}
 				panic("hook")
 			},
@@ -199,12 +199,12 @@ func (s *sim) staged(t *testing.T, stage *[]string) message.HandlerFunc {
 			}
 			return out, err
 		}
-	}, chain.StepOf(s.guard))
+	}, chain.StepOf(s.breaker))
 	return h(func(msg *message.Message) ([]*message.Message, error) { return s.service.handle(msg) })
 }
 
-// Feature R12: one message alone keeps the guard open for Config.Alone. Then it goes to its next stage, and the next message shows that
-// it was a false alarm. After that a message alone does not open the guard.
+// Feature R12: one message alone keeps the breaker open for Config.Alone. Then it goes to its next stage, and the next message shows that
+// it was a false alarm. After that a message alone does not open the breaker.
 func TestAloneWithStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(t, breaker.Config{})
@@ -352,12 +352,12 @@ func TestScopes(t *testing.T) {
 		fail("b")
 		began := time.Now()
 		s.deliver(t.Context(), h, "good")
-		if health := s.guard.Health(); time.Since(began) > time.Second || len(health) != 2 || health[0].Scope != "a" || health[1].Scope != "b" {
+		if health := s.breaker.Health(); time.Since(began) > time.Second || len(health) != 2 || health[0].Scope != "a" || health[1].Scope != "b" {
 			t.Errorf("after %s: %+v", time.Since(began), health)
 		}
 		fail("c")
 		fail("d")
-		if health := s.guard.Health(); len(health) != 3 || health[0].Scope != "(others)" || health[0].Waiting < 5 {
+		if health := s.breaker.Health(); len(health) != 3 || health[0].Scope != "(others)" || health[0].Waiting < 5 {
 			t.Errorf("%+v", health)
 		}
 		s.service.fail(nil)

@@ -11,11 +11,11 @@ import (
 
 func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
 
-// What the guard adds to a chain: nothing failed lately, and something failed lately.
+// What the breaker adds to a chain: nothing failed lately, and something failed lately.
 func BenchmarkHappyPath(b *testing.B) {
 	for name, failed := range map[string]bool{"quiet": false, "troubled": true} {
 		b.Run(name, func(b *testing.B) {
-			g := newGuard(b, breaker.Config{})
+			g := newBreaker(b, breaker.Config{})
 			if failed {
 				_, _ = g.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errBoom })(newMessage(b.Context(), "bad"))
 			}

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// flapsWithin is how soon after closing the guard opens again to count as flapping.
+	// flapsWithin is how soon after closing the breaker opens again to count as flapping.
 	flapsWithin = time.Minute
-	// calm is how long the guard must not open until flaps are forgotten, and how long a false alarm is remembered.
+	// calm is how long the breaker must not open until flaps are forgotten, and how long a false alarm is remembered.
 	calm = 10 * time.Minute
 	// maxFlaps bounds how often the bar is raised.
 	maxFlaps = 5
-	// probeLease is how long the guard waits for the outcome of a probe before it lets another message try. A handler may
+	// probeLease is how long the breaker waits for the outcome of a probe before it lets another message try. A handler may
 	// hang.
 	probeLease = 30 * time.Second
 	// maxSacrificed is the number of messages in an outage that may go to a stage because nothing confirms the outage.
@@ -29,7 +29,7 @@ const (
 
 // cell is the state of one handler and scope. Its methods are called with mu held unless they say otherwise.
 type cell struct {
-	guard          *Breaker
+	breaker        *Breaker
 	handler, scope string
 
 	mu       sync.Mutex
@@ -58,7 +58,7 @@ type cell struct {
 	unproven   time.Time        // since when too few messages have failed
 	sacrificed []recent.Message // went to a stage all the same
 	named      bool             // a log line named the message that fails alone
-	loneUntil  time.Time        // one message alone does not open the guard
+	loneUntil  time.Time        // one message alone does not open the breaker
 	heldOut    recent.Message   // failed, and was given back because its hold ended
 	excused    recent.Message   // the same, in a run before
 	closedAt   time.Time
@@ -68,14 +68,14 @@ type cell struct {
 	shared shared
 
 	queue    list.List     // of *waiter, first come first served
-	pausing  int           // messages that wait a moment for their next attempt while the guard is closed
+	pausing  int           // messages that wait a moment for their next attempt while the breaker is closed
 	reopen   chan struct{} // shuts valves, or nil
 	timer    *time.Timer
 	timerFor time.Time
 }
 
 func newCell(g *Breaker, handler, scope string) *cell {
-	return &cell{guard: g, handler: handler, scope: scope, evidence: newEvidence()}
+	return &cell{breaker: g, handler: handler, scope: scope, evidence: newEvidence()}
 }
 
 func (s *cell) waiting() int { return s.queue.Len() + s.pausing }
@@ -101,8 +101,8 @@ func (s *cell) become(to State, now time.Time) {
 		change.Lasted = now.Sub(s.began)
 	}
 	s.state, s.since = to, now
-	s.guard.changes.add(change)
-	if sharing := s.guard.sharing; sharing != nil && (to == Ramping || change.From == Closed) {
+	s.breaker.changes.add(change)
+	if sharing := s.breaker.sharing; sharing != nil && (to == Ramping || change.From == Closed) {
 		sharing.changed()
 	}
 }
@@ -114,7 +114,7 @@ func (s *cell) trouble(now time.Time) {
 		return
 	}
 	s.troubled = true
-	s.guard.troubled.Add(1)
+	s.breaker.troubled.Add(1)
 	if s.state == Closed {
 		s.arm(now.Add(calm), now)
 	}
@@ -126,14 +126,14 @@ func (s *cell) calmDown() {
 		return
 	}
 	s.troubled = false
-	s.guard.troubled.Add(-1)
+	s.breaker.troubled.Add(-1)
 	s.flaps, s.evidence.among, s.evidence.amongAway, s.evidence.others = 0, 0, 0, 0
 	clear(s.doubts)
 }
 
 // bar returns what evidence must reach now. In the ramp less is enough: the downstream was away a moment ago.
 func (s *cell) bar(now time.Time) bar {
-	config := &s.guard.config
+	config := &s.breaker.config
 	b := bar{
 		share: 1 - (1-config.Share)/float64(int(1)<<s.flaps), messages: config.MinMessages, inARow: config.MinMessages,
 		awayInARow: config.InARow, window: config.Window, lone: now.Before(s.loneUntil),
@@ -157,7 +157,7 @@ func (s *cell) bar(now time.Time) bar {
 func (s *cell) open(reason string, cause error, verdict classify.Verdict, d *doubt, now time.Time) {
 	s.confirmed, s.named, s.sacrificed, s.unproven = false, false, nil, now
 	if s.state == Closed {
-		if now.Sub(s.closedAt) > s.guard.config.Window {
+		if now.Sub(s.closedAt) > s.breaker.config.Window {
 			s.wait = 0
 		}
 	}
@@ -178,7 +178,7 @@ func (s *cell) open(reason string, cause error, verdict classify.Verdict, d *dou
 // next says when the next probe is due: after twice the wait before, drawn from its upper half, and not before a
 // retry-after. An error that does not say away has its wait for as long as it may hold the cell.
 func (s *cell) next(verdict classify.Verdict, now time.Time) {
-	config := &s.guard.config
+	config := &s.breaker.config
 	s.wait = min(max(2*s.wait, config.Probe), config.MaxProbe)
 	pause := s.wait/2 + time.Duration(rand.Int64N(int64(s.wait/2)+1))
 	longest := config.MaxRetryAfter
@@ -204,7 +204,7 @@ func (s *cell) status() Status {
 	if s.state != Closed {
 		status.Since, status.Reason = s.began, s.reason
 		if s.cause != nil {
-			status.Cause = s.guard.cause(s.cause).Error()
+			status.Cause = s.breaker.cause(s.cause).Error()
 		}
 	}
 	if s.state == Open {

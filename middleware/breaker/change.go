@@ -10,7 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// State is what the guard does with the messages of a handler. The zero value is Closed.
+// State is what the breaker does with the messages of a handler. The zero value is Closed.
 type State uint8
 
 const (
@@ -22,7 +22,7 @@ const (
 	HalfOpen
 	// Ramping lets more messages pass every 250 ms: 1, 2, 4 and so on.
 	Ramping
-	// Frozen holds all messages until Guard.Close, or Store.Release, is called.
+	// Frozen holds all messages until Breaker.Close, or Store.Release, is called.
 	Frozen
 )
 
@@ -58,7 +58,7 @@ type Change struct {
 	Handler, Scope string
 	// From and To are the states.
 	From, To State
-	// Reason says why the guard opened: one of the constants, or what Open was called with.
+	// Reason says why the breaker opened: one of the constants, or what Open was called with.
 	Reason string
 	// Actor is who froze the handler, if a Store says so.
 	Actor string
@@ -70,7 +70,7 @@ type Change struct {
 	Lasted time.Duration
 }
 
-// Reasons why a guard opens.
+// Reasons why a breaker opens.
 const (
 	// ReasonAway means that errors said so in a row, with no success between them.
 	ReasonAway = "away"

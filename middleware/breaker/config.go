@@ -15,30 +15,30 @@ import (
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
-// Config says what counts as an outage, and how the guard looks for its end. The zero value is useful.
+// Config says what counts as an outage, and how the breaker looks for its end. The zero value is useful.
 type Config struct {
-	// Share is the share of failed messages at which the guard opens, from above 0 to 1. Default: 0.5.
+	// Share is the share of failed messages at which the breaker opens, from above 0 to 1. Default: 0.5.
 	Share float64
 	// MinMessages is the number of messages of which Share is taken at least. So many messages that fail in a row open the
-	// guard too. Default: 20.
+	// breaker too. Default: 20.
 	MinMessages int
-	// Window is the time in which messages count for Share. It begins with a failure. The guard also opens if nothing
+	// Window is the time in which messages count for Share. It begins with a failure. The breaker also opens if nothing
 	// succeeds for a whole Window: then at least 5 attempts must have failed, of 3 messages if the errors are unknown.
 	// Default: 10 s.
 	Window time.Duration
-	// InARow is the number of failures in a row at which the guard opens if each of their errors says that the downstream
+	// InARow is the number of failures in a row at which the breaker opens if each of their errors says that the downstream
 	// is away (classify.Verdict.Away). Default: 3.
 	InARow int
 	// Doubt is how long errors of a kind that does not say away hold messages in all. Then messages that fail with it
-	// go on as without a guard, and an Error line says so. Doubt is also how long one or two messages alone, whose
-	// errors say away, keep the guard open. Then the one that failed goes to its next stage, counted, and another
+	// go on as without a breaker, and an Error line says so. Doubt is also how long one or two messages alone, whose
+	// errors say away, keep the breaker open. Then the one that failed goes to its next stage, counted, and another
 	// message is tried. Without stages an Error line names it, and it is held on. Default: 1 minute.
 	Doubt time.Duration
 	// Probe is the wait before the first probe. Each next wait is twice as long, with jitter. Default: 250 ms.
 	Probe time.Duration
 	// MaxProbe is the longest wait between probes. Default: 5 s, or Probe if that is longer.
 	MaxProbe time.Duration
-	// MaxRetryAfter is the longest retry-after of an error that the guard waits for before a probe. Default: 5 minutes.
+	// MaxRetryAfter is the longest retry-after of an error that the breaker waits for before a probe. Default: 5 minutes.
 	MaxRetryAfter time.Duration
 	// MaxHold is how long a message is held at most before it is given back, uncounted. A message is never held for longer
 	// than its adapter allows, or than half of a known redelivery time of its broker: see stages.Config.Subscriber.
@@ -52,7 +52,7 @@ type Config struct {
 	// the one whose latest failure is longest ago, of those that hold no message. If all hold messages, further scopes
 	// share one state. Default: 100.
 	MaxScopes int
-	// Store shares outages among the instances of a service: one that finds an outage opens the guards of the others, and
+	// Store shares outages among the instances of a service: one that finds an outage opens the breakers of the others, and
 	// one whose message succeeds closes them. A freeze in the Store counts in all instances. It needs Plugin, or a
 	// spillway.Channel's Attach. Default: each instance decides for itself.
 	Store *Store
@@ -60,7 +60,7 @@ type Config struct {
 	Shared bool
 	// Classifier judges the errors. Default: marks and built-in knowledge.
 	Classifier *classify.Classifier
-	// Logger receives an Error line when the guard opens, an Info line when it closes, and Debug lines between. Payloads
+	// Logger receives an Error line when the breaker opens, an Info line when it closes, and Debug lines between. Payloads
 	// are never logged. Default: none, or in a spillway.Channel the router's.
 	Logger watermill.LoggerAdapter
 	// Privacy masks the text of an error before it is logged or shown. Default: credentials are masked; in a
@@ -71,12 +71,12 @@ type Config struct {
 	MaskText func(text string) string
 	// OnChange is called after each change of a state, one at a time and in order. A panic in it is logged. Default: none.
 	OnChange func(Change)
-	// OnWaited is called after a wait of a message in the guard, before its next attempt or before it is given back. A
+	// OnWaited is called after a wait of a message in the breaker, before its next attempt or before it is given back. A
 	// panic is logged. Default: none.
 	OnWaited func(ctx context.Context, waited Waited)
 }
 
-// Waited is a wait of a message in the guard.
+// Waited is a wait of a message in the breaker.
 type Waited struct {
 	// Handler and Scope name what the message waited for. Scope is empty without Config.Scope.
 	Handler, Scope string

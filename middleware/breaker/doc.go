@@ -1,8 +1,8 @@
 // Package breaker stops and probes while what a handler needs is away, instead of draining its topic into the dead
 // letters.
 //
-// A Guard stands between Retry and the handler. While it is closed it lets every message pass, and costs one atomic
-// load. When it finds an outage it opens: each message of the handler waits in the guard, uncounted. The guard returns
+// A Breaker stands between Retry and the handler. While it is closed it lets every message pass, and costs one atomic
+// load. When it finds an outage it opens: each message of the handler waits in the breaker, uncounted. The breaker returns
 // no error for it, so nothing is retried, staged or dead-lettered. Then it lets one message try at a time, and lets the
 // rate grow when one succeeds.
 //
@@ -16,7 +16,7 @@
 //	    └──────────────────────────── │ ramping │ ◀───────────────────────────────────────┘
 //	                                  └─────────┘  1, 2, 4, ... messages in 250 ms
 //
-//	Guard.Open  ──▶ frozen ──▶ Guard.Close: no probe, by hand alone
+//	Breaker.Open  ──▶ frozen ──▶ Breaker.Close: no probe, by hand alone
 //
 // # What opens it
 //
@@ -24,25 +24,25 @@
 // it counts as handled. Permanent and invalid errors, classify.NotNow and messages that went away count nothing.
 //
 //   - Config.InARow errors in a row that say that the downstream is away (classify.Away). Such a failure waits in the
-//     guard from the first one on.
+//     breaker from the first one on.
 //   - Config.Share of at least Config.MinMessages messages in Config.Window, or as many in a row.
 //   - A whole Config.Window without a success, in which attempts failed: a downstream that hangs.
 //
 // A message that fails while others succeed is to blame itself. Its error goes to Retry and counts as usual. So a few
-// poisonous messages, or one bad tenant among good ones, neither open the guard nor are held by it.
+// poisonous messages, or one bad tenant among good ones, neither open the breaker nor are held by it.
 //
 // # How long
 //
 // Errors that say away hold messages for as long as they come. Any other error can be the message's own. So errors of
 // one kind that do not say away hold the messages of a handler for Config.Doubt in all, which is a minute. Then
-// messages that fail with it go on as without a guard, and one Error line says so. The kind is the types of the error
+// messages that fail with it go on as without a breaker, and one Error line says so. The kind is the types of the error
 // and its causes, with their codes.
 //
 // The kind gets its time back when it did not come for a Config.Window, or among Config.MinMessages successes. If it
 // comes among fewer successes, ten times, a Config.Window is all that it has.
 //
 // An outage is confirmed when three messages failed in it. If one or two messages alone, whose errors say away, keep
-// the guard open for Config.Doubt, the one that failed goes to its next stage, and another message is tried.
+// the breaker open for Config.Doubt, the one that failed goes to its next stage, and another message is tried.
 //
 // # How a message waits
 //
@@ -61,7 +61,7 @@
 //   - A handler that does everything wrong looks like an outage: its messages wait for Config.Doubt. Then they are
 //     dead-lettered.
 //   - A downstream whose errors do not say away is held for Config.Doubt alone. Mark such errors with classify.Away.
-//   - Until the guard opens, errors that do not say away use up attempts. A downstream that hangs, or whose errors are
+//   - Until the breaker opens, errors that do not say away use up attempts. A downstream that hangs, or whose errors are
 //     unknown, costs a few messages their attempts: they go to a stage, or without stages to the dead letters.
-//   - A handler that never returns holds the guard's probe for 30 seconds. Then another message is tried beside it.
+//   - A handler that never returns holds the breaker's probe for 30 seconds. Then another message is tried beside it.
 package breaker

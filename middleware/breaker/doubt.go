@@ -56,7 +56,7 @@ func (s *cell) heldBy(d *doubt, now time.Time) {
 // rest returns how long errors of a kind may still hold the cell. That is not long where messages fail with it among
 // others that succeed: perhaps all that wait are of those.
 func (s *cell) rest(d *doubt, now time.Time) time.Duration {
-	config := &s.guard.config
+	config := &s.breaker.config
 	rest := config.Doubt - d.spent
 	if d.among >= minMixed {
 		rest = min(config.Doubt, config.Window) - d.spent
@@ -79,10 +79,10 @@ func (s *cell) ofNoMeaning(p *passage, d *doubt, now time.Time) bool {
 
 // saysAway reports whether an error said away lately.
 func (s *cell) saysAway(now time.Time) bool {
-	return !s.awayAt.IsZero() && now.Sub(s.awayAt) <= s.guard.config.Doubt
+	return !s.awayAt.IsZero() && now.Sub(s.awayAt) <= s.breaker.config.Doubt
 }
 
-// doubted lets p's message go on as without a guard. If no error says away, all messages that wait go on too.
+// doubted lets p's message go on as without a breaker. If no error says away, all messages that wait go on too.
 func (s *cell) doubted(p *passage, d *doubt, now time.Time) decision {
 	s.released(p, true, now)
 	if !d.over {
@@ -99,10 +99,10 @@ func (s *cell) doubted(p *passage, d *doubt, now time.Time) decision {
 }
 
 // trust gives the kinds of errors their time back that did not come among as many successes as failures in a row would
-// open the guard, or for a whole window.
+// open the breaker, or for a whole window.
 func (s *cell) trust(now time.Time) {
 	for kind, d := range s.doubts {
-		if d.passed++; d.passed >= s.guard.config.MinMessages || now.Sub(d.latest) > s.guard.config.Window {
+		if d.passed++; d.passed >= s.breaker.config.MinMessages || now.Sub(d.latest) > s.breaker.config.Window {
 			if s.holder == d {
 				s.holder = nil
 			}

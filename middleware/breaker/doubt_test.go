@@ -71,12 +71,12 @@ func TestPoisonAtTheHead(t *testing.T) {
 }
 
 // Feature R17, promise P4: a new version that fails every message with one error holds them for a minute. Then they go
-// the way that they would go without a guard, as fast. When it is rolled back, the next such outage is held again.
+// the way that they would go without a breaker, as fast. When it is rolled back, the next such outage is held again.
 func TestBadDeploy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took [2]time.Duration
 		var s *sim
-		for i, bar := range []int{1000, 20} { // the first guard does not open
+		for i, bar := range []int{1000, 20} { // the first breaker does not open
 			s = newSim(t, breaker.Config{MinMessages: bar, Window: time.Duration(bar) * 500 * time.Millisecond})
 			s.takes = 3 * time.Second
 			s.service.fail(errBoom)
@@ -99,7 +99,7 @@ func TestBadDeploy(t *testing.T) {
 		time.AfterFunc(50*time.Second, func() { s.service.fail(nil) })
 		s.dead = map[string]error{}
 		s.consume(t, 10, flow(100, time.Millisecond))
-		if len(s.dead) >= 20 { // some fail before the guard opens
+		if len(s.dead) >= 20 { // some fail before the breaker opens
 			t.Errorf("%d dead in an outage of 50 s after it", len(s.dead))
 		}
 	})
@@ -152,7 +152,7 @@ func TestOnlyAwayHoldsWithoutEnd(t *testing.T) {
 			s.mu.Lock()
 			for id, is := range what {
 				if is == "poison" && s.dead[id] == nil || is == "good" && s.handled[id] == 0 {
-					rt.Errorf("%s message %s is held: %+v", is, id, s.guard.Health())
+					rt.Errorf("%s message %s is held: %+v", is, id, s.breaker.Health())
 				}
 			}
 			s.mu.Unlock()
@@ -223,7 +223,7 @@ VALUES ('shop', 'billing', '', 'another', 'open', 'share', 'boom', '', 1, 900000
 		t.Fatal(err)
 	}
 	var logger testkit.Log
-	g := newGuard(t, breaker.Config{
+	g := newBreaker(t, breaker.Config{
 		Store: store, Logger: &logger, Doubt: 100 * time.Millisecond, Probe: time.Millisecond, MaxProbe: 5 * time.Millisecond,
 	})
 	source := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
@@ -239,7 +239,7 @@ VALUES ('shop', 'billing', '', 'another', 'open', 'share', 'boom', '', 1, 900000
 			return errBoom
 		})
 	})
-	testkit.Eventually(t, "the guard gives up", func() bool { return len(logger.Lines(watermill.ErrorLogLevel, "unknown meaning")) == 1 })
+	testkit.Eventually(t, "the breaker gives up", func() bool { return len(logger.Lines(watermill.ErrorLogLevel, "unknown meaning")) == 1 })
 	for round := range 3 { // rounds begin and end after that
 		handler := fmt.Sprint("another ", round)
 		if err := store.Freeze(t.Context(), handler, "a round", "test"); err != nil {
@@ -249,7 +249,7 @@ VALUES ('shop', 'billing', '', 'another', 'open', 'share', 'boom', '', 1, 900000
 	}
 	before := calls.Load()
 	testkit.Eventually(t, "the message goes on", func() bool { return calls.Load() > before+10 })
-	if lines := logger.Lines(watermill.ErrorLogLevel, "The outage guard opened"); len(lines) != 1 {
+	if lines := logger.Lines(watermill.ErrorLogLevel, "The breaker opened"); len(lines) != 1 {
 		t.Errorf("it opened %d times: %v", len(lines), lines)
 	}
 	stop()
@@ -283,7 +283,7 @@ func TestScopesAreForgotten(t *testing.T) {
 			all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint("healthy ", i)) })
 		}
 		time.Sleep(10 * time.Second)
-		if health := s.guard.Health(); len(health) != 1 || health[0].Scope != "away" || health[0].Waiting < 19 { // one can be the probe
+		if health := s.breaker.Health(); len(health) != 1 || health[0].Scope != "away" || health[0].Waiting < 19 { // one can be the probe
 			t.Errorf("%+v", health)
 		}
 		if len(s.handled) != 20 {

@@ -162,7 +162,7 @@ func (e *evidence) saidAway(of recent.Message) bool {
 	return one != nil && one.away != 0 && one.away == e.run
 }
 
-// bar is what evidence must reach to open the guard.
+// bar is what evidence must reach to open the breaker.
 type bar struct {
 	share      float64
 	messages   int // that share is of
@@ -170,10 +170,10 @@ type bar struct {
 	awayInARow int // errors that say so
 	window     time.Duration
 	rareAway   int  // messages that must say so in a row, because many do among others that succeed
-	lone       bool // one message alone does not open the guard
+	lone       bool // one message alone does not open the breaker
 }
 
-// reason returns why the guard must open, or "".
+// reason returns why the breaker must open, or "".
 func (e *evidence) reason(b bar, now time.Time) string {
 	lone := b.lone && e.distinct == 1
 	switch all := e.failed + e.passed; {

@@ -10,14 +10,14 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// The downstream is away for the first two attempts. The guard holds the message and tries again, and no error leaves it.
-func ExampleGuard_Middleware() {
-	guard, err := breaker.New(breaker.Config{})
+// The downstream is away for the first two attempts. The breaker holds the message and tries again, and no error leaves it.
+func ExampleBreaker_Middleware() {
+	breaker, err := breaker.New(breaker.Config{})
 	if err != nil {
 		panic(err)
 	}
 	attempts := 0
-	handle := guard.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	handle := breaker.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		if attempts++; attempts <= 2 {
 			return nil, classify.Away(errors.New("bank: connection refused"))
 		}
@@ -29,20 +29,20 @@ func ExampleGuard_Middleware() {
 }
 
 // A handler is held by hand while its downstream is deployed. Messages in work end as usual.
-func ExampleGuard_Open() {
-	guard, err := breaker.New(breaker.Config{OnChange: func(c breaker.Change) {
+func ExampleBreaker_Open() {
+	breaker, err := breaker.New(breaker.Config{OnChange: func(c breaker.Change) {
 		fmt.Println(c.Handler, "is", c.To, "because of", c.Reason)
 	}})
 	if err != nil {
 		panic(err)
 	}
-	if err := guard.Open("billing", "bank upgrade"); err != nil {
+	if err := breaker.Open("billing", "bank upgrade"); err != nil {
 		panic(err)
 	}
-	for _, status := range guard.Health() {
+	for _, status := range breaker.Health() {
 		fmt.Println(status.Handler, status.State, status.Waiting)
 	}
-	if err := guard.Close("billing"); err != nil {
+	if err := breaker.Close("billing"); err != nil {
 		panic(err)
 	}
 	// Output:

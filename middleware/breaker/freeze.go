@@ -18,7 +18,7 @@ type frozen struct {
 	shared  bool
 }
 
-var errNoGuard = errors.New("breaker: Open: there is no guard, so no message is held: set Config.Outage of the channel")
+var errNoBreaker = errors.New("breaker: Open: there is no breaker, so no message is held: set Config.Outage of the channel")
 
 // freeze holds the messages of a handler, or of all, until it is lifted.
 type freeze struct {
@@ -32,12 +32,12 @@ type freeze struct {
 // means all handlers. No probe ends a freeze. Messages in work end as usual. If the handler is frozen already, Open
 // changes its reason. See Store.Freeze for all instances of a service.
 //
-// On a nil Guard it is an error, and holds nothing. So is a name that no handler has. The guard knows the names if
+// On a nil Breaker it is an error, and holds nothing. So is a name that no handler has. The breaker knows the names if
 // Plugin was given to the router, while the router runs, and until it gets a further handler. Otherwise any name is
 // accepted.
 func (g *Breaker) Open(handler, reason string) error {
 	if g == nil {
-		return errNoGuard
+		return errNoBreaker
 	}
 	if err := g.named("Open", handler); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (g *Breaker) lift(of frozen, reason, actor string) {
 		Waiting: int(f.waiting.Load()), Lasted: time.Since(f.since)})
 }
 
-// freezeShared makes the freezes of the Store the guard's own.
+// freezeShared makes the freezes of the Store the breaker's own.
 func (g *Breaker) freezeShared(all map[string]Shared) {
 	g.mu.Lock()
 	for of := range g.freezes {
@@ -163,7 +163,7 @@ func (p *passage) thaw(ctx context.Context, f *freeze) (err error) {
 	defer f.waiting.Add(-1)
 	began := time.Now()
 	rest := p.rest(ctx)
-	defer outage.Holding(p.c, rest, p.guard.config.Logger)()
+	defer outage.Holding(p.c, rest, p.breaker.config.Logger)()
 	timer := time.NewTimer(rest)
 	defer func() {
 		timer.Stop()

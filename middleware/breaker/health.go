@@ -14,7 +14,7 @@ type Status struct {
 	State   State  `json:"state"`
 	// Since is when the state was last Closed.
 	Since time.Time `json:"since"`
-	// Reason and Cause say why the guard is open.
+	// Reason and Cause say why the breaker is open.
 	Reason string `json:"reason,omitempty"`
 	Cause  string `json:"cause,omitempty"`
 	// Actor is who froze the handler, if a Store says so.

@@ -22,7 +22,7 @@ var (
 	errAway = classify.Away(errors.New("the bank is away"))
 )
 
-func newGuard(t testing.TB, config breaker.Config) *breaker.Breaker {
+func newBreaker(t testing.TB, config breaker.Config) *breaker.Breaker {
 	t.Helper()
 	g, err := breaker.New(config)
 	if err != nil {

@@ -20,11 +20,11 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// model is a guard whose attempts end when, and how, a test says. It knows what the guard may do.
+// model is a breaker whose attempts end when, and how, a test says. It knows what the breaker may do.
 type model struct {
-	t      *rapid.T
-	guard  *breaker.Breaker
-	handle message.HandlerFunc
+	t       *rapid.T
+	breaker *breaker.Breaker
+	handle  message.HandlerFunc
 
 	mu      sync.Mutex
 	next    int
@@ -41,8 +41,8 @@ type model struct {
 
 func newModel(t *testing.T, rt *rapid.T) *model {
 	m := &model{t: rt, working: map[string]chan error{}, cancels: map[string]context.CancelFunc{}, gone: map[string]bool{}, ended: map[string]error{}}
-	m.guard = newGuard(t, breaker.Config{MinMessages: 5, Window: 24 * time.Hour, Doubt: 24 * time.Hour, MaxHold: time.Hour, OnChange: m.changed})
-	m.handle = m.guard.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	m.breaker = newBreaker(t, breaker.Config{MinMessages: 5, Window: 24 * time.Hour, Doubt: 24 * time.Hour, MaxHold: time.Hour, OnChange: m.changed})
+	m.handle = m.breaker.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		outcome := make(chan error)
 		m.mu.Lock()
 		m.working[msg.UUID] = outcome
@@ -60,10 +60,10 @@ func (m *model) changed(c breaker.Change) {
 		return
 	}
 	legal := map[breaker.State][]breaker.State{
-		breaker.Closed:  {breaker.Open},
-		breaker.Open:    {breaker.HalfOpen, breaker.Ramping},
+		breaker.Closed:   {breaker.Open},
+		breaker.Open:     {breaker.HalfOpen, breaker.Ramping},
 		breaker.HalfOpen: {breaker.Open, breaker.Ramping},
-		breaker.Ramping: {breaker.Open, breaker.Closed},
+		breaker.Ramping:  {breaker.Open, breaker.Closed},
 	}
 	if c.From != m.state || !slices.Contains(legal[c.From], c.To) {
 		m.t.Errorf("from %s to %s, after %s", c.From, c.To, m.state)
@@ -78,7 +78,7 @@ func (m *model) changed(c breaker.Change) {
 
 func (m *model) open() bool { return m.state == breaker.Open || m.state == breaker.HalfOpen }
 
-// deliver gives the guard a message.
+// deliver gives the breaker a message.
 func (m *model) deliver(t *testing.T) {
 	m.mu.Lock()
 	m.next++
@@ -110,7 +110,7 @@ func (m *model) finish(id string, outcome error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.ended[id]; open && (outcome == errAway || outcome == errBoom) && err != nil && !chain.GaveBack(err) && !m.gone[id] {
-		m.t.Errorf("%v left the guard while it was open", err)
+		m.t.Errorf("%v left the breaker while it was open", err)
 	}
 }
 
@@ -128,10 +128,10 @@ func (m *model) cancel() {
 // freeze begins or ends a freeze by hand.
 func (m *model) freeze() {
 	if m.frozen = !m.frozen; m.frozen {
-		m.guard.Open("billing", "by hand")
+		m.breaker.Open("billing", "by hand")
 		return
 	}
-	m.guard.Close("billing")
+	m.breaker.Close("billing")
 	synctest.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,11 +153,11 @@ func (m *model) step(outcome error) {
 	}
 }
 
-// check compares the guard with what it may do.
+// check compares the breaker with what it may do.
 func (m *model) check() {
 	synctest.Wait()
 	held := 0
-	for _, status := range m.guard.Health() {
+	for _, status := range m.breaker.Health() {
 		held += status.Waiting
 	}
 	m.mu.Lock()
@@ -178,9 +178,9 @@ func (m *model) left() int {
 	return m.next - len(m.ended)
 }
 
-// Feature R12: whatever happens in whatever order, the guard changes its state as its documentation says, only probes begin while it
+// Feature R12: whatever happens in whatever order, the breaker changes its state as its documentation says, only probes begin while it
 // is open, no failure leaves it then, no message is lost, and all end when the downstream is back.
-func TestGuardAgainstModel(t *testing.T) {
+func TestBreakerAgainstModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(inBubble{t}, func(rt *rapid.T) {
 			m := newModel(t, rt)
@@ -203,7 +203,7 @@ func TestGuardAgainstModel(t *testing.T) {
 				}
 				m.check()
 			}
-			m.guard.Close("billing")
+			m.breaker.Close("billing")
 			for range 1000 {
 				for synctest.Wait(); len(m.attempts()) > 0; {
 					m.step(nil)
@@ -213,7 +213,7 @@ func TestGuardAgainstModel(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 			}
-			rt.Fatalf("of %d messages %d did not end: %+v", m.next, m.left(), m.guard.Health())
+			rt.Fatalf("of %d messages %d did not end: %+v", m.next, m.left(), m.breaker.Health())
 		})
 	})
 }
@@ -232,9 +232,9 @@ func TestConcurrency(t *testing.T) {
 	go func() {
 		for range 20 {
 			time.Sleep(20 * time.Millisecond)
-			s.guard.Health()
-			s.guard.Open("billing", "in between")
-			s.guard.Close("billing")
+			s.breaker.Health()
+			s.breaker.Open("billing", "in between")
+			s.breaker.Close("billing")
 		}
 		s.service.fail(nil)
 	}()

@@ -14,16 +14,16 @@ import (
 )
 
 // Bad input: Open and Close of a handler that no router has hold nothing and let nothing pass, and say so. Before the
-// router runs, and after it got a further handler, no name is wrong: the guard does not know them all.
+// router runs, and after it got a further handler, no name is wrong: the breaker does not know them all.
 func TestOpenMisspelt(t *testing.T) {
-	guard, err := breaker.New(breaker.Config{})
+	breaker, err := breaker.New(breaker.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := guard.Open("later", "before the router runs"); err != nil {
+	if err := breaker.Open("later", "before the router runs"); err != nil {
 		t.Error(err)
 	}
-	if err := guard.Close("later"); err != nil {
+	if err := breaker.Close("later"); err != nil {
 		t.Error(err)
 	}
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
@@ -34,37 +34,37 @@ func TestOpenMisspelt(t *testing.T) {
 	add := func(name string) {
 		router.AddConsumerHandler(name, "orders", source, func(*message.Message) error { return nil })
 	}
-	router.AddMiddleware(guard.Middleware)
-	router.AddPlugin(guard.Plugin)
+	router.AddMiddleware(breaker.Middleware)
+	router.AddPlugin(breaker.Plugin)
 	add("billing")
 	done := make(chan error, 1)
 	go func() { done <- router.Run(context.Background()) }()
 	<-router.Running()
 
-	for name, err := range map[string]error{"Open": guard.Open("biling", "a deploy"), "Close": guard.Close("biling")} {
+	for name, err := range map[string]error{"Open": breaker.Open("biling", "a deploy"), "Close": breaker.Close("biling")} {
 		if err == nil || !strings.Contains(err.Error(), name+`: no handler is named "biling"`) || !strings.Contains(err.Error(), `"billing"`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if held := guard.Health(); len(held) != 0 {
+	if held := breaker.Health(); len(held) != 0 {
 		t.Errorf("%+v", held)
 	}
 	for _, name := range []string{"billing", ""} {
-		if err := guard.Open(name, "a deploy"); err != nil {
+		if err := breaker.Open(name, "a deploy"); err != nil {
 			t.Error(err)
 		}
 	}
-	if held := guard.Health(); len(held) != 2 {
+	if held := breaker.Health(); len(held) != 2 {
 		t.Errorf("%+v", held)
 	}
-	if err := guard.Close(""); err != nil {
+	if err := breaker.Close(""); err != nil {
 		t.Error(err)
 	}
 	add("shipping")
 	if err := router.RunHandlers(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := guard.Open("shipping", "a deploy"); err != nil {
+	if err := breaker.Open("shipping", "a deploy"); err != nil {
 		t.Error(err)
 	}
 	if err := router.Close(); err != nil {

@@ -23,7 +23,7 @@ func (s *cell) failed(p *passage, verdict classify.Verdict, err error, kind stri
 	if stale && s.state == Ramping {
 		return hold // it began before the downstream was back
 	}
-	config := &s.guard.config
+	config := &s.breaker.config
 	if stale || s.state == Open || s.state == HalfOpen {
 		s.evidence.note(p.of, verdict, config.Window, s.state == Ramping, now)
 		s.confirmed = s.confirmed || s.evidence.distinct >= minWitnesses
@@ -59,9 +59,9 @@ func (s *cell) probeFailed(p *passage, verdict classify.Verdict, err error, d *d
 		s.next(verdict, now)
 		return hold
 	}
-	mixed, patience := s.evidence.mixed(true) > 0, s.guard.config.Doubt
+	mixed, patience := s.evidence.mixed(true) > 0, s.breaker.config.Doubt
 	if mixed {
-		patience = min(patience, s.guard.config.Window)
+		patience = min(patience, s.breaker.config.Window)
 	}
 	if (!s.confirmed || mixed) && now.Sub(s.unproven) >= patience {
 		if (p.later || mixed) && s.maySacrifice(p.of, mixed) {
@@ -108,7 +108,7 @@ func (s *cell) succeeded(p *passage, now time.Time) {
 	if stale && s.state != Closed {
 		return
 	}
-	config := &s.guard.config
+	config := &s.breaker.config
 	switch s.state {
 	case Open, HalfOpen:
 		s.trust(now)
@@ -118,7 +118,7 @@ func (s *cell) succeeded(p *passage, now time.Time) {
 		s.evidence.succeeded(p.of, true)
 		s.evidence.newRun(now)
 		s.evidence.newWindow(now)
-		if s.guard.sharing != nil {
+		if s.breaker.sharing != nil {
 			s.shared.prove(now)
 		}
 		s.beginRamp(now)

@@ -26,21 +26,21 @@ const (
 	hold                     // it waits in the queue
 	pause                    // it waits a moment, although others pass
 	onward                   // it goes to its next stage
-	unheld                   // it is retried as if there were no guard
+	unheld                   // it is retried as if there were no breaker
 	doubtful                 // the same, unless one of its errors says away
 )
 
-// minPause and maxPause bound the waits of a message whose errors look like an outage while the guard is closed.
+// minPause and maxPause bound the waits of a message whose errors look like an outage while the breaker is closed.
 const minPause, maxPause = 50 * time.Millisecond, time.Second
 
 var errHeld = outage.NewError("breaker: the downstream is still away; the message is given back, uncounted")
 
-// passage is one call of the guard for a message: its attempts, with the waits between them.
+// passage is one call of the breaker for a message: its attempts, with the waits between them.
 type passage struct {
-	guard *Breaker
-	c     *chain.Call
-	of    recent.Message
-	scope string
+	breaker *Breaker
+	c       *chain.Call
+	of      recent.Message
+	scope   string
 
 	cell   *cell  // that let the attempt begin, or nil
 	opened uint64 // of cell, when the attempt began
@@ -63,7 +63,7 @@ const noCell = math.MaxUint64
 // begin notes that an attempt may begin. The caller holds s.mu.
 func (p *passage) begin(s *cell, probe bool) { p.cell, p.opened, p.probe = s, s.opened, probe }
 
-// stale reports whether the attempt began before the guard last opened.
+// stale reports whether the attempt began before the breaker last opened.
 func (p *passage) stale(s *cell) bool {
 	if p.cell != s || p.opened == noCell {
 		return s.state != Closed
@@ -74,7 +74,7 @@ func (p *passage) stale(s *cell) bool {
 // run calls next until its outcome is for the parts further out. began means that the first attempt has ended, with out
 // and err.
 func (p *passage) run(next chain.Handler, began bool, out []*message.Message, err error) ([]*message.Message, error) {
-	defer p.guard.tell()
+	defer p.breaker.tell()
 	for {
 		if !began {
 			if err := p.enter(); err != nil {
@@ -111,7 +111,7 @@ func (p *passage) attempt(next chain.Handler) ([]*message.Message, error) {
 	defer func() {
 		if !returned {
 			p.release(true)
-			p.guard.tell()
+			p.breaker.tell()
 		}
 	}()
 	out, err := next(p.c)
@@ -130,7 +130,7 @@ func (p *passage) settle(err error) decision {
 		p.release(true)
 		return pass
 	}
-	verdict := p.guard.config.Classifier.Classify(err)
+	verdict := p.breaker.config.Classifier.Classify(err)
 	if verdict.NotNow || !verdict.Class.Retryable() {
 		p.release(!verdict.NotNow)
 		return pass
@@ -138,21 +138,21 @@ func (p *passage) settle(err error) decision {
 	p.after = verdict.RetryAfter
 	if p.later = p.probe && c.Later != nil; p.later {
 		stage := verdict
-		stage.RetryAfter = min(stage.RetryAfter, p.guard.config.MaxProbe)
+		stage.RetryAfter = min(stage.RetryAfter, p.breaker.config.MaxProbe)
 		p.later = c.Later(c, stage)
 	}
 	var kind string
 	if !verdict.Away {
 		kind = errorkind.Of(err)
 	}
-	s := p.guard.lock(p, true)
+	s := p.breaker.lock(p, true)
 	decided := s.failed(p, verdict, err, kind, time.Now())
 	if decided == pause {
 		s.pausing++
 		p.paused = s
 	}
 	s.mu.Unlock()
-	p.guard.tell()
+	p.breaker.tell()
 	if p.name {
 		p.name = false
 		p.logAlone(err)
@@ -170,7 +170,7 @@ func (p *passage) settle(err error) decision {
 }
 
 func (p *passage) succeeded() {
-	if s := p.guard.lock(p, false); s != nil {
+	if s := p.breaker.lock(p, false); s != nil {
 		s.succeeded(p, time.Now())
 		s.mu.Unlock()
 	}
@@ -198,7 +198,7 @@ func (p *passage) enter() error {
 		}
 		var s *cell
 		if !c.Doubtful {
-			s = p.guard.lock(p, false)
+			s = p.breaker.lock(p, false)
 		}
 		if s == nil {
 			p.cell, p.opened = nil, noCell
@@ -206,7 +206,7 @@ func (p *passage) enter() error {
 		}
 		if s.admit(p, time.Now()) {
 			s.mu.Unlock()
-			p.guard.tell()
+			p.breaker.tell()
 			return nil
 		}
 		if valve := intake.Of(c.Ctx); valve != nil && s.state != Ramping && !c.Acked() {
@@ -216,10 +216,10 @@ func (p *passage) enter() error {
 		}
 		w := s.join(p)
 		s.mu.Unlock()
-		p.guard.tell()
+		p.breaker.tell()
 		began := time.Now()
 		rest := p.rest(ctx)
-		held := outage.Holding(c, rest, p.guard.config.Logger)
+		held := outage.Holding(c, rest, p.breaker.config.Logger)
 		granted := s.await(ctx, w, rest)
 		held()
 		waited := time.Since(began)
@@ -241,7 +241,7 @@ func (p *passage) enter() error {
 	}
 }
 
-func (p *passage) frozen() *freeze { return p.guard.freezeOf(message.HandlerNameFromCtx(p.c.Ctx)) }
+func (p *passage) frozen() *freeze { return p.breaker.freezeOf(message.HandlerNameFromCtx(p.c.Ctx)) }
 
 // admit reports whether p's attempt may begin now. The caller holds s.mu.
 func (s *cell) admit(p *passage, now time.Time) bool {
@@ -266,14 +266,14 @@ func (s *cell) admit(p *passage, now time.Time) bool {
 	return true
 }
 
-// pause waits before the next attempt while the guard is closed. It does not wait for a retry-after, which the next
+// pause waits before the next attempt while the breaker is closed. It does not wait for a retry-after, which the next
 // failure can show to be of this message alone. Its error gives the message back.
 func (p *passage) pause() error {
 	defer p.unpause()
 	ctx := p.c.WaitContext()
 	p.waits = min(max(2*p.waits, minPause), maxPause)
 	rest := p.rest(ctx)
-	defer outage.Holding(p.c, rest, p.guard.config.Logger)()
+	defer outage.Holding(p.c, rest, p.breaker.config.Logger)()
 	began := time.Now()
 	if !wait.For(ctx, min(p.waits, rest)) || p.waits > rest {
 		p.paused.mu.Lock()
@@ -290,9 +290,9 @@ func (p *passage) pause() error {
 
 // waited calls the hook after a wait. Call it without a lock.
 func (p *passage) waited(lasted time.Duration, givenBack bool) {
-	if hook := p.guard.config.OnWaited; hook != nil {
+	if hook := p.breaker.config.OnWaited; hook != nil {
 		event := Waited{Handler: message.HandlerNameFromCtx(p.c.Ctx), Scope: p.scope, For: lasted, GivenBack: givenBack}
-		safecall.Hook(p.guard.config.Logger, "breaker.OnWaited", func() { hook(p.c.Ctx, event) })
+		safecall.Hook(p.breaker.config.Logger, "breaker.OnWaited", func() { hook(p.c.Ctx, event) })
 	}
 }
 
@@ -304,7 +304,7 @@ func (p *passage) unpause() {
 
 // rest returns how long the message may still be held.
 func (p *passage) rest(ctx context.Context) time.Duration {
-	return outage.Rest(ctx, p.guard.config.MaxHold, p.c.Held)
+	return outage.Rest(ctx, p.breaker.config.MaxHold, p.c.Held)
 }
 
 // giveBack returns the error that gives the message back, uncounted. A message that its handler acked cannot come
@@ -320,10 +320,10 @@ func (p *passage) giveBack() error {
 	return p.c.PutBack(err)
 }
 
-// bounded keeps an error from asking a stage for a longer wait than the guard itself allows: the stage would
+// bounded keeps an error from asking a stage for a longer wait than the breaker itself allows: the stage would
 // dead-letter its message.
 func (p *passage) bounded(err error) error {
-	if longest := p.guard.config.MaxProbe; p.after > longest {
+	if longest := p.breaker.config.MaxProbe; p.after > longest {
 		return classify.With(err, classify.RetryAfter(longest))
 	}
 	return err

@@ -19,7 +19,7 @@ import (
 type inBubble struct{ rapid.TB }
 
 // Feature R12: whatever the outage, its begin, its length and the load: no message is dead or lost, only probes call the downstream
-// while the guard is open, and all is handled within 10 seconds of its return, and the time that the work takes.
+// while the breaker is open, and all is handled within 10 seconds of its return, and the time that the work takes.
 func TestOutageProperty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(inBubble{t}, func(rt *rapid.T) {
@@ -48,8 +48,8 @@ func TestOutageProperty(t *testing.T) {
 	})
 }
 
-// Feature R12: a few poisonous messages among good ones never open the guard, whatever their errors say. Each ends as if there were no
-// guard.
+// Feature R12: a few poisonous messages among good ones never open the breaker, whatever their errors say. Each ends as if there were no
+// breaker.
 func TestPoisonNeverOpens(t *testing.T) {
 	for _, bad := range []error{errBoom, errAway, classify.Transient(errBoom), classify.Away(errBoom, classify.RetryAfter(time.Minute))} {
 		synctest.Test(t, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestOutageBesideOtherErrors(t *testing.T) {
 	}
 }
 
-// Feature R12, promise P4: where some messages fail for good, no row of them opens the guard, and after an outage those that waited
+// Feature R12, promise P4: where some messages fail for good, no row of them opens the breaker, and after an outage those that waited
 // longest, which are mostly the failing ones, do not keep it open.
 func TestManyPoisoned(t *testing.T) {
 	for seed, outage := range []time.Duration{0, 0, 0, 8 * time.Second, 8 * time.Second} {
@@ -183,7 +183,7 @@ func TestFlappingDownstream(t *testing.T) {
 	})
 }
 
-// Feature R12: a downstream that hangs until a time-out opens the guard after a window without a success. An outage of
+// Feature R12: a downstream that hangs until a time-out opens the breaker after a window without a success. An outage of
 // a minute is held.
 func TestHangingDownstream(t *testing.T) {
 	for name, timeout := range map[string]error{"transient": classify.Transient(errors.New("timeout")), "unknown": errors.New("timeout")} {
@@ -204,7 +204,7 @@ func TestHangingDownstream(t *testing.T) {
 	}
 }
 
-// Feature R12: a large share of failures opens the guard also if nothing succeeded yet, and messages are counted, not attempts.
+// Feature R12: a large share of failures opens the breaker also if nothing succeeded yet, and messages are counted, not attempts.
 func TestShareOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(t, breaker.Config{})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// waiter is a message that is held in the guard.
+// waiter is a message that is held in the breaker.
 type waiter struct {
 	p       *passage
 	element *list.Element // nil when it may go on
@@ -80,7 +80,7 @@ func (s *cell) tick(now time.Time) {
 		case s.queue.Len() > 0:
 			s.probe(now)
 			s.release(true)
-		case now.Before(s.due.Add(calm)) || s.shared.open || s.guard.freezeOf(s.handler) != nil:
+		case now.Before(s.due.Add(calm)) || s.shared.open || s.breaker.freezeOf(s.handler) != nil:
 			s.openValves() // the next message that comes is the probe
 			s.arm(now.Add(calm), now)
 		default: // no message came for long: nothing says that the downstream is still away
@@ -143,7 +143,7 @@ func (s *cell) onTimer() {
 	s.timer = nil
 	s.tick(time.Now())
 	s.mu.Unlock()
-	s.guard.tell()
+	s.breaker.tell()
 }
 
 // shut returns a channel that is closed when a subscription may take messages again.

@@ -46,7 +46,7 @@ func (s *cell) climb(now time.Time) {
 	r := &s.ramp
 	bound := r.bound || s.queue.Len() > 0
 	switch {
-	case r.used > 0 && r.ended == 0 && now.Sub(r.began) < s.guard.config.MaxProbe: // handlers are slow, or they hang
+	case r.used > 0 && r.ended == 0 && now.Sub(r.began) < s.breaker.config.MaxProbe: // handlers are slow, or they hang
 		r.until = now.Add(rampStep)
 		s.arm(r.until, now)
 		return

@@ -115,7 +115,7 @@ func (s *cell) news(at place) (news, bool) {
 		if n.reason = boundedtext.Text(s.reason, 200); s.shared.row {
 			n.what = isStill
 		}
-		if cause := s.guard.cause(s.cause); cause != nil {
+		if cause := s.breaker.cause(s.cause); cause != nil {
 			n.cause = boundedtext.Text(cause.Error(), 1000)
 		}
 	case s.shared.row:

@@ -17,9 +17,9 @@ import (
 // shareTimeout bounds one round.
 const shareTimeout = 5 * time.Second
 
-// sharing keeps a guard and a store in step, beside the handlers.
+// sharing keeps a breaker and a store in step, beside the handlers.
 type sharing struct {
-	guard    *Breaker
+	breaker  *Breaker
 	store    *Store
 	instance string
 	life     *lifecycle.Lifecycle
@@ -32,7 +32,7 @@ type sharing struct {
 }
 
 func newSharing(g *Breaker, store *Store) *sharing {
-	s := &sharing{guard: g, store: store, instance: rand.Text(), wake: make(chan struct{}, 1)}
+	s := &sharing{breaker: g, store: store, instance: rand.Text(), wake: make(chan struct{}, 1)}
 	s.life = lifecycle.New(s.start, s.stop)
 	return s
 }
@@ -73,9 +73,9 @@ func (s *sharing) stop() {
 	defer cancel()
 	if _, err := s.store.db.Exec(ctx, s.store.say.leave, s.store.service, s.store.db.Text(s.instance)); err != nil &&
 		!s.away {
-		logging.GuardNotCleared.Write(s.guard.config.Logger, err, nil)
+		logging.GuardNotCleared.Write(s.breaker.config.Logger, err, nil)
 	}
-	s.guard.lonely()
+	s.breaker.lonely()
 }
 
 func (s *sharing) run(ctx context.Context) {
@@ -111,9 +111,9 @@ func (s *sharing) round(ctx context.Context) {
 	if away := err != nil; away != s.away {
 		s.away = away
 		if away {
-			logging.GuardStoreAway.Write(s.guard.config.Logger, s.guard.cause(err), nil)
+			logging.GuardStoreAway.Write(s.breaker.config.Logger, s.breaker.cause(err), nil)
 		} else {
-			logging.GuardStoreBack.Write(s.guard.config.Logger, nil, nil)
+			logging.GuardStoreBack.Write(s.breaker.config.Logger, nil, nil)
 		}
 	}
 }
@@ -135,8 +135,8 @@ func (s *sharing) exchange(ctx context.Context) error {
 			others[at] = row
 		}
 	}
-	s.guard.freezeShared(freezes)
-	for _, news := range s.guard.share(own, others) {
+	s.breaker.freezeShared(freezes)
+	for _, news := range s.breaker.share(own, others) {
 		if err := s.write(ctx, news); err != nil {
 			return err
 		}

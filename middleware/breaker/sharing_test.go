@@ -18,10 +18,10 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// instance is one process of a service: a router with the handler billing behind a guard.
+// instance is one process of a service: a router with the handler billing behind a breaker.
 type instance struct {
 	t       *testing.T
-	guard   *breaker.Breaker
+	breaker *breaker.Breaker
 	log     testkit.Log
 	source  *gochannel.GoChannel
 	stop    func()
@@ -49,10 +49,10 @@ func newInstance(t *testing.T, db *sql.DB, config breaker.Config, away *atomic.B
 	if config.Logger = &i.log; config.Store == nil {
 		config.Store = openStore(t, db)
 	}
-	i.guard = newGuard(t, config)
+	i.breaker = newBreaker(t, config)
 	i.stop = testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
-		router.AddPlugin(i.guard.Plugin)
-		router.AddMiddleware(i.guard.Middleware)
+		router.AddPlugin(i.breaker.Plugin)
+		router.AddMiddleware(i.breaker.Middleware)
 		router.AddConsumerHandler("billing", "orders", i.source, func(*message.Message) error {
 			if i.calls.Add(1); away.Load() {
 				return errAway
@@ -77,15 +77,15 @@ func (i *instance) send(n int) {
 func (i *instance) until(reason string) {
 	i.t.Helper()
 	testkit.Eventually(i.t, fmt.Sprintf("reason %q", reason), func() bool {
-		all := i.guard.Health()
+		all := i.breaker.Health()
 		if reason == "" {
 			return len(all) == 0
 		}
 		return len(all) > 0 && all[0].Reason == reason
-	}, func() string { return fmt.Sprintf("%+v", i.guard.Health()) })
+	}, func() string { return fmt.Sprintf("%+v", i.breaker.Health()) })
 }
 
-// Feature R12: an outage that one instance finds opens the guards of the others. A message that succeeds in one closes them all.
+// Feature R12: an outage that one instance finds opens the breakers of the others. A message that succeeds in one closes them all.
 func TestSharedOutage(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var away, never atomic.Bool
@@ -170,8 +170,8 @@ func TestSharedProofStandsWhileStoreIsAway(t *testing.T) {
 		away.Store(false)
 		meanwhile(`UPDATE elsewhere SET expires_at = 1`) // it could show no sign of life, which proves nothing
 		known()
-		if n := finds.calls.Load() - calls; n != 0 || len(finds.guard.Health()) == 0 {
-			t.Errorf("%d calls in the outage, %+v", n, finds.guard.Health())
+		if n := finds.calls.Load() - calls; n != 0 || len(finds.breaker.Health()) == 0 {
+			t.Errorf("%d calls in the outage, %+v", n, finds.breaker.Health())
 		}
 		meanwhile(`DELETE FROM elsewhere WHERE instance <> ''`) // what a proof does
 		finds.until("")
@@ -193,7 +193,7 @@ func TestSharedOutageExpires(t *testing.T) {
 		exec(`INSERT INTO spillway_outages (service, handler, scope, instance, state, reason, cause, actor, since, expires_at)
 VALUES ('shop', 'billing', '', 'dead', 'open', 'away', 'the bank is away', '', 1, 9000000000000)`)
 		i.until(breaker.ReasonShared)
-		if cause := i.guard.Health()[0].Cause; !strings.Contains(cause, "another instance, dead: the bank is away") {
+		if cause := i.breaker.Health()[0].Cause; !strings.Contains(cause, "another instance, dead: the bank is away") {
 			t.Error(cause)
 		}
 		exec(`UPDATE spillway_outages SET expires_at = 1`)
@@ -214,12 +214,12 @@ func TestSharedFreeze(t *testing.T) {
 			}
 			first.until("bank upgrade")
 			later := newInstance(t, d.Open(t, address), breaker.Config{}, &never)
-			if all := later.guard.Health(); len(all) != 1 || all[0].State != breaker.Frozen || all[0].Actor != "ann" {
+			if all := later.breaker.Health(); len(all) != 1 || all[0].State != breaker.Frozen || all[0].Actor != "ann" {
 				t.Errorf("at start: %+v", all)
 			}
 			later.send(2)
-			testkit.Eventually(t, "messages are held", func() bool { return later.guard.Health()[0].Waiting == 2 })
-			later.guard.Close("") // another freeze
+			testkit.Eventually(t, "messages are held", func() bool { return later.breaker.Health()[0].Waiting == 2 })
+			later.breaker.Close("") // another freeze
 			if list, err := store.List(t.Context()); err != nil || len(list) != 1 || list[0].State != breaker.Frozen || list[0].Actor != "ann" || list[0].Since.IsZero() {
 				t.Errorf("%+v, %v", list, err)
 			}
@@ -289,7 +289,7 @@ func TestNewStoreRefuses(t *testing.T) {
 	if _, err := breaker.New(breaker.Config{Shared: true}); err == nil || !strings.Contains(err.Error(), "Config.Shared is set without a Store") {
 		t.Error(err)
 	}
-	if err := newGuard(t, breaker.Config{}).Plugin(nil); err == nil || !strings.Contains(err.Error(), "the router is nil") {
+	if err := newBreaker(t, breaker.Config{}).Plugin(nil); err == nil || !strings.Contains(err.Error(), "the router is nil") {
 		t.Error(err)
 	}
 }

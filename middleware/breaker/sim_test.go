@@ -15,10 +15,10 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// sim is a handler behind Retry and the guard, with consumers that have one message in flight each. A message that is given back comes
+// sim is a handler behind Retry and the breaker, with consumers that have one message in flight each. A message that is given back comes
 // again. One whose error leaves Retry is dead.
 type sim struct {
-	guard   *breaker.Breaker
+	breaker *breaker.Breaker
 	service service
 	takes   time.Duration // a call
 
@@ -41,17 +41,17 @@ func newSim(t testing.TB, config breaker.Config) *sim {
 			hook(c)
 		}
 	}
-	s.guard = newGuard(t, config)
+	s.breaker = newBreaker(t, config)
 	return s
 }
 
-// handler returns the chain of Retry and the guard around the service.
+// handler returns the chain of Retry and the breaker around the service.
 func (s *sim) handler(t testing.TB) message.HandlerFunc {
 	retry, err := middleware.NewRetry(middleware.RetryConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return chain.EnterParts(retry, s.guard, middleware.Recover{})(func(msg *message.Message) ([]*message.Message, error) {
+	return chain.EnterParts(retry, s.breaker, middleware.Recover{})(func(msg *message.Message) ([]*message.Message, error) {
 		out, err := s.service.handle(msg)
 		time.Sleep(s.takes)
 		return out, err
@@ -64,7 +64,7 @@ func (s *sim) consume(t testing.TB, consumers int, ids <-chan string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	stuck := time.AfterFunc(time.Hour, func() {
-		t.Errorf("not within an hour: %d handled, %d dead, %+v", len(s.handled), len(s.dead), s.guard.Health())
+		t.Errorf("not within an hour: %d handled, %d dead, %+v", len(s.handled), len(s.dead), s.breaker.Health())
 		cancel()
 	})
 	defer stuck.Stop()
@@ -122,7 +122,7 @@ func flow(n int, every time.Duration) <-chan string {
 	return all
 }
 
-// opened counts how often the guard opened while it was closed, or anew in the ramp.
+// opened counts how often the breaker opened while it was closed, or anew in the ramp.
 func (s *sim) opened() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +134,7 @@ func (s *sim) opened() (n int) {
 	return n
 }
 
-// checkHeld fails unless calls while the guard was open were probes.
+// checkHeld fails unless calls while the breaker was open were probes.
 func (s *sim) checkHeld(t rapid.TB) {
 	t.Helper()
 	s.mu.Lock()

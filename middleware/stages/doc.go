@@ -45,7 +45,7 @@
 // With stages in the same chain, Retry calls a handler once before its message waits, unless RetryConfig says
 // otherwise. Middlewares that are attached one by one do not know of each other: set RetryConfig.Attempts there.
 //
-// A message that comes out of a stage passes the same outage guard and the same retry budget as live messages do. While
+// A message that comes out of a stage passes the same breaker and the same retry budget as live messages do. While
 // these hold it, it counts no attempt. A message that waits for room in its stage (Stage.Concurrency) for MaxHold goes
 // round too.
 //

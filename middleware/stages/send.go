@@ -28,10 +28,10 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 		return c.Abort(failure)
 	}
 	to, entry := h.byNumber[number-1], newEntry()
-	err := s.guard.Do(c.WaitContext(), c, func() error {
+	err := s.sink.Do(c.WaitContext(), c, func() error {
 		return s.insist(c, func() error { return s.place(c, to, failure, number, pause, entry) })
 	})
-	if chain.GaveBack(err) { // the guard held it while the broker or store was away, and logs the outage
+	if chain.GaveBack(err) { // it was held while the broker or store was away, and logs the outage
 		return err
 	}
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 // stageAttempts is how often a message is offered to its stage.
 const stageAttempts = 3
 
-// insist calls try a few times, with waits between that end with the message. During an outage, the guard calls it
+// insist calls try a few times, with waits between that end with the message. During an outage, outage.Dependency calls it
 // again.
 func (s *Stages) insist(c *chain.Call, try func() error) error {
 	waits := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
@@ -120,7 +120,7 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 		logging.StageTopic: to.topic, logging.Stage: number,
 		logging.MessageID: c.Msg.UUID,
 	}
-	condemned := outage.Away(err) && c.WaitContext().Err() == nil // the guard saw others pass
+	condemned := outage.Away(err) && c.WaitContext().Err() == nil // others were seen to pass
 	if s.hopeless(err) || c.Acked() || condemned || s.refusals.tooLong(to.topic, recent.Of(c)) {
 		logging.StageCondemned.Write(s.config.Logger, err, fields)
 		return errors.Join(failure, err)

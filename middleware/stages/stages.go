@@ -34,7 +34,7 @@ type Stages struct {
 	end     context.CancelFunc
 	ended   sync.WaitGroup
 
-	guard    *outage.Dependency // of the publisher or the store
+	sink     *outage.Dependency // of the publisher or the store
 	refusals refusals
 	copies   copies
 	notice   destination.Notice
@@ -79,7 +79,7 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 		}
 		s.relay, s.life = relay, lifecycle.New(s.begin, func() { s.end(); s.ended.Wait() })
 	}
-	s.guard = outage.New(outage.Config{Name: watched, Lost: outage.Lost, Nacked: outage.Nacked, Logger: config.Logger})
+	s.sink = outage.New(outage.Config{Name: watched, Lost: outage.Lost, Nacked: outage.Nacked, Logger: config.Logger})
 	return s, nil
 }
 

@@ -20,7 +20,7 @@ func (s *Stages) Middleware(h message.HandlerFunc) message.HandlerFunc {
 
 func init() {
 	chain.Register((*Stages).step)
-	outage.Watch(func(s *Stages) *outage.Dependency { return s.guard })
+	outage.Watch(func(s *Stages) *outage.Dependency { return s.sink })
 }
 
 func (s *Stages) step(next chain.Handler) chain.Handler {

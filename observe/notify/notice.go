@@ -22,7 +22,7 @@ const (
 	// CampaignStopped says that a campaign stopped itself, because too many letters failed again, or because its topic
 	// refused them.
 	CampaignStopped Kind = "campaign_stopped"
-	// GuardOpen says that an outage guard holds the messages of a handler.
+	// GuardOpen says that a breaker holds the messages of a handler.
 	GuardOpen Kind = "guard_open"
 	// StoreAway says that a store or a publisher of the channel itself, or the database of the notices, does not answer.
 	StoreAway Kind = "store_away"
@@ -121,7 +121,7 @@ func (n *Notice) began(at string) string {
 	case CampaignStopped:
 		return "Campaign " + n.Subject + " stopped itself"
 	case GuardOpen:
-		return "The outage guard holds messages" + at
+		return "The breaker holds messages" + at
 	case StoreAway:
 		return "Away: " + n.Subject
 	case Unplaced:

@@ -117,7 +117,7 @@ func TestGuard(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		over := in.one(t, notify.GuardOpen, notify.StatusResolved)
-		if over.Total != 30 || !strings.HasPrefix(over.Title, "Resolved: The outage guard holds messages: billing") {
+		if over.Total != 30 || !strings.HasPrefix(over.Title, "Resolved: The breaker holds messages: billing") {
 			t.Errorf("%+v", over)
 		}
 		b.channel.Outage().Open("shipping", "by hand") // which the poll sees as long as it lasts

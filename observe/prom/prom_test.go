@@ -269,7 +269,7 @@ spillway_outage_open{handler="billing",state="frozen"} 1
 # HELP spillway_ok 1 if no handler's messages are held, and no message found a store of the channel away.
 # TYPE spillway_ok gauge
 spillway_ok 0
-# HELP spillway_outage_changes_total Changes of an outage guard, by the new state.
+# HELP spillway_outage_changes_total Changes of a breaker, by the new state.
 # TYPE spillway_outage_changes_total counter
 spillway_outage_changes_total{handler="billing",state="frozen"} 1
 `)

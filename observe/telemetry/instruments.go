@@ -71,7 +71,7 @@ func newInstruments(meter metric.Meter, labels *few.Values, system func(string) 
 		"Dead letters that all publishers refused; their messages were given back.")
 	counter(&i.outputs, "spillway.output_errors", "", "Refusals of a handler's output by its publisher.")
 	counter(&i.exceeded, "spillway.crash_limit_exceeded", "", "Messages that ended the process too often.")
-	counter(&i.guard, "spillway.outage_changes", "", "Changes of an outage guard, by the new state.")
+	counter(&i.guard, "spillway.outage_changes", "", "Changes of a breaker, by the new state.")
 	counter(&i.applied, "spillway.messages_applied", "", "Messages that the idempotent receiver applied.")
 	counter(&i.duplicates, "spillway.duplicates", "",
 		"Messages that the receiver absorbed because they were applied before.")

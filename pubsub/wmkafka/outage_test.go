@@ -57,7 +57,7 @@ func (c *cluster) generation() (ids []string) {
 	return ids
 }
 
-// Feature R12, promise P3: while the outage guard holds the messages of a handler, the session of their group lives on, for longer than the broker lets a silent
+// Feature R12, promise P3: while the breaker holds the messages of a handler, the session of their group lives on, for longer than the broker lets a silent
 // member live. A rebalance, Close and a lost session end the contexts of held messages, which go back uncounted. The guard holds what comes to the next
 // owner. When the downstream is back, all messages are handled, and none is dead-lettered.
 func TestHeldInOutage(t *testing.T) {

@@ -45,7 +45,7 @@ func (e *events) distinct() int {
 }
 
 // Feature R17, promise P4: poison at the head of a partition holds up the messages behind it for a bounded time, with
-// the outage guard: 30 messages that a protobuf marshaler cannot read, 30 events of a type that a cqrs processor does
+// the breaker: 30 messages that a protobuf marshaler cannot read, 30 events of a type that a cqrs processor does
 // not know, and 30 that fail with an error that nothing knows. Each of them is a letter, and the 10 messages behind
 // them are handled.
 func TestPoisonBeforeGoodMessages(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// Guard holds the messages of handlers whose downstream is away. It is safe for concurrent use by any number of
-// handlers and routers. It needs no closing. A nil Guard, which a spillway.Channel without Config.Outage has, holds no
+// Breaker holds the messages of handlers whose downstream is away. It is safe for concurrent use by any number of
+// handlers and routers. It needs no closing. A nil Breaker, which a spillway.Channel without Config.Outage has, holds no
 // message: Middleware returns the handler as it is, Health is empty, and Open and Close do nothing.
 type Breaker struct {
 	config  Config
@@ -41,7 +41,7 @@ type place struct {
 // rest is the place of the scopes of a handler beyond Config.MaxScopes.
 func (at place) rest() place { return place{handler: at.handler, others: at.scope != ""} }
 
-// New returns a Guard, or an error that names the field of config that is wrong.
+// New returns a Breaker, or an error that names the field of config that is wrong.
 func New(config Config) (*Breaker, error) {
 	config.setDefaults()
 	if err := config.validate(); err != nil {
@@ -54,8 +54,8 @@ func New(config Config) (*Breaker, error) {
 	return g, nil
 }
 
-// Middleware guards h. Put it inside of middleware.Retry and of retry stages, and outside of the idempotent receiver:
-// then each attempt passes the guard, and a held failure is not counted.
+// Middleware puts the breaker around h. Put it inside of middleware.Retry and of retry stages, and outside of the idempotent receiver:
+// then each attempt passes the breaker, and a held failure is not counted.
 func (g *Breaker) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	if g == nil {
 		return h
@@ -79,7 +79,7 @@ func (g *Breaker) step(next chain.Handler) chain.Handler {
 }
 
 func (g *Breaker) passage(c *chain.Call) *passage {
-	p := &passage{guard: g, c: c, of: recent.Of(c), opened: noCell}
+	p := &passage{breaker: g, c: c, of: recent.Of(c), opened: noCell}
 	if g.config.Scope != nil {
 		safecall.Hook(g.config.Logger, "breaker.Scope", func() {
 			p.scope = boundedtext.Text(g.config.Scope(c.Original()), 200)

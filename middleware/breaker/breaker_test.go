@@ -12,12 +12,12 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// Feature R12: errors that say so open the guard after three in a row. Messages wait, uncounted, and all are handled when the
-// downstream is back. While the guard is open only probes call it.
-func TestGuardHoldsAnOutage(t *testing.T) {
+// Feature R12: errors that say so open the breaker after three in a row. Messages wait, uncounted, and all are handled when the
+// downstream is back. While the breaker is open only probes call it.
+func TestBreakerHoldsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []string
-		g := newGuard(t, breaker.Config{OnChange: func(c breaker.Change) { changes = append(changes, c.To.String()) }})
+		g := newBreaker(t, breaker.Config{OnChange: func(c breaker.Change) { changes = append(changes, c.To.String()) }})
 		down := &service{}
 		h := g.Middleware(down.handle)
 		down.fail(errAway)
@@ -75,9 +75,9 @@ func TestRamp(t *testing.T) {
 	})
 }
 
-// Feature R12: a Guard that is nil, as that of a channel without Config.Outage, holds nothing. Its methods can be given
+// Feature R12: a Breaker that is nil, as that of a channel without Config.Outage, holds nothing. Its methods can be given
 // to others.
-func TestNilGuard(t *testing.T) {
+func TestNilBreaker(t *testing.T) {
 	var g *breaker.Breaker
 	health, open, stop, plugin, middleware := g.Health, g.Open, g.Close, g.Plugin, g.Middleware
 	open("billing", "a deploy")

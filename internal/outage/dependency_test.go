@@ -243,7 +243,7 @@ func TestSuspectsAreForgotten(t *testing.T) {
 	})
 }
 
-// Promise P5: while nothing is away a guard costs nothing.
+// Promise P5: while nothing is away a dependency costs nothing.
 func TestAllocations(t *testing.T) {
 	g := New(Config{})
 	c, try := call(t.Context(), "m"), func() error { return nil }

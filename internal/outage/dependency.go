@@ -25,9 +25,9 @@ const (
 	closedAfter = 2
 )
 
-// Config configures a Guard.
+// Config configures a Dependency.
 type Config struct {
-	// Name is what the guard watches, for log lines.
+	// Name is what it is, for log lines.
 	Name string
 	// MaxHold is how long a message is held at most before it is given back. Default: see the function MaxHold.
 	MaxHold time.Duration
@@ -45,7 +45,7 @@ type Config struct {
 	Logger watermill.LoggerAdapter
 }
 
-// Guard watches one thing that Spillway needs. It is safe for concurrent use.
+// Dependency is one thing that Spillway needs. It is safe for concurrent use.
 type Dependency struct {
 	config Config
 	away   atomic.Bool // messages wait without an attempt of their own
@@ -63,7 +63,7 @@ type Dependency struct {
 	nacks    nacks
 }
 
-// New returns a Guard.
+// New returns a Dependency.
 func New(config Config) *Dependency {
 	if config.Away == nil {
 		config.Away = Away
