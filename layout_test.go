@@ -78,11 +78,12 @@ var floors = map[string]int{
 	"redrive/erasure":           3,
 	"redrive/internal/jsonedit": 0,
 	// the console, in a service's own server
+	"internal/operate":                  3,
 	"redrive/console":                   3,
 	"redrive/console/internal/chart":    0,
 	"redrive/console/internal/payload":  0,
 	"redrive/console/internal/frames":   0,
-	"redrive/console/internal/linediff": 0,
+	"internal/operate/linediff":         0,
 	"redrive/console/internal/editable": 0,
 	"internal/masked":                   3,
 	// the front door

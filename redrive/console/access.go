@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -58,7 +59,13 @@ func Loopback(r *http.Request) (Person, error) {
 	if whyNot := notFromHere(r); whyNot != "" {
 		return Person{note: whyNot}, nil
 	}
-	return Person{Role: Look, note: text("access.loopback")}, nil
+	return Person{Role: Look, note: "All who reach this console from its own machine may look: its access function " +
+		"is console.Loopback. A proxy or a tunnel on this machine lets others in."}, nil
+}
+
+// who is the person of a request, with a reason, for package operate.
+func (r *request) who(reason string) operate.Person {
+	return operate.Person{Name: r.person.Name, Reason: reason, Right: operate.Right(r.person.Role)}
 }
 
 // person returns who sends a request, and a text if there is something to say about it.
@@ -68,12 +75,14 @@ func (c *Console) person(r *http.Request) (who Person, why string, err error) {
 		return err
 	})
 	if err != nil {
-		return Person{}, "", &fault{status: http.StatusServiceUnavailable, title: text("access.failed"),
-			text: text("access.failed.text"), cause: err}
+		return Person{}, "", &fault{status: http.StatusServiceUnavailable, title: "Your access is not known",
+			text:  "The service could not find out who you are and what you may do. The log of the service says why.",
+			cause: err}
 	}
 	who.Name, who.Role = boundedtext.Text(who.Name, maxName), min(who.Role, Approve)
 	if who.Name == "" && who.Role > Look {
-		return Person{Role: Look}, text("access.nameless"), nil
+		return Person{Role: Look}, "The access function gave no name, and the record needs one. So you may look and do " +
+			"nothing.", nil
 	}
 	return who, who.note, nil
 }
@@ -82,12 +91,13 @@ func (c *Console) person(r *http.Request) (who Person, why string, err error) {
 func notFromHere(r *http.Request) (why string) {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil || !loopback(host) {
-		return text("access.remote")
+		return "This console answers requests from its own machine alone: its access function is console.Loopback."
 	}
 	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip",
 		"Via"} {
 		if r.Header.Get(header) != "" {
-			return text("access.forwarded", header)
+			return say("This console answers requests from its own machine alone, because its access function is "+
+				"console.Loopback. The request has the header %s: a proxy forwards it.", header)
 		}
 	}
 	name := r.Host
@@ -95,7 +105,8 @@ func notFromHere(r *http.Request) (why string) {
 		name = host
 	}
 	if !loopback(name) {
-		return text("access.host")
+		return "This console answers requests from its own machine alone, because its access function is " +
+			"console.Loopback. It was asked for by a name that is not localhost."
 	}
 	return ""
 }

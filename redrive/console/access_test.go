@@ -66,7 +66,7 @@ func TestAccessFails(t *testing.T) {
 	b, changed := changing(t, func(c *Config) { c.Logger = log })
 	for _, role := range []string{"error", "panic"} {
 		p := b.get("/letters", func(r *http.Request) { r.Header.Set("Test-Role", role) })
-		p.want(t, http.StatusServiceUnavailable, text("access.failed"))
+		p.want(t, http.StatusServiceUnavailable, "Your access is not known")
 		if strings.Contains(p.body, "directory") {
 			t.Errorf("%s: the page says what failed: %s", role, p.body)
 		}
@@ -78,7 +78,7 @@ func TestAccessFails(t *testing.T) {
 		c.Access = func(*http.Request) (Person, error) { return Person{Role: Approve}, nil }
 	})
 	nameless.console.routes = b.console.routes
-	nameless.get("/letters").want(t, http.StatusOK, text("access.nameless"))
+	nameless.get("/letters").want(t, http.StatusOK, "The access function gave no name, and the record needs one. So you may look and do nothing.")
 	nameless.post("/change", nil).want(t, http.StatusForbidden)
 	beyond := newBench(t, func(c *Config) {
 		c.Access = func(*http.Request) (Person, error) { return Person{Name: "\u202eeve\x00", Role: 200}, nil }

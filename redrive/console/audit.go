@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/masked"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -45,18 +46,19 @@ var eventKinds = []letters.EventKind{
 
 // auditFilter reads the filter of the record from the query of a URL. A letter has its own history.
 func auditFilter(q url.Values, now time.Time) (f letters.EventFilter, seq int64, err error) {
-	f = letters.EventFilter{By: filled(q["by"]), MessageIDs: filled(q["id"]), RedriveIDs: filled(q["redrive-id"]),
+	f = letters.EventFilter{By: operate.Filled(q["by"]), MessageIDs: operate.Filled(q["id"]),
+		RedriveIDs:  operate.Filled(q["redrive-id"]),
 		NewestFirst: true}
-	for _, kind := range filled(q["kind"]) {
+	for _, kind := range operate.Filled(q["kind"]) {
 		if !slices.Contains(eventKinds, letters.EventKind(kind)) {
-			return f, 0, badInput(text("audit.kind.wrong"))
+			return f, 0, badInput("The kind of entry is unknown.")
 		}
 		f.Kinds = append(f.Kinds, letters.EventKind(kind))
 	}
-	if f.Since, err = moment(q.Get("since"), now); err != nil {
+	if f.Since, err = operate.Moment("since", q.Get("since"), now); err != nil {
 		return f, 0, err
 	}
-	if f.Until, err = moment(q.Get("until"), now); err != nil {
+	if f.Until, err = operate.Moment("until", q.Get("until"), now); err != nil {
 		return f, 0, err
 	}
 	number := func(name string) (n int64) {
@@ -66,13 +68,13 @@ func auditFilter(q url.Values, now time.Time) (f letters.EventFilter, seq int64,
 		}
 		var wrong error
 		if n, wrong = strconv.ParseInt(typed, 10, 64); wrong != nil || n < 1 {
-			err = badInput(text("audit.number.wrong"))
+			err = badInput("The number cannot be one of a letter.")
 		}
 		return n
 	}
 	seq, f.After = number("letter"), number("after")
 	if len(f.By)+len(f.MessageIDs)+len(f.RedriveIDs)+len(f.Kinds) > letters.MaxListed {
-		err = badInput(text("audit.many", letters.MaxListed))
+		err = badInput(say("The filter has too many values. At most %s are possible.", letters.MaxListed))
 	}
 	return f, seq, err
 }
@@ -89,7 +91,7 @@ func (c *Console) audit(r *request) (answer, error) {
 	}
 	for _, kind := range eventKinds {
 		view.Kinds = append(view.Kinds,
-			kindOption{string(kind), text("event." + string(kind)), slices.Contains(f.Kinds, kind)})
+			kindOption{string(kind), operate.EventWords(kind), slices.Contains(f.Kinds, kind)})
 	}
 	var events []letters.Event
 	if seq > 0 {
@@ -103,7 +105,7 @@ func (c *Console) audit(r *request) (answer, error) {
 	}
 	q := url.Values{}
 	for _, name := range []string{"by", "kind", "since", "until", "id", "redrive-id", "letter"} {
-		if some := filled(r.query[name]); len(some) > 0 {
+		if some := operate.Filled(r.query[name]); len(some) > 0 {
 			q[name] = some
 		}
 	}
@@ -116,11 +118,11 @@ func (c *Console) audit(r *request) (answer, error) {
 	for _, e := range events {
 		view.Events = append(view.Events, c.auditLine(r, e))
 	}
-	return answer{page: "audit", title: text("audit.title"), view: view}, nil
+	return answer{page: "audit", title: "Audit", view: view}, nil
 }
 
 func (c *Console) auditLine(r *request, e letters.Event) auditLine {
-	line := auditLine{Number: e.Number, At: e.At, By: e.By, What: text("event." + string(e.Kind)), Reason: e.Reason,
+	line := auditLine{Number: e.Number, At: e.At, By: e.By, What: operate.EventWords(e.Kind), Reason: e.Reason,
 		MessageID: e.MessageID, RedriveID: e.RedriveID}
 	if e.Seq > 0 {
 		line.Letter = r.link("letters/"+id(e.Seq), nil)

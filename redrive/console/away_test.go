@@ -47,7 +47,7 @@ func TestDatabaseAway(t *testing.T) {
 	f.away.Store(true)
 	for _, path := range paths {
 		p := b.get(path)
-		p.want(t, http.StatusServiceUnavailable, text("error.database"), text("error.retries"), `http-equiv="refresh"`)
+		p.want(t, http.StatusServiceUnavailable, "The database does not answer", "This page tries again by itself every few seconds.", `http-equiv="refresh"`)
 		if p.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: no Retry-After", path)
 		}
@@ -71,7 +71,7 @@ func TestDatabaseAway(t *testing.T) {
 func TestSlowDatabase(t *testing.T) {
 	b := newBench(t)
 	b.console.config.Timeout = 1
-	b.get("/letters").want(t, http.StatusServiceUnavailable, text("error.slow"))
+	b.get("/letters").want(t, http.StatusServiceUnavailable, "This takes too long")
 	b.console.config.Timeout = DefaultTimeout
 	gone, leave := context.WithCancel(t.Context())
 	leave()
@@ -88,16 +88,16 @@ func TestNeverHalfAPage(t *testing.T) {
 	broken := template.Must(template.New("layout").Parse(`<h1>half</h1>{{.View.Waiting}}{{.View.Nothing}}`))
 	b.console.pages["overview"] = broken
 	p := b.get("/")
-	p.want(t, http.StatusInternalServerError, text("error.internal"), "</html>")
+	p.want(t, http.StatusInternalServerError, "The page failed", "</html>")
 	if strings.Contains(p.body, "half") {
 		t.Errorf("half a page: %s", p.body)
 	}
 	b.console.routes = append(b.console.routes, route{name: "panics", method: http.MethodGet, pattern: "/panics", right: Look,
 		handle: func(*Console, *request) (answer, error) { panic("in the handler") }})
-	b.get("/panics").want(t, http.StatusInternalServerError, text("error.internal"))
+	b.get("/panics").want(t, http.StatusInternalServerError, "The page failed")
 	b.console.pages["error"] = broken
 	p = b.get("/")
-	p.want(t, http.StatusInternalServerError, text("error.plain"))
+	p.want(t, http.StatusInternalServerError, "The page failed. The log of the service says more.")
 	if strings.Contains(p.body, "half") {
 		t.Errorf("half a page: %s", p.body)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/masked"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -16,7 +17,7 @@ import (
 // campaignView is one campaign.
 type campaignView struct {
 	campaignLine
-	Counts    []countLine
+	Counts    []operate.Outcome
 	Standing  string // the verdict in a sentence
 	Why       string
 	Pending   int
@@ -47,12 +48,6 @@ type campaignView struct {
 	MayLook   bool
 }
 
-type countLine struct {
-	Name, Means string
-	Letters     int
-	Bad         bool
-}
-
 // settingLine is a setting of the request. Its value came with the form, or with messages.
 type settingLine struct{ Name, Value string }
 
@@ -76,7 +71,7 @@ func (c *Console) campaign(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a := answer{page: "campaign", title: text("campaign.title"), view: view}
+	a := answer{page: "campaign", title: "Campaign", view: view}
 	return a, nil
 }
 
@@ -86,7 +81,7 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 		campaignLine: lineOf(r, one), Why: one.Why, Through: one.Selected - one.Pending, Pending: one.Pending,
 		Created: one.CreatedAt, Started: one.StartedAt, EndedAt: one.EndedAt, ResumeAt: one.ResumeAt,
 		NotBefore: request.NotBefore, Approved: one.ApprovedBy, LeftOut: c.leftOut(r, one.LeftOut),
-		Counts: countsOf(one.Counts), Standing: text("standing." + string(one.State)), Settings: settingsOfRequest(request),
+		Counts: operate.Outcomes(one.Counts), Standing: operate.Standing(one.State), Settings: settingsOfRequest(request),
 		Here: r.link("campaigns/"+one.ID, nil), Audit: r.link("audit", map[string][]string{"redrive-id": {one.ID}}),
 		MayLook: r.person.Role >= Look,
 		Own:     strings.EqualFold(strings.TrimSpace(request.By), strings.TrimSpace(r.person.Name)),
@@ -95,8 +90,8 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 	if one.Remaining > 0 && slices.Contains([]campaigns.State{campaigns.Running, campaigns.Canary}, one.State) {
 		v.Remaining = age(one.Remaining)
 	}
-	if v.Rate = text("rate.none"); one.Rate > 0 {
-		v.Rate = text("rate", strconv.FormatFloat(one.Rate, 'g', -1, 64))
+	if v.Rate = "no limit"; one.Rate > 0 {
+		v.Rate = say("%s letters a second", strconv.FormatFloat(one.Rate, 'g', -1, 64))
 	}
 	if v.MayLook && request.Edit != nil {
 		v.Edit = request.Edit.String()
@@ -110,7 +105,7 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 			return v, err
 		}
 		for _, b := range behind {
-			v.Behind = append(v.Behind, behindLine{text("count." + b.Outcome), b.Why, b.Letters})
+			v.Behind = append(v.Behind, behindLine{operate.OutcomeWords(b.Outcome), b.Why, b.Letters})
 		}
 	}
 	if one.FailedAgain > 0 {
@@ -121,7 +116,7 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 	events, err := c.campaigns.History(r.Context(), one.ID, 0)
 	for _, e := range slices.Backward(events) {
 		v.History = append(v.History,
-			historyLine{At: e.At, What: text("what." + string(e.Kind)), By: e.By, Reason: e.Reason, Details: e.Details})
+			historyLine{At: e.At, What: string(e.Kind), By: e.By, Reason: e.Reason, Details: e.Details})
 	}
 	return v, err
 }
@@ -129,7 +124,7 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 // cameBack counts what came back dead, by cause. It has a letter behind all that were there when the campaign began.
 func (c *Console) cameBack(r *request, one campaigns.Campaign, v *campaignView) error {
 	f := letters.Filter{RedriveIDs: []string{one.ID}, Statuses: []letters.Status{letters.StatusWaiting}}
-	v.AgainLink = r.link("letters", filterValues(f))
+	v.AgainLink = r.link("letters", operate.FilterValues(f))
 	if !one.State.Ended() && one.State != campaigns.Paused && one.State != campaigns.Canary {
 		return nil // the numbers move: the link has them
 	}
@@ -155,73 +150,54 @@ func (c *Console) cameBack(r *request, one campaigns.Campaign, v *campaignView) 
 // chosenBy is the address of the list of letters that a campaign chose from.
 func (c *Console) chosenBy(r *request, one campaigns.Campaign) string {
 	f := one.Request.Filter
-	if len(one.Request.Seqs) > 0 || r.maySearch(f) != "" {
+	if len(one.Request.Seqs) > 0 || r.who("").MaySearch(f, r.privacy) != nil {
 		return ""
 	}
 	f.Statuses = letters.Statuses()
-	return r.link("letters", filterValues(f))
+	return r.link("letters", operate.FilterValues(f))
 }
 
 // inWords is the selection of a campaign, a condition each.
 func (r *request) inWords(of campaigns.Request) (conditions []string) {
 	if n := len(of.Seqs); n > 0 {
-		return []string{text("campaign.selection.one", n)}
+		return []string{say("%s letter, chosen one by one|%s letters, chosen one by one", n)}
 	}
-	form := r.filterForm("letters", filterValues(of.Filter))
+	form := r.filterForm("letters", operate.FilterValues(of.Filter))
 	for _, one := range form.Chips {
 		if !r.offers(one.Name) {
-			one.Value = text("letter.hidden")
+			one.Value = "hidden"
 		}
 		conditions = append(conditions, one.Label+": "+one.Value)
 	}
 	if form.MoreChips > 0 {
-		conditions = append(conditions, text("filter.chips.more", form.MoreChips))
+		conditions = append(conditions, say("%s more", form.MoreChips))
 	}
 	if len(conditions) == 0 {
-		conditions = append(conditions, text("campaign.selection.all"))
+		conditions = append(conditions, "all letters")
 	}
 	if of.Filter.MaxSeq > 0 {
-		conditions = append(conditions, text("campaign.selection.upto", int(of.Filter.MaxSeq)))
+		conditions = append(conditions, say("up to letter %s", int(of.Filter.MaxSeq)))
 	}
 	return conditions
-}
-
-func countsOf(n campaigns.Counts) (counts []countLine) {
-	for _, one := range []struct {
-		name    string
-		letters int
-		bad     bool
-	}{
-		{"redriven", n.Redriven, false}, {"succeeded", n.Succeeded, false}, {"failed_again", n.FailedAgain, true},
-		{"not_heard", n.NotHeard, false}, {"quarantined", n.Quarantined, true}, {"refused", n.Refused, true},
-		{"failed", n.Failed, true}, {"gone", n.Gone, false},
-		{"pending", n.Pending, false},
-	} {
-		if one.letters > 0 || one.name == "redriven" || one.name == "failed_again" {
-			counts = append(counts, countLine{text("count." + one.name), text("count." + one.name + ".means"), one.letters,
-				one.bad && one.letters > 0})
-		}
-	}
-	return counts
 }
 
 // settingsOfRequest are what a request says beside its selection and its edit.
 func settingsOfRequest(r campaigns.Request) (lines []settingLine) {
 	add := func(name, value string, set bool) {
 		if set {
-			lines = append(lines, settingLine{text(name), value})
+			lines = append(lines, settingLine{settingLabels[name], value})
 		}
 	}
-	add("settings.to", r.To, r.To != "")
-	add("settings.firststage", text("yes"), r.FirstStage)
-	add("settings.handleagain", text("yes"), r.HandleAgain)
-	add("settings.max", grouped(r.Max), r.Max > 0)
-	add("settings.canary", grouped(r.Canary), r.Canary > 0)
-	add("settings.canarywait", age(r.CanaryWait), r.Canary > 0)
-	add("settings.stopat", strconv.FormatFloat(100*r.StopAt, 'g', 4, 64), r.StopAt < 1)
-	add("settings.stopafter", grouped(r.StopAfter), r.StopAt < 1)
-	add("settings.resumeafter", age(r.ResumeAfter), r.ResumeAfter > 0)
-	add("settings.concurrency", grouped(r.Concurrency), r.Concurrency > 1)
+	add("to", r.To, r.To != "")
+	add("first-stage", "yes", r.FirstStage)
+	add("handle-again", "yes", r.HandleAgain)
+	add("max", grouped(r.Max), r.Max > 0)
+	add("canary", grouped(r.Canary), r.Canary > 0)
+	add("canary-wait", age(r.CanaryWait), r.Canary > 0)
+	add("stop-at", strconv.FormatFloat(100*r.StopAt, 'g', 4, 64), r.StopAt < 1)
+	add("stop-after", grouped(r.StopAfter), r.StopAt < 1)
+	add("resume-after", age(r.ResumeAfter), r.ResumeAfter > 0)
+	add("concurrency", grouped(r.Concurrency), r.Concurrency > 1)
 	return lines
 }
 
@@ -229,6 +205,17 @@ func settingsOfRequest(r campaigns.Request) (lines []settingLine) {
 type action struct {
 	Name, Label, Hint, Link string
 	Danger, Rate            bool
+}
+
+// campaignActions are all actions, in the order of the page.
+var campaignActions = []action{
+	{Name: "approve", Label: "Approve", Hint: "The campaign begins, as you agree."},
+	{Name: "pause", Label: "Pause", Hint: "Workers finish the letters that they have in hand."},
+	{Name: "resume", Label: "Resume",
+		Hint: "If the campaign had stopped itself, only what comes back from now on counts."},
+	{Name: "rate", Label: "Set the rate", Hint: "From the next letters on. 0 is no limit.", Rate: true},
+	{Name: "cancel", Label: "Cancel for good",
+		Hint: "Letters that are not redriven wait as before. Another campaign can take them.", Danger: true},
 }
 
 // actions are what the person may do with a campaign in the state that it has.
@@ -241,17 +228,16 @@ func (c *Console) actions(r *request, one campaigns.Campaign) (all []action) {
 		"rate":   !one.State.Ended(),
 		"cancel": !one.State.Ended(),
 	}
-	for _, name := range []string{"approve", "pause", "resume", "rate", "cancel"} {
-		if can[name] && c.can(r.person, name) {
-			all = append(all, actionOf(r, name, one.ID))
+	for _, a := range campaignActions {
+		if can[a.Name] && c.can(r.person, a.Name) {
+			all = append(all, actionOf(r, a.Name, one.ID))
 		}
 	}
 	return all
 }
 
 func actionOf(r *request, name, campaign string) action {
-	return action{
-		Name: name, Label: text("steer." + name), Hint: text("steer." + name + ".hint"),
-		Link: r.link("campaigns/"+campaign+"/"+name, nil), Danger: name == "cancel", Rate: name == "rate",
-	}
+	a := campaignActions[slices.IndexFunc(campaignActions, func(a action) bool { return a.Name == name })]
+	a.Link = r.link("campaigns/"+campaign+"/"+name, nil)
+	return a
 }

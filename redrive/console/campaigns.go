@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
@@ -38,10 +39,10 @@ func (c *Console) campaignList(r *request) (answer, error) {
 		if checked {
 			list.States = append(list.States, state)
 		}
-		view.States = append(view.States, stateBox{string(state), text("campaign." + string(state)), checked})
+		view.States = append(view.States, stateBox{string(state), operate.StateWords(state), checked})
 	}
 	var err error
-	if list.Before, err = moment(r.query.Get("before"), r.now); err != nil {
+	if list.Before, err = operate.Moment("before", r.query.Get("before"), r.now); err != nil {
 		return answer{}, err
 	}
 	list.BeforeID = r.query.Get("before-id")
@@ -59,13 +60,13 @@ func (c *Console) campaignList(r *request) (answer, error) {
 	for _, one := range found {
 		view.Campaigns = append(view.Campaigns, campaignRow{lineOf(r, one), one.CreatedAt, one.State.Ended()})
 	}
-	return answer{page: "campaigns", title: text("campaigns.title"), view: view}, nil
+	return answer{page: "campaigns", title: "Campaigns", view: view}, nil
 }
 
 // lineOf is a campaign in a line.
 func lineOf(r *request, c campaigns.Campaign) campaignLine {
 	return campaignLine{
-		ID: c.ID, Link: r.link("campaigns/"+c.ID, nil), State: text("campaign." + string(c.State)), By: c.Request.By,
+		ID: c.ID, Link: r.link("campaigns/"+c.ID, nil), State: operate.StateWords(c.State), By: c.Request.By,
 		Reason: strings.TrimSpace(c.Request.Reason), Done: c.Selected - c.Pending, Selected: c.Selected,
 		FailedAgain: c.FailedAgain,
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/chart"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -18,7 +19,7 @@ const (
 // causes lists why letters failed, the most frequent causes first.
 func (c *Console) causes(r *request) (answer, error) {
 	v, err := c.causesOf(r)
-	return answer{page: "causes", title: text("causes.title"), view: v}, err
+	return answer{page: "causes", title: "Causes", view: v}, err
 }
 
 type causes struct {
@@ -71,16 +72,16 @@ func (c *Console) causesOf(r *request) (v causes, err error) {
 		}
 		of := f
 		of.Causes, of.Limit = []string{g.Cause}, 0
-		row.Link = r.link("letters", filterValues(of))
+		row.Link = r.link("letters", operate.FilterValues(of))
 		if last > 0 && g.Count > 0 {
 			of.MaxSeq = last
-			row.Redrive = r.link("redrive", selection{filter: of, number: g.Count}.values())
+			row.Redrive = r.link("redrive", operate.Selection{Filter: of, Number: g.Count}.Values())
 		}
 		v.Letters += g.Count
 		v.Rows = append(v.Rows, row)
 	}
 	if len(groups) == f.Limit && f.Limit < mostCauses {
-		q := filterValues(f)
+		q := operate.FilterValues(f)
 		q.Set("rows", strconv.Itoa(mostCauses))
 		v.More = r.link("causes", q)
 	}

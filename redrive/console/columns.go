@@ -4,6 +4,7 @@ import (
 	"html/template"
 	"slices"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -26,31 +27,42 @@ func columns() []column {
 		}
 	}
 	named := []column{
-		{Name: "last", usual: true, value: func(_ *Console, h *letters.Head) template.HTML { return when(h.LastFailedAt) }},
-		{Name: "handler", usual: true, name: func(h *letters.Head) string { return h.Handler }},
-		{Name: "topic", usual: true, name: func(h *letters.Head) string { return h.Topic }},
-		{Name: "reason", usual: true, name: func(h *letters.Head) string { return h.Reason }},
-		{Name: "description", usual: true, value: shown(func(h *letters.Head) string { return h.Description }, 120)},
-		{Name: "class", value: plain(func(h *letters.Head) string { return h.Class.String() })},
-		{Name: "type", value: shown(func(h *letters.Head) string { return h.Type }, 60)},
-		{Name: "status", value: plain(func(h *letters.Head) string { return text("status." + string(h.Status)) })},
-		{Name: "first", value: func(_ *Console, h *letters.Head) template.HTML { return when(h.FirstFailedAt) }},
-		{Name: "stored", value: func(_ *Console, h *letters.Head) template.HTML { return when(h.StoredAt) }},
-		{Name: "seen", Class: "number", value: plain(func(h *letters.Head) string { return grouped(h.Seen) })},
-		{Name: "size", Class: "number", value: plain(func(h *letters.Head) string { return size(h.Size) })},
-		{Name: "dead-letter-topic", name: func(h *letters.Head) string { return h.DeadLetterTopic }},
-		{Name: "cause", value: shown(func(h *letters.Head) string { return h.Cause }, 8)},
-		{Name: "marked", name: func(h *letters.Head) string { return h.Marked.By }},
-		{Name: "why", value: shown(func(h *letters.Head) string { return h.Marked.Reason }, 80)},
-		{Name: "lease", value: shown(func(h *letters.Head) string { return h.LeasedBy }, 40)},
-		{Name: "key", name: func(h *letters.Head) string { return h.SealKey }},
-		{Name: "seq", Class: "number", value: plain(func(h *letters.Head) string { return id(h.Seq) })},
+		{Name: "last", Label: "Last failure", usual: true, value: func(_ *Console,
+			h *letters.Head) template.HTML {
+			return when(h.LastFailedAt)
+		}},
+		{Name: "handler", Label: "Handler", usual: true, name: func(h *letters.Head) string { return h.Handler }},
+		{Name: "topic", Label: "Topic", usual: true, name: func(h *letters.Head) string { return h.Topic }},
+		{Name: "reason", Label: "Reason", usual: true, name: func(h *letters.Head) string { return h.Reason }},
+		{Name: "description", Label: "Description", usual: true,
+			value: shown(func(h *letters.Head) string { return h.Description }, 120)},
+		{Name: "class", Label: "Class", value: plain(func(h *letters.Head) string { return h.Class.String() })},
+		{Name: "type", Label: "Error type", value: shown(func(h *letters.Head) string { return h.Type }, 60)},
+		{Name: "status", Label: "Status", value: plain(func(h *letters.Head) string { return operate.StatusWords(h.Status) })},
+		{Name: "first", Label: "First failure", value: func(_ *Console,
+			h *letters.Head) template.HTML {
+			return when(h.FirstFailedAt)
+		}},
+		{Name: "stored", Label: "Stored", value: func(_ *Console,
+			h *letters.Head) template.HTML {
+			return when(h.StoredAt)
+		}},
+		{Name: "seen", Label: "Seen", Class: "number",
+			value: plain(func(h *letters.Head) string { return grouped(h.Seen) })},
+		{Name: "size", Label: "Size", Class: "number", value: plain(func(h *letters.Head) string { return size(h.Size) })},
+		{Name: "dead-letter-topic", Label: "Dead-letter topic",
+			name: func(h *letters.Head) string { return h.DeadLetterTopic }},
+		{Name: "cause", Label: "Cause", value: shown(func(h *letters.Head) string { return h.Cause }, 8)},
+		{Name: "marked", Label: "Changed by", name: func(h *letters.Head) string { return h.Marked.By }},
+		{Name: "why", Label: "Why it changed", value: shown(func(h *letters.Head) string { return h.Marked.Reason }, 80)},
+		{Name: "lease", Label: "In hand of", value: shown(func(h *letters.Head) string { return h.LeasedBy }, 40)},
+		{Name: "key", Label: "Seal key", name: func(h *letters.Head) string { return h.SealKey }},
+		{Name: "seq", Label: "Seq", Class: "number", value: plain(func(h *letters.Head) string { return id(h.Seq) })},
 	}
 	for i := range named {
 		if named[i].name != nil {
 			named[i].value = shown(named[i].name, 40)
 		}
-		named[i].Label = text("column." + named[i].Name)
 	}
 	return named
 }

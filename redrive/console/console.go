@@ -146,33 +146,38 @@ func (c *Console) answer(w http.ResponseWriter, r *request, allowed []string) (a
 		return answer{}, err
 	}
 	if r.person.Role == None {
-		return answer{}, &fault{status: http.StatusForbidden, title: text("error.forbidden"), text: text("access.none"),
+		return answer{}, &fault{status: http.StatusForbidden, title: "Not allowed", text: "You may not see the dead " +
+			"letters of this service.",
 			detail: r.note}
 	}
 	if len(allowed) > 0 {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		return answer{}, &fault{status: http.StatusMethodNotAllowed, title: text("error.method"),
-			text: text("error.method.text")}
+		return answer{}, &fault{status: http.StatusMethodNotAllowed, title: "Not possible here",
+			text: "This address does not take such a request."}
 	}
 	if r.route == nil {
-		return answer{}, notFound(text("error.page"))
+		return answer{}, noPage()
 	}
 	if err := c.origins.Check(r.Request); err != nil {
-		return answer{}, &fault{status: http.StatusForbidden, title: text("error.origin"),
-			text: text("error.origin.text"), detail: text("error.origin.detail", r.Header.Get("Origin"), r.Host)}
+		return answer{}, &fault{status: http.StatusForbidden, title: "The form came from another site",
+			text: "Nothing was changed. If this is your console behind a proxy that changes the Host header, add the " +
+				"origin to console.Config.TrustedOrigins.", detail: say("Origin: %s, Host: %s", r.Header.Get("Origin"), r.Host)}
 	}
 	if r.person.Role < r.route.right {
-		return answer{}, &fault{status: http.StatusForbidden, title: text("error.forbidden"),
-			text: text("error.right", r.route.right.String(), r.person.Role.String()), detail: r.note}
+		return answer{}, &fault{status: http.StatusForbidden, title: "Not allowed",
+			text: say("This needs the right to %s. You have the right to %s.", r.route.right.String(),
+				r.person.Role.String()), detail: r.note}
 	}
 	if len(r.URL.RawQuery) > maxQuery {
-		return answer{}, badInput(text("error.query.long", len(r.URL.RawQuery), maxQuery))
+		return answer{}, badInput(say("The query of the address has %s byte, and may have %s.|The query of the address "+
+			"has %s bytes, and may have %s.", len(r.URL.RawQuery), maxQuery))
 	}
 	if r.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
-		return answer{}, badInput(text("error.query"))
+		return answer{}, badInput("The address is damaged: its query cannot be read.")
 	}
 	if name, found := unknown(r.query, r.route.fields); found {
-		return answer{}, badInput(text("error.query.field", boundedtext.Text(name, 100)))
+		return answer{}, badInput(say("The address has a field %q, which this page does not have. Correct its name, or "+
+			"leave it out: nothing is chosen by it.", boundedtext.Text(name, 100)))
 	}
 	limit := r.route.body
 	if limit == 0 {
@@ -186,18 +191,19 @@ func (c *Console) answer(w http.ResponseWriter, r *request, allowed []string) (a
 func (r *request) form() (url.Values, error) {
 	err := r.ParseForm()
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return nil, &fault{status: http.StatusRequestEntityTooLarge, title: text("error.large"),
-			text: text("error.large.text", large.Limit)}
+		return nil, tooLargeForm(large.Limit)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, &fault{status: http.StatusRequestTimeout, title: text("error.slow"), text: text("error.body.slow")}
+		return nil, &fault{status: http.StatusRequestTimeout, title: "This takes too long", text: "The form did not " +
+			"arrive in time. Nothing was changed. Send it again."}
 	}
 	if err != nil || r.PostForm == nil {
-		return nil, badInput(text("error.form"))
+		return nil, badForm()
 	}
 	r.arrived()
 	if name, found := unknown(r.PostForm, r.route.form); found {
-		return nil, badInput(text("error.form.field", boundedtext.Text(name, 100)))
+		return nil, badInput(say("The form has a field %q, which this page does not have. Nothing was changed. Correct "+
+			"its name, or leave it out.", boundedtext.Text(name, 100)))
 	}
 	return r.PostForm, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -43,22 +44,23 @@ func (c *Console) restored(r *request) (answer, error) {
 func (c *Console) decidedPage(r *request, d *decision, typed string, p problem) (answer, error) {
 	key := r.values["id"]
 	if !d.isKey(key) {
-		return answer{}, notFound(text("error.page"))
+		return answer{}, noPage()
 	}
 	view := decidedView{
 		D: d, Key: key, UndoReason: typed, WrongReason: p.fields["reason"], Problem: p.text, Detail: p.detail,
 		GoOn: r.link(d.Name, nil), Undo: r.link(d.path(key)+"/undo", nil),
 		Exact: r.exactLink(d.path(key), withoutField(r.query, fieldExact)),
-		Audit: r.link("audit", url.Values{"redrive-id": {key}}), Letters: r.link("letters", filterValues(d.record(key))),
+		Audit: r.link("audit", url.Values{"redrive-id": {key}}), Letters: r.link("letters",
+			operate.FilterValues(d.record(key))),
 	}
-	a := answer{status: p.status, page: "decided", title: d.Says("done.title")}
+	a := answer{status: p.status, page: "decided", title: d.DoneTitle}
 	if p.status != http.StatusServiceUnavailable {
 		events, err := c.recorded(r, key)
 		if err != nil {
 			return answer{}, err
 		}
 		if len(events) == 0 {
-			return answer{}, notFound(d.Says("unknown"))
+			return answer{}, notFound(d.unknown)
 		}
 		view.By, view.Reason, view.At = events[0].By, events[0].Reason, events[0].At
 		view.Done = c.numberOf(r, d.record(key))
@@ -81,16 +83,16 @@ func (c *Console) whatIsLeft(r *request, view *decidedView) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), c.patience(r, careful*c.counting))
 	defer cancel()
-	heads, err := c.sampleOf(ctx, s, max(1, len(s.seqs)))
+	heads, err := c.sampleOf(ctx, s, max(1, len(s.Seqs)))
 	unknown := errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil
 	if view.IsLeft = unknown || len(heads) > 0; err != nil && !unknown || !view.IsLeft {
 		return err
 	}
 	view.Left = c.chosen(r, s)
-	if len(s.seqs) == 0 && view.Left.Some() {
-		s.number = view.Left.N()
+	if len(s.Seqs) == 0 && view.Left.Some() {
+		s.Number = view.Left.N()
 	}
-	view.Hidden = hidden(s.values())
+	view.Hidden = hidden(s.Values())
 	return nil
 }
 
@@ -108,13 +110,13 @@ func (c *Console) undoDiscard(r *request) (answer, error) {
 	}
 	key, reason := r.values["id"], strings.TrimSpace(form.Get("reason"))
 	if !discards.isKey(key) {
-		return answer{}, notFound(text("error.page"))
+		return answer{}, noPage()
 	}
 	if wrong := wrongReason(reason); wrong != "" {
 		return c.decidedPage(r, discards, reason,
 			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrong}})
 	}
-	s := selection{filter: discards.record(key)}
+	s := operate.Selection{Filter: discards.record(key)}
 	n, cut, err := c.markChosen(r, s, letters.StatusWaiting, letters.Act{By: r.person.Name, Reason: reason})
 	done := answer{to: r.exactLink(discards.path(key), nil)}
 	if err != nil && !cut {
@@ -125,7 +127,7 @@ func (c *Console) undoDiscard(r *request) (answer, error) {
 		if left.None() {
 			return done, nil
 		}
-		return answer{page: "step", title: restores.Says("title"), view: stepView{
+		return answer{page: "step", title: restores.Title, view: stepView{
 			D: restores, Now: n, Left: left, Action: r.link(discards.path(key)+"/undo", nil),
 			Stop: r.link(discards.path(key), nil), Reason: reason,
 		}}, nil

@@ -3,12 +3,12 @@ package console
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -24,25 +24,52 @@ type decision struct {
 	Name string           // of its page. The ids of its records begin with it, so that none is the id of a campaign.
 	from []letters.Status // the states of letters that it takes
 	to   letters.Status
+	// what the pages say. A %s is a number of letters.
+	Title, Intro, number, uncounted, DoneTitle, Done, SoFar, Step string
+	states, none, partly, unknown                                 string // why it is not done
 }
 
-var (
-	discards = &decision{"discard",
-		[]letters.Status{letters.StatusWaiting, letters.StatusRefused, letters.StatusQuarantined}, letters.StatusDiscarded}
-	restores = &decision{"restore", []letters.Status{letters.StatusDiscarded}, letters.StatusWaiting}
-)
+var discards = &decision{
+	Name: "discard", to: letters.StatusDiscarded,
+	from:  []letters.Status{letters.StatusWaiting, letters.StatusRefused, letters.StatusQuarantined},
+	Title: "Discard",
+	Intro: "Discarded letters stay in the store, with your name and reason, and no redrive takes them. You can " +
+		"restore " +
+		"them.",
+	number: "Discard %s letter|Discard %s letters", uncounted: "Discard all that match (not counted)",
+	DoneTitle: "Discarded",
+	Done:      "%s letter is discarded.|%s letters are discarded.",
+	SoFar:     "%s letter is discarded so far.|%s letters are discarded so far.",
+	Step:      "%s letter was discarded in this part.|%s letters were discarded in this part.",
+	states: "Letters that were redriven, discarded or erased are not discarded. Choose letters that wait, were " +
+		"refused " +
+		"or are in quarantine.",
+	none:    "None of these letters can be discarded any more.",
+	partly:  "%s letter was discarded before that.|%s letters were discarded before that.",
+	unknown: "No letter was discarded here.",
+}
 
-// Says returns a text of the decision.
-func (d *decision) Says(word string, args ...any) string {
-	return text("decide."+d.Name+"."+word, args...)
+var restores = &decision{
+	Name: "restore", to: letters.StatusWaiting, from: []letters.Status{letters.StatusDiscarded},
+	Title:  "Restore",
+	Intro:  "Letters that are restored wait again, with your name and reason. Then they can be redriven.",
+	number: "Restore %s letter|Restore %s letters", uncounted: "Restore all that match (not counted)",
+	DoneTitle: "Restored",
+	Done:      "%s letter that was restored waits.|%s letters that were restored wait.",
+	SoFar:     "%s letter is restored so far.|%s letters are restored so far.",
+	Step:      "%s letter was restored in this part.|%s letters were restored in this part.",
+	states:    "None of these letters is discarded. Choose discarded letters.",
+	none:      "None of these letters is discarded any more.",
+	partly:    "%s letter was restored before that.|%s letters were restored before that.",
+	unknown:   "No letter was restored here.",
 }
 
 // Button is what the button of the decision says: how many letters it takes, or that it is not known.
 func (d *decision) Button(n number) string {
 	if !n.Known() {
-		return d.Says("uncounted")
+		return d.uncounted
 	}
-	return d.Says("number", n.N())
+	return say(d.number, n.N())
 }
 
 // newKey returns the id of a record that the decision will have.
@@ -62,23 +89,6 @@ func (d *decision) path(key string) string { return d.Name + "s/" + key }
 // record chooses the letters of a record that nothing has changed since.
 func (d *decision) record(key string) letters.Filter {
 	return letters.Filter{RedriveIDs: []string{key}, Statuses: []letters.Status{d.to}}
-}
-
-// takes reports whether the decision takes some of the letters that a filter chooses, and whether it takes all of them.
-func (d *decision) takes(statuses []letters.Status) (some, all bool) { return among(statuses, d.from) }
-
-// among reports whether some, and whether all of the states of a filter are among others. Without states a filter
-// chooses what waits.
-func among(statuses, others []letters.Status) (some, all bool) {
-	if len(statuses) == 0 {
-		statuses = []letters.Status{letters.StatusWaiting}
-	}
-	all = true
-	for _, status := range statuses {
-		is := slices.Contains(others, status)
-		some, all = some || is, all && is
-	}
-	return some, all
 }
 
 // decisionView is the page between a selection and a decision about it.
@@ -109,18 +119,13 @@ func (c *Console) decisionForm(r *request, d *decision) (answer, error) {
 }
 
 // toDecide is a selection with letters that a decision takes.
-func (r *request) toDecide(d *decision, q map[string][]string) (s selection, err error) {
+func (r *request) toDecide(d *decision, q map[string][]string) (s operate.Selection, err error) {
 	if s, err = r.selection(q); err != nil {
 		return s, err
 	}
-	some, all := d.takes(s.filter.Statuses)
-	switch {
-	case !some:
-		return s, badInput(d.Says("states"))
-	case !all:
-		s.filter.Statuses = slices.DeleteFunc(s.filter.Statuses, func(status letters.Status) bool {
-			return !slices.Contains(d.from, status)
-		})
+	var some bool
+	if s, some = s.Only(d.from); !some {
+		return s, badInput(d.states)
 	}
 	return s, nil
 }
@@ -138,7 +143,7 @@ func (c *Console) decide(r *request, d *decision) (answer, error) {
 	}
 	key, reason := form.Get("key"), strings.TrimSpace(form.Get("reason"))
 	if !d.isKey(key) {
-		return answer{}, badInput(text("error.form"))
+		return answer{}, badForm()
 	}
 	if wrong := wrongReason(reason); wrong != "" {
 		return c.decisionPage(r, d, s, key, reason,
@@ -149,9 +154,9 @@ func (c *Console) decide(r *request, d *decision) (answer, error) {
 		return c.decisionPage(r, d, s, key, reason, c.problemOf(r, err))
 	}
 	if len(done) == 0 {
-		if now := c.chosen(r, s); now.Known() && now.N() > s.number {
+		if now := c.chosen(r, s); now.Known() && now.N() > s.Number {
 			return c.decisionPage(r, d, s, d.newKey(), reason,
-				problem{status: http.StatusConflict, text: text("decide.more", now.N())})
+				problem{status: http.StatusConflict, text: say(moreMatch, now.N())})
 		}
 	}
 	n, cut, err := c.markChosen(r, s, d.to, letters.Act{By: r.person.Name, Reason: reason, RedriveID: key})
@@ -161,39 +166,39 @@ func (c *Console) decide(r *request, d *decision) (answer, error) {
 	case err != nil:
 		p := c.problemOf(r, err)
 		if n > 0 {
-			p.text = d.Says("partly", n) + " " + p.text
+			p.text = say(d.partly, n) + " " + p.text
 		}
 		return c.decisionPage(r, d, s, key, reason, p)
 	case n == 0 && len(done) == 0:
 		return c.decisionPage(r, d, s, key, reason,
-			problem{status: http.StatusConflict, text: d.Says("none"), happened: c.happened(r, s)})
+			problem{status: http.StatusConflict, text: d.none, happened: c.happened(r, s)})
 	}
-	return answer{to: r.exactLink(d.path(key), s.values())}, nil
+	return answer{to: r.exactLink(d.path(key), s.Values())}, nil
 }
 
 // wrongReason says why a reason cannot be one.
 func wrongReason(reason string) string {
 	switch {
 	case reason == "":
-		return text("act.noreason")
+		return "The reason is missing. Say why, for those who read the record later."
 	case len(reason) > maxName || strings.ContainsRune(reason, 0):
-		return text("act.longreason", maxName)
+		return say("The reason may have at most %s byte.|The reason may have at most %s bytes.", maxName)
 	}
 	return ""
 }
 
 // markChosen marks the letters of a selection for as long as one step takes. It returns how many, also with an error.
 // The step was cut if its time was over before all were marked, and some were.
-func (c *Console) markChosen(r *request, s selection, status letters.Status,
+func (c *Console) markChosen(r *request, s operate.Selection, status letters.Status,
 	act letters.Act) (n int, cut bool, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), c.step)
 	defer cancel()
-	if len(s.seqs) == 0 {
-		n, err = c.store.MarkAll(ctx, s.filter, status, act)
+	if len(s.Seqs) == 0 {
+		n, err = c.store.MarkAll(ctx, s.Filter, status, act)
 	}
-	for _, seq := range s.seqs {
+	for _, seq := range s.Seqs {
 		var one int
-		one, err = c.store.MarkAll(ctx, oneLetter(seq, s.filter.Statuses), status, act)
+		one, err = c.store.MarkAll(ctx, oneLetter(seq, s.Filter.Statuses), status, act)
 		if n += one; err != nil {
 			break
 		}
@@ -206,11 +211,11 @@ func oneLetter(seq int64, statuses []letters.Status) letters.Filter {
 }
 
 // decisionPage shows the form with what was typed.
-func (c *Console) decisionPage(r *request, d *decision, s selection, key, reason string, p problem) (answer, error) {
+func (c *Console) decisionPage(r *request, d *decision, s operate.Selection, key, reason string, p problem) (answer, error) {
 	view := decisionView{
 		D: d, Key: key, Reason: reason, WrongReason: p.fields["reason"], Problem: joined(p.text, p.happened),
-		Detail: p.detail, Action: r.link(d.Name, nil), Letters: r.link("letters", s.values()),
-		Exact: r.exactLink(d.Name, s.values()),
+		Detail: p.detail, Action: r.link(d.Name, nil), Letters: r.link("letters", s.Values()),
+		Exact: r.exactLink(d.Name, s.Values()),
 	}
 	if p.status != http.StatusServiceUnavailable {
 		view.Number = c.chosen(r, s)
@@ -235,22 +240,22 @@ func (c *Console) decisionPage(r *request, d *decision, s selection, key, reason
 			})
 		}
 	}
-	if len(s.seqs) == 0 && view.Number.Known() {
-		s.number = max(1, view.Number.N())
+	if len(s.Seqs) == 0 && view.Number.Known() {
+		s.Number = max(1, view.Number.N())
 	}
-	view.Hidden = hidden(s.values())
-	return answer{status: p.status, page: "decision", title: d.Says("title"), view: view}, nil
+	view.Hidden = hidden(s.Values())
+	return answer{status: p.status, page: "decision", title: d.Title, view: view}, nil
 }
 
 // sampleOf are the first letters of a selection.
-func (c *Console) sampleOf(ctx context.Context, s selection, most int) (heads []letters.Head, err error) {
-	if len(s.seqs) == 0 {
-		f := s.filter
+func (c *Console) sampleOf(ctx context.Context, s operate.Selection, most int) (heads []letters.Head, err error) {
+	if len(s.Seqs) == 0 {
+		f := s.Filter
 		f.Limit = most
 		return c.store.Heads(ctx, f)
 	}
-	for _, seq := range s.seqs[:min(len(s.seqs), most)] {
-		some, err := c.store.Heads(ctx, oneLetter(seq, s.filter.Statuses))
+	for _, seq := range s.Seqs[:min(len(s.Seqs), most)] {
+		some, err := c.store.Heads(ctx, oneLetter(seq, s.Filter.Statuses))
 		if err != nil {
 			return heads, err
 		}

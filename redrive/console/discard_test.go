@@ -67,7 +67,7 @@ func TestDiscard_single(t *testing.T) {
 	b.want(letters.StatusRefused, 1)
 	b.want(letters.StatusDiscarded, 1) // of the other discard
 	b.want(letters.StatusWaiting, 1)
-	b.post("/discard", with(b.get("/discard?seq=2").fields(t), "reason", "INC-7")).want(t, http.StatusConflict, text("decide.discard.none"), "redriven, by eve")
+	b.post("/discard", with(b.get("/discard?seq=2").fields(t), "reason", "INC-7")).want(t, http.StatusConflict, "None of these letters can be discarded any more.", "redriven, by eve")
 }
 
 // Feature V11: if letters of the selection came to match meanwhile, the form comes back with the new number, and nothing is discarded.
@@ -97,7 +97,7 @@ func TestDiscard_databaseAway(t *testing.T) {
 	heal := b.away("spillway_letter_events")
 	p := b.post("/discard", form)
 	heal()
-	p.want(t, http.StatusServiceUnavailable, text("act.again"), `value="INC-7"`)
+	p.want(t, http.StatusServiceUnavailable, "What you typed is below. You can send it again: it is done once.", `value="INC-7"`)
 	b.want(letters.StatusDiscarded, 0)
 	b.post("/discard", p.fields(t)).goes(t, "discards/")
 	b.want(letters.StatusDiscarded, 3)
@@ -149,8 +149,8 @@ func TestDiscard_held(t *testing.T) {
 		t.Fatal(leased, err)
 	}
 	for query, want := range map[string][]string{
-		b.everything():            {"4 letters: " + ids[0] + " scheduled", "2 letters: " + ids[1] + " running", "1 letter: " + ids[2] + " paused", text("decide.discard.leased", 2)},
-		"seq=2&seq=3&seq=7&seq=9": {"2 letters: " + ids[0] + " scheduled", "1 letter: " + ids[2] + " paused", text("decide.discard.leased", 1)},
+		b.everything():            {"4 letters: " + ids[0] + " scheduled", "2 letters: " + ids[1] + " running", "1 letter: " + ids[2] + " paused", say("A program works on %s letter of the selection now. It is not discarded.|Programs work on %s letters of the selection now. These are not discarded.", 2)},
+		"seq=2&seq=3&seq=7&seq=9": {"2 letters: " + ids[0] + " scheduled", "1 letter: " + ids[2] + " paused", say("A program works on %s letter of the selection now. It is not discarded.|Programs work on %s letters of the selection now. These are not discarded.", 1)},
 		"seq=8&seq=6":             {"1 letter: " + ids[1] + " running"},
 		"seq=8":                   nil,
 	} {
@@ -161,11 +161,11 @@ func TestDiscard_held(t *testing.T) {
 		}
 	}
 	p := b.get("/discard?" + b.everything())
-	b.post("/discard", with(p.fields(t), "reason", " ")).want(t, http.StatusBadRequest, text("decide.discard.held"), ids[0])
+	b.post("/discard", with(p.fields(t), "reason", " ")).want(t, http.StatusBadRequest, "Campaigns have some of these letters", ids[0])
 	b.post("/discard", with(p.fields(t), "reason", "INC-7")).goes(t, "discards/")
 	b.want(letters.StatusDiscarded, 7)
 	b.want(letters.StatusWaiting, 2)
 
 	b.console.counting = -1
-	b.get("/discard?seq=1").want(t, http.StatusOK, text("decide.discard.held.slow"))
+	b.get("/discard?seq=1").want(t, http.StatusOK, "It took too long to find out whether campaigns have letters of this selection.")
 }

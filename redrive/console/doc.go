@@ -29,10 +29,12 @@
 //     method asks the store with the request's context, and fills a struct of its own: the view. Addresses come from request.link.
 //     An error goes to the caller: explain makes a page of it. badInput, notFound and fault say more.
 //  2. A template of the same name, templates/causes.html, which defines content, and perhaps live: the part that moves. In it v
-//     shows a value of a message, lines shows several lines, n a number, bytes a size, when a time, text a text. A cell of a table
+//     shows a value of a message, lines shows several lines, n a number, bytes a size, when a time, say a text with
+//     numbers. A cell of a table
 //     has a data-label, so that narrow screens can show the row as a card.
 //  3. A row in the table of routes.go, with the right. TestRights wants a row too.
-//  4. Its words in texts.go.
+//
+// Words stand where they are shown: in the template, or beside the code that decides.
 //
 // A form is sent by POST to a route with a row of its own, which answers with answer.to: the address of a page that
 // says what was done. A form that is refused is answered with its page, a status, and what was typed.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/editable"
@@ -39,7 +40,7 @@ type editView struct {
 	Kept            []string // keys that a form cannot carry
 	Hidden          int      // keys that the form does not show
 	Masked          bool     // the form would show what is masked: the person must say why
-	Difference      *difference
+	Difference      *operate.Difference
 	Ready           bool // the difference is shown, and can be redriven
 	Target          string
 	LeftOut         []leftOutLine
@@ -78,7 +79,7 @@ func (c *Console) editForm(r *request) (answer, error) {
 func (c *Console) editedLetter(r *request) (l letters.Letter, err error) {
 	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
 	if err != nil {
-		return l, notFound(text("error.page"))
+		return l, noPage()
 	}
 	if l, err = c.store.Get(r.Context(), seq); err != nil {
 		return l, err
@@ -138,8 +139,9 @@ func (c *Console) redriveEdited(r *request, l letters.Letter, form url.Values, r
 	case errors.Is(err, campaigns.ErrNoLetters):
 		form.Set("key", watermill.NewUUID())
 		return c.editPage(r, l, form,
-			problem{status: http.StatusConflict, text: text("edit.taken"), leftOut: c.leftOut(r, started.LeftOut),
-				happened: c.happenedUnless(r, selection{seqs: request.Seqs}, len(started.LeftOut) > 0)})
+			problem{status: http.StatusConflict, text: "The letter cannot be redriven now.", leftOut: c.leftOut(r,
+				started.LeftOut),
+				happened: c.happenedUnless(r, operate.Selection{Seqs: request.Seqs}, len(started.LeftOut) > 0)})
 	case err != nil && started.ID == "":
 		return c.editPage(r, l, form, c.problemOf(r, err))
 	case err != nil:
@@ -158,12 +160,13 @@ func versionOf(l letters.Letter) string {
 // whatChanged says who did what to a letter since the form was made.
 func (c *Console) whatChanged(l letters.Letter) string {
 	if l.Marked.At.IsZero() {
-		return text("edit.changed")
+		return "The letter has changed since you opened it. It arrived again. What you typed is below."
 	}
-	status := text("status." + string(l.Status))
+	status := operate.StatusWords(l.Status)
 	by, _ := c.shown(l.Marked.By, maxShown)
 	why, _ := c.shown(l.Marked.Reason, maxShown)
-	return text("edit.changedby", status, by, why)
+	return say("The letter has changed since you opened it: it is %s, by %s, for this reason: %s. What you typed is "+
+		"below.", status, by, why)
 }
 
 // editOf is the edit that makes the letter what was typed. What was not changed is not part of it.
@@ -173,7 +176,7 @@ func editOf(l letters.Letter, form url.Values) (*campaigns.Edit, string) {
 	if editable.Check(payload) == nil && form.Has("payload") {
 		typed, err := editable.Back(payload, form.Get("payload"))
 		if err != nil {
-			return nil, text("edit.payload.wrong", err.Error())
+			return nil, say("The payload cannot be what you typed: %s.", err.Error())
 		}
 		if typed != string(payload) {
 			e.Payload = &typed
@@ -185,7 +188,7 @@ func editOf(l letters.Letter, form url.Values) (*campaigns.Edit, string) {
 		was, had := l.Original.Metadata[key]
 		switch {
 		case key == "" && value != "":
-			return nil, text("edit.nokey")
+			return nil, "A value has no key."
 		case key == "":
 		case form.Get("remove-"+n) != "":
 			if had {
@@ -196,10 +199,10 @@ func editOf(l letters.Letter, form url.Values) (*campaigns.Edit, string) {
 		}
 	}
 	if e.Payload == nil && len(e.Set)+len(e.Unset) == 0 {
-		return nil, text("edit.nothing")
+		return nil, "Nothing is changed yet. To redrive the letter as it is, use Redrive."
 	}
 	if err := e.Validate(); err != nil {
-		return nil, text("settings.edit.wrong", err.Error())
+		return nil, say(badEdit, err.Error())
 	}
 	return e, ""
 }
@@ -229,7 +232,7 @@ func (c *Console) editPage(r *request, l letters.Letter, form url.Values, p prob
 	}
 	payload := []byte(l.Original.Payload)
 	if err := editable.Check(payload); err != nil {
-		view.NoPayload = text("edit.payload.refused", err.Error())
+		view.NoPayload = say("The payload cannot be edited here: %s. It stays as it is, byte for byte.", err.Error())
 	} else if view.Payload = string(payload); form.Has("payload") {
 		view.Payload = form.Get("payload")
 	}
@@ -246,7 +249,7 @@ func (c *Console) editPage(r *request, l letters.Letter, form url.Values, p prob
 			p.status = http.StatusBadRequest
 		}
 	}
-	return answer{status: p.status, page: "edit", title: text("edit.title"), view: view}, nil
+	return answer{status: p.status, page: "edit", title: "Edit and redrive", view: view}, nil
 }
 
 // editDifference shows what the edit does.
@@ -266,7 +269,7 @@ func (c *Console) editDifference(r *request, l letters.Letter, form url.Values, 
 	}
 	view.LeftOut = c.leftOut(r, plan.LeftOut)
 	if len(plan.Sample) == 1 {
-		view.Difference, view.Target = c.differenceOf(plan.Sample[0].Edited), plan.Sample[0].Topic
+		view.Difference, view.Target = operate.DifferenceOf(plan.Sample[0].Edited, c.config.Privacy), plan.Sample[0].Topic
 		view.Ready = view.Difference != nil && view.Difference.Refused == ""
 	}
 	return nil
@@ -331,5 +334,5 @@ func (c *Console) editAgain(r *request, form url.Values, p problem) (answer, err
 					Known: form.Get("known-"+n) != ""})
 		}
 	}
-	return answer{status: p.status, page: "edit", title: text("edit.title"), view: view}, nil
+	return answer{status: p.status, page: "edit", title: "Edit and redrive", view: view}, nil
 }

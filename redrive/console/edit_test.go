@@ -28,23 +28,23 @@ func TestEdit(t *testing.T) {
 	out := &fixture.Outbox{}
 	b.works(out)
 	p := b.get("/letters/1/edit")
-	p.want(t, http.StatusOK, "&lt;Zoë&gt;", text("edit.kept"))
+	p.want(t, http.StatusOK, "&lt;Zoë&gt;", "These keys stay as they are, because a form cannot carry them:")
 	form := p.fields(t)
 	if got := strings.ReplaceAll(form.Get("payload"), "\r\n", "\n"); got != payload {
 		t.Fatalf("the form has %q", got)
 	}
-	b.post("/letters/1/edit", with(form, "do", "diff")).want(t, http.StatusBadRequest, text("edit.nothing"))
+	b.post("/letters/1/edit", with(form, "do", "diff")).want(t, http.StatusBadRequest, "Nothing is changed yet. To redrive the letter as it is, use Redrive.")
 	tenant, trace := row(t, form, "tenant"), row(t, form, "trace")
 	p = b.post("/letters/1/edit", with(form, "do", "diff", "payload", strings.Replace(form.Get("payload"), "<Zoë>", "<Ann>", 1),
 		"value-"+tenant, "green", "remove-"+trace, "1", "key-3", "schema", "value-3", "2"))
-	p.want(t, http.StatusOK, "<del>-   &#34;to&#34;: &#34;&lt;Zoë&gt;&#34;</del>", "<ins>+   &#34;to&#34;: &#34;&lt;Ann&gt;&#34;</ins>", "<ins><bdi>green</bdi></ins>", text("difference.removed"))
+	p.want(t, http.StatusOK, "<del>-   &#34;to&#34;: &#34;&lt;Zoë&gt;&#34;</del>", "<ins>+   &#34;to&#34;: &#34;&lt;Ann&gt;&#34;</ins>", "<ins><bdi>green</bdi></ins>", "(removed)")
 	if len(b.all()) > 0 {
 		t.Fatal("a difference began a campaign")
 	}
 	form = p.fields(t)
 	b.post("/letters/1/edit", with(form, "do", "start", "reason", " ")).want(t, http.StatusBadRequest, "The reason is missing", "&lt;Ann&gt;")
 	at := b.post("/letters/1/edit", with(form, "do", "start", "reason", "INC-7")).goes(t, "campaigns/")
-	testkit.Eventually(t, "it is redriven", func() bool { return strings.Contains(b.get(at).body, text("standing.finished")) })
+	testkit.Eventually(t, "it is redriven", func() bool { return strings.Contains(b.get(at).body, "It is through with all letters.") })
 	sent := out.All()
 	if len(sent) != 1 || string(sent[0].Msg.Payload) != strings.Replace(payload, "<Zoë>", "<Ann>", 1) {
 		t.Fatalf("%+v", sent)
@@ -86,7 +86,7 @@ func TestEdit_twoPersons(t *testing.T) {
 	first := with(b.get("/letters/1/edit").fields(t), "payload", "ann's", "reason", "INC-7", "do", "start")
 	second := with(b.get("/letters/1/edit", by("bob", Operate)).fields(t), "payload", "bob's", "reason", "INC-8", "do", "start")
 	b.post("/letters/1/edit", first).goes(t, first.Get("key"))
-	b.post("/letters/1/edit", second, by("bob", Operate)).want(t, http.StatusConflict, text("edit.taken"), text("leftout.incampaign"), "bob&#39;s", `value="INC-8"`)
+	b.post("/letters/1/edit", second, by("bob", Operate)).want(t, http.StatusConflict, "The letter cannot be redriven now.", "another campaign has them:", "bob&#39;s", `value="INC-8"`)
 	b.post("/letters/1/edit", first).goes(t, first.Get("key")) // sent twice
 	if len(b.all()) != 2 || b.all()[0].State != campaigns.Cancelled || b.all()[1].Selected != 1 {
 		t.Errorf("%+v", b.all())
@@ -110,7 +110,7 @@ func TestEdit_bytes(t *testing.T) {
 	p.want(t, http.StatusOK, "no text in UTF-8")
 	form := with(p.fields(t), "payload", "forged", "value-"+row(t, p.fields(t), "tenant"), "green", "reason", "INC-7", "do", "start")
 	at := b.post("/letters/1/edit", form).goes(t, "campaigns/")
-	testkit.Eventually(t, "it is redriven", func() bool { return strings.Contains(b.get(at).body, text("standing.finished")) })
+	testkit.Eventually(t, "it is redriven", func() bool { return strings.Contains(b.get(at).body, "It is through with all letters.") })
 	if sent := out.All(); len(sent) != 1 || string(sent[0].Msg.Payload) != payload || sent[0].Msg.Metadata.Get("tenant") != "green" {
 		t.Errorf("%+v", sent)
 	}
@@ -121,7 +121,7 @@ func TestEdit_masked(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", `{"password":"secret-1"}`))
 	p := b.get("/letters/1/edit")
-	p.want(t, http.StatusOK, text("edit.masked.text"))
+	p.want(t, http.StatusOK, "To edit it you must see it without masks. The record keeps that you did.")
 	if strings.Contains(p.body, "secret-1") || strings.Contains(p.body, privacy.Mark) {
 		t.Errorf("the form has it: %s", p.body)
 	}
@@ -150,7 +150,7 @@ func TestEdit_forged(t *testing.T) {
 	for _, do := range []string{"", "diff", "start"} {
 		for _, typed := range []string{"version", "payload", "value-0"} {
 			p := b.post("/letters/1/edit", url.Values{"do": {do}, typed: {"x"}, "reason": {"INC-7"}})
-			p.want(t, http.StatusConflict, text("edit.masked.text"))
+			p.want(t, http.StatusConflict, "To edit it you must see it without masks. The record keeps that you did.")
 			if strings.Contains(p.body, "secret-") {
 				t.Errorf("do %q with %q shows it: %s", do, typed, p.body)
 			}
@@ -178,7 +178,7 @@ func TestRedrive_editMoves(t *testing.T) {
 	for patch, shows := range map[string]string{
 		`[{"op":"copy","from":"/card/password","path":"/ok"}]`:                                            "&#34;ok&#34;: &#34;[redacted]&#34;",
 		`[{"op":"move","from":"/card/password","path":"/ok"}]`:                                            "&#34;ok&#34;: &#34;[redacted]&#34;",
-		`[{"op":"test","path":"/card/password","value":"SECRETCARD"},{"op":"add","path":"/n","value":2}]`: text("difference.withheld"),
+		`[{"op":"test","path":"/card/password","value":"SECRETCARD"},{"op":"add","path":"/n","value":2}]`: "How the payload changes is not shown:",
 	} {
 		p := b.post("/redrive", with(form, "patch", patch))
 		p.want(t, http.StatusOK, shows)
@@ -187,7 +187,7 @@ func TestRedrive_editMoves(t *testing.T) {
 		}
 	}
 	at := b.post("/redrive", with(form, "patch", `[{"op":"move","from":"/card/password","path":"/ok"}]`, "reason", "INC-7", "do", "start")).goes(t, "campaigns/")
-	testkit.Eventually(t, "it is redriven", func() bool { return strings.Contains(b.get(at).body, text("standing.finished")) })
+	testkit.Eventually(t, "it is redriven", func() bool { return strings.Contains(b.get(at).body, "It is through with all letters.") })
 	if sent := out.All(); len(sent) != 1 || string(sent[0].Msg.Payload) != `{"card":{},"n":1,"ok":"SECRETCARD"}` {
 		t.Errorf("%+v", sent)
 	}
@@ -203,7 +203,7 @@ func TestEdit_databaseAway(t *testing.T) {
 		heal := b.away(table)
 		p := b.post("/letters/1/edit", form)
 		heal()
-		p.want(t, http.StatusServiceUnavailable, text("act.again"), "ann&#39;s", `value="INC-7"`, form.Get("key"), form.Get("version"))
+		p.want(t, http.StatusServiceUnavailable, "What you typed is below. You can send it again: it is done once.", "ann&#39;s", `value="INC-7"`, form.Get("key"), form.Get("version"))
 	}
 	b.post("/letters/1/edit", form).goes(t, form.Get("key"))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -37,13 +38,38 @@ func (f *fault) Unwrap() error { return f.cause }
 
 // badInput is the fault of a request that the person can repair.
 func badInput(why string) *fault {
-	return &fault{status: http.StatusBadRequest, title: text("error.input"), text: why}
+	return &fault{status: http.StatusBadRequest, title: "This cannot be done", text: why}
 }
 
 // notFound is the fault of an address where nothing is.
 func notFound(why string) *fault {
-	return &fault{status: http.StatusNotFound, title: text("error.notfound"), text: why}
+	return &fault{status: http.StatusNotFound, title: "Not found", text: why}
 }
+
+// noPage is the fault of an address that no route has.
+func noPage() *fault { return notFound("There is no page at this address.") }
+
+// badForm is the fault of a form that no page of the console sent.
+func badForm() *fault { return badInput("The form cannot be read. Send it again.") }
+
+func tooLargeForm(limit int64) *fault {
+	return &fault{status: http.StatusRequestEntityTooLarge, title: "Too large",
+		text: say("The form may have at most %s byte.|The form may have at most %s bytes.", limit)}
+}
+
+// What several pages say.
+const (
+	moreMatch = "%s letter matches now, more than you saw. Look again.|%s letters match now, more than you saw. Look " +
+		"again."
+	fieldsWrong = "Nothing was started. %s field is to be corrected: it says what is wrong.|Nothing was started. %s " +
+		"fields are to be corrected: they say what is wrong."
+	settingsWrong = "The settings must be corrected first."
+	notCounted    = "The address does not say which letters were counted. Go back to the list, and choose again."
+	badEdit       = "The edit cannot be: %s"
+	noNumber      = "%q is no number from 0 on. Write it as 1500, 1,500 or 1.5."
+	payloadErased = "The payload and the metadata of this letter were erased."
+	reasonHint    = "INC-7: the customers are imported"
+)
 
 // explain turns any error into a fault. The texts of errors name servers and users: they are for persons who may act.
 func (c *Console) explain(r *request, err error) *fault {
@@ -51,27 +77,38 @@ func (c *Console) explain(r *request, err error) *fault {
 	if r.person.Role >= Operate {
 		detail = c.config.Privacy.Text(boundedtext.Error(err, privacy.MaxText))
 	}
+	wrong, forbidden := (*operate.Wrong)(nil), (*operate.Forbidden)(nil)
 	f, panicked, tooLarge := (*fault)(nil), (*classify.PanicError)(nil), (*http.MaxBytesError)(nil)
 	switch {
 	case errors.As(err, &f):
 		return f
+	case errors.As(err, &wrong):
+		if wrong.Field != "" {
+			return badInput("The field " + wrong.Error() + ".")
+		}
+		return badInput(wrong.Why)
+	case errors.As(err, &forbidden):
+		return &fault{status: http.StatusForbidden, title: "Not allowed", text: forbidden.Why}
 	case errors.Is(err, letters.ErrNotFound), errors.Is(err, campaigns.ErrNotFound):
-		return &fault{status: http.StatusNotFound, title: text("error.notfound"), text: text("error.gone"), detail: detail,
+		return &fault{status: http.StatusNotFound, title: "Not found", text: "What you look for is not there. It may " +
+			"have been purged, or it belongs to another service.", detail: detail,
 			cause: err}
 	case errors.Is(err, campaigns.ErrState), errors.Is(err, letters.ErrLeaseLost):
-		return &fault{status: http.StatusConflict, title: text("error.conflict"), text: text("error.conflict.text"),
+		return &fault{status: http.StatusConflict, title: "Something has changed meanwhile", text: "Nothing was " +
+			"changed. Look at the present state, and decide again.",
 			detail: detail, cause: err}
 	case errors.As(err, &tooLarge):
-		return &fault{status: http.StatusRequestEntityTooLarge, title: text("error.large"),
-			text: text("error.large.text", tooLarge.Limit)}
+		return tooLargeForm(tooLarge.Limit)
 	case errors.As(err, &panicked), errors.Is(err, errTemplate):
-		return &fault{status: http.StatusInternalServerError, title: text("error.internal"),
-			text: text("error.internal.text"), cause: err}
+		return &fault{status: http.StatusInternalServerError, title: "The page failed",
+			text: "This is a fault of the console. The log of the service says more.", cause: err}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &fault{status: http.StatusServiceUnavailable, title: text("error.slow"),
-			text: text("error.slow.text", int(c.config.Timeout.Seconds())), cause: err}
+		return &fault{status: http.StatusServiceUnavailable, title: "This takes too long",
+			text: say("The database had no answer within %s second. Choose fewer letters, or try again.|The database had "+
+				"no answer within %s seconds. Choose fewer letters, or try again.", int(c.config.Timeout.Seconds())), cause: err}
 	}
-	return &fault{status: http.StatusServiceUnavailable, title: text("error.database"), text: text("error.database.text"),
+	return &fault{status: http.StatusServiceUnavailable, title: "The database does not answer",
+		text:   "The dead letters are safe where they are. Messages are not affected by this page.",
 		detail: detail, cause: err}
 }
 
@@ -108,6 +145,6 @@ func (c *Console) fail(w http.ResponseWriter, r *request, err error) {
 		c.log(r, sendErr)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(f.status)
-		_, _ = io.WriteString(w, text("error.plain")+"\n")
+		_, _ = io.WriteString(w, "The page failed. The log of the service says more."+"\n")
 	}
 }

@@ -75,12 +75,13 @@ func (c *Console) exportAudit(r *request) (answer, error) {
 	}
 	switch r.values["file"] {
 	case auditJSON:
-		return answer{file: &file{kind: "application/jsonl; charset=utf-8", name: auditJSON, write: func(w io.Writer) error {
-			out := bufio.NewWriterSize(w, 64<<10)
-			lines := json.NewEncoder(out)
-			err := write(func(e exportedEvent) error { return lines.Encode(e) })
-			return errors.Join(err, out.Flush())
-		}}}, nil
+		return answer{file: &file{kind: "application/jsonl; charset=utf-8", name: auditJSON,
+			write: func(w io.Writer) error {
+				out := bufio.NewWriterSize(w, 64<<10)
+				lines := json.NewEncoder(out)
+				err := write(func(e exportedEvent) error { return lines.Encode(e) })
+				return errors.Join(err, out.Flush())
+			}}}, nil
 	case auditCSV:
 		return answer{file: &file{kind: "text/csv; charset=utf-8", name: auditCSV, write: func(w io.Writer) error {
 			out := bufio.NewWriterSize(w, 64<<10)
@@ -92,7 +93,7 @@ func (c *Console) exportAudit(r *request) (answer, error) {
 			return errors.Join(err, out.Flush())
 		}}}, nil
 	}
-	return answer{}, notFound(text("error.page"))
+	return answer{}, noPage()
 }
 
 // exported is an event as a person may have it in a file: masked, as on the page.
@@ -111,7 +112,8 @@ func (c *Console) exported(r *request, e letters.Event) exportedEvent {
 // cells are the event as a row of a spreadsheet, in which nothing is a formula.
 func (e *exportedEvent) cells() []string {
 	cells := []string{
-		strconv.FormatInt(e.Number, 10), e.At.Format(time.RFC3339Nano), e.What, strconv.FormatInt(e.Letter, 10), e.MessageID,
+		strconv.FormatInt(e.Number, 10), e.At.Format(time.RFC3339Nano), e.What, strconv.FormatInt(e.Letter, 10),
+		e.MessageID,
 		e.By, e.Reason, e.RedriveID, e.Detail,
 	}
 	for i, cell := range cells {

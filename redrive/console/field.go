@@ -12,6 +12,7 @@ type formField struct {
 
 // reasonField is the field for a reason.
 func reasonField(value, wrong, hint string) formField {
-	return formField{Name: "reason", Label: text("act.reason"), Value: value, Hint: hint, Wrong: wrong, First: wrong != "",
+	return formField{Name: "reason", Label: "Reason, for the record", Value: value, Hint: hint, Wrong: wrong,
+		First:    wrong != "",
 		Required: true, Most: 1000}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -42,9 +44,8 @@ var (
 	oftenFields  = []string{"topic", "handler", "failure-reason", "text", "since", "until"}
 	seldomFields = []string{"cause", "id", "type", "stack", "not-topic", "dead-letter-topic", "redrive-id", "seal-key",
 		"metadata", "payload"}
-	flagFields   = []string{"no-origin", "leased", "unsealed"}
-	lookFields   = []string{"metadata", "payload", "text"} // for a person who may look into letters
-	hintedFields = []string{"since", "until", "metadata", "payload"}
+	flagFields = []string{"no-origin", "leased", "unsealed"}
+	lookFields = []string{"metadata", "payload", "text"} // for a person who may look into letters
 )
 
 // filterForm is the form of the filter in q. It keeps the named fields, which are no filter.
@@ -55,10 +56,8 @@ func (r *request) filterForm(action string, q url.Values, keep ...string) filter
 			if !r.offers(name) {
 				continue
 			}
-			one := field{Name: name, Label: text("filter." + name), Values: filled(q[name])}
-			if slices.Contains(hintedFields, name) {
-				one.Hint = text("filter." + name + ".hint")
-			}
+			known := operate.FieldOf(name)
+			one := field{Name: name, Label: known.Label, Hint: known.Hint, Values: operate.Filled(q[name])}
 			if len(one.Values) == 0 {
 				one.Values = []string{""}
 			}
@@ -67,9 +66,9 @@ func (r *request) filterForm(action string, q url.Values, keep ...string) filter
 		return some
 	}
 	form.Often, form.Seldom = fields(oftenFields), fields(seldomFields)
-	for _, status := range append(letters.Statuses(), all) {
+	for _, status := range append(letters.Statuses(), operate.All) {
 		form.Statuses = append(form.Statuses,
-			option{"status", string(status), text("status." + string(status)), slices.Contains(q["status"], string(status))})
+			option{"status", string(status), operate.StatusWords(status), slices.Contains(q["status"], string(status))})
 	}
 	for _, class := range []classify.Class{classify.ClassPermanent, classify.ClassInvalid, classify.ClassTransient,
 		classify.ClassUnknown} {
@@ -77,19 +76,20 @@ func (r *request) filterForm(action string, q url.Values, keep ...string) filter
 			option{"class", class.String(), class.String(), slices.Contains(q["class"], class.String())})
 	}
 	for _, name := range flagFields {
-		form.Flags = append(form.Flags, option{name, "1", text("filter." + name), q.Get(name) != ""})
+		form.Flags = append(form.Flags, option{name, "1", operate.FieldOf(name).Label, q.Get(name) != ""})
 	}
 	for _, name := range filterFields {
-		for _, value := range filled(q[name]) {
+		for _, value := range operate.Filled(q[name]) {
 			if len(form.Chips) == mostChips { // each has an address with all the others
 				form.MoreChips++
 				continue
 			}
-			form.Chips = append(form.Chips, chip{name, text("filter." + name), value, r.link(action, without(q, name, value))})
+			form.Chips = append(form.Chips, chip{name, operate.FieldOf(name).Label, value, r.link(action, without(q, name,
+				value))})
 		}
 	}
 	for _, name := range keep {
-		if values := filled(q[name]); len(values) > 0 {
+		if values := operate.Filled(q[name]); len(values) > 0 {
 			form.Keep = append(form.Keep, field{Name: name, Values: values})
 		}
 	}
@@ -106,7 +106,7 @@ func (r *request) offers(name string) bool {
 func without(q url.Values, name, value string) url.Values {
 	rest := url.Values{}
 	for other, values := range q {
-		for _, one := range filled(values) {
+		for _, one := range operate.Filled(values) {
 			if other != "after" && (other != name || one != value) {
 				rest.Add(other, one)
 			}
@@ -128,3 +128,15 @@ func hidden(q url.Values) (fields []field) {
 	})
 	return fields
 }
+
+// filter reads the filter of a request, if the person may search by it.
+func (r *request) filter(q url.Values) (letters.Filter, error) {
+	f, err := operate.ParseFilter(q, r.now)
+	if err == nil {
+		err = r.who("").MaySearch(f, r.privacy)
+	}
+	return f, err
+}
+
+// masksPayloads reports whether any payload may be masked.
+func (r *request) masksPayloads() bool { return r.privacy != privacy.None() }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -96,7 +97,7 @@ func (b *bench) everything() string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return selection{filter: letters.Filter{MaxSeq: last}, number: n}.values().Encode()
+	return operate.Selection{Filter: letters.Filter{MaxSeq: last}, Number: n}.Values().Encode()
 }
 
 // goes returns the path of the page that an answer leads to.

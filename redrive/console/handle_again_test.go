@@ -17,7 +17,7 @@ func TestHandleAgain(t *testing.T) {
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("a", "{}", func(l *poison.Letter) { l.Failure.Reason = classify.ReasonOutput }))
 	form := with(b.get("/redrive?"+b.everything()).fields(t), "handle-again", "1", "reason", "INC-7", "do", "start")
 	refused := b.post("/redrive", form)
-	refused.want(t, http.StatusBadRequest, text("settings.handleagain.wrong"), `name="handle-again" value="1" checked`)
+	refused.want(t, http.StatusBadRequest, "The keys of the idempotent receiver are in another database. Leave this out if the handlers have no receiver.", `name="handle-again" value="1" checked`)
 	if len(b.all()) > 0 {
 		t.Fatal("a campaign began")
 	}
@@ -25,7 +25,7 @@ func TestHandleAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := b.post("/redrive", form).goes(t, "campaigns/")
-	b.get(at).want(t, http.StatusOK, text("settings.handleagain"))
+	b.get(at).want(t, http.StatusOK, "Run handlers again whose outputs could not be published; what they wrote is written twice")
 	if begun := b.all(); len(begun) != 1 || !begun[0].Request.HandleAgain {
 		t.Errorf("%+v", begun)
 	}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -9,37 +10,38 @@ const happenedTo = 50
 
 // happened says who did what to the letters of a selection that an action found changed, for the one who came second.
 // It says nothing if that is not known, or not the same for all that it looks at.
-func (c *Console) happened(r *request, s selection) string {
-	s.filter.Statuses = letters.Statuses()
+func (c *Console) happened(r *request, s operate.Selection) string {
+	s.Filter.Statuses = letters.Statuses()
 	heads, err := c.sampleOf(r.Context(), s, happenedTo)
 	if err != nil {
 		c.log(r, err)
 		return ""
 	}
 	if len(heads) == 0 {
-		return text("happened.gone")
+		return "They are not there any more: they were purged."
 	}
 	first := heads[0]
 	for _, h := range heads[1:] {
 		if h.Status != first.Status || h.Marked.By != first.Marked.By || h.Marked.Reason != first.Marked.Reason ||
 			h.LeasedBy != first.LeasedBy {
-			return text("happened.various")
+			return "Different things happened to them: the list of the letters has who did what."
 		}
 	}
-	state := text("status." + string(first.Status))
+	state := operate.StatusWords(first.Status)
 	switch {
 	case first.LeasedBy != "":
-		return text("happened.leased", c.plain(first.LeasedBy))
+		return say("A program works on them now: %s.", c.plain(first.LeasedBy))
 	case first.Marked.At.IsZero():
 		return ""
 	case first.Marked.Reason == "":
-		return text("happened.by", state, c.plain(first.Marked.By))
+		return say("The state is now: %s, by %s.", state, c.plain(first.Marked.By))
 	}
-	return text("happened.why", state, c.plain(first.Marked.By), c.plain(first.Marked.Reason))
+	return say("The state is now: %s, by %s, for this reason: %s.", state, c.plain(first.Marked.By),
+		c.plain(first.Marked.Reason))
 }
 
 // happenedUnless is happened, unless a reason is known already.
-func (c *Console) happenedUnless(r *request, s selection, known bool) string {
+func (c *Console) happenedUnless(r *request, s operate.Selection, known bool) string {
 	if known {
 		return ""
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -30,7 +31,7 @@ type heldBy struct {
 }
 
 // heldOf says who has letters of a selection. It looks at the first ones, as many as a dry run reads.
-func (c *Console) heldOf(r *request, s selection) (h held, err error) {
+func (c *Console) heldOf(r *request, s operate.Selection) (h held, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), careful*c.counting)
 	defer cancel()
 	if h.Leased, err = c.leased(ctx, s); err == nil {
@@ -43,16 +44,16 @@ func (c *Console) heldOf(r *request, s selection) (h held, err error) {
 }
 
 // leased counts the letters of a selection that a program works on.
-func (c *Console) leased(ctx context.Context, s selection) (n int, err error) {
-	f := s.filter
+func (c *Console) leased(ctx context.Context, s operate.Selection) (n int, err error) {
+	f := s.Filter
 	f.Leased = true
-	if len(s.seqs) == 0 {
+	if len(s.Seqs) == 0 {
 		return c.store.Count(ctx, f)
 	}
-	f.After, f.MaxSeq = s.seqs[0]-1, s.seqs[len(s.seqs)-1]
+	f.After, f.MaxSeq = s.Seqs[0]-1, s.Seqs[len(s.Seqs)-1]
 	_, err = c.each(ctx, f, func(heads []letters.Head) error {
 		for _, h := range heads {
-			if _, chosen := slices.BinarySearch(s.seqs, h.Seq); chosen {
+			if _, chosen := slices.BinarySearch(s.Seqs, h.Seq); chosen {
 				n++
 			}
 		}
@@ -62,7 +63,7 @@ func (c *Console) leased(ctx context.Context, s selection) (n int, err error) {
 }
 
 // inCampaigns finds the campaigns that have letters of a selection. Without an open campaign it reads no letter.
-func (c *Console) inCampaigns(ctx context.Context, r *request, s selection, h *held) error {
+func (c *Console) inCampaigns(ctx context.Context, r *request, s operate.Selection, h *held) error {
 	open, err := c.campaigns.List(ctx,
 		campaigns.List{States: slices.DeleteFunc(slices.Clone(campaigns.States), campaigns.State.Ended), Limit: 1000})
 	if err != nil || len(open) == 0 {
@@ -76,15 +77,15 @@ func (c *Console) inCampaigns(ctx context.Context, r *request, s selection, h *h
 		}
 		return err
 	}
-	if len(s.seqs) > 0 {
-		err = count(s.seqs)
+	if len(s.Seqs) > 0 {
+		err = count(s.Seqs)
 	} else {
-		h.First, err = c.each(ctx, s.filter, func(heads []letters.Head) error { return count(seqsOf(heads)) })
+		h.First, err = c.each(ctx, s.Filter, func(heads []letters.Head) error { return count(seqsOf(heads)) })
 	}
 	for _, one := range open {
 		if n := number[one.ID]; n > 0 {
 			h.Campaigns = append(h.Campaigns,
-				heldBy{n, r.link("campaigns/"+one.ID, nil), one.ID, text("campaign." + string(one.State)), one.Request.By,
+				heldBy{n, r.link("campaigns/"+one.ID, nil), one.ID, operate.StateWords(one.State), one.Request.By,
 					one.Request.Reason})
 		}
 	}

@@ -46,10 +46,10 @@ func (p page) buttons(t testing.TB, begin string) (labels []string) {
 func (p page) says(t testing.TB, d *decision, known bool, left, done int) {
 	t.Helper()
 	button := d.Button(number{left, known})
-	if got := p.buttons(t, strings.Fields(d.Says("title"))[0]); !slices.Contains(got, button) {
+	if got := p.buttons(t, strings.Fields(d.Title)[0]); !slices.Contains(got, button) {
 		t.Errorf("the buttons say %q, want %q", got, button)
 	}
-	if sofar := d.Says("sofar", done); strings.Contains(p.body, sofar) != known {
+	if sofar := say(d.SoFar, done); strings.Contains(p.body, sofar) != known {
 		t.Errorf("known: %v, and the page says %q: %v", known, sofar, !known)
 	}
 }
@@ -83,12 +83,12 @@ func TestDiscard_large(t *testing.T) {
 			}
 			waiting, step := letters.Filter{MaxSeq: last}, 0
 			p := b.get("/discard?" + b.everything())
-			p.want(t, http.StatusOK, discards.Says("number", on.letters))
+			p.want(t, http.StatusOK, say(discards.number, on.letters))
 			key := p.fields(t).Get("key")
 			if on.letters > planned {
-				b.get("/redrive?"+b.everything()).want(t, http.StatusOK, text("redrive.upto", on.letters)+"<")
+				b.get("/redrive?"+b.everything()).want(t, http.StatusOK, say("Redrive up to %s letter|Redrive up to %s letters", on.letters)+"<")
 				b.console.counting = -1
-				b.get("/redrive?"+b.everything()).want(t, http.StatusOK, text("redrive.uncounted")+"<", text("plan.part", planned))
+				b.get("/redrive?"+b.everything()).want(t, http.StatusOK, "Redrive all that match (not counted)"+"<", say("These numbers are of the first %s letter. There may be more.|These numbers are of the first %s letters. There may be more.", planned))
 			}
 			b.console.config.Timeout = 2 * time.Minute
 			b.console.step = time.Millisecond // patiently makes it as long as one transaction takes here
@@ -114,9 +114,9 @@ func TestDiscard_large(t *testing.T) {
 					continue
 				}
 				p.says(t, discards, known, left, done)
-				stopped := b.get(p.linked(t, text("decide.step.stop")))
+				stopped := b.get(p.linked(t, "Stop here"))
 				stopped.says(t, discards, known, left, done)
-				if again := stopped.linked(t, text("decide.exact")); !known {
+				if again := stopped.linked(t, "Count them"); !known {
 					b.get(strings.TrimPrefix(again, ".")).says(t, discards, true, left, done)
 				}
 				if step%3 == 0 { // a person who left takes it up again
@@ -124,7 +124,7 @@ func TestDiscard_large(t *testing.T) {
 				}
 			}
 			end := b.get(p.goes(t, "discards/"))
-			end.want(t, http.StatusOK, discards.Says("done", on.letters), restores.Button(exactly(on.letters)))
+			end.want(t, http.StatusOK, say(discards.Done, on.letters), restores.Button(exactly(on.letters)))
 			if step < 2 || len(end.buttons(t, "Discard")) > 0 {
 				t.Errorf("%d steps, and then the buttons %q", step, end.buttons(t, ""))
 			}
@@ -145,7 +145,7 @@ func TestDiscard_large(t *testing.T) {
 				}
 				form = p.fields(t)
 			}
-			b.get(p.goes(t, "discards/")).want(t, http.StatusOK, discards.Says("done", 0))
+			b.get(p.goes(t, "discards/")).want(t, http.StatusOK, say(discards.Done, 0))
 			if steps < 2 {
 				t.Errorf("%d steps", steps)
 			}
@@ -166,9 +166,9 @@ func TestUncountedButtons(t *testing.T) {
 	b.fill(1, 40)
 	b.console.counting = -1
 	p := b.get("/discard?" + strings.Replace(b.everything(), "count=40", "count=478000", 1))
-	p.want(t, http.StatusOK, text("decide.slow"), discards.Says("uncounted"))
+	p.want(t, http.StatusOK, "Counting these letters takes long, so their number is not known.", discards.uncounted)
 	if strings.Contains(textOf(p.elements(t, "main")[0]), "478,000") {
 		t.Errorf("the page shows a number of its address: %s", p.body)
 	}
-	b.get(strings.TrimPrefix(p.linked(t, text("decide.exact")), ".")).want(t, http.StatusOK, discards.Says("number", 40))
+	b.get(strings.TrimPrefix(p.linked(t, "Count them"), ".")).want(t, http.StatusOK, say(discards.number, 40))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/frames"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/payload"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -19,12 +20,13 @@ func (c *Console) letter(r *request) (answer, error) {
 	}
 	v := letterPage{
 		letterView: viewOfLetter(l), Look: r.person.Role >= Look, Closed: c.config.Privacy.Text(says(l.closed)),
-		CauseLink: r.link("letters", filterValues(letters.Filter{Causes: []string{l.Cause}, Statuses: letters.Statuses()})),
-		Edits:     l.Status != letters.StatusDiscarded && l.Status != letters.StatusErased, Base: r.base,
+		CauseLink: r.link("letters", operate.FilterValues(letters.Filter{Causes: []string{l.Cause},
+			Statuses: letters.Statuses()})),
+		Edits: l.Status != letters.StatusDiscarded && l.Status != letters.StatusErased, Base: r.base,
 		Folded: frames.Fold(c.config.Privacy.Text(l.Failure.Stack)), Command: "redrive show " + id(l.Seq) + " --json",
 		Curl: curl(r),
 	}
-	this := selection{seqs: []int64{l.Seq}}.values()
+	this := operate.Selection{Seqs: []int64{l.Seq}}.Values()
 	if l.Status == letters.StatusWaiting {
 		v.Redrive = r.link("redrive", this)
 	}
@@ -43,7 +45,7 @@ func (c *Console) letter(r *request) (answer, error) {
 		v.Line, v.Earlier = timeLine(r, l.Letter, events)
 		v.Others, err = c.others(r, l)
 	}
-	return answer{page: "letter", title: text("letter.title", strconv.FormatInt(l.Seq, 10)), view: v}, err
+	return answer{page: "letter", title: say("Letter %s", strconv.FormatInt(l.Seq, 10)), view: v}, err
 }
 
 type letterPage struct {
@@ -78,7 +80,7 @@ type openedLetter struct {
 func (c *Console) oneLetter(r *request) (l openedLetter, err error) {
 	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
 	if err != nil || seq <= 0 {
-		return l, notFound(text("error.page"))
+		return l, noPage()
 	}
 	if l.Letter, err = c.store.Get(r.Context(), seq); err != nil || !l.Sealed {
 		return l, err
@@ -118,7 +120,7 @@ func (c *Console) others(r *request, l openedLetter) (all []otherLetter, err err
 	heads, err := c.store.Heads(r.Context(),
 		letters.Filter{IDs: []string{l.Original.UUID}, Statuses: letters.Statuses(), Limit: shownOthers})
 	for _, h := range heads {
-		all = append(all, otherLetter{id(h.Seq), r.link("letters/"+id(h.Seq), nil), text("status." + string(h.Status)),
+		all = append(all, otherLetter{id(h.Seq), r.link("letters/"+id(h.Seq), nil), operate.StatusWords(h.Status),
 			h.LeasedBy, h.Seq == l.Seq})
 	}
 	return all, err

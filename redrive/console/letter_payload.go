@@ -19,6 +19,9 @@ type payloadView struct {
 	Tabs   []tab
 }
 
+// viewNames are the names of the ways to show a payload.
+var viewNames = map[payload.Kind]string{"tree": "JSON", "text": "Text", "hex": "Hex"}
+
 type tab struct {
 	Name, Link string
 	Here       bool
@@ -33,7 +36,7 @@ func (c *Console) payloadOf(l openedLetter, want payload.Kind) *payloadView {
 	v := &payloadView{View: payload.Of(masked, want, len(looked) == len(p)), Size: len(p)}
 	v.Masked = string(masked) != string(looked) || len(looked) < len(p)
 	for _, kind := range v.Kinds {
-		v.Tabs = append(v.Tabs, tab{text("letter.view." + string(kind)),
+		v.Tabs = append(v.Tabs, tab{viewNames[kind],
 			"?" + url.Values{"view": {string(kind)}}.Encode() + "#payload", kind == v.Kind})
 	}
 	return v
@@ -46,10 +49,11 @@ func (c *Console) download(r *request) (answer, error) {
 		return answer{}, err
 	}
 	if c.masks(l.Original.Payload) {
-		return answer{}, &fault{status: http.StatusForbidden, title: text("error.forbidden"),
-			text: text("letter.download.masked")}
+		return answer{}, &fault{status: http.StatusForbidden, title: "Not allowed",
+			text: "The payload has values that are masked. With the right to operate, the page of the letter downloads it, " +
+				"with a reason on record."}
 	}
-	return bytesOf(l), nil
+	return exactBytes(l), nil
 }
 
 // downloadUnmasked sends the exact bytes of a payload, with what is masked on pages. It is on record, as the command's
@@ -61,7 +65,8 @@ func (c *Console) downloadUnmasked(r *request) (answer, error) {
 	}
 	reason := form.Get("reason")
 	if reason == "" || len(reason) > maxName || !utf8.ValidString(reason) {
-		return answer{}, badInput(text("letter.download.reason", maxName))
+		return answer{}, badInput(say("Say why the bytes are needed without masks, in at most %s byte.|Say why the "+
+			"bytes are needed without masks, in at most %s bytes.", maxName))
 	}
 	l, err := c.withPayload(r)
 	if err != nil {
@@ -71,10 +76,10 @@ func (c *Console) downloadUnmasked(r *request) (answer, error) {
 		l.Seq); err != nil {
 		return answer{}, err
 	}
-	return bytesOf(l), nil
+	return exactBytes(l), nil
 }
 
-func bytesOf(l openedLetter) answer {
+func exactBytes(l openedLetter) answer {
 	p := l.Original.Payload
 	return answer{file: &file{
 		kind: "application/octet-stream", name: nameOf(l, ".bin"), size: int64(len(p)),
@@ -89,10 +94,11 @@ func (c *Console) withPayload(r *request) (openedLetter, error) {
 	case err != nil:
 		return l, err
 	case l.closed != nil:
-		return l, &fault{status: http.StatusConflict, title: text("letter.sealed"), text: text("letter.sealed.text"),
+		return l, &fault{status: http.StatusConflict, title: "The letter is sealed", text: "The payload cannot be " +
+			"opened here.",
 			detail: c.config.Privacy.Text(says(l.closed)), cause: l.closed}
 	case l.Status == letters.StatusErased:
-		return l, &fault{status: http.StatusGone, title: text("letter.erased"), text: text("letter.erased.text")}
+		return l, &fault{status: http.StatusGone, title: "The payload is erased", text: payloadErased}
 	}
 	return l, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -30,7 +31,7 @@ type letterView struct {
 func viewOfLetter(l openedLetter) letterView {
 	o, f := &l.Origin, &l.Failure
 	return letterView{
-		Seq: l.Seq, Status: string(l.Status), StatusName: text("status." + string(l.Status)), Marked: l.Marked,
+		Seq: l.Seq, Status: string(l.Status), StatusName: operate.StatusWords(l.Status), Marked: l.Marked,
 		MessageID: l.Original.UUID, Cause: l.Cause, Reason: f.Reason, Class: f.Class.String(), Type: f.Type,
 		Description: f.Description, Node: f.Node, Stack: f.Stack, Topic: o.Topic, Partition: o.Partition, Offset: o.Offset,
 		Key: string(o.Key), Handler: o.Handler, ConsumerGroup: o.ConsumerGroup, Exchange: o.Exchange,
@@ -90,15 +91,15 @@ const shownEntries = 100
 // its letters. It returns the number of the entries that are too many to be shown, the earliest.
 func timeLine(r *request, l letters.Letter, events []letters.Event) (line []entry, earlier int) {
 	if !l.Origin.Timestamp.IsZero() {
-		line = append(line, entry{At: l.Origin.Timestamp, Kind: "origin", What: text("letter.line.sent"),
+		line = append(line, entry{At: l.Origin.Timestamp, Kind: "origin", What: "sent",
 			Detail: l.Origin.Topic})
 	}
 	for _, a := range l.Failure.History {
-		line = append(line, entry{At: a.At, Kind: "attempt", What: text("letter.line.attempt", a.Class.String()),
+		line = append(line, entry{At: a.At, Kind: "attempt", What: say("attempt failed (%s)", a.Class.String()),
 			Detail: a.Error})
 	}
 	for _, e := range events {
-		m := entry{At: e.At, Kind: "event", What: text("event." + string(e.Kind)), By: e.By, Why: e.Reason}
+		m := entry{At: e.At, Kind: "event", What: operate.EventWords(e.Kind), By: e.By, Why: e.Reason}
 		if e.Kind != letters.EventEdited && e.Kind != letters.EventErasure { // values of messages
 			m.Detail = e.Detail
 		}
@@ -123,9 +124,9 @@ func gap(d time.Duration) string {
 	case d < time.Second:
 		return ""
 	case d < 2*time.Minute:
-		return text("letter.line.seconds", int(d/time.Second))
+		return say("after %s second|after %s seconds", int(d/time.Second))
 	}
-	return text("letter.line.after", age(d))
+	return say("after %s", age(d))
 }
 
 // masks reports whether anything of p is masked.

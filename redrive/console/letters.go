@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -27,7 +28,7 @@ const newest = "newest"
 // them, or all that match.
 func (c *Console) letters(r *request) (answer, error) {
 	v, err := c.lettersOf(r)
-	return answer{page: "letters", title: text("letters.title"), view: v}, err
+	return answer{page: "letters", title: "Letters", view: v}, err
 }
 
 type letterList struct {
@@ -70,7 +71,7 @@ func (c *Console) lettersOf(r *request) (v letterList, err error) {
 	}
 	if after := q.Get("after"); after != "" {
 		if f.After, err = strconv.ParseInt(after, 10, 64); err != nil || f.After < 0 {
-			return v, badInput(text("letters.after"))
+			return v, badInput("The address of the page is damaged. Begin with the first page.")
 		}
 	}
 	switch order := q.Get("order"); order {
@@ -78,13 +79,13 @@ func (c *Console) lettersOf(r *request) (v letterList, err error) {
 	case newest:
 		f.NewestFirst = true
 	default:
-		return v, badInput(text("letters.badorder", boundedtext.Text(order, 100)))
+		return v, badInput(say("The order %q is not known: use oldest or newest.", boundedtext.Text(order, 100)))
 	}
 	show := rows(q, lettersShown, mostLetters)
 	v.Form = r.filterForm("letters", q, listFields...)
 	v.Form.Clear = r.link("letters", only(q, listFields...))
-	v.Heads, v.Columns = chooseColumns(filled(q["column"]), len(f.Statuses) > 1)
-	v.Keep = hidden(merged(filterValues(f), only(q, "rows", "order")))
+	v.Heads, v.Columns = chooseColumns(operate.Filled(q["column"]), len(f.Statuses) > 1)
+	v.Keep = hidden(merged(operate.FilterValues(f), only(q, "rows", "order")))
 
 	whole := f
 	whole.After, whole.NewestFirst = 0, false
@@ -97,7 +98,7 @@ func (c *Console) lettersOf(r *request) (v letterList, err error) {
 	if err != nil {
 		return v, err
 	}
-	keep := merged(filterValues(whole), only(q, listFields...))
+	keep := merged(operate.FilterValues(whole), only(q, listFields...))
 	v.Newest, v.Turn = f.NewestFirst, r.link("letters", turned(keep, f.NewestFirst))
 	if f.After > 0 {
 		v.First = r.link("letters", keep)
@@ -108,7 +109,7 @@ func (c *Console) lettersOf(r *request) (v letterList, err error) {
 	}
 	for _, h := range heads {
 		row := letterRow{Seq: h.Seq, ID: h.MessageID, Link: r.link("letters/"+id(h.Seq), nil),
-			Chosen: slices.Contains(q[fieldSeq], id(h.Seq))}
+			Chosen: slices.Contains(q["seq"], id(h.Seq))}
 		for _, column := range v.Heads {
 			class := column.Class
 			if column.name != nil {
@@ -133,21 +134,21 @@ type listAction struct {
 // listActions are the actions that take letters of the list. The button of one that takes not all of them says no
 // number.
 func (c *Console) listActions(r *request, statuses []letters.Status, number int) (actions []listAction) {
-	add := func(name, class string, from []letters.Status) {
-		some, all := among(statuses, from)
-		if !some || !c.can(r.person, name) {
+	add := func(name, word, some, class string, from []letters.Status) {
+		takes, all := operate.Among(statuses, from)
+		if !takes || !c.can(r.person, name) {
 			return
 		}
-		one := listAction{Name: name, Link: r.link(name, nil), All: text("letters." + name + ".some"),
-			Chosen: text("letters." + name + ".chosen"), Class: class}
+		one := listAction{Name: name, Link: r.link(name, nil), All: word + some + " letters of this list",
+			Chosen: word + " the chosen letters", Class: class}
 		if all {
-			one.All = text("letters."+name+".all", number)
+			one.All = say(word+" the %s letter that matches|"+word+" all %s letters that match", number)
 		}
 		actions = append(actions, one)
 	}
-	add("redrive", "main", redrivable)
-	add(restores.Name, "main", restores.from)
-	add(discards.Name, "danger", discards.from)
+	add("redrive", "Redrive", "", "main", redrivable)
+	add(restores.Name, restores.Title, " the discarded", "main", restores.from)
+	add(discards.Name, discards.Title, "", "danger", discards.from)
 	return actions
 }
 
@@ -162,7 +163,8 @@ func (c *Console) number(r *request, v *letterList, f letters.Filter) error {
 	defer cancel()
 	n, last, err := c.counted(ctx, f)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.Context().Err() == nil {
-		v.Exact = r.link("letters", merged(filterValues(f), only(r.query, listFields...), url.Values{fieldExact: {"1"}}))
+		v.Exact = r.link("letters", merged(operate.FilterValues(f), only(r.query, listFields...),
+			url.Values{fieldExact: {"1"}}))
 		return nil
 	}
 	if err != nil {
@@ -171,7 +173,7 @@ func (c *Console) number(r *request, v *letterList, f letters.Filter) error {
 	v.Number, v.Counted = n, true
 	if n > 0 && last > 0 {
 		f.MaxSeq = last
-		v.All = hidden(selection{filter: f, number: n}.values())
+		v.All = hidden(operate.Selection{Filter: f, Number: n}.Values())
 	}
 	return nil
 }
@@ -207,7 +209,7 @@ func turned(q url.Values, isNewest bool) url.Values {
 func only(q url.Values, names ...string) url.Values {
 	some := url.Values{}
 	for _, name := range names {
-		if values := filled(q[name]); len(values) > 0 {
+		if values := operate.Filled(q[name]); len(values) > 0 {
 			some[name] = values
 		}
 	}

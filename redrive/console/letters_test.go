@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -80,13 +81,13 @@ func textOf(node *html.Node) string {
 func (b *bench) seqs(p page, n int) (seqs []string) {
 	b.t.Helper()
 	for {
-		p.want(b.t, http.StatusOK, text("letters.match", n))
+		p.want(b.t, http.StatusOK, say("%s letter matches.|%s letters match.", n))
 		for _, cell := range p.elements(b.t, "td") {
-			if attribute(cell, "data-label") == text("column.seq") {
+			if attribute(cell, "data-label") == "Seq" {
 				seqs = append(seqs, textOf(cell))
 			}
 		}
-		next := p.linked(b.t, text("letters.next"))
+		next := p.linked(b.t, "Next page")
 		if next == "" {
 			return seqs
 		}
@@ -118,7 +119,7 @@ func TestLettersPages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := parseFilter(q, now)
+		f, err := operate.ParseFilter(q, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,12 +137,12 @@ func TestLettersPages(t *testing.T) {
 			t.Errorf("%s: the pages have %v, want %v", query, got, want)
 		}
 		slices.Reverse(want)
-		p = b.get(p.linked(t, text("letters.newest")))
+		p = b.get(p.linked(t, "Newest first"))
 		if got := b.seqs(p, len(want)); !slices.Equal(got, want) {
 			t.Errorf("%s: the pages of the newest first have %v, want %v", query, got, want)
 		}
 		slices.Reverse(want)
-		if got := b.seqs(b.get(p.linked(t, text("letters.oldest"))), len(want)); !slices.Equal(got, want) {
+		if got := b.seqs(b.get(p.linked(t, "Oldest first")), len(want)); !slices.Equal(got, want) {
 			t.Errorf("%s: turned twice the pages have %v, want %v", query, got, want)
 		}
 	}
@@ -149,7 +150,7 @@ func TestLettersPages(t *testing.T) {
 	b.get("/letters?column=seq&column=size").want(t, http.StatusOK, ">Size<")
 	b.get("/letters?after=x").want(t, http.StatusBadRequest)
 	b.get("/letters?status=none").want(t, http.StatusBadRequest)
-	b.get("/letters?since=yesterday").want(t, http.StatusBadRequest, "Use a time ago")
+	b.get("/letters?since=yesterday").want(t, http.StatusBadRequest, "use a time ago")
 }
 
 // Feature V11: all that match means all that were there when the person saw their number. Letters that arrive later are not taken.
@@ -162,19 +163,19 @@ func TestSelectionIsFrozen(t *testing.T) {
 	}
 	b.console.routes = append(b.console.routes, route{name: "redrive", method: http.MethodGet, pattern: "/elsewhere", right: Operate})
 	p := b.get("/letters?handler=billing&since=2h")
-	q := p.fieldsOf(t, text("letters.redrive.all", n))
-	if turned := b.get(p.linked(t, text("letters.newest"))).fieldsOf(t, text("letters.redrive.all", n)); turned.Encode() != q.Encode() {
+	q := p.fieldsOf(t, say("Redrive the %s letter that matches|Redrive all %s letters that match", n))
+	if turned := b.get(p.linked(t, "Newest first")).fieldsOf(t, say("Redrive the %s letter that matches|Redrive all %s letters that match", n)); turned.Encode() != q.Encode() {
 		t.Errorf("the selection is %v, and of the list turned around %v", q, turned)
 	}
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("late", "{}", func(l *poison.Letter) { l.Failure.LastFailedAt = time.Now() }))
 
-	s, err := parseSelection(q, time.Now().Add(time.Hour))
+	s, err := operate.ParseSelection(q, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := b.campaigns.Plan(t.Context(), s.request())
-	if err != nil || plan.Letters != n || s.number != n {
-		t.Errorf("the selection has %d letters, and its button says %d, want %d: %v", plan.Letters, s.number, n, err)
+	plan, err := b.campaigns.Plan(t.Context(), s.Campaign())
+	if err != nil || plan.Letters != n || s.Number != n {
+		t.Errorf("the selection has %d letters, and its button says %d, want %d: %v", plan.Letters, s.Number, n, err)
 	}
 }
 
@@ -184,8 +185,8 @@ func TestLettersAreNotCountedForLong(t *testing.T) {
 	b.fill(7, 40)
 	b.console.counting = -1
 	p := b.get("/letters?handler=billing")
-	p.want(t, http.StatusOK, text("letters.uncounted"))
-	link := regexp.MustCompile(`<a href="\.(/letters\?[^"]*)">` + text("letters.count")).FindStringSubmatch(p.body)
+	p.want(t, http.StatusOK, "Counting the letters that match takes long.")
+	link := regexp.MustCompile(`<a href="\.(/letters\?[^"]*)">` + "Count them").FindStringSubmatch(p.body)
 	if link == nil {
 		t.Fatal(p.body)
 	}
@@ -200,12 +201,12 @@ func TestFilterNeedsTheRightToLook(t *testing.T) {
 		query         string
 		without, look string // why it is refused
 	}{
-		{"payload=SECRETC", text("filter.nolook"), text("filter.nopayload")},
-		{"payload=X", text("filter.nolook"), text("filter.nopayload")},
-		{"metadata=api-key%3DSECRETD", text("filter.nolook"), text("filter.novalue")},
-		{"metadata=api-key%3DX", text("filter.nolook"), text("filter.novalue")},
-		{"metadata=customer%3D4711", text("filter.nolook"), ""},
-		{"text=unknown", text("filter.nolook"), ""},
+		{"payload=SECRETC", "You may not see payloads and metadata, so you cannot search in them, and not in texts of errors either.", "Values of payloads are masked for you, so you cannot search in payloads. That needs the right to operate."},
+		{"payload=X", "You may not see payloads and metadata, so you cannot search in them, and not in texts of errors either.", "Values of payloads are masked for you, so you cannot search in payloads. That needs the right to operate."},
+		{"metadata=api-key%3DSECRETD", "You may not see payloads and metadata, so you cannot search in them, and not in texts of errors either.", "The value of this metadata is masked for you, so you cannot search for it. That needs the right to operate."},
+		{"metadata=api-key%3DX", "You may not see payloads and metadata, so you cannot search in them, and not in texts of errors either.", "The value of this metadata is masked for you, so you cannot search for it. That needs the right to operate."},
+		{"metadata=customer%3D4711", "You may not see payloads and metadata, so you cannot search in them, and not in texts of errors either.", ""},
+		{"text=unknown", "You may not see payloads and metadata, so you cannot search in them, and not in texts of errors either.", ""},
 	} {
 		for _, path := range []string{"/letters?", "/causes?"} {
 			for role, why := range map[Role]string{LookWithoutPayload: row.without, Look: row.look, Operate: ""} {
@@ -231,7 +232,7 @@ func TestFilterNeedsTheRightToLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	for role, sees := range map[Role]bool{LookWithoutPayload: false, Look: false, Operate: true} {
-		if p := b.get("/campaigns/"+one.ID, as(role)); strings.Contains(p.body, "SECRETC") != sees || strings.Contains(p.body, text("filter.payload")+": "+text("letter.hidden")) == sees {
+		if p := b.get("/campaigns/"+one.ID, as(role)); strings.Contains(p.body, "SECRETC") != sees || strings.Contains(p.body, "Text in the payload (reads each letter)"+": "+"hidden") == sees {
 			t.Errorf("%s sees what was searched for: %v: %s", role, !sees, p.body)
 		}
 	}
@@ -273,7 +274,7 @@ func TestFilterIsBounded(t *testing.T) {
 		q.Add("topic", fmt.Sprintf("a topic of %050d", i))
 	}
 	p = b.get("/letters?" + q.Encode())
-	p.want(t, http.StatusOK, text("filter.chips.more", letters.MaxListed-mostChips))
+	p.want(t, http.StatusOK, say("%s more", letters.MaxListed-mostChips))
 	if n := strings.Count(p.body, "Remove the condition"); n != mostChips {
 		t.Errorf("%d conditions, %d bytes", n, len(p.body))
 	}
@@ -290,7 +291,7 @@ func TestFilterIsText(t *testing.T) {
 		}
 		fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("other", "{}", func(l *poison.Letter) { l.Failure.Description = strings.Repeat("a", 5000) + "!" }))
 		for _, search := range []string{`(a+)+$`, `100%_`, `'; DROP TABLE`, "שלום", `\`} {
-			b.get("/letters?"+url.Values{"text": {search}}.Encode()).want(t, http.StatusOK, text("letters.match", 1))
+			b.get("/letters?"+url.Values{"text": {search}}.Encode()).want(t, http.StatusOK, say("%s letter matches.|%s letters match.", 1))
 		}
 		for _, name := range []string{"topic", "handler", "failure-reason", "text", "cause", "id", "type", "stack", "not-topic", "dead-letter-topic", "redrive-id", "seal-key", "payload"} {
 			for _, value := range []string{"a\x00b", "\u202e", strings.Repeat("x", 5000), "'\"\\%_"} {

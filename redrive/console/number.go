@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -51,21 +52,21 @@ func (c *Console) patience(r *request, usual time.Duration) time.Duration {
 const careful = 10
 
 // chosen counts the letters of a selection that are there now, for a decision about them.
-func (c *Console) chosen(r *request, s selection) number {
+func (c *Console) chosen(r *request, s operate.Selection) number {
 	return c.chosenWithin(r, s, careful*c.counting)
 }
 
 // chosenWithin counts the letters of a selection that are there now, if that does not take longer.
-func (c *Console) chosenWithin(r *request, s selection, usual time.Duration) number {
+func (c *Console) chosenWithin(r *request, s operate.Selection, usual time.Duration) number {
 	ctx, cancel := context.WithTimeout(r.Context(), c.patience(r, usual))
 	defer cancel()
-	if len(s.seqs) == 0 {
-		n, err := c.store.Count(ctx, s.filter)
+	if len(s.Seqs) == 0 {
+		n, err := c.store.Count(ctx, s.Filter)
 		return number{n, err == nil}
 	}
 	sum := 0
-	for _, seq := range s.seqs {
-		one, err := c.store.Count(ctx, oneLetter(seq, s.filter.Statuses))
+	for _, seq := range s.Seqs {
+		one, err := c.store.Count(ctx, oneLetter(seq, s.Filter.Statuses))
 		if err != nil {
 			return number{}
 		}
@@ -76,7 +77,7 @@ func (c *Console) chosenWithin(r *request, s selection, usual time.Duration) num
 
 // numberOf counts what a filter chooses, if that does not take long.
 func (c *Console) numberOf(r *request, f letters.Filter) number {
-	return c.chosen(r, selection{filter: f})
+	return c.chosen(r, operate.Selection{Filter: f})
 }
 
 // exactLink is the address of a page that counts, however long it takes.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -24,7 +25,7 @@ const (
 // overview answers three questions: is something wrong, since when, and is a person at it already.
 func (c *Console) overview(r *request) (answer, error) {
 	view, err := c.overviewOf(r)
-	return answer{page: "overview", title: text("overview.title"), view: view}, err
+	return answer{page: "overview", title: "Overview", view: view}, err
 }
 
 type overview struct {
@@ -94,8 +95,8 @@ func (c *Console) overviewOf(r *request) (v overview, err error) {
 	}
 	for _, status := range letters.Statuses() {
 		if n := numbers[status]; n > 0 || status == letters.StatusWaiting {
-			link := r.link("letters", filterValues(letters.Filter{Statuses: []letters.Status{status}}))
-			v.Statuses = append(v.Statuses, statusCount{text("status." + string(status)), n, link})
+			link := r.link("letters", operate.FilterValues(letters.Filter{Statuses: []letters.Status{status}}))
+			v.Statuses = append(v.Statuses, statusCount{operate.StatusWords(status), n, link})
 		}
 	}
 	first, err := c.store.Heads(ctx, letters.Filter{Limit: 1})
@@ -124,7 +125,7 @@ func (c *Console) overviewOf(r *request) (v overview, err error) {
 			link = r.link("campaigns/"+one.ID, nil)
 		}
 		v.Campaigns = append(v.Campaigns, campaignLine{
-			ID: one.ID, Link: link, State: text("campaign." + string(one.State)), By: one.Request.By, Reason: one.Request.Reason,
+			ID: one.ID, Link: link, State: operate.StateWords(one.State), By: one.Request.By, Reason: one.Request.Reason,
 			Done: one.Selected - one.Pending, Selected: one.Selected, FailedAgain: one.FailedAgain,
 		})
 	}
@@ -143,13 +144,13 @@ func (c *Console) doneLast(r *request) (lines []eventLine, err error) {
 		for i < len(events) && events[i].Kind == first.Kind && events[i].Act == first.Act {
 			i, n = i+1, n+1
 		}
-		line := eventLine{At: first.At, By: first.By, What: text("event." + string(first.Kind)), Reason: first.Reason,
+		line := eventLine{At: first.At, By: first.By, What: operate.EventWords(first.Kind), Reason: first.Reason,
 			MessageID: first.MessageID}
 		switch {
 		case n > 1 && i == readEvents:
-			line.Several = text("overview.audit.atleast", n)
+			line.Several = say("%s letter or more|%s letters or more", n)
 		case n > 1:
-			line.Several = text("overview.audit.several", n)
+			line.Several = say("%s letter|%s letters", n)
 		case first.Seq > 0 && c.can(r.person, "letter"):
 			line.Link = r.link("letters/"+id(first.Seq), nil)
 		}
@@ -205,7 +206,7 @@ func (c *Console) arrivals(r *request, v *overview) error {
 		series = append(series, one.minutes)
 		v.Legend = append(v.Legend, legend{
 			Class: colour(i), Reason: g.Reason, Description: g.Description, Handler: g.Handler, Letters: one.sum,
-			Link: r.link("letters", filterValues(letters.Filter{Causes: []string{g.Cause}})),
+			Link: r.link("letters", operate.FilterValues(letters.Filter{Causes: []string{g.Cause}})),
 		})
 	}
 	if others.sum > 0 {
@@ -214,7 +215,8 @@ func (c *Console) arrivals(r *request, v *overview) error {
 	}
 	v.Top = slices.Max(sums)
 	if v.Hour > 0 {
-		v.Chart = chart.Bars("arrivals", text("overview.arrivals"), text("overview.arrivals.desc", v.Top), series...)
+		v.Chart = chart.Bars("arrivals", "Arrivals a minute, by cause", say("A bar for each minute of the last hour. At "+
+			"most %s a minute.", v.Top), series...)
 	}
 	return nil
 }
@@ -232,7 +234,7 @@ func guardLines(held []breaker.Status) (lines []guardLine) {
 	for _, g := range held {
 		handler := g.Handler
 		if handler == "" {
-			handler = text("overview.guard.all")
+			handler = "all handlers"
 		}
 		if g.Scope != "" {
 			handler += " / " + g.Scope

@@ -15,7 +15,7 @@ import (
 // Feature V11: the overview has the numbers, the causes of the last hour and what was done.
 func TestOverview(t *testing.T) {
 	b := newBench(t)
-	b.get("/").want(t, http.StatusOK, "no letter waits", text("overview.arrivals.none"))
+	b.get("/").want(t, http.StatusOK, "no letter waits", "No letter arrived in the last hour.")
 	b.fill(1, 1312)
 	p := b.get("/")
 	p.want(t, http.StatusOK, ">1,312</a>", "no_such_customer", "<svg", `href="./letters?cause=`)
@@ -37,7 +37,7 @@ func TestOverviewFoldsEvents(t *testing.T) {
 	show("bob", 300)
 	show("ann", 3)
 	p := b.get("/")
-	p.want(t, http.StatusOK, text("overview.audit.several", 3), text("overview.audit.atleast", 197))
+	p.want(t, http.StatusOK, say("%s letter|%s letters", 3), say("%s letter or more|%s letters or more", 197))
 	if n := strings.Count(p.body, "<bdi>look</bdi>"); n != 2 {
 		t.Errorf("%d lines: %s", n, p.body)
 	}
@@ -61,9 +61,9 @@ func TestGivenFunctionsFail(t *testing.T) {
 						r.Header.Set("Spillway-Live", "1")
 					}
 				})
-				p.want(t, http.StatusOK, ">12</a>", "no_such_customer", text("overview.guards"), text("overview.campaigns.none"), text("overview.audit.none"))
-				failed := strings.Contains(p.body, text("overview.guards.failed"))
-				if failed == strings.Contains(p.body, text("overview.guards.none")) || failed != (len(log.Errors()) > 0) || !failed && name != "nil" {
+				p.want(t, http.StatusOK, ">12</a>", "no_such_customer", "Handlers on hold", "No campaign runs.", "Nothing was done with letters yet.")
+				failed := strings.Contains(p.body, "Which handlers are on hold is not known: the function of console.Config.Guards failed. The log of the service says why.")
+				if failed == strings.Contains(p.body, "No handler is on hold.") || failed != (len(log.Errors()) > 0) || !failed && name != "nil" {
 					t.Errorf("failed: %v, the log has %v: %s", failed, log.Errors(), p.body)
 				}
 				if strings.Contains(p.body, "on fire") {
@@ -76,8 +76,8 @@ func TestGivenFunctionsFail(t *testing.T) {
 		c.Guards = func() []breaker.Status { panic("the guards are on fire") }
 		c.Logger = burning{}
 	})
-	b.get("/").want(t, http.StatusOK, text("overview.guards.failed"))
-	b.get("/letters", func(r *http.Request) { r.Header.Set("Test-Role", "panic") }).want(t, http.StatusServiceUnavailable, text("access.failed"))
+	b.get("/").want(t, http.StatusOK, "Which handlers are on hold is not known: the function of console.Config.Guards failed. The log of the service says why.")
+	b.get("/letters", func(r *http.Request) { r.Header.Set("Test-Role", "panic") }).want(t, http.StatusServiceUnavailable, "Your access is not known")
 }
 
 // burning is a logger that panics.

@@ -136,8 +136,8 @@ func (c *Console) layout(r *request, a answer) layout {
 		},
 	}
 	for _, found := range c.routes {
-		if found.nav && r.person.Role >= found.right {
-			l.Nav = append(l.Nav, place{text("nav." + found.name), r.link(found.pattern, nil),
+		if found.nav != "" && r.person.Role >= found.right {
+			l.Nav = append(l.Nav, place{found.nav, r.link(found.pattern, nil),
 				r.route != nil && r.route.name == found.name})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
@@ -42,7 +43,7 @@ type leftOutLine struct {
 type sampleLine struct {
 	Link, ID, Topic, Handler, Description string
 	FirstFailed                           time.Time
-	Difference                            *difference
+	Difference                            *operate.Difference
 }
 
 func (c *Console) planView(r *request, p campaigns.Plan, part bool) *planView {
@@ -58,9 +59,9 @@ func (c *Console) planView(r *request, p campaigns.Plan, part bool) *planView {
 				All: p.Letters})
 	}
 	for _, one := range p.Ages {
-		name := text("plan.earlier")
+		name := "longer ago"
 		if one.UpTo > 0 {
-			name = text("plan.upto", age(one.UpTo))
+			name = say("up to %s ago", age(one.UpTo))
 		}
 		v.Ages = append(v.Ages, bar{Name: name, Plain: true, Letters: one.Letters, All: p.Letters})
 	}
@@ -70,7 +71,7 @@ func (c *Console) planView(r *request, p campaigns.Plan, part bool) *planView {
 	for _, one := range p.Sample {
 		line := sampleLine{
 			Link: r.link("letters/"+id(one.Seq), nil), ID: one.ID, Topic: one.Topic, Handler: one.Handler,
-			Description: one.Description, FirstFailed: one.FirstFailed, Difference: c.differenceOf(one.Edited),
+			Description: one.Description, FirstFailed: one.FirstFailed, Difference: operate.DifferenceOf(one.Edited, c.config.Privacy),
 		}
 		if d := line.Difference; d != nil {
 			v.Differences = true
@@ -89,15 +90,15 @@ func (c *Console) leftOut(r *request, out []campaigns.LeftOut) (lines []leftOutL
 		line := leftOutLine{Letters: one.Letters, Why: one.Why}
 		switch one.Why {
 		case campaigns.NotAllowed:
-			line.Why, line.Name, line.InMessage = text("leftout.notallowed"), one.Topic, true
+			line.Why, line.Name, line.InMessage = "the campaigns may not publish to the topic", one.Topic, true
 		case campaigns.NoOrigin:
-			line.Why = text("leftout.noorigin")
+			line.Why = "no origin topic is known; name a topic in the settings"
 		case campaigns.Discarded:
-			line.Why = text("leftout.discarded")
+			line.Why = "they are discarded; restore them first"
 		case campaigns.Erased:
-			line.Why = text("leftout.erased")
+			line.Why = "they are erased, and have no message any more"
 		case campaigns.InCampaign:
-			line.Why, line.Name = text("leftout.incampaign"), one.Campaign
+			line.Why, line.Name = "another campaign has them:", one.Campaign
 			if one.Campaign != "" {
 				line.Link = r.link("campaigns/"+one.Campaign, nil)
 			}

@@ -28,7 +28,7 @@ func (c *Console) problemOf(r *request, err error) problem {
 	if f.status >= http.StatusInternalServerError {
 		c.log(r, err)
 		if r.Method == http.MethodPost {
-			p.text += " " + text("act.again")
+			p.text += " " + "What you typed is below. You can send it again: it is done once."
 		}
 	}
 	return p

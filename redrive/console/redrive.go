@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -19,6 +20,8 @@ import (
 const (
 	// planned is how many letters a dry run reads at most. Of more it counts the first ones, and says so.
 	planned = 5_000
+	// fieldSeen is the field with the number of letters that the person saw at the dry run.
+	fieldSeen = "seen"
 	// starting is how long the start of a campaign may take. It does not end with the request: a worker would have to go
 	// on.
 	starting = 25 * time.Second
@@ -75,18 +78,18 @@ func (c *Console) redrive(r *request) (answer, error) {
 	if form.Get("do") != "start" {
 		return c.redrivePage(r, s, n, set, problem{})
 	}
-	request := set.request(s.request(), r.now)
+	request := set.request(s.Campaign(), r.now)
 	request.ID, request.By, request.Reason = set.Key, r.person.Name, set.Reason
 	if wrong := wrongReason(request.Reason); wrong != "" {
 		set.wrong["reason"] = wrong
 	}
 	if len(set.wrong) > 0 {
 		return c.redrivePage(r, s, n, set,
-			problem{status: http.StatusBadRequest, text: text("redrive.wrong", len(set.wrong))})
+			problem{status: http.StatusBadRequest, text: say(fieldsWrong, len(set.wrong))})
 	}
 	seen, _ := strconv.Atoi(form.Get(fieldSeen))
 	if n.Known() && n.N() > seen && (set.most() == 0 || seen < set.most()) {
-		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: text("decide.more", n.N())})
+		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: say(moreMatch, n.N())})
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), starting)
 	defer cancel()
@@ -94,18 +97,20 @@ func (c *Console) redrive(r *request) (answer, error) {
 	switch {
 	case errors.Is(err, campaigns.ErrNoLetters):
 		set.Key = watermill.NewUUID() // the campaign of the old key is over
-		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: text("redrive.noletters"),
+		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: "No letter of the selection can " +
+			"be redriven now.",
 			leftOut: c.leftOut(r, started.LeftOut), happened: c.happenedUnless(r, s, len(started.LeftOut) > 0)})
 	case set.about(err):
 		return c.redrivePage(r, s, n, set,
-			problem{status: http.StatusBadRequest, text: text("redrive.wrong", len(set.wrong))})
+			problem{status: http.StatusBadRequest, text: say(fieldsWrong, len(set.wrong))})
 	case err != nil && started.ID == "":
 		return c.redrivePage(r, s, n, set, c.problemOf(r, err))
 	case err != nil: // it has begun: workers go on with its selection
 		c.log(r, err)
 	case !sameSettings(&started.Request, &request): // the form was sent before, and was changed since
 		set.Key = watermill.NewUUID()
-		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: text("redrive.sent", started.ID)})
+		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: say("This form started campaign "+
+			"%s before, with other settings. Nothing was changed. Start again for another campaign.", started.ID)})
 	}
 	return answer{to: r.link("campaigns/"+started.ID, nil)}, nil
 }
@@ -118,31 +123,30 @@ func sameSettings(a, b *campaigns.Request) bool {
 
 // toRedrive is the selection of a request, with letters that may be redriven: those that wait, unless the person chose
 // other states.
-func (c *Console) toRedrive(r *request, posted bool) (s selection, err error) {
+func (c *Console) toRedrive(r *request, posted bool) (s operate.Selection, err error) {
 	q := r.query
 	if posted {
 		q = r.PostForm
 	}
-	if s, err = r.selection(q); err != nil || len(s.filter.Statuses) == 0 {
+	if s, err = r.selection(q); err != nil || len(s.Filter.Statuses) == 0 {
 		return s, err
 	}
-	if slices.Equal(s.filter.Statuses, letters.Statuses()) {
-		s.filter.Statuses, s.narrowed = []letters.Status{letters.StatusWaiting}, true
+	if slices.Equal(s.Filter.Statuses, letters.Statuses()) {
+		s.Filter.Statuses, s.Narrowed = []letters.Status{letters.StatusWaiting}, true
 		return s, nil
 	}
-	s.filter.Statuses = slices.DeleteFunc(s.filter.Statuses, func(status letters.Status) bool {
-		return !slices.Contains(redrivable, status)
-	})
-	if len(s.filter.Statuses) == 0 {
-		return s, badInput(text("redrive.discarded"))
+	var some bool
+	if s, some = s.Only(redrivable); !some {
+		return s, badInput("Discarded and erased letters are not redriven. Restore discarded letters first: the record of " +
+			"the discard has a link.")
 	}
 	return s, nil
 }
 
-// selection is parseSelection for what the person may see.
-func (r *request) selection(q map[string][]string) (selection, error) {
-	s, err := parseSelection(q, r.now)
-	if err == nil && len(s.seqs) == 0 {
+// selection is the selection of values, for what the person may see.
+func (r *request) selection(q map[string][]string) (operate.Selection, error) {
+	s, err := operate.ParseSelection(q, r.now)
+	if err == nil && len(s.Seqs) == 0 {
 		_, err = r.filter(q)
 	}
 	return s, err
@@ -150,12 +154,12 @@ func (r *request) selection(q map[string][]string) (selection, error) {
 
 // redrivePage shows the form with what was typed, and n letters, if that is known. A dry run that fails leaves the form
 // as it is.
-func (c *Console) redrivePage(r *request, s selection, n number, set settings, p problem) (answer, error) {
+func (c *Console) redrivePage(r *request, s operate.Selection, n number, set settings, p problem) (answer, error) {
 	view := redriving{
-		Hidden: hidden(s.values()), Problem: joined(p.text, p.happened), Detail: p.detail, Seen: s.number, UpTo: true,
-		Number: n, Action: r.link("redrive", nil), Letters: r.link("letters", s.values()),
-		Exact: r.exactLink("redrive", s.values()), Narrowed: s.narrowed,
-		Again: slices.ContainsFunc(s.filter.Statuses, func(status letters.Status) bool {
+		Hidden: hidden(s.Values()), Problem: joined(p.text, p.happened), Detail: p.detail, Seen: s.Number, UpTo: true,
+		Number: n, Action: r.link("redrive", nil), Letters: r.link("letters", s.Values()),
+		Exact: r.exactLink("redrive", s.Values()), Narrowed: s.Narrowed,
+		Again: slices.ContainsFunc(s.Filter.Statuses, func(status letters.Status) bool {
 			return status != letters.StatusWaiting
 		}),
 	}
@@ -167,7 +171,7 @@ func (c *Console) redrivePage(r *request, s selection, n number, set settings, p
 	}
 	if p.status != http.StatusServiceUnavailable {
 		was := set.wrong
-		request := set.request(s.request(), r.now)
+		request := set.request(s.Campaign(), r.now)
 		maps.Copy(set.wrong, was)
 		view.Edits = request.Edit != nil
 		if err := c.dryRun(r, request, &set, &view); err != nil {
@@ -185,7 +189,7 @@ func (c *Console) redrivePage(r *request, s selection, n number, set settings, p
 		view.Plan = &planView{LeftOut: p.leftOut}
 	}
 	view.Settings = set.form()
-	return answer{status: p.status, page: "redrive", title: text("redrive.title"), view: view}, nil
+	return answer{status: p.status, page: "redrive", title: "Redrive", view: view}, nil
 }
 
 // joined is two sentences, the second of which may be missing.
@@ -194,7 +198,7 @@ func joined(first, second string) string { return strings.TrimSpace(first + " " 
 // dryRun plans a campaign of at most planned letters. Settings that are wrong have none.
 func (c *Console) dryRun(r *request, request campaigns.Request, set *settings, view *redriving) error {
 	if wrong := len(set.wrong); wrong > 1 || wrong == 1 && set.wrong["reason"] == "" {
-		view.NoPlan = text("plan.wrong")
+		view.NoPlan = settingsWrong
 		return nil
 	}
 	part := request.Max == 0 || request.Max > planned
@@ -203,7 +207,7 @@ func (c *Console) dryRun(r *request, request campaigns.Request, set *settings, v
 	}
 	plan, err := c.campaigns.Plan(r.Context(), request)
 	if set.about(err) {
-		view.NoPlan = text("plan.wrong")
+		view.NoPlan = settingsWrong
 		return nil
 	}
 	if err != nil {

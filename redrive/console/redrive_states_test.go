@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -23,19 +24,19 @@ func TestSelectionOfAllStates(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.MaxSeq = 20
-		return selection{filter: f, number: n}.values().Encode()
+		return operate.Selection{Filter: f, Number: n}.Values().Encode()
 	}
 	all := chosen(letters.Statuses()...)
 	dry := b.get("/redrive?" + all)
-	dry.want(t, http.StatusOK, text("redrive.narrowed"), "8 letters would be redriven", "Redrive 8 letters")
-	if strings.Contains(dry.body, text("redrive.again")) {
+	dry.want(t, http.StatusOK, "Only letters that wait are redriven: the others of the selection have been dealt with.", "8 letters would be redriven", "Redrive 8 letters")
+	if strings.Contains(dry.body, "The selection has letters that do not wait: they were redriven, discarded or set aside before. A redrive publishes them again.") {
 		t.Error("letters that wait are said to be redriven again")
 	}
 	b.post("/redrive", with(dry.fields(t), "reason", "INC-7", "do", "start")).goes(t, "campaigns/")
 	if c := b.all(); len(c) != 1 || c[0].Selected != 8 {
 		t.Errorf("campaigns %+v", c)
 	}
-	b.get("/redrive?"+chosen(letters.StatusSucceeded)).want(t, http.StatusOK, text("redrive.again"), "12 letters would be redriven")
+	b.get("/redrive?"+chosen(letters.StatusSucceeded)).want(t, http.StatusOK, "The selection has letters that do not wait: they were redriven, discarded or set aside before. A redrive publishes them again.", "12 letters would be redriven")
 
 	b.post("/discard", with(b.get("/discard?"+all).fields(t), "reason", "of no use")).goes(t, "discards/")
 	if n, err := b.store.Count(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusSucceeded}}); err != nil || n != 12 {
@@ -54,13 +55,13 @@ func TestCampaignSaysItsSelection(t *testing.T) {
 	if err != nil || n == 0 {
 		t.Fatalf("%d letters of shipping: %v", n, err)
 	}
-	start(selection{filter: letters.Filter{Handlers: []string{"shipping"}, MaxSeq: 20}, number: n}.values().Encode()).
-		want(t, http.StatusOK, text("filter.handler")+": shipping", text("campaign.selection.upto", 20))
+	start(operate.Selection{Filter: letters.Filter{Handlers: []string{"shipping"}, MaxSeq: 20}, Number: n}.Values().Encode()).
+		want(t, http.StatusOK, "Handler"+": shipping", say("up to letter %s", 20))
 	first, err := b.store.Heads(t.Context(), letters.Filter{Handlers: []string{"billing"}, Limit: 1})
 	if err != nil || len(first) == 0 {
 		t.Fatalf("%v letters: %v", first, err)
 	}
-	start(selection{seqs: []int64{first[0].Seq}}.values().Encode()).want(t, http.StatusOK, text("campaign.selection.one", 1))
+	start(operate.Selection{Seqs: []int64{first[0].Seq}}.Values().Encode()).want(t, http.StatusOK, say("%s letter, chosen one by one|%s letters, chosen one by one", 1))
 }
 
 func TestNumbersAsTyped(t *testing.T) {
@@ -72,7 +73,7 @@ func TestNumbersAsTyped(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 5)
 	form := with(b.get("/redrive?"+b.everything()).fields(t), "reason", "INC-7", "do", "start", "rate", "1,5")
-	b.post("/redrive", form).want(t, http.StatusBadRequest, text("settings.rate"))
+	b.post("/redrive", form).want(t, http.StatusBadRequest, "Letters a second")
 	if len(b.all()) > 0 {
 		t.Error("a campaign began at a rate that its form did not mean")
 	}
@@ -86,8 +87,8 @@ func TestDiscardedAreNotRedriven(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := letters.Filter{Statuses: []letters.Status{letters.StatusDiscarded}, MaxSeq: 3}
-	b.get("/redrive?"+selection{filter: f, number: 1}.values().Encode()).want(t, http.StatusBadRequest, text("redrive.discarded"))
-	b.get("/redrive?seq=2").want(t, http.StatusOK, text("plan.nothing"))
+	b.get("/redrive?"+operate.Selection{Filter: f, Number: 1}.Values().Encode()).want(t, http.StatusBadRequest, "Discarded and erased letters are not redriven. Restore discarded letters first: the record of the discard has a link.")
+	b.get("/redrive?seq=2").want(t, http.StatusOK, "None of the chosen letters waits: they were redriven, discarded or erased, or they are not there.")
 	for _, action := range []string{"redrive?seq=", "discard?seq=", "letters/"} { // the last is the page that edits
 		ending := map[bool]string{true: "/edit"}[action == "letters/"]
 		if p := b.get("/letters/1"); !strings.Contains(p.body, action+"1"+ending) {
@@ -98,7 +99,7 @@ func TestDiscardedAreNotRedriven(t *testing.T) {
 		}
 	}
 	f.Statuses = []letters.Status{letters.StatusSucceeded}
-	b.get("/discard?"+selection{filter: f, number: 1}.values().Encode()).want(t, http.StatusBadRequest, text("decide.discard.states"))
+	b.get("/discard?"+operate.Selection{Filter: f, Number: 1}.Values().Encode()).want(t, http.StatusBadRequest, "Letters that were redriven, discarded or erased are not discarded. Choose letters that wait, were refused or are in quarantine.")
 }
 
 // Feature V11: if more letters match than the dry run had, the start asks again.
@@ -118,7 +119,7 @@ func TestRedriveTakesNoMoreThanShown(t *testing.T) {
 	back(letters.StatusDiscarded, letters.StatusWaiting)
 	form := with(dry.fields(t), "reason", "INC-7", "do", "start")
 	again := b.post("/redrive", form)
-	again.want(t, http.StatusConflict, text("decide.more", 6), "Redrive 6 letters")
+	again.want(t, http.StatusConflict, say("%s letter matches now, more than you saw. Look again.|%s letters match now, more than you saw. Look again.", 6), "Redrive 6 letters")
 	if len(b.all()) > 0 {
 		t.Fatal("more letters were taken than shown")
 	}

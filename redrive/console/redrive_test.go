@@ -75,7 +75,7 @@ func TestIncident(t *testing.T) {
 	target, handled := b.shop()
 	b.works(target)
 	dry := b.get("/redrive?" + b.everything())
-	dry.want(t, http.StatusOK, "20 letters would be redriven", "1 letter: "+text("leftout.notallowed")+" <bdi>payments</bdi>", "Redrive 20 letters", "no_such_customer", "<bdi>id-0</bdi>")
+	dry.want(t, http.StatusOK, "20 letters would be redriven", "1 letter: "+"the campaigns may not publish to the topic"+" <bdi>payments</bdi>", "Redrive 20 letters", "no_such_customer", "<bdi>id-0</bdi>")
 	if len(b.all()) > 0 {
 		t.Fatal("a dry run began a campaign")
 	}
@@ -93,9 +93,9 @@ func TestIncident(t *testing.T) {
 			return false
 		}
 		seen = b.get(at)
-		return strings.Contains(seen.body, text("standing.finished")) && strings.Contains(seen.body, "still_broken")
+		return strings.Contains(seen.body, "It is through with all letters.") && strings.Contains(seen.body, "still_broken")
 	})
-	seen.want(t, http.StatusOK, "INC-7", "20 of 20", text("count.failed_again"), text("campaign.again"), "redrive-id=", text("leftout.notallowed"))
+	seen.want(t, http.StatusOK, "INC-7", "20 of 20", "came back", "What came back, by cause", "redrive-id=", "the campaigns may not publish to the topic")
 	if handled() != 20 {
 		t.Errorf("%d messages were handled", handled())
 	}
@@ -104,7 +104,7 @@ func TestIncident(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	moving := b.get(at, func(r *http.Request) { r.Header.Set(live, "1") })
-	moving.want(t, http.StatusOK, text("standing.finished"))
+	moving.want(t, http.StatusOK, "It is through with all letters.")
 	if strings.Contains(moving.body, "<html") || strings.Contains(moving.body, "<form") {
 		t.Errorf("more than the moving part: %s", moving.body)
 	}
@@ -130,12 +130,12 @@ func TestRedrive_twice(t *testing.T) {
 	}
 	// the browser's way back, and another rate
 	other := b.post("/redrive", with(form, "rate", "2"))
-	other.want(t, http.StatusConflict, text("redrive.sent", form.Get("key")), `value="2"`)
+	other.want(t, http.StatusConflict, say("This form started campaign %s before, with other settings. Nothing was changed. Start again for another campaign.", form.Get("key")), `value="2"`)
 	if key := other.fields(t).Get("key"); key == form.Get("key") || b.all()[0].Request.Rate != usualRate {
 		t.Errorf("the same key %q, or the settings of %+v were changed", key, b.all())
 	}
 	// a second person, with a form of the same letters: none is left
-	b.post("/redrive", with(form, "key", "9f3a12bc-0000-4000-8000-000000000001")).want(t, http.StatusConflict, text("redrive.noletters"), text("leftout.incampaign"), `value="INC-7"`)
+	b.post("/redrive", with(form, "key", "9f3a12bc-0000-4000-8000-000000000001")).want(t, http.StatusConflict, "No letter of the selection can be redriven now.", "another campaign has them:", `value="INC-7"`)
 }
 
 // Feature V11: what cannot be is refused with a reason, and what was typed stays. Nothing begins.
@@ -150,19 +150,19 @@ func TestRedrive_refused(t *testing.T) {
 		"is no whole number from 0 on":                {"max", "-1"},
 		"&#34;1.5&#34; is no whole number":            {"canary", "1.5"},
 		"&#34;soon&#34; is no time":                   {"canary-wait", "soon"},
-		"is no time to come":                          {"not-before", "2020-01-01"},
+		"use a time to come":                          {"not-before", "2020-01-01"},
 		"A share has at most 100 percent":             {"stop-at", "101"},
 		"&#34;half&#34; is no number":                 {"stop-at", "half"},
 		"may not publish to this topic":               {"to", "admin"},
 		"is no patch":                                 {"patch", "{"},
-		"written as key=value":                        {"set", "x"},
+		"write key=value":                        {"set", "x"},
 		"Spillway&#39;s own":                          {"set", poison.KeyRedriveCount + "=0"},
 		"&#34;" + poison.KeyRedriveCount + "&#34; is": {"unset", poison.KeyRedriveCount},
 		"At most 256.":                                {"concurrency", "9999"},
 		"may have at most 1,024 bytes":                {"reason", strings.Repeat("x", 2000)},
 	} {
 		p := b.post("/redrive", with(form, pair[0], pair[1]))
-		p.want(t, http.StatusBadRequest, text("redrive.wrong", 1))
+		p.want(t, http.StatusBadRequest, say("Nothing was started. %s field is to be corrected: it says what is wrong.|Nothing was started. %s fields are to be corrected: they say what is wrong.", 1))
 		if got := p.wrong(t, pair[0]); !strings.Contains(html.EscapeString(got), says) {
 			t.Errorf("%s: the field says %q, want %q", pair[0], got, says)
 		}
@@ -201,9 +201,9 @@ func TestRedrive_edit(t *testing.T) {
 		t.Error("the difference is not masked")
 	}
 	at := b.post("/redrive", with(p.fields(t), "reason", "INC-7", "do", "start")).goes(t, "campaigns/")
-	testkit.Eventually(t, "it is finished", func() bool { return strings.Contains(b.get(at).body, text("standing.finished")) })
-	b.get(at).want(t, http.StatusOK, text("campaign.behind"), "edit: ", "EUR")
-	b.get(at, as(LookWithoutPayload)).want(t, http.StatusOK, text("campaign.behind"))
+	testkit.Eventually(t, "it is finished", func() bool { return strings.Contains(b.get(at).body, "It is through with all letters.") })
+	b.get(at).want(t, http.StatusOK, "Left behind", "edit: ", "EUR")
+	b.get(at, as(LookWithoutPayload)).want(t, http.StatusOK, "Left behind")
 	if got := b.get(at, as(LookWithoutPayload)); strings.Contains(got.body, "EUR") {
 		t.Error("who may not see payloads sees the edit")
 	}
@@ -220,7 +220,7 @@ func TestRedrive_databaseAway(t *testing.T) {
 	heal := b.away("spillway_campaigns")
 	p := b.post("/redrive", form)
 	heal()
-	p.want(t, http.StatusServiceUnavailable, text("act.again"), `value="12.5"`, `value="INC-7"`, form.Get("key"))
+	p.want(t, http.StatusServiceUnavailable, "What you typed is below. You can send it again: it is done once.", `value="12.5"`, `value="INC-7"`, form.Get("key"))
 	b.post("/redrive", with(p.fields(t), "do", "start")).goes(t, form.Get("key"))
 	if all := b.all(); len(all) != 1 || all[0].Selected != 3 {
 		t.Errorf("%+v", all)
@@ -246,7 +246,7 @@ func TestRedrive_many(t *testing.T) {
 				t.Errorf("%d campaigns, %d letters", len(all), all[0].Selected)
 			}
 			late := fixture.List(t, b.store, letters.Filter{IDs: []string{"late"}})
-			b.get("/redrive?seq="+id(late[0].Seq)+"&seq=1").want(t, http.StatusOK, "Redrive 1 letter<", text("leftout.incampaign"))
+			b.get("/redrive?seq="+id(late[0].Seq)+"&seq=1").want(t, http.StatusOK, "Redrive 1 letter<", "another campaign has them:")
 		})
 	}
 }

@@ -17,11 +17,11 @@ func TestRestore(t *testing.T) {
 	b.fill(1, 12)
 	b.post("/discard", with(b.get("/discard?seq=2&seq=3&seq=4&seq=5").fields(t), "reason", "test data")).goes(t, "discards/")
 
-	at := b.get("/letters/2").linked(t, text("letter.restore"))
+	at := b.get("/letters/2").linked(t, "Restore")
 	p := b.get(strings.TrimPrefix(at, "."))
-	p.want(t, http.StatusOK, text("decide.restore.intro"), "Restore 1 letter<")
+	p.want(t, http.StatusOK, "Letters that are restored wait again, with your name and reason. Then they can be redriven.", "Restore 1 letter<")
 	form := p.fields(t)
-	if got := b.post("/restore", with(form, "reason", " ")).wrong(t, "reason"); got != text("act.noreason") {
+	if got := b.post("/restore", with(form, "reason", " ")).wrong(t, "reason"); got != "The reason is missing. Say why, for those who read the record later." {
 		t.Errorf("without a reason: %q", got)
 	}
 	form = with(form, "reason", "not of the test")
@@ -30,15 +30,15 @@ func TestRestore(t *testing.T) {
 		t.Errorf("%s, and sent again %s", to, again)
 	}
 	b.get(to).want(t, http.StatusOK, "1 letter that was restored waits.", "<bdi>bob</bdi>", "not of the test")
-	b.get(strings.TrimPrefix(b.get(to).linked(t, text("decide.letters")), ".")).want(t, http.StatusOK, "Redrive the 1 letter that matches")
+	b.get(strings.TrimPrefix(b.get(to).linked(t, "Show the letters"), ".")).want(t, http.StatusOK, "Redrive the 1 letter that matches")
 	b.want(letters.StatusDiscarded, 3)
-	if p := b.get("/letters/2"); p.linked(t, text("letter.restore")) != "" {
+	if p := b.get("/letters/2"); p.linked(t, "Restore") != "" {
 		t.Error("a letter that waits is offered to be restored")
 	}
 
 	p = b.get("/letters?status=discarded")
 	got := p.buttons(t, "")
-	if want := []string{"Restore all 3 letters that match", text("letters.restore.chosen")}; !slices.Equal(got[len(got)-2:], want) || strings.Contains(fmt.Sprint(got), "Redrive") {
+	if want := []string{"Restore all 3 letters that match", "Restore the chosen letters"}; !slices.Equal(got[len(got)-2:], want) || strings.Contains(fmt.Sprint(got), "Redrive") {
 		t.Errorf("the list of discarded letters offers %q, want %q", got, want)
 	}
 	all := b.get("/restore?" + p.fieldsOf(t, "Restore all 3 letters that match").Encode())
@@ -47,7 +47,7 @@ func TestRestore(t *testing.T) {
 	b.want(letters.StatusWaiting, 12)
 
 	b.get("/restore?seq=1").want(t, http.StatusOK, "Restore 0 letters<", "disabled")
-	b.get("/restore?"+b.everything()).want(t, http.StatusBadRequest, text("decide.restore.states"))
+	b.get("/restore?"+b.everything()).want(t, http.StatusBadRequest, "None of these letters is discarded. Choose discarded letters.")
 	b.get("/restores/restore-9f3a12bc-0000-4000-8000-000000000001").want(t, http.StatusNotFound)
 	b.get("/restores/discard-9f3a12bc-0000-4000-8000-000000000001").want(t, http.StatusNotFound)
 	b.get("/audit").want(t, http.StatusOK, "./restores/restore-", "./discards/discard-")
@@ -66,15 +66,15 @@ func TestListActions(t *testing.T) {
 		"":                                   {"Redrive all 9 letters that match", "Discard all 9 letters that match"},
 		"?status=waiting&status=quarantined": {"Redrive all 10 letters that match", "Discard all 10 letters that match"},
 		"?status=succeeded":                  {"Redrive the 1 letter that matches"},
-		"?status=waiting&status=succeeded":   {"Redrive all 10 letters that match", text("letters.discard.some")},
+		"?status=waiting&status=succeeded":   {"Redrive all 10 letters that match", "Discard letters of this list"},
 		"?status=discarded":                  {"Restore the 1 letter that matches"},
-		"?status=discarded&status=waiting":   {text("letters.redrive.some"), text("letters.restore.some"), text("letters.discard.some")},
-		"?status=all":                        {text("letters.redrive.some"), text("letters.restore.some"), text("letters.discard.some")},
+		"?status=discarded&status=waiting":   {"Redrive letters of this list", "Restore the discarded letters of this list", "Discard letters of this list"},
+		"?status=all":                        {"Redrive letters of this list", "Restore the discarded letters of this list", "Discard letters of this list"},
 	} {
 		var got []string
 		p := b.get("/letters" + query)
 		for _, label := range p.buttons(t, "") {
-			if !strings.Contains(label, "chosen") && label != text("filter.apply") && label != text("letters.columns.apply") {
+			if !strings.Contains(label, "chosen") && label != "Show" && label != "Show these" {
 				got = append(got, label)
 			}
 		}
@@ -94,14 +94,14 @@ func TestLoserOfARace(t *testing.T) {
 	discard, redrive := b.get("/discard?"+b.everything()).fields(t), b.get("/redrive?"+b.everything()).fields(t)
 	bob := by("bob", Operate)
 	b.post("/discard", with(discard, "reason", "test data")).goes(t, "discards/")
-	said := text("happened.why", "discarded", "ann", "test data")
+	said := say("The state is now: %s, by %s, for this reason: %s.", "discarded", "ann", "test data")
 	b.post("/discard", with(discard, "key", discards.newKey(), "reason", "INC-8"), bob).want(t, http.StatusConflict, said, `value="INC-8"`)
 	b.post("/redrive", with(redrive, "reason", "INC-9", "do", "start"), bob).want(t, http.StatusConflict, said, `value="INC-9"`)
 
 	c := b.newCampaign(t)
 	pause := "/campaigns/" + c + "/pause"
 	b.post(pause, with(reason, "reason", "too fast")).goes(t, "campaigns/")
-	b.post(pause, reason, bob).want(t, http.StatusConflict, text("steer.state", "paused"), text("steer.by", "paused", "ann", "too fast"))
+	b.post(pause, reason, bob).want(t, http.StatusConflict, say("Nothing was changed. The state of the campaign is now: %s.", "paused"), say("The last entry of its history: %s, by %s, for this reason: %s.", "paused", "ann", "too fast"))
 }
 
 // newCampaign starts a slow campaign of letters that wait.
@@ -117,7 +117,7 @@ func TestRedriveBeginsWithSettings(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 30)
 	p := b.get("/redrive?" + b.everything())
-	p.want(t, http.StatusOK, "30 letters would be redriven", text("settings.usual"))
+	p.want(t, http.StatusOK, "30 letters would be redriven", "The rate and the canary are careful to begin with. Empty a field to do without.")
 	if rate, start, plan := strings.Index(p.body, `name="rate"`), strings.Index(p.body, `value="start"`), strings.Index(p.body, `id="plan-heading"`); rate < 0 || rate > start || start > plan {
 		t.Errorf("the rate is at %d, the button at %d, the dry run at %d", rate, start, plan)
 	}
@@ -125,7 +125,7 @@ func TestRedriveBeginsWithSettings(t *testing.T) {
 		t.Errorf("two letters begin with the rate %q and the canary %q", few.Get("rate"), few.Get("canary"))
 	}
 	at := "/campaigns/" + b.newCampaign(t)
-	left, _, _ := strings.Cut(text("campaign.remaining", "x"), "x")
+	left, _, _ := strings.Cut(say("time left: %s", "x"), "x")
 	b.get(at).want(t, http.StatusOK, left)
 	b.post(at+"/pause", reason).goes(t, "campaigns/")
 	if p := b.get(at); strings.Contains(p.body, left) {

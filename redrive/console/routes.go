@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/operate"
 )
 
 // route is one row of the table: who may send which request, and what answers it.
@@ -18,7 +20,7 @@ type route struct {
 	handle  func(*Console, *request) (answer, error)
 	body    int64         // bytes that a POST may have, if not maxBody
 	within  time.Duration // of all that the route does, if not Config.Timeout
-	nav     bool          // the page stands in the navigation, as texts["nav.<name>"]
+	nav     string        // of the page in the navigation, if it stands there
 	fields  []string      // of the query of its URL: another is refused, as a filter that is misspelt chooses all
 	// fields of the forms that a POST may send: another is refused, as a setting that is misspelt is not set
 	form []string
@@ -27,7 +29,7 @@ type route struct {
 // The fields of queries, and of forms.
 var (
 	filterFields    = slices.Concat([]string{"status", "class"}, oftenFields, seldomFields, flagFields)
-	selectionFields = slices.Concat(filterFields, []string{fieldTake, fieldSeq, fieldUpTo, fieldNumber})
+	selectionFields = slices.Concat(filterFields, operate.SelectionFields)
 	countedFields   = slices.Concat(selectionFields, []string{fieldExact})
 	causesFields    = slices.Concat(filterFields, []string{"rows"})
 	lettersFields   = slices.Concat(selectionFields, []string{"rows", "column", "order", "after", fieldExact})
@@ -53,11 +55,12 @@ func unknown(q url.Values, fields []string) (name string, found bool) {
 func routes() []route {
 	return []route{
 		{name: "overview", method: http.MethodGet, pattern: "/", right: LookWithoutPayload, handle: (*Console).overview,
-			nav: true},
+			nav: "Overview"},
 		{name: "causes", method: http.MethodGet, pattern: "/causes", right: LookWithoutPayload, handle: (*Console).causes,
-			fields: causesFields, nav: true},
-		{name: "letters", method: http.MethodGet, pattern: "/letters", right: LookWithoutPayload, handle: (*Console).letters,
-			fields: lettersFields, nav: true},
+			fields: causesFields, nav: "Causes"},
+		{name: "letters", method: http.MethodGet, pattern: "/letters", right: LookWithoutPayload,
+			handle: (*Console).letters,
+			fields: lettersFields, nav: "Letters"},
 		{name: "letter", method: http.MethodGet, pattern: "/letters/{seq}", right: LookWithoutPayload,
 			handle: (*Console).letter, fields: []string{"view"}},
 		{name: "payload", method: http.MethodGet, pattern: "/letters/{seq}/payload", right: Look,
@@ -67,7 +70,7 @@ func routes() []route {
 		{name: "export", method: http.MethodGet, pattern: "/letters/{seq}/json", right: LookWithoutPayload,
 			handle: (*Console).export},
 		{name: "campaigns", method: http.MethodGet, pattern: "/campaigns", right: LookWithoutPayload,
-			handle: (*Console).campaignList, fields: []string{"state", "before", "before-id"}, nav: true},
+			handle: (*Console).campaignList, fields: []string{"state", "before", "before-id"}, nav: "Campaigns"},
 		{name: "campaign", method: http.MethodGet, pattern: "/campaigns/{id}", right: LookWithoutPayload,
 			handle: (*Console).campaign},
 		{name: "pause", method: http.MethodPost, pattern: "/campaigns/{id}/pause", right: Operate, handle: (*Console).pause,
@@ -102,7 +105,7 @@ func routes() []route {
 		{name: "waiting", method: http.MethodGet, pattern: "/restores/{id}", right: LookWithoutPayload,
 			handle: (*Console).restored, fields: countedFields},
 		{name: "audit", method: http.MethodGet, pattern: "/audit", right: LookWithoutPayload, handle: (*Console).audit,
-			fields: auditFields, nav: true},
+			fields: auditFields, nav: "Audit"},
 		{name: "audit", method: http.MethodGet, pattern: "/audit/{file}", right: LookWithoutPayload,
 			handle: (*Console).exportAudit, within: exporting, fields: auditFields},
 		{name: "static", method: http.MethodGet, pattern: "/static/{file}", right: None, handle: (*Console).static},

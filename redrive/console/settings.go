@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"errors"
 	"maps"
 	"math"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
@@ -56,8 +56,9 @@ func newSettings(n number) settings {
 // fields are the settings by the names of their fields.
 func (s *settings) fields() map[string]*string {
 	return map[string]*string{
-		"key": &s.Key, "reason": &s.Reason, "rate": &s.Rate, "max": &s.Max, "canary": &s.Canary, "canary-wait": &s.CanaryWait,
-		"stop-at": &s.StopAt, "stop-after": &s.StopAfter, "to": &s.To, "not-before": &s.NotBefore,
+		"key": &s.Key, "reason": &s.Reason, "rate": &s.Rate, "max": &s.Max, "canary": &s.Canary,
+		"canary-wait": &s.CanaryWait,
+		"stop-at":     &s.StopAt, "stop-after": &s.StopAfter, "to": &s.To, "not-before": &s.NotBefore,
 		"resume-after": &s.ResumeAfter, "concurrency": &s.Concurrency, "patch": &s.Patch, "set": &s.Set, "unset": &s.Unset,
 		"func": &s.Func,
 	}
@@ -87,16 +88,16 @@ func (s *settings) request(r campaigns.Request, now time.Time) campaigns.Request
 		switch {
 		case typed == "":
 		case err != nil || n < 0:
-			s.wrong[field] = text("settings.whole", typed)
+			s.wrong[field] = say("%q is no whole number from 0 on. Write it as 1500 or 1,500.", typed)
 		case n > most:
-			s.wrong[field] = text("settings.atmost", most)
+			s.wrong[field] = say("At most %s.", most)
 		}
 		*to = n
 	}
 	duration := func(field, typed string, to *time.Duration) {
 		d, err := time.ParseDuration(typed)
 		if typed != "" && (err != nil || d < 0) {
-			s.wrong[field] = text("settings.duration", typed)
+			s.wrong[field] = say("%q is no time. Use a time such as 90s, 5m or 2h.", typed)
 		}
 		*to = d
 	}
@@ -111,25 +112,20 @@ func (s *settings) request(r campaigns.Request, now time.Time) campaigns.Request
 	switch {
 	case s.StopAt == "":
 	case !isNumber:
-		s.wrong["stop-at"] = text("settings.number", s.StopAt)
+		s.wrong["stop-at"] = say(noNumber, s.StopAt)
 	case percent > 100:
-		s.wrong["stop-at"] = text("settings.percent")
+		s.wrong["stop-at"] = "A share has at most 100 percent. 100 never pauses."
 	}
 	r.StopAt = percent / 100
 	number("stop-after", s.StopAfter, &r.StopAfter, math.MaxInt32)
 	duration("resume-after", s.ResumeAfter, &r.ResumeAfter)
 	number("concurrency", s.Concurrency, &r.Concurrency, maxConcurrency)
 	if s.To != "" && s.FirstStage {
-		s.wrong["to"] = text("settings.toandstage")
+		s.wrong["to"] = "Choose this topic or the first retry stage, not both."
 	}
-	if s.NotBefore != "" {
-		if in, err := time.ParseDuration(s.NotBefore); err == nil && in > 0 {
-			r.NotBefore = now.Add(in)
-		} else if at, err := moment(s.NotBefore, now); err == nil && at.After(now) {
-			r.NotBefore = at
-		} else {
-			s.wrong["not-before"] = text("settings.notbefore", s.NotBefore)
-		}
+	var err error
+	if r.NotBefore, err = operate.Begin("not-before", s.NotBefore, now); err != nil {
+		s.wrong["not-before"] = "This " + err.(*operate.Wrong).Why
 	}
 	s.edit(&r)
 	return r
@@ -143,9 +139,10 @@ func rateOf(typed string) (rate float64, wrong string) {
 	rate, ok := readNumber(typed)
 	switch {
 	case !ok:
-		return 0, text("settings.number", typed)
+		return 0, say(noNumber, typed)
 	case rate != 0 && (rate < minRate || rate > campaigns.MaxRate):
-		return 0, text("settings.rate.wrong", strconv.FormatFloat(minRate, 'f', -1, 64), grouped(int(campaigns.MaxRate)))
+		return 0, say("The rate may be %s to %s letters a second. 0 is no limit.", strconv.FormatFloat(minRate, 'f',
+			-1, 64), grouped(int(campaigns.MaxRate)))
 	}
 	return rate, ""
 }
@@ -163,9 +160,11 @@ func (s *settings) about(err error) bool {
 	}
 	switch said := err.Error(); {
 	case s.To != "" && strings.Contains(said, "Request.To is "):
-		s.wrong["to"] = text("settings.to.wrong")
+		s.wrong["to"] = "The campaigns of this service may not publish to this topic. Leave it empty, or name a topic " +
+			"of campaigns.Config.Allow."
 	case s.HandleAgain && strings.Contains(said, "Request.HandleAgain is "):
-		s.wrong["handle-again"] = text("settings.handleagain.wrong")
+		s.wrong["handle-again"] = "The keys of the idempotent receiver are in another database. Leave this out if the " +
+			"handlers have no receiver."
 	default:
 		return false
 	}
@@ -180,44 +179,16 @@ func (s *settings) most() int {
 
 // edit sets the edit of all letters, if there is one.
 func (s *settings) edit(r *campaigns.Request) {
-	e := campaigns.Edit{Func: s.Func, Unset: filled(lines(s.Unset))}
-	for _, line := range filled(lines(s.Set)) {
-		key, value, found := strings.Cut(line, "=")
-		if !found || key == "" {
-			s.wrong["set"] = text("settings.set", line)
-			return
+	e, err := operate.ParseEdit(operate.EditFields{Patch: s.Patch, Set: lines(s.Set), Unset: lines(s.Unset), Func: s.Func})
+	if wrong := (*operate.Wrong)(nil); errors.As(err, &wrong) {
+		field := wrong.Field
+		if field == "edit" {
+			field = "patch"
 		}
-		if e.Set == nil {
-			e.Set = map[string]string{}
-		}
-		e.Set[key] = value
-	}
-	if patch := json.RawMessage(s.Patch); len(patch) > 0 {
-		switch {
-		case !json.Valid(patch) || patch[0] != '{' && patch[0] != '[':
-			s.wrong["patch"] = text("settings.patch.wrong")
-			return
-		case patch[0] == '[':
-			e.Patch = patch
-		default:
-			e.Merge = patch
-		}
-	}
-	if e.Func == "" && len(e.Unset)+len(e.Set)+len(e.Patch)+len(e.Merge) == 0 {
+		s.wrong[field] = "This " + wrong.Why
 		return
 	}
-	if err := e.Validate(); err != nil {
-		field := "patch"
-		switch {
-		case strings.Contains(err.Error(), "metadata") && len(e.Set) > 0:
-			field = "set"
-		case strings.Contains(err.Error(), "metadata"):
-			field = "unset"
-		}
-		s.wrong[field] = text("settings.edit.wrong", err.Error())
-		return
-	}
-	r.Edit = &e
+	r.Edit = e
 }
 
 var grouping = regexp.MustCompile(`^[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?$`)

@@ -1,5 +1,25 @@
 package console
 
+// settingLabels are the labels of the fields.
+var settingLabels = map[string]string{
+	"rate":         "Letters a second",
+	"canary":       "Canary: letters to redrive first",
+	"canary-wait":  "Wait for what becomes of the canary",
+	"stop-at":      "Pause if more than so many percent fail again",
+	"stop-after":   "Letters from which that counts",
+	"max":          "At most so many letters",
+	"to":           "To this topic, instead of the one each came from",
+	"not-before":   "Begin later",
+	"resume-after": "Resume by itself after the target refused",
+	"concurrency":  "Letters that a worker publishes at the same time",
+	"patch":        "JSON merge patch {…}, or JSON patch […]",
+	"set":          "Metadata to set, a line each: key=value",
+	"unset":        "Metadata keys to remove, a line each",
+	"func":         "Function that the service's workers know",
+	"first-stage":  "To the first retry stage of their handler",
+	"handle-again": "Run handlers again whose outputs could not be published; what they wrote is written twice",
+}
+
 // settingsForm is the form of a campaign: its fields in their groups, with what was typed and what is wrong.
 type settingsForm struct {
 	Key                       string
@@ -17,30 +37,31 @@ func (s *settings) form() settingsForm {
 	f := settingsForm{Key: s.Key, FirstStage: s.FirstStage, Approval: s.Approval,
 		HandleAgain: s.HandleAgain, AgainWrong: s.wrong["handle-again"]}
 	typed := s.fields()
-	field := func(name, label, hint, mode string) formField {
-		one := formField{Name: name, Label: label, Value: *typed[name], Hint: hint, Mode: mode, Wrong: s.wrong[name]}
+	field := func(name, hint, mode string) formField {
+		one := formField{Name: name, Label: settingLabels[name], Value: *typed[name], Hint: hint, Mode: mode,
+			Wrong: s.wrong[name]}
 		one.First = one.Wrong != "" && !f.Wrong
 		f.Wrong = f.Wrong || one.First
 		return one
 	}
 	f.Care = []formField{
-		field("rate", text("settings.rate"), text("rate.none"), "decimal"),
-		field("canary", text("settings.canary"), "0", "numeric"),
-		field("canary-wait", text("settings.canarywait"), "1m", ""),
-		field("stop-at", text("settings.stopat"), "20", "decimal"),
-		field("stop-after", text("settings.stopafter"), "50", "numeric"),
-		field("max", text("settings.max"), text("settings.max.all"), "numeric"),
+		field("rate", "no limit", "decimal"),
+		field("canary", "0", "numeric"),
+		field("canary-wait", "1m", ""),
+		field("stop-at", "20", "decimal"),
+		field("stop-after", "50", "numeric"),
+		field("max", "all", "numeric"),
 	}
 	f.More = []formField{
-		field("to", text("settings.to"), "", ""),
-		field("not-before", text("settings.notbefore.name"), "2h", ""),
-		field("resume-after", text("settings.resumeafter"), "5m", ""),
-		field("concurrency", text("settings.concurrency"), "1", "numeric"),
+		field("to", "", ""),
+		field("not-before", "2h", ""),
+		field("resume-after", "5m", ""),
+		field("concurrency", "1", "numeric"),
 	}
-	f.Patch, f.Set = field("patch", text("settings.patch"), `{"currency":"EUR"}`, ""),
-		field("set", text("settings.setkeys"), "tenant=blue", "")
-	f.Unset, f.Func = field("unset", text("settings.unset"), "", ""), field("func", text("settings.func"), "", "")
-	f.Reason = reasonField(s.Reason, s.wrong["reason"], text("act.reason.hint"))
+	f.Patch, f.Set = field("patch", `{"currency":"EUR"}`, ""),
+		field("set", "tenant=blue", "")
+	f.Unset, f.Func = field("unset", "", ""), field("func", "", "")
+	f.Reason = reasonField(s.Reason, s.wrong["reason"], reasonHint)
 	f.Reason.First = f.Reason.Wrong != "" && !f.Wrong
 	f.Wrong = f.Wrong || f.Reason.First
 	f.MoreOpen = s.To+s.NotBefore+s.ResumeAfter+s.Concurrency != "" || s.FirstStage || s.HandleAgain || s.Approval

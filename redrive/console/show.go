@@ -18,15 +18,18 @@ const maxShown = 200
 // functions are what templates call. All that came with a message goes through v or block.
 func (c *Console) functions() template.FuncMap {
 	return template.FuncMap{
-		"text":   text,
-		"n":      grouped[int],
-		"bytes":  size[int],
-		"when":   when,
-		"v":      c.value,
-		"plain":  c.plain,
-		"reason": reasonField,
-		"short":  shortName,
-		"lines":  func(s string) string { return printable.Block(c.config.Privacy.Text(s)) },
+		"say":     say,
+		"letters": lettersOf,
+		"n":       grouped[int],
+		"size":    size[int],
+		"bytes":   bytesOf,
+		"when":    when,
+		"v":       c.value,
+		"plain":   c.plain,
+		"reason":  reasonField,
+		"hint":    func() string { return reasonHint },
+		"short":   shortName,
+		"lines":   func(s string) string { return printable.Block(c.config.Privacy.Text(s)) },
 	}
 }
 
@@ -39,7 +42,7 @@ func (c *Console) value(s string, most ...int) template.HTML {
 	}
 	shown, whole := c.shown(s, limit)
 	if shown == "" {
-		return template.HTML(`<span class="none">` + template.HTMLEscapeString(text("none")) + `</span>`)
+		return template.HTML(`<span class="none">` + template.HTMLEscapeString("–") + `</span>`)
 	}
 	if whole != "" {
 		return template.HTML(`<bdi title="` + template.HTMLEscapeString(whole) + `">` + template.HTMLEscapeString(shown) +
@@ -92,7 +95,7 @@ func grouped[N int | int64](n N) string {
 func size[N int | int64](n N) string {
 	switch {
 	case n < 1<<10:
-		return text("bytes", int(n))
+		return say("%s byte|%s bytes", int(n))
 	case n < 1<<20:
 		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 	case n < 1<<30:
@@ -101,12 +104,18 @@ func size[N int | int64](n N) string {
 	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }
 
+// lettersOf writes a number of letters.
+func lettersOf(n int) string { return say("%s letter|%s letters", n) }
+
+// bytesOf writes a number of bytes.
+func bytesOf(n int) string { return say("%s byte|%s bytes", n) }
+
 const clock = "2006-01-02 15:04:05"
 
 // when is a moment: in UTC, and with the script in the viewer's zone.
 func when(t time.Time) template.HTML {
 	if t.IsZero() || t.Year() < 1 || t.Year() > 9999 {
-		return template.HTML(`<span class="none">` + template.HTMLEscapeString(text("none")) + `</span>`)
+		return template.HTML(`<span class="none">` + template.HTMLEscapeString("–") + `</span>`)
 	}
 	t = t.UTC()
 	return template.HTML(`<time datetime="` + t.Format("2006-01-02T15:04:05Z") + `" title="` + t.Format(clock) + ` UTC">` +
@@ -117,32 +126,25 @@ func when(t time.Time) template.HTML {
 func age(d time.Duration) string {
 	switch {
 	case d < 0:
-		return text("age.future")
+		return "in the future"
 	case d < time.Minute:
-		return text("age.seconds")
+		return "less than a minute"
 	case d < time.Hour:
-		return text("age.minutes", int(d/time.Minute))
+		return say("%s min", int(d/time.Minute))
 	case d < 48*time.Hour:
-		return text("age.hours", int(d/time.Hour))
+		return say("%s hour|%s hours", int(d/time.Hour))
 	}
-	return text("age.days", int(d/(24*time.Hour)))
+	return say("%s day|%s days", int(d/(24*time.Hour)))
 }
 
-// text returns a text of texts.go. Numbers in it are grouped. If it has two forms, the first number says which is
-// meant.
-func text(key string, args ...any) string {
-	form, ok := texts[key]
-	if !ok {
-		panic(fmt.Sprintf("console: texts.go has no text %q", key))
-	}
+// say fills a text. Numbers in it are grouped. If it has two forms, with a bar between them, the first number says which
+// is meant.
+func say(form string, args ...any) string {
 	one, many, plural := strings.Cut(form, "|")
 	if plural {
 		if form = many; len(args) > 0 && fmt.Sprint(args[0]) == "1" {
 			form = one
 		}
-	}
-	if len(args) == 0 {
-		return form
 	}
 	shown := make([]any, len(args))
 	for i, arg := range args {

@@ -49,7 +49,7 @@ func (c *Console) static(r *request) (answer, error) {
 	case iconName:
 		f.kind, content = "image/svg+xml", icon
 	default:
-		return answer{}, notFound(text("error.page"))
+		return answer{}, noPage()
 	}
 	if f.cached = true; compresses(r.Request) {
 		f.gzip, content = true, compressed(content)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
@@ -51,7 +52,7 @@ func (c *Console) setRate(r *request) (answer, error) {
 // wrongRate says why the rate of a form cannot be one. It must be there: nothing is not no limit.
 func wrongRate(typed string) string {
 	if typed == "" {
-		return text("steer.norate")
+		return "The rate is missing. 0 is no limit."
 	}
 	_, wrong := rateOf(typed)
 	return wrong
@@ -69,7 +70,7 @@ func (c *Console) steer(r *request, name string,
 	view := steering{
 		Action: actionOf(r, name, id), Reason: act.Reason, WrongReason: wrongReason(act.Reason),
 		Back: r.link("campaigns/"+id, nil), Again: true,
-		RateField: formField{Name: "rate", Label: text("settings.rate"), Value: strings.TrimSpace(form.Get("rate")),
+		RateField: formField{Name: "rate", Label: "Letters a second", Value: strings.TrimSpace(form.Get("rate")),
 			Mode: "decimal", Required: true},
 	}
 	if name == "rate" {
@@ -92,7 +93,8 @@ func (c *Console) steer(r *request, name string,
 	p := c.problemOf(r, err)
 	view.Problem, view.Detail, view.Again = p.text, p.detail, p.status != http.StatusConflict
 	if errors.Is(err, campaigns.ErrState) && now.ID != "" {
-		view.Problem = joined(text("steer.state", text("campaign."+string(now.State))), c.steeredBy(r, id))
+		view.Problem = joined(say("Nothing was changed. The state of the campaign is now: %s.",
+			operate.StateWords(now.State)), c.steeredBy(r, id))
 	}
 	return answer{status: p.status, page: "steer", title: view.Action.Label, view: view}, nil
 }
@@ -104,5 +106,6 @@ func (c *Console) steeredBy(r *request, id string) string {
 		return ""
 	}
 	last := events[len(events)-1]
-	return text("steer.by", text("what."+string(last.Kind)), c.plain(last.By), c.plain(last.Reason))
+	return say("The last entry of its history: %s, by %s, for this reason: %s.", string(last.Kind),
+		c.plain(last.By), c.plain(last.Reason))
 }

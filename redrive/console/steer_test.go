@@ -61,7 +61,7 @@ func TestSteer(t *testing.T) {
 			p.goes(t, at[1:])
 		}
 	}
-	b.get(at).want(t, http.StatusOK, "slow &lt;b&gt;", "1200.5 letters a second", text("standing.cancelled"), "<bdi>bob</bdi>", "data-done")
+	b.get(at).want(t, http.StatusOK, "slow &lt;b&gt;", "1200.5 letters a second", "It was given up. Letters that were not redriven wait as before.", "<bdi>bob</bdi>", "data-done")
 	for _, action := range []string{"pause", "resume", "rate", "cancel", "approve"} {
 		at := "/campaigns/9f3a12bc/" + action
 		b.post(at, only(with(reason, "rate", "1"), b.takes(at)...)).want(t, http.StatusNotFound)
@@ -74,7 +74,7 @@ func TestSteer_ended(t *testing.T) {
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)
 	c := b.started(campaigns.Request{})
 	form := b.get("/campaigns/" + c.ID)
-	form.want(t, http.StatusOK, text("steer.pause.hint"))
+	form.want(t, http.StatusOK, "Workers finish the letters that they have in hand.")
 	if _, err := b.campaigns.Cancel(t.Context(), c.ID, campaigns.Act{By: "eve", Reason: "wrong cause"}); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestApprove(t *testing.T) {
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)
 	c := b.started(campaigns.Request{Approval: true})
 	at := "/campaigns/" + c.ID
-	if p := b.get(at, by("ann", Approve)); !strings.Contains(p.body, text("campaign.own")) || strings.Contains(p.body, "/approve\"") {
+	if p := b.get(at, by("ann", Approve)); !strings.Contains(p.body, "You started this campaign, so another person must approve it.") || strings.Contains(p.body, "/approve\"") {
 		t.Errorf("the person who started it is offered to approve it: %s", p.body)
 	}
 	if p := b.get(at, by("bob", Operate)); strings.Contains(p.body, "/approve\"") {
@@ -97,7 +97,7 @@ func TestApprove(t *testing.T) {
 	b.post(at+"/approve", reason, by("bob", Operate)).want(t, http.StatusForbidden)
 	b.get(at, by("bob", Approve)).want(t, http.StatusOK, "/approve\"")
 	b.post(at+"/approve", reason, by("bob", Approve)).goes(t, c.ID)
-	b.get(at).want(t, http.StatusOK, text("campaign.running"), "<bdi>bob</bdi>")
+	b.get(at).want(t, http.StatusOK, "running", "<bdi>bob</bdi>")
 }
 
 // Feature V11: an action while the database is away says so, and its form can be sent again.
@@ -108,21 +108,21 @@ func TestSteer_databaseAway(t *testing.T) {
 	heal := b.away("spillway_campaigns")
 	p := b.post("/campaigns/"+c.ID+"/pause", reason)
 	heal()
-	p.want(t, http.StatusServiceUnavailable, text("act.again"))
+	p.want(t, http.StatusServiceUnavailable, "What you typed is below. You can send it again: it is done once.")
 	b.post("/campaigns/"+c.ID+"/pause", p.fields(t)).goes(t, c.ID)
 }
 
 // Feature V11: campaigns are listed by state, the newest first, page by page.
 func TestCampaigns(t *testing.T) {
 	b := newBench(t)
-	b.get("/campaigns").want(t, http.StatusOK, text("campaigns.none"))
+	b.get("/campaigns").want(t, http.StatusOK, "There is no such campaign.")
 	const n = campaignsAtOnce + 2
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(n)...)
 	for seq := range int64(n) {
 		b.started(campaigns.Request{Seqs: []int64{seq + 1}})
 	}
 	first := b.get("/campaigns")
-	first.want(t, http.StatusOK, text("campaigns.older"), "0 of 1")
+	first.want(t, http.StatusOK, "Older campaigns", "0 of 1")
 	next := regexpNext.FindStringSubmatch(first.body)
 	if next == nil {
 		t.Fatal(first.body)
@@ -134,5 +134,5 @@ func TestCampaigns(t *testing.T) {
 	if got := strings.Count(second.body, "<progress"); got != 2 {
 		t.Errorf("%d campaigns on the second page", got)
 	}
-	b.get("/campaigns?state=paused").want(t, http.StatusOK, text("campaigns.none"), `value="paused" checked`)
+	b.get("/campaigns?state=paused").want(t, http.StatusOK, "There is no such campaign.", `value="paused" checked`)
 }

@@ -33,10 +33,10 @@ of that letter's message, from its arrival. The record is never changed: a purge
 			for _, kind := range kinds {
 				f.Kinds = append(f.Kinds, letters.EventKind(kind))
 			}
-			if f.Since, err = moment("--since", since); err != nil {
+			if f.Since, err = moment("since", since); err != nil {
 				return err
 			}
-			if f.Until, err = moment("--until", until); err != nil {
+			if f.Until, err = moment("until", until); err != nil {
 				return err
 			}
 			seq := int64(0)

@@ -1,11 +1,11 @@
 package command
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/linediff"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
@@ -75,7 +75,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 					continue
 				}
 				a.screen.Styled(screen.Bold, "SEQ %d, id %s", l.Seq, l.ID)
-				a.diff(*l.Edited)
+				a.diff(l.Edited)
 			}
 			if refused > 0 {
 				return partly("the edit does not fit %s, which a campaign would refuse", several(refused, "letter"))
@@ -89,101 +89,50 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 }
 
 // diff prints what an edit does: lines that go with a minus, lines that come with a plus.
-func (a *app) diff(whole campaigns.Diff) {
-	d := whole.Masked(a.privacy)
+func (a *app) diff(edited *campaigns.Diff) {
+	d := operate.DifferenceOf(edited, a.privacy)
 	if d.Refused != "" {
 		a.screen.Styled(screen.Red, "  refused: %s", d.Refused)
 		return
 	}
 	for _, key := range d.Metadata {
-		if key.Before != nil {
-			a.screen.Styled(screen.Red, "- %s = %s", key.Key, *key.Before)
+		if key.Had {
+			a.screen.Styled(screen.Red, "- %s = %s", key.Key, key.Before)
 		}
-		if key.After != nil {
-			a.screen.Styled(screen.Green, "+ %s = %s", key.Key, *key.After)
+		if key.Has {
+			a.screen.Styled(screen.Green, "+ %s = %s", key.Key, key.After)
 		}
 	}
-	if d.Withheld != "" {
+	switch {
+	case d.Withheld != "":
 		a.screen.Line("  how the payload changes is not shown: %s", d.Withheld)
-		return
-	}
-	if d.Before == nil && d.After == nil {
-		if len(d.Metadata) == 0 {
-			a.screen.Line("  nothing changes")
-		}
-		return
-	}
-	if a.settings.redact != "" {
+	case d.Nothing:
+		a.screen.Line("  nothing changes")
+	case a.settings.redact != "" && (d.Bytes || d.Space || len(d.Lines) > 0):
 		a.screen.Line("  the payload changes; it is not shown, because payloads are redacted")
-		return
+	case d.Bytes:
+		a.screen.Line("  the payload changes; it is no text, and so is not shown")
+	case d.Space:
+		a.screen.Line("  the payload changes in white space alone")
+	default:
+		a.lines(d)
 	}
-	before, after := maskedLines(whole.Before, d.Before), maskedLines(whole.After, d.After)
-	lines := changed(before, after)
-	if len(lines) == 0 {
-		a.screen.Line("  the payload changes where it is masked; --unmasked shows how")
-		return
-	}
-	for _, line := range lines {
-		style := screen.Plain
-		switch line[0] {
-		case '-':
-			style = screen.Red
-		case '+':
-			style = screen.Green
+}
+
+func (a *app) lines(d *operate.Difference) {
+	for _, line := range d.Lines {
+		switch line.Kind {
+		case linediff.Gone:
+			a.screen.Styled(screen.Red, "- %s", line.Text)
+		case linediff.Come:
+			a.screen.Styled(screen.Green, "+ %s", line.Text)
+		case linediff.Skipped:
+			a.screen.Styled(screen.Dim, "… %s …", several(line.Lines, "line"))
+		default:
+			a.screen.Line("  %s", line.Text)
 		}
-		a.screen.Styled(style, "%s", line)
 	}
 	if d.Cut {
 		a.screen.Line("… there is more")
 	}
-}
-
-// payloadLine is a line of a payload: as it is, and as it is shown.
-type payloadLine struct{ is, shown string }
-
-// maskedLines returns the lines of a payload. So a change of what is masked is a change, too. If the mask joined lines,
-// they are compared as they are shown.
-func maskedLines(payload, masked []byte) (lines []payloadLine) {
-	is, shown := payloadLines(payload), payloadLines(masked)
-	if len(is) != len(shown) {
-		is = shown
-	}
-	for i := range shown {
-		lines = append(lines, payloadLine{is[i], shown[i]})
-	}
-	return lines
-}
-
-func payloadLines(payload []byte) []string {
-	shown, err := screen.Payload(payload, screen.FormatAuto, 0)
-	if err != nil || shown == "" {
-		return nil
-	}
-	return strings.Split(strings.TrimRight(shown, "\n"), "\n")
-}
-
-// changed compares lines: what both begin and end with is left out, but for two lines around the change.
-func changed(before, after []payloadLine) (lines []string) {
-	const around = 2
-	head := 0
-	for head < len(before) && head < len(after) && before[head] == after[head] {
-		head++
-	}
-	tail := 0
-	for tail < len(before)-head && tail < len(after)-head && before[len(before)-1-tail] == after[len(after)-1-tail] {
-		tail++
-	}
-	for _, line := range before[max(0, head-around):head] {
-		lines = append(lines, "  "+line.shown)
-	}
-	for _, line := range before[head : len(before)-tail] {
-		lines = append(lines, "- "+line.shown)
-	}
-	for _, line := range after[head : len(after)-tail] {
-		lines = append(lines, "+ "+line.shown)
-	}
-	for _, line := range after[len(after)-tail : min(len(after), len(after)-tail+around)] {
-		lines = append(lines, "  "+line.shown)
-	}
-	return lines
 }

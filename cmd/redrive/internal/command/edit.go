@@ -1,13 +1,12 @@
 package command
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
@@ -29,38 +28,14 @@ func (e *editFlags) read() (*campaigns.Edit, error) {
 	if e.edit == "" && e.function == "" && len(e.set)+len(e.unset) == 0 {
 		return nil, nil
 	}
-	edit := &campaigns.Edit{Func: e.function, Unset: e.unset}
-	for _, pair := range e.set {
-		key, value, found := strings.Cut(pair, "=")
-		if !found || key == "" {
-			return nil, wrong("--set is %q: want key=value", pair)
+	patch := e.edit
+	if path, ok := strings.CutPrefix(e.edit, "@"); ok {
+		read, err := os.ReadFile(path)
+		if err != nil {
+			return nil, wrong("--edit: %w", err)
 		}
-		if edit.Set == nil {
-			edit.Set = map[string]string{}
-		}
-		edit.Set[key] = value
+		patch = string(read)
 	}
-	if e.edit != "" {
-		patch := []byte(e.edit)
-		if path, ok := strings.CutPrefix(e.edit, "@"); ok {
-			var err error
-			if patch, err = os.ReadFile(path); err != nil {
-				return nil, wrong("--edit: %w", err)
-			}
-		}
-		patch = bytes.TrimSpace(patch)
-		if !json.Valid(patch) || patch[0] != '{' && patch[0] != '[' {
-			return nil, wrong("--edit is no patch: give a merge patch such as {\"currency\":\"EUR\"}, a JSON patch such as " +
-				"[{\"op\":\"remove\",\"path\":\"/card\"}], or @FILE")
-		}
-		if patch[0] == '[' {
-			edit.Patch = patch
-		} else {
-			edit.Merge = patch
-		}
-	}
-	if err := edit.Validate(); err != nil {
-		return nil, wrong("--edit: %w", err)
-	}
-	return edit, nil
+	edit, err := operate.ParseEdit(operate.EditFields{Patch: patch, Set: e.set, Unset: e.unset, Func: e.function})
+	return edit, flagged(err)
 }

@@ -1,8 +1,6 @@
 package command
 
-import (
-	"github.com/ThreeDotsLabs/watermill"
-)
+import "github.com/ThreeDotsLabs/watermill"
 
 // logger prints the errors of clients as notes, and nothing else.
 func (a *app) logger() watermill.LoggerAdapter { return noteLogger{a} }

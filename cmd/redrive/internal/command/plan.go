@@ -61,7 +61,7 @@ func (a *app) plan(p campaigns.Plan) error {
 	for _, l := range p.Sample {
 		if l.Edited != nil {
 			a.screen.Head(fmt.Sprintf("edit of SEQ %d", l.Seq))
-			a.diff(*l.Edited)
+			a.diff(l.Edited)
 		}
 	}
 	return nil

@@ -39,20 +39,20 @@ reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			if len(rules) > 0 {
-				return a.retain(ctx, rules, reason, dryRun, yes, chosen)
+				return a.retain(ctx, rules, reason, dryRun, yes, &chosen)
 			}
 			switch {
 			case reason == "" && !dryRun:
 				return wrong("--reason is empty: say why, for those who read the record later")
-			case len(chosen.statuses) == 0:
+			case !chosen.has("status"):
 				return wrong("--status is empty: name the letters to delete, such as succeeded,discarded")
 			case olderThan == "":
 				return wrong("--older-than is empty: give an age such as 30d; 0s is every age")
 			}
-			if chosen.until != "" {
+			if chosen.has("until") {
 				return wrong("--until and --older-than are both given: give one")
 			}
-			if _, err := moment("--older-than", olderThan); err != nil {
+			if _, err := moment("older-than", olderThan); err != nil {
 				return err
 			}
 			store, err := a.store(ctx)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -81,7 +82,7 @@ func (s *startFlags) ask(ctx context.Context, a *app, store *letters.Store, chos
 		if err != nil {
 			return r, err
 		}
-		if l.Status == letters.StatusDiscarded && len(chosen.statuses) == 0 {
+		if l.Status == letters.StatusDiscarded && !chosen.has("status") {
 			return r, none("SEQ %d is discarded: discarded letters are not redriven; redrive restore %d lets it wait again",
 				l.Seq, l.Seq)
 		}
@@ -97,12 +98,8 @@ func (s *startFlags) ask(ctx context.Context, a *app, store *letters.Store, chos
 	if r.Edit, err = s.editFlags.read(); err != nil {
 		return r, err
 	}
-	if s.notBefore != "" {
-		if in, err := time.ParseDuration(s.notBefore); err == nil && in > 0 {
-			r.NotBefore = time.Now().Add(in)
-		} else if r.NotBefore, err = moment("--not-before", s.notBefore); err != nil {
-			return r, err
-		}
+	if r.NotBefore, err = operate.Begin("not-before", s.notBefore, time.Now()); err != nil {
+		return r, flagged(err)
 	}
 	if r.Canary == 0 {
 		r.CanaryWait = 0

@@ -3,11 +3,10 @@ package command
 import (
 	"context"
 	"errors"
-	"reflect"
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -19,9 +18,9 @@ type retained struct {
 }
 
 // retain is purge with rules.
-func (a *app) retain(ctx context.Context, texts []string, reason string, dryRun, yes bool, chosen choice) error {
+func (a *app) retain(ctx context.Context, texts []string, reason string, dryRun, yes bool, chosen *choice) error {
 	switch {
-	case !reflect.DeepEqual(chosen, choice{}):
+	case !chosen.empty():
 		return wrong("--rule and flags that choose letters are both given: write status=, class=, reason= and cause= into the rules")
 	case reason == "" && !dryRun:
 		return wrong("--reason is empty: say why, for those who read the record later")
@@ -108,9 +107,9 @@ func ruleOf(ctx context.Context, store *letters.Store, text string) (rule letter
 			}
 		case "class":
 			for _, class := range values {
-				c, ok := classify.ParseClass(class)
-				if !ok {
-					return rule, wrong("--rule has class=%s: use permanent, invalid, transient or unknown", class)
+				c, err := operate.ParseClass("class", class)
+				if err != nil {
+					return rule, wrong("--rule has class=%s: %w", class, err)
 				}
 				rule.Classes = append(rule.Classes, c)
 			}
@@ -136,12 +135,8 @@ const everyAge = time.Nanosecond
 
 // age reads 12h or 30d, and 0s as every age.
 func age(text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if d, err := time.ParseDuration(days + "h"); err == nil && d >= 0 && d < 100_000*time.Hour {
-			return max(24*d, everyAge), nil
-		}
-	} else if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return max(d, everyAge), nil
+	if ago, ok := operate.Age(text); ok {
+		return max(ago, everyAge), nil
 	}
 	return 0, wrong("--rule has older-than=%s: give an age such as 12h or 30d; 0s is every age", text)
 }

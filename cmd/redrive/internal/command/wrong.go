@@ -79,7 +79,7 @@ func notAllowed(to string) error {
 func (s *startFlags) check(chosen *choice, args []string) error {
 	r := &s.request
 	var share, wait, both, status error
-	if s := chosen.statuses; len(s) > 0 && !slices.ContainsFunc(s, func(name string) bool {
+	if s := chosen.values()["status"]; len(s) > 0 && !slices.ContainsFunc(s, func(name string) bool {
 		return letters.Status(name).Redrivable()
 	}) {
 		status = wrong("--status is %s: erased letters have no message any more", s[0])
@@ -99,8 +99,9 @@ func (s *startFlags) check(chosen *choice, args []string) error {
 	if r.To != "" && len(s.allow) > 0 && !slices.Contains(s.allow, r.To) {
 		both = notAllowed(r.To)
 	}
-	if only := *chosen; len(args) > 0 {
-		if only.statuses = nil; !only.empty() || s.all {
+	if len(args) > 0 {
+		other := chosen.values()
+		if other.Del("status"); len(other) > 0 || s.all {
 			both = wrong("SEQs and flags that choose letters are both given: give one; only --status may stand beside SEQs")
 		}
 	}

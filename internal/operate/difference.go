@@ -1,19 +1,20 @@
-package console
+package operate
 
 import (
 	"bytes"
 	"encoding/json"
 	"unicode/utf8"
 
+	"github.com/watermill-spillway/spillway/internal/operate/linediff"
 	"github.com/watermill-spillway/spillway/internal/printable"
+	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/redrive/console/internal/linediff"
 )
 
-// difference is what an edit does to a letter, masked.
-type difference struct {
+// Difference is what an edit does to a letter, masked.
+type Difference struct {
 	Refused  string
-	Metadata []keyDifference
+	Metadata []KeyDifference
 	Lines    []linediff.Line
 	Space    bool // the payload differs in white space alone
 	Bytes    bool // the payload is no text, and differs
@@ -22,20 +23,22 @@ type difference struct {
 	Withheld string // why the lines are not shown
 }
 
-type keyDifference struct {
+// KeyDifference is what an edit does to a key of metadata.
+type KeyDifference struct {
 	Key           string
 	Before, After string
 	Had, Has      bool
 }
 
-func (c *Console) differenceOf(d *campaigns.Diff) *difference {
+// DifferenceOf is a difference as it may be shown, or nil.
+func DifferenceOf(d *campaigns.Diff, masks *privacy.Redactor) *Difference {
 	if d == nil {
 		return nil
 	}
-	m := d.Masked(c.config.Privacy)
-	v := &difference{Refused: m.Refused, Cut: d.Cut, Withheld: m.Withheld}
+	m := d.Masked(masks)
+	v := &Difference{Refused: m.Refused, Cut: d.Cut, Withheld: m.Withheld}
 	for _, key := range m.Metadata {
-		one := keyDifference{Key: key.Key, Had: key.Before != nil, Has: key.After != nil}
+		one := KeyDifference{Key: key.Key, Had: key.Before != nil, Has: key.After != nil}
 		if one.Had {
 			one.Before = *key.Before
 		}

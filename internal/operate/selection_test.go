@@ -1,4 +1,4 @@
-package console
+package operate
 
 import (
 	"reflect"
@@ -39,11 +39,11 @@ func TestSelectionTravels(t *testing.T) {
 			f.Since, f.Until = time.Unix(1_700_000_000, 123_456_789).UTC(), time.Unix(1_800_000_000, 0).UTC()
 		}
 		f.MaxSeq = rapid.Int64Range(1, 1<<60).Draw(t, "max seq")
-		want := selection{filter: f, number: rapid.IntRange(1, 1<<40).Draw(t, "number")}
+		want := Selection{Filter: f, Number: rapid.IntRange(1, 1<<40).Draw(t, "number")}
 		if rapid.Bool().Draw(t, "single letters") {
-			want = selection{seqs: []int64{1, 7, 1 << 60}, filter: letters.Filter{Statuses: letters.Statuses()}, number: 3}
+			want = Selection{Seqs: []int64{1, 7, 1 << 60}, Filter: letters.Filter{Statuses: letters.Statuses()}, Number: 3}
 		}
-		got, err := parseSelection(want.values(), time.Now())
+		got, err := ParseSelection(want.Values(), time.Now())
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%+v became %+v, %v", want, got, err)
 		}
@@ -57,7 +57,7 @@ func TestSelectionIsChecked(t *testing.T) {
 		{"take": {"all"}, "count": {"9"}}, {"take": {"all"}, "upto": {"9"}, "count": {"-1"}}, {"take": {"all"}, "upto": {"99999999999999999999"}, "count": {"1"}},
 		{"take": {"all"}, "upto": {"9"}, "count": {"1"}, "status": {"unknown"}},
 	} {
-		if s, err := parseSelection(q, time.Now()); err == nil {
+		if s, err := ParseSelection(q, time.Now()); err == nil {
 			t.Errorf("%v chooses %+v", q, s)
 		}
 	}
