@@ -155,7 +155,7 @@ func TestRedrive_refused(t *testing.T) {
 		"&#34;half&#34; is no number":                 {"stop-at", "half"},
 		"may not publish to this topic":               {"to", "admin"},
 		"is no patch":                                 {"patch", "{"},
-		"write key=value":                        {"set", "x"},
+		"write key=value":                             {"set", "x"},
 		"Spillway&#39;s own":                          {"set", poison.KeyRedriveCount + "=0"},
 		"&#34;" + poison.KeyRedriveCount + "&#34; is": {"unset", poison.KeyRedriveCount},
 		"At most 256.":                                {"concurrency", "9999"},
