@@ -29,6 +29,8 @@ var floors = map[string]int{
 	"internal/due":                       0,
 	"internal/erasedtext":                0,
 	"internal/errorkind":                 0,
+	"internal/attempts":                  0,
+	"internal/causes":                    0,
 	"internal/destination":               0,
 	"idempotency/internal/claims":        0,
 	"idempotency/internal/mysqlclaim":    0,

@@ -192,7 +192,9 @@ func has(t *testing.T, fields, want watermill.LogFields) {
 // Feature O5: a Logger of the Config's own is used in place of the router's.
 func TestLoggerOfItsOwn(t *testing.T) {
 	own, routers := &lines{}, &lines{}
-	logged(t, spillway.Config{Logger: own}, routers, func(*message.Message) error { return poison.Reject("refused", "") })
+	logged(t, spillway.Config{Logger: own}, routers, func(*message.Message) error {
+		return classify.Permanent(errors.New("refused"), classify.Reason("refused"))
+	})
 	if own.errors() != 1 || routers.errors() != 0 {
 		t.Errorf("own %v, the router's %v", own.all(), routers.all())
 	}
@@ -251,7 +253,9 @@ func TestStormOfFailures(t *testing.T) {
 func TestLoggerHangs(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
-	logged(t, spillway.Config{Logger: hanging{hang: hang}}, nil, func(*message.Message) error { return poison.Reject("refused", "") })
+	logged(t, spillway.Config{Logger: hanging{hang: hang}}, nil, func(*message.Message) error {
+		return classify.Permanent(errors.New("refused"), classify.Reason("refused"))
+	})
 }
 
 type hanging struct {

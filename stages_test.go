@@ -208,7 +208,7 @@ func (n noting) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 // refusing refuses what goes to re-entry topics, for its size.
 type refusing struct{ message.Publisher }
 
-func (refusing) Publish(string, ...*message.Message) error { return poison.ErrTooLarge }
+func (refusing) Publish(string, ...*message.Message) error { return classify.ErrTooLarge }
 
 // Promise P4: a message that is too large to enter again is set aside with its story, and leaves the store.
 func TestTooLargeToReenter(t *testing.T) {

@@ -35,19 +35,6 @@ func (c Class) String() string {
 	return classNames[ClassUnknown]
 }
 
-// Retryable reports whether a later attempt can succeed: the class is transient or unknown.
-func (c Class) Retryable() bool { return c == ClassTransient || c == ClassUnknown }
-
-// ParseClass is the inverse of String. Any other text is ClassUnknown and false.
-func ParseClass(s string) (Class, bool) {
-	for i, name := range classNames {
-		if name == s {
-			return Class(i), true
-		}
-	}
-	return ClassUnknown, false
-}
-
 // severity orders classes where joined errors disagree: the one that most needs a person wins. Discard comes last,
 // so that a failure joined to it is never dropped; knowledge of a transient cause outweighs no knowledge.
 func (c Class) severity() int {
@@ -91,23 +78,6 @@ type Verdict struct {
 	// TooLarge says that a publisher refused the message for its size. It needs ClassPermanent, which a verdict with
 	// TooLarge alone gets. See the function TooLarge.
 	TooLarge bool
-}
-
-// ReasonOrDefault returns Reason, or the reason that stands for the class of an error set aside without one.
-func (v Verdict) ReasonOrDefault() string {
-	switch {
-	case v.Reason != "":
-		return v.Reason
-	case v.Class == ClassTransient:
-		return ReasonTransientMaxRetries
-	case v.Class == ClassPermanent:
-		return ReasonPermanent
-	case v.Class == ClassInvalid:
-		return ReasonInvalid
-	case v.Class == ClassUnknown:
-		return ReasonUnknownMaxRetries
-	}
-	return v.Class.String()
 }
 
 // sayable is v without a class that no mark and no rule can give: ClassAborted, or one out of range. Away and TooLarge

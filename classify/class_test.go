@@ -23,8 +23,9 @@ func TestClassNames(t *testing.T) {
 		if class.String() != name {
 			t.Errorf("class %d reads %q, want %q", class, class, name)
 		}
-		if back, ok := classify.ParseClass(name); back != class || !ok {
-			t.Errorf("%q reads back as %v, %v", name, back, ok)
+		var back classify.Class
+		if err := back.UnmarshalText([]byte(name)); back != class || err != nil {
+			t.Errorf("%q reads back as %v, %v", name, back, err)
 		}
 	}
 	if got := classify.Class(200).String(); got != "unknown" {
@@ -33,41 +34,22 @@ func TestClassNames(t *testing.T) {
 }
 
 // Feature C1: metadata is hostile: whatever is not exactly a name is unknown, and said to be.
-func TestParseClassHostile(t *testing.T) {
+func TestClassNamesHostile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "Permanent", " permanent", "permanent\x00", "2"})).Draw(t, "s")
-		class, ok := classify.ParseClass(s)
-		if ok != (class.String() == s) || !ok && class != classify.ClassUnknown {
-			t.Fatalf("%q is %v, %v", s, class, ok)
+		var class classify.Class
+		err := class.UnmarshalText([]byte(s))
+		if (err == nil) != (class.String() == s) || err != nil && class != classify.ClassUnknown {
+			t.Fatalf("%q is %v, %v", s, class, err)
 		}
 	})
-}
-
-// Feature C1: a message set aside without a reason gets the one that stands for its class.
-func TestReasonOrDefault(t *testing.T) {
-	for class, want := range map[classify.Class]string{
-		classify.ClassUnknown:   "unknown_max_retries",
-		classify.ClassTransient: "transient_max_retries",
-		classify.ClassPermanent: "permanent_error",
-		classify.ClassInvalid:   "invalid_message",
-		classify.ClassDiscard:   "discard",
-		classify.ClassAborted:   "aborted",
-		classify.Class(200):     "unknown",
-	} {
-		if got := (classify.Verdict{Class: class}).ReasonOrDefault(); got != want {
-			t.Errorf("%v: %q, want %q", class, got, want)
-		}
-		if got := (classify.Verdict{Class: class, Reason: "own"}).ReasonOrDefault(); got != "own" {
-			t.Errorf("%v: an application's reason became %q", class, got)
-		}
-	}
 }
 
 // Feature C5: a nil error has no verdict, whatever the default and the rules say.
 func TestNilError(t *testing.T) {
 	c := newClassifier(t, classify.Config{
 		Default: classify.ClassPermanent,
-		Rules:   []classify.Rule{classify.When(func(error) bool { return true }, classify.Verdict{Class: classify.ClassInvalid})},
+		Rules:   []classify.Rule{func(error) (classify.Verdict, bool) { return classify.Verdict{Class: classify.ClassInvalid}, true }},
 	})
 	if v := c.Classify(nil); v != (classify.Verdict{}) {
 		t.Fatalf("nil is %+v", v)

@@ -5,12 +5,14 @@ import "fmt"
 // MarshalText returns the name of the class, as String does.
 func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// UnmarshalText reads the name of a class. Any other text is an error.
+// UnmarshalText reads the name of a class, as String returns it. Any other text is an error, and leaves the class as it
+// is.
 func (c *Class) UnmarshalText(text []byte) error {
-	class, ok := ParseClass(string(text))
-	if !ok {
-		return fmt.Errorf("classify: unknown class %q: use the name of one, such as %q", text, ClassPermanent)
+	for i, name := range classNames {
+		if name == string(text) {
+			*c = Class(i)
+			return nil
+		}
 	}
-	*c = class
-	return nil
+	return fmt.Errorf("classify: unknown class %q: use the name of one, such as %q", text, ClassPermanent)
 }

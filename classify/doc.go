@@ -58,15 +58,15 @@
 //
 // # Too large
 //
-// TooLarge is for a publisher that refuses a message for its size, which is permanent. An error that wraps ErrTooLarge
-// is too. Classifier.IsTooLarge is the one place that decides it, for letters, stages, the delay store, outputs and
-// redrives: by the mark, by a rule with Verdict.TooLarge, or by built-in knowledge of clients.
+// A publisher that refuses a message for its size wraps ErrTooLarge, which is permanent. Classifier.IsTooLarge is the one
+// place that decides it, for letters, stages, the delay store, outputs and redrives: by ErrTooLarge, by a rule with
+// Verdict.TooLarge, or by built-in knowledge of clients.
 //
 // # Marks and rules
 //
 // A handler marks the errors that it knows with Transient, Away, NotNow, Permanent, Invalid, Discard or With. A mark
-// survives any wrapping with %w. For errors of third parties there are rules (Is, As, AsFunc, When) in a Config, and
-// built-in knowledge.
+// survives any wrapping with %w. For errors of third parties there are rules in a Config, and built-in
+// knowledge. A rule is Is for a sentinel, As for an error type, or a function of your own.
 //
 // # Precedence
 //
@@ -90,7 +90,7 @@
 // # Panics
 //
 // A panic in a handler is a *PanicError, which is permanent. It does not unwrap to the value of the panic: a panic is a
-// bug, even with a marked error. A mark around it, or a rule As[*PanicError], may judge it otherwise.
+// bug, even with a marked error. A mark around it, or a rule As for *PanicError, may judge it otherwise.
 //
 // A rule that panics has no answer, and the next rule is asked. If a method of an error panics, that error has no
 // answer. Config.OnRulePanic is called for both. An error that wraps itself is searched up to a bound. Rules do not see

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 )
 
 // Promise P4: an error that wraps itself, or more than can be searched, is judged in time, by the marks around it.
@@ -22,7 +23,7 @@ func TestErrorsWithoutEnd(t *testing.T) {
 	panicking := &panicLink{}
 	panicking.next = panicking
 	told := 0
-	rules := []classify.Rule{classify.Is(errors.New("x"), permanent), classify.As[errStatus](permanent)}
+	rules := []classify.Rule{classify.Is(errors.New("x"), permanent), statusRule}
 	c := newClassifier(t, classify.Config{Rules: rules, OnRulePanic: func(string, []byte) { told++ }})
 	for name, err := range map[string]error{"loop": loop(), "op": op, "url": get, "doubled": double, "panics": panicking} {
 		within(t, 20*time.Second, func() {
@@ -36,11 +37,11 @@ func TestErrorsWithoutEnd(t *testing.T) {
 			if v := c.Classify(wrapped{err}); v.Class != want {
 				t.Errorf("%s without a mark: %+v", name, v)
 			}
-			if f, ok := classify.AsFailure(wrapped{err}); ok {
+			if f, ok := causes.Find[*classify.Failure](wrapped{err}); ok {
 				t.Errorf("%s has a failure: %v", name, f.Attempts)
 			}
 			want1 := &classify.Failure{Err: err, Attempts: 3}
-			if f, _ := classify.AsFailure(wrapped{want1}); f != want1 {
+			if f, _ := causes.Find[*classify.Failure](wrapped{want1}); f != want1 {
 				t.Errorf("the failure around %s was not found", name)
 			}
 		})

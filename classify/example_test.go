@@ -34,14 +34,14 @@ func Example() {
 	var judge *classify.Classifier // nil judges by marks and built-in knowledge
 	for _, payload := range []string{`{`, `{}`, `{"ID":"a"}`, `{"ID":"a","Count":500}`, `{"ID":"a","Count":5}`} {
 		v := judge.Classify(handle(payload))
-		fmt.Println(v.Class, v.ReasonOrDefault())
+		fmt.Printf("%s %q\n", v.Class, v.Reason)
 	}
 	// Output:
-	// invalid unmarshal_error
-	// invalid order_without_id
-	// discard discard
-	// permanent sold_out
-	// transient transient_max_retries
+	// invalid "unmarshal_error"
+	// invalid "order_without_id"
+	// discard ""
+	// permanent "sold_out"
+	// transient ""
 }
 
 type statusError struct{ code int }
@@ -54,11 +54,14 @@ func ExampleNew() {
 	judge, err := classify.New(classify.Config{
 		Rules: []classify.Rule{
 			classify.Is(errClosed, classify.Verdict{Class: classify.ClassTransient, RetryAfter: time.Hour}),
-			classify.AsFunc(func(e *statusError) (classify.Verdict, bool) {
-				if e.code == 429 {
-					return classify.Verdict{Class: classify.ClassTransient, RetryAfter: 30 * time.Second}, true
+			classify.As(func(e *statusError) classify.Verdict {
+				switch {
+				case e.code == 429:
+					return classify.Verdict{Class: classify.ClassTransient, RetryAfter: 30 * time.Second}
+				case e.code >= 400 && e.code < 500:
+					return classify.Verdict{Class: classify.ClassPermanent, Reason: "refused"}
 				}
-				return classify.Verdict{Class: classify.ClassPermanent, Reason: "refused"}, e.code >= 400 && e.code < 500
+				return classify.Verdict{} // no answer
 			}),
 		},
 		OnRulePanic: func(text string, _ []byte) { fmt.Println(text) },
@@ -115,21 +118,6 @@ func ExampleClassifier_Classify() {
 	// unknown
 	// permanent
 	// discard
-}
-
-// A Failure carries the story of a message that failed more than once.
-func ExampleFailure() {
-	var f classify.Failure
-	at := time.Date(2024, 5, 6, 12, 0, 0, 0, time.UTC)
-	for n := range 3 {
-		err := fmt.Errorf("attempt %d: %w", n+1, context.DeadlineExceeded)
-		f.Add(err, (*classify.Classifier)(nil).Classify(err), at.Add(time.Duration(n)*time.Minute))
-	}
-	fmt.Println(&f)
-	fmt.Println(f.Last.Sub(f.First), len(f.History), errors.Is(&f, context.DeadlineExceeded))
-	// Output:
-	// transient after 3 attempt(s): attempt 3: context deadline exceeded
-	// 2m0s 3 true
 }
 
 // A handler that finds a lock held has not failed: its message comes again, and no attempt is counted.

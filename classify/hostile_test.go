@@ -42,8 +42,8 @@ var evils = []error{
 // Feature C3: methods of an error that panic silence that error alone: what is said around it and beside it counts.
 func TestErrorMethodsPanic(t *testing.T) {
 	hostile := []classify.Rule{
-		classify.Is(boxed{[]int{2}}, permanent), classify.As[errStatus](permanent), classify.Is(errors.New("x"), permanent),
-		classify.When(func(err error) bool { return err.Error() == "" }, permanent),
+		classify.Is(boxed{[]int{2}}, permanent), statusRule, classify.Is(errors.New("x"), permanent),
+		func(err error) (classify.Verdict, bool) { return permanent, err.Error() == "" },
 	}
 	c := newClassifier(t, classify.Config{Rules: hostile})
 	told := false

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/causes"
 )
 
 // away is the verdict on an error that is about something the handler needs, and not about the message.
@@ -141,7 +142,12 @@ func isConnectError(err error) bool {
 }
 
 func namesNoHost(err error) bool {
-	return outermost(err, isAwayHost) != nil
+	for one := range causes.All(err) {
+		if dns, ok := one.(*net.DNSError); ok && isAwayHost(dns) {
+			return true
+		}
+	}
+	return false
 }
 
 // isAwayHost reports whether the name of a server is not known, or no name server answers for it.

@@ -182,7 +182,7 @@ func TestRuleAway(t *testing.T) {
 	never := func(error) (classify.Verdict, bool) {
 		return classify.Verdict{Class: classify.ClassPermanent, Away: true}, true
 	}
-	late := newClassifier(t, classify.Config{Rules: []classify.Rule{classify.AsFunc(func(errStatus) (classify.Verdict, bool) { return never(nil) })}})
+	late := newClassifier(t, classify.Config{Rules: []classify.Rule{func(err error) (classify.Verdict, bool) { v, _ := never(nil); return v, errors.As(err, new(errStatus)) }}})
 	if v := late.Classify(errStatus{503}); v.Away || v.Class != classify.ClassPermanent {
 		t.Errorf("%+v", v)
 	}

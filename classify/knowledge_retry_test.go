@@ -64,8 +64,7 @@ func TestAbortedRuleIsRefused(t *testing.T) {
 	boom, aborted := errors.New("boom"), classify.Verdict{Class: classify.ClassAborted}
 	for name, rule := range map[string]classify.Rule{
 		"Is":   classify.Is(boom, aborted),
-		"As":   classify.As[*backoff.PermanentError](aborted),
-		"When": classify.When(func(err error) bool { return err.Error() == "boom" }, aborted),
+		"As":   classify.As(func(*backoff.PermanentError) classify.Verdict { return aborted }),
 		"own":  func(error) (classify.Verdict, bool) { return aborted, true },
 		"none": classify.Is(boom, classify.Verdict{Class: 200}),
 	} {
@@ -77,8 +76,13 @@ func TestAbortedRuleIsRefused(t *testing.T) {
 	}
 	fine := []classify.Rule{
 		classify.Is(boom, classify.Verdict{Class: classify.ClassDiscard}),
-		classify.When(func(error) bool { panic("asked of what is no error of mine") }, classify.Verdict{}),
-		classify.AsFunc(func(err *backoff.PermanentError) (classify.Verdict, bool) { return aborted, true }),
+		func(error) (classify.Verdict, bool) { panic("asked of what is no error of mine") },
+		classify.As(func(err *backoff.PermanentError) (v classify.Verdict) {
+			if err.Err != nil { // panics for the probe
+				v = aborted
+			}
+			return v
+		}),
 	}
 	told := ""
 	c, err := classify.New(classify.Config{Rules: fine, OnRulePanic: func(text string, _ []byte) { told += text }})

@@ -127,16 +127,11 @@ func TestTooLargeByMarkAndRule(t *testing.T) {
 			t.Errorf("%v is a refusal for size by the rule alone", err)
 		}
 	}
-	for _, err := range []error{
-		classify.TooLarge(other), fmt.Errorf("publish: %w", classify.TooLarge(other, classify.Reason("big"))), errors.Join(other, classify.TooLarge(other)),
-		classify.Transient(classify.TooLarge(other)),
-	} {
+	failed := &classify.Failure{Err: other, Verdict: classify.Verdict{TooLarge: true}}
+	for _, err := range []error{failed, wrap(failed, 1), errors.Join(other, failed), classify.Transient(failed)} {
 		if !(*classify.Classifier)(nil).IsTooLarge(err) {
-			t.Errorf("%v is marked", err)
+			t.Errorf("%v is a refusal for size by an earlier verdict", err)
 		}
-	}
-	if v := classifier.Classify(classify.TooLarge(other)); v.Class != classify.ClassPermanent || !v.TooLarge || classify.TooLarge(nil) != nil {
-		t.Errorf("by the mark: %+v", v)
 	}
 	if classifier.IsTooLarge(other) || classifier.IsTooLarge(classify.Permanent(other)) || classifier.IsTooLarge(nil) {
 		t.Error("an error without it is no refusal for size")

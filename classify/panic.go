@@ -1,13 +1,9 @@
 package classify
 
-import (
-	"runtime"
-
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
-)
+import "github.com/watermill-spillway/spillway/internal/boundedtext"
 
 // PanicError is a panic caught in a handler. It does not unwrap to the value: a panic is a bug, whatever was thrown,
-// so neither marks nor rules for sentinels see through it. A rule of type As[*PanicError] may still judge it.
+// so neither marks nor rules for sentinels see through it. A rule As for *PanicError may still judge it.
 type PanicError struct {
 	// Value is what was passed to panic. After panic(nil) it is a *runtime.PanicNilError.
 	Value any
@@ -18,17 +14,4 @@ type PanicError struct {
 // Error returns "panic: " and the text of the value, at most 4 KiB of it.
 func (e *PanicError) Error() string {
 	return "panic: " + boundedtext.Value(e.Value, 4<<10)
-}
-
-// AsPanic finds the outermost PanicError in err, as AsFailure finds a Failure.
-func AsPanic(err error) (p *PanicError, ok bool) {
-	p = outermost(err, func(p *PanicError) bool { return p != nil })
-	return p, p != nil
-}
-
-// NewPanicError returns the error for a recovered panic value. It takes the stack, so it is called in the deferred
-// function that recovered.
-func NewPanicError(value any) *PanicError {
-	stack := make([]byte, 64<<10)
-	return &PanicError{Value: value, Stack: stack[:runtime.Stack(stack, false)]}
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 type (
@@ -23,7 +24,7 @@ func (evilString) String() string { panic("String") }
 func (evilTwice) String() string  { panic(evilTwice{}) } // fmt gives up on this one and panics itself
 
 func caught(f func()) (err *classify.PanicError) {
-	defer func() { err = classify.NewPanicError(recover()) }()
+	defer func() { err = safecall.Panicked(recover()) }()
 	f()
 	return nil
 }
@@ -78,7 +79,7 @@ func TestPanicHidesValue(t *testing.T) {
 	}
 	c := newClassifier(t, classify.Config{Rules: []classify.Rule{
 		classify.Is(errSentinel, classify.Verdict{Class: classify.ClassDiscard}),
-		classify.As[*classify.PanicError](classify.Verdict{Class: classify.ClassInvalid}),
+		classify.As(func(*classify.PanicError) classify.Verdict { return classify.Verdict{Class: classify.ClassInvalid} }),
 	}})
 	if v := c.Classify(err); v.Class != classify.ClassInvalid {
 		t.Errorf("got %+v", v)

@@ -24,7 +24,7 @@ func TestPrecedence(t *testing.T) {
 		Rules: []classify.Rule{
 			classify.Is(context.Canceled, V{Class: I, Reason: "rule", Description: "by rule", RetryAfter: time.Second}),
 			classify.Is(errSentinel, V{Class: D, Reason: "sentinel"}),
-			classify.As[errStatus](V{Reason: "open"}),
+			classify.As(func(errStatus) V { return V{Reason: "open"} }),
 		},
 		Default: T,
 	})

@@ -23,31 +23,35 @@ func (errTimeout) Error() string   { return "timeout" }
 func (errTimeout) Timeout() bool   { return true }
 func (errTimeout) Temporary() bool { return true }
 
+var statusRule = classify.As(func(errStatus) classify.Verdict { return permanent })
+
 var permanent = classify.Verdict{Class: classify.ClassPermanent, Reason: "rule"}
 
 // Feature C3: rules by sentinel, type, type with a verdict of its own and predicate, found bare, in causes and in joins.
 func TestRules(t *testing.T) {
-	status := func(e errStatus) (classify.Verdict, bool) {
-		return classify.Verdict{Class: classify.ClassTransient, RetryAfter: time.Duration(e.code) * time.Second}, e.code != 404
+	status := func(e errStatus) (v classify.Verdict) {
+		if e.code != 404 {
+			v = classify.Verdict{Class: classify.ClassTransient, RetryAfter: time.Duration(e.code) * time.Second}
+		}
+		return v
+	}
+	type timeout interface {
+		error
+		Timeout() bool
 	}
 	for name, c := range map[string]struct {
 		rule classify.Rule
 		err  error
 		want classify.Verdict
 	}{
-		"Is":         {classify.Is(errSentinel, permanent), errSentinel, permanent},
-		"Is another": {classify.Is(errSentinel, permanent), errors.New("sentinel"), classify.Verdict{}},
-		"As":         {classify.As[errStatus](permanent), errStatus{500}, permanent},
-		"As another": {classify.As[*errStatus](permanent), errStatus{500}, classify.Verdict{}},
-		"As interface": {classify.As[interface {
-			error
-			Timeout() bool
-		}](permanent), errTimeout{}, permanent},
-		"AsFunc":          {classify.AsFunc(status), errStatus{5}, classify.Verdict{Class: classify.ClassTransient, RetryAfter: 5 * time.Second}},
-		"AsFunc declines": {classify.AsFunc(status), errStatus{404}, classify.Verdict{}},
-		"AsFunc another":  {classify.AsFunc(status), errSentinel, classify.Verdict{}},
-		"When":            {classify.When(func(err error) bool { return strings.Contains(err.Error(), "sent") }, permanent), errSentinel, permanent},
-		"When not":        {classify.When(func(error) bool { return false }, permanent), errSentinel, classify.Verdict{}},
+		"Is":           {classify.Is(errSentinel, permanent), errSentinel, permanent},
+		"Is another":   {classify.Is(errSentinel, permanent), errors.New("sentinel"), classify.Verdict{}},
+		"As":           {classify.As(status), errStatus{5}, classify.Verdict{Class: classify.ClassTransient, RetryAfter: 5 * time.Second}},
+		"As declines":  {classify.As(status), errStatus{404}, classify.Verdict{}},
+		"As another":   {classify.As(func(*errStatus) classify.Verdict { return permanent }), errStatus{500}, classify.Verdict{}},
+		"As interface": {classify.As(func(timeout) classify.Verdict { return permanent }), errTimeout{}, permanent},
+		"own":          {func(err error) (classify.Verdict, bool) { return permanent, strings.Contains(err.Error(), "sent") }, errSentinel, permanent},
+		"own declines": {func(error) (classify.Verdict, bool) { return permanent, false }, errSentinel, classify.Verdict{}},
 	} {
 		classifier := newClassifier(t, classify.Config{Rules: []classify.Rule{c.rule}})
 		for place, err := range map[string]error{

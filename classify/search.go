@@ -1,13 +1,17 @@
 package classify
 
-import "runtime/debug"
+import (
+	"runtime/debug"
+
+	"github.com/watermill-spillway/spillway/internal/causes"
+)
 
 // judgement is the work on one error. Every method of the error and every rule is called contained: an error that
 // cannot be judged must still be placed, and what its other parts say still counts.
 type judgement struct {
 	config  Config
 	panics  int
-	endless bool // the error wraps more than maxNodes errors, or itself
+	endless bool // the error wraps more than causes.Most errors, or itself
 	left    int  // how many errors the present search may still look at
 }
 
@@ -21,14 +25,11 @@ const (
 	stopAtFirst keeping = false // the outermost answer is the whole answer
 )
 
-// maxNodes bounds a search in errors that wrap without end. It leaves room for a batch of thousands joined into one.
-const maxNodes = 1 << 16
-
 // maxTold bounds how many panics one error reports: each of its causes may panic.
 const maxTold = 8
 
 func (j *judgement) search(err error, ask answerer, keep keeping) Verdict {
-	j.left = maxNodes
+	j.left = causes.Most
 	v, _ := j.tree(err, ask, keep)
 	return v
 }
@@ -81,13 +82,8 @@ func (j *judgement) ask(ask answerer, err error) (v Verdict, ok bool) {
 
 func (j *judgement) unwrap(err error) (branches []error, cause error) {
 	defer j.contain()
-	switch x := err.(type) {
-	case interface{ Unwrap() error }:
-		return nil, x.Unwrap()
-	case interface{ Unwrap() []error }:
-		return x.Unwrap(), nil
-	}
-	return nil, nil
+	cause, branches = causes.Of(err)
+	return branches, cause
 }
 
 // contain turns a panic into no answer.

@@ -2,19 +2,18 @@ package classify
 
 import "errors"
 
-// ErrTooLarge is wrapped by a publisher's error to say that a message was refused for its size. Package poison has it
-// under the same name.
-var ErrTooLarge = errors.New("message too large")
+var (
+	// ErrTooLarge is wrapped by a publisher's error to say that a message was refused for its size, which is permanent.
+	// For errors of a publisher that you do not change, give a rule with Verdict.TooLarge.
+	ErrTooLarge = errors.New("message too large")
+	// ErrRefused is wrapped by a publisher's error to say that it can never accept this message because of its content: a
+	// header, a property, an id. A poison.Queue then offers the letter to its fallbacks, and at last publishes less and
+	// less of it.
+	ErrRefused = errors.New("message refused for what it carries")
+)
 
-// TooLarge marks a publisher's error as a refusal for size, which is permanent. Use it in a publisher of your own whose
-// client has an error for it. For errors of a publisher that you do not change, give a rule: Verdict{Class:
-// ClassPermanent, TooLarge: true}.
-func TooLarge(err error, opts ...Option) error {
-	return mark(err, ClassPermanent, append([]Option{func(v *Verdict) { v.TooLarge = true }}, opts...))
-}
-
-// IsTooLarge reports whether a publisher's error is a refusal for size: by a mark TooLarge, by the first rule that
-// answers, or by the built-in knowledge. This knows ErrTooLarge, a method TooLarge() bool of the error, and the types
+// IsTooLarge reports whether a publisher's error is a refusal for size: by the first rule that answers, or by
+// the built-in knowledge. This knows ErrTooLarge, a method TooLarge() bool of the error, and the types
 // and codes of the clients of Kafka, AMQP and SQL. The text of an error counts only for clients without types and
 // codes, such as those of NATS and Redis.
 //

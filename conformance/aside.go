@@ -11,7 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Feature D7: a letter that Watermill's PoisonQueue wrote is read and comes back, and its keys can be written beside
@@ -84,7 +83,7 @@ func (b *bench) guards() {
 	})
 	b.start(ch, b.producing(func(id string) error {
 		if id == "rejected" {
-			return poison.Reject("not_ours", "this order is another shop's")
+			return classify.Permanent(errors.New("this order is another shop's"), classify.Reason("not_ours"))
 		}
 		return nil
 	}))

@@ -26,7 +26,7 @@ func (b *bench) bounded(pub message.Publisher) message.Publisher {
 			size += len(key) + len(value)
 		}
 		if size > bound {
-			return fmt.Errorf("%d bytes: %w", size, poison.ErrTooLarge)
+			return fmt.Errorf("%d bytes: %w", size, classify.ErrTooLarge)
 		}
 		return nil
 	}}
@@ -45,7 +45,7 @@ func (b *bench) filling() (size int) {
 		if err == nil {
 			return len(msg.Payload)
 		}
-		if !poison.IsTooLarge(err) {
+		if !(*classify.Classifier)(nil).IsTooLarge(err) {
 			b.Fatalf("%d bytes are refused, and not for their size: %v", len(msg.Payload), err)
 		}
 	}

@@ -156,7 +156,7 @@ func (b *bench) fallback() {
 				}
 			case "large":
 				if len(msg.Metadata[poison.KeyFailureDescription]) > 1<<10 {
-					return poison.ErrTooLarge
+					return classify.ErrTooLarge
 				}
 			case "elsewhere":
 				return errors.New("no such place")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/classify"
 )
 
 // memory is a pub/sub that keeps every sentence of the contract within one process, or all but the one that it breaks.
@@ -112,7 +112,7 @@ func (p *memoryPublisher) Publish(topic string, messages ...*message.Message) er
 			if p.breaks == "refuses in words of its own" {
 				return errors.New("this will not do")
 			}
-			return poison.ErrTooLarge
+			return classify.ErrTooLarge
 		}
 		if n := p.published.Add(1); n%7 == 3 && p.breaks == "confirms what is not sent" {
 			continue

@@ -13,7 +13,6 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // What a publisher does with a letter is in its message's id, behind badPrefix.
@@ -50,7 +49,7 @@ func (p *slippery) Publish(topic string, messages ...*message.Message) error {
 		case is(refusedLetter) && try <= 5:
 			return errors.New("not now")
 		case is(largeLetter) && try <= 2:
-			return fmt.Errorf("the broker: %w", poison.ErrTooLarge)
+			return fmt.Errorf("the broker: %w", classify.ErrTooLarge)
 		case is(neverLetter):
 			<-p.release
 			return errors.New("the publisher is closed")

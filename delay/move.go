@@ -8,9 +8,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // move is one batch on its way.
@@ -133,7 +133,7 @@ func (m *move) givenUp(t taken, refusal error) bool {
 
 // refusedAlways reports whether a publisher refuses a message for what it is, which says nothing of its topic.
 func (m *move) refusedAlways(err error) bool {
-	return m.Classifier.IsTooLarge(err) || poison.IsRefused(err)
+	return m.Classifier.IsTooLarge(err) || destination.IsRefused(err)
 }
 
 func (m *move) postpone(rows []taken, wait time.Duration, failures int) {

@@ -27,7 +27,7 @@ type RelayConfig struct {
 	// at least 100 milliseconds. Default: 10 seconds.
 	Lease time.Duration
 	// GiveUp is called with a message that the publisher can never accept: the error is a refusal for size, or wraps
-	// poison.ErrRefused. If GiveUp returns nil, it has placed the message elsewhere, and the message leaves the store.
+	// classify.ErrRefused. If GiveUp returns nil, it has placed the message elsewhere, and the message leaves the store.
 	// Default: none; such a message is tried again every minute.
 	GiveUp func(ctx context.Context, topic string, msg *message.Message, refusal error) error
 	// Classifier decides which refusals of the publisher are for size. Default: the marks of package classify and its

@@ -17,7 +17,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 func TestNewRelay_refuses(t *testing.T) {
@@ -123,7 +122,7 @@ func TestFailures(t *testing.T) {
 // One message that is refused, for its size or otherwise, does not stop those behind it, also not those of its own call.
 func TestPoisoned(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		for _, refusal := range []error{errors.New("not this one"), poison.ErrTooLarge} {
+		for _, refusal := range []error{errors.New("not this one"), classify.ErrTooLarge} {
 			s := d.newStore(t, address)
 			fill(t, s, 100, 0)
 			out := &outbox{before: func(_ string, messages []*message.Message) error {

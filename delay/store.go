@@ -9,11 +9,11 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/gather"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // MaxDelay is the longest delay, about ten years. A longer one was meant in another unit.
@@ -91,7 +91,7 @@ func (s *Store) Service() string { return s.service }
 // With an after of 0 or less the message is due at once. These are errors:
 //   - an after of more than MaxDelay, about ten years: it was meant in another unit
 //   - a topic without a name, or of more than 1,024 bytes
-//   - a message that is too large for the database: the error wraps poison.ErrTooLarge
+//   - a message that is too large for the database: the error wraps classify.ErrTooLarge
 //   - a ctx inside a receiver's claim on the same *sql.DB of SQLite: Put would wait for itself. Through another *sql.DB
 //     on the same file it does wait, for 30 seconds.
 //
@@ -139,7 +139,7 @@ func checkPut(topic string, msg *message.Message, after time.Duration) error {
 
 func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 	if largest := s.db.Largest(); largest > 0 && r.size() > largest { // the server would hang up, and take the transaction with it
-		return fmt.Errorf("%w: %d bytes, and the server takes at most %d", poison.ErrTooLarge, r.size(), largest)
+		return fmt.Errorf("%w: %d bytes, and the server takes at most %d", classify.ErrTooLarge, r.size(), largest)
 	}
 	args := r.args(after + s.tick)
 	joined, err := chain.WriteJoined(ctx, s.db.DB(), func(tx *sql.Tx) error {
@@ -150,7 +150,7 @@ func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 		err = s.putAlone(ctx, args, r.size())
 	}
 	if s.db.TooLarge(err, r.size()) {
-		err = fmt.Errorf("%w: %d bytes: %w", poison.ErrTooLarge, r.size(), err)
+		err = fmt.Errorf("%w: %d bytes: %w", classify.ErrTooLarge, r.size(), err)
 	}
 	return err
 }

@@ -16,9 +16,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // hostile is messages with contents that no producer rules out.
@@ -114,7 +114,7 @@ func TestPut_tooLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := s.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet)), 0); !errors.Is(err, poison.ErrTooLarge) {
+		if err := s.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet)), 0); !errors.Is(err, classify.ErrTooLarge) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestPut_tooLarge(t *testing.T) {
 	// A driver that writes the values into the statement doubles this one.
 	doubling := d.newStore(t, mysqltest.With(address, "interpolateParams=true"))
 	err := doubling.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet*3/4)), 0)
-	if !errors.Is(err, poison.ErrTooLarge) {
+	if !errors.Is(err, classify.ErrTooLarge) {
 		t.Errorf("%v", err)
 	}
 }

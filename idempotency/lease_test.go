@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/middleware"
 )
@@ -98,7 +99,7 @@ func scriptedReceiver(t *testing.T, s *scripted, handle message.HandlerFunc) (at
 }
 
 func aborted(err error) bool {
-	f, ok := classify.AsFailure(err)
+	f, ok := causes.Find[*classify.Failure](err)
 	return ok && f.Verdict.Class == classify.ClassAborted && errors.Is(err, context.Canceled)
 }
 

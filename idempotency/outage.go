@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
@@ -106,7 +107,7 @@ func claimedBefore(ctx context.Context, key Key, c *chain.Call) bool {
 
 // unclaimed is the error of a claim that failed.
 func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
-	if failure, ok := classify.AsFailure(err); ok && failure.Verdict.Class == classify.ClassAborted {
+	if failure, ok := causes.Find[*classify.Failure](err); ok && failure.Verdict.Class == classify.ClassAborted {
 		return err // it is given back
 	}
 	switch ended := waitContext(c).Err(); {
@@ -137,7 +138,7 @@ func (r *Receiver) failed(c *chain.Call, key Key, claim Claim, err error) error 
 	if !ok || !cut.LostConnection() {
 		return err
 	}
-	_, panicked := classify.AsPanic(err) // over the error of a statement, as a handler with Must does
+	_, panicked := causes.Find[*classify.PanicError](err) // over the error of a statement, as a handler with Must does
 	if class := (*classify.Classifier)(nil).Classify(err).Class; !panicked && class != classify.ClassTransient &&
 		class != classify.ClassUnknown {
 		return err

@@ -123,7 +123,7 @@ type upTo struct {
 func (p upTo) Publish(topic string, messages ...*message.Message) error {
 	for _, msg := range messages {
 		if len(msg.Payload) > p.bytes {
-			return poison.ErrTooLarge
+			return classify.ErrTooLarge
 		}
 		p.taken <- topic + " takes " + msg.UUID
 	}

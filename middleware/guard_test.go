@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -100,7 +101,7 @@ func TestGuardConstruction(t *testing.T) {
 func TestGuardCreatedAtPanics(t *testing.T) {
 	config := middleware.GuardConfig{MaxAge: time.Hour, CreatedAt: func(*message.Message) time.Time { panic("no time") }}
 	handled, err := guarded(t, config, nil)
-	if _, panicked := classify.AsPanic(err); handled || !panicked || !strings.Contains(err.Error(), "GuardConfig.CreatedAt") {
+	if _, panicked := causes.Find[*classify.PanicError](err); handled || !panicked || !strings.Contains(err.Error(), "GuardConfig.CreatedAt") {
 		t.Errorf("handled %t: %v", handled, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
@@ -65,7 +66,7 @@ func failureOf(t testing.TB, err error) *classify.Failure {
 // wantAborted checks that a message was given back without being counted.
 func wantAborted(t testing.TB, err error) {
 	t.Helper()
-	f, ok := classify.AsFailure(err)
+	f, ok := causes.Find[*classify.Failure](err)
 	if !ok || f.Verdict.Class != classify.ClassAborted || f.Attempts != 0 || !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want an aborted error that counts nothing", err)
 	}

@@ -11,11 +11,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
 func aborted(err error) bool {
-	failure, ok := classify.AsFailure(err)
+	failure, ok := causes.Find[*classify.Failure](err)
 	return ok && failure.Verdict.Class == classify.ClassAborted
 }
 
@@ -51,7 +52,7 @@ func TestNotNow(t *testing.T) {
 				t.Fatalf("counted %v", counted)
 			}
 		}
-		failure, ok := classify.AsFailure(err)
+		failure, ok := causes.Find[*classify.Failure](err)
 		if !ok || failure.Verdict.Class != classify.ClassTransient || failure.Attempts != 5 {
 			t.Errorf("at last %v", err)
 		}
@@ -114,7 +115,7 @@ func TestNotNowEnds(t *testing.T) {
 			msg.Ack() // it cannot come again
 			return nil, classify.NotNow(errors.New("locked"))
 		})(newMessage("acked"))
-		if failure, ok := classify.AsFailure(err); !ok || failure.Attempts != 5 || aborted(err) {
+		if failure, ok := causes.Find[*classify.Failure](err); !ok || failure.Attempts != 5 || aborted(err) {
 			t.Errorf("acked: %v", err)
 		}
 	})

@@ -11,7 +11,9 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
@@ -105,7 +107,7 @@ func (p *outputPublisher) spoilt(c *chain.Call, topic string, n int, err error) 
 		return err
 	}
 	failure := &classify.Failure{}
-	failure.Add(err, verdict, time.Now())
+	attempts.Add(failure, err, verdict, time.Now())
 	return p.setAside(c, failure, topic, fmt.Sprintf("one of %d outputs", n), err)
 }
 
@@ -125,7 +127,7 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 			return c.Abort(err)
 		}
 		verdict := config.Classifier.Classify(err)
-		failure.Add(err, verdict, time.Now())
+		attempts.Add(failure, err, verdict, time.Now())
 		p.report(c, err)
 		tries++
 		pause := waits.NextBackOff()
@@ -197,7 +199,7 @@ func refused(outputs []*chain.Call, next int, alone bool) string {
 // inVain reports whether a message that was refused alone will be refused again. A message that is too large gets one
 // more try: the client may have sent it in one batch with another that was too large.
 func (p *outputPublisher) inVain(v classify.Verdict, err error, tries int) bool {
-	if _, panicked := classify.AsPanic(err); panicked { // the publisher's panic may pass
+	if _, panicked := causes.Find[*classify.PanicError](err); panicked { // the publisher's panic may pass
 		return false
 	}
 	if v.TooLarge {

@@ -88,7 +88,7 @@ func refusing(id string, n int, err error) func(string, *message.Message) error 
 // Feature D15, promise P2: what becomes of outputs that are refused: how often each is tried, what is published, and
 // whether the source is set aside, as it arrived.
 func TestRefusedOutputs(t *testing.T) {
-	tooLarge := fmt.Errorf("broker: %w", poison.ErrTooLarge)
+	tooLarge := fmt.Errorf("broker: %w", classify.ErrTooLarge)
 	permanent := classify.Permanent(errBoom)
 	for name, row := range map[string]struct {
 		outputs  []string

@@ -7,6 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // Recover makes an error of a handler's panic, with its value and stack. It also makes an error of a nil message among
@@ -25,7 +26,7 @@ func (Recover) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) (out []*message.Message, err error) {
 		defer func() {
 			if v := recover(); v != nil {
-				out, err = nil, classify.NewPanicError(v)
+				out, err = nil, safecall.Panicked(v)
 			}
 		}()
 		out, err = next(c)

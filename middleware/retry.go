@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
@@ -42,7 +43,7 @@ func NewRetry(config RetryConfig) (*Retry, error) {
 	for i := range r.policies {
 		class := classify.Class(i)
 		r.policies[i] = config.policy(class)
-		r.toStage[i] = !attemptsSet && class.Retryable() && config.PerClass[class].Attempts == 0
+		r.toStage[i] = !attemptsSet && attempts.CanSucceed(class) && config.PerClass[class].Attempts == 0
 	}
 	return r, nil
 }
@@ -119,7 +120,7 @@ func (r *Retry) fromStage(c *chain.Call, next chain.Handler, budget *bucket,
 		r.onAttempt(c, Attempt{Number: c.Attempts})
 		return out, nil
 	}
-	if v := r.config.Classifier.Classify(err); v.NotNow || !v.Class.Retryable() || c.Nacked() || c.Aborted() {
+	if v := r.config.Classifier.Classify(err); v.NotNow || !attempts.CanSucceed(v.Class) || c.Nacked() || c.Aborted() {
 		charged.refund()
 	}
 	return r.retry(c, next, err, budget, entered)
@@ -145,7 +146,7 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, budget *buck
 			out, err = r.notNow(c, next, err, verdict)
 			continue
 		}
-		failure.Add(err, verdict, time.Now())
+		attempts.Add(&failure, err, verdict, time.Now())
 		attempt := Attempt{Number: failure.Attempts, Err: err, Verdict: verdict}
 		r.onAttempt(c, attempt)
 

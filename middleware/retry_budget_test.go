@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
@@ -118,7 +119,7 @@ func TestBudgetEnds(t *testing.T) {
 		start, deliveries := time.Now(), 0
 		for ended := false; !ended; deliveries++ {
 			_, err := handle(newMessage("1"))
-			f, _ := classify.AsFailure(err)
+			f, _ := causes.Find[*classify.Failure](err)
 			ended = f.Verdict.Class != classify.ClassAborted
 			if ended && f.Attempts != 2 || time.Since(start) > most+time.Minute {
 				t.Fatalf("after %s: %v", time.Since(start), f)

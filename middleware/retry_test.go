@@ -35,7 +35,7 @@ func TestAttemptsProperty(t *testing.T) {
 				return
 			}
 			f := failureOf(t, err)
-			if f.Attempts != attempts || !f.First.Equal(start) || !f.Last.Equal(time.Now()) || len(f.History) != min(attempts, classify.MaxHistory) {
+			if f.Attempts != attempts || !f.First.Equal(start) || !f.Last.Equal(time.Now()) || len(f.History) != min(attempts, 10) {
 				rt.Fatalf("the story is %+v", f)
 			}
 			for i, a := range f.History {

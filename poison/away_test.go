@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
@@ -67,7 +68,7 @@ func TestSinksAwayForLong(t *testing.T) {
 		}
 		began := time.Now()
 		_, err = q.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("failed") })(message.NewMessage("m", nil))
-		failure, ok := classify.AsFailure(err)
+		failure, ok := causes.Find[*classify.Failure](err)
 		if !ok || failure.Verdict.Class != classify.ClassAborted || time.Since(began) < outage.DefaultMaxHold {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/naming"
 )
 
@@ -18,7 +19,7 @@ func BenchmarkLetter(b *testing.B) {
 		b.Fatal(err)
 	}
 	failure := &classify.Failure{}
-	failure.Add(panicking(errors.New("index out of range")), classify.Verdict{Class: classify.ClassPermanent, Reason: "panic"}, time.Now())
+	attempts.Add(failure, panicking(errors.New("index out of range")), classify.Verdict{Class: classify.ClassPermanent, Reason: "panic"}, time.Now())
 	msg := message.NewMessage("0d9f6f2e-3c5b-4f0e-9b57-6c3d9a1f7c11", make([]byte, 1024))
 	for _, k := range []string{"tenant", "event-type", "trace-id", "content-type", "schema"} {
 		msg.Metadata.Set(k, "value of "+k)
@@ -38,7 +39,7 @@ func BenchmarkLetterAgain(b *testing.B) {
 	}
 	failure := &classify.Failure{}
 	for range 2 {
-		failure.Add(errors.New("the warehouse does not answer"), classify.Verdict{Class: classify.ClassTransient, Reason: "timeout"}, time.Now())
+		attempts.Add(failure, errors.New("the warehouse does not answer"), classify.Verdict{Class: classify.ClassTransient, Reason: "timeout"}, time.Now())
 	}
 	msg := message.NewMessage("0d9f6f2e-3c5b-4f0e-9b57-6c3d9a1f7c11", make([]byte, 1024))
 	msg.Metadata.Set("tenant", "acme")

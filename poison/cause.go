@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/causes"
 )
 
 // maxText bounds what is taken from an error before the budget cuts it further.
@@ -21,7 +22,7 @@ func textOf(err error) string { return boundedtext.Error(err, maxText) }
 // stackOf returns the stack of a panic, or the one that an error of github.com/pkg/errors carries.
 func stackOf(err error) (stack string) {
 	defer func() { _ = recover() }() // methods of the error are called
-	if panicked, ok := classify.AsPanic(err); ok {
+	if panicked, ok := causes.Find[*classify.PanicError](err); ok {
 		return handlerFrames(panicFrames(string(panicked.Stack)))
 	}
 	return handlerFrames(carriedFrames(err))

@@ -7,7 +7,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
@@ -105,8 +104,9 @@ func decode(msg *message.Message) Letter {
 	if key := r.identity(KeyOriginalKey); key != "" {
 		l.Origin.Key = []byte(key)
 	}
-	l.Failure.Class, _ = classify.ParseClass(msg.Metadata[KeyFailureClass])
-	if _, ok := msg.Metadata[KeyFailureClass]; !ok {
+	if class, ok := msg.Metadata[KeyFailureClass]; ok {
+		_ = l.Failure.Class.UnmarshalText([]byte(class)) // leaves ClassUnknown
+	} else {
 		l.readOthers(r, added)
 	}
 	l.readSealed(r)

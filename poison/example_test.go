@@ -52,16 +52,6 @@ func ExampleQueue() {
 	// Output: orders.dlq: order-1 of orders, permanent_error: no such customer
 }
 
-// A handler that sets its message aside without an error of another package, and says why.
-func ExampleReject() {
-	handle := func(*message.Message) error {
-		return poison.Reject("customer_closed", "customer 7 closed the account in May")
-	}
-	verdict := (*classify.Classifier)(nil).Classify(handle(nil))
-	fmt.Println(verdict.Class, verdict.Reason, "-", verdict.Description)
-	// Output: permanent customer_closed - customer 7 closed the account in May
-}
-
 // A dead letter is the original message and its story, in metadata that any broker carries.
 func ExampleLetter() {
 	letter := poison.Letter{

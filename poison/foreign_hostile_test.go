@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/naming"
 )
 
@@ -154,7 +155,7 @@ func TestForgedForeignOrigin(t *testing.T) {
 		t.Fatal(err)
 	}
 	failure := &classify.Failure{}
-	failure.Add(errors.New("no"), classify.Verdict{Class: classify.ClassPermanent}, longAgo)
+	attempts.Add(failure, errors.New("no"), classify.Verdict{Class: classify.ClassPermanent}, longAgo)
 	for _, key := range []string{KeyOriginalTopic, springTopic, springRetryTopic, connectTopic, keyWatermillTopic} {
 		msg := message.NewMessage("id", nil)
 		msg.Metadata = message.Metadata{key: "payments", "mine": "kept"}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
@@ -72,12 +73,12 @@ func decodeLines(text string) (history []classify.Attempt) {
 
 // noted appends an attempt, unless its time or class cannot be one.
 func noted(history []classify.Attempt, a entry) []classify.Attempt {
-	class, known := classify.ParseClass(a.Class)
+	var class classify.Class
 	at := boundedtext.Time(a.At)
-	if !known || at.IsZero() {
+	if class.UnmarshalText([]byte(a.Class)) != nil || at.IsZero() {
 		return history
 	}
-	return classify.BoundHistory(append(history,
+	return attempts.Latest(append(history,
 		classify.Attempt{At: at, Class: class, Error: boundedtext.Text(a.Error, maxCause)}))
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errorkind"
 )
@@ -70,7 +71,7 @@ type Failure struct {
 	Attempts      int
 	FirstFailedAt time.Time
 	LastFailedAt  time.Time
-	// History holds the latest failed attempts, oldest first, across redrives; at most classify.MaxHistory.
+	// History holds the latest failed attempts, oldest first, across redrives; at most attempts.Kept.
 	History []classify.Attempt
 }
 
@@ -94,7 +95,7 @@ func (l *Letter) fail(f *classify.Failure, node string) {
 	}
 	l.Failure = Failure{
 		Class:         f.Verdict.Class,
-		Reason:        f.Verdict.ReasonOrDefault(),
+		Reason:        attempts.Reason(f.Verdict),
 		Description:   description,
 		Type:          errorkind.Types(f.Err),
 		Stack:         stack,
@@ -103,7 +104,7 @@ func (l *Letter) fail(f *classify.Failure, node string) {
 		Attempts:      f.Attempts,
 		FirstFailedAt: f.First,
 		LastFailedAt:  f.Last,
-		History:       classify.BoundHistory(append(l.Failure.History, f.History...)),
+		History:       attempts.Latest(append(l.Failure.History, f.History...)),
 	}
 }
 

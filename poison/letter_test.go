@@ -13,7 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/errorkind"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 var longAgo = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
@@ -196,7 +198,7 @@ func TestDecodeHostileValues(t *testing.T) {
 		!l.Failure.FirstFailedAt.IsZero() || l.Origin.Key != nil || l.Origin.Topic != "" {
 		t.Errorf("believed garbage: %+v", l)
 	}
-	if len(l.Failure.Description) > DefaultMaxAdded || len(l.Failure.History) > classify.MaxHistory {
+	if len(l.Failure.Description) > DefaultMaxAdded || len(l.Failure.History) > attempts.Kept {
 		t.Errorf("unbounded: description %d bytes, history %d", len(l.Failure.Description), len(l.Failure.History))
 	}
 	if _, err := Decode(message.NewMessage("id", nil)); !errors.Is(err, ErrNotLetter) {
@@ -259,6 +261,6 @@ func TestStackEndsAtHandler(t *testing.T) {
 }
 
 func panicking(value any) (err error) {
-	defer func() { err = classify.NewPanicError(recover()) }()
+	defer func() { err = safecall.Panicked(recover()) }()
 	panic(value)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // events are what happened, in order. It is a placing.Delivery too.
@@ -38,7 +39,7 @@ func TestPlacingBegins(t *testing.T) {
 		want []string
 	}{
 		"failure":   {err: boom, want: []string{"handled", "placing id", "published"}},
-		"panic":     {err: classify.NewPanicError("boom"), want: []string{"handled", "placing id", "published"}},
+		"panic":     {err: safecall.Panicked("boom"), want: []string{"handled", "placing id", "published"}},
 		"success":   {want: []string{"handled"}},
 		"discard":   {err: classify.Discard(boom), want: []string{"handled"}},
 		"nacked":    {err: boom, with: func(ctx context.Context, msg *message.Message) context.Context { msg.Nack(); return ctx }, want: []string{"handled"}},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -12,37 +11,13 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/naming"
 )
-
-// ErrTooLarge is wrapped by a publisher's error to say that a message was refused for its size. It is
-// classify.ErrTooLarge.
-var ErrTooLarge = classify.ErrTooLarge
-
-// ErrRefused is wrapped by a publisher's error to say that it can never accept this message because of its content: a
-// header, a property, an id. For a refusal for size there is ErrTooLarge. A Queue then offers the letter to its
-// fallbacks. If none takes it, the Queue publishes a raw form: id and payload, Spillway's metadata in printable ASCII,
-// and the producer's id and metadata packed into KeyOriginalMetadata. At last it drops the producer's metadata. The
-// Queue does the same after a refusal for size of a letter that is cut, after a panic, and after an error that the
-// Classifier knows as permanent or invalid. A sink that has no room for any letter is at last offered the message as it
-// came, without its story.
-var ErrRefused = errors.New("message refused for what it carries")
-
-// IsRefused reports whether a publisher's error is a refusal for content: ErrRefused, or the error with which
-// marshalers of Watermill, as those of Redis Streams and Kafka, refuse metadata that have their own key. Foreign
-// producers can send such metadata.
-func IsRefused(err error) bool {
-	return errors.Is(err, ErrRefused) ||
-		err != nil && strings.Contains(boundedtext.Error(err, 1<<10), "is reserved by watermill for message UUID")
-}
-
-// IsTooLarge reports whether a publisher's error is a refusal for size, by marks and the built-in knowledge of package
-// classify. The parts of a channel ask their Classifier, which has rules too: see classify.Classifier.IsTooLarge.
-func IsTooLarge(err error) bool { return (*classify.Classifier)(nil).IsTooLarge(err) }
 
 // sinks lists where a letter may go, best first: its topic; for an invalid message the topic of all the others; then
 // the fallbacks. A dead letter that is parked has no topic of all the others. A sink that writes into the letter's own
@@ -195,7 +170,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm
 		} else {
 			logging.LetterRefused.Write(q.config.Logger, err, fields)
 		}
-		if IsRefused(err) {
+		if destination.IsRefused(err) {
 			return forGood, err
 		}
 		if q.config.Classifier.IsTooLarge(err) {

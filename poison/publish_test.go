@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 )
 
 // Feature D4: the wait between tries doubles, give or take half of it, and is never cut to less than was asked for.
@@ -44,7 +45,7 @@ func TestCutDownIsTriedAgain(t *testing.T) {
 		dead := &sink{refuse: func(try int, _ string, _ *message.Message) error {
 			switch {
 			case try <= 2:
-				return ErrTooLarge
+				return classify.ErrTooLarge
 			case try <= 4:
 				return errors.New("not now")
 			}
@@ -71,7 +72,7 @@ func TestCutDownIsSmaller(t *testing.T) {
 					size += len(key) + len(value)
 				}
 				sizes = append(sizes, size)
-				return ErrTooLarge
+				return classify.ErrTooLarge
 			}}
 			queue, err := NewQueue(dead, QueueConfig{MaxAdded: most, WatermillKeys: watermill})
 			if err != nil {
@@ -79,7 +80,7 @@ func TestCutDownIsSmaller(t *testing.T) {
 			}
 			failure := &classify.Failure{}
 			for i := range 10 {
-				failure.Add(fmt.Errorf("%d %s", i, strings.Repeat("long ", 2000)), classify.Verdict{}, time.Now())
+				attempts.Add(failure, fmt.Errorf("%d %s", i, strings.Repeat("long ", 2000)), classify.Verdict{}, time.Now())
 			}
 			if err := queue.Place(message.NewMessage(strings.Repeat("m", 900), nil), failure); err == nil {
 				t.Fatal("it was taken")
@@ -100,7 +101,7 @@ func TestCutDownIsSmaller(t *testing.T) {
 func TestHistoryKeepsTheLatest(t *testing.T) {
 	letter := sampleLetter()
 	letter.Failure.History = nil
-	for i := range classify.MaxHistory {
+	for i := range attempts.Kept {
 		letter.Failure.History = append(letter.Failure.History, classify.Attempt{At: time.Now(), Error: fmt.Sprintf("try %d %s", i, strings.Repeat("x", 100))})
 	}
 	kept := 0
@@ -116,7 +117,7 @@ func TestHistoryKeepsTheLatest(t *testing.T) {
 		}
 		kept = max(kept, len(back.Failure.History))
 	}
-	if kept != classify.MaxHistory {
+	if kept != attempts.Kept {
 		t.Errorf("at the most %d attempts were kept", kept)
 	}
 }

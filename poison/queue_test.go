@@ -27,7 +27,7 @@ func TestQueuePlacesByClass(t *testing.T) {
 		"unknown":   {errors.New("what"), "orders.dlq", classify.ReasonUnknownMaxRetries},
 		"transient": {classify.Transient(errors.New("later")), "orders.dlq", classify.ReasonTransientMaxRetries},
 		"invalid":   {classify.Invalid(errors.New("bad")), "orders.invalid", classify.ReasonInvalid},
-		"reject":    {Reject("no_such_customer", "customer 7 was deleted"), "orders.dlq", "no_such_customer"},
+		"reject":    {classify.Permanent(errors.New("customer 7 was deleted"), classify.Reason("no_such_customer")), "orders.dlq", "no_such_customer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dead := &sink{}

@@ -50,7 +50,7 @@ func placedBy(t *testing.T, dead message.Publisher, config QueueConfig, msg *mes
 
 // Feature D4, promise P4: what a sink refuses for what a letter carries goes whole to a fallback, and is not tried again here.
 func TestRefusedLetterFallsBack(t *testing.T) {
-	dead, other := &sink{refuse: strict(ErrRefused)}, &sink{}
+	dead, other := &sink{refuse: strict(classify.ErrRefused)}, &sink{}
 	msg := message.NewMessage("m", []byte("payload"))
 	msg.Metadata["reply-to"] = "amq.rabbitmq.reply-to"
 	placedBy(t, dead, QueueConfig{Fallbacks: []Sink{{Publisher: other}}}, msg)
@@ -63,11 +63,11 @@ func TestRefusedLetterFallsBack(t *testing.T) {
 // it is read as it was. So are those that a publisher panics over, or refuses with what is permanent.
 func TestRefusedLetterIsPacked(t *testing.T) {
 	for name, refuse := range map[string]func(int, string, *message.Message) error{
-		"ErrRefused": strict(ErrRefused),
-		"too large":  strict(ErrTooLarge),
+		"ErrRefused": strict(classify.ErrRefused),
+		"too large":  strict(classify.ErrTooLarge),
 		"permanent":  strict(classify.Permanent(errors.New("value too long"))),
 		"panic": func(try int, topic string, msg *message.Message) error {
-			if strict(ErrRefused)(try, topic, msg) != nil {
+			if strict(classify.ErrRefused)(try, topic, msg) != nil {
 				panic("marshal")
 			}
 			return nil
@@ -116,9 +116,9 @@ func TestRefusedLetterIsBare(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			dead := &sink{refuse: func(try int, topic string, msg *message.Message) error {
 				if _, packed := msg.Metadata[KeyOriginalMetadata]; packed {
-					return ErrTooLarge
+					return classify.ErrTooLarge
 				}
-				return strict(ErrRefused)(try, topic, msg)
+				return strict(classify.ErrRefused)(try, topic, msg)
 			}}
 			msg := message.NewMessage("m", []byte("payload"))
 			msg.Metadata = metadata
@@ -146,7 +146,7 @@ func TestRawTakesAnything(t *testing.T) {
 		for range rapid.IntRange(0, 8).Draw(t, "keys") {
 			msg.Metadata[rapid.SampledFrom(append(keys, draw("key"))).Draw(t, "which")] = draw("value")
 		}
-		dead := &sink{refuse: strict(ErrRefused)}
+		dead := &sink{refuse: strict(classify.ErrRefused)}
 		queue, err := NewQueue(dead, QueueConfig{Node: draw("node")})
 		if err != nil {
 			t.Fatal(err)
@@ -246,7 +246,7 @@ func TestRoundsOfALongTopicAreCounted(t *testing.T) {
 	long := strings.Repeat("t", 1960)
 	dead := &sink{refuse: func(_ int, _ string, msg *message.Message) error {
 		if sizeOf(msg.Metadata) > 4<<10 {
-			return ErrTooLarge
+			return classify.ErrTooLarge
 		}
 		return nil
 	}}

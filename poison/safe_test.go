@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 )
 
 // throughHeaders sends msg as NATS does: names that are none are dropped, newlines become spaces, spaces at the ends go, and an id
@@ -177,7 +178,7 @@ func TestDamagedHistory(t *testing.T) {
 	whole := encodeHistory(sampleLetter().Failure.History, 1<<10)
 	for text, want := range map[string]int{
 		whole: 1, whole[:len(whole)-1] + ",{": 1, whole[:len(whole)-3]: 0, "[": 0, "[[]]": 0, "[7]": 0, "[null]": 0, `[{"at":"never","class":"transient"}]`: 0,
-		"[" + strings.Repeat(strings.Trim(whole, "[]")+",", 40) + "{}]": classify.MaxHistory, "": 0, "{": 0,
+		"[" + strings.Repeat(strings.Trim(whole, "[]")+",", 40) + "{}]": attempts.Kept, "": 0, "{": 0,
 	} {
 		if got := decodeHistory(text); len(got) != want {
 			t.Errorf("%.80q: %d attempts", text, len(got))

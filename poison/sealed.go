@@ -107,24 +107,6 @@ func Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.M
 	return sealed, nil
 }
 
-// Unseal is the way back of Seal: it returns a copy of a sealed dead letter as it was before. It returns a message that
-// is not sealed as it is.
-func Unseal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.Message, error) {
-	l := Read(msg)
-	if !l.Sealed {
-		return msg, nil
-	}
-	c, err := s.Open(ctx, l.binding(), msg.Payload)
-	if err != nil {
-		return nil, fmt.Errorf("poison: open letter: %w", err)
-	}
-	opened := message.NewMessageWithContext(msg.Context(), msg.UUID, c.Payload)
-	maps.Copy(opened.Metadata, msg.Metadata)
-	delete(opened.Metadata, KeySealed)
-	maps.Copy(opened.Metadata, c.Metadata)
-	return opened, nil
-}
-
 // seal seals the letter, if the queue has a Sealer. Keys that fail are asked as often as a publisher.
 func (q *Queue) seal(ctx context.Context, l *Letter) error {
 	if q.config.Seal == nil || l.Sealed {

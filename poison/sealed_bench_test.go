@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/seal"
 )
@@ -33,7 +34,7 @@ func BenchmarkSealedLetter(b *testing.B) {
 		msg.Metadata.Set(k, "value of "+k)
 	}
 	failure := &classify.Failure{}
-	failure.Add(panicking(context.Canceled), classify.Verdict{Class: classify.ClassPermanent, Reason: "panic"}, time.Now())
+	attempts.Add(failure, panicking(context.Canceled), classify.Verdict{Class: classify.ClassPermanent, Reason: "panic"}, time.Now())
 	var spent [2]time.Duration
 	for b.Loop() {
 		for i := range spent {

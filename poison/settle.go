@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/placing"
@@ -18,7 +19,7 @@ import (
 // runtime.Goexit, which ends the goroutine so that the router can neither ack nor nack.
 func (q *Queue) interrupted(c *chain.Call, panicked any) error {
 	if panicked != nil {
-		return q.settleOrNack(c, classify.NewPanicError(panicked))
+		return q.settleOrNack(c, safecall.Panicked(panicked))
 	}
 	err := q.settleOrNack(c, classify.Permanent(errGoexit, classify.Reason(classify.ReasonGoexit)))
 	if err == nil {
@@ -59,7 +60,7 @@ func (q *Queue) settle(c *chain.Call, err error) error {
 		})
 		return err
 	}
-	failure := q.config.Classifier.Failure(err)
+	failure := attempts.Of(q.config.Classifier, err)
 	if failure.Verdict.Class != classify.ClassDiscard {
 		placing.Begin(c.WaitContext(), c.Msg)
 		if c.Aborted() { // while it waited for its turn
@@ -81,7 +82,7 @@ func (q *Queue) Place(msg *message.Message, err error) error {
 	if err == nil {
 		return errors.New("poison: Place: the error is nil: give the reason for the dead letter")
 	}
-	return q.place(nil, msg.CopyWithContext(), q.config.Classifier.Failure(err))
+	return q.place(nil, msg.CopyWithContext(), attempts.Of(q.config.Classifier, err))
 }
 
 // place owns msg. While all sinks are away it holds the message of c, if there is one, and at last gives the message

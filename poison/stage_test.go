@@ -9,8 +9,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -39,7 +41,7 @@ func (nowhere) Close() error                              { return nil }
 func failedTimes(n int, tried time.Time, text string) *classify.Failure {
 	f := &classify.Failure{}
 	for range n {
-		f.Add(classify.Transient(errorText(text)), classify.Verdict{Class: classify.ClassTransient}, tried)
+		attempts.Add(f, classify.Transient(errorText(text)), classify.Verdict{Class: classify.ClassTransient}, tried)
 	}
 	return f
 }
@@ -98,7 +100,7 @@ func TestStagedIsBounded(t *testing.T) {
 	for _, total := range []int{1 << 10, poison.DefaultMaxAdded} {
 		msg := message.NewMessage("1", nil)
 		failure := failedTimes(30, stageTried, long)
-		failure.Err = classify.NewPanicError(long)
+		failure.Err = safecall.Panicked(long)
 		failure.Verdict.Reason, failure.Verdict.Description = strings.Repeat("r", 500), long
 		staged := stagedBy(t, poison.QueueConfig{MaxAdded: total}, msg, failure, poison.RetryStage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
 		size := 0

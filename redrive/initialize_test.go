@@ -132,7 +132,7 @@ func TestParkThatHidesItsInitializer(t *testing.T) {
 func TestHandler_quarantinesWhatIsTooLarge(t *testing.T) {
 	park := &outbox{Before: func(_ string, msg *message.Message) error {
 		if msg.Metadata.Get(poison.KeyFailureReason) == classify.ReasonMaxRedrives {
-			return poison.ErrTooLarge
+			return classify.ErrTooLarge
 		}
 		return nil
 	}}

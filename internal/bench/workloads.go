@@ -15,6 +15,8 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe/prom"
@@ -104,7 +106,7 @@ func run(b *testing.B, h message.HandlerFunc) {
 func panicked() (failure *classify.Failure) {
 	defer func() {
 		failure = &classify.Failure{}
-		failure.Add(classify.NewPanicError(recover()),
+		attempts.Add(failure, safecall.Panicked(recover()),
 			classify.Verdict{Class: classify.ClassPermanent, Reason: classify.ReasonPanic}, time.Now())
 	}()
 	panic(errors.New("index out of range"))

@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 )
 
 // Aborted reports whether the message went away rather than failed: its context was cancelled without an ack, or a part
@@ -66,7 +67,7 @@ func (e givenBack) Unwrap() error { return e.error }
 
 // GaveBack reports whether err gives its message back, uncounted.
 func GaveBack(err error) bool {
-	failure, ok := classify.AsFailure(err)
+	failure, ok := causes.Find[*classify.Failure](err)
 	return ok && failure.Verdict.Class == classify.ClassAborted
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 )
 
 func expired(context.Context) (context.Context, context.CancelFunc) {
@@ -81,7 +82,7 @@ func TestAbort(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || cause != nil && !errors.Is(err, cause) {
 			t.Errorf("Abort(%v) is %v", cause, err)
 		}
-		f, ok := classify.AsFailure(err)
+		f, ok := causes.Find[*classify.Failure](err)
 		if !ok || f.Verdict.Class != classify.ClassAborted || f.Attempts != 0 {
 			t.Errorf("Abort(%v) tells %+v", cause, f)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 )
 
 // Feature I3: a message that a part puts back has gone away, for every part further out, and its error is no failure.
@@ -19,7 +20,7 @@ func TestPutBack(t *testing.T) {
 		t.Error("aborted before")
 	}
 	err := c.PutBack(errBoom)
-	failure, ok := classify.AsFailure(err)
+	failure, ok := causes.Find[*classify.Failure](err)
 	if !c.Aborted() || !ok || failure.Verdict.Class != classify.ClassAborted || !errors.Is(err, errBoom) || !errors.Is(err, context.Canceled) {
 		t.Errorf("aborted %t: %v", c.Aborted(), err)
 	}

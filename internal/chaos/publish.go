@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/classify"
 )
 
 const burst = 25 // messages
@@ -32,7 +32,7 @@ func (c *campaign) publish(ctx context.Context) (err error) {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if kindOf(id).name == oversized && errors.Is(err, poison.ErrTooLarge) {
+			if kindOf(id).name == oversized && errors.Is(err, classify.ErrTooLarge) {
 				less += 256 // the largest that the publisher takes is the worst
 				continue
 			}

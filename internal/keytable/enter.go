@@ -121,8 +121,8 @@ func (d *Dialect) RecordOutputs(ctx context.Context, tx Querier, row Row, output
 	var err error
 	switch {
 	case most > 0 && len(outputs) > most:
-		return classify.TooLarge(fmt.Errorf("the outputs have %d bytes, and the server takes %d: raise max_allowed_packet, "+
-			"or make smaller outputs: %w", len(outputs), most, classify.ErrTooLarge))
+		return fmt.Errorf("the outputs have %d bytes, and the server takes %d: raise max_allowed_packet, or make smaller "+
+			"outputs: %w", len(outputs), most, classify.ErrTooLarge)
 	case most > 0 && 2*len(outputs) > most:
 		changed, err = d.changePrepared(ctx, tx, d.record, args...)
 	default:

@@ -128,8 +128,8 @@ func FilterFieldName(name string) string {
 
 // ParseClass reads a class of failures.
 func ParseClass(field, name string) (classify.Class, error) {
-	class, ok := classify.ParseClass(name)
-	if !ok {
+	var class classify.Class
+	if class.UnmarshalText([]byte(name)) != nil {
 		return class, wrongValue(field, name, "use permanent, invalid, transient or unknown")
 	}
 	return class, nil

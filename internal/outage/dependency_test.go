@@ -16,6 +16,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
@@ -28,7 +29,7 @@ func call(ctx context.Context, id string) *chain.Call {
 }
 
 func givenBack(err error) bool {
-	failure, ok := classify.AsFailure(err)
+	failure, ok := causes.Find[*classify.Failure](err)
 	return ok && failure.Verdict.Class == classify.ClassAborted
 }
 

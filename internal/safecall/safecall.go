@@ -5,6 +5,7 @@ package safecall
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 
 	"github.com/ThreeDotsLabs/watermill"
 
@@ -17,7 +18,7 @@ func Call(name string, f func() error) (err error) {
 	returned := false
 	defer func() {
 		if v := recover(); !returned { // v can be nil with GODEBUG=panicnil=1
-			err = fmt.Errorf("%s: %w", name, classify.NewPanicError(v))
+			err = fmt.Errorf("%s: %w", name, Panicked(v))
 		}
 	}()
 	err = f()
@@ -42,4 +43,11 @@ func IsNil(v any) bool {
 		return rv.IsNil()
 	}
 	return false
+}
+
+// Panicked returns the error for a recovered value. It takes the stack, so it is called in the deferred function that
+// recovered.
+func Panicked(value any) *classify.PanicError {
+	stack := make([]byte, 64<<10)
+	return &classify.PanicError{Value: value, Stack: stack[:runtime.Stack(stack, false)]}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/intake"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -146,7 +147,7 @@ func TestHeldMessageGoesAway(t *testing.T) {
 		for want, ctx := range map[time.Duration]context.Context{20 * time.Second: t.Context(), 4 * time.Second: cancelled} {
 			began := time.Now()
 			_, err := h(newMessage(ctx, "goes away"))
-			if f, ok := classify.AsFailure(err); !ok || !chain.GaveBack(err) || f.Attempts != 0 || !errors.Is(err, context.Canceled) {
+			if f, ok := causes.Find[*classify.Failure](err); !ok || !chain.GaveBack(err) || f.Attempts != 0 || !errors.Is(err, context.Canceled) {
 				t.Errorf("%v", err)
 			}
 			if held := time.Since(began); held > want+time.Second {

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errorkind"
 	"github.com/watermill-spillway/spillway/internal/intake"
@@ -131,7 +132,7 @@ func (p *passage) settle(err error) decision {
 		return pass
 	}
 	verdict := p.breaker.config.Classifier.Classify(err)
-	if verdict.NotNow || !verdict.Class.Retryable() {
+	if verdict.NotNow || !attempts.CanSucceed(verdict.Class) {
 		p.release(!verdict.NotNow)
 		return pass
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
@@ -144,7 +145,7 @@ func TestSuspectGoesAway(t *testing.T) {
 		msg := newMessage("s")
 		msg.SetContext(ctx)
 		_, err := h(msg)
-		if failure, ok := classify.AsFailure(err); !ok || failure.Verdict.Class != classify.ClassAborted || calls != 0 || f.marksOf("s") != 1 {
+		if failure, ok := causes.Find[*classify.Failure](err); !ok || failure.Verdict.Class != classify.ClassAborted || calls != 0 || f.marksOf("s") != 1 {
 			t.Errorf("cancelled: %v, %d calls, %d marks", err, calls, f.marksOf("s"))
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)

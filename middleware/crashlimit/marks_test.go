@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -209,7 +210,7 @@ func TestSecondDeliveryWaitsForTheFirst(t *testing.T) {
 		for _, err := range errs["a"] {
 			if verdict(err).Reason == classify.ReasonMaxDeliveries {
 				refused++
-			} else if failure, ok := classify.AsFailure(err); !ok || failure.Verdict.Class != classify.ClassAborted {
+			} else if failure, ok := causes.Find[*classify.Failure](err); !ok || failure.Verdict.Class != classify.ClassAborted {
 				t.Errorf("neither refused nor given back: %v", err)
 			}
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/middleware/stages"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // story is what happened, in order. It is a placing.Delivery too.
@@ -47,7 +46,7 @@ func TestPlacingBegins(t *testing.T) {
 				}
 				told.add("to " + topic)
 				if id == "refused" {
-					return poison.ErrRefused
+					return classify.ErrRefused
 				}
 				return nil
 			}

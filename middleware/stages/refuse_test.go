@@ -33,8 +33,8 @@ var errOwnWords = errors.New("body exceeds the quota")
 // Promise P4: what a stage will never take is set aside with the handler's failure, and those behind it go on.
 func TestStageNeverTakes(t *testing.T) {
 	for name, refuses := range map[string]func(string, *message.Message) error{
-		"too large": func(string, *message.Message) error { return fmt.Errorf("kafka: %w", poison.ErrTooLarge) },
-		"refused":   func(string, *message.Message) error { return fmt.Errorf("amqp: %w", poison.ErrRefused) },
+		"too large": func(string, *message.Message) error { return fmt.Errorf("kafka: %w", classify.ErrTooLarge) },
+		"refused":   func(string, *message.Message) error { return fmt.Errorf("amqp: %w", classify.ErrRefused) },
 		"own words": func(string, *message.Message) error { return errOwnWords },
 		"panics":    func(string, *message.Message) error { panic("a bug in the marshaler") },
 		"goexit":    func(string, *message.Message) error { runtime.Goexit(); return nil },

@@ -91,7 +91,7 @@ func TestStageAskedAgain(t *testing.T) {
 		"not the leader, once":  {errors.New("not the leader"), 1, 2, 2, 0},
 		"not the leader, twice": {errors.New("not the leader"), 2, 3, 2, 0},
 		"not the leader, more":  {errors.New("not the leader"), 3, 4, 3, 0},
-		"too large":             {poison.ErrTooLarge, 1, 1, 1, 1},
+		"too large":             {classify.ErrTooLarge, 1, 1, 1, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Minute)}, nil)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/placing"
@@ -65,7 +66,7 @@ func (s *Stages) insist(c *chain.Call, try func() error) error {
 		backoff.WithMaxElapsedTime(0))
 	for attempt := 1; ; attempt++ {
 		err := try()
-		if err == nil || s.inside.Classifier().IsTooLarge(err) || poison.IsRefused(err) || outage.Away(err) ||
+		if err == nil || s.inside.Classifier().IsTooLarge(err) || destination.IsRefused(err) || outage.Away(err) ||
 			attempt == stageAttempts {
 			return err
 		}
@@ -132,6 +133,6 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 // hopeless reports whether a stage will never take the message: it is too large, the publisher refuses its content, or
 // the publisher panics. Any other error can be the broker's own trouble, such as a missing table or right.
 func (s *Stages) hopeless(err error) bool {
-	return s.inside.Classifier().IsTooLarge(err) || poison.IsRefused(err) || errors.Is(err, errMisnamed) ||
+	return s.inside.Classifier().IsTooLarge(err) || destination.IsRefused(err) || errors.Is(err, errMisnamed) ||
 		errors.As(err, new(*classify.PanicError))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/destination"
@@ -63,7 +64,7 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 		refusals: newRefusals(), handlers: make(map[string]*handler)}
 	s.has = func(c *chain.Call) bool { return s.handlerOf(c) != nil }
 	s.hasNext = func(c *chain.Call, v classify.Verdict) bool {
-		if !v.Class.Retryable() || !s.has(c) {
+		if !attempts.CanSucceed(v.Class) || !s.has(c) {
 			return false
 		}
 		_, _, ok := s.next(stageOf(c), v.RetryAfter)

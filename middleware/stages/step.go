@@ -6,6 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
@@ -76,8 +77,8 @@ func (s *Stages) later(c *chain.Call, err error) error {
 	if h == nil {
 		return err
 	}
-	failure := s.config.Classifier.Failure(err)
-	if !failure.Verdict.Class.Retryable() {
+	failure := attempts.Of(s.config.Classifier, err)
+	if !attempts.CanSucceed(failure.Verdict.Class) {
 		return failure
 	}
 	number, pause, ok := s.next(stageOf(c), failure.Verdict.RetryAfter)

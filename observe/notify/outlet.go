@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -135,7 +136,7 @@ func (o *outlet) judge(err error) classify.Verdict {
 	if errors.As(err, &panicked) {
 		return classify.Verdict{Class: classify.ClassTransient}
 	}
-	return judge.Failure(err).Verdict
+	return attempts.Of(judge, err).Verdict
 }
 
 func (o *outlet) interrupted(p *parcel) {

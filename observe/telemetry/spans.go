@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/internal/few"
 	"github.com/watermill-spillway/spillway/poison"
@@ -173,7 +174,7 @@ func describePublishing(span trace.Span, op *observe.Operation) {
 		semconv.MessagingMessageID(clean(op.ID)))
 	if op.Attempts > 0 {
 		attributes = append(attributes, attemptsKey.Int(op.Attempts), classKey.String(op.Verdict.Class.String()),
-			reasonKey.String(clean(op.Verdict.ReasonOrDefault())))
+			reasonKey.String(clean(attempts.Reason(op.Verdict))))
 	}
 	if op.Stage > 0 {
 		attributes = append(attributes, stageKey.Int(op.Stage))

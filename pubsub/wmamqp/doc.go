@@ -25,8 +25,8 @@
 //   - Metadata whose name has more than 255 bytes travels in one header, x-spillway-long-names.
 //
 // All headers travel in one frame, 128 KiB by default. Publisher refuses a message that does not fit with
-// poison.ErrTooLarge, before the broker would close the connection, and poison.Queue then cuts the letter. Any other
-// message that the broker or the client refuses for its content is poison.ErrRefused.
+// classify.ErrTooLarge, before the broker would close the connection, and poison.Queue then cuts the letter. Any other
+// message that the broker or the client refuses for its content is classify.ErrRefused.
 //
 // # The publisher
 //

@@ -142,7 +142,7 @@ func newPublisher(shared *amqp.ConnectionWrapper, config PublisherConfig) (*Publ
 
 // Publish returns nil when the broker has confirmed every message, which it does after a queue has stored it. It stops
 // at the first failure. The error says why: no queue is bound, the broker nacked the message, it is too large
-// (poison.ErrTooLarge), it can never be accepted because of its content (poison.ErrRefused), there was no confirm in
+// (classify.ErrTooLarge), it can never be accepted because of its content (classify.ErrRefused), there was no confirm in
 // time, or the connection was lost. After the last two the message may have arrived.
 //
 // Publish writes no expiration, user id, CC or BCC into a letter, that is a message with poison's keys of a failure or

@@ -123,7 +123,7 @@ func TestHeadersTooLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int{fits + 1, 200 << 10} {
-		if err := p.Publish(name, sized(n)); !errors.Is(err, poison.ErrTooLarge) || !poison.IsTooLarge(err) {
+		if err := p.Publish(name, sized(n)); !errors.Is(err, classify.ErrTooLarge) || !(*classify.Classifier)(nil).IsTooLarge(err) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -36,9 +37,9 @@ func (e *messageRefused) Error() string {
 // Unwrap reports what a poison.Queue must know: less of the message would be taken.
 func (e *messageRefused) Unwrap() []error {
 	if strings.Contains(e.reason.Reason, "message size") {
-		return []error{e.reason, poison.ErrTooLarge}
+		return []error{e.reason, classify.ErrTooLarge}
 	}
-	return []error{e.reason, poison.ErrRefused}
+	return []error{e.reason, classify.ErrRefused}
 }
 
 // isLetter reports whether a message is a dead letter or waits in a stage, as far as its metadata can be trusted.

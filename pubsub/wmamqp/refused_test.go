@@ -190,7 +190,7 @@ func TestLetterOfRudeMarshaler(t *testing.T) {
 			}
 			live := message.NewMessage("live", nil)
 			live.Metadata["k"] = "v"
-			if err := p.Publish(elsewhere, live); row.refused && !errors.Is(err, poison.ErrRefused) || !row.refused && err != nil {
+			if err := p.Publish(elsewhere, live); row.refused && !errors.Is(err, classify.ErrRefused) || !row.refused && err != nil {
 				t.Errorf("live: %v", err)
 			}
 			b.must(func(c *amqp091.Channel) error { _, err := c.QueuePurge(elsewhere, false); return err })
@@ -227,7 +227,7 @@ func TestMarshalerThatNoBrokerTakes(t *testing.T) {
 		msg := message.NewMessage("m", nil)
 		msg.Metadata[poison.KeyFailureClass] = "permanent"
 		err := p.Publish(queue, msg)
-		if says(t, err, want); !errors.Is(err, poison.ErrRefused) {
+		if says(t, err, want); !errors.Is(err, classify.ErrRefused) {
 			t.Error(err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/classify"
 )
 
 // frameOverhead is what a frame has around its payload; the negotiated maximum includes it.
@@ -16,7 +16,7 @@ const frameOverhead = 8
 // properties and headers travel in one frame. frameMax is the negotiated maximum in bytes, 0 for none.
 func checkSize(p *amqp091.Publishing, frameMax int) error {
 	if err := p.Headers.Validate(); err != nil {
-		return fmt.Errorf("wmamqp: a header that AMQP cannot carry: %w: %w", err, poison.ErrRefused)
+		return fmt.Errorf("wmamqp: a header that AMQP cannot carry: %w: %w", err, classify.ErrRefused)
 	}
 	size := frameOverhead + 2 + 2 + 8 + 2 // class, weight, body size, flags
 	for _, short := range [...]struct{ name, value string }{
@@ -26,7 +26,7 @@ func checkSize(p *amqp091.Publishing, frameMax int) error {
 	} {
 		if len(short.value) > maxShort {
 			return fmt.Errorf("wmamqp: the %s has %d bytes: AMQP takes %d: %w", short.name, len(short.value), maxShort,
-				poison.ErrRefused)
+				classify.ErrRefused)
 		}
 		if short.value != "" {
 			size += 1 + len(short.value)
@@ -46,13 +46,13 @@ func checkSize(p *amqp091.Publishing, frameMax int) error {
 		for name := range p.Headers {
 			if len(name) > maxShort {
 				return fmt.Errorf("wmamqp: the header name %.40q… is longer than AMQP's %d bytes: %w", name, maxShort,
-					poison.ErrRefused)
+					classify.ErrRefused)
 			}
 		}
 	}
 	if frameMax > 0 && size > frameMax {
 		return fmt.Errorf("wmamqp: headers and properties are %d bytes and must fit into one frame of %d: %w", size, frameMax,
-			poison.ErrTooLarge)
+			classify.ErrTooLarge)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@
 // # The publisher
 //
 // Publish returns when all in-sync replicas have the record, or with an error within 30 s. A refusal for size wraps
-// poison.ErrTooLarge; messages that were sent with the large one are published.
+// classify.ErrTooLarge; messages that were sent with the large one are published.
 //
 // InitializeTopicsFor creates a dead-letter topic with the partitions, replicas and min.insync.replicas of its source.
 // The topic has no expiry, no compaction, and room for the source's largest message with a letter's metadata. An

@@ -12,7 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/classify"
 )
 
 // together publishes a large message and small ones so that they travel in one batch, and returns the refusals.
@@ -55,7 +55,7 @@ func TestOnlyTheLargeIsRefused(t *testing.T) {
 	pub := c.publisher(PublisherConfig{Sarama: batching(SaramaPublisherConfig())})
 	for range 2 {
 		small, large := together(t, c.topic, pub)
-		if !errors.Is(large, poison.ErrTooLarge) || !poison.IsTooLarge(large) {
+		if !errors.Is(large, classify.ErrTooLarge) || !(*classify.Classifier)(nil).IsTooLarge(large) {
 			t.Errorf("large: %v", large)
 		}
 		if err := errors.Join(small...); err != nil {

@@ -144,7 +144,7 @@ func NewPublisher(brokers []string, config PublisherConfig) (*Publisher, error) 
 }
 
 // Publish publishes the messages one after the other, or PublisherConfig.InFlight at a time, and stops at the first
-// refusal. The error says how many were published. A refusal for size wraps poison.ErrTooLarge and is marked permanent.
+// refusal. The error says how many were published. A refusal for size wraps classify.ErrTooLarge and is marked permanent.
 // A message that was refused because it was sent with a larger one is sent again. After Close, Publish returns
 // ErrClosed.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
@@ -182,7 +182,7 @@ var errNilMessage = errors.New("the message is nil")
 // judged marks a refusal for size, which will be one the next time too. So is a request that the client cannot encode.
 func judged(err error) error {
 	if isTooLarge(err) {
-		return classify.Permanent(fmt.Errorf("%w: %w", poison.ErrTooLarge, err))
+		return classify.Permanent(fmt.Errorf("%w: %w", classify.ErrTooLarge, err))
 	}
 	return err
 }

@@ -68,7 +68,7 @@ func TestPublishSeveral(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "message 2 of 3 failed, 1 were published") || !strings.Contains(err.Error(), c.topic) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if large := refused != nil; errors.Is(err, poison.ErrTooLarge) != large {
+		if large := refused != nil; errors.Is(err, classify.ErrTooLarge) != large {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -87,7 +87,7 @@ func TestTooLarge(t *testing.T) {
 		pub := c.publisher(PublisherConfig{Sarama: config})
 		err := pub.Publish(c.topic, message.NewMessage("large", make([]byte, 2<<20)))
 		classifier, _ := classify.New(classify.Config{})
-		if !errors.Is(err, poison.ErrTooLarge) || classifier.Classify(err).Class != classify.ClassPermanent {
+		if !errors.Is(err, classify.ErrTooLarge) || classifier.Classify(err).Class != classify.ClassPermanent {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := pub.Publish(c.topic, message.NewMessage("small", nil)); err != nil {

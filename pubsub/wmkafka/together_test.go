@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/classify"
 )
 
 // Promise P1: messages that are sent together are all there when Publish returns nil, once and in their order, however many
@@ -60,7 +60,7 @@ func TestRefusedTogether(t *testing.T) {
 			messages = append(messages, message.NewMessage(fmt.Sprint(i), make([]byte, size)))
 		}
 		err := pub.Publish(c.topic, messages...)
-		if !errors.Is(err, poison.ErrTooLarge) || !strings.Contains(err.Error(), "message 8 of 12 failed, 9 were published") {
+		if !errors.Is(err, classify.ErrTooLarge) || !strings.Contains(err.Error(), "message 8 of 12 failed, 9 were published") {
 			t.Errorf("%s: %v", name, err)
 		}
 		there := map[string]int{}

@@ -15,9 +15,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Promise P7: a name that Kafka does not allow, as of a stage whose handler has a space in its name, is told with what is
@@ -169,7 +169,7 @@ func TestLetterLargerThanRequest(t *testing.T) {
 		t.Error(err)
 	}
 	msg := message.NewMessage("1", bytes.Repeat([]byte("x"), 101<<20))
-	if err := c.publisher(PublisherConfig{MaxMessageBytes: 200 << 20}).Publish(c.topic, msg); !errors.Is(err, poison.ErrTooLarge) {
+	if err := c.publisher(PublisherConfig{MaxMessageBytes: 200 << 20}).Publish(c.topic, msg); !errors.Is(err, classify.ErrTooLarge) {
 		t.Errorf("a request that cannot be encoded: %v", err)
 	}
 }

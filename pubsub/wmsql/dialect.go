@@ -10,9 +10,9 @@ import (
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/keytable"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // dialect is what differs between the databases. What an error means is for functions, whose argument may be nil.
@@ -76,7 +76,7 @@ func (d *dialect) stranger(adapter any) bool {
 func (d *dialect) checkSize(size int) error {
 	if d.maxStatement > 0 && size+statementOverhead > d.maxStatement {
 		return fmt.Errorf("wmsql: the statement has %d bytes, and %s takes %d: %w", size, d.name, d.maxStatement,
-			poison.ErrTooLarge)
+			classify.ErrTooLarge)
 	}
 	return nil
 }

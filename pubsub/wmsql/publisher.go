@@ -14,6 +14,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
@@ -133,7 +134,7 @@ func (p *Publisher) publish(d *delivery, topic string, messages []*message.Messa
 			messages[0].Metadata[poison.KeyFailureClass] != "":
 			// It is a dead letter, for which any form is better than none.
 		case p.dialect.large(err):
-			return fmt.Errorf("%w: %w", poison.ErrTooLarge, err)
+			return fmt.Errorf("%w: %w", classify.ErrTooLarge, err)
 		default:
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -144,7 +144,7 @@ func TestTooLarge(t *testing.T) {
 		}
 		large := func() []byte { return make([]byte, 17<<20) }
 		err := b.pub.Publish(b.topic, message.NewMessage("", large()))
-		if !poison.IsTooLarge(err) || !errors.Is(err, poison.ErrTooLarge) {
+		if !(*classify.Classifier)(nil).IsTooLarge(err) || !errors.Is(err, classify.ErrTooLarge) {
 			t.Errorf("%v", err)
 		}
 		if d := differs(b.through(message.NewMessage("fits", large()[2<<20:]))[0], message.NewMessage("fits", large()[2<<20:])); d != "" {

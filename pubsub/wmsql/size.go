@@ -8,8 +8,8 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 const (
@@ -144,7 +144,7 @@ func (d *dialect) written(query wsql.Query) int {
 
 func (d *dialect) tooLarge(size int) error {
 	return fmt.Errorf("wmsql: the statement has %d bytes; %s takes %d, of which %d are kept for the dead letter of the "+
-		"message; publish a smaller message: %w", size, d.name, d.maxStatement, d.liveRoom(), poison.ErrTooLarge)
+		"message; publish a smaller message: %w", size, d.name, d.maxStatement, d.liveRoom(), classify.ErrTooLarge)
 }
 
 // room is what metadata must leave for that of a dead letter, and liveRoom what a message must that is none yet.

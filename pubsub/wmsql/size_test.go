@@ -40,7 +40,7 @@ func TestLargestIsSetAside(t *testing.T) {
 				}
 			}
 			for _, msg := range []*message.Message{of("large", packet-120<<10, 1), of("large", 1, packet-120<<10), of("large", packet/2, packet/2)} {
-				if err := b.pub.Publish(b.topic, msg); !errors.Is(err, poison.ErrTooLarge) {
+				if err := b.pub.Publish(b.topic, msg); !errors.Is(err, classify.ErrTooLarge) {
 					t.Errorf("no room for its letter: %.300v", err)
 				}
 			}
@@ -100,7 +100,7 @@ func TestLargeTogether(t *testing.T) {
 		t.Errorf("%d of %d are written", n, len(outs))
 	}
 	outs = append(outs, message.NewMessage("too large", make([]byte, 17<<20)))
-	if err := b.pub.Publish(b.outs, outs...); !errors.Is(err, poison.ErrTooLarge) {
+	if err := b.pub.Publish(b.outs, outs...); !errors.Is(err, classify.ErrTooLarge) {
 		t.Error(err)
 	}
 	if n := b.backlogOf(b.outs); n != len(outs)-1 {

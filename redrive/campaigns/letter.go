@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
@@ -101,7 +102,7 @@ func (f *flight) refusal(ctx context.Context, r row, err error) result {
 	if ctx.Err() != nil { // refused while everything ends: no failure of the letter or the publisher
 		return result{row: r, tries: r.tries}
 	}
-	own := f.Campaigns.config.Classifier.IsTooLarge(err) || poison.IsRefused(err) // it says nothing of the target
+	own := f.Campaigns.config.Classifier.IsTooLarge(err) || destination.IsRefused(err) // it says nothing of the target
 	if !own {
 		f.refusedBy(r, err)
 	}

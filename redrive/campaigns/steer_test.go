@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -333,7 +334,7 @@ func TestRefusedLetters(t *testing.T) {
 	out := &fixture.Outbox{Before: func(_ string, msg *message.Message) error {
 		switch msg.UUID {
 		case "id-3":
-			return fmt.Errorf("x: %w", poison.ErrTooLarge)
+			return fmt.Errorf("x: %w", classify.ErrTooLarge)
 		case "id-7":
 			panic("publisher")
 		}

@@ -3,6 +3,7 @@ package letters_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	_ "modernc.org/sqlite" // the driver is the application's choice
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -39,7 +41,7 @@ func ExampleStore() {
 		panic(err)
 	}
 	handler := queue.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		return nil, poison.Reject("no_such_customer", "customer 7 is unknown")
+		return nil, classify.Permanent(errors.New("customer 7 is unknown"), classify.Reason("no_such_customer"))
 	})
 	for _, id := range []string{"1", "2", "3"} {
 		if _, err := handler(message.NewMessage(id, []byte("{}"))); err != nil {

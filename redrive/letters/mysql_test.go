@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -38,7 +39,7 @@ func TestStore_mysqlTooLarge(t *testing.T) {
 			for _, size := range []int{packet - 4<<10, packet + 1, 3 * packet} {
 				for _, filling := range []byte{'x', 0} {
 					err := store.Publish("orders.dlq", message.NewMessage(fmt.Sprint(size, filling), bytes.Repeat([]byte{filling}, size)))
-					if !errors.Is(err, poison.ErrTooLarge) {
+					if !errors.Is(err, classify.ErrTooLarge) {
 						t.Errorf("%d: %v", size, err)
 					}
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -21,7 +22,7 @@ var (
 // Publish stores messages as dead letters of the dead-letter topic: all of them or none, durable when it returns nil.
 // It ends with the context of the first message, and after at most 30 seconds. A letter that is already in the table is
 // not stored twice. A message that is no dead letter is stored too, as a failure of unknown class. Publish refuses a
-// letter that is larger than the database takes, with an error that is poison.ErrTooLarge. A poison.Queue then cuts
+// letter that is larger than the database takes, with an error that is classify.ErrTooLarge. A poison.Queue then cuts
 // what it added to the message, and at last tries its fallbacks.
 //
 // Calls with one message that come while another call writes go together, with one statement or in one transaction. No
@@ -56,12 +57,12 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	}
 	if limit := s.db.Largest(); limit > 0 && largest > limit {
 		return fmt.Errorf("letters: publish to %q: %w: the letter has %d bytes, and the server takes %d: "+
-			"raise max_allowed_packet, or give the queue a fallback for larger letters", logged(topic), poison.ErrTooLarge,
+			"raise max_allowed_packet, or give the queue a fallback for larger letters", logged(topic), classify.ErrTooLarge,
 			largest, limit)
 	}
 	err := s.storeGathered(ctx, records)
 	if s.db.TooLarge(err, largest) {
-		err = fmt.Errorf("%w: %w", poison.ErrTooLarge, err)
+		err = fmt.Errorf("%w: %w", classify.ErrTooLarge, err)
 	}
 	if err != nil {
 		return fmt.Errorf("letters: store %d letter(s) of %q: %w", len(messages), logged(topic), err)

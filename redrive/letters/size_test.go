@@ -9,7 +9,7 @@ import (
 
 	"modernc.org/sqlite"
 
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -30,7 +30,7 @@ func TestStore_sqliteTooLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = store.Publish("orders.dlq", letter("1", strings.Repeat("x", 200_000)))
-	if !errors.Is(err, poison.ErrTooLarge) || !poison.IsTooLarge(err) {
+	if !errors.Is(err, classify.ErrTooLarge) || !(*classify.Classifier)(nil).IsTooLarge(err) {
 		t.Error(err)
 	}
 	publish(t, store, "orders.dlq", letter("1", "x"))

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/observe/notify/webhook"
 )
@@ -76,7 +77,7 @@ func classOf(t *testing.T, err error) classify.Verdict {
 	if e != nil {
 		t.Fatal(e)
 	}
-	return c.Failure(err).Verdict
+	return attempts.Of(c, err).Verdict
 }
 
 // Feature O4: a request has the notice as JSON, as docs/notices.md has it, and a signature that Verify accepts.

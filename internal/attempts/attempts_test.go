@@ -1,4 +1,4 @@
-package classify_test
+package attempts_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 )
 
 var noon = time.Date(2024, 5, 6, 12, 0, 0, 0, time.UTC)
@@ -19,13 +20,13 @@ var noon = time.Date(2024, 5, 6, 12, 0, 0, 0, time.UTC)
 // Feature D1: attempts are counted, the first and the latest time kept, and the history holds the latest ten.
 func TestFailureAdd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 4*classify.MaxHistory).Draw(t, "attempts")
+		n := rapid.IntRange(1, 4*attempts.Kept).Draw(t, "attempts")
 		var f classify.Failure
 		for i := range n {
-			f.Add(fmt.Errorf("attempt %d", i), classify.Verdict{Class: classify.ClassTransient}, noon.Add(time.Duration(i)*time.Second))
+			attempts.Add(&f, fmt.Errorf("attempt %d", i), classify.Verdict{Class: classify.ClassTransient}, noon.Add(time.Duration(i)*time.Second))
 		}
 		last := noon.Add(time.Duration(n-1) * time.Second)
-		if f.Attempts != n || !f.First.Equal(noon) || !f.Last.Equal(last) || len(f.History) != min(n, classify.MaxHistory) {
+		if f.Attempts != n || !f.First.Equal(noon) || !f.Last.Equal(last) || len(f.History) != min(n, attempts.Kept) {
 			t.Fatalf("%d attempts: %+v", n, f)
 		}
 		for i, a := range f.History {
@@ -45,14 +46,14 @@ func TestFailureTakesOver(t *testing.T) {
 		History: make([]classify.Attempt, 30),
 	}
 	inner.History[29].Error = "latest"
-	for name, err := range map[string]error{"bare": inner, "wrapped": wrap(inner, 3), "marked": classify.Permanent(inner)} {
+	for name, err := range map[string]error{"bare": inner, "wrapped": fmt.Errorf("w: %w", inner), "marked": classify.Permanent(inner)} {
 		var f classify.Failure
-		f.Add(errors.New("before"), classify.Verdict{}, noon.Add(-time.Minute))
-		f.Add(err, classify.Verdict{Class: classify.ClassPermanent}, noon.Add(time.Minute))
+		attempts.Add(&f, errors.New("before"), classify.Verdict{}, noon.Add(-time.Minute))
+		attempts.Add(&f, err, classify.Verdict{Class: classify.ClassPermanent}, noon.Add(time.Minute))
 		if f.Attempts != 6 || !f.First.Equal(inner.First) || !f.Last.Equal(noon.Add(time.Minute)) {
 			t.Errorf("%s: %d attempts, first %v, last %v", name, f.Attempts, f.First, f.Last)
 		}
-		if len(f.History) != classify.MaxHistory || f.History[classify.MaxHistory-1].Error != "latest" {
+		if len(f.History) != attempts.Kept || f.History[attempts.Kept-1].Error != "latest" {
 			t.Errorf("%s: history %+v", name, f.History)
 		}
 		if f.Verdict.Class != classify.ClassPermanent || !errors.Is(&f, io.EOF) {
@@ -69,34 +70,13 @@ func TestFailureTakesOver(t *testing.T) {
 
 // Promise P4: a Failure that a handler made without attempts counts as one, so that a retry comes to its end.
 func TestFailureWithoutAttempts(t *testing.T) {
-	for _, attempts := range []int{0, -1, -1 << 40} {
+	for _, counted := range []int{0, -1, -1 << 40} {
 		var f classify.Failure
 		for n := 1; n <= 3; n++ {
-			f.Add(&classify.Failure{Err: io.EOF, Attempts: attempts}, classify.Verdict{}, noon)
+			attempts.Add(&f, &classify.Failure{Err: io.EOF, Attempts: counted}, classify.Verdict{}, noon)
 			if f.Attempts != n || len(f.History) != n || f.Err != io.EOF || f.History[n-1].Error != "EOF" {
-				t.Fatalf("after %d with %d: %+v", n, attempts, f)
+				t.Fatalf("after %d with %d: %+v", n, counted, f)
 			}
-		}
-	}
-}
-
-// Feature D1: the outermost Failure is found through layers, marks and joins; a nil pointer is none.
-func TestAsFailure(t *testing.T) {
-	inner := &classify.Failure{Err: io.EOF, Attempts: 1}
-	outer := &classify.Failure{Err: wrap(inner, 2), Attempts: 2}
-	none := (*classify.Failure)(nil)
-	for name, row := range map[string]struct {
-		err  error
-		want *classify.Failure
-	}{
-		"nil": {nil, none}, "plain": {io.EOF, none}, "nil pointer": {none, none},
-		"bare": {outer, outer}, "wrapped": {classify.Discard(wrap(outer, 3)), outer},
-		"joined":           {errors.Join(io.EOF, wrap(outer, 1), inner), outer},
-		"beside a nil one": {errors.Join(none, inner), inner},
-		"Unwrap panics":    {errors.Join(evilUnwrap{io.EOF}, evilAs{io.EOF}, inner), inner},
-	} {
-		if f, ok := classify.AsFailure(row.err); f != row.want || ok != (row.want != nil) {
-			t.Errorf("%s: %p %v, want %p", name, f, ok, row.want)
 		}
 	}
 }
@@ -107,11 +87,11 @@ func TestFailureTextIsBounded(t *testing.T) {
 		"5 MiB":        errors.New(strings.Repeat("x", 5<<20)),
 		"5 MiB of 80":  errors.New(strings.Repeat("\x80", 5<<20)),
 		"NUL":          errors.New("a\x00b"),
-		"Error panics": evilError{},
+		"Error panics": evil{},
 		"nil":          nil,
 	} {
 		var f classify.Failure
-		f.Add(err, classify.Verdict{Class: classify.ClassInvalid}, noon)
+		attempts.Add(&f, err, classify.Verdict{Class: classify.ClassInvalid}, noon)
 		text := f.Error()
 		if !strings.HasPrefix(text, "invalid after 1 attempt(s): ") || len(text) > 5<<10 || !utf8.ValidString(text) || strings.Contains(text, "\x00") {
 			t.Errorf("%s: %d bytes, %.60q", name, len(text), text)
@@ -124,14 +104,38 @@ func TestFailureTextIsBounded(t *testing.T) {
 
 // Feature D1: only the latest attempts are kept.
 func TestBoundHistory(t *testing.T) {
-	for _, n := range []int{0, 1, classify.MaxHistory, classify.MaxHistory + 1, 1000} {
+	for _, n := range []int{0, 1, attempts.Kept, attempts.Kept + 1, 1000} {
 		history := make([]classify.Attempt, n)
 		for i := range history {
 			history[i].Error = fmt.Sprint(i)
 		}
-		got := classify.BoundHistory(history)
-		if len(got) != min(n, classify.MaxHistory) || n > 0 && got[len(got)-1].Error != fmt.Sprint(n-1) {
+		got := attempts.Latest(history)
+		if len(got) != min(n, attempts.Kept) || n > 0 && got[len(got)-1].Error != fmt.Sprint(n-1) {
 			t.Errorf("of %d: %+v", n, got)
+		}
+	}
+}
+
+type evil struct{}
+
+func (evil) Error() string { panic("Error") }
+
+// Feature C1: a message that is dead-lettered without a reason gets the one that stands for its class.
+func TestReason(t *testing.T) {
+	for class, want := range map[classify.Class]string{
+		classify.ClassUnknown:   "unknown_max_retries",
+		classify.ClassTransient: "transient_max_retries",
+		classify.ClassPermanent: "permanent_error",
+		classify.ClassInvalid:   "invalid_message",
+		classify.ClassDiscard:   "discard",
+		classify.ClassAborted:   "aborted",
+		classify.Class(200):     "unknown",
+	} {
+		if got := attempts.Reason(classify.Verdict{Class: class}); got != want {
+			t.Errorf("%v: %q, want %q", class, got, want)
+		}
+		if got := attempts.Reason(classify.Verdict{Class: class, Reason: "own"}); got != "own" {
+			t.Errorf("%v: an application's reason became %q", class, got)
 		}
 	}
 }
