@@ -14,10 +14,10 @@ SERVICES    = internal/services/services.sh
 # is tested behind those of the tables.
 SERVED  = $(eval SERVED := $$(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p'))$(SERVED)
 OTHERS  = $(filter-out $(SERVED),$(shell $(GO) list ./...))
-BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./observe/telemetry ./internal/bench/kafka ./internal/bench/amqp ./internal/bench/redrive
+BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./observe/telemetry ./examples/measures/kafka ./examples/measures/amqp ./examples/measures/redrive
 TABLES  = ./pubsub/wmsql
-STORES  = ./delay ./redrive/... ./idempotency/... ./middleware/crashlimit ./middleware/breaker ./internal/database/... ./internal/keytable ./internal/testkit/... ./internal/bench/sql ./internal/bench/idempotency
-BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) $(STORES) ./conformance ./internal/chaos ./internal/services),$(SERVED))
+STORES  = ./delay ./redrive/... ./idempotency/... ./middleware/crashlimit ./middleware/breaker ./internal/database/... ./internal/keytable ./internal/testkit/... ./examples/measures/sql ./examples/measures/idempotency
+BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) $(STORES) ./conformance ./examples/proofs/columns ./examples/chaos ./internal/services),$(SERVED))
 # SQLite is C in the words of Go: watched for races, it takes ten times as long. What calls it is watched. make vet looks at the tests too. A program with the race detector sleeps for a second at its end, unless it is told not to.
 RACE    = GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -gcflags=modernc.org/...=-race=false -vet=off -shuffle=on
 # Sarama has a race of its own when it opens a connection again (Broker.Open and Broker.Fetch): what cuts its connections is tested without.
@@ -128,14 +128,14 @@ served: start ## the tests that need servers, each lane after another
 served-brokers:
 	$(SERVE) -skip '^($(RECONNECTING))$$' -p 2 $(BROKERS)
 	SPILLWAY_EMBEDDED= $(GO) test -vet=off -shuffle=on -timeout 15m -run '^($(RECONNECTING))$$' ./pubsub/wmkafka
-	$(SERVE) -skip '^TestAMQP$$/.*/^H7$$/^deleted$$' ./conformance
+	$(SERVE) -skip '^TestAMQP$$/.*/^H7$$/^deleted$$' ./conformance ./examples/proofs/columns
 	SPILLWAY_EMBEDDED= $(GO) test -vet=off -timeout 15m -run '^TestOutputsBrokerCrashes$$|^TestAMQP$$/.*/^H7$$' ./conformance # reconnect, which races in watermill-amqp
 	$(SERVE) ./internal/services
 
 served-tables:
 	@$(IN_TABLES) $(SERVICES) fresh || test "$$CI" != true
 	$(IN_TABLES) $(SERVE) -p 1 $(call served,$(TABLES))
-	$(IN_TABLES) $(SERVE) -v -count=1 ./internal/chaos # with its JSON lines, and the seed in them; SPILLWAY_CHAOS_SEED repeats
+	$(IN_TABLES) $(SERVE) -v -count=1 ./examples/chaos # with its JSON lines, and the seed in them; SPILLWAY_CHAOS_SEED repeats
 	$(IN_TABLES) $(SERVE) -p 2 $(BOTH)
 	@$(IN_TABLES) $(SERVICES) down
 
@@ -151,11 +151,11 @@ embedded:
 	SPILLWAY_EMBEDDED=1 $(RACE) ./...
 
 allocs: # pools forget at random under the race detector, so what counts allocations runs without it too
-	$(GO) test -vet=off -run 'Alloc' -shuffle=on ./middleware ./middleware/stages ./internal/chain ./internal/bench ./middleware/crashlimit ./middleware/breaker
+	$(GO) test -vet=off -run 'Alloc' -shuffle=on ./middleware ./middleware/stages ./internal/chain ./examples/measures ./middleware/crashlimit ./middleware/breaker
 
 conformance: start ## the suite of promises over all pub/subs, with outages of OUTAGE (default 30s), and its matrix
 	@results=$$(mktemp); trap 'rm -f "$$results"' EXIT; \
-	SPILLWAY_CONFORMANCE_OUT=$$results SPILLWAY_CONFORMANCE_OUTAGE=$(OUTAGE) $(GO) test -count=1 -timeout 30m ./conformance; status=$$?; \
+	SPILLWAY_CONFORMANCE_OUT=$$results SPILLWAY_CONFORMANCE_OUTAGE=$(OUTAGE) $(GO) test -p 1 -count=1 -timeout 30m ./conformance ./examples/proofs/columns; status=$$?; \
 	$(GO) run ./conformance/internal/report $$results && exit $$status
 
 conformance-idempotency: ## the idempotent receiver: cases, kills, interleavings, by databases and stores, and their matrix
@@ -170,67 +170,67 @@ conformance-many: start ## what a process holds of 100,000 messages that wait in
 
 bench-kafka: ## what the protection costs on one Kafka partition, as JSON lines
 	@$(SERVICES) up kafka >&2
-	@$(GO) run ./internal/bench/kafka
+	@$(GO) run ./examples/measures/kafka
 
 .PHONY: bench-amqp
 bench-amqp: ## good messages a second of a RabbitMQ queue while some fail, as JSON lines; FLAGS=-rounds=3
 	@$(SERVICES) up rabbitmq >&2
-	@$(GO) run ./internal/bench/amqp $(FLAGS)
+	@$(GO) run ./examples/measures/amqp $(FLAGS)
 
 bench-sql: ## what everything in one transaction costs on PostgreSQL and MariaDB, as JSON lines
 	@$(SERVICES) up postgres mariadb >&2
-	@$(GO) run ./internal/bench/sql
+	@$(GO) run ./examples/measures/sql
 
 .PHONY: bench-pubsubs
 bench-pubsubs: ## what the protection costs on Redis Streams and NATS JetStream, as JSON lines
 	@$(SERVICES) up redis nats >&2
-	@$(GO) run ./internal/bench/pubsub
+	@$(GO) run ./examples/measures/pubsub
 
 bench-idempotency: ## what the idempotent receiver costs in transaction mode, and how it grows with the keys, as JSON lines
 	@$(SERVICES) up postgres mariadb >&2
-	@$(GO) run ./internal/bench/idempotency
+	@$(GO) run ./examples/measures/idempotency
 
 .PHONY: bench-store
 bench-store: ## how long the questions to the store of dead letters take, and how many letters it takes a second, as JSON lines
 	@$(SERVICES) up postgres mariadb >&2
-	@$(GO) run ./internal/bench/store -rows 1000000
+	@$(GO) run ./examples/measures/store -rows 1000000
 
 .PHONY: bench-console
 bench-console: ## how long the pages of the console take while 20 people click and 1,000,000 letters wait on PostgreSQL, as JSON lines; FLAGS=-round=30s
 	@$(SERVICES) up postgres >&2
-	@$(GO) run ./internal/bench/console $(FLAGS)
+	@$(GO) run ./examples/measures/console $(FLAGS)
 
 .PHONY: bench-redrive
 bench-redrive: ## how fast campaigns and drains bring letters back from PostgreSQL to Kafka, and how true their rate is, as JSON lines; FLAGS=-rounds=2
 	@$(SERVICES) up kafka postgres >&2
-	@$(GO) run ./internal/bench/redrive $(FLAGS)
+	@$(GO) run ./examples/measures/redrive $(FLAGS)
 
 bench-stages: ## what is left of the live throughput while messages fail and wait in stages, and how late they are, as JSON lines; FLAGS='-only=live_under_failure,all_failing -rounds=3 -stock=0'
 	@$(SERVICES) up kafka postgres mariadb >&2
-	@$(GO) run ./internal/bench/stages $(FLAGS)
+	@$(GO) run ./examples/measures/stages $(FLAGS)
 
 .PHONY: footprint
 footprint: ## the sockets and goroutines of retry stages on Kafka and RabbitMQ, and how long a deploy interrupts them
 	@$(SERVICES) up kafka rabbitmq >&2
-	SPILLWAY_FOOTPRINT=1 $(GO) test -count=1 -v ./internal/bench/footprint
+	SPILLWAY_FOOTPRINT=1 $(GO) test -count=1 -v ./examples/measures/footprint
 
 .PHONY: bench-peers
 bench-peers: ## live messages a second of one Kafka partition while some fail: Spring Kafka, Watermill's own parts, Spillway, as JSON lines; FLAGS=-rounds=1
-	@internal/bench/peers/need-jdk >&2
-	@mvn -B -q -f internal/bench/peers/spring/pom.xml compile dependency:copy-dependencies -DincludeScope=runtime >&2
+	@examples/measures/peers/need-jdk >&2
+	@mvn -B -q -f examples/measures/peers/spring/pom.xml compile dependency:copy-dependencies -DincludeScope=runtime >&2
 	@$(SERVICES) up kafka >&2
-	@$(GO) run ./internal/bench/peers $(FLAGS)
+	@$(GO) run ./examples/measures/peers $(FLAGS)
 
 bench: ## Go benchmarks, then the figures as JSON lines, the last one of an outage
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./...
-	@$(GO) run ./internal/bench
+	@$(GO) run ./examples/measures
 	@$(GO) run ./examples/outage -figure
 
 chaos: start ## kill, cut and stop everything while MESSAGES (default 20000) flow on each broker, and account for every id; SEED repeats
-	$(GO) run ./internal/chaos -messages $(MESSAGES) -seed $(SEED)
+	$(GO) run ./examples/chaos -messages $(MESSAGES) -seed $(SEED)
 
 outage-campaign: start ## the same with outages of a downstream that the handlers call, of up to a minute, behind the guard of outages
-	$(GO) run ./internal/chaos -outages -messages $(MESSAGES) -seed $(SEED)
+	$(GO) run ./examples/chaos -outages -messages $(MESSAGES) -seed $(SEED)
 
 chaos-tables: start ## the campaigns that kill, cut and close on tables, CHAOS times as long (default 30)
 	SPILLWAY_CHAOS=$(CHAOS) $(RACE) -v -count=1 -timeout 2h -run 'Campaign|CommitAnswerLost' ./pubsub/wmsql

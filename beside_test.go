@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -29,21 +30,21 @@ func crashStore(t testing.TB, db *sql.DB) *crashlimit.Store {
 // the router has closed.
 func TestDeliveriesRegister(t *testing.T) {
 	b := newBench(t, true)
-	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, DB: b.db, CrashLimit: crashlimit.Config{Max: 3}})
+	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, DB: b.DB, CrashLimit: crashlimit.Config{Max: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	registered := make(chan int, 1)
-	stop := b.run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) {
-		registered <- b.count("spillway_processes")
-		return nil, b.apply(msg)
+	stop := b.Run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) {
+		registered <- b.Count("spillway_processes")
+		return nil, b.Apply(msg)
 	})
-	b.publish(message.NewMessage("1", nil))
+	b.Publish(message.NewMessage("1", nil))
 	if n := <-registered; n != 1 {
 		t.Errorf("%d processes are registered while a handler runs", n)
 	}
 	stop()
-	if n, marks := b.count("spillway_processes"), b.count("spillway_deliveries"); n != 0 || marks != 0 {
+	if n, marks := b.Count("spillway_processes"), b.Count("spillway_deliveries"); n != 0 || marks != 0 {
 		t.Errorf("%d processes and %d marks are left", n, marks)
 	}
 }
@@ -52,20 +53,20 @@ func TestDeliveriesRegister(t *testing.T) {
 func TestPurgeRuns(t *testing.T) {
 	b := newBench(t, true)
 	purged := make(chan int, 10)
-	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Idempotency: keysOf(t, b.db), Purge: idempotency.PurgeConfig{
+	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Idempotency: shop.KeysOf(t, b.DB), Purge: idempotency.PurgeConfig{
 		Retention: time.Millisecond, Horizon: time.Millisecond, Every: 20 * time.Millisecond,
 		OnPurged: func(_ context.Context, n int) { purged <- n },
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := b.run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.apply(msg) })
+	stop := b.Run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
 	defer stop()
-	b.publish(message.NewMessage("1", nil))
+	b.Publish(message.NewMessage("1", nil))
 	if n := <-purged; n != 1 {
 		t.Errorf("purged %d keys", n)
 	}
-	if got := b.effects(); len(got) != 1 {
+	if got := b.Effects(); len(got) != 1 {
 		t.Errorf("effects %q", got)
 	}
 }
@@ -74,7 +75,7 @@ func TestPurgeRuns(t *testing.T) {
 func TestRetentionRuns(t *testing.T) {
 	b := newBench(t, true)
 	looks := make(chan letters.Trimmed, 100)
-	dlc, err := spillway.New(t.Context(), spillway.Config{DB: b.db, Service: "shop", Retention: letters.RetentionConfig{
+	dlc, err := spillway.New(t.Context(), spillway.Config{DB: b.DB, Service: "shop", Retention: letters.RetentionConfig{
 		Rules:     []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusWaiting}, OlderThan: time.Microsecond}},
 		Every:     time.Second,
 		OnTrimmed: func(_ context.Context, look letters.Trimmed) { looks <- look },
@@ -85,7 +86,7 @@ func TestRetentionRuns(t *testing.T) {
 	if err := dlc.Letters().Publish("orders.dlq", message.NewMessage("1", nil)); err != nil {
 		t.Fatal(err)
 	}
-	stop := b.run(dlc.Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })
+	stop := b.Run(dlc.Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })
 	defer stop()
 	if look := testkit.Receive(t, "the retention looks", looks); look.Letters != 1 || look.Err != nil {
 		t.Errorf("%+v", look)
@@ -100,28 +101,28 @@ func TestDeliveriesCoordinates(t *testing.T) {
 	b := newBench(t, true)
 	known := map[string]poison.Origin{"a": {Topic: "orders", Partition: "0", Offset: "7"}, "b": {Topic: "orders", Partition: "0", Offset: "8"}}
 	dlc, err := spillway.New(t.Context(), spillway.Config{
-		Publisher: b.letters, CrashStore: crashStore(t, b.db),
+		Publisher: b.Letters, CrashStore: crashStore(t, b.DB),
 		Queue: poison.QueueConfig{Origin: func(msg *message.Message) poison.Origin { return known[string(msg.Payload)] }},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.db.Exec(`INSERT INTO spillway_processes (service, id, node, beat_ms, started_at, beats, lost_at) VALUES ('shop', 'gone', '', 0, 0, 0, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))`); err != nil {
+	if _, err := b.DB.Exec(`INSERT INTO spillway_processes (service, id, node, beat_ms, started_at, beats, lost_at) VALUES ('shop', 'gone', '', 0, 0, 0, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))`); err != nil {
 		t.Fatal(err)
 	}
-	stop := b.run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) {
+	stop := b.Run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) {
 		var id string
-		if err := b.db.QueryRow(`SELECT id FROM spillway_deliveries`).Scan(&id); err != nil {
+		if err := b.DB.QueryRow(`SELECT id FROM spillway_deliveries`).Scan(&id); err != nil {
 			return nil, err
 		}
 		if want := map[string]string{"a": "orders/0/7", "b": "orders/0/8"}[string(msg.Payload)]; want != "" && id != want || want == "" && len(id) != 64 {
 			t.Errorf("%s has the mark %s", msg.Payload, id)
 		}
-		return nil, b.apply(msg)
+		return nil, b.Apply(msg)
 	})
 	defer stop()
 	for i, payload := range []string{"a", "b", "c"} {
-		b.publish(message.NewMessage("", []byte(payload)))
-		b.eventually("it is handled", func() bool { return len(b.effects()) == i+1 })
+		b.Publish(message.NewMessage("", []byte(payload)))
+		b.Eventually("it is handled", func() bool { return len(b.Effects()) == i+1 })
 	}
 }

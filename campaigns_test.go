@@ -21,22 +21,22 @@ import (
 
 // campaigning runs a worker on the letters of store until the test ends, and returns its campaigns.
 func (b *bench) campaigning(store *letters.Store) *campaigns.Campaigns {
-	b.t.Helper()
-	all, err := campaigns.New(b.t.Context(), store, campaigns.Config{Allow: []string{"orders"}})
+	b.T.Helper()
+	all, err := campaigns.New(b.T.Context(), store, campaigns.Config{Allow: []string{"orders"}})
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
-	worker, err := campaigns.NewWorker(all, b.source, campaigns.WorkerConfig{Poll: 5 * time.Millisecond})
+	worker, err := campaigns.NewWorker(all, b.Source, campaigns.WorkerConfig{Poll: 5 * time.Millisecond})
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- worker.Run(ctx) }()
-	b.t.Cleanup(func() {
+	b.T.Cleanup(func() {
 		stop()
-		if err := testkit.Receive(b.t, "the worker ends", done); err != nil {
-			b.t.Error(err)
+		if err := testkit.Receive(b.T, "the worker ends", done); err != nil {
+			b.T.Error(err)
 		}
 	})
 	return all
@@ -44,14 +44,14 @@ func (b *bench) campaigning(store *letters.Store) *campaigns.Campaigns {
 
 // campaign starts a campaign over what waits, and returns it as soon as it is as it should be.
 func (b *bench) campaign(all *campaigns.Campaigns, r campaigns.Request, until func(campaigns.Campaign) bool) campaigns.Campaign {
-	b.t.Helper()
+	b.T.Helper()
 	r.Act = campaigns.Act{By: "ann", Reason: "a test"}
-	c, err := all.Start(b.t.Context(), r)
+	c, err := all.Start(b.T.Context(), r)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
-	testkit.Eventually(b.t, "the campaign", func() bool {
-		c, err = all.Get(b.t.Context(), c.ID)
+	testkit.Eventually(b.T, "the campaign", func() bool {
+		c, err = all.Get(b.T.Context(), c.ID)
 		return err == nil && until(c)
 	}, func() string { return fmt.Sprintf("%+v %v", c, err) })
 	return c
@@ -69,11 +69,11 @@ func TestCampaignLearnsOfNoIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := letters.NewStore(t.Context(), b.db, letters.StoreConfig{Service: "shop", Seal: sealer})
+	store, err := letters.NewStore(t.Context(), b.DB, letters.StoreConfig{Service: "shop", Seal: sealer})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ch := b.channel(b.staged(nil), func(c *spillway.Config) {
+	ch := b.Channel(b.staged(nil), func(c *spillway.Config) {
 		c.Publisher, c.Seal, c.Idempotency = store, sealer, nil
 	})
 	stop := b.runStaged(ch, func(*message.Message) ([]*message.Message, error) {
@@ -82,15 +82,15 @@ func TestCampaignLearnsOfNoIDs(t *testing.T) {
 	defer stop()
 	const n = 12
 	for i := range n {
-		b.publish(message.NewMessage("", []byte(fmt.Sprintf(`{"n":%d}`, i))))
+		b.Publish(message.NewMessage("", []byte(fmt.Sprintf(`{"n":%d}`, i))))
 	}
-	b.eventually("all are letters", func() bool { return len(b.waiting()) == n })
+	b.Eventually("all are letters", func() bool { return len(b.Waiting()) == n })
 	all := b.campaigning(store)
 	c := b.campaign(all, campaigns.Request{StopAfter: 5}, func(c campaigns.Campaign) bool { return c.FailedAgain == n })
 	if c.NotHeard != 0 || c.Redriven != n {
 		t.Errorf("%+v", c)
 	}
-	if again := b.waiting(); len(again) != n || !again[0].Sealed || again[0].Redrive.ID != c.ID || again[0].Redrive.Letter == "" {
+	if again := b.Waiting(); len(again) != n || !again[0].Sealed || again[0].Redrive.ID != c.ID || again[0].Redrive.Letter == "" {
 		t.Errorf("%d letters: %+v", len(again), again[0])
 	}
 }
@@ -101,7 +101,7 @@ func TestCampaignOfUndeliverableOutputs(t *testing.T) {
 	b := newBench(t, false)
 	var repaired atomic.Bool
 	var hold atomic.Pointer[chan struct{}]
-	b.outs.setRefuse(func(msg *message.Message) error {
+	b.Outs.SetRefuse(func(msg *message.Message) error {
 		if until := hold.Load(); until != nil {
 			<-*until
 		}
@@ -110,44 +110,44 @@ func TestCampaignOfUndeliverableOutputs(t *testing.T) {
 		}
 		return nil
 	})
-	ch := b.channel(func(c *spillway.Config) { c.Service, c.DB, c.Publisher, c.Idempotency = "shop", b.db, nil, nil })
+	ch := b.Channel(func(c *spillway.Config) { c.Service, c.DB, c.Publisher, c.Idempotency = "shop", b.DB, nil, nil })
 	var handled atomic.Int32
-	stop := b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+	stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
 		handled.Add(1)
 		out := message.NewMessage("out-of-"+msg.UUID, []byte("too large"))
 		if repaired.Load() {
 			out.Payload = []byte("fits")
 		}
-		return []*message.Message{out}, b.apply(msg)
+		return []*message.Message{out}, b.Apply(msg)
 	})
 	defer stop()
-	b.publish(message.NewMessage("id-1", nil))
-	b.eventually("it is a letter", func() bool { return len(b.waiting()) == 1 })
+	b.Publish(message.NewMessage("id-1", nil))
+	b.Eventually("it is a letter", func() bool { return len(b.Waiting()) == 1 })
 	repaired.Store(true)
-	all := b.campaigning(b.letters)
+	all := b.campaigning(b.Letters)
 
 	held := make(chan struct{})
 	hold.Store(&held)
 	c := b.campaign(all, campaigns.Request{}, func(c campaigns.Campaign) bool { return c.State == campaigns.Finished })
 	for range 3 {
-		if heard, err := b.letters.Learn(t.Context(), c.ID); err != nil || heard != (letters.Outcome{Redriven: 1}) {
+		if heard, err := b.Letters.Learn(t.Context(), c.ID); err != nil || heard != (letters.Outcome{Redriven: 1}) {
 			t.Errorf("before its output is published: %+v, %v", heard, err)
 		}
 	}
 	hold.Store(nil)
 	close(held)
-	b.eventually("it failed again", func() bool {
-		heard, err := b.letters.Learn(t.Context(), c.ID)
+	b.Eventually("it failed again", func() bool {
+		heard, err := b.Letters.Learn(t.Context(), c.ID)
 		return err == nil && heard == letters.Outcome{FailedAgain: 1}
 	})
-	if n := handled.Load(); n != 1 || len(b.outs.ids()) > 0 {
-		t.Errorf("the handler ran %d times, outputs %q", n, b.outs.ids())
+	if n := handled.Load(); n != 1 || len(b.Outs.IDs()) > 0 {
+		t.Errorf("the handler ran %d times, outputs %q", n, b.Outs.IDs())
 	}
 	b.campaign(all, campaigns.Request{HandleAgain: true}, func(c campaigns.Campaign) bool { return c.Succeeded == 1 })
-	if n, ids := handled.Load(), b.outs.ids(); n != 2 || len(ids) != 1 || len(b.waiting()) > 0 {
-		t.Errorf("the handler ran %d times, outputs %q, %d letters wait", n, ids, len(b.waiting()))
+	if n, ids := handled.Load(), b.Outs.IDs(); n != 2 || len(ids) != 1 || len(b.Waiting()) > 0 {
+		t.Errorf("the handler ran %d times, outputs %q, %d letters wait", n, ids, len(b.Waiting()))
 	}
-	audit, err := b.letters.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventKeyRemoved}})
+	audit, err := b.Letters.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventKeyRemoved}})
 	if err != nil || len(audit) != 1 || audit[0].By != "ann" || audit[0].Reason != "a test" {
 		t.Errorf("%+v, %v", audit, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
@@ -17,15 +18,15 @@ import (
 // turns the part on.
 func TestFieldsWithoutEffect(t *testing.T) {
 	b := newBench(t, false)
-	stage := func(s stages.Config) spillway.Config { return spillway.Config{Publisher: &outputs{}, Stages: s} }
+	stage := func(s stages.Config) spillway.Config { return spillway.Config{Publisher: &shop.Outputs{}, Stages: s} }
 	receive := func(r idempotency.ReceiverConfig) spillway.Config {
-		return spillway.Config{Publisher: &outputs{}, Receiver: r}
+		return spillway.Config{Publisher: &shop.Outputs{}, Receiver: r}
 	}
 	limit := func(l crashlimit.Config) spillway.Config {
-		return spillway.Config{Publisher: &outputs{}, CrashLimit: l}
+		return spillway.Config{Publisher: &shop.Outputs{}, CrashLimit: l}
 	}
 	purge := func(p idempotency.PurgeConfig) spillway.Config {
-		return spillway.Config{DB: b.db, Service: "shop", Purge: p}
+		return spillway.Config{DB: b.DB, Service: "shop", Purge: p}
 	}
 	id := func(*message.Message) string { return "" }
 	delivered := func(*message.Message) (int, bool) { return 0, false }
@@ -44,7 +45,7 @@ func TestFieldsWithoutEffect(t *testing.T) {
 		{"Config.CrashLimit.Key is set", "set Config.DB or Config.CrashStore", limit(crashlimit.Config{Key: id})},
 		{"Config.CrashLimit.Coordinates is set", "set Config.DB or Config.CrashStore", limit(crashlimit.Config{Coordinates: id})},
 		{"Config.CrashLimit.Heartbeat is 1s", "set Config.CrashStore", limit(crashlimit.Config{Delivered: delivered, Heartbeat: time.Second})},
-		{"Config.CrashLimit.Heartbeat is set", "set Config.CrashLimit.Max", spillway.Config{DB: b.db, Service: "shop", CrashLimit: crashlimit.Config{Heartbeat: time.Second}}},
+		{"Config.CrashLimit.Heartbeat is set", "set Config.CrashLimit.Max", spillway.Config{DB: b.DB, Service: "shop", CrashLimit: crashlimit.Config{Heartbeat: time.Second}}},
 		{"Config.Purge.Stages is set", "set Config.Purge.Retention", purge(idempotency.PurgeConfig{Stages: time.Hour})},
 	} {
 		if _, err := spillway.New(t.Context(), c.config); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.remedy) {

@@ -13,42 +13,43 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
 var byOrder = idempotency.HandlerKey{Key: idempotency.ByMetadata("order"), Version: idempotency.VersionMetadata("version")}
 
 // keyed is a channel one of whose handlers alone knows messages by their order and version.
 func (b *bench) keyed(handler string, onStale func(context.Context, idempotency.Key, int64, int64)) *spillway.Channel {
-	b.t.Helper()
-	dlc, err := spillway.New(b.t.Context(), spillway.Config{DB: b.db, Service: "shop", Receiver: idempotency.ReceiverConfig{
+	b.T.Helper()
+	dlc, err := spillway.New(b.T.Context(), spillway.Config{DB: b.DB, Service: "shop", Receiver: idempotency.ReceiverConfig{
 		Handlers: map[string]idempotency.HandlerKey{handler: byOrder}, OnStale: onStale,
 	}})
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return dlc
 }
 
 // both runs a router with the handlers "billing" and "prices" on one topic.
 func (b *bench) both(attach func(*message.Router), handle message.NoPublishHandlerFunc) (stop func()) {
-	b.t.Helper()
+	b.T.Helper()
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	attach(router)
 	for _, name := range []string{"billing", "prices"} {
-		router.AddConsumerHandler(name, "orders", staysOpen{b.source}, handle)
+		router.AddConsumerHandler(name, "orders", shop.StaysOpen(b.Source), handle)
 	}
 	done := make(chan error, 1)
 	go func() { done <- router.Run(context.Background()) }()
 	<-router.Running()
 	return func() {
 		if err := router.Close(); err != nil {
-			b.t.Error(err)
+			b.T.Error(err)
 		}
 		if err := <-done; err != nil {
-			b.t.Error(err)
+			b.T.Error(err)
 		}
 	}
 }
@@ -61,19 +62,19 @@ func TestHandlerKey(t *testing.T) {
 	channel := b.keyed("prices", func(context.Context, idempotency.Key, int64, int64) { stale.Add(1) })
 	defer b.both(channel.Attach, func(msg *message.Message) error {
 		msg.UUID = message.HandlerNameFromCtx(msg.Context()) + " " + msg.Metadata.Get("version")
-		return b.apply(msg)
+		return b.Apply(msg)
 	})()
 	for i, version := range []string{"1", "3", "2"} {
 		msg := message.NewMessage(string(rune('a'+i)), []byte(version))
 		msg.Metadata.Set("order", "o-1")
 		msg.Metadata.Set("version", version)
-		b.publish(msg)
-		b.eventually("both have ended it", func() bool { return len(b.effects())+int(stale.Load()) == 2*(i+1) })
+		b.Publish(msg)
+		b.Eventually("both have ended it", func() bool { return len(b.Effects())+int(stale.Load()) == 2*(i+1) })
 	}
-	if got, want := b.effects(), []string{"billing 1", "billing 2", "billing 3", "prices 1", "prices 3"}; !slices.Equal(got, want) {
+	if got, want := b.Effects(), []string{"billing 1", "billing 2", "billing 3", "prices 1", "prices 3"}; !slices.Equal(got, want) {
 		t.Errorf("effects %q", got)
 	}
-	if n := len(b.waiting()); n != 0 {
+	if n := len(b.Waiting()); n != 0 {
 		t.Errorf("%d letters", n)
 	}
 }
@@ -82,7 +83,7 @@ func TestHandlerKey(t *testing.T) {
 // key.
 func TestHandlerKeyMisspelt(t *testing.T) {
 	b := newBench(t, false)
-	got := refused(t, &outputs{}, b.keyed("biling", nil).Attach)
+	got := refused(t, &shop.Outputs{}, b.keyed("biling", nil).Attach)
 	if !strings.Contains(got, `Config.Receiver.Handlers has "biling"`) || !strings.Contains(got, `use a name of "billing"`) {
 		t.Error(got)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -66,11 +67,11 @@ func TestHostileMessagesSurviveDeadLetterAndRedrive(t *testing.T) {
 				back  *message.Message
 				ready bool
 			)
-			stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+			stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if msg.UUID == "good" {
-					return nil, b.apply(msg)
+					return nil, b.Apply(msg)
 				}
 				if ready {
 					back = msg.Copy()
@@ -85,21 +86,21 @@ func TestHostileMessagesSurviveDeadLetterAndRedrive(t *testing.T) {
 				return nil, errors.New("boom")
 			})
 			defer stop()
-			b.publish(hostile)
-			b.publish(message.NewMessage("good", nil))
-			b.eventually("it is set aside and the good one is handled", func() bool { return len(b.waiting()) == 1 && len(b.effects()) == 1 })
+			b.Publish(hostile)
+			b.Publish(message.NewMessage("good", nil))
+			b.Eventually("it is set aside and the good one is handled", func() bool { return len(b.Waiting()) == 1 && len(b.Effects()) == 1 })
 
-			original := b.waiting()[0].Letter.Original
+			original := b.Waiting()[0].Letter.Original
 			if original.UUID != arrived.UUID || !bytes.Equal(original.Payload, arrived.Payload) {
 				t.Errorf("set aside as %.40q with %d bytes, arrived as %.40q with %d", original.UUID, len(original.Payload), arrived.UUID, len(arrived.Payload))
 			}
 			mu.Lock()
 			ready = true
 			mu.Unlock()
-			if report, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil || report.Redriven != 1 {
+			if report, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil || report.Redriven != 1 {
 				t.Fatalf("%+v, %v", report, err)
 			}
-			b.eventually("it came back", func() bool { mu.Lock(); defer mu.Unlock(); return back != nil })
+			b.Eventually("it came back", func() bool { mu.Lock(); defer mu.Unlock(); return back != nil })
 			if back.UUID != arrived.UUID || !bytes.Equal(back.Payload, arrived.Payload) {
 				t.Errorf("came back as %.40q with %d bytes", back.UUID, len(back.Payload))
 			}
@@ -130,20 +131,20 @@ func TestEmptyID(t *testing.T) {
 	for _, store := range []string{"sqlite", "none"} {
 		t.Run(store, func(t *testing.T) {
 			b := newBench(t, false)
-			ch := b.channel(func(c *spillway.Config) {
+			ch := b.Channel(func(c *spillway.Config) {
 				if store == "none" {
 					c.Idempotency = nil
 				}
 			})
-			stop := b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.apply(msg) })
+			stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
 			defer stop()
-			b.publish(message.NewMessage("", []byte("one")), message.NewMessage("", []byte("two")))
+			b.Publish(message.NewMessage("", []byte("one")), message.NewMessage("", []byte("two")))
 			if store == "none" {
-				b.eventually("both took effect", func() bool { return len(b.effects()) == 2 })
+				b.Eventually("both took effect", func() bool { return len(b.Effects()) == 2 })
 				return
 			}
-			b.eventually("both are set aside", func() bool { return len(b.waiting()) == 2 })
-			for _, entry := range b.waiting() {
+			b.Eventually("both are set aside", func() bool { return len(b.Waiting()) == 2 })
+			for _, entry := range b.Waiting() {
 				if entry.Letter.Failure.Class != classify.ClassInvalid || !strings.Contains(entry.Letter.Failure.Description, "id") {
 					t.Errorf("set aside as %s: %s", entry.Letter.Failure.Class, entry.Letter.Failure.Description)
 				}
@@ -186,17 +187,17 @@ func TestHostileHandlers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, false)
-			stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+			stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
 				if msg.UUID == "good" {
-					return nil, b.apply(msg)
+					return nil, b.Apply(msg)
 				}
 				return test.handle(msg)
 			})
 			defer stop()
-			b.publish(message.NewMessage("bad", []byte("payload")))
-			b.publish(message.NewMessage("good", nil))
-			b.eventually("it is set aside and the good one is handled", func() bool { return len(b.waiting()) == 1 && len(b.effects()) == 1 })
-			letter := b.waiting()[0].Letter
+			b.Publish(message.NewMessage("bad", []byte("payload")))
+			b.Publish(message.NewMessage("good", nil))
+			b.Eventually("it is set aside and the good one is handled", func() bool { return len(b.Waiting()) == 1 && len(b.Effects()) == 1 })
+			letter := b.Waiting()[0].Letter
 			if letter.Failure.Reason != test.reason || letter.Original.UUID != "bad" || string(letter.Original.Payload) != "payload" {
 				t.Errorf("set aside %q (%q) with reason %s: %.200s", letter.Original.UUID, letter.Original.Payload, letter.Failure.Reason, letter.Failure.Description)
 			}
@@ -226,32 +227,32 @@ func canceled() context.Context {
 // allow-list has the last word.
 func TestForgedOriginGoesNowhere(t *testing.T) {
 	b := newBench(t, false)
-	elsewhere, err := b.source.Subscribe(t.Context(), "payroll")
+	elsewhere, err := b.Source.Subscribe(t.Context(), "payroll")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var repaired atomic.Bool
-	stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+	stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
 		if !repaired.Load() {
 			return nil, classify.Permanent(errors.New("no"))
 		}
-		return nil, b.apply(msg)
+		return nil, b.Apply(msg)
 	})
 	defer stop()
 	forged := message.Metadata{"x-original-topic": "payroll", "x-original-handler": "paymaster", "x-failure-class": "permanent"}
 	live, letter := message.NewMessage("live", nil), message.NewMessage("letter", nil)
 	live.Metadata, letter.Metadata = forged, forged
-	b.publish(live)
-	b.eventually("it is set aside", func() bool { return len(b.waiting()) == 1 })
-	if err := b.letters.Publish("orders.dlq", letter); err != nil {
+	b.Publish(live)
+	b.Eventually("it is set aside", func() bool { return len(b.Waiting()) == 1 })
+	if err := b.Letters.Publish("orders.dlq", letter); err != nil {
 		t.Fatal(err)
 	}
 	repaired.Store(true)
-	report, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
+	report, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
 	if err != nil || report.Redriven != 1 || report.Refused != 1 {
 		t.Errorf("%+v, %v", report, err)
 	}
-	b.eventually("it came back to where it failed", func() bool { return slices.Equal(b.effects(), []string{"live"}) })
+	b.Eventually("it came back to where it failed", func() bool { return slices.Equal(b.Effects(), []string{"live"}) })
 	select {
 	case <-elsewhere:
 		t.Error("something went where the forged origin says")
@@ -264,10 +265,10 @@ func TestForgedOriginGoesNowhere(t *testing.T) {
 func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 	b := newBench(t, false)
 	var repaired atomic.Bool
-	ch := b.channel()
-	stop := b.run(func(router *message.Router) {
+	ch := b.Channel()
+	stop := b.Run(func(router *message.Router) {
 		ch.Attach(router)
-		router.AddConsumerHandler("print", "invoices", staysOpen{b.source}, func(msg *message.Message) error {
+		router.AddConsumerHandler("print", "invoices", shop.StaysOpen(b.Source), func(msg *message.Message) error {
 			if msg.Metadata["x-original-topic"] != "" || msg.Metadata["x-redrive-count"] != "" || msg.Metadata["tenant"] != "acme" {
 				t.Errorf("the output's metadata are %v", msg.Metadata)
 			}
@@ -277,20 +278,20 @@ func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 		if !repaired.Load() {
 			return nil, classify.Permanent(errors.New("no"))
 		}
-		return []*message.Message{msg}, b.apply(msg)
+		return []*message.Message{msg}, b.Apply(msg)
 	})
 	defer stop()
-	b.outs.forward = func(msg *message.Message) { _ = b.source.Publish("invoices", msg) }
+	b.Outs.Forward = func(msg *message.Message) { _ = b.Source.Publish("invoices", msg) }
 	order := message.NewMessage("order", nil)
 	order.Metadata.Set("tenant", "acme")
-	b.publish(order)
-	b.eventually("it is set aside", func() bool { return len(b.waiting()) == 1 })
+	b.Publish(order)
+	b.Eventually("it is set aside", func() bool { return len(b.Waiting()) == 1 })
 	repaired.Store(true)
-	if _, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders", "invoices"}}}); err != nil {
+	if _, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders", "invoices"}}}); err != nil {
 		t.Fatal(err)
 	}
-	b.eventually("its output is set aside", func() bool { return len(b.waiting()) == 1 && b.waiting()[0].Topic == "invoices.dlq" })
-	if origin := b.waiting()[0].Letter.Origin; origin.Topic != "invoices" || origin.Handler != "print" {
+	b.Eventually("its output is set aside", func() bool { return len(b.Waiting()) == 1 && b.Waiting()[0].Topic == "invoices.dlq" })
+	if origin := b.Waiting()[0].Letter.Origin; origin.Topic != "invoices" || origin.Handler != "print" {
 		t.Errorf("the output's origin is %+v", origin)
 	}
 }
@@ -298,10 +299,10 @@ func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 // Bad input: a configuration with which messages could be lost, or that says two things, does not construct, and the
 // error names the field.
 func TestNewRefuses(t *testing.T) {
-	var typedNil *outputs
-	good := &outputs{}
-	db := newBench(t, true).db
-	keys := keysOf(t, db)
+	var typedNil *shop.Outputs
+	good := &shop.Outputs{}
+	db := newBench(t, true).DB
+	keys := shop.KeysOf(t, db)
 	for field, config := range map[string]spillway.Config{
 		"Config.Publisher is nil": {},
 		"Config.DB, or":           {Publisher: typedNil},
@@ -348,20 +349,20 @@ func (p *blocking) Publish(topic string, messages ...*message.Message) error {
 // meanwhile, and no other; when it comes back, the letter is placed. Nothing is left behind by the wait.
 func TestBlockingDeadLetterPublisher(t *testing.T) {
 	b := newBench(t, false)
-	dead := &blocking{b.letters, make(chan struct{}, 1), make(chan struct{})}
+	dead := &blocking{b.Letters, make(chan struct{}, 1), make(chan struct{})}
 	held := make(chan *message.Message, 1)
-	ch := b.channel(func(c *spillway.Config) { c.Publisher = dead })
-	stop := b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+	ch := b.Channel(func(c *spillway.Config) { c.Publisher = dead })
+	stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
 		if msg.UUID != "id-0000" {
-			return nil, b.apply(msg)
+			return nil, b.Apply(msg)
 		}
 		held <- msg
 		return nil, classify.Permanent(errors.New("no"))
 	})
 	defer stop()
-	b.publish(numbered(5)...)
+	b.Publish(shop.Numbered(5)...)
 	<-dead.entered
-	b.eventually("the others are handled", func() bool { return len(b.effects()) == 4 })
+	b.Eventually("the others are handled", func() bool { return len(b.Effects()) == 4 })
 	msg := <-held
 	select {
 	case <-msg.Acked():
@@ -371,6 +372,6 @@ func TestBlockingDeadLetterPublisher(t *testing.T) {
 	default:
 	}
 	close(dead.release)
-	b.eventually("the letter is placed", func() bool { return len(b.waiting()) == 1 })
+	b.Eventually("the letter is placed", func() bool { return len(b.Waiting()) == 1 })
 	<-msg.Acked()
 }

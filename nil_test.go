@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
 // refused runs a router with one handler, which must not start, and returns why.
@@ -107,13 +108,13 @@ func TestOutageOfNone(t *testing.T) {
 // Bad input: a nil context is an error with a sentence, with and without a database.
 func TestNewWithoutContext(t *testing.T) {
 	b := newBench(t, false)
-	for _, config := range []spillway.Config{{Publisher: &outputs{}}, {DB: b.db, Service: "shop"}} {
+	for _, config := range []spillway.Config{{Publisher: &shop.Outputs{}}, {DB: b.DB, Service: "shop"}} {
 		_, err := spillway.New(nil, config) //lint:ignore SA1012 it is the test
 		if err == nil || !strings.Contains(err.Error(), "give context.Background()") {
 			t.Error(err)
 		}
 	}
-	_, err := idempotency.NewStore(nil, b.db, idempotency.StoreConfig{}) //lint:ignore SA1012 it is the test
+	_, err := idempotency.NewStore(nil, b.DB, idempotency.StoreConfig{}) //lint:ignore SA1012 it is the test
 	if err == nil || !strings.Contains(err.Error(), "give context.Background()") {
 		t.Error(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
@@ -22,14 +23,14 @@ import (
 // outage while it lasts.
 func TestOutageDeadLettersNone(t *testing.T) {
 	b := newBench(t, true)
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Outage: &breaker.Config{}})
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Outage: &breaker.Config{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var away atomic.Bool
 	var calls, handled atomic.Int64
 	away.Store(true)
-	defer b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+	defer b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
 		if calls.Add(1); away.Load() {
 			return nil, classify.Away(errors.New("the bank is away"))
 		}
@@ -38,7 +39,7 @@ func TestOutageDeadLettersNone(t *testing.T) {
 	})()
 	const messages = 50
 	for i := range messages {
-		b.publish(message.NewMessage(fmt.Sprint(i), nil))
+		b.Publish(message.NewMessage(fmt.Sprint(i), nil))
 	}
 	testkit.Eventually(t, "all are held", func() bool {
 		h := ch.Health()
@@ -51,7 +52,7 @@ func TestOutageDeadLettersNone(t *testing.T) {
 	away.Store(false)
 	testkit.Eventually(t, "all are handled", func() bool { return handled.Load() == messages })
 	testkit.Eventually(t, "the guard closes", func() bool { return ch.Health().OK })
-	if letters := b.waiting(); len(letters) != 0 {
+	if letters := b.Waiting(); len(letters) != 0 {
 		t.Errorf("%d dead letters", len(letters))
 	}
 }
@@ -59,38 +60,38 @@ func TestOutageDeadLettersNone(t *testing.T) {
 // Decision 13: Health shows the channel's own stores that are away, with or without a guard.
 func TestHealthShowsStores(t *testing.T) {
 	b := newBench(t, true)
-	ch, err := spillway.New(t.Context(), spillway.Config{DB: b.db})
+	ch, err := spillway.New(t.Context(), spillway.Config{DB: b.DB})
 	if err != nil {
 		t.Fatal(err)
 	}
 	move := func(from, to string) {
 		t.Helper()
-		if _, err := b.db.Exec("ALTER TABLE " + from + " RENAME TO " + to); err != nil {
+		if _, err := b.DB.Exec("ALTER TABLE " + from + " RENAME TO " + to); err != nil {
 			t.Fatal(err)
 		}
 	}
 	move("spillway_keys", "elsewhere")
-	defer b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.apply(msg) })()
-	b.publish(message.NewMessage("1", nil), message.NewMessage("2", nil))
+	defer b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })()
+	b.Publish(message.NewMessage("1", nil), message.NewMessage("2", nil))
 	testkit.Eventually(t, "Health shows the store of keys", func() bool {
 		h := ch.Health()
 		return !h.OK && len(h.Handlers) == 0 && len(h.Stores) == 1 && strings.Contains(h.Stores[0].Name, "the store of keys") && h.Stores[0].Waiting == 2
 	})
 	move("elsewhere", "spillway_keys")
-	testkit.Eventually(t, "the store is back", func() bool { return ch.Health().OK && len(b.effects()) == 2 })
+	testkit.Eventually(t, "the store is back", func() bool { return ch.Health().OK && len(b.Effects()) == 2 })
 }
 
 // Without Config.Outage there is no guard, and Health has nothing to report.
 func TestNoOutageGuard(t *testing.T) {
 	b := newBench(t, false)
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Logger: watermill.NopLogger{}})
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Logger: watermill.NopLogger{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if text, err := json.Marshal(ch.Health()); ch.Outage() != nil || string(text) != `{"ok":true,"handlers":[]}` {
 		t.Errorf("%v, %s, %v", ch.Outage(), text, err)
 	}
-	if _, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Outage: &breaker.Config{Share: 2}}); err == nil ||
+	if _, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Outage: &breaker.Config{Share: 2}}); err == nil ||
 		!strings.Contains(err.Error(), "Config.Share is 2") {
 		t.Errorf("%v", err)
 	}
@@ -108,7 +109,7 @@ func (s slow) RedeliveryTime() time.Duration { return s.redelivers }
 // that is longer is cut, and the log says so.
 func TestHoldFitsSubscriber(t *testing.T) {
 	b, log := newBench(t, true), &testkit.Log{}
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Logger: log, Outage: &breaker.Config{MaxHold: time.Hour}})
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Logger: log, Outage: &breaker.Config{MaxHold: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +117,12 @@ func TestHoldFitsSubscriber(t *testing.T) {
 	attach := func(router *message.Router) {
 		ch.Attach(router)
 		router.AddSubscriberDecorators(message.MessageTransformSubscriberDecorator(func(*message.Message) { deliveries.Add(1) }))
-		router.AddConsumerHandler("shipping", "parcels", slow{staysOpen{b.source}, 200 * time.Millisecond}, func(*message.Message) error {
+		router.AddConsumerHandler("shipping", "parcels", slow{shop.StaysOpen(b.Source), 200 * time.Millisecond}, func(*message.Message) error {
 			return classify.Away(errors.New("the carrier is away"))
 		})
 	}
-	defer b.run(attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })()
-	if err := b.source.Publish("parcels", message.NewMessage("1", nil)); err != nil {
+	defer b.Run(attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })()
+	if err := b.Source.Publish("parcels", message.NewMessage("1", nil)); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "it is given back, again and again", func() bool { return deliveries.Load() > 3 })

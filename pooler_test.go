@@ -45,12 +45,12 @@ func TestPoolerDeadLettersNone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.letters, Outage: &breaker.Config{}})
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Outage: &breaker.Config{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var failed, handled atomic.Int64
-	defer b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+	defer b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
 		var n int
 		if err := address.Load().QueryRow(count, msg.UUID).Scan(&n); err != nil {
 			failed.Add(1)
@@ -61,15 +61,15 @@ func TestPoolerDeadLettersNone(t *testing.T) {
 	})()
 	const messages = 147
 	for i := range messages {
-		b.publish(message.NewMessage(fmt.Sprint(i), nil))
+		b.Publish(message.NewMessage(fmt.Sprint(i), nil))
 	}
 	testkit.Eventually(t, "the guard holds", func() bool { return failed.Load() > 5 && !ch.Health().OK })
-	if letters := b.waiting(); len(letters) != 0 {
+	if letters := b.Waiting(); len(letters) != 0 {
 		t.Errorf("%d dead letters", len(letters))
 	}
 	address.Store(postgrestest.Open(t, behind+"&default_query_exec_mode=exec"))
 	testkit.Eventually(t, "all are handled", func() bool { return handled.Load() == messages })
-	if letters := b.waiting(); len(letters) != 0 {
+	if letters := b.Waiting(); len(letters) != 0 {
 		t.Errorf("%d dead letters", len(letters))
 	}
 }
@@ -91,7 +91,7 @@ func TestPoolerAtStart(t *testing.T) {
 		b := newBench(t, true)
 		const messages = 40
 		for i := range messages {
-			b.publish(message.NewMessage(fmt.Sprint(mode, i), nil))
+			b.Publish(message.NewMessage(fmt.Sprint(mode, i), nil))
 		}
 		var handled atomic.Int64
 		for range 2 { // gochannel gives each of them all messages
@@ -99,7 +99,7 @@ func TestPoolerAtStart(t *testing.T) {
 			if err != nil {
 				t.Fatalf("with %s: %v", mode, err)
 			}
-			defer b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+			defer b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
 				_, err := idempotency.Tx(msg.Context()).Exec(`INSERT INTO applied VALUES ($1, $2)`, msg.UUID, mode)
 				if err == nil {
 					handled.Add(1)

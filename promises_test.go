@@ -15,29 +15,11 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
-
-// channel is the whole channel of a bench, with waits short enough for tests.
-func (b *bench) channel(change ...func(*spillway.Config)) *spillway.Channel {
-	b.t.Helper()
-	config := spillway.Config{
-		Publisher:   b.letters,
-		Idempotency: keysOf(b.t, b.db),
-		Retry:       middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: time.Millisecond}},
-		Outputs:     middleware.OutputsConfig{Backoff: middleware.Backoff{Initial: time.Millisecond, Max: 5 * time.Millisecond}},
-	}
-	for _, f := range change {
-		f(&config)
-	}
-	ch, err := spillway.New(context.Background(), config)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return ch
-}
 
 // Promise P3: the router is closed at random moments while every message waits for its next attempt. Nothing is
 // dead-lettered and nothing counted as given up; once the downstream is back, every message takes effect once.
@@ -46,8 +28,8 @@ func TestShutdownInBackoffIsNoFailure(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	b := newBench(t, true)
-	messages := numbered(20)
-	b.publish(messages...)
+	messages := shop.Numbered(20)
+	b.Publish(messages...)
 
 	var healthy atomic.Bool
 	slow := func(c *spillway.Config) {
@@ -57,29 +39,29 @@ func TestShutdownInBackoffIsNoFailure(t *testing.T) {
 		if !healthy.Load() {
 			return nil, errors.New("the downstream is down")
 		}
-		return nil, b.apply(msg)
+		return nil, b.Apply(msg)
 	}
 	for range 10 {
 		var failed atomic.Int32
-		ch := b.channel(slow, func(c *spillway.Config) {
+		ch := b.Channel(slow, func(c *spillway.Config) {
 			c.Retry.OnAttempt = func(context.Context, middleware.Attempt) { failed.Add(1) }
 		})
-		stop := b.run(ch.Attach, handle)
+		stop := b.Run(ch.Attach, handle)
 		wanted := random.Int32N(int32(len(messages)) + 1)
-		b.eventually("some messages wait in their backoff", func() bool { return failed.Load() >= wanted })
+		b.Eventually("some messages wait in their backoff", func() bool { return failed.Load() >= wanted })
 		stop()
 	}
-	if letters := b.waiting(); len(letters) != 0 {
+	if letters := b.Waiting(); len(letters) != 0 {
 		t.Fatalf("%d letters after shutdowns, the first: %+v", len(letters), letters[0].Letter.Failure)
 	}
 	healthy.Store(true)
-	stop := b.run(b.channel().Attach, handle)
+	stop := b.Run(b.Channel().Attach, handle)
 	defer stop()
-	b.eventually("all took effect", func() bool { return len(b.effects()) == len(messages) })
-	if letters := b.waiting(); len(letters) != 0 {
+	b.Eventually("all took effect", func() bool { return len(b.Effects()) == len(messages) })
+	if letters := b.Waiting(); len(letters) != 0 {
 		t.Errorf("%d letters in the end", len(letters))
 	}
-	for i, id := range b.effects() {
+	for i, id := range b.Effects() {
 		if id != messages[i].UUID {
 			t.Errorf("effect %d is %q", i, id)
 		}
@@ -90,31 +72,31 @@ func TestShutdownInBackoffIsNoFailure(t *testing.T) {
 // store takes it; the messages around it are handled.
 func TestRefusedDeadLetterIsRedelivered(t *testing.T) {
 	b := newBench(t, false)
-	dead := &gate{Publisher: b.letters}
+	dead := &gate{Publisher: b.Letters}
 	dead.shut.Store(true)
 	var deliveries atomic.Int32
-	ch := b.channel(func(c *spillway.Config) {
+	ch := b.Channel(func(c *spillway.Config) {
 		c.Publisher = dead
 		c.Queue.PublishBackoff = time.Millisecond
 	})
-	stop := b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+	stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
 		if msg.UUID == "id-0000" {
 			deliveries.Add(1)
 			return nil, classify.Permanent(errors.New("never"))
 		}
-		return nil, b.apply(msg)
+		return nil, b.Apply(msg)
 	})
 	defer stop()
-	b.publish(numbered(3)...)
-	b.eventually("it came three times", func() bool { return deliveries.Load() >= 3 })
-	if n := len(b.waiting()); n != 0 {
+	b.Publish(shop.Numbered(3)...)
+	b.Eventually("it came three times", func() bool { return deliveries.Load() >= 3 })
+	if n := len(b.Waiting()); n != 0 {
 		t.Fatalf("%d letters in a store that refuses", n)
 	}
 	dead.shut.Store(false)
-	b.eventually("it is stored and the others handled", func() bool { return len(b.waiting()) == 1 && len(b.effects()) == 2 })
+	b.Eventually("it is stored and the others handled", func() bool { return len(b.Waiting()) == 1 && len(b.Effects()) == 2 })
 	after := deliveries.Load()
-	b.publish(message.NewMessage("afterwards", nil)) // a message that is not acked comes again at once on this pub/sub
-	b.eventually("the next is handled", func() bool { return len(b.effects()) == 3 })
+	b.Publish(message.NewMessage("afterwards", nil)) // a message that is not acked comes again at once on this pub/sub
+	b.Eventually("the next is handled", func() bool { return len(b.Effects()) == 3 })
 	if deliveries.Load() != after {
 		t.Error("it is stored and was not acked")
 	}
@@ -136,32 +118,32 @@ func (g *gate) Publish(topic string, messages ...*message.Message) error {
 // On redelivery they are published under the ids they had, and the effect is there once.
 func TestOutputsSurviveFailedPublishAfterCommit(t *testing.T) {
 	b := newBench(t, true)
-	b.outs.setRefuse(func(*message.Message) error { return errors.New("the broker is down") })
+	b.Outs.SetRefuse(func(*message.Message) error { return errors.New("the broker is down") })
 	patient := func(c *spillway.Config) {
 		c.Outputs.Attempts, c.Outputs.Backoff = 1000, middleware.Backoff{Initial: time.Millisecond, Max: 50 * time.Millisecond}
 	}
 	var runs atomic.Int32
 	handle := func(msg *message.Message) ([]*message.Message, error) {
 		runs.Add(1)
-		return []*message.Message{message.NewMessage("", []byte("first")), message.NewMessage("random", []byte("second"))}, b.apply(msg)
+		return []*message.Message{message.NewMessage("", []byte("first")), message.NewMessage("random", []byte("second"))}, b.Apply(msg)
 	}
-	b.publish(numbered(1)...)
-	stop := b.run(b.channel(patient).Attach, handle)
-	b.eventually("publishing was tried after the commit", func() bool { return len(b.effects()) == 1 && len(b.outs.triedIDs()) >= 2 })
+	b.Publish(shop.Numbered(1)...)
+	stop := b.Run(b.Channel(patient).Attach, handle)
+	b.Eventually("publishing was tried after the commit", func() bool { return len(b.Effects()) == 1 && len(b.Outs.TriedIDs()) >= 2 })
 	stop()
-	if letters := b.waiting(); len(letters) != 0 {
+	if letters := b.Waiting(); len(letters) != 0 {
 		t.Fatalf("closing the router dead-lettered the source: %+v", letters[0].Letter.Failure)
 	}
-	tried := b.outs.triedIDs()
-	b.outs.setRefuse(nil)
+	tried := b.Outs.TriedIDs()
+	b.Outs.SetRefuse(nil)
 
-	stop = b.run(b.channel(patient).Attach, handle)
+	stop = b.Run(b.Channel(patient).Attach, handle)
 	defer stop()
-	b.eventually("both outputs are published", func() bool { return len(b.outs.ids()) == 2 })
-	if ids := b.outs.ids(); !slices.Contains(ids, tried[0]) || ids[0] == ids[1] || ids[0] == "" {
+	b.Eventually("both outputs are published", func() bool { return len(b.Outs.IDs()) == 2 })
+	if ids := b.Outs.IDs(); !slices.Contains(ids, tried[0]) || ids[0] == ids[1] || ids[0] == "" {
 		t.Errorf("published as %v, tried as %v", ids, tried)
 	}
-	if n := len(b.effects()); n != 1 || runs.Load() != 1 {
+	if n := len(b.Effects()); n != 1 || runs.Load() != 1 {
 		t.Errorf("%d effects after %d runs of the handler", n, runs.Load())
 	}
 }
@@ -171,43 +153,43 @@ func TestOutputsSurviveFailedPublishAfterCommit(t *testing.T) {
 // published under the id it had.
 func TestUndeliverableOutput(t *testing.T) {
 	b := newBench(t, false)
-	b.outs.setRefuse(func(msg *message.Message) error {
+	b.Outs.SetRefuse(func(msg *message.Message) error {
 		if len(msg.Payload) > 1<<20 {
 			return errors.New("message was too large")
 		}
 		return nil
 	})
 	var runs sync.Map
-	stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+	stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
 		count, _ := runs.LoadOrStore(msg.UUID, new(atomic.Int32))
 		count.(*atomic.Int32).Add(1)
 		payload := []byte("small")
 		if msg.UUID == "id-0000" {
 			payload = make([]byte, 2<<20)
 		}
-		return []*message.Message{message.NewMessage("", payload)}, b.apply(msg)
+		return []*message.Message{message.NewMessage("", payload)}, b.Apply(msg)
 	})
 	defer stop()
-	b.publish(numbered(2)...)
-	b.eventually("the source is set aside and the next goes on", func() bool { return len(b.waiting()) == 1 && len(b.outs.ids()) == 1 })
-	letter := b.waiting()[0].Letter
+	b.Publish(shop.Numbered(2)...)
+	b.Eventually("the source is set aside and the next goes on", func() bool { return len(b.Waiting()) == 1 && len(b.Outs.IDs()) == 1 })
+	letter := b.Waiting()[0].Letter
 	if letter.Failure.Reason != classify.ReasonOutput || letter.Original.UUID != "id-0000" || letter.Failure.Attempts != 1 {
 		t.Errorf("letter %+v of %s", letter.Failure, letter.Original.UUID)
 	}
-	refused := b.outs.triedIDs()
-	b.outs.setRefuse(nil)
-	report, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
+	refused := b.Outs.TriedIDs()
+	b.Outs.SetRefuse(nil)
+	report, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
 	if err != nil || report.Redriven != 1 {
 		t.Fatalf("%+v, %v", report, err)
 	}
-	b.eventually("the output is published", func() bool { return len(b.outs.ids()) == 2 })
-	for _, id := range b.outs.ids() {
+	b.Eventually("the output is published", func() bool { return len(b.Outs.IDs()) == 2 })
+	for _, id := range b.Outs.IDs() {
 		if !slices.Contains(refused, id) {
 			t.Errorf("output %s was never tried before: %v", id, refused)
 		}
 	}
 	count, _ := runs.Load("id-0000")
-	if n := len(b.effects()); n != 2 || count.(*atomic.Int32).Load() != 1 {
+	if n := len(b.Effects()); n != 2 || count.(*atomic.Int32).Load() != 1 {
 		t.Errorf("%d effects, %d runs", n, count.(*atomic.Int32).Load())
 	}
 }
@@ -215,7 +197,7 @@ func TestUndeliverableOutput(t *testing.T) {
 // Feature D13: what a failed handler produced is not published.
 func TestFailedHandlersOutputsAreNotPublished(t *testing.T) {
 	b := newBench(t, false)
-	stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+	stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
 		out := []*message.Message{message.NewMessage("of "+msg.UUID, nil)}
 		if msg.UUID == "id-0000" {
 			return out, errors.New("failed")
@@ -223,9 +205,9 @@ func TestFailedHandlersOutputsAreNotPublished(t *testing.T) {
 		return out, nil
 	})
 	defer stop()
-	b.publish(numbered(2)...)
-	b.eventually("one is set aside and one succeeded", func() bool { return len(b.waiting()) == 1 && len(b.outs.ids()) == 1 })
-	if tried := b.outs.triedIDs(); len(tried) != 1 {
+	b.Publish(shop.Numbered(2)...)
+	b.Eventually("one is set aside and one succeeded", func() bool { return len(b.Waiting()) == 1 && len(b.Outs.IDs()) == 1 })
+	if tried := b.Outs.TriedIDs(); len(tried) != 1 {
 		t.Errorf("published %v", tried)
 	}
 }
@@ -236,11 +218,11 @@ func TestEffectsHappenOnce(t *testing.T) {
 	b := newBench(t, false)
 	var repaired atomic.Bool
 	var absorbed atomic.Int32
-	ch := b.channel(func(c *spillway.Config) {
+	ch := b.Channel(func(c *spillway.Config) {
 		c.Receiver.OnDuplicate = func(context.Context, idempotency.Key) { absorbed.Add(1) }
 	})
-	stop := b.run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
-		if err := b.apply(msg); err != nil {
+	stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+		if err := b.Apply(msg); err != nil {
 			return nil, err
 		}
 		if msg.UUID == "id-0007" && !repaired.Load() {
@@ -250,20 +232,20 @@ func TestEffectsHappenOnce(t *testing.T) {
 	})
 	defer stop()
 	for range 5 {
-		b.publish(numbered(50)...)
+		b.Publish(shop.Numbered(50)...)
 	}
-	b.eventually("all but one took effect, and that was set aside as often as it came", func() bool {
-		letters := b.waiting()
-		return len(b.effects()) == 49 && len(letters) == 1 && letters[0].Seen == 5 && absorbed.Load() == 4*49
+	b.Eventually("all but one took effect, and that was set aside as often as it came", func() bool {
+		letters := b.Waiting()
+		return len(b.Effects()) == 49 && len(letters) == 1 && letters[0].Seen == 5 && absorbed.Load() == 4*49
 	})
 	repaired.Store(true)
-	if _, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil {
+	if _, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil {
 		t.Fatal(err)
 	}
-	b.eventually("the last took effect and all outputs are out", func() bool {
-		return len(b.effects()) == 50 && len(b.waiting()) == 0 && len(b.outs.ids()) == 5*49+1
+	b.Eventually("the last took effect and all outputs are out", func() bool {
+		return len(b.Effects()) == 50 && len(b.Waiting()) == 0 && len(b.Outs.IDs()) == 5*49+1
 	})
-	if ids := slices.Compact(b.outs.ids()); len(ids) != 50 {
+	if ids := slices.Compact(b.Outs.IDs()); len(ids) != 50 {
 		t.Errorf("%d different output ids for 50 effects", len(ids))
 	}
 }
@@ -272,7 +254,7 @@ func TestEffectsHappenOnce(t *testing.T) {
 func TestSamePanicIsOneGroup(t *testing.T) {
 	b := newBench(t, false)
 	var attempts sync.Map
-	stop := b.run(b.channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+	stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
 		count, _ := attempts.LoadOrStore(msg.UUID, new(atomic.Int32))
 		if msg.UUID == "id-0000" && count.(*atomic.Int32).Add(1) == 1 {
 			return nil, classify.Transient(errors.New("not yet"))
@@ -281,9 +263,9 @@ func TestSamePanicIsOneGroup(t *testing.T) {
 		return nil, errors.New(assets[len(msg.UUID)])
 	})
 	defer stop()
-	b.publish(numbered(2)...)
-	b.eventually("both are set aside", func() bool { return len(b.waiting()) == 2 })
-	groups, err := b.letters.Groups(t.Context(), letters.Filter{})
+	b.Publish(shop.Numbered(2)...)
+	b.Eventually("both are set aside", func() bool { return len(b.Waiting()) == 2 })
+	groups, err := b.Letters.Groups(t.Context(), letters.Filter{})
 	if err != nil || len(groups) != 1 || groups[0].Count != 2 || groups[0].StackHash == "" {
 		t.Errorf("%+v, %v", groups, err)
 	}

@@ -27,10 +27,10 @@ func TestOutageOfStagedMessages(t *testing.T) {
 			b := newBench(t, false)
 			var store *delay.Store
 			if inStore {
-				store = delayStore(t, b.db)
+				store = delayStore(t, b.DB)
 			}
 			var staged, probes, handled atomic.Int64
-			ch := b.channel(b.staged(store), func(c *spillway.Config) {
+			ch := b.Channel(b.staged(store), func(c *spillway.Config) {
 				c.Outage = &breaker.Config{Probe: time.Millisecond, MaxProbe: 10 * time.Millisecond, MinMessages: 1000, Doubt: time.Hour}
 				c.Retry.Budget = &middleware.Budget{}
 				c.Stages.OnStage = func(context.Context, stages.Waiting) { staged.Add(1) }
@@ -49,19 +49,19 @@ func TestOutageOfStagedMessages(t *testing.T) {
 					return nil, classify.Away(errors.New("the bank is away"))
 				}
 				handled.Add(1)
-				return nil, b.apply(msg)
+				return nil, b.Apply(msg)
 			})()
 			for i := range messages {
-				b.publish(message.NewMessage(fmt.Sprint(i), nil))
+				b.Publish(message.NewMessage(fmt.Sprint(i), nil))
 			}
-			b.eventually("all are staged and held, and some are probes", func() bool {
+			b.Eventually("all are staged and held, and some are probes", func() bool {
 				h := ch.Health()
 				return staged.Load() == messages && probes.Load() > 5 && len(h.Handlers) > 0 && h.Handlers[0].Waiting >= messages-1
 			})
 			away.Store(false)
-			b.eventually("all took effect", func() bool { return len(b.effects()) == messages })
-			if n := handled.Load(); n != messages || staged.Load() != messages || len(b.waiting()) > 0 {
-				t.Errorf("%d are handled, %d staged, %d dead-lettered", n, staged.Load(), len(b.waiting()))
+			b.Eventually("all took effect", func() bool { return len(b.Effects()) == messages })
+			if n := handled.Load(); n != messages || staged.Load() != messages || len(b.Waiting()) > 0 {
+				t.Errorf("%d are handled, %d staged, %d dead-lettered", n, staged.Load(), len(b.Waiting()))
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
@@ -40,12 +41,12 @@ func (late) Close() error { return nil }
 // before: a pub/sub that keeps nothing for others would lose it.
 func TestRelayAwaitsSubscriptions(t *testing.T) {
 	b := newBench(t, false)
-	store := delayStore(t, b.db)
+	store := delayStore(t, b.DB)
 	if err := store.Put(t.Context(), "orders.billing.retry", message.NewMessage("kept", nil), 0); err != nil {
 		t.Fatal(err)
 	}
-	slow := late{b.source, make(chan struct{}), make(chan struct{}), new(sync.Once)}
-	ch := b.channel(b.staged(store), func(c *spillway.Config) {
+	slow := late{b.Source, make(chan struct{}), make(chan struct{}), new(sync.Once)}
+	ch := b.Channel(b.staged(store), func(c *spillway.Config) {
 		c.Stages.Subscriber = func(string, string) (message.Subscriber, error) { return slow, nil }
 	})
 	go func() {
@@ -53,9 +54,9 @@ func TestRelayAwaitsSubscriptions(t *testing.T) {
 		time.Sleep(300 * time.Millisecond) // in which a relay that does not wait has moved it, into nothing
 		close(slow.let)
 	}()
-	stop := b.runStaged(ch, func(msg *message.Message) ([]*message.Message, error) { return nil, b.apply(msg) })
+	stop := b.runStaged(ch, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
 	defer stop()
-	b.eventually("it took effect", func() bool { return len(b.effects()) == 1 })
+	b.Eventually("it took effect", func() bool { return len(b.Effects()) == 1 })
 }
 
 // Features I9, R5: where the receiver has leases in place of transactions, a message that fails lets go of its key, and takes
@@ -63,7 +64,7 @@ func TestRelayAwaitsSubscriptions(t *testing.T) {
 func TestStagesUnderLease(t *testing.T) {
 	b := newBench(t, false)
 	var putBack, staged atomic.Int32
-	ch := b.channel(b.staged(nil), func(c *spillway.Config) {
+	ch := b.Channel(b.staged(nil), func(c *spillway.Config) {
 		c.Receiver.Lease, c.Receiver.PutBackAfter = 10*time.Second, 50*time.Millisecond
 		c.Receiver.OnPutBack = func(context.Context, idempotency.Key) { putBack.Add(1) }
 		c.Stages.OnStage = func(context.Context, stages.Waiting) { staged.Add(1) }
@@ -79,18 +80,18 @@ func TestStagesUnderLease(t *testing.T) {
 		return nil, nil
 	})
 	defer stop()
-	b.publish(message.NewMessage("1", nil))
-	b.eventually("it is handled in its stage", func() bool { return runs.Load() == 2 })
-	b.publish(message.NewMessage("1", nil))
-	b.eventually("the copy is put back", func() bool { return putBack.Load() > 2 })
+	b.Publish(message.NewMessage("1", nil))
+	b.Eventually("it is handled in its stage", func() bool { return runs.Load() == 2 })
+	b.Publish(message.NewMessage("1", nil))
+	b.Eventually("the copy is put back", func() bool { return putBack.Load() > 2 })
 	close(held)
-	b.eventually("the copy is absorbed", func() bool {
+	b.Eventually("the copy is absorbed", func() bool {
 		before := putBack.Load()
 		time.Sleep(200 * time.Millisecond)
 		return putBack.Load() == before
 	})
-	if effects.Load() != 1 || runs.Load() != 2 || staged.Load() != 1 || len(b.waiting()) != 0 {
-		t.Errorf("%d effects of %d runs, %d times staged, %d letters", effects.Load(), runs.Load(), staged.Load(), len(b.waiting()))
+	if effects.Load() != 1 || runs.Load() != 2 || staged.Load() != 1 || len(b.Waiting()) != 0 {
+		t.Errorf("%d effects of %d runs, %d times staged, %d letters", effects.Load(), runs.Load(), staged.Load(), len(b.Waiting()))
 	}
 }
 
@@ -101,7 +102,7 @@ func TestRowsLeftAreReported(t *testing.T) {
 	start := func(what string, want int, change ...func(*spillway.Config)) {
 		t.Helper()
 		log := &testkit.Log{}
-		config := spillway.Config{DB: b.db, Service: "shop", Logger: log}
+		config := spillway.Config{DB: b.DB, Service: "shop", Logger: log}
 		for _, f := range change {
 			f(&config)
 		}
@@ -109,7 +110,7 @@ func TestRowsLeftAreReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.run(ch.Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })()
+		b.Run(ch.Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })()
 		lines := log.Lines(watermill.ErrorLogLevel, "delay store of DB")
 		if len(lines) != want || want > 0 && (lines[0].Fields["stage_topic"] != "orders.billing.retry" || lines[0].Fields["messages"] != 2) {
 			t.Errorf("%s: %v, want %d lines", what, lines, want)
@@ -120,10 +121,10 @@ func TestRowsLeftAreReported(t *testing.T) {
 	}
 	start("before there is a table", 0)
 	var tables int
-	if err := b.db.QueryRow(`SELECT count(*) FROM sqlite_master WHERE name = 'spillway_delayed'`).Scan(&tables); err != nil || tables != 0 {
+	if err := b.DB.QueryRow(`SELECT count(*) FROM sqlite_master WHERE name = 'spillway_delayed'`).Scan(&tables); err != nil || tables != 0 {
 		t.Errorf("the search made a table: %d, %v", tables, err)
 	}
-	store := delayStore(t, b.db)
+	store := delayStore(t, b.DB)
 	for _, id := range []string{"1", "2"} {
 		if err := store.Put(t.Context(), "orders.billing.retry", message.NewMessage(id, nil), time.Hour); err != nil {
 			t.Fatal(err)
@@ -131,8 +132,8 @@ func TestRowsLeftAreReported(t *testing.T) {
 	}
 	inTopics := func(c *spillway.Config) {
 		c.Stages = stages.Config{
-			Publisher: b.source, Stages: []stages.Stage{{Delay: time.Hour}},
-			Subscriber: func(string, string) (message.Subscriber, error) { return staysOpen{b.source}, nil },
+			Publisher: b.Source, Stages: []stages.Stage{{Delay: time.Hour}},
+			Subscriber: func(string, string) (message.Subscriber, error) { return shop.StaysOpen(b.Source), nil },
 		}
 	}
 	service := store.Service()

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -34,8 +35,8 @@ func (b *bench) staged(store *delay.Store) func(*spillway.Config) {
 	return func(c *spillway.Config) {
 		c.Retry.Attempts = 0
 		c.Stages = stages.Config{
-			Publisher:  b.source,
-			Subscriber: func(string, string) (message.Subscriber, error) { return staysOpen{b.source}, nil },
+			Publisher:  b.Source,
+			Subscriber: func(string, string) (message.Subscriber, error) { return shop.StaysOpen(b.Source), nil },
 			Stages:     stages.Delays(20*time.Millisecond, 50*time.Millisecond),
 			Store:      store,
 		}
@@ -44,24 +45,24 @@ func (b *bench) staged(store *delay.Store) func(*spillway.Config) {
 
 // runStaged is bench.run with stages.
 func (b *bench) runStaged(ch *spillway.Channel, handle message.HandlerFunc) (stop func()) {
-	b.t.Helper()
+	b.T.Helper()
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	ch.Attach(router)
-	if _, err := ch.Stages().AddHandler(router, "billing", "orders", staysOpen{b.source}, "invoices", b.outs, handle); err != nil {
-		b.t.Fatal(err)
+	if _, err := ch.Stages().AddHandler(router, "billing", "orders", shop.StaysOpen(b.Source), "invoices", b.Outs, handle); err != nil {
+		b.T.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- router.Run(context.Background()) }()
 	<-router.Running()
 	return func() {
 		if err := router.Close(); err != nil {
-			b.t.Error(err)
+			b.T.Error(err)
 		}
 		if err := <-done; err != nil {
-			b.t.Error(err)
+			b.T.Error(err)
 		}
 	}
 }
@@ -73,9 +74,9 @@ func TestChannelWithStages(t *testing.T) {
 	for _, kind := range []string{"topics", "database"} {
 		t.Run(kind, func(t *testing.T) {
 			b := newBench(t, false)
-			ch := b.channel(b.staged(nil), func(c *spillway.Config) {
+			ch := b.Channel(b.staged(nil), func(c *spillway.Config) {
 				if kind == "database" {
-					c.Idempotency, c.Service, c.DB, c.StagesInDB = nil, "shop", b.db, true
+					c.Idempotency, c.Service, c.DB, c.StagesInDB = nil, "shop", b.DB, true
 				}
 			})
 			healed := make(chan struct{})
@@ -90,17 +91,17 @@ func TestChannelWithStages(t *testing.T) {
 						return nil, classify.Transient(errors.New("503"))
 					}
 				}
-				return []*message.Message{message.NewMessage("invoice of "+msg.UUID, nil)}, b.apply(msg)
+				return []*message.Message{message.NewMessage("invoice of "+msg.UUID, nil)}, b.Apply(msg)
 			})
 			defer stop()
-			b.publish(message.NewMessage("down", nil), message.NewMessage("passing", nil), message.NewMessage("good", nil))
-			b.eventually("one is set aside and two took effect", func() bool { return len(b.waiting()) == 1 && len(b.effects()) == 2 })
-			failure := b.waiting()[0].Letter.Failure
+			b.Publish(message.NewMessage("down", nil), message.NewMessage("passing", nil), message.NewMessage("good", nil))
+			b.Eventually("one is set aside and two took effect", func() bool { return len(b.Waiting()) == 1 && len(b.Effects()) == 2 })
+			failure := b.Waiting()[0].Letter.Failure
 			if failure.Attempts != 3 || len(failure.History) != 3 || failure.Reason != classify.ReasonTransientMaxRetries {
 				t.Errorf("set aside with %+v", failure)
 			}
 			close(healed)
-			report, err := redrive.Drain(context.Background(), b.letters, b.source, redrive.DrainConfig{
+			report, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{
 				Rules: redrive.Rules{
 					Allow:        []string{"orders"},
 					ReentryTopic: ch.Stages().ReentryTopic,
@@ -114,7 +115,7 @@ func TestChannelWithStages(t *testing.T) {
 			if err != nil || report.Redriven != 1 {
 				t.Fatalf("%+v, %v", report, err)
 			}
-			b.eventually("all took effect, and their outputs are out", func() bool { return len(b.effects()) == 3 && len(b.outs.ids()) == 3 })
+			b.Eventually("all took effect, and their outputs are out", func() bool { return len(b.Effects()) == 3 && len(b.Outs.IDs()) == 3 })
 		})
 	}
 }
@@ -122,12 +123,12 @@ func TestChannelWithStages(t *testing.T) {
 // A channel whose stages are half configured says so, and so does one without that is asked to add a handler.
 func TestStagesAreConfiguredWhole(t *testing.T) {
 	b := newBench(t, false)
-	plain := b.channel()
-	if _, err := plain.Stages().AddConsumerHandler(nil, "billing", "orders", b.source, func(*message.Message) error { return nil }); err == nil || !strings.Contains(err.Error(), "no stages") {
+	plain := b.Channel()
+	if _, err := plain.Stages().AddConsumerHandler(nil, "billing", "orders", b.Source, func(*message.Message) error { return nil }); err == nil || !strings.Contains(err.Error(), "no stages") {
 		t.Errorf("added without stages: %v", err)
 	}
 	for name, change := range map[string]func(*spillway.Config){
-		"Subscriber": func(c *spillway.Config) { c.Stages.Publisher = b.source },
+		"Subscriber": func(c *spillway.Config) { c.Stages.Publisher = b.Source },
 		"Publisher": func(c *spillway.Config) {
 			c.Stages.Subscriber = func(string, string) (message.Subscriber, error) { return nil, nil }
 		},
@@ -137,7 +138,7 @@ func TestStagesAreConfiguredWhole(t *testing.T) {
 			c.Stages.Stages = []stages.Stage{{Delay: 1e9, Retired: true}}
 		},
 	} {
-		config := spillway.Config{Publisher: b.letters}
+		config := spillway.Config{Publisher: b.Letters}
 		change(&config)
 		if _, err := spillway.New(t.Context(), config); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
@@ -150,7 +151,7 @@ func TestPurgeKnowsTheStages(t *testing.T) {
 	b := newBench(t, false)
 	for total, warned := range map[time.Duration]bool{time.Minute: false, 2 * time.Hour: true} {
 		log := watermill.NewCaptureLogger()
-		b.channel(b.staged(nil), func(c *spillway.Config) {
+		b.Channel(b.staged(nil), func(c *spillway.Config) {
 			c.Logger = log
 			c.Stages.Stages = stages.Delays(total)
 			c.Purge = idempotency.PurgeConfig{Retention: 2 * time.Hour, Horizon: time.Hour}
@@ -164,12 +165,12 @@ func TestPurgeKnowsTheStages(t *testing.T) {
 // With a Store and without the plugin nothing would ever move, and that is an error of the start.
 func TestStoreWantsThePlugin(t *testing.T) {
 	b := newBench(t, false)
-	ch := b.channel(b.staged(delayStore(t, b.db)))
+	ch := b.Channel(b.staged(delayStore(t, b.DB)))
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	added, err := ch.Stages().AddConsumerHandler(router, "billing", "orders", staysOpen{b.source}, func(*message.Message) error { return nil })
+	added, err := ch.Stages().AddConsumerHandler(router, "billing", "orders", shop.StaysOpen(b.Source), func(*message.Message) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,17 +214,17 @@ func (refusing) Publish(string, ...*message.Message) error { return classify.Err
 // Promise P4: a message that is too large to enter again is set aside with its story, and leaves the store.
 func TestTooLargeToReenter(t *testing.T) {
 	b := newBench(t, false)
-	store := delayStore(t, b.db)
-	ch := b.channel(b.staged(store), func(c *spillway.Config) { c.Stages.Publisher = refusing{b.source} })
+	store := delayStore(t, b.DB)
+	ch := b.Channel(b.staged(store), func(c *spillway.Config) { c.Stages.Publisher = refusing{b.Source} })
 	stop := b.runStaged(ch, func(*message.Message) ([]*message.Message, error) { return nil, classify.Transient(errors.New("503")) })
 	defer stop()
-	b.publish(message.NewMessage("large", nil))
-	b.eventually("it is set aside", func() bool { return len(b.waiting()) == 1 })
-	letter := b.waiting()[0].Letter
+	b.Publish(message.NewMessage("large", nil))
+	b.Eventually("it is set aside", func() bool { return len(b.Waiting()) == 1 })
+	letter := b.Waiting()[0].Letter
 	if letter.Origin.Topic != "orders" || letter.Origin.Handler != "billing" || len(letter.Failure.History) != 2 || !strings.Contains(letter.Failure.Description, "too large") {
 		t.Errorf("%+v", letter)
 	}
-	b.eventually("it left the store", func() bool {
+	b.Eventually("it left the store", func() bool {
 		waiting, err := store.Waiting(t.Context())
 		return err == nil && len(waiting) == 0
 	})

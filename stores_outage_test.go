@@ -21,6 +21,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/faultproxy"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
@@ -93,10 +94,10 @@ func storesCutOff(t *testing.T, d databases.Database, configure func(*testing.T,
 	cut, proxy := behind(t, d, address)
 	live := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	t.Cleanup(func() { _ = live.Close() })
-	dead := &outputs{}
+	dead := &shop.Outputs{}
 	config := spillway.Config{Service: "shop", Publisher: dead, Stages: stages.Config{
 		Stages: stages.Delays(100 * time.Millisecond), Publisher: live,
-		Subscriber: func(string, string) (message.Subscriber, error) { return staysOpen{live}, nil },
+		Subscriber: func(string, string) (message.Subscriber, error) { return shop.StaysOpen(live), nil },
 	}}
 	configure(t, &config, direct, cut)
 	dlc, err := spillway.New(t.Context(), config)
@@ -121,7 +122,7 @@ func storesCutOff(t *testing.T, d databases.Database, configure func(*testing.T,
 	}
 	stop := testkit.RunRouter(t, nil, func(router *message.Router) {
 		dlc.Attach(router)
-		if _, err := dlc.Stages().AddConsumerHandler(router, "billing", "orders", staysOpen{live}, handle); err != nil {
+		if _, err := dlc.Stages().AddConsumerHandler(router, "billing", "orders", shop.StaysOpen(live), handle); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -152,7 +153,7 @@ func storesCutOff(t *testing.T, d databases.Database, configure func(*testing.T,
 	time.Sleep(4 * time.Second) // longer than retries take
 	proxy.Heal()
 	publish("after")
-	testkit.Eventually(t, "all take effect", func() bool { return len(applied())+len(dead.ids()) >= len(want) }, func() string {
+	testkit.Eventually(t, "all take effect", func() bool { return len(applied())+len(dead.IDs()) >= len(want) }, func() string {
 		return fmt.Sprintf("%d of %d", len(applied()), len(want))
 	})
 	counts := applied()
@@ -161,7 +162,7 @@ func storesCutOff(t *testing.T, d databases.Database, configure func(*testing.T,
 			t.Errorf("%s took effect %d times", id, counts[id])
 		}
 	}
-	if ids := dead.ids(); len(ids) > 0 {
+	if ids := dead.IDs(); len(ids) > 0 {
 		t.Errorf("dead-lettered: %v", ids)
 	}
 }

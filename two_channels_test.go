@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
 // Conventions, promise P4: two channels that are attached to one router would both claim each message, and every
@@ -24,12 +25,12 @@ func TestTwoChannelsOnOneRouter(t *testing.T) {
 	}
 	out := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	for name, second := range map[string]spillway.Config{
-		"another service": {DB: b.db, Service: "shipping"},
+		"another service": {DB: b.DB, Service: "shipping"},
 		"no database":     {Publisher: out},
 	} {
 		t.Run(name, func(t *testing.T) {
-			one, other := channel(spillway.Config{DB: b.db, Service: "billing"}), channel(second)
-			got := refused(t, &outputs{}, func(router *message.Router) {
+			one, other := channel(spillway.Config{DB: b.DB, Service: "billing"}), channel(second)
+			got := refused(t, &shop.Outputs{}, func(router *message.Router) {
 				one.Attach(router)
 				router.AddSubscriberDecorators(message.MessageTransformSubscriberDecorator(func(*message.Message) {}))
 				other.Attach(router)

@@ -24,8 +24,6 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp.(*ConnectionWrapper).handleConnectionClose"),
 		// The circuit breaker of sarama's producer sleeps out its ten seconds.
 		goleak.IgnoreAnyFunction("github.com/eapache/go-resiliency/breaker.(*Breaker).timer"),
-		// redisstream's reader sleeps half a second after the error with which its client's Close ends it.
-		goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream.(*Subscriber).read"),
 		// A connection whose query was cancelled waits for its server to hang up, for 15 seconds at the most.
 		goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1"))
 }

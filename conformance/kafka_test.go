@@ -28,7 +28,7 @@ func (p picky) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, erro
 	return p.Marshaler.Unmarshal(record)
 }
 
-const elsewhere = "K18: messages and keys are in two places: internal/chaos kills the server of the keys, and F2 the broker"
+const elsewhere = "K18: messages and keys are in two places: examples/chaos kills the server of the keys, and F2 the broker"
 
 // The suite on Kafka.
 func TestKafka(t *testing.T) {

@@ -35,7 +35,7 @@
 // # What a success costs
 //
 // A handled message costs two readings of the clock and two additions, and no allocation. See "go run
-// ./internal/bench".
+// ./examples/measures".
 //
 // The package imports client_golang. No other package of the library does.
 package prom

@@ -1,0 +1,88 @@
+package spillway_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
+)
+
+// The order of the parts is the channel's business: attached twice, or to the router and the handler, or under other
+// middlewares, it sets aside once and applies once.
+func TestAttachedTwice(t *testing.T) {
+	b := newBench(t, false)
+	var runs atomic.Int32
+	ch := b.Channel()
+	stop := b.Run(func(router *message.Router) {
+		ch.Attach(router)
+		ch.Attach(router)
+		router.AddMiddleware(ch.Middleware)
+	}, func(msg *message.Message) ([]*message.Message, error) {
+		runs.Add(1)
+		if msg.UUID == "id-0000" {
+			return nil, errors.New("failed")
+		}
+		return []*message.Message{message.NewMessage("", nil)}, b.Apply(msg)
+	})
+	defer stop()
+	b.Publish(shop.Numbered(2)...)
+	b.Eventually("one is set aside, one applied", func() bool {
+		return len(b.Waiting()) == 1 && len(b.Effects()) == 1 && len(b.Outs.IDs()) == 1
+	})
+	if n := runs.Load(); n != 3+1 { // attempts do not multiply
+		t.Errorf("the handler ran %d times", n)
+	}
+}
+
+// Bad input: a handler that sets its message aside within its own transaction would wait for itself. It is told so at
+// once, and its message ends as a dead letter that says so.
+func TestSettingAsideWithinTheTransaction(t *testing.T) {
+	b := newBench(t, false)
+	ch := b.Channel()
+	stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+		if msg.UUID != "id-0000" {
+			return nil, b.Apply(msg)
+		}
+		return nil, classify.Permanent(ch.Queue().Place(msg, errors.New("I know better")))
+	})
+	defer stop()
+	b.Publish(shop.Numbered(2)...)
+	b.Eventually("one is set aside, one applied", func() bool { return len(b.Waiting()) == 1 && len(b.Effects()) == 1 })
+	if text := b.Waiting()[0].Letter.Failure.Description; !strings.Contains(text, "return an error from the handler instead") {
+		t.Errorf("it says: %s", text)
+	}
+}
+
+// Feature D5: a dead-letter store that cannot be written is an error at start-up, not at the first failure.
+func TestUnwritableStoreEndsRun(t *testing.T) {
+	b := newBench(t, false)
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Letters.Close(); err != nil {
+		t.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch.Attach(router)
+	router.AddHandler("billing", "orders", shop.StaysOpen(b.Source), "invoices", b.Outs, message.PassthroughHandler)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := router.Run(ctx); err == nil {
+		t.Error("the router runs although dead letters have nowhere to go")
+	} else {
+		t.Log(err)
+	}
+}

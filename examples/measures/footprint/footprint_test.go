@@ -1,0 +1,288 @@
+package footprint_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/examples/measures/footprint"
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+// setup is one way to configure the stages of a service on a broker.
+type setup struct {
+	addresses  []string
+	publisher  func(t testing.TB, live bool) message.Publisher
+	subscriber func(testing.TB, string) message.Subscriber
+	stages     func(testing.TB, *stages.Config) // nil: without stages
+	still      int                              // tenths of a second in which nothing changes
+}
+
+// run starts a service with so many handlers, and lets a message of each pass through all stages but the last, where it waits.
+func run(t *testing.T, s setup, handlers int) footprint.Count {
+	t.Helper()
+	prefix := "footprint-" + rand.Text()
+	dead, live := s.publisher(t, false), s.publisher(t, true)
+	config := spillway.Config{Publisher: dead, Logger: watermill.NopLogger{}}
+	if s.stages != nil {
+		config.Stages.Stages = stages.Delays(20*time.Millisecond, 40*time.Millisecond, time.Hour)
+		s.stages(t, &config.Stages)
+	}
+	var waiting atomic.Int64
+	config.Stages.OnStage = func(_ context.Context, w stages.Waiting) {
+		if w.Stage == 3 {
+			waiting.Add(1)
+		}
+	}
+	channel, err := spillway.New(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var handled atomic.Int64
+	handle := func(msg *message.Message) error {
+		handled.Add(1)
+		if s.stages == nil {
+			return nil
+		}
+		return errors.New("not now")
+	}
+	var topics []string
+	for i := range handlers {
+		topic := fmt.Sprintf("%s-%d", prefix, i)
+		topics = append(topics, topic)
+		if init, ok := live.(interface{ InitializeTopics(...string) error }); ok {
+			if err := init.InitializeTopics(topic); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stop := testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
+		channel.Attach(router)
+		for i, topic := range topics {
+			name, sub := fmt.Sprintf("handler-%d", i), s.subscriber(t, prefix+fmt.Sprint(i))
+			if s.stages == nil {
+				router.AddConsumerHandler(name, topic, sub, handle)
+			} else if _, err := channel.Stages().AddConsumerHandler(router, name, topic, sub, handle); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	for _, topic := range topics {
+		if err := live.Publish(topic, message.NewMessage(rand.Text(), []byte("x"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.Eventually(t, "all are handled, and wait in the last stage", func() bool {
+		if s.stages == nil {
+			return handled.Load() >= int64(handlers)
+		}
+		return waiting.Load() >= int64(handlers)
+	})
+	count := s.settled(t)
+	stop()
+	publishers := []message.Publisher{dead, live}
+	if s.stages != nil {
+		publishers = append(publishers, config.Stages.Publisher)
+	}
+	for _, p := range publishers {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	return count
+}
+
+// settled counts when nothing changes any more: what was started for the way there ends by itself.
+func (s setup) settled(t *testing.T) (count footprint.Count) {
+	t.Helper()
+	same := 0
+	testkit.Eventually(t, "nothing is opened or closed for a while", func() bool {
+		time.Sleep(100 * time.Millisecond)
+		now, err := footprint.Take(s.addresses...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same++; now.Sockets != count.Sockets || now.Total() != count.Total() {
+			same = 0
+		}
+		count = now
+		return same >= s.still
+	})
+	return count
+}
+
+// cost is what stages add to a service.
+func cost(t *testing.T, s setup, handlers int) footprint.Count {
+	t.Helper()
+	return beyond(t, s, handlers, without(t, s, handlers))
+}
+
+func without(t *testing.T, s setup, handlers int) footprint.Count {
+	t.Helper()
+	s.stages = nil
+	return run(t, s, handlers)
+}
+
+func beyond(t *testing.T, s setup, handlers int, before footprint.Count) footprint.Count {
+	t.Helper()
+	more := run(t, s, handlers).Minus(before)
+	t.Logf("%d handler(s) with three stages have beyond those without:\n%s", handlers, more)
+	return more
+}
+
+func kafka(t *testing.T) setup {
+	brokers := services.Kafka(t)
+	return setup{
+		addresses: brokers, still: 8,
+		publisher: func(t testing.TB, live bool) message.Publisher {
+			config := wmkafka.PublisherConfig{}
+			if live { // its topics need room for a letter's metadata in the others
+				config.MaxMessageBytes = 1 << 20
+			}
+			pub, err := wmkafka.NewPublisher(brokers, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pub
+		},
+		subscriber: func(t testing.TB, group string) message.Subscriber {
+			sub, err := wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return sub
+		},
+		stages: func(t testing.TB, config *stages.Config) {
+			pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.Publisher = pub
+			config.Subscriber = func(topic, group string) (message.Subscriber, error) {
+				return wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{InFlight: 16})
+			}
+		},
+	}
+}
+
+func rabbit(t *testing.T) setup {
+	uri := services.AMQP(t)
+	parsed, err := url.Parse(uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return setup{
+		addresses: []string{parsed.Host}, still: 8,
+		publisher: func(t testing.TB, _ bool) message.Publisher {
+			pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pub
+		},
+		subscriber: func(t testing.TB, group string) message.Subscriber {
+			sub, err := wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return sub
+		},
+		stages: func(t testing.TB, config *stages.Config) {
+			pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.Publisher = pub
+			config.Subscriber = func(string, string) (message.Subscriber, error) {
+				return wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{InFlight: 16})
+			}
+		},
+	}
+}
+
+// whole makes the counts those of docs/measured.md, and runs what holds nothing: "make footprint".
+var whole = os.Getenv("SPILLWAY_FOOTPRINT") != ""
+
+// handlersToCount is ten for the figures. Two show the same in less time.
+func handlersToCount() int {
+	if whole {
+		return 10
+	}
+	return 2
+}
+
+// Feature R5: on one broker, the stages of all handlers have at most four sockets beyond the same handlers without stages, and ten handlers with three
+// stages each have at most forty goroutines, while a message of each waits in its last stage. In the minute after a message was published to a stage,
+// sarama has two goroutines more for each stage topic that was published to. Sockets have no slack. Goroutines have twenty: 9, and one a handler, are
+// counted, and ten more in that minute.
+func TestKafka(t *testing.T) {
+	s, n := kafka(t), handlersToCount()
+	before := without(t, s, n)
+	s.stages = func(t testing.TB, config *stages.Config) { shared(t, config, time.Minute) }
+	if used := beyond(t, s, n, before); used.Sockets > 4 || used.Total() > 30+n+2*3*n {
+		t.Errorf("while the publisher is in use:\n%s", used)
+	}
+	s.still = 20
+	s.stages = func(t testing.TB, config *stages.Config) { shared(t, config, 500*time.Millisecond) }
+	if idle := beyond(t, s, n, before); idle.Sockets > 2 || idle.Total() > 30+n {
+		t.Errorf("while the publisher is idle:\n%s", idle)
+	}
+}
+
+func shared(t testing.TB, config *stages.Config, maxIdle time.Duration) {
+	waiting, err := wmkafka.NewStages(services.Kafka(t), "footprint-"+rand.Text(), wmkafka.StagesConfig{Publisher: wmkafka.PublisherConfig{MaxIdle: maxIdle}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Publisher, config.Subscriber = waiting, waiting.Subscriber
+}
+
+// Feature R5: on RabbitMQ, one connection consumes all stages of a service, and one publishes to them.
+func TestRabbitMQ(t *testing.T) {
+	s := rabbit(t)
+	s.stages = func(t testing.TB, config *stages.Config) {
+		uri := services.AMQP(t)
+		pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub, err := wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Publisher, config.Subscriber = pub, func(string, string) (message.Subscriber, error) { return sub, nil }
+	}
+	if more := cost(t, s, handlersToCount()); more.Sockets > 2 {
+		t.Errorf("%s", more)
+	}
+}
+
+// A subscriber for each stage, and a producer for each topic.
+func TestOneEach(t *testing.T) {
+	if !whole {
+		t.Skip("it holds nothing: make footprint runs it")
+	}
+	for _, n := range []int{1, 10} {
+		cost(t, kafka(t), n)
+		cost(t, rabbit(t), n)
+	}
+}

@@ -1,0 +1,57 @@
+package harness_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/examples/measures/harness"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The sides take turns, the first round is not counted, and medians do not sort the values.
+func TestAlternate(t *testing.T) {
+	var turns []string
+	a, b := []float64{100, 1, 9, 2}, []float64{100, 5, 5, 5}
+	side := func(name string, values []float64) func() (float64, error) {
+		return func() (float64, error) {
+			turns = append(turns, name)
+			value := values[0]
+			values = values[1:]
+			return value, nil
+		}
+	}
+	medians, err := harness.Alternate(3, side("a", a), side("b", b))
+	if err != nil || !slices.Equal(medians, []float64{2, 5}) || strings.Join(turns, "") != "abababab" {
+		t.Error(medians, err, turns)
+	}
+	values := []float64{3, 1, 2}
+	if harness.Median(values) != 2 || values[0] != 3 {
+		t.Error(values)
+	}
+	boom := errors.New("boom")
+	if _, err := harness.Alternate(1, func() (float64, error) { return 0, boom }); err != boom {
+		t.Error(err)
+	}
+}
+
+func TestPrint(t *testing.T) {
+	var out strings.Builder
+	err := harness.Print(&out, "name", harness.Figure{"ratio": harness.Hundredths(1.005001), "per_s": harness.Whole(2.5)})
+	if err != nil || out.String() != `{"figure":"name","per_s":3,"ratio":1.01}`+"\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+func TestMessage(t *testing.T) {
+	if msg := harness.Message(); len(msg.Payload) != 1024 || len(msg.Metadata) != 5 {
+		t.Errorf("%d bytes, %d keys", len(msg.Payload), len(msg.Metadata))
+	}
+	if n := harness.NumberOf(harness.Numbered(70_000).Payload); n != 70_000 {
+		t.Error(n)
+	}
+}

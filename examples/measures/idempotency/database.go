@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	_ "github.com/lib/pq" // registers "postgres"
+
+	"github.com/watermill-spillway/spillway/examples/measures/harness"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
+)
+
+// side is a database as one driver speaks to it, and its store.
+type side struct {
+	db, driver, registered string
+	consumers              []int
+	name                   string
+	store                  newStore
+	optimistic             bool
+}
+
+var sides = []side{
+	{"postgres", "pgx", "pgx", []int{1, 8}, "pgxstore", pgxstore.New, false},
+	{"postgres", "pgx", "pgx", []int{1, 8}, "pgxstore", pgxstore.New, true},
+	{"postgres", "pgx", "pgx", []int{1, 8}, "idempotency", idempotency.NewStore, false},
+	{"postgres", "lib/pq", "postgres", []int{1}, "idempotency", idempotency.NewStore, false},
+	{"mariadb", "go-sql-driver", "mysql", []int{1, 8}, "idempotency", idempotency.NewStore, false},
+	{"sqlite", "modernc", "sqlite", []int{1}, "idempotency", idempotency.NewStore, false},
+}
+
+type newStore = func(context.Context, *sql.DB, idempotency.StoreConfig) (idempotency.Store, error)
+
+// database is the one that is measured, with a table of effects and a store of keys.
+type database struct {
+	*harness.Database
+	side
+	keys idempotency.Store
+}
+
+func open(ctx context.Context, s side) (*database, error) {
+	made, err := harness.OpenWith(ctx, s.db, s.registered)
+	if err != nil {
+		return nil, err
+	}
+	d := &database{Database: made, side: s}
+	if err = d.Effects(ctx); err == nil {
+		d.keys, err = s.store(ctx, d.DB, idempotency.StoreConfig{Service: "bench"})
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/examples/measures/harness"
+	"github.com/watermill-spillway/spillway/internal/services"
+)
+
+func TestMain(m *testing.M) {
+	// Sarama's metrics have one goroutine for the whole process.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+// The sides in Go are measured to the end, and the lines say what is asked for. What they say is not judged here.
+func TestFigures(t *testing.T) {
+	services.Kafka(t)
+	var out strings.Builder
+	if err := (plan{}).run(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "-rounds") {
+		t.Fatal("no round counts:", err)
+	}
+	if err := (plan{rounds: 1, warm: 20, payloads: payloads[:1], shares: []share{{10, 10}}, limit: time.Second}).run(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
+	figure := map[string]any{}
+	if err := json.Unmarshal([]byte(out.String()), &figure); err != nil {
+		t.Fatal(out.String(), err)
+	}
+	for _, name := range []string{"failing_percent", "payload", "watermill_per_s", "spillway_per_s"} {
+		if value, _ := figure[name].(float64); value <= 0 {
+			t.Errorf("%s: %s", name, out.String())
+		}
+	}
+}
+
+// What a topic holds can be told apart by its number, and has the size that the figure says.
+func TestPayloads(t *testing.T) {
+	for _, p := range payloads {
+		record, err := p.record("topic")(70_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value, err := record.Value.Encode(); err != nil || len(value) != p.size || harness.NumberOf(value) != 70_000 {
+			t.Errorf("%d bytes, want %d: %v", len(value), p.size, err)
+		}
+	}
+}
+
+// The Java program asks for exactly what a request says, and answers what is read. It is not built by the tests.
+func TestSpringSource(t *testing.T) {
+	files, err := filepath.Glob("spring/src/peers/*.java")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no Java source", err)
+	}
+	var source strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(text)
+	}
+	var asked []string
+	for _, found := range regexp.MustCompile(`\$\{(\w+)\}|number\(properties, "(\w+)"\)`).FindAllStringSubmatch(source.String(), -1) {
+		asked = append(asked, found[1]+found[2])
+	}
+	slices.Sort(asked)
+	asked = slices.Compact(asked)
+	var told []string
+	for pair := range strings.FieldsSeq((&spring{brokers: "b"}).request(&run{topic: "t", limit: time.Second}, "id", true)) {
+		name, value, _ := strings.Cut(pair, "=")
+		if value == "" {
+			t.Errorf("%s has no value", name)
+		}
+		told = append(told, name)
+	}
+	slices.Sort(told)
+	if !slices.Equal(asked, told) {
+		t.Errorf("the Java program asks for %q and is told %q", asked, told)
+	}
+	if !strings.Contains(source.String(), `"good=" + good + " failures=" + failures.get() + " nanos="`) {
+		t.Error("the answer is not the one that perSecondOf reads")
+	}
+	if perSecond, err := perSecondOf("good=10 failures=2 nanos=500000000\n"); err != nil || perSecond != 20 {
+		t.Error(perSecond, err)
+	}
+	if _, err := perSecondOf("no\n"); err == nil {
+		t.Error("an answer that is none is read")
+	}
+	pom, err := os.ReadFile("spring/pom.xml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(pom), "<repositor") || !strings.Contains(string(pom), "<version>3.3.") {
+		t.Error("the pom names a repository, or another Spring Kafka than 3.3")
+	}
+}

@@ -1,0 +1,165 @@
+package columns_test
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
+	_ "modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/examples/nats/jetstream"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+)
+
+// Promises P1 and P7: the durable consumer is deleted twice while messages flow. The consumer that is made in its place begins with the
+// oldest message: everything comes again. By id: each good message took effect once, each bad one is a letter, none is lost. It runs before the parallel tests, which restart the server.
+func TestNATSConsumerDeleted(t *testing.T) {
+	const all, deletions = 120, 2
+	b := natsBroker{services.NATS(t), wmnats.GobMarshaler{}}
+	topic := "conformance-" + strings.ToLower(rand.Text()[:10])
+	for _, each := range []string{topic, topic + ".dlq", topic + ".invalid"} {
+		b.createStream(t, each)
+	}
+	db := effectsTable(t)
+	ctx := context.Background()
+	keys, err := idempotency.NewStore(ctx, db, idempotency.StoreConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead, live := b.publisher(t), b.publisher(t)
+	ch, err := spillway.New(ctx, spillway.Config{Publisher: dead, Idempotency: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch.Attach(router)
+	router.AddConsumerHandler("billing", topic, b.subscriber(t, "billing", b.url), func(msg *message.Message) error {
+		if strings.HasPrefix(msg.UUID, "bad") {
+			return classify.Permanent(fmt.Errorf("never"))
+		}
+		tx := idempotency.Tx(msg.Context())
+		_, err := tx.Exec("INSERT INTO effects (id) VALUES (?)", msg.UUID)
+		return err
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- router.Run(ctx) }()
+	<-router.Running()
+	t.Cleanup(func() {
+		if err := router.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		_ = dead.Close()
+		_ = live.Close()
+	})
+
+	var good, bad []string
+	for i := range all {
+		id := fmt.Sprintf("good-%d", i)
+		if i%10 == 3 {
+			id = fmt.Sprintf("bad-%d", i)
+			bad = append(bad, id)
+		} else {
+			good = append(good, id)
+		}
+		if err := live.Publish(topic, message.NewMessage(id, []byte(id))); err != nil {
+			t.Fatal(err)
+		}
+		if i%(all/deletions) == all/deletions/2 {
+			testkit.Eventually(t, "the consumer is there, and deleted", func() bool {
+				deleted := false
+				b.admin(t, func(js nats.JetStreamContext) error {
+					deleted = js.DeleteConsumer(jetstream.Name(topic), "billing") == nil
+					return nil
+				})
+				return deleted
+			})
+		}
+	}
+	testkit.Eventually(t, "all good messages took effect", func() bool { return len(effectsIn(t, db)) == len(good) }, func() string {
+		return fmt.Sprint(effectsIn(t, db))
+	})
+	backlog := b.subscriber(t, "billing", b.url)
+	testkit.Eventually(t, "nothing is left in the source", func() bool {
+		left, err := backlog.Backlog(ctx, topic)
+		return err == nil && left == 0
+	})
+	for _, id := range good {
+		if n := effectsIn(t, db)[id]; n != 1 {
+			t.Errorf("%q took effect %d times", id, n)
+		}
+	}
+	letters := map[string]bool{}
+	sub := b.subscriber(t, "reader", b.url)
+	incoming, err := sub.Subscribe(ctx, topic+".dlq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(letters) < len(bad) {
+		select {
+		case msg := <-incoming:
+			letters[msg.UUID] = true
+			msg.Ack()
+		case <-time.After(testkit.Patience):
+			t.Fatalf("letters of %v, and %d are due", letters, len(bad))
+		}
+	}
+	for _, id := range bad {
+		if !letters[id] {
+			t.Errorf("%q is lost", id)
+		}
+	}
+}
+
+func effectsTable(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "effects.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if _, err := db.Exec("CREATE TABLE effects (id TEXT)"); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func effectsIn(t *testing.T, db *sql.DB) map[string]int {
+	t.Helper()
+	rows, err := db.Query("SELECT id, COUNT(*) FROM effects GROUP BY id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	effects := map[string]int{}
+	for rows.Next() {
+		var id string
+		var n int
+		if err := rows.Scan(&id, &n); err != nil {
+			t.Fatal(err)
+		}
+		effects[id] = n
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return effects
+}

@@ -1,0 +1,129 @@
+package documents_test
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/configuration.md anew from the doc comments")
+
+// configurable are the packages whose exported structs named ...Config are in docs/configuration.md, and what else is set by users.
+var configurable = []string{
+	".", "naming", "classify", "poison", "middleware", "middleware/stages", "middleware/crashlimit", "middleware/breaker", "idempotency", "delay", "redrive", "redrive/letters", "redrive/campaigns", "redrive/console",
+	"pubsub/wmkafka", "pubsub/wmamqp", "pubsub/wmsql", "observe/notify", "observe/notify/webhook",
+}
+
+var alsoConfigurable = []string{"naming.Scheme", "middleware.Backoff", "middleware.Policy", "stages.Stage", "idempotency.HandlerKey", "poison.Hooks", "poison.Sink", "redrive.Rules", "redrive.Hooks", "letters.Filter", "campaigns.Request", "campaigns.Edit"}
+
+const aboutConfiguration = `# Configuration reference
+
+Every field of every configuration, with its default. The zero value of a field means its default. Durations are Go's
+time.Duration. The table is made from the doc comments: after a change run ` + "`go test ./examples/proofs/documents -run TestConfiguration -update`" + `.
+A field without a default has nothing by default, or must be set, as its comment says.
+
+`
+
+// docs/configuration.md has every field of every exported configuration, as the doc comments have it.
+func TestConfiguration(t *testing.T) {
+	const page = "docs/configuration.md"
+	want := aboutConfiguration
+	for _, folder := range configurable {
+		want += sections(t, folder)
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if have := read(t, page); have != want {
+		lines := strings.Split(have, "\n")
+		for line := range strings.Lines(want) {
+			if !slices.Contains(lines, strings.TrimSuffix(line, "\n")) {
+				t.Errorf("%s lacks %s", page, line)
+			}
+		}
+		t.Errorf("%s is not what the doc comments say: run go test ./examples/proofs/documents -run TestConfiguration -update, also on a conflict", page)
+	}
+}
+
+// sections are the tables of a package.
+func sections(t *testing.T, folder string) (text string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := token.NewFileSet()
+	for _, path := range files {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			general, ok := decl.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, spec := range general.Specs {
+				typed, ok := spec.(*ast.TypeSpec)
+				if !ok || !typed.Name.IsExported() {
+					continue
+				}
+				name := file.Name.Name + "." + typed.Name.Name
+				if fields, ok := typed.Type.(*ast.StructType); ok &&
+					(strings.HasSuffix(typed.Name.Name, "Config") || slices.Contains(alsoConfigurable, name)) {
+					text += fmt.Sprintf("## %s\n\n| field | type | default | what it does |\n|---|---|---|---|\n%s\n", name, rows(set, fields))
+				}
+			}
+		}
+	}
+	return text
+}
+
+var defaults = regexp.MustCompile(`(?s)\s*Default: (.*?)\.( |$)`)
+
+// rows are the rows of a struct's fields.
+func rows(set *token.FileSet, of *ast.StructType) (text string) {
+	for _, f := range of.Fields.List {
+		var typed strings.Builder
+		_ = printer.Fprint(&typed, set, f.Type)
+		comment := strings.Join(strings.Fields(f.Doc.Text()), " ")
+		def := ""
+		if at := defaults.FindStringSubmatchIndex(comment); at != nil {
+			def = comment[at[2]:at[3]]
+			comment = strings.TrimSpace(comment[:at[0]] + " " + comment[at[1]:])
+		}
+		if required := strings.Contains(comment, "Required."); required && def == "" {
+			def, comment = "required", strings.TrimSpace(strings.Replace(comment, "Required.", "", 1))
+		}
+		names := f.Names
+		if len(names) == 0 {
+			names = []*ast.Ident{{Name: strings.TrimPrefix(typed.String(), "*")}}
+			comment = "the fields of " + typed.String()
+		}
+		for _, name := range names {
+			if name.IsExported() {
+				shown := strings.Join(strings.Fields(typed.String()), " ")
+				text += fmt.Sprintf("| `%s` | `%s` | %s | %s |\n", name.Name, cell(shown), cell(def), cell(comment))
+			}
+		}
+	}
+	return text
+}
+
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;").Replace(text)
+}

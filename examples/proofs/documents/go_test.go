@@ -1,0 +1,162 @@
+package documents_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// packagesOfDocs are the packages that Go in Markdown may use, by the names that it uses for them.
+var packagesOfDocs = map[string]string{
+	"context": "context", "sql": "database/sql", "errors": "errors", "fmt": "fmt", "fs": "io/fs", "log": "log", "json": "encoding/json", "http": "net/http", "os": "os", "strings": "strings", "subtle": "crypto/subtle", "testing": "testing", "time": "time",
+	"watermill":    "github.com/ThreeDotsLabs/watermill",
+	"cqrs":         "github.com/ThreeDotsLabs/watermill/components/cqrs",
+	"forwarder":    "github.com/ThreeDotsLabs/watermill/components/forwarder",
+	"message":      "github.com/ThreeDotsLabs/watermill/message",
+	"wm":           "github.com/ThreeDotsLabs/watermill/message/router/middleware",
+	"gochannel":    "github.com/ThreeDotsLabs/watermill/pubsub/gochannel",
+	"gobreaker":    "github.com/sony/gobreaker",
+	"spillway":     module,
+	"classify":     module + "/classify",
+	"conformance":  module + "/conformance",
+	"crashlimit":   module + "/middleware/crashlimit",
+	"delay":        module + "/delay",
+	"idempotency":  module + "/idempotency",
+	"middleware":   module + "/middleware",
+	"breaker":      module + "/middleware/breaker",
+	"stages":       module + "/middleware/stages",
+	"redis":        "github.com/redis/go-redis/v9",
+	"redisstream":  "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream",
+	"redisstreams": module + "/examples/redis/streams",
+	"pgxstore":     module + "/idempotency/pgxstore",
+	"naming":       module + "/naming",
+	"notify":       module + "/observe/notify",
+	"webhook":      module + "/observe/notify/webhook",
+	"poison":       module + "/poison",
+	"privacy":      module + "/privacy",
+	"seal":         module + "/seal",
+	"redrive":      module + "/redrive",
+	"letters":      module + "/redrive/letters",
+	"campaigns":    module + "/redrive/campaigns",
+	"console":      module + "/redrive/console",
+	"prom":         module + "/observe/prom",
+	"telemetry":    module + "/observe/telemetry",
+	"prometheus":   "github.com/prometheus/client_golang/prometheus",
+	"promhttp":     "github.com/prometheus/client_golang/prometheus/promhttp",
+	"wmamqp":       module + "/pubsub/wmamqp",
+	"wmkafka":      module + "/pubsub/wmkafka",
+	"jetstream":    module + "/examples/nats/jetstream",
+	"wmsql":        module + "/pubsub/wmsql",
+}
+
+// whatYouHaveInDocs is what Go in Markdown uses without declaring it.
+const whatYouHaveInDocs = `
+	var (
+		ctx context.Context
+		db *sql.DB
+		router *message.Router
+		sub message.Subscriber
+		pub, live, dead, later message.Publisher
+		handle message.HandlerFunc
+		handleConsumer message.NoPublishHandlerFunc
+		msg *message.Message
+		err error
+		brokers []string
+		uri string
+		dlc *spillway.Channel
+		queue *poison.Queue
+		store *letters.Store // of letters
+		all *campaigns.Campaigns
+		billing, audit *message.Handler
+	)
+`
+
+var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+
+// Go in Markdown compiles. A fence holds declarations or statements. It may use the variables of whatYouHaveInDocs, and need not use
+// those that it declares.
+func TestGoInMarkdownCompiles(t *testing.T) {
+	imports := exported(t)
+	tree(t, ".md", func(path, text string) {
+		for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
+			line := 1 + strings.Count(text[:at[2]], "\n")
+			for _, err := range compile(text[at[2]:at[3]], fmt.Sprintf("%s:%d", path, line), imports) {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// compile returns what is wrong with one fence, whose first line is at name.
+func compile(code, name string, imports types.Importer) (wrong []error) {
+	uses := code + whatYouHaveInDocs
+	head := "package docs\n"
+	for short, path := range packagesOfDocs {
+		if regexp.MustCompile(`\b` + short + `\.`).MatchString(uses) {
+			head += fmt.Sprintf("import %s %q\n", short, path)
+		}
+	}
+	files := token.NewFileSet()
+	source := head + whatYouHaveInDocs + "\n//line " + name + "\n" + code
+	file, err := parser.ParseFile(files, "docs.go", source, parser.SkipObjectResolution)
+	if err != nil { // statements, then
+		source = head + whatYouHaveInDocs + "\nfunc _() {\n//line " + name + "\n" + code + "\n}"
+		if file, err = parser.ParseFile(files, "docs.go", source, parser.SkipObjectResolution); err != nil {
+			return []error{err}
+		}
+	}
+	checker := types.Config{Importer: imports, Error: func(err error) {
+		if !strings.Contains(err.Error(), "declared and not used") && !strings.Contains(err.Error(), "imported and not used") {
+			wrong = append(wrong, err)
+		}
+	}}
+	_, _ = checker.Check("docs", files, []*ast.File{file}, nil)
+	return wrong
+}
+
+// exported is an importer of packagesOfDocs, and of what they import, from the build cache.
+func exported(t *testing.T) types.Importer {
+	t.Helper()
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	for _, path := range packagesOfDocs {
+		args = append(args, path)
+	}
+	out, err := exec.Command("go", args...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if path, file, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			compiled[path] = file
+		}
+	}
+	return importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(compiled[path]) })
+}
+
+// Go that does not compile is found, with its place.
+func TestGoInMarkdownIsChecked(t *testing.T) {
+	imports := exported(t)
+	for code, want := range map[string]string{
+		"dlc.Attach(router)":                      "",
+		"func f() { dlc.Attach(router) }":         "",
+		"x := dlc.Detach":                         "page.md:7",
+		"dlc, err := spillway.Config{Nothing: 1}": "Nothing",
+		"if {": "page.md:7",
+		"err := errors.New(\"unused is no matter\")": "",
+	} {
+		got := compile(code, "page.md:7", imports)
+		if want == "" && len(got) != 0 || want != "" && (len(got) == 0 || !strings.Contains(fmt.Sprint(got), want)) {
+			t.Errorf("%q: want %q, got %v", code, want, got)
+		}
+	}
+}

@@ -1,0 +1,276 @@
+// Package layout_test keeps every package in its place.
+package layout_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/watermill-spillway/spillway"
+
+// floors says who may know whom: a package imports only packages of its own floor or below. What is not listed here has
+// not found its place yet.
+var floors = map[string]int{
+	// the ground: what every room stands on
+	"classify":                           0,
+	"internal/askonce":                   0,
+	"internal/boundedtext":               0,
+	"internal/chain":                     0,
+	"internal/database":                  0,
+	"internal/consume":                   0,
+	"internal/database/mysql":            0,
+	"internal/database/postgres":         0,
+	"internal/database/rerun":            0,
+	"internal/database/schema":           0,
+	"internal/database/sqlite":           0,
+	"internal/deadletter":                0,
+	"internal/decorated":                 0,
+	"internal/due":                       0,
+	"internal/erasedtext":                0,
+	"internal/errorkind":                 0,
+	"internal/attempts":                  0,
+	"internal/causes":                    0,
+	"internal/destination":               0,
+	"idempotency/internal/claims":        0,
+	"idempotency/internal/mysqlclaim":    0,
+	"idempotency/internal/postgresclaim": 0,
+	"idempotency/internal/sqliteclaim":   0,
+	"internal/gather":                    0,
+	"internal/intake":                    0,
+	"internal/keytable":                  0,
+	"internal/lifecycle":                 0,
+	"internal/logging":                   0,
+	"internal/metadatacodec":             0,
+	"internal/observing":                 0,
+	"internal/outage":                    0,
+	"internal/pipelined":                 0,
+	"internal/placing":                   0,
+	"internal/printable":                 0,
+	"internal/recent":                    0,
+	"internal/roster":                    0,
+	"internal/safecall":                  0,
+	"internal/services":                  0,
+	"internal/sqlproxy":                  0,
+	"internal/wait":                      0,
+	"internal/traced":                    0,
+	"naming":                             0,
+	"privacy":                            0,
+	"seal":                               0,
+	"observe":                            0,
+	// rooms of one job each, and the adapters
+	"delay":                              1,
+	"idempotency":                        1,
+	"idempotency/pgxstore":               1,
+	"middleware/crashlimit":              1,
+	"middleware/breaker":                 1,
+	"poison":                             1,
+	"pubsub/wmamqp":                      1,
+	"pubsub/wmkafka":                     1,
+	"pubsub/wmkafka/internal/stagegroup": 1,
+	"pubsub/wmsql":                       1,
+	// middlewares that use letters
+	"middleware":        2,
+	"middleware/stages": 2,
+	// the store of dead letters
+	"redrive/letters": 2,
+	// dead letters on their way back
+	"redrive":                   3,
+	"redrive/campaigns":         3,
+	"redrive/erasure":           3,
+	"redrive/internal/jsonedit": 0,
+	// the console, in a service's own server
+	"internal/operate":                  3,
+	"redrive/console":                   3,
+	"redrive/console/internal/chart":    0,
+	"redrive/console/internal/payload":  0,
+	"redrive/console/internal/frames":   0,
+	"internal/operate/linediff":         0,
+	"redrive/console/internal/editable": 0,
+	"internal/masked":                   3,
+	// the front door
+	"": 4,
+	// what is seen from outside
+	"observe/alerts":                 5,
+	"observe/dashboard":              5,
+	"observe/internal/few":           0,
+	"observe/internal/first":         0,
+	"observe/internal/seriestest":    5,
+	"observe/prom":                   5,
+	"observe/notify":                 5,
+	"observe/notify/webhook":         5,
+	"observe/notify/internal/ledger": 0,
+	"observe/telemetry":              5,
+	// measures and examples' parts
+	"conformance":                             5,
+	"examples/internal/crash":                 5,
+	"examples/internal/chart":                 5,
+	"examples/internal/webhooks":              5,
+	"examples/redis/streams":                  5,
+	"examples/redis":                          6,
+	"examples/nats/jetstream":                 5,
+	"examples/measures":                       6,
+	"examples/measures/harness":               5,
+	"examples/measures/amqp":                  6,
+	"internal/testkit/shop":                   5,
+	"examples/measures/backlog":               5,
+	"examples/measures/console":               6,
+	"examples/measures/idempotency":           6,
+	"examples/measures/footprint":             6,
+	"examples/measures/kafka":                 6,
+	"examples/measures/peers":                 6,
+	"examples/measures/pubsub":                6,
+	"examples/measures/redrive":               6,
+	"examples/measures/sql":                   6,
+	"examples/measures/stages":                6,
+	"examples/measures/store":                 6,
+	"internal/database/mysql/mysqltest":       5,
+	"redrive/internal/fixture":                5,
+	"internal/database/postgres/postgrestest": 5,
+	"internal/downstream":                     5,
+	"internal/faultproxy":                     5,
+	"internal/testkit":                        5,
+	"internal/testkit/browser":                5,
+	"internal/testkit/databases":              5,
+	"internal/testkit/redelivering":           5,
+	"internal/testkit/draining":               5,
+	"examples/proofs/columns":                 6,
+	"examples/proofs/documents":               6,
+	"examples/proofs/facts":                   6,
+	"examples/proofs/layout":                  6,
+	"examples/proofs/migrating":               6,
+	// programs
+	"cmd/redrive":                  6,
+	"cmd/redrive/internal/archive": 5,
+	"cmd/redrive/internal/command": 6,
+	"cmd/redrive/internal/connect": 5,
+	"cmd/redrive/internal/screen":  5,
+	"conformance/internal/report":  6,
+	"examples/amqp":                6,
+	"examples/incident":            6,
+	"examples/console":             6,
+	"examples/observe":             6,
+	"examples/kafka":               6,
+	"examples/nats":                6,
+	"examples/quickstart":          6,
+	"examples/sql":                 6,
+	"examples/stages":              6,
+	"examples/webhooks":            6,
+	"examples/chaos":               6,
+	"examples/outage":              6,
+}
+
+// mayKnow are the packages outside of the standard library that the library itself may import. Database drivers and
+// broker clients are not among them: they belong in leaves, so that users of one adapter never compile another.
+var mayKnow = []string{
+	"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill/message",
+	"github.com/cenkalti/backoff/v4",
+}
+
+// leaves are the packages that exist for one client each, and what they may import of it beside mayKnow. No other package of
+// the library imports a leaf.
+var leaves = map[string][]string{
+	"pubsub/wmkafka":                     {"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka", "github.com/IBM/sarama"},
+	"pubsub/wmkafka/internal/stagegroup": {"github.com/IBM/sarama"},
+	"pubsub/wmamqp":                      {"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp", "github.com/rabbitmq/amqp091-go"},
+	"pubsub/wmsql":                       {"github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"},
+	"observe/prom":                       {"github.com/prometheus/client_golang/prometheus"},
+	"observe/telemetry": {
+		"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/metric",
+		"go.opentelemetry.io/otel/metric/noop", "go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/semconv/v1.43.0",
+		"go.opentelemetry.io/otel/trace",
+	},
+	"idempotency/pgxstore": {"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/stdlib"},
+}
+
+// clients are compiled only for packages that import their leaf, and the library of the command line for the command.
+var clients = []string{"github.com/spf13", "github.com/IBM/sarama", "github.com/rabbitmq/amqp091-go", "github.com/jackc/pgx", "github.com/go-sql-driver", "github.com/redis", "github.com/ThreeDotsLabs/watermill-redisstream", "github.com/nats-io", "github.com/ThreeDotsLabs/watermill-nats",
+	"github.com/prometheus", "go.opentelemetry.io", "github.com/chromedp"}
+
+// The rooms are kept by this test: nothing points up, and nothing drags in what it does not exist for.
+func TestLayout(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		name := strings.TrimPrefix(strings.TrimPrefix(fields[0], module), "/")
+		floor, known := floors[name]
+		if !known {
+			t.Errorf("%s has no floor: give it its place in floors", fields[0])
+			continue
+		}
+		for _, imported := range fields[1:] {
+			if own, ok := strings.CutPrefix(imported, module); ok {
+				own = strings.TrimPrefix(own, "/")
+				if below := floors[own]; below > floor {
+					t.Errorf("%s (floor %d) imports %s (floor %d)", name, floor, imported, below)
+				}
+				if _, leaf := leaves[own]; leaf && floor <= 4 && !strings.HasPrefix(own, name+"/internal/") {
+					t.Errorf("%s imports the leaf %s", name, imported)
+				}
+				continue
+			}
+			if outside := strings.Contains(strings.SplitN(imported, "/", 2)[0], "."); outside && (floor <= 4 || leaves[name] != nil) &&
+				!slices.Contains(mayKnow, imported) && !slices.Contains(leaves[name], imported) {
+				t.Errorf("%s imports %s", name, imported)
+			}
+		}
+	}
+}
+
+// withoutLeaf are clients that have no package of ours. Only tests, examples and measures import them.
+var withoutLeaf = []string{
+	"github.com/redis", "github.com/ThreeDotsLabs/watermill-redisstream", "github.com/nats-io", "github.com/ThreeDotsLabs/watermill-nats",
+}
+
+// The library, the suite and the command compile no client that has no leaf.
+func TestOnlyExamplesCompileClientsWithoutLeaf(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, module+"/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		name := strings.TrimPrefix(strings.TrimPrefix(fields[0], module), "/")
+		if strings.HasPrefix(name, "examples/") {
+			continue
+		}
+		for _, imported := range fields[1:] {
+			if slices.ContainsFunc(withoutLeaf, func(client string) bool { return strings.HasPrefix(imported, client) }) {
+				t.Errorf("%s compiles %s", fields[0], imported)
+			}
+		}
+	}
+}
+
+// A package that imports no leaf compiles no client.
+func TestOnlyLeavesCompileClients(t *testing.T) {
+	for _, name := range []string{"", "/classify", "/poison", "/middleware", "/redrive", "/redrive/letters", "/redrive/console", "/idempotency", "/middleware/crashlimit", "/delay"} {
+		out, err := exec.Command("go", "list", "-deps", module+name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for imported := range strings.Lines(string(out)) {
+			if slices.ContainsFunc(clients, func(client string) bool { return strings.HasPrefix(imported, client) }) {
+				t.Errorf("%s compiles %s", module+name, strings.TrimSpace(imported))
+			}
+		}
+	}
+}
+
+// A user of the suite compiles neither a metrics library nor a proxy with a server of its own, and no client.
+func TestConformanceIsLight(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"/conformance").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	heavy := append([]string{"github.com/Shopify/toxiproxy", "github.com/prometheus", "github.com/rs/zerolog"}, clients...)
+	for imported := range strings.Lines(string(out)) {
+		if slices.ContainsFunc(heavy, func(name string) bool { return strings.HasPrefix(imported, name) }) {
+			t.Errorf("conformance compiles %s", strings.TrimSpace(imported))
+		}
+	}
+}

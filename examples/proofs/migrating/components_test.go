@@ -1,0 +1,272 @@
+package migrating_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmdelay "github.com/ThreeDotsLabs/watermill/components/delay"
+	"github.com/ThreeDotsLabs/watermill/components/fanin"
+	"github.com/ThreeDotsLabs/watermill/components/forwarder"
+	"github.com/ThreeDotsLabs/watermill/components/requeuer"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// The statements of docs/migrating.md about Watermill's components.
+
+// A forwarder runs on a router of its own that a channel protects: what it cannot unwrap is dead-lettered, and the next goes on.
+func TestMigratingForwarder(t *testing.T) {
+	b := shop.New(t, false)
+	ch := b.Channel(func(c *spillway.Config) { c.Idempotency = nil })
+	stop := b.Run(func(router *message.Router) {
+		ch.Attach(router)
+		if _, err := forwarder.NewForwarder(shop.StaysOpen(b.Source), b.Outs, watermill.NopLogger{}, forwarder.Config{ForwarderTopic: "outbox", Router: router}); err != nil {
+			t.Fatal(err)
+		}
+	}, message.PassthroughHandler)
+	defer stop()
+	if err := b.Source.Publish("outbox", message.NewMessage("no envelope", []byte("?"))); err != nil {
+		t.Fatal(err)
+	}
+	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
+	if topic := b.Waiting()[0].Topic; topic != "outbox.invalid" { // its envelope is no JSON
+		t.Errorf("it is in %s", topic)
+	}
+	out := forwarder.NewPublisher(b.Source, forwarder.PublisherConfig{ForwarderTopic: "outbox"})
+	if err := out.Publish("invoices", message.NewMessage("forwarded", nil)); err != nil {
+		t.Fatal(err)
+	}
+	b.Eventually("the next is forwarded", func() bool { return slices.Equal(b.Outs.IDs(), []string{"forwarded"}) })
+}
+
+// A message that the forwarder cannot publish is dead-lettered as its envelope: with the envelope's id, in the forwarder's topic. A redrive to that topic
+// forwards it again.
+func TestMigratingForwarderLetters(t *testing.T) {
+	b := shop.New(t, false)
+	b.Outs.SetRefuse(func(*message.Message) error { return errors.New("no such topic") })
+	stop := b.Run(func(router *message.Router) {
+		b.Channel(func(c *spillway.Config) { c.Idempotency = nil }).Attach(router)
+		forwards(t, b, router)
+	}, message.PassthroughHandler)
+	defer stop()
+	out := forwarder.NewPublisher(b.Source, forwarder.PublisherConfig{ForwarderTopic: "outbox"})
+	if err := out.Publish("invoices", message.NewMessage("invoice", nil)); err != nil {
+		t.Fatal(err)
+	}
+	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
+	if l := b.Waiting()[0]; l.Topic != "outbox.dlq" || l.Original.UUID == "invoice" || !strings.Contains(string(l.Original.Payload), `"uuid":"invoice"`) {
+		t.Errorf("the letter is %+v", l)
+	}
+	b.Outs.SetRefuse(nil)
+	if _, err := redrive.Drain(t.Context(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"outbox"}}}); err != nil {
+		t.Fatal(err)
+	}
+	b.Eventually("it is forwarded", func() bool { return slices.Equal(b.Outs.IDs(), []string{"invoice"}) })
+}
+
+// Letters may go through a forwarder to their topics. A forwarder whose own letters would go through itself does not start: each would come back wrapped once
+// more. Without Attach, such a message is given back.
+func TestMigratingLettersThroughForwarder(t *testing.T) {
+	b := shop.New(t, false)
+	through := forwarder.NewPublisher(b.Source, forwarder.PublisherConfig{ForwarderTopic: "outbox"})
+	stop := b.Run(b.Channel(func(c *spillway.Config) { c.Publisher = through }).Attach, func(*message.Message) ([]*message.Message, error) {
+		return nil, classify.Permanent(errors.New("bad"))
+	})
+	defer stop()
+	forwarding := b.Run(func(router *message.Router) { forwards(t, b, router) }, message.PassthroughHandler)
+	defer forwarding()
+	b.Publish(shop.Numbered(1)...)
+	b.Eventually("the letter is forwarded", func() bool { return slices.Contains(b.Outs.IDs(), "id-0000") })
+
+	itself := b.Channel(func(c *spillway.Config) { c.Publisher = through })
+	router := message.NewDefaultRouter(watermill.NopLogger{})
+	itself.Attach(router)
+	forwards(t, b, router)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := router.Run(ctx); err == nil || !strings.Contains(err.Error(), `dead letters of "outbox" would come back`) {
+		t.Errorf("Run returned %v", err)
+	}
+	forwarding()
+
+	b.Outs.SetRefuse(func(*message.Message) error { return errors.New("no such topic") })
+	var unplaced atomic.Int32
+	for _, fallbacks := range [][]poison.Sink{nil, {{Publisher: b.Letters}}} {
+		ch := b.Channel(func(c *spillway.Config) {
+			c.Publisher, c.Idempotency, c.Queue.Fallbacks = through, nil, fallbacks
+			c.Queue.Hooks.OnUnplaced = func(context.Context, poison.Letter, error) { unplaced.Add(1) }
+		})
+		stop := b.Run(func(router *message.Router) { forwards(t, b, router, ch.Middleware) }, message.PassthroughHandler)
+		if err := through.Publish("invoices", message.NewMessage("refused", nil)); err != nil {
+			t.Fatal(err)
+		}
+		b.Eventually("it is given back, or in the fallback", func() bool { return fallbacks == nil && unplaced.Load() > 1 || len(b.Waiting()) == 1 })
+		stop()
+		if n := len(b.Waiting()); n != len(fallbacks) || n == 1 && b.Waiting()[0].Topic != "outbox.dlq" {
+			t.Errorf("with %d fallbacks: letters %+v", len(fallbacks), b.Waiting())
+		}
+	}
+}
+
+// forwarder adds a forwarder from topic outbox to the outputs.
+func forwards(t *testing.T, b *shop.Shop, router *message.Router, middlewares ...message.HandlerMiddleware) {
+	t.Helper()
+	config := forwarder.Config{ForwarderTopic: "outbox", Router: router, Middlewares: middlewares}
+	if _, err := forwarder.NewForwarder(shop.StaysOpen(b.Source), b.Outs, watermill.NopLogger{}, config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A FanIn has a router of its own, which no channel can be attached to: a message that its publisher refuses comes again without end. Handlers that pass messages on
+// do the same work, and such a message is dead-lettered.
+func TestMigratingFanIn(t *testing.T) {
+	for _, fans := range []bool{true, false} {
+		b := shop.New(t, false)
+		b.Outs.SetRefuse(func(msg *message.Message) error {
+			if msg.UUID == "id-0000" {
+				return errors.New("refused")
+			}
+			return nil
+		})
+		var stop func()
+		if fans {
+			fan, err := fanin.NewFanIn(shop.StaysOpen(b.Source), b.Outs, fanin.Config{SourceTopics: []string{"orders"}, TargetTopic: "invoices"}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- fan.Run(t.Context()) }()
+			<-fan.Running()
+			stop = func() {
+				if err := errors.Join(fan.Close(), <-done); err != nil {
+					t.Error(err)
+				}
+			}
+		} else {
+			stop = b.Run(b.Channel().Attach, message.PassthroughHandler)
+		}
+		b.Publish(shop.Numbered(3)...)
+		b.Eventually("the others are passed on", func() bool { return slices.Equal(b.Outs.IDs(), []string{"id-0001", "id-0002"}) })
+		if fans {
+			b.Eventually("the refused one comes again and again", func() bool { return len(b.Outs.TriedIDs()) > 100 })
+		} else {
+			b.Eventually("the refused one is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
+		}
+		stop()
+		if n := len(b.Waiting()); (n == 0) != fans {
+			t.Errorf("fans in %v: %d letters", fans, n)
+		}
+	}
+}
+
+// A persistent gochannel gives each new subscription all messages again. With a receiver they take effect once, and a message that is dead-lettered again
+// is the same letter.
+func TestMigratingPersistentGoChannel(t *testing.T) {
+	b := shop.New(t, true)
+	b.Publish(shop.Numbered(4)...)
+	for round := range 2 {
+		var bad atomic.Int32
+		stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID == "id-0000" {
+				bad.Add(1)
+				return nil, classify.Permanent(errors.New("bad"))
+			}
+			return nil, b.Apply(msg)
+		})
+		b.Eventually("all are settled", func() bool {
+			waiting := b.Waiting()
+			return len(b.Effects()) == 3 && len(waiting) == 1 && waiting[0].Seen == round+1
+		})
+		stop()
+		if bad.Load() != 1 {
+			t.Errorf("the bad message was handled %d times in round %d", bad.Load(), round)
+		}
+	}
+	if n := len(b.Effects()); n != 3 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// A requeuer brings a letter back with our failure metadata on it, and without a bound on how often. A redrive handler removes the
+// failure and counts.
+func TestMigratingRequeuer(t *testing.T) {
+	for name, add := range map[string]func(*testing.T, *shop.Shop, *message.Router){
+		"requeuer": func(t *testing.T, b *shop.Shop, router *message.Router) {
+			if _, err := requeuer.NewRequeuer(requeuer.Config{
+				Subscriber: shop.StaysOpen(b.Source), SubscribeTopic: "orders.dlq", Publisher: b.Source, Router: router,
+				GeneratePublishTopic: func(requeuer.GeneratePublishTopicParams) (string, error) { return "orders", nil },
+			}, watermill.NopLogger{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"redrive": func(t *testing.T, b *shop.Shop, router *message.Router) {
+			router.AddPlugin(redriving(t, b).Plugin(shop.StaysOpen(b.Source), "orders.dlq"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := shop.New(t, false)
+			ch := b.Channel(func(c *spillway.Config) { c.Publisher = b.Source })
+			back := make(chan message.Metadata, 1)
+			stop := b.Run(func(router *message.Router) { ch.Attach(router); add(t, b, router) }, func(msg *message.Message) ([]*message.Message, error) {
+				if msg.Metadata.Get("x-original-topic") == "" {
+					return nil, classify.Permanent(errors.New("not yet"))
+				}
+				back <- msg.Metadata
+				return nil, nil
+			})
+			defer stop()
+			b.Publish(shop.Numbered(1)...)
+			metadata := <-back
+			if failed := metadata.Get("x-failure-reason") != ""; failed != (name == "requeuer") {
+				t.Errorf("it comes back with %v", metadata)
+			}
+			if count := metadata.Get("x-redrive-count"); (count == "1") != (name == "redrive") {
+				t.Errorf("its count of redrives is %q", count)
+			}
+		})
+	}
+}
+
+// redriving is a handler that brings letters back to orders at once.
+func redriving(t *testing.T, b *shop.Shop) *redrive.Handler {
+	t.Helper()
+	handler, err := redrive.NewHandler(b.Source, redrive.HandlerConfig{Park: b.Letters, MinWait: -1, Rules: redrive.Rules{Allow: []string{"orders"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler
+}
+
+// Watermill's components/delay writes metadata, which most pub/subs do not heed: the message is handled at once. The channel leaves the
+// metadata as they are.
+func TestMigratingDelay(t *testing.T) {
+	b := shop.New(t, false)
+	stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+		if msg.Metadata.Get(wmdelay.DelayedForKey) != "1h0m0s" {
+			t.Errorf("its metadata are %v", msg.Metadata)
+		}
+		return nil, b.Apply(msg)
+	})
+	defer stop()
+	delayed, err := wmdelay.NewPublisher(b.Source, wmdelay.PublisherConfig{AllowNoDelay: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := message.NewMessage("order", nil)
+	msg.SetContext(wmdelay.WithContext(context.Background(), wmdelay.For(time.Hour)))
+	if err := delayed.Publish("orders", msg); err != nil {
+		t.Fatal(err)
+	}
+	b.Eventually("it is handled at once", func() bool { return len(b.Effects()) == 1 })
+}

@@ -1,0 +1,259 @@
+package migrating_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/components/cqrs"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// The statements of docs/migrating.md about cqrs.
+
+var errTwice = errors.New("not yet")
+
+// commands adds a processor of commands on the source's topic of that name.
+func commands(t *testing.T, b *shop.Shop, router *message.Router, onHandle cqrs.CommandProcessorOnHandleFn, handlers ...cqrs.CommandHandler) {
+	t.Helper()
+	processor, err := cqrs.NewCommandProcessorWithConfig(router, cqrs.CommandProcessorConfig{
+		GenerateSubscribeTopic: func(cqrs.CommandProcessorGenerateSubscribeTopicParams) (string, error) { return "commands", nil },
+		SubscriberConstructor: func(cqrs.CommandProcessorSubscriberConstructorParams) (message.Subscriber, error) {
+			return shop.StaysOpen(b.Source), nil
+		},
+		OnHandle: onHandle, Marshaler: cqrs.JSONMarshaler{}, Logger: watermill.NopLogger{},
+	})
+	if err == nil {
+		err = processor.AddHandlers(handlers...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func command(t *testing.T, b *shop.Shop, id string) {
+	t.Helper()
+	if err := b.Source.Publish("commands", event(id, "migrating_test.orderPlaced", `{"Order":"42"}`)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// OnHandle decides what the channel sees: an error that it returns is retried and dead-lettered, one that it swallows is an ack. The handler finds the
+// receiver's transaction in its context, also through OnHandle.
+func TestMigratingOnHandle(t *testing.T) {
+	for _, swallows := range []bool{true, false} {
+		b := shop.New(t, false)
+		var runs atomic.Int32
+		stop := b.Run(func(router *message.Router) {
+			b.Channel().Attach(router)
+			commands(t, b, router, func(params cqrs.CommandProcessorOnHandleParams) error {
+				err := params.Handler.Handle(params.Message.Context(), params.Command)
+				if swallows {
+					return nil
+				}
+				return err
+			}, cqrs.NewCommandHandler("place", func(ctx context.Context, _ *orderPlaced) error {
+				if _, err := idempotency.Tx(ctx).ExecContext(ctx, `INSERT INTO effects (id) VALUES ('half')`); err != nil {
+					t.Error(err)
+				}
+				runs.Add(1)
+				return errTwice
+			}))
+		}, message.PassthroughHandler)
+		command(t, b, "command")
+		b.Eventually("it is settled", func() bool { return len(b.Waiting()) == 1 || swallows && len(b.Effects()) == 1 })
+		stop()
+		if n := len(b.Waiting()); (n == 0) != swallows || (runs.Load() == 1) != swallows || (len(b.Effects()) == 1) != swallows {
+			t.Errorf("OnHandle swallows errors %v: %d letters after %d runs, effects %v", swallows, n, runs.Load(), b.Effects())
+		}
+	}
+}
+
+// The handlers of a group share their event: if the second fails, the first runs again. With a receiver both take effect once, or neither.
+func TestMigratingGroup(t *testing.T) {
+	for _, receives := range []bool{true, false} {
+		b := shop.New(t, false)
+		stop := b.Run(func(router *message.Router) {
+			b.Channel(func(c *spillway.Config) {
+				if !receives {
+					c.Idempotency = nil
+				}
+			}).Attach(router)
+			processor, err := cqrs.NewEventGroupProcessorWithConfig(router, cqrs.EventGroupProcessorConfig{
+				GenerateSubscribeTopic: func(cqrs.EventGroupProcessorGenerateSubscribeTopicParams) (string, error) { return "events", nil },
+				SubscriberConstructor: func(cqrs.EventGroupProcessorSubscriberConstructorParams) (message.Subscriber, error) {
+					return shop.StaysOpen(b.Source), nil
+				},
+				Marshaler: cqrs.JSONMarshaler{},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var runs atomic.Int32
+			if err := processor.AddHandlersGroup("group",
+				cqrs.NewGroupEventHandler(func(ctx context.Context, _ *orderPlaced) error { return b.Apply(cqrs.OriginalMessageFromCtx(ctx)) }),
+				cqrs.NewGroupEventHandler(func(context.Context, *orderPlaced) error {
+					if runs.Add(1) < 3 {
+						return errTwice
+					}
+					return nil
+				})); err != nil {
+				t.Fatal(err)
+			}
+		}, message.PassthroughHandler)
+		if err := b.Source.Publish("events", event("event", "migrating_test.orderPlaced", `{"Order":"42"}`)); err != nil {
+			t.Fatal(err)
+		}
+		want := map[bool]int{true: 1, false: 3}[receives]
+		b.Eventually("the effects are there", func() bool { return len(b.Effects()) == want })
+		stop()
+		if n := len(b.Effects()); n != want || len(b.Waiting()) != 0 {
+			t.Errorf("with a receiver %v: %d effects, %d letters", receives, n, len(b.Waiting()))
+		}
+	}
+}
+
+// What a handler publishes through a bus is published at each attempt, with a new id each time. With ids that OnPublish derives from the
+// message that is handled, consumers recognise the copies.
+func TestMigratingBus(t *testing.T) {
+	for name, onPublish := range map[string]cqrs.OnEventSendFn{
+		"new ids": nil,
+		"derived ids": func(params cqrs.OnEventSendParams) error {
+			if cause := cqrs.OriginalMessageFromCtx(params.Message.Context()); cause != nil {
+				params.Message.UUID = cause.UUID + "/" + params.EventName
+			}
+			return nil
+		},
+	} {
+		b := shop.New(t, false)
+		bus, err := cqrs.NewEventBusWithConfig(b.Outs, cqrs.EventBusConfig{
+			GeneratePublishTopic: func(cqrs.GenerateEventPublishTopicParams) (string, error) { return "events", nil },
+			OnPublish:            onPublish, Marshaler: cqrs.JSONMarshaler{},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var runs atomic.Int32
+		stop := b.Run(func(router *message.Router) {
+			b.Channel().Attach(router)
+			commands(t, b, router, nil, cqrs.NewCommandHandler("place", func(ctx context.Context, c *orderPlaced) error {
+				if err := bus.Publish(ctx, c); err != nil {
+					return err
+				}
+				if runs.Add(1) < 3 {
+					return errTwice
+				}
+				return nil
+			}))
+		}, message.PassthroughHandler)
+		command(t, b, "command")
+		b.Eventually("three events are published", func() bool { return len(b.Outs.IDs()) == 3 })
+		stop()
+		if different := len(slices.Compact(b.Outs.IDs())); different != map[string]int{"new ids": 3, "derived ids": 1}[name] {
+			t.Errorf("%s: %d of 3 ids differ", name, different)
+		}
+	}
+}
+
+type orderPlaced struct{ Order string }
+
+// An event that no handler of a group knows is acked and gone with AckOnUnknownEvent, and dead-lettered without.
+func TestMigratingUnknownEvent(t *testing.T) {
+	for _, ack := range []bool{true, false} {
+		b := shop.New(t, false)
+		handled := make(chan string, 1)
+		stop := b.Run(func(router *message.Router) {
+			b.Channel().Attach(router)
+			processor, err := cqrs.NewEventGroupProcessorWithConfig(router, cqrs.EventGroupProcessorConfig{
+				GenerateSubscribeTopic: func(cqrs.EventGroupProcessorGenerateSubscribeTopicParams) (string, error) { return "events", nil },
+				SubscriberConstructor: func(cqrs.EventGroupProcessorSubscriberConstructorParams) (message.Subscriber, error) {
+					return shop.StaysOpen(b.Source), nil
+				},
+				AckOnUnknownEvent: ack, Marshaler: cqrs.JSONMarshaler{},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := processor.AddHandlersGroup("group", cqrs.NewGroupEventHandler(func(_ context.Context, event *orderPlaced) error {
+				handled <- event.Order
+				return nil
+			})); err != nil {
+				t.Fatal(err)
+			}
+		}, message.PassthroughHandler)
+		unknown, known, broken := event("unknown", "orderCancelled", `{}`), event("known", "migrating_test.orderPlaced", `{"Order":"42"}`), event("broken", "migrating_test.orderPlaced", `{`)
+		if err := b.Source.Publish("events", unknown); err != nil {
+			t.Fatal(err)
+		}
+		if !ack {
+			b.Eventually("the unknown event is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
+		}
+		if err := b.Source.Publish("events", known, broken); err != nil {
+			t.Fatal(err)
+		}
+		if order := <-handled; order != "42" {
+			t.Errorf("handled %q", order)
+		}
+		b.Eventually("the broken one is dead-lettered as invalid", func() bool {
+			return slices.ContainsFunc(b.Waiting(), func(e letters.Letter) bool { return e.Topic == "events.invalid" })
+		})
+		stop()
+		kept := slices.ContainsFunc(b.Waiting(), func(e letters.Letter) bool { return e.Original.UUID == "unknown" })
+		if kept == ack {
+			t.Errorf("AckOnUnknownEvent %v: dead-lettered %v", ack, kept)
+		}
+	}
+}
+
+func event(id, name, payload string) *message.Message {
+	msg := message.NewMessage(id, []byte(payload))
+	msg.Metadata.Set("name", name)
+	return msg
+}
+
+// A command whose handler fails is acked and gone with AckCommandHandlingErrors: it is not retried and not dead-lettered. Without, it is
+// both.
+func TestMigratingCommandErrors(t *testing.T) {
+	for _, ack := range []bool{true, false} {
+		b := shop.New(t, false)
+		runs := make(chan struct{}, 10)
+		stop := b.Run(func(router *message.Router) {
+			b.Channel().Attach(router)
+			processor, err := cqrs.NewCommandProcessorWithConfig(router, cqrs.CommandProcessorConfig{
+				GenerateSubscribeTopic: func(cqrs.CommandProcessorGenerateSubscribeTopicParams) (string, error) { return "commands", nil },
+				SubscriberConstructor: func(cqrs.CommandProcessorSubscriberConstructorParams) (message.Subscriber, error) {
+					return shop.StaysOpen(b.Source), nil
+				},
+				AckCommandHandlingErrors: ack, Marshaler: cqrs.JSONMarshaler{}, Logger: watermill.NopLogger{},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := processor.AddHandlers(cqrs.NewCommandHandler("place", func(context.Context, *orderPlaced) error {
+				runs <- struct{}{}
+				return errors.New("failed")
+			})); err != nil {
+				t.Fatal(err)
+			}
+		}, message.PassthroughHandler)
+		if err := b.Source.Publish("commands", event("command", "migrating_test.orderPlaced", `{"Order":"42"}`)); err != nil {
+			t.Fatal(err)
+		}
+		<-runs
+		if !ack {
+			b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
+		}
+		stop()
+		if more := len(runs); ack && (more != 0 || len(b.Waiting()) != 0) || !ack && more != 2 {
+			t.Errorf("AckCommandHandlingErrors %v: %d more runs, %d letters", ack, more, len(b.Waiting()))
+		}
+	}
+}

@@ -1,0 +1,347 @@
+package migrating_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	wmdelay "github.com/ThreeDotsLabs/watermill/components/delay"
+	"github.com/ThreeDotsLabs/watermill/message"
+	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/sony/gobreaker"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
+	"github.com/watermill-spillway/spillway/redrive"
+)
+
+// The statements of docs/migrating.md, one test each. "Outside" is added before Attach, "inside" after it.
+
+func outside(ch *spillway.Channel, middlewares ...message.HandlerMiddleware) func(*message.Router) {
+	return func(router *message.Router) { router.AddMiddleware(middlewares...); ch.Attach(router) }
+}
+
+func inside(ch *spillway.Channel, middlewares ...message.HandlerMiddleware) func(*message.Router) {
+	return func(router *message.Router) { ch.Attach(router); router.AddMiddleware(middlewares...) }
+}
+
+// CorrelationID works inside: outputs carry the id, and so do the dead letter and the message that is redriven.
+func TestMigratingCorrelationID(t *testing.T) {
+	b := shop.New(t, false)
+	var repaired atomic.Bool
+	stop := b.Run(inside(b.Channel(), wm.CorrelationID), func(msg *message.Message) ([]*message.Message, error) {
+		if !repaired.Load() {
+			return nil, classify.Permanent(errors.New("no such customer"))
+		}
+		return []*message.Message{message.NewMessage("invoice", nil)}, b.Apply(msg)
+	})
+	defer stop()
+	msg := message.NewMessage("order", nil)
+	wm.SetCorrelationID("journey", msg)
+	b.Publish(msg)
+	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
+	if id := wm.MessageCorrelationID(b.Waiting()[0].Letter.Original); id != "journey" {
+		t.Errorf("the letter has correlation id %q", id)
+	}
+	repaired.Store(true)
+	if _, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil {
+		t.Fatal(err)
+	}
+	b.Eventually("it produced its output", func() bool { return len(b.Outs.IDs()) == 1 })
+	if id := wm.MessageCorrelationID(b.Outs.Taken[0]); id != "journey" {
+		t.Errorf("the output has correlation id %q", id)
+	}
+}
+
+// Timeout works inside, where it bounds each attempt. Outside it ends the message's context when the handler returns, so an output
+// whose first publish fails is not published again: the message is given back, and its handler runs again.
+func TestMigratingTimeout(t *testing.T) {
+	for name, where := range map[string]func(*spillway.Channel, ...message.HandlerMiddleware) func(*message.Router){"inside": inside, "outside": outside} {
+		t.Run(name, func(t *testing.T) {
+			b := shop.New(t, false)
+			var refusals, given, runs atomic.Int32
+			b.Outs.Refuse = func(*message.Message) error {
+				if refusals.Add(1) == 1 {
+					return errors.New("the broker hiccups")
+				}
+				return nil
+			}
+			ch := b.Channel(func(c *spillway.Config) { c.Idempotency = nil })
+			limit := map[string]time.Duration{"inside": 50 * time.Millisecond, "outside": time.Hour}[name]
+			stop := b.Run(where(ch, wm.Timeout(limit)), func(msg *message.Message) ([]*message.Message, error) {
+				go func() {
+					select {
+					case <-msg.Acked():
+					case <-msg.Nacked():
+						given.Add(1)
+					}
+				}()
+				if runs.Add(1) == 1 && name == "inside" {
+					<-msg.Context().Done()
+					return nil, msg.Context().Err()
+				}
+				return []*message.Message{message.NewMessage("invoice", nil)}, nil
+			})
+			b.Publish(shop.Numbered(1)...)
+			b.Eventually("the output is published", func() bool { return len(b.Outs.IDs()) == 1 })
+			stop()
+			if name == "outside" {
+				b.Eventually("it was given back", func() bool { return given.Load() == 1 })
+			}
+			if again := given.Load() == 1; again != (name == "outside") || runs.Load() != 2 || len(b.Waiting()) != 0 {
+				t.Errorf("given back %v, %d runs, %d letters", again, runs.Load(), len(b.Waiting()))
+			}
+		})
+	}
+}
+
+// Throttle belongs outside. Inside it waits in the receiver's transaction, which on SQLite keeps all writers of the file waiting.
+func TestMigratingThrottle(t *testing.T) {
+	for name, where := range map[string]func(*spillway.Channel, ...message.HandlerMiddleware) func(*message.Router){"inside": inside, "outside": outside} {
+		t.Run(name, func(t *testing.T) {
+			b := shop.New(t, false)
+			var file string
+			if err := b.DB.QueryRow(`SELECT file FROM pragma_database_list`).Scan(&file); err != nil {
+				t.Fatal(err)
+			}
+			other, err := sql.Open("sqlite", file) // another program, which does not wait for locks
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			entered, left, seen := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			signal := func(to chan<- struct{}) {
+				select {
+				case to <- struct{}{}:
+				case <-seen: // the message can come again
+				}
+			}
+			throttle := wm.NewThrottle(1, 100*time.Millisecond)
+			waits := func(h message.HandlerFunc) message.HandlerFunc {
+				after := throttle.Middleware(func(msg *message.Message) ([]*message.Message, error) { signal(left); return h(msg) })
+				return func(msg *message.Message) ([]*message.Message, error) { signal(entered); return after(msg) }
+			}
+			stop := b.Run(where(b.Channel(), waits), func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
+			b.Publish(shop.Numbered(1)...)
+			<-entered
+			_, err = other.Exec(`CREATE TABLE others (id TEXT)`)
+			<-left
+			close(seen)
+			stop()
+			if locked := err != nil; locked != (name == "inside") {
+				t.Errorf("while the message waits for its turn, another writer gets: %v", err)
+			}
+		})
+	}
+}
+
+// CircuitBreaker works inside. An open breaker is a transient error, which counts as an attempt, so by itself it dead-letters healthy
+// messages; with a rule that says NotNow they come again uncounted.
+func TestMigratingCircuitBreaker(t *testing.T) {
+	for name, rules := range map[string][]classify.Rule{
+		"alone":     nil,
+		"with rule": {classify.Is(gobreaker.ErrOpenState, classify.Verdict{Class: classify.ClassTransient, NotNow: true})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := shop.New(t, false)
+			open := time.Hour
+			if rules != nil {
+				open = 200 * time.Millisecond
+			}
+			breaker := wm.NewCircuitBreaker(gobreaker.Settings{
+				Timeout: open, ReadyToTrip: func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= 2 }})
+			failing := breaker.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("down") })
+			for range 2 { // then it is open
+				_, _ = failing(message.NewMessage("", nil))
+			}
+			ch := b.Channel(func(c *spillway.Config) { c.Classify.Rules = rules })
+			stop := b.Run(inside(ch, breaker.Middleware), func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
+			defer stop()
+			b.Publish(message.NewMessage("healthy", nil))
+			b.Eventually("it is handled or dead-lettered", func() bool { return len(b.Waiting()) == 1 || len(b.Effects()) == 1 })
+			if lost := len(b.Waiting()) == 1; lost != (rules == nil) {
+				t.Errorf("the healthy message was dead-lettered: %v", lost)
+			}
+		})
+	}
+}
+
+// Deduplicator must go. Inside, it remembers a message whose handler failed, and swallows the second attempt: no effect, no letter.
+func TestMigratingDeduplicator(t *testing.T) {
+	b := shop.New(t, false)
+	var runs atomic.Int32
+	deduplicator := &wm.Deduplicator{Repository: remembers{}, KeyFactory: func(msg *message.Message) (string, error) { return msg.UUID, nil }}
+	acked := make(chan struct{})
+	stop := b.Run(inside(b.Channel(func(c *spillway.Config) { c.Idempotency = nil }), deduplicator.Middleware),
+		func(msg *message.Message) ([]*message.Message, error) {
+			if runs.Add(1) == 1 {
+				go func() { <-msg.Acked(); close(acked) }()
+				return nil, errors.New("passes with time")
+			}
+			return nil, b.Apply(msg)
+		})
+	b.Publish(shop.Numbered(1)...)
+	<-acked
+	stop()
+	if runs.Load() != 1 || len(b.Effects()) != 0 || len(b.Waiting()) != 0 {
+		t.Errorf("%d runs, effects %v, %d letters: Deduplicator loses no message any more", runs.Load(), b.Effects(), len(b.Waiting()))
+	}
+}
+
+// remembers is a Deduplicator's repository that leaves no goroutine behind, as Watermill's own does.
+type remembers map[string]bool
+
+func (r remembers) IsDuplicate(_ context.Context, key string) (bool, error) {
+	again := r[key]
+	r[key] = true
+	return again, nil
+}
+
+// InstantAck works inside and gives up promise P1: the source is acked before the handler runs. A failure still makes a letter.
+func TestMigratingInstantAck(t *testing.T) {
+	b := shop.New(t, false)
+	var acked atomic.Bool
+	stop := b.Run(inside(b.Channel(), wm.InstantAck), func(msg *message.Message) ([]*message.Message, error) {
+		select {
+		case <-msg.Acked():
+			acked.Store(true)
+		default:
+		}
+		return nil, errors.New("failed")
+	})
+	defer stop()
+	b.Publish(shop.Numbered(1)...)
+	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
+	if attempts := b.Waiting()[0].Letter.Failure.Attempts; !acked.Load() || attempts != 3 {
+		t.Errorf("acked before the handler: %v; %d attempts", acked.Load(), attempts)
+	}
+}
+
+// Recoverer must go. Inside, it hides that an error is a panic: the handler panics at each attempt, and the letter does not say panic.
+func TestMigratingRecoverer(t *testing.T) {
+	for name, middlewares := range map[string][]message.HandlerMiddleware{"with": {wm.Recoverer}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			b := shop.New(t, false)
+			stop := b.Run(inside(b.Channel(), middlewares...), func(*message.Message) ([]*message.Message, error) { panic("a bug") })
+			defer stop()
+			b.Publish(shop.Numbered(1)...)
+			b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
+			failure := b.Waiting()[0].Letter.Failure
+			if hidden := failure.Reason != classify.ReasonPanic && failure.Attempts == 3; hidden != (name == "with") {
+				t.Errorf("reason %s, %d attempts", failure.Reason, failure.Attempts)
+			}
+		})
+	}
+}
+
+// IgnoreErrors must go. Inside, the receiver takes the failure for a success: what the handler wrote commits. A rule discards instead.
+func TestMigratingIgnoreErrors(t *testing.T) {
+	errCopy := errors.New("a copy")
+	for name, middlewares := range map[string][]message.HandlerMiddleware{"with": {wm.NewIgnoreErrors([]error{errCopy}).Middleware}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			b := shop.New(t, false)
+			ch := b.Channel(func(c *spillway.Config) {
+				c.Classify.Rules = []classify.Rule{classify.Is(errCopy, classify.Verdict{Class: classify.ClassDiscard})}
+			})
+			settled := make(chan struct{})
+			stop := b.Run(inside(ch, middlewares...), func(msg *message.Message) ([]*message.Message, error) {
+				go func() { <-msg.Acked(); close(settled) }()
+				return nil, errors.Join(b.Apply(msg), errCopy)
+			})
+			b.Publish(shop.Numbered(1)...)
+			<-settled
+			stop()
+			if kept := len(b.Effects()) == 1; kept != (name == "with") || len(b.Waiting()) != 0 {
+				t.Errorf("effects %v, %d letters", b.Effects(), len(b.Waiting()))
+			}
+		})
+	}
+}
+
+// A middleware that measures, as that of Watermill's metrics, sees dead-lettered messages as successes outside, and each attempt inside.
+func TestMigratingMetrics(t *testing.T) {
+	b := shop.New(t, false)
+	var out, in atomic.Int32
+	count := func(failures *atomic.Int32) message.HandlerMiddleware {
+		return func(h message.HandlerFunc) message.HandlerFunc {
+			return func(msg *message.Message) ([]*message.Message, error) {
+				produced, err := h(msg)
+				if err != nil {
+					failures.Add(1)
+				}
+				return produced, err
+			}
+		}
+	}
+	ch := b.Channel()
+	stop := b.Run(func(router *message.Router) { outside(ch, count(&out))(router); router.AddMiddleware(count(&in)) },
+		func(*message.Message) ([]*message.Message, error) { return nil, errors.New("failed") })
+	b.Publish(shop.Numbered(1)...)
+	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
+	stop()
+	if out.Load() != 0 || in.Load() != 3 {
+		t.Errorf("failures counted outside: %d, inside: %d", out.Load(), in.Load())
+	}
+}
+
+// DelayOnError has no effect inside: each attempt, and the letter, is the message as it arrived. Stages take its place.
+func TestMigratingDelayOnError(t *testing.T) {
+	b := shop.New(t, false)
+	delays := &wm.DelayOnError{InitialInterval: time.Hour, MaxInterval: time.Hour, Multiplier: 1}
+	stop := b.Run(inside(b.Channel(), delays.Middleware), func(msg *message.Message) ([]*message.Message, error) {
+		if msg.Metadata.Get(wmdelay.DelayedForKey) != "" {
+			t.Error("an attempt sees the delay of the attempt before")
+		}
+		return nil, errors.New("failed")
+	})
+	defer stop()
+	b.Publish(shop.Numbered(1)...)
+	b.Eventually("it is dead-lettered at once", func() bool { return len(b.Waiting()) == 1 })
+	if of := b.Waiting()[0].Letter.Original.Metadata.Get(wmdelay.DelayedForKey); of != "" {
+		t.Errorf("the letter says %s", of)
+	}
+}
+
+// A redrive to a topic that two handlers read gives the message to both. With a receiver the handler that succeeded absorbs it.
+func TestMigratingRedriveToSeveralHandlers(t *testing.T) {
+	for name, receiver := range map[string]bool{"with a receiver": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			b := shop.New(t, false)
+			ch := b.Channel(func(c *spillway.Config) {
+				if !receiver {
+					c.Idempotency = nil
+				}
+			})
+			var repaired atomic.Bool
+			var audited, billed atomic.Int32
+			stop := b.Run(func(router *message.Router) {
+				ch.Attach(router)
+				router.AddConsumerHandler("audit", "orders", shop.StaysOpen(b.Source), func(*message.Message) error { audited.Add(1); return nil })
+			}, func(msg *message.Message) ([]*message.Message, error) {
+				if !repaired.Load() {
+					return nil, classify.Permanent(errors.New("no such customer"))
+				}
+				billed.Add(1)
+				return nil, nil
+			})
+			b.Publish(shop.Numbered(1)...)
+			b.Eventually("one handler succeeds, the other fails", func() bool { return audited.Load() == 1 && len(b.Waiting()) == 1 })
+			repaired.Store(true)
+			if _, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil {
+				t.Fatal(err)
+			}
+			b.Eventually("the failed handler has it", func() bool { return billed.Load() == 1 })
+			if !receiver {
+				b.Eventually("and so has the other, again", func() bool { return audited.Load() == 2 })
+			}
+			stop()
+			if want := map[bool]int32{true: 1, false: 2}[receiver]; audited.Load() != want {
+				t.Errorf("audited %d times", audited.Load())
+			}
+		})
+	}
+}

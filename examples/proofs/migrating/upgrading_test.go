@@ -1,0 +1,49 @@
+package migrating_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
+)
+
+// Promise P7: after the rename of a service, with the statement of docs/upgrading.md, a message that was applied before is absorbed. Without
+// the statement it is applied again.
+func TestRenamedService(t *testing.T) {
+	_, rest, found := strings.Cut(read(t, "../../../docs/upgrading.md"), "```sql\n")
+	rename, _, _ := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("docs/upgrading.md has no statement")
+	}
+	for renamed, want := range map[bool]map[string]string{true: {"shop": "applied", "store": "absorbed"}, false: {"shop": "applied", "store": "applied"}} {
+		b := shop.New(t, false)
+		for _, service := range []string{"shop", "store"} {
+			keys, err := idempotency.NewStore(t.Context(), b.DB, idempotency.StoreConfig{Service: service})
+			if err != nil {
+				t.Fatal(err)
+			}
+			outcome := make(chan string, 1)
+			ch := b.Channel(func(c *spillway.Config) {
+				c.Idempotency = keys
+				c.Receiver.OnApplied = func(context.Context, idempotency.Key) { outcome <- "applied" }
+				c.Receiver.OnDuplicate = func(context.Context, idempotency.Key) { outcome <- "absorbed" }
+			})
+			stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
+			b.Publish(message.NewMessage("order", nil))
+			if got := <-outcome; got != want[service] {
+				t.Errorf("renamed %v, under %s: %s", renamed, service, got)
+			}
+			stop()
+			if renamed && service == "shop" {
+				if _, err := b.DB.Exec(rename); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
