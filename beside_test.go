@@ -55,7 +55,11 @@ func TestPurgeRuns(t *testing.T) {
 	purged := make(chan int, 10)
 	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Idempotency: shop.KeysOf(t, b.DB), Purge: idempotency.PurgeConfig{
 		Retention: time.Millisecond, Horizon: time.Millisecond, Every: 20 * time.Millisecond,
-		OnPurged: func(_ context.Context, n int) { purged <- n },
+		OnRun: func(_ context.Context, n int, _ error) {
+			if n > 0 {
+				purged <- n
+			}
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)

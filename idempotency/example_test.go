@@ -134,7 +134,7 @@ func ExampleByMetadata() {
 
 // A payload alone can be the key, where equal payloads mean the same message.
 func ExampleByPayloadHash() {
-	key := idempotency.ByPayloadHash()
+	key := idempotency.ByPayloadHash
 	one, _ := key(message.NewMessage("1", []byte(`{"order":17}`)))
 	two, _ := key(message.NewMessage("2", []byte(`{"order":17}`)))
 	fmt.Println(one == two)
@@ -142,8 +142,8 @@ func ExampleByPayloadHash() {
 }
 
 // A key of one's own may join several parts.
-func ExampleKeyFunc() {
-	var key idempotency.KeyFunc = func(msg *message.Message) (string, error) {
+func ExampleReceiverConfig_key() {
+	key := func(msg *message.Message) (string, error) {
 		order, version := msg.Metadata.Get("order"), msg.Metadata.Get("version")
 		if order == "" || version == "" {
 			return "", nil // an empty key is an error of the message

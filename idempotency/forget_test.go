@@ -1,7 +1,6 @@
 package idempotency_test
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
 // Feature D14: what a key keeps of a message is gone: its outputs and its fingerprint, or the key itself. A key that stays absorbs
@@ -51,19 +51,20 @@ func TestForget(t *testing.T) {
 			}
 			return all
 		}
+		eraser := store.(keytable.Eraser)
 		for _, step := range []struct {
-			f                idempotency.Forgetting
+			f                keytable.Forgetting
 			keys, held, says int
 		}{
-			{idempotency.Forgetting{Keys: keys, DryRun: true}, n + 1, 1, n + 6},
-			{idempotency.Forgetting{Keys: keys}, n + 1, 1, 5},
-			{idempotency.Forgetting{Keys: keys}, n + 1, 1, 5}, // once more is no harm
-			{idempotency.Forgetting{Keys: []string{"ann-8", "ann-8"}, Remove: true}, 1, 0, 5},
-			{idempotency.Forgetting{Keys: []string{"ann-8"}, Remove: true}, 0, 0, 5},
+			{keytable.Forgetting{Keys: keys, DryRun: true}, n + 1, 1, n + 6},
+			{keytable.Forgetting{Keys: keys}, n + 1, 1, 5},
+			{keytable.Forgetting{Keys: keys}, n + 1, 1, 5}, // once more is no harm
+			{keytable.Forgetting{Keys: []string{"ann-8", "ann-8"}, Remove: true}, 1, 0, 5},
+			{keytable.Forgetting{Keys: []string{"ann-8"}, Remove: true}, 0, 0, 5},
 		} {
-			got, err := idempotency.Forget(t.Context(), store, step.f)
-			if err != nil || got.Keys != step.keys || got.Held != step.held || says() != step.says {
-				t.Errorf("%d keys, %t, %t: %+v, %v, %d say something; want %d, %d, %d", len(step.f.Keys), step.f.DryRun, step.f.Remove, got, err, says(), step.keys, step.held, step.says)
+			keys, held, err := eraser.Forget(t.Context(), step.f)
+			if err != nil || keys != step.keys || held != step.held || says() != step.says {
+				t.Errorf("%d keys, %t, %t: %d, %d, %v, %d say something; want %d, %d, %d", len(step.f.Keys), step.f.DryRun, step.f.Remove, keys, held, err, says(), step.keys, step.held, step.says)
 			}
 		}
 		enterKeys(t, db, "many", 2001, time.Now(), "NULL")
@@ -71,7 +72,7 @@ func TestForget(t *testing.T) {
 			except []string
 			want   int
 		}{{nil, 5 - 1}, {[]string{"leased-0", "not there"}, 3}} { // one of the five is of another service
-			if n, err := idempotency.CountOutputs(t.Context(), store, of.except...); err != nil || n != of.want {
+			if n, err := eraser.CountOutputs(t.Context(), of.except); err != nil || n != of.want {
 				t.Errorf("%d keys have outputs, want %d: %v", n, of.want, err)
 			}
 		}
@@ -87,25 +88,3 @@ func TestForget(t *testing.T) {
 		}
 	})
 }
-
-// Feature D14: Forget says what it needs.
-func TestForget_refuses(t *testing.T) {
-	store := storeOn(openWithEffects(t))
-	if _, err := idempotency.Forget(t.Context(), store, idempotency.Forgetting{}); err == nil || !strings.Contains(err.Error(), "Forgetting.Keys") {
-		t.Error(err)
-	}
-	if _, err := idempotency.Forget(t.Context(), nil, idempotency.Forgetting{Keys: []string{"1"}}); err == nil || !strings.Contains(err.Error(), "NewStore") {
-		t.Error(err)
-	}
-	if _, err := idempotency.Forget(noContext, store, idempotency.Forgetting{Keys: []string{"1"}}); err == nil {
-		t.Error("no context")
-	}
-	if _, err := idempotency.CountOutputs(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "NewStore") {
-		t.Error(err)
-	}
-	if _, err := idempotency.CountOutputs(noContext, store); err == nil {
-		t.Error("no context")
-	}
-}
-
-var noContext context.Context

@@ -6,12 +6,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// HandlerKey is how the messages of one handler are recognised. The zero value is ByID.
+// HandlerKey is how the messages of one handler are recognised. The zero value is the message's id.
 type HandlerKey struct {
-	// Key takes the place of ReceiverConfig.Key. Default: ByID.
-	Key KeyFunc
+	// Key takes the place of ReceiverConfig.Key. Default: the message's id.
+	Key func(msg *message.Message) (string, error)
 	// Version takes the place of ReceiverConfig.Version. It requires Key. Default: none.
-	Version VersionFunc
+	Version func(msg *message.Message) (int64, error)
 }
 
 // keys are how a Receiver recognises messages.
@@ -30,7 +30,7 @@ func newKeys(c *ReceiverConfig) keys {
 
 func withDefault(k HandlerKey) *HandlerKey {
 	if k.Key == nil {
-		k.Key = ByID()
+		k.Key = byID
 	}
 	return &k
 }

@@ -17,24 +17,17 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// KeyFunc returns the key of a message. It must return the same key for every delivery of the message. It must not
-// change the message, and is called by many goroutines. An empty key makes the message invalid: messages that shared it
-// would be absorbed, except for the first. A panic becomes a permanent error.
-type KeyFunc func(msg *message.Message) (string, error)
-
-// ByID returns a KeyFunc that takes the message's id as the key. A message without an id is invalid.
-func ByID() KeyFunc {
-	return func(msg *message.Message) (string, error) {
-		if msg.UUID == "" {
-			return "", invalid("the message has no id to take as its key")
-		}
-		return msg.UUID, nil
+// byID takes the message's id as the key. A message without an id is invalid.
+func byID(msg *message.Message) (string, error) {
+	if msg.UUID == "" {
+		return "", invalid("the message has no id to take as its key")
 	}
+	return msg.UUID, nil
 }
 
-// ByMetadata returns a KeyFunc that takes the value of a metadata field as the key, such as an idempotency key set by
+// ByMetadata returns a Key for ReceiverConfig that takes the value of a metadata field, such as an idempotency key set by
 // the producer. A message without the field is invalid, with reason missing_metadata.
-func ByMetadata(field string) KeyFunc {
+func ByMetadata(field string) func(*message.Message) (string, error) {
 	return func(msg *message.Message) (string, error) {
 		if v := msg.Metadata.Get(field); v != "" {
 			return v, nil
@@ -44,17 +37,15 @@ func ByMetadata(field string) KeyFunc {
 	}
 }
 
-// ByPayloadHash returns a KeyFunc that takes the SHA-256 of the payload as the key, for producers that give each
-// delivery a new id. Messages with the same payload are then the same message, even if they were not meant to be. A
+// ByPayloadHash is a Key for ReceiverConfig that takes the SHA-256 of the payload, for producers that give each delivery
+// a new id. Messages with the same payload are then the same message, even if they were not meant to be. A
 // message without a payload is invalid.
-func ByPayloadHash() KeyFunc {
-	return func(msg *message.Message) (string, error) {
-		if len(msg.Payload) == 0 {
-			return "", invalid("the message has no payload to take the hash of as its key")
-		}
-		sum := sha256.Sum256(msg.Payload)
-		return hex.EncodeToString(sum[:]), nil
+func ByPayloadHash(msg *message.Message) (string, error) {
+	if len(msg.Payload) == 0 {
+		return "", invalid("the message has no payload to take the hash of as its key")
 	}
+	sum := sha256.Sum256(msg.Payload)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 func invalid(text string, opts ...classify.Option) error {

@@ -13,7 +13,7 @@ import (
 var keyRows = []row{
 	{"I5-id", "the key is the message's id", func(c *cell) { c.keyed(nil, 1, 2, 1) }},
 	{"I5-metadata", "or a metadata field", func(c *cell) { c.keyed(idempotency.ByMetadata("key"), 1, 1, 2) }},
-	{"I5-hash", "or the payload's hash", func(c *cell) { c.keyed(idempotency.ByPayloadHash(), 2, 1, 1) }},
+	{"I5-hash", "or the payload's hash", func(c *cell) { c.keyed(idempotency.ByPayloadHash, 2, 1, 1) }},
 	{"I5-own", "or what a function of one's own returns", func(c *cell) {
 		c.keyed(func(msg *message.Message) (string, error) { return msg.UUID[:1], nil }, 1, 1, 1)
 	}},
@@ -23,7 +23,7 @@ var keyRows = []row{
 
 // Feature I5: messages that differ in one thing only are one message or two, by what the key is taken from. The payload
 // is compared in rows of its own.
-func (c *cell) keyed(key idempotency.KeyFunc, byPayload, byID, byMetadata int) {
+func (c *cell) keyed(key func(*message.Message) (string, error), byPayload, byID, byMetadata int) {
 	h := c.receiver(idempotency.ReceiverConfig{Key: key, AnyPayload: true}).Middleware(c.write)
 	for _, v := range []struct {
 		differs string
@@ -50,14 +50,14 @@ func (c *cell) keyed(key idempotency.KeyFunc, byPayload, byID, byMetadata int) {
 // Feature I5: what has no key is Invalid, the handler is not called, and nothing is entered.
 func (c *cell) emptyKeys() {
 	for name, v := range map[string]struct {
-		key    idempotency.KeyFunc
+		key    func(*message.Message) (string, error)
 		msg    *message.Message
 		reason string
 		say    string
 	}{
 		"id":       {nil, message.NewMessage("", []byte("p")), "", "the message has no id"},
 		"metadata": {idempotency.ByMetadata("key"), newMessage("m1"), classify.ReasonMissingMetadata, `no metadata "key"`},
-		"payload":  {idempotency.ByPayloadHash(), message.NewMessage("m1", nil), "", "no payload to take the hash of"},
+		"payload":  {idempotency.ByPayloadHash, message.NewMessage("m1", nil), "", "no payload to take the hash of"},
 		"own": {func(*message.Message) (string, error) { return "", nil }, newMessage("m1"), "",
 			"ReceiverConfig.Key returned an empty key, which all such messages would share"},
 	} {
@@ -70,7 +70,7 @@ func (c *cell) emptyKeys() {
 		}
 	}
 	own := classify.Transient(errors.New("boom"))
-	for want, key := range map[classify.Class]idempotency.KeyFunc{
+	for want, key := range map[classify.Class]func(*message.Message) (string, error){
 		classify.ClassTransient: func(*message.Message) (string, error) { return "k", own },
 		classify.ClassPermanent: func(*message.Message) (string, error) { panic(own) },
 	} {

@@ -40,20 +40,9 @@ type PurgeConfig struct {
 	Pause time.Duration
 	// Logger receives failed purges, and a Retention that is too short. Default: none.
 	Logger watermill.LoggerAdapter
-	// OnPurged is called after each batch that deleted keys, with their number.
-	OnPurged func(ctx context.Context, n int)
-	// OnRun is called after each purge of all batches, also if the purge deleted no key or failed. Default: none.
-	OnRun func(ctx context.Context, run PurgeRun)
-}
-
-// PurgeRun is one purge of all keys that are too old.
-type PurgeRun struct {
-	// Keys is the number of keys that the purge deleted.
-	Keys int
-	// Took is how long the purge took, its pauses included.
-	Took time.Duration
-	// Err is the error that ended the purge early, or nil.
-	Err error
+	// OnRun is called after each purge of all batches, with the number of keys that it deleted, and the error that ended
+	// it early, or nil. If the router stops, ctx has ended. Default: none.
+	OnRun func(ctx context.Context, keys int, err error)
 }
 
 func (c *PurgeConfig) setDefaults(store Store) {
@@ -120,16 +109,13 @@ func (p *Purge) Plugin(router *message.Router) error { return p.life.Plugin(rout
 // Run deletes all keys that are too old by now, and returns how many it deleted. Call it if you have a schedule of your
 // own. If it fails, what it deleted before stays deleted.
 func (p *Purge) Run(ctx context.Context) (int, error) {
-	began := time.Now()
-	before := began.Add(-p.config.Retention)
+	before := time.Now().Add(-p.config.Retention)
 	total, err := p.batches(ctx, before)
 	if err != nil {
 		err = fmt.Errorf("idempotency: purge keys applied before %s: %w", before.UTC().Format(time.RFC3339), err)
 	}
-	if p.config.OnRun != nil && ctx.Err() == nil {
-		safecall.Hook(p.config.Logger, "PurgeConfig.OnRun", func() {
-			p.config.OnRun(ctx, PurgeRun{total, time.Since(began), err})
-		})
+	if p.config.OnRun != nil {
+		safecall.Hook(p.config.Logger, "PurgeConfig.OnRun", func() { p.config.OnRun(ctx, total, err) })
 	}
 	return total, err
 }
@@ -161,8 +147,5 @@ func (p *Purge) batch(ctx context.Context, before time.Time) (n int, err error) 
 		n, err = p.store.Purge(limited, before, p.config.Batch)
 		return err
 	})
-	if n > 0 && p.config.OnPurged != nil {
-		safecall.Hook(p.config.Logger, "PurgeConfig.OnPurged", func() { p.config.OnPurged(ctx, n) })
-	}
 	return n, err
 }

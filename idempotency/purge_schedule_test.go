@@ -81,7 +81,7 @@ func TestPurgeRun(t *testing.T) {
 			store := &fakeStore{numbers: []any{10, 10, 3}, began: time.Now(), takes: time.Second}
 			purged := 0
 			p := newPurge(t, store, PurgeConfig{Retention: 24 * time.Hour, Batch: 10, Pause: pause,
-				OnPurged: func(_ context.Context, n int) { purged += n; panic("contained") }})
+				OnRun: func(_ context.Context, n int, _ error) { purged += n; panic("contained") }})
 			n, err := p.Run(t.Context())
 			if n != 23 || purged != 23 || err != nil || fmt.Sprint(store.asked) != want {
 				t.Error(n, purged, err, store.asked)

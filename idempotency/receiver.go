@@ -27,13 +27,17 @@ type ReceiverConfig struct {
 	// its old name. To rename a service, keep StoreConfig.Service as it was, or stop all processes of the service and
 	// update the column consumer of spillway_keys.
 	Consumer string
-	// Key returns what distinguishes messages. Default: ByID.
-	Key KeyFunc
-	// Version makes Key a business key, which is applied again with every higher version. It requires Key. A message with
+	// Key returns what distinguishes messages. It must return the same key for every delivery of a message. It must not
+	// change the message, and is called by many goroutines. An empty key makes the message invalid: messages that shared
+	// it would be absorbed, except for the first. A panic becomes a permanent error. See ByMetadata and ByPayloadHash.
+	// Default: the message's id. A message without an id is then invalid.
+	Key func(msg *message.Message) (string, error)
+	// Version makes Key a business key, which is applied again with every higher version. Versions compare as numbers, and
+	// may have gaps. The conditions of Key hold. It requires Key. A message with
 	// a lower version than the applied one is stale: it is skipped, and OnStale is called. When a higher version is
 	// applied, the outputs of the lower one are forgotten, published or not. A key that was applied without a version is
 	// applied again with any version. See VersionMetadata. Default: none.
-	Version VersionFunc
+	Version func(msg *message.Message) (int64, error)
 	// Handlers has the handlers whose messages have keys of their own kind, by the names that the handlers have in the
 	// router. Key and Version do not count for them. A spillway.Channel refuses a name that no handler of its routers has.
 	// Default: none.

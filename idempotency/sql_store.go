@@ -59,6 +59,8 @@ type sqlStore struct {
 	mysql    *mysqlclaim.Store    // on MySQL and MariaDB
 }
 
+var _ keytable.Eraser = (*sqlStore)(nil)
+
 // Consumer returns the identity of a handler's keys. See Store.
 func (s *sqlStore) Consumer(handler string) string {
 	if s.service == "" && !strings.Contains(handler, "/") {
@@ -123,6 +125,16 @@ func (s *sqlStore) Purge(ctx context.Context, before time.Time, limit int) (int,
 		return 0, fmt.Errorf("%s: purge keys: the limit is %d, and must be positive", s.on.Kind(), limit)
 	}
 	return keytable.Purge(ctx, s.on, before.UnixMilli(), limit)
+}
+
+// Forget is for package erasure. See keytable.Eraser.
+func (s *sqlStore) Forget(ctx context.Context, f keytable.Forgetting) (keys, held int, err error) {
+	return keytable.Forget(ctx, s.on, s.service, f)
+}
+
+// CountOutputs is for package erasure. See keytable.Eraser.
+func (s *sqlStore) CountOutputs(ctx context.Context, except []string) (int, error) {
+	return keytable.CountOutputs(ctx, s.on, s.service, except)
 }
 
 // Ping returns an error if the database does not answer. A receiver asks when a connection was lost.

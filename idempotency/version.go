@@ -13,14 +13,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// VersionFunc returns the version of a message: of two messages with the same key, the one with the higher version is
-// the later state. Versions compare as numbers, and may have gaps. The conditions of a KeyFunc hold.
-type VersionFunc func(msg *message.Message) (int64, error)
-
-// VersionMetadata returns a VersionFunc that reads the version from a metadata field: a decimal number of 64 bits, with
+// VersionMetadata returns a Version for ReceiverConfig that reads the version from a metadata field: a decimal number of 64 bits, with
 // an optional sign. A message without the field is invalid, with reason missing_metadata. Any other value is invalid
 // too.
-func VersionMetadata(field string) VersionFunc {
+func VersionMetadata(field string) func(*message.Message) (int64, error) {
 	return func(msg *message.Message) (int64, error) {
 		text := msg.Metadata.Get(field)
 		if text == "" {

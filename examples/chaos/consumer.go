@@ -30,9 +30,9 @@ const (
 // keyOf takes the id, or the payload's hash of a message without one.
 func keyOf(msg *message.Message) (string, error) {
 	if msg.UUID != "" {
-		return idempotency.ByID()(msg)
+		return msg.UUID, nil
 	}
-	return idempotency.ByPayloadHash()(msg)
+	return idempotency.ByPayloadHash(msg)
 }
 
 // consume is the service: a router with its handler, and the whole front door. It runs until ctx ends.

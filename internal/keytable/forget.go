@@ -3,6 +3,7 @@ package keytable
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,13 +13,25 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
+// Eraser is a store of keys that can forget what they keep of a message: a store of idempotency.NewStore or pgxstore.
+type Eraser interface {
+	// Forget takes the outputs and the fingerprint from keys, or removes the keys. An output that was not published yet
+	// is then never published. It returns how many keys there are, and how many others stay as they were because a handler
+	// has leased them.
+	Forget(ctx context.Context, f Forgetting) (keys, held int, err error)
+	// CountOutputs counts the keys of the store's service that have recorded outputs, apart from some. It reads all keys
+	// of the service, without their outputs, in small steps.
+	CountOutputs(ctx context.Context, except []string) (int, error)
+}
+
 // Forgetting says which keys are forgotten, and how.
 type Forgetting struct {
-	Service string
-	IDs     []string // as in the column
-	Remove  bool
-	DryRun  bool
+	Keys   []string // of every handler of the store's service, as ReceiverConfig.Key returns them
+	Remove bool
+	DryRun bool
 }
+
+var errHeld = errors.New("the message's own transaction holds the database: call outside of the handler")
 
 const (
 	forgetAtOnce  = 200
@@ -26,13 +39,18 @@ const (
 	outputsAtOnce = 2000
 )
 
-// Forget removes the keys of a service that have one of the ids, whatever their consumer is, or takes the outputs and
-// the fingerprint from them. It returns how many there are, and how many others are under a lease, which it leaves
-// alone.
-func Forget(ctx context.Context, db *database.Database, f Forgetting) (keys, held int, err error) {
-	consumers, err := consumersOf(ctx, db, f.Service)
+// Forget is for an Eraser of the service. It takes transactions of at most 200 keys.
+func Forget(ctx context.Context, db *database.Database, service string, f Forgetting) (keys, held int, err error) {
+	if db.Held(ctx) {
+		return 0, 0, fmt.Errorf("%s: forget keys: %w", db.Kind(), errHeld)
+	}
+	ids := make([]string, len(f.Keys))
+	for i, key := range f.Keys {
+		ids[i] = database.Column(key)
+	}
+	consumers, err := consumersOf(ctx, db, service)
 	for _, consumer := range consumers {
-		for some := range slices.Chunk(f.IDs, forgetAtOnce) {
+		for some := range slices.Chunk(ids, forgetAtOnce) {
 			if err != nil {
 				break
 			}
@@ -64,10 +82,15 @@ func consumersOf(ctx context.Context, db *database.Database, service string) (al
 	}
 }
 
-// CountOutputs counts the keys of a service that have recorded outputs, apart from those with one of the ids. It reads
-// ids alone, some at once.
-func CountOutputs(ctx context.Context, db *database.Database, service string,
-	except map[string]struct{}) (n int, err error) {
+// CountOutputs is for an Eraser of the service. It reads ids alone, some at once.
+func CountOutputs(ctx context.Context, db *database.Database, service string, except []string) (n int, err error) {
+	if db.Held(ctx) {
+		return 0, fmt.Errorf("%s: count keys with outputs: %w", db.Kind(), errHeld)
+	}
+	apart := make(map[string]struct{}, len(except))
+	for _, key := range except {
+		apart[database.Column(key)] = struct{}{}
+	}
 	consumers, err := consumersOf(ctx, db, service)
 	for _, consumer := range consumers {
 		last, seen, found := "", outputsAtOnce, 0
@@ -76,7 +99,7 @@ func CountOutputs(ctx context.Context, db *database.Database, service string,
 			err = db.Query(ctx, func() { seen, found = 0, 0 }, func(rows *sql.Rows) error {
 				recorded := false
 				err := rows.Scan(&last, &recorded)
-				if _, known := except[last]; recorded && !known {
+				if _, known := apart[last]; recorded && !known {
 					found++
 				}
 				seen++

@@ -63,11 +63,11 @@ func (m *Metrics) hooks(config *spillway.Config) {
 			theirs(ctx, key, version, applied)
 		}
 	}
-	config.Purge.OnPurged = first.Ours(func(_ context.Context, n int) {
+	config.Purge.OnRun = first.Ours2(func(ctx context.Context, n int, err error) {
 		m.purged.WithLabelValues(ofKeys).Add(float64(n))
-	}, config.Purge.OnPurged)
-	config.Purge.OnRun = first.Ours(func(_ context.Context, run idempotency.PurgeRun) {
-		m.ran(ofKeys, run.Err)
+		if ctx.Err() == nil {
+			m.ran(ofKeys, err)
+		}
 	}, config.Purge.OnRun)
 	if config.Purge.Retention != 0 {
 		m.expect(ofKeys, config.Purge.Every)

@@ -59,9 +59,9 @@ func (i *instruments) observe(config *spillway.Config) {
 		i.add(ctx, i.exceeded, "handler", e.Consumer)
 	}, config.CrashLimit.OnExceeded)
 	i.receiver(&config.Receiver)
-	config.Purge.OnPurged = first.Ours(func(ctx context.Context, n int) {
+	config.Purge.OnRun = first.Ours2(func(ctx context.Context, n int, _ error) {
 		i.purged.Add(ctx, int64(n), metric.WithAttributes(attribute.String("purge", "keys")))
-	}, config.Purge.OnPurged)
+	}, config.Purge.OnRun)
 	if config.Outage != nil {
 		guarded := *config.Outage // the caller may use its own again
 		theirs := guarded.OnChange

@@ -109,7 +109,7 @@ func (c *Campaigns) checkKeys(ctx context.Context, r *Request) error {
 	if err := c.store.CheckKeys(ctx); err != nil {
 		return wrong{fmt.Errorf("campaigns: Request.HandleAgain is true, and the receiver's keys are not in the letters' "+
 			"database: leave it out if the handlers have no receiver, or remove the keys where they are with "+
-			"idempotency.Forget: %w", err)}
+			"erasure.Erase: %w", err)}
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/watermill-spillway/spillway/delay"
-	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -24,6 +24,7 @@ func Erase(ctx context.Context, stores Stores, request Request) (Report, error) 
 	request.RemoveKeys = request.RemoveKeys || request.ForgetIDs
 	e := erasing{Stores: stores, request: &request, report: Report{Selector: Selector(request.IDs, request.Metadata)},
 		forgotten: map[string]struct{}{}}
+	e.eraser, _ = stores.Keys.(keytable.Eraser)
 	err := e.record(ctx, "began")
 	for _, step := range []func(context.Context) error{e.campaigns, e.named, e.delayed, e.letters, e.unsearched} {
 		if err == nil {
@@ -45,6 +46,7 @@ type erasing struct {
 	Stores
 	request   *Request
 	report    Report
+	eraser    keytable.Eraser     // of Keys, or nil
 	forgotten map[string]struct{} // ids whose keys were looked for
 }
 
@@ -94,7 +96,7 @@ func (e *erasing) delayed(ctx context.Context) error {
 
 // keys forgets the keys of messages, once each.
 func (e *erasing) keys(ctx context.Context, ids []string) error {
-	if e.Keys == nil {
+	if e.eraser == nil {
 		return nil
 	}
 	var keys []string
@@ -107,9 +109,9 @@ func (e *erasing) keys(ctx context.Context, ids []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	done, err := idempotency.Forget(ctx, e.Keys,
-		idempotency.Forgetting{Keys: keys, Remove: e.request.RemoveKeys, DryRun: e.request.DryRun})
-	e.report.Keys, e.report.KeysInHand = e.report.Keys+done.Keys, e.report.KeysInHand+done.Held
+	n, held, err := e.eraser.Forget(ctx,
+		keytable.Forgetting{Keys: keys, Remove: e.request.RemoveKeys, DryRun: e.request.DryRun})
+	e.report.Keys, e.report.KeysInHand = e.report.Keys+n, e.report.KeysInHand+held
 	e.progress()
 	return err
 }
@@ -134,8 +136,8 @@ func (e *erasing) unsearched(ctx context.Context) error {
 	if len(e.request.Metadata) == 0 {
 		return nil
 	}
-	if e.Keys != nil {
-		n, err := idempotency.CountOutputs(ctx, e.Keys, slices.Collect(maps.Keys(e.forgotten))...)
+	if e.eraser != nil {
+		n, err := e.eraser.CountOutputs(ctx, slices.Collect(maps.Keys(e.forgotten)))
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/erasedtext"
+	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/metadatacodec"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -109,6 +110,9 @@ func (s *Stores) validate() error {
 	if s.Letters == nil {
 		return errors.New("erasure: Stores.Letters is nil: the record of the erasure is there; check the error of " +
 			"letters.NewStore")
+	}
+	if _, ok := s.Keys.(keytable.Eraser); s.Keys != nil && !ok {
+		return fmt.Errorf("erasure: Stores.Keys is a %T: use one of idempotency.NewStore or pgxstore.New", s.Keys)
 	}
 	return nil
 }
