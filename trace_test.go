@@ -15,7 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -97,7 +97,7 @@ func traced(t *testing.T, config spillway.Config) (*spillway.Channel, *kept) {
 }
 
 func order(t *testing.T, metadata message.Metadata) *message.Message {
-	msg := message.NewMessageWithContext(chain.Within(t.Context(), "billing", "orders"), "7", []byte("acme"))
+	msg := message.NewMessageWithContext(foreign.Within(t.Context(), "billing", "orders"), "7", []byte("acme"))
 	msg.Metadata = metadata
 	return msg
 }

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"os"
 	"syscall"
+
+	"github.com/watermill-spillway/spillway/internal/foreign"
 )
 
 // askKnowledge judges one error, not its causes, by what the standard library and the databases say of it.
@@ -72,7 +74,7 @@ func askNetwork(err error) (Verdict, bool) {
 		near := judgement{left: 16} // few, because each link of a long chain may be such an error
 		return near.tree(e.Err, askEOF, stopAtFirst)
 	}
-	if !isConnectError(err) {
+	if foreign.ErrorOf(err).Kind != foreign.Connect {
 		return Verdict{}, false
 	}
 	near := judgement{left: 16}

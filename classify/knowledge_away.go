@@ -3,12 +3,12 @@ package classify
 import (
 	"database/sql/driver"
 	"net"
-	"reflect"
 	"strings"
 	"syscall"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/causes"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 )
 
 // away is the verdict on an error that is about something the handler needs, and not about the message.
@@ -32,18 +32,7 @@ func askAway(err error) (Verdict, bool) {
 	if err == driver.ErrBadConn {
 		return away, true
 	}
-	t, v := reflect.TypeOf(err), reflect.ValueOf(err)
-	if v.Kind() == reflect.Pointer {
-		if v.IsNil() {
-			return Verdict{}, false
-		}
-		t, v = t.Elem(), v.Elem()
-	}
-	switch t.Name() {
-	case "errorString", "sentinelError", "jsError", "fundamental": // of package errors, sarama, NATS and pkg/errors
-		return away, awayText(err.Error())
-	}
-	return away, awayNamed(t, v, err)
+	return away, isAwayKind(foreign.ErrorOf(err), err)
 }
 
 var awayErrnos = map[syscall.Errno]bool{
@@ -60,19 +49,9 @@ func askSession(err error, state string) (Verdict, bool) {
 			"let the pooler keep prepared statements: " +
 			boundedtext.Error(err, 1<<10)}, true
 	case "08P01": // a pooler says so of itself and ends the connection; PostgreSQL says so of a message, and does not
-		return away, isFatal(err)
+		return away, foreign.Severity(err) == "FATAL" // which ended the connection
 	}
 	return away, awayState(state)
-}
-
-// isFatal reports whether an error of pgx or lib/pq ended the connection.
-func isFatal(err error) bool {
-	v := reflect.Indirect(reflect.ValueOf(err))
-	if v.Kind() != reflect.Struct {
-		return false
-	}
-	severity := v.FieldByName("Severity")
-	return severity.IsValid() && severity.Kind() == reflect.String && severity.String() == "FATAL"
 }
 
 // awayState reports whether a SQLSTATE of PostgreSQL means that the server serves no sessions, or takes no writes.
@@ -90,7 +69,7 @@ func awayState(state string) bool {
 	return len(state) == 5 && state[:2] == "08"
 }
 
-var awayMySQL = map[uint64]bool{
+var awayMySQL = map[int64]bool{
 	1040: true, 1203: true, // too many connections
 	1045: true, 1129: true, 1130: true, // user, blocked host or unknown host may not connect
 	1047: true,             // Galera: node not ready
@@ -103,42 +82,21 @@ var awayMySQL = map[uint64]bool{
 // awayKafka are the codes of Kafka's protocol for brokers that are away or starting, and for too few replicas.
 var awayKafka = map[int64]bool{5: true, 8: true, 9: true, 14: true, 15: true, 19: true, 20: true}
 
-// awayNamed recognises the error types of clients without importing one.
-func awayNamed(t reflect.Type, v reflect.Value, err error) bool {
-	switch path := "/" + t.PkgPath() + "/"; t.Name() {
-	case "MySQLError": // github.com/go-sql-driver/mysql
-		number := v.FieldByName("Number")
-		return number.IsValid() && number.CanUint() && awayMySQL[number.Uint()]
-	case "ConnectError", "connectError": // pgx looks names up itself
-		return isConnectError(err) && namesNoHost(err)
-	case "KError":
-		return strings.HasSuffix(path, "/sarama/") && v.CanInt() && awayKafka[v.Int()]
-	case "Error":
-		switch {
-		case strings.Contains(path, "/segmentio/kafka-go/"):
-			return v.CanInt() && awayKafka[v.Int()]
-		case strings.Contains(path, "/franz-go/"):
-			code, ok := intField(v, "Code")
-			return ok && awayKafka[code]
-		case strings.HasSuffix(path, "/rabbitmq/amqp091-go/"), strings.HasSuffix(path, "/streadway/amqp/"):
-			return awayAMQP(v)
-		}
+// isAwayKind judges the errors of clients.
+func isAwayKind(e foreign.Error, err error) bool {
+	switch code := e.Code(); e.Kind {
+	case foreign.Plain, foreign.Traced:
+		return awayText(err.Error())
+	case foreign.MySQL:
+		return awayMySQL[code]
+	case foreign.Connect: // pgx looks names up itself
+		return namesNoHost(err)
+	case foreign.Kafka:
+		return awayKafka[code]
+	case foreign.AMQP: // the server forced the connection to close, or the client had none
+		return code == 320 || code == 504 && !e.ByServer()
 	}
 	return false
-}
-
-// awayAMQP reports whether the server forced the connection to close, or the client had none.
-func awayAMQP(v reflect.Value) bool {
-	code, _ := intField(v, "Code")
-	server := v.FieldByName("Server")
-	return code == 320 || code == 504 && server.IsValid() && server.Kind() == reflect.Bool && !server.Bool()
-}
-
-// isConnectError reports whether err is pgx's error for a connection that it could not make.
-func isConnectError(err error) bool {
-	t := reflect.TypeOf(err)
-	return t.Kind() == reflect.Pointer && strings.EqualFold(t.Elem().Name(), "ConnectError") &&
-		strings.HasPrefix(t.Elem().PkgPath(), "github.com/jackc/pg")
 }
 
 func namesNoHost(err error) bool {
@@ -153,16 +111,6 @@ func namesNoHost(err error) bool {
 // isAwayHost reports whether the name of a server is not known, or no name server answers for it.
 func isAwayHost(e *net.DNSError) bool {
 	return e != nil && (e.IsNotFound || e.IsTemporary) && !e.IsTimeout
-}
-
-func intField(v reflect.Value, name string) (int64, bool) {
-	if v.Kind() != reflect.Struct {
-		return 0, false
-	}
-	if f := v.FieldByName(name); f.IsValid() && f.CanInt() {
-		return f.Int(), true
-	}
-	return 0, false
 }
 
 // awayText reports whether a sentinel that has nothing but its text says that a client has no server.

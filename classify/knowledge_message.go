@@ -3,9 +3,10 @@ package classify
 import (
 	"encoding/base64"
 	"encoding/json"
-	"reflect"
 	"strings"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/foreign"
 )
 
 var (
@@ -25,18 +26,12 @@ func askMessage(err error) (Verdict, bool) {
 	case interface{ RequiredNotSet() bool }, interface{ InvalidUTF8() bool }: // of gogo, and of golang/protobuf
 		return unreadable, true
 	}
-	t := reflect.TypeOf(err)
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch t.Name() {
-	case "prefixError", "wrapError": // proto.Error matches both
-		return unreadable, t.PkgPath() == "google.golang.org/protobuf/internal/errors"
-	case "NoProtoMessageError": // ProtobufMarshaler says so of each message of gogo that it cannot read
-		return unreadable, strings.HasSuffix(t.PkgPath(), "/watermill/components/cqrs")
-	case "fundamental": // of a forwarder's envelope
-		return unreadable, t.PkgPath() == "github.com/pkg/errors" && err.Error() == "unknown destination topic"
-	case "errorString":
+	switch foreign.ErrorOf(err).Kind {
+	case foreign.Unreadable:
+		return unreadable, true
+	case foreign.Traced: // of a forwarder's envelope
+		return unreadable, err.Error() == "unknown destination topic"
+	case foreign.Plain:
 		return askMessageText(err.Error())
 	}
 	return Verdict{}, false

@@ -1,41 +1,19 @@
 package classify
 
-import (
-	"errors"
-	"reflect"
-	"strings"
-	"time"
-)
+import "github.com/watermill-spillway/spillway/internal/foreign"
 
 // askRetry judges what libraries for retries, breakers and limits say, without importing one.
 func askRetry(err error) (Verdict, bool) {
-	t := reflect.TypeOf(err)
-	if t == plainError {
+	switch e := foreign.ErrorOf(err); e.Kind {
+	case foreign.Plain:
 		return transient, refusals[err.Error()]
-	}
-	v := reflect.ValueOf(err)
-	if v.Kind() == reflect.Pointer {
-		if v.IsNil() {
-			return Verdict{}, false
-		}
-		t, v = t.Elem(), v.Elem()
-	}
-	if !strings.Contains("/"+t.PkgPath(), "/cenkalti/backoff/") || v.Kind() != reflect.Struct {
-		return Verdict{}, false
-	}
-	switch t.Name() {
-	case "PermanentError": // of every version; Watermill's Retry heeds that of v4
+	case foreign.Permanent:
 		return permanent, true
-	case "RetryAfterError": // of v5
-		if after, ok := v.FieldByName("Duration").Interface().(time.Duration); ok {
-			return Verdict{Class: ClassTransient, RetryAfter: after}, true
-		}
+	case foreign.RetryAfter:
+		return Verdict{Class: ClassTransient, RetryAfter: e.Wait()}, true
 	}
 	return Verdict{}, false
 }
-
-// plainError is the type of what errors.New returns: such a sentinel has nothing but its text to be known by.
-var plainError = reflect.TypeOf(errors.New(""))
 
 // refusals are the texts of sentinels that pass with time: a breaker or limiter refuses a call, or a connection was
 // lost.

@@ -1,11 +1,11 @@
 package classify
 
 import (
-	"reflect"
 	"strings"
 	"syscall"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 )
 
 // refusedForSize judges by ErrTooLarge, types and codes, without importing a client. Words count only if no error in
@@ -99,33 +99,13 @@ func searchSize(err error, nodes *int) (known, large bool) {
 	case interface{ Unwrap() []error }:
 		wrapped = e.Unwrap()
 	default:
-		wrapped = listed(err)
+		wrapped = foreign.Listed(err)
 	}
 	for _, inner := range wrapped {
 		k, l := searchSize(inner, nodes)
 		known, large = known || k, large || l
 	}
 	return known, large
-}
-
-// listed returns the errors in a list such as sarama.ProducerErrors: a slice of pointers to structs with a field Err.
-func listed(err error) (errs []error) {
-	list := reflect.ValueOf(err)
-	if list.Kind() != reflect.Slice || list.Type().Elem().Kind() != reflect.Pointer {
-		return nil
-	}
-	for i := range min(list.Len(), maxSizeNodes) {
-		item := list.Index(i).Elem() // the zero Value of a nil pointer
-		if item.Kind() != reflect.Struct {
-			continue
-		}
-		if field := item.FieldByName("Err"); field.IsValid() && field.CanInterface() {
-			if inner, ok := field.Interface().(error); ok {
-				errs = append(errs, inner)
-			}
-		}
-	}
-	return errs
 }
 
 // sizeCode judges one error by itself.
@@ -147,67 +127,24 @@ func sizeCode(err error) (known, large bool) {
 		code := e.HTTPStatusCode()
 		return code != 400, code == 413 // Amazon says 400 and words
 	}
-	value := reflect.ValueOf(err)
-	if value.Kind() == reflect.Pointer {
-		if value.IsNil() {
-			return false, false
-		}
-		value = value.Elem()
+	e := foreign.ErrorOf(err)
+	switch code := e.Code(); e.Kind {
+	case foreign.Kafka: // MESSAGE_TOO_LARGE and RECORD_LIST_TOO_LARGE
+		return true, code == 10 || code == 18
+	case foreign.KafkaConfig:
+		return true, strings.Contains(err.Error(), "larger than")
+	case foreign.KafkaEncode:
+		return true, strings.Contains(e.Text(), "invalid request size")
+	case foreign.KafkaDecode:
+		return true, false
+	case foreign.AMQP: // content-too-large, or over max_message_size
+		return true, code == 311 || code == 406 && strings.Contains(e.Text(), "larger than")
+	case foreign.MySQL: // max_allowed_packet, row size
+		return true, code == 1153 || code == 1118
+	case foreign.SQLite:
+		return true, code == sqliteTooBig
 	}
-	path := value.Type().PkgPath()
-	if _, vendored, ok := strings.Cut(path, "/vendor/"); ok {
-		path = vendored
-	}
-	judge, ok := sizeCodes[path+"."+value.Type().Name()]
-	if !ok {
-		return false, false
-	}
-	return true, judge(value)
-}
-
-// sizeCodes are the error types of clients whose codes show a refusal for size.
-var sizeCodes = map[string]func(reflect.Value) bool{
-	"github.com/IBM/sarama.KError": isKafkaSize,
-	"github.com/IBM/sarama.ConfigurationError": func(v reflect.Value) bool {
-		return strings.Contains(v.String(), "larger than")
-	},
-	"github.com/IBM/sarama.PacketEncodingError": func(v reflect.Value) bool {
-		return contains(v, "Info", "invalid request size")
-	},
-	"github.com/IBM/sarama.PacketDecodingError": func(reflect.Value) bool { return false },
-	"github.com/twmb/franz-go/pkg/kerr.Error":   func(v reflect.Value) bool { return isKafkaSize(v.FieldByName("Code")) },
-	"github.com/segmentio/kafka-go.Error":       isKafkaSize,
-	"github.com/rabbitmq/amqp091-go.Error": func(v reflect.Value) bool { // content-too-large, or over max_message_size
-		code := number(v, "Code")
-		return code == 311 || code == 406 && contains(v, "Reason", "larger than")
-	},
-	"github.com/go-sql-driver/mysql.MySQLError": func(v reflect.Value) bool { // max_allowed_packet, row size
-		n := number(v, "Number")
-		return n == 1153 || n == 1118
-	},
-	"github.com/mattn/go-sqlite3.Error": func(v reflect.Value) bool { return number(v, "Code") == sqliteTooBig },
-	"modernc.org/sqlite.Error": func(v reflect.Value) bool {
-		e, ok := v.Addr().Interface().(interface{ Code() int })
-		return ok && e.Code()&0xff == sqliteTooBig
-	},
+	return false, false
 }
 
 const sqliteTooBig = 18
-
-// isKafkaSize knows MESSAGE_TOO_LARGE and RECORD_LIST_TOO_LARGE.
-func isKafkaSize(v reflect.Value) bool { return v.CanInt() && (v.Int() == 10 || v.Int() == 18) }
-
-func number(v reflect.Value, field string) int64 {
-	switch v = v.FieldByName(field); {
-	case v.CanInt():
-		return v.Int()
-	case v.CanUint():
-		return int64(v.Uint())
-	}
-	return -1
-}
-
-func contains(v reflect.Value, field, words string) bool {
-	v = v.FieldByName(field)
-	return v.Kind() == reflect.String && strings.Contains(v.String(), words)
-}

@@ -1,28 +1,20 @@
 package classify
 
-import "reflect"
+import "github.com/watermill-spillway/spillway/internal/foreign"
 
 // askDatabase judges errors of database drivers without importing one: PostgreSQL's by their SQLSTATE method (pgx and
-// lib/pq both have it), MySQL's and SQLite's by the shape of their drivers' error types.
+// lib/pq both have it), MySQL's and SQLite's by the types of their drivers' errors.
 func askDatabase(err error) (Verdict, bool) {
 	if e, ok := err.(interface{ SQLState() string }); ok {
 		return askSQLState(e.SQLState())
 	}
-	t := reflect.TypeOf(err)
-	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || reflect.ValueOf(err).IsNil() {
-		return Verdict{}, false
-	}
-	switch t.Elem().Name() {
-	case "MySQLError": // github.com/go-sql-driver/mysql
-		if number := reflect.ValueOf(err).Elem().FieldByName("Number"); number.IsValid() && number.CanUint() {
-			class, ok := mysqlNumbers[number.Uint()]
-			return Verdict{Class: class}, ok
-		}
-	case "Error": // modernc.org/sqlite
-		if e, ok := err.(interface{ Code() int }); ok && t.Elem().PkgPath() == "modernc.org/sqlite" {
-			class, ok := sqliteCodes[e.Code()&0xff] // the low byte is the primary code (sqlite.org/rescode.html)
-			return Verdict{Class: class}, ok
-		}
+	switch e := foreign.ErrorOf(err); e.Kind {
+	case foreign.MySQL:
+		class, ok := mysqlNumbers[e.Code()]
+		return Verdict{Class: class}, ok
+	case foreign.SQLite:
+		class, ok := sqliteCodes[e.Code()]
+		return Verdict{Class: class}, ok
 	}
 	return Verdict{}, false
 }
@@ -60,7 +52,7 @@ var sqlStates = map[string]Class{
 }
 
 // mysqlNumbers follow MySQL's Server Error Message Reference and MariaDB's list of error codes.
-var mysqlNumbers = map[uint64]Class{
+var mysqlNumbers = map[int64]Class{
 	1021: ClassTransient, // disk full
 	1037: ClassTransient, // out of memory
 	1040: ClassTransient, // too many connections
@@ -104,7 +96,7 @@ var mysqlNumbers = map[uint64]Class{
 	4025: ClassPermanent, // MariaDB: check constraint
 }
 
-var sqliteCodes = map[int]Class{
+var sqliteCodes = map[int64]Class{
 	5:  ClassTransient, // busy
 	6:  ClassTransient, // locked
 	7:  ClassTransient, // no memory

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/foreign"
 )
 
 // askStatus judges errors that carry the status of an answer: of HTTP by their methods, and of gRPC without importing
@@ -26,7 +28,7 @@ func askStatus(err error) (Verdict, bool) {
 		code, _ := result(status.MethodByName("Code"))
 		return askGRPC(code)
 	}
-	if t := reflect.TypeOf(err); t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "connectrpc.com/connect" {
+	if foreign.ErrorOf(err).Kind == foreign.RPC {
 		code, _ := result(v.MethodByName("Code"))
 		return askGRPC(code)
 	}

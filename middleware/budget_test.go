@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -181,7 +182,7 @@ func TestBudgetsAreSeparate(t *testing.T) {
 				if redriven {
 					msg.Metadata.Set(poison.KeyRedriveCount, "1")
 				}
-				ctx := chain.Within(t.Context(), handler, "orders")
+				ctx := foreign.Within(t.Context(), handler, "orders")
 				if stage >= 0 {
 					ctx = chain.WithReentry(ctx, &chain.Reentry{Handler: handler, As: handler, Stage: stage})
 				}

@@ -15,7 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -281,7 +281,7 @@ func TestOutputsBelieveDeadLetterTopics(t *testing.T) {
 		pub := &publisher{}
 		o := newOutputs(t, &publisher{}, middleware.OutputsConfig{})
 		msg := forged.Copy()
-		msg.SetContext(chain.Within(t.Context(), "billing", topic))
+		msg.SetContext(foreign.Within(t.Context(), "billing", topic))
 		err := route(o, decorate(t, o, pub), msg, func(msg *message.Message) ([]*message.Message, error) {
 			out := message.NewMessage("2", msg.Payload)
 			maps.Copy(out.Metadata, msg.Metadata)

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
@@ -181,7 +182,7 @@ func TestBudgetOfStage(t *testing.T) {
 			fails = with
 			for range n {
 				msg := newMessage("1")
-				ctx := chain.Within(t.Context(), "billing", "orders")
+				ctx := foreign.Within(t.Context(), "billing", "orders")
 				msg.SetContext(chain.WithReentry(ctx, &chain.Reentry{Handler: "billing", As: "billing", Stage: 1}))
 				if _, err := h(msg); chain.GaveBack(err) {
 					t.Error(err)

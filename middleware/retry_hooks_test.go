@@ -15,6 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -82,7 +83,7 @@ func TestRetryHooksSayWhereAndHowLong(t *testing.T) {
 			return nil, classify.Transient(errBoom)
 		})
 		msg := newMessage("1")
-		msg.SetContext(chain.Within(t.Context(), "billing", "orders"))
+		msg.SetContext(foreign.Within(t.Context(), "billing", "orders"))
 		_, _ = held(msg)
 		if want := slices.Repeat([]string{"orders billing 3s"}, 3); !slices.Equal(attempts, want) {
 			t.Errorf("%q, want %q", attempts, want)

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/naming"
 )
 
@@ -256,7 +256,7 @@ func TestRoundsOfALongTopicAreCounted(t *testing.T) {
 	}
 	msg := message.NewMessage("m", nil)
 	for round := range 50 {
-		msg.SetContext(chain.Within(t.Context(), "billing", long))
+		msg.SetContext(foreign.Within(t.Context(), "billing", long))
 		if err := queue.Place(msg, errors.New(strings.Repeat("long ", 4<<10))); err != nil {
 			t.Fatal(err)
 		}

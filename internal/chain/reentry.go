@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/foreign"
 )
 
 // Reentry is in the context of a message that comes to its handler again, out of a retry stage.
@@ -55,6 +57,6 @@ func ReentryOf(ctx context.Context) *Reentry {
 // to. So the receiver, the dead letters and user code see one consumer.
 func (r *Reentry) identify(msg *message.Message) {
 	if ctx := msg.Context(); message.HandlerNameFromCtx(ctx) != r.Handler {
-		msg.SetContext(context.WithValue(ctx, handlerName, r.Handler))
+		msg.SetContext(foreign.WithHandler(ctx, r.Handler))
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/foreign"
 )
 
 // Decision 6: a message out of a stage is consumed under the name of the handler that it first came to, on entry and
@@ -18,7 +20,7 @@ func TestReentryIsTheOriginHandlers(t *testing.T) {
 	})
 	for range 2 {
 		msg := ordinary().msg
-		stage := context.WithValue(msg.Context(), handlerName, "billing.retry.5s")
+		stage := foreign.WithHandler(msg.Context(), "billing.retry.5s")
 		msg.SetContext(WithReentry(stage, &Reentry{Handler: "billing", As: "billing.retry.5s", Stage: 2}))
 		if _, err := h(msg); err != errBoom {
 			t.Fatal(err)
@@ -31,7 +33,7 @@ func TestReentryIsTheOriginHandlers(t *testing.T) {
 		}
 	}
 	live := ordinary()
-	live.msg.SetContext(context.WithValue(live.msg.Context(), handlerName, "shipping"))
+	live.msg.SetContext(foreign.WithHandler(live.msg.Context(), "shipping"))
 	_, _ = h(live.msg)
 	if len(names) != 3 || names[0] != "billing" || names[1] != "billing" || names[2] != "shipping" {
 		t.Errorf("handled as %q", names)
@@ -59,7 +61,7 @@ func TestReentryOfNestedChains(t *testing.T) {
 		return nil, errBoom
 	}))
 	msg := ordinary().msg
-	msg.SetContext(WithReentry(context.WithValue(msg.Context(), handlerName, "billing.retry.5s"), &Reentry{Handler: "billing", As: "billing.retry.5s", Stage: 2}))
+	msg.SetContext(WithReentry(foreign.WithHandler(msg.Context(), "billing.retry.5s"), &Reentry{Handler: "billing", As: "billing.retry.5s", Stage: 2}))
 	if _, err := h(msg); err != errBoom || message.HandlerNameFromCtx(msg.Context()) != "billing" {
 		t.Errorf("%v, left as %q", err, message.HandlerNameFromCtx(msg.Context()))
 	}
@@ -70,11 +72,11 @@ func TestReentryOfNestedChains(t *testing.T) {
 
 // A context that a pub/sub handed on, with what a handler published, does not make the next handler the first one.
 func TestReentryIsNotHandedOn(t *testing.T) {
-	ctx := WithReentry(Within(context.Background(), "billing.retry.5s", "orders"), &Reentry{Handler: "billing", As: "billing.retry.5s"})
-	if ReentryOf(ctx) == nil || ReentryOf(Within(ctx, "billing", "orders")) == nil {
+	ctx := WithReentry(foreign.Within(context.Background(), "billing.retry.5s", "orders"), &Reentry{Handler: "billing", As: "billing.retry.5s"})
+	if ReentryOf(ctx) == nil || ReentryOf(foreign.Within(ctx, "billing", "orders")) == nil {
 		t.Error("the handler itself is not known")
 	}
-	if r := ReentryOf(Within(ctx, "mailing", "invoices")); r != nil {
+	if r := ReentryOf(foreign.Within(ctx, "mailing", "invoices")); r != nil {
 		t.Errorf("another handler is %q", r.Handler)
 	}
 }
@@ -83,7 +85,7 @@ func TestReentryIsNotHandedOn(t *testing.T) {
 func TestReentryIdentifiesOnce(t *testing.T) {
 	r := &Reentry{Handler: "billing"}
 	msg := ordinary().msg
-	msg.SetContext(context.WithValue(msg.Context(), handlerName, "billing.retry.5s"))
+	msg.SetContext(foreign.WithHandler(msg.Context(), "billing.retry.5s"))
 	r.identify(msg)
 	once := msg.Context()
 	r.identify(msg)

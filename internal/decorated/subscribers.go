@@ -2,10 +2,10 @@ package decorated
 
 import (
 	"reflect"
-	"strings"
-	"unsafe"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/foreign"
 )
 
 // Subscription is a subscriber, or a subscriber that it decorates.
@@ -52,19 +52,9 @@ func subscriptions(v reflect.Value, all *[]Subscription) {
 	for i := range v.NumField() {
 		switch field := v.Field(i); {
 		case field.Kind() == reflect.Interface && !field.IsNil():
-			subscriptions(watermills(v, field).Elem(), all)
+			subscriptions(foreign.Open(v, field).Elem(), all)
 		case field.Kind() == reflect.Pointer || field.Kind() == reflect.Struct:
 			subscriptions(field, all)
 		}
 	}
-}
-
-// watermills returns the field of one of Watermill's decorators in a way that its methods may be called. The router
-// puts such a decorator around each subscriber, and exports no way to what is inside.
-func watermills(of, field reflect.Value) reflect.Value {
-	if field.Type() != subscriber || !field.CanAddr() ||
-		!strings.HasPrefix(of.Type().PkgPath()+"/", "github.com/ThreeDotsLabs/watermill/") {
-		return field
-	}
-	return reflect.NewAt(subscriber, unsafe.Pointer(field.UnsafeAddr())).Elem()
 }

@@ -32,10 +32,8 @@ func Initialize(pub message.Publisher, source string, topics ...string) error {
 	if safecall.IsNil(pub) {
 		return errors.New("poison: the publisher is nil: it can make no topics")
 	}
-	for _, topic := range topics {
-		if limit := trims(pub, topic); limit > 0 {
-			return fmt.Errorf(trimmed, topic, limit, topic)
-		}
+	if err := checkTrims(pub, topics...); err != nil {
+		return err
 	}
 	if own, ok := decorated.As[sourceInitializer](pub); ok {
 		return own.InitializeTopicsFor(source, topics...)

@@ -2,11 +2,11 @@ package destination
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -22,17 +22,10 @@ const swallowed = "its broker drops a message whose id it has had before, withou
 // confirms nothing, or trims one of the topics. Known are publishers that have the method Deduplicates, and those of
 // watermill-nats and watermill-redisstream.
 func CheckKeeps(pub message.Publisher, topics ...string) error {
-	for _, topic := range topics {
-		if limit := trims(pub, topic); limit > 0 {
-			return fmt.Errorf(trimmed, topic, limit, topic)
-		}
+	if err := checkTrims(pub, topics...); err != nil {
+		return err
 	}
-	unconfirmed := false
-	visit(pub, func(v reflect.Value, _ message.Publisher) bool {
-		unconfirmed = isNATS(v) && is(v.FieldByName("config"), "JetStream", "Disabled")
-		return !unconfirmed
-	})
-	if unconfirmed {
+	if isAny(pub, func(known *foreign.Publisher) bool { return known.Unconfirmed }) {
 		return fmt.Errorf("the publisher %T has JetStreamConfig.Disabled: NATS without JetStream confirms nothing and "+
 			"keeps nothing, so a message without a subscriber is lost; leave Disabled out, or give another publisher", pub)
 	}
@@ -53,42 +46,35 @@ func checkDuplicates(pub message.Publisher) error {
 			return nil
 		}
 	}
-	tracks := false
-	visit(pub, func(v reflect.Value, _ message.Publisher) bool {
-		tracks = tracksIDs(v)
-		return !tracks
-	})
-	if tracks {
+	if isAny(pub, func(known *foreign.Publisher) bool { return known.Deduplicates }) {
 		return fmt.Errorf("the publisher %T has JetStreamConfig.TrackMsgId: %s; set TrackMsgId to false for this "+
 			"publisher, or give another one", pub, swallowed)
 	}
 	return nil
 }
 
-// isNATS reports whether v is a nats.Publisher.
-func isNATS(v reflect.Value) bool {
-	t := v.Type()
-	return t.Name() == "Publisher" && t.PkgPath() == "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+// isAny reports whether is holds for pub or for a publisher inside it.
+func isAny(pub message.Publisher, is func(*foreign.Publisher) bool) (found bool) {
+	visit(pub, func(known *foreign.Publisher, _ message.Publisher) bool {
+		found = known != nil && is(known)
+		return !found
+	})
+	return found
 }
 
-// tracksIDs reads the configuration of a nats.Publisher, without importing it. Gob and JSON have no header with the
-// message's id, and then there is nothing to track.
-func tracksIDs(v reflect.Value) bool {
-	if !isNATS(v) {
-		return false
-	}
-	config := v.FieldByName("config")
-	if config.Kind() != reflect.Struct {
-		return false
-	}
-	if marshaler := config.FieldByName("Marshaler"); marshaler.Kind() == reflect.Interface && !marshaler.IsNil() {
-		t := marshaler.Elem().Type()
-		if t.Kind() == reflect.Pointer {
-			t = t.Elem()
-		}
-		if name := t.Name(); t.PkgPath() == v.Type().PkgPath() && (name == "GobMarshaler" || name == "JSONMarshaler") {
-			return false
+// checkTrims returns an error if pub, or a publisher inside it, keeps only so many messages of a topic. Known is the
+// publisher of Redis Streams, which drops the oldest messages, even those that were never delivered.
+func checkTrims(pub message.Publisher, topics ...string) error {
+	for _, topic := range topics {
+		var most int64
+		isAny(pub, func(known *foreign.Publisher) bool {
+			most = known.MaxLength(topic)
+			return most > 0
+		})
+		if most > 0 {
+			return fmt.Errorf("the publisher trims %q to %d messages, and what it trims is lost: give "+
+				"redisstream.PublisherConfig no DefaultMaxlen, or set Maxlens[%q] to 0", topic, most, topic)
 		}
 	}
-	return is(config, "JetStream", "TrackMsgId")
+	return nil
 }

@@ -59,6 +59,7 @@ func (e *Event) Write(logger watermill.LoggerAdapter, err error, fields Fields) 
 	if IsSilent(logger) {
 		return
 	}
+	writeMisses(logger)
 	log := of(logger)
 	var room [256]byte
 	key := append(room[:0], e.Name()...)

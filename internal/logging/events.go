@@ -54,6 +54,12 @@ var (
 		"published unprotected", Handler)
 )
 
+// Other modules.
+var (
+	ForeignUnknown = event(isInfo, "foreign_unknown", "Something of another module is not as the library knows it, so "+
+		"a check or a bound that depends on it may be missing", "of", "unknown")
+)
+
 // Functions of the user.
 var (
 	HookPanicked = event(isError, "hook_panicked", "A hook panicked; the message goes on without it", Hook, Consumer,

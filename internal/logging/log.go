@@ -49,6 +49,9 @@ func of(logger watermill.LoggerAdapter) *Log {
 
 // Begin says that a router begins: from now on counts are written at the end of each window.
 func Begin(logger watermill.LoggerAdapter) {
+	if !IsSilent(logger) {
+		writeMisses(logger)
+	}
 	if log, ok := logger.(*Log); ok {
 		log.core.hurry(false)
 	}

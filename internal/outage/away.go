@@ -6,12 +6,12 @@ import (
 	"database/sql/driver"
 	"io"
 	"net"
-	"reflect"
 	"strings"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 )
 
 // NewError returns an error that is Away, for Spillway's own clients. Wrap it, or keep it as a sentinel.
@@ -115,60 +115,40 @@ func shape(err error) bool {
 	case io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, driver.ErrBadConn:
 		return true
 	}
-	switch e := err.(type) {
+	switch err.(type) {
 	case *unavailable, *nack, *net.OpError, *net.DNSError, *tls.CertificateVerificationError, tls.RecordHeaderError:
 		return true
 	case interface{ RedisError() }:
 		word, _, _ := strings.Cut(err.Error(), " ")
 		return awayRedis[word] || err.Error() == "ERR max number of clients reached"
-	case interface{ Code() int }:
-		if reflect.TypeOf(err).String() != "*sqlite.Error" {
-			return false
+	}
+	return named(foreign.ErrorOf(err), err)
+}
+
+// named recognises the error types of clients.
+func named(e foreign.Error, err error) bool {
+	switch code := e.Code(); e.Kind {
+	case foreign.Connect:
+		return true
+	case foreign.AMQP:
+		switch code {
+		case 506, 541: // resources, internal; package classify knows the others
+			return true
+		case 501: // a frame that could not be read: by the server, what was sent is wrong
+			return !e.ByServer()
 		}
-		switch e.Code() & 0xff { // read-only, corrupt, cannot open, no database
+	case foreign.Kafka:
+		return awayKafka[code] || nackedByKafka(e)
+	case foreign.SQLite:
+		switch code { // read-only, corrupt, cannot open, no database
 		case 8, 11, 14, 26:
 			return true
 		}
 		return strings.Contains(err.Error(), "no such table: spillway_")
-	}
-	if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && !v.IsNil() {
-		return named(v.Elem())
-	} else if v.IsValid() {
-		return named(v)
+	case foreign.Plain, foreign.Traced, foreign.Told:
+		return said(err.Error())
 	}
 	return false
-}
-
-// named recognises the error types of clients that this package must not import.
-func named(v reflect.Value) bool {
-	t := v.Type()
-	switch path, name := t.PkgPath(), t.Name(); {
-	case strings.HasPrefix(path, "github.com/jackc/pgx") && name == "ConnectError":
-		return true
-	case path == "github.com/rabbitmq/amqp091-go" && name == "Error":
-		switch code, byServer := amqpError(v); code {
-		case 506, 541: // resources, internal; package classify knows the others
-			return true
-		case 501: // a frame that could not be read: by the server, what was sent is wrong
-			return !byServer
-		}
-		return false
-	case strings.HasSuffix(path, "/sarama") && name == "KError":
-		return v.CanInt() && awayKafka[v.Int()] || nackedByKafka(v)
-	case name == "errorString" || name == "fundamental" || name == "sentinelError" || name == "withMessage":
-		return said(v)
-	}
-	return false
-}
-
-func amqpError(v reflect.Value) (code int64, byServer bool) {
-	if f := v.FieldByName("Code"); f.IsValid() && f.CanInt() {
-		code = f.Int()
-	}
-	if f := v.FieldByName("Server"); f.IsValid() && f.Kind() == reflect.Bool {
-		byServer = f.Bool()
-	}
-	return code, byServer
 }
 
 // Lost reports whether err means that an AMQP connection or channel ended under a request. A message can cause that:
@@ -176,11 +156,8 @@ func amqpError(v reflect.Value) (code int64, byServer bool) {
 func Lost(err error) bool {
 	lost := false
 	walk(err, func(err error) bool {
-		v := reflect.ValueOf(err)
-		if v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Type().PkgPath() == "github.com/rabbitmq/amqp091-go" &&
-			v.Elem().Type().Name() == "Error" {
-			code, _ := amqpError(v.Elem())
-			lost = code == 501 || code == 504
+		if e := foreign.ErrorOf(err); e.Kind == foreign.AMQP {
+			lost = e.Code() == 501 || e.Code() == 504
 		}
 		return !lost
 	})
@@ -209,15 +186,7 @@ var texts = []string{
 	"nats: no response from stream",
 }
 
-func said(v reflect.Value) bool {
-	var text string
-	if e, ok := v.Interface().(error); ok {
-		text = e.Error()
-	} else if v.CanAddr() {
-		if e, ok := v.Addr().Interface().(error); ok {
-			text = e.Error()
-		}
-	}
+func said(text string) bool {
 	for _, known := range texts {
 		if strings.Contains(text, known) {
 			return true

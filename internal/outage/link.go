@@ -4,10 +4,10 @@ import (
 	"database/sql/driver"
 	"io"
 	"net"
-	"reflect"
 	"strings"
 	"syscall"
 
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -71,8 +71,7 @@ func cannotConnect(err error) bool {
 	case *net.DNSError, *unavailable:
 		return true
 	}
-	v := reflect.Indirect(reflect.ValueOf(err))
-	if v.IsValid() && strings.HasPrefix(v.Type().PkgPath(), "github.com/jackc/pgx") && v.Type().Name() == "ConnectError" {
+	if foreign.ErrorOf(err).Kind == foreign.Connect {
 		return true
 	}
 	text := err.Error()

@@ -1,9 +1,9 @@
 package outage
 
 import (
-	"reflect"
-	"strings"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/foreign"
 )
 
 // NewNack returns an error for a broker that is reached and does not confirm: it nacks, or is silent. It is Away, and
@@ -20,7 +20,7 @@ func Nacked(err error) bool {
 	found := false
 	walk(err, func(err error) bool {
 		if _, found = err.(*nack); !found && err != nil {
-			found = nackedByKafka(reflect.ValueOf(err))
+			found = nackedByKafka(foreign.ErrorOf(err))
 		}
 		return !found
 	})
@@ -31,10 +31,7 @@ func Nacked(err error) bool {
 // a leader without this listener, a quota.
 var nacksOfKafka = map[int64]bool{-1: true, 72: true, 89: true}
 
-func nackedByKafka(v reflect.Value) bool {
-	t := v.Type()
-	return t.Name() == "KError" && strings.HasSuffix(t.PkgPath(), "/sarama") && v.CanInt() && nacksOfKafka[v.Int()]
-}
+func nackedByKafka(e foreign.Error) bool { return e.Kind == foreign.Kafka && nacksOfKafka[e.Code()] }
 
 // nacks are the nacks of one thing since a message passed. If all messages are nacked for maxRefusal, one message in
 // each such time is let go, with its error: without that, a queue that is full for good would hold all of them for

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -54,8 +55,9 @@ func RedeliveryOf(sub message.Subscriber) *Redelivery {
 			}
 			return r
 		}
-		if k, after := stock(layer.Value); k != nil && (!r.Known || after != 0 && (r.After == 0 || after < r.After)) {
-			r.After, r.Known, r.session, r.InTransaction = after, true, k.session, r.InTransaction || k.transaction
+		k := foreign.SubscriberOf(layer.Value)
+		if k != nil && (!r.Known || k.After != 0 && (r.After == 0 || k.After < r.After)) {
+			r.After, r.Known, r.session, r.InTransaction = k.After, true, k.Session, r.InTransaction || k.Transaction
 		}
 	}
 	return r

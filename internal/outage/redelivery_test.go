@@ -87,20 +87,6 @@ func TestRedeliveryOf(t *testing.T) {
 	}
 }
 
-// The table knows a module whatever its major version, and reads its settings where they are.
-func TestStock(t *testing.T) {
-	for path, want := range map[string]string{
-		"github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats": "github.com/ThreeDotsLabs/watermill-nats/pkg/nats",
-		"github.com/ThreeDotsLabs/watermill-nats/pkg/nats":    "github.com/ThreeDotsLabs/watermill-nats/pkg/nats",
-		"github.com/ThreeDotsLabs/various/vnext":              "github.com/ThreeDotsLabs/various/vnext",
-		"context":                                             "context",
-	} {
-		if got := unversioned(path); got != want {
-			t.Errorf("%s: %s", path, got)
-		}
-	}
-}
-
 // How long a message may be held: the rule.
 func TestMaxHold(t *testing.T) {
 	const unset = -1

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -89,7 +90,7 @@ func (s *Stages) giveUp(ctx context.Context, topic string, msg *message.Message,
 	if of == nil || of.topicNamed(topic) == nil {
 		return refusal
 	}
-	ctx = chain.Within(ctx, of.name, of.topic)
+	ctx = foreign.Within(ctx, of.name, of.topic)
 	msg.SetContext(chain.WithReentry(ctx, &chain.Reentry{Handler: of.name}))
 	return s.queue.Place(msg, refusal)
 }

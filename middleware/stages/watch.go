@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
@@ -42,27 +43,11 @@ func (h *handler) lacksMiddlewares() error {
 	if h.extends == nil || len(h.topics) == 0 {
 		return nil
 	}
-	if own := middlewaresOf(h.extends, h.name) - middlewaresOf(h.extends, h.inRouter()); own > 0 {
+	if own := foreign.Middlewares(h.extends, h.name) - foreign.Middlewares(h.extends, h.inRouter()); own > 0 {
 		return cannotExtend(h.name, fmt.Errorf("it has %d middleware(s) of its own that its stages lack: "+
 			"add them after Extend, with AddMiddleware of what Extend returns", own))
 	}
 	return nil
-}
-
-// middlewaresOf counts the middlewares that a handler of the router has for itself. Watermill does not export them. If
-// its router is built otherwise, middlewaresOf returns 0.
-func middlewaresOf(router *message.Router, handler string) (n int) {
-	list := reflect.ValueOf(router).Elem().FieldByName("middlewares")
-	if list.Kind() != reflect.Slice || list.Type().Elem().Kind() != reflect.Struct {
-		return 0
-	}
-	for i := range list.Len() {
-		name, all := list.Index(i).FieldByName("HandlerName"), list.Index(i).FieldByName("IsRouterLevel")
-		if name.Kind() == reflect.String && all.Kind() == reflect.Bool && !all.Bool() && name.String() == handler {
-			n++
-		}
-	}
-	return n
 }
 
 // hasSubscriber reports whether sub is, or can be, the subscriber of a handler that the router has already. It reports
@@ -72,21 +57,14 @@ func hasSubscriber(router *message.Router, sub message.Subscriber) bool {
 		return true
 	}
 	of := reflect.ValueOf(sub)
-	handlers := reflect.ValueOf(router).Elem().FieldByName("handlers")
-	if of.Kind() != reflect.Pointer || handlers.Kind() != reflect.Map {
+	if of.Kind() != reflect.Pointer {
 		return false
 	}
-	for each := handlers.MapRange(); each.Next(); {
-		handler := reflect.Indirect(each.Value())
-		if handler.Kind() != reflect.Struct {
-			return false
-		}
-		has := handler.FieldByName("subscriber")
-		if has.Kind() == reflect.Interface && has.Elem().Type() == reflect.TypeFor[*mixed]() {
+	for _, has := range foreign.Subscribers(router) {
+		if has.Elem().Type() == reflect.TypeFor[*mixed]() {
 			has = has.Elem().Elem().FieldByName("Subscriber")
 		}
-		if has.Kind() == reflect.Interface && has.Elem().Kind() == reflect.Pointer && has.Elem().Type() == of.Type() &&
-			has.Elem().Pointer() == of.Pointer() {
+		if has.Elem().Kind() == reflect.Pointer && has.Elem().Type() == of.Type() && has.Elem().Pointer() == of.Pointer() {
 			return true
 		}
 	}

@@ -23,7 +23,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
@@ -215,7 +215,7 @@ func TestForgedTraces(t *testing.T) {
 	for _, text := range forged {
 		metadata := message.Metadata{"traceparent": text, "tracestate": text, "baggage": text, poison.KeyEarlierTrace: text, poison.KeyRedriveCount: text}
 		for _, fails := range []bool{false, true} {
-			msg := message.NewMessageWithContext(chain.Within(t.Context(), "billing\xff\n", "orders\x00"), "7"+text, nil)
+			msg := message.NewMessageWithContext(foreign.Within(t.Context(), "billing\xff\n", "orders\x00"), "7"+text, nil)
 			msg.Metadata = maps.Clone(metadata)
 			calls := 0
 			_, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) {
@@ -284,7 +284,7 @@ func TestCollectorHangs(t *testing.T) {
 	}
 	var handled atomic.Int32
 	for i := range 500 {
-		msg := message.NewMessageWithContext(chain.Within(t.Context(), "billing", "orders"), fmt.Sprint(i), nil)
+		msg := message.NewMessageWithContext(foreign.Within(t.Context(), "billing", "orders"), fmt.Sprint(i), nil)
 		if _, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) {
 			if handled.Add(1)%2 == 0 {
 				return nil, errDown

@@ -16,7 +16,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 )
@@ -78,7 +78,7 @@ func measuring(t *testing.T, config telemetry.Config, channel spillway.Config) (
 
 func handle(t *testing.T, channel *spillway.Channel, id string, err error) {
 	t.Helper()
-	msg := message.NewMessageWithContext(chain.Within(t.Context(), "billing", "orders"), id, nil)
+	msg := message.NewMessageWithContext(foreign.Within(t.Context(), "billing", "orders"), id, nil)
 	if _, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, err })(msg); err != nil {
 		t.Fatal(err)
 	}

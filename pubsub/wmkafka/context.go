@@ -6,7 +6,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 
-	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/internal/placing"
 )
 
@@ -46,8 +46,8 @@ func (c *recordContext) Value(key any) any {
 
 // The keys under which watermill-kafka looks for what it knows of a record.
 var (
-	partitionKey = chain.KeyOf(func(ctx context.Context) { kafka.MessagePartitionFromCtx(ctx) })
-	offsetKey    = chain.KeyOf(func(ctx context.Context) { kafka.MessagePartitionOffsetFromCtx(ctx) })
-	timestampKey = chain.KeyOf(func(ctx context.Context) { kafka.MessageTimestampFromCtx(ctx) })
-	keyKey       = chain.KeyOf(func(ctx context.Context) { kafka.MessageKeyFromCtx(ctx) })
+	partitionKey = foreign.KeyOf("kafka.MessagePartitionFromCtx", func(c context.Context) { kafka.MessagePartitionFromCtx(c) })
+	offsetKey    = foreign.KeyOf("kafka.MessagePartitionOffsetFromCtx", func(c context.Context) { kafka.MessagePartitionOffsetFromCtx(c) })
+	timestampKey = foreign.KeyOf("kafka.MessageTimestampFromCtx", func(c context.Context) { kafka.MessageTimestampFromCtx(c) })
+	keyKey       = foreign.KeyOf("kafka.MessageKeyFromCtx", func(c context.Context) { kafka.MessageKeyFromCtx(c) })
 )

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -74,7 +75,7 @@ func TestByCoordinates_sameOffset(t *testing.T) {
 		if origin := Origin(msg); origin.Offset != "0" {
 			t.Fatalf("offset %s", origin.Offset)
 		}
-		msg.SetContext(chain.Within(msg.Context(), "billing", c.topic)) // as the router does
+		msg.SetContext(foreign.Within(msg.Context(), "billing", c.topic)) // as the router does
 		key, err := ByCoordinates(msg)
 		if err != nil {
 			t.Fatal(err)

@@ -43,6 +43,7 @@ var floors = map[string]int{
 	"internal/lifecycle":                 0,
 	"internal/logging":                   0,
 	"internal/metadatacodec":             0,
+	"internal/foreign":                   0,
 	"internal/observing":                 0,
 	"internal/outage":                    0,
 	"internal/pipelined":                 0,

@@ -6,10 +6,10 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"reflect"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/foreign"
 )
 
 // Guard runs work on the connection of a claim, and closes the connection when work panics, as a driver may, so that
@@ -53,8 +53,7 @@ const interruption = time.Second
 // when it comes before the statement, and the statement may wait for as long as a handler runs. Its Close may be called
 // during a call; that of others, which interrupt their calls themselves, may not.
 func CutOff(ctx context.Context, inUse driver.Conn) (returned func()) {
-	if t := reflect.TypeOf(inUse); ctx.Done() == nil || t == nil || t.Kind() != reflect.Pointer ||
-		!strings.HasSuffix(t.Elem().PkgPath(), "github.com/lib/pq") {
+	if ctx.Done() == nil || !foreign.ClosesDuringCalls(inUse) {
 		return func() {}
 	}
 	var closing sync.Mutex

@@ -2,9 +2,7 @@
 // Any database/sql driver will do whose errors have the shape of those of github.com/go-sql-driver/mysql.
 package mysql
 
-import (
-	"reflect"
-)
+import "github.com/watermill-spillway/spillway/internal/foreign"
 
 // The errors that a store acts on (MySQL's Server Error Message Reference, the same in MariaDB).
 const (
@@ -48,13 +46,9 @@ func Number(err error) uint16 {
 }
 
 func number(err error) uint16 {
-	v := reflect.ValueOf(err)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct ||
-		v.Elem().Type().Name() != "MySQLError" {
-		return 0
-	}
-	if n := v.Elem().FieldByName("Number"); n.IsValid() && n.CanUint() && n.Uint() <= 0xffff {
-		return uint16(n.Uint())
+	e := foreign.ErrorOf(err)
+	if n := e.Code(); e.Kind == foreign.MySQL && 0 < n && n <= 0xffff {
+		return uint16(n)
 	}
 	return 0
 }

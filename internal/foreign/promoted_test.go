@@ -1,4 +1,4 @@
-package decorated
+package foreign
 
 import (
 	"reflect"

@@ -1,0 +1,114 @@
+// Package foreign_test meets the types of modules that the library knows, in internal/foreign, and does not require.
+package foreign_test
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill-nats/v2/pkg/jetstream"
+	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
+	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go"
+	pkgerrors "github.com/pkg/errors"
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/watermill-spillway/spillway/internal/foreign"
+)
+
+// met fails if what is known of a row's type has changed.
+func met(t *testing.T, row string, known bool) {
+	t.Helper()
+	for _, miss := range foreign.Take() {
+		t.Errorf("%s has changed: %s. Look at the new version, and correct its row", miss.Of, miss.What)
+	}
+	if !known {
+		t.Errorf("%s is not known any more: look for its new name, and correct its row", row)
+	}
+}
+
+func TestFactPublishers(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	stream, err := redisstream.NewPublisher(redisstream.PublisherConfig{
+		Client: client, Maxlens: map[string]int64{"a": 7}, DefaultMaxlen: 9}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := foreign.PublisherOf(reflect.ValueOf(stream).Elem())
+	met(t, "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream.Publisher",
+		got != nil && got.Creates && got.MaxLength("a") == 7 && got.MaxLength("b") == 9)
+	for _, c := range []struct {
+		config    wmnats.JetStreamConfig
+		marshaler wmnats.Marshaler
+		want      foreign.Publisher
+	}{
+		{wmnats.JetStreamConfig{AutoProvision: true, TrackMsgId: true}, &wmnats.NATSMarshaler{},
+			foreign.Publisher{Looks: true, Deduplicates: true}},
+		{wmnats.JetStreamConfig{TrackMsgId: true}, &wmnats.JSONMarshaler{}, foreign.Publisher{}},
+		{wmnats.JetStreamConfig{TrackMsgId: true}, &wmnats.GobMarshaler{}, foreign.Publisher{}},
+		{wmnats.JetStreamConfig{AutoProvision: true, Disabled: true}, &wmnats.NATSMarshaler{},
+			foreign.Publisher{Unconfirmed: true}},
+	} {
+		pub, err := wmnats.NewPublisherWithNatsConn(&nats.Conn{},
+			wmnats.PublisherPublishConfig{Marshaler: c.marshaler, SubjectCalculator: wmnats.DefaultSubjectCalculator, JetStream: c.config}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := foreign.PublisherOf(reflect.ValueOf(pub).Elem())
+		met(t, "github.com/ThreeDotsLabs/watermill-nats/pkg/nats.Publisher", got != nil && reflect.DeepEqual(*got, c.want))
+	}
+}
+
+func TestFactSubscribers(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	stream, err := redisstream.NewSubscriber(redisstream.SubscriberConfig{Client: client, MaxIdleTime: time.Hour}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row, sub := range map[string]any{
+		"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream.Subscriber": stream,
+		"github.com/ThreeDotsLabs/watermill-nats/pkg/nats.Subscriber":               &wmnats.Subscriber{},
+		"github.com/ThreeDotsLabs/watermill-nats/pkg/jetstream.Subscriber":          &jetstream.Subscriber{},
+	} {
+		want := foreign.Subscriber{After: 30 * time.Second}
+		if sub == stream {
+			want.After = time.Hour
+		}
+		got := foreign.SubscriberOf(reflect.ValueOf(sub).Elem())
+		met(t, row, got != nil && *got == want)
+	}
+}
+
+func TestFactErrors(t *testing.T) {
+	refused := proto.Unmarshal([]byte{10, 3, 0xff}, &structpb.Struct{})
+	tooLong := protodelim.UnmarshalOptions{MaxSize: 1}.UnmarshalFrom(bytes.NewReader([]byte{9, 1}), &structpb.Struct{})
+	for _, c := range []struct {
+		row  string
+		err  error
+		kind foreign.Kind
+	}{
+		{"github.com/nats-io/nats.go.jsError", nats.ErrStreamNotFound, foreign.Plain},
+		{"github.com/pkg/errors.fundamental", pkgerrors.New("x"), foreign.Traced},
+		{"github.com/pkg/errors.withMessage", pkgerrors.WithMessage(errors.New("x"), "y"), foreign.Told},
+		{"github.com/cenkalti/backoff.RetryAfterError", backoff.RetryAfter(7), foreign.RetryAfter},
+		{"github.com/cenkalti/backoff.PermanentError", backoff.Permanent(errors.New("x")), foreign.Permanent},
+		{"google.golang.org/protobuf/internal/errors.prefixError", refused, foreign.Unreadable},
+		{"google.golang.org/protobuf/internal/errors.wrapError", tooLong, foreign.Unreadable},
+	} {
+		if c.err == nil {
+			t.Fatal(c.row)
+		}
+		met(t, c.row, foreign.ErrorOf(c.err).Kind == c.kind)
+	}
+	if wait := foreign.ErrorOf(backoff.RetryAfter(7)).Wait(); wait != 7*time.Second {
+		t.Error(wait)
+	}
+}

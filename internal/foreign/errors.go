@@ -1,0 +1,215 @@
+package foreign
+
+import (
+	"database/sql/driver"
+	"reflect"
+	"time"
+)
+
+// Kind is a type of errors of other modules.
+type Kind int
+
+// The kinds of errors that are known.
+const (
+	None Kind = iota
+	// Plain is an error that has nothing but its text.
+	Plain
+	// Traced is an error of github.com/pkg/errors, which has a stack and a text.
+	Traced
+	// Told is a text around another error.
+	Told
+	// Kafka has a code of Kafka's protocol.
+	Kafka
+	// KafkaConfig is what sarama says of a message before it sends it.
+	KafkaConfig
+	// KafkaEncode is a request that sarama cannot encode.
+	KafkaEncode
+	// KafkaDecode is an answer that sarama cannot decode.
+	KafkaDecode
+	// AMQP has a code of AMQP 0.9.1, and says whether the server sent it.
+	AMQP
+	// MySQL has a number of the server.
+	MySQL
+	// SQLite has a result code.
+	SQLite
+	// Connect is a connection that pgx could not make.
+	Connect
+	// RPC has a method Code, which returns the status.
+	RPC
+	// Permanent is not to be retried.
+	Permanent
+	// RetryAfter is to be retried after a time.
+	RetryAfter
+	// Unreadable is what a marshaler says of bytes that it cannot read.
+	Unreadable
+)
+
+type knownError struct {
+	row
+	kind Kind
+	code string // the field with the code; "" if the error itself is a number
+}
+
+const (
+	saramaPath    = "github.com/IBM/sarama"
+	oldSaramaPath = "github.com/Shopify/sarama"
+)
+
+var errorTypes = []knownError{
+	{row{"", nil, "", "errorString"}, Plain, ""}, // of package errors, and of copies of it
+	{row{saramaPath, []int{1}, "", "sentinelError"}, Plain, ""},
+	{row{"github.com/nats-io/nats.go", []int{1}, "", "jsError"}, Plain, ""},
+	{row{"github.com/pkg/errors", []int{1}, "", "fundamental"}, Traced, ""},
+	{row{"github.com/pkg/errors", []int{1}, "", "withMessage"}, Told, ""},
+
+	{row{saramaPath, []int{1}, "", "KError"}, Kafka, ""},
+	{row{saramaPath, []int{1}, "", "ConfigurationError"}, KafkaConfig, ""},
+	{row{saramaPath, []int{1}, "", "PacketEncodingError"}, KafkaEncode, ""},
+	{row{saramaPath, []int{1}, "", "PacketDecodingError"}, KafkaDecode, ""},
+	{row{oldSaramaPath, []int{1}, "", "KError"}, Kafka, ""},
+	{row{"github.com/segmentio/kafka-go", []int{1}, "", "Error"}, Kafka, ""},
+	{row{"github.com/twmb/franz-go", []int{1}, "pkg/kerr", "Error"}, Kafka, "Code"},
+
+	{row{"github.com/rabbitmq/amqp091-go", []int{1}, "", "Error"}, AMQP, "Code"},
+	{row{"github.com/streadway/amqp", []int{1}, "", "Error"}, AMQP, "Code"},
+
+	{row{"", nil, "", "MySQLError"}, MySQL, "Number"}, // of github.com/go-sql-driver/mysql, and of what is made from it
+	{row{"modernc.org/sqlite", []int{1}, "", "Error"}, SQLite, ""},
+	{row{"github.com/mattn/go-sqlite3", []int{1}, "", "Error"}, SQLite, "Code"},
+	{row{"github.com/jackc/pgx", []int{5}, "pgconn", "ConnectError"}, Connect, ""},
+	{row{"github.com/jackc/pgconn", []int{1}, "", "connectError"}, Connect, ""}, // of pgx v4
+
+	{row{"connectrpc.com/connect", []int{1}, "", "Error"}, RPC, ""},
+	{row{"github.com/cenkalti/backoff", []int{3, 4, 5}, "", "PermanentError"}, Permanent, ""},
+	{row{"github.com/cenkalti/backoff", []int{5}, "", "RetryAfterError"}, RetryAfter, ""},
+	{row{"google.golang.org/protobuf", []int{1}, "internal/errors", "prefixError"}, Unreadable, ""},
+	{row{"google.golang.org/protobuf", []int{1}, "internal/errors", "wrapError"}, Unreadable, ""},
+	{row{watermillPath, []int{1}, "components/cqrs", "NoProtoMessageError"}, Unreadable, ""},
+}
+
+var errorsNamed = func() map[string][]*knownError {
+	named := map[string][]*knownError{}
+	for i := range errorTypes {
+		known := &errorTypes[i]
+		named[known.name] = append(named[known.name], known)
+	}
+	return named
+}()
+
+// Error is an error of a known type.
+type Error struct {
+	Kind  Kind
+	known *knownError
+	v     reflect.Value
+	err   error
+}
+
+// ErrorOf returns what is known of the type of err, and not of what err wraps. Its Kind is None for another type.
+func ErrorOf(err error) Error {
+	v := reflect.ValueOf(err)
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if !v.IsValid() {
+		return Error{}
+	}
+	for _, known := range errorsNamed[v.Type().Name()] {
+		if known.is(v.Type()) {
+			return Error{known.kind, known, v, err}
+		}
+	}
+	return Error{}
+}
+
+func (e Error) view() view { return view{&e.known.row, e.v} }
+
+// Code returns the code or number of an error, or 0. SQLite's is the primary code.
+func (e Error) Code() (code int64) {
+	switch own, ok := e.err.(interface{ Code() int }); {
+	case e.known == nil:
+		return 0
+	case ok:
+		code = int64(own.Code())
+	case e.known.code != "":
+		code = e.view().int(e.known.code)
+	case e.v.CanInt():
+		code = e.v.Int()
+	}
+	if e.Kind == SQLite { // the low byte (sqlite.org/rescode.html)
+		code &= 0xff
+	}
+	return code
+}
+
+// ByServer reports whether the server sent an AMQP error. The client makes others itself.
+func (e Error) ByServer() bool { return e.Kind == AMQP && e.view().bool("Server") }
+
+// Text returns what an error of AMQP or KafkaEncode gives as its reason.
+func (e Error) Text() string {
+	switch e.Kind {
+	case AMQP:
+		return e.view().string("Reason")
+	case KafkaEncode:
+		return e.view().string("Info")
+	}
+	return ""
+}
+
+// Wait returns the time of a RetryAfter.
+func (e Error) Wait() time.Duration {
+	if e.Kind != RetryAfter {
+		return 0
+	}
+	return e.view().duration("Duration")
+}
+
+// Listed returns the errors of a list such as sarama.ProducerErrors: a slice of pointers to structs with a field Err.
+func Listed(err error) (errs []error) {
+	list := reflect.ValueOf(err)
+	if list.Kind() != reflect.Slice || list.Type().Elem().Kind() != reflect.Pointer {
+		return nil
+	}
+	for i := range min(list.Len(), maxListed) {
+		item := list.Index(i).Elem() // the zero Value of a nil pointer
+		if item.Kind() != reflect.Struct {
+			continue
+		}
+		if field := item.FieldByName("Err"); field.IsValid() && field.CanInterface() {
+			if inner, ok := field.Interface().(error); ok {
+				errs = append(errs, inner)
+			}
+		}
+	}
+	return errs
+}
+
+const maxListed = 100
+
+// severities are the errors of PostgreSQL's drivers that say what became of the session.
+var severities = []row{
+	{"github.com/jackc/pgx", []int{5}, "pgconn", "PgError"},
+	{"github.com/jackc/pgconn", []int{1}, "", "PgError"},
+	{"github.com/lib/pq", []int{1}, "", "Error"},
+}
+
+// Severity returns what an error of PostgreSQL says of the session, such as "FATAL", or "".
+func Severity(err error) string {
+	v := reflect.Indirect(reflect.ValueOf(err))
+	if !v.IsValid() {
+		return ""
+	}
+	for i := range severities {
+		if severities[i].is(v.Type()) {
+			return view{&severities[i], v}.string("Severity")
+		}
+	}
+	return ""
+}
+
+var pqConn = row{"github.com/lib/pq", []int{1}, "", "conn"}
+
+// ClosesDuringCalls reports whether a connection's Close may be called while a call on it goes on. Known is lib/pq's.
+func ClosesDuringCalls(conn driver.Conn) bool {
+	t := reflect.TypeOf(conn)
+	return t != nil && t.Kind() == reflect.Pointer && pqConn.is(t.Elem())
+}

@@ -1,0 +1,90 @@
+package foreign
+
+import "reflect"
+
+// Publisher is what is known of a publisher of Watermill's modules.
+type Publisher struct {
+	// Creates means that a topic comes into being with its first message.
+	Creates bool
+	// Looks means that a Publish without messages makes sure of the topic.
+	Looks bool
+	// Unconfirmed means that the broker confirms nothing and keeps nothing.
+	Unconfirmed bool
+	// Deduplicates means that the broker drops a message whose id it has had before.
+	Deduplicates bool
+	// Into is the topic that takes all messages, whatever topic they are for, or "".
+	Into string
+
+	lengths func(topic string) int64
+}
+
+// MaxLength returns how many messages the publisher keeps of a topic, or 0 if there is no limit.
+func (p *Publisher) MaxLength(topic string) int64 {
+	if p == nil || p.lengths == nil {
+		return 0
+	}
+	return max(p.lengths(topic), 0)
+}
+
+var publishers = []struct {
+	row
+	read func(view, *Publisher)
+}{
+	{row{watermillPath, []int{1}, "pubsub/gochannel", "GoChannel"}, func(_ view, p *Publisher) { p.Creates = true }},
+	{row{watermillPath, []int{1}, "components/forwarder", "Publisher"}, func(v view, p *Publisher) {
+		p.Into = v.string("config", "ForwarderTopic")
+	}},
+	{row{watermillPath + "-redisstream", []int{1}, "pkg/redisstream", "Publisher"}, func(v view, p *Publisher) {
+		p.Creates = true
+		p.lengths = v.redisLength
+	}},
+	{row{watermillPath + "-nats", []int{2}, "pkg/nats", "Publisher"}, func(v view, p *Publisher) {
+		p.Unconfirmed = v.bool("config", "JetStream", "Disabled")
+		p.Looks = v.bool("config", "JetStream", "AutoProvision") && !p.Unconfirmed
+		p.Deduplicates = v.bool("config", "JetStream", "TrackMsgId") && v.natsHasIDs()
+	}},
+	{row{watermillPath + "-googlecloud", []int{1}, "pkg/googlecloud", "Publisher"}, func(v view, p *Publisher) {
+		p.Looks = !v.bool("config", "DoNotCheckTopicExistence")
+	}},
+	{row{watermillPath + "-aws", []int{1}, "sqs", "Publisher"}, func(_ view, p *Publisher) { p.Looks = true }},
+}
+
+const watermillPath = "github.com/ThreeDotsLabs/watermill"
+
+// PublisherOf returns what is known of a publisher, given its value behind its pointer, or nil.
+func PublisherOf(v reflect.Value) *Publisher {
+	for i := range publishers {
+		if known := &publishers[i]; known.is(v.Type()) {
+			p := &Publisher{}
+			known.read(view{&known.row, v}, p)
+			return p
+		}
+	}
+	return nil
+}
+
+// redisLength reads the lengths that redisstream.PublisherConfig gives to streams.
+func (s view) redisLength(topic string) int64 {
+	lengths, ok := s.field(func(v reflect.Value) bool { return v.Type() == reflect.TypeFor[map[string]int64]() },
+		"config", "Maxlens")
+	if ok {
+		if own := lengths.MapIndex(reflect.ValueOf(topic)); own.IsValid() {
+			return own.Int()
+		}
+	}
+	return s.int("config", "DefaultMaxlen")
+}
+
+// natsHasIDs reports whether a nats.Publisher writes the message's id into a header. Gob and JSON have none, and then
+// there is nothing to track.
+func (s view) natsHasIDs() bool {
+	marshaler, ok := s.field(func(v reflect.Value) bool { return v.Kind() == reflect.Interface }, "config", "Marshaler")
+	if !ok || marshaler.IsNil() {
+		return true
+	}
+	t := marshaler.Elem().Type()
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.PkgPath() != s.v.Type().PkgPath() || t.Name() != "GobMarshaler" && t.Name() != "JSONMarshaler"
+}

@@ -1,0 +1,91 @@
+package foreign
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+var (
+	routerRow     = row{watermillPath, []int{1}, "message", "Router"}
+	middlewareRow = row{watermillPath, []int{1}, "message", "middleware"}
+	handlerRow    = row{watermillPath, []int{1}, "message", "handler"}
+)
+
+// Middlewares counts the middlewares that a handler of the router has for itself. Watermill does not export them.
+func Middlewares(router *message.Router, handler string) (n int) {
+	list, ok := view{&routerRow, reflect.ValueOf(router).Elem()}.field(func(v reflect.Value) bool {
+		return v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct
+	}, "middlewares")
+	if !ok {
+		return 0
+	}
+	for i := range list.Len() {
+		one := view{&middlewareRow, list.Index(i)}
+		if name, all := one.string("HandlerName"), one.bool("IsRouterLevel"); name == handler && !all {
+			n++
+		}
+	}
+	return n
+}
+
+// Subscribers returns the subscribers of the router's handlers, which Watermill does not export: interface values that
+// can be read, but not called. The router must not run, because then handlers come and go.
+func Subscribers(router *message.Router) (all []reflect.Value) {
+	handlers, ok := view{&routerRow, reflect.ValueOf(router).Elem()}.field(func(v reflect.Value) bool {
+		return v.Kind() == reflect.Map
+	}, "handlers")
+	if !ok {
+		return nil
+	}
+	for each := handlers.MapRange(); each.Next(); {
+		one := view{&handlerRow, reflect.Indirect(each.Value())}
+		has, ok := one.field(func(v reflect.Value) bool { return v.Kind() == reflect.Interface }, "subscriber")
+		if ok && !has.IsNil() {
+			all = append(all, has)
+		}
+	}
+	return all
+}
+
+// A router leaves what it knows in the contexts of messages, and Watermill exports only functions that read it. Two
+// things must be written too: a message that comes out of a retry stage must look as if it came to its own handler, to
+// user code as well; and work on behalf of a message outside of a router needs the names too.
+var (
+	handlerName    = KeyOf("message.HandlerNameFromCtx", func(c context.Context) { message.HandlerNameFromCtx(c) })
+	subscribeTopic = KeyOf("message.SubscribeTopicFromCtx", func(c context.Context) { message.SubscribeTopicFromCtx(c) })
+)
+
+// Within returns ctx with the names that a router leaves in the contexts of a handler's messages.
+func Within(ctx context.Context, handler, topic string) context.Context {
+	return context.WithValue(WithHandler(ctx, handler), subscribeTopic, topic)
+}
+
+// WithHandler returns ctx with the name of a handler.
+func WithHandler(ctx context.Context, handler string) context.Context {
+	return context.WithValue(ctx, handlerName, handler)
+}
+
+// KeyOf returns the key under which get, a function of another module, looks for a value in a context. The key's type is
+// private, but each context that get reads sees the key. If get reads none, the key is one that nothing reads.
+func KeyOf(name string, get func(context.Context)) any {
+	read := &reading{Context: context.Background()}
+	get(read)
+	if read.key == nil {
+		note(name, "the key that it reads in a context")
+		return new(byte)
+	}
+	return read.key
+}
+
+// reading is a context that remembers which key was read.
+type reading struct {
+	context.Context
+	key any
+}
+
+func (r *reading) Value(key any) any {
+	r.key = key
+	return nil
+}
