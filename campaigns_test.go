@@ -1,7 +1,6 @@
 package spillway_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +60,7 @@ func (b *bench) campaign(all *campaigns.Campaigns, r campaigns.Request, until fu
 // fail again in the same way. The campaign knows of each of them, without a receiver, and pauses itself.
 func TestCampaignLearnsOfNoIDs(t *testing.T) {
 	b := newBench(t, false)
-	ring, err := seal.NewKeyring("key-1", map[string][]byte{"key-1": bytes.Repeat([]byte{7}, seal.SecretSize)})
+	ring, err := seal.ParseKeyring(testkit.Keyring("key-1"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/envelope"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
@@ -28,7 +29,7 @@ func (l *Letter) readSealed(r reader) {
 	if _, l.Sealed = r[KeySealed]; !l.Sealed || l.Origin.Topic != "" {
 		return
 	}
-	if h, err := seal.Parse(l.Original.Payload); err == nil && len(h.Topic) <= maxIdentity {
+	if h, err := envelope.Parse(l.Original.Payload); err == nil && len(h.Topic) <= maxIdentity {
 		l.Origin.Topic = h.Topic
 	}
 }
@@ -38,13 +39,13 @@ func (l Letter) SealKey() string {
 	if !l.Sealed || l.Original == nil {
 		return ""
 	}
-	h, _ := seal.Parse(l.Original.Payload) // of a damaged one the zero Header
+	h, _ := envelope.Parse(l.Original.Payload) // of a damaged one the zero Header
 	return h.KeyID
 }
 
 // binding says which letter it is, by what each of its forms and copies keeps.
-func (l Letter) binding() seal.Binding {
-	b := seal.Binding{Topic: l.Origin.Topic, ID: rawID(l.Original.UUID), Redrives: l.Redrive.Count}
+func (l Letter) binding() envelope.Binding {
+	b := envelope.Binding{Topic: l.Origin.Topic, ID: rawID(l.Original.UUID), Redrives: l.Redrive.Count}
 	if len(b.Topic) > maxIdentity { // a letter cannot carry it
 		b.Topic = ""
 	}
@@ -52,13 +53,13 @@ func (l Letter) binding() seal.Binding {
 }
 
 // Open returns the letter with the payload and the metadata that its message had before it was sealed. It returns a
-// letter that is not sealed as it is. An error is a *seal.Error, and names the key. Nothing of the letter was changed
+// letter that is not sealed as it is. An error names the key. Nothing of the letter was changed
 // then.
 func (l Letter) Open(ctx context.Context, s *seal.Sealer) (Letter, error) {
 	if !l.Sealed {
 		return l, nil
 	}
-	c, err := s.Open(ctx, l.binding(), l.Original.Payload)
+	c, err := s.Inside().Open(ctx, l.binding(), l.Original.Payload)
 	if err != nil {
 		return l, fmt.Errorf("poison: open letter: %w", err)
 	}
@@ -88,18 +89,18 @@ func Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.M
 		return msg, nil
 	}
 	producers := ProducerMetadata(msg.Metadata)
-	c := seal.Content{Payload: msg.Payload, Metadata: make(map[string]string, len(producers))}
+	c := envelope.Content{Payload: msg.Payload, Metadata: make(map[string]string, len(producers))}
 	sealed := message.NewMessageWithContext(msg.Context(), msg.UUID, nil)
 	for key, value := range msg.Metadata {
 		_, isProducers := producers[key]
-		if key == KeyOriginalMetadata || isProducers && !s.IsClear(key) {
+		if key == KeyOriginalMetadata || isProducers && !s.Inside().IsClear(key) {
 			c.Metadata[key] = value
 		} else {
 			sealed.Metadata[key] = value
 		}
 	}
 	sealed.Metadata[KeySealed] = sealedVersion
-	envelope, err := s.Seal(ctx, Read(sealed).binding(), c) // as Open will read it
+	envelope, err := s.Inside().Seal(ctx, Read(sealed).binding(), c) // as Open will read it
 	if err != nil {
 		return nil, fmt.Errorf("poison: seal letter: %w", err)
 	}
@@ -131,16 +132,16 @@ func (q *Queue) seal(ctx context.Context, l *Letter) error {
 }
 
 func (l Letter) seal(ctx context.Context, s *seal.Sealer) (Letter, error) {
-	c := seal.Content{Payload: l.Original.Payload, Metadata: make(map[string]string, len(l.Original.Metadata))}
+	c := envelope.Content{Payload: l.Original.Payload, Metadata: make(map[string]string, len(l.Original.Metadata))}
 	original := message.NewMessageWithContext(l.Original.Context(), l.Original.UUID, nil)
 	for key, value := range l.Original.Metadata {
-		if s.IsClear(key) {
+		if s.Inside().IsClear(key) {
 			original.Metadata[key] = value
 		} else {
 			c.Metadata[key] = value
 		}
 	}
-	envelope, err := s.Seal(ctx, l.binding(), c)
+	envelope, err := s.Inside().Seal(ctx, l.binding(), c)
 	if err == nil && l.parked != nil {
 		l.parked, err = Seal(ctx, s, l.parked)
 	}
@@ -160,7 +161,7 @@ func Reseal(ctx context.Context, s *seal.Sealer, msg *message.Message) (_ *messa
 		msg, err = Seal(ctx, s, msg)
 		return msg, err == nil, err
 	}
-	envelope, changed, err := s.Reseal(ctx, l.binding(), msg.Payload)
+	envelope, changed, err := s.Inside().Reseal(ctx, l.binding(), msg.Payload)
 	if err != nil {
 		return nil, false, fmt.Errorf("poison: open letter: %w", err)
 	}

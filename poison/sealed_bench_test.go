@@ -1,7 +1,6 @@
 package poison
 
 import (
-	"bytes"
 	"context"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/attempts"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/seal"
 )
@@ -17,7 +17,7 @@ import (
 // BenchmarkSealedLetter is BenchmarkLetter plain and sealed in turns, so that a busy machine slows both. It reports how many times as long
 // a sealed letter takes.
 func BenchmarkSealedLetter(b *testing.B) {
-	keys, err := seal.NewKeyring("k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, seal.SecretSize)})
+	keys, err := seal.ParseKeyring(testkit.Keyring("k1"))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 
 // testKeys are a keyring that can be away.
 type testKeys struct {
-	*seal.Keyring
+	seal.Keys
 	away atomic.Bool
 }
 
@@ -30,16 +30,16 @@ func (k *testKeys) Current(ctx context.Context) (seal.Key, error) {
 	if k.away.Load() {
 		return seal.Key{}, errors.New("the KMS does not answer")
 	}
-	return k.Keyring.Current(ctx)
+	return k.Keys.Current(ctx)
 }
 
 func newSealer(t testing.TB, config seal.Config) (*seal.Sealer, *testKeys) {
 	t.Helper()
-	ring, err := seal.NewKeyring("k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, seal.SecretSize)})
+	ring, err := seal.ParseKeyring(testkit.Keyring("k1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := &testKeys{Keyring: ring}
+	keys := &testKeys{Keys: ring}
 	s, err := seal.New(keys, config)
 	if err != nil {
 		t.Fatal(err)

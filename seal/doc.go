@@ -38,7 +38,7 @@
 //
 // # Keys
 //
-// Keys gives the current key and finds old ones. A Keyring is Keys in memory, from a file or the environment. For a
+// Keys gives the current key and finds old ones. ReadKeyring and ParseKeyring return Keys in memory, from a file or the environment. For a
 // KMS, write Keys that let the KMS wrap a data key, see the example. Keep the data key for some minutes: Current is
 // called for each letter.
 //

@@ -2,10 +2,14 @@ package seal_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/seal"
 )
 
@@ -17,15 +21,12 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	sealer, err := seal.New(keys, seal.Config{Clear: []string{"tenant"}})
-	if err != nil {
+	if _, err = seal.New(keys, seal.Config{Clear: []string{"tenant"}}); err != nil {
 		panic(err)
 	}
 	// spillway.New(spillway.Config{Seal: sealer, ...}) seals all dead letters.
-	fmt.Println(sealer.IsClear("tenant"), sealer.IsClear("customer"))
 	fmt.Println(keys)
 	// Output:
-	// true false
 	// 2 keys, "orders-2026" is the current one
 }
 
@@ -96,19 +97,28 @@ func ExampleKeys() {
 	if err != nil {
 		panic(err)
 	}
-	ctx, letter := context.Background(), seal.Binding{Topic: "orders", ID: "4711"}
-	envelope, err := sealer.Seal(ctx, letter, seal.Content{Payload: []byte("secret")})
+	dead := &shelf{}
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{Seal: sealer})
 	if err != nil {
 		panic(err)
 	}
-	header, _ := seal.Parse(envelope)
-	fmt.Println(header.KeyID, len(header.Wrapped), "bytes of wrapped key")
-	content, err := sealer.Open(ctx, letter, envelope)
-	fmt.Println(string(content.Payload), err)
-	_, err = sealer.Open(ctx, seal.Binding{Topic: "orders", ID: "4712"}, envelope)
-	fmt.Println(err)
+	if err := queue.Place(message.NewMessage("4711", []byte("secret")), errors.New("no such customer")); err != nil {
+		panic(err)
+	}
+	letter := poison.Read(dead.taken)
+	fmt.Println(letter.SealKey(), letter.Sealed, letter.Failure.Description)
+	opened, err := letter.Open(context.Background(), sealer)
+	fmt.Println(string(opened.Original.Payload), err)
 	// Output:
-	// alias/orders 32 bytes of wrapped key
+	// alias/orders true no such customer
 	// secret <nil>
-	// seal: sealed with key "alias/orders": the envelope belongs to another letter: compare both letters with a backup: it is that of message "4711" of topic "orders", redriven 0 times
 }
+
+// shelf keeps the letter that is published to it.
+type shelf struct{ taken *message.Message }
+
+func (s *shelf) Publish(_ string, letters ...*message.Message) error {
+	s.taken = letters[0]
+	return nil
+}
+func (s *shelf) Close() error { return nil }

@@ -7,12 +7,14 @@ import (
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"os"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/envelope"
 	"github.com/watermill-spillway/spillway/seal"
 )
 
@@ -56,30 +58,30 @@ func TestKnownAnswers(t *testing.T) {
 	}
 	for i := range all {
 		k := &all[i]
-		want := seal.Content{Metadata: k.Metadata}
+		want := envelope.Content{Metadata: k.Metadata}
 		if !k.NoBytes {
 			want.Payload = unhex(t, k.Payload)
 		}
-		b := seal.Binding{Topic: k.Topic, ID: k.ID, Redrives: k.Redrives}
-		keys, err := seal.NewKeyring(k.KeyID, map[string][]byte{k.KeyID: unhex(t, k.Secret)})
+		b := envelope.Binding{Topic: k.Topic, ID: k.ID, Redrives: k.Redrives}
+		keys, err := seal.ParseKeyring(k.KeyID + " " + base64.StdEncoding.EncodeToString(unhex(t, k.Secret)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, _ := seal.New(keys, seal.Config{})
+		s := with(t, keys, seal.Config{})
 		if *update {
-			envelope, err := s.Seal(t.Context(), b, want)
+			sealed, err := s.Seal(t.Context(), b, want)
 			if err != nil {
 				t.Fatal(err)
 			}
-			k.Envelope = hex.EncodeToString(envelope)
+			k.Envelope = hex.EncodeToString(sealed)
 		}
-		envelope := unhex(t, k.Envelope)
-		got, err := s.Open(t.Context(), b, envelope)
+		sealed := unhex(t, k.Envelope)
+		got, err := s.Open(t.Context(), b, sealed)
 		if err != nil || !equal(got, want) {
 			t.Errorf("%s: %q, %v", k.Name, got, err)
 		}
-		if mine := byHand(t, k, envelope); !bytes.Equal(mine, envelope) {
-			t.Errorf("%s: by hand %x\nwant    %x", k.Name, mine, envelope)
+		if mine := byHand(t, k, sealed); !bytes.Equal(mine, sealed) {
+			t.Errorf("%s: by hand %x\nwant    %x", k.Name, mine, sealed)
 		}
 	}
 	if *update {

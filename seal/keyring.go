@@ -9,35 +9,17 @@ import (
 	"os"
 	"runtime"
 	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/envelope"
 )
 
-// Keyring is Keys in memory: a current key and old ones.
-type Keyring struct {
+// keyring is Keys in memory: a current key and old ones.
+type keyring struct {
 	current string
 	secrets map[string][]byte
 }
 
-var _ Keys = (*Keyring)(nil)
-
-// NewKeyring returns a Keyring that seals with the key current, and opens with all. Each secret has SecretSize random
-// bytes.
-func NewKeyring(current string, secrets map[string][]byte) (*Keyring, error) {
-	k := &Keyring{current: current, secrets: make(map[string][]byte, len(secrets))}
-	for id, secret := range secrets {
-		key := Key{ID: id, Secret: secret}
-		if err := key.validate(); err != nil {
-			return nil, fmt.Errorf("seal: NewKeyring: %w", err)
-		}
-		k.secrets[id] = append([]byte(nil), secret...)
-	}
-	if k.secrets[current] == nil {
-		return nil, fmt.Errorf("seal: NewKeyring: the current key %.80q is none of the %d keys: add it", current,
-			len(secrets))
-	}
-	return k, nil
-}
-
-// ParseKeyring reads a Keyring from text: a key a line, its id and the base64 of its secret, with blanks between them.
+// ParseKeyring reads keys from text: a key a line, its id and the base64 of its secret, with blanks between them.
 // The first key is the current one. Empty lines, and lines that begin with #, say nothing.
 //
 //	# made on 2026-11-01
@@ -45,8 +27,8 @@ func NewKeyring(current string, secrets map[string][]byte) (*Keyring, error) {
 //	orders-2025-11 EjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJCrze8=
 //
 // `openssl rand -base64 32` makes a secret. An error never shows one.
-func ParseKeyring(text string) (*Keyring, error) {
-	current, secrets := "", map[string][]byte{}
+func ParseKeyring(text string) (Keys, error) {
+	k := &keyring{secrets: map[string][]byte{}}
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
@@ -62,31 +44,30 @@ func ParseKeyring(text string) (*Keyring, error) {
 		if err != nil {
 			return nil, fmt.Errorf("seal: keys, line %d: the secret of key %.80q is no base64", number, id)
 		}
-		key := Key{ID: id, Secret: secret}
-		if err := key.validate(); err != nil {
+		if err := (&envelope.Key{ID: id, Secret: secret}).Validate(); err != nil {
 			return nil, fmt.Errorf("seal: keys, line %d: %w", number, err)
 		}
-		if secrets[id] != nil {
+		if k.secrets[id] != nil {
 			return nil, fmt.Errorf("seal: keys, line %d: the key %q is there twice: give each secret an id of its own", number,
 				id)
 		}
-		secrets[id] = secret
-		if current == "" {
-			current = id
+		k.secrets[id] = secret
+		if k.current == "" {
+			k.current = id
 		}
 	}
-	if current == "" {
+	if k.current == "" {
 		return nil, errors.New("seal: there is no key: write a line with an id and the base64 of a secret")
 	}
-	return NewKeyring(current, secrets)
+	return k, nil
 }
 
 // maxKeyFile bounds a file of keys, in bytes.
 const maxKeyFile = 1 << 20
 
-// ReadKeyring reads a Keyring from a file, as ParseKeyring does. It refuses a file that others than owner and group may
+// ReadKeyring reads keys from a file, as ParseKeyring does. It refuses a file that others than owner and group may
 // read, or that others than the owner may write.
-func ReadKeyring(path string) (*Keyring, error) {
+func ReadKeyring(path string) (Keys, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("seal: keys: %w", err)
@@ -110,12 +91,12 @@ func ReadKeyring(path string) (*Keyring, error) {
 }
 
 // Current returns the current key.
-func (k *Keyring) Current(context.Context) (Key, error) {
+func (k *keyring) Current(context.Context) (Key, error) {
 	return Key{ID: k.current, Secret: k.secrets[k.current]}, nil
 }
 
 // Find returns the secret of a key. Wrapped is not used.
-func (k *Keyring) Find(_ context.Context, id string, _ []byte) ([]byte, error) {
+func (k *keyring) Find(_ context.Context, id string, _ []byte) ([]byte, error) {
 	secret := k.secrets[id]
 	if secret == nil {
 		return nil, ErrUnknownKey
@@ -124,9 +105,9 @@ func (k *Keyring) Find(_ context.Context, id string, _ []byte) ([]byte, error) {
 }
 
 // String shows the ids alone, so that no log shows a secret.
-func (k *Keyring) String() string {
+func (k *keyring) String() string {
 	return fmt.Sprintf("%d keys, %q is the current one", len(k.secrets), k.current)
 }
 
 // GoString is String, for %#v.
-func (k *Keyring) GoString() string { return k.String() }
+func (k *keyring) GoString() string { return k.String() }

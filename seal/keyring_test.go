@@ -10,25 +10,26 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/seal"
 )
 
 func TestParseKeyring(t *testing.T) {
-	one, two := base64.StdEncoding.EncodeToString(secret(1)), base64.StdEncoding.EncodeToString(secret(2))
+	one, two := base64.StdEncoding.EncodeToString(testkit.Secret("1")), base64.StdEncoding.EncodeToString(testkit.Secret("2"))
 	keys, err := seal.ParseKeyring("# new\n\r\n orders-2 \t" + two + "\r\norders-1 " + one)
 	if err != nil {
 		t.Fatal(err)
 	}
 	current, _ := keys.Current(t.Context())
 	old, err := keys.Find(t.Context(), "orders-1", nil)
-	if current.ID != "orders-2" || string(current.Secret) != string(secret(2)) || string(old) != string(secret(1)) || err != nil {
+	if current.ID != "orders-2" || string(current.Secret) != string(testkit.Secret("2")) || string(old) != string(testkit.Secret("1")) || err != nil {
 		t.Errorf("the current key is %q, %v", current.ID, err)
 	}
 	if _, err := keys.Find(t.Context(), "orders-3", nil); !errors.Is(err, seal.ErrUnknownKey) {
 		t.Errorf("another key: %v", err)
 	}
 	for _, shown := range []string{fmt.Sprint(keys), fmt.Sprintf("%v %+v %#v", keys, keys, keys)} {
-		if strings.Contains(shown, one[:8]) || strings.Contains(shown, "[1 1") || strings.Contains(shown, "0x1, 0x1") || !strings.Contains(shown, "2 keys") {
+		if strings.Contains(shown, one[:8]) || strings.Contains(shown, "[49 49") || strings.Contains(shown, "0x31, 0x31") || !strings.Contains(shown, "2 keys") {
 			t.Errorf("shown as %s", shown)
 		}
 	}
@@ -48,15 +49,12 @@ func TestParseKeyring(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if _, err := seal.NewKeyring("k", nil); err == nil || !strings.Contains(err.Error(), `the current key "k" is none of the 0 keys`) {
-		t.Error(err)
-	}
 }
 
 // Feature D14: a file of keys that others may read is refused.
 func TestReadKeyring(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
-	text := "orders-1 " + base64.StdEncoding.EncodeToString(secret(1)) + "\n"
+	text := "orders-1 " + base64.StdEncoding.EncodeToString(testkit.Secret("1")) + "\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package seal_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -14,75 +15,76 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/watermill-spillway/spillway/internal/envelope"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/seal"
 )
 
-func secret(b byte) []byte { return bytes.Repeat([]byte{b}, seal.SecretSize) }
-
-func sealer(t testing.TB, config seal.Config, current string, ids ...string) *seal.Sealer {
+func sealer(t testing.TB, ids ...string) *envelope.Sealer {
 	t.Helper()
-	secrets := map[string][]byte{current: secret(current[len(current)-1])}
-	for _, id := range ids {
-		secrets[id] = secret(id[len(id)-1])
-	}
-	keys, err := seal.NewKeyring(current, secrets)
+	keys, err := seal.ParseKeyring(testkit.Keyring(ids...))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return with(t, keys, seal.Config{})
+}
+
+func with(t testing.TB, keys seal.Keys, config seal.Config) *envelope.Sealer {
+	t.Helper()
 	s, err := seal.New(keys, config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return s.Inside()
 }
 
-func equal(a, b seal.Content) bool {
+func equal(a, b envelope.Content) bool {
 	return bytes.Equal(a.Payload, b.Payload) && (a.Payload == nil) == (b.Payload == nil) && maps.Equal(a.Metadata, b.Metadata)
 }
 
 var (
-	letter  = seal.Binding{Topic: "orders", ID: "4711", Redrives: 2}
-	content = seal.Content{Payload: []byte(`{"card":"4111111111111111"}`), Metadata: map[string]string{"customer": "Ada Lovelace", "": "empty key"}}
+	letter  = envelope.Binding{Topic: "orders", ID: "4711", Redrives: 2}
+	content = envelope.Content{Payload: []byte(`{"card":"4111111111111111"}`), Metadata: map[string]string{"customer": "Ada Lovelace", "": "empty key"}}
 )
 
 // Feature D14: what is sealed opens as it was: any bytes, nil and empty payloads kept apart; it opens for no other letter, and the
 // same content of the same letter has the same fingerprint, and no other has it.
 func TestSealOpens(t *testing.T) {
-	s := sealer(t, seal.Config{}, "k1")
+	s := sealer(t, "k1")
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 80), func(b []byte) string { return string(b) })
-		draw := func(name string) (seal.Binding, seal.Content) {
-			b := seal.Binding{Topic: text.Draw(t, name+" topic"), ID: text.Draw(t, name+" id"), Redrives: rapid.IntRange(0, 1<<20).Draw(t, name+" redrives")}
-			c := seal.Content{Metadata: rapid.MapOfN(text, text, 0, 4).Draw(t, name+" metadata")}
+		draw := func(name string) (envelope.Binding, envelope.Content) {
+			b := envelope.Binding{Topic: text.Draw(t, name+" topic"), ID: text.Draw(t, name+" id"), Redrives: rapid.IntRange(0, 1<<20).Draw(t, name+" redrives")}
+			c := envelope.Content{Metadata: rapid.MapOfN(text, text, 0, 4).Draw(t, name+" metadata")}
 			if rapid.Bool().Draw(t, name+" has payload") {
 				c.Payload = append([]byte{}, text.Draw(t, name+" payload")...)
 			}
 			return b, c
 		}
 		b, c := draw("one")
-		envelope, err := s.Seal(t.Context(), b, c)
+		sealed, err := s.Seal(t.Context(), b, c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.Open(t.Context(), b, envelope)
+		got, err := s.Open(t.Context(), b, sealed)
 		if err != nil || !equal(got, c) {
 			t.Fatalf("opened %q, %v, of %q", got, err, c)
 		}
 		again, _ := s.Seal(t.Context(), b, c)
-		h, _ := seal.Parse(envelope)
-		same, _ := seal.Parse(again)
-		if bytes.Equal(again, envelope) || !bytes.Equal(h.Fingerprint, same.Fingerprint) || h.KeyID != "k1" || h.Binding != b {
+		h, _ := envelope.Parse(sealed)
+		same, _ := envelope.Parse(again)
+		if bytes.Equal(again, sealed) || !bytes.Equal(h.Fingerprint, same.Fingerprint) || h.KeyID != "k1" || h.Binding != b {
 			t.Fatalf("sealed twice: %+v and %+v", h, same)
 		}
 		other, oc := draw("other")
 		if other != b {
-			if _, err := s.Open(t.Context(), other, envelope); !errors.Is(err, seal.ErrOtherLetter) {
+			if _, err := s.Open(t.Context(), other, sealed); !errors.Is(err, seal.ErrOtherLetter) {
 				t.Fatalf("opened as %+v: %v", other, err)
 			}
 		}
 		otherEnvelope, _ := s.Seal(t.Context(), other, oc)
-		if o, _ := seal.Parse(otherEnvelope); bytes.Equal(o.Fingerprint, h.Fingerprint) != (other == b && equal(oc, c)) {
+		if o, _ := envelope.Parse(otherEnvelope); bytes.Equal(o.Fingerprint, h.Fingerprint) != (other == b && equal(oc, c)) {
 			t.Fatalf("the fingerprints are equal: %t", bytes.Equal(o.Fingerprint, h.Fingerprint))
 		}
 	})
@@ -91,8 +93,8 @@ func TestSealOpens(t *testing.T) {
 // Feature D14: an envelope in which any one bit is changed, that is cut anywhere, or that has a byte more, does not open, and nothing of it
 // is returned.
 func TestTampered(t *testing.T) {
-	s := sealer(t, seal.Config{}, "k1", "k2", "k3", "kq", "j1", "i1", "o1", "c1", "K1", "s1", "k0", "k5", "k9")
-	envelope, err := s.Seal(t.Context(), letter, content)
+	s := sealer(t, "k1", "k2", "k3", "kq", "j1", "i1", "o1", "c1", "K1", "s1", "k0", "k5", "k9")
+	sealed, err := s.Seal(t.Context(), letter, content)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,18 +108,18 @@ func TestTampered(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	for i := range envelope {
+	for i := range sealed {
 		for bit := range 8 {
-			bad := bytes.Clone(envelope)
+			bad := bytes.Clone(sealed)
 			bad[i] ^= 1 << bit
 			check(fmt.Sprintf("byte %d, bit %d", i, bit), bad)
 		}
-		check(fmt.Sprintf("cut at %d", i), envelope[:i])
+		check(fmt.Sprintf("cut at %d", i), sealed[:i])
 	}
-	check("longer", append(bytes.Clone(envelope), 0))
+	check("longer", append(bytes.Clone(sealed), 0))
 	check("nothing", nil)
 	for _, hidden := range []string{"4111111111111111", "Ada Lovelace", "customer"} {
-		if strings.Contains(string(envelope), hidden) {
+		if strings.Contains(string(sealed), hidden) {
 			t.Errorf("the envelope shows %q", hidden)
 		}
 	}
@@ -125,22 +127,22 @@ func TestTampered(t *testing.T) {
 
 // Feature D14: the error names the key, and says what is wrong with it.
 func TestKeysWrong(t *testing.T) {
-	s := sealer(t, seal.Config{}, "orders-1")
-	envelope, err := s.Seal(t.Context(), letter, content)
+	s := sealer(t, "orders-1")
+	sealed, err := s.Seal(t.Context(), letter, content)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := sealer(t, seal.Config{}, "orders-2")
-	wrong, err := seal.NewKeyring("orders-1", map[string][]byte{"orders-1": secret('x')})
+	lost := sealer(t, "orders-2")
+	wrong, err := seal.ParseKeyring("orders-1 " + base64.StdEncoding.EncodeToString(testkit.Secret("x")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	mistaken, _ := seal.New(wrong, seal.Config{})
-	away, _ := seal.New(failing{err: errors.New("dial kms: refused")}, seal.Config{})
-	panics, _ := seal.New(failing{panics: true}, seal.Config{})
-	short, _ := seal.New(failing{}, seal.Config{})
+	mistaken := with(t, wrong, seal.Config{})
+	away := with(t, failing{err: errors.New("dial kms: refused")}, seal.Config{})
+	panics := with(t, failing{panics: true}, seal.Config{})
+	short := with(t, failing{}, seal.Config{})
 	for name, of := range map[string]struct {
-		sealer *seal.Sealer
+		sealer *envelope.Sealer
 		want   error
 	}{
 		"lost":  {lost, seal.ErrUnknownKey},
@@ -148,8 +150,8 @@ func TestKeysWrong(t *testing.T) {
 		"none":  {nil, seal.ErrNoKeys},
 		"away":  {away, seal.ErrUnavailable}, "panics": {panics, seal.ErrUnavailable}, "short": {short, seal.ErrUnavailable},
 	} {
-		_, err := of.sealer.Open(t.Context(), letter, envelope)
-		var named *seal.Error
+		_, err := of.sealer.Open(t.Context(), letter, sealed)
+		var named *envelope.Error
 		if !errors.Is(err, of.want) || !errors.As(err, &named) || named.KeyID != "orders-1" || !strings.Contains(err.Error(), `"orders-1"`) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -190,7 +192,7 @@ func (f failing) Find(ctx context.Context, _ string, _ []byte) ([]byte, error) {
 // Feature D14: Keys that hang end with Config.Timeout.
 func TestKeysHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := seal.New(failing{hangs: true}, seal.Config{Timeout: 3 * time.Second})
+		s := with(t, failing{hangs: true}, seal.Config{Timeout: 3 * time.Second})
 		begun := time.Now()
 		if _, err := s.Seal(t.Context(), letter, content); !errors.Is(err, seal.ErrUnavailable) || time.Since(begun) != 3*time.Second {
 			t.Errorf("%v after %s", err, time.Since(begun))
@@ -200,20 +202,20 @@ func TestKeysHang(t *testing.T) {
 
 // Feature D14: Reseal changes the key, and nothing else: the fingerprint stays, so that the letter is recognised.
 func TestReseal(t *testing.T) {
-	before, after := sealer(t, seal.Config{}, "k1"), sealer(t, seal.Config{}, "k2", "k1")
-	envelope, err := before.Seal(t.Context(), letter, content)
+	before, after := sealer(t, "k1"), sealer(t, "k2", "k1")
+	sealed, err := before.Seal(t.Context(), letter, content)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, changed, err := before.Reseal(t.Context(), letter, envelope); err != nil || changed {
+	if _, changed, err := before.Reseal(t.Context(), letter, sealed); err != nil || changed {
 		t.Fatalf("resealed with its own key: %t, %v", changed, err)
 	}
-	resealed, changed, err := after.Reseal(t.Context(), letter, envelope)
+	resealed, changed, err := after.Reseal(t.Context(), letter, sealed)
 	if err != nil || !changed {
 		t.Fatal(changed, err)
 	}
-	was, _ := seal.Parse(envelope)
-	is, _ := seal.Parse(resealed)
+	was, _ := envelope.Parse(sealed)
+	is, _ := envelope.Parse(resealed)
 	if is.KeyID != "k2" || !bytes.Equal(is.Fingerprint, was.Fingerprint) {
 		t.Errorf("resealed: %+v of %+v", is, was)
 	}
@@ -224,7 +226,7 @@ func TestReseal(t *testing.T) {
 	if _, err := before.Open(t.Context(), letter, resealed); !errors.Is(err, seal.ErrUnknownKey) {
 		t.Errorf("the old keys: %v", err)
 	}
-	if _, _, err := after.Reseal(t.Context(), seal.Binding{}, envelope); !errors.Is(err, seal.ErrOtherLetter) {
+	if _, _, err := after.Reseal(t.Context(), envelope.Binding{}, sealed); !errors.Is(err, seal.ErrOtherLetter) {
 		t.Errorf("of another letter: %v", err)
 	}
 }
@@ -238,7 +240,7 @@ func TestClear(t *testing.T) {
 		"a*b*c":    {"abc": true, "a-b-b-c": true, "acb": false, "ab": false, "aXbYcZc": true},
 		"a*ab":     {"ab": false, "aab": true},
 	} {
-		s := sealer(t, seal.Config{Clear: []string{"unused", pattern}}, "k1")
+		s := with(t, failing{}, seal.Config{Clear: []string{"unused", pattern}})
 		for key, want := range keys {
 			if s.IsClear(key) != want {
 				t.Errorf("%q is of %q: %t", key, pattern, !want)
@@ -248,16 +250,15 @@ func TestClear(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	keys, _ := seal.NewKeyring("k1", map[string][]byte{"k1": secret(1)})
 	for _, of := range []struct {
 		keys   seal.Keys
 		config seal.Config
 		want   string
 	}{
-		{nil, seal.Config{}, "seal: New: the Keys are nil: give a Keyring, or Keys that ask a KMS"},
-		{(*seal.Keyring)(nil), seal.Config{}, "seal: New: the Keys are nil: give a Keyring, or Keys that ask a KMS"},
-		{keys, seal.Config{Timeout: -time.Second}, "seal: Config.Timeout is -1s: it must not be negative; 0 means 10 s"},
-		{keys, seal.Config{Clear: []string{""}}, "seal: Config.Clear contains an empty key: name a metadata key, or use * for all"},
+		{nil, seal.Config{}, "seal: New: the Keys are nil: give a keyring, or Keys that ask a KMS"},
+		{(*failing)(nil), seal.Config{}, "seal: New: the Keys are nil: give a keyring, or Keys that ask a KMS"},
+		{failing{}, seal.Config{Timeout: -time.Second}, "seal: Config.Timeout is -1s: it must not be negative; 0 means 10 s"},
+		{failing{}, seal.Config{Clear: []string{""}}, "seal: Config.Clear contains an empty key: name a metadata key, or use * for all"},
 	} {
 		if _, err := seal.New(of.keys, of.config); err == nil || err.Error() != of.want {
 			t.Errorf("%v\nwant %s", err, of.want)
@@ -267,22 +268,22 @@ func TestConfig(t *testing.T) {
 
 // FuzzOpen: no bytes panic, and none open that were not sealed.
 func FuzzOpen(f *testing.F) {
-	s := sealer(f, seal.Config{}, "k1")
-	envelope, err := s.Seal(f.Context(), letter, content)
+	s := sealer(f, "k1")
+	sealed, err := s.Seal(f.Context(), letter, content)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(envelope, "orders", "4711", 2)
-	f.Add(envelope[:40], "", "", 0)
+	f.Add(sealed, "orders", "4711", 2)
+	f.Add(sealed[:40], "", "", 0)
 	raw, _ := hex.DecodeString("01026b3100" + strings.Repeat("00", 28) + "ffffffffffffffffff01")
 	f.Add(raw, "orders", "4711", 0)
-	f.Fuzz(func(t *testing.T, envelope []byte, topic, id string, redrives int) {
-		b := seal.Binding{Topic: topic, ID: id, Redrives: redrives}
-		c, err := s.Open(t.Context(), b, envelope)
+	f.Fuzz(func(t *testing.T, sealed []byte, topic, id string, redrives int) {
+		b := envelope.Binding{Topic: topic, ID: id, Redrives: redrives}
+		c, err := s.Open(t.Context(), b, sealed)
 		if err == nil && (b != letter || !equal(c, content)) {
 			t.Fatalf("opened %q as %+v", c, b)
 		}
-		if h, err := seal.Parse(envelope); err == nil && (len(h.KeyID) == 0 || len(h.KeyID) > seal.MaxKeyID || len(h.Wrapped) > seal.MaxWrapped) {
+		if h, err := envelope.Parse(sealed); err == nil && (len(h.KeyID) == 0 || len(h.KeyID) > 64 || len(h.Wrapped) > 4<<10) {
 			t.Fatalf("parsed %+v", h)
 		}
 	})

@@ -234,7 +234,7 @@ func TestCorpusOfSecrets(t *testing.T) {
 	for _, d := range []databases.Database{databases.SQLite, databases.Postgres} {
 		t.Run(d.Name, func(t *testing.T) { corpus(t, d, d.Create(t), nil) })
 		t.Run(d.Name+", sealed", func(t *testing.T) {
-			keys, err := seal.NewKeyring("k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, seal.SecretSize)})
+			keys, err := seal.ParseKeyring(testkit.Keyring("k1"))
 			if err != nil {
 				t.Fatal(err)
 			}

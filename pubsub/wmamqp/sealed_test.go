@@ -14,6 +14,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -22,7 +23,7 @@ import (
 
 func sealer(t testing.TB, key string) *seal.Sealer {
 	t.Helper()
-	keys, err := seal.NewKeyring(key, map[string][]byte{key: bytes.Repeat([]byte(key[:1]), seal.SecretSize)})
+	keys, err := seal.ParseKeyring(testkit.Keyring(key))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -21,7 +22,7 @@ import (
 
 func sealer(t testing.TB, key string) *seal.Sealer {
 	t.Helper()
-	keys, err := seal.NewKeyring(key, map[string][]byte{key: bytes.Repeat([]byte(key[:1]), seal.SecretSize)})
+	keys, err := seal.ParseKeyring(testkit.Keyring(key))
 	if err != nil {
 		t.Fatal(err)
 	}

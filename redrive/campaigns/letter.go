@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/internal/envelope"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
@@ -140,7 +141,7 @@ func (f *flight) closed(ctx context.Context, p piece, topic string, err error) r
 
 // whyClosed is the same text for all letters of a key.
 func whyClosed(err error) string {
-	var of *seal.Error
+	var of *envelope.Error
 	if errors.As(err, &of) && !errors.Is(err, seal.ErrOtherLetter) { // which says of which letter it is
 		err = of
 	}

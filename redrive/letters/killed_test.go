@@ -58,7 +58,7 @@ func child(text string) error {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), testkit.Patience)
 	defer stop()
-	keys, err := seal.NewKeyring("k2", map[string][]byte{"k1": fixture.Secret("k1"), "k2": fixture.Secret("k2")})
+	keys, err := seal.ParseKeyring(testkit.Keyring("k2", "k1"))
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func testStore_resealErased(t *testing.T, on fixture.Database) {
 	if counts, err := storeOn(t, db).SealKeys(t.Context()); err != nil || fmt.Sprint(counts) != "[{ 2} {k1 2}]" {
 		t.Errorf("keys %v, %v", counts, err)
 	}
-	ring, err := seal.NewKeyring("k2", map[string][]byte{"k1": fixture.Secret("k1"), "k2": fixture.Secret("k2")})
+	ring, err := seal.ParseKeyring(testkit.Keyring("k2", "k1"))
 	if err != nil {
 		t.Fatal(err)
 	}

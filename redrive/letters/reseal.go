@@ -82,7 +82,7 @@ func (r *resealing) run(ctx context.Context) (err error) {
 	if f.Limit != 0 || r.config.Pause < 0 {
 		return fmt.Errorf("ResealConfig.Filter.Limit (%d) must be 0 and Pause (%s) not negative", f.Limit, r.config.Pause)
 	}
-	if r.report.Key, err = r.config.Seal.CurrentID(ctx); err != nil {
+	if r.report.Key, err = r.config.Seal.Inside().CurrentID(ctx); err != nil {
 		return err
 	}
 	if len(f.Statuses) == 0 {

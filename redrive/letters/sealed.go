@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"fmt"
 
+	"github.com/watermill-spillway/spillway/internal/envelope"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/seal"
 )
@@ -29,7 +30,7 @@ func sealKey(l *poison.Letter) string {
 // contentOf is the same for the same payload, and of a sealed letter for the same payload and sealed metadata.
 func contentOf(l *poison.Letter) []byte {
 	if l.Sealed {
-		if h, err := seal.Parse(l.Original.Payload); err == nil {
+		if h, err := envelope.Parse(l.Original.Payload); err == nil {
 			return append([]byte("sealed:"), h.Fingerprint...)
 		}
 	}
@@ -54,7 +55,7 @@ func (s *Store) OpenWith(ctx context.Context, sealer *seal.Sealer, l Letter) (po
 	}
 	opened, err := l.Letter.Open(ctx, sealer)
 	if err == nil && l.Sealed && !s.isRow(l, opened) {
-		err = &seal.Error{KeyID: l.SealKey(), Err: fmt.Errorf("%w: its content is not that of the row", seal.ErrOtherLetter)}
+		err = &envelope.Error{KeyID: l.SealKey(), Err: fmt.Errorf("%w: its content is not that of the row", seal.ErrOtherLetter)}
 	}
 	if err != nil {
 		return l.Letter, fmt.Errorf("letters: letter %d: %w", l.Seq, err)

@@ -30,6 +30,7 @@ var floors = map[string]int{
 	"internal/due":                       0,
 	"internal/erasedtext":                0,
 	"internal/errorkind":                 0,
+	"internal/envelope":                  0,
 	"internal/attempts":                  0,
 	"internal/causes":                    0,
 	"internal/destination":               0,

@@ -79,7 +79,7 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 	}
 	current := ""
 	if a.sealer != nil {
-		if current, err = a.sealer.CurrentID(ctx); err != nil {
+		if current, err = a.sealer.Inside().CurrentID(ctx); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/watermill-spillway/spillway/internal/envelope"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
 )
@@ -85,7 +86,7 @@ func (a *app) closed(seq int64, key string, err error) error {
 	case errors.Is(err, seal.ErrUnknownKey):
 		return fmt.Errorf("%s, which %q does not have: add the key as a further line", named, a.settings.keys)
 	}
-	var of *seal.Error
+	var of *envelope.Error
 	if errors.As(err, &of) {
 		err = of.Err
 	}

@@ -1,4 +1,5 @@
-package seal
+// Package envelope seals and opens dead letters, for package seal. Its doc.go describes the envelope.
+package envelope
 
 import (
 	"encoding/binary"
@@ -50,7 +51,7 @@ func Parse(envelope []byte) (Header, error) {
 	if r.failed || validID(h.KeyID) != nil {
 		return Header{}, &Error{Err: ErrDamaged}
 	}
-	h.Wrapped = r.field(MaxWrapped)
+	h.Wrapped = r.field(maxWrapped)
 	h.Fingerprint = r.take(fingerprintSize)
 	h.nonce = r.take(nonceSize)
 	h.Topic, h.ID = string(r.field(maxBound)), string(r.field(maxBound))

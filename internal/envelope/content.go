@@ -1,4 +1,4 @@
-package seal
+package envelope
 
 import (
 	"encoding/binary"
