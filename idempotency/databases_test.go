@@ -1,22 +1,17 @@
 package idempotency_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 )
 
 // Features I1, I2: every store keeps the contract of a Store.
@@ -30,23 +25,6 @@ func TestStore(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Features I1, I2, promise P7, decision 8: deliveries of one key at once, on two pools, make one effect, and no delivery is told
-// busy. Deliveries of many keys make one each.
-func TestManyAtOnce(t *testing.T) {
-	onDatabases(t, func(c *cell) {
-		var duplicates atomic.Int64
-		config := idempotency.ReceiverConfig{OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) }}
-		handlers := []message.HandlerFunc{c.receiver(config).Middleware(c.write), c.receiverOn(c.store(c.open(c, c.address)), config).Middleware(c.write)}
-		atOnce(c.T, 100, func(i int) error { _, err := handlers[i%2](newMessage("same")); return err })
-		c.rows(1, 1)
-		if duplicates.Load() != 99 {
-			c.Errorf("%d duplicates, want 99", duplicates.Load())
-		}
-		atOnce(c.T, 100, func(i int) error { _, err := handlers[i%2](newMessage(fmt.Sprint(i / 2))); return err })
-		c.rows(51, 51)
-	})
 }
 
 // Feature I1: the same middleware attached twice passes through; another key on the same store is an error, not a wait
@@ -88,72 +66,6 @@ func TestLocks(t *testing.T) {
 				c.Fatal(err)
 			}
 		}
-	})
-}
-
-// Promise P4: a claim that waits for a connection of a pool that is used up ends with its context.
-func TestWaitForConnectionEnds(t *testing.T) {
-	onDatabases(t, func(c *cell) {
-		c.db.SetMaxOpenConns(1)
-		store := c.store(c.db)
-		held, err := store.Claim(c.Context(), idempotency.Entry{Key: same})
-		if err != nil {
-			c.Fatal(err)
-		}
-		defer func() { _ = held.Release() }()
-		ctx, cancel := context.WithTimeout(c.Context(), 20*time.Millisecond)
-		defer cancel()
-		if _, err := store.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "2"}}); !errors.Is(err, context.DeadlineExceeded) {
-			c.Error(err)
-		}
-	})
-}
-
-// kill ends the connection of a transaction from the server's side.
-func (c *cell) kill(tx *sql.Tx) {
-	c.Helper()
-	if c.says == "mysql" {
-		mysqltest.Kill(c.T, c.db, connection(c.T, tx))
-		return
-	}
-	postgrestest.Kill(c.T, c.db, process(c.T, tx))
-}
-
-// Promises P1, P7: a connection that is lost while the handler runs, or before the commit, leaves nothing behind; the
-// error is no success, and the next delivery is applied.
-func TestConnectionLost(t *testing.T) {
-	onDatabases(t, func(c *cell) {
-		if c.says == "sqlite" {
-			return // has no connection to lose
-		}
-		r := c.receiver(idempotency.ReceiverConfig{})
-		for name, v := range map[string]struct {
-			outputs []*message.Message
-			goesOn  bool // the handler writes after the connection is lost
-			err     error
-		}{
-			"in the handler":                  {goesOn: true},
-			"before the commit":               {},
-			"before the commit, with outputs": {outputs: []*message.Message{message.NewMessage("", nil)}},
-			"before the rollback":             {err: classify.Permanent(errors.New("boom"))}, // another one is given back: see P1-down-commit
-		} {
-			out, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
-				c.kill(idempotency.Tx(msg.Context()))
-				if v.goesOn {
-					return c.write(msg)
-				}
-				return v.outputs, v.err
-			}))(newMessage("m1"))
-			if out != nil || err == nil || errors.Is(err, sql.ErrTxDone) || v.err != nil && err != v.err {
-				c.Errorf("%s: %v, %v", name, out, err)
-			}
-			c.rows(0, 0)
-			if n := c.db.Stats().InUse; n != 0 {
-				c.Errorf("%s: %d connections are in use", name, n)
-			}
-		}
-		c.applies(r.Middleware(c.write), newMessage("m1"))
-		c.rows(1, 1)
 	})
 }
 
@@ -265,40 +177,6 @@ func TestRollbackThenDuplicate(t *testing.T) {
 		}
 		if err := claim.Release(); err != nil {
 			c.Error(err)
-		}
-	})
-}
-
-// Promise P7: two deliveries of a message come in the same millisecond; the first fails, the second, which waited, is
-// applied. The first is not told that its handler has committed, whatever statements that handler used.
-func TestDuplicateAtTheSameTime(t *testing.T) {
-	fails := map[string]string{
-		"postgres": `DO $$BEGIN RAISE serialization_failure; END$$`, "mysql": `SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213`, "sqlite": `nonsense`,
-	}
-	onDatabases(t, func(c *cell) {
-		r := c.receiver(idempotency.ReceiverConfig{})
-		for i := range 50 {
-			var failed atomic.Bool
-			h := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-				if failed.Swap(true) {
-					return nil, nil
-				}
-				for _, statement := range []string{`SAVEPOINT own`, fails[c.says]} {
-					if _, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), statement); err != nil {
-						return nil, err
-					}
-				}
-				return nil, nil
-			})
-			errs := make(chan error, 2)
-			for range 2 {
-				go func() { _, err := h(newMessage(fmt.Sprint("m", i))); errs <- err }()
-			}
-			for range 2 {
-				if err := <-errs; errors.Is(err, sql.ErrTxDone) {
-					c.Fatalf("message %d: %v", i, err)
-				}
-			}
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package idempotency_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -11,25 +10,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 )
-
-// Feature I3: where the database is gone when the handler has succeeded, the message is put back, and its lease keeps others
-// off until it expires.
-func TestLeaseRecordDown(t *testing.T) {
-	onLeaseBases(t, func(t *testing.T, b leaseBase) {
-		t.Parallel()
-		address, db := b.ready(t)
-		other := b.store(b.open(t, address))
-		r := newReceiver(t, b.store(db), idempotency.ReceiverConfig{Lease: 4 * time.Second, PutBackAfter: time.Millisecond})
-		_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, db.Close() })(newMessage("m1"))
-		if !aborted(err) || errors.Is(err, idempotency.ErrLeaseLost) {
-			t.Fatal(err)
-		}
-		eventually(t, "the key can be leased", func() bool {
-			l, err := other.Lease(context.Background(), idempotency.Entry{Key: leaseKey}, time.Minute)
-			return err == nil && l.Recorded() == nil
-		})
-	})
-}
 
 // Feature I3: outputs that the database does not take are an error of the message, which would else have its effects again
 // and again; its lease is left.

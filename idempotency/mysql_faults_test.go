@@ -154,32 +154,6 @@ func TestMySQLDriverPanics(t *testing.T) {
 	}
 }
 
-// Feature I2: a driver's error on any way in is returned and leaves nothing open.
-func TestMySQLDriverFails(t *testing.T) {
-	bad := errors.New("bad")
-	fail := func() error { return bad }
-	for name, f := range map[string]*faultyMySQL{
-		"begin": {before: on("BEGIN", fail)}, "insert": {after: on("BEGIN", fail)}, "hold": {before: on("SET", fail)},
-		"mark": {before: on("SAVEPOINT", fail)}, "probe": {before: on("RELEASE", fail)}, "update": {before: on("UPDATE", fail)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			db, observer := openFaultyMySQL(t, f)
-			c, err := storeOn(db).Claim(context.Background(), idempotency.Entry{Key: same})
-			if err == nil {
-				_, err = c.Tx().Exec(`SET @any = 1`)
-				err = errors.Join(err, c.Commit([]byte("x")))
-			}
-			if !errors.Is(err, bad) {
-				t.Fatal(err)
-			}
-			if n := db.Stats().OpenConnections; n != 0 {
-				t.Errorf("%d connections are open", n)
-			}
-			wantRows(t, observer, 0, 0)
-		})
-	}
-}
-
 // Feature I2: a connection that cannot be given back as it was is closed, and the commit stands.
 func TestMySQLConnectionNotRestored(t *testing.T) {
 	f := &faultyMySQL{}

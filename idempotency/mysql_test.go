@@ -12,7 +12,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // connection is the server's number of a transaction's connection.
@@ -110,49 +109,5 @@ WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&effective); err != nil || ef
 				t.Error("the duplicate did not find the key")
 			}
 		})
-	}
-}
-
-// Promises P3, P4: the wait for another's key ends with the context and leaves nothing behind, once the server's own wait
-// has ended.
-func TestMySQLWaitEndsWithContext(t *testing.T) {
-	db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), "innodb_lock_wait_timeout=3"))
-	store := storeOn(db)
-	key := idempotency.Key{Consumer: "c", ID: "1"}
-	holder, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = holder.Release() }()
-	for want, ending := range map[error]func() (context.Context, func()){
-		context.Canceled:         func() (context.Context, func()) { return context.WithCancel(context.Background()) },
-		context.DeadlineExceeded: func() (context.Context, func()) { return testkit.Expiring(context.Background()) },
-	} {
-		ctx, end := ending()
-		failed := make(chan error)
-		go func() {
-			_, err := store.Claim(ctx, idempotency.Entry{Key: key})
-			failed <- err
-		}()
-		eventually(t, "the duplicate waits", func() bool { return waitingMySQL(t, db) == 1 })
-		end()
-		if err := <-failed; !errors.Is(err, want) {
-			t.Error(err)
-		}
-		eventually(t, "the server's wait ends", func() bool { return waitingMySQL(t, db) == 0 })
-	}
-	if n := db.Stats().InUse; n != 1 {
-		t.Errorf("%d connections are in use", n)
-	}
-	if err := holder.Release(); err != nil {
-		t.Fatal(err)
-	}
-	if first, err := claimOnce(store, key); err != nil || !first {
-		t.Fatal(first, err)
-	}
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := store.Claim(ended, idempotency.Entry{Key: key}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
 	}
 }

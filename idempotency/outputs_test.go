@@ -2,7 +2,6 @@ package idempotency_test
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 
@@ -35,33 +34,6 @@ func TestSourceAsOutput(t *testing.T) {
 	out[0].Metadata.Set("added", "later")
 	if len(msg.Metadata) != 0 || len(out[1].Metadata) != 0 {
 		t.Fatal("metadata is shared")
-	}
-}
-
-// Feature I4, promise P7: an output keeps the id that the handler set, and its duplicates have it too. An id that an earlier
-// output has is replaced: a consumer would take the two for one message.
-func TestOwnOutputIDs(t *testing.T) {
-	db := openWithEffects(t)
-	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
-		func(msg *message.Message) ([]*message.Message, error) {
-			return []*message.Message{newMessage("invoice-42"), newMessage("invoice-42"), msg, newMessage("")}, nil
-		})
-	var first []string
-	for range 2 {
-		out, err := h(newMessage("m1"))
-		if err != nil || len(out) != 4 {
-			t.Fatal(out, err)
-		}
-		ids := []string{out[0].UUID, out[1].UUID, out[2].UUID, out[3].UUID}
-		if ids[0] != "invoice-42" || ids[2] != "m1" || len(ids[1]) != 36 || len(ids[3]) != 36 || ids[1] == ids[3] {
-			t.Errorf("ids %q", ids)
-		}
-		if first == nil {
-			first = ids
-		}
-		if !slices.Equal(ids, first) {
-			t.Errorf("ids %q, then %q", first, ids)
-		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -149,28 +148,6 @@ func TestPostgresDriverPanics(t *testing.T) {
 					t.Error(err)
 				}
 			}
-		})
-	}
-}
-
-// Feature I2: a driver's error on any way in is returned and leaves nothing open.
-func TestPostgresDriverFails(t *testing.T) {
-	bad := errors.New("bad")
-	fail := func() error { return bad }
-	for name, f := range map[string]*faulty{"begin": {onBegin: fail}, "insert": {onInsert: fail}, "update": {onUpdate: fail}} {
-		t.Run(name, func(t *testing.T) {
-			db, observer := openFaulty(t, f)
-			c, err := storeOn(db).Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "same"}})
-			if err == nil {
-				err = c.Commit([]byte("x"))
-			}
-			if !errors.Is(err, bad) {
-				t.Fatal(err)
-			}
-			if n := db.Stats().InUse; n != 0 {
-				t.Errorf("%d connections are in use", n)
-			}
-			wantRows(t, observer, 0, 0)
 		})
 	}
 }

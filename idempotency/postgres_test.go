@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
@@ -32,41 +31,6 @@ func waiting(t *testing.T, db *sql.DB, id int) (n int) {
 		t.Fatal(err)
 	}
 	return n
-}
-
-// Feature I2: handlers of different keys run at the same time, also where the database asks for REPEATABLE READ, and a
-// duplicate that waited there finds the key.
-func TestPostgresIsolation(t *testing.T) {
-	db := postgrestest.Open(t, postgrestest.Schema(t)+"&default_transaction_isolation=repeatable%20read")
-	store := storeOn(db)
-	first, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "2"}}) // does not wait
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := second.Commit(nil); err != nil {
-		t.Fatal(err)
-	}
-	holder := process(t, first.Tx())
-	found := inBackground(func() bool {
-		c, err := store.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "1"}})
-		if err != nil {
-			t.Error(err)
-			return false
-		}
-		outputs, done := recorded(c)
-		return done && string(outputs) == "x" && c.Release() == nil
-	})
-	eventually(t, "the duplicate waits", func() bool { return waiting(t, db, holder) == 1 })
-	if err := first.Commit([]byte("x")); err != nil {
-		t.Error(err)
-	}
-	if !<-found {
-		t.Error("the duplicate did not find the key")
-	}
 }
 
 // Promises P3, P4: the wait for another's key ends with the context, in the server too, and leaves nothing behind.

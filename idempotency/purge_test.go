@@ -5,19 +5,15 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // onEachToPurge runs a test on each database, with its store and a handler that writes one effect.
@@ -219,111 +215,4 @@ func TestPurgeUnderClaims(t *testing.T) {
 			t.Errorf("%d effects, %d applied, %d purged, %d kept", count(t, db, "effects"), applied.Load(), purged.Load(), count(t, db, "spillway_keys"))
 		}
 	})
-}
-
-// Feature I8: claims go on while many keys are purged. What it costs them is logged, not judged: others use the machine.
-func TestPurgeBesideClaims(t *testing.T) {
-	onEachToPurge(t, func(t *testing.T, db *sql.DB, store idempotency.Store, handler message.HandlerFunc) {
-		const many = 2_000
-		enterKeys(t, db, "old", many, time.Now().Add(-30*24*time.Hour), "NULL")
-		handle := newReceiver(t, store, idempotency.ReceiverConfig{}).Middleware(handler)
-		var claimed int
-		claimFor := func(name string, goOn func() bool) (longest time.Duration, perClaim time.Duration) {
-			began, n := time.Now(), 0
-			for ; goOn(); n++ {
-				at := time.Now()
-				if _, err := handle(newMessage(fmt.Sprint(name, n))); err != nil {
-					t.Error(err)
-					return 0, 0
-				}
-				longest = max(longest, time.Since(at))
-			}
-			claimed += n
-			return longest, time.Since(began) / time.Duration(max(n, 1))
-		}
-		until := time.Now().Add(300 * time.Millisecond)
-		longest, each := claimFor("alone", func() bool { return time.Now().Before(until) })
-		purge, err := idempotency.NewPurge(store, idempotency.PurgeConfig{Retention: 24 * time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan struct{})
-		var took time.Duration
-		go func() {
-			defer close(done)
-			began := time.Now()
-			if n, err := purge.Run(t.Context()); n != many || err != nil {
-				t.Error(n, err)
-			}
-			took = time.Since(began)
-		}()
-		longestBeside, eachBeside := claimFor("beside", func() bool {
-			select {
-			case <-done:
-				return false
-			default:
-				return true
-			}
-		})
-		<-done
-		t.Logf("a claim took %v (at the most %v), beside the purge %v (%v); %d keys went in %v, three quarters of it pauses",
-			each, longest, eachBeside, longestBeside, many, took)
-		wantRows(t, db, claimed, claimed)
-	})
-}
-
-// Feature I8: the purge runs as long as a router does, and has ended with it.
-func TestPurgePlugin(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "test.db"))
-	store := storeOn(db)
-	enterKeys(t, db, "old", 3, time.Now().Add(-time.Hour), "NULL")
-	purged, idle := make(chan int, 10), make(chan struct{}, 1)
-	purge, err := idempotency.NewPurge(store, idempotency.PurgeConfig{Retention: time.Minute, Every: 10 * time.Millisecond,
-		OnRun: func(_ context.Context, n int, err error) {
-			if n > 0 {
-				purged <- n
-				return
-			}
-			select {
-			case idle <- struct{}{}:
-			default:
-			}
-		}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	router.AddPlugin(purge.Plugin)
-	ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-	router.AddConsumerHandler("billing", "orders", ps, func(*message.Message) error { return nil })
-	ran := make(chan error, 1)
-	go func() { ran <- router.Run(t.Context()) }()
-	<-router.Running()
-	if n := <-purged; n != 3 {
-		t.Error(n)
-	}
-	testkit.Receive(t, "a purge that finds nothing", idle)
-	if _, err := db.Exec(`DROP TABLE spillway_keys`); err != nil { // which stops nothing
-		t.Fatal(err)
-	}
-	time.Sleep(30 * time.Millisecond)
-	storeOn(db)
-	enterKeys(t, db, "more", 2, time.Now().Add(-time.Hour), "NULL")
-	if n := <-purged; n != 2 {
-		t.Error(n)
-	}
-	if err := router.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-ran; err != nil {
-		t.Error(err)
-	}
-	enterKeys(t, db, "late", 1, time.Now().Add(-time.Hour), "NULL")
-	time.Sleep(50 * time.Millisecond)
-	if len(kept(t, db)) != 1 || len(purged) > 0 {
-		t.Error("the purge goes on without its router")
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -29,32 +28,6 @@ func (c *cell) services() {
 	c.applies(of("stock"), newMessage("m1"))
 	c.applies(of("stock"), newMessage("m1"))
 	c.rows(2, 2)
-}
-
-// Feature I1: processes that start at the same time on an empty database share one table, and one of them applies a key.
-func TestNewStoreAtOnce(t *testing.T) {
-	onDatabases(t, func(c *cell) {
-		var committed atomic.Int64
-		stores := make([]idempotency.Store, 5)
-		dbs := make([]*sql.DB, len(stores))
-		for i := range dbs {
-			dbs[i] = c.open(c, c.address)
-		}
-		atOnce(c.T, len(stores), func(i int) (err error) {
-			stores[i], err = c.newStore(c.Context(), dbs[i], idempotency.StoreConfig{Service: "shop"})
-			return err
-		})
-		atOnce(c.T, len(stores), func(i int) error {
-			first, err := claimOnce(stores[i], same)
-			if first {
-				committed.Add(1)
-			}
-			return err
-		})
-		if n := committed.Load(); n != 1 {
-			t.Fatalf("%d claims committed the key, want 1", n)
-		}
-	})
 }
 
 // Promise P1: a server without a service, a service that could be read as another one, and no database are errors that say
@@ -82,27 +55,6 @@ func TestNewStoreRefusesConfig(t *testing.T) {
 	})
 	if _, err := idempotency.NewReceiver(nil, idempotency.ReceiverConfig{}); err == nil || !strings.Contains(err.Error(), "store is nil") {
 		t.Error(err)
-	}
-}
-
-// Feature I1, promise P1: a table that is not ours, or on which keys could not be kept apart, is refused.
-func TestNewStoreRefusesTable(t *testing.T) {
-	for _, v := range []struct {
-		open             func(testing.TB) *sql.DB
-		definition, want string
-	}{
-		{openWithEffects, `(consumer, id, outputs, applied_at)`, "primary key"},
-		{openPostgres, `(consumer text, id text, outputs bytea, applied_at bigint)`, "primary key"},
-		{openMySQL, `(consumer VARBINARY(255), id VARBINARY(255), outputs LONGBLOB, applied_at BIGINT)`, "primary key"},
-		{openMySQL, `(consumer VARBINARY(255), id VARBINARY(255), outputs LONGBLOB, applied_at BIGINT, PRIMARY KEY (consumer, id)) ENGINE=MyISAM`, "MyISAM"},
-		{openMySQL, `(consumer VARCHAR(255), id VARBINARY(255), outputs LONGBLOB, applied_at BIGINT, PRIMARY KEY (consumer, id))`, "consumer"},
-		{openMySQL, `(consumer VARBINARY(255), id VARBINARY(64), outputs LONGBLOB, applied_at BIGINT, PRIMARY KEY (consumer, id))`, "VARBINARY(255) or longer"},
-	} {
-		db := v.open(t)
-		if _, err := db.Exec(`CREATE TABLE spillway_keys ` + v.definition); err != nil {
-			t.Fatal(err)
-		}
-		refuses(t, db, v.want)
 	}
 }
 

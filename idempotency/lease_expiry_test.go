@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -176,4 +177,20 @@ func (c *cell) leaseDown() {
 	})
 	h.called(2)
 	c.rows(0, 1)
+}
+
+// renewedInTime runs a test in which a lease must be renewed, again with a longer one where the lease was lost: a disk that
+// stands still for longer than a lease lasts makes every renewal late.
+func renewedInTime(t *testing.T, test func(lease time.Duration) error) {
+	t.Helper()
+	for lease := time.Second; ; lease *= 2 {
+		err := test(lease)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, idempotency.ErrLeaseLost) || lease >= 8*time.Second {
+			t.Fatalf("with a lease of %s: %v", lease, err)
+		}
+		t.Logf("with a lease of %s: %v", lease, err)
+	}
 }
