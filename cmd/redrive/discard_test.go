@@ -31,8 +31,8 @@ func TestDiscard(t *testing.T) {
 	refused(2, back, "redrive", "--status", "discarded", "--dry-run")
 	refused(2, back, "redrive", "1", "--status", "discarded", "--reason", "x", "--yes")
 	refused(2, "no message any more", "redrive", "--status", "erased", "--reason", "x", "--yes")
-	ok("would leave out 2 letters: discarded; "+back, "redrive", "--status", "all", "--dry-run")
-	refused(3, "would leave out 1 letter: discarded; "+back, "redrive", "1", "--status", "all", "--dry-run")
+	ok("would leave out 2 letters: they are discarded; restore them first", "redrive", "--status", "all", "--dry-run")
+	refused(3, "would leave out 1 letter: they are discarded; restore them first", "redrive", "1", "--status", "all", "--dry-run")
 	refused(3, back+" 1", "redrive", "1", "--dry-run")
 	refused(3, back, "redrive", "1", "2", "--reason", "x", "--yes")
 	var plan campaigns.Plan

@@ -67,7 +67,7 @@ func TestWrongValues(t *testing.T) {
 	for _, c := range []struct{ says, line string }{
 		{"--rate is -1 letters per second: it must be 0.001 to 1000000; 0 is no limit", "redrive --all --reason x --yes --detach --rate -1"},
 		{"--rate is NaN", "redrive --all --reason x --yes --detach --rate NaN"},
-		{"--max is -3: it must not be negative", "redrive --all --reason x --yes --detach --max -3"},
+		{"--max is -3: it must be at least 0", "redrive --all --reason x --yes --detach --max -3"},
 		{"--canary is -1", "redrive --all --reason x --yes --detach --canary -1"},
 		{"--canary-wait is 0s", "redrive --all --reason x --yes --detach --canary-wait 0s"},
 		{"--stop-at is 7: it is a share", "redrive --all --reason x --yes --detach --stop-at 7"},
@@ -77,7 +77,7 @@ func TestWrongValues(t *testing.T) {
 		{"--resume-after is -1s", "redrive --all --reason x --yes --detach --resume-after -1s"},
 		{"SEQs and flags that choose letters are both given", "redrive 1 --cause x --reason x --yes --detach"},
 		{"SEQs and flags that choose letters are both given", "redrive 1 --all --reason x --yes --detach"},
-		{"--to and --first-stage are both given", "redrive --all --reason x --yes --detach --to orders --first-stage"},
+		{"--to and first-stage are both given", "redrive --all --reason x --yes --detach --to orders --first-stage"},
 		{`--to is "orders", which is not in --allow`, "redrive --all --reason x --yes --detach --to orders --allow payments"},
 		{"RATE is 9e+09 letters per second", "rate 9f3a 9e9 --reason x"},
 		{`--kind is "dicarded": use one of stored, `, "audit --kind dicarded"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -134,7 +135,7 @@ func TestAudit_export(t *testing.T) {
 	p = b.get("/audit/audit.jsonl?letter=7")
 	p.want(t, http.StatusOK)
 	lines := strings.Split(strings.TrimSpace(p.body), "\n")
-	var e exportedEvent
+	var e operate.EventData
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &e); err != nil || len(lines) != 3 || e.By != "eve" || e.RedriveID != "drain-7" {
 		t.Errorf("%d lines, %+v, %v", len(lines), e, err)
 	}

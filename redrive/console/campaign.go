@@ -1,14 +1,11 @@
 package console
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/masked"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -63,7 +60,7 @@ type historyLine struct {
 }
 
 func (c *Console) campaign(r *request) (answer, error) {
-	one, err := c.campaigns.Get(r.Context(), r.values["id"])
+	one, err := c.desk.Campaigns.Get(r.Context(), r.values["id"])
 	if err != nil {
 		return answer{}, err
 	}
@@ -76,7 +73,7 @@ func (c *Console) campaign(r *request) (answer, error) {
 }
 
 func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView, error) {
-	request := masked.Request(c.config.Privacy, one.Request)
+	request := c.desk.Campaign(one).Request
 	v := campaignView{
 		campaignLine: lineOf(r, one), Why: one.Why, Through: one.Selected - one.Pending, Pending: one.Pending,
 		Created: one.CreatedAt, Started: one.StartedAt, EndedAt: one.EndedAt, ResumeAt: one.ResumeAt,
@@ -84,7 +81,7 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 		Counts: operate.Outcomes(one.Counts), Standing: operate.Standing(one.State), Settings: settingsOfRequest(request),
 		Here: r.link("campaigns/"+one.ID, nil), Audit: r.link("audit", map[string][]string{"redrive-id": {one.ID}}),
 		MayLook: r.person.Role >= Look,
-		Own:     strings.EqualFold(strings.TrimSpace(request.By), strings.TrimSpace(r.person.Name)),
+		Own:     r.who("").Began(one),
 	}
 	// no time passes while it stands
 	if one.Remaining > 0 && slices.Contains([]campaigns.State{campaigns.Running, campaigns.Canary}, one.State) {
@@ -100,7 +97,7 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 	v.Done = one.State.Ended() && one.NotHeard == 0
 	v.Actions = c.actions(r, one)
 	if one.Refused+one.Failed+one.Gone > 0 {
-		behind, err := c.campaigns.LeftBehind(r.Context(), one.ID)
+		behind, err := c.desk.Campaigns.LeftBehind(r.Context(), one.ID)
 		if err != nil {
 			return v, err
 		}
@@ -113,7 +110,7 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 			return v, err
 		}
 	}
-	events, err := c.campaigns.History(r.Context(), one.ID, 0)
+	events, err := c.desk.Campaigns.History(r.Context(), one.ID, 0)
 	for _, e := range slices.Backward(events) {
 		v.History = append(v.History,
 			historyLine{At: e.At, What: string(e.Kind), By: e.By, Reason: e.Reason, Details: e.Details})
@@ -121,24 +118,14 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 	return v, err
 }
 
-// cameBack counts what came back dead, by cause. It has a letter behind all that were there when the campaign began.
+// cameBack says what came back dead, by cause.
 func (c *Console) cameBack(r *request, one campaigns.Campaign, v *campaignView) error {
-	f := letters.Filter{RedriveIDs: []string{one.ID}, Statuses: []letters.Status{letters.StatusWaiting}}
-	v.AgainLink = r.link("letters", operate.FilterValues(f))
+	v.AgainLink = r.link("letters", operate.FilterValues(operate.CameBackFrom(one)))
 	if !one.State.Ended() && one.State != campaigns.Paused && one.State != campaigns.Canary {
 		return nil // the numbers move: the link has them
 	}
-	f.After, f.Limit = one.Request.Filter.MaxSeq, 20
-	if n := len(one.Request.Seqs); n > 0 {
-		f.After = slices.Max(one.Request.Seqs)
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), c.counting)
-	defer cancel()
-	groups, err := c.store.Groups(ctx, f)
-	if errors.Is(err, context.DeadlineExceeded) {
-		v.AgainSlow = true
-		return nil
-	}
+	groups, slow, err := c.desk.CameBack(r.Context(), one, c.counting)
+	v.AgainSlow = slow
 	for _, g := range groups {
 		v.Again = append(v.Again,
 			bar{Name: g.Reason, More: strings.TrimSpace(g.Handler + " " + g.Description), Letters: g.Count,
@@ -203,41 +190,18 @@ func settingsOfRequest(r campaigns.Request) (lines []settingLine) {
 
 // action is something that can be done with a campaign.
 type action struct {
-	Name, Label, Hint, Link string
-	Danger, Rate            bool
-}
-
-// campaignActions are all actions, in the order of the page.
-var campaignActions = []action{
-	{Name: "approve", Label: "Approve", Hint: "The campaign begins, as you agree."},
-	{Name: "pause", Label: "Pause", Hint: "Workers finish the letters that they have in hand."},
-	{Name: "resume", Label: "Resume",
-		Hint: "If the campaign had stopped itself, only what comes back from now on counts."},
-	{Name: "rate", Label: "Set the rate", Hint: "From the next letters on. 0 is no limit.", Rate: true},
-	{Name: "cancel", Label: "Cancel for good",
-		Hint: "Letters that are not redriven wait as before. Another campaign can take them.", Danger: true},
+	operate.Steering
+	Link string
 }
 
 // actions are what the person may do with a campaign in the state that it has.
 func (c *Console) actions(r *request, one campaigns.Campaign) (all []action) {
-	can := map[string]bool{
-		"pause":  slices.Contains([]campaigns.State{campaigns.Running, campaigns.Canary, campaigns.Scheduled}, one.State),
-		"resume": one.State == campaigns.Paused,
-		"approve": one.State == campaigns.Approval &&
-			!strings.EqualFold(strings.TrimSpace(one.Request.By), strings.TrimSpace(r.person.Name)),
-		"rate":   !one.State.Ended(),
-		"cancel": !one.State.Ended(),
-	}
-	for _, a := range campaignActions {
-		if can[a.Name] && c.can(r.person, a.Name) {
-			all = append(all, actionOf(r, a.Name, one.ID))
-		}
+	for _, s := range r.who("").Can(one) {
+		all = append(all, actionOf(r, s, one.ID))
 	}
 	return all
 }
 
-func actionOf(r *request, name, campaign string) action {
-	a := campaignActions[slices.IndexFunc(campaignActions, func(a action) bool { return a.Name == name })]
-	a.Link = r.link("campaigns/"+campaign+"/"+name, nil)
-	return a
+func actionOf(r *request, s operate.Steering, campaign string) action {
+	return action{s, r.link("campaigns/"+campaign+"/"+s.Name, nil)}
 }

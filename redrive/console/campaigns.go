@@ -46,7 +46,7 @@ func (c *Console) campaignList(r *request) (answer, error) {
 		return answer{}, err
 	}
 	list.BeforeID = r.query.Get("before-id")
-	found, err := c.campaigns.List(r.Context(), list)
+	found, err := c.desk.Campaigns.List(r.Context(), list)
 	if err != nil {
 		return answer{}, err
 	}

@@ -44,11 +44,11 @@ func (c *Console) causesOf(r *request) (v causes, err error) {
 	}
 	f.Limit = rows(r.query, causesShown, mostCauses)
 	v.Form = r.filterForm("causes", r.query, "rows")
-	last, err := c.store.LastSeq(r.Context())
+	last, err := c.desk.Store.LastSeq(r.Context())
 	if err != nil {
 		return v, err
 	}
-	groups, err := c.store.Groups(r.Context(), f)
+	groups, err := c.desk.Store.Groups(r.Context(), f)
 	if err != nil {
 		return v, err
 	}
@@ -56,7 +56,7 @@ func (c *Console) causesOf(r *request) (v causes, err error) {
 	for i, g := range groups {
 		hashes[i] = g.Cause
 	}
-	arrived, err := c.store.Arrivals(r.Context(), hashes...)
+	arrived, err := c.desk.Store.Arrivals(r.Context(), hashes...)
 	if err != nil {
 		return v, err
 	}

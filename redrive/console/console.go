@@ -14,24 +14,22 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/privacy"
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Console is an http.Handler that shows the dead letters of a service in a browser, and lets people redrive them. It is
 // safe for concurrent use. It starts no goroutines and keeps nothing in memory between requests.
 type Console struct {
-	config    Config
-	campaigns *campaigns.Campaigns
-	store     *letters.Store
-	routes    []route
-	pages     map[string]*template.Template
-	origins   *http.CrossOriginProtection
-	now       func() time.Time
-	counting  time.Duration // how long a page waits for the number of the letters that it lists
-	step      time.Duration // how long one request discards letters, or restores them
+	config   Config
+	desk     *operate.Desk
+	routes   []route
+	pages    map[string]*template.Template
+	origins  *http.CrossOriginProtection
+	now      func() time.Time
+	counting time.Duration // how long a page waits for the number of the letters that it lists
+	step     time.Duration // how long one request discards letters, or restores them
 }
 
 // New returns a Console. It makes no table, and asks the database nothing.
@@ -41,7 +39,8 @@ func New(config Config) (*Console, error) {
 	}
 	config.setDefaults()
 	c := &Console{
-		config: config, campaigns: config.Campaigns, store: config.Campaigns.Store(), routes: routes(),
+		config: config, routes: routes(),
+		desk:    &operate.Desk{Store: config.Campaigns.Store(), Campaigns: config.Campaigns, Masks: config.Privacy},
 		origins: http.NewCrossOriginProtection(), now: time.Now, counting: 200 * time.Millisecond, step: stepTime,
 	}
 	for _, origin := range config.TrustedOrigins {
@@ -86,7 +85,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		redirect(w, http.StatusTemporaryRedirect, "./"+lastPart(hr)+"/")
 		return
 	}
-	r := &request{Request: hr, path: path, base: baseOf(path), now: c.now(), privacy: c.config.Privacy,
+	r := &request{Request: hr, path: path, base: baseOf(path), now: c.now(), privacy: c.desk.Masks,
 		arrived: c.awaitBody(w, hr)}
 	var allowed []string
 	if under {

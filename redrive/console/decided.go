@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // decidedView is what a decision did, what is left of its selection, and what can be restored.
@@ -17,10 +16,10 @@ type decidedView struct {
 	D               *decision
 	By, Reason      string
 	At              time.Time
-	Done            number
+	Done            operate.Number
 	Exact           string // the address of the page that counts
 	IsLeft          bool   // letters of the selection are as they were
-	Left            number
+	Left            operate.Number
 	Hidden          []field
 	Key             string
 	GoOn, Undo      string
@@ -43,7 +42,7 @@ func (c *Console) restored(r *request) (answer, error) {
 
 func (c *Console) decidedPage(r *request, d *decision, typed string, p problem) (answer, error) {
 	key := r.values["id"]
-	if !d.isKey(key) {
+	if !d.Made(key) {
 		return answer{}, noPage()
 	}
 	view := decidedView{
@@ -51,11 +50,11 @@ func (c *Console) decidedPage(r *request, d *decision, typed string, p problem) 
 		GoOn: r.link(d.Name, nil), Undo: r.link(d.path(key)+"/undo", nil),
 		Exact: r.exactLink(d.path(key), withoutField(r.query, fieldExact)),
 		Audit: r.link("audit", url.Values{"redrive-id": {key}}), Letters: r.link("letters",
-			operate.FilterValues(d.record(key))),
+			operate.FilterValues(d.Of(key))),
 	}
 	a := answer{status: p.status, page: "decided", title: d.DoneTitle}
 	if p.status != http.StatusServiceUnavailable {
-		events, err := c.recorded(r, key)
+		events, err := c.desk.Decided(r.Context(), key)
 		if err != nil {
 			return answer{}, err
 		}
@@ -63,7 +62,7 @@ func (c *Console) decidedPage(r *request, d *decision, typed string, p problem) 
 			return answer{}, notFound(d.unknown)
 		}
 		view.By, view.Reason, view.At = events[0].By, events[0].Reason, events[0].At
-		view.Done = c.numberOf(r, d.record(key))
+		view.Done = c.numberOf(r, d.Of(key))
 		view.CanUndo = d == discards && !view.Done.None()
 		if err := c.whatIsLeft(r, &view); err != nil {
 			return answer{}, err
@@ -83,7 +82,7 @@ func (c *Console) whatIsLeft(r *request, view *decidedView) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), c.patience(r, careful*c.counting))
 	defer cancel()
-	heads, err := c.sampleOf(ctx, s, max(1, len(s.Seqs)))
+	heads, err := c.desk.Sample(ctx, s, max(1, len(s.Seqs)))
 	unknown := errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil
 	if view.IsLeft = unknown || len(heads) > 0; err != nil && !unknown || !view.IsLeft {
 		return err
@@ -109,15 +108,15 @@ func (c *Console) undoDiscard(r *request) (answer, error) {
 		return answer{}, err
 	}
 	key, reason := r.values["id"], strings.TrimSpace(form.Get("reason"))
-	if !discards.isKey(key) {
+	if !discards.Made(key) {
 		return answer{}, noPage()
 	}
 	if wrong := wrongReason(reason); wrong != "" {
 		return c.decidedPage(r, discards, reason,
 			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrong}})
 	}
-	s := operate.Selection{Filter: discards.record(key)}
-	n, cut, err := c.markChosen(r, s, letters.StatusWaiting, letters.Act{By: r.person.Name, Reason: reason})
+	s := operate.Selection{Filter: discards.Of(key)}
+	n, cut, err := c.markChosen(r, restores, s, "", reason)
 	done := answer{to: r.exactLink(discards.path(key), nil)}
 	if err != nil && !cut {
 		return c.decidedPage(r, discards, reason, c.problemOf(r, err))

@@ -2,11 +2,10 @@ package console
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -21,18 +20,15 @@ const (
 
 // decision is what a person decides about letters: to discard them, or to restore discarded ones.
 type decision struct {
-	Name string           // of its page. The ids of its records begin with it, so that none is the id of a campaign.
-	from []letters.Status // the states of letters that it takes
-	to   letters.Status
+	operate.Decision
 	// what the pages say. A %s is a number of letters.
 	Title, Intro, number, uncounted, DoneTitle, Done, SoFar, Step string
 	states, none, partly, unknown                                 string // why it is not done
 }
 
 var discards = &decision{
-	Name: "discard", to: letters.StatusDiscarded,
-	from:  []letters.Status{letters.StatusWaiting, letters.StatusRefused, letters.StatusQuarantined},
-	Title: "Discard",
+	Decision: operate.Discard,
+	Title:    "Discard",
 	Intro: "Discarded letters stay in the store, with your name and reason, and no redrive takes them. You can " +
 		"restore " +
 		"them.",
@@ -50,10 +46,10 @@ var discards = &decision{
 }
 
 var restores = &decision{
-	Name: "restore", to: letters.StatusWaiting, from: []letters.Status{letters.StatusDiscarded},
-	Title:  "Restore",
-	Intro:  "Letters that are restored wait again, with your name and reason. Then they can be redriven.",
-	number: "Restore %s letter|Restore %s letters", uncounted: "Restore all that match (not counted)",
+	Decision: operate.Restore,
+	Title:    "Restore",
+	Intro:    "Letters that are restored wait again, with your name and reason. Then they can be redriven.",
+	number:   "Restore %s letter|Restore %s letters", uncounted: "Restore all that match (not counted)",
 	DoneTitle: "Restored",
 	Done:      "%s letter that was restored waits.|%s letters that were restored wait.",
 	SoFar:     "%s letter is restored so far.|%s letters are restored so far.",
@@ -65,31 +61,15 @@ var restores = &decision{
 }
 
 // Button is what the button of the decision says: how many letters it takes, or that it is not known.
-func (d *decision) Button(n number) string {
+func (d *decision) Button(n operate.Number) string {
 	if !n.Known() {
 		return d.uncounted
 	}
 	return say(d.number, n.N())
 }
 
-// newKey returns the id of a record that the decision will have.
-func (d *decision) newKey() string { return d.Name + "-" + watermill.NewUUID() }
-
-// isKey reports whether a text is the id of a record of the decision.
-func (d *decision) isKey(key string) bool {
-	rest, ok := strings.CutPrefix(key, d.Name+"-")
-	return ok && len(rest) == 36 && !strings.ContainsFunc(rest, func(r rune) bool {
-		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'f')
-	})
-}
-
 // path is the page of a record.
 func (d *decision) path(key string) string { return d.Name + "s/" + key }
-
-// record chooses the letters of a record that nothing has changed since.
-func (d *decision) record(key string) letters.Filter {
-	return letters.Filter{RedriveIDs: []string{key}, Statuses: []letters.Status{d.to}}
-}
 
 // decisionView is the page between a selection and a decision about it.
 type decisionView struct {
@@ -97,7 +77,7 @@ type decisionView struct {
 	Hidden          []field
 	Key, Reason     string
 	WrongReason     string
-	Number          number
+	Number          operate.Number
 	Exact           string // the address of the page that counts
 	Held            held
 	Sample          []sampleLine
@@ -115,7 +95,7 @@ func (c *Console) decisionForm(r *request, d *decision) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return c.decisionPage(r, d, s, d.newKey(), "", problem{})
+	return c.decisionPage(r, d, s, d.NewID(), "", problem{})
 }
 
 // toDecide is a selection with letters that a decision takes.
@@ -124,7 +104,7 @@ func (r *request) toDecide(d *decision, q map[string][]string) (s operate.Select
 		return s, err
 	}
 	var some bool
-	if s, some = s.Only(d.from); !some {
+	if s, some = s.Only(d.From); !some {
 		return s, badInput(d.states)
 	}
 	return s, nil
@@ -142,24 +122,24 @@ func (c *Console) decide(r *request, d *decision) (answer, error) {
 		return answer{}, err
 	}
 	key, reason := form.Get("key"), strings.TrimSpace(form.Get("reason"))
-	if !d.isKey(key) {
+	if !d.Made(key) {
 		return answer{}, badForm()
 	}
 	if wrong := wrongReason(reason); wrong != "" {
 		return c.decisionPage(r, d, s, key, reason,
 			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrong}})
 	}
-	done, err := c.recorded(r, key)
+	done, err := c.desk.Decided(r.Context(), key)
 	if err != nil {
 		return c.decisionPage(r, d, s, key, reason, c.problemOf(r, err))
 	}
 	if len(done) == 0 {
 		if now := c.chosen(r, s); now.Known() && now.N() > s.Number {
-			return c.decisionPage(r, d, s, d.newKey(), reason,
+			return c.decisionPage(r, d, s, d.NewID(), reason,
 				problem{status: http.StatusConflict, text: say(moreMatch, now.N())})
 		}
 	}
-	n, cut, err := c.markChosen(r, s, d.to, letters.Act{By: r.person.Name, Reason: reason, RedriveID: key})
+	n, cut, err := c.markChosen(r, d, s, key, reason)
 	switch {
 	case cut:
 		return c.decisionStep(r, d, s, key, reason, n), nil
@@ -178,36 +158,20 @@ func (c *Console) decide(r *request, d *decision) (answer, error) {
 
 // wrongReason says why a reason cannot be one.
 func wrongReason(reason string) string {
-	switch {
-	case reason == "":
-		return "The reason is missing. Say why, for those who read the record later."
-	case len(reason) > maxName || strings.ContainsRune(reason, 0):
-		return say("The reason may have at most %s byte.|The reason may have at most %s bytes.", maxName)
+	if wrong := (*operate.Wrong)(nil); errors.As(operate.CheckReason(reason), &wrong) {
+		return "The reason " + wrong.Why + "."
 	}
 	return ""
 }
 
-// markChosen marks the letters of a selection for as long as one step takes. It returns how many, also with an error.
-// The step was cut if its time was over before all were marked, and some were.
-func (c *Console) markChosen(r *request, s operate.Selection, status letters.Status,
-	act letters.Act) (n int, cut bool, err error) {
+// markChosen decides about the letters of a selection for as long as one step takes. It returns how many, also with an
+// error. The step was cut if its time was over before all were marked, and some were.
+func (c *Console) markChosen(r *request, d *decision, s operate.Selection, key,
+	reason string) (n int, cut bool, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), c.step)
 	defer cancel()
-	if len(s.Seqs) == 0 {
-		n, err = c.store.MarkAll(ctx, s.Filter, status, act)
-	}
-	for _, seq := range s.Seqs {
-		var one int
-		one, err = c.store.MarkAll(ctx, oneLetter(seq, s.Filter.Statuses), status, act)
-		if n += one; err != nil {
-			break
-		}
-	}
+	n, err = c.desk.Decide(ctx, r.who(reason), d.Decision, s, key)
 	return n, err != nil && n > 0 && ctx.Err() != nil && r.Context().Err() == nil, err
-}
-
-func oneLetter(seq int64, statuses []letters.Status) letters.Filter {
-	return letters.Filter{After: seq - 1, MaxSeq: seq, Statuses: statuses}
 }
 
 // decisionPage shows the form with what was typed.
@@ -225,7 +189,7 @@ func (c *Console) decisionPage(r *request, d *decision, s operate.Selection, key
 			view.Held, err = c.heldOf(r, s)
 		}
 		if err == nil {
-			heads, err = c.sampleOf(r.Context(), s, decisionSample)
+			heads, err = c.desk.Sample(r.Context(), s, decisionSample)
 		}
 		if err != nil {
 			if p.status == 0 {
@@ -245,26 +209,4 @@ func (c *Console) decisionPage(r *request, d *decision, s operate.Selection, key
 	}
 	view.Hidden = hidden(s.Values())
 	return answer{status: p.status, page: "decision", title: d.Title, view: view}, nil
-}
-
-// sampleOf are the first letters of a selection.
-func (c *Console) sampleOf(ctx context.Context, s operate.Selection, most int) (heads []letters.Head, err error) {
-	if len(s.Seqs) == 0 {
-		f := s.Filter
-		f.Limit = most
-		return c.store.Heads(ctx, f)
-	}
-	for _, seq := range s.Seqs[:min(len(s.Seqs), most)] {
-		some, err := c.store.Heads(ctx, oneLetter(seq, s.Filter.Statuses))
-		if err != nil {
-			return heads, err
-		}
-		heads = append(heads, some...)
-	}
-	return heads, nil
-}
-
-// recorded is what is on record under a key: the latest event.
-func (c *Console) recorded(r *request, key string) ([]letters.Event, error) {
-	return c.store.Audit(r.Context(), letters.EventFilter{RedriveIDs: []string{key}, NewestFirst: true, Limit: 1})
 }

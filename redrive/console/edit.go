@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -76,16 +75,12 @@ func (c *Console) editForm(r *request) (answer, error) {
 }
 
 // editedLetter is the letter of the address, opened.
-func (c *Console) editedLetter(r *request) (l letters.Letter, err error) {
-	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
-	if err != nil {
-		return l, noPage()
+func (c *Console) editedLetter(r *request) (letters.Letter, error) {
+	l, err := c.oneLetter(r)
+	if err == nil {
+		err = l.Closed
 	}
-	if l, err = c.store.Get(r.Context(), seq); err != nil {
-		return l, err
-	}
-	l.Letter, err = c.store.Open(r.Context(), l)
-	return l, err
+	return l.Letter, err
 }
 
 // edit goes from the form to the difference, and from there to a campaign of one letter.
@@ -107,8 +102,7 @@ func (c *Console) edit(r *request) (answer, error) {
 		return c.editPage(r, l, nil,
 			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrongReason(reason)}})
 	case do == "show":
-		act := letters.Act{By: r.person.Name, Reason: reason}
-		if _, err := c.store.Record(r.Context(), nil, letters.EventShown, act, l.Seq); err != nil {
+		if err := c.desk.Show(r.Context(), r.who(reason), l.Seq); err != nil {
 			return answer{}, err
 		}
 		return c.editPage(r, l, unmasked(l), problem{})
@@ -129,12 +123,9 @@ func (c *Console) redriveEdited(r *request, l letters.Letter, form url.Values, r
 	if wrong != "" {
 		return c.editPage(r, l, form, problem{status: http.StatusBadRequest, text: wrong})
 	}
-	request := campaigns.Request{ID: form.Get("key"), Seqs: []int64{l.Seq}, Edit: e,
-		Act: campaigns.Act{By: r.person.Name, Reason: reason}}
+	request := campaigns.Request{ID: form.Get("key"), Seqs: []int64{l.Seq}, Edit: e}
 	request.Filter.Statuses = []letters.Status{l.Status}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), starting)
-	defer cancel()
-	started, err := c.campaigns.Start(ctx, request)
+	started, err := c.start(r, reason, request)
 	switch {
 	case errors.Is(err, campaigns.ErrNoLetters):
 		form.Set("key", watermill.NewUUID())
@@ -263,13 +254,13 @@ func (c *Console) editDifference(r *request, l letters.Letter, form url.Values, 
 	}
 	request := campaigns.Request{Seqs: []int64{l.Seq}, Edit: e}
 	request.Filter.Statuses = []letters.Status{l.Status}
-	plan, err := c.campaigns.Plan(r.Context(), request)
+	plan, _, err := c.desk.Plan(r.Context(), r.who(""), request, 0)
 	if err != nil {
 		return err
 	}
 	view.LeftOut = c.leftOut(r, plan.LeftOut)
 	if len(plan.Sample) == 1 {
-		view.Difference, view.Target = operate.DifferenceOf(plan.Sample[0].Edited, c.config.Privacy), plan.Sample[0].Topic
+		view.Difference, view.Target = operate.DifferenceOf(plan.Sample[0].Edited, c.desk.Masks), plan.Sample[0].Topic
 		view.Ready = view.Difference != nil && view.Difference.Refused == ""
 	}
 	return nil
@@ -312,11 +303,11 @@ func editKeys(l letters.Letter, form url.Values, view *editView) (seen bool) {
 // hides reports whether the letter has something that the form would show and the Console masks.
 func (c *Console) hides(l letters.Letter) bool {
 	for key, value := range poison.ProducerMetadata(l.Original.Metadata) {
-		if c.config.Privacy.Metadata(key, value) != value {
+		if c.desk.Masks.Metadata(key, value) != value {
 			return true
 		}
 	}
-	return editable.Check(l.Original.Payload) == nil && c.masks(l.Original.Payload)
+	return editable.Check(l.Original.Payload) == nil && c.desk.Hides(l.Original.Payload)
 }
 
 // editAgain shows what was typed while the database is away.

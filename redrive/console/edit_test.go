@@ -42,7 +42,7 @@ func TestEdit(t *testing.T) {
 		t.Fatal("a difference began a campaign")
 	}
 	form = p.fields(t)
-	b.post("/letters/1/edit", with(form, "do", "start", "reason", " ")).want(t, http.StatusBadRequest, "The reason is missing", "&lt;Ann&gt;")
+	b.post("/letters/1/edit", with(form, "do", "start", "reason", " ")).want(t, http.StatusBadRequest, "The reason is empty", "&lt;Ann&gt;")
 	at := b.post("/letters/1/edit", with(form, "do", "start", "reason", "INC-7")).goes(t, "campaigns/")
 	testkit.Eventually(t, "it is redriven", func() bool { return strings.Contains(b.get(at).body, "It is through with all letters.") })
 	sent := out.All()
@@ -125,7 +125,7 @@ func TestEdit_masked(t *testing.T) {
 	if strings.Contains(p.body, "secret-1") || strings.Contains(p.body, privacy.Mark) {
 		t.Errorf("the form has it: %s", p.body)
 	}
-	b.post("/letters/1/edit", with(p.fields(t), "do", "show")).want(t, http.StatusBadRequest, "The reason is missing")
+	b.post("/letters/1/edit", with(p.fields(t), "do", "show")).want(t, http.StatusBadRequest, "The reason is empty")
 	p = b.post("/letters/1/edit", with(p.fields(t), "do", "show", "reason", "INC-7"))
 	p.want(t, http.StatusOK, "secret-1")
 	events, err := b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventShown}})

@@ -75,7 +75,7 @@ const (
 func (c *Console) explain(r *request, err error) *fault {
 	detail := ""
 	if r.person.Role >= Operate {
-		detail = c.config.Privacy.Text(boundedtext.Error(err, privacy.MaxText))
+		detail = c.desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))
 	}
 	wrong, forbidden := (*operate.Wrong)(nil), (*operate.Forbidden)(nil)
 	f, panicked, tooLarge := (*fault)(nil), (*classify.PanicError)(nil), (*http.MaxBytesError)(nil)

@@ -2,7 +2,6 @@ package console
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/masked"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/printable"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -25,49 +24,31 @@ const (
 	exporting = 5 * time.Minute
 )
 
-// exportedEvent is a line of an export, by names that stay.
-type exportedEvent struct {
-	Number    int64     `json:"number"`
-	At        time.Time `json:"at"`
-	What      string    `json:"what"`
-	Letter    int64     `json:"letter"`
-	MessageID string    `json:"message_id"`
-	By        string    `json:"by"`
-	Reason    string    `json:"reason"`
-	RedriveID string    `json:"redrive_id"`
-	Detail    string    `json:"detail"`
-}
-
 // exportAudit sends the events that a filter chooses, the newest first, page by page: the server keeps one page in
 // memory.
 func (c *Console) exportAudit(r *request) (answer, error) {
-	f, seq, err := auditFilter(r.query, r.now)
+	of, err := r.record()
 	if err != nil {
 		return answer{}, err
 	}
-	f.After, f.Limit = 0, letters.MaxLimit
-	next := func(ctx context.Context) (events []letters.Event, err error) {
-		if seq > 0 {
-			return c.store.History(ctx, seq)
-		}
-		return c.store.Audit(ctx, f)
-	}
-	first, err := next(r.Context()) // before anything is sent, so that an error is a page
+	of.Filter.After, of.Filter.Limit = 0, letters.MaxLimit
+	// before anything is sent, so that an error is a page
+	first, err := c.desk.Audit(r.Context(), r.who(""), of)
 	if err != nil {
 		return answer{}, err
 	}
-	write := func(row func(exportedEvent) error) error {
+	write := func(row func(operate.EventData) error) error {
 		for events, sent := first, 0; len(events) > 0; {
 			for _, e := range events {
-				if err := row(c.exported(r, e)); err != nil {
+				if err := row(operate.DataOfEvent(e)); err != nil {
 					return err
 				}
 			}
-			if sent += len(events); seq > 0 || len(events) < f.Limit || sent >= maxExported {
+			if sent += len(events); of.Seq > 0 || len(events) < of.Filter.Limit || sent >= maxExported {
 				break
 			}
-			f.After = events[len(events)-1].Number
-			if events, err = next(r.Context()); err != nil {
+			of.Filter.After = events[len(events)-1].Number
+			if events, err = c.desk.Audit(r.Context(), r.who(""), of); err != nil {
 				return err
 			}
 		}
@@ -79,16 +60,16 @@ func (c *Console) exportAudit(r *request) (answer, error) {
 			write: func(w io.Writer) error {
 				out := bufio.NewWriterSize(w, 64<<10)
 				lines := json.NewEncoder(out)
-				err := write(func(e exportedEvent) error { return lines.Encode(e) })
+				err := write(func(e operate.EventData) error { return lines.Encode(e) })
 				return errors.Join(err, out.Flush())
 			}}}, nil
 	case auditCSV:
 		return answer{file: &file{kind: "text/csv; charset=utf-8", name: auditCSV, write: func(w io.Writer) error {
 			out := bufio.NewWriterSize(w, 64<<10)
 			line := func(cells []string) error { _, err := out.WriteString(csvLine(cells)); return err }
-			err := line([]string{"number", "at", "what", "letter", "message_id", "by", "reason", "redrive_id", "detail"})
+			err := line([]string{"number", "at", "kind", "seq", "id", "by", "reason", "redrive_id", "detail"})
 			if err == nil {
-				err = write(func(e exportedEvent) error { return line(e.cells()) })
+				err = write(func(e operate.EventData) error { return line(cellsOf(e)) })
 			}
 			return errors.Join(err, out.Flush())
 		}}}, nil
@@ -96,26 +77,10 @@ func (c *Console) exportAudit(r *request) (answer, error) {
 	return answer{}, noPage()
 }
 
-// exported is an event as a person may have it in a file: masked, as on the page.
-func (c *Console) exported(r *request, e letters.Event) exportedEvent {
-	p := c.config.Privacy
-	x := exportedEvent{
-		Number: e.Number, At: e.At.UTC(), What: string(e.Kind), Letter: e.Seq, MessageID: p.Text(e.MessageID), By: e.By,
-		Reason: p.Text(e.Reason), RedriveID: e.RedriveID,
-	}
-	if r.person.Role >= Look {
-		x.Detail = masked.Detail(p, e.Detail)
-	}
-	return x
-}
-
-// cells are the event as a row of a spreadsheet, in which nothing is a formula.
-func (e *exportedEvent) cells() []string {
-	cells := []string{
-		strconv.FormatInt(e.Number, 10), e.At.Format(time.RFC3339Nano), e.What, strconv.FormatInt(e.Letter, 10),
-		e.MessageID,
-		e.By, e.Reason, e.RedriveID, e.Detail,
-	}
+// cellsOf are an event as a row of a spreadsheet, in which nothing is a formula.
+func cellsOf(e operate.EventData) []string {
+	cells := []string{strconv.FormatInt(e.Number, 10), e.At, e.Kind, strconv.FormatInt(e.Seq, 10), e.ID, e.By, e.Reason,
+		e.RedriveID, e.Detail}
 	for i, cell := range cells {
 		cells[i] = printable.Cell(cell)
 	}

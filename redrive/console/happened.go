@@ -1,43 +1,28 @@
 package console
 
-import (
-	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/redrive/letters"
-)
-
-// happenedTo is how many letters the console looks at to say who was first.
-const happenedTo = 50
+import "github.com/watermill-spillway/spillway/internal/operate"
 
 // happened says who did what to the letters of a selection that an action found changed, for the one who came second.
-// It says nothing if that is not known, or not the same for all that it looks at.
+// It says nothing if that is not known.
 func (c *Console) happened(r *request, s operate.Selection) string {
-	s.Filter.Statuses = letters.Statuses()
-	heads, err := c.sampleOf(r.Context(), s, happenedTo)
-	if err != nil {
+	h, err := c.desk.Happened(r.Context(), s)
+	switch {
+	case err != nil:
 		c.log(r, err)
 		return ""
-	}
-	if len(heads) == 0 {
+	case h.Gone:
 		return "They are not there any more: they were purged."
-	}
-	first := heads[0]
-	for _, h := range heads[1:] {
-		if h.Status != first.Status || h.Marked.By != first.Marked.By || h.Marked.Reason != first.Marked.Reason ||
-			h.LeasedBy != first.LeasedBy {
-			return "Different things happened to them: the list of the letters has who did what."
-		}
-	}
-	state := operate.StatusWords(first.Status)
-	switch {
-	case first.LeasedBy != "":
-		return say("A program works on them now: %s.", c.plain(first.LeasedBy))
-	case first.Marked.At.IsZero():
+	case h.Various:
+		return "Different things happened to them: the list of the letters has who did what."
+	case h.LeasedBy != "":
+		return say("A program works on them now: %s.", c.plain(h.LeasedBy))
+	case h.Marked.At.IsZero():
 		return ""
-	case first.Marked.Reason == "":
-		return say("The state is now: %s, by %s.", state, c.plain(first.Marked.By))
+	case h.Marked.Reason == "":
+		return say("The state is now: %s, by %s.", operate.StatusWords(h.Status), c.plain(h.Marked.By))
 	}
-	return say("The state is now: %s, by %s, for this reason: %s.", state, c.plain(first.Marked.By),
-		c.plain(first.Marked.Reason))
+	return say("The state is now: %s, by %s, for this reason: %s.", operate.StatusWords(h.Status), c.plain(h.Marked.By),
+		c.plain(h.Marked.Reason))
 }
 
 // happenedUnless is happened, unless a reason is known already.

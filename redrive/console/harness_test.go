@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -181,4 +182,16 @@ func (p page) want(t testing.TB, status int, texts ...string) {
 			t.Errorf("the page lacks %q: %s", text, p.body)
 		}
 	}
+}
+
+func oneLetter(seq int64, statuses []letters.Status) letters.Filter {
+	return letters.Filter{After: seq - 1, MaxSeq: seq, Statuses: statuses}
+}
+
+// numberIf is a number, if it is known.
+func numberIf(n int, known bool) operate.Number {
+	if !known {
+		return operate.Number{}
+	}
+	return operate.Exactly(n)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -45,7 +46,7 @@ func (p page) buttons(t testing.TB, begin string) (labels []string) {
 // says fails the test unless the button of a decision, and what the page says was done, are true, or say that it is not known.
 func (p page) says(t testing.TB, d *decision, known bool, left, done int) {
 	t.Helper()
-	button := d.Button(number{left, known})
+	button := d.Button(numberIf(left, known))
 	if got := p.buttons(t, strings.Fields(d.Title)[0]); !slices.Contains(got, button) {
 		t.Errorf("the buttons say %q, want %q", got, button)
 	}
@@ -85,10 +86,10 @@ func TestDiscard_large(t *testing.T) {
 			p := b.get("/discard?" + b.everything())
 			p.want(t, http.StatusOK, say(discards.number, on.letters))
 			key := p.fields(t).Get("key")
-			if on.letters > planned {
+			if on.letters > operate.Planned {
 				b.get("/redrive?"+b.everything()).want(t, http.StatusOK, say("Redrive up to %s letter|Redrive up to %s letters", on.letters)+"<")
 				b.console.counting = -1
-				b.get("/redrive?"+b.everything()).want(t, http.StatusOK, "Redrive all that match (not counted)"+"<", say("These numbers are of the first %s letter. There may be more.|These numbers are of the first %s letters. There may be more.", planned))
+				b.get("/redrive?"+b.everything()).want(t, http.StatusOK, "Redrive all that match (not counted)"+"<", say("These numbers are of the first %s letter. There may be more.|These numbers are of the first %s letters. There may be more.", operate.Planned))
 			}
 			b.console.config.Timeout = 2 * time.Minute
 			b.console.step = time.Millisecond // patiently makes it as long as one transaction takes here
@@ -99,7 +100,7 @@ func TestDiscard_large(t *testing.T) {
 				if p = b.patiently("/discard", form); p.StatusCode != http.StatusOK {
 					break
 				}
-				left, done := b.truth(waiting), b.truth(discards.record(key))
+				left, done := b.truth(waiting), b.truth(discards.Of(key))
 				if left == 0 && known { // it would have led to the end
 					t.Error("no letter is left, and the page goes on")
 				}
@@ -120,11 +121,11 @@ func TestDiscard_large(t *testing.T) {
 					b.get(strings.TrimPrefix(again, ".")).says(t, discards, true, left, done)
 				}
 				if step%3 == 0 { // a person who left takes it up again
-					form = with(stopped.fieldsOf(t, discards.Button(number{left, known})), "reason", "INC-7 again")
+					form = with(stopped.fieldsOf(t, discards.Button(numberIf(left, known))), "reason", "INC-7 again")
 				}
 			}
 			end := b.get(p.goes(t, "discards/"))
-			end.want(t, http.StatusOK, say(discards.Done, on.letters), restores.Button(exactly(on.letters)))
+			end.want(t, http.StatusOK, say(discards.Done, on.letters), restores.Button(operate.Exactly(on.letters)))
 			if step < 2 || len(end.buttons(t, "Discard")) > 0 {
 				t.Errorf("%d steps, and then the buttons %q", step, end.buttons(t, ""))
 			}
@@ -139,8 +140,8 @@ func TestDiscard_large(t *testing.T) {
 				if p = b.patiently("/discards/"+key+"/undo", form); p.StatusCode != http.StatusOK {
 					break
 				}
-				left := b.truth(discards.record(key))
-				if got := p.buttons(t, "Restore"); !slices.Equal(got, []string{restores.Button(number{left, b.console.counting > 0})}) {
+				left := b.truth(discards.Of(key))
+				if got := p.buttons(t, "Restore"); !slices.Equal(got, []string{restores.Button(numberIf(left, b.console.counting > 0))}) {
 					t.Errorf("%d are left, and the buttons say %q", left, got)
 				}
 				form = p.fields(t)

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -19,28 +18,28 @@ func (c *Console) letter(r *request) (answer, error) {
 		return answer{}, err
 	}
 	v := letterPage{
-		letterView: viewOfLetter(l), Look: r.person.Role >= Look, Closed: c.config.Privacy.Text(says(l.closed)),
+		letterView: viewOfLetter(l), Look: r.person.Role >= Look, Closed: c.desk.Masks.Text(l.WhyClosed()),
 		CauseLink: r.link("letters", operate.FilterValues(letters.Filter{Causes: []string{l.Cause},
 			Statuses: letters.Statuses()})),
 		Edits: l.Status != letters.StatusDiscarded && l.Status != letters.StatusErased, Base: r.base,
-		Folded: frames.Fold(c.config.Privacy.Text(l.Failure.Stack)), Command: "redrive show " + id(l.Seq) + " --json",
+		Folded: frames.Fold(c.desk.Masks.Text(l.Failure.Stack)), Command: "redrive show " + id(l.Seq) + " --json",
 		Curl: curl(r),
 	}
 	this := operate.Selection{Seqs: []int64{l.Seq}}.Values()
 	if l.Status == letters.StatusWaiting {
 		v.Redrive = r.link("redrive", this)
 	}
-	if slices.Contains(discards.from, l.Status) {
+	if slices.Contains(discards.From, l.Status) {
 		v.Discard = r.link(discards.Name, this)
 	}
-	if slices.Contains(restores.from, l.Status) {
+	if slices.Contains(restores.From, l.Status) {
 		v.Restore = r.link(restores.Name, this)
 	}
 	v.Keys, v.Metadata = c.metadata(l, v.Look)
-	if v.Look && l.closed == nil && l.Status != letters.StatusErased {
+	if v.Look && l.Closed == nil && l.Status != letters.StatusErased {
 		v.Payload = c.payloadOf(l, payload.Kind(r.query.Get("view")))
 	}
-	events, err := c.store.History(r.Context(), l.Seq)
+	events, err := c.desk.Store.History(r.Context(), l.Seq)
 	if err == nil {
 		v.Line, v.Earlier = timeLine(r, l.Letter, events)
 		v.Others, err = c.others(r, l)
@@ -69,38 +68,13 @@ type letterPage struct {
 	Curl      string
 }
 
-// openedLetter is a letter, opened if it was sealed and the keys are there.
-type openedLetter struct {
-	letters.Letter
-	key    string // that it is sealed with
-	closed error  // why it cannot be opened
-}
-
 // oneLetter returns the letter that the address names.
-func (c *Console) oneLetter(r *request) (l openedLetter, err error) {
+func (c *Console) oneLetter(r *request) (l operate.Letter, err error) {
 	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
 	if err != nil || seq <= 0 {
 		return l, noPage()
 	}
-	if l.Letter, err = c.store.Get(r.Context(), seq); err != nil || !l.Sealed {
-		return l, err
-	}
-	l.key = l.SealKey()
-	opened, closed := c.store.Open(r.Context(), l.Letter)
-	if r.Context().Err() != nil {
-		return l, context.Cause(r.Context())
-	}
-	if l.closed = closed; closed == nil {
-		l.Letter.Letter = opened
-	}
-	return l, nil
-}
-
-func says(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
+	return c.desk.Letter(r.Context(), seq)
 }
 
 // otherLetter is another letter of the same message: a redriven message that failed again has one more.
@@ -113,11 +87,11 @@ type otherLetter struct {
 const shownOthers = 50
 
 // others returns the letters of the message, with the one that is shown. Of a message without an id there is one.
-func (c *Console) others(r *request, l openedLetter) (all []otherLetter, err error) {
+func (c *Console) others(r *request, l operate.Letter) (all []otherLetter, err error) {
 	if l.Original.UUID == "" {
 		return nil, nil
 	}
-	heads, err := c.store.Heads(r.Context(),
+	heads, err := c.desk.Store.Heads(r.Context(),
 		letters.Filter{IDs: []string{l.Original.UUID}, Statuses: letters.Statuses(), Limit: shownOthers})
 	for _, h := range heads {
 		all = append(all, otherLetter{id(h.Seq), r.link("letters/"+id(h.Seq), nil), operate.StatusWords(h.Status),

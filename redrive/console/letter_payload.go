@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"unicode/utf8"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/payload"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -29,10 +30,10 @@ type tab struct {
 
 // payloadOf returns a view of the masked payload. Of a long payload only the beginning is looked at, and whether
 // anything of the rest is masked is not known.
-func (c *Console) payloadOf(l openedLetter, want payload.Kind) *payloadView {
+func (c *Console) payloadOf(l operate.Letter, want payload.Kind) *payloadView {
 	p := []byte(l.Original.Payload)
 	looked := p[:min(len(p), payload.Looked)]
-	masked := c.config.Privacy.Payload(looked)
+	masked := c.desk.Masks.Payload(looked)
 	v := &payloadView{View: payload.Of(masked, want, len(looked) == len(p)), Size: len(p)}
 	v.Masked = string(masked) != string(looked) || len(looked) < len(p)
 	for _, kind := range v.Kinds {
@@ -48,7 +49,7 @@ func (c *Console) download(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if c.masks(l.Original.Payload) {
+	if c.desk.Hides(l.Original.Payload) {
 		return answer{}, &fault{status: http.StatusForbidden, title: "Not allowed",
 			text: "The payload has values that are masked. With the right to operate, the page of the letter downloads it, " +
 				"with a reason on record."}
@@ -72,14 +73,13 @@ func (c *Console) downloadUnmasked(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if _, err := c.store.Record(r.Context(), nil, letters.EventShown, letters.Act{By: r.person.Name, Reason: reason},
-		l.Seq); err != nil {
+	if err := c.desk.Show(r.Context(), r.who(reason), l.Seq); err != nil {
 		return answer{}, err
 	}
 	return exactBytes(l), nil
 }
 
-func exactBytes(l openedLetter) answer {
+func exactBytes(l operate.Letter) answer {
 	p := l.Original.Payload
 	return answer{file: &file{
 		kind: "application/octet-stream", name: nameOf(l, ".bin"), size: int64(len(p)),
@@ -88,15 +88,15 @@ func exactBytes(l openedLetter) answer {
 }
 
 // withPayload returns the letter that the address names, with a payload that can be read.
-func (c *Console) withPayload(r *request) (openedLetter, error) {
+func (c *Console) withPayload(r *request) (operate.Letter, error) {
 	l, err := c.oneLetter(r)
 	switch {
 	case err != nil:
 		return l, err
-	case l.closed != nil:
+	case l.Closed != nil:
 		return l, &fault{status: http.StatusConflict, title: "The letter is sealed", text: "The payload cannot be " +
 			"opened here.",
-			detail: c.config.Privacy.Text(says(l.closed)), cause: l.closed}
+			detail: c.desk.Masks.Text(l.WhyClosed()), cause: l.Closed}
 	case l.Status == letters.StatusErased:
 		return l, &fault{status: http.StatusGone, title: "The payload is erased", text: payloadErased}
 	}
@@ -109,7 +109,11 @@ func (c *Console) export(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	body, err := json.MarshalIndent(c.exportOf(l, r.person.Role >= Look), "", "  ")
+	events, err := c.desk.Store.History(r.Context(), l.Seq)
+	if err != nil {
+		return answer{}, err
+	}
+	body, err := json.MarshalIndent(c.desk.Data(r.who(""), l, events), "", "  ")
 	if err != nil {
 		return answer{}, err
 	}
@@ -118,6 +122,3 @@ func (c *Console) export(r *request) (answer, error) {
 		write: func(w io.Writer) error { _, err := w.Write(append(body, '\n')); return err },
 	}}, nil
 }
-
-// validText reports whether bytes come back as they are from a string of JSON.
-func validText(p []byte) bool { return utf8.Valid(p) }

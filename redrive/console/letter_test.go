@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -146,7 +147,7 @@ func TestLetterIsBounded(t *testing.T) {
 		}
 	}
 	p := b.get("/letters/2/json")
-	var e exported
+	var e operate.WholeData
 	if err := json.Unmarshal([]byte(p.body), &e); err != nil || len(e.Metadata) != 10_002 || e.Payload == nil || *e.Payload != "{}" {
 		t.Errorf("%d keys, %v", len(e.Metadata), err)
 	}

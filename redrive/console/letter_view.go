@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -28,14 +27,14 @@ type letterView struct {
 	RedrivenAt                                  time.Time
 }
 
-func viewOfLetter(l openedLetter) letterView {
+func viewOfLetter(l operate.Letter) letterView {
 	o, f := &l.Origin, &l.Failure
 	return letterView{
 		Seq: l.Seq, Status: string(l.Status), StatusName: operate.StatusWords(l.Status), Marked: l.Marked,
 		MessageID: l.Original.UUID, Cause: l.Cause, Reason: f.Reason, Class: f.Class.String(), Type: f.Type,
 		Description: f.Description, Node: f.Node, Stack: f.Stack, Topic: o.Topic, Partition: o.Partition, Offset: o.Offset,
 		Key: string(o.Key), Handler: o.Handler, ConsumerGroup: o.ConsumerGroup, Exchange: o.Exchange,
-		RoutingKey: o.RoutingKey, DeadLetterTopic: l.Topic, Trace: l.Trace, SealKey: l.key, Attempts: f.Attempts,
+		RoutingKey: o.RoutingKey, DeadLetterTopic: l.Topic, Trace: l.Trace, SealKey: l.Key, Attempts: f.Attempts,
 		Redrives: l.Redrive.Count, Seen: l.Seen, Size: l.Size, RedrivenBy: l.Redrive.By, RedriveID: l.Redrive.ID,
 		FirstFailedAt: f.FirstFailedAt, LastFailedAt: f.LastFailedAt, StoredAt: l.StoredAt, Sent: o.Timestamp,
 		RedrivenAt: l.Redrive.At,
@@ -54,7 +53,7 @@ const (
 )
 
 // metadata returns the number of keys, and the first of them in their order, with masked values.
-func (c *Console) metadata(l openedLetter, look bool) (n int, shown []pair) {
+func (c *Console) metadata(l operate.Letter, look bool) (n int, shown []pair) {
 	all := l.Original.Metadata
 	room := metadataBytes
 	for _, key := range slices.Sorted(maps.Keys(all)) {
@@ -63,7 +62,7 @@ func (c *Console) metadata(l openedLetter, look bool) (n int, shown []pair) {
 		}
 		p := pair{Key: key, Hidden: !look}
 		if look {
-			p.Value = c.config.Privacy.Metadata(key, all[key])
+			p.Value = c.desk.Masks.Metadata(key, all[key])
 		}
 		room -= min(len(key), maxShown) + min(len(p.Value), metadataShown)
 		shown = append(shown, p)
@@ -129,67 +128,6 @@ func gap(d time.Duration) string {
 	return say("after %s", age(d))
 }
 
-// masks reports whether anything of p is masked.
-func (c *Console) masks(p []byte) bool {
-	return len(p) > 0 && string(c.config.Privacy.Payload(p)) != string(p)
-}
-
-// exported is a letter as JSON, masked: what a program gets of the page.
-type exported struct {
-	Seq             int64             `json:"seq"`
-	ID              string            `json:"id"`
-	Status          string            `json:"status"`
-	Cause           string            `json:"cause"`
-	DeadLetterTopic string            `json:"dead_letter_topic"`
-	Topic           string            `json:"topic"`
-	Handler         string            `json:"handler"`
-	Class           string            `json:"class"`
-	Reason          string            `json:"reason"`
-	Type            string            `json:"type,omitempty"`
-	Description     string            `json:"description"`
-	Stack           string            `json:"stack,omitempty"`
-	Attempts        int               `json:"attempts"`
-	Redrives        int               `json:"redrives"`
-	FirstFailedAt   time.Time         `json:"first_failed_at"`
-	LastFailedAt    time.Time         `json:"last_failed_at"`
-	SealKey         string            `json:"seal_key,omitempty"`
-	Sealed          string            `json:"sealed,omitempty"` // why it could not be opened
-	Metadata        map[string]string `json:"metadata,omitempty"`
-	PayloadBytes    int               `json:"payload_bytes"`
-	Payload         *string           `json:"payload,omitempty"`
-	PayloadBase64   []byte            `json:"payload_base64,omitempty"` // of bytes that are no text
-}
-
-func (c *Console) exportOf(l openedLetter, look bool) exported {
-	mask := c.config.Privacy
-	e := exported{
-		Seq: l.Seq, ID: mask.Text(l.Original.UUID), Status: string(l.Status), Cause: l.Cause,
-		DeadLetterTopic: mask.Text(l.Topic), Topic: mask.Text(l.Origin.Topic), Handler: mask.Text(l.Origin.Handler),
-		Class: l.Failure.Class.String(), Reason: mask.Text(l.Failure.Reason), Type: mask.Text(l.Failure.Type),
-		Description: mask.Text(l.Failure.Description), Stack: mask.Text(l.Failure.Stack), Attempts: l.Failure.Attempts,
-		Redrives: l.Redrive.Count, FirstFailedAt: l.Failure.FirstFailedAt, LastFailedAt: l.Failure.LastFailedAt,
-		SealKey: l.key, Sealed: mask.Text(says(l.closed)), PayloadBytes: len(l.Original.Payload),
-	}
-	if !look || l.closed != nil {
-		return e
-	}
-	e.Metadata = make(map[string]string, len(l.Original.Metadata))
-	for key, value := range l.Original.Metadata {
-		e.Metadata[key] = mask.Metadata(key, value)
-	}
-	e.setPayload(mask, l.Original.Payload)
-	return e
-}
-
-func (e *exported) setPayload(mask *privacy.Redactor, p []byte) {
-	if p = mask.Payload(p); validText(p) {
-		shown := string(p)
-		e.Payload = &shown
-		return
-	}
-	e.PayloadBase64 = p
-}
-
-func nameOf(l openedLetter, ending string) string {
+func nameOf(l operate.Letter, ending string) string {
 	return "letter-" + strconv.FormatInt(l.Seq, 10) + ending
 }

@@ -94,7 +94,7 @@ func (c *Console) lettersOf(r *request) (v letterList, err error) {
 	}
 	page := f
 	page.Limit = show + 1 // one more says whether there is a next page
-	heads, err := c.store.Heads(r.Context(), page)
+	heads, err := c.desk.Store.Heads(r.Context(), page)
 	if err != nil {
 		return v, err
 	}
@@ -146,22 +146,22 @@ func (c *Console) listActions(r *request, statuses []letters.Status, number int)
 		}
 		actions = append(actions, one)
 	}
-	add("redrive", "Redrive", "", "main", redrivable)
-	add(restores.Name, restores.Title, " the discarded", "main", restores.from)
-	add(discards.Name, discards.Title, "", "danger", discards.from)
+	add("redrive", "Redrive", "", "main", operate.Redrivable)
+	add(restores.Name, restores.Title, " the discarded", "main", restores.From)
+	add(discards.Name, discards.Title, "", "danger", discards.From)
 	return actions
 }
 
 // number says how many letters match, and freezes the selection of all of them: those up to the last Seq. Letters that
 // arrived while they were counted would be in the number and not in the selection, so it counts again then. Some
-// filters read each letter: the page does not wait for their number, unless the person asks.
+// filters read each letter: the page does not wait for their operate.Number, unless the person asks.
 func (c *Console) number(r *request, v *letterList, f letters.Filter) error {
 	ctx, cancel := r.Context(), context.CancelFunc(func() {})
 	if r.query.Get(fieldExact) == "" {
 		ctx, cancel = context.WithTimeout(ctx, c.counting)
 	}
 	defer cancel()
-	n, last, err := c.counted(ctx, f)
+	s, err := c.desk.Freeze(ctx, f)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.Context().Err() == nil {
 		v.Exact = r.link("letters", merged(operate.FilterValues(f), only(r.query, listFields...),
 			url.Values{fieldExact: {"1"}}))
@@ -170,30 +170,11 @@ func (c *Console) number(r *request, v *letterList, f letters.Filter) error {
 	if err != nil {
 		return err
 	}
-	v.Number, v.Counted = n, true
-	if n > 0 && last > 0 {
-		f.MaxSeq = last
-		v.All = hidden(operate.Selection{Filter: f, Number: n}.Values())
+	v.Number, v.Counted = s.Number, true
+	if s.Number > 0 && s.Filter.MaxSeq > 0 {
+		v.All = hidden(s.Values())
 	}
 	return nil
-}
-
-func (c *Console) counted(ctx context.Context, f letters.Filter) (n int, last int64, err error) {
-	for range 3 {
-		if last, err = c.store.LastSeq(ctx); err != nil {
-			return 0, 0, err
-		}
-		f.MaxSeq = 0 // the numbers of causes answer, and no letter is read
-		if n, err = c.store.Count(ctx, f); err != nil {
-			return 0, 0, err
-		}
-		if again, err := c.store.LastSeq(ctx); err != nil || again == last {
-			return n, last, err
-		}
-	}
-	f.MaxSeq = last // letters arrive all the time: count those up to the last one
-	n, err = c.store.Count(ctx, f)
-	return n, last, err
 }
 
 // turned is the query of a list in the other order, from its beginning.

@@ -82,7 +82,7 @@ type eventLine struct {
 
 func (c *Console) overviewOf(r *request) (v overview, err error) {
 	ctx := r.Context()
-	totals, err := c.store.Totals(ctx)
+	totals, err := c.desk.Store.Totals(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -99,7 +99,7 @@ func (c *Console) overviewOf(r *request) (v overview, err error) {
 			v.Statuses = append(v.Statuses, statusCount{operate.StatusWords(status), n, link})
 		}
 	}
-	first, err := c.store.Heads(ctx, letters.Filter{Limit: 1})
+	first, err := c.desk.Store.Heads(ctx, letters.Filter{Limit: 1})
 	if err != nil {
 		return v, err
 	}
@@ -113,7 +113,7 @@ func (c *Console) overviewOf(r *request) (v overview, err error) {
 	if v.HasGuards = c.config.Guards != nil; v.HasGuards {
 		v.Guards, v.GuardsFail = c.guards(r)
 	}
-	running, err := c.campaigns.List(ctx, campaigns.List{Limit: shownCampaigns, States: []campaigns.State{
+	running, err := c.desk.Campaigns.List(ctx, campaigns.List{Limit: shownCampaigns, States: []campaigns.State{
 		campaigns.Selecting, campaigns.Approval, campaigns.Scheduled, campaigns.Running, campaigns.Canary, campaigns.Paused,
 	}})
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *Console) overviewOf(r *request) (v overview, err error) {
 
 // doneLast are the newest events. What one person did to many letters for one reason is one line.
 func (c *Console) doneLast(r *request) (lines []eventLine, err error) {
-	events, err := c.store.Audit(r.Context(), letters.EventFilter{NewestFirst: true, Limit: readEvents})
+	events, err := c.desk.Store.Audit(r.Context(), letters.EventFilter{NewestFirst: true, Limit: readEvents})
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (c *Console) doneLast(r *request) (lines []eventLine, err error) {
 
 // arrivals draws the chart of the last hour.
 func (c *Console) arrivals(r *request, v *overview) error {
-	groups, err := c.store.Groups(r.Context(), letters.Filter{Statuses: letters.Statuses(), Limit: arrivalCauses})
+	groups, err := c.desk.Store.Groups(r.Context(), letters.Filter{Statuses: letters.Statuses(), Limit: arrivalCauses})
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (c *Console) arrivals(r *request, v *overview) error {
 	for i, g := range groups {
 		causes[i] = g.Cause
 	}
-	arrived, err := c.store.Arrivals(r.Context(), causes...)
+	arrived, err := c.desk.Store.Arrivals(r.Context(), causes...)
 	if err != nil {
 		return err
 	}

@@ -32,11 +32,10 @@ type bar struct {
 
 // leftOutLine says why letters are not taken.
 type leftOutLine struct {
-	Letters   int
-	Why       string
-	Name      string // the topic, or the campaign
-	Link      string // to the campaign
-	InMessage bool   // Name came with messages
+	Letters int
+	Why     string
+	Name    string // the topic, or the campaign
+	Link    string // to the campaign
 }
 
 // sampleLine is a letter of the sample.
@@ -71,7 +70,7 @@ func (c *Console) planView(r *request, p campaigns.Plan, part bool) *planView {
 	for _, one := range p.Sample {
 		line := sampleLine{
 			Link: r.link("letters/"+id(one.Seq), nil), ID: one.ID, Topic: one.Topic, Handler: one.Handler,
-			Description: one.Description, FirstFailed: one.FirstFailed, Difference: operate.DifferenceOf(one.Edited, c.config.Privacy),
+			Description: one.Description, FirstFailed: one.FirstFailed, Difference: operate.DifferenceOf(one.Edited, c.desk.Masks),
 		}
 		if d := line.Difference; d != nil {
 			v.Differences = true
@@ -87,21 +86,10 @@ func (c *Console) planView(r *request, p campaigns.Plan, part bool) *planView {
 // leftOut says which letters a campaign does not take.
 func (c *Console) leftOut(r *request, out []campaigns.LeftOut) (lines []leftOutLine) {
 	for _, one := range out {
-		line := leftOutLine{Letters: one.Letters, Why: one.Why}
-		switch one.Why {
-		case campaigns.NotAllowed:
-			line.Why, line.Name, line.InMessage = "the campaigns may not publish to the topic", one.Topic, true
-		case campaigns.NoOrigin:
-			line.Why = "no origin topic is known; name a topic in the settings"
-		case campaigns.Discarded:
-			line.Why = "they are discarded; restore them first"
-		case campaigns.Erased:
-			line.Why = "they are erased, and have no message any more"
-		case campaigns.InCampaign:
-			line.Why, line.Name = "another campaign has them:", one.Campaign
-			if one.Campaign != "" {
-				line.Link = r.link("campaigns/"+one.Campaign, nil)
-			}
+		why, about := operate.LeftOutWords(one)
+		line := leftOutLine{Letters: one.Letters, Why: why, Name: about}
+		if one.Why == campaigns.InCampaign && about != "" {
+			line.Link = r.link("campaigns/"+about, nil)
 		}
 		lines = append(lines, line)
 	}

@@ -21,7 +21,7 @@ type problem struct {
 // problemOf says why an action failed. Forms can be sent again: their actions happen once.
 func (c *Console) problemOf(r *request, err error) problem {
 	if errors.Is(err, campaigns.ErrRequest) {
-		return problem{status: http.StatusBadRequest, text: c.config.Privacy.Text(boundedtext.Error(err, privacy.MaxText))}
+		return problem{status: http.StatusBadRequest, text: c.desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))}
 	}
 	f := c.explain(r, err)
 	p := problem{status: f.status, text: f.title + ". " + f.text, detail: f.detail}

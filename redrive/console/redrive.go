@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// planned is how many letters a dry run reads at most. Of more it counts the first ones, and says so.
-	planned = 5_000
 	// fieldSeen is the field with the number of letters that the person saw at the dry run.
 	fieldSeen = "seen"
 	// starting is how long the start of a campaign may take. It does not end with the request: a worker would have to go
@@ -29,24 +27,18 @@ const (
 	maxEditForm = 1 << 20
 )
 
-// redrivable are the states of letters that a redrive takes. Discarded letters are restored first.
-var redrivable = []letters.Status{
-	letters.StatusWaiting, letters.StatusRedriven, letters.StatusSucceeded, letters.StatusFailedAgain,
-	letters.StatusQuarantined, letters.StatusRefused,
-}
-
 // redriving is the page between a selection and its campaign.
 type redriving struct {
 	Settings settingsForm
 	Hidden   []field // the selection
 	Plan     *planView
-	NoPlan   string // why there is no dry run
-	Problem  string // why the campaign did not start
-	Detail   string // of the problem
-	Number   number // of letters that the campaign would take, if that is known
-	Seen     int    // letters that the selection has, with those that are left out
-	UpTo     bool   // letters of Number may be left out
-	Exact    string // the address of the page that counts
+	NoPlan   string         // why there is no dry run
+	Problem  string         // why the campaign did not start
+	Detail   string         // of the problem
+	Number   operate.Number // of letters that the campaign would take, if that is known
+	Seen     int            // letters that the selection has, with those that are left out
+	UpTo     bool           // letters of Number may be left out
+	Exact    string         // the address of the page that counts
 	Action   string
 	Letters  string // the address of the selection as a list
 	Edits    bool   // the request edits
@@ -79,8 +71,8 @@ func (c *Console) redrive(r *request) (answer, error) {
 		return c.redrivePage(r, s, n, set, problem{})
 	}
 	request := set.request(s.Campaign(), r.now)
-	request.ID, request.By, request.Reason = set.Key, r.person.Name, set.Reason
-	if wrong := wrongReason(request.Reason); wrong != "" {
+	request.ID, request.Reason = set.Key, set.Reason
+	if wrong := wrongReason(set.Reason); wrong != "" {
 		set.wrong["reason"] = wrong
 	}
 	if len(set.wrong) > 0 {
@@ -91,9 +83,7 @@ func (c *Console) redrive(r *request) (answer, error) {
 	if n.Known() && n.N() > seen && (set.most() == 0 || seen < set.most()) {
 		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: say(moreMatch, n.N())})
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), starting)
-	defer cancel()
-	started, err := c.campaigns.Start(ctx, request)
+	started, err := c.start(r, set.Reason, request)
 	switch {
 	case errors.Is(err, campaigns.ErrNoLetters):
 		set.Key = watermill.NewUUID() // the campaign of the old key is over
@@ -113,6 +103,13 @@ func (c *Console) redrive(r *request) (answer, error) {
 			"%s before, with other settings. Nothing was changed. Start again for another campaign.", started.ID)})
 	}
 	return answer{to: r.link("campaigns/"+started.ID, nil)}, nil
+}
+
+// start starts a campaign.
+func (c *Console) start(r *request, reason string, request campaigns.Request) (campaigns.Campaign, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), starting)
+	defer cancel()
+	return c.desk.Start(ctx, r.who(reason), request)
 }
 
 // sameSettings compares what a person typed, without times that count from now.
@@ -136,7 +133,7 @@ func (c *Console) toRedrive(r *request, posted bool) (s operate.Selection, err e
 		return s, nil
 	}
 	var some bool
-	if s, some = s.Only(redrivable); !some {
+	if s, some = s.Only(operate.Redrivable); !some {
 		return s, badInput("Discarded and erased letters are not redriven. Restore discarded letters first: the record of " +
 			"the discard has a link.")
 	}
@@ -154,7 +151,7 @@ func (r *request) selection(q map[string][]string) (operate.Selection, error) {
 
 // redrivePage shows the form with what was typed, and n letters, if that is known. A dry run that fails leaves the form
 // as it is.
-func (c *Console) redrivePage(r *request, s operate.Selection, n number, set settings, p problem) (answer, error) {
+func (c *Console) redrivePage(r *request, s operate.Selection, n operate.Number, set settings, p problem) (answer, error) {
 	view := redriving{
 		Hidden: hidden(s.Values()), Problem: joined(p.text, p.happened), Detail: p.detail, Seen: s.Number, UpTo: true,
 		Number: n, Action: r.link("redrive", nil), Letters: r.link("letters", s.Values()),
@@ -167,7 +164,7 @@ func (c *Console) redrivePage(r *request, s operate.Selection, n number, set set
 		view.Seen = view.Number.N()
 	}
 	if most := set.most(); most > 0 && (!view.Number.Known() || most < view.Number.N()) {
-		view.Number = exactly(most)
+		view.Number = operate.Exactly(most)
 	}
 	if p.status != http.StatusServiceUnavailable {
 		was := set.wrong
@@ -201,11 +198,7 @@ func (c *Console) dryRun(r *request, request campaigns.Request, set *settings, v
 		view.NoPlan = settingsWrong
 		return nil
 	}
-	part := request.Max == 0 || request.Max > planned
-	if part {
-		request.Max = planned
-	}
-	plan, err := c.campaigns.Plan(r.Context(), request)
+	plan, part, err := c.desk.Plan(r.Context(), r.who(""), request, operate.Planned)
 	if set.about(err) {
 		view.NoPlan = settingsWrong
 		return nil
@@ -213,10 +206,9 @@ func (c *Console) dryRun(r *request, request campaigns.Request, set *settings, v
 	if err != nil {
 		return err
 	}
-	part = part && plan.Letters == planned
 	view.Plan = c.planView(r, plan, part)
 	if view.UpTo = part; !part {
-		view.Number = exactly(plan.Letters)
+		view.Number = operate.Exactly(plan.Letters)
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ func TestRedrive_refused(t *testing.T) {
 	b.fill(1, 3)
 	form := with(b.get("/redrive?"+b.everything()).fields(t), "do", "start", "reason", `"> <b>INC</b>`)
 	for says, pair := range map[string][2]string{
-		"The reason is missing":                       {"reason", "  "},
+		"The reason is empty":                         {"reason", "  "},
 		"is no number from 0 on":                      {"rate", "fast"},
 		"0.001 to 1,000,000 letters a second":         {"rate", "0.0001"},
 		"is no whole number from 0 on":                {"max", "-1"},
@@ -159,7 +159,7 @@ func TestRedrive_refused(t *testing.T) {
 		"Spillway&#39;s own":                          {"set", poison.KeyRedriveCount + "=0"},
 		"&#34;" + poison.KeyRedriveCount + "&#34; is": {"unset", poison.KeyRedriveCount},
 		"At most 256.":                                {"concurrency", "9999"},
-		"may have at most 1,024 bytes":                {"reason", strings.Repeat("x", 2000)},
+		"it may have 1024":                            {"reason", strings.Repeat("x", 2000)},
 	} {
 		p := b.post("/redrive", with(form, pair[0], pair[1]))
 		p.want(t, http.StatusBadRequest, say("Nothing was started. %s field is to be corrected: it says what is wrong.|Nothing was started. %s fields are to be corrected: they say what is wrong.", 1))

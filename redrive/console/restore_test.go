@@ -21,7 +21,7 @@ func TestRestore(t *testing.T) {
 	p := b.get(strings.TrimPrefix(at, "."))
 	p.want(t, http.StatusOK, "Letters that are restored wait again, with your name and reason. Then they can be redriven.", "Restore 1 letter<")
 	form := p.fields(t)
-	if got := b.post("/restore", with(form, "reason", " ")).wrong(t, "reason"); got != "The reason is missing. Say why, for those who read the record later." {
+	if got := b.post("/restore", with(form, "reason", " ")).wrong(t, "reason"); got != "The reason is empty: say why, for those who read the record later." {
 		t.Errorf("without a reason: %q", got)
 	}
 	form = with(form, "reason", "not of the test")
@@ -95,7 +95,7 @@ func TestLoserOfARace(t *testing.T) {
 	bob := by("bob", Operate)
 	b.post("/discard", with(discard, "reason", "test data")).goes(t, "discards/")
 	said := say("The state is now: %s, by %s, for this reason: %s.", "discarded", "ann", "test data")
-	b.post("/discard", with(discard, "key", discards.newKey(), "reason", "INC-8"), bob).want(t, http.StatusConflict, said, `value="INC-8"`)
+	b.post("/discard", with(discard, "key", discards.NewID(), "reason", "INC-8"), bob).want(t, http.StatusConflict, said, `value="INC-8"`)
 	b.post("/redrive", with(redrive, "reason", "INC-9", "do", "start"), bob).want(t, http.StatusConflict, said, `value="INC-9"`)
 
 	c := b.newCampaign(t)

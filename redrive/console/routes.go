@@ -33,7 +33,7 @@ var (
 	countedFields   = slices.Concat(selectionFields, []string{fieldExact})
 	causesFields    = slices.Concat(filterFields, []string{"rows"})
 	lettersFields   = slices.Concat(selectionFields, []string{"rows", "column", "order", "after", fieldExact})
-	auditFields     = []string{"by", "kind", "since", "until", "id", "redrive-id", "letter", "after"}
+	auditFields     = operate.RecordFields
 	reasonForm      = []string{"reason"}
 	rateForm        = []string{"reason", "rate"}
 	redriveForm     = slices.Concat(selectionFields, settingsFields(), []string{fieldSeen, "do"})

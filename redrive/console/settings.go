@@ -45,7 +45,7 @@ const (
 	manyLetters = 20
 )
 
-func newSettings(n number) settings {
+func newSettings(n operate.Number) settings {
 	s := settings{Key: watermill.NewUUID(), Rate: strconv.Itoa(usualRate)}
 	if !n.Known() || n.N() > manyLetters {
 		s.Canary = strconv.Itoa(usualCanary)

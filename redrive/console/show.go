@@ -29,7 +29,7 @@ func (c *Console) functions() template.FuncMap {
 		"reason":  reasonField,
 		"hint":    func() string { return reasonHint },
 		"short":   shortName,
-		"lines":   func(s string) string { return printable.Block(c.config.Privacy.Text(s)) },
+		"lines":   func(s string) string { return printable.Block(c.desk.Masks.Text(s)) },
 	}
 }
 
@@ -53,7 +53,7 @@ func (c *Console) value(s string, most ...int) template.HTML {
 
 // shown returns a value as one line of at most limit characters, and more of it if that is not all.
 func (c *Console) shown(s string, limit int) (line, whole string) {
-	line = printable.Text(c.config.Privacy.Text(s))
+	line = printable.Text(c.desk.Masks.Text(s))
 	if utf8.RuneCountInString(line) <= limit {
 		return line, ""
 	}

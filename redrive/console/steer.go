@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -22,32 +21,11 @@ type steering struct {
 }
 
 // The actions on a campaign. Each is a route of its own, with a right of its own.
-func (c *Console) pause(r *request) (answer, error) {
-	return c.steer(r, "pause", (*campaigns.Campaigns).Pause)
-}
-
-func (c *Console) resume(r *request) (answer, error) {
-	return c.steer(r, "resume", (*campaigns.Campaigns).Resume)
-}
-
-func (c *Console) cancel(r *request) (answer, error) {
-	return c.steer(r, "cancel", (*campaigns.Campaigns).Cancel)
-}
-
-func (c *Console) approve(r *request) (answer, error) {
-	return c.steer(r, "approve", (*campaigns.Campaigns).Approve)
-}
-
-func (c *Console) setRate(r *request) (answer, error) {
-	return c.steer(r, "rate",
-		func(all *campaigns.Campaigns, ctx context.Context, id string, act campaigns.Act) (campaigns.Campaign, error) {
-			rate, wrong := rateOf(strings.TrimSpace(r.PostForm.Get("rate")))
-			if wrong != "" { // the form has been checked
-				return campaigns.Campaign{}, badInput(wrong)
-			}
-			return all.SetRate(ctx, id, rate, act)
-		})
-}
+func (c *Console) pause(r *request) (answer, error)   { return c.steer(r, "pause") }
+func (c *Console) resume(r *request) (answer, error)  { return c.steer(r, "resume") }
+func (c *Console) cancel(r *request) (answer, error)  { return c.steer(r, "cancel") }
+func (c *Console) approve(r *request) (answer, error) { return c.steer(r, "approve") }
+func (c *Console) setRate(r *request) (answer, error) { return c.steer(r, "rate") }
 
 // wrongRate says why the rate of a form cannot be one. It must be there: nothing is not no limit.
 func wrongRate(typed string) string {
@@ -59,31 +37,31 @@ func wrongRate(typed string) string {
 }
 
 // steer does an action, and goes to the campaign.
-func (c *Console) steer(r *request, name string,
-	do func(*campaigns.Campaigns, context.Context, string, campaigns.Act) (campaigns.Campaign, error)) (answer, error) {
+func (c *Console) steer(r *request, name string) (answer, error) {
 	form, err := r.form()
 	if err != nil {
 		return answer{}, err
 	}
 	id := r.values["id"]
-	act := campaigns.Act{By: r.person.Name, Reason: strings.TrimSpace(form.Get("reason"))}
+	reason := strings.TrimSpace(form.Get("reason"))
 	view := steering{
-		Action: actionOf(r, name, id), Reason: act.Reason, WrongReason: wrongReason(act.Reason),
+		Action: actionOf(r, operate.SteeringOf(name), id), Reason: reason, WrongReason: wrongReason(reason),
 		Back: r.link("campaigns/"+id, nil), Again: true,
-		RateField: formField{Name: "rate", Label: "Letters a second", Value: strings.TrimSpace(form.Get("rate")),
+		RateField: formField{Name: "rate", Label: settingLabels["rate"], Value: strings.TrimSpace(form.Get("rate")),
 			Mode: "decimal", Required: true},
 	}
-	if name == "rate" {
+	if view.Action.Rated {
 		view.RateField.Wrong = wrongRate(view.RateField.Value)
 		view.RateField.First = view.RateField.Wrong != ""
 	}
 	if view.WrongReason != "" || view.RateField.Wrong != "" {
-		if _, err := c.campaigns.Get(r.Context(), id); errors.Is(err, campaigns.ErrNotFound) {
+		if _, err := c.desk.Campaigns.Get(r.Context(), id); errors.Is(err, campaigns.ErrNotFound) {
 			return answer{}, err
 		}
 		return answer{status: http.StatusBadRequest, page: "steer", title: view.Action.Label, view: view}, nil
 	}
-	now, err := do(c.campaigns, r.Context(), id, act)
+	rate, _ := rateOf(view.RateField.Value)
+	now, err := c.desk.Steer(r.Context(), r.who(reason), id, view.Action.Steering, rate)
 	switch {
 	case err == nil:
 		return answer{to: r.link("campaigns/"+now.ID, nil)}, nil
@@ -101,7 +79,7 @@ func (c *Console) steer(r *request, name string,
 
 // steeredBy says who brought a campaign into its state, for the one who came second.
 func (c *Console) steeredBy(r *request, id string) string {
-	events, err := c.campaigns.History(r.Context(), id, 0)
+	events, err := c.desk.Campaigns.History(r.Context(), id, 0)
 	if err != nil || len(events) == 0 {
 		return ""
 	}

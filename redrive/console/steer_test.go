@@ -41,8 +41,8 @@ func TestSteer(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"pause", nil, 400, "The reason is missing"},
-		{"pause", url.Values{"reason": {strings.Repeat("x", 2000)}}, 400, "may have at most 1,024 bytes"},
+		{"pause", nil, 400, "The reason is empty"},
+		{"pause", url.Values{"reason": {strings.Repeat("x", 2000)}}, 400, "it may have 1024"},
 		{"resume", reason, 409, "is now: running"},
 		{"approve", reason, 409, "is now: running"},
 		{"pause", with(reason, "reason", `slow <b>`), 303, ""},

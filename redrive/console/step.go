@@ -6,9 +6,9 @@ import "github.com/watermill-spillway/spillway/internal/operate"
 // because the page is the answer to a form: no address leads to it.
 type stepView struct {
 	D      *decision
-	Now    int    // letters of this step
-	Done   number // letters of all steps, for a decision that has a record
-	Left   number
+	Now    int            // letters of this step
+	Done   operate.Number // letters of all steps, for a decision that has a record
+	Left   operate.Number
 	Hidden []field
 	Key    string
 	Reason string
@@ -20,7 +20,7 @@ type stepView struct {
 // was over.
 func (c *Console) decisionStep(r *request, d *decision, s operate.Selection, key, reason string, n int) answer {
 	view := stepView{
-		D: d, Now: n, Done: c.numberOf(r, d.record(key)), Left: c.chosen(r, s), Key: key, Reason: reason,
+		D: d, Now: n, Done: c.numberOf(r, d.Of(key)), Left: c.chosen(r, s), Key: key, Reason: reason,
 		Action: r.link(d.Name, nil), Stop: r.link(d.path(key), s.Values()), Hidden: hidden(s.Values()),
 	}
 	if view.Left.None() {
@@ -30,9 +30,9 @@ func (c *Console) decisionStep(r *request, d *decision, s operate.Selection, key
 }
 
 // All is how many letters the selection had when the first step began, if that is known.
-func (v stepView) All() number {
+func (v stepView) All() operate.Number {
 	if !v.Done.Known() || !v.Left.Known() {
-		return number{}
+		return operate.Number{}
 	}
-	return exactly(v.Done.N() + v.Left.N())
+	return operate.Exactly(v.Done.N() + v.Left.N())
 }

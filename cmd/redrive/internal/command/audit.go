@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -49,12 +50,7 @@ of that letter's message, from its arrival. The record is never changed: a purge
 			if err != nil {
 				return err
 			}
-			var events []letters.Event
-			if seq > 0 {
-				events, err = store.History(cmd.Context(), seq)
-			} else {
-				events, err = store.Audit(cmd.Context(), f)
-			}
+			events, err := a.desk(store, nil).Audit(cmd.Context(), a.person(""), operate.Record{Filter: f, Seq: seq})
 			if err != nil {
 				return err
 			}
@@ -94,7 +90,6 @@ func limitOf(f letters.EventFilter) int {
 
 // events prints entries of the record.
 func (a *app) events(events []letters.Event) error {
-	events = a.maskedEvents(events)
 	t := &screen.Table{Columns: []screen.Column{
 		{Name: "NUMBER", Right: true, Drop: 5, Style: screen.Dim}, {Name: "AT", Style: screen.Dim},
 		{Name: "WHAT", Style: screen.Bold}, {Name: "SEQ", Right: true}, {Name: "ID", Min: 10, Drop: 4}, {Name: "BY", Min: 8},
@@ -103,7 +98,7 @@ func (a *app) events(events []letters.Event) error {
 	detailed := slices.ContainsFunc(events, func(e letters.Event) bool { return e.Detail != "" })
 	for _, e := range events {
 		if a.json {
-			if err := a.screen.JSON(viewOfEvent(e)); err != nil {
+			if err := a.screen.JSON(operate.DataOfEvent(e)); err != nil {
 				return err
 			}
 			continue

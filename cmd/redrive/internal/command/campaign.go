@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -113,7 +114,7 @@ func (a *app) campaignTable(page []campaigns.Campaign) error {
 		{Name: "REASON", Min: 16},
 	}}
 	for _, c := range page {
-		c = a.maskedCampaign(c)
+		c = a.masked(c)
 		if a.json {
 			if err := a.screen.JSON(c); err != nil {
 				return err
@@ -139,7 +140,7 @@ func (a *app) campaignTable(page []campaigns.Campaign) error {
 
 // campaign prints one campaign and its record.
 func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign) error {
-	c = a.maskedCampaign(c)
+	c = a.masked(c)
 	events, err := all.History(ctx, c.ID, 0)
 	if err != nil {
 		return err
@@ -202,21 +203,16 @@ func leftBehind(b campaigns.Behind) string {
 	return line
 }
 
+// leftOut says which letters a campaign does not take.
 func leftOut(l campaigns.LeftOut) string {
-	line := several(l.Letters, "letter")
-	switch l.Why {
-	case campaigns.NotAllowed:
-		return line + ": the topic " + quoted(l.Topic) + " is not allowed"
-	case campaigns.NoOrigin:
-		return line + ": no origin topic is known; --to names one"
-	case campaigns.InCampaign:
-		return line + ": the campaign " + short(l.Campaign) + " has them"
-	case campaigns.Discarded:
-		return line + ": discarded; redrive restore lets them wait again"
-	case campaigns.Erased:
-		return line + ": erased; they have no message any more"
+	why, about := operate.LeftOutWords(l)
+	switch {
+	case l.Why == campaigns.InCampaign:
+		about = short(about)
+	case about != "":
+		about = quoted(about)
 	}
-	return line + ": " + l.Why
+	return strings.TrimRight(several(l.Letters, "letter")+": "+why+" "+about, " ")
 }
 
 func editOf(e *campaigns.Edit) string {

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -49,7 +50,7 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 			}}
 			for _, g := range groups {
 				if a.json {
-					if err := a.screen.JSON(viewOfCause(g)); err != nil {
+					if err := a.screen.JSON(operate.DataOfCause(g)); err != nil {
 						return err
 					}
 					continue

@@ -4,25 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // move is a command that gives the chosen letters of one status another one.
 type move struct {
-	done     string // what became of the letters
-	key      string // the same in JSON
-	from, to letters.Status
-	all      string // what --all chooses
-	command  cobra.Command
+	done    string         // what became of the letters
+	key     string         // the same in JSON
+	from    letters.Status // whose letters it takes
+	what    operate.Decision
+	all     string // what --all chooses
+	command cobra.Command
 }
 
 func (a *app) discard() *cobra.Command {
 	return a.move(move{
-		done: "discarded", key: "discarded", from: letters.StatusWaiting, to: letters.StatusDiscarded,
+		done: "discarded", key: "discarded", from: letters.StatusWaiting, what: operate.Discard,
 		all: "every letter that waits",
 		command: cobra.Command{
 			Use:   "discard [SEQ...]",
@@ -38,7 +41,7 @@ neither are letters that another program works on at the moment.`,
 
 func (a *app) restore() *cobra.Command {
 	return a.move(move{
-		done: "restored", key: "restored", from: letters.StatusDiscarded, to: letters.StatusWaiting,
+		done: "restored", key: "restored", from: letters.StatusDiscarded, what: operate.Restore,
 		all: "every discarded letter",
 		command: cobra.Command{
 			Use:   "restore [SEQ...]",
@@ -61,7 +64,7 @@ func (a *app) move(m move) *cobra.Command {
 		ctx := cmd.Context()
 		switch {
 		case reason == "":
-			return wrong("--reason is empty: say why, for those who read the record later")
+			return errNoReason
 		case len(args) > 0 && (all || !chosen.empty()):
 			return wrong("SEQs and flags that choose letters are both given: give one")
 		case len(args) == 0 && !all && chosen.empty():
@@ -72,26 +75,19 @@ func (a *app) move(m move) *cobra.Command {
 			return err
 		}
 		chosen.statuses = []string{string(m.from)}
-		filters, n, err := a.frozen(ctx, store, &chosen, args)
+		s, err := a.frozen(ctx, store, &chosen, args)
 		if err != nil {
 			return err
 		}
 		if !yes {
-			if err := a.screen.Confirm("%s %s of %s?", cmd.Name(), several(n, "letter"), a.owner()); err != nil {
+			if err := a.screen.Confirm("%s %s of %s?", cmd.Name(), several(s.Number, "letter"), a.owner()); err != nil {
 				return err
 			}
 		}
-		moved := 0
-		for _, f := range filters {
-			some, failed := store.MarkAll(ctx, f, m.to, letters.Act{By: a.settings.by, Reason: reason})
-			if moved += some; failed != nil {
-				err = failed
-				break
-			}
-		}
-		left := max(0, n-moved)
+		moved, err := a.desk(store, nil).Decide(ctx, a.person(reason), m.what, s, "")
+		left := max(0, s.Number-moved)
 		if a.json {
-			err = errors.Join(err, a.screen.JSON(moveReport{n, m.key, moved, left}))
+			err = errors.Join(err, a.screen.JSON(moveReport{s.Number, m.key, moved, left}))
 		} else {
 			a.screen.Line("%s %s", m.done, several(moved, "letter"))
 		}
@@ -119,46 +115,38 @@ func (r moveReport) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, `{"chosen":%d,"%s":%d,"left":%d}`, r.chosen, r.key, r.moved, r.left), nil
 }
 
-// frozen returns Filters for the letters that the arguments or the flags choose now, and how many they are.
+// frozen selects the letters that the arguments or the flags choose now.
 func (a *app) frozen(ctx context.Context, store *letters.Store, chosen *choice,
-	args []string) (filters []letters.Filter, n int, err error) {
+	args []string) (s operate.Selection, err error) {
 	if len(args) == 0 {
-		f, n, err := a.freeze(ctx, store, chosen)
-		return []letters.Filter{f}, n, err
+		return a.freeze(ctx, store, chosen)
 	}
-	named := map[int64]bool{}
+	status := letters.Status(chosen.statuses[0])
 	for _, arg := range args {
 		l, _, err := find(ctx, store, arg)
 		if err != nil {
-			return nil, 0, err
+			return s, err
 		}
-		if status := letters.Status(chosen.statuses[0]); l.Status != status {
-			return nil, 0, none("SEQ %d is %s, and not %s: redrive show %d says what it went through", l.Seq, l.Status, status,
-				l.Seq)
+		if l.Status != status {
+			return s, none("SEQ %d is %s, and not %s: redrive show %d says what it went through", l.Seq, l.Status, status, l.Seq)
 		}
-		if !named[l.Seq] {
-			named[l.Seq] = true
-			filters = append(filters, letters.Filter{After: l.Seq - 1, MaxSeq: l.Seq, Statuses: []letters.Status{l.Status}})
-		}
+		s.Seqs = append(s.Seqs, l.Seq)
 	}
-	return filters, len(filters), nil
+	slices.Sort(s.Seqs)
+	s.Seqs = slices.Compact(s.Seqs)
+	s.Filter.Statuses, s.Number = []letters.Status{status}, len(s.Seqs)
+	return s, nil
 }
 
-// freeze returns the Filter of the flags, bounded by the letters that are there now, and how many it chooses.
-func (a *app) freeze(ctx context.Context, store *letters.Store, chosen *choice) (f letters.Filter, n int, err error) {
-	if f, err = chosen.filter(ctx, store); err != nil {
-		return f, 0, err
+// freeze selects the letters that the flags choose, and that are there now.
+func (a *app) freeze(ctx context.Context, store *letters.Store, chosen *choice) (s operate.Selection, err error) {
+	if s.Filter, err = chosen.filter(ctx, store); err != nil {
+		return s, err
 	}
-	if f.MaxSeq, err = store.LastSeq(ctx); err != nil {
-		return f, 0, err
-	}
-	if f.MaxSeq > 0 {
-		n, err = store.Count(ctx, f)
-	}
-	if err == nil && n == 0 {
+	if s, err = a.desk(store, nil).Freeze(ctx, s.Filter); err == nil && s.Number == 0 {
 		err = none("no letter is chosen: redrive list takes the same flags")
 	}
-	return f, n, err
+	return s, err
 }
 
 // owner names whose letters they are.

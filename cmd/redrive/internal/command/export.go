@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/archive"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -42,7 +43,7 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 				flush = out.Flush
 				write = func(l letters.Letter) error {
 					if masked {
-						return a.screen.JSON(archive.Masked(a.masked(l)))
+						return a.screen.JSON(archive.Masked(operate.Masked(l, a.privacy)))
 					}
 					line, err := screen.Line(archive.Of(l))
 					if err == nil {
@@ -114,7 +115,7 @@ func (a *app) asCSV(out io.Writer) (write func(letters.Letter) error, flush func
 				return err
 			}
 		}
-		v := viewOf(a.masked(l))
+		v := operate.DataOf(operate.Masked(l, a.privacy))
 		cells := []string{
 			strconv.FormatInt(v.Seq, 10), v.Status, v.LastFailedAt, v.Topic, v.Handler, v.Class, v.Reason, v.Type, v.ID,
 			strconv.Itoa(l.Failure.Attempts), strconv.Itoa(l.Redrive.Count), strconv.Itoa(len(l.Original.Payload)),

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -54,7 +55,7 @@ Without --status these are the letters that wait. Several values of a flag are s
 				limit--
 				last = l.Seq
 				if a.json {
-					if err := a.screen.JSON(viewOfHead(l)); err != nil {
+					if err := a.screen.JSON(operate.DataOfHead(l)); err != nil {
 						return err
 					}
 					continue

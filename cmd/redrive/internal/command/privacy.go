@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"maps"
 	"os"
 
 	"github.com/spf13/pflag"
@@ -68,28 +67,9 @@ func unmaskFlag(flags *pflag.FlagSet, unmasked *bool, reason *string) {
 
 // unmask shows letters as they are, once the record has it.
 func (a *app) unmask(ctx context.Context, store *letters.Store, reason string, seqs ...int64) error {
-	if _, err := store.Record(ctx, nil, letters.EventShown, letters.Act{By: a.settings.by, Reason: reason},
-		seqs...); err != nil {
+	if err := a.desk(store, nil).Show(ctx, a.person(reason), seqs...); err != nil {
 		return err
 	}
 	a.privacy, a.screen.Privacy = privacy.None(), privacy.None()
 	return nil
-}
-
-// masked returns a letter as it may be shown.
-func (a *app) masked(l letters.Letter) letters.Letter {
-	original := l.Original.Copy()
-	original.Payload = a.privacy.Payload(l.Original.Payload)
-	original.Metadata = maps.Clone(l.Original.Metadata)
-	for key, value := range original.Metadata {
-		original.Metadata[key] = a.privacy.Metadata(key, value)
-	}
-	l.Original = original
-	f := &l.Failure
-	f.Description, f.Reason, f.Stack = a.privacy.Text(f.Description), a.privacy.Text(f.Reason), a.privacy.Text(f.Stack)
-	f.History = append(f.History[:0:0], f.History...)
-	for i := range f.History {
-		f.History[i].Error = a.privacy.Text(f.History[i].Error)
-	}
-	return l
 }

@@ -43,7 +43,7 @@ reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a
 			}
 			switch {
 			case reason == "" && !dryRun:
-				return wrong("--reason is empty: say why, for those who read the record later")
+				return errNoReason
 			case !chosen.has("status"):
 				return wrong("--status is empty: name the letters to delete, such as succeeded,discarded")
 			case olderThan == "":
@@ -60,25 +60,25 @@ reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a
 				return err
 			}
 			chosen.until = olderThan
-			f, n, err := a.freeze(ctx, store, &chosen)
+			s, err := a.freeze(ctx, store, &chosen)
 			if err != nil {
 				return err
 			}
 			if dryRun {
 				if a.json {
-					return a.screen.JSON(purgeReport{Chosen: n, DryRun: true})
+					return a.screen.JSON(purgeReport{Chosen: s.Number, DryRun: true})
 				}
-				a.screen.Line("would delete %s", several(n, "letter"))
+				a.screen.Line("would delete %s", several(s.Number, "letter"))
 				return nil
 			}
 			if !yes {
-				if err := a.screen.Confirm("delete %s of %s for good?", several(n, "letter"), a.owner()); err != nil {
+				if err := a.screen.Confirm("delete %s of %s for good?", several(s.Number, "letter"), a.owner()); err != nil {
 					return err
 				}
 			}
-			report := purgeReport{Chosen: n}
-			report.Purged, err = store.Purge(ctx, f, letters.Act{By: a.settings.by, Reason: reason})
-			report.Left = max(0, n-report.Purged)
+			report := purgeReport{Chosen: s.Number}
+			report.Purged, err = store.Purge(ctx, s.Filter, letters.Act{By: a.settings.by, Reason: reason})
+			report.Left = max(0, s.Number-report.Purged)
 			if a.json {
 				return errors.Join(err, a.screen.JSON(report))
 			}

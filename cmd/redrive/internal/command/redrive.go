@@ -76,7 +76,6 @@ letters first, and waits for what becomes of them. --dry-run only says what woul
 func (s *startFlags) ask(ctx context.Context, a *app, store *letters.Store, chosen *choice,
 	args []string) (r campaigns.Request, err error) {
 	r = s.request
-	r.By = a.settings.by
 	for _, arg := range args {
 		l, _, err := find(ctx, store, arg)
 		if err != nil {
@@ -109,7 +108,7 @@ func (s *startFlags) ask(ctx context.Context, a *app, store *letters.Store, chos
 
 func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, args []string) error {
 	if s.request.Reason == "" && !s.dryRun {
-		return wrong("--reason is empty: say why, for those who read the record later")
+		return errNoReason
 	}
 	if err := s.check(chosen, args); err != nil {
 		return err
@@ -124,7 +123,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 	}
 	var plan campaigns.Plan
 	if s.dryRun || !s.yes {
-		if plan, err = all.Plan(ctx, r); err != nil {
+		if plan, _, err = a.desk(store, all).Plan(ctx, a.person(r.Reason), r, 0); err != nil {
 			return err
 		}
 	}
@@ -143,7 +142,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 			return err
 		}
 	}
-	c, err := all.Start(ctx, r)
+	c, err := a.desk(store, all).Start(ctx, a.person(r.Reason), r)
 	if err != nil {
 		return noLetters(err)
 	}
@@ -154,7 +153,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 	}
 	if s.detach {
 		if a.json {
-			return a.screen.JSON(a.maskedCampaign(c))
+			return a.screen.JSON(a.masked(c))
 		}
 		a.screen.Line("campaign %s is %s: %s", c.ID, c.State, several(c.Selected, "letter"))
 		return nil

@@ -71,7 +71,7 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 		return wrong("--keys is empty: name the file of keys, with the new key as its first line, or set SPILLWAY_KEYS; " +
 			"redrive help sealing shows a file")
 	case r.reason == "" && !r.dryRun:
-		return wrong("--reason is empty: say why, for those who read the record later")
+		return errNoReason
 	}
 	store, err := a.store(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ func (a *app) retain(ctx context.Context, texts []string, reason string, dryRun,
 	case !chosen.empty():
 		return wrong("--rule and flags that choose letters are both given: write status=, class=, reason= and cause= into the rules")
 	case reason == "" && !dryRun:
-		return wrong("--reason is empty: say why, for those who read the record later")
+		return errNoReason
 	}
 	store, err := a.store(ctx)
 	if err != nil {

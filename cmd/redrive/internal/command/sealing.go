@@ -59,22 +59,14 @@ func (a *app) clearFlag(flags *pflag.FlagSet) {
 		"service's seal.Config.Clear")
 }
 
-// open returns a letter as it was before it was sealed. Of a letter that does not open it returns what is readable,
-// without the envelope, and why.
+// open opens a letter that is sealed. If it does not open, the error says which key it needs, and the letter has no
+// payload.
 func (a *app) open(ctx context.Context, store *letters.Store, l letters.Letter) (letters.Letter, error) {
-	if !l.Sealed {
-		return l, nil
+	opened, err := a.desk(store, nil).Open(ctx, l)
+	if err == nil && opened.Closed != nil {
+		err = a.closed(l.Seq, opened.Key, opened.Closed)
 	}
-	key := l.SealKey()
-	opened, err := store.Open(ctx, l)
-	if err == nil {
-		l.Letter = opened
-		return l, nil
-	}
-	original := l.Original.Copy()
-	original.Payload = nil
-	l.Original = original
-	return l, a.closed(l.Seq, key, err)
+	return opened.Letter, err
 }
 
 // closed says which key a letter needs, and what to do.

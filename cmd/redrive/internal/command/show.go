@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -75,16 +76,16 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 				}
 			}
 			payload = a.privacy.Payload(payload)
-			l = a.masked(l)
+			l = operate.Masked(l, a.privacy)
 			events, err := store.History(cmd.Context(), l.Seq)
 			if err != nil {
 				return err
 			}
 			if a.json {
-				v := wholeViewOf(l, a.maskedEvents(events))
+				v := operate.WholeDataOf(l, a.desk(store, nil).Events(a.person(""), events))
 				v.SealKey, v.Sealed = key, says(closed)
 				if !noPayload {
-					v.carry(payload)
+					v.Carry(payload)
 				}
 				return a.screen.JSON(v)
 			}

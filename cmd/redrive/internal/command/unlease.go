@@ -21,7 +21,7 @@ holders. Break a lease only if its holder is gone: what it has published is publ
 		Args: arguments(1, letters.MaxLimit, "SEQs"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if reason == "" {
-				return wrong("--reason is empty: say why, for those who read the record later")
+				return errNoReason
 			}
 			var seqs []int64
 			for _, arg := range args {

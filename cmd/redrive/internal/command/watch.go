@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
@@ -53,7 +54,7 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 	for {
 		if a.json {
 			if now := fmt.Sprint(c.State, c.Counts, c.Rate); now != last {
-				if err := a.screen.JSON(a.maskedCampaign(c)); err != nil {
+				if err := a.screen.JSON(a.masked(c)); err != nil {
 					return err
 				}
 				last = now
@@ -160,7 +161,7 @@ func (a *app) outcome(c campaigns.Campaign) error {
 	case c.State == campaigns.Approval:
 		return partly("campaign %s waits for a second person: redrive approve %s", short(c.ID), short(c.ID))
 	case c.State == campaigns.Scheduled:
-		a.screen.Note("campaign %s begins at %s", short(c.ID), stamp(c.Request.NotBefore))
+		a.screen.Note("campaign %s begins at %s", short(c.ID), operate.Stamp(c.Request.NotBefore))
 		return nil
 	}
 	return partly("campaign %s is cancelled: %s; redriven %s", short(c.ID), c.Why, redrivenOf(c.Counts))

@@ -1,11 +1,12 @@
 package command
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -56,20 +57,8 @@ func texts[S ~string](names []S) []string {
 	return all
 }
 
-// What package campaigns accepts, for errors that name the flag.
-const (
-	leastRate       = 0.001
-	mostConcurrency = 256
-)
-
-// speed wants a rate that a campaign can have.
-func speed(name string, rate float64) error {
-	if rate == 0 || rate >= leastRate && rate <= campaigns.MaxRate {
-		return nil
-	}
-	return wrong("%s is %v letters per second: it must be %v to %.0f; 0 is no limit", name, rate, leastRate,
-		float64(campaigns.MaxRate))
-}
+// errNoReason is the error of an action that does not say why.
+var errNoReason = flagged(operate.CheckReason(""))
 
 func notAllowed(to string) error {
 	return wrong("--to is %q, which is not in --allow: add it there", to)
@@ -78,7 +67,7 @@ func notAllowed(to string) error {
 // check returns an error that names the flag whose value no campaign can have.
 func (s *startFlags) check(chosen *choice, args []string) error {
 	r := &s.request
-	var share, wait, both, status error
+	var wait, both, status, settings error
 	if s := chosen.values()["status"]; len(s) > 0 && !slices.ContainsFunc(s, func(name string) bool {
 		return letters.Status(name).Redrivable()
 	}) {
@@ -90,12 +79,6 @@ func (s *startFlags) check(chosen *choice, args []string) error {
 	if r.CanaryWait <= 0 {
 		wait = wrong("--canary-wait is %s: it must be more than 0", r.CanaryWait)
 	}
-	if !(r.StopAt > 0 && r.StopAt <= 1) {
-		share = wrong("--stop-at is %v: it is a share, of more than 0 and at most 1; 1 is never", r.StopAt)
-	}
-	if r.To != "" && r.FirstStage {
-		both = wrong("--to and --first-stage are both given: give one")
-	}
 	if r.To != "" && len(s.allow) > 0 && !slices.Contains(s.allow, r.To) {
 		both = notAllowed(r.To)
 	}
@@ -105,7 +88,12 @@ func (s *startFlags) check(chosen *choice, args []string) error {
 			both = wrong("SEQs and flags that choose letters are both given: give one; only --status may stand beside SEQs")
 		}
 	}
-	return firstOf(both, status, speed("--rate", r.Rate), notNegative("--max", r.Max), notNegative("--canary", r.Canary),
-		share, within("--stop-after", r.StopAfter, 1, 1<<31-1), within("--concurrency", r.Concurrency, 1, mostConcurrency),
-		wait, notNegative("--resume-after", r.ResumeAfter))
+	if of := operate.CheckSettings(r); len(of) > 0 {
+		settings = flagged(of[0])
+	}
+	if r.StopAt == 0 {
+		settings = wrong("--stop-at is 0: it is a share, of more than 0 and at most 1; 1 is never")
+	}
+	return firstOf(both, status, settings, within("--stop-after", r.StopAfter, 1, math.MaxInt32),
+		within("--concurrency", r.Concurrency, 1, operate.MaxConcurrency), wait)
 }

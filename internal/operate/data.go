@@ -1,0 +1,186 @@
+package operate
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// What programs get: JSON by names that stay. Times are RFC 3339 in UTC, and what is empty is left out, apart from
+// counts.
+
+// CauseData is a cause for programs.
+type CauseData struct {
+	Cause           string `json:"cause"`
+	Count           int    `json:"count"`
+	Arrived         int    `json:"arrived"`
+	LastMinute      int    `json:"last_minute"`
+	FirstFailedAt   string `json:"first_failed_at,omitempty"`
+	LastFailedAt    string `json:"last_failed_at,omitempty"`
+	DeadLetterTopic string `json:"dead_letter_topic,omitempty"`
+	Topic           string `json:"topic,omitempty"`
+	Handler         string `json:"handler,omitempty"`
+	Class           string `json:"class"`
+	Reason          string `json:"reason,omitempty"`
+	Type            string `json:"type,omitempty"`
+	StackHash       string `json:"stack_hash,omitempty"`
+	Example         int64  `json:"example"`
+	Description     string `json:"description,omitempty"`
+}
+
+// DataOfCause is a cause for programs.
+func DataOfCause(g letters.Group) CauseData {
+	return CauseData{
+		Cause: g.Cause, Count: g.Count, Arrived: g.Arrived, LastMinute: g.LastMinute, FirstFailedAt: Stamp(g.FirstFailedAt),
+		LastFailedAt: Stamp(g.LastFailedAt), DeadLetterTopic: g.DeadLetterTopic, Topic: g.Topic, Handler: g.Handler,
+		Class: g.Class.String(), Reason: g.Reason, Type: g.Type, StackHash: g.StackHash, Example: g.Example,
+		Description: g.Description,
+	}
+}
+
+// LetterData is a letter for programs.
+type LetterData struct {
+	Seq             int64  `json:"seq"`
+	Status          string `json:"status"`
+	Seen            int    `json:"seen"`
+	StoredAt        string `json:"stored_at,omitempty"`
+	ID              string `json:"id,omitempty"`
+	Cause           string `json:"cause,omitempty"`
+	DeadLetterTopic string `json:"dead_letter_topic,omitempty"`
+	Topic           string `json:"topic,omitempty"`
+	Handler         string `json:"handler,omitempty"`
+	Class           string `json:"class"`
+	Reason          string `json:"reason,omitempty"`
+	Type            string `json:"type,omitempty"`
+	Description     string `json:"description,omitempty"`
+	StackHash       string `json:"stack_hash,omitempty"`
+	FirstFailedAt   string `json:"first_failed_at,omitempty"`
+	LastFailedAt    string `json:"last_failed_at,omitempty"`
+	MarkedAt        string `json:"marked_at,omitempty"`
+	MarkedBy        string `json:"marked_by,omitempty"`
+	MarkedReason    string `json:"marked_reason,omitempty"`
+	RedriveID       string `json:"redrive_id,omitempty"`
+	LeasedBy        string `json:"leased_by,omitempty"`
+	LeasedUntil     string `json:"leased_until,omitempty"`
+	Bytes           int    `json:"bytes"`
+	SealKey         string `json:"seal_key,omitempty"`
+}
+
+// DataOfHead is a letter without its content for programs.
+func DataOfHead(h letters.Head) LetterData {
+	return LetterData{
+		Seq: h.Seq, Status: string(h.Status), Seen: h.Seen, StoredAt: Stamp(h.StoredAt), ID: h.MessageID, Cause: h.Cause,
+		DeadLetterTopic: h.DeadLetterTopic, Topic: h.Topic, Handler: h.Handler, Class: h.Class.String(), Reason: h.Reason,
+		Type: h.Type, Description: h.Description, StackHash: h.StackHash, FirstFailedAt: Stamp(h.FirstFailedAt),
+		LastFailedAt: Stamp(h.LastFailedAt), MarkedAt: Stamp(h.Marked.At), MarkedBy: h.Marked.By,
+		MarkedReason: h.Marked.Reason, RedriveID: h.Marked.RedriveID, LeasedBy: h.LeasedBy, LeasedUntil: Stamp(h.LeasedUntil),
+		Bytes: h.Size, SealKey: h.SealKey,
+	}
+}
+
+// DataOf is a letter without its content for programs.
+func DataOf(l letters.Letter) LetterData {
+	return LetterData{
+		Seq: l.Seq, Status: string(l.Status), Seen: l.Seen, StoredAt: Stamp(l.StoredAt), ID: l.Original.UUID, Cause: l.Cause,
+		DeadLetterTopic: l.Topic, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(),
+		Reason: l.Failure.Reason, Type: l.Failure.Type, Description: l.Failure.Description, StackHash: l.Failure.StackHash,
+		FirstFailedAt: Stamp(l.Failure.FirstFailedAt), LastFailedAt: Stamp(l.Failure.LastFailedAt),
+		MarkedAt: Stamp(l.Marked.At), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason, RedriveID: l.Marked.RedriveID,
+		Bytes: l.Size, SealKey: l.SealKey(),
+	}
+}
+
+// WholeData is a letter with its payload.
+type WholeData struct {
+	LetterData
+	Attempts   int               `json:"attempts"`
+	Redrives   int               `json:"redrives"`
+	Partition  string            `json:"partition,omitempty"`
+	Offset     string            `json:"offset,omitempty"`
+	Key        string            `json:"key,omitempty"`
+	Group      string            `json:"group,omitempty"`
+	Node       string            `json:"node,omitempty"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Stack      string            `json:"stack,omitempty"`
+	History    []AttemptData     `json:"history,omitempty"`
+	Life       []EventData       `json:"life,omitempty"`
+	Payload    *string           `json:"payload,omitempty"`
+	PayloadB64 []byte            `json:"payload_b64,omitempty"`
+	Sealed     string            `json:"sealed,omitempty"`
+}
+
+// AttemptData is an attempt for programs.
+type AttemptData struct {
+	At    string `json:"at,omitempty"`
+	Class string `json:"class"`
+	Error string `json:"error,omitempty"`
+}
+
+// WholeDataOf is a letter with its content and its events for programs. Its payload is carried apart.
+func WholeDataOf(l letters.Letter, events []letters.Event) WholeData {
+	v := WholeData{
+		LetterData: DataOf(l), Attempts: l.Failure.Attempts, Redrives: l.Redrive.Count, Partition: l.Origin.Partition,
+		Offset: l.Origin.Offset, Key: string(l.Origin.Key), Group: l.Origin.ConsumerGroup, Node: l.Failure.Node,
+		Metadata: l.Original.Metadata, Stack: l.Failure.Stack,
+	}
+	for _, attempt := range l.Failure.History {
+		v.History = append(v.History, AttemptData{Stamp(attempt.At), attempt.Class.String(), attempt.Error})
+	}
+	for _, e := range events {
+		v.Life = append(v.Life, DataOfEvent(e))
+	}
+	return v
+}
+
+// EventData is an entry of the record for programs.
+type EventData struct {
+	Number    int64  `json:"number,omitempty"`
+	At        string `json:"at"`
+	Kind      string `json:"kind"`
+	Seq       int64  `json:"seq"`
+	ID        string `json:"id,omitempty"`
+	By        string `json:"by,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	RedriveID string `json:"redrive_id,omitempty"`
+	Detail    string `json:"detail,omitempty"`
+}
+
+// DataOfEvent is an entry of the record for programs.
+func DataOfEvent(e letters.Event) EventData {
+	return EventData{e.Number, Stamp(e.At), string(e.Kind), e.Seq, e.MessageID, e.By, e.Reason, e.RedriveID, e.Detail}
+}
+
+// Carry adds a payload.
+func (v *WholeData) Carry(payload []byte) {
+	if utf8.Valid(payload) {
+		text := string(payload)
+		v.Payload = &text
+		return
+	}
+	v.PayloadB64 = payload
+}
+
+// Stamp is a time for programs.
+func Stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// Data is a letter for programs as a person may have it: masked, and without values of the message for a person who may
+// not look.
+func (d *Desk) Data(who Person, l Letter, events []letters.Event) WholeData {
+	if who.Right < Look || l.Closed != nil {
+		original := l.Original.Copy()
+		original.Payload, original.Metadata = nil, nil
+		l.Original, l.Origin.Key = original, nil
+	}
+	v := WholeDataOf(Masked(l.Letter, d.Masks), d.Events(who, events))
+	v.SealKey, v.Sealed = l.Key, d.Masks.Text(l.WhyClosed())
+	if who.Right >= Look && l.Closed == nil && l.Status != letters.StatusErased {
+		v.Carry(d.Masks.Payload(l.Original.Payload))
+	}
+	return v
+}
