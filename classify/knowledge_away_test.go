@@ -17,7 +17,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/rabbitmq/amqp091-go"
-	"github.com/sony/gobreaker"
 
 	"github.com/watermill-spillway/spillway/classify"
 )
@@ -74,8 +73,6 @@ func TestKnowledgeAway(t *testing.T) {
 		"amqp, watermill":          {errors.New("not connected to AMQP"), true},
 		"nats, no responders":      {errors.New("nats: no responders available for request"), true},
 		"redis, starts":            {errRedis("LOADING Redis is loading the dataset in memory"), true},
-		"breaker":                  {gobreaker.ErrOpenState, true},
-		"breaker, half open":       {gobreaker.ErrTooManyRequests, true},
 		"mark":                     {classify.Away(errors.New("maintenance")), true},
 		"mark, retry-after":        {classify.Away(errors.New("maintenance"), classify.RetryAfter(time.Hour)), true},
 		"mark in a mark":           {classify.With(classify.Away(errors.New("x")), classify.Reason("r")), true},

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	pkgerrors "github.com/pkg/errors"
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -224,14 +223,6 @@ func TestCause(t *testing.T) {
 	}
 	if len(hashes) != 1 {
 		t.Errorf("%d hashes for one place: %v", len(hashes), hashes)
-	}
-	carried := stackOf(tracedError{pkgerrors.New("traced")})
-	if carried != "" {
-		t.Errorf("tracedError hides its cause, so there is no stack: %s", carried)
-	}
-	carried = stackOf(fmt.Errorf("with: %w", pkgerrors.New("traced")))
-	if !strings.Contains(carried, "poison.TestCause(...)\n\t") {
-		t.Errorf("the stack of pkg/errors is missing: %q", carried)
 	}
 	if got := errorkind.Types(fmt.Errorf("a: %w", classify.Permanent(tracedError{errors.New("b")}))); got != "poison.tracedError" {
 		t.Errorf("type chain %q", got)

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit/seriestest"
 	"github.com/watermill-spillway/spillway/observe/dashboard"
-	"github.com/watermill-spillway/spillway/observe/internal/seriestest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -14,7 +14,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/components/cqrs"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
@@ -23,19 +22,22 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// events are the protobuf events that a test handled, by their number.
+// placed is an event.
+type placed struct{ Number, Fails int64 }
+
+// events are the events that a test handled, by their number.
 type events struct {
 	lock sync.Mutex
 	done map[int64]int
 }
 
-func (e *events) handle(event *timestamppb.Timestamp) {
+func (e *events) handle(event *placed) {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	if e.done == nil {
 		e.done = map[int64]int{}
 	}
-	e.done[event.GetSeconds()]++
+	e.done[event.Number]++
 }
 
 func (e *events) distinct() int {
@@ -45,13 +47,13 @@ func (e *events) distinct() int {
 }
 
 // Feature R17, promise P4: poison at the head of a partition holds up the messages behind it for a bounded time, with
-// the breaker: 30 messages that a protobuf marshaler cannot read, 30 events of a type that a cqrs processor does
+// the breaker: 30 messages that a marshaler cannot read, 30 events of a type that a cqrs processor does
 // not know, and 30 that fail with an error that nothing knows. Each of them is a letter, and the 10 messages behind
 // them are handled.
 func TestPoisonBeforeGoodMessages(t *testing.T) {
 	t.Parallel()
 	const bad, good = 30, 10
-	marshaler := cqrs.ProtoMarshaler{}
+	marshaler := cqrs.JSONMarshaler{}
 	processor := func(done *events) func(*testing.T, *message.Router, message.Subscriber, string) {
 		return func(t *testing.T, router *message.Router, sub message.Subscriber, topic string) {
 			p, err := cqrs.NewEventProcessorWithConfig(router, cqrs.EventProcessorConfig{
@@ -60,9 +62,9 @@ func TestPoisonBeforeGoodMessages(t *testing.T) {
 				Marshaler:              marshaler,
 			})
 			if err == nil {
-				err = p.AddHandlers(cqrs.NewEventHandler("billing", func(_ context.Context, event *timestamppb.Timestamp) error {
-					if event.GetNanos() != 0 {
-						return fmt.Errorf("event %d: no such order", event.GetSeconds())
+				err = p.AddHandlers(cqrs.NewEventHandler("billing", func(_ context.Context, event *placed) error {
+					if event.Fails != 0 {
+						return fmt.Errorf("event %d: no such order", event.Number)
 					}
 					done.handle(event)
 					return nil
@@ -79,10 +81,10 @@ func TestPoisonBeforeGoodMessages(t *testing.T) {
 		guard breaker.Config
 		opens bool
 	}{
-		"unreadable":   {func(m *sarama.ProducerMessage) { m.Value = sarama.StringEncoder("no protobuf") }, classify.ClassInvalid, breaker.Config{}, false},
+		"unreadable":   {func(m *sarama.ProducerMessage) { m.Value = sarama.StringEncoder("no JSON") }, classify.ClassInvalid, breaker.Config{}, false},
 		"unknown type": {func(m *sarama.ProducerMessage) { m.Headers[1].Value = []byte("shop.Shipped") }, classify.ClassInvalid, breaker.Config{}, false},
 		"unknown error": {func(m *sarama.ProducerMessage) {
-			event, _ := marshaler.Marshal(&timestamppb.Timestamp{Nanos: 1})
+			event, _ := marshaler.Marshal(&placed{Fails: 1})
 			m.Value = sarama.ByteEncoder(event.Payload)
 		}, classify.ClassUnknown, breaker.Config{Window: time.Second, Probe: 50 * time.Millisecond, Doubt: 3 * time.Second}, true},
 	} {
@@ -90,7 +92,7 @@ func TestPoisonBeforeGoodMessages(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t)
 			for i := range bad + good {
-				event, err := marshaler.Marshal(&timestamppb.Timestamp{Seconds: int64(i)})
+				event, err := marshaler.Marshal(&placed{Number: int64(i)})
 				if err != nil {
 					t.Fatal(err)
 				}

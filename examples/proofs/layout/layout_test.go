@@ -98,7 +98,7 @@ var floors = map[string]int{
 	"observe/dashboard":              5,
 	"observe/internal/few":           0,
 	"observe/internal/first":         0,
-	"observe/internal/seriestest":    5,
+	"internal/testkit/seriestest":    5,
 	"observe/prom":                   5,
 	"observe/notify":                 5,
 	"observe/notify/webhook":         5,
@@ -142,6 +142,9 @@ var floors = map[string]int{
 	"examples/proofs/facts":                   6,
 	"examples/proofs/layout":                  6,
 	"examples/proofs/migrating":               6,
+	"examples/proofs/verdicts":                6,
+	"examples/proofs/alerts":                  6,
+	"examples/proofs/pages":                   6,
 	// programs
 	"cmd/redrive":                  6,
 	"cmd/redrive/internal/archive": 5,

@@ -9,14 +9,14 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/watermill-spillway/spillway/observe/alerts"
-	"github.com/watermill-spillway/spillway/observe/internal/seriestest"
+	"github.com/watermill-spillway/spillway/internal/testkit/seriestest"
 )
 
 const runbooks = "https://github.com/watermill-spillway/spillway/blob/main/docs/alerts.md#"
 
 // Feature O3: each alert has what a person needs at night, and its runbook exists.
 func TestEachAlert(t *testing.T) {
-	page := read(t, "../../docs/alerts.md")
+	page := read(t, "../../../docs/alerts.md")
 	_, found := load(t)
 	for name, r := range found {
 		for what, value := range map[string]string{
@@ -102,11 +102,11 @@ func TestEachAlertIsTested(t *testing.T) {
 				} `yaml:"alert_rule_test"`
 			}
 		}
-		if err := yaml.Unmarshal([]byte(read(t, "testdata/"+name+".yml")), &tests); err != nil {
+		if err := yaml.Unmarshal([]byte(read(t, folder+"testdata/"+name+".yml")), &tests); err != nil {
 			t.Fatal(err)
 		}
 		if len(tests.Order) != 5 || tests.Order[0] != "spillway-limits" || tests.Order[1] != "spillway-counts" {
-			t.Errorf("testdata/%s.yml has the group_eval_order %v: name all groups, or promtool evaluates them in a random order", name, tests.Order)
+			t.Errorf(folder+"testdata/%s.yml has the group_eval_order %v: name all groups, or promtool evaluates them in a random order", name, tests.Order)
 		}
 		fires, silent := 0, 0
 		for _, test := range tests.Tests {
@@ -121,7 +121,7 @@ func TestEachAlertIsTested(t *testing.T) {
 			}
 		}
 		if fires == 0 || silent == 0 {
-			t.Errorf("testdata/%s.yml: %d times the alert fires, %d times it is silent: want both", name, fires, silent)
+			t.Errorf(folder+"testdata/%s.yml: %d times the alert fires, %d times it is silent: want both", name, fires, silent)
 		}
 	}
 }

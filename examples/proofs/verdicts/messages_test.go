@@ -1,4 +1,4 @@
-package classify_test
+package verdicts_test
 
 import (
 	"context"

@@ -1,3 +1,4 @@
+// Package alerts_test reads the alerts: each has a runbook, tests, and series that exist.
 package alerts_test
 
 import (
@@ -11,6 +12,9 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// folder has the rules and their tests.
+const folder = "../../../observe/alerts/"
 
 // file is what a file of rules has.
 type file struct {
