@@ -8,12 +8,16 @@ OUTAGE     ?= 30s
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 SERVICES    = internal/services/services.sh
 
+# All packages of all modules in go.work.
+NESTED      = cmd/redrive observe/prom observe/telemetry examples
+ALL         = ./... $(NESTED:%=./%/...)
+
 # Tests run in three lanes at the same time. Fault tests restart servers, so each lane has servers of its own: that of the
 # brokers and that of the tables have all, that of the stores has PostgreSQL and MariaDB. Within a lane what restarts servers
 # runs alone. The packages whose tests know of the servers, directly or through a helper, are found, once; one that is in no list
 # is tested behind those of the tables.
-SERVED  = $(eval SERVED := $$(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | sed -n 's|\.test .*/spillway/internal/services\b.*||p'))$(SERVED)
-OTHERS  = $(filter-out $(SERVED),$(shell $(GO) list ./...))
+SERVED  = $(eval SERVED := $$(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' $(ALL) | sed -n 's|\.test .*/spillway/internal/services\b.*||p'))$(SERVED)
+OTHERS  = $(filter-out $(SERVED),$(shell $(GO) list $(ALL)))
 BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./observe/telemetry ./examples/measures/kafka ./examples/measures/amqp ./examples/measures/redrive
 TABLES  = ./pubsub/wmsql
 STORES  = ./delay ./redrive/... ./idempotency/... ./middleware/crashlimit ./middleware/breaker ./internal/database/... ./internal/keytable ./internal/testkit/... ./examples/measures/sql ./examples/measures/idempotency
@@ -107,11 +111,11 @@ format:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:" $$unformatted; exit 1; fi
 
 vet:
-	$(GO) vet ./...
+	$(GO) vet $(ALL)
 	$(GO) vet -tags campaign ./conformance
 
 staticcheck:
-	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(STATICCHECK) $(ALL)
 
 unit:
 	$(RACE) $(OTHERS)
@@ -148,7 +152,7 @@ served-stores:
 	@$(IN_STORES) $(SERVICES) down postgres mariadb
 
 embedded:
-	SPILLWAY_EMBEDDED=1 $(RACE) ./...
+	SPILLWAY_EMBEDDED=1 $(RACE) $(ALL)
 
 allocs: # pools forget at random under the race detector, so what counts allocations runs without it too
 	$(GO) test -vet=off -run 'Alloc' -shuffle=on ./middleware ./middleware/stages ./internal/chain ./examples/measures ./middleware/crashlimit ./middleware/breaker
@@ -222,7 +226,7 @@ bench-peers: ## live messages a second of one Kafka partition while some fail: S
 	@$(GO) run ./examples/measures/peers $(FLAGS)
 
 bench: ## Go benchmarks, then the figures as JSON lines, the last one of an outage
-	$(GO) test -run '^$$' -bench . -benchtime 200ms ./...
+	$(GO) test -run '^$$' -bench . -benchtime 200ms $(ALL)
 	@$(GO) run ./examples/measures
 	@$(GO) run ./examples/outage -figure
 
@@ -236,7 +240,7 @@ chaos-tables: start ## the campaigns that kill, cut and close on tables, CHAOS t
 	SPILLWAY_CHAOS=$(CHAOS) $(RACE) -v -count=1 -timeout 2h -run 'Campaign|CommitAnswerLost' ./pubsub/wmsql
 
 fuzz: ## fuzz every target for FUZZTIME (default 10m) each
-	@for package in $$($(GO) list ./...); do \
+	@for package in $$($(GO) list $(ALL)); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 	    echo "== $$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
 	  done; \

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.27.0"
 
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/internal/few"
@@ -25,6 +26,9 @@ const (
 	attemptsKey  = attribute.Key("spillway.attempts")
 	redrivesKey  = attribute.Key("spillway.redrive.count")
 )
+
+// operationTypeSend is what newer conventions call the type "publish". An older semconv keeps the versions that users need low.
+var operationTypeSend = semconv.MessagingOperationTypeKey.String("send")
 
 // operations are the values of spillway.operation.
 var operations = map[observe.Kind]string{

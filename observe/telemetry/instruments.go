@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
-	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	semconv "go.opentelemetry.io/otel/semconv/v1.27.0"
 
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/internal/few"
@@ -102,7 +102,7 @@ func (i *instruments) add(ctx context.Context, c metric.Int64Counter, pairs ...s
 
 // sending measures a publishing, or a settlement.
 func (i *instruments) sending(ctx context.Context, system string, op *observe.Operation, elapsed float64, err error) {
-	name, typ := "send", semconv.MessagingOperationTypeSend
+	name, typ := "send", operationTypeSend
 	if op.Kind == observe.Settle {
 		name, typ = "settle", semconv.MessagingOperationTypeSettle
 	}

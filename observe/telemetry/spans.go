@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
-	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	semconv "go.opentelemetry.io/otel/semconv/v1.27.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -81,7 +81,7 @@ func (t *tracer) attempt(ctx context.Context, op *observe.Operation) context.Con
 
 // publishing is a child of what it is a step of, or of the span in the context. What led to it before a wait is a link.
 func (t *tracer) publishing(ctx context.Context, op *observe.Operation) context.Context {
-	name, kind, typ := "send", trace.SpanKindProducer, semconv.MessagingOperationTypeSend
+	name, kind, typ := "send", trace.SpanKindProducer, operationTypeSend
 	if op.Kind == observe.Settle {
 		name, kind, typ = "settle", trace.SpanKindClient, semconv.MessagingOperationTypeSettle
 	}

@@ -183,7 +183,7 @@ var leaves = map[string][]string{
 	"observe/prom":                       {"github.com/prometheus/client_golang/prometheus"},
 	"observe/telemetry": {
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/metric",
-		"go.opentelemetry.io/otel/metric/noop", "go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/semconv/v1.43.0",
+		"go.opentelemetry.io/otel/metric/noop", "go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/semconv/v1.27.0",
 		"go.opentelemetry.io/otel/trace",
 	},
 	"idempotency/pgxstore": {"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/stdlib"},
