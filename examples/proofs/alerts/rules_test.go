@@ -8,8 +8,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/watermill-spillway/spillway/observe/alerts"
 	"github.com/watermill-spillway/spillway/internal/testkit/seriestest"
+	"github.com/watermill-spillway/spillway/observe/alerts"
 )
 
 const runbooks = "https://github.com/watermill-spillway/spillway/blob/main/docs/alerts.md#"
