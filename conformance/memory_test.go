@@ -31,7 +31,7 @@ type memoryTopic struct {
 
 type memoryGroup struct {
 	next int                // in the log
-	back []*message.Message // given back, and first to be delivered
+	back []*message.Message // requeued, and first to be delivered
 	held int
 }
 

@@ -91,7 +91,7 @@ func (p *process) proceed() {
 	}
 }
 
-// kill is SIGKILL: nothing is finished, committed or given back.
+// kill is SIGKILL: nothing is finished, committed or requeued.
 func (p *process) kill() {
 	p.killed = true
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {

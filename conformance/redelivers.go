@@ -54,7 +54,7 @@ func (b *bench) acksOnlyOnAck() {
 					left = append(left, id)
 				}
 			}
-			b.open(b.group).ackAll(left) // or the broker took what was given back for acked
+			b.open(b.group).ackAll(left) // or the broker took what was requeued for acked
 		}
 	}
 	b.together(cases)

@@ -42,7 +42,7 @@ func (b *bench) retries() {
 	b.wantOnce("flaky", "good")
 }
 
-// Feature R2: every attempt, and every redelivery after the message was given back, gets what arrived.
+// Feature R2: every attempt, and every redelivery after the message was requeued, gets what arrived.
 func (b *bench) attemptsSeeOriginal() {
 	sent := newMessage("original")
 	var shut atomic.Bool

@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
-// Feature R11: messages that need more retries than the budget has wait for it, and are given back if the wait is long.
+// Feature R11: messages that need more retries than the budget has wait for it, and are requeued if the wait is long.
 // Retries keep to the budget, each message takes effect once, and none is set aside.
 func (b *bench) retryBudget() {
 	const messages, perSecond = 60, 20

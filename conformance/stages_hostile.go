@@ -75,7 +75,7 @@ func (b *bench) hostileStages() {
 	}
 }
 
-// Promises P1, P4: while a stage takes nothing, its messages are given back: none is set aside, and none is lost. A
+// Promises P1, P4: while a stage takes nothing, its messages are requeued: none is set aside, and none is lost. A
 // stage topic that cannot be is an error at start-up.
 func (b *bench) refusedStage() {
 	var shut atomic.Bool
@@ -95,7 +95,7 @@ func (b *bench) refusedStage() {
 	}))
 	ids := append(numbered("flaky", 2), numbered("good", 2)...)
 	b.ids(ids...)
-	b.until("it was given back", func() bool { return len(j.of(ids[0])) >= 2 && tries.Load() > 3 })
+	b.until("it was requeued", func() bool { return len(j.of(ids[0])) >= 2 && tries.Load() > 3 })
 	if n := b.placed.Load(); n != 0 {
 		b.Errorf("%d letters, and the messages could not even be tried again", n)
 	}
@@ -105,7 +105,7 @@ func (b *bench) refusedStage() {
 	b.wantNeverEarly(&j, shortStage)
 	for _, id := range ids[:2] {
 		if visits := j.of(id); visits[len(visits)-1].Metadata[poison.KeyAttempts] != "1" {
-			b.Errorf("%q tells of %q attempts: those after which it was given back do not count", id,
+			b.Errorf("%q tells of %q attempts: those after which it was requeued do not count", id,
 				visits[len(visits)-1].Metadata[poison.KeyAttempts])
 		}
 	}
@@ -120,7 +120,7 @@ func (b *bench) refusedStage() {
 	}
 }
 
-// deletedStage: the stage topic is deleted while messages are being published to it. They are given back until it is
+// deletedStage: the stage topic is deleted while messages are being published to it. They are requeued until it is
 // there again. The stage's subscriber may make it again at once.
 func (b *bench) deletedStage() {
 	const failing = 5
@@ -145,7 +145,7 @@ func (b *bench) deletedStage() {
 	b.until("all are being published", func() bool { return begun.Load() == failing })
 	b.target.DeleteTopic(b.T, b.stageTopic(shortStage))
 	close(deleted)
-	b.until("they were given back, or handled", func() bool {
+	b.until("they were requeued, or handled", func() bool {
 		return begun.Load() > 2*failing || len(b.effects()) == len(ids)
 	})
 	if len(b.effects()) < len(ids) {

@@ -100,7 +100,7 @@ func (b *bench) delayedWithAck(store *delay.Store) {
 		visible.Add(int32(waiting()))
 	}),
 		withoutReceiver) // which would absorb what came of the first time
-	giveBack := func(router *message.Router) {
+	requeue := func(router *message.Router) {
 		router.AddMiddleware(func(next message.HandlerFunc) message.HandlerFunc {
 			return func(msg *message.Message) ([]*message.Message, error) {
 				out, err := next(msg)
@@ -112,7 +112,7 @@ func (b *bench) delayedWithAck(store *delay.Store) {
 		})
 	}
 	router := b.router()
-	giveBack(router) // outermost
+	requeue(router) // outermost
 	ch.Attach(router)
 	b.addStaged(ch, router, b.noting(&j, func(stage int, _ *message.Message) error {
 		if stage == 0 {

@@ -43,7 +43,7 @@ func (b *bench) listen(sub message.Subscriber, topic string) *tap {
 	return t
 }
 
-// close closes the subscriber, even if it waits for a message that is held. It gives back what comes meanwhile.
+// close closes the subscriber, even if it waits for a message that is held. It requeues what comes meanwhile.
 func (t *tap) close() {
 	if t.closed {
 		return

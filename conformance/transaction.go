@@ -14,7 +14,7 @@ import (
 )
 
 // Feature D9: the handler's writes, its key, its outputs and its dead letter commit with the acknowledgement. No reader
-// sees them before, and when the message is given back after all is done, nothing of it stays.
+// sees them before, and when the message is requeued after all is done, nothing of it stays.
 func (b *bench) oneTransaction() {
 	b.need("Database and Backlog", b.target.Database != nil && b.target.Backlog != nil)
 	var given atomic.Int32
@@ -28,7 +28,7 @@ func (b *bench) oneTransaction() {
 	// A publisher that writes the output, and then refuses: the router gives the source back.
 	late := refusingAfter{b.target.Publisher(b.T), func() error {
 		if given.Add(1) == 1 {
-			visible("before the message is given back", 0)
+			visible("before the message is requeued", 0)
 			return errNotNow
 		}
 		visible("before the acknowledgement", 0)
@@ -60,7 +60,7 @@ func (b *bench) oneTransaction() {
 			return []*message.Message{message.NewMessage("", []byte("of "+msg.UUID))}, nil
 		})
 	b.initialize(dlc)
-	b.ids("before", "good") // what is acked in the same transaction commits, and takes nothing along of what is given back
+	b.ids("before", "good") // what is acked in the same transaction commits, and takes nothing along of what is requeued
 	b.run(router)
 	b.untilApplied("good")
 	if given.Load() != 2 {

@@ -44,14 +44,11 @@ func within(limit context.Context, done <-chan struct{}) bool {
 var errStillClosing = errors.New("wmamqp: the connection has not ended yet: its sockets are closed, and the rest " +
 	"ends by itself")
 
-// close ends a connection of our own, by force where the broker does not answer in time. A given connection stays open.
+// close ends the connection, by force where the broker does not answer in time.
 //
 // The order matters. The client tells the wrapper of an error and waits until the wrapper listens, without end. The
 // wrapper no longer listens once it is closing. So the client's connection ends first, and then the wrapper.
 func (c *connection) close(left limits) error {
-	if c.sockets == nil {
-		return nil
-	}
 	c.sockets.refuse()
 	done := make(chan struct{})
 	go func() {

@@ -14,20 +14,16 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
-// connection is watermill-amqp's, which dials again when it is lost. Of one of our own we also hold the sockets, so
-// that a peer that does not answer can hold up neither a write nor Close.
+// connection is watermill-amqp's, which dials again when it is lost, and its sockets, so that a peer that does not
+// answer can hold up neither a write nor Close.
 type connection struct {
 	*amqp.ConnectionWrapper
-	sockets *sockets // nil for a connection that was given to us
+	sockets *sockets
 	log     *connectionLog
 }
 
-// connect takes the connection that was given, or dials one of our own.
-func connect(given *amqp.ConnectionWrapper, config amqp.ConnectionConfig, writeTimeout time.Duration,
+func connect(config amqp.ConnectionConfig, writeTimeout time.Duration,
 	logger watermill.LoggerAdapter) (*connection, error) {
-	if given != nil {
-		return &connection{ConnectionWrapper: given}, nil
-	}
 	own, sockets, err := withSockets(config, writeTimeout)
 	if err != nil {
 		return nil, err

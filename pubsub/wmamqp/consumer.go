@@ -19,7 +19,7 @@ import (
 // consumer passes the messages of a queue on, one handler after the other. While a failed message is placed elsewhere,
 // it passes the next one on, and the failed one stays unacked.
 type consumer struct {
-	*subscription
+	sub   *subscription
 	of    *Subscriber
 	topic string
 
@@ -42,7 +42,7 @@ type consumer struct {
 
 // begin declares the queue and begins to consume it, on a channel of its own.
 func (c *consumer) begin() error {
-	inner, _, err := c.of.inner(c.queue, c.prefetch, c.config.Logger)
+	inner, _, err := c.of.inner(c.sub.queue, c.prefetch, c.sub.config.Logger)
 	if err != nil {
 		return err
 	}
@@ -59,13 +59,13 @@ func (c *consumer) begin() error {
 		return err
 	}
 	lost := channel.NotifyClose(make(chan *amqp091.Error, 1))
-	consume := c.config.AMQP.Consume
+	consume := c.sub.config.AMQP.Consume
 	if err = channel.Qos(c.prefetch, consume.Qos.PrefetchSize, consume.Qos.Global); err == nil {
 		c.tag = consume.Consumer
 		if c.tag == "" {
 			c.tag = "spillway-" + rand.Text()
 		}
-		c.deliveries, err = channel.Consume(c.queue, c.tag, false, consume.Exclusive, consume.NoLocal, consume.NoWait,
+		c.deliveries, err = channel.Consume(c.sub.queue, c.tag, false, consume.Exclusive, consume.NoLocal, consume.NoWait,
 			consume.Arguments)
 	}
 	if err != nil {
@@ -80,13 +80,13 @@ func (c *consumer) begin() error {
 
 // run passes messages on until the subscription ends.
 func (c *consumer) run() {
-	for c.ctx.Err() == nil {
+	for c.sub.ctx.Err() == nil {
 		d, polled, ok := c.next()
 		switch {
 		case ok:
 			c.pass(&d, polled)
 			c.adapt()
-		case c.ctx.Err() == nil && !c.beginAgain():
+		case c.sub.ctx.Err() == nil && !c.beginAgain():
 			return
 		}
 	}
@@ -95,7 +95,7 @@ func (c *consumer) run() {
 
 // getsNone ends the consumer at the broker, which keeps what is not acked until the channel is closed. Otherwise the
 // consumer could get one more message, and the queue would count it: for one that is acked in the grace, or one that
-// another consumer gives back.
+// another consumer requeues.
 func (c *consumer) getsNone() { c.none.Do(func() { _ = c.channel.Cancel(c.tag, true) }) }
 
 // beginAgain consumes again when the channel was lost, or the broker cancelled the consumer, as when its queue is
@@ -103,7 +103,7 @@ func (c *consumer) getsNone() { c.none.Do(func() { _ = c.channel.Cancel(c.tag, t
 func (c *consumer) beginAgain() bool {
 	c.placed.Wait() // their contexts end with the channel, so for SettleGrace at most
 	c.end()
-	for wait.For(c.ctx, 100*time.Millisecond) {
+	for wait.For(c.sub.ctx, 100*time.Millisecond) {
 		if c.of.conn.Closed() {
 			return false
 		}
@@ -114,19 +114,19 @@ func (c *consumer) beginAgain() bool {
 		if err == nil {
 			return true
 		}
-		if c.ctx.Err() == nil {
+		if c.sub.ctx.Err() == nil {
 			c.notResumed(err)
 		}
-		if !wait.For(c.ctx, beginAgain) {
+		if !wait.For(c.sub.ctx, beginAgain) {
 			break
 		}
 	}
 	return false
 }
 
-// takesNoMore says that the broker has no message for this consumer any more: it has one that it will give back, or
+// takesNoMore says that the broker has no message for this consumer any more: it has one that it will requeue, or
 // none.
-func (c *consumer) takesNoMore() { c.full.Do(c.taking.Done) }
+func (c *consumer) takesNoMore() { c.full.Do(c.sub.taking.Done) }
 
 // end lets go of the broker. What is not acked it has back when the channel is closed; to nack it would be to be given
 // it again, or what stands behind it.
@@ -148,7 +148,7 @@ func unmarshal(marshaler amqp.Marshaler, d amqp091.Delivery) (*message.Message, 
 // pass hands a message to the router and its settlement to the broker. What is not acked when the subscription ends
 // stays with the channel.
 func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
-	msg, err := unmarshal(c.config.AMQP.Marshaler, *broker)
+	msg, err := unmarshal(c.sub.config.AMQP.Marshaler, *broker)
 	if err != nil { // Marshaler reads everything
 		c.pause()
 		_ = broker.Nack(false, true)
@@ -156,9 +156,9 @@ func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 	}
 	d := &delivery{of: c, broker: broker, polled: polled, size: len(broker.Body), began: time.Now(),
 		shuts: c.valve.Shuts()}
-	ctx, cancel := context.WithCancel(c.ctx)
+	ctx, cancel := context.WithCancel(c.sub.ctx)
 	d.cancel = cancel
-	d.Context, d.info = ctx, deliveryOf(c.queue, c.of.given.times(c.queue, msg.UUID, broker), broker)
+	d.Context, d.info = ctx, deliveryOf(c.sub.queue, c.of.given.times(c.sub.queue, msg.UUID, broker), broker)
 	ctx = d
 	if c.prefetch > 1 {
 		ctx = intake.With(ctx, &c.valve)
@@ -168,11 +168,11 @@ func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 	c.takes(d)
 
 	select {
-	case c.out <- msg:
+	case c.sub.out <- msg:
 	case <-c.lost:
 		cancel()
 		return
-	case <-c.ctx.Done():
+	case <-c.sub.ctx.Done():
 		cancel()
 		c.keep()
 		return
@@ -199,7 +199,7 @@ func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 				c.outlived(d)
 			}
 			return
-		case <-c.ctx.Done():
+		case <-c.sub.ctx.Done():
 			if c.leaves(d) {
 				c.getsNone()
 				c.takesNoMore()
@@ -217,13 +217,13 @@ func (c *consumer) acked(d *delivery) {
 	d.cancel()
 	c.nacks = 0
 	c.acks++
-	c.of.given.forget(c.queue, d.id, d.broker)
+	c.of.given.forget(c.sub.queue, d.id, d.broker)
 	_ = d.broker.Ack(false)
 }
 
 // nacked gives a message back after a while, or with all others.
 func (c *consumer) nacked(d *delivery) {
-	c.of.given.add(c.queue, d.id, d.broker)
+	c.of.given.add(c.sub.queue, d.id, d.broker)
 	c.acks = 0
 	waited := c.waited(d)
 	if c.returnAll = c.returnsAll(d, waited); c.returnAll {
@@ -232,7 +232,7 @@ func (c *consumer) nacked(d *delivery) {
 	if !waited {
 		c.pause()
 	}
-	if c.ctx.Err() != nil {
+	if c.sub.ctx.Err() != nil {
 		c.keep()
 		return
 	}
@@ -240,7 +240,7 @@ func (c *consumer) nacked(d *delivery) {
 }
 
 // waited reports whether a message was held because something that its handler needs is away.
-func (c *consumer) waited(d *delivery) bool { return time.Since(d.began) > c.config.MaxHold/2 }
+func (c *consumer) waited(d *delivery) bool { return time.Since(d.began) > c.sub.config.MaxHold/2 }
 
 // returnsAll reports whether all that was fetched goes back with d, because something that its handler needs is away.
 func (c *consumer) returnsAll(d *delivery, waited bool) bool {
@@ -255,7 +255,7 @@ func (c *consumer) outlived(d *delivery) bool {
 	if acked {
 		_ = d.broker.Ack(false)
 	} else {
-		c.of.given.add(c.queue, d.id, d.broker)
+		c.of.given.add(c.sub.queue, d.id, d.broker)
 	}
 	return acked
 }
@@ -263,12 +263,12 @@ func (c *consumer) outlived(d *delivery) bool {
 // keep holds the message until its channel would not deliver it again.
 func (c *consumer) keep() {
 	c.takesNoMore()
-	c.noneTakes()
+	c.sub.noneTakes()
 }
 
 // grace waits for the handler of a message whose context ended, and reports whether it acked.
 func (c *consumer) grace(d *delivery) bool {
-	timer := time.NewTimer(c.config.SettleGrace)
+	timer := time.NewTimer(c.sub.config.SettleGrace)
 	defer timer.Stop()
 	select {
 	case <-d.msg.Acked():
@@ -280,16 +280,16 @@ func (c *consumer) grace(d *delivery) bool {
 			return true
 		default:
 		}
-		logging.HandlerIgnoresContext.Write(c.config.Logger, nil,
-			logging.Fields{logging.MessageID: d.id, logging.Queue: c.queue, "grace": c.config.SettleGrace})
+		logging.HandlerIgnoresContext.Write(c.sub.config.Logger, nil,
+			logging.Fields{logging.MessageID: d.id, logging.Queue: c.sub.queue, "grace": c.sub.config.SettleGrace})
 	}
 	return false
 }
 
-// pause is the wait before messages are given back.
+// pause is the wait before messages are requeued.
 func (c *consumer) pause() {
-	wait, times := c.config.MaxNackBackoff, min(c.nacks, 62)
-	if first := c.config.NackBackoff; first <= wait>>times { // a shift of first alone can overflow
+	wait, times := c.sub.config.MaxNackBackoff, min(c.nacks, 62)
+	if first := c.sub.config.NackBackoff; first <= wait>>times { // a shift of first alone can overflow
 		wait = first << times
 	}
 	c.nacks++
@@ -298,6 +298,6 @@ func (c *consumer) pause() {
 	select {
 	case <-timer.C:
 	case <-c.lost:
-	case <-c.ctx.Done():
+	case <-c.sub.ctx.Done():
 	}
 }

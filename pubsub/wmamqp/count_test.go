@@ -10,7 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
-// Feature D10: what a quorum queue counts of other processes counts from the second delivery on. What this process gave back itself
+// Feature D10: what a quorum queue counts of other processes counts from the second delivery on. What this process requeued itself
 // does not. What a producer says counts for nothing on the first delivery, and a classic queue knows nothing.
 func TestDeliveryCount(t *testing.T) {
 	t.Parallel()
@@ -31,8 +31,8 @@ func TestDeliveryCount(t *testing.T) {
 			messages := b.subscribe(b.subscriber(), topic)
 			for i := range 3 {
 				msg := b.next(messages)
-				d, _ := wmamqp.DeliveryFromContext(msg.Context())
-				if n, ok := wmamqp.DeliveryCount(msg); n != want || !ok || d.Count != want*(i+1) || d.GivenBack != want*i {
+				d, _ := wmamqp.Counts(msg)
+				if n, ok := wmamqp.DeliveryCount(msg); n != want || !ok || d.Count != want*(i+1) || d.Requeued != want*i {
 					t.Errorf("delivery %d: %d, %v of %+v, want %d", i+2, n, ok, d, want)
 				}
 				if i == 2 {

@@ -10,9 +10,7 @@ import (
 var (
 	errNoURI = errors.New("wmamqp: the AMQP URI is empty: give amqp://user:password@host:port/")
 	// they hold passwords
-	errTwoURIs       = errors.New("wmamqp: AMQP.Connection.AmqpURI is another URI than the constructor's: leave it empty")
-	errNilConnection = errors.New("wmamqp: the connection is nil: make one with amqp.NewConnection, or use the " +
-		"constructor that takes a URI")
+	errTwoURIs = errors.New("wmamqp: AMQP.Connection.AmqpURI is another URI than the constructor's: leave it empty")
 )
 
 // setURI sets the URI to connect to, which may stand in c as watermill-amqp's own configurations have it.

@@ -26,7 +26,7 @@ func (b *broker) declareWith(name string, arguments amqp091.Table) {
 	})
 }
 
-// Fact, feature D16: RabbitMQ 3 accepts x-delivery-limit -1 and drops a message when it is given back for the first
+// Fact, feature D16: RabbitMQ 3 accepts x-delivery-limit -1 and drops a message when it is requeued for the first
 // time. RabbitMQ 4 keeps it.
 func TestFactNegativeDeliveryLimit(t *testing.T) {
 	t.Parallel()
@@ -87,10 +87,10 @@ func TestNegativeDeliveryLimit(t *testing.T) {
 		source := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Queue.Arguments = row.given })
 		topic := queue(row.there)
 		_, err := source.Subscribe(t.Context(), topic)
-		wants(t, err, "given back for the first time", "leave the argument out")
+		wants(t, err, "requeued for the first time", "leave the argument out")
 		wants(t, source.SubscribeInitialize(topic), "delete the queue")
 		dead := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.Arguments = row.given })
-		wants(t, dead.InitializeTopics(queue(row.there)), "loses letters", "given back for the first time")
+		wants(t, dead.InitializeTopics(queue(row.there)), "loses letters", "requeued for the first time")
 		dead = b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.Arguments, c.AllowLossyTopics = row.given, true })
 		if err := dead.InitializeTopics(queue(row.there)); err != nil {
 			t.Error(err)

@@ -57,7 +57,7 @@
 //     back. So the broker does not close the channel. If more was fetched, all of it goes back once, and one message at
 //     a time is fetched.
 //   - If its queue is deleted, or its channel lost, the subscriber declares the queue again and goes on.
-//   - The x-delivery-count of a quorum queue is in DeliveryFromContext and not in metadata. So a redelivered message is
+//   - The x-delivery-count of a quorum queue is read by DeliveryCount and not in metadata. So a redelivered message is
 //     the same message, and a letter that arrives twice is one letter in the dead-letter store.
 //
 // # A failed message holds up no other
@@ -69,7 +69,7 @@
 //     subscriber waits for a confirm.
 //   - While they take the whole prefetch, the subscriber asks for each next message with basic.get. A quorum queue with
 //     a single active consumer refuses that, and the prefetch is the bound.
-//   - A message that every publisher refused, or that was given back, is given back to the queue after the usual wait.
+//   - A message that every publisher refused, or that was requeued, is back in the queue after the usual wait.
 //   - At Close, and when the channel is lost, the publishes have SettleGrace to be confirmed. Messages that are not
 //     confirmed then come again.
 //   - After a crash all of them come again, and a quorum queue counts each of them: see DeliveryCount.
@@ -80,8 +80,7 @@
 //
 // A lost connection is an Error. The first failed attempt to dial again is an Info line with the cause, and further
 // ones are logged at Debug, until "Connected to AMQP". If consuming cannot begin again, that is an Error once, and an
-// Info line when it does. What watermill-amqp logs as an error while Close runs is logged at Debug. A connection of
-// NewSubscriberWithConnection keeps its own logger.
+// Info line when it does. What watermill-amqp logs as an error while Close runs is logged at Debug.
 //
 // # Retry stages
 //
@@ -99,7 +98,7 @@
 // From RabbitMQ 4 on, a quorum queue drops a message, or sends it to its dead-letter exchange, after 20 redeliveries.
 // Dead-letter queues that Publisher declares there have x-delivery-limit -1. Set the same for a source queue, as an
 // argument or a policy; a policy also changes an existing queue. Or configure enough fallbacks, so that no message is
-// nacked that often. RabbitMQ 3.10 has no limit by default. It accepts -1, and drops a message when it is given back
+// nacked that often. RabbitMQ 3.10 has no limit by default. It accepts -1, and drops a message when it is requeued
 // for the first time: so before RabbitMQ 4, Subscriber and Publisher refuse such an argument, and queues that have it
 // as far as the broker shows it. Have no such policy there either.
 //
@@ -131,6 +130,6 @@
 //     the connection before this package sees it. Numbers in tables deeper than 256 levels lose their types.
 //   - Cycles. Before RabbitMQ 4, dead-letter exchanges trust an x-death in a message and may see a cycle.
 //   - The end of everything at Close, which returns within 4 s. A handler that ignores its context, or a dial without
-//     an answer, ends by itself later. A shared connection is not closed, and its channels end with it.
+//     an answer, ends by itself later.
 //   - Freedom from data races in watermill-amqp, which has one of its own when it dials again.
 package wmamqp

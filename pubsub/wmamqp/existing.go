@@ -154,7 +154,7 @@ var losing = map[string]string{
 	amqp091.QueueMessageTTLArg: "its letters expire",
 	amqp091.QueueTTLArg:        "it is deleted when it is not used",
 	amqp091.StreamMaxAgeArg:    "its letters expire",
-	deliveryLimit:              "a letter is dropped when it was given back that often",
+	deliveryLimit:              "a letter is dropped when it was requeued that often",
 	durable:                    "it is gone when the broker starts again",
 	autoDelete:                 "it is deleted with its last consumer",
 	exclusive:                  "it is deleted with its connection",
@@ -163,7 +163,7 @@ var losing = map[string]string{
 // drops says with which of its arguments a queue loses letters, and how, or is empty.
 func drops(arguments amqp091.Table, major int) string {
 	if dropsReturned(arguments, major) {
-		return fmt.Sprintf("with %s %s (before RabbitMQ %d a letter is dropped when it is given back for the first time)",
+		return fmt.Sprintf("with %s %s (before RabbitMQ %d a letter is dropped when it is requeued for the first time)",
 			deliveryLimit, text(arguments[deliveryLimit]), unlimitedFrom)
 	}
 	for _, name := range slices.Sorted(maps.Keys(losing)) {

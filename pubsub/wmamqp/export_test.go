@@ -1,4 +1,18 @@
 package wmamqp
 
+import "github.com/ThreeDotsLabs/watermill/message"
+
 // Apart publishes each message by itself, as if no other were published.
 func Apart(p *Publisher) { p.together = nil }
+
+// Counted is what the broker and this process counted of a message.
+type Counted struct {
+	Redelivered     bool
+	Count, Requeued int
+}
+
+// Counts returns what was counted of a message of Subscriber.
+func Counts(msg *message.Message) (Counted, bool) {
+	d, ok := infoIn(msg.Context())
+	return Counted{d.redelivered, d.count, d.requeued}, ok
+}

@@ -14,7 +14,7 @@ import (
 
 func consumerWith(ctx context.Context, config SubscriberConfig) *consumer {
 	config.Logger = logging.Wrap(watermill.NopLogger{}, nil)
-	return &consumer{subscription: &subscription{config: &config, ctx: ctx}}
+	return &consumer{sub: &subscription{config: &config, ctx: ctx}}
 }
 
 // Promise P3: a message that was acked when the grace after its context ended is acked, however late the process comes to look. A pause of
@@ -25,7 +25,7 @@ func TestAckedAtTheEndOfTheGrace(t *testing.T) {
 		d := &delivery{of: c, msg: message.NewMessage("m", nil)}
 		d.msg.Ack()
 		if !c.grace(d) {
-			t.Fatalf("round %d: it is given back", round)
+			t.Fatalf("round %d: it is requeued", round)
 		}
 	}
 }

@@ -50,8 +50,8 @@ func TestInFlightNoChannel(t *testing.T) {
 	acks(t, b.next(b.subscribe(b.subscriber(), third)))
 }
 
-// Promise P1: what the end of a subscription gives back comes to none of its own consumers: a quorum queue counts, and from
-// RabbitMQ 4 on drops a message that was given back often.
+// Promise P1: what the end of a subscription requeues comes to none of its own consumers: a quorum queue counts, and from
+// RabbitMQ 4 on drops a message that was requeued often.
 func TestGivenBackOnce(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 4, 30} {
@@ -92,7 +92,7 @@ func TestGivenBackOnce(t *testing.T) {
 				}
 				for _, count := range counts {
 					if count != int64(1) {
-						t.Fatalf("given back %v times", counts)
+						t.Fatalf("requeued %v times", counts)
 					}
 				}
 			})

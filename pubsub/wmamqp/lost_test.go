@@ -44,7 +44,7 @@ func TestCloseInHandler(t *testing.T) {
 			if running.Load() {
 				t.Error("delivered again while the handler runs")
 			}
-			if d, _ := wmamqp.DeliveryFromContext(msg.Context()); msg.UUID != "m" || !d.Redelivered || msg.Metadata[poison.KeyAttempts] != "" {
+			if d, _ := wmamqp.Counts(msg); msg.UUID != "m" || !d.Redelivered || msg.Metadata[poison.KeyAttempts] != "" {
 				t.Errorf("%s %v", msg.UUID, msg.Metadata)
 			}
 			acks(t, msg)

@@ -23,7 +23,7 @@ import (
 
 const orderlyVariable = "SPILLWAY_WMAMQP_ORDERLY"
 
-// A clean SIGTERM logs no error: neither watermill-amqp's loops nor our own call the end one, nor what is given back with
+// A clean SIGTERM logs no error: neither watermill-amqp's loops nor our own call the end one, nor what is requeued with
 // it. A connection that is lost before is one still.
 func TestOrderlyEndLogsNoError(t *testing.T) {
 	t.Parallel()

@@ -11,38 +11,30 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Delivery is what the broker says about a delivery beside the message.
-type Delivery struct {
-	Queue      string
-	Exchange   string
-	RoutingKey string
-	// Redelivered reports whether the message was delivered before, to any consumer.
-	Redelivered bool
-	// Count is how often a quorum queue delivered the message before and got it back. On a classic queue it is 0.
-	Count int
-	// GivenBack is how many deliveries in Count this Subscriber is known to have given back itself, by a nack or on a
-	// connection that was lost. It remembers at most 1000 messages, each for an hour after it was last given back.
-	GivenBack int
-	// Timestamp is the producer's, or zero.
-	Timestamp time.Time
+// info is what the broker says about a delivery beside the message.
+type info struct {
+	queue, exchange, routingKey string
+	redelivered                 bool      // it was delivered before, to any consumer
+	count                       int       // how often a quorum queue delivered it before and got it back; 0 on a classic queue
+	requeued                    int       // how many deliveries in count this Subscriber is known to have requeued itself
+	timestamp                   time.Time // the producer's, or zero
 }
 
 type deliveryKey struct{}
 
-func deliveryOf(queue string, givenBack int, d *amqp091.Delivery) Delivery {
-	return Delivery{
-		Queue: queue, Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered,
-		Count: countOf(d.Headers[deliveryCount]), GivenBack: givenBack, Timestamp: d.Timestamp,
+func deliveryOf(queue string, requeued int, d *amqp091.Delivery) info {
+	return info{
+		queue: queue, exchange: d.Exchange, routingKey: d.RoutingKey, redelivered: d.Redelivered,
+		count: countOf(d.Headers[deliveryCount]), requeued: requeued, timestamp: d.Timestamp,
 	}
 }
 
 // countOf reads the count, which a producer may have forged on a classic queue.
 func countOf(header any) int { return boundedtext.Count(text(header)) }
 
-// DeliveryFromContext returns the delivery of a message from its context. It returns false if the message does not come
-// from Subscriber.
-func DeliveryFromContext(ctx context.Context) (Delivery, bool) {
-	d, ok := ctx.Value(deliveryKey{}).(Delivery)
+// infoIn returns the info in a message's context. It returns false if the message does not come from Subscriber.
+func infoIn(ctx context.Context) (info, bool) {
+	d, ok := ctx.Value(deliveryKey{}).(info)
 	return d, ok
 }
 
@@ -54,9 +46,9 @@ func Origin(msg *message.Message) poison.Origin {
 		return poison.Origin{}
 	}
 	ctx := msg.Context()
-	d, _ := DeliveryFromContext(ctx)
+	d, _ := infoIn(ctx)
 	return poison.Origin{
-		Topic: message.SubscribeTopicFromCtx(ctx), MessageID: msg.UUID, ConsumerGroup: d.Queue,
-		Exchange: d.Exchange, RoutingKey: d.RoutingKey, Timestamp: d.Timestamp,
+		Topic: message.SubscribeTopicFromCtx(ctx), MessageID: msg.UUID, ConsumerGroup: d.queue,
+		Exchange: d.exchange, RoutingKey: d.routingKey, Timestamp: d.timestamp,
 	}
 }

@@ -25,11 +25,11 @@ import (
 type downstream struct {
 	back atomic.Bool
 
-	mu        sync.Mutex
-	done      map[string]int
-	latest    map[string]*message.Message // delivery of each message
-	givenBack int                         // the most that a message was
-	times     map[string]int
+	mu       sync.Mutex
+	done     map[string]int
+	latest   map[string]*message.Message // delivery of each message
+	requeues int                         // the most that a message was
+	times    map[string]int
 }
 
 func (d *downstream) handle(msg *message.Message) error {
@@ -40,7 +40,7 @@ func (d *downstream) handle(msg *message.Message) error {
 			d.times[msg.UUID]++
 		}
 		d.latest[msg.UUID] = msg
-		d.givenBack = max(d.givenBack, d.times[msg.UUID])
+		d.requeues = max(d.requeues, d.times[msg.UUID])
 	}
 	if !d.back.Load() {
 		return classify.Away(errors.New("connection refused"))
@@ -53,10 +53,10 @@ func newDownstream() *downstream {
 	return &downstream{done: map[string]int{}, times: map[string]int{}, latest: map[string]*message.Message{}}
 }
 
-func (d *downstream) mostGivenBack() int {
+func (d *downstream) mostRequeued() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.givenBack
+	return d.requeues
 }
 
 func (d *downstream) handled() int {
@@ -80,7 +80,7 @@ func (l *errorLog) Error(msg string, err error, _ watermill.LogFields) {
 
 func (l *errorLog) With(watermill.LogFields) watermill.LoggerAdapter { return l }
 
-// Feature R12, promise P3: in an outage that is many times longer than a message may be held, messages are given back and held again. The broker closes no
+// Feature R12, promise P3: in an outage that is many times longer than a message may be held, messages are requeued and held again. The broker closes no
 // channel, no message is counted, dead-lettered or lost, and the outage does not use up the crash limit.
 //
 // SPILLWAY_CONSUMER_TIMEOUT is the consumer_timeout of the broker if it was set low for this test. Then messages are held for half of
@@ -117,7 +117,7 @@ func TestHeldInLongOutage(t *testing.T) {
 				b.attach(dlc, topic, sub, down.handle)
 				began := time.Now()
 				for n := 1; n <= 4; n++ {
-					eventually(t, "a message was given back once more", func() bool { return down.mostGivenBack() >= n })
+					eventually(t, "a message was requeued once more", func() bool { return down.mostRequeued() >= n })
 				}
 				if n := b.ready(topic + ".dlq"); n != 0 || down.handled() != 0 {
 					t.Errorf("%d letters, and %d messages are handled, in the outage", n, down.handled())
@@ -133,7 +133,7 @@ func TestHeldInLongOutage(t *testing.T) {
 						t.Errorf("logged: %s", line)
 					}
 				}
-				t.Logf("an outage of %s, with messages held for %s: given back at most %d times", time.Since(began).Round(time.Millisecond), hold, down.mostGivenBack())
+				t.Logf("an outage of %s, with messages held for %s: requeued at most %d times", time.Since(began).Round(time.Millisecond), hold, down.mostRequeued())
 			})
 		}
 	}

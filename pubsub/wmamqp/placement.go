@@ -17,7 +17,7 @@ type delivery struct {
 	context.Context
 	of     *consumer
 	broker *amqp091.Delivery
-	info   Delivery
+	info   info
 	msg    *message.Message
 	id     string // of msg, which its handler may change even after it is settled
 	cancel context.CancelFunc
@@ -34,7 +34,7 @@ func (d *delivery) Value(key any) any {
 	case deliveryKey:
 		return d.info
 	case placing.Key:
-		if d.of.config.MaxPlacing > 0 {
+		if d.of.sub.config.MaxPlacing > 0 {
 			return d
 		}
 	}
@@ -80,7 +80,7 @@ func (p *placements) begin(c *consumer) {
 	if p.wake == nil {
 		p.wake = make(chan struct{}, 1)
 		// a quorum queue would refuse, at the cost of the channel
-		p.noPoll = c.config.AMQP.Queue.Arguments[amqp091.SingleActiveConsumerArg] == true
+		p.noPoll = c.sub.config.AMQP.Queue.Arguments[amqp091.SingleActiveConsumerArg] == true
 	}
 	p.back, p.taken = nil, 0 // it went back with the channel before
 }
@@ -139,16 +139,16 @@ func (c *consumer) await(d *delivery) {
 	select {
 	case <-d.msg.Acked():
 		acked = true
-		c.of.given.forget(c.queue, d.id, d.broker)
+		c.of.given.forget(c.sub.queue, d.id, d.broker)
 		c.exchange.Lock()
 		_ = d.broker.Ack(false)
 		defer c.exchange.Unlock()
 	case <-d.msg.Nacked():
 		nacked = true
-		c.of.given.add(c.queue, d.id, d.broker)
+		c.of.given.add(c.sub.queue, d.id, d.broker)
 	case <-c.lost:
 		acked = c.outlived(d)
-	case <-c.ctx.Done():
+	case <-c.sub.ctx.Done():
 		acked = c.outlived(d)
 	}
 	d.cancel()
@@ -161,7 +161,7 @@ func (c *consumer) await(d *delivery) {
 		c.back = append(c.back, d)
 	}
 	c.n, c.size = c.n-1, c.size-d.size
-	if !d.polled && !nacked { // what comes back takes its place until it is given back
+	if !d.polled && !nacked { // what comes back takes its place until it is requeued
 		c.taken--
 	}
 	c.ring()
@@ -177,8 +177,8 @@ const (
 // has ended.
 func (c *consumer) next() (d amqp091.Delivery, polled, ok bool) {
 	pause := pollFirst
-	for c.ctx.Err() == nil {
-		c.giveBack()
+	for c.sub.ctx.Err() == nil {
+		c.requeue()
 		deliveries := c.deliveries
 		var poll <-chan time.Time
 		room, asks := c.room()
@@ -192,7 +192,7 @@ func (c *consumer) next() (d amqp091.Delivery, polled, ok bool) {
 			poll, pause = time.After(pause), min(2*pause, pollLast)
 		}
 		select {
-		case <-c.ctx.Done():
+		case <-c.sub.ctx.Done():
 		case <-c.lost:
 			return d, false, false
 		case <-c.wake:
@@ -212,7 +212,7 @@ func (c *consumer) room() (room, asks bool) {
 	if c.confirm > 0 {
 		c.nacks, c.acks, c.confirm = 0, c.acks+c.confirm, 0
 	}
-	room = c.n == 0 || c.n < c.config.MaxPlacing && c.size < c.config.MaxPlacingBytes
+	room = c.n == 0 || c.n < c.sub.config.MaxPlacing && c.size < c.sub.config.MaxPlacingBytes
 	return room, c.taken >= c.prefetch && !c.noPoll
 }
 
@@ -223,7 +223,7 @@ func (c *consumer) ask() (amqp091.Delivery, bool) {
 	if _, asks := c.room(); !asks {
 		return amqp091.Delivery{}, false
 	}
-	d, ok, err := c.channel.Get(c.queue, false)
+	d, ok, err := c.channel.Get(c.sub.queue, false)
 	if err != nil {
 		c.refuses(err)
 	}
@@ -241,8 +241,8 @@ func (c *consumer) refuses(err error) {
 	}
 }
 
-// giveBack gives back what was nacked while it was placed, after one wait for all.
-func (c *consumer) giveBack() {
+// requeue returns what was nacked while it was placed, after one wait for all.
+func (c *consumer) requeue() {
 	c.mu.Lock()
 	back := c.back
 	c.mu.Unlock()
@@ -262,7 +262,7 @@ func (c *consumer) giveBack() {
 	if !waited {
 		c.pause()
 	}
-	if c.ctx.Err() != nil {
+	if c.sub.ctx.Err() != nil {
 		c.keep()
 		return
 	}

@@ -64,12 +64,12 @@ func TestShutValveGivesBackPrefetched(t *testing.T) {
 				default:
 					b.unfetched(topic, max(8-i, 0))
 				}
-				d, _ := wmamqp.DeliveryFromContext(msg.Context())
+				d, _ := wmamqp.Counts(msg)
 				if want := b2i(kind == "quorum") * (b2i(i < 4) + b2i(i == 4)); d.Count != want {
 					t.Errorf("message %d: the queue counts %d deliveries, want %d", i, d.Count, want)
 				}
 				if n, _ := wmamqp.DeliveryCount(msg); i == 0 && n != 0 {
-					t.Errorf("%d deliveries are counted of a message that was given back", n)
+					t.Errorf("%d deliveries are counted of a message that was requeued", n)
 				}
 				acks(t, msg)
 			}
@@ -107,7 +107,7 @@ func TestHeldMessageGivesBackPrefetched(t *testing.T) {
 	}
 }
 
-// What the process gives back itself is not counted for the crash limit, although a quorum queue counts it.
+// What the process requeues itself is not counted for the crash limit, although a quorum queue counts it.
 func TestGivenBackIsNotCounted(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -116,8 +116,8 @@ func TestGivenBackIsNotCounted(t *testing.T) {
 	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) { c.NackBackoff, c.MaxNackBackoff = time.Millisecond, time.Millisecond }), topic)
 	for i := range 30 {
 		msg := b.next(messages)
-		d, _ := wmamqp.DeliveryFromContext(msg.Context())
-		if n, ok := wmamqp.DeliveryCount(msg); n != 0 || !ok || d.Count != i || d.GivenBack != i {
+		d, _ := wmamqp.Counts(msg)
+		if n, ok := wmamqp.DeliveryCount(msg); n != 0 || !ok || d.Count != i || d.Requeued != i {
 			t.Errorf("delivery %d: %+v counts as %d, %t", i, d, n, ok)
 		}
 		msg.Nack()
@@ -125,7 +125,7 @@ func TestGivenBackIsNotCounted(t *testing.T) {
 	acks(t, b.next(messages))
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
 	again := b.next(messages)
-	if d, _ := wmamqp.DeliveryFromContext(again.Context()); d.Count != 0 || d.GivenBack != 0 {
+	if d, _ := wmamqp.Counts(again); d.Count != 0 || d.Requeued != 0 {
 		t.Errorf("a new message with the same id: %+v", d)
 	}
 	acks(t, again)

@@ -108,24 +108,11 @@ func NewPublisher(uri string, config PublisherConfig) (*Publisher, error) {
 	if err := setURI(&config.AMQP, uri); err != nil {
 		return nil, err
 	}
-	return newPublisher(nil, config)
-}
-
-// NewPublisherWithConnection is NewPublisher on a connection that is shared and that Close leaves open. A write to a
-// peer that reads nothing is bounded by the connection's heartbeat alone.
-func NewPublisherWithConnection(conn *amqp.ConnectionWrapper, config PublisherConfig) (*Publisher, error) {
-	if conn == nil {
-		return nil, errNilConnection
-	}
-	return newPublisher(conn, config)
-}
-
-func newPublisher(shared *amqp.ConnectionWrapper, config PublisherConfig) (*Publisher, error) {
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	conn, err := connect(shared, config.AMQP.Connection, config.ConfirmTimeout, config.Logger)
+	conn, err := connect(config.AMQP.Connection, config.ConfirmTimeout, config.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -212,8 +199,8 @@ func (p *Publisher) publishAlone(ctx context.Context, to address, publishing *am
 	return err
 }
 
-// Close waits for the messages that are being published and closes the connection, unless that is shared. It returns
-// within 4 s, whatever the peer does. For a message that is not confirmed after 3 s Publish returns an error, and it
+// Close waits for the messages that are being published and closes the connection. It returns within 4 s, whatever the
+// peer does. For a message that is not confirmed after 3 s Publish returns an error, and it
 // may have arrived. Close may be called again. Afterwards Publish returns ErrClosed.
 func (p *Publisher) Close() error {
 	p.closeOnce.Do(func() { p.closeErr = p.close() })
@@ -225,24 +212,15 @@ func (p *Publisher) close() error {
 	p.conn.log.end()
 	left, stop := newLimits(closeWait)
 	defer stop()
-	var idle []*channel
 collecting:
 	for range p.config.Channels {
 		select {
-		case c := <-p.slots:
-			if c != nil {
-				idle = append(idle, c)
-			}
+		case <-p.slots: // nothing is published on it
 		case <-left.orderly.Done():
 			break collecting
 		}
 	}
-	if p.conn.sockets == nil { // a connection of our own takes its channels along
-		for _, c := range idle {
-			p.discard(c)
-		}
-	}
-	err := p.conn.close(left)
+	err := p.conn.close(left) // with its channels
 	gone := make(chan struct{})
 	go func() { p.away.Wait(); close(gone) }()
 	if !within(left.all, gone) {

@@ -21,17 +21,17 @@ type resuming struct {
 // notResumed logs a failed attempt of the consumer to begin again.
 func (c *consumer) notResumed(err error) {
 	if c.failing {
-		logging.ConsumeStillAway.Write(c.config.Logger, err, logging.Fields{logging.Queue: c.queue, logging.Wait: beginAgain})
+		logging.ConsumeStillAway.Write(c.sub.config.Logger, err, logging.Fields{logging.Queue: c.sub.queue, logging.Wait: beginAgain})
 		return
 	}
 	c.failing = true
-	r := &c.resuming
+	r := &c.sub.resuming
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failing++; r.failing == 1 {
 		r.since = time.Now()
-		logging.ConsumeNotResumed.Write(c.config.Logger, err,
-			logging.Fields{logging.Queue: c.queue, logging.Wait: beginAgain})
+		logging.ConsumeNotResumed.Write(c.sub.config.Logger, err,
+			logging.Fields{logging.Queue: c.sub.queue, logging.Wait: beginAgain})
 	}
 }
 
@@ -41,11 +41,11 @@ func (c *consumer) resumed() {
 		return
 	}
 	c.failing = false
-	r := &c.resuming
+	r := &c.sub.resuming
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failing--; r.failing == 0 {
-		logging.ConsumeResumed.Write(c.config.Logger, nil,
-			logging.Fields{logging.Queue: c.queue, "lasted": time.Since(r.since).Round(time.Millisecond).String()})
+		logging.ConsumeResumed.Write(c.sub.config.Logger, nil,
+			logging.Fields{logging.Queue: c.sub.queue, "lasted": time.Since(r.since).Round(time.Millisecond).String()})
 	}
 }

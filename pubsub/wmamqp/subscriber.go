@@ -18,15 +18,14 @@ import (
 // SubscriberConfig configures a Subscriber. The zero value is safe.
 type SubscriberConfig struct {
 	// AMQP is what watermill-amqp's subscriber takes. A DefaultMarshaler is replaced by Marshaler; any other becomes its
-	// Inner. Consume.NoRequeueOnNack is refused: a message given back would be lost. Consume.Qos defaults to a prefetch of
+	// Inner. Consume.NoRequeueOnNack is refused: a requeued message would be lost. Consume.Qos defaults to a prefetch of
 	// 1; as messages are handled one after the other, all that were fetched wait for the broker's consumer_timeout. What
 	// is missing is as in amqp.NewDurableQueueConfig: durable queues named like their topics, on the default exchange.
 	AMQP amqp.Config
 	// InFlight is the number of messages of a queue that are delivered before the first of them is settled. Each has a
 	// channel of its own with a prefetch of 1. They have no order, and each channel counts its own nacks in a row. Set it
 	// for retry stages. It excludes another prefetch and Consume.Exclusive. With a single active consumer it has no
-	// effect. Subscribe returns an error if the connection has too few channels; on a shared connection it counts only
-	// those of this subscriber. Default: 1; at most 100.
+	// effect. Subscribe returns an error if the connection has too few channels. Default: 1; at most 100.
 	InFlight int
 	// MaxPlacing is the number of failed messages of a queue that are placed while the next ones are handled: published to
 	// a retry stage, or as a dead letter. At this number the subscriber waits. Each of them stays unacked until its
@@ -38,12 +37,12 @@ type SubscriberConfig struct {
 	MaxPlacingBytes int
 	// SettleGrace is how long a handler may take to ack after its message's context ended. Default: 1 s.
 	SettleGrace time.Duration
-	// NackBackoff is the wait before a nacked message is given back to the broker, which delivers it again at once. It
+	// NackBackoff is the wait before a nacked message is requeued by the broker, which delivers it again at once. It
 	// doubles with every nack in a row on one channel, up to MaxNackBackoff. Default: 100 ms.
 	NackBackoff time.Duration
 	// MaxNackBackoff is the longest such wait. Default: 5 s.
 	MaxNackBackoff time.Duration
-	// MaxHold is how long a message is held while something that its handler needs is away. Then it is given back,
+	// MaxHold is how long a message is held while something that its handler needs is away. Then it is requeued,
 	// uncounted by Spillway, but counted by a quorum queue. It must be less than the broker's consumer_timeout, 30 minutes
 	// by default, by more than a handler takes. A higher MaxHold gives messages back less often. Default: 15 minutes.
 	MaxHold time.Duration
@@ -136,7 +135,7 @@ func (c *SubscriberConfig) validate() error {
 type Subscriber struct {
 	config SubscriberConfig
 	conn   *connection
-	given  givenBack
+	given  requeues
 
 	mu     sync.Mutex
 	closed bool
@@ -158,28 +157,15 @@ func NewSubscriber(uri string, config SubscriberConfig) (*Subscriber, error) {
 	if err := setURI(&config.AMQP, uri); err != nil {
 		return nil, err
 	}
-	return newSubscriber(nil, config)
-}
-
-// NewSubscriberWithConnection is NewSubscriber on a connection that is shared and that Close leaves open. The
-// connection keeps its own logger, to which watermill-amqp writes the orderly end of a subscription as an error.
-func NewSubscriberWithConnection(conn *amqp.ConnectionWrapper, config SubscriberConfig) (*Subscriber, error) {
-	if conn == nil {
-		return nil, errNilConnection
-	}
-	return newSubscriber(conn, config)
-}
-
-func newSubscriber(shared *amqp.ConnectionWrapper, config SubscriberConfig) (*Subscriber, error) {
 	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	conn, err := connect(shared, config.AMQP.Connection, 10*time.Second, config.Logger)
+	conn, err := connect(config.AMQP.Connection, 10*time.Second, config.Logger)
 	if err != nil {
 		return nil, err
 	}
-	return &Subscriber{config: config, conn: conn, given: newGivenBack(),
+	return &Subscriber{config: config, conn: conn, given: newRequeues(),
 		stops: make(map[*subscription]context.CancelFunc)}, nil
 }
 

@@ -56,7 +56,7 @@ func (s *Subscriber) open(sub *subscription, topic string) error {
 
 // consume begins to consume the queue on one more channel.
 func (s *Subscriber) consume(sub *subscription, topic string) (*consumer, error) {
-	c := &consumer{subscription: sub, of: s, topic: topic, prefetch: s.config.AMQP.Consume.Qos.PrefetchCount}
+	c := &consumer{sub: sub, of: s, topic: topic, prefetch: s.config.AMQP.Consume.Qos.PrefetchCount}
 	if err := c.begin(); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (s *subscription) run() {
 // siblingsWait is how long a consumer that gives a message back waits for those that could be given it.
 const siblingsWait = time.Second
 
-// noneTakes waits until no consumer of this subscription can be given another message: what one gave back would come to
+// noneTakes waits until no consumer of this subscription can be given another message: what one requeues would come to
 // the next, and the broker counts.
 func (s *subscription) noneTakes() {
 	none := make(chan struct{})

@@ -76,8 +76,8 @@ func (p *Publisher) declareQueue(conn *amqp091.Connection, topic string) error {
 }
 
 // queueArguments are those of the config, with the type of the queue. From RabbitMQ 4 on a quorum queue drops a message
-// that was given back 20 times, so the limit is lifted where the broker knows how: before, there is none, and -1 drops
-// what is given back.
+// that was requeued 20 times, so the limit is lifted where the broker knows how: before, there is none, and -1 drops
+// what is requeued.
 func (p *Publisher) queueArguments(conn *amqp091.Connection) amqp091.Table {
 	arguments := amqp091.Table{amqp091.QueueTypeArg: p.config.QueueType}
 	maps.Copy(arguments, p.config.AMQP.Queue.Arguments)
@@ -90,9 +90,9 @@ func (p *Publisher) queueArguments(conn *amqp091.Connection) amqp091.Table {
 }
 
 // QuorumQueue returns queue arguments for a quorum queue: those given, and x-queue-type. On RabbitMQ 4 a quorum queue
-// drops a message that was given back 20 times; a source of a dead letter channel wants "x-delivery-limit": -1 there,
+// drops a message that was requeued 20 times; a source of a dead letter channel wants "x-delivery-limit": -1 there,
 // or the same in a policy. Before RabbitMQ 4 leave it out: there is no limit, and with -1 the broker drops a message
-// when it is given back for the first time.
+// when it is requeued for the first time.
 func QuorumQueue(arguments amqp091.Table) amqp091.Table {
 	quorum := amqp091.Table{amqp091.QueueTypeArg: amqp091.QueueTypeQuorum}
 	maps.Copy(quorum, arguments)

@@ -7,7 +7,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// Promise P1: from RabbitMQ 4 on, where a quorum queue drops what was given back 20 times, the limit is lifted; before,
+// Promise P1: from RabbitMQ 4 on, where a quorum queue drops what was requeued 20 times, the limit is lifted; before,
 // where -1 drops messages, and on classic queues it is not mentioned.
 func TestDeliveryLimit(t *testing.T) {
 	for _, row := range []struct {

@@ -12,7 +12,7 @@ import (
 )
 
 // maxHold is how long a message may be held while something that its handler needs is away. The session goes on
-// meanwhile, and the message's context ends with it. So a message need not be given back, only to be delivered again.
+// meanwhile, and the message's context ends with it. So a message need not be requeued, only to be delivered again.
 const maxHold = 24 * time.Hour
 
 // Setup begins a group session. It writes a line if messages had to wait for it.
@@ -52,7 +52,7 @@ func holdable(session sarama.ConsumerGroupSession) context.Context {
 
 // flight is a record whose message is on its way.
 type flight struct {
-	*delivery
+	of    *delivery
 	acked chan bool
 }
 
@@ -72,7 +72,7 @@ func (s *subscription) consumeAhead(session sarama.ConsumerGroupSession, claim s
 		case <-session.Context().Done():
 			return
 		}
-		if !f.fly(f.acked) {
+		if !f.of.fly(f.acked) {
 			return
 		}
 	}
@@ -96,8 +96,8 @@ func (s *subscription) markAll(session sarama.ConsumerGroupSession, ahead <-chan
 			acked = <-f.acked
 		}
 		if gap = gap || !acked; !gap {
-			session.MarkMessage(f.of.record, "")
-			if marked = true; f.first.Load() {
+			session.MarkMessage(f.of.of.record, "")
+			if marked = true; f.of.first.Load() {
 				session.Commit()
 			}
 		}

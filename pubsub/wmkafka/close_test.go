@@ -7,15 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
-// No broker: Subscribe, Backlog and SubscribeInitialize say so within bounded time, and Close returns.
+// No broker: Subscribe and Backlog say so within bounded time, and Close returns.
 func TestNoBroker(t *testing.T) {
-	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", SubscriberConfig{InitializeTopicDetails: &sarama.TopicDetail{NumPartitions: 1}})
+	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", SubscriberConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,9 +24,6 @@ func TestNoBroker(t *testing.T) {
 	}
 	if _, err := sub.Backlog(context.Background(), "orders"); err == nil || !strings.Contains(err.Error(), `"orders"`) {
 		t.Errorf("Backlog: %v", err)
-	}
-	if err := sub.SubscribeInitialize("orders"); err == nil || !strings.Contains(err.Error(), `"orders"`) {
-		t.Errorf("SubscribeInitialize: %v", err)
 	}
 	if err := sub.Close(); err != nil {
 		t.Error(err)
@@ -47,9 +43,6 @@ func TestClosedSubscriber(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := sub.Subscribe(context.Background(), "orders"); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
-	if err := sub.SubscribeInitialize("orders"); err == nil || !strings.Contains(err.Error(), "InitializeTopicDetails") {
 		t.Error(err)
 	}
 }

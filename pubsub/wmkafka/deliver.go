@@ -14,7 +14,7 @@ import (
 
 // delivery is a record on its way to the consumer, which holds it until the ack.
 type delivery struct {
-	*subscription
+	sub    *subscription
 	of     recordContext // ends with the session, as that of the message does
 	msg    *message.Message
 	now    *attempt // the context of the message
@@ -46,13 +46,13 @@ func (d *delivery) PlaceFirst() { d.first.Store(true) }
 
 // pause is the wait before the next delivery of a message that was nacked.
 func (d *delivery) pause() time.Duration {
-	d.waited = min(max(2*d.waited, d.config.NackBackoff), d.config.MaxNackBackoff)
+	d.waited = min(max(2*d.waited, d.sub.config.NackBackoff), d.sub.config.MaxNackBackoff)
 	return d.waited
 }
 
 // deliver prepares the delivery of a record. session is the context of the group session.
 func (s *subscription) deliver(session context.Context, record *sarama.ConsumerMessage) *delivery {
-	d := &delivery{subscription: s, msg: read(s.config.Unmarshaler, record)}
+	d := &delivery{sub: s, msg: read(s.config.Unmarshaler, record)}
 	d.of = recordContext{Context: session, record: record, group: s.group, delivery: d}
 	return d
 }
@@ -67,7 +67,7 @@ func (d *delivery) send() bool {
 	d.now.of = &d.of
 	d.msg.SetContext(d.now)
 	select {
-	case d.output <- d.msg:
+	case d.sub.output <- d.msg:
 		return true
 	case <-d.of.Done():
 		d.abandon()
@@ -142,7 +142,7 @@ func (d *delivery) settled(wake <-chan struct{}) outcome {
 	}
 	// The handler may just have done its work: an ack in time spares it a second delivery, because marks are committed
 	// when the session is released.
-	grace := time.NewTimer(d.config.SettleGrace)
+	grace := time.NewTimer(d.sub.config.SettleGrace)
 	defer grace.Stop()
 	select {
 	case <-d.msg.Acked():
@@ -166,7 +166,7 @@ func (d *delivery) unlessAcked() outcome {
 func (d *delivery) abandon() {
 	d.cancel()
 	record := d.of.record
-	logging.SessionEnded.Write(d.config.Logger, nil, logging.Fields{
+	logging.SessionEnded.Write(d.sub.config.Logger, nil, logging.Fields{
 		logging.Topic: record.Topic, logging.Partition: record.Partition, logging.Offset: record.Offset,
 	})
 }

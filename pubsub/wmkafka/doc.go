@@ -32,7 +32,7 @@
 //	    the bound the partition waits for a confirm. So memory stays flat if all messages fail.
 //	  - Messages of one key are placed in the order in which they failed. One waits for the confirm of the one before. Records without a key do
 //	    not wait for each other.
-//	  - A message that every publisher refused, or that was given back, is delivered again before new records, after the usual backoff. Those behind
+//	  - A message that every publisher refused, or that was requeued, is delivered again before new records, after the usual backoff. Those behind
 //	    it that were handled are not handled again, unless the session ends.
 //	  - At the end of a session the publishes have SettleGrace to be confirmed. What is not confirmed then is not committed. The next owner gets it,
 //	    and those behind it that were handled already: 10,000 messages at most, whose effects the idempotent receiver applies once.
@@ -43,7 +43,7 @@
 //
 // MaxPlacing -1 switches this off.
 //
-// While something that a handler needs is away, its messages are held: the session lives on, and nothing is given back
+// While something that a handler needs is away, its messages are held: the session lives on, and nothing is requeued
 // for up to a day. Sarama stops fetching when its channel is full.
 //
 // A record that the unmarshaler cannot read becomes a message with the record's bytes, which poison.Queue dead-letters
@@ -90,7 +90,6 @@
 //
 //   - SubscriberConfig.InFlight lets a stage handle that many due messages at once. A downstream that has just
 //     recovered must bear them. A message with a longer jitter then does not hold up those behind it.
-//   - SaramaStageConfig saves requests to the broker if all stages are 0.5 s or longer.
 //   - PublisherConfig.InFlight sends the many messages of a delay store's relay in few requests: 200 is the relay's
 //     batch.
 //   - ListWaiting finds, at start-up, stage topics with messages that no group has acked.

@@ -185,13 +185,3 @@ func TestInFlightLosesNothing(t *testing.T) {
 	}
 	t.Logf("closed %d times", rounds)
 }
-
-// Feature R5: what the broker gathers for a stage comes, be it ever so little.
-func TestStageConfig(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	messages := c.subscribe(c.subscriber(SubscriberConfig{Sarama: SaramaStageConfig(), InFlight: 16}))
-	c.produce(numbered(1)...)
-	c.next(messages).Ack()
-	c.eventually("it is committed", func() bool { return c.committed() == 1 })
-}

@@ -16,7 +16,7 @@ import (
 // inTurn delivers the records of a partition, one handler at a time. While a failed message is placed elsewhere, it
 // delivers the next one, and marks no offset behind the failed one.
 type inTurn struct {
-	*subscription
+	sub     *subscription
 	session sarama.ConsumerGroupSession
 	wake    chan struct{} // has an item if a message is being placed, or has been settled since
 	placed  sync.WaitGroup
@@ -33,7 +33,7 @@ type inTurn struct {
 
 func (s *subscription) consumeInTurn(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) {
 	t := &inTurn{
-		subscription: s, session: session, wake: make(chan struct{}, 1),
+		sub: s, session: session, wake: make(chan struct{}, 1),
 		marks: marks{most: max(s.config.MaxPlacing, 1), mostBytes: s.config.MaxPlacingBytes, ahead: maxInFlight},
 	}
 	defer t.placed.Wait() // for SettleGrace at most
@@ -109,8 +109,8 @@ func (t *inTurn) takeBack() *delivery {
 
 // first prepares the first delivery of a record.
 func (t *inTurn) first(ctx context.Context, record *sarama.ConsumerMessage) *delivery {
-	d := t.deliver(ctx, record)
-	if t.config.MaxPlacing > 0 {
+	d := t.sub.deliver(ctx, record)
+	if t.sub.config.MaxPlacing > 0 {
 		d.turn = t
 	}
 	t.mu.Lock()
@@ -229,15 +229,15 @@ func (t *inTurn) await(d *delivery) {
 		t.mu.Unlock()
 		t.commitMarked()
 	case nacked:
-		t.putBack(d)
+		t.requeue(d)
 	case abandoned:
 		d.abandon()
 	}
 	t.ring()
 }
 
-// putBack notes that no sink took the message, or that it was given back.
-func (t *inTurn) putBack(d *delivery) {
+// requeue notes that no sink took the message, or that it was requeued.
+func (t *inTurn) requeue(d *delivery) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d.placement.due = time.Now().Add(d.pause())
@@ -271,7 +271,7 @@ func (t *inTurn) mark(d *delivery) {
 // commitMarked is for clients that do not commit by themselves. One request commits what was marked during the one
 // before.
 func (t *inTurn) commitMarked() {
-	if t.config.Sarama.Consumer.Offsets.AutoCommit.Enable {
+	if t.sub.config.Sarama.Consumer.Offsets.AutoCommit.Enable {
 		return
 	}
 	t.mu.Lock()

@@ -263,7 +263,7 @@ func TestPlacingIsBounded(t *testing.T) {
 	})
 }
 
-// Promise P1: a message that is given back comes again before new ones, after the backoff and before one behind it that is being placed with its
+// Promise P1: a message that is requeued comes again before new ones, after the backoff and before one behind it that is being placed with its
 // key; a signal of an earlier delivery, or of another message, has no effect.
 func TestPlacingRefused(t *testing.T) {
 	consuming(t, 4, SubscriberConfig{NackBackoff: time.Second}, func(d deliveries) {

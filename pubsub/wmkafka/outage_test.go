@@ -102,7 +102,7 @@ func TestHeldInOutage(t *testing.T) {
 			c.eventually("one is left", func() bool { return c.members() == 1 })
 			c.eventually("it holds both partitions", func() bool { return waiting() >= 2*inFlight-1 })
 			dialer.set(false, true)
-			c.eventually("the session is lost, and its messages are given back", func() bool { return waiting() == 0 })
+			c.eventually("the session is lost, and its messages are requeued", func() bool { return waiting() == 0 })
 			dialer.set(false, false)
 			c.eventually("the next session's messages are held", func() bool { return waiting() >= 2*inFlight-1 })
 			if got := len(dead.all()) + down.distinct(); got != 0 || c.committed() > 0 {
@@ -119,7 +119,7 @@ func TestHeldInOutage(t *testing.T) {
 	}
 }
 
-// A message on Kafka may be held for as long as its session lives: it is not given back only to come again.
+// A message on Kafka may be held for as long as its session lives: it is not requeued only to come again.
 func TestMayBeHeldForLong(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

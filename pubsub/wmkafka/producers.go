@@ -41,7 +41,7 @@ type producer struct {
 // client is watermill-kafka's publisher, which sends one message at a time, and the producer in it, which can send
 // many.
 type client struct {
-	*kafka.Publisher
+	stock    *kafka.Publisher
 	producer sarama.SyncProducer
 }
 
@@ -170,18 +170,18 @@ func (p *producers) begin(topic string) *producer {
 func (p *producers) close() error {
 	var errs []error
 	if common := p.common.Swap(nil); common != nil {
-		errs = append(errs, common.Close())
+		errs = append(errs, common.stock.Close())
 	}
 	p.packingLock.Lock()
 	defer p.packingLock.Unlock()
 	if p.packs != nil {
-		errs = append(errs, p.packs.Close())
+		errs = append(errs, p.packs.stock.Close())
 		p.packs = nil
 	}
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	for _, own := range p.byTopic {
-		errs = append(errs, own.client.Close())
+		errs = append(errs, own.client.stock.Close())
 	}
 	clear(p.byTopic)
 	return errors.Join(errs...)

@@ -195,7 +195,7 @@ func (p *Publisher) send(topic string, msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	return producer.Publish(topic, msg)
+	return producer.stock.Publish(topic, msg)
 }
 
 // sendPacked is for a message that came from Kafka, and so fits, and is larger for our producer than it was for its
@@ -212,7 +212,7 @@ func (p *Publisher) sendPacked(topic string, msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	return producer.Publish(topic, msg)
+	return producer.stock.Publish(topic, msg)
 }
 
 // Close waits for messages that are being sent and closes the connections. It may be called again.

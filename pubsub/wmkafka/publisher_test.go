@@ -44,7 +44,7 @@ func TestPublisherConfig(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, config := range map[string]*sarama.Config{"subscriber": SaramaSubscriberConfig(), "stage": SaramaStageConfig(), "publisher": SaramaPublisherConfig()} {
+	for name, config := range map[string]*sarama.Config{"subscriber": SaramaSubscriberConfig(), "publisher": SaramaPublisherConfig()} {
 		if err := config.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

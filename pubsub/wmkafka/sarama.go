@@ -39,17 +39,6 @@ func SaramaSubscriberConfig() *sarama.Config {
 	return config
 }
 
-// SaramaStageConfig is SaramaSubscriberConfig for the topics of retry stages of half a second and longer, whose
-// messages are read well before they are due: the broker gathers them for a fifth of a second, or until they are 256
-// KiB, where each would otherwise cost it and the client a request. A re-entry topic, of stages with a delay store,
-// wants SaramaSubscriberConfig.
-func SaramaStageConfig() *sarama.Config {
-	config := SaramaSubscriberConfig()
-	config.Consumer.Fetch.Min = 256 << 10
-	config.Consumer.MaxWaitTime = 200 * time.Millisecond
-	return config
-}
-
 // SaramaPublisherConfig returns what a Publisher uses where nothing else is configured. It is the caller's to change,
 // except that acks from all replicas are required. What it sets, and why:
 //

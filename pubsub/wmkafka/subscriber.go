@@ -32,9 +32,6 @@ type SubscriberConfig struct {
 	Sarama *sarama.Config
 	// Tracer is that of watermill-kafka, such as kafka.NewOTELSaramaTracer(). Default: none.
 	Tracer kafka.SaramaTracer
-	// InitializeTopicDetails are those of a topic that SubscribeInitialize creates. Default: none: SubscribeInitialize
-	// returns an error.
-	InitializeTopicDetails *sarama.TopicDetail
 	// InFlight is the number of messages of a partition that are delivered at the same time, counted from the first
 	// unacked one. If a session ends before that one is acked, all of them are redelivered, acked ones too: the idempotent
 	// receiver applies their effects once. They are handled in no order, whatever their keys. Set it for stage topics,
@@ -211,31 +208,14 @@ func (s *Subscriber) Close() error {
 	return nil
 }
 
-// SubscribeInitialize creates topic with SubscriberConfig.InitializeTopicDetails, unless it exists.
-func (s *Subscriber) SubscribeInitialize(topic string) error {
-	if s.config.InitializeTopicDetails == nil {
-		return fmt.Errorf("wmkafka: topic %q cannot be created: SubscriberConfig.InitializeTopicDetails is nil: set it, or "+
-			"create the topic", topic)
-	}
-	inner, err := kafka.NewSubscriber(s.watermill(s.config.Sarama, nil), s.config.Logger)
-	if err == nil {
-		err = errors.Join(inner.SubscribeInitialize(topic), inner.Close())
-	}
-	if err != nil {
-		return fmt.Errorf("wmkafka: create topic %q: %w", topic, err)
-	}
-	return nil
-}
-
 // watermill is the configuration of watermill-kafka's subscriber.
 func (s *Subscriber) watermill(client *sarama.Config, tracer kafka.SaramaTracer) kafka.SubscriberConfig {
 	return kafka.SubscriberConfig{
-		Brokers:                s.brokers,
-		ConsumerGroup:          s.group,
-		Unmarshaler:            s.config.Unmarshaler,
-		OverwriteSaramaConfig:  client,
-		InitializeTopicDetails: s.config.InitializeTopicDetails,
-		Tracer:                 tracer,
+		Brokers:               s.brokers,
+		ConsumerGroup:         s.group,
+		Unmarshaler:           s.config.Unmarshaler,
+		OverwriteSaramaConfig: client,
+		Tracer:                tracer,
 	}
 }
 

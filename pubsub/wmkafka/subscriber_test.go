@@ -250,20 +250,3 @@ func TestTracer(t *testing.T) {
 		t.Errorf("committed %d", got)
 	}
 }
-
-// SubscribeInitialize creates the topic as told, once.
-func TestSubscribeInitialize(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	topic := c.topic + "-new"
-	c.deleteLater(topic)
-	sub := c.subscriber(SubscriberConfig{InitializeTopicDetails: &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: 1}})
-	for range 2 {
-		if err := sub.SubscribeInitialize(topic); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if found, err := describeTopic(c.admin, topic); err != nil || found.partitions != 3 {
-		t.Errorf("%+v, %v", found, err)
-	}
-}

@@ -77,7 +77,7 @@ func (s *subscription) suspected(ctx context.Context, at position, trust trust) 
 		return false, nil
 	}
 	s.verified = time.Now()
-	err := s.verify(ctx, s.db, s.topic, at, trust)
+	err := s.of.verify(ctx, s.of.db, s.topic, at, trust)
 	if errors.Is(err, ErrPositionAhead) {
 		s.suspicious = true
 		return true, nil
@@ -93,15 +93,15 @@ func (s *subscription) standsAhead(ctx context.Context, t *transaction, at posit
 	if trust != doubted && trust != unrecorded && !s.suspicious {
 		return false, nil
 	}
-	group := s.config.ConsumerGroup
-	ahead := s.verify(ctx, t.db, s.topic, at, trust)
+	group := s.of.config.ConsumerGroup
+	ahead := s.of.verify(ctx, t.db, s.topic, at, trust)
 	switch {
 	case ahead == nil:
 		s.suspicious = false
 		if trust != doubted && trust != unrecorded {
 			return false, nil
 		}
-		if accepted, err := s.source.accept(ctx, t.db, s.topic, group); !accepted || err != nil {
+		if accepted, err := s.of.source.accept(ctx, t.db, s.topic, group); !accepted || err != nil {
 			return false, err
 		}
 		if trust == doubted {
@@ -111,19 +111,19 @@ func (s *subscription) standsAhead(ctx context.Context, t *transaction, at posit
 	case !errors.Is(ahead, ErrPositionAhead):
 		s.suspicious = false
 		return false, ahead
-	case !s.config.RestartIfAhead:
+	case !s.of.config.RestartIfAhead:
 		s.suspicious = true
-		if refused, err := s.source.refuse(ctx, t.db, s.topic, group, at); refused || err != nil {
+		if refused, err := s.of.source.refuse(ctx, t.db, s.topic, group, at); refused || err != nil {
 			return false, errors.Join(ahead, err, t.commit())
 		}
 		return false, ahead
 	}
-	for _, query := range s.source.restart(s.topic, group) {
+	for _, query := range s.of.source.restart(s.topic, group) {
 		if _, err := t.db.ExecContext(ctx, query.Query, query.Args...); err != nil {
 			return false, fmt.Errorf("wmsql: set the position back to the start: %w", err)
 		}
 	}
-	if _, err := s.source.accept(ctx, t.db, s.topic, group); err != nil {
+	if _, err := s.of.source.accept(ctx, t.db, s.topic, group); err != nil {
 		return false, fmt.Errorf("wmsql: record the server of the position: %w", err)
 	}
 	if err := t.commit(); err != nil {

@@ -57,8 +57,8 @@ func (s *Subscriber) acknowledged(ctx context.Context, topic string) (position, 
 
 // page reads rows behind a position.
 func (s *subscription) page(ctx context.Context, from position, n int) (entries []entry, err error) {
-	query := s.source.next(s.topic, from, n)
-	rows, err := s.db.QueryContext(ctx, query.Query, query.Args...)
+	query := s.of.source.next(s.topic, from, n)
+	rows, err := s.of.db.QueryContext(ctx, query.Query, query.Args...)
 	if err != nil {
 		return nil, err
 	}

@@ -15,14 +15,14 @@ import (
 
 // deliver gives a message to the consumer and waits until it is settled, or its time is up.
 func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) outcome {
-	d := &delivery{t: t, db: s.db, topic: s.topic, group: s.config.ConsumerGroup, at: e.at}
+	d := &delivery{t: t, db: s.of.db, topic: s.topic, group: s.of.config.ConsumerGroup, at: e.at}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t.whenOver(cancel)
 	defer t.whenOver(nil)
-	if s.config.AckDeadline > 0 {
+	if s.of.config.AckDeadline > 0 {
 		var done context.CancelFunc
-		ctx, done = context.WithTimeout(ctx, s.config.AckDeadline)
+		ctx, done = context.WithTimeout(ctx, s.of.config.AckDeadline)
 		defer done()
 	}
 	msg := e.row.Msg
@@ -31,7 +31,7 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 		poison.MarkMaxDeliveries(msg,
 			fmt.Errorf("delivered %d times, and each time the handler overran the AckDeadline of %s, or interrupted or ended "+
 				"the transaction, or the database refused to commit it or lost it", s.cuts.of(e.at)+s.losses.of(e.at),
-				s.config.AckDeadline))
+				s.of.config.AckDeadline))
 	}
 	if ctx.Err() != nil { // select would choose at random
 		return gone
@@ -44,11 +44,11 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 	shuts := s.valve.Shuts()
 	how := s.settled(ctx, msg, d)
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
-	if how = d.end(how, s.config.SettleGrace); how == nacked && late && !s.refusedFor(shuts) {
+	if how = d.end(how, s.of.config.SettleGrace); how == nacked && late && !s.refusedFor(shuts) {
 		s.cuts.add(e.at)
 	}
 	if how == rolledBack && d.spoiled.Load() { // so it is set aside, and seen
-		s.cuts = count{d.at, s.config.MaxDeliveries - 1}
+		s.cuts = count{d.at, s.of.config.MaxDeliveries - 1}
 		return spoiled
 	}
 	return how
@@ -56,10 +56,10 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 
 // consumed runs the query of an adapter of the user's own before a message.
 func (s *subscription) consumed(ctx context.Context, t *transaction, e *entry) error {
-	if s.source != nil {
+	if s.of.source != nil {
 		return nil
 	}
-	query := s.config.Offsets.ConsumedMessageQuery(s.topic, e.row, s.config.ConsumerGroup, nil)
+	query := s.of.config.Offsets.ConsumedMessageQuery(s.topic, e.row, s.of.config.ConsumerGroup, nil)
 	if query.IsZero() {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (s *subscription) settled(ctx context.Context, msg *message.Message, d *del
 		case <-ctx.Done():
 		}
 	}
-	grace := time.NewTimer(s.config.SettleGrace)
+	grace := time.NewTimer(s.of.config.SettleGrace)
 	defer grace.Stop()
 	select {
 	case <-msg.Acked():

@@ -45,7 +45,7 @@
 //   - After MaxDeliveries deliveries such a message is dead-lettered with reason max_delivery_count_exceeded. If other
 //     transactions or the server caused each rollback, that takes ten times as many: the message may crash the server.
 //   - A message that waits for its next delivery holds no transaction. While what its handler needs is away, the
-//     subscription begins none, and uses no connection. A message that is given back for that is not counted.
+//     subscription begins none, and uses no connection. A message that is requeued for that is not counted.
 //   - If a handler settles its message itself, the transaction waits for the handler, at most SettleGrace. Once the
 //     message is acked, a later letter or output of it is published in a transaction of its own.
 //   - If the answer to a COMMIT is lost, the next transaction begins where the table of positions says.

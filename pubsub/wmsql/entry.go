@@ -25,17 +25,17 @@ type entry struct {
 func (s *subscription) read(ctx context.Context, t *transaction) (entries []entry, wait time.Duration, err error) {
 	query := wsql.Query{}
 	var from position
-	if s.source != nil {
+	if s.of.source != nil {
 		var trust trust
-		if from, trust, err = s.source.position(ctx, t.db, s.topic, s.config.ConsumerGroup, forUpdate); err != nil {
+		if from, trust, err = s.of.source.position(ctx, t.db, s.topic, s.of.config.ConsumerGroup, forUpdate); err != nil {
 			return nil, 0, fmt.Errorf("wmsql: lock the position: %w", err)
 		}
 		if restarted, err := s.standsAhead(ctx, t, from, trust); restarted || err != nil {
 			return nil, time.Nanosecond, err
 		}
-		query = s.source.next(s.topic, from, s.config.Batch)
+		query = s.of.source.next(s.topic, from, s.of.config.Batch)
 	} else {
-		query = s.config.Schema.SelectQuery(s.topic, s.config.ConsumerGroup, s.config.Offsets)
+		query = s.of.config.Schema.SelectQuery(s.topic, s.of.config.ConsumerGroup, s.of.config.Offsets)
 	}
 	rows, err := t.db.QueryContext(ctx, query.Query, query.Args...)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *subscription) read(ctx context.Context, t *transaction) (entries []entr
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return nil, 0, fmt.Errorf("wmsql: select messages: %w", err)
 	}
-	if s.source != nil && s.dialect.gaps {
+	if s.of.source != nil && s.of.dialect.gaps {
 		entries, wait = s.beforeGap(ctx, t, entries, from)
 	}
 	return entries, wait, nil
@@ -61,15 +61,15 @@ func (s *subscription) read(ctx context.Context, t *transaction) (entries []entr
 // nothing reports, without a lock or a transaction, whether there is nothing to read. The lock of read makes PostgreSQL
 // write and use up a transaction id. An idle consumer should not do that many times a second.
 func (s *subscription) nothing(ctx context.Context) (bool, error) {
-	from, trust, err := s.source.position(ctx, s.db, s.topic, s.config.ConsumerGroup, "")
+	from, trust, err := s.of.source.position(ctx, s.of.db, s.topic, s.of.config.ConsumerGroup, "")
 	if err != nil {
 		return false, fmt.Errorf("wmsql: read the position: %w", err)
 	}
 	if suspected, err := s.suspected(ctx, from, trust); suspected || err != nil {
 		return false, err
 	}
-	query := s.source.next(s.topic, from, 1)
-	rows, err := s.db.QueryContext(ctx, query.Query, query.Args...)
+	query := s.of.source.next(s.topic, from, 1)
+	rows, err := s.of.db.QueryContext(ctx, query.Query, query.Args...)
 	if err != nil {
 		return false, fmt.Errorf("wmsql: look for messages: %w", err)
 	}
@@ -82,11 +82,11 @@ func (s *subscription) nothing(ctx context.Context) (bool, error) {
 func (s *subscription) entry(rows *sql.Rows) (entry, error) {
 	var row wsql.Row
 	err := safecall.Call("the schema adapter", func() (err error) {
-		row, err = s.config.Schema.UnmarshalMessage(rows)
+		row, err = s.of.config.Schema.UnmarshalMessage(rows)
 		return err
 	})
 	if err == nil && row.Msg == nil {
-		err = fmt.Errorf("the schema adapter %T returned no message", s.config.Schema)
+		err = fmt.Errorf("the schema adapter %T returned no message", s.of.config.Schema)
 	}
 	if err != nil {
 		if row, err = raw(rows, err); err != nil {

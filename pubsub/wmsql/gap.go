@@ -28,7 +28,7 @@ func (s *subscription) beforeGap(ctx context.Context, t *transaction, entries []
 			if over, _ := t.fate(); i > 0 && over == nil {
 				return entries[:i], 0
 			}
-			return nil, max(s.config.GapWait, time.Millisecond)
+			return nil, max(s.of.config.GapWait, time.Millisecond)
 		}
 		expected = offset + 1
 	}
@@ -38,7 +38,7 @@ func (s *subscription) beforeGap(ctx context.Context, t *transaction, entries []
 // pending reports whether a transaction has an uncommitted row between two numbers: a read with a lock meets it. An
 // error ends the transaction, in which nothing has happened yet, and counts as a yes.
 func (s *subscription) pending(ctx context.Context, t *transaction, first, behind int64) bool {
-	query := s.source.between(s.topic, first, behind)
+	query := s.of.source.between(s.topic, first, behind)
 	rows, err := t.db.QueryContext(ctx, query.Query, query.Args...)
 	if err != nil {
 		return true
@@ -50,10 +50,10 @@ func (s *subscription) pending(ctx context.Context, t *transaction, first, behin
 // waitedFor reports whether the gap before a number was seen long enough ago to be passed over.
 func (s *subscription) waitedFor(ctx context.Context, t *transaction, number int64) bool {
 	if number <= s.gap.seen {
-		return time.Since(s.gap.since) >= s.config.GapWait
+		return time.Since(s.gap.since) >= s.of.config.GapWait
 	}
 	highest := number // if the query fails, the numbers behind this one wait again
-	query := s.source.highest(s.topic)
+	query := s.of.source.highest(s.topic)
 	_ = t.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&highest)
 	s.gap = gap{seen: max(number, highest), since: time.Now()}
 	return false

@@ -113,7 +113,7 @@ func (p *process) until(what string) {
 	}
 }
 
-// kill is SIGKILL: nothing is finished, committed or given back.
+// kill is SIGKILL: nothing is finished, committed or requeued.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done

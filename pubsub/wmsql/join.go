@@ -8,11 +8,11 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 )
 
-// JoinedStore is an idempotency.Store that claims keys in the transaction in which a Subscriber consumes the message.
+// joinedStore is an idempotency.Store that claims keys in the transaction in which a Subscriber consumes the message.
 // The key, the handler's writes and the recorded outputs commit with the acknowledgement. The keys are in the table
 // spillway_keys, as those of idempotency.NewStore are. A lease needs another connection of the *sql.DB: one that
 // committed with the message would not hold while the handler runs.
-type JoinedStore struct {
+type joinedStore struct {
 	store // for messages that come from elsewhere, and for leases, whose transactions are their own
 	sub   *Subscriber
 }
@@ -26,7 +26,7 @@ type store = idempotency.Store
 //
 // The transaction that idempotency.Tx returns is a savepoint of the Subscriber's transaction. The savepoint ends with
 // the attempt, whatever becomes of the other messages in the batch. A handler must not call its Commit or Rollback.
-func Join(ctx context.Context, sub *Subscriber, config idempotency.StoreConfig) (*JoinedStore, error) {
+func Join(ctx context.Context, sub *Subscriber, config idempotency.StoreConfig) (idempotency.Store, error) {
 	if sub == nil {
 		return nil, errors.New("wmsql: Join: the Subscriber is nil: check the error of NewSubscriber")
 	}
@@ -40,14 +40,14 @@ func Join(ctx context.Context, sub *Subscriber, config idempotency.StoreConfig) 
 		return nil, fmt.Errorf("wmsql: Join: %w", err)
 	}
 	if sub.joined == nil {
-		sub.joined = make(map[string]*JoinedStore)
+		sub.joined = make(map[string]*joinedStore)
 	}
-	sub.joined[config.Service] = &JoinedStore{own, sub}
+	sub.joined[config.Service] = &joinedStore{own, sub}
 	return sub.joined[config.Service], nil
 }
 
 // Claim enters the key in the message's transaction. See idempotency.Store.
-func (s *JoinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idempotency.Claim, error) {
+func (s *joinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idempotency.Claim, error) {
 	d := s.deliveryOf(ctx)
 	if d == nil {
 		return s.store.Claim(ctx, entry)
@@ -63,7 +63,7 @@ func (s *JoinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idemp
 }
 
 // deliveryOf returns the delivery whose transaction a claim can join, or nil.
-func (s *JoinedStore) deliveryOf(ctx context.Context) *delivery {
+func (s *joinedStore) deliveryOf(ctx context.Context) *delivery {
 	if d := deliveryOf(ctx); d != nil && d.db == s.sub.db {
 		return d
 	}
@@ -72,7 +72,7 @@ func (s *JoinedStore) deliveryOf(ctx context.Context) *delivery {
 
 // MarkPublished forgets recorded outputs in the message's transaction, or, if that has ended, in the database. See
 // idempotency.Store.
-func (s *JoinedStore) MarkPublished(ctx context.Context, entry idempotency.Entry) error {
+func (s *joinedStore) MarkPublished(ctx context.Context, entry idempotency.Entry) error {
 	d := s.deliveryOf(ctx)
 	if d == nil {
 		return s.store.MarkPublished(ctx, entry)

@@ -109,7 +109,7 @@ func (b *bench) publish(ids ...string) {
 // shop is the service whose messages they are.
 var shop = idempotency.StoreConfig{Service: "shop"}
 
-func (b *bench) join(sub *wmsql.Subscriber) *wmsql.JoinedStore {
+func (b *bench) join(sub *wmsql.Subscriber) idempotency.Store {
 	b.Helper()
 	keys, err := wmsql.Join(b.Context(), sub, shop)
 	if err != nil {

@@ -25,7 +25,7 @@ func (b *bench) oldTransactions() int {
 		WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID() AND t.trx_started < NOW() - INTERVAL 2 SECOND`)) // whole seconds
 }
 
-// Feature R12, promise P3: while the handler's downstream is away, or its calls time out, the server sees no transaction that lasts. Messages are given back as often as it
+// Feature R12, promise P3: while the handler's downstream is away, or its calls time out, the server sees no transaction that lasts. Messages are requeued as often as it
 // takes, and are neither counted nor dead-lettered. Their effects happen once when the downstream is back.
 func TestOutageHoldsNoTransaction(t *testing.T) {
 	down := map[string]func(context.Context) error{
@@ -101,7 +101,7 @@ func TestFreezeHoldsNoTransaction(t *testing.T) {
 		defer stop()
 		b.publish("a", "b", "c")
 		still := 0
-		b.until("nothing is taken any more", func() bool { // at first a message is read, and given back
+		b.until("nothing is taken any more", func() bool { // at first a message is read, and requeued
 			time.Sleep(20 * time.Millisecond)
 			if still++; transactions() > 0 || own.db.Stats().InUse > 0 {
 				still = 0

@@ -116,7 +116,7 @@ type Subscriber struct {
 	dialect *dialect
 	source  source // nil for adapters that are not watermill-sql's own
 	joining sync.Mutex
-	joined  map[string]*JoinedStore // by service
+	joined  map[string]*joinedStore // by service
 
 	lock    sync.Mutex
 	closed  bool

@@ -21,7 +21,7 @@ import (
 
 // subscription is one consumer of a group. It runs transaction after transaction.
 type subscription struct {
-	*Subscriber
+	of     *Subscriber
 	topic  string
 	out    chan *message.Message
 	logger watermill.LoggerAdapter
@@ -53,7 +53,7 @@ const maxLosses = 10
 
 // exhausted reports whether a message was delivered as often as it may be.
 func (s *subscription) exhausted(at position) bool {
-	return s.cuts.of(at) >= s.config.MaxDeliveries || s.losses.of(at)/maxLosses >= s.config.MaxDeliveries
+	return s.cuts.of(at) >= s.of.config.MaxDeliveries || s.losses.of(at)/maxLosses >= s.of.config.MaxDeliveries
 }
 
 // count counts what happens to one message in a row.
@@ -79,7 +79,7 @@ func (c *count) of(at position) int {
 
 func newSubscription(s *Subscriber, topic string) *subscription {
 	return &subscription{
-		Subscriber: s, topic: topic, out: make(chan *message.Message), suspicious: s.config.RestartIfAhead && s.source != nil,
+		of: s, topic: topic, out: make(chan *message.Message), suspicious: s.config.RestartIfAhead && s.source != nil,
 		logger: s.config.Logger.With(logging.Fields{logging.Topic: topic, logging.ConsumerGroup: s.config.ConsumerGroup}),
 	}
 }
@@ -135,32 +135,32 @@ func (s *subscription) PlaceFirst() { s.first.Store(true) }
 
 // backoff doubles from NackBackoff to MaxNackBackoff.
 func (s *subscription) backoff(times int) time.Duration {
-	pause := s.config.NackBackoff
-	for ; times > 1 && pause < s.config.MaxNackBackoff; times-- {
+	pause := s.of.config.NackBackoff
+	for ; times > 1 && pause < s.of.config.MaxNackBackoff; times-- {
 		pause *= 2
 	}
-	return min(pause, s.config.MaxNackBackoff)
+	return min(pause, s.of.config.MaxNackBackoff)
 }
 
 // transact runs one transaction and returns how long to wait after it.
 func (s *subscription) transact(ctx context.Context) (pause time.Duration, err error) {
 	if s.idle {
 		if s.idle, err = s.nothing(ctx); s.idle || err != nil {
-			return s.config.PollInterval, err
+			return s.of.config.PollInterval, err
 		}
 	}
 	// What watermill-sql's own schemas ask for costs more. On MySQL SERIALIZABLE locks the gaps between the rows that are
 	// read, in the way of publishers. On PostgreSQL a key that was committed meanwhile is an error under REPEATABLE READ.
 	isolation := sql.LevelReadCommitted
-	if s.source == nil {
-		isolation = s.config.Schema.SubscribeIsolationLevel()
+	if s.of.source == nil {
+		isolation = s.of.config.Schema.SubscribeIsolationLevel()
 	}
 	life, end := s.outlive(ctx)
 	defer end()
-	if err := s.session.take(ctx, s.db); err != nil {
+	if err := s.session.take(ctx, s.of.db); err != nil {
 		return 0, err
 	}
-	t, err := begin(life, s.dialect, isolation, &s.session)
+	t, err := begin(life, s.of.dialect, isolation, &s.session)
 	if err != nil {
 		s.session.discard()
 		return 0, fmt.Errorf("wmsql: %w", err)
@@ -174,7 +174,7 @@ func (s *subscription) transact(ctx context.Context) (pause time.Duration, err e
 	}
 	// Idle: let others have the connection. After an error the pool judges whether it is still good for anything: a server
 	// may have become read-only.
-	if err != nil || pause >= s.config.PollInterval {
+	if err != nil || pause >= s.of.config.PollInterval {
 		s.session.release()
 	}
 	return pause, err
@@ -186,7 +186,7 @@ func (s *subscription) transact(ctx context.Context) (pause time.Duration, err e
 func (s *subscription) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		last := time.AfterFunc(3*s.config.SettleGrace, cancel)
+		last := time.AfterFunc(3*s.of.config.SettleGrace, cancel)
 		context.AfterFunc(life, func() { last.Stop() })
 	})
 	return life, func() { stop(); cancel() }
@@ -201,13 +201,13 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 	}
 	if len(entries) == 0 {
 		if wait == 0 {
-			s.idle, wait = s.source != nil, s.config.PollInterval
+			s.idle, wait = s.of.source != nil, s.of.config.PollInterval
 		}
 		return wait, nil
 	}
 	var last *entry
 	for i := range entries {
-		if i > 0 && (i >= s.config.Batch || s.alone > 0 || s.valve.IsShut() || time.Since(begun) > s.config.BatchTime) {
+		if i > 0 && (i >= s.of.config.Batch || s.alone > 0 || s.valve.IsShut() || time.Since(begun) > s.of.config.BatchTime) {
 			break
 		}
 		e := &entries[i]
@@ -227,7 +227,7 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 				pause = s.backoff(s.nacks.add(e.at))
 			}
 		case rolledBack, spoiled:
-			s.alone = s.config.Batch
+			s.alone = s.of.config.Batch
 			over, uncounted := t.fate()
 			if outcome == rolledBack && s.refusedFor(shuts) {
 				return 0, over
@@ -246,7 +246,7 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 		return pause, nil
 	}
 	if err := s.acknowledge(t, last); err != nil {
-		s.alone = s.config.Batch
+		s.alone = s.of.config.Batch
 		// in a batch of several the last may not be to blame, but it is not the same one twice
 		if over, uncounted := t.fate(); over == nil || !uncounted {
 			s.cuts.add(last.at)
@@ -263,10 +263,10 @@ func (s *subscription) acknowledge(t *transaction, last *entry) error {
 		return fmt.Errorf("wmsql: acknowledge: %w", err)
 	}
 	query := wsql.Query{}
-	if s.source != nil {
-		query = s.source.acknowledge(s.topic, s.config.ConsumerGroup, last.row)
+	if s.of.source != nil {
+		query = s.of.source.acknowledge(s.topic, s.of.config.ConsumerGroup, last.row)
 	} else {
-		query = s.config.Offsets.AckMessageQuery(s.topic, last.row, s.config.ConsumerGroup)
+		query = s.of.config.Offsets.AckMessageQuery(s.topic, last.row, s.of.config.ConsumerGroup)
 	}
 	if _, err := t.db.ExecContext(context.Background(), query.Query, query.Args...); err != nil {
 		return fmt.Errorf("wmsql: acknowledge: %w", err)

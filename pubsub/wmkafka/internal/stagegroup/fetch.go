@@ -100,7 +100,7 @@ func (s *session) request(leader int32) (request *sarama.FetchRequest, asked map
 	often = maxFetchPause
 	config := s.client.Config()
 	for _, c := range s.claims {
-		often = min(often, max(c.Stage.Delay/fetchFraction, minFetchPause))
+		often = min(often, max(c.topic.Stage.Delay/fetchFraction, minFetchPause))
 		for _, p := range c.parts {
 			if p.leader != leader || !s.hasRoom(p) || c.ctx.Err() != nil {
 				continue
@@ -111,7 +111,7 @@ func (s *session) request(leader int32) (request *sarama.FetchRequest, asked map
 				asked = make(map[*part]int64)
 			}
 			asked[p] = p.next
-			request.AddBlock(c.Name, p.partition, p.next, p.fetchSize, -1)
+			request.AddBlock(c.topic.Name, p.partition, p.next, p.fetchSize, -1)
 		}
 	}
 	return request, asked, often
@@ -185,18 +185,18 @@ func (s *session) part(topic string, partition int32) *part {
 // refetch finds out where to go on after an error of one partition.
 func (s *session) refetch(leader int32, p *part, err error) {
 	if errors.Is(err, sarama.ErrOffsetOutOfRange) {
-		offset, asked := s.client.GetOffset(p.Name, p.partition, s.client.Config().Consumer.Offsets.Initial)
+		offset, asked := s.client.GetOffset(p.claim.topic.Name, p.partition, s.client.Config().Consumer.Offsets.Initial)
 		if asked == nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			logging.StageNotFetched.Write(s.config.Logger, err,
-				logging.Fields{logging.Topic: p.Name, logging.Partition: p.partition, logging.Offset: p.next})
+				logging.Fields{logging.Topic: p.claim.topic.Name, logging.Partition: p.partition, logging.Offset: p.next})
 			p.next = offset
 			return
 		}
 		err = errors.Join(err, asked)
 	}
-	s.fetchFailed(leader, p.Name, err)
+	s.fetchFailed(leader, p.claim.topic.Name, err)
 }
 
 // fetchFailed looks for the leaders of a topic, or of all topics, again. The session ends if a topic is gone.
@@ -224,9 +224,9 @@ func (s *session) fetchFailed(leader int32, topic string, err error) {
 
 // cancelGeneration makes the member join again, with the topics that are there then.
 func (s *session) cancelGeneration() {
-	s.Group.mu.Lock()
-	defer s.Group.mu.Unlock()
-	s.Group.change()
+	s.group.mu.Lock()
+	defer s.group.mu.Unlock()
+	s.group.change()
 }
 
 // lead notes the leaders of a topic's partitions, and fetches from them.

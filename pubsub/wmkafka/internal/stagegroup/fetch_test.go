@@ -29,9 +29,8 @@ func sessionAt(t *testing.T, next int64) (*session, *claim) {
 		InFlight: 4, Read: func(r *sarama.ConsumerMessage) *message.Message { return message.NewMessage("", r.Value) },
 		Context: func(ctx context.Context, _ *sarama.ConsumerMessage, _ string) context.Context { return ctx },
 	})
-	m := &membership{Group: g, client: clientOf{config: sarama.NewConfig()}}
-	s := &session{membership: m, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1), claims: make(map[string]*claim)}
-	c := &claim{Topic: topic, ctx: ctx, cancel: func() {}, partitions: []int32{0}}
+	s := &session{group: g, client: clientOf{config: sarama.NewConfig()}, config: &g.config, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1), claims: make(map[string]*claim)}
+	c := &claim{topic: topic, ctx: ctx, cancel: func() {}, partitions: []int32{0}}
 	s.own(c, next)
 	return s, c
 }
@@ -39,7 +38,7 @@ func sessionAt(t *testing.T, next int64) (*session, *claim) {
 // own makes a claim the session's, as takeOverOne does.
 func (s *session) own(c *claim, next int64) {
 	c.parts = []*part{{claim: c, leader: 1, next: next, committed: next, fetchSize: usualFetch}}
-	s.claims[c.Name] = c
+	s.claims[c.topic.Name] = c
 }
 
 func responseFrom(offset int64, n int) *sarama.FetchResponse {
@@ -64,7 +63,7 @@ func TestAnswerToAnEarlierClaim(t *testing.T) {
 			s, c := sessionAt(t, 100)
 			_, asked, _ := s.request(1)
 			s.leave(c)
-			again := &claim{Topic: c.Topic, ctx: s.ctx, cancel: func() {}, partitions: []int32{0}}
+			again := &claim{topic: c.topic, ctx: s.ctx, cancel: func() {}, partitions: []int32{0}}
 			s.own(again, 90)
 			s.receive(1, answer, asked)
 			if p := again.parts[0]; p.next != 90 || p.mark() != 90 {

@@ -199,7 +199,7 @@ func (g *Group) run(group sarama.ConsumerGroup, client sarama.Client, ended chan
 		began := time.Now()
 		err := errNoTopic
 		if len(topics) > 0 {
-			member := &membership{Group: g, client: client, version: version, topics: topics, missing: missing}
+			member := &membership{group: g, client: client, version: version, topics: topics, missing: missing}
 			err = group.Consume(ctx, slices.Sorted(maps.Keys(topics)), member)
 		}
 		interrupted := ctx.Err() != nil
@@ -295,7 +295,7 @@ func existing(client sarama.Client, topics map[string]*Topic) (there map[string]
 
 // membership is one generation of the group for sarama, which gives it no partition.
 type membership struct {
-	*Group
+	group   *Group
 	client  sarama.Client
 	version int // of the group's topics
 	topics  map[string]*Topic
@@ -305,7 +305,7 @@ type membership struct {
 
 // Setup begins the session.
 func (m *membership) Setup(s sarama.ConsumerGroupSession) error {
-	partitions, err := m.assigned(m.client, s.MemberID())
+	partitions, err := m.group.assigned(m.client, s.MemberID())
 	if err != nil {
 		return err
 	}

@@ -44,24 +44,24 @@ func (g *Group) fails(err error) {
 
 // joined notes that a session has begun, and writes a line if messages had to wait for it.
 func (m *membership) joined(session context.Context) {
-	m.mu.Lock()
-	away, lost := m.away, m.lost
-	m.away, m.lost = time.Time{}, time.Time{}
-	m.mu.Unlock()
-	switch fields := (logging.Fields{"group": m.config.Group}); {
+	m.group.mu.Lock()
+	away, lost := m.group.away, m.group.lost
+	m.group.away, m.group.lost = time.Time{}, time.Time{}
+	m.group.mu.Unlock()
+	switch fields := (logging.Fields{"group": m.group.config.Group}); {
 	case !away.IsZero():
 		fields["lasted"] = time.Since(away).Round(time.Millisecond)
-		logging.StagesJoined.Write(m.config.Logger, nil, fields)
+		logging.StagesJoined.Write(m.group.config.Logger, nil, fields)
 	case !lost.IsZero():
-		logging.SessionAgain.Write(m.config.Logger, nil, logging.Fields{
-			logging.ConsumerGroup: m.config.Group, "lasted": time.Since(lost).Round(time.Millisecond),
+		logging.SessionAgain.Write(m.group.config.Logger, nil, logging.Fields{
+			logging.ConsumerGroup: m.group.config.Group, "lasted": time.Since(lost).Round(time.Millisecond),
 		})
 	}
 	context.AfterFunc(session, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.Group.version == m.version {
-			m.lost = time.Now()
+		m.group.mu.Lock()
+		defer m.group.mu.Unlock()
+		if m.group.version == m.version {
+			m.group.lost = time.Now()
 		}
 	})
 }

@@ -52,9 +52,9 @@ func (s *session) takeOver() {
 			return
 		}
 		if err := s.takeOverOne(c); err != nil {
-			if !c.told && c.Topic.ctx.Err() == nil {
+			if !c.told && c.topic.ctx.Err() == nil {
 				c.told = true
-				logging.StageNotTaken.Write(s.config.Logger, err, logging.Fields{logging.StageTopic: c.Name, "group": c.Group})
+				logging.StageNotTaken.Write(s.config.Logger, err, logging.Fields{logging.StageTopic: c.topic.Name, "group": c.topic.Group})
 			}
 			s.mu.Lock()
 			s.waiting = append(s.waiting, c)
@@ -73,20 +73,20 @@ var errTaken = errors.New("the topic's own consumer group has members: it is lef
 	"earlier version, until they have ended")
 
 func (s *session) takeOverOne(c *claim) error {
-	group, err := describe(s.client, c.Group)
+	group, err := describe(s.client, c.topic.Group)
 	if err != nil {
 		return err
 	}
 	if len(group.Members) > 0 {
 		return errTaken
 	}
-	coordinator, err := s.client.Coordinator(c.Group)
+	coordinator, err := s.client.Coordinator(c.topic.Group)
 	if err != nil {
 		return err
 	}
-	request := &sarama.OffsetFetchRequest{Version: 1, ConsumerGroup: c.Group}
+	request := &sarama.OffsetFetchRequest{Version: 1, ConsumerGroup: c.topic.Group}
 	for _, partition := range c.partitions {
-		request.AddPartition(c.Name, partition)
+		request.AddPartition(c.topic.Name, partition)
 	}
 	response, err := coordinator.FetchOffset(request)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *session) takeOverOne(c *claim) error {
 	}
 	var parts []*part
 	for _, partition := range c.partitions {
-		block := response.GetBlock(c.Name, partition)
+		block := response.GetBlock(c.topic.Name, partition)
 		if block == nil {
 			return sarama.ErrIncompleteResponse
 		}
@@ -105,11 +105,11 @@ func (s *session) takeOverOne(c *claim) error {
 		p := &part{claim: c, partition: partition, leader: -1, next: block.Offset, committed: block.Offset,
 			fetchSize: usualFetch}
 		if p.next < 0 {
-			if p.next, err = s.client.GetOffset(c.Name, partition, s.client.Config().Consumer.Offsets.Initial); err != nil {
+			if p.next, err = s.client.GetOffset(c.topic.Name, partition, s.client.Config().Consumer.Offsets.Initial); err != nil {
 				return err
 			}
 		}
-		broker, err := s.client.Leader(c.Name, partition)
+		broker, err := s.client.Leader(c.topic.Name, partition)
 		if err != nil {
 			return err
 		}
@@ -119,9 +119,9 @@ func (s *session) takeOverOne(c *claim) error {
 	s.enter(c)
 	c.parts = parts
 	s.mu.Lock()
-	s.claims[c.Name] = c
+	s.claims[c.topic.Name] = c
 	s.mu.Unlock()
-	s.lead(c.Name)
+	s.lead(c.topic.Name)
 	return nil
 }
 
@@ -150,8 +150,8 @@ func (s *session) commit(all bool) {
 				errors.Is(err, sarama.ErrRebalanceInProgress):
 				s.leave(c)
 			default:
-				_ = s.client.RefreshCoordinator(c.Group) // its error is that of the next try
-				logging.StageNotMarked.Write(s.config.Logger, err, logging.Fields{logging.StageTopic: c.Name, "group": c.Group})
+				_ = s.client.RefreshCoordinator(c.topic.Group) // its error is that of the next try
+				logging.StageNotMarked.Write(s.config.Logger, err, logging.Fields{logging.StageTopic: c.topic.Name, "group": c.topic.Group})
 			}
 		})
 	}
@@ -159,14 +159,14 @@ func (s *session) commit(all bool) {
 }
 
 func (s *session) commitOne(c *claim, marks map[*part]int64) error {
-	coordinator, err := s.client.Coordinator(c.Group)
+	coordinator, err := s.client.Coordinator(c.topic.Group)
 	if err != nil {
 		return err
 	}
-	request := &sarama.OffsetCommitRequest{Version: 2, ConsumerGroup: c.Group,
+	request := &sarama.OffsetCommitRequest{Version: 2, ConsumerGroup: c.topic.Group,
 		ConsumerGroupGeneration: sarama.GroupGenerationUndefined, RetentionTime: -1}
 	for p, mark := range marks {
-		request.AddBlock(c.Name, p.partition, mark, 0, "")
+		request.AddBlock(c.topic.Name, p.partition, mark, 0, "")
 	}
 	response, err := coordinator.CommitOffset(request)
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *session) commitOne(c *claim, marks map[*part]int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p, mark := range marks {
-		if code := response.Errors[c.Name][p.partition]; code != sarama.ErrNoError {
+		if code := response.Errors[c.topic.Name][p.partition]; code != sarama.ErrNoError {
 			errs = append(errs, code)
 		} else {
 			p.committed = mark
@@ -191,6 +191,6 @@ func (s *session) leave(c *claim) {
 	c.cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.claims, c.Name)
-	s.waiting = append(s.waiting, &claim{Topic: c.Topic, partitions: c.partitions})
+	delete(s.claims, c.topic.Name)
+	s.waiting = append(s.waiting, &claim{topic: c.topic, partitions: c.partitions})
 }

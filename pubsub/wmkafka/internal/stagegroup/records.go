@@ -76,7 +76,7 @@ func (p *part) batch(batch *sarama.RecordBatch, now time.Time) {
 			at = batch.MaxTimestamp
 		}
 		p.add(&sarama.ConsumerMessage{
-			Topic: p.Name, Partition: p.partition, Offset: batch.FirstOffset + r.OffsetDelta,
+			Topic: p.claim.topic.Name, Partition: p.partition, Offset: batch.FirstOffset + r.OffsetDelta,
 			Key: r.Key, Value: r.Value, Headers: r.Headers, Timestamp: at,
 		}, now)
 	}
@@ -94,7 +94,7 @@ func (p *part) legacy(set *sarama.MessageSet, now time.Time) {
 					at = block.Msg.Timestamp
 				}
 			}
-			p.add(&sarama.ConsumerMessage{Topic: p.Name, Partition: p.partition, Offset: offset, Key: m.Msg.Key,
+			p.add(&sarama.ConsumerMessage{Topic: p.claim.topic.Name, Partition: p.partition, Offset: offset, Key: m.Msg.Key,
 				Value: m.Msg.Value, Timestamp: at, BlockTimestamp: block.Msg.Timestamp}, now)
 		}
 	}

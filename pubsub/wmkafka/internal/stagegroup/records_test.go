@@ -33,7 +33,7 @@ func TestTake(t *testing.T) {
 		sarama.ReadCommitted:   "[3 4 5 6 7 10 13 14 16 17 18]",
 		sarama.ReadUncommitted: "[3 4 5 6 7 8 9 10 13 14 16 17 18]",
 	} {
-		p := &part{claim: &claim{Topic: &Topic{Name: "t"}}, next: 3, fetchSize: usualFetch}
+		p := &part{claim: &claim{topic: &Topic{Name: "t"}}, next: 3, fetchSize: usualFetch}
 		got, err := p.take(block, isolation, time.Now())
 		var offsets []int64
 		for _, f := range p.records {
@@ -50,7 +50,7 @@ func TestTake(t *testing.T) {
 
 // A record that is larger than what was asked for is asked for with twice the size, until it cannot be had.
 func TestTakePartial(t *testing.T) {
-	p := &part{claim: &claim{Topic: &Topic{Name: "t"}}, fetchSize: usualFetch}
+	p := &part{claim: &claim{topic: &Topic{Name: "t"}}, fetchSize: usualFetch}
 	block := &sarama.FetchResponseBlock{Partial: true}
 	for p.fetchSize < maxFetch {
 		before := p.fetchSize

@@ -15,7 +15,7 @@ import (
 
 // part is a partition. All of it is guarded by the session's lock.
 type part struct {
-	*claim
+	claim     *claim
 	partition int32
 	leader    int32
 	next      int64 // the offset to fetch
@@ -83,7 +83,7 @@ func (s *session) schedule() {
 // launch hands over what is due in the window of a partition. The session is locked.
 func (s *session) launch(p *part, now time.Time) {
 	p.due = time.Time{}
-	if p.ctx.Err() != nil || s.ctx.Err() != nil {
+	if p.claim.ctx.Err() != nil || s.ctx.Err() != nil {
 		return
 	}
 	for _, f := range p.records[:min(len(p.records), s.config.InFlight)] {
@@ -92,7 +92,7 @@ func (s *session) launch(p *part, now time.Time) {
 		}
 		if f.msg == nil {
 			f.msg = s.config.Read(f.record)
-			f.msg.SetContext(s.config.Context(p.ctx, f.record, p.Group))
+			f.msg.SetContext(s.config.Context(p.claim.ctx, f.record, p.claim.topic.Group))
 			f.until = s.until(p, f)
 		}
 		switch {
@@ -107,7 +107,7 @@ func (s *session) launch(p *part, now time.Time) {
 }
 
 func (s *session) until(p *part, f *flight) (until time.Time) {
-	safecall.Hook(s.config.Logger, "due.Stage.Until", func() { until = p.Stage.Until(f.msg, f.arrived) })
+	safecall.Hook(s.config.Logger, "due.Stage.Until", func() { until = p.claim.topic.Stage.Until(f.msg, f.arrived) })
 	return until
 }
 
@@ -148,11 +148,11 @@ func (s *session) land(p *part, f *flight) {
 
 // untilAcked hands a nacked message over again, with backoff, and reports whether it was acked in the end.
 func (s *session) untilAcked(p *part, f *flight) bool {
-	of := s.config.Context(p.ctx, f.record, p.Group)
+	of := s.config.Context(p.claim.ctx, f.record, p.claim.topic.Group)
 	for pause := s.config.NackBackoff; ; pause = min(2*pause, s.config.MaxNackBackoff) {
 		ctx, cancel := context.WithCancel(due.WithArrived(of, f.arrived))
 		f.msg.SetContext(ctx)
-		p.Stage.Take(f.msg)
+		p.claim.topic.Stage.Take(f.msg)
 		cancel()
 		select {
 		case <-f.msg.Acked():

@@ -17,10 +17,13 @@ const maxHold = 24 * time.Hour
 
 // session is what this member does in one generation of the group.
 type session struct {
-	*membership
-	of     sarama.ConsumerGroupSession
-	ctx    context.Context
-	cancel context.CancelFunc
+	group   *Group
+	client  sarama.Client
+	config  *Config
+	missing []string // topics that did not exist when the session began
+	of      sarama.ConsumerGroupSession
+	ctx     context.Context
+	cancel  context.CancelFunc
 
 	running sync.WaitGroup
 	flights sync.WaitGroup
@@ -36,7 +39,7 @@ type session struct {
 
 // claim is a topic with the partitions of it that are this member's.
 type claim struct {
-	*Topic
+	topic *Topic
 	// ends with the session, with the topic's subscription, and when the topic is left to another
 	ctx        context.Context
 	cancel     context.CancelFunc
@@ -46,12 +49,12 @@ type claim struct {
 }
 
 func newSession(of sarama.ConsumerGroupSession, m *membership, partitions map[string][]int32) *session {
-	s := &session{membership: m, of: of, wake: make(chan struct{}, 1), claims: make(map[string]*claim),
-		fetchers: make(map[int32]chan struct{})}
+	s := &session{group: m.group, client: m.client, config: &m.group.config, missing: m.missing, of: of,
+		wake: make(chan struct{}, 1), claims: make(map[string]*claim), fetchers: make(map[int32]chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(of.Context())
 	for _, name := range slices.Sorted(maps.Keys(partitions)) {
 		if t := m.topics[name]; t != nil && len(partitions[name]) > 0 {
-			s.waiting = append(s.waiting, &claim{Topic: t, partitions: partitions[name]})
+			s.waiting = append(s.waiting, &claim{topic: t, partitions: partitions[name]})
 		}
 	}
 	return s
@@ -59,9 +62,9 @@ func newSession(of sarama.ConsumerGroupSession, m *membership, partitions map[st
 
 // enter gives a claim its context.
 func (s *session) enter(c *claim) {
-	ctx, cancel := context.WithCancel(outage.WithMaxHold(context.WithoutCancel(c.Topic.ctx), maxHold))
+	ctx, cancel := context.WithCancel(outage.WithMaxHold(context.WithoutCancel(c.topic.ctx), maxHold))
 	sessions := context.AfterFunc(s.ctx, cancel)
-	topics := context.AfterFunc(c.Topic.ctx, cancel)
+	topics := context.AfterFunc(c.topic.ctx, cancel)
 	c.ctx, c.cancel = ctx, func() { sessions(); topics(); cancel() }
 }
 
@@ -70,7 +73,7 @@ func (s *session) start() {
 	s.running.Go(s.schedule)
 }
 
-// end gives back what is not settled in time, and commits what is.
+// end requeues what is not settled in time, and commits what is.
 func (s *session) end() {
 	s.mu.Lock() // nothing is launched after that
 	s.cancel()
@@ -107,8 +110,8 @@ const asleep = 4 * time.Second
 
 // steady is what a loop of a session asks before it acts.
 type steady struct {
-	*session
-	last time.Time
+	session *session
+	last    time.Time
 }
 
 func (s *session) steady() *steady { return &steady{s, time.Now()} }
@@ -116,7 +119,7 @@ func (s *session) steady() *steady { return &steady{s, time.Now()} }
 // goesOn reports whether the loop may act for the group. If it stood still since the last call, the group must still
 // have this member.
 func (s *steady) goesOn() bool {
-	if time.Since(s.last) > asleep && !s.isMember() {
+	if time.Since(s.last) > asleep && !s.session.isMember() {
 		return false
 	}
 	s.last = time.Now()

@@ -9,13 +9,13 @@ import (
 	"github.com/watermill-spillway/spillway/internal/recent"
 )
 
-// remembered is how long the times are remembered that a message was given back. It is more than any MaxHold under the
+// remembered is how long the times are remembered that a message was requeued. It is more than any MaxHold under the
 // broker's consumer_timeout.
 const remembered = time.Hour
 
-// givenBack remembers how often this process gave back messages of a queue itself, and the queue counted it. The
+// requeues remembers how often this process requeued messages of a queue itself, and the queue counted it. The
 // process lives, so no message crashed it then. From RabbitMQ 4.3 on a quorum queue does not count a nack.
-type givenBack struct {
+type requeues struct {
 	mu sync.Mutex
 	of recent.Memory[returned]
 }
@@ -24,13 +24,13 @@ type givenBack struct {
 type returned struct {
 	times int // that the queue counted
 	back  bool
-	count int // the queue's, when the message was given back last
+	count int // the queue's, when the message was requeued last
 }
 
-func newGivenBack() givenBack { return givenBack{of: recent.For[returned](remembered)} }
+func newRequeues() requeues { return requeues{of: recent.For[returned](remembered)} }
 
-// add notes that a message is given back. A message without an id is not remembered.
-func (g *givenBack) add(queue, id string, d *amqp091.Delivery) {
+// add notes that a message is requeued. A message without an id is not remembered.
+func (g *requeues) add(queue, id string, d *amqp091.Delivery) {
 	if id == "" {
 		return
 	}
@@ -40,8 +40,8 @@ func (g *givenBack) add(queue, id string, d *amqp091.Delivery) {
 	one.back, one.count = true, countOf(d.Headers[deliveryCount])
 }
 
-// times returns how often a message was given back, as far as the queue counted it.
-func (g *givenBack) times(queue, id string, d *amqp091.Delivery) int {
+// times returns how often a message was requeued, as far as the queue counted it.
+func (g *requeues) times(queue, id string, d *amqp091.Delivery) int {
 	if !d.Redelivered {
 		return 0
 	}
@@ -58,7 +58,7 @@ func (g *givenBack) times(queue, id string, d *amqp091.Delivery) int {
 	return one.times
 }
 
-func (g *givenBack) forget(queue, id string, d *amqp091.Delivery) {
+func (g *requeues) forget(queue, id string, d *amqp091.Delivery) {
 	if !d.Redelivered {
 		return
 	}

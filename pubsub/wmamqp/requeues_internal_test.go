@@ -18,7 +18,7 @@ func TestGivenBackAsTheQueueCounts(t *testing.T) {
 		"begins late":            {[]int{7, 8, 8, 9}, []int{0, 1, 1, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGivenBack()
+			g := newRequeues()
 			var got []int
 			for i, count := range row.counts {
 				d := &amqp091.Delivery{Redelivered: i > 0 || count > 0, Headers: amqp091.Table{deliveryCount: int64(count)}}
