@@ -25,7 +25,7 @@ BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) $(STORES) ./confo
 # SQLite is C in the words of Go: watched for races, it takes ten times as long. What calls it is watched. make vet looks at the tests too. A program with the race detector sleeps for a second at its end, unless it is told not to.
 RACE    = GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -gcflags=modernc.org/...=-race=false -vet=off -shuffle=on
 # Sarama has a race of its own when it opens a connection again (Broker.Open and Broker.Fetch): what cuts its connections is tested without.
-RECONNECTING = TestConfirmedIsThere|TestHeldInOutage|TestSilentConnection|TestStagesExpelled
+RECONNECTING = TestConfirmedIsThere|TestSilentConnection|TestStagesExpelled
 SERVE   = SPILLWAY_EMBEDDED= $(RACE) -timeout 15m
 served  = $(filter $(SERVED),$(shell $(GO) list $(1)))
 

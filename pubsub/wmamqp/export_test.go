@@ -2,9 +2,6 @@ package wmamqp
 
 import "github.com/ThreeDotsLabs/watermill/message"
 
-// Apart publishes each message by itself, as if no other were published.
-func Apart(p *Publisher) { p.together = nil }
-
 // Counted is what the broker and this process counted of a message.
 type Counted struct {
 	Redelivered     bool

@@ -205,7 +205,7 @@ func TestFactWatermillInventsMessages(t *testing.T) {
 }
 
 // Fact, promise P3: the context of a message lives on when its connection is lost and another consumer has the message.
-// TestConnectionLostInHandler shows that ours ends.
+// Row F7 of conformance shows that ours ends.
 func TestFactWatermillKeepsContextOfLostConnection(t *testing.T) {
 	t.Parallel()
 	if unraced(t) { // it dials again

@@ -12,49 +12,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
-
-// Promise P3: the connection is lost in the middle of a handler: its context ends at once, there is no letter and no
-// attempt, and the message takes effect once, on the new connection.
-func TestConnectionLostInHandler(t *testing.T) {
-	t.Parallel()
-	if unraced(t) {
-		return
-	}
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			b := newBroker(t)
-			topic, p := b.queue(kind), b.proxy()
-			dead := b.publisher()
-			if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
-				t.Fatal(err)
-			}
-			var runs, effects atomic.Int32
-			b.run(topic, b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = p.uri }), dead, poison.QueueConfig{},
-				func(msg *message.Message) error {
-					if runs.Add(1) == 1 {
-						p.Cut()
-						select {
-						case <-msg.Context().Done(): // while nothing can be dialled yet
-						case <-time.After(patience):
-							t.Error("the context lives")
-						}
-						p.Heal()
-						return msg.Context().Err()
-					}
-					effects.Add(1)
-					return nil
-				})
-			b.send(topic, amqp091.Publishing{MessageId: "m"})
-			eventually(t, "it takes effect", func() bool { return effects.Load() == 1 && b.ready(topic) == 0 })
-			if runs.Load() != 2 || b.ready(topic+".dlq") != 0 {
-				t.Errorf("%d runs, %d letters", runs.Load(), b.ready(topic+".dlq"))
-			}
-		})
-	}
-}
 
 // Features D4 and D5: while the connection is gone Publish fails, without a panic; afterwards it succeeds, and nothing
 // that it promised is missing.
@@ -189,27 +148,4 @@ func TestHeartbeatEndsContext(t *testing.T) {
 	msg.Nack()
 	proxy.Heal()
 	acks(t, b.next(messages))
-}
-
-// Slow lines only slow things down.
-func TestLatency(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic, proxy := b.queue(), b.proxy()
-	proxy.Slow(200*time.Millisecond, 100*time.Millisecond)
-	p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI = proxy.uri })
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			if err := p.Publish(topic, message.NewMessage(fmt.Sprint(i), nil)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = proxy.uri }), topic)
-	for range 8 {
-		acks(t, b.next(messages))
-	}
-	eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
@@ -161,58 +159,5 @@ func TestInFlightAtOnce(t *testing.T) {
 	cancel()
 	if _, err := b.subscriber(inFlight(4)).Subscribe(ctx, queues[0]); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
-	}
-}
-
-// A queue whose name is another one each time is one queue for all that are in flight.
-func TestInFlightRandomName(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	exchange := b.topic()
-	var named atomic.Int32
-	sub := b.subscriber(inFlight(3), func(c *wmamqp.SubscriberConfig) {
-		c.AMQP = amqp.NewNonDurablePubSubConfig("", func(topic string) string {
-			return fmt.Sprint(topic, ".", named.Add(1))
-		})
-		c.AMQP.Queue.AutoDelete = true
-	})
-	messages := b.subscribe(sub, exchange)
-	b.must(func(c *amqp091.Channel) error {
-		return c.PublishWithContext(context.Background(), exchange, "", true, false, amqp091.Publishing{MessageId: "m"})
-	})
-	acks(t, b.next(messages))
-	b.none(messages)
-	if n := named.Load(); n != 1 {
-		t.Errorf("%d queues", n)
-	}
-}
-
-// BenchmarkInFlight empties a queue with a handler of 5 ms, as a stage does that many messages wait in.
-func BenchmarkInFlight(b *testing.B) {
-	for _, n := range []int{1, 16} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			broker := newBroker(b)
-			topic := broker.queue()
-			broker.must(func(c *amqp091.Channel) error {
-				for range b.N {
-					if err := c.PublishWithContext(context.Background(), "", topic, true, false, amqp091.Publishing{MessageId: "m"}); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			eventually(b, "all are there", func() bool { return broker.ready(topic) == b.N })
-			messages := broker.subscribe(broker.subscriber(inFlight(n)), topic)
-			b.ResetTimer()
-			for range b.N {
-				msg := broker.next(messages)
-				go func() {
-					time.Sleep(5 * time.Millisecond)
-					msg.Ack()
-				}()
-			}
-			eventually(b, "all are acked", func() bool { return broker.ready(topic) == 0 })
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
-		})
 	}
 }

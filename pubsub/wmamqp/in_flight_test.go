@@ -51,51 +51,6 @@ func (b *broker) ack(messages <-chan *message.Message, n int) (ids []string) {
 	return ids
 }
 
-// Promise P1: as many messages are in flight as was said, each is settled for itself, and what is not acked at Close comes
-// again, and nothing else.
-func TestInFlight(t *testing.T) {
-	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			b := newBroker(t)
-			topic := b.queue(kind)
-			ids := b.numbered(topic, 9)
-			sub := b.subscriber(inFlight(4), patient)
-			messages := b.subscribe(sub, topic)
-			var got []*message.Message
-			take := func(n int) {
-				for range n {
-					got = append(got, b.next(messages))
-				}
-			}
-			take(4)
-			b.none(messages)
-			got[3].Nack() // and comes again, to any channel
-			acks(t, got[1])
-			take(2)
-			b.none(messages)
-			closed := make(chan error, 1)
-			go func() { closed <- sub.Close() }()
-			for _, msg := range got {
-				<-msg.Context().Done()
-			}
-			acks(t, got[0]) // in the grace, which the others end
-			for _, msg := range []*message.Message{got[2], got[4], got[5]} {
-				msg.Nack()
-			}
-			if err := <-closed; err != nil {
-				t.Fatal(err)
-			}
-			want := slices.DeleteFunc(ids, func(id string) bool { return id == got[0].UUID || id == got[1].UUID })
-			again := b.subscribe(b.subscriber(), topic)
-			if came := b.ack(again, len(want)); !slices.Equal(came, want) {
-				t.Errorf("%q came again, want %q", came, want)
-			}
-			b.none(again)
-		})
-	}
-}
-
 // Promise P3: when the connection is lost all messages in flight learn of it, and each is acked once on the new one.
 func TestInFlightConnectionLost(t *testing.T) {
 	t.Parallel()

@@ -268,24 +268,3 @@ func TestPublisherClose(t *testing.T) {
 	}
 	says(t, p.Publish(name, message.NewMessage("id", nil)), "closed")
 }
-
-// The figures of the confirmed publish; see DESIGN.
-func BenchmarkPublish(b *testing.B) {
-	for _, channels := range []int{1, 4, 8} {
-		b.Run(fmt.Sprint(channels, "-channels"), func(b *testing.B) {
-			br := newBroker(b)
-			name := br.queue()
-			p := br.publisher(func(c *wmamqp.PublisherConfig) { c.Channels = channels })
-			payload := make([]byte, 1<<10)
-			b.SetParallelism(8)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if err := p.Publish(name, message.NewMessage("id", payload)); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
-		})
-	}
-}

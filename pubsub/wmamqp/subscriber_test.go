@@ -7,8 +7,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -260,41 +258,4 @@ func TestSubscriberConfigRefusals(t *testing.T) {
 	}
 	_, err := wmamqp.NewSubscriber("", wmamqp.SubscriberConfig{})
 	says(t, err, "URI is empty")
-}
-
-// Feature D4, promise P1: where the dead-letter queue is missing the letter goes to the fallback; without one the message
-// is requeued.
-func TestLetterToMissingQueue(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic := b.queue()
-	b.declare(topic + ".other")
-	dead := poison.WithInitializer(b.publisher(), poison.TopicsExist) // hides that it can declare queues
-	b.send(topic, amqp091.Publishing{MessageId: "m", Body: []byte("body")})
-	var refusals list
-	stop := b.run(topic, b.subscriber(), dead, poison.QueueConfig{
-		Fallbacks: []poison.Sink{{Publisher: dead, Topic: topic + ".other"}}, PublishBackoff: time.Millisecond,
-		Hooks: poison.Hooks{OnPublishError: func(_ context.Context, _ poison.Letter, err error) { refusals.add(err.Error()) }},
-	}, func(*message.Message) error { return classify.Permanent(errors.New("failed")) })
-	if d := b.get(topic + ".other"); string(d.Body) != "body" || d.Headers[poison.KeyOriginalTopic] != topic {
-		t.Errorf("%v", d.Headers)
-	}
-	if got := refusals.get(); len(got) != 3 || !strings.Contains(got[0], "NO_ROUTE") {
-		t.Errorf("%q", got)
-	}
-	stop()
-
-	b.send(topic, amqp091.Publishing{MessageId: "m"})
-	var runs atomic.Int32
-	var once sync.Once
-	twice := make(chan struct{})
-	stop = b.run(topic, b.subscriber(), dead, poison.QueueConfig{PublishBackoff: time.Millisecond}, func(*message.Message) error {
-		if runs.Add(1) == 2 {
-			once.Do(func() { close(twice) })
-		}
-		return classify.Permanent(errors.New("failed"))
-	})
-	<-twice
-	stop()
-	eventually(t, "the message is in its queue", func() bool { return b.ready(topic) == 1 })
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -88,39 +87,5 @@ func TestPublishTogetherConnectionLost(t *testing.T) {
 		msg := b.next(messages)
 		acks(t, msg)
 		delete(missing, msg.UUID)
-	}
-}
-
-// BenchmarkPublishers is how many messages a second callers publish at the same time with the default number of channels.
-func BenchmarkPublishers(b *testing.B) {
-	on := newBroker(b)
-	topic := on.queue("quorum")
-	for _, callers := range []int{1, 16, 64} {
-		b.Run(fmt.Sprint(callers), func(b *testing.B) {
-			together, apart := on.publisher(), on.publisher()
-			wmamqp.Apart(apart)
-			took := map[string]time.Duration{}
-			const each = 640
-			for b.Loop() {
-				for name, p := range map[string]*wmamqp.Publisher{"together": together, "apart": apart} {
-					begun := time.Now()
-					var all sync.WaitGroup
-					for range callers {
-						all.Go(func() {
-							for range each / callers {
-								if err := p.Publish(topic, message.NewMessage("id", make([]byte, 500))); err != nil {
-									b.Error(err)
-								}
-							}
-						})
-					}
-					all.Wait()
-					took[name] += time.Since(begun)
-				}
-			}
-			for name, d := range took {
-				b.ReportMetric(float64(b.N*each)/d.Seconds(), name+"/s")
-			}
-		})
 	}
 }

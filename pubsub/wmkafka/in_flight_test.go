@@ -19,66 +19,6 @@ func (c *cluster) several(messages <-chan *message.Message, n int) (got []*messa
 	return got
 }
 
-// Promise P1: several messages of a partition are in flight, beginning in order; nothing is marked over one that is not
-// acked, and no more than InFlight are delivered from that one on.
-func TestInFlight(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	c.produce(numbered(9)...)
-	sub := c.subscriber(SubscriberConfig{InFlight: 4})
-	messages := c.subscribe(sub)
-	first := c.several(messages, 4)
-	for i, msg := range first {
-		if msg.UUID != "id-"+string(rune('0'+i)) {
-			t.Errorf("message %d is %q", i, msg.UUID)
-		}
-	}
-	for _, i := range []int{3, 1, 2} {
-		first[i].Ack()
-	}
-	c.none(messages, 1500*time.Millisecond) // longer than auto-commit takes
-	if got := c.committed(); got != -1 {
-		t.Errorf("committed %d over one that is not acked", got)
-	}
-	first[0].Ack()
-	second := c.several(messages, 4)
-	c.eventually("the first four are committed", func() bool { return c.committed() == 4 })
-	second[0].Ack()
-	second[2].Ack()
-	second[3].Ack()
-	c.several(messages, 1)[0].Ack() // the last one, in the place of the first of them
-	if err := sub.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if got := c.committed(); got != 5 {
-		t.Errorf("committed %d, and message 5 is not acked", got)
-	}
-	again := c.subscribe(c.subscriber(SubscriberConfig{}))
-	for _, id := range []string{"id-5", "id-6", "id-7", "id-8"} {
-		if msg := c.next(again); msg.UUID != id || !msg.Ack() {
-			t.Errorf("%q came, want %q", msg.UUID, id)
-		}
-	}
-}
-
-// Feature H3: a message that is nacked comes again, with backoff, and those in flight with it go on.
-func TestInFlightNacked(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	c.produce(numbered(3)...)
-	messages := c.subscribe(c.subscriber(SubscriberConfig{InFlight: 2, NackBackoff: 200 * time.Millisecond}))
-	both := c.several(messages, 2)
-	both[0].Nack()
-	both[1].Ack()
-	if again := c.next(messages); again.UUID != "id-0" || !again.Ack() {
-		t.Errorf("%q came", again.UUID)
-	}
-	if last := c.next(messages); last.UUID != "id-2" || !last.Ack() {
-		t.Errorf("%q came", last.UUID)
-	}
-	c.eventually("all are committed", func() bool { return c.committed() == 3 })
-}
-
 // Promises P1, P3: when a second instance joins, all messages in flight learn of it at once and have one grace together;
 // what was acked behind one that was not comes again.
 func TestInFlightRebalance(t *testing.T) {

@@ -10,10 +10,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/redrive"
 )
 
 // Bad input: a configuration that cannot work, or would confirm what is not safe, is an error that names the field.
@@ -141,84 +138,6 @@ func TestMissingTopic(t *testing.T) {
 			t.Error("no error")
 		}
 	})
-}
-
-// Promise P2, features D1, R10, V4: a record that fails, is set aside on Kafka and brought back from there is what it was,
-// key, headers, id and payload, in the topic it came from; and once handled, it is done with.
-func TestRoundTrip(t *testing.T) {
-	t.Parallel()
-	c := newPartitioned(t, 3)
-	pub := c.publisher(PublisherConfig{})
-	dlq := c.topic + ".dlq"
-	c.deleteLater(dlq, c.topic+".invalid", dlq+".parked", c.topic+".invalid.parked")
-	var names []string
-	for name, record := range hardRecords {
-		names = append(names, name)
-		produced := &sarama.ProducerMessage{Partition: int32(len(names) % 3)}
-		if record.Key != nil {
-			produced.Key = sarama.ByteEncoder(record.Key)
-		}
-		if record.Value != nil {
-			produced.Value = sarama.ByteEncoder(record.Value)
-		}
-		for _, h := range record.Headers {
-			produced.Headers = append(produced.Headers, *h)
-		}
-		c.produce(produced)
-	}
-	ch := c.channel(spillway.Config{Publisher: pub})
-	handled := &sink{}
-	c.run(c.subscriber(SubscriberConfig{}), nil, ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
-		if msg.Metadata[poison.KeyRedriveCount] == "" {
-			return nil, classify.Permanent(errors.New("failed"))
-		}
-		return nil, handled.Publish("", msg)
-	})
-	c.eventually("all are set aside", func() bool { return c.size(dlq) == len(names) })
-
-	sub := c.subscriber(SubscriberConfig{}, c.group+"-redrive")
-	report, err := redrive.DrainTopic(context.Background(), sub, pub, redrive.DrainTopicConfig{
-		Rules:   redrive.Rules{Allow: []string{c.topic}},
-		Park:    pub,
-		Topic:   dlq,
-		Backlog: sub.Backlog,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.eventually("all come back", func() bool { return len(handled.all()) == len(names) })
-	t.Logf("%+v", report)
-
-	want := map[string]int{}
-	for _, record := range hardRecords {
-		want[text(record)]++
-	}
-	partitions := map[string]map[int32]bool{}
-	for _, record := range c.records(c.topic, 3) {
-		if unmarshal(t, Marshaler{}, record).Metadata[poison.KeyRedriveCount] != "1" {
-			continue
-		}
-		want[text(withoutOurs(record))]--
-		if key := string(record.Key); record.Key != nil {
-			if partitions[key] == nil {
-				partitions[key] = map[int32]bool{}
-			}
-			partitions[key][record.Partition] = true
-		}
-	}
-	for record, n := range want {
-		if n != 0 {
-			t.Errorf("%+d of %.300s", -n, record)
-		}
-	}
-	for key, where := range partitions {
-		if len(where) != 1 {
-			t.Errorf("records with key %.20q are in partitions %v", key, where)
-		}
-	}
-	if n, err := sub.Backlog(context.Background(), dlq); err != nil || n != 0 {
-		t.Errorf("backlog %d, %v", n, err)
-	}
 }
 
 // Decision 10: the backlog is what the group has not acked, from its first message on where it never came.

@@ -3,7 +3,6 @@ package wmkafka
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -24,79 +22,6 @@ func (c *cluster) channel(config spillway.Config) *spillway.Channel {
 		c.Fatal(err)
 	}
 	return ch
-}
-
-// Promise P3: a second instance joins while a message waits in a retry's backoff. That is no failure: no letter, nothing
-// counted; the message is handled again, and takes effect once.
-func TestRebalanceInBackoff(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	c.produce(numbered(1)...)
-	dead := &sink{}
-	var up atomic.Bool // the downstream
-	var failed, effects, attempt atomic.Int32
-	ch := c.channel(spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{
-		Backoff: middleware.Backoff{Initial: time.Hour, Max: time.Hour},
-		OnAttempt: func(_ context.Context, a middleware.Attempt) {
-			attempt.Store(int32(a.Number))
-		},
-	}})
-	handle := func(msg *message.Message) ([]*message.Message, error) {
-		if !up.Load() {
-			failed.Add(1)
-			return nil, classify.Transient(errors.New("the downstream is down"))
-		}
-		if n := len(msg.Metadata); n != 0 {
-			t.Errorf("the message came with metadata %v", msg.Metadata)
-		}
-		effects.Add(1)
-		return nil, nil
-	}
-	c.run(c.subscriber(SubscriberConfig{}), nil, ch.Attach, handle)
-	c.eventually("it waits in its backoff", func() bool { return failed.Load() == 1 })
-	up.Store(true)
-	c.run(c.subscriber(SubscriberConfig{}), nil, ch.Attach, handle)
-	c.eventually("both are members", func() bool { return c.members() == 2 })
-	c.eventually("it took effect", func() bool { return effects.Load() == 1 })
-	c.eventually("it is committed", func() bool { return c.committed() == 1 })
-	if n := len(dead.all()); n != 0 || failed.Load() != 1 || effects.Load() != 1 || attempt.Load() != 1 {
-		t.Errorf("%d letters, %d failures, %d effects, attempt %d", n, failed.Load(), effects.Load(), attempt.Load())
-	}
-}
-
-// Promise P3: a handler that is busy and does not look at its context holds no other up: the rebalance ends, and the message
-// is delivered elsewhere, before the handler returns. What the handler says at last goes nowhere.
-func TestRebalanceUnderBusyHandler(t *testing.T) {
-	t.Parallel()
-	for name, settle := range map[string]func(*message.Message) bool{"then acks": (*message.Message).Ack, "then nacks": (*message.Message).Nack} {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster(t)
-			c.produce(numbered(1)...)
-			first := c.subscribe(c.subscriber(SubscriberConfig{}))
-			busy := c.next(first)
-			second := c.subscribe(c.subscriber(SubscriberConfig{}))
-			c.eventually("both are members while the handler is busy", func() bool { return c.members() == 2 })
-			if !errors.Is(busy.Context().Err(), context.Canceled) {
-				t.Error("the context of the message outlived its session")
-			}
-			var again *message.Message
-			select {
-			case again = <-first:
-			case again = <-second:
-			case <-time.After(patience):
-				t.Fatal("the message was not delivered again")
-			}
-			settle(busy)
-			time.Sleep(1500 * time.Millisecond) // longer than auto-commit and any backoff takes
-			if got := c.committed(); got != -1 {
-				t.Errorf("committed %d: the late ack was marked", got)
-			}
-			c.none(first, 0)
-			c.none(second, 0)
-			again.Ack()
-			c.eventually("it is committed", func() bool { return c.committed() == 1 })
-		})
-	}
 }
 
 // Promise P1, P3: a handler that finishes within the grace after a rebalance began is not run again.

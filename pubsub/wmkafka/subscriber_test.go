@@ -182,55 +182,6 @@ func TestNackBackoff(t *testing.T) {
 	}
 }
 
-// Two subscriptions of one Subscriber are two members of the group; one ends with its context, the other goes on.
-func TestSubscribeTwice(t *testing.T) {
-	t.Parallel()
-	c := newPartitioned(t, 2)
-	sub := c.subscriber(SubscriberConfig{})
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	one, err := sub.Subscribe(ctx, c.topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	two := c.subscribe(sub)
-	c.eventually("both are members", func() bool { return c.members() == 2 })
-	records := numbered(2)
-	records[1].Partition = 1
-	c.produce(records...)
-	c.next(one).Ack()
-	c.next(two).Ack()
-	cancel()
-	for range one {
-		t.Error("a message came after the end of the subscription")
-	}
-	c.eventually("one is a member", func() bool { return c.members() == 1 })
-	records = numbered(2)
-	records[1].Partition = 1
-	c.produce(records...)
-	for range 2 {
-		c.next(two).Ack()
-	}
-}
-
-// Promise P4: a record of 8 MiB comes through, and a subscription without a topic says so instead of starting one.
-func TestLargeRecord(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	large := c.topic + "-large"
-	c.create(large, 1, map[string]string{"max.message.bytes": "10000000"})
-	c.produce(&sarama.ProducerMessage{Topic: large, Value: sarama.ByteEncoder(make([]byte, 8<<20))})
-	messages, err := c.subscriber(SubscriberConfig{}).Subscribe(context.Background(), large)
-	if err != nil {
-		t.Fatal(err)
-	}
-	msg := c.next(messages)
-	if len(msg.Payload) != 8<<20 {
-		t.Errorf("%d bytes came", len(msg.Payload))
-	}
-	msg.Ack()
-}
-
 // A tracer of the user's wraps our handler, and nothing hangs when the session ends under it.
 func TestTracer(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -213,27 +212,6 @@ func TestInitializeAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-}
-
-// Feature D5: with a channel attached, a handler's start creates what its dead letters need; a source that does not exist
-// yet has them all the same.
-func TestChannelInitializes(t *testing.T) {
-	t.Parallel()
-	c := newPartitioned(t, 2)
-	dlq, invalid := c.topic+".dlq", c.topic+".invalid"
-	c.deleteLater(dlq, invalid)
-	pub := c.publisher(PublisherConfig{})
-	c.run(c.subscriber(SubscriberConfig{}), nil, c.channel(spillway.Config{Publisher: pub}).Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })
-	for _, topic := range []string{dlq, invalid} {
-		if found, err := describeTopic(c.admin, topic); err != nil || found.partitions != 2 || found.retentionMs != "-1" {
-			t.Errorf("%s: %+v, %v", topic, found, err)
-		}
-	}
-	missing := c.topic + "-missing.dlq"
-	c.deleteLater(missing)
-	if err := pub.InitializeTopicsFor(c.topic+"-missing", missing); err != nil {
-		t.Error(err)
-	}
 }
 
 // Feature D5, promise P1: a letter is confirmed by as many replicas as its source asks for, as far as the topic has

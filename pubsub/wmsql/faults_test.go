@@ -139,15 +139,3 @@ func TestHalfOpen(t *testing.T) {
 		})
 	}
 }
-
-// Slow lines only slow things down.
-func TestLatency(t *testing.T) {
-	onServers(t, func(t *testing.T, b *bench, s server) {
-		through, proxy := b.over(s)
-		ids := []string{"a", "b", "c", "d"}
-		b.publish(ids...)
-		through.run(through.subscriber(), through.whole)
-		proxy.Slow(20*time.Millisecond, 15*time.Millisecond)
-		b.account(ids)
-	})
-}

@@ -1,7 +1,6 @@
 package wmsql_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -44,55 +43,6 @@ func collect(t *testing.T, n int, channels ...<-chan *message.Message) map[strin
 	}
 	all.Wait()
 	return counts
-}
-
-// Consumers of one group share the work, those of another have their own; two subscriptions of one Subscriber are two
-// consumers.
-func TestConsumerGroups(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		const n = 60
-		for i := range n {
-			b.publish(fmt.Sprint(i))
-		}
-		small := func(group string) func(*wmsql.SubscriberConfig) {
-			return func(c *wmsql.SubscriberConfig) { c.ConsumerGroup, c.Batch = group, 2 }
-		}
-		for _, group := range []string{"a", "b"} {
-			both, other := b.subscriber(small(group)), b.subscriber(small(group))
-			var channels []<-chan *message.Message
-			for _, sub := range []*wmsql.Subscriber{both, both, other} {
-				messages, err := sub.Subscribe(t.Context(), b.topic)
-				if err != nil {
-					t.Fatal(err)
-				}
-				channels = append(channels, messages)
-			}
-			for id, times := range collect(t, n, channels...) {
-				if times != 1 {
-					t.Errorf("group %s: %s came %d times", group, id, times)
-				}
-			}
-			b.until("all are acknowledged", func() bool { return b.backlog(b.topic, group) == 0 })
-		}
-	})
-}
-
-// Another consumer may join a group while a message is being handled, for however long.
-func TestJoinWhileHandling(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		b.publish("a")
-		messages, err := b.subscriber().Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
-		msg := <-messages
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		if _, err := b.subscriber().Subscribe(ctx, b.topic); err != nil {
-			t.Error(err)
-		}
-		msg.Ack()
-	})
 }
 
 // It takes the place of watermill-sql's subscriber and is taken back: each message comes once, in order.

@@ -2,8 +2,6 @@ package wmsql_test
 
 import (
 	"errors"
-	"fmt"
-	"runtime"
 	"testing"
 	"time"
 
@@ -145,42 +143,6 @@ func TestLateErrorOfRows(t *testing.T) {
 			t.Errorf("set aside for %q", reason)
 		}
 	})
-}
-
-// Settling by hand, panics and Goexit.
-func TestHandlerSettlesItself(t *testing.T) {
-	for name, test := range map[string]struct {
-		do             func(*message.Message, int) error
-		effects, least int
-		reason         string
-	}{
-		"acks":           {do: func(msg *message.Message, _ int) error { msg.Ack(); return nil }, effects: 1, least: 1},
-		"nacks once":     {do: func(msg *message.Message, n int) error { nackUntil(msg, n, 3); return nil }, effects: 1, least: 3},
-		"panics":         {do: func(*message.Message, int) error { panic("odd") }, reason: "panic", least: 1},
-		"exits":          {do: func(*message.Message, int) error { runtime.Goexit(); return nil }, reason: "goexit", least: 1},
-		"nacks and says": {do: func(msg *message.Message, n int) error { nackUntil(msg, n, 2); return fmt.Errorf("failed") }, reason: "unknown_max_retries", least: 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			onEach(t, func(t *testing.T, b *bench) {
-				runs := around(b, func(msg *message.Message, n int) error {
-					if err := b.write(msg, "effect"); err != nil {
-						return err
-					}
-					return test.do(msg, n)
-				})
-				if n := len(b.effects()["odd"]); n != test.effects || b.aside() != test.reason || runs.get()["odd"] < test.least {
-					t.Errorf("%d effects, set aside for %q, runs %v", n, b.aside(), runs.get())
-				}
-			})
-		})
-	}
-}
-
-func nackUntil(msg *message.Message, attempt, last int) {
-	if attempt < last {
-		msg.Nack()
-	}
 }
 
 // Between two deliveries of a nacked message there is no transaction. Each delivery is later than the one before: TestBatchNacked.

@@ -198,22 +198,3 @@ func (b *bench) waits() bool {
 	}
 	return n > 0
 }
-
-// Feature I4: outputs are recorded with the key, and replayed for a duplicate whose first outputs are gone.
-func TestRecordedOutputs(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		b.run(b.subscriber(), b.whole)
-		b.publish("a")
-		b.drained()
-		first := b.take(b.outs, 1)[0]
-		b.exec(`DELETE FROM ` + b.table(b.outs))
-		b.publish("a")
-		b.drained()
-		if again := b.take(b.outs, 1)[0]; differs(again, first) != "" || first.UUID == "" {
-			t.Error(differs(again, first))
-		}
-		if effects := b.effects(); len(effects["a"]) != 2 {
-			t.Errorf("%v", effects)
-		}
-	})
-}

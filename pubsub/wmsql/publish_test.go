@@ -4,17 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
 
-	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
-	"github.com/watermill-spillway/spillway/redrive"
 )
 
 // Feature D9: what a handler publishes with the context of its message commits with it, and is undone with a failed
@@ -139,44 +135,6 @@ func TestPublishTooLate(t *testing.T) {
 		}
 		if n := b.backlogOf(b.outs); n != 1 {
 			t.Errorf("%d published", n)
-		}
-	})
-}
-
-// Promise P2, feature V1: a dead-letter table and back, id and metadata as they were.
-func TestRedriveRoundTrip(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		sent := with(strings.Repeat("\xff", 40), message.Metadata{"binary": "\xff", "sig-b64": "//79", "plain": "ü", "\xfe": "key"}, []byte("\x00\xff"))
-		back := make(chan *message.Message, 1)
-		var handled deliveries
-		b.run(b.subscriber(), func(msg *message.Message) ([]*message.Message, error) {
-			if handled.add(msg.UUID) == 1 {
-				return nil, classify.Permanent(errors.New("failed"))
-			}
-			back <- with(msg.UUID, msg.Metadata, msg.Payload)
-			return nil, nil
-		})
-		if err := b.pub.Publish(b.topic, sent); err != nil {
-			t.Fatal(err)
-		}
-		b.drained()
-		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup, c.InitializeSchema = "redrive", true })
-		report, err := redrive.DrainTopic(t.Context(), sub, b.pub, redrive.DrainTopicConfig{
-			Rules:   redrive.Rules{Allow: []string{b.topic}},
-			Park:    b.pub,
-			Topic:   b.topic + ".dlq",
-			Backlog: sub.Backlog,
-		})
-		if err != nil || report.Redriven != 1 {
-			t.Fatalf("%+v, %v", report, err)
-		}
-		got := <-back
-		if got.Metadata[poison.KeyRedriveCount] != "1" {
-			t.Errorf("%q", got.Metadata)
-		}
-		got.Metadata = poison.ProducerMetadata(got.Metadata)
-		if d := differs(got, sent); d != "" {
-			t.Error(d)
 		}
 	})
 }
