@@ -3,6 +3,7 @@ package spillway_test
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,3 +131,20 @@ func TestDeliveriesCoordinates(t *testing.T) {
 		b.Eventually("it is handled", func() bool { return len(b.Effects()) == i+1 })
 	}
 }
+
+// Features O1, O2, O4, bad input: an observer that is nil, or named twice, is an error with a sentence.
+func TestObserversAreNamedOnce(t *testing.T) {
+	metrics := &counting{}
+	for want, observers := range map[string][]spillway.Observer{
+		"Config.Observers[0] is nil": {(*counting)(nil)},
+		"would count twice":          {metrics, metrics},
+	} {
+		if _, err := spillway.New(t.Context(), spillway.Config{Observers: observers}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+type counting struct{ n int }
+
+func (c *counting) Observe(*spillway.Config) error { c.n++; return nil }

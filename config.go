@@ -97,8 +97,8 @@ type Config struct {
 	Retention letters.RetentionConfig
 	// Outputs configures how often the publishing of produced messages is tried.
 	Outputs middleware.OutputsConfig
-
-	observers []observer // whose Observe was called
+	// Observers follow what the channel does: metrics, traces and notices. Default: none.
+	Observers []Observer
 }
 
 // check returns an error for a part that is configured and would do nothing.

@@ -1,36 +1,32 @@
 package spillway
 
 import (
+	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 
-	"github.com/watermill-spillway/spillway/internal/observing"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// observer puts its hooks into a Config.
-type observer struct {
-	is   any // what has the method Observe
-	hook func(config any)
+// Observer follows what a Channel does, such as a prom.Metrics, a telemetry.Telemetry or a notify.Notifier.
+type Observer interface {
+	// Observe is called by New with its copy of the Config. It puts the observer's hooks before those that Config has.
+	Observe(config *Config) error
 }
 
-func isObserver(is any) func(observer) bool { return func(o observer) bool { return o.is == is } }
-
-func init() {
-	observing.Register(
-		func(config, is any, hook func(config any)) bool {
-			c := config.(*Config)
-			if slices.ContainsFunc(c.observers, isObserver(is)) {
-				return false
-			}
-			c.observers = append(slices.Clip(c.observers), observer{is, hook}) // a copy of the Config has observers of its own
-			return true
-		},
-		func(channel, is any) bool { return slices.ContainsFunc(channel.(*Channel).observers, isObserver(is)) },
-	)
-}
-
-// observed puts the hooks of the observers into the Config, whatever was set since Observe.
-func (c *Config) observed() {
-	for _, o := range c.observers {
-		o.hook(c)
+// observe has the observers put their hooks into the Config.
+func (c *Config) observe() error {
+	for i, o := range c.Observers {
+		if safecall.IsNil(o) {
+			return fmt.Errorf("Config.Observers[%d] is nil: check the error of its New", i)
+		}
+		if reflect.TypeOf(o).Comparable() && slices.Contains(c.Observers[:i], o) {
+			return errors.New("Config.Observers has one observer twice, and everything would count twice: name each once")
+		}
+		if err := o.Observe(c); err != nil {
+			return err
+		}
 	}
+	return nil
 }

@@ -42,7 +42,6 @@ type Channel struct {
 	keyed   []string // the handlers of Config.Receiver.Handlers
 	roster  roster.Roster
 
-	observers     []observer
 	attachedToNil atomic.Bool
 }
 
@@ -52,13 +51,15 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 	if ctx == nil {
 		return nil, errors.New("spillway: New: the context is nil: give context.Background() if there is no other")
 	}
-	ch := &Channel{observers: config.observers}
-	config.observed()
+	ch := &Channel{}
+	err := config.observe()
 	if config.Logger == nil {
 		ch.logger = logging.NewLate()
 		config.Logger = ch.logger
 	}
-	err := config.check()
+	if err == nil {
+		err = config.check()
+	}
 	if err == nil {
 		err = config.share()
 	}

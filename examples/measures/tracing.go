@@ -39,11 +39,7 @@ func followed(b *testing.B, config telemetry.Config) spillway.Config {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var channel spillway.Config
-	if err := observed.Observe(&channel); err != nil {
-		b.Fatal(err)
-	}
-	return channel
+	return spillway.Config{Observers: []spillway.Observer{observed}}
 }
 
 func sampledOut(b *testing.B) spillway.Config {

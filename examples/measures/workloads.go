@@ -59,11 +59,7 @@ func happyObserved(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var config spillway.Config
-	if err := metrics.Observe(&config); err != nil {
-		b.Fatal(err)
-	}
-	happy(b, config)
+	happy(b, spillway.Config{Observers: []spillway.Observer{metrics}})
 }
 
 // bareWatermillObserved are Watermill's metrics around a bare handler.

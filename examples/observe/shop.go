@@ -96,9 +96,7 @@ func (s *shop) open(ctx context.Context, name string) (*instance, error) {
 			Stages:     stages.Delays(time.Second, 2*time.Second),
 		}
 	}
-	if err := metrics.Observe(&config); err != nil {
-		return nil, err
-	}
+	config.Observers = []spillway.Observer{metrics}
 	channel, err := spillway.New(ctx, config)
 	if err != nil {
 		return nil, err

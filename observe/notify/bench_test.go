@@ -26,7 +26,6 @@ func BenchmarkDeadLetter(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	n.HooksInto(&config)
 	n.Start()
 	defer n.Stop()
 	l := letter("no_such_customer")

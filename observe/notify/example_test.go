@@ -24,10 +24,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	config := spillway.Config{Publisher: nowhere{}}   // or DB
-	if err := notifier.Observe(&config); err != nil { // before spillway.New
-		log.Fatal(err)
-	}
+	config := spillway.Config{Publisher: nowhere{}} // or DB
+	config.Observers = []spillway.Observer{notifier}
 	dlc, err := spillway.New(ctx, config)
 	if err != nil {
 		log.Fatal(err)

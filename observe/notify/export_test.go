@@ -2,8 +2,6 @@ package notify
 
 import (
 	"time"
-
-	"github.com/watermill-spillway/spillway"
 )
 
 // Hurry makes a Notifier do in milliseconds what it does in seconds. A lease does not end by itself: a machine may stand still.
@@ -13,9 +11,6 @@ func Hurry(n *Notifier) { HurryWith(n, time.Hour, 10*time.Second) }
 func HurryWith(n *Notifier, lease, answer time.Duration) {
 	n.pace = pace{round: 5 * time.Millisecond, sweep: 20 * time.Millisecond, lease: lease, answer: answer, retry: time.Millisecond}
 }
-
-// HooksInto does what spillway.New does after Observe, for tests that call the hooks themselves.
-func (n *Notifier) HooksInto(config *spillway.Config) { n.hooks(config) }
 
 // Start and Stop do what the plugin does with a router, for tests with a clock of their own.
 func (n *Notifier) Start() { _ = n.start() } // whose error is nil

@@ -9,33 +9,22 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/observing"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Observe has the Notifier see what happens in the channel of config. Call it before spillway.New, which puts the hooks
-// of the Notifier before those that config has then. The DB, Service and Logger of config are the Notifier's too,
-// unless its own Config has them. A second Observe is an error: a Notifier has one channel.
-func (n *Notifier) Observe(config *spillway.Config) error {
-	if n == nil {
-		return errors.New("notify: Observe: the Notifier is nil: check the error of New")
-	}
-	if !n.observes.CompareAndSwap(false, true) {
-		return errors.New("notify: Observe was called before, and everything would count twice: call it once; another " +
-			"channel needs a Notifier of its own")
-	}
-	err := observing.Observe("notify", config, n, n.hooks)
-	if err != nil {
-		n.observes.Store(false)
-	}
-	return err
-}
+var _ spillway.Observer = (*Notifier)(nil)
 
-// hooks puts the hooks of the Notifier before those of config.
-func (n *Notifier) hooks(config *spillway.Config) {
+// Observe is called by spillway.New, for a Notifier in Config.Observers. It puts the hooks of the Notifier before those
+// of config. The DB, Service and Logger of config are the Notifier's too, unless its own Config has them. A Notifier has
+// one channel.
+func (n *Notifier) Observe(config *spillway.Config) error {
+	if !n.observes.CompareAndSwap(false, true) {
+		return errors.New("notify: Observe was called before, and everything would count twice: name a Notifier in the " +
+			"Config.Observers of one channel; another channel needs a Notifier of its own")
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.config.DB == nil {
@@ -74,6 +63,7 @@ func (n *Notifier) hooks(config *spillway.Config) {
 		}
 		config.Outage = &guarded
 	}
+	return nil
 }
 
 // deadLetter counts a letter. It must be quick, and never waits.

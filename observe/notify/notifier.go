@@ -13,7 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/observing"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -51,8 +50,8 @@ func New(config Config) (*Notifier, error) {
 }
 
 // Watch tells the Notifier which channel it looks at: the letters that wait, the guards, the stores. With a database
-// Watch makes the table spillway_notices if that is missing, within ctx. It is called once, after Observe and
-// spillway.New. A channel that was made without Observe is an error.
+// Watch makes the table spillway_notices if that is missing, within ctx. It is called once, after
+// spillway.New. The Notifier must be in the Config.Observers of the channel.
 func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel) error {
 	switch {
 	case ctx == nil:
@@ -60,8 +59,9 @@ func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel) error {
 	case safecall.IsNil(channel):
 		return errors.New("notify: Watch: the Channel is nil: check the error of spillway.New")
 	}
-	if err := observing.Observed("notify", channel, n); err != nil {
-		return err
+	if !n.observes.Load() {
+		return errors.New("notify: Watch: no Channel has the Notifier: name it in Config.Observers, and then call spillway.New " +
+			"and Watch")
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

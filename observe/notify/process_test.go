@@ -62,7 +62,6 @@ func child(text string) error {
 	if err != nil {
 		return err
 	}
-	n.HooksInto(&config)
 	n.Start()
 	config.Queue.Hooks.OnDeadLetter(context.Background(), letter("a"))
 	time.Sleep(testkit.Patience)

@@ -40,7 +40,6 @@ func newInstance(t testing.TB, db *sql.DB, with notify.Config, hurry func(*notif
 	if err := n.Watch(t.Context(), channel); err != nil {
 		t.Fatal(err)
 	}
-	n.HooksInto(&config)
 	n.Start()
 	stop := sync.OnceFunc(n.Stop)
 	t.Cleanup(stop)

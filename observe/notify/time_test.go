@@ -48,7 +48,6 @@ func inBubble(t *testing.T, with notify.Config) *bubble {
 	if err := n.Watch(t.Context(), b.channel); err != nil {
 		t.Fatal(err)
 	}
-	n.HooksInto(&config)
 	b.Notifier, b.hooks, b.guard = n, config.Queue.Hooks, config.Outage.OnChange
 	n.Start()
 	return b

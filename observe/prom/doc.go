@@ -4,9 +4,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	if err := metrics.Observe(&config); err != nil { // before spillway.New
-//		return err
-//	}
+//	config.Observers = []spillway.Observer{metrics}
 //	dlc, err := spillway.New(ctx, config)
 //	if err != nil {
 //		return err

@@ -48,9 +48,7 @@ func TestPage(t *testing.T) {
 	config := spillway.Config{DB: db, StagesInDB: true, Stages: stages.Config{
 		Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil },
 	}}
-	if err := metrics.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
+	config.Observers = []spillway.Observer{metrics}
 	channel, err := spillway.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

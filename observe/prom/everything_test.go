@@ -56,7 +56,6 @@ func everything(t *testing.T) *eventful {
 	if err := metrics.Watch(t.Context(), channel); err != nil {
 		t.Fatal(err)
 	}
-	metrics.HooksInto(&config)
 	happen(t, &config, retention, metrics.Redrives(redrive.Hooks{}))
 	wait(t, channel, quiet)
 	s.campaign = stop(t, metrics, channel)

@@ -19,9 +19,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := metrics.Observe(&config); err != nil { // before spillway.New
-		log.Fatal(err)
-	}
+	config.Observers = []spillway.Observer{metrics}
 	dlc, err := spillway.New(context.Background(), config)
 	if err != nil {
 		log.Fatal(err)

@@ -2,7 +2,6 @@ package prom
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/decorated"
-	"github.com/watermill-spillway/spillway/internal/observing"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -23,15 +21,15 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Observe counts what the channel of config does. Call it before spillway.New, which puts the hooks of the metrics
-// before those that config has then. Parts that config leaves out stay out. A second Observe of one config is an error,
-// as everything would count twice.
+// Observe is called by spillway.New, for Metrics in Config.Observers. It puts the hooks of the metrics before those of
+// config. Parts that config leaves out stay out.
 func (m *Metrics) Observe(config *spillway.Config) error {
-	if m == nil {
-		return errors.New("prom: Observe: the Metrics are nil: check the error of New")
-	}
-	return observing.Observe("prom", config, m, m.hooks)
+	m.hooks(config)
+	m.observed.Store(true)
+	return nil
 }
+
+var _ spillway.Observer = (*Metrics)(nil)
 
 // hooks puts the hooks of the metrics before those of config.
 func (m *Metrics) hooks(config *spillway.Config) {

@@ -27,7 +27,9 @@ func TestSeriesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var config spillway.Config
-	metrics.HooksInto(&config)
+	if err := metrics.Observe(&config); err != nil {
+		t.Fatal(err)
+	}
 	const n = 10_000
 	var workers sync.WaitGroup
 	for w := range 4 {
@@ -100,7 +102,6 @@ func TestTwoChannels(t *testing.T) {
 		if err := metrics.Watch(t.Context(), channel); err != nil {
 			t.Fatal(err)
 		}
-		metrics.HooksInto(&configs[i])
 		configs[i].Retry.OnAttempt(t.Context(), middleware.Attempt{Topic: "orders", Handler: "billing"})
 	}
 	families, err := registry.Gather()

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/observing"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -20,6 +19,7 @@ const namespace = "spillway"
 type Metrics struct {
 	config             Config
 	labels             *bounded
+	observed           atomic.Bool // by a Channel at least
 	watched, campaigns atomic.Bool
 	store              atomic.Pointer[letters.Store] // that Observe found in a Config.Publisher, or nil
 
@@ -75,8 +75,8 @@ var errNoContext = errors.New("prom: the context is nil: give context.Background
 
 // Watch adds what is read at a scrape: the states of the channel's guards and retry budgets, its stores that are away,
 // the letters that wait in its dead-letter store, and the messages that wait in its delay store. It makes the table of
-// shared answers in their databases if it is missing, within ctx. It is called once, with one channel. A channel that
-// was made without Observe is an error.
+// shared answers in their databases if it is missing, within ctx. It is called once, with one channel. A
+// channel that was made without the Metrics in Config.Observers counts nothing.
 func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel) error {
 	switch {
 	case ctx == nil:
@@ -84,8 +84,9 @@ func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel) error {
 	case safecall.IsNil(channel):
 		return errors.New("prom: Watch: the Channel is nil: check the error of spillway.New")
 	}
-	if err := observing.Observed("prom", channel, m); err != nil {
-		return err
+	if !m.observed.Load() {
+		return errors.New("prom: Watch: no Channel counts yet: name the Metrics in Config.Observers, and then call " +
+			"spillway.New and Watch")
 	}
 	if !m.watched.CompareAndSwap(false, true) {
 		return errors.New("prom: Watch was called before: it takes one channel, and another channel needs a Metrics of its own, " +

@@ -58,9 +58,7 @@ func start(t *testing.T, with prom.Config, config spillway.Config, handle messag
 	if s.metrics, err = prom.New(with); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.metrics.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
+	config.Observers = []spillway.Observer{s.metrics}
 	if s.channel, err = spillway.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -307,9 +305,7 @@ func TestRefusals(t *testing.T) {
 		t.Error("a nil channel is accepted")
 	}
 	config := spillway.Config{Publisher: nowhere{}}
-	if err := metrics.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
+	config.Observers = []spillway.Observer{metrics}
 	channel, err := spillway.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

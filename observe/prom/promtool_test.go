@@ -87,9 +87,7 @@ func TestStoreOfTheCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := spillway.Config{Publisher: all[0].channel.Letters()}
-	if err := metrics.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
+	config.Observers = []spillway.Observer{metrics}
 	channel, err := spillway.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

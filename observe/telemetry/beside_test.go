@@ -111,9 +111,7 @@ func TestTheirMiddlewares(t *testing.T) {
 		observed, kept, tracer := follow(t, telemetry.Config{})
 		dead := keeper{make(chan *message.Message, 1)}
 		config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}}}
-		if err := observed.Observe(&config); err != nil {
-			t.Fatal(err)
-		}
+		config.Observers = []spillway.Observer{observed}
 		_, root := tracer.Start(t.Context(), "send orders")
 		root.End()
 		msg := message.NewMessage("7", nil)
@@ -142,9 +140,7 @@ func TestTheirPublisher(t *testing.T) {
 	observed, kept, tracer := follow(t, telemetry.Config{})
 	dead := keeper{make(chan *message.Message, 1)}
 	config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 1}}
-	if err := observed.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
+	config.Observers = []spillway.Observer{observed}
 	config.Publisher = tracing{dead, tracer}
 	consume(t, config, message.NewMessage("7", nil), nil, nil, func(*message.Message) error { return errDown })
 	spans := kept.GetSpans()
@@ -174,9 +170,7 @@ func TestRoots(t *testing.T) {
 	for _, links := range []bool{false, true} {
 		observed, kept, tracer := follow(t, telemetry.Config{LinkProducer: links})
 		config := spillway.Config{Publisher: keeper{make(chan *message.Message, 9)}}
-		if err := observed.Observe(&config); err != nil {
-			t.Fatal(err)
-		}
+		config.Observers = []spillway.Observer{observed}
 		_, root := tracer.Start(t.Context(), "send orders")
 		root.End()
 		for _, metadata := range []message.Metadata{given(root.SpanContext()), nil} {
@@ -205,9 +199,7 @@ func TestForgedTraces(t *testing.T) {
 	observed, kept, _ := follow(t, telemetry.Config{})
 	dead := keeper{make(chan *message.Message, 1)}
 	config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 1}}
-	if err := observed.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
+	config.Observers = []spillway.Observer{observed}
 	channel, err := spillway.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -275,9 +267,7 @@ func TestCollectorHangs(t *testing.T) {
 	}
 	dead := keeper{make(chan *message.Message, 1000)}
 	config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 1}}
-	if err := observed.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
+	config.Observers = []spillway.Observer{observed}
 	channel, err := spillway.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -324,9 +314,7 @@ func TestSDKPanics(t *testing.T) {
 		_, kept, tracer := follow(t, telemetry.Config{})
 		dead := keeper{make(chan *message.Message, 1)}
 		config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}}}
-		if err := observed.Observe(&config); err != nil {
-			t.Fatal(err)
-		}
+		config.Observers = []spillway.Observer{observed}
 		ended := -1
 		watch := func(h message.HandlerFunc) message.HandlerFunc {
 			return func(msg *message.Message) ([]*message.Message, error) {

@@ -4,9 +4,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	if err := observed.Observe(&config); err != nil { // before spillway.New
-//		return err
-//	}
+//	config.Observers = []spillway.Observer{observed}
 //	dlc, err := spillway.New(ctx, config)
 //	...
 //	report, err := redrive.Drain(ctx, dlc.Letters(), live, redrive.DrainConfig{

@@ -59,9 +59,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := observed.Observe(&config); err != nil { // before spillway.New
-		log.Fatal(err)
-	}
+	config.Observers = []spillway.Observer{observed}
 	dlc, err := spillway.New(context.Background(), config)
 	if err != nil {
 		log.Fatal(err)

@@ -100,9 +100,7 @@ func tell(t *testing.T, w world) tracetest.SpanStubs {
 	w.config.Retry = middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}}
 	placed := make(chan poison.Letter, 1)
 	w.config.Queue.Hooks.OnDeadLetter = func(_ context.Context, l poison.Letter) { placed <- l }
-	if err := observed.Observe(&w.config); err != nil {
-		t.Fatal(err)
-	}
+	w.config.Observers = []spillway.Observer{observed}
 	channel, err := spillway.New(t.Context(), w.config)
 	if err != nil {
 		t.Fatal(err)

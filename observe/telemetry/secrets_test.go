@@ -33,9 +33,7 @@ func TestNoSecretInSpans(t *testing.T) {
 		},
 		Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}},
 	}
-	if err := observed.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
+	config.Observers = []spillway.Observer{observed}
 	msg := message.NewMessage("7", []byte("payload-secret"))
 	msg.Metadata = message.Metadata{"name": "metadata-secret", "baggage": "user=baggage-secret", "authorization": "Bearer metadata-secret"}
 	calls := 0

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -10,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/observing"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/internal/few"
 	"github.com/watermill-spillway/spillway/poison"
@@ -46,23 +44,17 @@ func New(config Config) (*Telemetry, error) {
 	return t, nil
 }
 
-// Observe traces and measures what the channel of config does. Call it before spillway.New, which sets the Tracer, and
-// puts the measurements before the hooks that config has then. Parts that config leaves out stay out. A second Observe
-// of one config is an error, as everything would count twice.
-func (t *Telemetry) Observe(config *spillway.Config) error {
-	if t == nil {
-		return errors.New("telemetry: Observe: the Telemetry is nil: check the error of New")
-	}
-	return observing.Observe("telemetry", config, t, t.hooks)
-}
+var _ spillway.Observer = (*Telemetry)(nil)
 
-// hooks sets the Tracer of config, and puts the measurements before its hooks.
-func (t *Telemetry) hooks(config *spillway.Config) {
+// Observe is called by spillway.New, for a Telemetry in Config.Observers. It sets the Tracer of config, and puts the
+// measurements before its hooks. Parts that config leaves out stay out.
+func (t *Telemetry) Observe(config *spillway.Config) error {
 	channel := t.spans
 	channel.origin = config.Queue.Origin
 	channel.places = newPlaces() // another channel has another broker
 	config.Tracer = &channel
 	t.meters.observe(config)
+	return nil
 }
 
 // Redrives returns hooks for redrive.NewHandler, Drain and DrainTopic with the Tracer. They measure, and then call

@@ -45,7 +45,6 @@ var floors = map[string]int{
 	"internal/logging":                   0,
 	"internal/metadatacodec":             0,
 	"internal/foreign":                   0,
-	"internal/observing":                 0,
 	"internal/outage":                    0,
 	"internal/pipelined":                 0,
 	"internal/placing":                   0,
