@@ -7,7 +7,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/deadletter"
 )
 
 // Attach protects all handlers of router. It adds:
@@ -101,7 +100,7 @@ func (ch *Channel) Middleware(h message.HandlerFunc) message.HandlerFunc { retur
 // Middleware. Add it before other decorators. Messages of other handlers pass through. It returns an error if a
 // handler's publisher is Config.Publisher too.
 func (ch *Channel) DecoratePublisher(pub message.Publisher) (message.Publisher, error) {
-	if err := deadletter.Of(ch.queue).CheckPublisher(pub); err != nil {
+	if err := ch.queue.Inside().CheckPublisher(pub); err != nil {
 		return nil, fmt.Errorf("spillway: %w", err)
 	}
 	return ch.outputs.Decorate(pub)

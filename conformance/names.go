@@ -6,6 +6,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -97,7 +98,7 @@ func (b *bench) marksUnreadable() {
 	if msg.UUID == "good" {
 		b.Fatal("the message that cannot be read was passed over")
 	}
-	if poison.UnreadableError(msg) == nil {
+	if deadletter.Marked(msg.Metadata[deadletter.KeyMarked]) == nil {
 		b.Error("a message that cannot be read was delivered, and is not marked by poison.MarkUnreadable")
 	}
 	if string(msg.Payload) != Unreadable {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -25,7 +26,7 @@ type refusing struct {
 // InitializeTopicsFor makes topics as the publisher inside does.
 func (p refusing) InitializeTopicsFor(source string, topics ...string) error {
 	switch pub := p.Publisher.(type) {
-	case poison.SourceInitializer:
+	case destination.SourceInitializer:
 		return pub.InitializeTopicsFor(source, topics...)
 	case poison.Initializer:
 		return pub.InitializeTopics(topics...)

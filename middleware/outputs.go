@@ -80,7 +80,7 @@ func NewOutputs(queue *poison.Queue, config OutputsConfig) (*Outputs, error) {
 	if err := config.Backoff.validate("OutputsConfig.Backoff"); err != nil {
 		return nil, err
 	}
-	return &Outputs{queue: queue, inside: deadletter.Of(queue), config: config}, nil
+	return &Outputs{queue: queue, inside: queue.Inside(), config: config}, nil
 }
 
 // Middleware ties the messages that h produces to their source. It belongs outermost, and needs Decorate.

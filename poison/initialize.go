@@ -18,18 +18,14 @@ import (
 
 // Initializer is a publisher that makes sure, before the first message, that its topics exist. It creates them, if the
 // broker allows that, with room for a letter and without expiry. It returns an error that names a topic that is
-// missing.
+// missing. To create topics that suit the topic whose dead letters they take, for example with its number of
+// partitions, it also has the method InitializeTopicsFor(source string, topics ...string) error, which is then called
+// in place of InitializeTopics.
 //
 // A Queue finds an Initializer inside a decorator that embeds a message.Publisher, has it in an exported field, or has
 // a method Unwrap that returns it. Any other decorator hides it, which is an error of NewQueue: see WithInitializer.
 type Initializer interface {
 	InitializeTopics(topics ...string) error
-}
-
-// SourceInitializer is an Initializer that creates topics to suit the topic whose dead letters they take, for example
-// with its number of partitions. A Queue calls it in place of InitializeTopics.
-type SourceInitializer interface {
-	InitializeTopicsFor(source string, topics ...string) error
 }
 
 // WithInitializer returns a publisher that publishes with pub and makes topics with initializer. Use it for a decorator
@@ -53,7 +49,7 @@ func (p *withInitializer) InitializeTopicsFor(source string, topics ...string) e
 	if err := p.CheckInitializer(); err != nil {
 		return err
 	}
-	if initializer, ok := p.Initializer.(SourceInitializer); ok {
+	if initializer, ok := p.Initializer.(destination.SourceInitializer); ok {
 		return initializer.InitializeTopicsFor(source, topics...)
 	}
 	return p.Initializer.InitializeTopics(topics...)

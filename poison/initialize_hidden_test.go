@@ -8,7 +8,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
-	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
@@ -95,10 +94,10 @@ func TestNilArguments(t *testing.T) {
 	if _, err := poison.Decode(nil); !errors.Is(err, poison.ErrNotLetter) {
 		t.Error("Decode", err)
 	}
-	if poison.IsLetter(nil) || poison.Read(nil).Original != nil || poison.RetryStageOf(nil) != (poison.RetryStage{}) || poison.UnreadableError(nil) != nil {
+	if poison.IsLetter(nil) || poison.Read(nil).Original != nil || poison.RetryStageOf(nil) != (poison.RetryStage{}) {
 		t.Error("nothing tells something")
 	}
-	if deadletter.Of(queue).CheckPublisher(nil) != nil || deadletter.Of(queue).CheckPublisher(ps) == nil {
+	if queue.Inside().CheckPublisher(nil) != nil || queue.Inside().CheckPublisher(ps) == nil {
 		t.Error("CheckPublisher")
 	}
 	if msg := (poison.Letter{}).Encode(); msg == nil {

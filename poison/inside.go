@@ -14,7 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/naming"
 )
 
-func init() { deadletter.Register(func(q any) deadletter.Inside { return inside{q.(*Queue)} }) }
+// Inside is for the other packages of Spillway.
+func (q *Queue) Inside() deadletter.Inside { return inside{q} }
 
 // inside is what the other parts of Spillway need of a queue: see deadletter.Inside.
 type inside struct{ queue *Queue }

@@ -1,5 +1,7 @@
 package poison
 
+import "github.com/watermill-spillway/spillway/internal/deadletter"
+
 // The metadata keys of a dead letter. Values are UTF-8 text; what is not is base64 under the key with Base64Suffix.
 const (
 	// Origin: where the message first came from, if its metadata can be trusted. Handler and consumer group are those of
@@ -126,7 +128,7 @@ var ours = func() map[string]writers {
 		set[key] |= byMark
 	}
 	for _, key := range []string{
-		keyUnreadable, keyWatermillReason, keyWatermillTopic, keyWatermillHandler, keyWatermillSubscriber,
+		deadletter.KeyMarked, keyWatermillReason, keyWatermillTopic, keyWatermillHandler, keyWatermillSubscriber,
 	} {
 		set[key] = byUs | byMark
 	}

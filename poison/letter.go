@@ -25,6 +25,8 @@ type Letter struct {
 	// Sealed says that Original is sealed: its payload is an envelope of package seal, and its metadata are those that
 	// stay readable. Open returns the letter with what was sealed.
 	Sealed bool
+	// SealKey is the id of the key that a sealed letter needs. It is empty if that cannot be read.
+	SealKey string
 
 	Origin  Origin
 	Failure Failure
@@ -121,20 +123,7 @@ func (f *Failure) goOn(earlier Failure) {
 func (l Letter) Redriven(by, id string, at time.Time) *message.Message {
 	l.Redrive = Redrive{Count: l.Redrive.Count + 1, At: at, By: by, ID: id, Letter: l.Identity}
 	l.Failure, l.redriven = Failure{History: l.Failure.History}, true
-	return l.redrivenWithin(defaultLimits)
-}
-
-// RedrivenLeast is Redriven with the count of redrives as all that is added, for a topic that refuses the message for
-// its size otherwise.
-func (l Letter) RedrivenLeast() *message.Message {
-	l.Redrive.Count++
-	l.redriven, l.stage = true, RetryStage{}
-	l.Failure = Failure{}
-	return l.redrivenWithin(countLimits)
-}
-
-func (l Letter) redrivenWithin(max limits) *message.Message {
-	msg := l.encode(max)
+	msg := l.encode(defaultLimits)
 	msg.SetContext(chain.Returning(msg.Context()))
 	return msg
 }

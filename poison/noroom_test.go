@@ -155,11 +155,12 @@ func TestNoRoomForged(t *testing.T) {
 // Feature V1, V3: a message that has no room for a redrive's record comes back with its count alone.
 func TestRedrivenLeast(t *testing.T) {
 	l := sampleLetter()
-	msg := l.RedrivenLeast()
+	least := Letter{Original: l.Original, Redrive: Redrive{Count: l.Redrive.Count}}
+	msg := least.Redriven("", "", time.Time{})
 	if want := (message.Metadata{"tenant": "acme", "x-original-thing": "the producer's own", KeyRedriveCount: "3"}); !maps.Equal(msg.Metadata, want) || msg.UUID != "id-1" {
 		t.Errorf("%q with %v", msg.UUID, msg.Metadata)
 	}
-	if l.Redrive.Count = 1_000_000 - 1; l.RedrivenLeast().Metadata[KeyRedriveCount] != "1000000" {
+	if least.Redrive.Count = 1_000_000 - 1; least.Redriven("", "", time.Time{}).Metadata[KeyRedriveCount] != "1000000" {
 		t.Error("a large count is lost")
 	}
 }

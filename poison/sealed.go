@@ -24,23 +24,17 @@ func (l Letter) markSealed(msg *message.Message) {
 	}
 }
 
-// readSealed takes the topic of the envelope where a tight budget left the topic out. Open shows whether it is true.
+// readSealed reads what the envelope says without a key: the id of its key and, if a tight budget left the topic out,
+// the topic. Open shows whether they are true.
 func (l *Letter) readSealed(r reader) {
-	if _, l.Sealed = r[KeySealed]; !l.Sealed || l.Origin.Topic != "" {
+	if _, l.Sealed = r[KeySealed]; !l.Sealed {
 		return
 	}
-	if h, err := envelope.Parse(l.Original.Payload); err == nil && len(h.Topic) <= maxIdentity {
+	h, err := envelope.Parse(l.Original.Payload)
+	l.SealKey = h.KeyID // of a damaged envelope as much as can be read
+	if err == nil && l.Origin.Topic == "" && len(h.Topic) <= maxIdentity {
 		l.Origin.Topic = h.Topic
 	}
-}
-
-// SealKey returns the id of the key that a sealed letter needs, or "" if it cannot be read.
-func (l Letter) SealKey() string {
-	if !l.Sealed || l.Original == nil {
-		return ""
-	}
-	h, _ := envelope.Parse(l.Original.Payload) // of a damaged one the zero Header
-	return h.KeyID
 }
 
 // binding says which letter it is, by what each of its forms and copies keeps.
@@ -72,21 +66,21 @@ func (l Letter) Open(ctx context.Context, s *seal.Sealer) (Letter, error) {
 			original.Metadata[key] = value
 		}
 	}
-	l.Original, l.Sealed = original, false
+	l.Original, l.Sealed, l.SealKey = original, false, ""
 	l.unpack(packed)
 	return l, nil
 }
 
-// Seal returns a copy of a dead letter with its payload and its producer's metadata sealed. All that Read reads stays
-// readable. A message that is sealed already is returned as it is. A letters.Store seals in this way what arrives
-// unsealed.
-func Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.Message, error) {
+// Seal returns a copy of a dead letter with its payload and its producer's metadata sealed with the current key. All
+// that Read reads stays readable. changed reports whether it is a copy: a letter that the current key sealed already is
+// returned as it is. A queue and a letters.Store seal their letters: Seal is for stores of your own.
+func Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (_ *message.Message, changed bool, err error) {
 	if msg == nil {
-		return nil, errors.New("poison: Seal: the message is nil")
+		return nil, false, errors.New("poison: Seal: the message is nil")
 	}
 	l := Read(msg)
 	if l.Sealed {
-		return msg, nil
+		return reseal(ctx, s, l, msg)
 	}
 	producers := ProducerMetadata(msg.Metadata)
 	c := envelope.Content{Payload: msg.Payload, Metadata: make(map[string]string, len(producers))}
@@ -100,12 +94,25 @@ func Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.M
 		}
 	}
 	sealed.Metadata[KeySealed] = sealedVersion
-	envelope, err := s.Inside().Seal(ctx, Read(sealed).binding(), c) // as Open will read it
+	sealed.Payload, err = s.Inside().Seal(ctx, Read(sealed).binding(), c) // as Open will read it
 	if err != nil {
-		return nil, fmt.Errorf("poison: seal letter: %w", err)
+		return nil, false, fmt.Errorf("poison: seal letter: %w", err)
 	}
-	sealed.Payload = envelope
-	return sealed, nil
+	return sealed, true, nil
+}
+
+func reseal(ctx context.Context, s *seal.Sealer, l Letter, msg *message.Message) (_ *message.Message, changed bool,
+	err error) {
+	payload, changed, err := s.Inside().Reseal(ctx, l.binding(), msg.Payload)
+	if err != nil {
+		return nil, false, fmt.Errorf("poison: open letter: %w", err)
+	}
+	if !changed {
+		return msg, false, nil
+	}
+	resealed := message.NewMessageWithContext(msg.Context(), msg.UUID, payload)
+	maps.Copy(resealed.Metadata, msg.Metadata)
+	return resealed, true, nil
 }
 
 // seal seals the letter, if the queue has a Sealer. Keys that fail are asked as often as a publisher.
@@ -141,34 +148,16 @@ func (l Letter) seal(ctx context.Context, s *seal.Sealer) (Letter, error) {
 			c.Metadata[key] = value
 		}
 	}
-	envelope, err := s.Inside().Seal(ctx, l.binding(), c)
+	sealed, err := s.Inside().Seal(ctx, l.binding(), c)
 	if err == nil && l.parked != nil {
-		l.parked, err = Seal(ctx, s, l.parked)
+		l.parked, _, err = Seal(ctx, s, l.parked)
 	}
 	if err != nil {
 		return l, fmt.Errorf("poison: seal letter: %w", err)
 	}
-	original.Payload = envelope
+	original.Payload = sealed
 	l.Original, l.Sealed = original, true
+	h, _ := envelope.Parse(sealed)
+	l.SealKey = h.KeyID
 	return l, nil
-}
-
-// Reseal returns a copy of a dead letter that is sealed with the current key, if it is not. It reports whether it is
-// another message. A letters.Store reseals in this way.
-func Reseal(ctx context.Context, s *seal.Sealer, msg *message.Message) (_ *message.Message, changed bool, err error) {
-	l := Read(msg)
-	if !l.Sealed {
-		msg, err = Seal(ctx, s, msg)
-		return msg, err == nil, err
-	}
-	envelope, changed, err := s.Inside().Reseal(ctx, l.binding(), msg.Payload)
-	if err != nil {
-		return nil, false, fmt.Errorf("poison: open letter: %w", err)
-	}
-	if !changed {
-		return msg, false, nil
-	}
-	resealed := message.NewMessageWithContext(msg.Context(), msg.UUID, envelope)
-	maps.Copy(resealed.Metadata, msg.Metadata)
-	return resealed, true, nil
 }

@@ -76,8 +76,8 @@ func TestSealedForms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sealed.SealKey() != "k1" || !sealed.Sealed {
-			t.Fatalf("sealed with %q", sealed.SealKey())
+		if sealed.SealKey != "k1" || !sealed.Sealed {
+			t.Fatalf("sealed with %q", sealed.SealKey)
 		}
 		max := rapid.SampledFrom([]limits{defaultLimits, shrunkLimits, leastLimits}).Draw(t, "limits")
 		for form, msg := range map[rawForm]*message.Message{
@@ -121,7 +121,7 @@ func TestSealMessage(t *testing.T) {
 				return c
 			},
 		}[rapid.SampledFrom([]string{"whole", "packed", "none", "spring"}).Draw(t, "form")]()
-		sealed, err := Seal(t.Context(), s, msg)
+		sealed, _, err := Seal(t.Context(), s, msg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestSealMessage(t *testing.T) {
 		if err != nil || !sameMessage(opened.Original, before.Original) {
 			t.Fatalf("opened %+v, %v\nof     %+v", opened.Original, err, before.Original)
 		}
-		if again, err := Seal(t.Context(), s, sealed); err != nil || again != sealed {
+		if again, changed, err := Seal(t.Context(), s, sealed); err != nil || changed || again != sealed {
 			t.Fatalf("sealed twice: %v", err)
 		}
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -29,7 +28,7 @@ func stagedBy(t testing.TB, config poison.QueueConfig, msg *message.Message, fai
 	}
 	call := chain.Keep(msg)
 	defer call.Release()
-	return deadletter.Of(queue).ForStage(call.Original(), failure, stage.Number, stage.DueAt, stage.HoldUntil)
+	return queue.Inside().ForStage(call.Original(), failure, stage.Number, stage.DueAt, stage.HoldUntil)
 }
 
 type nowhere struct{}

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 )
 
 // Feature D8: what the adapter could not read is set aside with its raw bytes before any handler sees it, also when it is
@@ -48,16 +49,16 @@ func TestUnreadableIsSetAside(t *testing.T) {
 // Feature D8: a mark without this process's token is a producer's own invention, and a message without metadata can be
 // marked.
 func TestForgedUnreadableMark(t *testing.T) {
-	for _, value := range []string{"", "no", strings.Repeat("A", len(unreadableToken())) + "no"} {
+	for _, value := range []string{"", "no", strings.Repeat("A", 26) + "uno"} {
 		msg := message.NewMessage("id", nil)
-		msg.Metadata.Set(keyUnreadable, value)
-		if err := UnreadableError(msg); err != nil {
+		msg.Metadata.Set(deadletter.KeyMarked, value)
+		if err := deadletter.Marked(msg.Metadata[deadletter.KeyMarked]); err != nil {
 			t.Errorf("%q is believed: %v", value, err)
 		}
 	}
 	bare := &message.Message{}
 	MarkUnreadable(bare, errors.New("why"))
-	var verdict = new(classify.Classifier).Classify(UnreadableError(bare))
+	var verdict = new(classify.Classifier).Classify(deadletter.Marked(bare.Metadata[deadletter.KeyMarked]))
 	if verdict.Class != classify.ClassInvalid || verdict.Reason != classify.ReasonUnmarshal {
 		t.Errorf("verdict %+v", verdict)
 	}

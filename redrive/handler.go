@@ -18,7 +18,7 @@ import (
 type HandlerConfig struct {
 	Rules
 	// Park takes the letters that are not redriven, into <topic>.parked and <topic>.quarantine. A letters.Store will do.
-	// These topics must exist before the first letter. If Park is a poison.SourceInitializer or poison.Initializer, it
+	// These topics must exist before the first letter. If Park is a poison.Initializer, it
 	// creates them or fails. For any other publisher, create both topics yourself: if one is missing, a letter for it is
 	// nacked without end. A decorator that hides the initializer is refused: see poison.WithInitializer. Required.
 	Park message.Publisher
@@ -81,7 +81,7 @@ func newHandler(owner string, publisher message.Publisher, r Rules, park message
 const DefaultMinWait = 10 * time.Second
 
 // Initialize creates <topic>.parked and <topic>.quarantine of each dead-letter topic, if Park is a
-// poison.SourceInitializer or poison.Initializer. An error names the topic. Plugin calls Initialize. Call it yourself
+// poison.Initializer. An error names the topic. Plugin calls Initialize. Call it yourself
 // if you add Handle to a router.
 func (h *Handler) Initialize(topics ...string) error {
 	for _, topic := range topics {

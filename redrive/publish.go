@@ -38,7 +38,8 @@ func (r *rules) redrive(ctx context.Context, sealed, l poison.Letter, topic stri
 				l.Trace = trace
 			}
 			if tooLarge > 1 && topic == l.Origin.Topic {
-				return l.RedrivenLeast()
+				least := poison.Letter{Original: l.Original, Redrive: poison.Redrive{Count: l.Redrive.Count}}
+				return least.Redriven("", "", time.Time{})
 			}
 			if tooLarge > 0 {
 				l.Failure.History = nil

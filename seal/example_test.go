@@ -106,7 +106,7 @@ func ExampleKeys() {
 		panic(err)
 	}
 	letter := poison.Read(dead.taken)
-	fmt.Println(letter.SealKey(), letter.Sealed, letter.Failure.Description)
+	fmt.Println(letter.SealKey, letter.Sealed, letter.Failure.Description)
 	opened, err := letter.Open(context.Background(), sealer)
 	fmt.Println(string(opened.Original.Payload), err)
 	// Output:

@@ -57,7 +57,7 @@ func sealerOf(t *testing.T, ids ...string) *seal.Sealer {
 // sealedLetter is a letter that a service sealed.
 func sealedLetter(t *testing.T, s *seal.Sealer, id string) *message.Message {
 	t.Helper()
-	sealed, err := poison.Seal(t.Context(), s, clearLetter(id))
+	sealed, _, err := poison.Seal(t.Context(), s, clearLetter(id))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,8 +217,8 @@ func TestReseal(t *testing.T) {
 		if got := s.pipe("audit", "--kind", "resealed"); strings.Count(got.out, "rotation") != 3 || strings.Count(got.out, "ann") != 3 {
 			t.Errorf("the record: %s", got.out)
 		}
-		if l := s.letterOf("lost"); l.SealKey() != "z" {
-			t.Errorf("the letter of the lost key has the key %q", l.SealKey())
+		if l := s.letterOf("lost"); l.SealKey != "z" {
+			t.Errorf("the letter of the lost key has the key %q", l.SealKey)
 		}
 	})
 }

@@ -1,5 +1,5 @@
-// Package deadletter gives the other parts of Spillway what they need of a poison.Queue and users do not. Package
-// poison registers it, so that no exported method exists for one caller alone.
+// Package deadletter is what the other parts of Spillway need of dead letters and users do not: the inside of a
+// poison.Queue, and the marks of messages that no handler may see.
 package deadletter
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// Inside is a poison.Queue as the other parts see it.
+// Inside is a poison.Queue as the other parts see it: its method Inside returns it.
 type Inside interface {
 	// IsDeadLetterTopic reports whether topic is one of dead letters, by its name: what fails in its consumer is parked.
 	IsDeadLetterTopic(topic string) bool
@@ -33,11 +33,3 @@ type Inside interface {
 	// transport could have changed.
 	FromStage(msg *message.Message)
 }
-
-var inside func(queue any) Inside
-
-// Register is called by the init function of package poison.
-func Register(of func(queue any) Inside) { inside = of }
-
-// Of returns the inside of queue, a *poison.Queue.
-func Of(queue any) Inside { return inside(queue) }

@@ -19,13 +19,13 @@ type initializer interface {
 	InitializeTopics(topics ...string) error
 }
 
-// sourceInitializer is poison.SourceInitializer.
-type sourceInitializer interface {
+// SourceInitializer is a poison.Initializer that makes topics to suit their source.
+type SourceInitializer interface {
 	InitializeTopicsFor(source string, topics ...string) error
 }
 
 // Initialize makes sure that the topics exist, which take what comes from source, if pub or a publisher inside it is a
-// poison.SourceInitializer or a poison.Initializer. It returns an error if pub hides one, or trims a topic. Of a
+// SourceInitializer or a poison.Initializer. It returns an error if pub hides one, or trims a topic. Of a
 // publisher of Watermill's own modules that looks for its topics, it calls Publish without messages. Of any other
 // publisher it assumes that the topics exist.
 func Initialize(pub message.Publisher, source string, topics ...string) error {
@@ -35,7 +35,7 @@ func Initialize(pub message.Publisher, source string, topics ...string) error {
 	if err := checkTrims(pub, topics...); err != nil {
 		return err
 	}
-	if own, ok := decorated.As[sourceInitializer](pub); ok {
+	if own, ok := decorated.As[SourceInitializer](pub); ok {
 		return own.InitializeTopicsFor(source, topics...)
 	}
 	if own, ok := decorated.As[initializer](pub); ok {
@@ -52,7 +52,7 @@ type Notice struct{ once sync.Once }
 
 // Log logs that pub may have no topics of what, if pub can neither make nor find them.
 func (n *Notice) Log(logger watermill.LoggerAdapter, pub message.Publisher, what string, topics ...string) {
-	if _, ok := decorated.As[sourceInitializer](pub); ok {
+	if _, ok := decorated.As[SourceInitializer](pub); ok {
 		return
 	}
 	if _, ok := decorated.As[initializer](pub); ok {
@@ -72,13 +72,13 @@ func Check(pub message.Publisher) error {
 	if with, ok := pub.(interface{ CheckInitializer() error }); ok { // of poison.WithInitializer
 		return with.CheckInitializer()
 	}
-	if _, ok := decorated.As[sourceInitializer](pub); ok {
+	if _, ok := decorated.As[SourceInitializer](pub); ok {
 		return nil
 	}
 	if _, ok := decorated.As[initializer](pub); ok {
 		return nil
 	}
-	hidden := decorated.Hides[sourceInitializer](pub)
+	hidden := decorated.Hides[SourceInitializer](pub)
 	if hidden == nil {
 		hidden = decorated.Hides[initializer](pub)
 	}

@@ -87,7 +87,7 @@ func DataOf(l letters.Letter) LetterData {
 		Reason: l.Failure.Reason, Type: l.Failure.Type, Description: l.Failure.Description, StackHash: l.Failure.StackHash,
 		FirstFailedAt: Stamp(l.Failure.FirstFailedAt), LastFailedAt: Stamp(l.Failure.LastFailedAt),
 		MarkedAt: Stamp(l.Marked.At), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason, RedriveID: l.Marked.RedriveID,
-		Bytes: l.Size, SealKey: l.SealKey(),
+		Bytes: l.Size, SealKey: l.SealKey,
 	}
 }
 

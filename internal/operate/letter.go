@@ -37,7 +37,7 @@ func (d *Desk) Open(ctx context.Context, l letters.Letter) (Letter, error) {
 	if !l.Sealed {
 		return Letter{Letter: l}, nil
 	}
-	key := l.SealKey()
+	key := l.SealKey
 	opened, err := d.Store.Open(ctx, l)
 	switch {
 	case ctx.Err() != nil:

@@ -60,7 +60,7 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	s := &Stages{queue: queue, inside: deadletter.Of(queue), config: config, active: config.active(),
+	s := &Stages{queue: queue, inside: queue.Inside(), config: config, active: config.active(),
 		refusals: newRefusals(), handlers: make(map[string]*handler)}
 	s.has = func(c *chain.Call) bool { return s.handlerOf(c) != nil }
 	s.hasNext = func(c *chain.Call, v classify.Verdict) bool {

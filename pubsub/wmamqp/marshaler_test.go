@@ -12,7 +12,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 	"pgregory.net/rapid"
 
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -163,7 +163,7 @@ func TestInnerThatFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			msg := read(t, wmamqp.Marshaler{Inner: inner{unmarshal: f}}, delivery(amqp091.Table{"n": int32(1), "_watermill_message_uuid": "id"}, "raw"))
-			if err := poison.UnreadableError(msg); err == nil {
+			if err := deadletter.Marked(msg.Metadata[deadletter.KeyMarked]); err == nil {
 				t.Error("not marked")
 			}
 			if string(msg.Payload) != "raw" || msg.UUID != "id" || msg.Metadata["n"] != "1" {
@@ -173,7 +173,7 @@ func TestInnerThatFails(t *testing.T) {
 	}
 	fine := inner{unmarshal: func() (*message.Message, error) { return &message.Message{UUID: "own"}, nil }}
 	msg := read(t, wmamqp.Marshaler{Inner: fine}, delivery(nil, "x"))
-	if poison.UnreadableError(msg) != nil || msg.UUID != "own" || msg.Acked() == nil {
+	if deadletter.Marked(msg.Metadata[deadletter.KeyMarked]) != nil || msg.UUID != "own" || msg.Acked() == nil {
 		t.Errorf("%#v", msg)
 	}
 	if p := write(t, wmamqp.Marshaler{Inner: amqp.DefaultMarshaler{NotPersistentDeliveryMode: true}}, msg); p.DeliveryMode != amqp091.Persistent {

@@ -97,9 +97,8 @@ type Publisher struct {
 }
 
 var (
-	_ message.Publisher        = (*Publisher)(nil)
-	_ poison.Initializer       = (*Publisher)(nil)
-	_ poison.SourceInitializer = (*Publisher)(nil)
+	_ message.Publisher  = (*Publisher)(nil)
+	_ poison.Initializer = (*Publisher)(nil)
 )
 
 // NewPublisher connects to the broker at uri and returns a Publisher. An error names the field of config that is wrong

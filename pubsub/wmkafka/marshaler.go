@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
@@ -81,7 +82,7 @@ func (m Marshaler) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, 
 		return msg, nil
 	}
 	msg := read(m.Inner, record)
-	if poison.UnreadableError(msg) == nil {
+	if deadletter.Marked(msg.Metadata[deadletter.KeyMarked]) == nil {
 		if isCarried(msg.Metadata[KeyRecord]) {
 			delete(msg.Metadata, KeyRecord)
 		}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -253,7 +254,7 @@ func TestUnreadableRecord(t *testing.T) {
 		for what, record := range hardRecords {
 			m := Marshaler{Inner: inner}
 			msg := unmarshal(t, m, record)
-			err := poison.UnreadableError(msg)
+			err := deadletter.Marked(msg.Metadata[deadletter.KeyMarked])
 			if err == nil || !bytes.Equal(msg.Payload, record.Value) || name != "returns nothing" && !strings.Contains(err.Error(), "bad") {
 				t.Fatalf("%s, %s: %v, payload %q", name, what, err, msg.Payload)
 			}

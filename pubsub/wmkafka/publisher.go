@@ -105,7 +105,7 @@ func (c *PublisherConfig) validate() error {
 
 // Publisher publishes to Kafka and returns when the brokers have confirmed. With SaramaPublisherConfig that takes at
 // most 30 s for a message, or twice that for a message that is refused for its size. With ProducerPerTopic and no
-// broker that answers, the first message to a topic takes up to 20 s more. It is a poison.SourceInitializer and creates
+// broker that answers, the first message to a topic takes up to 20 s more. It is a poison.Initializer and creates
 // dead-letter topics. It is safe for concurrent use.
 type Publisher struct {
 	brokers   []string
@@ -119,9 +119,8 @@ type Publisher struct {
 }
 
 var (
-	_ message.Publisher        = (*Publisher)(nil)
-	_ poison.Initializer       = (*Publisher)(nil)
-	_ poison.SourceInitializer = (*Publisher)(nil)
+	_ message.Publisher  = (*Publisher)(nil)
+	_ poison.Initializer = (*Publisher)(nil)
 )
 
 // NewPublisher connects to the cluster and returns a Publisher. brokers are the addresses of some of its brokers. An

@@ -11,7 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 )
 
 func (c *cluster) channel(config spillway.Config) *spillway.Channel {
@@ -127,7 +127,7 @@ func TestForgedMark(t *testing.T) {
 	record.Headers = append(record.Headers, header("x-spillway-unreadable", "forged"))
 	c.produce(record)
 	msg := c.next(c.subscribe(c.subscriber(SubscriberConfig{})))
-	if err := poison.UnreadableError(msg); err != nil {
+	if err := deadletter.Marked(msg.Metadata[deadletter.KeyMarked]); err != nil {
 		t.Error(err)
 	}
 	msg.Ack()

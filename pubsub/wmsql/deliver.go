@@ -9,8 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // deliver gives a message to the consumer and waits until it is settled, or its time is up.
@@ -28,7 +28,7 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 	msg := e.row.Msg
 	msg.SetContext(chain.WithTransaction(ctx, d))
 	if s.exhausted(e.at) {
-		poison.MarkMaxDeliveries(msg,
+		deadletter.MarkExhausted(msg,
 			fmt.Errorf("delivered %d times, and each time the handler overran the AckDeadline of %s, or interrupted or ended "+
 				"the transaction, or the database refused to commit it or lost it", s.cuts.of(e.at)+s.losses.of(e.at),
 				s.of.config.AckDeadline))

@@ -181,7 +181,8 @@ func (f *flight) publish(ctx context.Context, l poison.Letter, topic string, eve
 				}
 				msg := l.Redriven(f.campaign.Request.By, f.campaign.ID, time.Now())
 				if tooLarge > 1 && topic == l.Origin.Topic {
-					msg = l.RedrivenLeast()
+					least := poison.Letter{Original: l.Original, Redrive: poison.Redrive{Count: l.Redrive.Count}}
+					msg = least.Redriven("", "", time.Time{})
 				}
 				msg.SetContext(in)
 				return safecall.Call("publisher", func() error { return f.publisher.Publish(topic, msg) })

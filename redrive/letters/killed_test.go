@@ -119,7 +119,7 @@ func TestStore_resealKilled(t *testing.T) {
 					t.Fatalf("%q is there twice, or is none of the letters", l.Original.UUID)
 				}
 				seen[l.Original.UUID] = true
-				switch key := l.SealKey(); {
+				switch key := l.SealKey; {
 				case key == "k2":
 					done++
 					wantSealed(t, store, l, "k2", msg)

@@ -46,9 +46,9 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	defer cancel()
 	records, largest := make([]record, len(messages)), 0
 	for i, msg := range messages {
-		if s.seal != nil {
+		if _, sealed := msg.Metadata[poison.KeySealed]; s.seal != nil && !sealed {
 			var err error
-			if msg, err = poison.Seal(ctx, s.seal, msg); err != nil {
+			if msg, _, err = poison.Seal(ctx, s.seal, msg); err != nil {
 				return fmt.Errorf("letters: publish to %q: %w", logged(topic), err)
 			}
 		}

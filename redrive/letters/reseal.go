@@ -228,7 +228,7 @@ func (r *resealing) seal1(ctx context.Context, topic string, l *resealed) (chang
 	if msg.Metadata, err = metadatacodec.Read(l.before); err != nil {
 		return false, err
 	}
-	msg, changed, err = poison.Reseal(ctx, r.config.Seal, msg)
+	msg, changed, err = poison.Seal(ctx, r.config.Seal, msg)
 	if err != nil || !changed {
 		return false, err
 	}

@@ -17,7 +17,7 @@ const unreadableKey = "?"
 
 // sealKey is the column seal_key.
 func sealKey(l *poison.Letter) string {
-	switch key := l.SealKey(); {
+	switch key := l.SealKey; {
 	case !l.Sealed:
 		return ""
 	case key == "":
@@ -55,7 +55,7 @@ func (s *Store) OpenWith(ctx context.Context, sealer *seal.Sealer, l Letter) (po
 	}
 	opened, err := l.Letter.Open(ctx, sealer)
 	if err == nil && l.Sealed && !s.isRow(l, opened) {
-		err = &envelope.Error{KeyID: l.SealKey(), Err: fmt.Errorf("%w: its content is not that of the row", seal.ErrOtherLetter)}
+		err = &envelope.Error{KeyID: l.SealKey, Err: fmt.Errorf("%w: its content is not that of the row", seal.ErrOtherLetter)}
 	}
 	if err != nil {
 		return l.Letter, fmt.Errorf("letters: letter %d: %w", l.Seq, err)

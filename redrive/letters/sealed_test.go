@@ -48,8 +48,8 @@ func wantSealed(t testing.TB, store *letters.Store, l letters.Letter, key string
 		t.Error(err)
 		return
 	}
-	if got := opened.Original; !l.Sealed || l.SealKey() != key || got.UUID != want.UUID || !bytes.Equal(got.Payload, want.Payload) || !maps.Equal(got.Metadata, want.Metadata) {
-		t.Errorf("letter %d, sealed with %q, opened as %s %q %v\nwant %s %q %v", l.Seq, l.SealKey(), got.UUID, got.Payload, got.Metadata, want.UUID, want.Payload, want.Metadata)
+	if got := opened.Original; !l.Sealed || l.SealKey != key || got.UUID != want.UUID || !bytes.Equal(got.Payload, want.Payload) || !maps.Equal(got.Metadata, want.Metadata) {
+		t.Errorf("letter %d, sealed with %q, opened as %s %q %v\nwant %s %q %v", l.Seq, l.SealKey, got.UUID, got.Payload, got.Metadata, want.UUID, want.Payload, want.Metadata)
 	}
 }
 
@@ -95,7 +95,7 @@ func testStore_sealed(t *testing.T, on fixture.Database) {
 	s, _ := fixture.Sealer(t, "k1")
 	store := sealedStore(t, db, s)
 	one, two := secretLetter("1"), secretLetter("2", from("refunds"), redrivenTimes(2))
-	queued, err := poison.Seal(t.Context(), s, secretLetter("3")) // by a queue
+	queued, _, err := poison.Seal(t.Context(), s, secretLetter("3")) // by a queue
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func testStore_sealed(t *testing.T, on fixture.Database) {
 func TestStore_sealAway(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
 	store := sealedStore(t, sqliteFile.Create(t)(), s)
-	sealed, err := poison.Seal(t.Context(), s, secretLetter("1"))
+	sealed, _, err := poison.Seal(t.Context(), s, secretLetter("1"))
 	if err != nil {
 		t.Fatal(err)
 	}

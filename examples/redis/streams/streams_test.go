@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/examples/redis/streams"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,7 +62,7 @@ func TestMarshaler(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 			continue
 		}
-		if marked := poison.UnreadableError(got); (marked != nil) != (c.marked != "") || marked != nil && !strings.Contains(marked.Error(), c.marked) {
+		if marked := deadletter.Marked(got.Metadata[deadletter.KeyMarked]); (marked != nil) != (c.marked != "") || marked != nil && !strings.Contains(marked.Error(), c.marked) {
 			t.Errorf("%s: marked with %v, want %q", name, marked, c.marked)
 		}
 		if c.whole && (got.Metadata["k"] != "v" || got.Metadata[redisstream.UUIDHeaderKey] != "another") {

@@ -75,7 +75,7 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 						return cmd.Context().Err()
 					}
 					if why != nil {
-						closed.add(l.SealKey(), why)
+						closed.add(l.SealKey, why)
 						continue
 					}
 					l = opened

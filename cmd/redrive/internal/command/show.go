@@ -65,7 +65,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 					return err
 				}
 			}
-			key := l.SealKey()
+			key := l.SealKey
 			l, closed := a.open(cmd.Context(), store, l)
 			noPayload = noPayload || closed != nil
 			size, payload := len(l.Original.Payload), []byte(l.Original.Payload)
