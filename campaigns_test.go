@@ -129,15 +129,15 @@ func TestCampaignOfUndeliverableOutputs(t *testing.T) {
 	hold.Store(&held)
 	c := b.campaign(all, campaigns.Request{}, func(c campaigns.Campaign) bool { return c.State == campaigns.Finished })
 	for range 3 {
-		if heard, err := b.Letters.Learn(t.Context(), c.ID); err != nil || heard != (letters.Outcome{Redriven: 1}) {
+		if heard, err := b.Letters.Inside().Learn(t.Context(), c.ID); err != nil || heard.Redriven != 1 || heard.FailedAgain != 0 {
 			t.Errorf("before its output is published: %+v, %v", heard, err)
 		}
 	}
 	hold.Store(nil)
 	close(held)
 	b.Eventually("it failed again", func() bool {
-		heard, err := b.Letters.Learn(t.Context(), c.ID)
-		return err == nil && heard == letters.Outcome{FailedAgain: 1}
+		heard, err := b.Letters.Inside().Learn(t.Context(), c.ID)
+		return err == nil && heard.FailedAgain == 1 && heard.Redriven == 0
 	})
 	if n := handled.Load(); n != 1 || len(b.Outs.IDs()) > 0 {
 		t.Errorf("the handler ran %d times, outputs %q", n, b.Outs.IDs())

@@ -6,41 +6,47 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// batch is the letters that a drain has in hand, under one token.
+// claim is letters under one lease.
+type claim = inside.Claim[letters.Letter]
+
+// batch is the letters that a drain has in hand.
 type batch struct {
+	claim    claim
 	renewing sync.Mutex // one renewal at a time
 
-	mu    sync.Mutex              // guards what follows
-	next  []letters.Taken         // not begun
-	open  map[int64]letters.Taken // not settled
-	lost  map[int64]struct{}      // those whose lease another has, or none
+	mu    sync.Mutex               // guards what follows
+	next  []letters.Letter         // not begun
+	open  map[int64]letters.Letter // not settled
+	lost  map[int64]struct{}       // those whose lease another has, or none
 	until time.Time
 }
 
-func newBatch(taken []letters.Taken) *batch {
-	b := &batch{next: taken, open: make(map[int64]letters.Taken), lost: make(map[int64]struct{}), until: taken[0].Until}
-	for _, t := range taken {
-		b.open[t.Seq] = t
+func newBatch(c claim) *batch {
+	b := &batch{claim: c, next: c.Letters, open: make(map[int64]letters.Letter), lost: make(map[int64]struct{}),
+		until: c.Until}
+	for _, l := range c.Letters {
+		b.open[l.Seq] = l
 	}
 	return b
 }
 
 // begin returns the next letter.
-func (b *batch) begin() (t letters.Taken, ok bool) {
+func (b *batch) begin() (l letters.Letter, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.next) == 0 {
-		return letters.Taken{}, false
+		return letters.Letter{}, false
 	}
-	t, b.next = b.next[0], b.next[1:]
-	return t, true
+	l, b.next = b.next[0], b.next[1:]
+	return l, true
 }
 
 // rest returns the letters that were not begun, for the last time: they are no longer part of the batch.
-func (b *batch) rest() (rest []letters.Taken) {
+func (b *batch) rest() (rest []letters.Letter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	rest, b.next = b.next, nil
@@ -51,30 +57,30 @@ func (b *batch) rest() (rest []letters.Taken) {
 }
 
 // done says that the letter's lease is over, so that it is not renewed.
-func (b *batch) done(t letters.Taken) {
+func (b *batch) done(l letters.Letter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.open, t.Seq)
+	delete(b.open, l.Seq)
 }
 
 // leases returns the letters whose leases are to be renewed.
-func (b *batch) leases() []letters.Taken {
+func (b *batch) leases() []letters.Letter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Values(b.open))
 }
 
 // renewed notes which of the letters still had their lease at the renewal.
-func (b *batch) renewed(of, still []letters.Taken) {
+func (b *batch) renewed(of []letters.Letter, still claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	lost := make(map[int64]struct{}, len(of))
-	for _, t := range of {
-		lost[t.Seq] = struct{}{}
+	for _, l := range of {
+		lost[l.Seq] = struct{}{}
 	}
-	for _, t := range still {
-		b.until = t.Until
-		delete(lost, t.Seq)
+	for _, l := range still.Letters {
+		b.until = still.Until
+		delete(lost, l.Seq)
 	}
 	for seq := range lost {
 		if _, open := b.open[seq]; open {
@@ -90,9 +96,9 @@ func (b *batch) leasedUntil() time.Time {
 	return b.until
 }
 
-func (b *batch) isLost(t letters.Taken) bool {
+func (b *batch) isLost(l letters.Letter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, lost := b.lost[t.Seq]
+	_, lost := b.lost[l.Seq]
 	return lost
 }

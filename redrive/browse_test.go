@@ -52,7 +52,7 @@ func TestPlanTopic(t *testing.T) {
 	if plan.Messages != 18 || plan.Letters != 13 || plan.Quarantine != 1 || plan.Refused != 2 || plan.NotChosen != 1 || plan.NoLetters != 1 || plan.Takes != 6500*time.Millisecond {
 		t.Errorf("%+v", plan)
 	}
-	if len(plan.Targets) != 2 || plan.Targets[0] != (letters.TopicCount{Topic: "orders", Letters: 12}) || plan.Targets[1].Topic != "far" ||
+	if len(plan.Targets) != 2 || plan.Targets[0] != (redrive.TopicCount{Topic: "orders", Letters: 12}) || plan.Targets[1].Topic != "far" ||
 		len(plan.RefusedTopics) != 2 || plan.RefusedTopics[0].Letters != 1 {
 		t.Errorf("%+v %+v", plan.Targets, plan.RefusedTopics)
 	}

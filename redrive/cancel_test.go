@@ -3,6 +3,7 @@ package redrive_test
 import (
 	"context"
 	"errors"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func testDrain_cancelled(t *testing.T, on database) {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	wantCount(t, store, status(letters.StatusRedriven), 5)
-	if taken, err := store.Take(t.Context(), letters.Filter{}, time.Hour, 100); err != nil || len(taken) != 15 {
+	if taken, err := fixture.Take(t.Context(), store, letters.Filter{}, time.Hour, 100); err != nil || len(taken) != 15 {
 		t.Fatalf("%d letters are free, %v", len(taken), err)
 	}
 	if report, err := redrive.Drain(ctx, store, out, orders); !errors.Is(err, context.Canceled) || report.Taken != 0 {
@@ -54,7 +55,7 @@ func testDrain_cancelledWhileWaiting(t *testing.T, on database) {
 	if !errors.Is(err, context.Canceled) || report.Redriven != 1 || len(out.All()) != 1 {
 		t.Fatalf("%+v, %v", report, err)
 	}
-	if taken, err := store.Take(t.Context(), letters.Filter{}, time.Hour, 100); err != nil || len(taken) != 4 {
+	if taken, err := fixture.Take(t.Context(), store, letters.Filter{}, time.Hour, 100); err != nil || len(taken) != 4 {
 		t.Fatalf("%d letters are free, %v", len(taken), err)
 	}
 }
@@ -74,7 +75,7 @@ func testDrain_endsWhileAPublisherIsStuck(t *testing.T, on database) {
 	stuck := publisherFunc(func(topic string, messages ...*message.Message) error {
 		cancel()
 		eventually(t, "the four others are free", func() bool {
-			taken, err := store.Take(t.Context(), letters.Filter{}, time.Hour, 10)
+			taken, err := fixture.Take(t.Context(), store, letters.Filter{}, time.Hour, 10)
 			if err != nil {
 				t.Error(err)
 			}

@@ -73,7 +73,7 @@ func Drain(ctx context.Context, store *letters.Store, publisher message.Publishe
 	}
 	d := &drain{rules: working, store: store, config: config, report: Report{ID: working.id},
 		considered: make(map[int64]struct{})}
-	last, err := store.LastSeq(ctx)
+	last, err := store.Inside().LastSeq(ctx)
 	if err != nil || last == 0 {
 		return d.report, err
 	}

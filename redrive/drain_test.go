@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"maps"
 	"math"
 	"slices"
@@ -89,7 +90,7 @@ func TestDrain_learnsOfNoIDs(t *testing.T) {
 			return store.Publish("orders.dlq", withClass(msg))
 		}}
 		report := drain(t, store, out, orders)
-		if got, err := store.Learn(t.Context(), report.ID); err != nil || got != (letters.Outcome{Redriven: 1, FailedAgain: 2}) {
+		if got, err := store.Inside().Learn(t.Context(), report.ID); err != nil || got != (inside.Outcome{Redriven: 1, FailedAgain: 2}) {
 			t.Errorf("%+v %v", got, err)
 		}
 	})
@@ -140,7 +141,7 @@ func testDrain_allowList(t *testing.T, on database) {
 	}
 	for range 2 { // the second drain changes nothing
 		r := drain(t, store, out, config)
-		want := []letters.TopicCount{{Topic: "payments", Letters: 2}, {Topic: "", Letters: 1}, {Topic: "orders ", Letters: 1}}
+		want := []redrive.TopicCount{{Topic: "payments", Letters: 2}, {Topic: "", Letters: 1}, {Topic: "orders ", Letters: 1}}
 		if r.Refused != 4 || r.Taken != r.Redriven || len(out.All()) != 1 || !slices.Equal(r.RefusedTopics, want) {
 			t.Fatalf("%+v", r)
 		}
@@ -175,7 +176,7 @@ func testDrain_manyTopicsRefused(t *testing.T, on database) {
 	}
 	publish(t, store, "orders.dlq", all...)
 	r := drain(t, store, &outbox{}, orders)
-	if r.Refused != 465 || len(r.RefusedTopics) != 20 || r.RefusedTopics[0] != (letters.TopicCount{Topic: "topic-29", Letters: 30}) {
+	if r.Refused != 465 || len(r.RefusedTopics) != 20 || r.RefusedTopics[0] != (redrive.TopicCount{Topic: "topic-29", Letters: 30}) {
 		t.Errorf("%+v", r)
 	}
 }

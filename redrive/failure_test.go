@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -124,7 +125,7 @@ func testDrain_diesBetweenPublishAndMark(t *testing.T, on database) {
 		if name == "goexit" && (err == nil || report.Failed != 1) { // not letters passed over in silence
 			t.Errorf("%+v, %v", report, err)
 		}
-		if taken, err := store.Take(t.Context(), letters.Filter{}, time.Hour, 10); err != nil || len(taken) != 2 {
+		if taken, err := fixture.Take(t.Context(), store, letters.Filter{}, time.Hour, 10); err != nil || len(taken) != 2 {
 			t.Errorf("%s: %d letters are free, %v", name, len(taken), err)
 		}
 	}

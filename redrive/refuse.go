@@ -14,11 +14,15 @@ const maxRefusedTopics = 20
 // touched: another drain may redrive them.
 func (d *drain) countRefused(ctx context.Context) (err error) {
 	f := d.Filter
-	f.NotTopics, f.Limit = append(f.NotTopics[:len(f.NotTopics):len(f.NotTopics)], d.Allow...), maxRefusedTopics
-	d.report.RefusedTopics, d.report.Refused, err = d.store.CountTopics(ctx, f)
+	f.NotTopics = append(f.NotTopics[:len(f.NotTopics):len(f.NotTopics)], d.Allow...)
+	refused, err := d.store.Inside().CountTopics(ctx, f)
 	if err != nil {
 		return fmt.Errorf("redrive: count the letters whose topics are not allowed: %w", err)
 	}
+	for _, n := range refused {
+		d.report.Refused += n
+	}
+	d.report.RefusedTopics = mostFirst(refused, maxRefusedTopics)
 	for _, t := range d.report.RefusedTopics {
 		logging.RedriveNotAllowed.Write(d.Logger, ErrNotAllowed,
 			logging.Fields{logging.Topic: t.Topic, logging.Letters: t.Letters})
@@ -27,11 +31,11 @@ func (d *drain) countRefused(ctx context.Context) (err error) {
 }
 
 // unreadable releases a letter whose row has an allowed topic and whose metadata do not: it is damaged.
-func (d *drain) unreadable(t letters.Taken, topic string) {
-	d.release(t)
+func (d *drain) unreadable(b *batch, l letters.Letter, topic string) {
+	d.release(b, l)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.considered[t.Seq] = struct{}{}
+	d.considered[l.Seq] = struct{}{}
 	d.report.Taken--
 	d.report.Refused++
 	for i := range d.report.RefusedTopics {
@@ -41,6 +45,6 @@ func (d *drain) unreadable(t letters.Taken, topic string) {
 		}
 	}
 	if len(d.report.RefusedTopics) < maxRefusedTopics {
-		d.report.RefusedTopics = append(d.report.RefusedTopics, letters.TopicCount{Topic: topic, Letters: 1})
+		d.report.RefusedTopics = append(d.report.RefusedTopics, TopicCount{Topic: topic, Letters: 1})
 	}
 }

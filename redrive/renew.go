@@ -40,7 +40,7 @@ func (d *drain) renew(b *batch) error {
 		return nil
 	}
 	return d.underGrace(func(ctx context.Context) error {
-		still, err := d.store.Renew(ctx, d.config.Lease, leases...)
+		still, err := d.store.Inside().Renew(ctx, d.config.Lease, b.claim.Of(leases...))
 		if err == nil {
 			b.renewed(leases, still)
 		}
@@ -50,13 +50,13 @@ func (d *drain) renew(b *batch) error {
 
 // keep returns an error that is letters.ErrLeaseLost unless the letter's lease lasts for at least half of its time. A
 // process that stood still renews its leases late, when others may have taken the letters.
-func (d *drain) keep(b *batch, t letters.Taken) error {
+func (d *drain) keep(b *batch, l letters.Letter) error {
 	if time.Until(b.leasedUntil()) < d.config.Lease/2 {
 		if err := d.renew(b); err != nil {
 			return err
 		}
 	}
-	if b.isLost(t) {
+	if b.isLost(l) {
 		return letters.ErrLeaseLost
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Report says what a drain did until it ended, also if it ended with an error.
@@ -22,7 +21,7 @@ type Report struct {
 	// as they are and wait for a drain that allows their topic. Letters of a topic are parked.
 	Refused int
 	// RefusedTopics are the topics of Refused letters of a Store, those with the most letters first, at most 20.
-	RefusedTopics []letters.TopicCount
+	RefusedTopics []TopicCount
 	// Sealed counts the sealed letters that did not open, which Refused does not count. Letters of a Store stay as they
 	// are; letters of a topic are parked. SealError is the error of the first, which names its key.
 	Sealed    int
@@ -34,6 +33,13 @@ type Report struct {
 	// LeasesLost counts the letters of a Store that another caller took over, or that arrived again, while the drain
 	// worked on them. If they were published before, they will be published once more.
 	LeasesLost int
+}
+
+// TopicCount is the number of letters of one topic.
+type TopicCount struct {
+	// Topic is empty for letters without an origin topic.
+	Topic   string `json:"topic"`
+	Letters int    `json:"letters"`
 }
 
 // report calls Progress, unless it is nil, with what the drain did so far.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxBatch = 50 // letters in hand at a time; letters.StoreConfig.MaxRead bounds their bytes
+	maxBatch = 50 // letters in hand at a time; the Store bounds their bytes
 	// maxWrite bounds what is still written after the drain's context ended.
 	maxWrite = 30 * time.Second
 	// maxRefusals is how many letters in a row a publisher may refuse before the drain believes that it is down.
@@ -84,7 +84,7 @@ func (d *drain) passes(ctx context.Context) {
 func (d *drain) pass(ctx context.Context) (found int, err error) {
 	filter := d.Filter
 	for n := d.batch(); n > 0 && ctx.Err() == nil; n = d.batch() {
-		chosen, err := d.store.Free(ctx, filter, n)
+		chosen, err := d.store.Inside().Free(ctx, filter, n)
 		if err != nil || len(chosen) == 0 {
 			return found, err
 		}
@@ -94,12 +94,12 @@ func (d *drain) pass(ctx context.Context) (found int, err error) {
 			continue
 		}
 		found += len(chosen)
-		taken, err := d.store.Lease(ctx, filter, chosen, d.config.Lease)
+		c, err := d.store.Inside().Claim(ctx, filter, chosen, d.config.Lease)
 		if err != nil {
 			return found, err
 		}
-		if len(taken) > 0 {
-			d.work(ctx, newBatch(taken), len(taken))
+		if len(c.Letters) > 0 {
+			d.work(ctx, newBatch(c), len(c.Letters))
 		}
 	}
 	return 0, nil // Max letters are taken, or the drain has ended
@@ -134,11 +134,11 @@ func (d *drain) work(ctx context.Context, b *batch, n int) {
 	for range min(d.Concurrency, n) {
 		workers.Go(func() {
 			for ctx.Err() == nil {
-				t, ok := b.begin()
+				l, ok := b.begin()
 				if !ok {
 					return
 				}
-				d.one(ctx, b, t)
+				d.one(ctx, b, l)
 				d.progress()
 			}
 		})
@@ -156,7 +156,7 @@ func (d *drain) giveBack(b *batch) {
 	if len(rest) == 0 {
 		return
 	}
-	d.release(rest...)
+	d.release(b, rest...)
 	d.mu.Lock()
 	d.report.Taken -= len(rest)
 	d.mu.Unlock()

@@ -38,22 +38,23 @@ func (d *drain) open(ctx context.Context, l letters.Letter) (poison.Letter, erro
 	if d.Seal == nil {
 		return d.store.Open(ctx, l)
 	}
-	return d.store.OpenWith(ctx, d.Seal, l)
+	opened, err := d.store.Inside().OpenWith(ctx, d.Seal, l)
+	return opened.Letter, err
 }
 
 // closed is what becomes of a letter of a Store that does not open: it stays as it is, and the drain goes on, or ends
 // if the keys are unavailable.
-func (d *drain) closed(ctx context.Context, t letters.Taken, topic string, err error) {
+func (d *drain) closed(ctx context.Context, b *batch, l letters.Letter, topic string, err error) {
 	if ctx.Err() != nil || errors.Is(err, seal.ErrUnavailable) {
-		d.release(t)
+		d.release(b, l)
 		d.stop(err)
 		return
 	}
-	logging.RedriveClosed.Write(d.Logger, err, fields(t.Letter.Letter, topic))
-	d.release(t)
+	logging.RedriveClosed.Write(d.Logger, err, fields(l.Letter, topic))
+	d.release(b, l)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.considered[t.Seq] = struct{}{}
+	d.considered[l.Seq] = struct{}{}
 	d.report.Taken--
 	d.report.Sealed++
 	if d.report.SealError == nil {

@@ -145,13 +145,13 @@ func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
 	const lease = 2 * time.Second // the disk may stand still for a while
 	store, out := on.NewStore(t), &outbox{}
 	publish(t, store, "orders.dlq", several(2)...)
-	taken := make(chan []letters.Taken, 1)
+	taken := make(chan []fixture.Taken, 1)
 	r := drain(t, store, out, redrive.DrainConfig{
 		Rules: redrive.Rules{
 			Allow: []string{"orders"},
 			Hooks: redrive.Hooks{OnRedrive: func(context.Context, poison.Letter, string) {
 				publish(t, store, "orders.dlq", letter("id-1", "{}"))
-				theirs, err := store.Take(context.Background(), letters.Filter{IDs: []string{"id-1"}}, time.Hour, 10)
+				theirs, err := fixture.Take(context.Background(), store, letters.Filter{IDs: []string{"id-1"}}, time.Hour, 10)
 				if err != nil {
 					t.Error(err)
 				}
@@ -165,7 +165,7 @@ func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
 	if len(theirs) != 1 || len(out.All()) != 1 || r.Redriven != 1 || r.LeasesLost != 1 {
 		t.Fatalf("%+v, %d taken over", r, len(theirs))
 	}
-	if err := store.Mark(t.Context(), theirs[0], letters.StatusRedriven, letters.Act{}); err != nil {
+	if err := fixture.Mark(t.Context(), store, theirs[0], letters.StatusRedriven, letters.Act{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // TopicPlan is what DrainTopic would do. Messages is the sum of Letters, Quarantine, Refused, NotChosen and NoLetters.
@@ -24,7 +23,7 @@ type TopicPlan struct {
 	Refused int `json:"refused"`
 	// RefusedTopics are the topics of Refused letters, the most letters first, at most 100. An empty topic says that there
 	// is none.
-	RefusedTopics []letters.TopicCount `json:"refused_topics,omitempty"`
+	RefusedTopics []TopicCount `json:"refused_topics,omitempty"`
 	// NotChosen is the number of letters that the filter does not choose: they would go to <topic>.parked.
 	NotChosen int `json:"not_chosen"`
 	// NoLetters is the number of messages that are no letters: they would go to <topic>.parked.
@@ -32,7 +31,7 @@ type TopicPlan struct {
 	// Causes are the Letters by what failed, the most first, at most 100.
 	Causes []PlannedCause `json:"causes"`
 	// Targets are the Letters by the topic that they would go to, the most first, at most 100.
-	Targets []letters.TopicCount `json:"targets"`
+	Targets []TopicCount `json:"targets"`
 	// Sample are the first of the Letters, at most PlanSamples of them, with payloads. They are not part of the JSON.
 	Sample []PlannedLetter `json:"-"`
 	// Takes is how long the drain would run at its rate. It is 0 without a rate.
@@ -121,18 +120,18 @@ func (p *topicPlanning) result() TopicPlan {
 			cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Class, b.Class))
 	})
 	p.plan.Causes = p.plan.Causes[:min(len(p.plan.Causes), maxPlanned)]
-	p.plan.Targets, p.plan.RefusedTopics = mostFirst(p.targets), mostFirst(p.refused)
+	p.plan.Targets, p.plan.RefusedTopics = mostFirst(p.targets, maxPlanned), mostFirst(p.refused, maxPlanned)
 	if p.Rate > 0 {
 		p.plan.Takes = time.Duration(float64(p.plan.Letters) / p.Rate * float64(time.Second))
 	}
 	return p.plan
 }
 
-// mostFirst are topics by the number of their letters.
-func mostFirst(topics map[string]int) (counted []letters.TopicCount) {
+// mostFirst are topics by the number of their letters, at most so many of them.
+func mostFirst(topics map[string]int, most int) (counted []TopicCount) {
 	for _, topic := range slices.Sorted(maps.Keys(topics)) {
-		counted = append(counted, letters.TopicCount{Topic: topic, Letters: topics[topic]})
+		counted = append(counted, TopicCount{Topic: topic, Letters: topics[topic]})
 	}
-	slices.SortStableFunc(counted, func(a, b letters.TopicCount) int { return cmp.Compare(b.Letters, a.Letters) })
-	return counted[:min(len(counted), maxPlanned)]
+	slices.SortStableFunc(counted, func(a, b TopicCount) int { return cmp.Compare(b.Letters, a.Letters) })
+	return counted[:min(len(counted), most)]
 }

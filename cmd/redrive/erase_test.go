@@ -77,10 +77,7 @@ func TestEraseCommand(t *testing.T) {
 // Feature D14: a letter under a lease is left, and the command says so.
 func TestEraseCommand_leased(t *testing.T) {
 	s := newShop(t, letter("ann", "{}"))
-	taken, err := s.store.Take(t.Context(), letters.Filter{}, time.Hour, 1)
-	if err != nil || len(taken) != 1 {
-		t.Fatal(taken, err)
-	}
+	claim(t, s.store, letters.Filter{})
 	if got := s.pipe("erase", "--id", "ann", "--dry-run"); got.code != 0 || !strings.Contains(got.out, "in hand: 1 letter") || !strings.Contains(got.out, "exit code 5") {
 		t.Errorf("a dry run: exit %d: %s %s", got.code, got.out, got.err)
 	}

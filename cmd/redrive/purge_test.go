@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"strings"
 	"testing"
 	"time"
@@ -43,11 +44,7 @@ func TestPurge(t *testing.T) {
 // Features V9 and V10: a lease whose holder is gone is seen, and broken on record.
 func TestUnlease(t *testing.T) {
 	s := newShop(t, incident()...)
-	taken, err := s.store.Take(t.Context(), letters.Filter{Handlers: []string{"shipping"}}, time.Hour, 1)
-	if err != nil || len(taken) != 1 {
-		t.Fatalf("%v, %v", taken, err)
-	}
-	seq := fmt.Sprint(taken[0].Seq)
+	seq := fmt.Sprint(claim(t, s.store, letters.Filter{Handlers: []string{"shipping"}}).Letters[0].Seq)
 	if got := s.pipe("list", "--leased"); !strings.HasPrefix(got.out, seq+"\t") || !strings.Contains(got.out, "leased by") {
 		t.Errorf("%s %s", got.out, got.err)
 	}
@@ -71,4 +68,18 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s: %d letters, want %d: %s", flags, n, want, got.err)
 		}
 	}
+}
+
+// claim leases the first letter that f chooses for an hour.
+func claim(t *testing.T, store *letters.Store, f letters.Filter) inside.Claim[letters.Letter] {
+	t.Helper()
+	seqs, err := store.Inside().Free(t.Context(), f, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := store.Inside().Claim(t.Context(), f, seqs, time.Hour)
+	if err != nil || len(c.Letters) != 1 {
+		t.Fatal(c, err)
+	}
+	return c
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -184,10 +183,7 @@ func TestSealed_moved(t *testing.T) {
 func TestReseal(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		s := sealedShop(t, d, address)
-		taken, err := s.store.Take(t.Context(), letters.Filter{IDs: []string{"two"}}, time.Hour, 1)
-		if err != nil || len(taken) != 1 {
-			t.Fatal(taken, err)
-		}
+		taken := claim(t, s.store, letters.Filter{IDs: []string{"two"}})
 		keys := keyFile(t, "b", "a")
 		run := []string{"reseal", "--keys", keys, "--reason", "rotation", "--clear", "tenant"}
 		s.steps([]step{
@@ -204,7 +200,7 @@ func TestReseal(t *testing.T) {
 			{5, `{"key":"b","resealed":1,"closed":1,`, append(run, "--yes", "--json")},
 			{5, "1 letter left, because a program works on them", append(run, "--from", "a", "--yes")},
 		})
-		if err := s.store.Release(t.Context(), taken...); err != nil {
+		if err := s.store.Inside().Release(t.Context(), taken); err != nil {
 			t.Fatal(err)
 		}
 		s.steps([]step{

@@ -13,7 +13,7 @@ import (
 )
 
 // Redrivable are the states of letters that a redrive takes. Discarded letters are restored first.
-var Redrivable = slices.DeleteFunc(letters.Statuses(), func(s letters.Status) bool { return !s.Redrivable() })
+var Redrivable = slices.DeleteFunc(letters.Statuses(), func(s letters.Status) bool { return s == letters.StatusDiscarded || s == letters.StatusErased })
 
 // Plan says what a campaign would do. It reads at most a number of letters, if there is one; part says that there may
 // be more.

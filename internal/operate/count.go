@@ -52,13 +52,13 @@ func (d *Desk) Count(ctx context.Context, s Selection) Number {
 func (d *Desk) Freeze(ctx context.Context, f letters.Filter) (s Selection, err error) {
 	s.Filter = f
 	for range 3 {
-		if s.Filter.MaxSeq, err = d.Store.LastSeq(ctx); err != nil {
+		if s.Filter.MaxSeq, err = d.Store.Inside().LastSeq(ctx); err != nil {
 			return s, err
 		}
 		if s.Number, err = d.Store.Count(ctx, f); err != nil { // the numbers of causes answer, and no letter is read
 			return s, err
 		}
-		if again, err := d.Store.LastSeq(ctx); err != nil || again == s.Filter.MaxSeq {
+		if again, err := d.Store.Inside().LastSeq(ctx); err != nil || again == s.Filter.MaxSeq {
 			return s, err
 		}
 	}

@@ -57,7 +57,7 @@ func (d *Desk) Show(ctx context.Context, who Person, seqs ...int64) error {
 	if err := who.may(Act); err != nil {
 		return err
 	}
-	_, err := d.Store.Record(ctx, nil, letters.EventShown, who.act(), seqs...)
+	_, err := d.Store.Inside().Record(ctx, nil, string(letters.EventShown), who.act(), seqs...)
 	return err
 }
 

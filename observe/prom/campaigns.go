@@ -95,7 +95,7 @@ func (m *Metrics) WatchCampaigns(ctx context.Context, c *campaigns.Campaigns) er
 	case !m.campaigns.CompareAndSwap(false, true):
 		return errors.New("prom: WatchCampaigns was called before: it takes the campaigns of one service")
 	}
-	store := c.Store()
+	store := c.Store().Inside()
 	source, err := newSource(ctx, store.DB(), store.Service(), "campaigns/1", &m.config,
 		func(ctx context.Context) (campaignsAnswer, error) {
 			return askCampaigns(ctx, c)

@@ -23,7 +23,7 @@ type backlog struct {
 
 // lettersAnswer is what the store says. It is small: the letters of further causes are only a number.
 type lettersAnswer struct {
-	Totals letters.StatusCounts
+	Totals map[letters.Status]int
 	Causes int
 	Oldest time.Time // when the letter failed first that waits longest; zero if none waits
 	Groups []group   // those with the most letters
@@ -74,13 +74,10 @@ func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 	if !b.fresh(at, ok) {
 		return
 	}
-	n := now.Totals
-	for status, letters := range map[letters.Status]int{
-		letters.StatusWaiting: n.Waiting, letters.StatusRedriven: n.Redriven, letters.StatusSucceeded: n.Succeeded,
-		letters.StatusFailedAgain: n.FailedAgain, letters.StatusQuarantined: n.Quarantined, letters.StatusRefused: n.Refused,
-		letters.StatusDiscarded: n.Discarded,
-	} {
-		gauge(ch, b.byStatus, float64(letters), string(status))
+	for status, n := range now.Totals {
+		if status != letters.StatusErased { // nothing is left of these
+			gauge(ch, b.byStatus, float64(n), string(status))
+		}
 	}
 	gauge(ch, b.causes, float64(now.Causes))
 	if !now.Oldest.IsZero() {
@@ -121,7 +118,7 @@ func (b *backlog) bound(topic, handler, class, reason string) []string {
 
 // askLetters asks the store. All numbers are kept with the letters: no statement counts letters.
 func askLetters(ctx context.Context, store *letters.Store, maxCauses int) (a lettersAnswer, err error) {
-	if a.Totals, err = store.Totals(ctx); err != nil {
+	if a.Totals, err = store.Inside().Totals(ctx); err != nil {
 		return a, err
 	}
 	waiting := []letters.Status{letters.StatusWaiting}
@@ -152,7 +149,7 @@ func askLetters(ctx context.Context, store *letters.Store, maxCauses int) (a let
 	for i, g := range kept {
 		causes[i] = g.Cause
 	}
-	oldest, err := store.OldestWaiting(ctx, causes...)
+	oldest, err := store.Inside().OldestWaiting(ctx, causes...)
 	for _, g := range kept {
 		a.Groups = append(a.Groups,
 			group{g.Cause, clean(g.Topic), clean(g.Handler), g.Class.String(), clean(g.Reason), g.Count, g.Arrived,

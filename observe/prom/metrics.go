@@ -109,7 +109,7 @@ func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel) ([]pro
 		store = m.store.Load()
 	}
 	if store != nil {
-		source, err := newSource(ctx, store.DB(), store.Service(), "letters/1", &m.config,
+		source, err := newSource(ctx, store.Inside().DB(), store.Inside().Service(), "letters/1", &m.config,
 			func(ctx context.Context) (lettersAnswer, error) {
 				return askLetters(ctx, store, m.config.MaxCauses)
 			})

@@ -104,7 +104,7 @@ func New(ctx context.Context, store *letters.Store, config Config) (*Campaigns, 
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	db, err := database.Open(ctx, "campaigns: New", store.DB(), store.Service(), tables...)
+	db, err := database.Open(ctx, "campaigns: New", store.Inside().DB(), store.Inside().Service(), tables...)
 	if err != nil {
 		return nil, err
 	}
@@ -165,4 +165,4 @@ func (c *Campaigns) within(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows)
 // lock ends a query whose rows this transaction is about to change.
 func (c *Campaigns) lock() string { return strings.TrimSuffix(c.db.SkipLocked(), " SKIP LOCKED") }
 
-func (c *Campaigns) service() any { return []byte(c.store.Service()) }
+func (c *Campaigns) service() any { return []byte(c.store.Inside().Service()) }

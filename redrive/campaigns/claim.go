@@ -38,44 +38,44 @@ type row struct {
 // claim takes the next letters of a campaign, of all workers one at a time, and gives them their turns: the database
 // has when the next letter is due, so that the rate is that of the campaign. A campaign without letters that could be
 // taken, now or later, is finished. A fresh worker makes nothing up for the time before it came.
-func (w *Worker) claim(ctx context.Context, c Campaign, most int, fresh bool) (k claim, err error) {
-	err = w.write(ctx, func(tx *sql.Tx) error {
-		k = claim{token: watermill.NewUUID(), pause: w.config.Poll}
-		n, err := w.exec(ctx, tx,
+func (f *flight) claim(ctx context.Context, most int, fresh bool) (k claim, err error) {
+	err = f.all.write(ctx, func(tx *sql.Tx) error {
+		k = claim{token: watermill.NewUUID(), pause: f.config.Poll}
+		n, err := f.all.exec(ctx, tx,
 			`UPDATE spillway_campaigns SET claims = claims + 1 WHERE id = ? AND service = ? AND state = 'running'`,
-			w.db.Text(c.ID), w.service())
+			f.all.db.Text(f.campaign.ID), f.all.service())
 		if err != nil || n == 0 {
 			k.stopped = err == nil
 			return err
 		}
-		return w.claimNext(ctx, tx, c.ID, most, fresh, &k)
+		return f.claimNext(ctx, tx, f.campaign.ID, most, fresh, &k)
 	})
 	return k, err
 }
 
 // claimNext is claim while the campaign's row is locked.
-func (w *Worker) claimNext(ctx context.Context, tx *sql.Tx, id string, most int, fresh bool, k *claim) error {
+func (f *flight) claimNext(ctx context.Context, tx *sql.Tx, id string, most int, fresh bool, k *claim) error {
 	var rate, now, canary, redriven int64
 	var s schedule
-	err := w.within(ctx, tx, func(rows *sql.Rows) error {
+	err := f.all.within(ctx, tx, func(rows *sql.Rows) error {
 		return rows.Scan(&rate, &s.next, &s.late, &now, &canary, &redriven)
 	},
-		`SELECT rate, next_due, late, now_us(), canary, redriven FROM spillway_campaigns WHERE id = ?`, w.db.Text(id))
+		`SELECT rate, next_due, late, now_us(), canary, redriven FROM spillway_campaigns WHERE id = ?`, f.all.db.Text(id))
 	if err != nil {
 		return err
 	}
 	k.at = time.Now()
 	if rate > 0 {
 		if lead := time.Duration(s.next-now) * time.Microsecond; lead > horizon {
-			k.pause = min(lead-horizon/2, w.config.Poll)
+			k.pause = min(lead-horizon/2, f.config.Poll)
 			return nil
 		}
 		most = min(most, max(1, int(float64(rate)/1000*ahead.Seconds())))
 	}
 	if canary > 0 {
 		var inHand int
-		err := w.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&inHand) },
-			`SELECT COUNT(*) FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' AND token <> '' AND leased_until > now_us()`, w.db.Text(id))
+		err := f.all.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&inHand) },
+			`SELECT COUNT(*) FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' AND token <> '' AND leased_until > now_us()`, f.all.db.Text(id))
 		if err != nil {
 			return err
 		}
@@ -84,19 +84,19 @@ func (w *Worker) claimNext(ctx context.Context, tx *sql.Tx, id string, most int,
 	if most < 1 {
 		return nil
 	}
-	if k.rows, err = w.next(ctx, tx, id, most); err != nil {
+	if k.rows, err = f.next(ctx, tx, id, most); err != nil {
 		return err
 	}
 	if k.none = len(k.rows) == 0; k.none {
-		return w.finish(ctx, tx, id, k)
+		return f.finish(ctx, tx, id, k)
 	}
 	// SQLite's clock stands still for a millisecond
-	args := []any{w.db.Text(k.token), w.config.Lease.Microseconds() + 1000, w.db.Text(id)}
+	args := []any{f.all.db.Text(k.token), f.config.Lease.Microseconds() + 1000, f.all.db.Text(id)}
 	seqs := make([]any, len(k.rows))
 	for i, r := range k.rows {
 		seqs[i] = r.seq
 	}
-	_, err = w.exec(ctx, tx, `UPDATE spillway_campaign_letters SET token = ?, leased_until = now_us() + ? WHERE `+
+	_, err = f.all.exec(ctx, tx, `UPDATE spillway_campaign_letters SET token = ?, leased_until = now_us() + ? WHERE `+
 		ofCampaign+` AND claim IN (`+several(len(seqs))+`)`,
 		append(args, padded(seqs)...)...)
 	if err != nil || rate == 0 {
@@ -104,15 +104,15 @@ func (w *Worker) claimNext(ctx context.Context, tx *sql.Tx, id string, most int,
 	}
 	k.paced = true
 	k.turns, s = s.take(now, len(k.rows), rate, fresh)
-	_, err = w.exec(ctx, tx, `UPDATE spillway_campaigns SET next_due = ?, late = ? WHERE id = ?`, s.next, s.late,
-		w.db.Text(id))
+	_, err = f.all.exec(ctx, tx, `UPDATE spillway_campaigns SET next_due = ?, late = ? WHERE id = ?`, s.next, s.late,
+		f.all.db.Text(id))
 	return err
 }
 
 // next are the letters that failed first of those that are free, as many as may be in memory.
-func (w *Worker) next(ctx context.Context, tx *sql.Tx, id string, most int) (found []row, err error) {
+func (f *flight) next(ctx context.Context, tx *sql.Tx, id string, most int) (found []row, err error) {
 	bytes := 0
-	err = w.within(ctx, tx, func(rows *sql.Rows) error {
+	err = f.all.within(ctx, tx, func(rows *sql.Rows) error {
 		var r row
 		var size int
 		err := rows.Scan(&r.seq, &r.tries, &size)
@@ -121,20 +121,20 @@ func (w *Worker) next(ctx context.Context, tx *sql.Tx, id string, most int) (fou
 		}
 		return err
 	}, `SELECT seq, tries, size FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' AND leased_until <= now_us()
-ORDER BY first_failed_at, seq LIMIT ?`, w.db.Text(id), most)
+ORDER BY first_failed_at, seq LIMIT ?`, f.all.db.Text(id), most)
 	return found, err
 }
 
 // finish ends a campaign that has no pending letter. If others have letters in hand, or letters rest after a refusal,
 // it waits.
-func (w *Worker) finish(ctx context.Context, tx *sql.Tx, id string, k *claim) error {
+func (f *flight) finish(ctx context.Context, tx *sql.Tx, id string, k *claim) error {
 	pending := false
-	err := w.within(ctx, tx, func(rows *sql.Rows) error { pending = true; return nil },
-		`SELECT seq FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' LIMIT 1`, w.db.Text(id))
+	err := f.all.within(ctx, tx, func(rows *sql.Rows) error { pending = true; return nil },
+		`SELECT seq FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' LIMIT 1`, f.all.db.Text(id))
 	if err != nil || pending {
 		return err
 	}
-	k.stopped, err = w.step(ctx, tx, id, move{from: []State{Running}, to: Finished, what: EventFinished,
+	k.stopped, err = f.all.step(ctx, tx, id, move{from: []State{Running}, to: Finished, what: EventFinished,
 		act: Act{By: ByItself, Reason: "the campaign is through with all letters"}, set: `ended_at = now_us(),`})
 	return err
 }

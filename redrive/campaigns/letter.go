@@ -36,7 +36,7 @@ func (f *flight) one(ctx context.Context, p piece) {
 	defer func() {
 		if !returned { // the goroutine is lost, the letter is not
 			f.refusedBy(p.row, errInterrupted)
-			f.back(p, result{row: p.row, rest: f.config.Poll, tries: p.tries + 1})
+			f.back(p, result{row: p.row, rest: f.config.Poll, tries: p.row.tries + 1})
 			f.cancel()
 		}
 	}()
@@ -51,25 +51,25 @@ func (f *flight) one(ctx context.Context, p piece) {
 
 // back ends the lease of a letter that keeps its status.
 func (f *flight) back(p piece, r result) {
-	f.release(p.taken)
+	f.release(p.batch, p.letter)
 	f.over(p, r)
 }
 
 // bring publishes a letter if it may be, and returns the status that it is to be marked with, or none.
 func (f *flight) bring(ctx context.Context, p piece) (result, letters.Status) {
-	config, request, t := &f.Campaigns.config, &f.campaign.Request, p.taken
-	if t.Redrive.Count >= config.MaxRedrives {
+	config, request, of := &f.all.config, &f.campaign.Request, p.letter
+	if of.Redrive.Count >= config.MaxRedrives {
 		return result{outcome: quarantined}, letters.StatusQuarantined
 	}
-	topic, why := f.Worker.target(request, t.Origin.Topic)
+	topic, why := f.all.target(request, of.Origin.Topic)
 	if why != "" {
-		logging.RedriveRefused.Write(config.Logger, fmt.Errorf("campaigns: %s: %q", why, logged(topic)), f.fields(t, topic))
+		logging.RedriveRefused.Write(config.Logger, fmt.Errorf("campaigns: %s: %q", why, logged(topic)), f.fields(of, topic))
 		return result{row: p.row, outcome: refused, why: why + " " + logged(topic)}, ""
 	}
 	if request.FirstStage {
-		topic = f.entry(t.Letter.Letter, topic)
+		topic = f.entry(of.Letter, topic)
 	}
-	l, err := f.store.Open(ctx, t.Letter)
+	l, err := f.all.store.Open(ctx, of)
 	if err != nil {
 		return f.closed(ctx, p, topic, err), ""
 	}
@@ -83,15 +83,15 @@ func (f *flight) bring(ctx context.Context, p piece) (result, letters.Status) {
 		}
 		l.Original = edited
 	}
-	if !p.keep(t) || ctx.Err() != nil {
+	if !p.batch.keep(of.Seq) || ctx.Err() != nil {
 		return result{row: p.row}, ""
 	}
-	if request.HandleAgain && t.Failure.Reason == classify.ReasonOutput {
-		if _, err := f.store.HandleAgain(ctx, t, f.act()); err != nil {
+	if request.HandleAgain && of.Failure.Reason == classify.ReasonOutput {
+		if _, err := f.all.store.Inside().HandleAgain(ctx, of, f.act()); err != nil {
 			return f.keyStays(ctx, p.row, err), ""
 		}
 	}
-	if err := f.publish(ctx, l, topic, p.claim.turns.every); err != nil {
+	if err := f.publish(ctx, l, topic, p.batch.claim.turns.every); err != nil {
 		return f.refusal(ctx, p.row, err), ""
 	}
 	f.target.accepted()
@@ -103,14 +103,14 @@ func (f *flight) refusal(ctx context.Context, r row, err error) result {
 	if ctx.Err() != nil { // refused while everything ends: no failure of the letter or the publisher
 		return result{row: r, tries: r.tries}
 	}
-	own := f.Campaigns.config.Classifier.IsTooLarge(err) || destination.IsRefused(err) // it says nothing of the target
+	own := f.all.config.Classifier.IsTooLarge(err) || destination.IsRefused(err) // it says nothing of the target
 	if !own {
 		f.refusedBy(r, err)
 	}
 	if tries := r.tries + 1; !own && (tries < maxTries || f.target.isDown() != nil) {
 		return result{row: r, rest: f.config.Poll * time.Duration(tries), tries: tries}
 	}
-	return result{row: r, outcome: failed, why: f.Campaigns.config.text(err, maxText)}
+	return result{row: r, outcome: failed, why: f.all.config.text(err, maxText)}
 }
 
 // keyStays is what becomes of a letter whose handler cannot be let run again, such as by a role that may not delete
@@ -122,7 +122,7 @@ func (f *flight) keyStays(ctx context.Context, r row, err error) result {
 	if tries := r.tries + 1; tries < maxTries {
 		return result{row: r, rest: f.config.Poll * time.Duration(tries), tries: tries}
 	}
-	return result{row: r, outcome: failed, why: f.Campaigns.config.text(err, maxText)}
+	return result{row: r, outcome: failed, why: f.all.config.text(err, maxText)}
 }
 
 // closed is what becomes of a sealed letter that does not open: refused, or tried again until the keys are available.
@@ -135,7 +135,7 @@ func (f *flight) closed(ctx context.Context, p piece, topic string, err error) r
 		f.refusedBy(r, err)
 		return result{row: r, rest: f.config.Poll, tries: r.tries + 1}
 	}
-	logging.RedriveClosed.Write(f.Campaigns.config.Logger, err, f.fields(p.taken, topic))
+	logging.RedriveClosed.Write(f.all.config.Logger, err, f.fields(p.letter, topic))
 	return result{row: r, outcome: refused, why: whyClosed(err)}
 }
 
@@ -152,10 +152,10 @@ func whyClosed(err error) string {
 func (f *flight) entry(l poison.Letter, topic string) string {
 	var entry string
 	if err := safecall.Call("campaigns.ReentryTopic", func() error {
-		entry = f.Campaigns.config.ReentryTopic(l)
+		entry = f.all.config.ReentryTopic(l)
 		return nil
 	}); err != nil {
-		logging.ReentryPanicked.Write(f.Campaigns.config.Logger, err, logging.Fields{
+		logging.ReentryPanicked.Write(f.all.config.Logger, err, logging.Fields{
 			logging.Campaign: f.campaign.ID, logging.MessageID: l.Original.UUID, logging.Topic: topic,
 		})
 	}
@@ -190,7 +190,7 @@ func (f *flight) publish(ctx context.Context, l poison.Letter, topic string, eve
 		if err == nil {
 			return nil
 		}
-		if f.Campaigns.config.Classifier.IsTooLarge(err) {
+		if f.all.config.Classifier.IsTooLarge(err) {
 			if tooLarge++; tooLarge <= maxShrinks && wait.For(ctx, every) {
 				l.Failure.History = nil
 				attempt--
@@ -210,9 +210,9 @@ func (f *flight) act() letters.Act {
 }
 
 // fields are what a log line says of a letter: never its payload.
-func (f *flight) fields(t letters.Taken, topic string) logging.Fields {
-	return logging.Fields{logging.Campaign: f.campaign.ID, "letter": t.Seq, logging.MessageID: t.Original.UUID,
-		logging.Topic: topic, logging.Handler: t.Origin.Handler}
+func (f *flight) fields(l letters.Letter, topic string) logging.Fields {
+	return logging.Fields{logging.Campaign: f.campaign.ID, "letter": l.Seq, logging.MessageID: l.Original.UUID,
+		logging.Topic: topic, logging.Handler: l.Origin.Handler}
 }
 
 // edited returns a changed copy of the message. It ends with ctx, which is the context of the copy.

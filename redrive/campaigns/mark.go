@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -14,7 +15,7 @@ const maxMarks = 256
 
 // marking is a letter that is to be marked. It has a place in flight.unmarked.
 type marking struct {
-	piece
+	piece   piece
 	status  letters.Status
 	outcome outcome
 }
@@ -60,46 +61,38 @@ func (f *flight) markAll(status letters.Status, some []marking) {
 	}
 	began, edited := time.Now(), status == letters.StatusRedriven && f.campaign.Request.Edit != nil
 	for pause := firstPause; len(some) > 0; pause = min(2*pause, maxPause) {
-		all := make([]letters.Taken, len(some))
-		for i, m := range some {
-			all[i] = m.taken
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
-		var marked []letters.Taken
+		var is map[int64]bool
 		var err error
 		if edited { // before the mark, so that the record has the edit before the redrive
 			err = f.recordEdits(ctx, act, some)
 			edited = err != nil
 		}
 		if err == nil {
-			marked, err = f.store.MarkEach(ctx, status, act, all...)
+			is, err = f.settleLetters(ctx, status, act, some)
 		}
 		cancel()
 		if err == nil {
 			if f.markFails {
 				f.markFails = false
-				logging.LettersMarked.Write(f.Campaigns.config.Logger, nil, logging.Fields{logging.Campaign: f.campaign.ID})
-			}
-			is := make(map[int64]bool, len(marked))
-			for _, t := range marked {
-				is[t.Seq] = true
+				logging.LettersMarked.Write(f.all.config.Logger, nil, logging.Fields{logging.Campaign: f.campaign.ID})
 			}
 			for _, m := range some {
-				f.marked(m, is[m.seq])
+				f.marked(m, is[m.piece.row.seq])
 			}
 			return
 		}
 		if !f.markFails {
 			f.markFails = true
-			logging.LettersUnmarked.Write(f.Campaigns.config.Logger, err,
+			logging.LettersUnmarked.Write(f.all.config.Logger, err,
 				logging.Fields{logging.Campaign: f.campaign.ID, logging.Letters: len(some)})
 		}
 		time.Sleep(pause)
 		over := f.settler.isEnding() && time.Since(began) > maxWrite
 		left := some[:0]
 		for _, m := range some {
-			if over || m.isLost(m.taken) { // the next one to take it publishes it again, if it was not marked after all
-				f.over(m.piece, result{row: m.row})
+			if over || m.piece.batch.isLost(m.piece.row.seq) { // the next one to take it publishes it again, if it was not marked after all
+				f.over(m.piece, result{row: m.piece.row})
 			} else {
 				left = append(left, m)
 			}
@@ -108,20 +101,39 @@ func (f *flight) markAll(status letters.Status, some []marking) {
 	}
 }
 
+// settleLetters marks letters, of whatever leases, in one transaction. It returns those that were marked.
+func (f *flight) settleLetters(ctx context.Context, status letters.Status, act letters.Act,
+	some []marking) (map[int64]bool, error) {
+	of := make(map[*batch][]letters.Letter)
+	for _, m := range some {
+		of[m.piece.batch] = append(of[m.piece.batch], m.piece.letter)
+	}
+	var claims []inside.Claim[letters.Letter]
+	for b, some := range of {
+		claims = append(claims, b.lease.Of(some...))
+	}
+	marked, err := f.all.store.Inside().Settle(ctx, status, act, claims...)
+	is := make(map[int64]bool, len(marked))
+	for _, l := range marked {
+		is[l.Seq] = true
+	}
+	return is, err
+}
+
 // recordEdits records that letters were published with changes.
 func (f *flight) recordEdits(ctx context.Context, act letters.Act, some []marking) error {
 	seqs := make([]int64, len(some))
 	for i, m := range some {
-		seqs[i] = m.seq
+		seqs[i] = m.piece.row.seq
 	}
 	act.Detail = f.campaign.Request.Edit.String()
-	_, err := f.store.Record(ctx, nil, letters.EventEdited, act, seqs...)
+	_, err := f.all.store.Inside().Record(ctx, nil, string(letters.EventEdited), act, seqs...)
 	return err
 }
 
 // marked notes what became of a letter. A letter that was published and could not be marked is another's now.
 func (f *flight) marked(m marking, is bool) {
-	r := result{row: m.row}
+	r := result{row: m.piece.row}
 	if is || m.outcome == redriven {
 		r.outcome = m.outcome
 	}
@@ -130,7 +142,7 @@ func (f *flight) marked(m marking, is bool) {
 
 // over notes a result, and gives the letter's place to another.
 func (f *flight) over(p piece, r result) {
-	p.through(p.seq)
+	p.batch.through(p.row.seq)
 	f.settler.note(p.batch, r)
 	<-f.unmarked
 }

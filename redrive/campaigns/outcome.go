@@ -44,13 +44,13 @@ type target struct {
 // refusedBy notes that the target refused a letter. Three different letters in a row say that the target is down, and
 // so does one that was refused again and again if the target has accepted none.
 func (f *flight) refusedBy(r row, err error) {
-	t := &f.target
+	t := f.target
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.refused[r.seq] = true
 	never := r.tries+1 >= maxTries && !t.accepts
 	if (len(t.refused) >= maxRefusals || never) && t.down == nil {
-		t.down = fmt.Errorf("the target refused %d letters in a row: %s", len(t.refused), f.Campaigns.config.text(err, 500))
+		t.down = fmt.Errorf("the target refused %d letters in a row: %s", len(t.refused), f.all.config.text(err, 500))
 		f.cancel()
 	}
 }

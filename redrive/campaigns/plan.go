@@ -89,7 +89,7 @@ func (c *Campaigns) Plan(ctx context.Context, r Request) (Plan, error) {
 	if err := c.checkKeys(ctx, &r); err != nil {
 		return Plan{}, err
 	}
-	last, err := c.store.LastSeq(ctx)
+	last, err := c.store.Inside().LastSeq(ctx)
 	if err != nil {
 		return Plan{}, fmt.Errorf("campaigns: plan: %w", err)
 	}

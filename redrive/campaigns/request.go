@@ -126,7 +126,7 @@ func (r *Request) validate() error {
 		return errors.New("campaigns: Request.Filter.Limit and NewestFirst are for lists: leave them out, and use " +
 			"Request.Max")
 	}
-	if s := r.Filter.Statuses; len(s) > 0 && !slices.ContainsFunc(s, letters.Status.Redrivable) {
+	if s := r.Filter.Statuses; len(s) > 0 && !slices.ContainsFunc(s, redrivable) {
 		return fmt.Errorf("campaigns: Request.Filter.Statuses is %q: %s", s,
 			notRedriven(slices.Contains(s, letters.StatusDiscarded)))
 	}

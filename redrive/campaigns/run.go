@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -21,8 +23,10 @@ const (
 // turn, Request.Concurrency publish, one marks what was published, and one writes down what became of the letters of
 // the campaign.
 type flight struct {
-	*Worker
-	campaign Campaign
+	all       *Campaigns
+	publisher message.Publisher
+	config    WorkerConfig
+	campaign  Campaign
 	fresh    bool               // this worker did not work on it before
 	stands   atomic.Bool        // nothing is in hand, and no letter is due
 	cancel   context.CancelFunc // no more letters are begun
@@ -31,24 +35,22 @@ type flight struct {
 	marks     chan marking // never full: each marking has a place
 	markFails bool         // since the last marks; of the hand that marks alone
 	settler   *settler
-	target    target
+	target    *target
 	speed     speed
 }
 
 // piece is a letter on its way.
 type piece struct {
-	*batch
-	row
-	taken letters.Taken
+	batch  *batch
+	row    row
+	letter letters.Letter
 }
 
 func (w *Worker) newFlight(c Campaign, fresh bool) *flight {
 	places := w.config.unmarked(c.Request.Concurrency)
-	f := &flight{Worker: w, campaign: c, fresh: fresh, unmarked: make(chan struct{}, places),
-		marks: make(chan marking, places)}
-	f.settler = newSettler(f)
-	f.target = target{refused: make(map[int64]bool), accepts: c.Redriven > 0}
-	return f
+	target := &target{refused: make(map[int64]bool), accepts: c.Redriven > 0}
+	return &flight{all: w.all, publisher: w.publisher, config: w.config, campaign: c, fresh: fresh, target: target,
+		unmarked: make(chan struct{}, places), marks: make(chan marking, places), settler: newSettler(w.all, c, target)}
 }
 
 // run works on a campaign until it does not run any more, or ctx ends. It returns when the publisher has returned and
@@ -56,7 +58,7 @@ func (w *Worker) newFlight(c Campaign, fresh bool) *flight {
 func (f *flight) run(parent context.Context) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
-	f.cancel = cancel
+	f.cancel, f.settler.cancel = cancel, cancel
 	batches, next := make(chan *batch), make(chan piece)
 	var fetching, publishing, marking, settling sync.WaitGroup
 	fetching.Go(func() { defer close(batches); f.fetch(ctx, batches) })
@@ -88,7 +90,7 @@ func (f *flight) run(parent context.Context) {
 func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 	pause, fails := firstPause, false
 	for fresh := f.fresh; ctx.Err() == nil; fresh = false {
-		k, err := f.claim(ctx, f.campaign, f.speed.most(f.config.Batch), fresh)
+		k, err := f.claim(ctx, f.speed.most(f.config.Batch), fresh)
 		var b *batch
 		if err == nil && len(k.rows) > 0 {
 			f.settler.claimed(len(k.rows))
@@ -96,7 +98,7 @@ func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 		}
 		if err == nil && fails {
 			fails = false
-			logging.CampaignGoesOn.Write(f.Campaigns.config.Logger, nil, logging.Fields{logging.Campaign: f.campaign.ID})
+			logging.CampaignGoesOn.Write(f.all.config.Logger, nil, logging.Fields{logging.Campaign: f.campaign.ID})
 		}
 		switch {
 		case err != nil:
@@ -105,7 +107,7 @@ func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 			}
 			if !fails {
 				fails = true
-				logging.CampaignStands.Write(f.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
+				logging.CampaignStands.Write(f.all.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
 			}
 			wait.For(ctx, pause)
 			pause = min(2*pause, maxPause)
@@ -131,7 +133,7 @@ func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 // hand gives each letter its turn, and waits until there is a place for it among those that are not marked.
 func (f *flight) hand(ctx context.Context, b *batch, turns *turns, next chan<- piece) {
 	for i, r := range b.claim.rows {
-		t, is := b.taken[r.seq]
+		l, is := b.letters[r.seq]
 		if !is {
 			continue
 		}
@@ -140,7 +142,7 @@ func (f *flight) hand(ctx context.Context, b *batch, turns *turns, next chan<- p
 			return
 		}
 		select {
-		case next <- piece{b, r, t}:
+		case next <- piece{b, r, l}:
 		case <-ctx.Done():
 			<-f.unmarked
 			f.giveBack(b, b.claim.rows[i:])
@@ -160,23 +162,23 @@ func (f *flight) place(ctx context.Context) bool {
 
 // giveBack lets others have letters that were not begun.
 func (f *flight) giveBack(b *batch, rows []row) {
-	var taken []letters.Taken
+	var some []letters.Letter
 	var back []result
 	for _, r := range rows {
-		if t, is := b.taken[r.seq]; is {
-			taken, back = append(taken, t), append(back, result{row: r})
+		if l, is := b.letters[r.seq]; is {
+			some, back = append(some, l), append(back, result{row: r})
 			b.through(r.seq)
 		}
 	}
-	f.release(taken...)
+	f.release(b, some...)
 	f.settler.note(b, back...)
 }
 
-func (f *flight) release(taken ...letters.Taken) {
+func (f *flight) release(b *batch, some ...letters.Letter) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()
-	if err := f.store.Release(ctx, taken...); err != nil {
-		logging.LettersNotReleased.Write(f.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
+	if err := f.all.store.Inside().Release(ctx, b.lease.Of(some...)); err != nil {
+		logging.LettersNotReleased.Write(f.all.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
 	}
 }
 

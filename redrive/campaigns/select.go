@@ -58,12 +58,17 @@ func (l leftOut) sorted() []LeftOut {
 	return l
 }
 
+// redrivable reports whether a redrive may take letters of the status.
+func redrivable(status letters.Status) bool {
+	return status != letters.StatusDiscarded && status != letters.StatusErased
+}
+
 // takes returns the topic that a letter in the store goes to by a request, or why the request does not take the letter.
 func (c *Campaigns) takes(r *Request, status letters.Status, origin string) (topic, why string) {
 	switch {
 	case status == letters.StatusErased:
 		return "", Erased
-	case !status.Redrivable():
+	case !redrivable(status):
 		return "", Discarded
 	}
 	return c.target(r, origin)

@@ -20,7 +20,10 @@ const (
 // settler writes down what became of the letters of a campaign, and counts them. If it is killed before, the rows are
 // free when their leases are over, and the next worker finds the letters marked.
 type settler struct {
-	*flight
+	all              *Campaigns
+	campaign         Campaign
+	target           *target
+	cancel           context.CancelFunc // of the flight
 	wake, full, idle chan struct{} // there is something to do; it may be all; nothing is in hand any more
 
 	mu     sync.Mutex // guards what follows
@@ -36,8 +39,8 @@ type noted struct {
 	of *batch
 }
 
-func newSettler(f *flight) *settler {
-	return &settler{flight: f, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
+func newSettler(all *Campaigns, c Campaign, t *target) *settler {
+	return &settler{all: all, campaign: c, target: t, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
 }
 
 func signal(to chan struct{}) {
@@ -132,17 +135,17 @@ func (s *settler) settle() {
 	runs, fails := true, false
 	for start, pause := time.Now(), firstPause; ; pause = min(2*pause, maxPause) {
 		ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
-		err := s.write(ctx, func(tx *sql.Tx) (err error) { runs, err = s.settleIn(ctx, tx, some, last); return err })
+		err := s.all.write(ctx, func(tx *sql.Tx) (err error) { runs, err = s.settleIn(ctx, tx, some, last); return err })
 		cancel()
 		if err == nil && fails {
-			logging.OutcomeSaved.Write(s.Campaigns.config.Logger, nil, logging.Fields{logging.Campaign: s.campaign.ID})
+			logging.OutcomeSaved.Write(s.all.config.Logger, nil, logging.Fields{logging.Campaign: s.campaign.ID})
 		}
 		if err == nil || s.isEnding() && time.Since(start) > maxWrite {
 			break
 		}
 		if !fails {
 			fails = true
-			logging.OutcomeUnsaved.Write(s.Campaigns.config.Logger, err, logging.Fields{logging.Campaign: s.campaign.ID})
+			logging.OutcomeUnsaved.Write(s.all.config.Logger, err, logging.Fields{logging.Campaign: s.campaign.ID})
 		}
 		time.Sleep(pause)
 	}
@@ -172,7 +175,7 @@ type change struct {
 // settleIn reports whether the campaign runs still. With the last of what was noted it pauses a campaign whose target
 // is down.
 func (s *settler) settleIn(ctx context.Context, tx *sql.Tx, some []noted, last bool) (runs bool, err error) {
-	id, down := s.db.Text(s.campaign.ID), s.target.isDown()
+	id, down := s.all.db.Text(s.campaign.ID), s.target.isDown()
 	counts := make(map[outcome]int)
 	same := make(map[change][]any) // those without a text or a rest of their own
 	for _, n := range some {
@@ -182,12 +185,12 @@ func (s *settler) settleIn(ctx context.Context, tx *sql.Tx, some []noted, last b
 		}
 		switch {
 		case r.outcome == back && (r.rest > 0 || r.tries > r.row.tries):
-			_, err = s.exec(ctx, tx, `UPDATE spillway_campaign_letters SET token = '', leased_until = now_us() + ?, tries = ?
-WHERE `+ofCampaign+` AND claim = ? AND token = ?`, r.rest.Microseconds(), max(r.tries, r.row.tries), id, r.seq, s.db.Text(token))
+			_, err = s.all.exec(ctx, tx, `UPDATE spillway_campaign_letters SET token = '', leased_until = now_us() + ?, tries = ?
+WHERE `+ofCampaign+` AND claim = ? AND token = ?`, r.rest.Microseconds(), max(r.tries, r.row.tries), id, r.seq, s.all.db.Text(token))
 		case r.why != "":
 			var changed int
-			changed, err = s.exec(ctx, tx, `UPDATE spillway_campaign_letters SET state = ?, why = ?, claim = NULL, token = '', done_at = now_us()
-WHERE `+ofCampaign+` AND claim = ? AND token = ?`, s.db.Text(string(r.outcome)), s.db.Text(r.why), id, r.seq, s.db.Text(token))
+			changed, err = s.all.exec(ctx, tx, `UPDATE spillway_campaign_letters SET state = ?, why = ?, claim = NULL, token = '', done_at = now_us()
+WHERE `+ofCampaign+` AND claim = ? AND token = ?`, s.all.db.Text(string(r.outcome)), s.all.db.Text(r.why), id, r.seq, s.all.db.Text(token))
 			counts[r.outcome] += changed
 		default:
 			to := change{token, r.outcome}
@@ -213,14 +216,14 @@ WHERE `+ofCampaign+` AND claim = ? AND token = ?`, s.db.Text(string(r.outcome)),
 // change settles rows of one claim that have the same outcome, and returns how many there were.
 func (s *settler) change(ctx context.Context, tx *sql.Tx, to change, seqs []any) (changed int, err error) {
 	set := `state = ?, claim = NULL, token = '', done_at = now_us()`
-	args := []any{s.db.Text(string(to.outcome)), s.db.Text(s.campaign.ID), s.db.Text(to.token)}
+	args := []any{s.all.db.Text(string(to.outcome)), s.all.db.Text(s.campaign.ID), s.all.db.Text(to.token)}
 	if to.outcome == back {
 		set, args = `token = '', leased_until = 0`, args[1:]
 	}
 	for len(seqs) > 0 {
 		some := seqs[:min(len(seqs), settledAtOnce)]
 		seqs = seqs[len(some):]
-		n, err := s.exec(ctx, tx,
+		n, err := s.all.exec(ctx, tx,
 			`UPDATE spillway_campaign_letters SET `+set+` WHERE `+ofCampaign+` AND token = ? AND claim IN (`+several(len(some))+
 				`)`,
 			append(args[:len(args):len(args)], padded(some)...)...)
@@ -236,11 +239,11 @@ func (s *settler) change(ctx context.Context, tx *sql.Tx, to change, seqs []any)
 // whether the campaign runs still.
 func (s *settler) count(ctx context.Context, tx *sql.Tx, counts map[outcome]int, down error) (runs bool, err error) {
 	id := s.campaign.ID
-	_, err = s.exec(ctx, tx, `UPDATE spillway_campaigns SET redriven = redriven + ?, quarantined = quarantined + ?, refused = refused + ?,
+	_, err = s.all.exec(ctx, tx, `UPDATE spillway_campaigns SET redriven = redriven + ?, quarantined = quarantined + ?, refused = refused + ?,
 	failed = failed + ?, gone = gone + ? WHERE id = ?`,
-		counts[redriven], counts[quarantined], counts[refused], counts[failed], counts[gone], s.db.Text(id))
+		counts[redriven], counts[quarantined], counts[refused], counts[failed], counts[gone], s.all.db.Text(id))
 	if err == nil && s.campaign.Request.Canary > 0 {
-		_, err = s.step(ctx, tx, id,
+		_, err = s.all.step(ctx, tx, id,
 			move{from: []State{Running}, to: Canary, what: EventCanaryPublished,
 				act:     Act{By: ByItself, Reason: "waits for what becomes of the canary"},
 				details: fmt.Sprintf("%d letters", s.campaign.Request.Canary), set: `canary_at = now_us(),`,
@@ -250,8 +253,8 @@ func (s *settler) count(ctx context.Context, tx *sql.Tx, counts map[outcome]int,
 		err = s.pauseDown(ctx, tx, down)
 	}
 	if err == nil {
-		err = s.within(ctx, tx, func(rows *sql.Rows) error { runs = true; return nil },
-			`SELECT id FROM spillway_campaigns WHERE id = ? AND state = 'running'`, s.db.Text(id))
+		err = s.all.within(ctx, tx, func(rows *sql.Rows) error { runs = true; return nil },
+			`SELECT id FROM spillway_campaigns WHERE id = ? AND state = 'running'`, s.all.db.Text(id))
 	}
 	return runs, err
 }
@@ -261,11 +264,11 @@ func (s *settler) pauseDown(ctx context.Context, tx *sql.Tx, down error) error {
 	act := Act{By: ByItself, Reason: down.Error()}
 	after := s.campaign.Request.ResumeAfter
 	if after == 0 {
-		_, err := s.pause(ctx, tx, s.campaign.ID, act, "")
+		_, err := s.all.pause(ctx, tx, s.campaign.ID, act, "")
 		return err
 	}
 	// Doubled with each such pause, at most tenfold. Only another letter that is redriven begins anew.
-	_, err := s.pause(ctx, tx, s.campaign.ID, act,
+	_, err := s.all.pause(ctx, tx, s.campaign.ID, act,
 		`resume_at = now_us() + ? * CASE WHEN pauses > 3 THEN 10 WHEN pauses = 3 THEN 8 WHEN pauses = 2 THEN 4 WHEN pauses = 1 THEN 2 ELSE 1 END, pauses = pauses + 1,`,
 		after.Microseconds())
 	return err

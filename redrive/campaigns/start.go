@@ -53,7 +53,7 @@ func (c *Campaigns) Start(ctx context.Context, r Request) (Campaign, error) {
 	if err := c.sweep(ctx); err != nil {
 		return Campaign{}, err
 	}
-	last, err := c.store.LastSeq(ctx)
+	last, err := c.store.Inside().LastSeq(ctx)
 	if err != nil {
 		return Campaign{}, fmt.Errorf("campaigns: start: %w", err)
 	}
@@ -106,7 +106,7 @@ func (c *Campaigns) checkKeys(ctx context.Context, r *Request) error {
 	if !r.HandleAgain {
 		return nil
 	}
-	if err := c.store.CheckKeys(ctx); err != nil {
+	if err := c.store.Inside().CheckKeys(ctx); err != nil {
 		return wrong{fmt.Errorf("campaigns: Request.HandleAgain is true, and the receiver's keys are not in the letters' "+
 			"database: leave it out if the handlers have no receiver, or remove the keys where they are with "+
 			"erasure.Erase: %w", err)}
@@ -213,7 +213,7 @@ func (c *Campaigns) insert(ctx context.Context, tx *sql.Tx, id string, act Act, 
 	}
 	taken, err := c.seqs(ctx, tx, id, rows)
 	if err == nil {
-		_, err = c.store.Record(ctx, tx, letters.EventSelected, letters.Act{By: act.By, Reason: act.Reason, RedriveID: id},
+		_, err = c.store.Inside().Record(ctx, tx, string(letters.EventSelected), letters.Act{By: act.By, Reason: act.Reason, RedriveID: id},
 			taken...)
 	}
 	return n, err

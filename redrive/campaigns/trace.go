@@ -10,12 +10,12 @@ import (
 )
 
 func (f *flight) traced() traced.By {
-	return traced.By{Tracer: f.Campaigns.config.Tracer, Logger: f.Campaigns.config.Logger}
+	return traced.By{Tracer: f.all.config.Tracer, Logger: f.all.config.Logger}
 }
 
 // operation is one publishing of a letter.
 func (f *flight) operation(ctx context.Context, l poison.Letter, topic string, number int) observe.Operation {
-	if f.Campaigns.config.Tracer == nil {
+	if f.all.config.Tracer == nil {
 		return observe.Operation{}
 	}
 	return observe.Operation{

@@ -21,7 +21,7 @@ func (r *rounds) listen(ctx context.Context, c Campaign) error {
 	if begun.Before(r.listenAt[c.ID]) {
 		return nil
 	}
-	heard, err := r.store.Learn(ctx, c.ID)
+	heard, err := r.all.store.Inside().Learn(ctx, c.ID)
 	if err != nil {
 		return err
 	}
@@ -29,12 +29,12 @@ func (r *rounds) listen(ctx context.Context, c Campaign) error {
 	if heard.Succeeded == c.Succeeded && heard.FailedAgain == c.FailedAgain && (c.State.Ended() || c.State == Paused) {
 		return nil
 	}
-	return r.write(ctx, func(tx *sql.Tx) error {
+	return r.all.write(ctx, func(tx *sql.Tx) error {
 		if heard.Succeeded != c.Succeeded || heard.FailedAgain != c.FailedAgain {
 			// What another worker wrote since c was read is newer, perhaps: the next look says.
-			_, err := r.exec(ctx, tx,
+			_, err := r.all.exec(ctx, tx,
 				`UPDATE spillway_campaigns SET version = version + 1, succeeded = ?, failed_again = ? WHERE id = ? AND succeeded = ? AND failed_again = ?`,
-				heard.Succeeded, heard.FailedAgain, r.db.Text(c.ID), c.Succeeded, c.FailedAgain)
+				heard.Succeeded, heard.FailedAgain, r.all.db.Text(c.ID), c.Succeeded, c.FailedAgain)
 			if err != nil {
 				return err
 			}
@@ -50,11 +50,11 @@ func (r *rounds) listen(ctx context.Context, c Campaign) error {
 func (r *rounds) judge(ctx context.Context, tx *sql.Tx, c Campaign) error {
 	var state string
 	var redriven, succeeded, failed, heardBefore, failedBefore, redrivenBefore, canary, canaryAt, now int64
-	err := r.within(ctx, tx, func(rows *sql.Rows) error {
+	err := r.all.within(ctx, tx, func(rows *sql.Rows) error {
 		return rows.Scan(&state, &redriven, &succeeded, &failed, &heardBefore, &failedBefore, &redrivenBefore, &canary,
 			&canaryAt, &now)
 	}, `SELECT state, redriven, succeeded, failed_again, heard_before, failed_before, redriven_before, canary, canary_at, now_us()
-FROM spillway_campaigns WHERE id = ?`+r.lock(), r.db.Text(c.ID)) // or a person could resume it between the verdict and the pause
+FROM spillway_campaigns WHERE id = ?`+r.all.lock(), r.all.db.Text(c.ID)) // or a person could resume it between the verdict and the pause
 	if err != nil {
 		return err
 	}
@@ -69,13 +69,13 @@ FROM spillway_campaigns WHERE id = ?`+r.lock(), r.db.Text(c.ID)) // or a person 
 		if State(state) == Canary {
 			set = `canary = 0, resume_at = 0,`
 		}
-		moved, err := r.pause(ctx, tx, c.ID, Act{By: ByItself, Reason: why}, set)
+		moved, err := r.all.pause(ctx, tx, c.ID, Act{By: ByItself, Reason: why}, set)
 		if moved && err == nil && set != "" { // who resumes it says that the rest may go
-			_, err = r.exec(ctx, tx, `UPDATE spillway_campaigns SET resume_to = 'running' WHERE id = ?`, r.db.Text(c.ID))
+			_, err = r.all.exec(ctx, tx, `UPDATE spillway_campaigns SET resume_to = 'running' WHERE id = ?`, r.all.db.Text(c.ID))
 		}
 		return err
 	case goOn:
-		_, err := r.step(ctx, tx, c.ID,
+		_, err := r.all.step(ctx, tx, c.ID,
 			move{from: []State{Canary}, to: Running, what: EventRan, act: Act{By: ByItself, Reason: why},
 				set: `canary = 0, next_due = now_us(), late = 0,`})
 		return err

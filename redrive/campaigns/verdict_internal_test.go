@@ -39,11 +39,11 @@ func TestJudgeAfterResume(t *testing.T) {
 		Exec(string, ...any) (sql.Result, error)
 	}, statement string, args ...any) {
 		t.Helper()
-		if _, err := db.Exec(w.db.Statement(statement), args...); err != nil {
+		if _, err := db.Exec(w.all.db.Statement(statement), args...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	exec(db, `INSERT INTO spillway_campaigns (id, service, state, request, created_at, resume_to, redriven, failed_again) VALUES ('c', ?, 'running', '{}', 1, '', 30, 30)`, w.service())
+	exec(db, `INSERT INTO spillway_campaigns (id, service, state, request, created_at, resume_to, redriven, failed_again) VALUES ('c', ?, 'running', '{}', 1, '', 30, 30)`, w.all.service())
 	person, err := db.Begin()
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +52,8 @@ func TestJudgeAfterResume(t *testing.T) {
 	exec(person, `UPDATE spillway_campaigns SET heard_before = 30, failed_before = 30, redriven_before = 30`) // another worker stopped it, and it was resumed
 	judged := make(chan error, 1)
 	go func() {
-		judged <- w.write(t.Context(), func(tx *sql.Tx) error {
-			return (&rounds{Worker: w}).judge(t.Context(), tx, Campaign{ID: "c", Request: Request{StopAt: 0.5, StopAfter: 20}})
+		judged <- w.all.write(t.Context(), func(tx *sql.Tx) error {
+			return (&rounds{all: w.all, worker: w}).judge(t.Context(), tx, Campaign{ID: "c", Request: Request{StopAt: 0.5, StopAfter: 20}})
 		})
 	}()
 	testkit.Eventually(t, "the worker waits", func() bool {
@@ -67,7 +67,7 @@ func TestJudgeAfterResume(t *testing.T) {
 	if err := testkit.Receive(t, "it is judged", judged); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := w.Get(t.Context(), "c"); err != nil || c.State != Running {
+	if c, err := w.all.Get(t.Context(), "c"); err != nil || c.State != Running {
 		t.Errorf("the campaign is %s: %s, %v", c.State, c.Why, err)
 	}
 }
@@ -97,29 +97,29 @@ func TestHeardLate(t *testing.T) {
 		w := workerOn(t, db)
 		exec := func(statement string, args ...any) {
 			t.Helper()
-			if _, err := db.Exec(w.db.Statement(statement), args...); err != nil {
+			if _, err := db.Exec(w.all.db.Statement(statement), args...); err != nil {
 				t.Fatal(err)
 			}
 		}
-		exec(`INSERT INTO spillway_campaigns (id, service, state, request, created_at, resume_to, redriven) VALUES ('c', ?, 'running', '{}', 1, '', 10)`, w.service())
+		exec(`INSERT INTO spillway_campaigns (id, service, state, request, created_at, resume_to, redriven) VALUES ('c', ?, 'running', '{}', 1, '', 10)`, w.all.service())
 		read := Campaign{ID: "c", State: Running, Request: Request{StopAt: 1, StopAfter: 20}}
 		exec(`UPDATE spillway_campaigns SET succeeded = 3, failed_again = 1`) // another worker looks, writes
 		for range 2 {
-			r := &rounds{Worker: w, listenAt: make(map[string]time.Time)}
+			r := &rounds{all: w.all, worker: w, listenAt: make(map[string]time.Time)}
 			if err := r.listen(t.Context(), read); err != nil { // and this one, which found nothing before, writes after it
 				t.Fatal(err)
 			}
-			if c, err := w.Get(t.Context(), "c"); err != nil || c.Succeeded != 3 || c.FailedAgain != 1 {
+			if c, err := w.all.Get(t.Context(), "c"); err != nil || c.Succeeded != 3 || c.FailedAgain != 1 {
 				t.Errorf("%d succeeded, %d failed again, %v", c.Succeeded, c.FailedAgain, err)
 			}
 			read.Succeeded = 1 // the same if it did find something
 		}
 		read.Succeeded, read.FailedAgain = 3, 1
-		r := &rounds{Worker: w, listenAt: make(map[string]time.Time)}
+		r := &rounds{all: w.all, worker: w, listenAt: make(map[string]time.Time)}
 		if err := r.listen(t.Context(), read); err != nil {
 			t.Fatal(err)
 		}
-		if c, err := w.Get(t.Context(), "c"); err != nil || c.Succeeded != 0 || c.FailedAgain != 0 {
+		if c, err := w.all.Get(t.Context(), "c"); err != nil || c.Succeeded != 0 || c.FailedAgain != 0 {
 			t.Errorf("the next look finds %d and %d, %v: there are no letters", c.Succeeded, c.FailedAgain, err)
 		}
 	})

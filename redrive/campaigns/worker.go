@@ -89,7 +89,7 @@ const maxUnmarked = 10_000
 // Worker redrives the letters of campaigns. Any number of workers, in any number of processes, share the campaigns of a
 // service. It is safe for concurrent use.
 type Worker struct {
-	*Campaigns
+	all       *Campaigns
 	publisher message.Publisher
 	config    WorkerConfig
 	life      *lifecycle.Lifecycle
@@ -124,7 +124,7 @@ func NewWorker(c *Campaigns, publisher message.Publisher, config WorkerConfig) (
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	w := &Worker{Campaigns: c, publisher: publisher, config: config}
+	w := &Worker{all: c, publisher: publisher, config: config}
 	w.life = lifecycle.New(w.start, func() { w.stop(); w.stopped.Wait() })
 	return w, nil
 }
@@ -166,7 +166,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	case ctx == nil:
 		return errNoContext
 	}
-	r := &rounds{Worker: w, turns: newTurnTaking(w.config.Poll), complained: make(map[string]bool),
+	r := &rounds{all: w.all, worker: w, slots: newSlots(w.config.Poll), complained: make(map[string]bool),
 		listenAt: make(map[string]time.Time)}
 	defer r.workers.Wait()
 	for ctx.Err() == nil {
@@ -179,10 +179,11 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // rounds is one Run.
 type rounds struct {
-	*Worker
+	all     *Campaigns
+	worker  *Worker
 	workers sync.WaitGroup
 
-	turns      *turnTaking
+	slots      *slots
 	complained map[string]bool // of campaigns that this worker cannot work on, or that waited for their turn
 	listenAt   map[string]time.Time
 	away       bool // the database
@@ -190,11 +191,11 @@ type rounds struct {
 
 // round looks what there is to do. All that needs no publisher is done here.
 func (r *rounds) round(ctx context.Context) error {
-	err := r.sweep(ctx)
+	err := r.all.sweep(ctx)
 	todo, listed := r.todo(ctx)
 	err = errors.Join(err, listed)
 	if listed == nil {
-		r.turns.keep(todo)
+		r.slots.keep(todo)
 	}
 	var ready []Campaign
 	for _, c := range todo {
@@ -238,17 +239,17 @@ func (r *rounds) look(ctx context.Context, c Campaign) (runs bool, err error) {
 func (r *rounds) able(ctx context.Context, c Campaign) bool {
 	lacks := ""
 	switch e := c.Request.Edit; {
-	case e != nil && e.Func != "" && r.Campaigns.config.Edits[e.Func] == nil:
+	case e != nil && e.Func != "" && r.all.config.Edits[e.Func] == nil:
 		lacks = fmt.Sprintf("the worker's Config.Edits has no function %q", e.Func)
-	case c.Request.FirstStage && r.Campaigns.config.ReentryTopic == nil:
+	case c.Request.FirstStage && r.all.config.ReentryTopic == nil:
 		lacks = "the worker's Config.ReentryTopic is not set"
-	case c.Request.To != "" && !slices.Contains(r.Campaigns.config.Allow, c.Request.To):
+	case c.Request.To != "" && !slices.Contains(r.all.config.Allow, c.Request.To):
 		lacks = fmt.Sprintf("the worker's Config.Allow does not have the topic %q", logged(c.Request.To))
 	}
 	// else in the next round
-	if lacks != "" && !r.complained[c.ID] && r.Campaigns.recordOnce(ctx, c.ID, EventLeft, lacks) == nil {
+	if lacks != "" && !r.complained[c.ID] && r.all.recordOnce(ctx, c.ID, EventLeft, lacks) == nil {
 		r.complained[c.ID] = true
-		logging.CampaignLeft.Write(r.Campaigns.config.Logger, errors.New("campaigns: "+lacks),
+		logging.CampaignLeft.Write(r.all.config.Logger, errors.New("campaigns: "+lacks),
 			logging.Fields{logging.Campaign: c.ID})
 	}
 	return lacks == ""
@@ -256,7 +257,7 @@ func (r *rounds) able(ctx context.Context, c Campaign) bool {
 
 // report logs when the database begins and ends to fail.
 func (r *rounds) report(ctx context.Context, err error) {
-	switch log := r.Campaigns.config.Logger; {
+	switch log := r.all.config.Logger; {
 	case ctx.Err() != nil:
 	case err != nil && !r.away:
 		r.away = true

@@ -28,7 +28,7 @@ func (b *bench) recorded() {
 		}
 	}
 	edit := `{"merge":{"password":"secret-1","currency":"EUR"}}`
-	if _, err := b.store.Record(b.t.Context(), nil, letters.EventEdited, letters.Act{By: "eve", Reason: "INC-7", RedriveID: "drain-7", Detail: edit}, 7); err != nil {
+	if _, err := b.store.Inside().Record(b.t.Context(), nil, string(letters.EventEdited), letters.Act{By: "eve", Reason: "INC-7", RedriveID: "drain-7", Detail: edit}, 7); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -44,7 +44,7 @@ func (c *Console) causesOf(r *request) (v causes, err error) {
 	}
 	f.Limit = rows(r.query, causesShown, mostCauses)
 	v.Form = r.filterForm("causes", r.query, "rows")
-	last, err := c.desk.Store.LastSeq(r.Context())
+	last, err := c.desk.Store.Inside().LastSeq(r.Context())
 	if err != nil {
 		return v, err
 	}
@@ -56,7 +56,7 @@ func (c *Console) causesOf(r *request) (v causes, err error) {
 	for i, g := range groups {
 		hashes[i] = g.Cause
 	}
-	arrived, err := c.desk.Store.Arrivals(r.Context(), hashes...)
+	arrived, err := c.desk.Store.Inside().Arrivals(r.Context(), hashes...)
 	if err != nil {
 		return v, err
 	}

@@ -56,7 +56,7 @@ func (c *Config) setDefaults() {
 		c.Timeout = DefaultTimeout
 	}
 	if c.Title == "" {
-		c.Title = c.Campaigns.Store().Service()
+		c.Title = c.Campaigns.Store().Inside().Service()
 	}
 	c.Prefix = strings.TrimSuffix(c.Prefix, "/")
 	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)

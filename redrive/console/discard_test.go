@@ -145,7 +145,7 @@ func TestDiscard_held(t *testing.T) {
 	if _, err := b.campaigns.Cancel(t.Context(), ids[3], act); err != nil {
 		t.Fatal(err)
 	}
-	if leased, err := b.store.Lease(t.Context(), letters.Filter{}, []int64{4, 9}, time.Hour); err != nil || len(leased) != 2 {
+	if leased, err := fixture.Lease(t.Context(), b.store, letters.Filter{}, []int64{4, 9}, time.Hour); err != nil || len(leased) != 2 {
 		t.Fatal(leased, err)
 	}
 	for query, want := range map[string][]string{

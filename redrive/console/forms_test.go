@@ -89,7 +89,7 @@ func with(form url.Values, pairs ...string) url.Values {
 // everything is the query of all letters that wait.
 func (b *bench) everything() string {
 	b.t.Helper()
-	last, err := b.store.LastSeq(b.t.Context())
+	last, err := b.store.Inside().LastSeq(b.t.Context())
 	if err != nil {
 		b.t.Fatal(err)
 	}

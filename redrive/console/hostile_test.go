@@ -64,7 +64,7 @@ func (b *bench) infest() {
 		reason := strings.ToValidUTF8(strings.ReplaceAll(hostile[i], "\x00", ""), "")
 		reason = reason[:min(len(reason), 900)]
 		act := letters.Act{By: "by" + hostile[i], Reason: reason}
-		if _, err := b.store.Record(b.t.Context(), nil, letters.EventShown, act, h.Seq); err != nil {
+		if _, err := b.store.Inside().Record(b.t.Context(), nil, string(letters.EventShown), act, h.Seq); err != nil {
 			b.t.Fatal(err)
 		}
 		if _, err := b.campaigns.Start(b.t.Context(), campaigns.Request{Seqs: []int64{h.Seq}, To: "orders", Act: campaigns.Act{By: reason, Reason: reason}}); err != nil {

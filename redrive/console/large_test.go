@@ -78,7 +78,7 @@ func TestDiscard_large(t *testing.T) {
 			t.Parallel()
 			b := benchOn(t, on.Database)
 			b.several(on.letters)
-			last, err := b.store.LastSeq(t.Context())
+			last, err := b.store.Inside().LastSeq(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

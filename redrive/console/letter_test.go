@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -35,9 +36,9 @@ func TestLetter(t *testing.T) {
 		l.Failure.History = append(l.Failure.History, classify.Attempt{At: fixture.FailedAt.Add(time.Hour), Class: classify.ClassTransient, Error: "timed out"})
 	})
 	fixture.Publish(t, b.store, "orders.dlq", first, again)
-	taken, err := b.store.Take(t.Context(), letters.Filter{}, time.Hour, 1)
+	taken, err := fixture.Take(t.Context(), b.store, letters.Filter{}, time.Hour, 1)
 	if err == nil {
-		err = b.store.Mark(t.Context(), taken[0], letters.StatusRedriven, letters.Act{By: "bob", Reason: "INC-7 is repaired", RedriveID: "drain-1"})
+		err = fixture.Mark(t.Context(), b.store, taken[0], letters.StatusRedriven, letters.Act{By: "bob", Reason: "INC-7 is repaired", RedriveID: "drain-1"})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +191,7 @@ func TestLetterSealed(t *testing.T) {
 func TestLetterErased(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("id-1", "of ann"))
-	if _, err := b.store.Erase(t.Context(), letters.Filter{IDs: []string{"id-1"}}, letters.Act{By: "ann", Reason: "asked"}, letters.EraseOptions{}); err != nil {
+	if _, err := b.store.Inside().Erase(t.Context(), letters.Filter{IDs: []string{"id-1"}}, letters.Act{By: "ann", Reason: "asked"}, inside.EraseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b.get("/letters/1").want(t, http.StatusOK, "were erased")

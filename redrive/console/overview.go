@@ -82,19 +82,13 @@ type eventLine struct {
 
 func (c *Console) overviewOf(r *request) (v overview, err error) {
 	ctx := r.Context()
-	totals, err := c.desk.Store.Totals(ctx)
+	totals, err := c.desk.Store.Inside().Totals(ctx)
 	if err != nil {
 		return v, err
 	}
-	v.Waiting, v.WaitingLink = totals.Waiting, r.link("letters", nil)
-	numbers := map[letters.Status]int{
-		letters.StatusWaiting: totals.Waiting, letters.StatusRedriven: totals.Redriven,
-		letters.StatusSucceeded: totals.Succeeded, letters.StatusFailedAgain: totals.FailedAgain,
-		letters.StatusQuarantined: totals.Quarantined, letters.StatusRefused: totals.Refused,
-		letters.StatusDiscarded: totals.Discarded, letters.StatusErased: totals.Erased,
-	}
+	v.Waiting, v.WaitingLink = totals[letters.StatusWaiting], r.link("letters", nil)
 	for _, status := range letters.Statuses() {
-		if n := numbers[status]; n > 0 || status == letters.StatusWaiting {
+		if n := totals[status]; n > 0 || status == letters.StatusWaiting {
 			link := r.link("letters", operate.FilterValues(letters.Filter{Statuses: []letters.Status{status}}))
 			v.Statuses = append(v.Statuses, statusCount{operate.StatusWords(status), n, link})
 		}
@@ -170,7 +164,7 @@ func (c *Console) arrivals(r *request, v *overview) error {
 	for i, g := range groups {
 		causes[i] = g.Cause
 	}
-	arrived, err := c.desk.Store.Arrivals(r.Context(), causes...)
+	arrived, err := c.desk.Store.Inside().Arrivals(r.Context(), causes...)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func TestOverviewFoldsEvents(t *testing.T) {
 		for i := range n {
 			seqs = append(seqs, int64(i+1))
 		}
-		if _, err := b.store.Record(t.Context(), nil, letters.EventShown, letters.Act{By: by, Reason: "look"}, seqs...); err != nil {
+		if _, err := b.store.Inside().Record(t.Context(), nil, string(letters.EventShown), letters.Act{By: by, Reason: "look"}, seqs...); err != nil {
 			t.Fatal(err)
 		}
 	}

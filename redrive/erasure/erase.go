@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -66,7 +67,7 @@ func (e *erasing) record(ctx context.Context, what string) error {
 	}
 	act := e.act()
 	act.Detail += "; " + what
-	return e.Letters.RecordErasure(ctx, act)
+	return e.Letters.Inside().RecordErasure(ctx, act)
 }
 
 // campaigns takes the values from what campaigns say. An id that stays in the record stays there too.
@@ -122,9 +123,9 @@ func (e *erasing) letters(ctx context.Context) error {
 		return e.count(ctx, f)
 	}
 	before := e.report
-	_, err := e.Letters.Erase(ctx, f, e.act(),
-		letters.EraseOptions{ForgetIDs: e.request.ForgetIDs, Texts: e.request.texts(), Before: e.beside,
-			Progress: func(done letters.Erased) {
+	_, err := e.Letters.Inside().Erase(ctx, f, e.act(),
+		inside.EraseOptions{ForgetIDs: e.request.ForgetIDs, Texts: e.request.texts(), Before: e.beside,
+			Progress: func(done inside.Erased) {
 				e.report.Letters, e.report.LettersInHand = before.Letters+done.Letters, before.LettersInHand+done.InHand
 				e.progress()
 			}})
@@ -143,7 +144,7 @@ func (e *erasing) unsearched(ctx context.Context) error {
 		}
 		e.report.KeysUnsearched = n
 	}
-	keys, err := e.Letters.SealKeys(ctx)
+	keys, err := e.Letters.Inside().SealKeys(ctx)
 	if err != nil {
 		return err
 	}
@@ -184,11 +185,7 @@ func living() (f letters.Filter) {
 }
 
 // beside erases what belongs to letters: it would not be found without them.
-func (e *erasing) beside(ctx context.Context, some []letters.Head) error {
-	ids, seqs := make([]string, len(some)), make([]int64, len(some))
-	for i, h := range some {
-		ids[i], seqs[i] = h.MessageID, h.Seq
-	}
+func (e *erasing) beside(ctx context.Context, seqs []int64, ids []string) error {
 	if err := e.keys(ctx, ids); err != nil || e.Campaigns == nil || e.request.DryRun {
 		return err
 	}
@@ -203,7 +200,11 @@ func (e *erasing) count(ctx context.Context, f letters.Filter) error {
 	for f.Limit = 200; ; {
 		some, err := e.Letters.Heads(ctx, f)
 		if err == nil && len(some) > 0 {
-			err = e.beside(ctx, some)
+			ids, seqs := make([]string, len(some)), make([]int64, len(some))
+			for i, h := range some {
+				ids[i], seqs[i] = h.MessageID, h.Seq
+			}
+			err = e.beside(ctx, seqs, ids)
 		}
 		if err != nil || len(some) == 0 {
 			return err

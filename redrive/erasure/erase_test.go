@@ -35,7 +35,7 @@ func TestErase(t *testing.T) {
 		if _, err := db.Exec(`UPDATE spillway_campaign_letters SET why = 'edit: no ` + person + `'`); err != nil {
 			t.Fatal(err)
 		}
-		taken, err := s.Letters.Take(ctx, letters.Filter{IDs: []string{"ann-7"}}, time.Hour, 1)
+		taken, err := fixture.Take(ctx, s.Letters, letters.Filter{IDs: []string{"ann-7"}}, time.Hour, 1)
 		if err != nil || len(taken) != 1 {
 			t.Fatal(taken, err)
 		}
@@ -58,7 +58,7 @@ func TestErase(t *testing.T) {
 		if report.Texts < dry.Texts {
 			t.Errorf("%d texts, and the dry run said %d", report.Texts, dry.Texts)
 		}
-		if err := s.Letters.Release(ctx, taken...); err != nil {
+		if err := fixture.Release(ctx, s.Letters, taken...); err != nil {
 			t.Fatal(err)
 		}
 		if report, err = erasure.Erase(ctx, s, request); err != nil || report.Letters != 1 || report.InHand() != 0 || report.Delayed != 0 {

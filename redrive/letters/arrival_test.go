@@ -61,11 +61,11 @@ func testStore_arrivesAgain(t *testing.T, on fixture.Database) {
 	for _, s := range marked {
 		id, behind := string(s), "behind "+string(s)
 		publish(t, store, "orders.dlq", letter(id, "a"), letter(behind, "b"))
-		taken, err := store.Take(ctx, letters.Filter{IDs: []string{id}}, time.Hour, 1)
+		taken, err := fixture.Take(ctx, store, letters.Filter{IDs: []string{id}}, time.Hour, 1)
 		if err != nil || len(taken) != 1 {
 			t.Fatal(taken, err)
 		}
-		if err := store.Mark(ctx, taken[0], s, letters.Act{}); err != nil {
+		if err := fixture.Mark(ctx, store, taken[0], s, letters.Act{}); err != nil {
 			t.Fatal(err)
 		}
 		publish(t, store, "orders.dlq", letter(id, "a"))
@@ -81,9 +81,9 @@ func testStore_arrivesAgain(t *testing.T, on fixture.Database) {
 	wantCount(t, store, letters.Filter{}, 2*len(marked)-2)
 	wantCount(t, store, letters.Filter{Statuses: letters.Statuses()}, 2*len(marked))
 	publish(t, store, "orders.dlq", letter("1", "a"))
-	taken, _ := store.Take(ctx, letters.Filter{IDs: []string{"1"}}, time.Hour, 1)
+	taken, _ := fixture.Take(ctx, store, letters.Filter{IDs: []string{"1"}}, time.Hour, 1)
 	publish(t, store, "orders.dlq", letter("1", "a"))
-	if err := store.Mark(ctx, taken[0], letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
+	if err := fixture.Mark(ctx, store, taken[0], letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
 		t.Errorf("%v", err)
 	}
 	wantCount(t, store, letters.Filter{IDs: []string{"1"}}, 1)

@@ -7,24 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
-// Arrivals is how often letters of a cause arrived in each minute of the last hour, for a chart, or for an alert that
-// compares.
-type Arrivals struct {
-	// Cause is the hash of the cause, as Group.Cause has it.
-	Cause string
-	// From is the begin of the first minute.
-	From time.Time
-	// PerMinute are the numbers of arrivals, the oldest minute first. The last minute is the current one: it is not over
-	// yet.
-	PerMinute [60]int
-}
-
-// Arrivals returns the arrivals of each cause, in the order of the causes, at most MaxListed of them. A letter that
-// arrives again counts again. The numbers are kept with the letters: none is counted. Minutes go by the clocks of the
-// processes that store letters. If a clock is behind, its arrivals can be in the minute after theirs.
-func (s *Store) Arrivals(ctx context.Context, causes ...string) ([]Arrivals, error) {
+func (in *inner) Arrivals(ctx context.Context, causes ...string) ([]inside.Arrivals, error) {
+	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -62,9 +50,9 @@ func (s *Store) Arrivals(ctx context.Context, causes ...string) ([]Arrivals, err
 	if err != nil {
 		return nil, wrapped("read arrivals", err)
 	}
-	all := make([]Arrivals, len(causes))
+	all := make([]inside.Arrivals, len(causes))
 	for i, cause := range causes {
-		all[i] = Arrivals{Cause: cause, From: time.Unix(first*60, 0).UTC()}
+		all[i] = inside.Arrivals{Cause: cause, From: time.Unix(first*60, 0).UTC()}
 		if n := counted[cause]; n != nil {
 			all[i].PerMinute = *n
 		}

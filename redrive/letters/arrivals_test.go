@@ -36,7 +36,7 @@ func testStore_arrivals(t *testing.T, on fixture.Database) {
 		t.Fatalf("%+v, %v", groups, err)
 	}
 	cause := groups[0].Cause
-	all, err := stores[0].Arrivals(t.Context(), cause, "unknown")
+	all, err := stores[0].Inside().Arrivals(t.Context(), cause, "unknown")
 	if err != nil || len(all) != 2 || all[0].Cause != cause || all[1].PerMinute != [60]int{} {
 		t.Fatalf("%+v, %v", all, err)
 	}
@@ -52,7 +52,7 @@ func testStore_arrivals(t *testing.T, on fixture.Database) {
 	age(t, db, 61)
 	arrive(1)
 	sum := 0
-	if all, err = stores[0].Arrivals(t.Context(), cause); err == nil {
+	if all, err = stores[0].Inside().Arrivals(t.Context(), cause); err == nil {
 		for _, n := range all[0].PerMinute {
 			sum += n
 		}
@@ -60,7 +60,7 @@ func testStore_arrivals(t *testing.T, on fixture.Database) {
 	if err != nil || sum != 1 {
 		t.Errorf("%+v, %v: what is older than an hour is no arrival of late", all, err)
 	}
-	if _, err := stores[0].Arrivals(t.Context(), make([]string, letters.MaxListed+1)...); err == nil {
+	if _, err := stores[0].Inside().Arrivals(t.Context(), make([]string, letters.MaxListed+1)...); err == nil {
 		t.Error("too many causes")
 	}
 }

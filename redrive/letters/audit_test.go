@@ -21,22 +21,22 @@ func testStore_audit(t *testing.T, on fixture.Database) {
 	db := on.Create(t)()
 	store, ctx := storeOn(t, db), t.Context()
 	publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"), letter("", "no id"))
-	taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 3)
+	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 3)
 	if err != nil || len(taken) != 3 {
 		t.Fatal(taken, err)
 	}
 	hostile := "ann\x00\xff"
 	act := letters.Act{By: hostile, Reason: strings.Repeat("r", 1024), RedriveID: "campaign-1", Detail: "price: 1 → 2"}
-	if recorded, err := store.Record(ctx, nil, letters.EventEdited, act, 1, 2, 99); err != nil || !slices.Equal(recorded, []int64{1, 2}) {
+	if recorded, err := store.Inside().Record(ctx, nil, string(letters.EventEdited), act, 1, 2, 99); err != nil || !slices.Equal(recorded, []int64{1, 2}) {
 		t.Fatal(recorded, err)
 	}
 	lost := taken[1]
-	lost.Token = "other"
-	marked, err := store.MarkEach(ctx, letters.StatusRedriven, act, taken[0], lost)
+	lost.Claim.Token = "other"
+	marked, err := fixture.MarkEach(ctx, store, letters.StatusRedriven, act, taken[0], lost)
 	if err != nil || len(marked) != 1 || marked[0].Seq != 1 {
 		t.Fatalf("%+v, %v", marked, err)
 	}
-	if err := store.Mark(ctx, taken[2], letters.StatusDiscarded, letters.Act{By: "bob", Reason: "a test"}); err != nil {
+	if err := fixture.Mark(ctx, store, taken[2], letters.StatusDiscarded, letters.Act{By: "bob", Reason: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	again := letter("1", "a", redrivenTimes(1), func(l *poison.Letter) { l.Redrive.ID = "campaign-1" })
@@ -100,13 +100,18 @@ func testStore_audit(t *testing.T, on fixture.Database) {
 			return err
 		},
 		"EventFilter.By": func() error { _, err := store.Audit(ctx, letters.EventFilter{By: make([]string, 501)}); return err },
-		"Act.Reason":     func() error { return store.Mark(ctx, taken[1], letters.StatusRefused, letters.Act{Reason: hostile}) },
-		"Act.RedriveID": func() error {
-			return store.Mark(ctx, taken[1], letters.StatusRefused, letters.Act{RedriveID: strings.Repeat("x", 256)})
+		"Act.Reason": func() error {
+			return fixture.Mark(ctx, store, taken[1], letters.StatusRefused, letters.Act{Reason: hostile})
 		},
-		"use EventSelected": func() error { _, err := store.Record(ctx, nil, letters.EventPurged, letters.Act{}, 1); return err },
+		"Act.RedriveID": func() error {
+			return fixture.Mark(ctx, store, taken[1], letters.StatusRefused, letters.Act{RedriveID: strings.Repeat("x", 256)})
+		},
+		"use EventSelected": func() error {
+			_, err := store.Inside().Record(ctx, nil, string(letters.EventPurged), letters.Act{}, 1)
+			return err
+		},
 		"use several calls": func() error {
-			_, err := store.Record(ctx, nil, letters.EventEdited, letters.Act{}, make([]int64, 1001)...)
+			_, err := store.Inside().Record(ctx, nil, string(letters.EventEdited), letters.Act{}, make([]int64, 1001)...)
 			return err
 		},
 	} {
@@ -134,7 +139,7 @@ func testStore_auditWithTheChange(t *testing.T, on fixture.Database) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorded, err := store.Record(ctx, tx, letters.EventSelected, letters.Act{By: "ann"}, 1, 2)
+	recorded, err := store.Inside().Record(ctx, tx, string(letters.EventSelected), letters.Act{By: "ann"}, 1, 2)
 	if err != nil || len(recorded) != 2 {
 		t.Error(recorded, err)
 	}
@@ -144,17 +149,17 @@ func testStore_auditWithTheChange(t *testing.T, on fixture.Database) {
 	if events, err := store.Audit(ctx, letters.EventFilter{}); err != nil || len(events) != 0 {
 		t.Errorf("%+v, %v", events, err)
 	}
-	taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 1)
+	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 1)
 	if err != nil || len(taken) != 1 {
 		t.Fatal(taken, err)
 	}
 	mustExec(t, db, `ALTER TABLE spillway_letter_events RENAME TO gone`)
-	if err := store.Mark(ctx, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}); err == nil {
+	if err := fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}); err == nil {
 		t.Error("marked without an event")
 	}
 	mustExec(t, db, `ALTER TABLE gone RENAME TO spillway_letter_events`)
 	wantCount(t, store, letters.Filter{}, 2)
-	if err := store.Mark(ctx, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}); err != nil {
+	if err := fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}); err != nil {
 		t.Error(err)
 	}
 }

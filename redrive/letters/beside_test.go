@@ -87,7 +87,7 @@ func testStore_besideEarlierVersion(t *testing.T, on fixture.Database) {
 	writers.Wait()
 	wantNumbers(t, db, store)
 	wantCount(t, store, letters.Filter{Handlers: []string{"billing"}}, 2*each+1)
-	arrivals, err := store.Arrivals(t.Context(), cause)
+	arrivals, err := store.Inside().Arrivals(t.Context(), cause)
 	n := 0
 	for _, in := range arrivals[0].PerMinute {
 		n += in
@@ -95,11 +95,11 @@ func testStore_besideEarlierVersion(t *testing.T, on fixture.Database) {
 	if groups, err2 := store.Groups(t.Context(), letters.Filter{}); err != nil || err2 != nil || len(groups) != 1 || groups[0].Arrived != 2*each+1 || n > 2*each+1 {
 		t.Errorf("%+v, %v, %v, %d of late", groups, err, err2, n) // a minute that the earlier program ends is not among those of late
 	}
-	taken, err := store.Take(t.Context(), letters.Filter{IDs: []string{"old-3"}}, time.Hour, 1)
+	taken, err := fixture.Take(t.Context(), store, letters.Filter{IDs: []string{"old-3"}}, time.Hour, 1)
 	if err != nil || len(taken) != 1 || string(taken[0].Original.Payload) != "a" || taken[0].Origin.Topic != "orders" {
 		t.Fatalf("%+v, %v", taken, err)
 	}
-	if err := store.Mark(t.Context(), taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}); err != nil {
+	if err := fixture.Mark(t.Context(), store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}); err != nil {
 		t.Error(err)
 	}
 	if n, err := store.Purge(t.Context(), letters.Filter{Statuses: letters.Statuses()}, letters.Act{By: "ann"}); err != nil || n != 2*each+1 {

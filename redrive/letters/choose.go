@@ -84,62 +84,8 @@ const sizeOf = `CASE WHEN size >= 0 THEN size ELSE LENGTH(metadata) + COALESCE(L
 
 var errFull = errors.New("no more letters fit")
 
-// lease gives the token to those of the chosen letters that f still chooses, that still have no lease, and that no
-// other transaction is writing.
-func (s *Store) lease(ctx context.Context, f Filter, chosen []int64, token string,
-	lease time.Duration) ([]Taken, error) {
-	f.After, f.MaxSeq = 0, 0 // the keys say as much
-	until := time.Now().Add(lease)
-	err := s.write(ctx, func(tx *sql.Tx) error { return s.leaseWithin(ctx, tx, f, chosen, token, lease) })
-	if err != nil {
-		return nil, err
-	}
-	keys, args := amongSeqs(chosen)
-	leased, err := s.letters(ctx, letterQuery+` WHERE `+keys+` AND token = ? ORDER BY seq`,
-		append(args, s.db.Bytes(token))...)
-	if err != nil {
-		taken := make([]Taken, len(chosen))
-		for i, seq := range chosen {
-			taken[i] = Taken{Letter: Letter{Seq: seq}, Token: token}
-		}
-		return nil, errors.Join(err, s.giveUp(ctx, taken))
-	}
-	taken := make([]Taken, len(leased))
-	for i, l := range leased {
-		taken[i] = Taken{Letter: l, Token: token, Until: until}
-	}
-	return taken, nil
-}
-
-// leaseWithin looks the letters up by their key, so that it locks no others, in the order of their keys and without
-// those that others have locked.
-func (s *Store) leaseWithin(ctx context.Context, tx *sql.Tx, f Filter, chosen []int64, token string,
-	lease time.Duration) error {
-	w := s.freeByKey(f, chosen)
-	if skip := s.db.SkipLocked(); skip != "" {
-		locked, err := s.seqs(ctx, tx,
-			`SELECT seq FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+skip, w.args...)
-		if err != nil || len(locked) == 0 {
-			return err
-		}
-		w = s.freeByKey(f, locked)
-	}
-	_, err := s.exec(ctx, tx,
-		`UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = ?, leased_until = now_us() + ?, leased_by = ?`+
-			w.String(),
-		append([]any{s.db.Bytes(token), ticks(lease), s.db.Bytes(s.node)}, w.args...)...)
-	return err
-}
-
 // ticks is a lease in microseconds, and a millisecond more: SQLite's clock stands still for as long.
 func ticks(lease time.Duration) int64 { return lease.Microseconds() + 1000 }
-
-// giveUp releases letters after an error. The context may have ended with it.
-func (s *Store) giveUp(ctx context.Context, taken []Taken) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxWrite)
-	defer cancel()
-	return s.Release(ctx, taken...)
-}
 
 // seqs reads the letters that a query within a transaction returns.
 func (s *Store) seqs(ctx context.Context, tx *sql.Tx, query string, args ...any) (seqs []int64, err error) {

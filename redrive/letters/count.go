@@ -1,7 +1,6 @@
 package letters
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"maps"
@@ -54,33 +53,16 @@ func (s *Store) countLetters(ctx context.Context, f Filter) (n int, err error) {
 	return n, err
 }
 
-// TopicCount is the number of letters of one origin topic.
-type TopicCount struct {
-	// Topic is empty for letters without an origin topic.
-	Topic   string `json:"topic"`
-	Letters int    `json:"letters"`
-}
-
-// CountTopics returns the number of letters that f chooses, and the counts of their origin topics: the topics with the
-// most letters first, at most Filter.Limit topics.
-func (s *Store) CountTopics(ctx context.Context, f Filter) (topics []TopicCount, all int, err error) {
+func (in *inner) CountTopics(ctx context.Context, f Filter) (map[string]int, error) {
+	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if err := f.validateInOrder(); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	byTopic, err := s.countTopics(ctx, f)
-	if err != nil {
-		return nil, 0, wrapped("count by topic", err)
-	}
-	for topic, n := range byTopic {
-		topics, all = append(topics, TopicCount{topic, n}), all+n
-	}
-	slices.SortFunc(topics, func(a, b TopicCount) int {
-		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Topic, b.Topic))
-	})
-	return topics[:min(len(topics), f.limit())], all, nil
+	return byTopic, wrapped("count by topic", err)
 }
 
 func (s *Store) countTopics(ctx context.Context, f Filter) (map[string]int, error) {

@@ -26,7 +26,7 @@ func (e *ending) Err() error {
 func TestCountCutOff(t *testing.T) {
 	store := fixture.SQLite.NewStore(t)
 	fixture.Publish(t, store, "orders.dlq", fixture.Several(12)...)
-	if _, err := store.DB().Exec(`UPDATE spillway_dead_letters SET seq = seq * 30000`); err != nil { // a statement reads 50,000 Seqs
+	if _, err := store.Inside().DB().Exec(`UPDATE spillway_dead_letters SET seq = seq * 30000`); err != nil { // a statement reads 50,000 Seqs
 		t.Fatal(err)
 	}
 	filter := letters.Filter{MaxSeq: 12 * 30000}

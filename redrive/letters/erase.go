@@ -13,36 +13,11 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/erasedtext"
+	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
-// EraseOptions are options of Erase.
-type EraseOptions struct {
-	// ForgetIDs replaces the ids of the messages by hashes, in the letters and in their events, for ids that name a
-	// person. The hash of an id that can be guessed can be guessed too. Default: ids stay, so that the record can be
-	// searched by them.
-	ForgetIDs bool
-	// Texts must not stay in the reasons and details of the events of the letters. The word erased takes their place.
-	// Texts of fewer than 4 bytes are replaced only if they are all of it. Default: none.
-	Texts []string
-	// Before is called with at most 200 letters before they are erased, outside of any transaction. The letters that have
-	// a lease are among them. An error ends Erase. Default: none.
-	Before func(ctx context.Context, some []Head) error
-	// Progress is called after each transaction with what was done so far. Default: none.
-	Progress func(done Erased)
-}
-
-// Erased is what Erase did.
-type Erased struct {
-	// Letters is the number of letters that were erased.
-	Letters int
-	// InHand is the number of letters that stay because they have a lease, or another transaction was writing them. Erase
-	// them by another call when the lease is over.
-	InHand int
-}
-
-// Erase removes the payload, the metadata and all texts of the letters that f chooses: description, stack and history
-// with them. f must have a field that chooses letters; without Statuses it chooses letters of every state. The rows
-// stay with StatusErased, their topics, handlers, times and ids, until Purge. Their events stay, and say who erased
+// Erase keeps the rows, with StatusErased, their topics, handlers, times and ids, until Purge. f must have a field that
+// chooses letters; without Statuses it chooses letters of every state. The events of the letters stay, and say who erased
 // them and why. The detail of EventEdited is replaced, because an edit can carry values. Only this, Texts and ForgetIDs
 // need a role that may UPDATE events.
 //
@@ -51,7 +26,9 @@ type Erased struct {
 // letter that arrives again later is a new letter.
 //
 // The database may keep old versions of rows for a while: see docs/privacy.md.
-func (s *Store) Erase(ctx context.Context, f Filter, act Act, options EraseOptions) (done Erased, err error) {
+func (in *inner) Erase(ctx context.Context, f Filter, act Act, options inside.EraseOptions) (done inside.Erased,
+	err error) {
+	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
 		return done, err
 	}
@@ -66,14 +43,15 @@ func (s *Store) Erase(ctx context.Context, f Filter, act Act, options EraseOptio
 	}
 	for f.Limit = sweepAtOnce; ; {
 		some, err := s.Heads(ctx, f)
+		seqs, ids := named(some)
 		if err == nil && len(some) > 0 && options.Before != nil {
-			err = options.Before(ctx, some)
+			err = options.Before(ctx, seqs, ids)
 		}
 		if err != nil || len(some) == 0 {
 			return done, wrapped(fmt.Sprintf("erase, after %d", done.Letters), err)
 		}
 		f.After = some[len(some)-1].Seq
-		n, err := s.eraseSome(ctx, f, some, act, &options)
+		n, err := s.eraseSome(ctx, f, seqs, act, &options)
 		if err != nil {
 			return done, wrapped(fmt.Sprintf("erase, after %d", done.Letters), err)
 		}
@@ -82,6 +60,13 @@ func (s *Store) Erase(ctx context.Context, f Filter, act Act, options EraseOptio
 			options.Progress(done)
 		}
 	}
+}
+
+func named(some []Head) (seqs []int64, messageIDs []string) {
+	for _, h := range some {
+		seqs, messageIDs = append(seqs, h.Seq), append(messageIDs, h.MessageID)
+	}
+	return seqs, messageIDs
 }
 
 // forErase makes f choose letters of every state, unless it names states.
@@ -103,12 +88,8 @@ func (f *Filter) forErase() error {
 }
 
 // eraseSome erases in one transaction those of the letters that f still chooses and that are free.
-func (s *Store) eraseSome(ctx context.Context, f Filter, some []Head, act Act,
-	options *EraseOptions) (n int, err error) {
-	seqs := make([]int64, len(some))
-	for i, h := range some {
-		seqs[i] = h.Seq
-	}
+func (s *Store) eraseSome(ctx context.Context, f Filter, seqs []int64, act Act,
+	options *inside.EraseOptions) (n int, err error) {
 	err = s.writeLetters(ctx, len(seqs), func(tx *sql.Tx, t tally) error {
 		letters, err := s.lockFree(ctx, tx, f, seqs)
 		if n = len(letters); err != nil || n == 0 {
@@ -204,7 +185,7 @@ func (s *Store) forgetID(ctx context.Context, tx *sql.Tx, id []byte) ([]byte, er
 	if len(id) == 0 || isForgotten(id) {
 		return id, nil
 	}
-	hash := ForgottenID(string(id))
+	hash := forgottenID(string(id))
 	_, err := s.exec(ctx, tx, `UPDATE spillway_letter_events SET message = ? WHERE service = ? AND message = ?`,
 		s.db.Text(hash), asBytes(s.service), s.db.Text(database.Column(string(id))))
 	return []byte(hash), err
@@ -217,16 +198,15 @@ func isForgotten(id []byte) bool {
 	return err == nil && len(id) == len(forgotten)+32 && string(id[:len(forgotten)]) == forgotten
 }
 
-// ForgottenID is what EraseOptions.ForgetIDs puts in the place of the id of a message: the word erased and a hash.
+// forgottenID is what EraseOptions.ForgetIDs puts in the place of the id of a message: the word erased and a hash.
 // EventFilter finds events by it.
-func ForgottenID(id string) string {
+func forgottenID(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return forgotten + hex.EncodeToString(sum[:16])
 }
 
-// RecordErasure writes EventErasure: a program erased a person's data, or is about to. act.Detail says by what it
-// looked for them, without a value of the person, and what it found.
-func (s *Store) RecordErasure(ctx context.Context, act Act) error {
+func (in *inner) RecordErasure(ctx context.Context, act Act) error {
+	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"slices"
 	"strings"
 	"testing"
@@ -56,33 +57,31 @@ func testStore_erase(t *testing.T, on fixture.Database) {
 			t.Fatal(status, m, err)
 		}
 	}
-	taken, err := store.Take(ctx, letters.Filter{IDs: []string{"ann-100", "other-100"}}, time.Hour, 2)
+	taken, err := fixture.Take(ctx, store, letters.Filter{IDs: []string{"ann-100", "other-100"}}, time.Hour, 2)
 	if err != nil || len(taken) != 2 {
 		t.Fatal(taken, err)
 	}
-	if _, err := store.Record(ctx, nil, letters.EventEdited, letters.Act{By: "ann", Reason: "r", Detail: `{"set":{"customer":"` + person + `"}}`}, 1); err != nil {
+	if _, err := store.Inside().Record(ctx, nil, string(letters.EventEdited), letters.Act{By: "ann", Reason: "r", Detail: `{"set":{"customer":"` + person + `"}}`}, 1); err != nil {
 		t.Fatal(err)
 	}
 	others := list(t, store, letters.Filter{Metadata: map[string]string{"tenant": "blue"}, Statuses: letters.Statuses(), Limit: 1000})
 	f := letters.Filter{Metadata: map[string]string{"customer": person}}
 	var before []string
-	done, err := store.Erase(ctx, f, erasing, letters.EraseOptions{Before: func(_ context.Context, some []letters.Head) error {
-		for _, h := range some {
-			before = append(before, h.MessageID)
-		}
+	done, err := store.Inside().Erase(ctx, f, erasing, inside.EraseOptions{Before: func(_ context.Context, _ []int64, ids []string) error {
+		before = append(before, ids...)
 		return nil
 	}})
-	if err != nil || done != (letters.Erased{Letters: n - 1, InHand: 1}) || len(before) != n {
+	if err != nil || done != (inside.Erased{Letters: n - 1, InHand: 1}) || len(before) != n {
 		t.Fatalf("%+v, %d before, %v", done, len(before), err)
 	}
 	wantFound(t, db, person, "ann-100")
-	if err := store.Release(ctx, taken...); err != nil {
+	if err := fixture.Release(ctx, store, taken...); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := store.Erase(ctx, f, erasing, letters.EraseOptions{}); err != nil || done != (letters.Erased{Letters: 1}) {
+	if done, err := store.Inside().Erase(ctx, f, erasing, inside.EraseOptions{}); err != nil || done != (inside.Erased{Letters: 1}) {
 		t.Fatalf("after the lease: %+v, %v", done, err)
 	}
-	if done, err := store.Erase(ctx, f, erasing, letters.EraseOptions{}); err != nil || done != (letters.Erased{}) {
+	if done, err := store.Inside().Erase(ctx, f, erasing, inside.EraseOptions{}); err != nil || done != (inside.Erased{}) {
 		t.Errorf("once more: %+v, %v", done, err)
 	}
 	wantFound(t, db, person)
@@ -115,13 +114,13 @@ func testStore_erase(t *testing.T, on fixture.Database) {
 
 	// It is at its end.
 	all := letters.Filter{Statuses: letters.Statuses(), IDs: []string{"ann-1"}}
-	if taken, err := store.Take(ctx, all, time.Hour, 10); err != nil || len(taken) > 0 {
+	if taken, err := fixture.Take(ctx, store, all, time.Hour, 10); err != nil || len(taken) > 0 {
 		t.Errorf("taken: %+v, %v", taken, err)
 	}
-	if leased, err := store.Lease(ctx, all, []int64{erased[0].Seq}, time.Hour); err != nil || len(leased) > 0 {
+	if leased, err := fixture.Lease(ctx, store, all, []int64{erased[0].Seq}, time.Hour); err != nil || len(leased) > 0 {
 		t.Errorf("leased: %+v, %v", leased, err)
 	}
-	if free, err := store.Free(ctx, letters.Filter{Statuses: []letters.Status{letters.StatusErased}}, 10); err != nil || len(free) > 0 {
+	if free, err := store.Inside().Free(ctx, letters.Filter{Statuses: []letters.Status{letters.StatusErased}}, 10); err != nil || len(free) > 0 {
 		t.Errorf("free: %v, %v", free, err)
 	}
 	if m, err := store.MarkAll(ctx, all, letters.StatusWaiting, byHand); err != nil || m != 1 { // looked at, and left
@@ -195,16 +194,16 @@ func testStore_eraseForgetsIDs(t *testing.T, on fixture.Database) {
 	if n, err := store.MarkAll(ctx, letters.Filter{IDs: []string{person}}, letters.StatusDiscarded, byHand); err != nil || n != 2 {
 		t.Fatal(n, err)
 	}
-	options := letters.EraseOptions{ForgetIDs: true}
-	done, err := store.Erase(ctx, letters.Filter{IDs: []string{person, long}}, erasing, options)
+	options := inside.EraseOptions{ForgetIDs: true}
+	done, err := store.Inside().Erase(ctx, letters.Filter{IDs: []string{person, long}}, erasing, options)
 	if err != nil || done.Letters != 3 {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	if done, err = store.Erase(ctx, letters.Filter{Payload: "no id"}, erasing, options); err != nil || done.Letters != 1 {
+	if done, err = store.Inside().Erase(ctx, letters.Filter{Payload: "no id"}, erasing, options); err != nil || done.Letters != 1 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	wantFound(t, db, person)
-	if again, err := store.Erase(ctx, letters.Filter{IDs: []string{letters.ForgottenID(person)}}, erasing, options); err != nil || again.Letters != 0 {
+	if again, err := store.Inside().Erase(ctx, letters.Filter{IDs: []string{letters.ForgottenID(person)}}, erasing, options); err != nil || again.Letters != 0 {
 		t.Errorf("%+v, %v", again, err)
 	}
 	events, err := store.Audit(ctx, letters.EventFilter{MessageIDs: []string{letters.ForgottenID(person)}})
@@ -230,22 +229,22 @@ func TestStore_eraseRefuses(t *testing.T) {
 		"Filter.Limit":          {IDs: []string{"1"}, Limit: 7},
 		"Filter.IDs lists 501 ": {IDs: make([]string, 501)},
 	} {
-		if _, err := store.Erase(ctx, f, erasing, letters.EraseOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := store.Inside().Erase(ctx, f, erasing, inside.EraseOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
 	if _, err := store.MarkAll(ctx, letters.Filter{}, letters.StatusErased, byHand); err == nil || !strings.Contains(err.Error(), "use Erase") {
 		t.Error(err)
 	}
-	if taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 1); err != nil || store.Mark(ctx, taken[0], letters.StatusErased, byHand) == nil {
+	if taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 1); err != nil || fixture.Mark(ctx, store, taken[0], letters.StatusErased, byHand) == nil {
 		t.Error("marked as erased", err)
 	}
 	stop := errors.New("no more")
 	f := letters.Filter{IDs: []string{"1"}}
-	if done, err := store.Erase(ctx, f, erasing, letters.EraseOptions{Before: func(context.Context, []letters.Head) error { return stop }}); !errors.Is(err, stop) || done.Letters != 0 {
+	if done, err := store.Inside().Erase(ctx, f, erasing, inside.EraseOptions{Before: func(context.Context, []int64, []string) error { return stop }}); !errors.Is(err, stop) || done.Letters != 0 {
 		t.Error(done, err)
 	}
-	if err := store.RecordErasure(ctx, erasing); err != nil {
+	if err := store.Inside().RecordErasure(ctx, erasing); err != nil {
 		t.Fatal(err)
 	}
 	events, err := store.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventErasure}})

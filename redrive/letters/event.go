@@ -140,12 +140,9 @@ func (s *Store) subjects(ctx context.Context, tx *sql.Tx, seqs []int64) (found [
 	return found, err
 }
 
-// Record writes an event for each of the letters, at most MaxLimit, and changes nothing else. tx is a transaction on
-// the Store's database, for programs that keep more about letters in tables of their own. If tx is nil, Record uses a
-// transaction of its own. Record returns the Seqs of the letters that are there. The record never has EventStored, and
-// an event whose kind is a Status belongs to Mark.
-func (s *Store) Record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act,
+func (in *inner) Record(ctx context.Context, tx *sql.Tx, what string, act Act,
 	seqs ...int64) (recorded []int64, err error) {
+	s, kind := (*Store)(in), EventKind(what)
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}

@@ -18,10 +18,16 @@ func IdentityOf(topic string, msg *message.Message) []byte {
 	return identify("shop", topic, poison.Read(msg))
 }
 
-// LeaseWithin is Lease within a transaction that goes on.
+// LeaseWithin leases within a transaction that goes on.
 func (s *Store) LeaseWithin(ctx context.Context, tx *sql.Tx, f Filter, seqs []int64) error {
 	return s.leaseWithin(ctx, tx, f, seqs, "token", time.Hour)
 }
+
+// ReadAtMost is maxRead.
+func (s *Store) ReadAtMost(bytes int) { s.maxRead = bytes }
+
+// ForgottenID is what takes the place of an id.
+var ForgottenID = forgottenID
 
 // EachMinute reads the column recent.
 var EachMinute = eachMinute

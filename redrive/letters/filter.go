@@ -194,3 +194,24 @@ func lastFailed(l poison.Letter, arrived time.Time) time.Time {
 	}
 	return l.Failure.LastFailedAt
 }
+
+// redrivable returns f without letters that no redrive may take. It reports whether f can choose others.
+func (f Filter) redrivable() (Filter, bool) {
+	if len(f.Statuses) == 0 {
+		return f, true
+	}
+	f.Statuses = slices.DeleteFunc(slices.Clone(f.Statuses), func(s Status) bool {
+		return s == StatusDiscarded || s == StatusErased
+	})
+	return f, len(f.Statuses) > 0
+}
+
+// present returns f without letters that were erased: they have no message any more. It reports whether f can choose
+// others.
+func (f Filter) present() (Filter, bool) {
+	if slices.Contains(f.Statuses, StatusErased) {
+		f.Statuses = slices.DeleteFunc(slices.Clone(f.Statuses), func(s Status) bool { return s == StatusErased })
+		return f, len(f.Statuses) > 0
+	}
+	return f, true
+}

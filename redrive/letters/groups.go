@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -32,7 +31,7 @@ type Group struct {
 	// Count is the number of letters that the Filter chooses.
 	Count int
 	// All are the numbers of all letters of the cause, by their status.
-	All StatusCounts
+	All map[Status]int
 	// Arrived counts how often letters of the cause arrived, ever.
 	Arrived int
 	// LastMinute is the number of arrivals in the last full minute.
@@ -48,14 +47,6 @@ type Group struct {
 	// Description is the description of that letter.
 	Description string
 }
-
-// StatusCounts are numbers of letters.
-type StatusCounts struct {
-	Waiting, Redriven, Succeeded, FailedAgain, Quarantined, Refused, Discarded, Erased int
-}
-
-// Filter chooses the letters of the group that wait. If Groups had a Filter with Statuses or times, set them here too.
-func (g Group) Filter() Filter { return Filter{Causes: []string{g.Cause}} }
 
 // Groups returns the causes of the letters that f chooses, the largest groups first, at most Filter.Limit of them. The
 // numbers are kept with the letters. Only if f has a time, an id, a text to look for, a RedriveID, After or MaxSeq,
@@ -160,26 +151,22 @@ func (s *Store) describe(ctx context.Context, some []string, described map[strin
 	among.and("service = ?", asBytes(s.service))
 	anyIn(among, "cause", some, s.db.Text)
 	minute := time.Now().Unix() / 60
-	var sums strings.Builder
-	for _, status := range Statuses() {
-		sums.WriteString("SUM(" + string(status) + ") AS " + string(status) + ", ")
-	}
 	args := append(append([]any{minute, minute - 1}, among.args...), among.args...)
 	return s.read(ctx, func() {}, func(rows *sql.Rows) error {
 		var g Group
 		var deadLetterTopic, topic, handler []byte
 		var class string
-		err := rows.Scan(&g.Cause, &deadLetterTopic, &topic, &handler, &class, &g.Reason, &g.Type, &g.StackHash,
-			&g.Description, &g.All.Waiting, &g.All.Redriven, &g.All.Succeeded, &g.All.FailedAgain, &g.All.Quarantined,
-			&g.All.Refused, &g.All.Discarded, &g.All.Erased,
-			&g.Arrived, &g.LastMinute)
+		numbers := newNumbers()
+		err := rows.Scan(slices.Concat([]any{&g.Cause, &deadLetterTopic, &topic, &handler, &class, &g.Reason, &g.Type,
+			&g.StackHash, &g.Description, &g.Arrived, &g.LastMinute}, numbers.into())...)
+		g.All = numbers.byStatus()
 		g.DeadLetterTopic, g.Topic, g.Handler, g.Class = string(deadLetterTopic), string(topic), string(handler),
 			classOf(class)
 		described[g.Cause] = g
 		return err
 	}, `SELECT c.cause, dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash, description,
-	waiting, redriven, succeeded, failed_again, quarantined, refused, discarded, erased, arrived, of_late
-FROM (SELECT cause, `+sums.String()+`SUM(arrived) AS arrived,
+	arrived, of_late, `+statusColumns("%s")+`
+FROM (SELECT cause, `+statusColumns("SUM(%[1]s) AS %[1]s")+`, SUM(arrived) AS arrived,
 	SUM(CASE minute WHEN ? THEN minute_before WHEN ? THEN in_minute ELSE 0 END) AS of_late
 	FROM spillway_letter_counts`+among.String()+` GROUP BY cause) AS n
 JOIN (SELECT * FROM spillway_letter_causes`+among.String()+`) AS c ON c.cause = n.cause`, args...)

@@ -8,24 +8,21 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
-// HandleAgain lets the handler of a leased letter run again although the idempotent receiver has applied its message:
-// it removes the receiver's key, whose id is the message's, and records EventKeyRemoved. What the handler wrote before
-// is written again then, and what it produces anew takes the place of the recorded outputs. It reports false if there
-// is no such key: then the handler runs anyway, or the receiver has other keys. Publish the letter after it.
-func (s *Store) HandleAgain(ctx context.Context, t Taken, act Act) (removed bool, err error) {
+func (in *inner) HandleAgain(ctx context.Context, l Letter, act Act) (removed bool, err error) {
+	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
 		return false, err
 	}
 	if err := act.validate(); err != nil {
 		return false, wrapped("handle again", err)
 	}
-	if t.Original == nil || t.Original.UUID == "" {
+	if l.Original == nil || l.Original.UUID == "" {
 		return false, nil
 	}
 	err = s.write(ctx, func(tx *sql.Tx) error {
 		// no lease: a handler is at work
 		result, err := s.exec(ctx, tx, `DELETE FROM spillway_keys WHERE consumer = ? AND id = ? AND expires_at IS NULL`,
-			s.db.Text(database.Column(s.consumer(t.Origin.Handler))), s.db.Text(database.Column(t.Original.UUID)))
+			s.db.Text(database.Column(s.consumer(l.Origin.Handler))), s.db.Text(database.Column(l.Original.UUID)))
 		if err != nil {
 			return err
 		}
@@ -33,13 +30,13 @@ func (s *Store) HandleAgain(ctx context.Context, t Taken, act Act) (removed bool
 		if removed = n > 0; err != nil || !removed {
 			return err
 		}
-		return s.record(ctx, tx, EventKeyRemoved, act, subjectsOf([]Taken{t})...)
+		return s.record(ctx, tx, EventKeyRemoved, act, subjectOf(l))
 	})
-	return removed, wrapped(fmt.Sprintf("let the handler of letter %d run again", t.Seq), err)
+	return removed, wrapped(fmt.Sprintf("let the handler of letter %d run again", l.Seq), err)
 }
 
-// CheckKeys returns an error if the idempotent receiver does not keep its keys in the database of the letters.
-func (s *Store) CheckKeys(ctx context.Context) error {
+func (in *inner) CheckKeys(ctx context.Context) error {
+	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package letters_test
 
 import (
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"testing"
 	"time"
 
@@ -21,14 +22,14 @@ func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {
 	because := func(reason string) func(*poison.Letter) {
 		return func(l *poison.Letter) { l.Failure.Reason = reason }
 	}
-	if err := store.CheckKeys(ctx); err == nil {
+	if err := store.Inside().CheckKeys(ctx); err == nil {
 		t.Error("there are keys before there is a receiver")
 	}
 	keys, err := idempotency.NewStore(ctx, db, idempotency.StoreConfig{Service: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.CheckKeys(ctx); err != nil {
+	if err := store.Inside().CheckKeys(ctx); err != nil {
 		t.Error(err)
 	}
 	entry := func(id string) idempotency.Entry {
@@ -44,9 +45,9 @@ func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {
 			t.Fatal(err)
 		}
 	}
-	learn := func(want letters.Outcome) {
+	learn := func(want inside.Outcome) {
 		t.Helper()
-		if got, err := store.Learn(ctx, "campaign-1"); err != nil || got != want {
+		if got, err := store.Inside().Learn(ctx, "campaign-1"); err != nil || got != want {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
 	}
@@ -58,14 +59,14 @@ func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {
 	}
 	publish(t, store, "orders.dlq", letter("output", "{}", because(classify.ReasonOutput)), letter("reused", "{}", because(classify.ReasonKeyReused)),
 		letter("producing", "{}"), letter("untouched", "{}", because(classify.ReasonOutput)))
-	taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 10)
+	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 10)
 	if err != nil || len(taken) != 4 {
 		t.Fatal(taken, err)
 	}
 	act := letters.Act{By: "ann", Reason: "the handler is repaired", RedriveID: "campaign-1"}
 	for i, want := range []bool{true, false, false} { // once; the key of the last but one is not there
 		of := taken[[]int{0, 0, 2}[i]]
-		if removed, err := store.HandleAgain(ctx, of, act); err != nil || removed != want {
+		if removed, err := store.Inside().HandleAgain(ctx, of.Letter, act); err != nil || removed != want {
 			t.Errorf("%d: %v, %v", i, removed, err)
 		}
 	}
@@ -73,18 +74,18 @@ func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {
 	if err != nil || len(audit) != 1 || audit[0].Seq != taken[0].Seq || audit[0].By != "ann" || audit[0].RedriveID != "campaign-1" {
 		t.Errorf("%+v, %v", audit, err)
 	}
-	if marked, err := store.MarkEach(ctx, letters.StatusRedriven, act, taken...); err != nil || len(marked) != 4 {
+	if marked, err := fixture.MarkEach(ctx, store, letters.StatusRedriven, act, taken...); err != nil || len(marked) != 4 {
 		t.Fatal(marked, err)
 	}
-	learn(letters.Outcome{Redriven: 4})
+	learn(inside.Outcome{Redriven: 4})
 	apply("output", recorded)    // by the handler that ran again; its outputs are still to come
 	apply("producing", recorded) // for the first time
-	learn(letters.Outcome{Redriven: 4})
+	learn(inside.Outcome{Redriven: 4})
 	for i, id := range []string{"output", "producing"} {
 		if err := keys.MarkPublished(ctx, entry(id)); err != nil {
 			t.Fatal(err)
 		}
-		learn(letters.Outcome{Redriven: 3 - i, Succeeded: 1 + i})
+		learn(inside.Outcome{Redriven: 3 - i, Succeeded: 1 + i})
 	}
 	wantNumbers(t, db, store)
 }

@@ -3,6 +3,7 @@ package letters
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -101,6 +102,9 @@ func (s *Store) Get(ctx context.Context, seq int64) (Letter, error) {
 	}
 	return found[0], nil
 }
+
+// ErrNotFound is the error of a letter that is not there, or of another service.
+var ErrNotFound = errors.New("there is no such letter: it was purged, belongs to another service, or has another Seq now")
 
 // wrapped says what failed.
 func wrapped(what string, err error) error {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"os"
 	"os/exec"
 	"testing"
@@ -132,7 +133,7 @@ func TestStore_resealKilled(t *testing.T) {
 			if len(seen) != n {
 				t.Fatalf("%d letters, want %d", len(seen), n)
 			}
-			keys, err := store.SealKeys(t.Context())
+			keys, err := store.Inside().SealKeys(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -246,12 +247,12 @@ func testStore_resealErased(t *testing.T, on fixture.Database) {
 	publish(t, storeOn(t, db), "orders.dlq", secretLetter("clear"))
 	erase := func(ids ...string) {
 		t.Helper()
-		if done, err := storeOn(t, db).Erase(t.Context(), letters.Filter{IDs: ids}, erasing, letters.EraseOptions{}); err != nil || done.Letters != len(ids) {
+		if done, err := storeOn(t, db).Inside().Erase(t.Context(), letters.Filter{IDs: ids}, erasing, inside.EraseOptions{}); err != nil || done.Letters != len(ids) {
 			t.Fatalf("%+v, %v", done, err)
 		}
 	}
 	erase("before")
-	if counts, err := storeOn(t, db).SealKeys(t.Context()); err != nil || fmt.Sprint(counts) != "[{ 2} {k1 2}]" {
+	if counts, err := storeOn(t, db).Inside().SealKeys(t.Context()); err != nil || fmt.Sprint(counts) != "[{ 2} {k1 2}]" {
 		t.Errorf("keys %v, %v", counts, err)
 	}
 	ring, err := seal.ParseKeyring(testkit.Keyring("k2", "k1"))
@@ -267,7 +268,7 @@ func testStore_resealErased(t *testing.T, on fixture.Database) {
 	if err != nil || report.Resealed != 2 || report.Closed != 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if counts, err := store.SealKeys(t.Context()); err != nil || fmt.Sprint(counts) != "[{ 2} {k2 2}]" {
+	if counts, err := store.Inside().SealKeys(t.Context()); err != nil || fmt.Sprint(counts) != "[{ 2} {k2 2}]" {
 		t.Errorf("keys %v, %v", counts, err)
 	}
 	erased := list(t, store, letters.Filter{Statuses: []letters.Status{letters.StatusErased}})

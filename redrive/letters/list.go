@@ -49,7 +49,7 @@ const letterQuery = `SELECT seq, dead_letter_topic, id, COALESCE(letter_metadata
 FROM spillway_dead_letters LEFT JOIN spillway_letter_bodies ON body = ` + bodyOf
 
 // List returns the letters that f chooses, in the order of Seq or with Filter.NewestFirst the other way round, at most
-// Filter.Limit of them. StoreConfig.MaxRead may make a page shorter. The next page is after the Seq of the last letter.
+// Filter.Limit of them, and those of 32 MiB. The next page is after the Seq of the last letter.
 // Only an empty page means that there are no more letters. On PostgreSQL and MySQL, a letter that is being stored at
 // the same time may appear within a page that was already read.
 func (s *Store) List(ctx context.Context, f Filter) ([]Letter, error) {
@@ -79,18 +79,18 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Letter, error) {
 	}
 }
 
-// LastSeq returns the greatest Seq in the table, or 0 if the table is empty. As Filter.MaxSeq it leaves out letters
-// that arrive later.
-func (s *Store) LastSeq(ctx context.Context) (last int64, err error) {
+func (in *inner) LastSeq(ctx context.Context) (int64, error) {
+	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
+	return s.lastSeq(ctx)
+}
+
+func (s *Store) lastSeq(ctx context.Context) (last int64, err error) {
 	err = s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&last) },
 		`SELECT COALESCE(MAX(seq), 0) FROM spillway_dead_letters`)
-	if err != nil {
-		return 0, fmt.Errorf("letters: look for the last letter: %w", err)
-	}
-	return last, nil
+	return last, wrapped("look for the last letter", err)
 }
 
 func (s *Store) letters(ctx context.Context, query string, args ...any) ([]Letter, error) {

@@ -2,6 +2,7 @@ package letters_test
 
 import (
 	"fmt"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func testStore_newestFirst(t *testing.T, on fixture.Database) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := store.Lease(ctx, letters.Filter{}, []int64{first, first + 3, first + 5}, time.Hour); err != nil {
+	if _, err := fixture.Lease(ctx, store, letters.Filter{}, []int64{first, first + 3, first + 5}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	all := heads(t, store, letters.Filter{}, 100)
@@ -91,14 +92,14 @@ func newestIsRefused(t *testing.T, store *letters.Store) {
 	t.Helper()
 	ctx, f, act := t.Context(), letters.Filter{NewestFirst: true, Statuses: letters.Statuses()}, letters.Act{By: "ann", Reason: "INC-7"}
 	for what, try := range map[string]func() error{
-		"Take":        func() error { _, err := store.Take(ctx, f, time.Hour, 1); return err },
-		"Free":        func() error { _, err := store.Free(ctx, f, 1); return err },
-		"Lease":       func() error { _, err := store.Lease(ctx, f, []int64{1}, time.Hour); return err },
+		"Take":        func() error { _, err := fixture.Take(ctx, store, f, time.Hour, 1); return err },
+		"Free":        func() error { _, err := store.Inside().Free(ctx, f, 1); return err },
+		"Lease":       func() error { _, err := fixture.Lease(ctx, store, f, []int64{1}, time.Hour); return err },
 		"MarkAll":     func() error { _, err := store.MarkAll(ctx, f, letters.StatusDiscarded, act); return err },
 		"Purge":       func() error { _, err := store.Purge(ctx, f, act); return err },
-		"Erase":       func() error { _, err := store.Erase(ctx, f, act, letters.EraseOptions{}); return err },
+		"Erase":       func() error { _, err := store.Inside().Erase(ctx, f, act, inside.EraseOptions{}); return err },
 		"Count":       func() error { _, err := store.Count(ctx, f); return err },
-		"CountTopics": func() error { _, _, err := store.CountTopics(ctx, f); return err },
+		"CountTopics": func() error { _, err := store.Inside().CountTopics(ctx, f); return err },
 		"Groups":      func() error { _, err := store.Groups(ctx, f); return err },
 	} {
 		if err := try(); err == nil || !strings.Contains(err.Error(), "NewestFirst") {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -68,15 +69,15 @@ func actAtRandom(ctx context.Context, store *letters.Store, random *rand.Rand) e
 	case 4:
 		return store.Publish("orders.dlq", fixture.OfTwo(1+random.IntN(6))...)
 	case 5, 6:
-		taken, err := store.Take(ctx, any, time.Minute, 1+random.IntN(5))
+		taken, err := fixture.Take(ctx, store, any, time.Minute, 1+random.IntN(5))
 		if err == nil {
-			_, err = store.MarkEach(ctx, status, act, taken...)
+			_, err = fixture.MarkEach(ctx, store, status, act, taken...)
 		}
 		return err
 	case 7:
-		taken, err := store.Take(ctx, any, time.Minute, 2)
+		taken, err := fixture.Take(ctx, store, any, time.Minute, 2)
 		for _, t := range taken {
-			if err := store.Postpone(ctx, t); err != nil && !errors.Is(err, letters.ErrLeaseLost) {
+			if err := fixture.Postpone(ctx, store, t); err != nil && !errors.Is(err, letters.ErrLeaseLost) {
 				return err
 			}
 		}
@@ -86,7 +87,7 @@ func actAtRandom(ctx context.Context, store *letters.Store, random *rand.Rand) e
 		return err
 	}
 	if random.IntN(4) == 0 {
-		_, err := store.Erase(ctx, letters.Filter{IDs: []string{id, "id-3"}}, act, letters.EraseOptions{})
+		_, err := store.Inside().Erase(ctx, letters.Filter{IDs: []string{id, "id-3"}}, act, inside.EraseOptions{})
 		return err
 	}
 	_, err := store.Purge(ctx, letters.Filter{Statuses: []letters.Status{status, letters.StatusErased}[:1+random.IntN(2)], IDs: []string{id, "id-2"}}, act)

@@ -10,31 +10,13 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
-// Outcome is what became of the letters of a redrive.
-type Outcome struct {
-	// Redriven is the number of letters that were published, and not heard of since.
-	Redriven int
-	// Succeeded is the number of letters whose messages were handled.
-	Succeeded int
-	// FailedAgain is the number of letters whose messages became dead letters again.
-	FailedAgain int
-}
-
-// Learn looks for what became of the letters that a drain or campaign redrove, and marks them. It returns the numbers.
-//   - A letter failed again if another letter arrived with the id of the redrive that names it, or has its message's
-//     id. So it did if the same one arrived again.
-//   - A letter succeeded if the idempotent receiver applied its message: the receiver's keys are in the same database,
-//     of the same service and handler, and the key of the message is its id. A message with outputs succeeded when they
-//     are published. The receiver marks that within a spillway.Channel. Elsewhere it is believed 5 minutes after the
-//     message was applied, but never of a letter of reason output_undeliverable, whose message was applied before.
-//
-// Otherwise another program calls Succeeded. Live traffic does nothing for it: Learn looks keys up. Events name the
-// Node.
-func (s *Store) Learn(ctx context.Context, redriveID string) (Outcome, error) {
+func (in *inner) Learn(ctx context.Context, redriveID string) (inside.Outcome, error) {
+	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
-		return Outcome{}, err
+		return inside.Outcome{}, err
 	}
 	act := Act{By: s.node, RedriveID: redriveID}
 	err := act.validate()
@@ -42,7 +24,7 @@ func (s *Store) Learn(ctx context.Context, redriveID string) (Outcome, error) {
 		err = errNoRedriveID
 	}
 	if err != nil {
-		return Outcome{}, wrapped("learn", err)
+		return inside.Outcome{}, wrapped("learn", err)
 	}
 	outcome, err := s.learn(ctx, act)
 	return outcome, wrapped("learn of redrive "+logged(redriveID), err)
@@ -50,12 +32,12 @@ func (s *Store) Learn(ctx context.Context, redriveID string) (Outcome, error) {
 
 var errNoRedriveID = errors.New("the id of a redrive is needed: that of a drain's Report, or of a campaign")
 
-func (s *Store) learn(ctx context.Context, act Act) (Outcome, error) {
+func (s *Store) learn(ctx context.Context, act Act) (inside.Outcome, error) {
 	keys := s.hasKeys(ctx)
 	for after := int64(0); ; {
 		asked, err := s.askedOf(ctx, act.RedriveID, after)
 		if err != nil {
-			return Outcome{}, err
+			return inside.Outcome{}, err
 		}
 		if len(asked) == 0 {
 			return s.outcome(ctx, act.RedriveID)
@@ -72,7 +54,7 @@ func (s *Store) learn(ctx context.Context, act Act) (Outcome, error) {
 			}
 		}
 		if err != nil {
-			return Outcome{}, err
+			return inside.Outcome{}, err
 		}
 	}
 }
@@ -196,8 +178,8 @@ func (s *Store) learned(ctx context.Context, act Act, status Status, learned []r
 }
 
 // outcome counts the letters of a redrive by what is known. A letter that waits again arrived again.
-func (s *Store) outcome(ctx context.Context, redriveID string) (o Outcome, err error) {
-	err = s.read(ctx, func() { o = Outcome{} }, func(rows *sql.Rows) error {
+func (s *Store) outcome(ctx context.Context, redriveID string) (o inside.Outcome, err error) {
+	err = s.read(ctx, func() { o = inside.Outcome{} }, func(rows *sql.Rows) error {
 		var status Status
 		var n int
 		err := rows.Scan(&status, &n)

@@ -98,7 +98,7 @@ func (r *resealing) run(ctx context.Context) (err error) {
 		}
 	}
 	if f.MaxSeq == 0 {
-		if f.MaxSeq, err = r.LastSeq(ctx); err != nil || f.MaxSeq == 0 {
+		if f.MaxSeq, err = r.lastSeq(ctx); err != nil || f.MaxSeq == 0 {
 			return err
 		}
 	}
@@ -121,7 +121,7 @@ func (r *resealing) run(ctx context.Context) (err error) {
 }
 
 func (r *resealing) oldKeys(ctx context.Context) (old []string, err error) {
-	keys, err := r.SealKeys(ctx)
+	keys, err := r.sealKeys(ctx)
 	for _, k := range keys {
 		if k.Key != r.report.Key && len(old) < MaxListed {
 			old = append(old, k.Key)

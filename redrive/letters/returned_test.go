@@ -1,6 +1,7 @@
 package letters_test
 
 import (
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 	db := on.Create(t)()
 	store, ctx := storeOn(t, db), t.Context()
 	publish(t, store, "orders.dlq", letter("", "a"), letter("", "b"), letter("", "c"), letter("", "other", fixture.By("mailer")), letter("id-1", "x"), letter("id-1", "y"))
-	taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 10)
+	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 10)
 	if err != nil || len(taken) != 6 {
 		t.Fatal(taken, err)
 	}
@@ -39,15 +40,15 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 		if i == 2 { // c is of another redrive
 			other := act
 			other.RedriveID = "campaign-2"
-			err = store.Mark(ctx, t2, letters.StatusRedriven, other)
+			err = fixture.Mark(ctx, store, t2, letters.StatusRedriven, other)
 		} else {
-			err = store.Mark(ctx, t2, letters.StatusRedriven, act)
+			err = fixture.Mark(ctx, store, t2, letters.StatusRedriven, act)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	arrive := func(of letters.Taken, change ...func(message.Metadata)) {
+	arrive := func(of fixture.Taken, change ...func(message.Metadata)) {
 		t.Helper()
 		msg := fixture.WithClass(of.Redriven("ann", "campaign-1", time.Now()))
 		for _, f := range change {
@@ -69,16 +70,16 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 	arrive(taken[1], names(taken[1].Identity+"0"))
 	arrive(taken[1], names("' OR 1=1 --\x00"))
 	arrive(taken[1], func(m message.Metadata) { m.Set(poison.KeyRedriveID, "campaign-9") })
-	want := letters.Outcome{Redriven: 5}
-	if got, err := store.Learn(ctx, "campaign-1"); err != nil || got != want {
+	want := inside.Outcome{Redriven: 5}
+	if got, err := store.Inside().Learn(ctx, "campaign-1"); err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 	arrive(taken[0])
 	arrive(taken[0]) // delivered twice
 	arrive(taken[3], handler("mailer"))
 	arrive(taken[4]) // of two letters with one id
-	want = letters.Outcome{Redriven: 2, FailedAgain: 3}
-	if got, err := store.Learn(ctx, "campaign-1"); err != nil || got != want {
+	want = inside.Outcome{Redriven: 2, FailedAgain: 3}
+	if got, err := store.Inside().Learn(ctx, "campaign-1"); err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 	for i, status := range []letters.Status{letters.StatusFailedAgain, letters.StatusRedriven, letters.StatusRedriven, letters.StatusFailedAgain, letters.StatusFailedAgain, letters.StatusRedriven} {
@@ -87,8 +88,8 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 		}
 	}
 	arrive(taken[5], func(m message.Metadata) { delete(m, poison.KeyRedrivenLetter) }) // of a program that does not know the key
-	want = letters.Outcome{Redriven: 1, FailedAgain: 4}
-	if got, err := store.Learn(ctx, "campaign-1"); err != nil || got != want {
+	want = inside.Outcome{Redriven: 1, FailedAgain: 4}
+	if got, err := store.Inside().Learn(ctx, "campaign-1"); err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 	wantNumbers(t, db, store)
@@ -102,9 +103,9 @@ func testStore_identityStays(t *testing.T, on fixture.Database) {
 	store, ctx := storeOn(t, open()), t.Context()
 	publish(t, store, "orders.dlq", letter("id-1", "{}"), letter("", "{}"))
 	before := fixture.List(t, store, letters.Filter{})
-	taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 1)
+	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 1)
 	if err == nil {
-		err = store.Postpone(ctx, taken[0])
+		err = fixture.Postpone(ctx, store, taken[0])
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/watermill-spillway/spillway/internal/envelope"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/seal"
 )
@@ -44,15 +45,21 @@ func (s *Store) Open(ctx context.Context, l Letter) (poison.Letter, error) {
 	if err := s.usable(ctx); err != nil {
 		return poison.Letter{}, err
 	}
-	return s.OpenWith(ctx, s.seal, l)
+	return s.openWith(ctx, s.seal, l)
 }
 
-// OpenWith is Open with other keys. Beside what package seal binds, it compares the identity of the letter's row: an
-// envelope that was moved here from another row is an error that is seal.ErrOtherLetter.
-func (s *Store) OpenWith(ctx context.Context, sealer *seal.Sealer, l Letter) (poison.Letter, error) {
+func (in *inner) OpenWith(ctx context.Context, sealer *seal.Sealer, l Letter) (opened Letter, err error) {
+	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
-		return poison.Letter{}, err
+		return Letter{}, err
 	}
+	l.Letter, err = s.openWith(ctx, sealer, l)
+	return l, err
+}
+
+// openWith compares the identity of the letter's row, beside what package seal binds: an envelope that was moved here
+// from another row is an error that is seal.ErrOtherLetter.
+func (s *Store) openWith(ctx context.Context, sealer *seal.Sealer, l Letter) (poison.Letter, error) {
 	opened, err := l.Letter.Open(ctx, sealer)
 	if err == nil && l.Sealed && !s.isRow(l, opened) {
 		err = &envelope.Error{KeyID: l.SealKey, Err: fmt.Errorf("%w: its content is not that of the row", seal.ErrOtherLetter)}
@@ -71,22 +78,17 @@ func (s *Store) isRow(l Letter, opened poison.Letter) bool {
 		bytes.Equal(l.identity, identify(s.service, l.Topic, opened))
 }
 
-// KeyCount is the number of letters that are sealed with a key.
-type KeyCount struct {
-	// Key is the id of the key. It is empty for letters that are not sealed, and ? for sealed letters that do not say.
-	Key     string `json:"key"`
-	Letters int    `json:"letters"`
-}
-
-// SealKeys counts the letters of the service by the key that they are sealed with, whatever their status, in the order
-// of the keys. It reads all letters, without their bodies. A key that has no letters here, and none in a topic, is
-// needed no more.
-func (s *Store) SealKeys(ctx context.Context) (keys []KeyCount, err error) {
+func (in *inner) SealKeys(ctx context.Context) ([]inside.KeyCount, error) {
+	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
+	return s.sealKeys(ctx)
+}
+
+func (s *Store) sealKeys(ctx context.Context) (keys []inside.KeyCount, err error) {
 	err = s.read(ctx, func() { keys = nil }, func(rows *sql.Rows) error {
-		var k KeyCount
+		var k inside.KeyCount
 		err := rows.Scan(&k.Key, &k.Letters)
 		keys = append(keys, k)
 		return err

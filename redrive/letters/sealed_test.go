@@ -127,7 +127,7 @@ func testStore_sealed(t *testing.T, on fixture.Database) {
 	if err != nil || len(heads) != 3 || heads[0].SealKey != "k1" {
 		t.Errorf("heads %+v, %v", heads, err)
 	}
-	if keys, err := store.SealKeys(t.Context()); err != nil || fmt.Sprint(keys) != "[{k1 3}]" {
+	if keys, err := store.Inside().SealKeys(t.Context()); err != nil || fmt.Sprint(keys) != "[{k1 3}]" {
 		t.Errorf("keys %v, %v", keys, err)
 	}
 	without := storeOn(t, db)
@@ -223,7 +223,7 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 	if _, err := plain.MarkAll(t.Context(), discard, letters.StatusDiscarded, letters.Act{By: "ada"}); err != nil {
 		t.Fatal(err)
 	}
-	leased, err := plain.Take(t.Context(), letters.Filter{IDs: []string{"leased", "leased too"}}, time.Hour, 2)
+	leased, err := fixture.Take(t.Context(), plain, letters.Filter{IDs: []string{"leased", "leased too"}}, time.Hour, 2)
 	if err != nil || len(leased) != 2 {
 		t.Fatal(leased, err)
 	}
@@ -241,10 +241,10 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 		last.Resealed != report.Resealed {
 		t.Fatalf("%+v, %v; the last progress was %+v", report, err, last)
 	}
-	if keys, err := store.SealKeys(t.Context()); err != nil || fmt.Sprint(keys) != "[{ 1} {k1 1} {k2 6} {k3 1}]" {
+	if keys, err := store.Inside().SealKeys(t.Context()); err != nil || fmt.Sprint(keys) != "[{ 1} {k1 1} {k2 6} {k3 1}]" {
 		t.Errorf("keys %v, %v", keys, err)
 	}
-	if err := store.Release(t.Context(), leased...); err != nil {
+	if err := fixture.Release(t.Context(), store, leased...); err != nil {
 		t.Fatal(err)
 	}
 	if report, err = store.Reseal(t.Context(), letters.ResealConfig{Act: act}); err != nil || report.Resealed != 2 {

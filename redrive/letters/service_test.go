@@ -36,12 +36,12 @@ func testStore_services(t *testing.T, on fixture.Database) {
 		if found := list(t, store, letters.Filter{}); len(found) != 2 || found[0].Seen != 1 {
 			t.Errorf("%q: %+v", service, found)
 		}
-		taken, err := store.Take(t.Context(), letters.Filter{}, time.Hour, 10)
+		taken, err := fixture.Take(t.Context(), store, letters.Filter{}, time.Hour, 10)
 		if err != nil || len(taken) != 2 {
 			t.Errorf("%q: %d taken, %v", service, len(taken), err)
 		}
 		for _, l := range taken {
-			if err := store.Mark(t.Context(), l, letters.StatusRedriven, letters.Act{}); err != nil {
+			if err := fixture.Mark(t.Context(), store, l, letters.StatusRedriven, letters.Act{}); err != nil {
 				t.Error(err)
 			}
 		}

@@ -3,6 +3,7 @@ package letters_test
 import (
 	"context"
 	"errors"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"strings"
 	"testing"
 	"time"
@@ -49,13 +50,13 @@ func TestStore_nilArguments(t *testing.T) {
 			"List":    func() error { _, err := s.List(ctx, letters.Filter{}); return err },
 			"Count":   func() error { _, err := s.Count(ctx, letters.Filter{}); return err },
 			"Groups":  func() error { _, err := s.Groups(ctx, letters.Filter{}); return err },
-			"Take":    func() error { _, err := s.Take(ctx, letters.Filter{}, time.Hour, 1); return err },
-			"Mark":    func() error { return s.Mark(ctx, letters.Taken{}, letters.StatusWaiting, letters.Act{}) },
-			"Release": func() error { return s.Release(ctx, letters.Taken{}) },
-			"Renew":   func() error { _, err := s.Renew(ctx, time.Hour, letters.Taken{}); return err },
-			"Free":    func() error { _, err := s.Free(ctx, letters.Filter{}, 1); return err },
-			"Lease":   func() error { _, err := s.Lease(ctx, letters.Filter{}, nil, time.Hour); return err },
-			"LastSeq": func() error { _, err := s.LastSeq(ctx); return err },
+			"Take":    func() error { _, err := fixture.Take(ctx, s, letters.Filter{}, time.Hour, 1); return err },
+			"Mark":    func() error { return fixture.Mark(ctx, s, fixture.Taken{}, letters.StatusWaiting, letters.Act{}) },
+			"Release": func() error { return fixture.Release(ctx, s, fixture.Taken{}) },
+			"Renew":   func() error { _, err := fixture.Renew(ctx, s, time.Hour, fixture.Taken{}); return err },
+			"Free":    func() error { _, err := s.Inside().Free(ctx, letters.Filter{}, 1); return err },
+			"Lease":   func() error { _, err := fixture.Lease(ctx, s, letters.Filter{}, nil, time.Hour); return err },
+			"LastSeq": func() error { _, err := s.Inside().LastSeq(ctx); return err },
 			"Publish": func() error { return s.Publish("orders.dlq", nil) },
 			"Collect": func() error { return s.Collect(nil, "orders.dlq")(nil) },
 		} {

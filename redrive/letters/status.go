@@ -21,8 +21,7 @@ const (
 	StatusQuarantined Status = "quarantined"
 	// StatusRefused is the status of a letter that a person refused. No drain sets it.
 	StatusRefused Status = "refused"
-	// StatusDiscarded is the status of a letter that a person gave up. No redrive takes it, until MarkAll puts it back
-	// among those that wait.
+	// StatusDiscarded is the status of a letter that a person gave up. No redrive takes it, until MarkAll restores it.
 	StatusDiscarded Status = "discarded"
 	// StatusErased is the status of a letter whose payload, metadata and texts are gone. No redrive takes it, and only
 	// Erase sets it. A letter does not leave this status.
@@ -34,10 +33,6 @@ func Statuses() []Status {
 	return []Status{StatusWaiting, StatusRedriven, StatusSucceeded, StatusFailedAgain, StatusQuarantined, StatusRefused,
 		StatusDiscarded, StatusErased}
 }
-
-// Redrivable reports whether a redrive may take letters of the status: all may be taken but discarded and erased ones.
-// Take, Free and Lease pass over these, whatever a Filter says.
-func (s Status) Redrivable() bool { return s != StatusDiscarded && s != StatusErased }
 
 // event is what the record calls a letter's way into the status.
 func (s Status) event() EventKind { return EventKind(s) }

@@ -25,19 +25,15 @@ type StoreConfig struct {
 	// reads two brokers, give each broker a Service: both may have a topic "orders", and a letter must return to its own
 	// broker. Required on a database server, where other services may use the table. On SQLite the default is no name.
 	Service string
-	// MaxRead is the largest number of bytes of metadata and payload that one List, Take or Free reads into memory. One
-	// letter is read even if it is larger. Default: DefaultMaxRead, 32 MiB.
-	MaxRead int
 	// Seal seals letters that arrive unsealed, as package seal says, and opens letters for Open, for drains and for
 	// campaigns. While the Keys fail, Publish stores nothing that is not sealed already. Letters that are in the table
 	// unsealed stay readable: Reseal seals them. Default: none, and letters are stored as they arrive.
 	Seal *seal.Sealer
-	// Node names this process as the holder of leases. Default: the name of the host and the process's id.
-	Node string
 }
 
-// DefaultMaxRead is the default of StoreConfig.MaxRead.
-const DefaultMaxRead = 32 << 20
+// maxRead is the largest number of bytes of metadata and payload that is read into memory at once. One letter is read
+// even if it is larger.
+const maxRead = 32 << 20
 
 // Store keeps dead letters in tables of a database, spillway_dead_letters and those beside it, until they are purged.
 // It is a message.Publisher and a poison.Initializer, so that a poison.Queue can publish into it. It is safe for
@@ -73,21 +69,14 @@ var ErrClosed = errors.New("letters: the Store is closed; a router closes the pu
 //   - On MySQL the table is in the database of the connections. Its binary log must not have binlog_format=STATEMENT.
 //   - If db has only one connection, a caller that holds a transaction on it must not call the Store.
 func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
-	if config.MaxRead < 0 {
-		return nil, fmt.Errorf("letters: StoreConfig.MaxRead is %d bytes: it must not be negative; 0 means %d",
-			config.MaxRead, DefaultMaxRead)
-	}
-	if config.MaxRead == 0 {
-		config.MaxRead = DefaultMaxRead
-	}
 	known, err := database.Open(ctx, "letters: NewStore", db, config.Service, table, events, causes, counts, bodies)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: config.MaxRead,
-		slots: newSlots(), node: config.node(), seal: config.Seal}
+	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: maxRead,
+		slots: newSlots(), node: thisNode(), seal: config.Seal}
 	for _, text := range []*string{&s.statements.insert, &s.statements.fresh, &s.statements.body, &s.statements.count} {
 		*text = known.Statement(*text)
 	}
@@ -102,11 +91,8 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 	return s, nil
 }
 
-// node is the name of the process, cut to what the table takes.
-func (c *StoreConfig) node() string {
-	if c.Node != "" {
-		return boundedtext.Text(c.Node, maxID)
-	}
+// thisNode names the process as the holder of leases: the host and the process's id, cut to what the table takes.
+func thisNode() string {
 	host, _ := os.Hostname() // without a name there is the process's id
 	return boundedtext.Text(fmt.Sprintf("%s/%d", host, os.Getpid()), maxID)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
@@ -32,7 +33,7 @@ func (s *Store) sweep(ctx context.Context, f Filter, change func(*sql.Tx, tally,
 		return 0, errors.New("Filter.Limit pages through lists: leave it out")
 	}
 	if f.MaxSeq == 0 {
-		if f.MaxSeq, err = s.LastSeq(ctx); err != nil || f.MaxSeq == 0 {
+		if f.MaxSeq, err = s.lastSeq(ctx); err != nil || f.MaxSeq == 0 {
 			return 0, err
 		}
 	}
@@ -95,21 +96,23 @@ func (s *Store) MarkAll(ctx context.Context, f Filter, status Status, act Act) (
 	return n, wrapped(fmt.Sprintf("mark all, after %d", n), err)
 }
 
-// move gives letters that are locked their new status.
+// move gives letters that are locked their new status, those that do not have it.
 func (s *Store) move(ctx context.Context, tx *sql.Tx, t tally, letters []swept, status Status, act Act) error {
-	var about []subject
-	var seqs []int64
-	for _, l := range letters {
-		if l.status == status || l.status == StatusErased {
-			continue
-		}
-		if l.cause != "" {
+	letters = slices.DeleteFunc(letters, func(l swept) bool { return l.status == status || l.status == StatusErased })
+	if len(letters) == 0 {
+		return nil
+	}
+	return s.setStatus(ctx, tx, t, letters, status, act)
+}
+
+// setStatus gives letters that are locked a status, ends their leases, and records it.
+func (s *Store) setStatus(ctx context.Context, tx *sql.Tx, t tally, letters []swept, status Status, act Act) error {
+	about, seqs := make([]subject, len(letters)), make([]int64, len(letters))
+	for i, l := range letters {
+		if l.cause != "" { // of earlier versions letters are counted with their cause
 			t.moved(l.cause, l.status, status)
 		}
-		about, seqs = append(about, l.subject), append(seqs, l.seq)
-	}
-	if len(about) == 0 {
-		return nil
+		about[i], seqs[i] = l.subject, l.seq
 	}
 	redriveID := `?`
 	if status == StatusSucceeded || status == StatusFailedAgain { // of the redrive that was
@@ -124,6 +127,8 @@ SET status = ?, token = '', leased_until = 0, marked_at = now_us(), marked_by = 
 	}
 	return s.record(ctx, tx, status.event(), act, about...)
 }
+
+const maxWhy = 255 // bytes: the column of MySQL
 
 // marks are what a letter's row keeps of an act.
 func (s *Store) marks(act Act) []any {
@@ -180,11 +185,8 @@ func (s *Store) purge(ctx context.Context, f Filter, act Act,
 	}, rest)
 }
 
-// BreakLeases takes letters away from the holders of their leases, and records it. Filter.Leased finds such letters,
-// and Heads names the holders. A holder learns of it when it marks or renews: ErrLeaseLost. What it published is
-// published: break a lease only if its holder is gone. BreakLeases returns the Seqs of the letters whose leases it
-// broke.
-func (s *Store) BreakLeases(ctx context.Context, act Act, seqs ...int64) (broken []int64, err error) {
+func (in *inner) BreakLeases(ctx context.Context, act Act, seqs ...int64) (broken []int64, err error) {
+	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}

@@ -21,37 +21,37 @@ func TestStore_takeMarkRelease(t *testing.T) { onEach(t, testStore_takeMarkRelea
 func testStore_takeMarkRelease(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", several(3)...)
-	taken, err := store.Take(ctx, letters.Filter{}, time.Hour, 2)
-	if err != nil || len(taken) != 2 || taken[0].Letter.Original.UUID != "id-0" || time.Until(taken[0].Until) < 59*time.Minute {
+	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 2)
+	if err != nil || len(taken) != 2 || taken[0].Letter.Original.UUID != "id-0" || time.Until(taken[0].Claim.Until) < 59*time.Minute {
 		t.Fatalf("%+v, %v", taken, err)
 	}
-	rest, err := store.Take(ctx, letters.Filter{}, time.Hour, 10)
-	if err != nil || len(rest) != 1 || rest[0].Token == taken[0].Token {
+	rest, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 10)
+	if err != nil || len(rest) != 1 || rest[0].Claim.Token == taken[0].Claim.Token {
 		t.Fatalf("%+v, %v", rest, err)
 	}
-	if err := store.Mark(ctx, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}); err != nil {
+	if err := fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	for name, lost := range map[string]letters.Taken{"marked": taken[0], "forged": {Letter: taken[1].Letter, Token: "x"}, "empty": {Letter: taken[0].Letter}} {
-		if err := store.Mark(ctx, lost, letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
+	for name, lost := range map[string]fixture.Taken{"marked": taken[0], "forged": forged(taken[1], "x"), "empty": forged(taken[0], "")} {
+		if err := fixture.Mark(ctx, store, lost, letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := store.Mark(ctx, taken[1], "gone", letters.Act{}); err == nil || !strings.Contains(err.Error(), "gone") {
+	if err := fixture.Mark(ctx, store, taken[1], "gone", letters.Act{}); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("%v", err)
 	}
 	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != "ann" || time.Since(e[0].Marked.At) > time.Minute {
 		t.Errorf("%+v", e)
 	}
-	if err := store.Release(ctx, append(rest, taken...)...); err != nil {
+	if err := errors.Join(fixture.Release(ctx, store, rest...), fixture.Release(ctx, store, taken...)); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := store.Take(ctx, letters.Filter{}, time.Hour, 10); err != nil || len(again) != 2 {
+	if again, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 10); err != nil || len(again) != 2 {
 		t.Errorf("%+v, %v", again, err)
 	}
 	for _, bad := range []func() error{
-		func() error { _, err := store.Take(ctx, letters.Filter{}, 0, 1); return err },
-		func() error { _, err := store.Take(ctx, letters.Filter{}, time.Second, 0); return err },
+		func() error { _, err := fixture.Take(ctx, store, letters.Filter{}, 0, 1); return err },
+		func() error { _, err := fixture.Take(ctx, store, letters.Filter{}, time.Second, 0); return err },
 	} {
 		if bad() == nil {
 			t.Error("a take of nothing is an error")
@@ -65,22 +65,22 @@ func TestStore_leaseExpires(t *testing.T) { onEach(t, testStore_leaseExpires) }
 func testStore_leaseExpires(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", letter("1", "a"))
-	first, err := store.Take(ctx, letters.Filter{}, 20*time.Millisecond, 1)
+	first, err := fixture.Take(ctx, store, letters.Filter{}, 20*time.Millisecond, 1)
 	if err != nil || len(first) != 1 {
 		t.Fatal(first, err)
 	}
-	var second []letters.Taken
+	var second []fixture.Taken
 	eventually(t, "the expired lease is taken over", func() bool {
-		second, err = store.Take(ctx, letters.Filter{}, time.Hour, 1)
+		second, err = fixture.Take(ctx, store, letters.Filter{}, time.Hour, 1)
 		return err != nil || len(second) == 1
 	})
-	if err != nil || time.Now().Before(first[0].Until) {
+	if err != nil || time.Now().Before(first[0].Claim.Until) {
 		t.Fatalf("taken over too early, or %v", err)
 	}
-	if err := store.Mark(ctx, first[0], letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
+	if err := fixture.Mark(ctx, store, first[0], letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
 		t.Errorf("%v", err)
 	}
-	if err := store.Mark(ctx, second[0], letters.StatusRedriven, letters.Act{}); err != nil {
+	if err := fixture.Mark(ctx, store, second[0], letters.StatusRedriven, letters.Act{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -102,7 +102,7 @@ func testStore_concurrentTakers(t *testing.T, on fixture.Database) {
 	for i := range 4 {
 		takers.Go(func() {
 			for {
-				taken, err := stores[i%2].Take(t.Context(), letters.Filter{}, time.Hour, 13)
+				taken, err := fixture.Take(t.Context(), stores[i%2], letters.Filter{}, time.Hour, 13)
 				if err != nil {
 					t.Error(err)
 				}
@@ -135,7 +135,7 @@ func TestStore_leaseLocksNoOther(t *testing.T) {
 			db := on.Create(t)()
 			store, ctx, ofB := storeOn(t, db), t.Context(), letters.Filter{Handlers: []string{"b"}}
 			publish(t, store, "orders.dlq", fixture.OfTwo(60)...)
-			chosen, err := store.Free(ctx, ofB, 10)
+			chosen, err := store.Inside().Free(ctx, ofB, 10)
 			if err != nil || len(chosen) != 10 {
 				t.Fatal(chosen, err)
 			}
@@ -147,7 +147,7 @@ func TestStore_leaseLocksNoOther(t *testing.T) {
 			if err := store.LeaseWithin(ctx, tx, ofB, append(chosen, 1, 3)); err != nil { // two that the filter does not choose
 				t.Fatal(err)
 			}
-			rest, err := store.Take(ctx, letters.Filter{}, time.Hour, 60) // what is locked it passes over
+			rest, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 60) // what is locked it passes over
 			if err != nil || len(rest) != 50 {
 				t.Errorf("%d of 50 others are free, %v", len(rest), err)
 			}
@@ -171,7 +171,7 @@ func TestStore_sqliteSelectiveTakeNeedsNoWriter(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	taken, err := store.Take(ctx, letters.Filter{Handlers: []string{"c"}}, time.Hour, 10)
+	taken, err := fixture.Take(ctx, store, letters.Filter{Handlers: []string{"c"}}, time.Hour, 10)
 	if err != nil || len(taken) != 0 {
 		t.Errorf("%d taken, %v", len(taken), err)
 	}
@@ -192,7 +192,7 @@ func TestStore_leasesByTheDatabasesClock(t *testing.T) {
 		shift time.Duration
 		want  int
 	}{{48 * time.Hour, 1}, {48*time.Hour + 30*time.Minute, 0}, {50 * time.Hour, 1}, {0, 0}} {
-		taken, err := at(step.shift).Take(t.Context(), letters.Filter{}, time.Hour, 1)
+		taken, err := fixture.Take(t.Context(), at(step.shift), letters.Filter{}, time.Hour, 1)
 		if err != nil || len(taken) != step.want {
 			t.Fatalf("at %s: %d taken, %v, want %d", step.shift, len(taken), err, step.want)
 		}
@@ -206,30 +206,30 @@ func TestStore_leaseOfChosen(t *testing.T) { onEach(t, testStore_leaseOfChosen) 
 func testStore_leaseOfChosen(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", several(4)...)
-	last, err := store.LastSeq(ctx)
+	last, err := store.Inside().LastSeq(ctx)
 	if err != nil || last != 4 {
 		t.Fatal(last, err)
 	}
 	publish(t, store, "orders.dlq", letter("late", "a"))
-	chosen, err := store.Free(ctx, letters.Filter{MaxSeq: last}, 100)
+	chosen, err := store.Inside().Free(ctx, letters.Filter{MaxSeq: last}, 100)
 	if err != nil || len(chosen) != 4 {
 		t.Fatal(chosen, err)
 	}
-	first, err := store.Take(ctx, letters.Filter{}, time.Hour, 2)
-	if err != nil || store.Mark(ctx, first[0], letters.StatusDiscarded, letters.Act{}) != nil {
+	first, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 2)
+	if err != nil || fixture.Mark(ctx, store, first[0], letters.StatusDiscarded, letters.Act{}) != nil {
 		t.Fatal(first, err)
 	}
-	leased, err := store.Lease(ctx, letters.Filter{}, chosen, time.Hour)
+	leased, err := fixture.Lease(ctx, store, letters.Filter{}, chosen, time.Hour)
 	if err != nil || len(leased) != 2 || leased[0].Seq != 3 || leased[1].Seq != 4 {
 		t.Fatalf("%+v, %v", leased, err)
 	}
-	if err := store.Postpone(ctx, leased[0]); err != nil {
+	if err := fixture.Postpone(ctx, store, leased[0]); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := store.Take(ctx, letters.Filter{}, time.Hour, 9); err != nil || len(again) != 2 || again[1].Original.UUID != leased[0].Original.UUID || again[1].Seq <= 5 {
+	if again, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 9); err != nil || len(again) != 2 || again[1].Original.UUID != leased[0].Original.UUID || again[1].Seq <= 5 {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if err := store.Postpone(ctx, leased[0]); !errors.Is(err, letters.ErrLeaseLost) {
+	if err := fixture.Postpone(ctx, store, leased[0]); !errors.Is(err, letters.ErrLeaseLost) {
 		t.Errorf("postponed twice: %v", err)
 	}
 }
@@ -240,27 +240,56 @@ func TestStore_renew(t *testing.T) { onEach(t, testStore_renew) }
 func testStore_renew(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", several(3)...)
-	taken, err := store.Take(ctx, letters.Filter{}, time.Minute, 2)
-	if err != nil || store.Release(ctx, taken[1]) != nil {
+	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Minute, 2)
+	if err != nil || fixture.Release(ctx, store, taken[1]) != nil {
 		t.Fatal(taken, err)
 	}
-	still, err := store.Renew(ctx, 2*time.Hour, taken...)
-	if err != nil || len(still) != 1 || still[0].Seq != taken[0].Seq || time.Until(still[0].Until) < time.Hour {
+	still, err := fixture.Renew(ctx, store, 2*time.Hour, taken...)
+	if err != nil || len(still) != 1 || still[0].Seq != taken[0].Seq || time.Until(still[0].Claim.Until) < time.Hour {
 		t.Errorf("%+v, %v", still, err)
 	}
-	if still, err := store.Renew(ctx, time.Hour, letters.Taken{Letter: taken[1].Letter}); err != nil || len(still) != 0 {
+	if still, err := fixture.Renew(ctx, store, time.Hour, forged(taken[1], "")); err != nil || len(still) != 0 {
 		t.Errorf("without a lease: %+v, %v", still, err)
 	}
-	others, err := store.Take(ctx, letters.Filter{}, time.Hour, 9)
-	if err != nil || len(others) != 2 {
-		t.Fatal(others, err)
+	if _, err := fixture.Renew(ctx, store, 0, taken[0]); err == nil {
+		t.Error("renewed for no time")
 	}
-	for name, call := range map[string]func() error{
-		"two takes": func() error { _, err := store.Renew(ctx, time.Hour, taken[0], others[0]); return err },
-		"no time":   func() error { _, err := store.Renew(ctx, 0, taken[0]); return err },
-	} {
-		if call() == nil {
-			t.Errorf("%s: no error", name)
+}
+
+// forged is a letter with a token that was not given out for it.
+func forged(t fixture.Taken, token string) fixture.Taken {
+	t.Claim.Token = token
+	return t
+}
+
+// Promise P4: what List and a claim read at once is bounded in bytes, at least one letter, and all letters come.
+func TestStore_readsAtMost(t *testing.T) { onEach(t, testStore_readsAtMost) }
+
+func testStore_readsAtMost(t *testing.T, on fixture.Database) {
+	store := on.NewStore(t)
+	store.ReadAtMost(300_000)
+	for i := range 9 {
+		size := 90_000
+		if i == 4 {
+			size = 400_000 // more than that alone
+		}
+		publish(t, store, "orders.dlq", letter(fmt.Sprint(i), strings.Repeat("x", size)))
+	}
+	var pages []int
+	for f := (letters.Filter{}); ; {
+		page := list(t, store, f)
+		if len(page) == 0 {
+			break
+		}
+		pages, f.After = append(pages, len(page)), page[len(page)-1].Seq
+	}
+	if fmt.Sprint(pages) != "[3 1 1 3 1]" {
+		t.Errorf("pages of %v letters", pages)
+	}
+	for _, want := range []int{3, 1, 1, 3, 1, 0} {
+		taken, err := fixture.Take(t.Context(), store, letters.Filter{}, time.Hour, 100)
+		if err != nil || len(taken) != want {
+			t.Fatalf("%d taken, %v, want %d", len(taken), err, want)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func testStore_together(t *testing.T, on fixture.Database) {
 	if on.Name == sqliteFile.Name {
 		refuse = `CREATE TRIGGER refused BEFORE INSERT ON spillway_dead_letters WHEN NEW.size >= 5000 BEGIN SELECT RAISE(ABORT, 'refused'); END`
 	}
-	if _, err := stores[0].DB().Exec(refuse); err != nil {
+	if _, err := stores[0].Inside().DB().Exec(refuse); err != nil {
 		t.Fatal(err)
 	}
 	const n, callers = 120, 40

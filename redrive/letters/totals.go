@@ -3,28 +3,59 @@ package letters
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Totals returns the numbers of all letters of the service, by their status. The numbers are kept with the letters:
-// none is counted.
-func (s *Store) Totals(ctx context.Context) (n StatusCounts, err error) {
-	if err := s.usable(ctx); err != nil {
-		return n, err
+// numbers are numbers of letters, in the order of Statuses.
+type numbers []int
+
+func newNumbers() numbers { return make(numbers, len(Statuses())) }
+
+// into is what a row of numbers is scanned into.
+func (n numbers) into() []any {
+	into := make([]any, len(n))
+	for i := range n {
+		into[i] = &n[i]
 	}
-	err = s.read(ctx, func() { n = StatusCounts{} }, func(rows *sql.Rows) error {
-		return rows.Scan(&n.Waiting, &n.Redriven, &n.Succeeded, &n.FailedAgain, &n.Quarantined, &n.Refused, &n.Discarded)
-	}, `SELECT COALESCE(SUM(waiting), 0), COALESCE(SUM(redriven), 0), COALESCE(SUM(succeeded), 0), COALESCE(SUM(failed_again), 0),
-	COALESCE(SUM(quarantined), 0), COALESCE(SUM(refused), 0), COALESCE(SUM(discarded), 0)
-FROM spillway_letter_counts WHERE service = ?`, asBytes(s.service))
-	return n, wrapped("count by status", err)
+	return into
 }
 
-// OldestWaiting returns, by cause, when the waiting letter that was stored first failed first. A cause without a
-// waiting letter has no entry. Each cause costs a look into an index, however many letters it has.
-func (s *Store) OldestWaiting(ctx context.Context, causes ...string) (map[string]time.Time, error) {
+func (n numbers) byStatus() map[Status]int {
+	all := make(map[Status]int, len(n))
+	for i, status := range Statuses() {
+		all[status] = n[i]
+	}
+	return all
+}
+
+// statusColumns are the columns of the numbers, each in a format, in the order of Statuses.
+func statusColumns(format string) string {
+	var columns []string
+	for _, status := range Statuses() {
+		columns = append(columns, fmt.Sprintf(format, status))
+	}
+	return strings.Join(columns, ", ")
+}
+
+func (in *inner) Totals(ctx context.Context) (map[Status]int, error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	n := newNumbers()
+	err := s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(n.into()...) },
+		`SELECT `+statusColumns("COALESCE(SUM(%s), 0)")+` FROM spillway_letter_counts WHERE service = ?`, asBytes(s.service))
+	if err != nil {
+		return nil, wrapped("count by status", err)
+	}
+	return n.byStatus(), nil
+}
+
+func (in *inner) OldestWaiting(ctx context.Context, causes ...string) (map[string]time.Time, error) {
+	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}

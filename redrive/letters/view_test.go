@@ -29,9 +29,9 @@ func testStore_view(t *testing.T, on fixture.Database) {
 			l.Failure.Description, l.Origin.Handler = "red\x1b[31m and \b\b over\rline", strings.Repeat("é", 300)
 		}),
 		letter("\xff\x00", "secret", func(l *poison.Letter) { l.Origin.Topic = "or\xffders" }))
-	taken, err := store.Take(t.Context(), letters.Filter{}, time.Hour, 1)
+	taken, err := fixture.Take(t.Context(), store, letters.Filter{}, time.Hour, 1)
 	if err == nil {
-		err = store.Mark(t.Context(), taken[0], letters.StatusDiscarded, letters.Act{By: "ann", Reason: "of no use", RedriveID: "drain-1"})
+		err = fixture.Mark(t.Context(), store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann", Reason: "of no use", RedriveID: "drain-1"})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ type page struct {
 
 // addresses are what people click at.
 func addresses(ctx context.Context, store *letters.Store) ([]page, error) {
-	last, err := store.LastSeq(ctx)
+	last, err := store.Inside().LastSeq(ctx)
 	if err != nil {
 		return nil, err
 	}

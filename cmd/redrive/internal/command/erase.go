@@ -111,7 +111,7 @@ func (a *app) erasable(ctx context.Context) (s erasure.Stores, err error) {
 	if s.Letters, err = a.store(ctx); err != nil {
 		return s, err
 	}
-	db := s.Letters.DB()
+	db := s.Letters.Inside().DB()
 	has := func(component string) bool {
 		if err == nil {
 			err = connect.Require(ctx, db, component)

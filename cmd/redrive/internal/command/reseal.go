@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -20,7 +21,7 @@ type resealView struct {
 
 // keyView is a key and its letters.
 type keyView struct {
-	letters.KeyCount
+	inside.KeyCount
 	Current bool `json:"current,omitempty"`
 }
 
@@ -83,7 +84,7 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 			return err
 		}
 	}
-	keys, err := store.SealKeys(ctx)
+	keys, err := store.Inside().SealKeys(ctx)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 }
 
 // choose returns the Filter of the letters that another key has, bounded by what is there now, and how many there are.
-func (r resealFlags) choose(ctx context.Context, store *letters.Store, keys []letters.KeyCount,
+func (r resealFlags) choose(ctx context.Context, store *letters.Store, keys []inside.KeyCount,
 	current string) (f letters.Filter, n int, err error) {
 	for _, k := range keys {
 		if k.Key != current && (len(r.from) == 0 || slices.Contains(r.from, k.Key)) && len(f.SealKeys) < letters.MaxListed {
@@ -141,7 +142,7 @@ func (r resealFlags) choose(ctx context.Context, store *letters.Store, keys []le
 			f.Statuses = append(f.Statuses, status)
 		}
 	}
-	if f.MaxSeq, err = store.LastSeq(ctx); err != nil || f.MaxSeq == 0 {
+	if f.MaxSeq, err = store.Inside().LastSeq(ctx); err != nil || f.MaxSeq == 0 {
 		return f, 0, err
 	}
 	if r.most == 0 {
@@ -161,7 +162,7 @@ func (r resealFlags) choose(ctx context.Context, store *letters.Store, keys []le
 }
 
 // keyTable prints how many letters each key has.
-func (a *app) keyTable(keys []letters.KeyCount, current string) error {
+func (a *app) keyTable(keys []inside.KeyCount, current string) error {
 	t := &screen.Table{Columns: []screen.Column{{Name: "KEY", Style: screen.Blue}, {Name: "LETTERS", Right: true},
 		{Name: ""}}}
 	for _, k := range keys {

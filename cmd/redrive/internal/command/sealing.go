@@ -121,7 +121,7 @@ func (c closedLetters) err() error {
 
 // seals says how many letters each key has, and whether --keys has them all.
 func (d *diagnosis) seals(ctx context.Context, store *letters.Store) {
-	keys, err := store.SealKeys(ctx)
+	keys, err := store.Inside().SealKeys(ctx)
 	if err != nil {
 		d.note("sealing", err, "")
 		return

@@ -40,7 +40,7 @@ holders. Break a lease only if its holder is gone: what it has published is publ
 					return err
 				}
 			}
-			broken, err := store.BreakLeases(cmd.Context(), letters.Act{By: a.settings.by, Reason: reason}, seqs...)
+			broken, err := store.Inside().BreakLeases(cmd.Context(), letters.Act{By: a.settings.by, Reason: reason}, seqs...)
 			if err != nil {
 				return err
 			}

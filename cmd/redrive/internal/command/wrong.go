@@ -69,7 +69,7 @@ func (s *startFlags) check(chosen *choice, args []string) error {
 	r := &s.request
 	var wait, both, status, settings error
 	if s := chosen.values()["status"]; len(s) > 0 && !slices.ContainsFunc(s, func(name string) bool {
-		return letters.Status(name).Redrivable()
+		return name != string(letters.StatusDiscarded) && name != string(letters.StatusErased)
 	}) {
 		status = wrong("--status is %s: erased letters have no message any more", s[0])
 		if slices.Contains(s, string(letters.StatusDiscarded)) {

@@ -21,29 +21,29 @@ const (
 	turnLasts = 5
 )
 
-// turnTaking lets campaigns take turns if there are more than a worker works on at the same time.
-type turnTaking struct {
+// slots are the places for campaigns: they take turns if there are more than a worker works on at the same time.
+type slots struct {
 	lasts time.Duration
 
 	mu      sync.Mutex
-	running map[string]*turn
+	running map[string]*slot
 	ended   map[string]time.Time // of campaigns that had a turn: when the last one ended
 }
 
-// turn is the work on one campaign.
-type turn struct {
+// slot is the work on one campaign.
+type slot struct {
 	since    time.Time
 	stop     context.CancelFunc
 	stopping bool
 	flight   *flight
 }
 
-func newTurnTaking(poll time.Duration) *turnTaking {
-	return &turnTaking{lasts: turnLasts * poll, running: make(map[string]*turn), ended: make(map[string]time.Time)}
+func newSlots(poll time.Duration) *slots {
+	return &slots{lasts: turnLasts * poll, running: make(map[string]*slot), ended: make(map[string]time.Time)}
 }
 
 // keep ends the work on campaigns that do not run any more, also while a publisher does not return.
-func (t *turnTaking) keep(todo []Campaign) {
+func (t *slots) keep(todo []Campaign) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	runs := make(map[string]bool, len(todo))
@@ -62,14 +62,14 @@ func (t *turnTaking) keep(todo []Campaign) {
 	}
 }
 
-func (t *turn) end() {
+func (t *slot) end() {
 	t.stopping = true
 	t.stop()
 }
 
 // waiting returns those of the campaigns that are not worked on, the one whose turn is longest ago first, and how many
 // places are free.
-func (t *turnTaking) waiting(ready []Campaign) (waiting []Campaign, free int) {
+func (t *slots) waiting(ready []Campaign) (waiting []Campaign, free int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range ready {
@@ -81,7 +81,7 @@ func (t *turnTaking) waiting(ready []Campaign) (waiting []Campaign, free int) {
 	return waiting, t.free()
 }
 
-func (t *turnTaking) free() int {
+func (t *slots) free() int {
 	stopping := 0
 	for _, of := range t.running {
 		if of.stopping {
@@ -93,16 +93,16 @@ func (t *turnTaking) free() int {
 
 // makeRoom ends the turns of campaigns without a letter due, and of those whose turn is over, until n places are free
 // or no such campaign is left. It returns how many are free.
-func (t *turnTaking) makeRoom(n int) (free int) {
+func (t *slots) makeRoom(n int) (free int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var over []*turn
+	var over []*slot
 	for _, of := range t.running {
 		if !of.stopping && (of.flight.stands.Load() || time.Since(of.since) >= t.lasts) {
 			over = append(over, of)
 		}
 	}
-	slices.SortFunc(over, func(a, b *turn) int {
+	slices.SortFunc(over, func(a, b *slot) int {
 		standsFirst := cmp.Compare(boolInt(b.flight.stands.Load()), boolInt(a.flight.stands.Load()))
 		return cmp.Or(standsFirst, a.since.Compare(b.since))
 	})
@@ -124,7 +124,7 @@ func boolInt(b bool) int {
 
 // dispatch works on the campaigns that run. If there are more than places, those with a letter due take turns.
 func (r *rounds) dispatch(ctx context.Context, ready []Campaign) error {
-	waiting, free := r.turns.waiting(ready)
+	waiting, free := r.slots.waiting(ready)
 	if len(waiting) > max(0, free) {
 		due, err := r.due(ctx, waiting)
 		if err != nil {
@@ -132,15 +132,15 @@ func (r *rounds) dispatch(ctx context.Context, ready []Campaign) error {
 		}
 		waiting = slices.DeleteFunc(waiting, func(c Campaign) bool { return !due[c.ID] })
 		if len(waiting) > free {
-			free = r.turns.makeRoom(len(waiting))
+			free = r.slots.makeRoom(len(waiting))
 		}
 	}
 	for i, c := range waiting {
 		if i < free {
 			r.begin(ctx, c)
-		} else if !r.complained[c.ID] && r.Campaigns.recordOnce(ctx, c.ID, EventWaiting, whyWaits) == nil {
+		} else if !r.complained[c.ID] && r.all.recordOnce(ctx, c.ID, EventWaiting, whyWaits) == nil {
 			r.complained[c.ID] = true
-			logging.CampaignWaits.Write(r.Campaigns.config.Logger, nil, logging.Fields{logging.Campaign: c.ID})
+			logging.CampaignWaits.Write(r.all.config.Logger, nil, logging.Fields{logging.Campaign: c.ID})
 		}
 	}
 	return nil
@@ -152,11 +152,11 @@ var whyWaits = fmt.Sprintf("more campaigns have letters due than a worker works 
 // begin works on a campaign beside the rounds.
 func (r *rounds) begin(ctx context.Context, c Campaign) {
 	ctx, stop := context.WithCancel(ctx)
-	t := r.turns
+	t := r.slots
 	t.mu.Lock()
 	_, again := t.ended[c.ID]
-	f := r.newFlight(c, !again)
-	t.running[c.ID] = &turn{since: time.Now(), stop: stop, flight: f}
+	f := r.worker.newFlight(c, !again)
+	t.running[c.ID] = &slot{since: time.Now(), stop: stop, flight: f}
 	t.mu.Unlock()
 	r.workers.Go(func() {
 		defer func() {
@@ -175,10 +175,10 @@ func (r *rounds) due(ctx context.Context, of []Campaign) (map[string]bool, error
 	due := make(map[string]bool)
 	args := []any{horizon.Microseconds()}
 	for _, c := range of {
-		args = append(args, r.db.Text(c.ID))
+		args = append(args, r.all.db.Text(c.ID))
 	}
 	const pending = `(SELECT 1 FROM spillway_campaign_letters WHERE campaign = spillway_campaigns.id AND state = 'pending'`
-	err := r.query(ctx, func() { clear(due) }, func(rows *sql.Rows) error {
+	err := r.all.query(ctx, func() { clear(due) }, func(rows *sql.Rows) error {
 		var id string
 		err := rows.Scan(&id)
 		due[id] = true

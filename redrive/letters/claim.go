@@ -1,0 +1,278 @@
+package letters
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/inside"
+)
+
+// claim is letters that a drain or a campaign has in hand.
+type claim = inside.Claim[Letter]
+
+// ErrLeaseLost is the error of changing a letter without holding its lease. One of these happened:
+//   - the lease expired, and another took the letter;
+//   - the letter was settled, released or postponed already;
+//   - the letter arrived again, and so waits for the next one to take it.
+var ErrLeaseLost = errors.New("letters: the lease on the letter is lost: it was taken over, given back, or arrived again")
+
+func (in *inner) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if err := f.validateInOrder(); err != nil {
+		return nil, err
+	}
+	if n < 1 || n > MaxLimit {
+		return nil, fmt.Errorf("letters: look for %d free letters: the number must be 1 to %d", n, MaxLimit)
+	}
+	f, any := f.redrivable()
+	if !any {
+		return nil, nil
+	}
+	chosen, err := s.choose(ctx, f, true, n, s.maxRead, true)
+	return chosen.seqs, wrapped("look for free letters", err)
+}
+
+func (in *inner) Claim(ctx context.Context, f Filter, seqs []int64, lease time.Duration) (claim, error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return claim{}, err
+	}
+	if err := f.validateInOrder(); err != nil {
+		return claim{}, err
+	}
+	if lease <= 0 || len(seqs) > MaxLimit {
+		return claim{}, fmt.Errorf("letters: claim %d letters for %s: the number must be at most %d and the lease positive",
+			len(seqs), lease, MaxLimit)
+	}
+	f, any := f.redrivable()
+	if len(seqs) == 0 || !any {
+		return claim{}, nil
+	}
+	c, err := s.claim(ctx, f, seqs, lease)
+	return c, wrapped("claim", err)
+}
+
+// claim leases letters, and then reads them: the read may be large, and keeps no row locked.
+func (s *Store) claim(ctx context.Context, f Filter, seqs []int64, lease time.Duration) (claim, error) {
+	f.After, f.MaxSeq = 0, 0 // the keys say as much
+	c := claim{Token: watermill.NewUUID(), Until: time.Now().Add(lease)}
+	err := s.write(ctx, func(tx *sql.Tx) error { return s.leaseWithin(ctx, tx, f, seqs, c.Token, lease) })
+	if err != nil {
+		return claim{}, err
+	}
+	keys, args := amongSeqs(seqs)
+	c.Letters, err = s.letters(ctx, letterQuery+` WHERE `+keys+` AND token = ? ORDER BY seq`,
+		append(args, s.db.Bytes(c.Token))...)
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxWrite)
+		defer cancel()
+		return claim{}, errors.Join(err, s.release(ctx, seqs, c.Token))
+	}
+	return c, nil
+}
+
+// leaseWithin looks the letters up by their key, so that it locks no others, in the order of their keys and without
+// those that others have locked.
+func (s *Store) leaseWithin(ctx context.Context, tx *sql.Tx, f Filter, chosen []int64, token string,
+	lease time.Duration) error {
+	w := s.freeByKey(f, chosen)
+	if skip := s.db.SkipLocked(); skip != "" {
+		locked, err := s.seqs(ctx, tx,
+			`SELECT seq FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+skip, w.args...)
+		if err != nil || len(locked) == 0 {
+			return err
+		}
+		w = s.freeByKey(f, locked)
+	}
+	_, err := s.exec(ctx, tx,
+		`UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = ?, leased_until = now_us() + ?, leased_by = ?`+
+			w.String(),
+		append([]any{s.db.Bytes(token), ticks(lease), s.db.Bytes(s.node)}, w.args...)...)
+	return err
+}
+
+func (in *inner) Settle(ctx context.Context, status Status, act Act, claims ...claim) (settled []Letter, err error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	n := 0
+	for _, c := range claims {
+		n += len(c.Letters)
+	}
+	if n > MaxLimit {
+		return nil, fmt.Errorf("letters: settle %d letters: at most %d are possible: use several calls", n, MaxLimit)
+	}
+	if err := errors.Join(status.settable(), act.validate()); err != nil {
+		return nil, wrapped("settle", err)
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	err = s.writeLetters(ctx, n, func(tx *sql.Tx, t tally) (err error) {
+		if settled, err = s.held(ctx, tx, claims); err != nil || len(settled) == 0 {
+			return err
+		}
+		return s.setStatus(ctx, tx, t, sweptOf(settled), status, act)
+	})
+	if err != nil {
+		return nil, wrapped(fmt.Sprintf("settle %d letter(s)", n), err)
+	}
+	return settled, nil
+}
+
+// held returns those letters of claims whose leases are held, and locks them. They are as they were when they were
+// leased, but for the cause of a letter of an earlier version: whatever else changes a letter ends its lease.
+func (s *Store) held(ctx context.Context, tx *sql.Tx, claims []claim) (held []Letter, err error) {
+	var all []Letter
+	tokens := make(map[int64]string)
+	for _, c := range claims {
+		for _, l := range c.Letters {
+			all, tokens[l.Seq] = append(all, l), c.Token
+		}
+	}
+	keys, args := amongSeqs(seqsOf(all))
+	causes := make(map[int64]string, len(all))
+	rows, err := tx.QueryContext(ctx,
+		s.db.Statement(`SELECT seq, token, cause FROM spillway_dead_letters`+s.statements.byKey+` WHERE `+keys+
+			` AND token <> '' ORDER BY seq`+s.lock()), args...)
+	if err != nil {
+		return nil, err
+	}
+	err = database.Each(rows, func(rows *sql.Rows) error {
+		var seq int64
+		var token, cause string
+		err := rows.Scan(&seq, &token, &cause)
+		if token == tokens[seq] {
+			causes[seq] = cause
+		}
+		return err
+	})
+	for _, l := range all {
+		if cause, is := causes[l.Seq]; is {
+			l.Cause = cause
+			held = append(held, l)
+			delete(causes, l.Seq) // once, if it is listed twice
+		}
+	}
+	return held, err
+}
+
+// lock ends a query whose rows this transaction is about to change.
+func (s *Store) lock() string { return strings.TrimSuffix(s.db.SkipLocked(), " SKIP LOCKED") }
+
+func seqsOf(letters []Letter) []int64 {
+	seqs := make([]int64, len(letters))
+	for i, l := range letters {
+		seqs[i] = l.Seq
+	}
+	return seqs
+}
+
+// sweptOf are letters under a lease as a change of their status takes them.
+func sweptOf(letters []Letter) []swept {
+	all := make([]swept, len(letters))
+	for i, l := range letters {
+		all[i] = swept{subject: subjectOf(l), cause: l.Cause, status: l.Status}
+	}
+	return all
+}
+
+func subjectOf(l Letter) subject {
+	return subject{seq: l.Seq, identity: l.identity, id: []byte(l.Original.UUID)}
+}
+
+func (in *inner) Release(ctx context.Context, c claim) error {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if len(c.Letters) == 0 {
+		return nil
+	}
+	return wrapped(fmt.Sprintf("release %d letter(s)", len(c.Letters)), s.release(ctx, seqsOf(c.Letters), c.Token))
+}
+
+func (s *Store) release(ctx context.Context, seqs []int64, token string) error {
+	keys, args := amongSeqs(seqs)
+	return s.writeLetters(ctx, len(seqs), func(tx *sql.Tx, _ tally) error {
+		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = '', leased_until = 0 WHERE `+
+			keys+` AND token = ? AND token <> ''`, append(args, s.db.Bytes(token))...)
+		return err
+	})
+}
+
+func (in *inner) Postpone(ctx context.Context, c claim) error {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if len(c.Letters) != 1 {
+		return fmt.Errorf("letters: postpone %d letters: it takes one", len(c.Letters))
+	}
+	l := c.Letters[0]
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		// it changes something: MySQL counts no row that stays as it was
+		result, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET token = '', leased_until = 0
+WHERE seq = ? AND token = ? AND token <> ''`, l.Seq, s.db.Bytes(c.Token))
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		if err == nil && n == 0 {
+			return ErrLeaseLost
+		}
+		if err == nil {
+			_, err = s.exec(ctx, tx, s.statements.toBack, l.identity)
+		}
+		return err
+	})
+	return wrapped(fmt.Sprintf("postpone letter %d", l.Seq), err)
+}
+
+func (in *inner) Renew(ctx context.Context, lease time.Duration, c claim) (still claim, err error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return claim{}, err
+	}
+	if len(c.Letters) == 0 || c.Token == "" {
+		return claim{}, nil
+	}
+	if lease <= 0 {
+		return claim{}, fmt.Errorf("letters: renew for %s: the time must be positive", lease)
+	}
+	keys, args := amongSeqs(seqsOf(c.Letters))
+	args = append(args, s.db.Bytes(c.Token))
+	until := time.Now().Add(lease)
+	var kept []int64
+	err = s.writeLetters(ctx, len(c.Letters), func(tx *sql.Tx, _ tally) error {
+		_, err := s.exec(ctx, tx,
+			`UPDATE spillway_dead_letters`+s.statements.byKey+` SET leased_until = now_us() + ? WHERE `+keys+` AND token = ?`,
+			append([]any{ticks(lease)}, args...)...)
+		if err == nil {
+			kept, err = s.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters WHERE `+keys+` AND token = ?`, args...)
+		}
+		return err
+	})
+	if err != nil {
+		return claim{}, wrapped(fmt.Sprintf("renew the leases of %d letter(s)", len(c.Letters)), err)
+	}
+	still = claim{Token: c.Token, Until: until}
+	for _, l := range c.Letters {
+		if slices.Contains(kept, l.Seq) {
+			still.Letters = append(still.Letters, l)
+		}
+	}
+	return still, nil
+}
