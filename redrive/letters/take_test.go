@@ -50,7 +50,7 @@ func testStore_takeMarkRelease(t *testing.T, on fixture.Database) {
 		t.Errorf("%+v, %v", again, err)
 	}
 	for _, bad := range []func() error{
-		func() error { _, err := fixture.Take(ctx, store, letters.Filter{}, 0, 1); return err },
+		func() error { _, err := fixture.Lease(ctx, store, letters.Filter{}, []int64{1}, 0); return err },
 		func() error { _, err := fixture.Take(ctx, store, letters.Filter{}, time.Second, 0); return err },
 	} {
 		if bad() == nil {
