@@ -27,9 +27,9 @@ type flight struct {
 	publisher message.Publisher
 	config    WorkerConfig
 	campaign  Campaign
-	fresh    bool               // this worker did not work on it before
-	stands   atomic.Bool        // nothing is in hand, and no letter is due
-	cancel   context.CancelFunc // no more letters are begun
+	fresh     bool               // this worker did not work on it before
+	stands    atomic.Bool        // nothing is in hand, and no letter is due
+	cancel    context.CancelFunc // no more letters are begun
 	// unmarked has a place for each letter that may be published and not marked.
 	unmarked  chan struct{}
 	marks     chan marking // never full: each marking has a place

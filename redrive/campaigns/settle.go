@@ -24,7 +24,7 @@ type settler struct {
 	campaign         Campaign
 	target           *target
 	cancel           context.CancelFunc // of the flight
-	wake, full, idle chan struct{} // there is something to do; it may be all; nothing is in hand any more
+	wake, full, idle chan struct{}      // there is something to do; it may be all; nothing is in hand any more
 
 	mu     sync.Mutex // guards what follows
 	noted  []noted
