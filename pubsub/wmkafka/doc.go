@@ -127,3 +127,21 @@
 //   - Everything of a record. Repeated or null headers beyond 32 KiB collapse as with watermill-kafka. A key beyond 16
 //     KiB is lost if a letter is redriven from metadata alone. An id that is an empty header becomes an absent one.
 package wmkafka
+
+// The way of a record, for whoever changes it:
+//
+//  1. Subscriber.Subscribe makes a subscription, which takes the place of watermill-kafka's handler (subscription.go).
+//  2. Sarama calls ConsumeClaim for each partition of a session (claim.go). It chooses a delivery mode, and returns only
+//     when the session ends.
+//  3. In turn, one handler at a time (in_turn.go): next takes a record, or a message that came back; first counts it in
+//     marks; handle sends it and waits until it is settled, or until its letter is being placed.
+//  4. read and delivery make the message and its context, which ends with the session (read.go, context.go, deliver.go).
+//  5. A placement keeps the record's key, so letters of one key are placed in order, and await settles it (in_turn.go).
+//  6. marks.position is the offset below the first record that is not done, and mark hands it to the session (marks.go).
+//  7. Ahead, with InFlight above 1 (claim.go): up to InFlight records have a goroutine each, in no order, and markAll
+//     marks up to the first that is not acked.
+//
+// Two modes stay. In turn waits in the partition's own goroutine and starts none for a record. Ahead starts one for each
+// record and has no placements: a failed record holds up no other there, because the others are in flight already.
+// Order by key with several in flight belongs to the first: a lane is what current is now, one for each key in flight.
+// Then marks.take gives each record its entry, and not only a record that is placed.
