@@ -3,7 +3,9 @@ module github.com/watermill-spillway/spillway/examples
 go 1.25.0
 
 require (
+	connectrpc.com/connect v1.18.1
 	github.com/IBM/sarama v1.43.3
+	github.com/Shopify/sarama v1.38.1
 	github.com/ThreeDotsLabs/watermill v1.5.1
 	github.com/ThreeDotsLabs/watermill-kafka/v3 v3.1.2
 	github.com/ThreeDotsLabs/watermill-nats/v2 v2.1.3
@@ -14,6 +16,7 @@ require (
 	github.com/go-sql-driver/mysql v1.9.3
 	github.com/gogo/protobuf v1.3.2
 	github.com/golang/protobuf v1.5.4
+	github.com/jackc/pgconn v1.14.3
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/lib/pq v1.12.3
 	github.com/nats-io/nats.go v1.37.0
@@ -21,7 +24,10 @@ require (
 	github.com/prometheus/client_golang v1.24.1
 	github.com/rabbitmq/amqp091-go v1.10.0
 	github.com/redis/go-redis/v9 v9.12.1
+	github.com/segmentio/kafka-go v0.4.47
 	github.com/sony/gobreaker v1.0.0
+	github.com/streadway/amqp v1.1.0
+	github.com/twmb/franz-go v1.18.0
 	github.com/watermill-spillway/spillway v0.1.0
 	github.com/watermill-spillway/spillway/observe/prom v0.1.0
 	github.com/watermill-spillway/spillway/observe/telemetry v0.1.0
@@ -61,7 +67,10 @@ require (
 	github.com/hashicorp/errwrap v1.1.0 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect
 	github.com/hashicorp/go-uuid v1.0.3 // indirect
+	github.com/jackc/chunkreader/v2 v2.0.1 // indirect
+	github.com/jackc/pgio v1.0.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgproto3/v2 v2.3.3 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/jcmturner/aescts/v2 v2.0.0 // indirect

@@ -8,13 +8,19 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+	oldsarama "github.com/Shopify/sarama"
 	"github.com/ThreeDotsLabs/watermill-nats/v2/pkg/jetstream"
 	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgconn"
 	"github.com/nats-io/nats.go"
 	pkgerrors "github.com/pkg/errors"
 	"github.com/redis/go-redis/v9"
+	"github.com/segmentio/kafka-go"
+	"github.com/streadway/amqp"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -89,12 +95,19 @@ func TestFactSubscribers(t *testing.T) {
 
 func TestFactErrors(t *testing.T) {
 	refused := proto.Unmarshal([]byte{10, 3, 0xff}, &structpb.Struct{})
+	_, unconnected := pgconn.Connect(t.Context(), "postgres://127.0.0.1:1/x?sslmode=disable&connect_timeout=1")
 	tooLong := protodelim.UnmarshalOptions{MaxSize: 1}.UnmarshalFrom(bytes.NewReader([]byte{9, 1}), &structpb.Struct{})
 	for _, c := range []struct {
 		row  string
 		err  error
 		kind foreign.Kind
 	}{
+		{"github.com/Shopify/sarama.KError", oldsarama.ErrMessageSizeTooLarge, foreign.Kafka},
+		{"github.com/segmentio/kafka-go.Error", kafka.MessageSizeTooLarge, foreign.Kafka},
+		{"github.com/twmb/franz-go/pkg/kerr.Error", kerr.MessageTooLarge, foreign.Kafka},
+		{"github.com/streadway/amqp.Error", &amqp.Error{Code: 501, Server: true, Reason: "x"}, foreign.AMQP},
+		{"github.com/jackc/pgconn.connectError", unconnected, foreign.Connect},
+		{"connectrpc.com/connect.Error", connect.NewError(connect.CodeUnavailable, errors.New("x")), foreign.RPC},
 		{"github.com/nats-io/nats.go.jsError", nats.ErrStreamNotFound, foreign.Plain},
 		{"github.com/pkg/errors.fundamental", pkgerrors.New("x"), foreign.Traced},
 		{"github.com/pkg/errors.withMessage", pkgerrors.WithMessage(errors.New("x"), "y"), foreign.Told},
@@ -106,8 +119,10 @@ func TestFactErrors(t *testing.T) {
 		if c.err == nil {
 			t.Fatal(c.row)
 		}
-		met(t, c.row, foreign.ErrorOf(c.err).Kind == c.kind)
+		e := foreign.ErrorOf(c.err)
+		met(t, c.row, e.Kind == c.kind && (c.kind != foreign.Kafka || e.Code() == 10) && (c.kind != foreign.AMQP || e.ByServer()))
 	}
+	met(t, "github.com/jackc/pgconn.PgError", foreign.Severity(&pgconn.PgError{Severity: "FATAL"}) == "FATAL")
 	if wait := foreign.ErrorOf(backoff.RetryAfter(7)).Wait(); wait != 7*time.Second {
 		t.Error(wait)
 	}
