@@ -11,7 +11,7 @@ import (
 // Unwrapping is a store whose pipeline goes through connections that stand in front of a driver's.
 func Unwrapping(store Store) Store {
 	send := store.(*sqlStore).postgres.Send
-	through, _ := withPipeline(store, func(ctx context.Context, conn driver.Conn, statements ...pipelined.Statement) (changed []int64, err error) {
+	through, _ := store.(*sqlStore).Pipelined(func(ctx context.Context, conn driver.Conn, statements ...pipelined.Statement) (changed []int64, err error) {
 		front, ok := conn.(interface {
 			Sends(statements string, send func(driver.Conn) error) error
 		})
@@ -28,5 +28,5 @@ func Unwrapping(store Store) Store {
 		})
 		return changed, err
 	})
-	return through.(Store)
+	return through
 }

@@ -172,13 +172,12 @@ func (s *sqlStore) claimOptimistic(ctx context.Context, entry Entry, acked <-cha
 	return postgresClaim{c}, nil
 }
 
-// withPipeline returns store with a driver that sends several statements at once, for package pgxstore.
-func withPipeline(store any, send pipelined.Sender) (any, bool) {
-	s, ok := store.(*sqlStore)
-	if !ok || s.postgres == nil {
+var _ pipelined.Store[Store] = (*sqlStore)(nil)
+
+// Pipelined returns the store with a driver that sends several statements at once, for package pgxstore.
+func (s *sqlStore) Pipelined(send pipelined.Sender) (Store, bool) {
+	if s.postgres == nil {
 		return nil, false
 	}
 	return &sqlStore{on: s.on, service: s.service, postgres: &postgresclaim.Store{DB: s.pool(), Send: send}}, true
 }
-
-func init() { pipelined.Register(withPipeline) }

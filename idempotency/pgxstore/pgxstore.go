@@ -23,11 +23,12 @@ func New(ctx context.Context, db *sql.DB, config idempotency.StoreConfig) (idemp
 	if err != nil {
 		return nil, err
 	}
-	pipelining, ok := pipelined.With(store, send)
-	if !ok {
-		return nil, errors.New("pgxstore: New: the database is not PostgreSQL: use idempotency.NewStore")
+	if own, ok := store.(pipelined.Store[idempotency.Store]); ok {
+		if pipelining, ok := own.Pipelined(send); ok {
+			return pipelining, nil
+		}
 	}
-	return pipelining.(idempotency.Store), nil
+	return nil, errors.New("pgxstore: New: the database is not PostgreSQL: use idempotency.NewStore")
 }
 
 // send is a pipelined.Sender.

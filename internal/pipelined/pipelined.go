@@ -18,11 +18,9 @@ type Statement struct {
 // nothing was sent: the connection is another driver's, or its settings or the arguments are nothing for a pipeline.
 type Sender func(ctx context.Context, conn driver.Conn, statements ...Statement) (changed []int64, err error)
 
-var register func(store any, send Sender) (any, bool)
-
-// Register is for package idempotency: with returns a store of PostgreSQL that sends its statements through send, and
-// false for any other store.
-func Register(with func(store any, send Sender) (any, bool)) { register = with }
-
-// With returns store with send, or false if it is no store of PostgreSQL.
-func With(store any, send Sender) (any, bool) { return register(store, send) }
+// Store is a store of keys whose statements can go through a Sender. T is idempotency.Store, of which this package knows
+// nothing.
+type Store[T any] interface {
+	// Pipelined returns the store with send, or false if its database is not PostgreSQL.
+	Pipelined(send Sender) (store T, ok bool)
+}
