@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
@@ -134,48 +133,4 @@ func peerIdle(t *testing.T, p *peer) func() error {
 		t.Fatal(err)
 	}
 	return sub.Close
-}
-
-// A connection that is lost is an error in the log, and why it cannot be had again a line at Info; the end that follows is no error.
-func TestLostConnectionIsLogged(t *testing.T) {
-	if unracedAlone(t) {
-		return
-	}
-	synctest.Test(t, func(t *testing.T) {
-		p, logger := &peer{}, watermill.NewCaptureLogger()
-		sub, err := wmamqp.NewSubscriber("amqp://peer/", wmamqp.SubscriberConfig{AMQP: p.config(), Logger: logger})
-		if err != nil {
-			t.Fatal(err)
-		}
-		messages, err := sub.Subscribe(context.Background(), "q")
-		if err != nil {
-			t.Fatal(err)
-		}
-		(<-messages).Ack()
-		p.falls(gone)
-		time.Sleep(10 * time.Second)
-		if !has(logger, watermill.ErrorLogLevel, "Received close notification from AMQP, reconnecting") {
-			t.Error("the loss is no error in the log")
-		}
-		if !has(logger, watermill.InfoLogLevel, "Cannot reconnect to AMQP, retrying") {
-			t.Error("the log does not say why")
-		}
-		before := len(logger.Captured()[watermill.ErrorLogLevel])
-		if err := sub.Close(); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(2 * time.Minute)
-		if after := len(logger.Captured()[watermill.ErrorLogLevel]); after != before {
-			t.Errorf("%d errors with the end", after-before)
-		}
-	})
-}
-
-func has(logger *watermill.CaptureLoggerAdapter, level watermill.LogLevel, msg string) bool {
-	for _, line := range logger.Captured()[level] {
-		if line.Msg == msg {
-			return true
-		}
-	}
-	return false
 }

@@ -34,51 +34,6 @@ func (b *broker) want(messages <-chan *message.Message, id string) *message.Mess
 	return msg
 }
 
-// Promise P1: while messages are placed, those behind them are delivered in order, and none of them is acked before its placement is
-// confirmed. One that is nacked comes again.
-func TestPlacing(t *testing.T) {
-	t.Parallel()
-	for _, kind := range kinds {
-		for _, fetched := range []int{1, 3} {
-			t.Run(fmt.Sprint(kind, "/", fetched), func(t *testing.T) {
-				t.Parallel()
-				b := newBroker(t)
-				topic := b.queue(kind)
-				ids := b.numbered(topic, 10)
-				messages := b.subscribe(b.subscriber(maxPlacing(0, 0), prefetch(fetched)), topic)
-				first := b.want(messages, ids[0])
-				place(first)
-				place(first) // which counts once
-				second := b.want(messages, ids[1])
-				place(first) // whose turn it is not
-				b.none(messages)
-				acks(t, second)
-				third := b.want(messages, ids[2])
-				place(third)
-				fourth := b.want(messages, ids[3])
-				place(fourth)
-				acks(t, b.want(messages, ids[4]))
-				acks(t, third)
-				acks(t, b.want(messages, ids[5]))
-				first.Nack()
-				var rest []string
-				for range 5 {
-					msg := b.next(messages)
-					acks(t, msg)
-					if msg.UUID != ids[0] { // which comes again when the broker has it back
-						rest = append(rest, msg.UUID)
-					}
-				}
-				if !slices.Equal(rest, ids[6:]) {
-					t.Errorf("%q came", rest)
-				}
-				acks(t, fourth)
-				eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
-			})
-		}
-	}
-}
-
 // Feature D10: a message that is to be placed first is acked before the next one is delivered. While its publisher is
 // away, the next one waits for a bounded time.
 func TestPlacingFirst(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 )
 
@@ -103,19 +102,5 @@ func TestFactWatermillRepeatsTooLargeOutput(t *testing.T) {
 	runs, behind := tooLargeOutput(c, c.publisher(PublisherConfig{}), func(*message.Router) {}, func() bool { return false })
 	if runs.Load() < 20 || behind.Load() {
 		t.Errorf("the handler ran %d times, the message behind was handled: %t", runs.Load(), behind.Load())
-	}
-}
-
-// Feature D15: with a channel its source is set aside after one run, and the message behind it is handled.
-func TestTooLargeOutputIsSetAside(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	dead := &sink{}
-	ch := c.channel(spillway.Config{Publisher: dead})
-	var behind *atomic.Bool
-	runs, behind := tooLargeOutput(c, c.publisher(PublisherConfig{}), ch.Attach, func() bool { return len(dead.all()) == 1 })
-	c.eventually("the message behind is handled", behind.Load)
-	if l := dead.letters(t)[0]; runs.Load() != 1 || l.Failure.Reason != "output_undeliverable" || l.Original.UUID != "id-0" {
-		t.Errorf("%d runs, letter %+v", runs.Load(), l.Failure)
 	}
 }

@@ -192,42 +192,6 @@ func TestStagesTakeOver(t *testing.T) {
 	stop()
 }
 
-// Features R5, P7: instances come and go while messages wait and are handled. None is lost, and none is left.
-func TestStagesDeploy(t *testing.T) {
-	t.Parallel()
-	d := newDesk(newPartitioned(t, 3))
-	second := d.topic + ".second"
-	d.create(second, 2, nil)
-	d.until = func(_ *message.Message, arrived time.Time) time.Time { return arrived.Add(200 * time.Millisecond) }
-	d.take = func(msg *message.Message) {
-		select {
-		case <-time.After(10 * time.Millisecond):
-			msg.Ack()
-		case <-msg.Context().Done():
-			msg.Nack()
-		}
-	}
-	pub := d.publisher(PublisherConfig{InFlight: 100})
-	instance := func() (stop func()) {
-		waiting := d.stages()
-		one, other := d.consume(waiting, d.topic), d.consume(waiting, second)
-		return func() { one(); other() }
-	}
-	first := instance()
-	d.send(pub, d.topic, named("a", 50)...)
-	d.send(pub, second, named("b", 50)...)
-	d.untilTaken(10)
-	last := instance()
-	d.send(pub, d.topic, named("c", 50)...)
-	d.cluster.group = d.group
-	d.eventually("both are members", func() bool { return d.members() == 2 })
-	first()
-	d.send(pub, second, named("d", 50)...)
-	d.untilTaken(200)
-	d.eventually("nothing is left", func() bool { return d.behind(d.topic)+d.behind(second) == 0 })
-	last()
-}
-
 // Feature R5: a message is not handed over before it is due, and those that wait hold up neither another partition nor another topic.
 func TestStagesWaitAlone(t *testing.T) {
 	t.Parallel()

@@ -211,7 +211,7 @@ func TestFactDeadlockVictimsWritesSurvive(t *testing.T) {
 }
 
 // Fact, feature D8: metadata that is no map of strings stops the topic, and null is a map that a handler cannot write to.
-// TestUnreadableIsSetAside shows ours.
+// Row H3 of conformance shows ours.
 func TestFactWatermillStopsAtMetadata(t *testing.T) {
 	for _, metadata := range []string{`{"n":1}`, `["a"]`} {
 		onEach(t, func(t *testing.T, b *bench) {

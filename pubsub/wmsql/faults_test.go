@@ -7,40 +7,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
-
-// The server restarts, or crashes, in the middle of a handler and of a batch.
-func TestServerRestarts(t *testing.T) {
-	onServers(t, func(t *testing.T, b *bench, s server) {
-		var seen deliveries
-		busy, back := make(chan string, 9), make(chan struct{})
-		ids := []string{"a", "restart", "c", "kill", "e"}
-		b.publish(ids...)
-		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.MaxDeliveries = 1 }), func(msg *message.Message) ([]*message.Message, error) {
-			if n := seen.add(msg.UUID); len(msg.UUID) > 1 && n == 1 {
-				if err := b.write(msg, "half"); err != nil {
-					return nil, err
-				}
-				busy <- msg.UUID
-				<-back
-			}
-			return b.whole(msg)
-		})
-		for range 2 {
-			switch id := <-busy; id {
-			case "restart":
-				services.Restart(t, s.name)
-			case "kill":
-				services.Kill(t, s.name)
-				services.Start(t, s.name)
-			}
-			back <- struct{}{}
-		}
-		b.account(ids)
-	})
-}
 
 // The connection goes between a COMMIT and its answer, or right before it, at commits that chance picks. The table of
 // positions knows which, and no message takes effect twice.

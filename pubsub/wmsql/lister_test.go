@@ -8,80 +8,9 @@ import (
 	"testing"
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
-	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
-
-// Feature R5 (abandoned stages): topics whose tables hold messages that the group of the same name has not acknowledged are
-// told, with how many; those that are consumed, empty or named otherwise are not, and no table of positions is taken for
-// a topic.
-func TestListWaiting(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		fill := func(topic string, ids ...string) string {
-			t.Helper()
-			topic = b.topic + topic
-			if err := b.pub.InitializeTopics(topic); err != nil {
-				t.Fatal(err)
-			}
-			for _, id := range ids {
-				if err := b.pub.Publish(topic, message.NewMessage(id, nil)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			return topic
-		}
-		none, half := fill(".none.retry.1s", "1", "2", "3"), fill(".half.retry.1s", "1", "2", "3")
-		done, other := fill(".done.retry.1s", "1", "2"), fill("-other.retry.1s", "1")
-		fill(".empty.retry.1s")
-		b.ackFirst(half, 2)
-		b.ackFirst(done, 2)
-		offsets := "offsets_own" // such a name is a topic's too
-		if err := b.pub.InitializeTopics(offsets); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.pub.Publish(offsets, message.NewMessage("1", nil)); err != nil {
-			t.Fatal(err)
-		}
-		for prefix, want := range map[string]map[string]int{
-			b.topic + ".":     {none: 3, half: 1},
-			b.topic:           {none: 3, half: 1, other: 1},
-			b.topic + ".half": {half: 1},
-			"nobody":          {},
-			"offsets_":        {offsets: 1},
-			"":                {none: 3, half: 1, other: 1, offsets: 1},
-			"%":               {},
-			"t_":              {},
-		} {
-			if found, err := b.pub.ListWaiting(t.Context(), prefix); err != nil || !maps.Equal(found, want) {
-				t.Errorf("%q: %v, %v; want %v", prefix, found, err, want)
-			}
-		}
-	})
-}
-
-// ackFirst acks the first messages of a topic, in the group of the same name.
-func (b *bench) ackFirst(topic string, n int) {
-	b.Helper()
-	sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup, c.InitializeSchema, c.Batch = topic, true, 1 })
-	messages, err := sub.Subscribe(b.Context(), topic)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for range n {
-		(<-messages).Ack()
-	}
-	b.until("it is acknowledged", func() bool {
-		left, err := sub.Backlog(b.Context(), topic)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return left == b.backlogOf(topic)-n
-	})
-	if err := sub.Close(); err != nil {
-		b.Fatal(err)
-	}
-}
 
 // A table whose name is no topic is passed by, and never becomes SQL.
 func TestListWaitingOfHostileTables(t *testing.T) {

@@ -8,8 +8,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway"
-
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -40,41 +38,6 @@ func TestPublishWithContext(t *testing.T) {
 		b.each(b.outs, func(msg *message.Message) { counts[msg.UUID]++ })
 		if len(counts) != 3 || counts["inside"] != 1 || counts["inside too"] != 1 || counts["outside"] != 2 || seen != 1 {
 			t.Errorf("%v, of which others saw %d before the commit", counts, seen)
-		}
-	})
-}
-
-// Feature D15: an output whose table is missing fails behind a savepoint. Its source is set aside, with what it did, its key
-// and the outputs that a redrive publishes; the others of the batch commit, one that published there itself and shrugged
-// too.
-func TestOutputWithoutTable(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		b.publish("a", "ignores", "bad", "c")
-		sub := b.subscriber(oneBatch)
-		good := b.outs
-		b.outs += ".missing"
-		b.run(sub, func(msg *message.Message) ([]*message.Message, error) {
-			out := message.NewMessageWithContext(msg.Context(), "", []byte(msg.UUID))
-			switch err := b.write(msg, "effect"); {
-			case err != nil:
-				return nil, err
-			case msg.UUID == "bad":
-				return []*message.Message{out}, nil
-			case msg.UUID == "ignores":
-				if err := b.pub.Publish(b.outs, out); err == nil {
-					t.Error("there is a table")
-				}
-			}
-			return nil, b.pub.Publish(good, out)
-		}, func(c *spillway.Config) { c.Outputs.Attempts = 2 })
-		b.drained()
-		b.outs = good
-		letters := b.letters()
-		if effects, outs := b.effects(), b.outputs(); len(effects) != 4 || len(outs) != 3 || len(letters) != 1 {
-			t.Errorf("effects %v, outputs %v", effects, outs)
-		}
-		if l := letters["bad"]; len(l) != 1 || l[0].Failure.Reason != "output_undeliverable" {
-			t.Errorf("letters %+v", letters)
 		}
 	})
 }

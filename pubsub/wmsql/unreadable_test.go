@@ -19,44 +19,6 @@ func (b *bench) insert(id, metadata string) {
 		`INSERT INTO `+b.table(b.topic)+` (uuid, payload, metadata) VALUES ('`+id+`', 'bytes', `+metadata+`)`))
 }
 
-// Feature D8: metadata that is no map of strings is set aside with the payload and what the column says; none, and null,
-// are no metadata, to which a handler may add.
-func TestUnreadableIsSetAside(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		unreadable := map[string]string{"number": `{"n":1}`, "array": `["a"]`, "text": `"a"`, "nested": `{"a":{"b":"c"}}`}
-		for id, metadata := range unreadable {
-			b.insert(id, `'`+metadata+`'`)
-		}
-		b.insert("null", `'null'`)
-		b.insert("NULL", `NULL`)
-		b.publish("good")
-		b.run(b.subscriber(), func(msg *message.Message) ([]*message.Message, error) {
-			msg.Metadata.Set("added", "x")
-			return nil, b.write(msg, "effect")
-		})
-		b.drained()
-		if effects := b.effects(); len(effects) != 3 || unreadable["good"] != "" {
-			t.Errorf("handled %v", effects)
-		}
-		var letters []poison.Letter
-		b.each(b.topic+".invalid", func(msg *message.Message) {
-			letter, err := poison.Decode(msg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			letters = append(letters, letter)
-		})
-		if len(letters) != len(unreadable) {
-			t.Errorf("%d letters", len(letters))
-		}
-		for _, l := range letters {
-			if l.Failure.Reason != "unmarshal_error" || string(l.Original.Payload) != "bytes" || l.Original.Metadata[wmsql.KeyMetadata] != unreadable[l.Original.UUID] {
-				t.Errorf("%+v of %q %q", l.Failure, l.Original.UUID, l.Original.Metadata)
-			}
-		}
-	})
-}
-
 // odd is a schema adapter that does what no adapter should do.
 type odd struct {
 	wsql.SchemaAdapter
