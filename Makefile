@@ -104,6 +104,15 @@ services-down: ## stop them
 	@$(IN_TABLES) $(SERVICES) down
 	@$(IN_STORES) $(SERVICES) down postgres mariadb
 
+OWN        := github.com/watermill-spillway/spillway
+.PHONY: tidy
+tidy: ## go mod tidy in each module, which finds the others in the tree; floors only rise: write them lower by hand
+	@set -e; for module in . $(NESTED); do \
+	  tree=$$(cd $$module && realpath --relative-to=. $(CURDIR)); \
+	  ( cd $$module; own() { $(GO) mod edit $$(for m in "" /observe/prom /observe/telemetry; do echo "-$$1=$(OWN)$$m@v0.1.0$${2:+=$$tree$$m}"; done); }; \
+	    own replace tree; status=0; GOWORK=off $(GO) mod tidy || status=$$?; own dropreplace; exit $$status ); \
+	done
+
 static:
 	@for step in format vet staticcheck; do $(MAKE) --no-print-directory $$step || exit 1; done
 

@@ -1,16 +1,12 @@
 package browser
 
-import (
-	"fmt"
-
-	"github.com/chromedp/chromedp"
-)
+import "fmt"
 
 // Axe returns what axe-core finds wrong on the page, one line for each rule and element: nothing is the good answer.
 // The page must have script.
 func (p *Page) Axe() []string {
 	p.t.Helper()
-	p.do("load axe-core", chromedp.Evaluate[chromedp.Void](p.axe+";undefined"))
+	Eval[any](p, p.axe+";undefined")
 	type violation struct {
 		ID, Impact, Help string
 		Nodes            []struct {
@@ -18,9 +14,7 @@ func (p *Page) Axe() []string {
 			FailureSummary string
 		}
 	}
-	found := run(p, "run axe-core",
-		chromedp.Evaluate[[]violation](`axe.run(document, {resultTypes: ["violations"], iframes: false}).then(r => r.violations)`,
-			chromedp.EvalAwaitPromise))
+	found := Eval[[]violation](p, `axe.run(document, {resultTypes: ["violations"], iframes: false}).then(r => r.violations)`)
 	var lines []string
 	for _, v := range found {
 		for _, node := range v.Nodes {

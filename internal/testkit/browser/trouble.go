@@ -1,18 +1,11 @@
 package browser
 
 import (
-	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
 	"sync"
-
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/page"
-	"github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/chromedp"
 )
 
 // trouble is what a page did that no page should do.
@@ -74,36 +67,41 @@ func (tr *trouble) asked(address string) {
 // wait waits for the answers to dialogs.
 func (tr *trouble) wait() { tr.closing.Wait() }
 
-// listen returns what hears the events of a tab. It must not wait for the browser.
-func (tr *trouble) listen(tab context.Context) func(any) {
-	return func(event any) {
-		switch e := event.(type) {
-		case *page.EventJavascriptDialogOpening:
-			tr.add("dialog: %s %q", e.Type, e.Message)
-			tr.closing.Add(1)
-			go func() { // an open dialog stops the page
-				defer tr.closing.Done()
-				_ = chromedp.Do(tab, chromedp.Func(func(ctx context.Context, to *chromedp.Target) error {
-					_, err := cdp.Call(ctx, to, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{})
-					return err
-				}))
-			}()
-		case *network.EventRequestWillBeSent:
-			tr.asked(e.Request.URL)
-		case *runtime.EventExceptionThrown:
-			tr.add("exception: %s", e.ExceptionDetails.Text)
-		case *runtime.EventConsoleAPICalled:
-			if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeAssert {
-				var text []string
-				for _, arg := range e.Args {
-					text = append(text, string(arg.Value))
-				}
-				tr.add("console: %s", strings.Join(text, " "))
+// hear hears an event of a tab. It must not wait for the browser.
+func (tr *trouble) hear(p *Page, event string, params json.RawMessage) {
+	var e struct {
+		Type, Message    string
+		Request          struct{ URL string }
+		ExceptionDetails struct{ Text string }
+		Args             []struct{ Value json.RawMessage }
+		Entry            struct{ Level, Source, Text, URL string }
+	}
+	if json.Unmarshal(params, &e) != nil {
+		return
+	}
+	switch event {
+	case "Page.javascriptDialogOpening":
+		tr.add("dialog: %s %q", e.Type, e.Message)
+		tr.closing.Add(1)
+		go func() { // an open dialog stops the page
+			defer tr.closing.Done()
+			_ = p.pipe.call(p.session, "Page.handleJavaScriptDialog", map[string]any{"accept": false}, nil)
+		}()
+	case "Network.requestWillBeSent":
+		tr.asked(e.Request.URL)
+	case "Runtime.exceptionThrown":
+		tr.add("exception: %s", e.ExceptionDetails.Text)
+	case "Runtime.consoleAPICalled":
+		if e.Type == "error" || e.Type == "assert" {
+			var text []string
+			for _, arg := range e.Args {
+				text = append(text, string(arg.Value))
 			}
-		case *log.EventEntryAdded:
-			if e.Entry.Level == log.EntryLevelError {
-				tr.add("log: %s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
-			}
+			tr.add("console: %s", strings.Join(text, " "))
+		}
+	case "Log.entryAdded":
+		if e.Entry.Level == "error" {
+			tr.add("log: %s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
 		}
 	}
 }
