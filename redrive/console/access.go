@@ -1,7 +1,6 @@
 package console
 
 import (
-	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -15,8 +14,7 @@ import (
 type Role uint8
 
 const (
-	// None may see nothing.
-	None Role = iota
+	nothing Role = iota // the zero Role may see nothing
 	// LookWithoutPayload may see counts, causes, letters and campaigns, but no payload and no value of metadata.
 	LookWithoutPayload
 	// Look may see payloads and metadata too.
@@ -27,22 +25,15 @@ const (
 	Approve
 )
 
+// roles are the roles as the pages name them. A person has no other: see person.
 var roles = [...]string{"none", "look without payload", "look", "operate", "approve"}
-
-// String returns the role as the pages name it.
-func (r Role) String() string {
-	if int(r) < len(roles) {
-		return roles[r]
-	}
-	return fmt.Sprintf("role %d", uint8(r))
-}
 
 // Person is the person or program that sends a request.
 type Person struct {
 	// Name goes into the record of all that the person does, at most 1 KiB of it. A person without a name can look, and do
 	// nothing.
 	Name string
-	// Role is what the person may do. Default: None.
+	// Role is what the person may do. Default: nothing.
 	Role Role
 
 	note string // what the pages say about the access
@@ -69,7 +60,7 @@ func (r *request) who(reason string) operate.Person {
 }
 
 // person returns who sends a request, and a text if there is something to say about it.
-func (c *Console) person(r *http.Request) (who Person, why string, err error) {
+func (c *console) person(r *http.Request) (who Person, why string, err error) {
 	err = safecall.Call("console.Config.Access", func() (err error) {
 		who, err = c.config.Access(r)
 		return err

@@ -42,7 +42,7 @@ func (r *request) record() (operate.Record, error) {
 	return of, err
 }
 
-func (c *Console) audit(r *request) (answer, error) {
+func (c *console) audit(r *request) (answer, error) {
 	of, err := r.record()
 	if err != nil {
 		return answer{}, err
@@ -57,7 +57,7 @@ func (c *Console) audit(r *request) (answer, error) {
 			kindOption{string(kind), operate.EventWords(kind), slices.Contains(of.Filter.Kinds, kind)})
 	}
 	of.Filter.Limit = eventsAtOnce + 1
-	events, err := c.desk.Audit(r.Context(), r.who(""), of)
+	events, err := c.desk.Audit(r.http.Context(), r.who(""), of)
 	if err != nil {
 		return answer{}, err
 	}
@@ -79,7 +79,7 @@ func (c *Console) audit(r *request) (answer, error) {
 	return answer{page: "audit", title: "Audit", view: view}, nil
 }
 
-func (c *Console) auditLine(r *request, e letters.Event) auditLine {
+func (c *console) auditLine(r *request, e letters.Event) auditLine {
 	line := auditLine{Number: e.Number, At: e.At, By: e.By, What: operate.EventWords(e.Kind), Reason: e.Reason,
 		MessageID: e.MessageID, RedriveID: e.RedriveID, Details: e.Detail}
 	if e.Seq > 0 {

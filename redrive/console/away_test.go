@@ -72,7 +72,7 @@ func TestSlowDatabase(t *testing.T) {
 	b := newBench(t)
 	b.console.config.Timeout = 1
 	b.get("/letters").want(t, http.StatusServiceUnavailable, "This takes too long")
-	b.console.config.Timeout = DefaultTimeout
+	b.console.config.Timeout = usualTimeout
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	if p := b.get("/letters", func(r *http.Request) { *r = *r.WithContext(gone) }); p.body != "" {
@@ -93,7 +93,7 @@ func TestNeverHalfAPage(t *testing.T) {
 		t.Errorf("half a page: %s", p.body)
 	}
 	b.console.routes = append(b.console.routes, route{name: "panics", method: http.MethodGet, pattern: "/panics", right: Look,
-		handle: func(*Console, *request) (answer, error) { panic("in the handler") }})
+		handle: func(*console, *request) (answer, error) { panic("in the handler") }})
 	b.get("/panics").want(t, http.StatusInternalServerError, "The page failed")
 	b.console.pages["error"] = broken
 	p = b.get("/")

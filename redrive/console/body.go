@@ -9,7 +9,7 @@ import (
 // hold its connection for ever, also if nothing reads the body, because a server reads what is left of it before it
 // answers. The time of the server itself stays, if it is shorter. The returned function is called when all of the body
 // was read: what happens to the connection from then on does not end the request.
-func (c *Console) awaitBody(w http.ResponseWriter, hr *http.Request) (arrived func()) {
+func (c *console) awaitBody(w http.ResponseWriter, hr *http.Request) (arrived func()) {
 	if hr.Body == nil || hr.Body == http.NoBody {
 		return func() {}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
-// serve returns the address of the Console, under a prefix.
+// serve returns the address of the console, under a prefix.
 func (b *bench) serve() string {
 	server := httptest.NewServer(b.console)
 	b.t.Cleanup(server.Close)

@@ -59,8 +59,8 @@ type historyLine struct {
 	Reason            string
 }
 
-func (c *Console) campaign(r *request) (answer, error) {
-	one, err := c.desk.Campaigns.Get(r.Context(), r.values["id"])
+func (c *console) campaign(r *request) (answer, error) {
+	one, err := c.desk.Campaigns.Get(r.http.Context(), r.values["id"])
 	if err != nil {
 		return answer{}, err
 	}
@@ -72,7 +72,7 @@ func (c *Console) campaign(r *request) (answer, error) {
 	return a, nil
 }
 
-func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView, error) {
+func (c *console) campaignView(r *request, one campaigns.Campaign) (campaignView, error) {
 	request := c.desk.Campaign(one).Request
 	v := campaignView{
 		campaignLine: lineOf(r, one), Why: one.Why, Through: one.Selected - one.Pending, Pending: one.Pending,
@@ -97,7 +97,7 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 	v.Done = one.State.Ended() && one.NotHeard == 0
 	v.Actions = c.actions(r, one)
 	if one.Refused+one.Failed+one.Gone > 0 {
-		behind, err := c.desk.Campaigns.LeftBehind(r.Context(), one.ID)
+		behind, err := c.desk.Campaigns.LeftBehind(r.http.Context(), one.ID)
 		if err != nil {
 			return v, err
 		}
@@ -110,7 +110,7 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 			return v, err
 		}
 	}
-	events, err := c.desk.Campaigns.History(r.Context(), one.ID, 0)
+	events, err := c.desk.Campaigns.History(r.http.Context(), one.ID, 0)
 	for _, e := range slices.Backward(events) {
 		v.History = append(v.History,
 			historyLine{At: e.At, What: string(e.Kind), By: e.By, Reason: e.Reason, Details: e.Details})
@@ -119,12 +119,12 @@ func (c *Console) campaignView(r *request, one campaigns.Campaign) (campaignView
 }
 
 // cameBack says what came back dead, by cause.
-func (c *Console) cameBack(r *request, one campaigns.Campaign, v *campaignView) error {
+func (c *console) cameBack(r *request, one campaigns.Campaign, v *campaignView) error {
 	v.AgainLink = r.link("letters", operate.FilterValues(operate.CameBackFrom(one)))
 	if !one.State.Ended() && one.State != campaigns.Paused && one.State != campaigns.Canary {
 		return nil // the numbers move: the link has them
 	}
-	groups, slow, err := c.desk.CameBack(r.Context(), one, c.counting)
+	groups, slow, err := c.desk.CameBack(r.http.Context(), one, c.counting)
 	v.AgainSlow = slow
 	for _, g := range groups {
 		v.Again = append(v.Again,
@@ -135,7 +135,7 @@ func (c *Console) cameBack(r *request, one campaigns.Campaign, v *campaignView) 
 }
 
 // chosenBy is the address of the list of letters that a campaign chose from.
-func (c *Console) chosenBy(r *request, one campaigns.Campaign) string {
+func (c *console) chosenBy(r *request, one campaigns.Campaign) string {
 	f := one.Request.Filter
 	if len(one.Request.Seqs) > 0 || r.who("").MaySearch(f, r.privacy) != nil {
 		return ""
@@ -195,7 +195,7 @@ type action struct {
 }
 
 // actions are what the person may do with a campaign in the state that it has.
-func (c *Console) actions(r *request, one campaigns.Campaign) (all []action) {
+func (c *console) actions(r *request, one campaigns.Campaign) (all []action) {
 	for _, s := range r.who("").Can(one) {
 		all = append(all, actionOf(r, s, one.ID))
 	}

@@ -31,7 +31,7 @@ type campaignRow struct {
 	Ended   bool
 }
 
-func (c *Console) campaignList(r *request) (answer, error) {
+func (c *console) campaignList(r *request) (answer, error) {
 	list := campaigns.List{Limit: campaignsAtOnce + 1}
 	view := campaignList{Action: r.link("campaigns", nil)}
 	for _, state := range campaigns.States {
@@ -46,7 +46,7 @@ func (c *Console) campaignList(r *request) (answer, error) {
 		return answer{}, err
 	}
 	list.BeforeID = r.query.Get("before-id")
-	found, err := c.desk.Campaigns.List(r.Context(), list)
+	found, err := c.desk.Campaigns.List(r.http.Context(), list)
 	if err != nil {
 		return answer{}, err
 	}

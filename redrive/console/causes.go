@@ -17,7 +17,7 @@ const (
 )
 
 // causes lists why letters failed, the most frequent causes first.
-func (c *Console) causes(r *request) (answer, error) {
+func (c *console) causes(r *request) (answer, error) {
 	v, err := c.causesOf(r)
 	return answer{page: "causes", title: "Causes", view: v}, err
 }
@@ -37,18 +37,18 @@ type causeRow struct {
 	Link, Sample, Redrive                            string
 }
 
-func (c *Console) causesOf(r *request) (v causes, err error) {
+func (c *console) causesOf(r *request) (v causes, err error) {
 	f, err := r.filter(r.query)
 	if err != nil {
 		return v, err
 	}
 	f.Limit = rows(r.query, causesShown, mostCauses)
 	v.Form = r.filterForm("causes", r.query, "rows")
-	last, err := c.desk.Store.Inside().LastSeq(r.Context())
+	last, err := c.desk.Store.Inside().LastSeq(r.http.Context())
 	if err != nil {
 		return v, err
 	}
-	groups, err := c.desk.Store.Groups(r.Context(), f)
+	groups, err := c.desk.Store.Groups(r.http.Context(), f)
 	if err != nil {
 		return v, err
 	}
@@ -56,7 +56,7 @@ func (c *Console) causesOf(r *request) (v causes, err error) {
 	for i, g := range groups {
 		hashes[i] = g.Cause
 	}
-	arrived, err := c.desk.Store.Inside().Arrivals(r.Context(), hashes...)
+	arrived, err := c.desk.Store.Inside().Arrivals(r.http.Context(), hashes...)
 	if err != nil {
 		return v, err
 	}

@@ -13,21 +13,21 @@ type column struct {
 	Name, Label, Class string
 	usual              bool
 	name               func(*letters.Head) string // of a column whose short values are not broken
-	value              func(*Console, *letters.Head) template.HTML
+	value              func(*console, *letters.Head) template.HTML
 }
 
 // columns returns all columns, in their order. The id of the message is there always.
 func columns() []column {
-	shown := func(of func(*letters.Head) string, most int) func(*Console, *letters.Head) template.HTML {
-		return func(c *Console, h *letters.Head) template.HTML { return c.value(of(h), most) }
+	shown := func(of func(*letters.Head) string, most int) func(*console, *letters.Head) template.HTML {
+		return func(c *console, h *letters.Head) template.HTML { return c.value(of(h), most) }
 	}
-	plain := func(of func(*letters.Head) string) func(*Console, *letters.Head) template.HTML {
-		return func(_ *Console, h *letters.Head) template.HTML {
+	plain := func(of func(*letters.Head) string) func(*console, *letters.Head) template.HTML {
+		return func(_ *console, h *letters.Head) template.HTML {
 			return template.HTML(template.HTMLEscapeString(of(h)))
 		}
 	}
 	named := []column{
-		{Name: "last", Label: "Last failure", usual: true, value: func(_ *Console,
+		{Name: "last", Label: "Last failure", usual: true, value: func(_ *console,
 			h *letters.Head) template.HTML {
 			return when(h.LastFailedAt)
 		}},
@@ -39,11 +39,11 @@ func columns() []column {
 		{Name: "class", Label: "Class", value: plain(func(h *letters.Head) string { return h.Class.String() })},
 		{Name: "type", Label: "Error type", value: shown(func(h *letters.Head) string { return h.Type }, 60)},
 		{Name: "status", Label: "Status", value: plain(func(h *letters.Head) string { return operate.StatusWords(h.Status) })},
-		{Name: "first", Label: "First failure", value: func(_ *Console,
+		{Name: "first", Label: "First failure", value: func(_ *console,
 			h *letters.Head) template.HTML {
 			return when(h.FirstFailedAt)
 		}},
-		{Name: "stored", Label: "Stored", value: func(_ *Console,
+		{Name: "stored", Label: "Stored", value: func(_ *console,
 			h *letters.Head) template.HTML {
 			return when(h.StoredAt)
 		}},

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// DefaultTimeout is the default of Config.Timeout.
-	DefaultTimeout = 20 * time.Second
+	// usualTimeout is the default of Config.Timeout.
+	usualTimeout = 20 * time.Second
 	// maxName is how long a title or a person's name may be, in bytes.
 	maxName = 1 << 10
 )
@@ -32,20 +32,20 @@ type Config struct {
 	// whom it does not know is no error: return the zero Person. Loopback lets all look who come from the same machine,
 	// and proves no more. Required.
 	Access func(*http.Request) (Person, error)
-	// Prefix is the path that the Console is mounted under, such as /deadletters. A server that strips the path itself, as
+	// Prefix is the path that the console is mounted under, such as /deadletters. A server that strips the path itself, as
 	// http.StripPrefix does, needs none. Links are relative, so a proxy may add another prefix. Default: none.
 	Prefix string
-	// TrustedOrigins are origins, such as https://ops.example.com, whose pages may send forms to the Console. Name the
-	// origin that people see if a proxy changes the Host header. Default: the Console's own.
+	// TrustedOrigins are origins, such as https://ops.example.com, whose pages may send forms to the console. Name the
+	// origin that people see if a proxy changes the Host header. Default: the console's own.
 	TrustedOrigins []string
-	// Guards returns the handlers whose messages are held, for the overview: dlc.Outage().Health. It must be quick. If it
+	// Breakers returns the handlers whose messages are held, for the overview: dlc.Outage().Health. It must be quick. If it
 	// panics, the overview says so and shows the rest. Default: none are shown.
-	Guards func() []breaker.Status
-	// Privacy masks what the Console shows. Payloads that are downloaded are not masked. Default: credentials are masked.
+	Breakers func() []breaker.Status
+	// Privacy masks what the console shows. Payloads that are downloaded are not masked. Default: credentials are masked.
 	Privacy *privacy.Redactor
 	// Title is in the heading of each page, to tell one Console from another. Default: the name of the Store's service.
 	Title string
-	// Timeout is the time that one request may take, with all its queries. Default: DefaultTimeout, 20 s.
+	// Timeout is the time that one request may take, with all its queries. Default: 20 s.
 	Timeout time.Duration
 	// Logger receives a line for each request that fails on the server's side. Default: no lines.
 	Logger watermill.LoggerAdapter
@@ -53,7 +53,7 @@ type Config struct {
 
 func (c *Config) setDefaults() {
 	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
+		c.Timeout = usualTimeout
 	}
 	if c.Title == "" {
 		c.Title = c.Campaigns.Store().Inside().Service()
@@ -70,7 +70,7 @@ func (c *Config) validate() error {
 		return errors.New("console: Config.Access is nil: set it to a function that says who sends a request, and what " +
 			"that person may do; on your own machine, without a proxy or a tunnel, console.Loopback lets all look")
 	case c.Timeout < 0:
-		return fmt.Errorf("console: Config.Timeout is %v: it must not be negative; 0 means %v", c.Timeout, DefaultTimeout)
+		return fmt.Errorf("console: Config.Timeout is %v: it must not be negative; 0 means %v", c.Timeout, usualTimeout)
 	case len(c.Title) > maxName:
 		return fmt.Errorf("console: Config.Title has %d bytes: it may have %d", len(c.Title), maxName)
 	case c.Prefix != "" && (!strings.HasPrefix(c.Prefix, "/") || strings.ContainsAny(c.Prefix, "?#%") ||

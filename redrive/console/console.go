@@ -19,9 +19,9 @@ import (
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
-// Console is an http.Handler that shows the dead letters of a service in a browser, and lets people redrive them. It is
+// console is an http.Handler that shows the dead letters of a service in a browser, and lets people redrive them. It is
 // safe for concurrent use. It starts no goroutines and keeps nothing in memory between requests.
-type Console struct {
+type console struct {
 	config   Config
 	desk     *operate.Desk
 	routes   []route
@@ -32,13 +32,14 @@ type Console struct {
 	step     time.Duration // how long one request discards letters, or restores them
 }
 
-// New returns a Console. It makes no table, and asks the database nothing.
-func New(config Config) (*Console, error) {
+// New returns a handler that shows the dead letters of a service, safe for concurrent use. It starts no goroutines, and
+// keeps nothing in memory between requests. It makes no table, and asks the database nothing.
+func New(config Config) (http.Handler, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
 	config.setDefaults()
-	c := &Console{
+	c := &console{
 		config: config, routes: routes(),
 		desk:    &operate.Desk{Store: config.Campaigns.Store(), Campaigns: config.Campaigns, Masks: config.Privacy},
 		origins: http.NewCrossOriginProtection(), now: time.Now, counting: 200 * time.Millisecond, step: stepTime,
@@ -56,11 +57,11 @@ func New(config Config) (*Console, error) {
 	return c, nil
 }
 
-// request is a request on its way through the Console.
+// request is a request on its way through the console.
 type request struct {
-	*http.Request
-	path   string     // within the Console
-	base   string     // leads from the page to the root of the Console, as in ../
+	http   *http.Request
+	path   string     // within the console
+	base   string     // leads from the page to the root of the console, as in ../
 	query  url.Values // of the URL
 	values map[string]string
 	route  *route
@@ -68,7 +69,7 @@ type request struct {
 	note   string // what the page says about the person's access
 	now    time.Time
 
-	privacy *privacy.Redactor // of the Console
+	privacy *privacy.Redactor // of the console
 	arrived func()            // is called when all of the body was read
 }
 
@@ -78,14 +79,14 @@ const (
 )
 
 // ServeHTTP answers a request.
-func (c *Console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
+func (c *console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	protect(w.Header())
 	path, under := c.within(hr.URL.EscapedPath())
 	if path == "" { // so that links lead somewhere, the address of the root ends with a slash
 		redirect(w, http.StatusTemporaryRedirect, "./"+lastPart(hr)+"/")
 		return
 	}
-	r := &request{Request: hr, path: path, base: baseOf(path), now: c.now(), privacy: c.desk.Masks,
+	r := &request{http: hr, path: path, base: baseOf(path), now: c.now(), privacy: c.desk.Masks,
 		arrived: c.awaitBody(w, hr)}
 	var allowed []string
 	if under {
@@ -97,7 +98,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(hr.Context(), timeout)
 	defer cancel()
-	r.Request = hr.WithContext(ctx)
+	r.http = hr.WithContext(ctx)
 
 	var a answer
 	err := safecall.Call("console", func() (err error) { a, err = c.answer(w, r, allowed); return err })
@@ -118,8 +119,8 @@ func lastPart(hr *http.Request) string {
 	return seen[strings.LastIndex(seen, "/")+1:]
 }
 
-// within returns the path within the Console. It is empty for the root without a slash.
-func (c *Console) within(path string) (rest string, under bool) {
+// within returns the path within the console. It is empty for the root without a slash.
+func (c *console) within(path string) (rest string, under bool) {
 	rest, under = strings.CutPrefix(path, c.config.Prefix)
 	if rest != "" && rest[0] != '/' {
 		return path, false
@@ -136,15 +137,15 @@ func baseOf(path string) string {
 }
 
 // answer checks what the person may do, and calls the route.
-func (c *Console) answer(w http.ResponseWriter, r *request, allowed []string) (answer, error) {
-	if r.route != nil && r.route.right == None {
+func (c *console) answer(w http.ResponseWriter, r *request, allowed []string) (answer, error) {
+	if r.route != nil && r.route.right == nothing {
 		return r.route.handle(c, r)
 	}
 	var err error
-	if r.person, r.note, err = c.person(r.Request); err != nil {
+	if r.person, r.note, err = c.person(r.http); err != nil {
 		return answer{}, err
 	}
-	if r.person.Role == None {
+	if r.person.Role == nothing {
 		return answer{}, &fault{status: http.StatusForbidden, title: "Not allowed", text: "You may not see the dead " +
 			"letters of this service.",
 			detail: r.note}
@@ -157,21 +158,21 @@ func (c *Console) answer(w http.ResponseWriter, r *request, allowed []string) (a
 	if r.route == nil {
 		return answer{}, noPage()
 	}
-	if err := c.origins.Check(r.Request); err != nil {
+	if err := c.origins.Check(r.http); err != nil {
 		return answer{}, &fault{status: http.StatusForbidden, title: "The form came from another site",
 			text: "Nothing was changed. If this is your console behind a proxy that changes the Host header, add the " +
-				"origin to console.Config.TrustedOrigins.", detail: say("Origin: %s, Host: %s", r.Header.Get("Origin"), r.Host)}
+				"origin to console.Config.TrustedOrigins.", detail: say("Origin: %s, Host: %s", r.http.Header.Get("Origin"), r.http.Host)}
 	}
 	if r.person.Role < r.route.right {
 		return answer{}, &fault{status: http.StatusForbidden, title: "Not allowed",
-			text: say("This needs the right to %s. You have the right to %s.", r.route.right.String(),
-				r.person.Role.String()), detail: r.note}
+			text: say("This needs the right to %s. You have the right to %s.", roles[r.route.right],
+				roles[r.person.Role]), detail: r.note}
 	}
-	if len(r.URL.RawQuery) > maxQuery {
+	if len(r.http.URL.RawQuery) > maxQuery {
 		return answer{}, badInput(say("The query of the address has %s byte, and may have %s.|The query of the address "+
-			"has %s bytes, and may have %s.", len(r.URL.RawQuery), maxQuery))
+			"has %s bytes, and may have %s.", len(r.http.URL.RawQuery), maxQuery))
 	}
-	if r.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+	if r.query, err = url.ParseQuery(r.http.URL.RawQuery); err != nil {
 		return answer{}, badInput("The address is damaged: its query cannot be read.")
 	}
 	if name, found := unknown(r.query, r.route.fields); found {
@@ -182,13 +183,13 @@ func (c *Console) answer(w http.ResponseWriter, r *request, allowed []string) (a
 	if limit == 0 {
 		limit = maxBody
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, limit)
+	r.http.Body = http.MaxBytesReader(w, r.http.Body, limit)
 	return r.route.handle(c, r)
 }
 
 // form returns the fields of a form that was sent. One that no form of the route has is an error.
 func (r *request) form() (url.Values, error) {
-	err := r.ParseForm()
+	err := r.http.ParseForm()
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		return nil, tooLargeForm(large.Limit)
 	}
@@ -196,18 +197,18 @@ func (r *request) form() (url.Values, error) {
 		return nil, &fault{status: http.StatusRequestTimeout, title: "This takes too long", text: "The form did not " +
 			"arrive in time. Nothing was changed. Send it again."}
 	}
-	if err != nil || r.PostForm == nil {
+	if err != nil || r.http.PostForm == nil {
 		return nil, badForm()
 	}
 	r.arrived()
-	if name, found := unknown(r.PostForm, r.route.form); found {
+	if name, found := unknown(r.http.PostForm, r.route.form); found {
 		return nil, badInput(say("The form has a field %q, which this page does not have. Nothing was changed. Correct "+
 			"its name, or leave it out.", boundedtext.Text(name, 100)))
 	}
-	return r.PostForm, nil
+	return r.http.PostForm, nil
 }
 
-// link returns the address of a page of the Console, relative to the page that is answered.
+// link returns the address of a page of the console, relative to the page that is answered.
 func (r *request) link(path string, query url.Values) string {
 	link := r.base + strings.TrimPrefix(path, "/")
 	if encoded := query.Encode(); encoded != "" {
@@ -217,15 +218,15 @@ func (r *request) link(path string, query url.Values) string {
 }
 
 // can reports whether the person may use a route of that name, and whether there is one.
-func (c *Console) can(who Person, name string) bool {
+func (c *console) can(who Person, name string) bool {
 	return slices.ContainsFunc(c.routes, func(r route) bool { return r.name == name && who.Role >= r.right })
 }
 
 // log writes a line about an error that the server answers for.
-func (c *Console) log(r *request, err error) {
+func (c *console) log(r *request, err error) {
 	name := ""
 	if r.route != nil {
 		name = r.route.name
 	}
-	logging.ConsoleFailed.Write(c.config.Logger, err, logging.Fields{"page": name, "method": r.Method})
+	logging.ConsoleFailed.Write(c.config.Logger, err, logging.Fields{"page": name, "method": r.http.Method})
 }

@@ -33,14 +33,14 @@ type decidedView struct {
 // UndoButton is what the button says that restores the letters.
 func (v decidedView) UndoButton() string { return restores.Button(v.Done) }
 
-func (c *Console) discarded(r *request) (answer, error) {
+func (c *console) discarded(r *request) (answer, error) {
 	return c.decidedPage(r, discards, "", problem{})
 }
-func (c *Console) restored(r *request) (answer, error) {
+func (c *console) restored(r *request) (answer, error) {
 	return c.decidedPage(r, restores, "", problem{})
 }
 
-func (c *Console) decidedPage(r *request, d *decision, typed string, p problem) (answer, error) {
+func (c *console) decidedPage(r *request, d *decision, typed string, p problem) (answer, error) {
 	key := r.values["id"]
 	if !d.Made(key) {
 		return answer{}, noPage()
@@ -54,7 +54,7 @@ func (c *Console) decidedPage(r *request, d *decision, typed string, p problem) 
 	}
 	a := answer{status: p.status, page: "decided", title: d.DoneTitle}
 	if p.status != http.StatusServiceUnavailable {
-		events, err := c.desk.Decided(r.Context(), key)
+		events, err := c.desk.Decided(r.http.Context(), key)
 		if err != nil {
 			return answer{}, err
 		}
@@ -74,16 +74,16 @@ func (c *Console) decidedPage(r *request, d *decision, typed string, p problem) 
 
 // whatIsLeft looks for letters of the selection in the address that are as they were. Whether there are some is found
 // out at once, also if it is not known how many.
-func (c *Console) whatIsLeft(r *request, view *decidedView) error {
+func (c *console) whatIsLeft(r *request, view *decidedView) error {
 	q := withoutField(r.query, fieldExact)
 	s, err := r.toDecide(view.D, q)
 	if err != nil || len(q) == 0 {
 		return nil // the address is of the record alone
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), c.patience(r, careful*c.counting))
+	ctx, cancel := context.WithTimeout(r.http.Context(), c.patience(r, careful*c.counting))
 	defer cancel()
 	heads, err := c.desk.Sample(ctx, s, max(1, len(s.Seqs)))
-	unknown := errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil
+	unknown := errors.Is(err, context.DeadlineExceeded) && r.http.Context().Err() == nil
 	if view.IsLeft = unknown || len(heads) > 0; err != nil && !unknown || !view.IsLeft {
 		return err
 	}
@@ -102,7 +102,7 @@ func withoutField(q url.Values, name string) url.Values {
 }
 
 // undoDiscard lets the letters of a discard wait again: those that nothing has changed since.
-func (c *Console) undoDiscard(r *request) (answer, error) {
+func (c *console) undoDiscard(r *request) (answer, error) {
 	form, err := r.form()
 	if err != nil {
 		return answer{}, err
@@ -132,4 +132,39 @@ func (c *Console) undoDiscard(r *request) (answer, error) {
 		}}, nil
 	}
 	return done, nil
+}
+
+// stepView is how far a decision came in the time of one request. Its form goes on. With a script it goes on by itself,
+// because the page is the answer to a form: no address leads to it.
+type stepView struct {
+	D      *decision
+	Now    int            // letters of this step
+	Done   operate.Number // letters of all steps, for a decision that has a record
+	Left   operate.Number
+	Hidden []field
+	Key    string
+	Reason string
+	Action string
+	Stop   string // the address of what was done so far
+}
+
+// decisionStep is the answer to a form whose letters are more than one request can do. If none is left, only the time
+// was over.
+func (c *console) decisionStep(r *request, d *decision, s operate.Selection, key, reason string, n int) answer {
+	view := stepView{
+		D: d, Now: n, Done: c.numberOf(r, d.Of(key)), Left: c.chosen(r, s), Key: key, Reason: reason,
+		Action: r.link(d.Name, nil), Stop: r.link(d.path(key), s.Values()), Hidden: hidden(s.Values()),
+	}
+	if view.Left.None() {
+		return answer{to: r.exactLink(d.path(key), s.Values())}
+	}
+	return answer{page: "step", title: d.Title, view: view}
+}
+
+// All is how many letters the selection had when the first step began, if that is known.
+func (v stepView) All() operate.Number {
+	if !v.Done.Known() || !v.Left.Known() {
+		return operate.Number{}
+	}
+	return operate.Exactly(v.Done.N() + v.Left.N())
 }

@@ -85,12 +85,12 @@ type decisionView struct {
 	Action, Letters string
 }
 
-func (c *Console) discardForm(r *request) (answer, error) { return c.decisionForm(r, discards) }
-func (c *Console) discard(r *request) (answer, error)     { return c.decide(r, discards) }
-func (c *Console) restoreForm(r *request) (answer, error) { return c.decisionForm(r, restores) }
-func (c *Console) restore(r *request) (answer, error)     { return c.decide(r, restores) }
+func (c *console) discardForm(r *request) (answer, error) { return c.decisionForm(r, discards) }
+func (c *console) discard(r *request) (answer, error)     { return c.decide(r, discards) }
+func (c *console) restoreForm(r *request) (answer, error) { return c.decisionForm(r, restores) }
+func (c *console) restore(r *request) (answer, error)     { return c.decide(r, restores) }
 
-func (c *Console) decisionForm(r *request, d *decision) (answer, error) {
+func (c *console) decisionForm(r *request, d *decision) (answer, error) {
 	s, err := r.toDecide(d, r.query)
 	if err != nil {
 		return answer{}, err
@@ -112,7 +112,7 @@ func (r *request) toDecide(d *decision, q map[string][]string) (s operate.Select
 
 // decide marks the letters. Sent twice with the same key, the second finds none of them, and goes to what the first
 // did.
-func (c *Console) decide(r *request, d *decision) (answer, error) {
+func (c *console) decide(r *request, d *decision) (answer, error) {
 	form, err := r.form()
 	if err != nil {
 		return answer{}, err
@@ -129,7 +129,7 @@ func (c *Console) decide(r *request, d *decision) (answer, error) {
 		return c.decisionPage(r, d, s, key, reason,
 			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrong}})
 	}
-	done, err := c.desk.Decided(r.Context(), key)
+	done, err := c.desk.Decided(r.http.Context(), key)
 	if err != nil {
 		return c.decisionPage(r, d, s, key, reason, c.problemOf(r, err))
 	}
@@ -166,16 +166,16 @@ func wrongReason(reason string) string {
 
 // markChosen decides about the letters of a selection for as long as one step takes. It returns how many, also with an
 // error. The step was cut if its time was over before all were marked, and some were.
-func (c *Console) markChosen(r *request, d *decision, s operate.Selection, key,
+func (c *console) markChosen(r *request, d *decision, s operate.Selection, key,
 	reason string) (n int, cut bool, err error) {
-	ctx, cancel := context.WithTimeout(r.Context(), c.step)
+	ctx, cancel := context.WithTimeout(r.http.Context(), c.step)
 	defer cancel()
 	n, err = c.desk.Decide(ctx, r.who(reason), d.Decision, s, key)
-	return n, err != nil && n > 0 && ctx.Err() != nil && r.Context().Err() == nil, err
+	return n, err != nil && n > 0 && ctx.Err() != nil && r.http.Context().Err() == nil, err
 }
 
 // decisionPage shows the form with what was typed.
-func (c *Console) decisionPage(r *request, d *decision, s operate.Selection, key, reason string, p problem) (answer, error) {
+func (c *console) decisionPage(r *request, d *decision, s operate.Selection, key, reason string, p problem) (answer, error) {
 	view := decisionView{
 		D: d, Key: key, Reason: reason, WrongReason: p.fields["reason"], Problem: joined(p.text, p.happened),
 		Detail: p.detail, Action: r.link(d.Name, nil), Letters: r.link("letters", s.Values()),
@@ -189,7 +189,7 @@ func (c *Console) decisionPage(r *request, d *decision, s operate.Selection, key
 			view.Held, err = c.heldOf(r, s)
 		}
 		if err == nil {
-			heads, err = c.desk.Sample(r.Context(), s, decisionSample)
+			heads, err = c.desk.Sample(r.http.Context(), s, decisionSample)
 		}
 		if err != nil {
 			if p.status == 0 {

@@ -1,29 +1,18 @@
 package console
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/editable"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-)
-
-const (
-	maxEditKeys = 60 // of metadata that the form shows: campaigns.Edit changes 100
-	newKeys     = 3  // empty rows
 )
 
 // editView is the page that edits one letter and redrives it.
@@ -48,25 +37,7 @@ type editView struct {
 	Action          string
 }
 
-// keyField is a key of metadata in the form.
-type keyField struct {
-	Index      int
-	Key, Value string
-	Known      bool // the letter has the key
-	Remove     bool
-}
-
-// keyFields are the names of the fields of all rows of keys.
-func keyFields() (names []string) {
-	for i := range maxEditKeys + newKeys {
-		for _, name := range []string{"key-", "known-", "value-", "remove-"} {
-			names = append(names, name+strconv.Itoa(i))
-		}
-	}
-	return names
-}
-
-func (c *Console) editForm(r *request) (answer, error) {
+func (c *console) editForm(r *request) (answer, error) {
 	l, err := c.editedLetter(r)
 	if err != nil {
 		return answer{}, err
@@ -75,7 +46,7 @@ func (c *Console) editForm(r *request) (answer, error) {
 }
 
 // editedLetter is the letter of the address, opened.
-func (c *Console) editedLetter(r *request) (letters.Letter, error) {
+func (c *console) editedLetter(r *request) (letters.Letter, error) {
 	l, err := c.oneLetter(r)
 	if err == nil {
 		err = l.Closed
@@ -84,7 +55,7 @@ func (c *Console) editedLetter(r *request) (letters.Letter, error) {
 }
 
 // edit goes from the form to the difference, and from there to a campaign of one letter.
-func (c *Console) edit(r *request) (answer, error) {
+func (c *console) edit(r *request) (answer, error) {
 	form, err := r.form()
 	if err != nil {
 		return answer{}, err
@@ -102,7 +73,7 @@ func (c *Console) edit(r *request) (answer, error) {
 		return c.editPage(r, l, nil,
 			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrongReason(reason)}})
 	case do == "show":
-		if err := c.desk.Show(r.Context(), r.who(reason), l.Seq); err != nil {
+		if err := c.desk.Show(r.http.Context(), r.who(reason), l.Seq); err != nil {
 			return answer{}, err
 		}
 		return c.editPage(r, l, unmasked(l), problem{})
@@ -118,7 +89,7 @@ func (c *Console) edit(r *request) (answer, error) {
 }
 
 // redriveEdited starts a campaign of one letter.
-func (c *Console) redriveEdited(r *request, l letters.Letter, form url.Values, reason string) (answer, error) {
+func (c *console) redriveEdited(r *request, l letters.Letter, form url.Values, reason string) (answer, error) {
 	e, wrong := editOf(l, form)
 	if wrong != "" {
 		return c.editPage(r, l, form, problem{status: http.StatusBadRequest, text: wrong})
@@ -141,77 +112,9 @@ func (c *Console) redriveEdited(r *request, l letters.Letter, form url.Values, r
 	return answer{to: r.link("campaigns/"+started.ID, nil)}, nil
 }
 
-// versionOf changes whenever something happens to a letter.
-func versionOf(l letters.Letter) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d %d %s", l.Seq, l.Status, l.Seen, l.Marked.At.UnixMicro(),
-		l.Original.Payload))
-	return hex.EncodeToString(sum[:16])
-}
-
-// whatChanged says who did what to a letter since the form was made.
-func (c *Console) whatChanged(l letters.Letter) string {
-	if l.Marked.At.IsZero() {
-		return "The letter has changed since you opened it. It arrived again. What you typed is below."
-	}
-	status := operate.StatusWords(l.Status)
-	by, _ := c.shown(l.Marked.By, maxShown)
-	why, _ := c.shown(l.Marked.Reason, maxShown)
-	return say("The letter has changed since you opened it: it is %s, by %s, for this reason: %s. What you typed is "+
-		"below.", status, by, why)
-}
-
-// editOf is the edit that makes the letter what was typed. What was not changed is not part of it.
-func editOf(l letters.Letter, form url.Values) (*campaigns.Edit, string) {
-	e := &campaigns.Edit{Set: map[string]string{}}
-	payload := []byte(l.Original.Payload)
-	if editable.Check(payload) == nil && form.Has("payload") {
-		typed, err := editable.Back(payload, form.Get("payload"))
-		if err != nil {
-			return nil, say("The payload cannot be what you typed: %s.", err.Error())
-		}
-		if typed != string(payload) {
-			e.Payload = &typed
-		}
-	}
-	for i := range maxEditKeys + newKeys {
-		n := strconv.Itoa(i)
-		key, value := strings.TrimSpace(form.Get("key-"+n)), form.Get("value-"+n)
-		was, had := l.Original.Metadata[key]
-		switch {
-		case key == "" && value != "":
-			return nil, "A value has no key."
-		case key == "":
-		case form.Get("remove-"+n) != "":
-			if had {
-				e.Unset = append(e.Unset, key)
-			}
-		case !had || was != value:
-			e.Set[key] = value
-		}
-	}
-	if e.Payload == nil && len(e.Set)+len(e.Unset) == 0 {
-		return nil, "Nothing is changed yet. To redrive the letter as it is, use Redrive."
-	}
-	if err := e.Validate(); err != nil {
-		return nil, say(badEdit, err.Error())
-	}
-	return e, ""
-}
-
-// unmasked is the form of a letter whose content the person may see.
-func unmasked(l letters.Letter) url.Values {
-	var view editView
-	editKeys(l, nil, &view)
-	form := url.Values{"payload": {string(l.Original.Payload)}}
-	for _, k := range view.Keys {
-		form.Set("value-"+strconv.Itoa(k.Index), k.Value)
-	}
-	return form
-}
-
 // editPage shows the form: of the letter as it is, or as it was typed. Of a letter that has masked values it shows
 // nothing that is not in the form that was sent: the person has seen that, and the record has it.
-func (c *Console) editPage(r *request, l letters.Letter, form url.Values, p problem) (answer, error) {
+func (c *console) editPage(r *request, l letters.Letter, form url.Values, p problem) (answer, error) {
 	view := editView{
 		Seq: l.Seq, ID: l.Original.UUID, Letter: r.link("letters/"+id(l.Seq), nil), Version: versionOf(l),
 		Key: form.Get("key"), Reason: form.Get("reason"), Problem: joined(p.text, p.happened), Detail: p.detail,
@@ -244,7 +147,7 @@ func (c *Console) editPage(r *request, l letters.Letter, form url.Values, p prob
 }
 
 // editDifference shows what the edit does.
-func (c *Console) editDifference(r *request, l letters.Letter, form url.Values, view *editView) error {
+func (c *console) editDifference(r *request, l letters.Letter, form url.Values, view *editView) error {
 	e, wrong := editOf(l, form)
 	if wrong != "" {
 		if view.Problem == "" {
@@ -254,7 +157,7 @@ func (c *Console) editDifference(r *request, l letters.Letter, form url.Values, 
 	}
 	request := campaigns.Request{Seqs: []int64{l.Seq}, Edit: e}
 	request.Filter.Statuses = []letters.Status{l.Status}
-	plan, _, err := c.desk.Plan(r.Context(), r.who(""), request, 0)
+	plan, _, err := c.desk.Plan(r.http.Context(), r.who(""), request, 0)
 	if err != nil {
 		return err
 	}
@@ -266,52 +169,8 @@ func (c *Console) editDifference(r *request, l letters.Letter, form url.Values, 
 	return nil
 }
 
-// editKeys are the rows of the producer's metadata. It reports whether the form has all of them.
-func editKeys(l letters.Letter, form url.Values, view *editView) (seen bool) {
-	own := poison.ProducerMetadata(l.Original.Metadata)
-	keys := slices.Sorted(maps.Keys(own))
-	for _, key := range keys {
-		value := own[key]
-		switch {
-		case len(view.Keys) == maxEditKeys:
-			view.Hidden++
-		case editable.Check([]byte(key+value)) != nil || strings.ContainsAny(key+value, "\r\n") ||
-			strings.TrimSpace(key) != key || key == "":
-			view.Kept = append(view.Kept, key)
-		default:
-			view.Keys = append(view.Keys, keyField{Index: len(view.Keys), Key: key, Value: value, Known: true})
-		}
-	}
-	for range newKeys {
-		view.Keys = append(view.Keys, keyField{Index: len(view.Keys)})
-	}
-	seen = true
-	for i := range view.Keys {
-		k := &view.Keys[i]
-		if n := strconv.Itoa(i); !form.Has("value-" + n) {
-			seen = seen && !k.Known
-		} else {
-			k.Value, k.Remove = form.Get("value-"+n), form.Get("remove-"+n) != ""
-			if !k.Known {
-				k.Key = form.Get("key-" + n)
-			}
-		}
-	}
-	return seen
-}
-
-// hides reports whether the letter has something that the form would show and the Console masks.
-func (c *Console) hides(l letters.Letter) bool {
-	for key, value := range poison.ProducerMetadata(l.Original.Metadata) {
-		if c.desk.Masks.Metadata(key, value) != value {
-			return true
-		}
-	}
-	return editable.Check(l.Original.Payload) == nil && c.desk.Hides(l.Original.Payload)
-}
-
 // editAgain shows what was typed while the database is away.
-func (c *Console) editAgain(r *request, form url.Values, p problem) (answer, error) {
+func (c *console) editAgain(r *request, form url.Values, p problem) (answer, error) {
 	seq, _ := strconv.ParseInt(r.values["seq"], 10, 64)
 	view := editView{
 		Seq: seq, Letter: r.link("letters/"+id(seq), nil), Version: form.Get("version"), Key: form.Get("key"),

@@ -72,7 +72,7 @@ const (
 )
 
 // explain turns any error into a fault. The texts of errors name servers and users: they are for persons who may act.
-func (c *Console) explain(r *request, err error) *fault {
+func (c *console) explain(r *request, err error) *fault {
 	detail := ""
 	if r.person.Role >= Operate {
 		detail = c.desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))
@@ -121,16 +121,16 @@ type failure struct {
 }
 
 // fail answers with the page of an error. If that page fails too, a line of text is sent.
-func (c *Console) fail(w http.ResponseWriter, r *request, err error) {
+func (c *console) fail(w http.ResponseWriter, r *request, err error) {
 	f := c.explain(r, err)
 	// a deadline of the body cancels too
-	if errors.Is(r.Context().Err(), context.Canceled) && f.status != http.StatusRequestTimeout {
+	if errors.Is(r.http.Context().Err(), context.Canceled) && f.status != http.StatusRequestTimeout {
 		return // nothing reads the answer any more
 	}
 	if f.status >= http.StatusInternalServerError {
 		c.log(r, err)
 	}
-	safe := r.Method == http.MethodGet || r.Method == http.MethodHead
+	safe := r.http.Method == http.MethodGet || r.http.Method == http.MethodHead
 	if f.status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}

@@ -26,14 +26,14 @@ const (
 
 // exportAudit sends the events that a filter chooses, the newest first, page by page: the server keeps one page in
 // memory.
-func (c *Console) exportAudit(r *request) (answer, error) {
+func (c *console) exportAudit(r *request) (answer, error) {
 	of, err := r.record()
 	if err != nil {
 		return answer{}, err
 	}
 	of.Filter.After, of.Filter.Limit = 0, letters.MaxLimit
 	// before anything is sent, so that an error is a page
-	first, err := c.desk.Audit(r.Context(), r.who(""), of)
+	first, err := c.desk.Audit(r.http.Context(), r.who(""), of)
 	if err != nil {
 		return answer{}, err
 	}
@@ -48,7 +48,7 @@ func (c *Console) exportAudit(r *request) (answer, error) {
 				break
 			}
 			of.Filter.After = events[len(events)-1].Number
-			if events, err = c.desk.Audit(r.Context(), r.who(""), of); err != nil {
+			if events, err = c.desk.Audit(r.http.Context(), r.who(""), of); err != nil {
 				return err
 			}
 		}

@@ -17,7 +17,7 @@ import (
 // takes returns the fields of the forms that a path takes.
 func (b *bench) takes(path string) []string {
 	b.t.Helper()
-	route, _ := b.console.match(&request{Request: &http.Request{Method: http.MethodPost}, path: path})
+	route, _ := b.console.match(&request{http: &http.Request{Method: http.MethodPost}, path: path})
 	if route != nil {
 		return route.form
 	}

@@ -4,8 +4,8 @@ import "github.com/watermill-spillway/spillway/internal/operate"
 
 // happened says who did what to the letters of a selection that an action found changed, for the one who came second.
 // It says nothing if that is not known.
-func (c *Console) happened(r *request, s operate.Selection) string {
-	h, err := c.desk.Happened(r.Context(), s)
+func (c *console) happened(r *request, s operate.Selection) string {
+	h, err := c.desk.Happened(r.http.Context(), s)
 	switch {
 	case err != nil:
 		c.log(r, err)
@@ -26,7 +26,7 @@ func (c *Console) happened(r *request, s operate.Selection) string {
 }
 
 // happenedUnless is happened, unless a reason is known already.
-func (c *Console) happenedUnless(r *request, s operate.Selection, known bool) string {
+func (c *console) happenedUnless(r *request, s operate.Selection, known bool) string {
 	if known {
 		return ""
 	}
@@ -34,7 +34,7 @@ func (c *Console) happenedUnless(r *request, s operate.Selection, known bool) st
 }
 
 // plain is a value of a message, or of a person, within a text.
-func (c *Console) plain(s string) string {
+func (c *console) plain(s string) string {
 	line, _ := c.shown(s, maxShown)
 	return line
 }

@@ -35,7 +35,7 @@ type bench struct {
 	db        *sql.DB
 	store     *letters.Store
 	campaigns *campaigns.Campaigns
-	console   *Console
+	console   *console
 }
 
 // newBench returns a bench whose Console is configured by change.
@@ -55,11 +55,18 @@ func benchOn(t testing.TB, d fixture.Database, change ...func(*Config)) *bench {
 	for _, f := range change {
 		f(&config)
 	}
-	if b.console, err = New(config); err != nil {
-		t.Fatal(err)
-	}
+	b.console = newConsole(t, config)
 	b.console.counting = time.Minute // a page that is slow on this machine is whole
 	return b
+}
+
+func newConsole(t testing.TB, config Config) *console {
+	t.Helper()
+	handler, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler.(*console)
 }
 
 var errAccess = errors.New("the directory of people is away")
@@ -116,7 +123,7 @@ func seeded(random *rand.Rand, i int, at time.Time) *message.Message {
 	})
 }
 
-// page is an answer of the Console.
+// page is an answer of the console.
 type page struct {
 	*http.Response
 	body string // unpacked
@@ -125,16 +132,16 @@ type page struct {
 
 // as changes who sends a request.
 func as(role Role) func(*http.Request) {
-	return func(r *http.Request) { r.Header.Set("Test-Role", role.String()) }
+	return func(r *http.Request) { r.Header.Set("Test-Role", roles[role]) }
 }
 
-// get asks for a path of the Console.
+// get asks for a path of the console.
 func (b *bench) get(path string, change ...func(*http.Request)) page {
 	b.t.Helper()
 	return b.send(httptest.NewRequest(http.MethodGet, path, nil), change...)
 }
 
-// post sends a form to a path of the Console, as a page of the Console does.
+// post sends a form to a path of the console, as a page of the console does.
 func (b *bench) post(path string, form url.Values, change ...func(*http.Request)) page {
 	b.t.Helper()
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))

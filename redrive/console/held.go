@@ -21,11 +21,11 @@ type heldBy struct {
 }
 
 // heldOf says who has letters of a selection.
-func (c *Console) heldOf(r *request, s operate.Selection) (h held, err error) {
-	ctx, cancel := context.WithTimeout(r.Context(), careful*c.counting)
+func (c *console) heldOf(r *request, s operate.Selection) (h held, err error) {
+	ctx, cancel := context.WithTimeout(r.http.Context(), careful*c.counting)
 	defer cancel()
 	h.Held, err = c.desk.Held(ctx, s)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.Context().Err() == nil {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.http.Context().Err() == nil {
 		return held{Slow: true}, nil
 	}
 	for _, by := range h.Held.Campaigns {

@@ -82,7 +82,7 @@ func TestHostileValues(t *testing.T) {
 		}
 		return all
 	}
-	b := newBench(t, func(c *Config) { c.Guards, c.Title = guards, hostile[1] })
+	b := newBench(t, func(c *Config) { c.Breakers, c.Title = guards, hostile[1] })
 	b.infest()
 	everyColumn := "&rows=500"
 	for _, one := range columns() {
@@ -115,7 +115,7 @@ func (p page) wantHarmless(t testing.TB, what string) {
 		switch node.Data {
 		case "script":
 			if scripts++; node.FirstChild != nil || !strings.Contains(attribute(node, "src"), "static/"+scriptName) {
-				t.Errorf("%s: a script that is not the Console's", what)
+				t.Errorf("%s: a script that is not the console's", what)
 			}
 		case "img", "iframe", "object", "embed", "style", "b", "base", "math", "template":
 			t.Errorf("%s: an element %s", what, node.Data)

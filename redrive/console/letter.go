@@ -12,7 +12,7 @@ import (
 )
 
 // letter tells the story of one letter: what failed, what is in it, and what became of it.
-func (c *Console) letter(r *request) (answer, error) {
+func (c *console) letter(r *request) (answer, error) {
 	l, err := c.oneLetter(r)
 	if err != nil {
 		return answer{}, err
@@ -39,7 +39,7 @@ func (c *Console) letter(r *request) (answer, error) {
 	if v.Look && l.Closed == nil && l.Status != letters.StatusErased {
 		v.Payload = c.payloadOf(l, payload.Kind(r.query.Get("view")))
 	}
-	events, err := c.desk.Store.History(r.Context(), l.Seq)
+	events, err := c.desk.Store.History(r.http.Context(), l.Seq)
 	if err == nil {
 		v.Line, v.Earlier = timeLine(r, l.Letter, events)
 		v.Others, err = c.others(r, l)
@@ -69,12 +69,12 @@ type letterPage struct {
 }
 
 // oneLetter returns the letter that the address names.
-func (c *Console) oneLetter(r *request) (l operate.Letter, err error) {
+func (c *console) oneLetter(r *request) (l operate.Letter, err error) {
 	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
 	if err != nil || seq <= 0 {
 		return l, noPage()
 	}
-	return c.desk.Letter(r.Context(), seq)
+	return c.desk.Letter(r.http.Context(), seq)
 }
 
 // otherLetter is another letter of the same message: a redriven message that failed again has one more.
@@ -87,11 +87,11 @@ type otherLetter struct {
 const shownOthers = 50
 
 // others returns the letters of the message, with the one that is shown. Of a message without an id there is one.
-func (c *Console) others(r *request, l operate.Letter) (all []otherLetter, err error) {
+func (c *console) others(r *request, l operate.Letter) (all []otherLetter, err error) {
 	if l.Original.UUID == "" {
 		return nil, nil
 	}
-	heads, err := c.desk.Store.Heads(r.Context(),
+	heads, err := c.desk.Store.Heads(r.http.Context(),
 		letters.Filter{IDs: []string{l.Original.UUID}, Statuses: letters.Statuses(), Limit: shownOthers})
 	for _, h := range heads {
 		all = append(all, otherLetter{id(h.Seq), r.link("letters/"+id(h.Seq), nil), operate.StatusWords(h.Status),
@@ -103,8 +103,8 @@ func (c *Console) others(r *request, l operate.Letter) (all []otherLetter, err e
 // curl returns the line of a shell that fetches the letter, as far as the address is known here. A name of a host that
 // a shell or a person would read as something else is left out.
 func curl(r *request) string {
-	scheme, host := "http", r.Host
-	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+	scheme, host := "http", r.http.Host
+	if r.http.TLS != nil || r.http.Header.Get("X-Forwarded-Proto") == "https" {
 		scheme = "https"
 	}
 	for _, char := range host {
@@ -113,7 +113,7 @@ func curl(r *request) string {
 			return ""
 		}
 	}
-	return "curl --fail --remote-name --remote-header-name '" + scheme + "://" + host + pathSeen(r.Request) + "/json'"
+	return "curl --fail --remote-name --remote-header-name '" + scheme + "://" + host + pathSeen(r.http) + "/json'"
 }
 
 // pathSeen is the path that the browser asked for, with what a proxy on this machine added. It has no quotes: they come

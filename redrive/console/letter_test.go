@@ -177,11 +177,7 @@ func TestLetterSealed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		handler, err := New(Config{Campaigns: all, Access: access})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := &bench{t: t, store: c.store, campaigns: all, console: handler}
+		b := &bench{t: t, store: c.store, campaigns: all, console: newConsole(t, Config{Campaigns: all, Access: access})}
 		b.get("/letters/1").want(t, http.StatusOK, c.say, "2026-a")
 		b.get("/letters/1/payload").want(t, c.file)
 	}

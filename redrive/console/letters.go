@@ -26,7 +26,7 @@ const newest = "newest"
 
 // letters lists letters in the order in which they arrived, or the other way round, and lets a person choose some of
 // them, or all that match.
-func (c *Console) letters(r *request) (answer, error) {
+func (c *console) letters(r *request) (answer, error) {
 	v, err := c.lettersOf(r)
 	return answer{page: "letters", title: "Letters", view: v}, err
 }
@@ -63,7 +63,7 @@ type cell struct {
 	Class string
 }
 
-func (c *Console) lettersOf(r *request) (v letterList, err error) {
+func (c *console) lettersOf(r *request) (v letterList, err error) {
 	q := r.query
 	f, err := r.filter(q)
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *Console) lettersOf(r *request) (v letterList, err error) {
 	}
 	page := f
 	page.Limit = show + 1 // one more says whether there is a next page
-	heads, err := c.desk.Store.Heads(r.Context(), page)
+	heads, err := c.desk.Store.Heads(r.http.Context(), page)
 	if err != nil {
 		return v, err
 	}
@@ -133,7 +133,7 @@ type listAction struct {
 
 // listActions are the actions that take letters of the list. The button of one that takes not all of them says no
 // number.
-func (c *Console) listActions(r *request, statuses []letters.Status, number int) (actions []listAction) {
+func (c *console) listActions(r *request, statuses []letters.Status, number int) (actions []listAction) {
 	add := func(name, word, some, class string, from []letters.Status) {
 		takes, all := operate.Among(statuses, from)
 		if !takes || !c.can(r.person, name) {
@@ -155,14 +155,14 @@ func (c *Console) listActions(r *request, statuses []letters.Status, number int)
 // number says how many letters match, and freezes the selection of all of them: those up to the last Seq. Letters that
 // arrived while they were counted would be in the number and not in the selection, so it counts again then. Some
 // filters read each letter: the page does not wait for their operate.Number, unless the person asks.
-func (c *Console) number(r *request, v *letterList, f letters.Filter) error {
-	ctx, cancel := r.Context(), context.CancelFunc(func() {})
+func (c *console) number(r *request, v *letterList, f letters.Filter) error {
+	ctx, cancel := r.http.Context(), context.CancelFunc(func() {})
 	if r.query.Get(fieldExact) == "" {
 		ctx, cancel = context.WithTimeout(ctx, c.counting)
 	}
 	defer cancel()
 	s, err := c.desk.Freeze(ctx, f)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.Context().Err() == nil {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.http.Context().Err() == nil {
 		v.Exact = r.link("letters", merged(operate.FilterValues(f), only(r.query, listFields...),
 			url.Values{fieldExact: {"1"}}))
 		return nil

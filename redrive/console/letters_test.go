@@ -223,7 +223,7 @@ func TestFilterNeedsTheRightToLook(t *testing.T) {
 		p := b.get("/letters", as(role))
 		for _, name := range lookFields {
 			if slices.Contains(hidden, name) == strings.Contains(p.body, `<input name="`+name+`"`) {
-				t.Errorf("%s is offered to %s: %v", name, role, !slices.Contains(hidden, name))
+				t.Errorf("%v is offered to %v: %v", name, role, !slices.Contains(hidden, name))
 			}
 		}
 	}
@@ -233,7 +233,7 @@ func TestFilterNeedsTheRightToLook(t *testing.T) {
 	}
 	for role, sees := range map[Role]bool{LookWithoutPayload: false, Look: false, Operate: true} {
 		if p := b.get("/campaigns/"+one.ID, as(role)); strings.Contains(p.body, "SECRETC") != sees || strings.Contains(p.body, "Text in the payload (reads each letter)"+": "+"hidden") == sees {
-			t.Errorf("%s sees what was searched for: %v: %s", role, !sees, p.body)
+			t.Errorf("%v sees what was searched for: %v: %v", role, !sees, p.body)
 		}
 	}
 }
@@ -243,7 +243,7 @@ func TestUnknownFields(t *testing.T) {
 	b := newBench(t)
 	b.fill(7, 10)
 	for _, route := range rights {
-		if route.method != http.MethodGet || route.least == None {
+		if route.method != http.MethodGet || route.least == nothing {
 			continue
 		}
 		at := route.path + "?"

@@ -14,7 +14,7 @@ const fieldExact = "exact"
 
 // patience is how long a page waits for a number that a person decides by: longer than a list does, and longest if the
 // person asks.
-func (c *Console) patience(r *request, usual time.Duration) time.Duration {
+func (c *console) patience(r *request, usual time.Duration) time.Duration {
 	if r.query.Get(fieldExact) != "" {
 		return c.config.Timeout / 4
 	}
@@ -25,19 +25,19 @@ func (c *Console) patience(r *request, usual time.Duration) time.Duration {
 const careful = 10
 
 // chosen counts the letters of a selection that are there now, for a decision about them.
-func (c *Console) chosen(r *request, s operate.Selection) operate.Number {
+func (c *console) chosen(r *request, s operate.Selection) operate.Number {
 	return c.chosenWithin(r, s, careful*c.counting)
 }
 
 // chosenWithin counts the letters of a selection that are there now, if that does not take longer.
-func (c *Console) chosenWithin(r *request, s operate.Selection, usual time.Duration) operate.Number {
-	ctx, cancel := context.WithTimeout(r.Context(), c.patience(r, usual))
+func (c *console) chosenWithin(r *request, s operate.Selection, usual time.Duration) operate.Number {
+	ctx, cancel := context.WithTimeout(r.http.Context(), c.patience(r, usual))
 	defer cancel()
 	return c.desk.Count(ctx, s)
 }
 
 // numberOf counts what a filter chooses, if that does not take long.
-func (c *Console) numberOf(r *request, f letters.Filter) operate.Number {
+func (c *console) numberOf(r *request, f letters.Filter) operate.Number {
 	return c.chosen(r, operate.Selection{Filter: f})
 }
 

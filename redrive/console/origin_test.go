@@ -11,7 +11,7 @@ import (
 func changing(t *testing.T, change ...func(*Config)) (b *bench, changed *int) {
 	b, changed = newBench(t, change...), new(int)
 	b.console.routes = append(b.console.routes, route{name: "change", method: http.MethodPost, pattern: "/change", right: Operate, form: []string{"a"},
-		handle: func(_ *Console, r *request) (answer, error) {
+		handle: func(_ *console, r *request) (answer, error) {
 			_, err := r.form()
 			if err == nil {
 				*changed++
@@ -29,7 +29,7 @@ func TestOtherOrigins(t *testing.T) {
 		headers []string
 		want    int
 	}{
-		{"the Console's own page", []string{"Sec-Fetch-Site", "same-origin", "Origin", "https://example.com"}, 303},
+		{"the console's own page", []string{"Sec-Fetch-Site", "same-origin", "Origin", "https://example.com"}, 303},
 		{"its page over plain HTTP, where browsers send no Sec-Fetch-Site", []string{"Origin", "http://example.com"}, 303},
 		{"a trusted origin behind a proxy", []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://ops.example.com"}, 303},
 		{"a program", nil, 303},
@@ -94,7 +94,7 @@ func TestForms(t *testing.T) {
 	b.send(form("a=b", urlencoded)).want(t, http.StatusSeeOther)
 }
 
-// Feature V11: each answer has the policy that lets a browser run and load nothing but the Console's own files.
+// Feature V11: each answer has the policy that lets a browser run and load nothing but the console's own files.
 func TestPolicy(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 3)

@@ -23,27 +23,27 @@ const (
 )
 
 // overview answers three questions: is something wrong, since when, and is a person at it already.
-func (c *Console) overview(r *request) (answer, error) {
+func (c *console) overview(r *request) (answer, error) {
 	view, err := c.overviewOf(r)
 	return answer{page: "overview", title: "Overview", view: view}, err
 }
 
 type overview struct {
-	Statuses    []statusCount
-	Waiting     int
-	WaitingLink string
-	Oldest      time.Time
-	OldestAge   string
-	Hour        int
-	HourPart    bool // of so many causes that not all are counted
-	Chart       template.HTML
-	Top         int
-	Legend      []legend
-	Guards      []guardLine
-	HasGuards   bool
-	GuardsFail  bool // Config.Guards panicked
-	Campaigns   []campaignLine
-	Events      []eventLine
+	Statuses     []statusCount
+	Waiting      int
+	WaitingLink  string
+	Oldest       time.Time
+	OldestAge    string
+	Hour         int
+	HourPart     bool // of so many causes that not all are counted
+	Chart        template.HTML
+	Top          int
+	Legend       []legend
+	Breakers     []breakerLine
+	HasBreakers  bool
+	BreakersFail bool // Config.Breakers panicked
+	Campaigns    []campaignLine
+	Events       []eventLine
 }
 
 type statusCount struct {
@@ -62,7 +62,7 @@ type legend struct {
 	Link        string // empty for the other causes together
 }
 
-type guardLine struct {
+type breakerLine struct {
 	Handler, State, Why string
 	Since               time.Time
 	Waiting             int
@@ -80,8 +80,8 @@ type eventLine struct {
 	Several          string // in place of the one letter
 }
 
-func (c *Console) overviewOf(r *request) (v overview, err error) {
-	ctx := r.Context()
+func (c *console) overviewOf(r *request) (v overview, err error) {
+	ctx := r.http.Context()
 	totals, err := c.desk.Store.Inside().Totals(ctx)
 	if err != nil {
 		return v, err
@@ -104,8 +104,8 @@ func (c *Console) overviewOf(r *request) (v overview, err error) {
 	if err := c.arrivals(r, &v); err != nil {
 		return v, err
 	}
-	if v.HasGuards = c.config.Guards != nil; v.HasGuards {
-		v.Guards, v.GuardsFail = c.guards(r)
+	if v.HasBreakers = c.config.Breakers != nil; v.HasBreakers {
+		v.Breakers, v.BreakersFail = c.breakers(r)
 	}
 	running, err := c.desk.Campaigns.List(ctx, campaigns.List{Limit: shownCampaigns, States: []campaigns.State{
 		campaigns.Selecting, campaigns.Approval, campaigns.Scheduled, campaigns.Running, campaigns.Canary, campaigns.Paused,
@@ -128,8 +128,8 @@ func (c *Console) overviewOf(r *request) (v overview, err error) {
 }
 
 // doneLast are the newest events. What one person did to many letters for one reason is one line.
-func (c *Console) doneLast(r *request) (lines []eventLine, err error) {
-	events, err := c.desk.Store.Audit(r.Context(), letters.EventFilter{NewestFirst: true, Limit: readEvents})
+func (c *console) doneLast(r *request) (lines []eventLine, err error) {
+	events, err := c.desk.Store.Audit(r.http.Context(), letters.EventFilter{NewestFirst: true, Limit: readEvents})
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +154,8 @@ func (c *Console) doneLast(r *request) (lines []eventLine, err error) {
 }
 
 // arrivals draws the chart of the last hour.
-func (c *Console) arrivals(r *request, v *overview) error {
-	groups, err := c.desk.Store.Groups(r.Context(), letters.Filter{Statuses: letters.Statuses(), Limit: arrivalCauses})
+func (c *console) arrivals(r *request, v *overview) error {
+	groups, err := c.desk.Store.Groups(r.http.Context(), letters.Filter{Statuses: letters.Statuses(), Limit: arrivalCauses})
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (c *Console) arrivals(r *request, v *overview) error {
 	for i, g := range groups {
 		causes[i] = g.Cause
 	}
-	arrived, err := c.desk.Store.Inside().Arrivals(r.Context(), causes...)
+	arrived, err := c.desk.Store.Inside().Arrivals(r.http.Context(), causes...)
 	if err != nil {
 		return err
 	}
@@ -215,16 +215,16 @@ func (c *Console) arrivals(r *request, v *overview) error {
 	return nil
 }
 
-// guards asks Config.Guards, whose panic costs this part of the page alone.
-func (c *Console) guards(r *request) (lines []guardLine, failed bool) {
-	err := safecall.Call("console.Config.Guards", func() error { lines = guardLines(c.config.Guards()); return nil })
+// breakers asks Config.Breakers, whose panic costs this part of the page alone.
+func (c *console) breakers(r *request) (lines []breakerLine, failed bool) {
+	err := safecall.Call("console.Config.Breakers", func() error { lines = breakerLines(c.config.Breakers()); return nil })
 	if err != nil {
 		c.log(r, err)
 	}
 	return lines, err != nil
 }
 
-func guardLines(held []breaker.Status) (lines []guardLine) {
+func breakerLines(held []breaker.Status) (lines []breakerLine) {
 	for _, g := range held {
 		handler := g.Handler
 		if handler == "" {
@@ -233,7 +233,7 @@ func guardLines(held []breaker.Status) (lines []guardLine) {
 		if g.Scope != "" {
 			handler += " / " + g.Scope
 		}
-		lines = append(lines, guardLine{handler, g.State.String(), g.Cause, g.Since, g.Waiting})
+		lines = append(lines, breakerLine{handler, g.State.String(), g.Cause, g.Since, g.Waiting})
 		if g.Cause == "" {
 			lines[len(lines)-1].Why = g.Reason
 		}

@@ -53,7 +53,7 @@ func TestGivenFunctionsFail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := new(testkit.Log)
-			b := newBench(t, func(c *Config) { c.Guards, c.Logger = guards, log })
+			b := newBench(t, func(c *Config) { c.Breakers, c.Logger = guards, log })
 			b.fill(1, 12)
 			for _, live := range []bool{false, true} {
 				p := b.get("/", func(r *http.Request) {
@@ -62,7 +62,7 @@ func TestGivenFunctionsFail(t *testing.T) {
 					}
 				})
 				p.want(t, http.StatusOK, ">12</a>", "no_such_customer", "Handlers on hold", "No campaign runs.", "Nothing was done with letters yet.")
-				failed := strings.Contains(p.body, "Which handlers are on hold is not known: the function of console.Config.Guards failed. The log of the service says why.")
+				failed := strings.Contains(p.body, "Which handlers are on hold is not known: the function of console.Config.Breakers failed. The log of the service says why.")
 				if failed == strings.Contains(p.body, "No handler is on hold.") || failed != (len(log.Errors()) > 0) || !failed && name != "nil" {
 					t.Errorf("failed: %v, the log has %v: %s", failed, log.Errors(), p.body)
 				}
@@ -73,10 +73,10 @@ func TestGivenFunctionsFail(t *testing.T) {
 		})
 	}
 	b := newBench(t, func(c *Config) {
-		c.Guards = func() []breaker.Status { panic("the guards are on fire") }
+		c.Breakers = func() []breaker.Status { panic("the guards are on fire") }
 		c.Logger = burning{}
 	})
-	b.get("/").want(t, http.StatusOK, "Which handlers are on hold is not known: the function of console.Config.Guards failed. The log of the service says why.")
+	b.get("/").want(t, http.StatusOK, "Which handlers are on hold is not known: the function of console.Config.Breakers failed. The log of the service says why.")
 	b.get("/letters", func(r *http.Request) { r.Header.Set("Test-Role", "panic") }).want(t, http.StatusServiceUnavailable, "Your access is not known")
 }
 

@@ -84,7 +84,7 @@ func redirect(w http.ResponseWriter, status int, to string) {
 }
 
 // send sends an answer. An error means that nothing was sent.
-func (c *Console) send(w http.ResponseWriter, r *request, a answer) error {
+func (c *console) send(w http.ResponseWriter, r *request, a answer) error {
 	switch {
 	case a.file != nil:
 		return sendFile(w, r, a.file)
@@ -96,7 +96,7 @@ func (c *Console) send(w http.ResponseWriter, r *request, a answer) error {
 	if page == nil {
 		return fmt.Errorf("%w: there is no page %q", errTemplate, a.page)
 	}
-	if r.Header.Get(live) != "" && page.Lookup("live") != nil && a.status == 0 {
+	if r.http.Header.Get(live) != "" && page.Lookup("live") != nil && a.status == 0 {
 		name = "live"
 	}
 	var body bytes.Buffer
@@ -110,25 +110,25 @@ func (c *Console) send(w http.ResponseWriter, r *request, a answer) error {
 		a.status = http.StatusOK
 		tag := tagOf(body.Bytes())
 		h.Set("ETag", tag)
-		if r.Header.Get("If-None-Match") == tag {
+		if r.http.Header.Get("If-None-Match") == tag {
 			w.WriteHeader(http.StatusNotModified)
 			return nil
 		}
 	}
 	sent := body.Bytes()
-	if compresses(r.Request) && len(sent) > 1<<10 {
+	if compresses(r.http) && len(sent) > 1<<10 {
 		h.Set("Content-Encoding", "gzip")
 		sent = compressed(sent)
 	}
 	h.Set("Content-Length", strconv.Itoa(len(sent)))
 	w.WriteHeader(a.status)
-	if r.Method != http.MethodHead {
+	if r.http.Method != http.MethodHead {
 		_, _ = w.Write(sent) // the reader may be gone
 	}
 	return nil
 }
 
-func (c *Console) layout(r *request, a answer) layout {
+func (c *console) layout(r *request, a answer) layout {
 	l := layout{
 		Title: a.title, Service: c.config.Title, Base: r.base, Style: styleName, Script: scriptName, Icon: iconName,
 		Person: r.person, Note: r.note, Refresh: int(a.refresh.Seconds()), View: a.view, can: func(name string) bool {
@@ -162,7 +162,7 @@ func sendFile(w http.ResponseWriter, r *request, f *file) error {
 		h.Set("Content-Length", strconv.FormatInt(f.size, 10))
 	}
 	w.WriteHeader(http.StatusOK)
-	if r.Method == http.MethodHead {
+	if r.http.Method == http.MethodHead {
 		return nil
 	}
 	if err := f.write(w); err != nil {

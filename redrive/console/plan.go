@@ -45,7 +45,7 @@ type sampleLine struct {
 	Difference                            *operate.Difference
 }
 
-func (c *Console) planView(r *request, p campaigns.Plan, part bool) *planView {
+func (c *console) planView(r *request, p campaigns.Plan, part bool) *planView {
 	v := &planView{Letters: p.Letters, Quarantine: p.Quarantine, Part: part, NeedsApproval: p.NeedsApproval,
 		LeftOut: c.leftOut(r, p.LeftOut)}
 	v.Nothing = p.Letters == 0 && len(p.LeftOut) == 0
@@ -84,7 +84,7 @@ func (c *Console) planView(r *request, p campaigns.Plan, part bool) *planView {
 }
 
 // leftOut says which letters a campaign does not take.
-func (c *Console) leftOut(r *request, out []campaigns.LeftOut) (lines []leftOutLine) {
+func (c *console) leftOut(r *request, out []campaigns.LeftOut) (lines []leftOutLine) {
 	for _, one := range out {
 		why, about := operate.LeftOutWords(one)
 		line := leftOutLine{Letters: one.Letters, Why: why, Name: about}

@@ -19,7 +19,7 @@ type problem struct {
 }
 
 // problemOf says why an action failed. Forms can be sent again: their actions happen once.
-func (c *Console) problemOf(r *request, err error) problem {
+func (c *console) problemOf(r *request, err error) problem {
 	if errors.Is(err, campaigns.ErrRequest) {
 		return problem{status: http.StatusBadRequest, text: c.desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))}
 	}
@@ -27,7 +27,7 @@ func (c *Console) problemOf(r *request, err error) problem {
 	p := problem{status: f.status, text: f.title + ". " + f.text, detail: f.detail}
 	if f.status >= http.StatusInternalServerError {
 		c.log(r, err)
-		if r.Method == http.MethodPost {
+		if r.http.Method == http.MethodPost {
 			p.text += " " + "What you typed is below. You can send it again: it is done once."
 		}
 	}

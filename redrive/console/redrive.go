@@ -47,7 +47,7 @@ type redriving struct {
 }
 
 // redriveForm shows what a campaign of the selection would do, and asks how it is to be done.
-func (c *Console) redriveForm(r *request) (answer, error) {
+func (c *console) redriveForm(r *request) (answer, error) {
 	s, err := c.toRedrive(r, false)
 	if err != nil {
 		return answer{}, err
@@ -57,7 +57,7 @@ func (c *Console) redriveForm(r *request) (answer, error) {
 }
 
 // redrive starts the campaign, or shows the dry run of other settings.
-func (c *Console) redrive(r *request) (answer, error) {
+func (c *console) redrive(r *request) (answer, error) {
 	form, err := r.form()
 	if err != nil {
 		return answer{}, err
@@ -106,8 +106,8 @@ func (c *Console) redrive(r *request) (answer, error) {
 }
 
 // start starts a campaign.
-func (c *Console) start(r *request, reason string, request campaigns.Request) (campaigns.Campaign, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), starting)
+func (c *console) start(r *request, reason string, request campaigns.Request) (campaigns.Campaign, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.http.Context()), starting)
 	defer cancel()
 	return c.desk.Start(ctx, r.who(reason), request)
 }
@@ -120,10 +120,10 @@ func sameSettings(a, b *campaigns.Request) bool {
 
 // toRedrive is the selection of a request, with letters that may be redriven: those that wait, unless the person chose
 // other states.
-func (c *Console) toRedrive(r *request, posted bool) (s operate.Selection, err error) {
+func (c *console) toRedrive(r *request, posted bool) (s operate.Selection, err error) {
 	q := r.query
 	if posted {
-		q = r.PostForm
+		q = r.http.PostForm
 	}
 	if s, err = r.selection(q); err != nil || len(s.Filter.Statuses) == 0 {
 		return s, err
@@ -151,7 +151,7 @@ func (r *request) selection(q map[string][]string) (operate.Selection, error) {
 
 // redrivePage shows the form with what was typed, and n letters, if that is known. A dry run that fails leaves the form
 // as it is.
-func (c *Console) redrivePage(r *request, s operate.Selection, n operate.Number, set settings, p problem) (answer, error) {
+func (c *console) redrivePage(r *request, s operate.Selection, n operate.Number, set settings, p problem) (answer, error) {
 	view := redriving{
 		Hidden: hidden(s.Values()), Problem: joined(p.text, p.happened), Detail: p.detail, Seen: s.Number, UpTo: true,
 		Number: n, Action: r.link("redrive", nil), Letters: r.link("letters", s.Values()),
@@ -193,12 +193,12 @@ func (c *Console) redrivePage(r *request, s operate.Selection, n operate.Number,
 func joined(first, second string) string { return strings.TrimSpace(first + " " + second) }
 
 // dryRun plans a campaign of at most planned letters. Settings that are wrong have none.
-func (c *Console) dryRun(r *request, request campaigns.Request, set *settings, view *redriving) error {
+func (c *console) dryRun(r *request, request campaigns.Request, set *settings, view *redriving) error {
 	if wrong := len(set.wrong); wrong > 1 || wrong == 1 && set.wrong["reason"] == "" {
 		view.NoPlan = settingsWrong
 		return nil
 	}
-	plan, part, err := c.desk.Plan(r.Context(), r.who(""), request, operate.Planned)
+	plan, part, err := c.desk.Plan(r.http.Context(), r.who(""), request, operate.Planned)
 	if set.about(err) {
 		view.NoPlan = settingsWrong
 		return nil

@@ -38,7 +38,7 @@ var rights = []struct {
 	{http.MethodGet, "/restores/{id}", "/restores/x", LookWithoutPayload},
 	{http.MethodGet, "/audit", "/audit", LookWithoutPayload},
 	{http.MethodGet, "/audit/{file}", "/audit/audit.csv", LookWithoutPayload},
-	{http.MethodGet, "/static/{file}", "/static/" + styleName, None},
+	{http.MethodGet, "/static/{file}", "/static/" + styleName, nothing},
 }
 
 // Feature V11: each role is refused by each route that needs a greater one, and by no other. A new route needs a row.
@@ -51,21 +51,21 @@ func TestRights(t *testing.T) {
 			found = found || row.method == r.method && row.pattern == r.pattern && row.least == r.right
 		}
 		if !found {
-			t.Errorf("rights has no row for %s %s with the right to %s", r.method, r.pattern, r.right)
+			t.Errorf("rights has no row for %v %v with the right to %v", r.method, r.pattern, r.right)
 		}
 	}
 	for _, row := range rights {
-		for role := None; role <= Approve; role++ {
+		for role := nothing; role <= Approve; role++ {
 			r := httptest.NewRequest(row.method, row.path, nil)
 			if row.method == http.MethodPost {
 				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			}
 			p := b.send(r, as(role))
 			if refused := p.StatusCode == http.StatusForbidden; refused != (role < row.least) {
-				t.Errorf("%s %s with the role %s: status %d", row.method, row.path, role, p.StatusCode)
+				t.Errorf("%v %v with the role %v: status %d", row.method, row.path, role, p.StatusCode)
 			}
 			if p.StatusCode >= 500 {
-				t.Errorf("%s %s with the role %s: status %d: %s", row.method, row.path, role, p.StatusCode, p.body)
+				t.Errorf("%v %v with the role %v: status %d: %v", row.method, row.path, role, p.StatusCode, p.body)
 			}
 		}
 	}

@@ -17,7 +17,7 @@ type route struct {
 	method  string // GET serves HEAD too
 	pattern string // {name} stands for one part of the path
 	right   Role   // the least role; None is for what has no data
-	handle  func(*Console, *request) (answer, error)
+	handle  func(*console, *request) (answer, error)
 	body    int64         // bytes that a POST may have, if not maxBody
 	within  time.Duration // of all that the route does, if not Config.Timeout
 	nav     string        // of the page in the navigation, if it stands there
@@ -54,66 +54,66 @@ func unknown(q url.Values, fields []string) (name string, found bool) {
 // routes returns all routes. A route without a row in TestRights fails that test.
 func routes() []route {
 	return []route{
-		{name: "overview", method: http.MethodGet, pattern: "/", right: LookWithoutPayload, handle: (*Console).overview,
+		{name: "overview", method: http.MethodGet, pattern: "/", right: LookWithoutPayload, handle: (*console).overview,
 			nav: "Overview"},
-		{name: "causes", method: http.MethodGet, pattern: "/causes", right: LookWithoutPayload, handle: (*Console).causes,
+		{name: "causes", method: http.MethodGet, pattern: "/causes", right: LookWithoutPayload, handle: (*console).causes,
 			fields: causesFields, nav: "Causes"},
 		{name: "letters", method: http.MethodGet, pattern: "/letters", right: LookWithoutPayload,
-			handle: (*Console).letters,
+			handle: (*console).letters,
 			fields: lettersFields, nav: "Letters"},
 		{name: "letter", method: http.MethodGet, pattern: "/letters/{seq}", right: LookWithoutPayload,
-			handle: (*Console).letter, fields: []string{"view"}},
+			handle: (*console).letter, fields: []string{"view"}},
 		{name: "payload", method: http.MethodGet, pattern: "/letters/{seq}/payload", right: Look,
-			handle: (*Console).download},
+			handle: (*console).download},
 		{name: "unmasked", method: http.MethodPost, pattern: "/letters/{seq}/payload", right: Operate,
-			handle: (*Console).downloadUnmasked, form: reasonForm},
+			handle: (*console).downloadUnmasked, form: reasonForm},
 		{name: "export", method: http.MethodGet, pattern: "/letters/{seq}/json", right: LookWithoutPayload,
-			handle: (*Console).export},
+			handle: (*console).export},
 		{name: "campaigns", method: http.MethodGet, pattern: "/campaigns", right: LookWithoutPayload,
-			handle: (*Console).campaignList, fields: []string{"state", "before", "before-id"}, nav: "Campaigns"},
+			handle: (*console).campaignList, fields: []string{"state", "before", "before-id"}, nav: "Campaigns"},
 		{name: "campaign", method: http.MethodGet, pattern: "/campaigns/{id}", right: LookWithoutPayload,
-			handle: (*Console).campaign},
-		{name: "pause", method: http.MethodPost, pattern: "/campaigns/{id}/pause", right: Operate, handle: (*Console).pause,
+			handle: (*console).campaign},
+		{name: "pause", method: http.MethodPost, pattern: "/campaigns/{id}/pause", right: Operate, handle: (*console).pause,
 			form: reasonForm},
 		{name: "resume", method: http.MethodPost, pattern: "/campaigns/{id}/resume", right: Operate,
-			handle: (*Console).resume, form: reasonForm},
-		{name: "rate", method: http.MethodPost, pattern: "/campaigns/{id}/rate", right: Operate, handle: (*Console).setRate,
+			handle: (*console).resume, form: reasonForm},
+		{name: "rate", method: http.MethodPost, pattern: "/campaigns/{id}/rate", right: Operate, handle: (*console).setRate,
 			form: rateForm},
 		{name: "cancel", method: http.MethodPost, pattern: "/campaigns/{id}/cancel", right: Operate,
-			handle: (*Console).cancel, within: 2 * starting, form: reasonForm},
+			handle: (*console).cancel, within: 2 * starting, form: reasonForm},
 		{name: "approve", method: http.MethodPost, pattern: "/campaigns/{id}/approve", right: Approve,
-			handle: (*Console).approve, form: reasonForm},
-		{name: "redrive", method: http.MethodGet, pattern: "/redrive", right: Operate, handle: (*Console).redriveForm,
+			handle: (*console).approve, form: reasonForm},
+		{name: "redrive", method: http.MethodGet, pattern: "/redrive", right: Operate, handle: (*console).redriveForm,
 			fields: countedFields},
-		{name: "redrive", method: http.MethodPost, pattern: "/redrive", right: Operate, handle: (*Console).redrive,
+		{name: "redrive", method: http.MethodPost, pattern: "/redrive", right: Operate, handle: (*console).redrive,
 			body: maxEditForm, within: 2 * starting, form: redriveForm},
-		{name: "edit", method: http.MethodGet, pattern: "/letters/{seq}/edit", right: Operate, handle: (*Console).editForm},
-		{name: "edit", method: http.MethodPost, pattern: "/letters/{seq}/edit", right: Operate, handle: (*Console).edit,
+		{name: "edit", method: http.MethodGet, pattern: "/letters/{seq}/edit", right: Operate, handle: (*console).editForm},
+		{name: "edit", method: http.MethodPost, pattern: "/letters/{seq}/edit", right: Operate, handle: (*console).edit,
 			body: maxEditForm, within: 2 * starting, form: editForm},
-		{name: "discard", method: http.MethodGet, pattern: "/discard", right: Operate, handle: (*Console).discardForm,
+		{name: "discard", method: http.MethodGet, pattern: "/discard", right: Operate, handle: (*console).discardForm,
 			fields: countedFields},
-		{name: "discard", method: http.MethodPost, pattern: "/discard", right: Operate, handle: (*Console).discard,
+		{name: "discard", method: http.MethodPost, pattern: "/discard", right: Operate, handle: (*console).discard,
 			within: 2 * stepTime, form: decisionForm},
 		{name: "discarded", method: http.MethodGet, pattern: "/discards/{id}", right: LookWithoutPayload,
-			handle: (*Console).discarded, fields: countedFields},
+			handle: (*console).discarded, fields: countedFields},
 		{name: "discarded", method: http.MethodPost, pattern: "/discards/{id}/undo", right: Operate,
-			handle: (*Console).undoDiscard, within: 2 * stepTime, form: reasonForm},
-		{name: "restore", method: http.MethodGet, pattern: "/restore", right: Operate, handle: (*Console).restoreForm,
+			handle: (*console).undoDiscard, within: 2 * stepTime, form: reasonForm},
+		{name: "restore", method: http.MethodGet, pattern: "/restore", right: Operate, handle: (*console).restoreForm,
 			fields: countedFields},
-		{name: "restore", method: http.MethodPost, pattern: "/restore", right: Operate, handle: (*Console).restore,
+		{name: "restore", method: http.MethodPost, pattern: "/restore", right: Operate, handle: (*console).restore,
 			within: 2 * stepTime, form: decisionForm},
 		{name: "waiting", method: http.MethodGet, pattern: "/restores/{id}", right: LookWithoutPayload,
-			handle: (*Console).restored, fields: countedFields},
-		{name: "audit", method: http.MethodGet, pattern: "/audit", right: LookWithoutPayload, handle: (*Console).audit,
+			handle: (*console).restored, fields: countedFields},
+		{name: "audit", method: http.MethodGet, pattern: "/audit", right: LookWithoutPayload, handle: (*console).audit,
 			fields: auditFields, nav: "Audit"},
 		{name: "audit", method: http.MethodGet, pattern: "/audit/{file}", right: LookWithoutPayload,
-			handle: (*Console).exportAudit, within: exporting, fields: auditFields},
-		{name: "static", method: http.MethodGet, pattern: "/static/{file}", right: None, handle: (*Console).static},
+			handle: (*console).exportAudit, within: exporting, fields: auditFields},
+		{name: "static", method: http.MethodGet, pattern: "/static/{file}", right: nothing, handle: (*console).static},
 	}
 }
 
 // match returns the route of a request, or the methods that its path has.
-func (c *Console) match(r *request) (found *route, methods []string) {
+func (c *console) match(r *request) (found *route, methods []string) {
 	parts := strings.Split(strings.Trim(r.path, "/"), "/")
 	for i := range c.routes {
 		candidate := &c.routes[i]
@@ -121,7 +121,7 @@ func (c *Console) match(r *request) (found *route, methods []string) {
 		if !ok {
 			continue
 		}
-		if r.Method == candidate.method || r.Method == http.MethodHead && candidate.method == http.MethodGet {
+		if r.http.Method == candidate.method || r.http.Method == http.MethodHead && candidate.method == http.MethodGet {
 			r.values = values
 			return candidate, nil
 		}

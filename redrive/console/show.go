@@ -16,7 +16,7 @@ import (
 const maxShown = 200
 
 // functions are what templates call. All that came with a message goes through v or block.
-func (c *Console) functions() template.FuncMap {
+func (c *console) functions() template.FuncMap {
 	return template.FuncMap{
 		"say":     say,
 		"letters": lettersOf,
@@ -35,7 +35,7 @@ func (c *Console) functions() template.FuncMap {
 
 // value is a value of a message in a line: masked, bounded, without characters that a browser obeys, and apart from the
 // text around it, whose direction it cannot change.
-func (c *Console) value(s string, most ...int) template.HTML {
+func (c *console) value(s string, most ...int) template.HTML {
 	limit := maxShown
 	if len(most) > 0 {
 		limit = most[0]
@@ -52,7 +52,7 @@ func (c *Console) value(s string, most ...int) template.HTML {
 }
 
 // shown returns a value as one line of at most limit characters, and more of it if that is not all.
-func (c *Console) shown(s string, limit int) (line, whole string) {
+func (c *console) shown(s string, limit int) (line, whole string) {
 	line = printable.Text(c.desk.Masks.Text(s))
 	if utf8.RuneCountInString(line) <= limit {
 		return line, ""

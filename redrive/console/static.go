@@ -38,7 +38,7 @@ func hashOf(content []byte) string {
 }
 
 // static answers with a style, a script or an icon. They are the same for everyone.
-func (c *Console) static(r *request) (answer, error) {
+func (c *console) static(r *request) (answer, error) {
 	var f file
 	var content []byte
 	switch r.values["file"] {
@@ -51,7 +51,7 @@ func (c *Console) static(r *request) (answer, error) {
 	default:
 		return answer{}, noPage()
 	}
-	if f.cached = true; compresses(r.Request) {
+	if f.cached = true; compresses(r.http) {
 		f.gzip, content = true, compressed(content)
 	}
 	f.size = int64(len(content))
@@ -63,7 +63,7 @@ func (c *Console) static(r *request) (answer, error) {
 }
 
 // parse reads the templates: each page has the layout and the parts.
-func (c *Console) parse() (map[string]*template.Template, error) {
+func (c *console) parse() (map[string]*template.Template, error) {
 	common, err := template.New("").Funcs(c.functions()).ParseFS(templates, "templates/layout.html",
 		"templates/parts.html")
 	if err != nil {

@@ -21,11 +21,11 @@ type steering struct {
 }
 
 // The actions on a campaign. Each is a route of its own, with a right of its own.
-func (c *Console) pause(r *request) (answer, error)   { return c.steer(r, "pause") }
-func (c *Console) resume(r *request) (answer, error)  { return c.steer(r, "resume") }
-func (c *Console) cancel(r *request) (answer, error)  { return c.steer(r, "cancel") }
-func (c *Console) approve(r *request) (answer, error) { return c.steer(r, "approve") }
-func (c *Console) setRate(r *request) (answer, error) { return c.steer(r, "rate") }
+func (c *console) pause(r *request) (answer, error)   { return c.steer(r, "pause") }
+func (c *console) resume(r *request) (answer, error)  { return c.steer(r, "resume") }
+func (c *console) cancel(r *request) (answer, error)  { return c.steer(r, "cancel") }
+func (c *console) approve(r *request) (answer, error) { return c.steer(r, "approve") }
+func (c *console) setRate(r *request) (answer, error) { return c.steer(r, "rate") }
 
 // wrongRate says why the rate of a form cannot be one. It must be there: nothing is not no limit.
 func wrongRate(typed string) string {
@@ -37,7 +37,7 @@ func wrongRate(typed string) string {
 }
 
 // steer does an action, and goes to the campaign.
-func (c *Console) steer(r *request, name string) (answer, error) {
+func (c *console) steer(r *request, name string) (answer, error) {
 	form, err := r.form()
 	if err != nil {
 		return answer{}, err
@@ -55,13 +55,13 @@ func (c *Console) steer(r *request, name string) (answer, error) {
 		view.RateField.First = view.RateField.Wrong != ""
 	}
 	if view.WrongReason != "" || view.RateField.Wrong != "" {
-		if _, err := c.desk.Campaigns.Get(r.Context(), id); errors.Is(err, campaigns.ErrNotFound) {
+		if _, err := c.desk.Campaigns.Get(r.http.Context(), id); errors.Is(err, campaigns.ErrNotFound) {
 			return answer{}, err
 		}
 		return answer{status: http.StatusBadRequest, page: "steer", title: view.Action.Label, view: view}, nil
 	}
 	rate, _ := rateOf(view.RateField.Value)
-	now, err := c.desk.Steer(r.Context(), r.who(reason), id, view.Action.Steering, rate)
+	now, err := c.desk.Steer(r.http.Context(), r.who(reason), id, view.Action.Steering, rate)
 	switch {
 	case err == nil:
 		return answer{to: r.link("campaigns/"+now.ID, nil)}, nil
@@ -78,8 +78,8 @@ func (c *Console) steer(r *request, name string) (answer, error) {
 }
 
 // steeredBy says who brought a campaign into its state, for the one who came second.
-func (c *Console) steeredBy(r *request, id string) string {
-	events, err := c.desk.Campaigns.History(r.Context(), id, 0)
+func (c *console) steeredBy(r *request, id string) string {
+	events, err := c.desk.Campaigns.History(r.http.Context(), id, 0)
 	if err != nil || len(events) == 0 {
 		return ""
 	}

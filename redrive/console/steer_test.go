@@ -15,7 +15,7 @@ var reason = url.Values{"reason": {"INC-7"}}
 func by(name string, role Role) func(*http.Request) {
 	return func(r *http.Request) {
 		r.Header.Set("Test-Name", name)
-		r.Header.Set("Test-Role", role.String())
+		r.Header.Set("Test-Role", roles[role])
 	}
 }
 

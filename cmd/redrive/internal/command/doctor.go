@@ -43,7 +43,7 @@ ends with exit code 5 if something is wrong that a command would stumble over.`,
 }
 
 type diagnosis struct {
-	*app
+	app    *app
 	table  *screen.Table
 	faults int
 }
@@ -56,8 +56,8 @@ func (d *diagnosis) note(check string, err error, format string, args ...any) {
 		d.faults++
 		detail, result = err.Error(), screen.Span{Text: "WRONG", Style: screen.Red}
 	}
-	if d.json {
-		_ = d.screen.JSON(struct {
+	if d.app.json {
+		_ = d.app.screen.JSON(struct {
 			Check  string `json:"check"`
 			OK     bool   `json:"ok"`
 			Detail string `json:"detail"`
@@ -69,15 +69,15 @@ func (d *diagnosis) note(check string, err error, format string, args ...any) {
 
 func (d *diagnosis) run(ctx context.Context) {
 	start := time.Now()
-	db, err := d.database(ctx)
-	d.note("database", err, "%s answers in %s", connect.Shown(d.settings.db), time.Since(start).Round(time.Millisecond))
+	db, err := d.app.database(ctx)
+	d.note("database", err, "%s answers in %s", connect.Shown(d.app.settings.db), time.Since(start).Round(time.Millisecond))
 	if err == nil {
 		d.tables(ctx, db)
 		d.clocks(ctx, db)
 	}
-	if d.settings.broker != "" {
-		_, err := d.brokerOf(ctx, "")
-		d.note("broker", err, "%s answers", connect.Shown(d.settings.broker))
+	if d.app.settings.broker != "" {
+		_, err := d.app.brokerOf(ctx, "")
+		d.note("broker", err, "%s answers", connect.Shown(d.app.settings.broker))
 	}
 }
 
@@ -104,7 +104,7 @@ func (d *diagnosis) tables(ctx context.Context, db *sql.DB) {
 	if known > 0 {
 		d.note("tables", nil, "as this command knows them")
 	}
-	store, err := d.storeOn(ctx, db)
+	store, err := d.app.storeOn(ctx, db)
 	if err != nil {
 		d.note("letters", err, "")
 		return

@@ -129,20 +129,20 @@ func (d *diagnosis) seals(ctx context.Context, store *letters.Store) {
 	var all, lost []string
 	for _, k := range keys {
 		all = append(all, fmt.Sprintf("%s %s", several(k.Letters, "letter"), sealedWith(k.Key)))
-		if k.Key != "" && d.settings.keys != "" && !d.has(ctx, k.Key) {
+		if k.Key != "" && d.app.settings.keys != "" && !d.has(ctx, k.Key) {
 			lost = append(lost, k.Key)
 		}
 	}
 	if len(lost) > 0 {
-		d.note("sealing", fmt.Errorf("%q does not have the keys %q, and %s: add them as further lines", d.settings.keys, lost,
+		d.note("sealing", fmt.Errorf("%q does not have the keys %q, and %s: add them as further lines", d.app.settings.keys, lost,
 			strings.Join(all, ", ")), "")
-	} else if d.settings.keys != "" || len(keys) > 1 || len(keys) == 1 && keys[0].Key != "" {
+	} else if d.app.settings.keys != "" || len(keys) > 1 || len(keys) == 1 && keys[0].Key != "" {
 		d.note("sealing", nil, "%s", strings.Join(all, ", "))
 	}
 }
 
 func (d *diagnosis) has(ctx context.Context, key string) bool {
-	ring, err := seal.ReadKeyring(d.settings.keys)
+	ring, err := seal.ReadKeyring(d.app.settings.keys)
 	if err == nil {
 		_, err = ring.Find(ctx, key, nil)
 	}

@@ -30,7 +30,7 @@ type tab struct {
 
 // payloadOf returns a view of the masked payload. Of a long payload only the beginning is looked at, and whether
 // anything of the rest is masked is not known.
-func (c *Console) payloadOf(l operate.Letter, want payload.Kind) *payloadView {
+func (c *console) payloadOf(l operate.Letter, want payload.Kind) *payloadView {
 	p := []byte(l.Original.Payload)
 	looked := p[:min(len(p), payload.Looked)]
 	masked := c.desk.Masks.Payload(looked)
@@ -44,7 +44,7 @@ func (c *Console) payloadOf(l operate.Letter, want payload.Kind) *payloadView {
 }
 
 // download sends the exact bytes of a payload, if none of them is masked. For the others there is downloadUnmasked.
-func (c *Console) download(r *request) (answer, error) {
+func (c *console) download(r *request) (answer, error) {
 	l, err := c.withPayload(r)
 	if err != nil {
 		return answer{}, err
@@ -59,7 +59,7 @@ func (c *Console) download(r *request) (answer, error) {
 
 // downloadUnmasked sends the exact bytes of a payload, with what is masked on pages. It is on record, as the command's
 // --unmasked.
-func (c *Console) downloadUnmasked(r *request) (answer, error) {
+func (c *console) downloadUnmasked(r *request) (answer, error) {
 	form, err := r.form()
 	if err != nil {
 		return answer{}, err
@@ -73,7 +73,7 @@ func (c *Console) downloadUnmasked(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := c.desk.Show(r.Context(), r.who(reason), l.Seq); err != nil {
+	if err := c.desk.Show(r.http.Context(), r.who(reason), l.Seq); err != nil {
 		return answer{}, err
 	}
 	return exactBytes(l), nil
@@ -88,7 +88,7 @@ func exactBytes(l operate.Letter) answer {
 }
 
 // withPayload returns the letter that the address names, with a payload that can be read.
-func (c *Console) withPayload(r *request) (operate.Letter, error) {
+func (c *console) withPayload(r *request) (operate.Letter, error) {
 	l, err := c.oneLetter(r)
 	switch {
 	case err != nil:
@@ -104,12 +104,12 @@ func (c *Console) withPayload(r *request) (operate.Letter, error) {
 }
 
 // export sends a letter as JSON, masked as the page is.
-func (c *Console) export(r *request) (answer, error) {
+func (c *console) export(r *request) (answer, error) {
 	l, err := c.oneLetter(r)
 	if err != nil {
 		return answer{}, err
 	}
-	events, err := c.desk.Store.History(r.Context(), l.Seq)
+	events, err := c.desk.Store.History(r.http.Context(), l.Seq)
 	if err != nil {
 		return answer{}, err
 	}

@@ -53,7 +53,7 @@ const (
 )
 
 // metadata returns the number of keys, and the first of them in their order, with masked values.
-func (c *Console) metadata(l operate.Letter, look bool) (n int, shown []pair) {
+func (c *console) metadata(l operate.Letter, look bool) (n int, shown []pair) {
 	all := l.Original.Metadata
 	room := metadataBytes
 	for _, key := range slices.Sorted(maps.Keys(all)) {
