@@ -95,29 +95,6 @@ func identities(t *testing.T, store *letters.Store) (all []string) {
 	return all
 }
 
-// What was discarded before the export does not come back to life.
-func TestImportSkipsWhatDoesNotWait(t *testing.T) {
-	from, to := newShop(t, incident()...), newShop(t)
-	from.pipe("discard", "--id", "id-0", "--reason", "why", "--yes")
-	lines := from.pipe("export", "--status", "all")
-	if got := to.input(lines.out, "import", "-", "--yes"); got.out != "imported 4 letters, skipped 1\n" {
-		t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
-	}
-	if got := to.input(lines.out, "import", "-", "--yes", "--any-status"); got.out != "imported 5 letters, skipped 0\n" {
-		t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
-	}
-}
-
-// A role that may only read can look, and gets a clear error on the rest.
-func TestReadOnlyRole(t *testing.T) {
-	s := newShop(t, incident()...)
-	if _, err := s.db.Exec(`PRAGMA wal_checkpoint(TRUNCATE)`); err != nil {
-		t.Fatal(err)
-	}
-	s.env = append(s.env, "SPILLWAY_DB="+s.url+"?_pragma=query_only(1)")
-	readOnly(t, s)
-}
-
 func TestReadOnlyRoleOnPostgres(t *testing.T) {
 	s := shopOn(t, databases.Postgres, databases.Postgres.Create(t), incident()...)
 	address, err := url.Parse(s.url)

@@ -17,7 +17,6 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
@@ -149,37 +148,6 @@ func TestCampaign(t *testing.T) {
 	}
 	if got := s.pipe("redrive", "--handler", "billing", "--reason", "again", "--yes"); got.code != 3 {
 		t.Errorf("nothing is left: exit %d: %s %s", got.code, got.out, got.err)
-	}
-}
-
-// Feature V6, V10: an edit on the way changes what is published, and nothing else.
-func TestEditOnTheWay(t *testing.T) {
-	s, to := newShop(t, incident()...), &target{}
-	s.works(to)
-	got := s.pipe("redrive", "late", "--edit", `{"card":null}`, "--set", "tenant=green", "--reason", "INC-7", "--yes")
-	if got.code != 0 || len(to.messages()) != 1 {
-		t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
-	}
-	if msg := to.messages()[0]; string(msg.Payload) != `{"amount":90071992547409931.10,"name":"Zoë 世界"}` || msg.Metadata["tenant"] != "green" {
-		t.Errorf("published %s %v", msg.Payload, msg.Metadata)
-	}
-	if got := s.pipe("show", "4"); !strings.Contains(got.out, "4111") || !strings.Contains(got.out, "edited") {
-		t.Errorf("the original is not on record: %s", got.out)
-	}
-}
-
-// Feature V7, V10: a canary that fails again stops its campaign. Exit code 5 says so.
-func TestCanaryStopsTheCampaign(t *testing.T) {
-	s := newShop(t, incident()...)
-	to := &target{then: func(msg *message.Message) error {
-		l := poison.Read(msg)
-		l.Failure.Reason = "no_such_customer"
-		return s.store.Publish("orders.dlq", l.Encode())
-	}}
-	s.works(to)
-	got := s.pipe("redrive", "--handler", "billing", "--canary", "1", "--canary-wait", "1m", "--reason", "INC-7", "--yes")
-	if got.code != 5 || !strings.Contains(got.err, "is paused") || len(to.messages()) != 1 {
-		t.Errorf("exit %d: %s %s; %v", got.code, got.out, got.err, to.all())
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 const erased = "ann.smith@example.com"
@@ -74,19 +73,6 @@ func TestEraseCommand(t *testing.T) {
 	})
 }
 
-// Feature D14: a letter under a lease is left, and the command says so.
-func TestEraseCommand_leased(t *testing.T) {
-	s := newShop(t, letter("ann", "{}"))
-	claim(t, s.store, letters.Filter{})
-	if got := s.pipe("erase", "--id", "ann", "--dry-run"); got.code != 0 || !strings.Contains(got.out, "in hand: 1 letter") || !strings.Contains(got.out, "exit code 5") {
-		t.Errorf("a dry run: exit %d: %s %s", got.code, got.out, got.err)
-	}
-	got := s.pipe("erase", "--id", "ann", "--reason", "r", "--yes", "--forget-ids")
-	if got.code != 5 || !strings.Contains(got.out, "in hand: 1 letter") || !strings.Contains(got.err, "run erase again") {
-		t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
-	}
-}
-
 // Features D14 and V9: rules of retention run once from the command line, the first that matches decides, and a dry run says how
 // many letters each deletes.
 func TestPurge_rules(t *testing.T) {
@@ -128,14 +114,6 @@ func TestPurge_rules(t *testing.T) {
 	}
 	if got := s.pipe("audit", "--id", "id-0"); !strings.Contains(got.out, "policy") {
 		t.Errorf("the record: %s", got.out)
-	}
-}
-
-// Feature V5: messages that do not say where they came from are chosen.
-func TestNoOrigin(t *testing.T) {
-	s := newShop(t, letter("1", "{}"), message.NewMessage("foreign", []byte("x")))
-	if got := s.pipe("list", "--no-origin"); strings.Count(got.out, "\n") != 1 || !strings.Contains(got.out, "foreign") {
-		t.Errorf("%s %s", got.out, got.err)
 	}
 }
 

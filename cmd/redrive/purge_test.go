@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -56,17 +56,6 @@ func TestUnlease(t *testing.T) {
 	}
 	if got := s.pipe("audit", seq); !strings.Contains(got.out, "lease_broken\t"+seq) || !strings.Contains(got.out, "scrapped") {
 		t.Errorf("the record: %s", got.out)
-	}
-}
-
-// Feature V5: letters are chosen by metadata and payload too.
-func TestSearch(t *testing.T) {
-	s := newShop(t, incident()...)
-	for flags, want := range map[string]int{"--metadata tenant=blue": 5, "--metadata tenant=red": 0, "--payload 4111": 1, "--payload 4111 --handler billing": 0} {
-		got := s.pipe(append([]string{"list"}, strings.Fields(flags)...)...)
-		if n := strings.Count(got.out, "\n"); n != want {
-			t.Errorf("%s: %d letters, want %d: %s", flags, n, want, got.err)
-		}
 	}
 }
 

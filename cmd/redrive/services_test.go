@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -46,16 +45,5 @@ func TestServicesOfOneTable(t *testing.T) {
 				t.Errorf("discard: exit %d: %s%s", got.code, got.out, got.err)
 			}
 		})
-	}
-}
-
-// A service is found behind any number of others, though an error names only some.
-func TestManyServices(t *testing.T) {
-	s := newShop(t, letter("of-shop", "{}"))
-	for i := range 50 {
-		s.alsoOf(fmt.Sprintf("a%02d", i))
-	}
-	if got := s.pipe("list"); got.code != 0 || !strings.Contains(got.out, "of-shop") {
-		t.Errorf("exit %d: %s%s", got.code, got.out, got.err)
 	}
 }

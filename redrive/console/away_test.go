@@ -7,13 +7,16 @@ import (
 	"errors"
 	"html/template"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // flaky connects to a database that can be away.
@@ -103,5 +106,39 @@ func TestNeverHalfAPage(t *testing.T) {
 	}
 	if len(log.Errors()) < 3 {
 		t.Errorf("%v", log.Errors())
+	}
+}
+
+// Feature V11: while the database is away, each form says so and keeps what was typed and its key. Sent again, it is done once.
+func TestFormsWhileDatabaseAway(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 6)
+	slow := b.started(campaigns.Request{Seqs: []int64{5}})
+	edit := with(b.get("/letters/1/edit").fields(t), "payload", "ann's", "reason", "INC-7", "do", "start")
+	redrive := with(b.get("/redrive?seq=2").fields(t), "do", "start", "reason", "INC-7", "rate", "12.5")
+	discard := with(b.get("/discard?seq=3").fields(t), "reason", "INC-7")
+	for _, form := range []struct {
+		path, table, leads string
+		typed              url.Values
+		kept               []string
+	}{
+		{"/letters/1/edit", "spillway_dead_letters", edit.Get("key"), edit, []string{"ann&#39;s", edit.Get("key"), edit.Get("version")}},
+		{"/redrive", "spillway_campaigns", redrive.Get("key"), redrive, []string{`value="12.5"`, redrive.Get("key")}},
+		{"/discard", "spillway_letter_events", "discards/", discard, nil},
+		{"/campaigns/" + slow.ID + "/pause", "spillway_campaigns", slow.ID, reason, nil},
+	} {
+		heal := b.away(form.table)
+		p := b.post(form.path, form.typed)
+		heal()
+		p.want(t, http.StatusServiceUnavailable, append(form.kept, "You can send it again: it is done once.", `value="INC-7"`)...)
+		again := p.fields(t)
+		if form.typed.Has("do") {
+			again.Set("do", "start")
+		}
+		b.post(form.path, again).goes(t, form.leads)
+	}
+	b.want(letters.StatusDiscarded, 1)
+	if n := len(b.all()); n != 3 {
+		t.Errorf("%d campaigns, want 3", n)
 	}
 }

@@ -89,20 +89,6 @@ func TestDiscard_more(t *testing.T) {
 	b.want(letters.StatusDiscarded, 3)
 }
 
-// Feature V11: while the database is away, the form keeps what was typed, and can be sent again.
-func TestDiscard_databaseAway(t *testing.T) {
-	b := newBench(t)
-	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)
-	form := with(b.get("/discard?"+b.everything()).fields(t), "reason", "INC-7")
-	heal := b.away("spillway_letter_events")
-	p := b.post("/discard", form)
-	heal()
-	p.want(t, http.StatusServiceUnavailable, "What you typed is below. You can send it again: it is done once.", `value="INC-7"`)
-	b.want(letters.StatusDiscarded, 0)
-	b.post("/discard", p.fields(t)).goes(t, "discards/")
-	b.want(letters.StatusDiscarded, 3)
-}
-
 // heldOn is what the page says of the campaigns and programs that have letters.
 func heldOn(t *testing.T, p page) (lines []string) {
 	t.Helper()

@@ -193,17 +193,3 @@ func TestRedrive_editMoves(t *testing.T) {
 	}
 	b.wantShown(0)
 }
-
-// Feature V11: while the database is away, the form keeps what was typed.
-func TestEdit_databaseAway(t *testing.T) {
-	b := newBench(t)
-	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", "one"))
-	form := with(b.get("/letters/1/edit").fields(t), "payload", "ann's", "reason", "INC-7", "do", "start")
-	for _, table := range []string{"spillway_dead_letters", "spillway_campaigns"} {
-		heal := b.away(table)
-		p := b.post("/letters/1/edit", form)
-		heal()
-		p.want(t, http.StatusServiceUnavailable, "What you typed is below. You can send it again: it is done once.", "ann&#39;s", `value="INC-7"`, form.Get("key"), form.Get("version"))
-	}
-	b.post("/letters/1/edit", form).goes(t, form.Get("key"))
-}

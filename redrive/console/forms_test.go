@@ -1,11 +1,12 @@
 package console
 
 import (
-	"html"
 	"net/url"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/net/html"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -13,43 +14,36 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-var (
-	inputs     = regexp.MustCompile(`<input[^>]*>`)
-	textareas  = regexp.MustCompile(`(?s)<textarea[^>]*name="([^"]*)"[^>]*>\n?(.*?)</textarea>`)
-	attributes = regexp.MustCompile(`(name|value|type)="([^"]*)"|\b(checked)\b`)
-)
-
 // fields are what a browser would send of the page's last form: the page of an action has one.
 func (p page) fields(t testing.TB) url.Values {
 	t.Helper()
-	at := strings.LastIndex(p.body, `<form method="post"`)
-	if at < 0 {
+	var form *html.Node
+	for _, found := range p.elements(t, "form") {
+		if attribute(found, "method") == "post" {
+			form = found
+		}
+	}
+	if form == nil {
 		t.Fatalf("there is no form: %s", p.body)
 	}
-	form, values := p.body[at:], url.Values{}
-	for _, input := range inputs.FindAllString(form, -1) {
-		var name, value, kind string
-		checked := false
-		for _, a := range attributes.FindAllStringSubmatch(input, -1) {
-			switch {
-			case a[3] != "":
-				checked = true
-			case a[1] == "name":
-				name = html.UnescapeString(a[2])
-			case a[1] == "value":
-				value = html.UnescapeString(a[2])
-			default:
-				kind = a[2]
-			}
+	values := url.Values{}
+	for field := range form.Descendants() {
+		name, value := attribute(field, "name"), attribute(field, "value")
+		switch {
+		case name == "", field.Data != "input" && field.Data != "textarea":
+			continue
+		case field.Data == "textarea":
+			value = strings.ReplaceAll(strings.ReplaceAll(textOf(field), "\r\n", "\n"), "\n", "\r\n")
+		case attribute(field, "type") == "checkbox" && !checked(field):
+			continue
 		}
-		if name != "" && (kind != "checkbox" || checked) {
-			values.Add(name, value)
-		}
-	}
-	for _, area := range textareas.FindAllStringSubmatch(strings.ReplaceAll(form, "\r\n", "\n"), -1) {
-		values.Add(html.UnescapeString(area[1]), strings.ReplaceAll(strings.ReplaceAll(html.UnescapeString(area[2]), "\r\n", "\n"), "\n", "\r\n"))
+		values.Add(name, value)
 	}
 	return values
+}
+
+func checked(field *html.Node) bool {
+	return slices.ContainsFunc(field.Attr, func(a html.Attribute) bool { return a.Key == "checked" })
 }
 
 // wrong is what the page says is wrong with a field: next to it, and tied to it.

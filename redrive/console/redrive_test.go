@@ -17,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // works runs a worker of the service until the test ends.
@@ -209,44 +208,5 @@ func TestRedrive_edit(t *testing.T) {
 	}
 	if sent := out.All(); len(sent) != 1 || string(sent[0].Msg.Payload) != `{"currency":"EUR","token":"secret-1"}` || sent[0].Msg.Metadata.Get("schema") != "2" {
 		t.Errorf("%+v", sent)
-	}
-}
-
-// Feature V11: while the database is away the form says so, and keeps what was typed and its key: sent again it starts one campaign.
-func TestRedrive_databaseAway(t *testing.T) {
-	b := newBench(t)
-	b.fill(1, 3)
-	form := with(b.get("/redrive?"+b.everything()).fields(t), "do", "start", "reason", "INC-7", "rate", "12.5")
-	heal := b.away("spillway_campaigns")
-	p := b.post("/redrive", form)
-	heal()
-	p.want(t, http.StatusServiceUnavailable, "What you typed is below. You can send it again: it is done once.", `value="12.5"`, `value="INC-7"`, form.Get("key"))
-	b.post("/redrive", with(p.fields(t), "do", "start")).goes(t, form.Get("key"))
-	if all := b.all(); len(all) != 1 || all[0].Selected != 3 {
-		t.Errorf("%+v", all)
-	}
-}
-
-// Feature V11: 10,000 letters are selected by one form, and fewer on PostgreSQL. The number on the button is theirs. Letters that arrive
-// while the form is open are not taken.
-func TestRedrive_many(t *testing.T) {
-	for _, on := range []struct {
-		fixture.Database
-		letters int
-	}{{fixture.SQLite, 10_000}, {fixture.Postgres, 1_100}} {
-		t.Run(on.Name, func(t *testing.T) {
-			t.Parallel()
-			b := benchOn(t, on.Database)
-			fixture.Publish(t, b.store, "orders.dlq", fixture.Several(on.letters)...)
-			dry := b.get("/redrive?" + b.everything())
-			dry.want(t, http.StatusOK, grouped(on.letters)+" letters<")
-			fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("late", "{}"))
-			b.post("/redrive", with(dry.fields(t), "do", "start", "reason", "INC-7")).goes(t, "campaigns/")
-			if all := b.all(); len(all) != 1 || all[0].Selected != on.letters {
-				t.Errorf("%d campaigns, %d letters", len(all), all[0].Selected)
-			}
-			late := fixture.List(t, b.store, letters.Filter{IDs: []string{"late"}})
-			b.get("/redrive?seq="+id(late[0].Seq)+"&seq=1").want(t, http.StatusOK, "Redrive 1 letter<", "another campaign has them:")
-		})
 	}
 }

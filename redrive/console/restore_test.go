@@ -111,24 +111,3 @@ func (b *bench) newCampaign(t *testing.T) string {
 	to := b.post("/redrive", with(b.get("/redrive?"+b.everything()).fields(t), "reason", "INC-7", "rate", "1", "do", "start")).goes(t, "campaigns/")
 	return strings.TrimPrefix(to, "/campaigns/")
 }
-
-// Feature V11: the page of a redrive begins with its settings, and no time is left of a campaign that stands.
-func TestRedriveBeginsWithSettings(t *testing.T) {
-	b := newBench(t)
-	b.fill(1, 30)
-	p := b.get("/redrive?" + b.everything())
-	p.want(t, http.StatusOK, "30 letters would be redriven", "The rate and the canary are careful to begin with. Empty a field to do without.")
-	if rate, start, plan := strings.Index(p.body, `name="rate"`), strings.Index(p.body, `value="start"`), strings.Index(p.body, `id="plan-heading"`); rate < 0 || rate > start || start > plan {
-		t.Errorf("the rate is at %d, the button at %d, the dry run at %d", rate, start, plan)
-	}
-	if few := b.get("/redrive?seq=1&seq=2").fields(t); few.Get("rate") != "20" || few.Get("canary") != "" {
-		t.Errorf("two letters begin with the rate %q and the canary %q", few.Get("rate"), few.Get("canary"))
-	}
-	at := "/campaigns/" + b.newCampaign(t)
-	left, _, _ := strings.Cut(say("time left: %s", "x"), "x")
-	b.get(at).want(t, http.StatusOK, left)
-	b.post(at+"/pause", reason).goes(t, "campaigns/")
-	if p := b.get(at); strings.Contains(p.body, left) {
-		t.Errorf("time is left of a campaign that stands: %s", p.body)
-	}
-}

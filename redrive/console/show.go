@@ -26,6 +26,7 @@ func (c *console) functions() template.FuncMap {
 		"when":    when,
 		"v":       c.value,
 		"plain":   c.plain,
+		"role":    func(r Role) string { return roles[r] },
 		"reason":  reasonField,
 		"hint":    func() string { return reasonHint },
 		"short":   shortName,

@@ -100,18 +100,6 @@ func TestApprove(t *testing.T) {
 	b.get(at).want(t, http.StatusOK, "running", "<bdi>bob</bdi>")
 }
 
-// Feature V11: an action while the database is away says so, and its form can be sent again.
-func TestSteer_databaseAway(t *testing.T) {
-	b := newBench(t)
-	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)
-	c := b.started(campaigns.Request{})
-	heal := b.away("spillway_campaigns")
-	p := b.post("/campaigns/"+c.ID+"/pause", reason)
-	heal()
-	p.want(t, http.StatusServiceUnavailable, "What you typed is below. You can send it again: it is done once.")
-	b.post("/campaigns/"+c.ID+"/pause", p.fields(t)).goes(t, c.ID)
-}
-
 // Feature V11: campaigns are listed by state, the newest first, page by page.
 func TestCampaigns(t *testing.T) {
 	b := newBench(t)
