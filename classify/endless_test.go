@@ -2,7 +2,6 @@ package classify_test
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"testing"
@@ -55,32 +54,3 @@ func TestErrorsWithoutEnd(t *testing.T) {
 type panicLink struct{ link }
 
 func (*panicLink) SQLState() string { panic("SQLState") }
-
-// Feature C2: a mark is found below 10,000 layers, and among 10,000 joined errors.
-func TestManyErrors(t *testing.T) {
-	batch := make([]error, 10_000)
-	for i := range batch {
-		batch[i] = fmt.Errorf("row %d: %w", i, classify.Transient(errSentinel))
-	}
-	batch[len(batch)-1] = classify.Invalid(errSentinel, classify.Reason("last"))
-	nested := classify.Invalid(errSentinel, classify.Reason("last"))
-	for range 10_000 {
-		nested = branches{errTimeout{}, nested}
-	}
-	want := classify.Verdict{Class: classify.ClassInvalid, Reason: "last"}
-	for name, err := range map[string]error{
-		"deep":   long(classify.Invalid(errSentinel, classify.Reason("last")), 10_000),
-		"wide":   wrap(branches(batch), 2),
-		"nested": nested,
-	} {
-		within(t, 20*time.Second, func() {
-			if v := judge(err); v != want {
-				t.Errorf("%s: %+v", name, v)
-			}
-		})
-	}
-	rule := newClassifier(t, classify.Config{Rules: []classify.Rule{classify.Is(errSentinel, permanent)}})
-	if v := rule.Classify(long(errSentinel, 10_000)); v != permanent {
-		t.Errorf("a rule below 10,000 layers: %+v", v)
-	}
-}

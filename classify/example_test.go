@@ -83,25 +83,6 @@ func ExampleNew() {
 	// status 500 is unknown  0s
 }
 
-// A verdict tells programs the class and the reason, and people the description.
-func ExampleVerdict() {
-	cause := classify.Transient(errors.New("lock held"), classify.RetryAfter(2*time.Second))
-	err := classify.With(fmt.Errorf("book seat: %w", cause), classify.Reason("seat_locked"), classify.Description("Another booking is open."))
-
-	v := (*classify.Classifier)(nil).Classify(err)
-	fmt.Println("error:      ", err)
-	fmt.Println("class:      ", v.Class)
-	fmt.Println("reason:     ", v.Reason)
-	fmt.Println("description:", v.Description)
-	fmt.Println("retry after:", v.RetryAfter)
-	// Output:
-	// error:       book seat: lock held
-	// class:       transient
-	// reason:      seat_locked
-	// description: Another booking is open.
-	// retry after: 2s
-}
-
 // Joined errors: the severest class wins, and only what is discarded as a whole is dropped.
 func ExampleClassifier_Classify() {
 	stale := classify.Discard(errors.New("stale"))
@@ -129,17 +110,6 @@ func ExampleNotNow() {
 	verdict := judge.Classify(err)
 	fmt.Println(verdict.NotNow, verdict.Class, verdict.RetryAfter)
 	// Output: true transient 2s
-}
-
-// A service that answers 503 is away: the error is not about the message, and other messages would fail too.
-func ExampleAway() {
-	errMaintenance := errors.New("the warehouse answers 503")
-	err := classify.Away(errMaintenance, classify.RetryAfter(2*time.Minute))
-
-	var judge *classify.Classifier
-	v := judge.Classify(fmt.Errorf("reserve: %w", err))
-	fmt.Println(v.Class, v.Away, v.RetryAfter)
-	// Output: transient true 2m0s
 }
 
 // A client of an HTTP service says when the service asked to be called again.

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -104,25 +103,4 @@ func TestRulePanics(t *testing.T) {
 	if len(texts) != 2 || !strings.Contains(texts[0], "first") || !strings.Contains(texts[1], "evilError") {
 		t.Errorf("told %q", texts)
 	}
-}
-
-// Conventions: safe for concurrent use.
-func TestConcurrentUse(t *testing.T) {
-	c := newClassifier(t, classify.Config{
-		Rules:       []classify.Rule{func(error) (classify.Verdict, bool) { panic("rule") }, classify.Is(errSentinel, permanent)},
-		OnRulePanic: func(string, []byte) {},
-	})
-	shared := errors.Join(errors.New("a"), wrap(errSentinel, 5))
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 200 {
-				if v := c.Classify(shared); v != permanent {
-					t.Errorf("got %+v", v)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
 }

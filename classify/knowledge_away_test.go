@@ -4,10 +4,8 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"syscall"
 	"testing"
@@ -127,42 +125,6 @@ func TestKnowledgeAway(t *testing.T) {
 type Error struct{ Code string }
 
 func (e *Error) Error() string { return e.Code }
-
-// Feature C7: real errors of clients that reach no server.
-func TestKnowledgeAwayReal(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
-
-	_, tcp := net.Dial("tcp", address)
-	_, web := http.Get("http://" + address)
-	_, named := http.Get("http://spillway.invalid")
-	_, pg := pgconn.Connect(t.Context(), "postgres://u:p@"+address+"/d?sslmode=disable")
-	_, pgName := pgconn.Connect(t.Context(), "postgres://u:p@spillway.invalid/d?sslmode=disable")
-	connector, err := mysql.NewConnector(&mysql.Config{User: "u", Net: "tcp", Addr: address, DBName: "d"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, my := connector.Connect(t.Context())
-	_, rabbit := amqp091.Dial("amqp://u:p@" + address + "/")
-	config := sarama.NewConfig()
-	config.Metadata.Retry.Max = 0
-	_, kafka := sarama.NewClient([]string{address}, config)
-	for name, err := range map[string]error{"tcp": tcp, "http": web, "http name": named, "pgx": pg, "pgx name": pgName, "mysql": my, "amqp": rabbit, "kafka": kafka} {
-		if v := judge(fmt.Errorf("handle: %w", err)); !v.Away || v.Class != classify.ClassTransient {
-			t.Errorf("%s: %+v of %T %v", name, v, err, err)
-		}
-	}
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = pgconn.Connect(cancelled, "postgres://u:p@"+address+"/d?sslmode=disable")
-	if v := judge(err); v.Away {
-		t.Errorf("cancelled: %+v of %v", v, err)
-	}
-}
 
 // Feature C7: a rule can say that an error is away. Alone, Away means transient; beside a class that does not pass with time it is refused.
 func TestRuleAway(t *testing.T) {

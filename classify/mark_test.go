@@ -37,14 +37,6 @@ func TestMarksOfNil(t *testing.T) {
 	}
 }
 
-// Feature C2: a nil option is passed over, and options are heard in order.
-func TestMarkOptions(t *testing.T) {
-	err := classify.Permanent(io.EOF, nil, classify.Reason("a"), classify.Reason("b"), classify.RetryAfter(-time.Second))
-	if v := judge(err); v != (classify.Verdict{Class: classify.ClassPermanent, Reason: "b"}) {
-		t.Fatalf("got %+v", v)
-	}
-}
-
 // Feature C2: class, reason, description and retry-after are each that of the outermost mark which sets it.
 func TestOutermostMarkWins(t *testing.T) {
 	inner := classify.Permanent(io.EOF, classify.Reason("inner"), classify.Description("inner text"), classify.RetryAfter(time.Second))

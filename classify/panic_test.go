@@ -85,18 +85,3 @@ func TestPanicHidesValue(t *testing.T) {
 		t.Errorf("got %+v", v)
 	}
 }
-
-// Feature D6: a stack that is deeper than fits is cut.
-func TestPanicStackIsBounded(t *testing.T) {
-	var dive func(int)
-	dive = func(n int) {
-		if n == 0 {
-			panic("bottom")
-		}
-		dive(n - 1)
-	}
-	err := caught(func() { dive(100_000) })
-	if len(err.Stack) > 64<<10 || !strings.Contains(string(err.Stack), "TestPanicStackIsBounded") {
-		t.Errorf("%d bytes of stack: %.200s", len(err.Stack), err.Stack)
-	}
-}

@@ -2,7 +2,6 @@ package classify_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -84,25 +83,6 @@ func TestJoinedMarks(t *testing.T) {
 				}
 				if got := judge(marks[classify.ClassDiscard](err)); got.Class != classify.ClassDiscard {
 					t.Errorf("a mark around %s of %v and %v: %+v", how, weak, strong, got)
-				}
-			}
-		}
-	}
-}
-
-// Feature C3: of joined errors without marks the severest that is known wins.
-func TestJoinedKnowledge(t *testing.T) {
-	known := map[classify.Class]error{
-		classify.ClassUnknown:   errors.New("plain"),
-		classify.ClassTransient: context.DeadlineExceeded,
-		classify.ClassPermanent: &classify.PanicError{},
-		classify.ClassInvalid:   &json.SyntaxError{},
-	}
-	for i, weak := range severity[1:] {
-		for _, strong := range severity[1:][i:] {
-			for _, err := range []error{errors.Join(known[weak], known[strong]), fmt.Errorf("%w: %w", known[strong], known[weak])} {
-				if got := judge(wrap(err, 1)); got.Class != strong {
-					t.Errorf("%v and %v: %+v", weak, strong, got)
 				}
 			}
 		}

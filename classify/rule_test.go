@@ -85,19 +85,6 @@ func TestFirstRuleWins(t *testing.T) {
 	}
 }
 
-// Feature C3: a rule that New cannot see through cannot say that a message went away, nor a class that does not exist; the rest
-// it says stays.
-func TestRuleCannotAbort(t *testing.T) {
-	for _, class := range []classify.Class{classify.ClassAborted, classify.ClassAborted + 1, 255} {
-		c := newClassifier(t, classify.Config{Rules: []classify.Rule{func(err error) (classify.Verdict, bool) {
-			return classify.Verdict{Class: class, Reason: "r"}, err == errSentinel
-		}}})
-		if v := c.Classify(errSentinel); v != (classify.Verdict{Reason: "r"}) {
-			t.Errorf("class %d: %+v", class, v)
-		}
-	}
-}
-
 // Conventions: a configuration that cannot be meant is an error that names the field.
 func TestNewRefuses(t *testing.T) {
 	for want, config := range map[string]classify.Config{
@@ -109,15 +96,5 @@ func TestNewRefuses(t *testing.T) {
 		if c, err := classify.New(config); c != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, got %v, %v", want, c, err)
 		}
-	}
-}
-
-// Conventions: a Classifier does not change when its caller's slice of rules does.
-func TestRulesAreCopied(t *testing.T) {
-	rules := []classify.Rule{classify.Is(errSentinel, permanent)}
-	c := newClassifier(t, classify.Config{Rules: rules})
-	rules[0] = nil
-	if v := c.Classify(errSentinel); v != permanent {
-		t.Fatalf("got %+v", v)
 	}
 }

@@ -10,14 +10,8 @@ import (
 // IsDeadLetter reports whether topic has the name of a topic for dead letters, parked and quarantined ones included.
 func (s Scheme) IsDeadLetter(topic string) bool {
 	topic = s.byPattern(topic)
-	return matches(s.deadLetter(), topic) || matches(s.invalid(), topic) || s.isSetAside(topic)
-}
-
-// IsSetAside reports whether topic has the name of a topic for parked or quarantined letters.
-func (s Scheme) IsSetAside(topic string) bool { return s.isSetAside(s.byPattern(topic)) }
-
-func (s Scheme) isSetAside(topic string) bool {
-	return matches(s.parked(), topic) || matches(s.quarantine(), topic)
+	return matches(s.deadLetter(), topic) || matches(s.invalid(), topic) || matches(s.parked(), topic) ||
+		matches(s.quarantine(), topic)
 }
 
 // IsStage reports whether topic has the name of a topic where messages wait for a retry, or come back to.

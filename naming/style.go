@@ -29,16 +29,6 @@ func (s Style) String() string {
 	return styles[s].name
 }
 
-// ParseStyle is the inverse of String. For any other text it returns Dots and false.
-func ParseStyle(text string) (Style, bool) {
-	for i, r := range styles {
-		if r.name == text {
-			return Style(i), true
-		}
-	}
-	return Dots, false
-}
-
 // rules are what a style means.
 type rules struct {
 	name       string

@@ -30,38 +30,3 @@ func BenchmarkLetter(b *testing.B) {
 		_ = l.encode(queue.limits)
 	}
 }
-
-// BenchmarkLetterAgain is the same of a message that comes out of a stage, with two attempts on it, and fails again.
-func BenchmarkLetterAgain(b *testing.B) {
-	queue, err := NewQueue(&sink{}, QueueConfig{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	failure := &classify.Failure{}
-	for range 2 {
-		attempts.Add(failure, errors.New("the warehouse does not answer"), classify.Verdict{Class: classify.ClassTransient, Reason: "timeout"}, time.Now())
-	}
-	msg := message.NewMessage("0d9f6f2e-3c5b-4f0e-9b57-6c3d9a1f7c11", make([]byte, 1024))
-	msg.Metadata.Set("tenant", "acme")
-	source := naming.Source{Topic: "orders", Handler: "billing"}
-	msg = queue.letter(msg, failure, source, false).Encode()
-	b.ReportAllocs()
-	for b.Loop() {
-		l := queue.letter(msg.Copy(), failure, source, false)
-		_ = l.encode(queue.limits)
-	}
-}
-
-// BenchmarkProducerMetadata is what every output is asked: whether it carries anything of a letter. It does not.
-func BenchmarkProducerMetadata(b *testing.B) {
-	msg := message.NewMessage("id", nil)
-	for _, k := range []string{"tenant", "event-type", "trace-id", "content-type", "schema"} {
-		msg.Metadata.Set(k, "value of "+k)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if len(ProducerMetadata(msg.Metadata)) != 5 || IsLetter(msg) {
-			b.Fatal("it carries something")
-		}
-	}
-}

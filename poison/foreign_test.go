@@ -188,26 +188,6 @@ func with(msg *message.Message, key, value string) *message.Message {
 	return msg
 }
 
-// Feature D7: a retry topic's letter that failed again in a listener of its dead-letter topic still has its first origin,
-// and the group that goes with it.
-func TestRetriedThenFailedAgain(t *testing.T) {
-	record := readForeign(t, "spring-retried")
-	for _, h := range [][2]string{
-		{springTopic, "spring-retried-dlt"}, {"kafka_dlt-original-partition", "\x00\x00\x00\x00"}, {springGroup, "undertaker"},
-		{springException, "java.lang.Error"}, {"kafka_dlt-exception-message", "again"},
-	} {
-		record.Headers = append(record.Headers, struct {
-			Key   string
-			Value []byte
-		}{h[0], []byte(h[1])})
-	}
-	l, err := Decode(record.carrying())
-	if err != nil || l.Origin.Topic != "spring-retried" || l.Origin.Partition != "1" || l.Origin.ConsumerGroup != "billing" ||
-		l.Failure.Description != "again" || l.Failure.Type != "java.lang.Error" {
-		t.Errorf("%+v, %v", l, err)
-	}
-}
-
 // Feature D7: our own keys count before those of others, and PoisonQueue's before Spring's and Connect's.
 func TestOurKeysBeforeForeign(t *testing.T) {
 	msg := readForeign(t, "spring").message()

@@ -97,20 +97,3 @@ func TestFirstLetterWhileAway(t *testing.T) {
 		t.Errorf("placed in %q, fallback has %q, asked %d times", dead.topics(), last.topics(), dead.asked)
 	}
 }
-
-// Feature D5: who may not make topics, and not look for them, may publish to them all the same, and is asked once.
-func TestFirstLetterDenied(t *testing.T) {
-	dead := &strictSink{denied: true}
-	queue, err := NewQueue(dead, QueueConfig{Naming: perHandler})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if err := queue.Place(message.NewMessage("m", nil), errors.New("failed")); err != nil {
-			t.Error(err)
-		}
-	}
-	if dead.topics() != "unknown..dlq:3" || dead.asked != 1 {
-		t.Errorf("placed in %q, asked %d times", dead.topics(), dead.asked)
-	}
-}

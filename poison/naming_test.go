@@ -43,30 +43,3 @@ func TestOneTopicForAll(t *testing.T) {
 		t.Errorf("asked for %s", asked)
 	}
 }
-
-// Feature D3, D5, D12: in every style, letters, invalid ones and parked ones go to topics that were made, and what fails in the consumer
-// of a dead-letter topic is parked.
-func TestStyles(t *testing.T) {
-	for style, want := range map[naming.Style][]string{
-		naming.Dots:   {"orders.dlq", "orders.invalid", "orders.dlq.parked"},
-		naming.Kafka:  {"orders.dlq", "orders.invalid", "orders.dlq.parked"},
-		naming.Dashes: {"orders-dlq", "orders-invalid", "orders-dlq-parked"},
-		naming.NATS:   {"orders-dlq", "orders-invalid", "orders-dlq-parked"},
-	} {
-		dead, config := &initializingSink{}, QueueConfig{Naming: naming.Scheme{Style: style}}
-		live := start(t, "orders", dead, config, func(msg *message.Message) ([]*message.Message, error) {
-			return failing(map[string]error{"bad": errors.New("boom"), "invalid": classify.Invalid(errors.New("invalid"))}[msg.UUID])(msg)
-		})
-		live.publish(message.NewMessage("bad", nil))
-		live.publish(message.NewMessage("invalid", nil))
-		testkit.Eventually(t, "both letters are there", func() bool { return len(dead.in(want[0])) == 1 && len(dead.in(want[1])) == 1 })
-		letters := start(t, want[0], dead, config, failing(errors.New("its consumer fails")))
-		letters.publish(dead.in(want[0])[0])
-		testkit.Eventually(t, "it is parked", func() bool { return len(dead.in(want[2])) == 1 })
-		slices.Sort(dead.asked)
-		slices.Sort(want)
-		if !slices.Equal(slices.Compact(dead.asked), want) {
-			t.Errorf("%s: asked for %v, want %v", style, dead.asked, want)
-		}
-	}
-}

@@ -139,19 +139,6 @@ func TestNoRoomToPark(t *testing.T) {
 	}
 }
 
-// Promise P2: what a producer claims of a failure does not make a letter of a message that is placed as it came, and the count of its
-// redrives stays.
-func TestNoRoomForged(t *testing.T) {
-	msg := message.NewMessage("m", make([]byte, 1<<10))
-	msg.Metadata = message.Metadata{KeyFailureClass: "permanent", KeyOriginalTopic: "payments", KeyRedriveCount: "2", "mine": "v"}
-	dead := &sink{refuse: narrow(bytesOf(msg) - 40)}
-	placedBy(t, dead, QueueConfig{MaskMetadata: func(string, string) string { return "*" }}, msg)
-	got := dead.in("unknown.dlq")
-	if len(got) != 1 || !maps.Equal(got[0].Metadata, message.Metadata{KeyRedriveCount: "2", "mine": "*"}) {
-		t.Fatalf("%s: %v", dead.topics(), got)
-	}
-}
-
 // Feature V1, V3: a message that has no room for a redrive's record comes back with its count alone.
 func TestRedrivenLeast(t *testing.T) {
 	l := sampleLetter()

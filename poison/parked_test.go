@@ -26,14 +26,6 @@ func TestQueueParksDeadLetters(t *testing.T) {
 	}
 }
 
-// A letter that was moved back to its own topic by hand fails like any message of that topic.
-func TestQueueTakesLettersMovedBackByHand(t *testing.T) {
-	dead := &sink{}
-	r := start(t, "orders", dead, QueueConfig{}, failing(errors.New("still broken")))
-	r.publish(sampleLetter().Encode())
-	eventually(t, "it is a dead letter again", func() bool { return len(dead.in("orders.dlq")) == 1 })
-}
-
 // Feature D3, D12: a dead-letter topic that has a name of its own is known by it, and no
 // message on a live topic makes that one a dead-letter topic.
 func TestQueueParksUnderAnyNaming(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/privacy"
 )
 
 // Feature D14: without any configuration no credential of an error is in the letter's texts, in the hooks, or in the error that the router
@@ -97,18 +96,3 @@ func (s *shelf) Publish(_ string, messages ...*message.Message) error {
 }
 
 func (s *shelf) Close() error { return nil }
-
-// Feature D14: None masks nothing.
-func TestQueueMasksNothing(t *testing.T) {
-	taken := &shelf{}
-	queue, err := NewQueue(taken, QueueConfig{Privacy: privacy.None()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := queue.Place(message.NewMessage("m", nil), errors.New("password=hunter2")); err != nil {
-		t.Fatal(err)
-	}
-	if got := taken.letters[0].Metadata[KeyFailureDescription]; got != "password=hunter2" {
-		t.Error(got)
-	}
-}

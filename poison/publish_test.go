@@ -39,28 +39,6 @@ func TestPublishBackoff(t *testing.T) {
 	}
 }
 
-// Feature D4: a letter that was cut down for its size has all its tries against refusals of another kind.
-func TestCutDownIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dead := &sink{refuse: func(try int, _ string, _ *message.Message) error {
-			switch {
-			case try <= 2:
-				return classify.ErrTooLarge
-			case try <= 4:
-				return errors.New("not now")
-			}
-			return nil
-		}}
-		queue, err := NewQueue(dead, QueueConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := queue.Place(message.NewMessage("m", nil), errors.New("failed")); err != nil || dead.tries != 5 {
-			t.Error(err, dead.tries)
-		}
-	})
-}
-
 // Feature D4: cut to the bone, a letter is never larger than it was before, Watermill's keys included.
 func TestCutDownIsSmaller(t *testing.T) {
 	for _, most := range []int{minMaxAdded, 1500, 4 << 10, DefaultMaxAdded} {

@@ -215,15 +215,6 @@ func TestQueueWritesWatermillKeys(t *testing.T) {
 	}
 }
 
-// Feature D5: for a handler of a dead-letter topic, what must be there is the parked topic.
-func TestInitializeForDeadLetterTopic(t *testing.T) {
-	dead := &initializingSink{}
-	start(t, "orders.dlq", dead, QueueConfig{}, failing(nil))
-	if strings.Join(dead.asked, " ") != "orders.dlq.parked" {
-		t.Errorf("asked for %v", dead.asked)
-	}
-}
-
 // Feature D5: a sink that can give topics what suits their source is told the source.
 func TestInitializeTellsTheSource(t *testing.T) {
 	dead, fallback := &sourceSink{}, &sourceSink{}

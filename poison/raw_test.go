@@ -17,8 +17,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/foreign"
-	"github.com/watermill-spillway/spillway/naming"
 )
 
 // strict refuses every message with metadata that is not ours, or that holds anything but printable ASCII.
@@ -45,17 +43,6 @@ func placedBy(t *testing.T, dead message.Publisher, config QueueConfig, msg *mes
 	}
 	if err := queue.Place(msg, errors.New("no such customer")); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// Feature D4, promise P4: what a sink refuses for what a letter carries goes whole to a fallback, and is not tried again here.
-func TestRefusedLetterFallsBack(t *testing.T) {
-	dead, other := &sink{refuse: strict(classify.ErrRefused)}, &sink{}
-	msg := message.NewMessage("m", []byte("payload"))
-	msg.Metadata["reply-to"] = "amq.rabbitmq.reply-to"
-	placedBy(t, dead, QueueConfig{Fallbacks: []Sink{{Publisher: other}}}, msg)
-	if got := other.in("unknown.dlq"); dead.tries != 1 || len(got) != 1 || got[0].Metadata["reply-to"] != msg.Metadata["reply-to"] {
-		t.Errorf("%d tries, then %s", dead.tries, other.topics())
 	}
 }
 
@@ -238,33 +225,6 @@ func TestClaimedKeyIsNotBelieved(t *testing.T) {
 		if l := Read(dead.in("unknown.dlq")[0]); string(l.Origin.Key) != string(known.Key) || l.Origin.Offset != "7" || l.Redrive.Count != 1 {
 			t.Errorf("%s: %+v", name, l.Origin)
 		}
-	}
-}
-
-// Feature V3: a letter that is refused for its size, from a topic with a long name, is counted at each redrive.
-func TestRoundsOfALongTopicAreCounted(t *testing.T) {
-	long := strings.Repeat("t", 1960)
-	dead := &sink{refuse: func(_ int, _ string, msg *message.Message) error {
-		if sizeOf(msg.Metadata) > 4<<10 {
-			return classify.ErrTooLarge
-		}
-		return nil
-	}}
-	queue, err := NewQueue(dead, QueueConfig{Naming: naming.Scheme{DeadLetter: "dead"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	msg := message.NewMessage("m", nil)
-	for round := range 50 {
-		msg.SetContext(foreign.Within(t.Context(), "billing", long))
-		if err := queue.Place(msg, errors.New(strings.Repeat("long ", 4<<10))); err != nil {
-			t.Fatal(err)
-		}
-		l := Read(dead.in("dead")[round])
-		if l.Redrive.Count != round || l.Origin.Topic != long || l.Failure.Reason != classify.ReasonUnknownMaxRetries {
-			t.Fatalf("round %d: %+v, topic of %d bytes, reason %q", round, l.Redrive, len(l.Origin.Topic), l.Failure.Reason)
-		}
-		msg = l.Redriven("ada", "campaign", longAgo)
 	}
 }
 

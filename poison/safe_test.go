@@ -17,7 +17,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/attempts"
 )
 
 // throughHeaders sends msg as NATS does: names that are none are dropped, newlines become spaces, spaces at the ends go, and an id
@@ -170,21 +169,5 @@ func TestEarlierLetters(t *testing.T) {
 		if l.Origin.Topic != "orders" || l.Origin.Handler != "billing" || string(l.Origin.Key) != "\xff\x00k" || !maps.Equal(l.Original.Metadata, message.Metadata{"tenant": "acme"}) {
 			t.Errorf("%s: %+v of %v", file, l.Origin, l.Original.Metadata)
 		}
-	}
-}
-
-// Feature D6: of a history that is cut or damaged, what is whole is read.
-func TestDamagedHistory(t *testing.T) {
-	whole := encodeHistory(sampleLetter().Failure.History, 1<<10)
-	for text, want := range map[string]int{
-		whole: 1, whole[:len(whole)-1] + ",{": 1, whole[:len(whole)-3]: 0, "[": 0, "[[]]": 0, "[7]": 0, "[null]": 0, `[{"at":"never","class":"transient"}]`: 0,
-		"[" + strings.Repeat(strings.Trim(whole, "[]")+",", 40) + "{}]": attempts.Kept, "": 0, "{": 0,
-	} {
-		if got := decodeHistory(text); len(got) != want {
-			t.Errorf("%.80q: %d attempts", text, len(got))
-		}
-	}
-	if got := encodeHistory(sampleLetter().Failure.History, 40); got != "" {
-		t.Errorf("%q within 40 bytes", got)
 	}
 }

@@ -109,19 +109,6 @@ func TestQueueMasks(t *testing.T) {
 	}
 }
 
-// Bad input: hooks that panic, an error whose Error panics, and an Origin that
-// panics: the letter is placed all the same.
-func TestQueueContainsWhatUsersPlugIn(t *testing.T) {
-	config := QueueConfig{
-		Origin: func(*message.Message) Origin { panic("origin") },
-		Hooks:  Hooks{OnDeadLetter: func(context.Context, Letter) { panic("hook") }},
-	}
-	dead := &sink{}
-	r := start(t, "orders", dead, config, failing(panickyError{}))
-	r.publish(message.NewMessage("id", nil))
-	eventually(t, "the letter is placed", func() bool { return len(dead.in("orders.dlq")) == 1 })
-}
-
 // Feature D4: after the deadline of the message's context every sink still has its one try.
 func TestPlaceAfterDeadlineTriesFallbacks(t *testing.T) {
 	last := &sink{}

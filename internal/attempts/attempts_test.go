@@ -102,20 +102,6 @@ func TestFailureTextIsBounded(t *testing.T) {
 	}
 }
 
-// Feature D1: only the latest attempts are kept.
-func TestBoundHistory(t *testing.T) {
-	for _, n := range []int{0, 1, attempts.Kept, attempts.Kept + 1, 1000} {
-		history := make([]classify.Attempt, n)
-		for i := range history {
-			history[i].Error = fmt.Sprint(i)
-		}
-		got := attempts.Latest(history)
-		if len(got) != min(n, attempts.Kept) || n > 0 && got[len(got)-1].Error != fmt.Sprint(n-1) {
-			t.Errorf("of %d: %+v", n, got)
-		}
-	}
-}
-
 type evil struct{}
 
 func (evil) Error() string { panic("Error") }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/causes"
 )
 
 const (
@@ -25,33 +26,22 @@ func Types(err error) string { return chain(err, func(error) string { return "" 
 // a SQLSTATE, so no text of a message is in it.
 func Of(err error) string { return boundedtext.Text(chain(err, code), maxKind) }
 
-func chain(err error, also func(error) string) (chain string) {
-	defer func() { _ = recover() }() // an Unwrap that panics ends the chain
+func chain(err error, also func(error) string) string {
 	var b strings.Builder
-	for depth := 0; err != nil && depth < maxDepth; depth++ {
-		name := reflect.TypeOf(err).String()
+	depth := 0
+	for one := range causes.First(err) {
+		if depth++; depth > maxDepth {
+			break
+		}
+		name := reflect.TypeOf(one).String()
 		if !strings.HasPrefix(name, "*fmt.wrapError") && name != "*classify.marked" && name != "*classify.Failure" {
 			if b.Len() > 0 {
 				b.WriteString(" > ")
 			}
-			b.WriteString(name)
-			b.WriteString(also(err))
-			chain = b.String()
-		}
-		switch x := err.(type) {
-		case interface{ Unwrap() error }:
-			err = x.Unwrap()
-		case interface{ Unwrap() []error }:
-			if causes := x.Unwrap(); len(causes) > 0 {
-				err = causes[0]
-			} else {
-				err = nil
-			}
-		default:
-			err = nil
+			b.WriteString(name + also(one))
 		}
 	}
-	return chain
+	return b.String()
 }
 
 // code returns the code of one error, in parentheses, or "".

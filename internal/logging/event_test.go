@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,31 +221,6 @@ type slow struct {
 func (s slow) Error(text string, err error, fields watermill.LogFields) {
 	<-s.block
 	s.Log.Error(text, err, fields)
-}
-
-// Feature O5: parts that share a logger share its counts, and lines of many goroutines are all counted.
-func TestAtOnce(t *testing.T) {
-	kept := &testkit.Log{}
-	logger := logging.Wrap(kept, nil)
-	if logging.Wrap(logger, nil) != logger {
-		t.Fatal("a logger is wrapped twice")
-	}
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for n := range 1000 {
-				if line, ok := logging.HandlerRetried.At(logger, "orders", "billing", "transient"); ok {
-					line.Write(errors.New("boom"), logging.Fields{logging.Topic: "orders", logging.Attempt: n})
-				}
-			}
-		})
-	}
-	all.Wait()
-	logging.Flush(logger)
-	lines := kept.Lines(watermill.InfoLogLevel, "")
-	if testkit.StandsFor(lines) != 8000 || len(lines) > 12 {
-		t.Errorf("%d lines stand for %d", len(lines), testkit.StandsFor(lines))
-	}
 }
 
 // A retried message's line, as Retry writes it, and as it was written without counts.

@@ -3,7 +3,6 @@ package logging_test
 import (
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -43,22 +42,6 @@ func TestLate(t *testing.T) {
 	nop.Bind(watermill.NopLogger{})
 	if !logging.IsSilent(nop) {
 		t.Error("a late logger that is bound to none is not silent")
-	}
-}
-
-// Feature O5: routers may bind while messages fail.
-func TestLateAtOnce(t *testing.T) {
-	late, capture := logging.NewLate(), watermill.NewCaptureLogger()
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			late.Bind(capture)
-			late.With(watermill.LogFields{"a": 1}).Info("info", nil)
-		})
-	}
-	all.Wait()
-	if n := len(capture.Captured()[watermill.InfoLogLevel]); n != 8 {
-		t.Errorf("%d lines", n)
 	}
 }
 

@@ -17,15 +17,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Conventions: what a plugged-in function returns is returned as it is.
-func TestCallReturns(t *testing.T) {
-	for _, want := range []error{nil, io.EOF} {
-		if err := safecall.Call("f", func() error { return want }); err != want {
-			t.Errorf("got %v, want %v", err, want)
-		}
-	}
-}
-
 type evilError struct{}
 
 func (evilError) Error() string { panic("Error") }

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.27.0"
 
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/internal/few"
 )
@@ -39,6 +40,7 @@ var operations = map[observe.Kind]string{
 const (
 	maxValue = 200 // of what a message or an application names, in characters
 	maxText  = 1 << 10
+	maxDepth = 16 // of causes
 )
 
 // clean makes a value that each exporter takes: few characters, UTF-8, one line.
@@ -51,27 +53,11 @@ var wrappers = map[string]bool{"*errors.joinError": true, "*classify.marked": tr
 // errorType returns the type of err without the wrappers of fmt and errors, and without marks, failures and masks of
 // Spillway.
 func errorType(err error) (name string) {
-	defer func() { // an Unwrap that panics ends the search
-		if recover() != nil && name == "" {
-			name = "_OTHER"
-		}
-	}()
-	for depth := 0; err != nil && depth < 16; depth++ {
-		name = reflect.TypeOf(err).String()
-		if !strings.HasPrefix(name, "*fmt.wrapError") && !wrappers[name] {
+	depth := 0
+	for one := range causes.First(err) {
+		name = reflect.TypeOf(one).String()
+		if depth++; depth == maxDepth || !strings.HasPrefix(name, "*fmt.wrapError") && !wrappers[name] {
 			break
-		}
-		switch x := err.(type) {
-		case interface{ Unwrap() error }:
-			err = x.Unwrap()
-		case interface{ Unwrap() []error }:
-			causes := x.Unwrap()
-			if len(causes) == 0 {
-				return name
-			}
-			err = causes[0]
-		default:
-			return name
 		}
 	}
 	return name

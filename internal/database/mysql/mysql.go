@@ -2,7 +2,10 @@
 // Any database/sql driver will do whose errors have the shape of those of github.com/go-sql-driver/mysql.
 package mysql
 
-import "github.com/watermill-spillway/spillway/internal/foreign"
+import (
+	"github.com/watermill-spillway/spillway/internal/causes"
+	"github.com/watermill-spillway/spillway/internal/foreign"
+)
 
 // The errors that a store acts on (MySQL's Server Error Message Reference, the same in MariaDB).
 const (
@@ -26,20 +29,9 @@ const (
 // Number returns the number of the server's error in err, or 0. The shape of the error is what tells, as in package
 // classify: a pointer to a struct named MySQLError with a field Number.
 func Number(err error) uint16 {
-	if err == nil {
-		return 0
-	}
-	if n := number(err); n != 0 {
-		return n
-	}
-	switch e := err.(type) {
-	case interface{ Unwrap() error }:
-		return Number(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, cause := range e.Unwrap() {
-			if n := Number(cause); n != 0 {
-				return n
-			}
+	for one := range causes.All(err) {
+		if n := number(one); n != 0 {
+			return n
 		}
 	}
 	return 0

@@ -100,8 +100,9 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 	if err := a.unlock(); err != nil {
 		return err
 	}
-	style, known := naming.ParseStyle(d.naming)
-	if !known {
+	styles := []naming.Style{naming.Dots, naming.Dashes, naming.Kafka, naming.NATS}
+	style := slices.IndexFunc(styles, func(s naming.Style) bool { return s.String() == d.naming })
+	if style < 0 {
 		return wrong("--naming is %q: give dots, dashes, kafka or nats", d.naming)
 	}
 	broker, err := a.brokerOf(ctx, "")
@@ -121,7 +122,7 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by, Logger: a.logger(),
 			Seal: a.sealer,
 		},
-		Topic: topic, Park: broker, Naming: naming.Scheme{Style: style}, Max: d.most, IdleAfter: d.idle,
+		Topic: topic, Park: broker, Naming: naming.Scheme{Style: styles[style]}, Max: d.most, IdleAfter: d.idle,
 	}
 	if d.dryRun {
 		plan, err := redrive.PlanTopic(ctx, sub, config)
