@@ -85,7 +85,7 @@ func (ch *Channel) compose(config *Config) (err error) {
 	}
 	ch.holds = holdsOf(config)
 	ch.keyed = slices.Sorted(maps.Keys(config.Receiver.Handlers))
-	parts := []any{ch.outputs, ch.queue}
+	parts := []chain.Part{ch.outputs, ch.queue}
 	if config.CrashStore != nil || config.CrashLimit.Delivered != nil {
 		limit, err := crashlimit.New(config.CrashStore, config.CrashLimit)
 		if err != nil {
@@ -150,15 +150,15 @@ func (ch *Channel) compose(config *Config) (err error) {
 		ch.plugins = append(ch.plugins, retention.Plugin)
 	}
 	for _, part := range parts {
-		if guard := outage.Of(part); guard != nil {
-			ch.stores = append(ch.stores, guard)
+		if owner, ok := part.(outage.Owner); ok {
+			ch.stores = append(ch.stores, outage.Of(owner))
 		}
 	}
 	ch.plugins = append(ch.plugins, lifecycle.New(func() error {
 		logging.Begin(config.Logger)
 		return nil
 	}, func() { logging.Flush(config.Logger) }).Plugin)
-	ch.chain = chain.EnterParts(append(parts, middleware.Recover{})...)
+	ch.chain = chain.EnterParts(append(parts, chain.Recover)...)
 	return nil
 }
 

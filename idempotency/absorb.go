@@ -66,7 +66,7 @@ func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
 func (r *Receiver) putBack(c *chain.Call, err error) error {
 	half := r.config.PutBackAfter/2 + 1
 	wait.For(c.WaitContext(), half+rand.N(half))
-	return c.PutBack(err)
+	return chain.Requeued(err)
 }
 
 // markTimeout bounds how long the mark of published outputs may take: the message is acked after it.

@@ -64,7 +64,7 @@ func (r *Receiver) tryComplete(c *chain.Call, k *keeper, outputs []byte) error {
 		if refusals == maxRefusals {
 			return errors.Join(errRefused, err)
 		}
-		if k.left() <= pause || c.Aborted() && time.Since(first) > requestTimeout || !wait.For(ctx, pause) {
+		if k.left() <= pause || c.Gone() && time.Since(first) > requestTimeout || !wait.For(ctx, pause) {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 const requestTimeout = 5 * time.Second
 
 // lease handles a message under a lease of its key.
-func (r *Receiver) lease(wait context.Context, c *chain.Call, next chain.Handler,
+func (r *Receiver) lease(wait context.Context, c *chain.Call, next handler,
 	entry Entry) ([]*message.Message, error) {
 	key := entry.Key
 	var began time.Time
@@ -85,7 +85,7 @@ func (r *Receiver) freshen(ctx context.Context, lease Lease, began time.Time) (t
 
 // underLease runs the handler in a context that carries the lease, and ends with it. It returns prepared outputs and
 // what has kept the lease, or nil where the handler gave the message away.
-func (r *Receiver) underLease(c *chain.Call, next chain.Handler, entry Entry, lease Lease,
+func (r *Receiver) underLease(c *chain.Call, next handler, entry Entry, lease Lease,
 	began time.Time) ([]*message.Message, *keeper, error) {
 	key := entry.Key
 	before := c.Msg.Context()

@@ -144,7 +144,7 @@ func (r *Receiver) failed(c *chain.Call, key Key, claim Claim, err error) error 
 		return err
 	}
 	// some drivers close a connection when a statement's time is over
-	if c.Aborted() || endedByTime(err) && r.ping(waitContext(c)) == nil {
+	if c.Left(chain.OutcomeOf(err)) || endedByTime(err) && r.ping(waitContext(c)) == nil {
 		return err
 	}
 	return r.interrupted(c, failed("apply", key, err))

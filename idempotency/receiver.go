@@ -128,8 +128,16 @@ func (c *ReceiverConfig) validate(store Store) error {
 	return nil
 }
 
+// What other packages of Spillway need of this part, in one value for each of them.
+type (
+	link  = chain.Link
+	owned = outage.Owned
+)
+
 // Receiver applies each message once. It is safe for concurrent use by any number of handlers.
 type Receiver struct {
+	link
+	owned
 	config     ReceiverConfig
 	store      Store
 	keys       keys
@@ -148,8 +156,10 @@ func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 	}
 	config.setDefaults()
 	r := &Receiver{config: config, store: store, keys: newKeys(&config), pool: pool{logger: config.Logger}}
+	r.link = chain.LinkOf(r.step)
 	r.keeper = outage.New(outage.Config{Name: "idempotency: the store of keys", MaxHold: config.MaxHold, Away: storeAway,
 		Logger: config.Logger})
+	r.owned = outage.OwnedBy(r.keeper)
 	if pooled, ok := store.(interface{ pool() *sql.DB }); ok {
 		r.pool.db = pooled.pool()
 	}

@@ -14,38 +14,46 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
-func init() {
-	chain.Register((*Receiver).step)
-	outage.Watch(func(r *Receiver) *outage.Dependency { return r.keeper })
+func (r *Receiver) step(next chain.Handler) chain.Handler {
+	handle := func(c *chain.Call) ([]*message.Message, error) {
+		out, o := next(c)
+		return out, o.Why
+	}
+	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
+		out, err := r.handle(c, handle)
+		return out, chain.OutcomeOf(err)
+	}
 }
 
-func (r *Receiver) step(next chain.Handler) chain.Handler {
-	return func(c *chain.Call) ([]*message.Message, error) {
-		ctx := c.Msg.Context()
-		entry, err := r.entry(ctx, c.Msg)
-		if err != nil {
-			return nil, err
-		}
-		if inside, err := nested(ctx, r.store, entry.Key, c.Msg); err != nil {
-			return nil, err
-		} else if inside {
-			if err := r.sameMode(ctx, c.Msg, entry.Key); err != nil {
-				return nil, err
-			}
-			return next(c)
-		}
-		wait := waitContext(c)
-		if r.config.Lease > 0 {
-			return r.lease(wait, c, next, entry)
-		}
-		claim, err := r.claim(wait, c, entry)
-		if err != nil {
-			return nil, r.unclaimed(c, entry.Key, err)
-		}
-		r.pool.began()
-		defer r.pool.ended()
-		return r.settle(c, next, entry, claim)
+// handler is what the receiver calls: what lies further in, whose error tells the outcome.
+type handler func(*chain.Call) ([]*message.Message, error)
+
+// handle calls next under a claim, or a lease, of the message's key.
+func (r *Receiver) handle(c *chain.Call, next handler) ([]*message.Message, error) {
+	ctx := c.Msg.Context()
+	entry, err := r.entry(ctx, c.Msg)
+	if err != nil {
+		return nil, err
 	}
+	if inside, err := nested(ctx, r.store, entry.Key, c.Msg); err != nil {
+		return nil, err
+	} else if inside {
+		if err := r.sameMode(ctx, c.Msg, entry.Key); err != nil {
+			return nil, err
+		}
+		return next(c)
+	}
+	wait := waitContext(c)
+	if r.config.Lease > 0 {
+		return r.lease(wait, c, next, entry)
+	}
+	claim, err := r.claim(wait, c, entry)
+	if err != nil {
+		return nil, r.unclaimed(c, entry.Key, err)
+	}
+	r.pool.began()
+	defer r.pool.ended()
+	return r.settle(c, next, entry, claim)
 }
 
 // waitContext is the message's, with what middlewares in between have made of it, such as a time-out: the chain's
@@ -59,7 +67,7 @@ func waitContext(c *chain.Call) context.Context {
 }
 
 // settle ends the claim whatever happens: an error, a panic and runtime.Goexit all leave through the deferred Release.
-func (r *Receiver) settle(c *chain.Call, next chain.Handler, entry Entry,
+func (r *Receiver) settle(c *chain.Call, next handler, entry Entry,
 	claim Claim) (out []*message.Message, err error) {
 	key := entry.Key
 	defer func() {
@@ -120,7 +128,7 @@ func (r *Receiver) applied(c *chain.Call, entry Entry, out []*message.Message) {
 }
 
 // run calls the handler with the claim in the message's context, and afterwards puts the context back as it was.
-func run(c *chain.Call, next chain.Handler, s *scope) ([]*message.Message, error) {
+func run(c *chain.Call, next handler, s *scope) ([]*message.Message, error) {
 	before := c.Msg.Context()
 	c.Msg.SetContext(chain.WithClaim(before, s))
 	defer func() {

@@ -38,10 +38,16 @@ func newTill(t testing.TB, budget *middleware.Budget) *till {
 	return b
 }
 
+// hasNext stands for stages of another handler, of which there is a next one or not.
+type hasNext bool
+
+func (hasNext) Has(*chain.Call) bool                         { return false }
+func (n hasNext) HasNext(*chain.Call, classify.Verdict) bool { return bool(n) }
+
 // staged stands for stages that take each message.
 func staged(next chain.Handler) chain.Handler {
-	return func(c *chain.Call) ([]*message.Message, error) {
-		c.Later = func(*chain.Call, classify.Verdict) bool { return true }
+	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
+		c.EnterStages(hasNext(true))
 		return next(c)
 	}
 }

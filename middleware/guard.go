@@ -72,7 +72,10 @@ func (c *GuardConfig) isZero() bool {
 }
 
 // Guard keeps messages away from a handler that are expired, go in circles, or lack required metadata.
-type Guard struct{ config GuardConfig }
+type Guard struct {
+	link
+	config GuardConfig
+}
 
 // NewGuard returns a Guard, or an error that names the field of config that is wrong.
 func NewGuard(config GuardConfig) (*Guard, error) {
@@ -80,7 +83,9 @@ func NewGuard(config GuardConfig) (*Guard, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	return &Guard{config: config}, nil
+	g := &Guard{config: config}
+	g.link = chain.LinkOf(g.step)
+	return g, nil
 }
 
 // Middleware returns a classified error instead of calling h if the message does not pass. A guard that lets everything
@@ -89,22 +94,20 @@ func (g *Guard) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(g.step)(h)
 }
 
-func init() { chain.Register((*Guard).step) }
-
 func (g *Guard) step(next chain.Handler) chain.Handler {
 	if g.config.isZero() {
 		return next
 	}
-	return func(c *chain.Call) ([]*message.Message, error) {
+	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
 		if err := g.check(c.Msg); err != nil {
-			return nil, err
+			return nil, chain.Outcome{Next: chain.DeadLetter, Why: err}
 		}
 		hops := g.hops(c.Msg)
-		out, err := next(c)
-		if err == nil && g.config.MaxHops > 0 {
+		out, o := next(c)
+		if o.Next == chain.Done && g.config.MaxHops > 0 {
 			out = g.countHop(c.Msg, out, hops+1)
 		}
-		return out, err
+		return out, o
 	}
 }
 

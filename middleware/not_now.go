@@ -22,38 +22,38 @@ const (
 )
 
 // notNow calls the handler again, uncounted, while its error says classify.NotNow. It returns what the handler returned
-// otherwise. If the message was held for NotNowHold, or its context ends first, notNow returns the error that gives the
-// message back.
-func (r *Retry) notNow(c *chain.Call, next chain.Handler, err error,
-	verdict classify.Verdict) (out []*message.Message, _ error) {
+// otherwise. If the message was held for NotNowHold, or its context ends first, the message is requeued.
+func (r *Retry) notNow(c *chain.Call, next chain.Handler, o chain.Outcome,
+	verdict classify.Verdict) (_ []*message.Message, _ chain.Outcome, took time.Duration) {
 	ctx := c.WaitContext()
-	rest := outage.Rest(ctx, r.config.NotNowHold, c.Held)
+	rest := outage.Rest(ctx, r.config.NotNowHold, c.Held())
 	until := time.Now().Add(rest)
 	defer outage.Holding(c, rest, r.config.Logger)()
 	for {
 		pause := max(r.postponed.pause(c), verdict.RetryAfter)
 		if rest := time.Until(until); pause > rest {
 			wait.For(ctx, max(rest, 0)) // hold it as long as possible: some brokers redeliver at once
-			return nil, c.PutBack(err)
+			return nil, chain.Outcome{Next: chain.Requeue, Why: chain.Requeued(o.Why)}, 0
 		}
 		if !wait.For(ctx, pause) {
-			return nil, c.PutBack(err)
+			return nil, chain.Outcome{Next: chain.Requeue, Why: chain.Requeued(o.Why)}, 0
 		}
-		c.Held += pause
+		c.AddHeld(pause)
 		c.Restore()
-		if out, err = next(c); err == nil {
+		var out []*message.Message
+		if out, o, took = r.call(c, next); o.Next == chain.Done {
 			r.postponed.forget(c)
-			return out, nil
+			return out, o, took
 		}
-		if c.Nacked() || c.Aborted() || c.Acked() {
-			return nil, err
+		if c.Nacked() || c.Left(o) || c.Acked() {
+			return nil, o, took
 		}
-		if verdict = r.config.Classifier.Classify(err); !verdict.NotNow {
+		if verdict = r.config.Classifier.Classify(o.Why); !verdict.NotNow {
 			r.postponed.forget(c)
-			return nil, err
+			return nil, o, took
 		}
 		if r.postponed.tooLong(c, r.config.NotNowFor) {
-			return nil, err
+			return nil, o, took
 		}
 	}
 }

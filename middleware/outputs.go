@@ -54,6 +54,7 @@ type OutputsConfig struct {
 // of the outputs is away, the source is held, and given back at last. Outputs also removes metadata about the source's
 // failures and redrives that a handler copied to its outputs.
 type Outputs struct {
+	link
 	queue  *poison.Queue
 	inside deadletter.Inside // of queue
 	config OutputsConfig
@@ -80,7 +81,9 @@ func NewOutputs(queue *poison.Queue, config OutputsConfig) (*Outputs, error) {
 	if err := config.Backoff.validate("OutputsConfig.Backoff"); err != nil {
 		return nil, err
 	}
-	return &Outputs{queue: queue, inside: queue.Inside(), config: config}, nil
+	o := &Outputs{queue: queue, inside: queue.Inside(), config: config}
+	o.link = chain.LinkOf(o.step)
+	return o, nil
 }
 
 // Middleware ties the messages that h produces to their source. It belongs outermost, and needs Decorate.
@@ -88,16 +91,14 @@ func (o *Outputs) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(o.step)(h)
 }
 
-func init() { chain.Register((*Outputs).step) }
-
-func (o *Outputs) step(next chain.Handler) chain.Handler {
-	return func(c *chain.Call) ([]*message.Message, error) {
-		out, err := next(c)
-		if err != nil || len(out) == 0 {
-			return out, err
+func (outputs *Outputs) step(next chain.Handler) chain.Handler {
+	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
+		out, o := next(c)
+		if o.Next != chain.Done || len(out) == 0 {
+			return out, o
 		}
 		if c.Nacked() { // it comes again and produces them again
-			return nil, nil
+			return nil, chain.Outcome{}
 		}
 		c.Detach() // the source's snapshot is needed until its outputs are published
 		t := &tie{source: c}
@@ -112,12 +113,12 @@ func (o *Outputs) step(next chain.Handler) chain.Handler {
 			// Metadata copied from a redriven source would give the output an origin that is not its own. Any producer can write
 			// metadata that look like a letter's. A consumer of a dead-letter topic passes the letter's metadata on.
 			if own := poison.ProducerMetadata(msg.Metadata); len(own) != len(msg.Metadata) &&
-				!o.inside.IsDeadLetterTopic(message.SubscribeTopicFromCtx(c.Ctx)) {
+				!outputs.inside.IsDeadLetterTopic(message.SubscribeTopicFromCtx(c.Ctx)) {
 				msg.Metadata = own
 			}
 			msg.SetContext(context.WithValue(chain.CarryTransaction(msg.Context(), c.Ctx), tieKey{}, t))
 		}
-		return out, nil
+		return out, o
 	}
 }
 

@@ -63,9 +63,9 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 		}
 		return p.Publisher.Publish(topic, originals(outputs)...)
 	})
-	if err != nil && refusal != nil && !chain.GaveBack(err) && anySpoilt(outputs) {
+	if err != nil && refusal != nil && !chain.IsAborted(err) && anySpoilt(outputs) {
 		err = p.spoilt(source, topic, len(outputs), refusal)
-	} else if err != nil && !chain.GaveBack(err) {
+	} else if err != nil && !chain.IsAborted(err) {
 		err = p.insist(source, topic, outputs, err)
 	} else if err == nil {
 		source.Published()
@@ -98,8 +98,8 @@ func (p *outputPublisher) spoilt(c *chain.Call, topic string, n int, err error) 
 	if c.Nacked() {
 		return err
 	}
-	if c.Aborted() || p.closed.Load() && !c.Acked() {
-		return c.Abort(err)
+	if c.Gone() || p.closed.Load() && !c.Acked() {
+		return chain.Aborted(err)
 	}
 	p.report(c, err)
 	verdict := p.outputs.config.Classifier.Classify(err)
@@ -123,8 +123,8 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 		if c.Nacked() { // it comes again: a dead letter too would make two of it
 			return err
 		}
-		if c.Aborted() || p.closed.Load() && !c.Acked() { // an acked message cannot come again
-			return c.Abort(err)
+		if c.Gone() || p.closed.Load() && !c.Acked() { // an acked message cannot come again
+			return chain.Aborted(err)
 		}
 		verdict := config.Classifier.Classify(err)
 		attempts.Add(failure, err, verdict, time.Now())
@@ -137,8 +137,8 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 		pause = max(pause, min(verdict.RetryAfter, maxRetryAfter))
 		ctx := c.WaitContext()
 		if outlasts(ctx, pause) || !wait.For(ctx, pause) {
-			if c.Aborted() {
-				return c.Abort(err)
+			if c.Gone() {
+				return chain.Aborted(err)
 			}
 			return p.setAside(c, failure, topic, refused(outputs, next, alone), err)
 		}
@@ -154,7 +154,7 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 			c.Published()
 			return nil
 		}
-		if chain.GaveBack(err) {
+		if chain.IsAborted(err) {
 			return err
 		}
 		next--

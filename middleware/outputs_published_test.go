@@ -31,7 +31,7 @@ func TestOutputsTellOfPublishing(t *testing.T) {
 		o := newOutputs(t, dead, middleware.OutputsConfig{Backoff: every(time.Millisecond)})
 		pub := &publisher{refuse: refusing("a", c.refusals, c.err)}
 		asks := func(next chain.Handler) chain.Handler {
-			return func(call *chain.Call) ([]*message.Message, error) {
+			return func(call *chain.Call) ([]*message.Message, chain.Outcome) {
 				call.OnPublished(func() {
 					if len(pub.ids()) < 2 {
 						t.Errorf("%s: told before the outputs %q were accepted", name, pub.ids())

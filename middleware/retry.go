@@ -17,13 +17,18 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
+// link makes the type that embeds it a part of chains.
+type link = chain.Link
+
 // Retry calls a handler again at once, while the message is held, if another attempt can succeed. It belongs inside
 // poison.Queue and outside of the idempotent receiver, so that each attempt has a transaction of its own.
 type Retry struct {
+	link
 	config    RetryConfig
 	policies  [classify.ClassAborted + 1]Policy
 	toStage   [classify.ClassAborted + 1]bool // if there is one: the configuration does not say how often to try here
 	postponed postponed
+	timed     bool // a hook asks how long attempts take
 
 	purses       purses    // of a Budget
 	unaffordable postponed // since when messages wait for it
@@ -37,6 +42,8 @@ func NewRetry(config RetryConfig) (*Retry, error) {
 		return nil, err
 	}
 	r := &Retry{config: config, postponed: newPostponed(), unaffordable: newPostponed()}
+	r.link = chain.LinkOf(r.step)
+	r.timed = config.OnAttempt != nil || config.OnRetry != nil
 	if config.Budget != nil {
 		r.purses = purses{budget: *config.Budget, of: make(map[string]*purse)}
 	}
@@ -64,17 +71,12 @@ func (r *Retry) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(r.step)(h)
 }
 
-func init() { chain.Register((*Retry).step) }
-
 func (r *Retry) step(next chain.Handler) chain.Handler {
 	var mine atomic.Pointer[purse] // of the handler that this is the step of
-	if r.config.OnAttempt != nil || r.config.OnRetry != nil {
-		next = timed(next)
-	}
-	return func(c *chain.Call) ([]*message.Message, error) {
+	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
 		var entered time.Time // read only if a bound needs it: the clock is a good part of the happy path
 		if r.config.MaxElapsed > 0 {
-			entered = time.Now().Add(-c.Held)
+			entered = time.Now().Add(-c.Held())
 		}
 		var (
 			purse  *purse
@@ -90,100 +92,119 @@ func (r *Retry) step(next chain.Handler) chain.Handler {
 			}
 			budget.deposit()
 		}
-		c.Attempts++
-		out, err := next(c)
-		if err == nil {
+		out, o, took := r.attempt(c, next)
+		if o.Next == chain.Done {
 			if r.config.OnAttempt != nil {
-				r.onAttempt(c, Attempt{Number: c.Attempts})
+				r.onAttempt(c, Attempt{Number: c.Attempts, Elapsed: took})
 			}
-			return out, nil
+			return out, o
 		}
 		if budget != nil {
 			budget = purse.failed(c, budget)
 		}
-		return r.retry(c, next, err, budget, entered)
+		return r.retry(c, next, o, took, budget, entered)
 	}
 }
+
+// attempt calls the handler once. It returns how long that took, if a hook asks for the time.
+func (r *Retry) attempt(c *chain.Call, next chain.Handler) ([]*message.Message, chain.Outcome, time.Duration) {
+	c.Attempts++
+	return r.call(c, next)
+}
+
+func (r *Retry) call(c *chain.Call, next chain.Handler) ([]*message.Message, chain.Outcome, time.Duration) {
+	if !r.timed {
+		out, o := next(c)
+		return out, o, 0
+	}
+	held, began := c.Held(), time.Since(started)
+	out, o := next(c)
+	return out, o, time.Since(started) - began - (c.Held() - held)
+}
+
+// started is what attempts are timed from: to read the monotonic clock alone costs a third of time.Now.
+var started = time.Now()
 
 // fromStage calls the handler for a message that comes out of a stage, once the budget has an attempt for it.
 func (r *Retry) fromStage(c *chain.Call, next chain.Handler, budget *bucket,
-	entered time.Time) ([]*message.Message, error) {
+	entered time.Time) ([]*message.Message, chain.Outcome) {
 	charged, err := r.admit(c, budget)
 	if err != nil {
-		return nil, err
+		return nil, chain.Outcome{Next: chain.Requeue, Why: err}
 	}
 	budget.deposit() // now, because a message that waits can come several times
-	c.Attempts++
-	out, err := next(c)
-	if err == nil {
+	out, o, took := r.attempt(c, next)
+	if o.Next == chain.Done {
 		charged.refund()
-		r.onAttempt(c, Attempt{Number: c.Attempts})
-		return out, nil
+		r.onAttempt(c, Attempt{Number: c.Attempts, Elapsed: took})
+		return out, o
 	}
-	if v := r.config.Classifier.Classify(err); v.NotNow || !attempts.CanSucceed(v.Class) || c.Nacked() || c.Aborted() {
+	if v := r.config.Classifier.Classify(o.Why); v.NotNow || !attempts.CanSucceed(v.Class) || c.Nacked() || c.Left(o) {
 		charged.refund()
 	}
-	return r.retry(c, next, err, budget, entered)
+	return r.retry(c, next, o, took, budget, entered)
 }
 
-// retry goes on after the first failure.
-func (r *Retry) retry(c *chain.Call, next chain.Handler, err error, budget *bucket,
-	entered time.Time) ([]*message.Message, error) {
+// retry goes on after the first failure, until a part further out must decide: see chain.Next.
+func (r *Retry) retry(c *chain.Call, next chain.Handler, o chain.Outcome, took time.Duration, budget *bucket,
+	entered time.Time) ([]*message.Message, chain.Outcome) {
 	var (
 		failure classify.Failure
 		started [classify.ClassAborted + 1]backoff.BackOff // each class goes on with its own
 		out     []*message.Message
 	)
-	for err != nil {
+	for o.Next != chain.Done {
 		if c.Nacked() || c.Claimed() {
-			return nil, err
+			return nil, o
 		}
-		verdict := r.config.Classifier.Classify(err)
-		if c.Aborted() {
-			return nil, c.Abort(err)
+		if c.Left(o) {
+			return nil, chain.Away(o.Why)
 		}
+		verdict := r.config.Classifier.Classify(o.Why)
 		if verdict.NotNow && !c.Acked() && !r.postponed.tooLong(c, r.config.NotNowFor) {
-			out, err = r.notNow(c, next, err, verdict)
+			out, o, took = r.notNow(c, next, o, verdict)
 			continue
 		}
-		attempts.Add(&failure, err, verdict, time.Now())
-		attempt := Attempt{Number: failure.Attempts, Err: err, Verdict: verdict}
+		attempts.Add(&failure, o.Why, verdict, time.Now())
+		attempt := Attempt{Number: failure.Attempts, Err: o.Why, Verdict: verdict, Elapsed: took}
 		r.onAttempt(c, attempt)
 
 		waits := &started[verdict.Class]
 		if *waits == nil {
 			*waits = r.policies[verdict.Class].Backoff.start()
 		}
-		if c.Onward || r.toStage[verdict.Class] && c.Staged != nil && c.Staged(c) {
-			return nil, &failure
+		if o.Next != chain.Failed {
+			return nil, chain.Outcome{Next: o.Next, Why: &failure}
 		}
-		ctx := c.WaitContext()
+		if r.toStage[verdict.Class] && c.HasStages() {
+			return nil, chain.Outcome{Next: chain.Stage, Why: &failure}
+		}
 		pause, ok := r.nextWait(c, &failure, *waits, entered)
 		if !ok {
-			return nil, &failure
+			return nil, chain.GaveUp(&failure)
 		}
 		if budget != nil {
-			var toStage bool
-			if pause, toStage, err = r.spend(c, budget, &failure, pause); err != nil {
-				return nil, err
+			rest, toStage, err := r.spend(c, budget, &failure, pause)
+			if err != nil {
+				return nil, chain.Outcome{Next: chain.Requeue, Why: err}
 			}
 			if toStage {
-				return nil, &failure
+				return nil, chain.Outcome{Next: chain.Stage, Why: &failure}
 			}
+			pause = rest
 		}
 		r.onRetry(c, attempt, pause)
-		if !wait.For(ctx, pause) {
-			if c.Aborted() {
-				return nil, c.Abort(failure.Err)
+		if !wait.For(c.WaitContext(), pause) {
+			if c.Gone() {
+				return nil, chain.Away(failure.Err)
 			}
-			return nil, &failure
+			return nil, chain.GaveUp(&failure)
 		}
 		c.Restore()
-		c.Attempts++
-		out, err = next(c)
+		out, o, took = r.attempt(c, next)
 	}
-	r.onAttempt(c, Attempt{Number: failure.Attempts + 1})
-	return out, nil
+	r.onAttempt(c, Attempt{Number: failure.Attempts + 1, Elapsed: took})
+	return out, o
 }
 
 // nextWait returns the wait before the next attempt. It reports false if there is none: the attempts are used up, or
@@ -198,7 +219,7 @@ func (r *Retry) nextWait(c *chain.Call, f *classify.Failure, waits backoff.BackO
 		return 0, false
 	}
 	pause = max(pause, f.Verdict.RetryAfter)
-	if r.config.MaxElapsed > 0 && pause > r.config.MaxElapsed-(time.Since(entered)-c.Held) {
+	if r.config.MaxElapsed > 0 && pause > r.config.MaxElapsed-(time.Since(entered)-c.Held()) {
 		return 0, false
 	}
 	return pause, !outlasts(c.WaitContext(), pause)
@@ -217,19 +238,6 @@ func outlasts(ctx context.Context, pause time.Duration) bool {
 	return ok && pause > max(time.Until(deadline), 0)-reserve
 }
 
-// timed keeps how long a call took.
-func timed(next chain.Handler) chain.Handler {
-	return func(c *chain.Call) ([]*message.Message, error) {
-		held, began := c.Held, time.Since(started)
-		out, err := next(c)
-		c.Elapsed = time.Since(started) - began - (c.Held - held)
-		return out, err
-	}
-}
-
-// started is what attempts are timed from: to read the monotonic clock alone costs a third of time.Now.
-var started = time.Now()
-
 func (r *Retry) onAttempt(c *chain.Call, a Attempt) {
 	if r.config.OnAttempt != nil {
 		a = r.shown(c, a)
@@ -237,9 +245,9 @@ func (r *Retry) onAttempt(c *chain.Call, a Attempt) {
 	}
 }
 
-// shown returns a as a hook may see it: with where and how long, and its texts masked.
+// shown returns a as a hook may see it: with where it was, and its texts masked.
 func (r *Retry) shown(c *chain.Call, a Attempt) Attempt {
-	a.Topic, a.Handler, a.Elapsed = message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx), c.Elapsed
+	a.Topic, a.Handler = message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx)
 	if a.Err != nil {
 		a.Err = r.config.Privacy.Error(a.Err)
 		a.Verdict.Reason, a.Verdict.Description = r.config.Privacy.Text(a.Verdict.Reason),

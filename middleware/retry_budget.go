@@ -43,7 +43,7 @@ func (r *Retry) spend(c *chain.Call, b *bucket, f *classify.Failure,
 	if _, ok := b.withdraw(began); ok {
 		return pause, false, nil
 	}
-	toStage = c.Later != nil && c.Later(c, f.Verdict)
+	toStage = c.HasNextStage(f.Verdict)
 	r.spent(c, b, BudgetSpent{Traffic: b.traffic, Attempts: f.Attempts, Verdict: f.Verdict, ToStage: toStage})
 	if toStage {
 		return 0, true, nil
@@ -52,7 +52,7 @@ func (r *Retry) spend(c *chain.Call, b *bucket, f *classify.Failure,
 	rest = max(pause-time.Since(began), 0)
 	if err == nil && outlasts(c.WaitContext(), rest) {
 		w.refund()
-		err = c.PutBack(f.Err)
+		err = chain.Requeued(f.Err)
 	}
 	return rest, false, err
 }
@@ -71,8 +71,8 @@ func (r *Retry) admit(c *chain.Call, b *bucket) (withdrawal, error) {
 // NotNowFor it goes on without a withdrawal, because each message must end.
 func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ error) {
 	ctx, began := c.WaitContext(), time.Now()
-	defer func() { c.Held += time.Since(began) }()
-	hold := outage.Rest(ctx, r.config.NotNowHold, c.Held)
+	defer func() { c.AddHeld(time.Since(began)) }()
+	hold := outage.Rest(ctx, r.config.NotNowHold, c.Held())
 	defer outage.Holding(c, hold, r.config.Logger)()
 	if chain.TransactionOf(ctx) != nil {
 		hold = min(hold, maxTransactionHold)
@@ -90,15 +90,15 @@ func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ erro
 			if c.Acked() { // it cannot come again
 				return withdrawal{}, nil
 			}
-			return withdrawal{}, c.PutBack(err)
+			return withdrawal{}, chain.Requeued(err)
 		}
 		next := b.next(now)
 		next += rand.N(next/4 + 1) // not all at one instant
 		if !wait.For(ctx, min(next, rest)) {
-			if c.Aborted() {
-				return withdrawal{}, c.Abort(err)
+			if c.Gone() {
+				return withdrawal{}, chain.Aborted(err)
 			}
-			return withdrawal{}, c.PutBack(err)
+			return withdrawal{}, chain.Requeued(err)
 		}
 	}
 }

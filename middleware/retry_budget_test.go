@@ -154,8 +154,8 @@ func TestBudgetAndStages(t *testing.T) {
 			h, calls := failing(1, errBoom)
 			start := time.Now()
 			_, err := chain.Enter(func(inside chain.Handler) chain.Handler {
-				return func(c *chain.Call) ([]*message.Message, error) {
-					c.Later = func(*chain.Call, classify.Verdict) bool { return next }
+				return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
+					c.EnterStages(hasNext(next))
 					return inside(c)
 				}
 			}, chain.StepOf(r))(h)(newMessage("1"))
@@ -184,7 +184,7 @@ func TestBudgetOfStage(t *testing.T) {
 				msg := newMessage("1")
 				ctx := foreign.Within(t.Context(), "billing", "orders")
 				msg.SetContext(chain.WithReentry(ctx, &chain.Reentry{Handler: "billing", As: "billing", Stage: 1}))
-				if _, err := h(msg); chain.GaveBack(err) {
+				if _, err := h(msg); chain.IsAborted(err) {
 					t.Error(err)
 				}
 			}

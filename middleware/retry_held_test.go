@@ -16,10 +16,10 @@ import (
 // heldFor is a part inside Retry that holds each message before its first attempt, as a breaker does.
 func heldFor(d time.Duration) chain.Step {
 	return func(next chain.Handler) chain.Handler {
-		return func(c *chain.Call) ([]*message.Message, error) {
-			if c.Held == 0 {
+		return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
+			if c.Held() == 0 {
 				time.Sleep(d)
-				c.Held += d
+				c.AddHeld(d)
 			}
 			return next(c)
 		}

@@ -78,7 +78,7 @@ func TestRetryHooksSayWhereAndHowLong(t *testing.T) {
 			OnAttempt: func(_ context.Context, a middleware.Attempt) { note(a) },
 			OnRetry:   func(_ context.Context, a middleware.Attempt, _ time.Duration) { note(a) },
 		})
-		held := chain.EnterParts(h, holds{})(func(*message.Message) ([]*message.Message, error) {
+		held := chain.EnterParts(h, chain.LinkOf(holdsAnHour))(func(*message.Message) ([]*message.Message, error) {
 			time.Sleep(3 * time.Second)
 			return nil, classify.Transient(errBoom)
 		})
@@ -91,18 +91,14 @@ func TestRetryHooksSayWhereAndHowLong(t *testing.T) {
 	})
 }
 
-// holds is a part that holds each message for an hour.
-type holds struct{}
-
-func (holds) step(next chain.Handler) chain.Handler {
-	return func(c *chain.Call) ([]*message.Message, error) {
+// holdsAnHour is a part that holds each message for an hour.
+func holdsAnHour(next chain.Handler) chain.Handler {
+	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
 		time.Sleep(time.Hour)
-		c.Held += time.Hour
+		c.AddHeld(time.Hour)
 		return next(c)
 	}
 }
-
-func init() { chain.Register(holds.step) }
 
 // Conventions: a hook that panics is contained and logged; the message goes on.
 func TestRetryHookPanics(t *testing.T) {

@@ -37,6 +37,7 @@ type TraceConfig struct {
 // Trace calls an observe.Tracer around each attempt of a handler. It belongs inside of Retry and of the breaker,
 // so that no operation is open while a message waits, and outside of the idempotent receiver.
 type Trace struct {
+	link
 	config TraceConfig
 	by     traced.By
 }
@@ -51,7 +52,9 @@ func NewTrace(config TraceConfig) (*Trace, error) {
 		config.Logger = watermill.NopLogger{}
 	}
 	config.Privacy = config.Privacy.With(config.MaskText)
-	return &Trace{config, traced.By{Tracer: config.Tracer, Logger: config.Logger}}, nil
+	t := &Trace{config: config, by: traced.By{Tracer: config.Tracer, Logger: config.Logger}}
+	t.link = chain.LinkOf(t.step)
+	return t, nil
 }
 
 // Middleware calls the Tracer around h. While h runs, the message has the context that the Tracer returned. After that
@@ -60,10 +63,8 @@ func (t *Trace) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(t.step)(h)
 }
 
-func init() { chain.Register((*Trace).step) }
-
 func (t *Trace) step(next chain.Handler) chain.Handler {
-	return func(c *chain.Call) (out []*message.Message, err error) {
+	return func(c *chain.Call) (out []*message.Message, o chain.Outcome) {
 		before := c.Msg.Context()
 		op := observe.Operation{
 			Kind: observe.Attempt, Topic: message.SubscribeTopicFromCtx(c.Ctx), Handler: message.HandlerNameFromCtx(c.Ctx),
@@ -81,10 +82,10 @@ func (t *Trace) step(next chain.Handler) chain.Handler {
 			return next(c)
 		}
 		c.Msg.SetContext(in)
-		err = errInterrupted
-		defer func() { t.end(c, before, in, &op, err) }()
-		out, err = next(c)
-		return out, err
+		o = chain.Outcome{Next: chain.Failed, Why: errInterrupted}
+		defer func() { t.end(c, before, in, &op, o) }()
+		out, o = next(c)
+		return out, o
 	}
 }
 
@@ -93,21 +94,21 @@ var errInterrupted = classify.Permanent(errors.New("the handler panicked, or cal
 	classify.Reason(classify.ReasonGoexit))
 
 // end ends the attempt. A message that was nacked may be on its way again already, and keeps its context.
-func (t *Trace) end(c *chain.Call, before, in context.Context, op *observe.Operation, err error) {
+func (t *Trace) end(c *chain.Call, before, in context.Context, op *observe.Operation, o chain.Outcome) {
 	if !c.Nacked() {
 		c.Msg.SetContext(before)
 	}
-	if err == nil {
+	if o.Next == chain.Done {
 		t.by.End(in, op, observe.Ending{})
 		return
 	}
 	c.Trace = t.by.Trace(in)
-	verdict := t.config.Classifier.Classify(err)
-	if c.Aborted() {
+	verdict := t.config.Classifier.Classify(o.Why)
+	if c.Left(o) {
 		verdict = classify.Verdict{Class: classify.ClassAborted}
 	}
 	verdict.Reason, verdict.Description = t.config.Privacy.Text(verdict.Reason), t.config.Privacy.Text(verdict.Description)
-	t.by.End(in, op, observe.Ending{Err: err, Verdict: verdict, Text: t.text(err)})
+	t.by.End(in, op, observe.Ending{Err: o.Why, Verdict: verdict, Text: t.text(o.Why)})
 }
 
 // text returns the text of err for the Tracer: bounded and masked.

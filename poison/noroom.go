@@ -39,5 +39,5 @@ func (n noRoom) wait(c *chain.Call) {
 	*next = min(max(2**next, firstNoRoom), maxNoRoom)
 	pause := *next
 	n.mu.Unlock()
-	wait.For(c.WaitContext(), min(pause, outage.Rest(c.WaitContext(), 0, c.Held)/2))
+	wait.For(c.WaitContext(), min(pause, outage.Rest(c.WaitContext(), 0, c.Held())/2))
 }

@@ -79,7 +79,7 @@ func TestPlacingWaitsForItsTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	msg := message.NewMessageWithContext(placing.With(ctx, e), "id", nil)
-	if _, err := queue.Middleware(failing(errors.New("boom")))(msg); !chain.GaveBack(err) || dead.tries != 0 {
+	if _, err := queue.Middleware(failing(errors.New("boom")))(msg); !chain.IsAborted(err) || dead.tries != 0 {
 		t.Errorf("%v, and %d were published", err, dead.tries)
 	}
 }

@@ -140,9 +140,17 @@ func (c *QueueConfig) validate() error {
 	return nil
 }
 
+// What other packages of Spillway need of a Queue, in one value for each of them.
+type (
+	link  = chain.Link
+	owned = outage.Owned
+)
+
 // Queue dead-letters failed messages. It is the outermost part around a handler. It is safe for concurrent use and
 // keeps no state of messages.
 type Queue struct {
+	link
+	owned
 	publisher message.Publisher
 	through   []string // where the publisher and the fallbacks write, if they are a forwarder's
 	config    QueueConfig
@@ -184,8 +192,9 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	for _, sink := range config.Fallbacks {
 		through = append(through, destination.Through(sink.Publisher))
 	}
-	return &Queue{publisher: publisher, through: through, config: config, limits: limits, sink: sink,
-		noRoom: newNoRoom()}, nil
+	q := &Queue{publisher: publisher, through: through, config: config, limits: limits, sink: sink, noRoom: newNoRoom()}
+	q.link, q.owned = chain.LinkOf(q.step), outage.OwnedBy(sink)
+	return q, nil
 }
 
 // Middleware dead-letters messages that fail in h. It returns nil, so that the router acks the message, after a
@@ -195,28 +204,29 @@ func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(q.step)(h)
 }
 
-func init() {
-	chain.Register((*Queue).step)
-	outage.Watch(func(q *Queue) *outage.Dependency { return q.sink })
-}
-
 func (q *Queue) step(next chain.Handler) chain.Handler {
 	next = readable(next)
-	return func(c *chain.Call) (out []*message.Message, err error) {
-		if settled, err := outage.Settle(c); settled {
-			return nil, err
+	return func(c *chain.Call) (out []*message.Message, o chain.Outcome) {
+		if o, settled := outage.Settle(c); settled {
+			return nil, o
 		}
 		returned := false
 		defer func() {
 			if !returned {
-				out, err = nil, q.config.Privacy.Error(q.interrupted(c, recover()))
+				out, o = nil, q.outward(q.interrupted(c, recover()))
 			}
 		}()
-		out, err = next(c)
+		out, o = next(c)
 		returned = true
-		if err != nil {
-			return nil, q.config.Privacy.Error(q.settleOrNack(c, err))
+		if o.Next != chain.Done {
+			out, o = nil, q.outward(q.settleOrNack(c, o))
 		}
-		return out, nil
+		return out, o
 	}
+}
+
+// outward returns o with the text of its error masked.
+func (q *Queue) outward(o chain.Outcome) chain.Outcome {
+	o.Why = q.config.Privacy.Error(o.Why)
+	return o
 }

@@ -17,59 +17,65 @@ import (
 
 // interrupted settles a handler that did not return: after a panic that was not recovered further in, or
 // runtime.Goexit, which ends the goroutine so that the router can neither ack nor nack.
-func (q *Queue) interrupted(c *chain.Call, panicked any) error {
+func (q *Queue) interrupted(c *chain.Call, panicked any) chain.Outcome {
 	if panicked != nil {
-		return q.settleOrNack(c, safecall.Panicked(panicked))
+		return q.settleOrNack(c, chain.Outcome{Next: chain.Failed, Why: safecall.Panicked(panicked)})
 	}
-	err := q.settleOrNack(c, classify.Permanent(errGoexit, classify.Reason(classify.ReasonGoexit)))
-	if err == nil {
+	goexit := classify.Permanent(errGoexit, classify.Reason(classify.ReasonGoexit))
+	o := q.settleOrNack(c, chain.Outcome{Next: chain.Failed, Why: goexit})
+	if o.Next == chain.Done {
 		c.Msg.Ack()
 	} else {
 		c.Msg.Nack()
 	}
-	return err
+	return o
 }
 
 // settleOrNack nacks if a publisher, mask or hook called runtime.Goexit: then nothing returns to the router.
-func (q *Queue) settleOrNack(c *chain.Call, err error) error {
+func (q *Queue) settleOrNack(c *chain.Call, o chain.Outcome) chain.Outcome {
 	returned := false
 	defer func() {
 		if !returned {
 			c.Msg.Nack()
 		}
 	}()
-	err = q.settle(c, err)
+	o = q.settle(c, o)
 	returned = true
-	return err
+	return o
 }
 
 var errGoexit = errors.New("the handler called runtime.Goexit")
 
-// settle decides what becomes of a message whose handler failed with err.
-func (q *Queue) settle(c *chain.Call, err error) error {
+// settle decides what becomes of a message that the parts further in gave up. No part further in has a next stage for it
+// any more: it is dead-lettered.
+func (q *Queue) settle(c *chain.Call, o chain.Outcome) chain.Outcome {
 	if c.Nacked() { // on its way back already: placing it too would make two of it
-		return err
+		return o
 	}
 	c.Restore()
-	if c.Aborted() {
-		return c.Abort(err)
+	if c.Left(o) {
+		return chain.Away(o.Why)
 	}
 	if c.Claimed() {
 		q.misplaced.Do(func() {
-			logging.QueueMisplaced.Write(q.config.Logger, err, nil)
+			logging.QueueMisplaced.Write(q.config.Logger, o.Why, nil)
 		})
-		return err
+		return o
 	}
-	failure := attempts.Of(q.config.Classifier, err)
+	failure := attempts.Of(q.config.Classifier, o.Why)
 	if failure.Verdict.Class != classify.ClassDiscard {
 		placing.Begin(c.WaitContext(), c.Msg)
-		if c.Aborted() { // while it waited for its turn
-			return c.Abort(err)
+		if c.Gone() { // while it waited for its turn
+			return chain.Away(o.Why)
 		}
 	}
 	original := c.Original()
 	original.SetContext(chain.WithTrace(c.WaitContext(), c.Trace))
-	return q.place(c, original, failure)
+	err := q.place(c, original, failure)
+	if chain.IsAborted(err) {
+		return chain.Outcome{Next: chain.Requeue, Why: err}
+	}
+	return chain.OutcomeOf(err)
 }
 
 // Place dead-letters msg as the middleware does, for code that gives up on a message outside a handler. Topic and
@@ -117,9 +123,9 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 	var err error
 	if c == nil {
 		err = publish()
-	} else if err = q.sink.Do(ctx, c, publish); err != nil && c.Aborted() {
+	} else if err = q.sink.Do(ctx, c, publish); err != nil && (chain.IsAborted(err) || c.Gone()) {
 		q.unplaced(ctx, l, err)
-		return c.Abort(errors.Join(err, failure))
+		return chain.Aborted(errors.Join(err, failure))
 	}
 	if err != nil {
 		fields := q.fields(l)

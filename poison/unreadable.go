@@ -15,9 +15,9 @@ func MarkUnreadable(msg *message.Message, err error) { deadletter.MarkUnreadable
 
 // readable stands between the queue and what lies inside, so that no handler gets a message that could not be read.
 func readable(next chain.Handler) chain.Handler {
-	return func(c *chain.Call) ([]*message.Message, error) {
+	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
 		if err := deadletter.Marked(c.Arrived(deadletter.KeyMarked)); err != nil {
-			return nil, err
+			return nil, chain.Outcome{Next: chain.DeadLetter, Why: err}
 		}
 		return next(c)
 	}

@@ -20,30 +20,19 @@ type Call struct {
 	Msg *message.Message
 	// Ctx is the message's context as it was on entry.
 	Ctx context.Context
-	// Attempts counts the calls of the handler that a retry made, the current one included.
-	Attempts int
-	// Staged reports whether the handler has stages, in which its messages are handled again later. It may be nil.
-	Staged func(*Call) bool
-	// Later reports whether a failure with this verdict goes to a next stage, so that no part further in need wait.
-	// Without a next stage the failure would be dead-lettered. It may be nil.
-	Later func(*Call, classify.Verdict) bool
-	// Held is how long parts, or the message's stage, held the message without an attempt. A part that holds the message
-	// adds to it. A retry does not count it as time spent, and whatever holds the message again counts it against
-	// outage.MaxHold.
-	Held time.Duration
-	// Elapsed is how long the latest attempt took, if a part asks for the time.
-	Elapsed time.Duration
-	// Onward means that the message needs no further attempt in place: it goes to its next stage, which Later reported.
-	Onward bool
-	// Unheld means that no part holds the message any more in this delivery: it seems to be to blame itself.
-	Unheld bool
-	// Doubtful means that the breaker lets further attempts in this delivery begin at once. It holds the message
-	// if one of their errors says away.
-	Doubtful bool
-	// Trace is the observe.Tracer's text for the latest attempt, if there is a Tracer and the attempt failed.
-	Trace string
 	// Reentry is not nil if the message comes out of a retry stage.
 	Reentry *Reentry
+
+	// Attempts counts the calls of the handler, the current one included. Only Retry writes it.
+	Attempts int
+	// Trace is the observe.Tracer's text for the latest attempt, if there is a Tracer and the attempt failed. Only
+	// middleware.Trace writes it.
+	Trace string
+	// Hold says which failures of this delivery the breaker still holds. Only the breaker writes it.
+	Hold Hold
+
+	held   time.Duration
+	stages Stages
 
 	uuid     string
 	metadata []pair
@@ -54,11 +43,49 @@ type Call struct {
 	shared   bool   // there is no copy
 	sum      uint64 // of arrived, if it is shared
 
-	putBack   bool
 	published []func()
 }
 
 type pair struct{ key, value string }
+
+// Hold says which failures of a delivery the breaker holds.
+type Hold uint8
+
+const (
+	// HoldAll is the breaker's usual way.
+	HoldAll Hold = iota
+	// HoldAway means that further attempts begin at once, and are held only if an error says away.
+	HoldAway
+	// HoldNone means that the message seems to be to blame itself: it is not held any more.
+	HoldNone
+)
+
+// Held returns how long parts, or the message's stage, held the message without an attempt. A retry does not count it
+// as time spent. A part that holds the message again counts it against outage.MaxHold.
+func (c *Call) Held() time.Duration { return c.held }
+
+// AddHeld is called by a part that held the message.
+func (c *Call) AddHeld(d time.Duration) { c.held += d }
+
+// Stages is what the parts further in ask the stages of a handler.
+type Stages interface {
+	// Has reports whether the handler of c has stages, in which its messages are handled again later.
+	Has(c *Call) bool
+	// HasNext reports whether a failure with this verdict goes to a next stage.
+	HasNext(c *Call, v classify.Verdict) bool
+}
+
+// EnterStages is called by the part that has the stages, for the parts further in.
+func (c *Call) EnterStages(s Stages) { c.stages = s }
+
+// HasStages reports whether the handler has stages around this part.
+func (c *Call) HasStages() bool { return c.stages != nil && c.stages.Has(c) }
+
+// HasNextStage reports whether a failure with this verdict goes to a next stage, so that no part need wait. Without a
+// next stage the failure would be dead-lettered.
+func (c *Call) HasNextStage(v classify.Verdict) bool {
+	return c.stages != nil && c.stages.HasNext(c, v)
+}
 
 const (
 	maxPooledPayload = 64 << 10

@@ -2,7 +2,8 @@
 // message as it arrived.
 //
 // Each part has a Step, which wraps the Steps further in. A part's own Middleware is a chain of its Step alone. The
-// front door makes one chain of all parts with EnterParts: packages Register the types of their parts for it.
+// front door makes one chain of all parts with EnterParts. On the way out each part returns an Outcome: what becomes of
+// the message, and why.
 //
 //	Enter(a, b)(handler)(msg)
 //	      │  begin: the snapshot of msg
@@ -21,14 +22,13 @@
 package chain
 
 import (
-	"errors"
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
 // Handler handles one call, as a message.HandlerFunc handles one message.
-type Handler func(*Call) ([]*message.Message, error)
+type Handler func(*Call) ([]*message.Message, Outcome)
 
 // Step is one part of a chain: it wraps the part further in. It is applied once per handler, not per message.
 type Step func(next Handler) Handler
@@ -37,12 +37,9 @@ type Step func(next Handler) Handler
 // it returns an error, the message is as it arrived. Messages of Spillway's own handlers skip the steps.
 func Enter(steps ...Step) message.HandlerMiddleware {
 	return func(h message.HandlerFunc) message.HandlerFunc {
-		run := Handler(func(c *Call) ([]*message.Message, error) {
+		run := Handler(func(c *Call) ([]*message.Message, Outcome) {
 			out, err := h(c.Msg)
-			if err != nil && errors.As(err, new(givenBack)) {
-				c.putBack = true
-			}
-			return out, err
+			return out, OutcomeOf(err)
 		})
 		for i := len(steps) - 1; i >= 0; i-- {
 			run = steps[i](run)
@@ -66,10 +63,10 @@ func Enter(steps ...Step) message.HandlerMiddleware {
 	}
 }
 
-func enter(run Handler, msg *message.Message, r *Reentry) (out []*message.Message, err error) {
+func enter(run Handler, msg *message.Message, r *Reentry) ([]*message.Message, error) {
 	c := begin(msg)
 	if c.Reentry = r; r != nil {
-		c.Held = r.Held
+		c.held = r.Held
 	}
 	failed := true // after a panic or runtime.Goexit the message is restored too
 	defer func() {
@@ -78,7 +75,7 @@ func enter(run Handler, msg *message.Message, r *Reentry) (out []*message.Messag
 		}
 		c.end()
 	}()
-	out, err = run(c)
-	failed = err != nil
-	return out, err
+	out, o := run(c)
+	failed = o.Next != Done
+	return out, o.Why
 }

@@ -49,8 +49,8 @@ func TestAbortedTable(t *testing.T) {
 		}
 		c := begin(a.msg)
 		name := fmt.Sprintf("context %v, acked %t, nacked %t", ctx.Err(), c.Acked(), c.Nacked())
-		if got := c.Aborted(); got != row.aborted {
-			t.Errorf("%s: Aborted is %t", name, got)
+		if got := c.Gone(); got != row.aborted {
+			t.Errorf("%s: Gone is %t", name, got)
 		}
 		if got := c.WaitContext().Err() == nil; got != row.waits {
 			t.Errorf("%s: WaitContext is alive: %t", name, got)
@@ -61,33 +61,31 @@ func TestAbortedTable(t *testing.T) {
 }
 
 // Decision 2: the context that counts is the one on entry, not the one that the handler puts in its place.
-func TestAbortedAsksTheContextOnEntry(t *testing.T) {
+func TestGoneAsksTheContextOnEntry(t *testing.T) {
 	c := begin(ordinary().msg)
 	defer c.Release()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	c.Msg.SetContext(ctx)
-	if c.Aborted() {
+	if c.Gone() {
 		t.Fatal("a context of the handler's own making aborted the message")
 	}
 }
 
 // Promise P3: the error of a message that went away is a context.Canceled and still what it was, and counts nothing.
-func TestAbort(t *testing.T) {
-	c := begin(ordinary().msg)
-	defer c.Release()
+func TestAborted(t *testing.T) {
 	story := &classify.Failure{Err: errBoom, Attempts: 3, Verdict: classify.Verdict{Class: classify.ClassTransient}}
 	for _, cause := range []error{errBoom, fmt.Errorf("handler: %w", errBoom), story, nil} {
-		err := c.Abort(cause)
+		err := Aborted(cause)
 		if !errors.Is(err, context.Canceled) || cause != nil && !errors.Is(err, cause) {
-			t.Errorf("Abort(%v) is %v", cause, err)
+			t.Errorf("Aborted(%v) is %v", cause, err)
 		}
 		f, ok := causes.Find[*classify.Failure](err)
 		if !ok || f.Verdict.Class != classify.ClassAborted || f.Attempts != 0 {
-			t.Errorf("Abort(%v) tells %+v", cause, f)
+			t.Errorf("Aborted(%v) tells %+v", cause, f)
 		}
-		if again := c.Abort(err); again != err {
-			t.Errorf("Abort of an aborted error wraps it again: %v", again)
+		if again := Aborted(err); again != err {
+			t.Errorf("Aborted of an aborted error wraps it again: %v", again)
 		}
 	}
 }
@@ -95,7 +93,7 @@ func TestAbort(t *testing.T) {
 // Promise P3: a message without channels for its ack, as tests and adapters make them, is neither acked nor nacked.
 func TestBareMessage(t *testing.T) {
 	c := begin(&message.Message{UUID: "bare"})
-	if c.Acked() || c.Nacked() || c.Aborted() {
+	if c.Acked() || c.Nacked() || c.Gone() {
 		t.Error("a bare message is settled before it was settled")
 	}
 	c.Msg.Ack()

@@ -1,37 +1,27 @@
 package chain
 
-import (
-	"fmt"
-	"reflect"
+import "github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-)
+// Part is a part of chains. The front door composes parts of many packages with EnterParts. A type is a Part if it
+// embeds a Link, so no part exports a method with a type of this package.
+type Part interface{ step() Step }
 
-// registered has the step of each type that Register was called with. Only init functions write to it.
-var registered = make(map[reflect.Type]func(part any) Step)
+// Link makes the type that embeds it a Part. A public type embeds it under an unexported name.
+type Link struct{ of Step }
 
-// Register makes values of type T parts of chains. Call it in the init function of T's package. So the front door can
-// compose parts of many packages, and no part exports a method with a type of this package.
-func Register[T any](step func(part T, next Handler) Handler) {
-	registered[reflect.TypeFor[T]()] = func(part any) Step {
-		return func(next Handler) Handler { return step(part.(T), next) }
-	}
-}
+// LinkOf returns the Link of a part with this step.
+func LinkOf(step Step) Link { return Link{step} }
+
+func (l Link) step() Step { return l.of }
 
 // EnterParts is Enter with the steps of parts, the first one outermost.
-func EnterParts(parts ...any) message.HandlerMiddleware {
+func EnterParts(parts ...Part) message.HandlerMiddleware {
 	steps := make([]Step, len(parts))
 	for i, part := range parts {
-		steps[i] = StepOf(part)
+		steps[i] = part.step()
 	}
 	return Enter(steps...)
 }
 
-// StepOf returns the step of a part whose type is registered. It panics for any other.
-func StepOf(part any) Step {
-	step := registered[reflect.TypeOf(part)]
-	if step == nil {
-		panic(fmt.Sprintf("chain: %T is not a part of chains: call chain.Register in the init function of its package", part))
-	}
-	return step(part)
-}
+// StepOf returns the step of a part.
+func StepOf(part Part) Step { return part.step() }

@@ -43,17 +43,17 @@ func passOne(random *rand.Rand, id string, kept chan<- func() error) error {
 	keep := random.IntN(4) == 0
 	var held *Call
 	step := func(next Handler) Handler {
-		return func(c *Call) ([]*message.Message, error) {
+		return func(c *Call) ([]*message.Message, Outcome) {
 			c.Attempts++
 			if c.Attempts != 1 || c.Arrived("id") != id {
-				return nil, fmt.Errorf("attempts %d and id %q of another message", c.Attempts, c.Arrived("id"))
+				return nil, OutcomeOf(fmt.Errorf("attempts %d and id %q of another message", c.Attempts, c.Arrived("id")))
 			}
-			out, err := next(c)
+			out, o := next(c)
 			if keep {
 				c.Detach()
 				held = c
 			}
-			return out, err
+			return out, o
 		}
 	}
 	_, err := Enter(step)(func(m *message.Message) ([]*message.Message, error) {
@@ -80,7 +80,7 @@ func checkOriginal(c *Call, a arrival) error {
 func TestDetachedCallIsNotReused(t *testing.T) {
 	var held *Call
 	keep := func(next Handler) Handler {
-		return func(c *Call) ([]*message.Message, error) { c.Detach(); held = c; return next(c) }
+		return func(c *Call) ([]*message.Message, Outcome) { c.Detach(); held = c; return next(c) }
 	}
 	h := func(*message.Message) ([]*message.Message, error) { return nil, nil }
 	a := ordinary()

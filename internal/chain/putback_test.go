@@ -7,29 +7,19 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/causes"
 )
 
-// Feature I3: a message that a part puts back has gone away, for every part further out, and its error is no failure.
-func TestPutBack(t *testing.T) {
-	a := ordinary()
-	c := begin(a.msg)
-	if c.Aborted() {
-		t.Error("aborted before")
+// Feature I3: the error of a message that is requeued is no failure for any part further out.
+func TestRequeued(t *testing.T) {
+	err := Requeued(errBoom)
+	if !IsAborted(err) || !errors.Is(err, errBoom) || !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
-	err := c.PutBack(errBoom)
-	failure, ok := causes.Find[*classify.Failure](err)
-	if !c.Aborted() || !ok || failure.Verdict.Class != classify.ClassAborted || !errors.Is(err, errBoom) || !errors.Is(err, context.Canceled) {
-		t.Errorf("aborted %t: %v", c.Aborted(), err)
-	}
-	if again := c.Abort(err); again != err {
+	if again := Aborted(err); again != err {
 		t.Errorf("told twice: %v", again)
 	}
-	c.Release()
-	if c := begin(a.msg); c.Aborted() {
-		t.Error("the next message of the pool was put back too")
+	if o := OutcomeOf(err); o.Next != Requeue || o.Why != err {
+		t.Error(o)
 	}
 }
 
@@ -47,28 +37,30 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// Feature I3: so it has for a chain further out, where parts are middlewares of their own.
-func TestPutBackThroughChains(t *testing.T) {
-	puts := func(Handler) Handler {
-		return func(c *Call) ([]*message.Message, error) { return nil, c.PutBack(errBoom) }
+// Feature I3: so it is for a chain further out, where parts are middlewares of their own.
+func TestRequeueThroughChains(t *testing.T) {
+	requeues := func(Handler) Handler {
+		return func(c *Call) ([]*message.Message, Outcome) { return nil, OutcomeOf(Requeued(errBoom)) }
 	}
-	var aborted bool
+	var seen Next
 	asks := func(next Handler) Handler {
-		return func(c *Call) ([]*message.Message, error) {
-			out, err := next(c)
-			aborted = c.Aborted()
-			return out, fmt.Errorf("wrapped: %w", err)
+		return func(c *Call) ([]*message.Message, Outcome) {
+			out, o := next(c)
+			seen = o.Next
+			o.Why = fmt.Errorf("wrapped: %w", o.Why)
+			return out, o
 		}
 	}
-	inner := Enter(puts)(nil)
-	if _, err := Enter(asks)(inner)(ordinary().msg); !aborted || !errors.Is(err, errBoom) {
-		t.Errorf("aborted %t: %v", aborted, err)
+	inner := Enter(requeues)(nil)
+	if _, err := Enter(asks)(inner)(ordinary().msg); seen != Requeue || !errors.Is(err, errBoom) {
+		t.Errorf("%s: %v", seen, err)
 	}
-	aborted = false
-	if _, _ = Enter(asks)(Enter(asks)(inner))(ordinary().msg); !aborted {
-		t.Error("lost on the way through two chains")
+	seen = Done
+	if _, _ = Enter(asks)(Enter(asks)(inner))(ordinary().msg); seen != Requeue {
+		t.Errorf("%s after two chains", seen)
 	}
-	if _, _ = Enter(asks)(func(*message.Message) ([]*message.Message, error) { return nil, errBoom })(ordinary().msg); aborted {
-		t.Error("a failure is taken for a message put back")
+	boom := func(*message.Message) ([]*message.Message, error) { return nil, errBoom }
+	if _, _ = Enter(asks)(boom)(ordinary().msg); seen != Failed {
+		t.Errorf("a failure is %s", seen)
 	}
 }

@@ -48,7 +48,7 @@ func TestReentryIsTheOriginHandlers(t *testing.T) {
 func TestReentryOfNestedChains(t *testing.T) {
 	var seen []string
 	part := func(next Handler) Handler {
-		return func(c *Call) ([]*message.Message, error) {
+		return func(c *Call) ([]*message.Message, Outcome) {
 			if c.Reentry == nil || c.Reentry.Stage != 2 {
 				t.Errorf("comes again: %+v", c.Reentry)
 			}

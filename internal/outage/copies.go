@@ -180,34 +180,33 @@ func (k *kept) outcome() fate {
 var errCopy = errors.New("the message came again while it was held, and is given back as it was")
 
 // Settle reports whether c's message is a copy of one that is held here, or was lately. If that one is held or handled,
-// Settle waits for its outcome. The copy is settled in the same way: a nil error acks it, and any other gives it back,
-// uncounted. Settle returns false if the message is none, or takes the place of a copy whose session has ended.
-func Settle(c *chain.Call) (settled bool, err error) {
+// Settle waits for its outcome. The copy is settled in the same way: it is done, or requeued. Settle returns false if the message is none, or takes the place of a copy whose session has ended.
+func Settle(c *chain.Call) (o chain.Outcome, settled bool) {
 	if last := keeping.Load(); last == 0 || c.Reentry != nil {
-		return false, nil
+		return o, false
 	} else if time.Now().UnixNano() > last {
 		keeping.CompareAndSwap(last, 0)
-		return false, nil
+		return o, false
 	}
 	r := RedeliveryIn(c.Ctx)
 	if !r.Repeats() || chain.TransactionOf(c.Ctx) != nil {
-		return false, nil
+		return o, false
 	}
 	of, ok := c.Fingerprint()
 	if !ok {
-		return false, nil
+		return o, false
 	}
 	ctx := c.WaitContext()
 	for first := true; ; first = false {
 		one := r.copyOf(of, c)
 		if one == nil {
-			return false, nil
+			return o, false
 		}
 		switch one.outcome() {
 		case isAcked:
-			return true, nil
+			return o, true
 		case isGivenBack:
-			return true, c.PutBack(errCopy)
+			return chain.OutcomeOf(chain.Requeued(errCopy)), true
 		case isGone:
 			continue // copyOf forgets it
 		}
@@ -219,10 +218,10 @@ func Settle(c *chain.Call) (settled bool, err error) {
 		case <-one.nackd:
 		case <-one.session:
 		case <-ctx.Done():
-			return true, c.PutBack(errCopy)
+			return chain.OutcomeOf(chain.Requeued(errCopy)), true
 		}
 		if one.outcome() == isGivenBack {
-			return true, c.PutBack(errCopy)
+			return chain.OutcomeOf(chain.Requeued(errCopy)), true
 		}
 	}
 }

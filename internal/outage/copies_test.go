@@ -63,14 +63,14 @@ func TestSettle(t *testing.T) {
 				if row.copy != nil {
 					c = row.copy(r)
 				}
-				if settled, err := Settle(c); settled != row.settled || err != nil {
-					t.Errorf("settled %t, %v", settled, err)
+				if o, settled := Settle(c); settled != row.settled || o.Next != chain.Done {
+					t.Errorf("settled %t, %v", settled, o)
 				}
-				if settled, _ := Settle(first); settled {
+				if _, settled := Settle(first); settled {
 					t.Error("a message is a copy of itself")
 				}
 				time.Sleep(time.Minute + keptFor + 1)
-				if settled, _ := Settle(c); settled {
+				if _, settled := Settle(c); settled {
 					t.Error("remembered for good")
 				}
 			})
@@ -104,7 +104,7 @@ func TestCopiesAreForgotten(t *testing.T) {
 		first.Msg.Ack()
 		for i := range 100 {
 			c := callOf(r, fmt.Sprint(i), "p")
-			if settled, _ := Settle(c); settled {
+			if _, settled := Settle(c); settled {
 				t.Error("a new message is a copy")
 			}
 			c.Msg.Ack()
@@ -173,14 +173,14 @@ func TestSettleWaits(t *testing.T) {
 				for range 3 {
 					go func() {
 						c := callOf(r, "1", "p")
-						switch settled, err := Settle(c); {
+						switch o, settled := Settle(c); {
 						case !settled:
 							results <- "goes on"
 							time.Sleep(time.Second)
 							c.Msg.Ack()
-						case err == nil:
+						case o.Next == chain.Done:
 							results <- "acked"
-						case chain.GaveBack(err) && errors.Is(err, errCopy):
+						case o.Next == chain.Requeue && errors.Is(o.Why, errCopy):
 							results <- "given back"
 						}
 					}()

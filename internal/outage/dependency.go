@@ -90,7 +90,7 @@ func (g *Dependency) Do(ctx context.Context, c *chain.Call, try func() error) er
 
 // hold calls try at the message's turns. err is the failure so far, or nil.
 func (g *Dependency) hold(ctx context.Context, c *chain.Call, try func() error, err error) error {
-	rest, of := Rest(ctx, g.config.MaxHold, c.Held), recent.Of(c)
+	rest, of := Rest(ctx, g.config.MaxHold, c.Held()), recent.Of(c)
 	until := time.Now().Add(rest)
 	defer Holding(c, rest, g.config.Logger)()
 	g.mu.Lock()
@@ -131,7 +131,7 @@ func (g *Dependency) GiveBack(c *chain.Call, err error) error {
 	g.mu.Lock()
 	g.episode.returned++
 	g.mu.Unlock()
-	return c.PutBack(err)
+	return chain.Requeued(err)
 }
 
 // Interrupted is for work on c's message that failed with err because a connection was lost under it. It holds the

@@ -77,7 +77,7 @@ func TestNackingBroker(t *testing.T) {
 						c := call(t.Context(), strconv.Itoa(i))
 						err := g.Do(t.Context(), c, ask)
 						for ; givenBack(err); err = g.Do(t.Context(), c, ask) {
-							c.Held = 0 // as when it comes again
+							c.AddHeld(-c.Held()) // as when it comes again
 							time.Sleep(100 * time.Millisecond)
 						}
 						mu.Lock()
@@ -116,7 +116,7 @@ func TestNackedOneByOne(t *testing.T) {
 		for i := range 5 {
 			c := call(t.Context(), strconv.Itoa(i))
 			for givenBack(g.Do(t.Context(), c, func() error { return nack })) {
-				c.Held = 0
+				c.AddHeld(-c.Held())
 			}
 			for range 4 { // as Outputs insists
 				time.Sleep(time.Second)

@@ -1,9 +1,6 @@
 package outage
 
-import (
-	"reflect"
-	"time"
-)
+import "time"
 
 // Report is an outage that goes on.
 type Report struct {
@@ -19,19 +16,17 @@ func (g *Dependency) Report() (Report, bool) {
 	return Report{Name: g.config.Name, Since: g.episode.began, Waiting: g.waiting}, g.failures > 0 && g.episode.logged
 }
 
-// watched has the dependency of each type that Watch was called with. Only init functions write to it.
-var watched = make(map[reflect.Type]func(part any) *Dependency)
+// Owner is a part with a dependency of its own. A type is an Owner if it embeds an Owned, so no part exports a method
+// with a type of this package.
+type Owner interface{ dependency() *Dependency }
 
-// Watch makes the guards of parts of type T known to Of. Call it in the init function of T's package. So the front door
-// can report the outages of many packages, and no part exports a method with a type of this package.
-func Watch[T any](dependency func(part T) *Dependency) {
-	watched[reflect.TypeFor[T]()] = func(part any) *Dependency { return dependency(part.(T)) }
-}
+// Owned makes the type that embeds it an Owner. A public type embeds it under an unexported name.
+type Owned struct{ of *Dependency }
 
-// Of returns the dependency of a part, or nil if it has none.
-func Of(part any) *Dependency {
-	if dependency := watched[reflect.TypeOf(part)]; dependency != nil {
-		return dependency(part)
-	}
-	return nil
-}
+// OwnedBy returns the Owned of a part with this dependency.
+func OwnedBy(d *Dependency) Owned { return Owned{d} }
+
+func (o Owned) dependency() *Dependency { return o.of }
+
+// Of returns the dependency of a part.
+func Of(part Owner) *Dependency { return part.dependency() }

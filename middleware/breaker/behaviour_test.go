@@ -75,7 +75,7 @@ func TestNoMessageWhileOpen(t *testing.T) {
 		}
 		time.Sleep(9 * time.Minute)
 		calls := s.service.count()
-		if _, err := h(newMessage(t.Context(), "next")); !chain.GaveBack(err) || s.service.count() < calls+1 || s.service.count() > calls+5 { // at once, and after waits
+		if _, err := h(newMessage(t.Context(), "next")); !chain.IsAborted(err) || s.service.count() < calls+1 || s.service.count() > calls+5 { // at once, and after waits
 			t.Errorf("%v, %d calls", err, s.service.count()-calls)
 		}
 		if health := s.breaker.Health(); len(health) != 1 {
@@ -147,7 +147,7 @@ func TestHeldMessageGoesAway(t *testing.T) {
 		for want, ctx := range map[time.Duration]context.Context{20 * time.Second: t.Context(), 4 * time.Second: cancelled} {
 			began := time.Now()
 			_, err := h(newMessage(ctx, "goes away"))
-			if f, ok := causes.Find[*classify.Failure](err); !ok || !chain.GaveBack(err) || f.Attempts != 0 || !errors.Is(err, context.Canceled) {
+			if f, ok := causes.Find[*classify.Failure](err); !ok || !chain.IsAborted(err) || f.Attempts != 0 || !errors.Is(err, context.Canceled) {
 				t.Errorf("%v", err)
 			}
 			if held := time.Since(began); held > want+time.Second {
@@ -186,19 +186,25 @@ func TestHooksAreContained(t *testing.T) {
 	})
 }
 
+// hasNext stands for stages that have a next one, or not.
+type hasNext bool
+
+func (hasNext) Has(*chain.Call) bool                         { return true }
+func (n hasNext) HasNext(*chain.Call, classify.Verdict) bool { return bool(n) }
+
 // staged is a part that has a next stage, and takes messages into it.
 func (s *sim) staged(t *testing.T, stage *[]string) message.HandlerFunc {
 	h := chain.Enter(func(next chain.Handler) chain.Handler {
-		return func(c *chain.Call) ([]*message.Message, error) {
-			c.Later = func(*chain.Call, classify.Verdict) bool { return true }
-			out, err := next(c)
-			if c.Onward {
+		return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
+			c.EnterStages(hasNext(true))
+			out, o := next(c)
+			if o.Next == chain.Stage {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				*stage = append(*stage, c.ID())
-				return nil, nil
+				return nil, chain.Outcome{}
 			}
-			return out, err
+			return out, o
 		}
 	}, chain.StepOf(s.breaker))
 	return h(func(msg *message.Message) ([]*message.Message, error) { return s.service.handle(msg) })
@@ -242,7 +248,7 @@ func TestHoldThatEndsIsNoBlame(t *testing.T) {
 		var counted []string
 		one := func(id string) bool { // one delivery, which may give the message back
 			_, err := h(newMessage(t.Context(), id))
-			if err != nil && !chain.GaveBack(err) {
+			if err != nil && !chain.IsAborted(err) {
 				counted = append(counted, id)
 				return true
 			}
@@ -384,7 +390,7 @@ func TestValve(t *testing.T) {
 				if err == nil {
 					break
 				}
-				if !chain.GaveBack(err) || !valve.IsShut() {
+				if !chain.IsAborted(err) || !valve.IsShut() {
 					t.Fatalf("%v, shut: %t", err, valve.IsShut())
 				}
 			}

@@ -14,10 +14,14 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
+// link makes the type that embeds it a part of chains.
+type link = chain.Link
+
 // Breaker holds the messages of handlers whose downstream is away. It is safe for concurrent use by any number of
 // handlers and routers. It needs no closing. A nil Breaker, which a spillway.Channel without Config.Outage has, holds no
 // message: Middleware returns the handler as it is, Health is empty, and Open and Close do nothing.
 type Breaker struct {
+	link
 	config  Config
 	changes changes
 	// troubled counts the cells in which something failed lately, and the freezes. While it is 0 messages pass and nothing
@@ -48,6 +52,7 @@ func New(config Config) (*Breaker, error) {
 		return nil, err
 	}
 	g := &Breaker{config: config, cells: make(map[place]*cell), freezes: make(map[frozen]*freeze)}
+	g.link = chain.LinkOf(g.step)
 	if config.Store != nil {
 		g.sharing = newSharing(g, config.Store)
 	}
@@ -63,18 +68,16 @@ func (g *Breaker) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(g.step)(h)
 }
 
-func init() { chain.Register((*Breaker).step) }
-
 func (g *Breaker) step(next chain.Handler) chain.Handler {
-	return func(c *chain.Call) ([]*message.Message, error) {
-		if g.troubled.Load() != 0 && !c.Unheld {
-			return g.passage(c).run(next, false, nil, nil)
+	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
+		if g.troubled.Load() != 0 && c.Hold != chain.HoldNone {
+			return g.passage(c).run(next, false, nil, chain.Outcome{})
 		}
-		out, err := next(c)
-		if err == nil && g.troubled.Load() == 0 || c.Unheld {
-			return out, err
+		out, o := next(c)
+		if o.Next == chain.Done && g.troubled.Load() == 0 || c.Hold == chain.HoldNone {
+			return out, o
 		}
-		return g.passage(c).run(next, true, out, err)
+		return g.passage(c).run(next, true, out, o)
 	}
 }
 

@@ -168,7 +168,7 @@ func (p *passage) thaw(ctx context.Context, f *freeze) (err error) {
 	defer func() {
 		timer.Stop()
 		waited := time.Since(began)
-		p.c.Held += waited
+		p.c.AddHeld(waited)
 		p.waited(waited, err != nil)
 	}()
 	select {

@@ -109,7 +109,7 @@ func (m *model) finish(id string, outcome error) {
 	synctest.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.ended[id]; open && (outcome == errAway || outcome == errBoom) && err != nil && !chain.GaveBack(err) && !m.gone[id] {
+	if err := m.ended[id]; open && (outcome == errAway || outcome == errBoom) && err != nil && !chain.IsAborted(err) && !m.gone[id] {
 		m.t.Errorf("%v left the breaker while it was open", err)
 	}
 }

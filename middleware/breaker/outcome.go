@@ -71,7 +71,7 @@ func (s *cell) probeFailed(p *passage, verdict classify.Verdict, err error, d *d
 			s.due = now
 			s.tick(now)
 			if p.later {
-				return onward
+				return nextStage
 			}
 			return unheld
 		}

@@ -23,12 +23,12 @@ import (
 type decision int
 
 const (
-	pass     decision = iota // its outcome goes to the parts further out
-	hold                     // it waits in the queue
-	pause                    // it waits a moment, although others pass
-	onward                   // it goes to its next stage
-	unheld                   // it is retried as if there were no breaker
-	doubtful                 // the same, unless one of its errors says away
+	pass      decision = iota // its outcome goes to the parts further out
+	hold                      // it waits in the queue
+	pause                     // it waits a moment, although others pass
+	nextStage                 // it goes to its next stage
+	unheld                    // it is retried as if there were no breaker
+	doubtful                  // the same, unless one of its errors says away
 )
 
 // minPause and maxPause bound the waits of a message whose errors look like an outage while the breaker is closed.
@@ -73,41 +73,41 @@ func (p *passage) stale(s *cell) bool {
 }
 
 // run calls next until its outcome is for the parts further out. began means that the first attempt has ended, with out
-// and err.
-func (p *passage) run(next chain.Handler, began bool, out []*message.Message, err error) ([]*message.Message, error) {
+// and o.
+func (p *passage) run(next chain.Handler, began bool, out []*message.Message,
+	o chain.Outcome) ([]*message.Message, chain.Outcome) {
 	defer p.breaker.tell()
 	for {
 		if !began {
 			if err := p.enter(); err != nil {
-				return nil, err
+				return nil, chain.OutcomeOf(err)
 			}
-			out, err = p.attempt(next)
+			out, o = p.attempt(next)
 		}
 		began = false
-		switch p.settle(err) {
+		switch p.settle(o) {
 		case pass:
-			return out, err
-		case onward:
-			p.c.Onward = true
-			return nil, p.bounded(err)
+			return out, o
+		case nextStage:
+			return nil, chain.Outcome{Next: chain.Stage, Why: p.bounded(o.Why)}
 		case unheld:
-			p.c.Unheld = true
-			return nil, err
+			p.c.Hold = chain.HoldNone
+			return nil, o
 		case doubtful:
-			p.c.Doubtful = true
-			return out, err
+			p.c.Hold = chain.HoldAway
+			return nil, o
 		case pause:
 			if err := p.pause(); err != nil {
-				return nil, err
+				return nil, chain.OutcomeOf(err)
 			}
 		}
-		p.err, p.c.Doubtful = err, false
+		p.err, p.c.Hold = o.Why, chain.HoldAll
 		p.c.Restore()
 	}
 }
 
 // attempt calls next once. A panic and runtime.Goexit leave the probe to the next message.
-func (p *passage) attempt(next chain.Handler) ([]*message.Message, error) {
+func (p *passage) attempt(next chain.Handler) ([]*message.Message, chain.Outcome) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -115,19 +115,19 @@ func (p *passage) attempt(next chain.Handler) ([]*message.Message, error) {
 			p.breaker.tell()
 		}
 	}()
-	out, err := next(p.c)
+	out, o := next(p.c)
 	returned = true
-	return out, err
+	return out, o
 }
 
 // settle decides what becomes of the message after an attempt.
-func (p *passage) settle(err error) decision {
-	if err == nil {
+func (p *passage) settle(o chain.Outcome) decision {
+	if o.Next == chain.Done {
 		p.succeeded()
 		return pass
 	}
-	c := p.c
-	if c.Nacked() || c.Claimed() || c.Aborted() {
+	c, err := p.c, o.Why
+	if c.Nacked() || c.Claimed() || c.Left(o) {
 		p.release(true)
 		return pass
 	}
@@ -137,10 +137,10 @@ func (p *passage) settle(err error) decision {
 		return pass
 	}
 	p.after = verdict.RetryAfter
-	if p.later = p.probe && c.Later != nil; p.later {
+	if p.later = p.probe; p.later {
 		stage := verdict
 		stage.RetryAfter = min(stage.RetryAfter, p.breaker.config.MaxProbe)
-		p.later = c.Later(c, stage)
+		p.later = c.HasNextStage(stage)
 	}
 	var kind string
 	if !verdict.Away {
@@ -161,7 +161,7 @@ func (p *passage) settle(err error) decision {
 	if p.gaveUp != "" {
 		p.logGaveUp(err, verdict)
 	}
-	if c.Acked() && decided != onward && decided != unheld { // it cannot come again
+	if c.Acked() && decided != nextStage && decided != unheld { // it cannot come again
 		if decided == pause {
 			p.unpause()
 		}
@@ -198,7 +198,7 @@ func (p *passage) enter() error {
 			continue
 		}
 		var s *cell
-		if !c.Doubtful {
+		if c.Hold != chain.HoldAway {
 			s = p.breaker.lock(p, false)
 		}
 		if s == nil {
@@ -224,7 +224,7 @@ func (p *passage) enter() error {
 		granted := s.await(ctx, w, rest)
 		held()
 		waited := time.Since(began)
-		c.Held += waited
+		c.AddHeld(waited)
 		p.waited(waited, !granted || ctx.Err() != nil)
 		switch {
 		case !granted:
@@ -284,7 +284,7 @@ func (p *passage) pause() error {
 		return p.giveBack()
 	}
 	waited := time.Since(began)
-	p.c.Held += waited
+	p.c.AddHeld(waited)
 	p.waited(waited, false)
 	return nil
 }
@@ -305,7 +305,7 @@ func (p *passage) unpause() {
 
 // rest returns how long the message may still be held.
 func (p *passage) rest(ctx context.Context) time.Duration {
-	return outage.Rest(ctx, p.breaker.config.MaxHold, p.c.Held)
+	return outage.Rest(ctx, p.breaker.config.MaxHold, p.c.Held())
 }
 
 // giveBack returns the error that gives the message back, uncounted. A message that its handler acked cannot come
@@ -318,7 +318,7 @@ func (p *passage) giveBack() error {
 			return p.err
 		}
 	}
-	return p.c.PutBack(err)
+	return chain.Requeued(err)
 }
 
 // bounded keeps an error from asking a stage for a longer wait than the breaker itself allows: the stage would

@@ -51,7 +51,7 @@ func (s *sim) handler(t testing.TB) message.HandlerFunc {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return chain.EnterParts(retry, s.breaker, middleware.Recover{})(func(msg *message.Message) ([]*message.Message, error) {
+	return chain.EnterParts(retry, s.breaker, chain.Recover)(func(msg *message.Message) ([]*message.Message, error) {
 		out, err := s.service.handle(msg)
 		time.Sleep(s.takes)
 		return out, err
@@ -86,7 +86,7 @@ func (s *sim) deliver(ctx context.Context, h message.HandlerFunc, id string) {
 		switch {
 		case err == nil:
 			s.handled[id]++
-		case chain.GaveBack(err):
+		case chain.IsAborted(err):
 			s.back++
 			s.mu.Unlock()
 			time.Sleep(100 * time.Millisecond)

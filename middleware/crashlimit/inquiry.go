@@ -142,8 +142,8 @@ func (q *inquiry) wait(c *chain.Call, next <-chan struct{}) error {
 	case <-next:
 		return nil
 	case <-ctx.Done():
-		return c.PutBack(errors.Join(errUndecided, context.Cause(ctx)))
+		return chain.Requeued(errors.Join(errUndecided, context.Cause(ctx)))
 	case <-timer.C: // the store does not answer
-		return c.PutBack(errUndecided)
+		return chain.Requeued(errUndecided)
 	}
 }

@@ -119,9 +119,13 @@ func (s *settings) validate() error {
 	return nil
 }
 
+// link makes the type that embeds it a part of chains.
+type link = chain.Link
+
 // Limit dead-letters messages that end the process. It is safe for concurrent use by any number of handlers and
 // routers: one serves a whole process. A second one in the same process would be taken for another process.
 type Limit struct {
+	link
 	config    settings
 	brokerMax int // what Max is for the broker's own count
 	life      *lifecycle.Lifecycle
@@ -157,6 +161,7 @@ func build(config settings) (*Limit, error) {
 		return nil, err
 	}
 	l := &Limit{config: config, brokerMax: brokerMax, self: self}
+	l.link = chain.LinkOf(l.step)
 	l.life = lifecycle.New(l.start, l.stop)
 	return l, nil
 }

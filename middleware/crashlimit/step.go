@@ -22,13 +22,11 @@ const (
 	marking               // each delivery leaves a mark that its end removes
 )
 
-func init() { chain.Register((*Limit).step) }
-
 func (l *Limit) step(next chain.Handler) chain.Handler {
-	return func(c *chain.Call) ([]*message.Message, error) {
+	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
 		if l.config.Delivered != nil {
 			if n, ok := l.delivered(c.Msg); ok && n >= l.brokerMax {
-				return nil, l.exceeded(c, l.markOf(c.Msg), n, true)
+				return nil, chain.Outcome{Next: chain.DeadLetter, Why: l.exceeded(c, l.markOf(c.Msg), n, true)}
 			}
 		}
 		if l.config.store == nil {
@@ -38,15 +36,17 @@ func (l *Limit) step(next chain.Handler) chain.Handler {
 		l.admission.unmarked.Add(1)
 		defer v.end() // also of a panic and of runtime.Goexit
 		if l.mode.Load() != quiet {
-			if err := v.begin(c); err != nil {
-				return nil, err
+			if err := v.begin(c); chain.IsAborted(err) {
+				return nil, chain.Outcome{Next: chain.Requeue, Why: err}
+			} else if err != nil {
+				return nil, chain.Outcome{Next: chain.DeadLetter, Why: err}
 			}
 		}
-		out, err := next(c)
-		if v.share != nil && err == nil && len(out) > 0 && l.await(c, v) {
+		out, o := next(c)
+		if v.share != nil && o.Next == chain.Done && len(out) > 0 && l.await(c, v) {
 			v.limit = nil // the copy ends it
 		}
-		return out, err
+		return out, o
 	}
 }
 
@@ -103,11 +103,11 @@ func (v *visit) join(c *chain.Call) error {
 		select {
 		case <-v.share.decided:
 		case <-ctx.Done():
-			return c.PutBack(context.Cause(ctx))
+			return chain.Requeued(context.Cause(ctx))
 		}
 	}
 	if v.share.refused {
-		return c.PutBack(errNotFirst)
+		return chain.Requeued(errNotFirst)
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, row
 func (v *visit) move(c *chain.Call, alone bool) (err error) {
 	ctx := c.WaitContext()
 	if v.slot, err = v.limit.admission.move(ctx, v.slot, alone, v.limit.config.aloneWait); err != nil {
-		return c.Abort(fmt.Errorf("crashlimit: wait to be handled alone: %w", err))
+		return chain.Aborted(fmt.Errorf("crashlimit: wait to be handled alone: %w", err))
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (s *staging) chained(together bool, queue *poison.Queue, retry *middleware.
 		s.Fatal(err)
 	}
 	if together {
-		s.router.AddMiddleware(chain.EnterParts(queue, s.stages, retry, middleware.Recover{}))
+		s.router.AddMiddleware(chain.EnterParts(queue, s.stages, retry, chain.Recover))
 		return
 	}
 	s.router.AddMiddleware(queue.Middleware, s.stages.Middleware, retry.Middleware, middleware.Recover{}.Middleware)

@@ -22,12 +22,12 @@ func TestLater(t *testing.T) {
 		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute), MaxDelay: time.Hour}, nil)
 		var seen []string
 		watch := chain.Step(func(next chain.Handler) chain.Handler {
-			return func(c *chain.Call) ([]*message.Message, error) {
-				row := fmt.Sprint(c.Staged(c))
+			return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
+				row := fmt.Sprint(c.HasStages())
 				for _, v := range []classify.Verdict{
 					{Class: classify.ClassTransient}, {}, {RetryAfter: time.Hour}, {RetryAfter: 2 * time.Hour}, {Class: classify.ClassPermanent},
 				} {
-					row += fmt.Sprint(" ", c.Later(c, v))
+					row += fmt.Sprint(" ", c.HasNextStage(v))
 				}
 				seen = append(seen, row)
 				return next(c)

@@ -49,7 +49,7 @@ func TestOutageOfHours(t *testing.T) {
 				if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}); err != nil {
 					t.Fatal(err)
 				}
-				s.router.AddMiddleware(chain.EnterParts(newQueue(s, s.letters), s.stages, newRetry(s, middleware.RetryConfig{}), guard, middleware.Recover{}))
+				s.router.AddMiddleware(chain.EnterParts(newQueue(s, s.letters), s.stages, newRetry(s, middleware.RetryConfig{}), guard, chain.Recover))
 				s.router.AddPlugin(s.stages.Plugin)
 				var calls atomic.Int64 // while the downstream is away
 				done, start := newNote(), time.Now()

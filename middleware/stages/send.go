@@ -23,17 +23,18 @@ import (
 
 // send publishes the message to a stage. If the stage does not take it, send gives the message back, uncounted, for as
 // long as the refusal can be an outage.
-func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, number int, pause time.Duration) error {
+func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, number int,
+	pause time.Duration) chain.Outcome {
 	placing.Begin(c.WaitContext(), c.Msg)
-	if c.Aborted() { // while it waited for its turn
-		return c.Abort(failure)
+	if c.Gone() { // while it waited for its turn
+		return chain.Away(failure)
 	}
 	to, entry := h.byNumber[number-1], newEntry()
 	err := s.sink.Do(c.WaitContext(), c, func() error {
 		return s.insist(c, func() error { return s.place(c, to, failure, number, pause, entry) })
 	})
-	if chain.GaveBack(err) { // it was held while the broker or store was away, and logs the outage
-		return err
+	if chain.IsAborted(err) { // it was held while the broker or store was away, and the outage is logged
+		return chain.Outcome{Next: chain.Requeue, Why: err}
 	}
 	if err != nil {
 		return s.refused(c, to, failure, number,
@@ -53,7 +54,7 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 			failure.Attempts}
 		safecall.Hook(s.config.Logger, "stages.OnStage", func() { s.config.OnStage(c.Ctx, event) })
 	}
-	return nil
+	return chain.Outcome{}
 }
 
 // stageAttempts is how often a message is offered to its stage.
@@ -115,7 +116,8 @@ var (
 )
 
 // refused handles a message that its stage did not take, although the stage is not away.
-func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, err error) error {
+func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failure, number int,
+	err error) chain.Outcome {
 	fields := logging.Fields{
 		logging.Handler: message.HandlerNameFromCtx(c.Ctx), logging.Topic: message.SubscribeTopicFromCtx(c.Ctx),
 		logging.StageTopic: to.topic, logging.Stage: number,
@@ -124,10 +126,10 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 	condemned := outage.Away(err) && c.WaitContext().Err() == nil // others were seen to pass
 	if s.hopeless(err) || c.Acked() || condemned || s.refusals.tooLong(to.topic, recent.Of(c)) {
 		logging.StageCondemned.Write(s.config.Logger, err, fields)
-		return errors.Join(failure, err)
+		return chain.Outcome{Next: chain.DeadLetter, Why: errors.Join(failure, err)}
 	}
 	logging.StageRefused.Write(s.config.Logger, err, fields)
-	return c.PutBack(errors.Join(err, failure))
+	return chain.OutcomeOf(chain.Requeued(errors.Join(err, failure)))
 }
 
 // hopeless reports whether a stage will never take the message: it is too large, the publisher refuses its content, or

@@ -9,9 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
-	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/destination"
@@ -20,20 +18,26 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
+// What other packages of Spillway need of this part, in one value for each of them.
+type (
+	link  = chain.Link
+	owned = outage.Owned
+)
+
 // Stages gives failed messages to their handlers again later, while the messages behind them go on. Add a handler with
 // AddHandler, AddConsumerHandler or Extend, and give it Middleware. Stages is safe for concurrent use by any number of
 // handlers and routers.
 type Stages struct {
-	queue   *poison.Queue
-	inside  deadletter.Inside // of queue
-	config  Config
-	active  []Stage
-	has     func(*chain.Call) bool                   // whether the handler of a call has stages
-	hasNext func(*chain.Call, classify.Verdict) bool // whether a failure with this verdict goes to a stage
-	relay   *delay.Relay                             // of a Store
-	life    *lifecycle.Lifecycle                     // of the relay
-	end     context.CancelFunc
-	ended   sync.WaitGroup
+	link
+	owned
+	queue  *poison.Queue
+	inside deadletter.Inside // of queue
+	config Config
+	active []Stage
+	relay  *delay.Relay         // of a Store
+	life   *lifecycle.Lifecycle // of the relay
+	end    context.CancelFunc
+	ended  sync.WaitGroup
 
 	sink     *outage.Dependency // of the publisher or the store
 	refusals refusals
@@ -62,14 +66,7 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	}
 	s := &Stages{queue: queue, inside: queue.Inside(), config: config, active: config.active(),
 		refusals: newRefusals(), handlers: make(map[string]*handler)}
-	s.has = func(c *chain.Call) bool { return s.handlerOf(c) != nil }
-	s.hasNext = func(c *chain.Call, v classify.Verdict) bool {
-		if !attempts.CanSucceed(v.Class) || !s.has(c) {
-			return false
-		}
-		_, _, ok := s.next(stageOf(c), v.RetryAfter)
-		return ok
-	}
+	s.link = chain.LinkOf(s.step)
 	watched := "stages: the publisher"
 	if config.Store != nil {
 		watched = "stages: the delay store"
@@ -81,6 +78,7 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 		s.relay, s.life = relay, lifecycle.New(s.begin, func() { s.end(); s.ended.Wait() })
 	}
 	s.sink = outage.New(outage.Config{Name: watched, Lost: outage.Lost, Nacked: outage.Nacked, Logger: config.Logger})
+	s.owned = outage.OwnedBy(s.sink)
 	return s, nil
 }
 

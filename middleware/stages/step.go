@@ -9,7 +9,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
 // Middleware sends a message that failed in h to its next stage, if h is a handler that was added to these Stages.
@@ -19,28 +18,23 @@ func (s *Stages) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(s.step)(h)
 }
 
-func init() {
-	chain.Register((*Stages).step)
-	outage.Watch(func(s *Stages) *outage.Dependency { return s.sink })
-}
-
 func (s *Stages) step(next chain.Handler) chain.Handler {
-	return func(c *chain.Call) ([]*message.Message, error) {
+	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
 		if !s.passed.Load() {
 			s.passed.Store(true)
 		}
 		if c.Reentry != nil {
 			c.Reentry.Met = true
 			if c.Reentry.Foreign {
-				return nil, errForeign
+				return nil, chain.Outcome{Next: chain.DeadLetter, Why: errForeign}
 			}
 		}
-		c.Staged, c.Later = s.has, s.hasNext
-		out, err := next(c)
-		if err != nil {
-			return nil, s.later(c, err)
+		c.EnterStages(staging{s})
+		out, o := next(c)
+		if o.Next == chain.Failed || o.Next == chain.Stage {
+			return nil, s.later(c, o)
 		}
-		return out, nil
+		return out, o
 	}
 }
 
@@ -67,19 +61,32 @@ func stageOf(c *chain.Call) int {
 	return c.Reentry.Stage
 }
 
-// later returns nil if the message waits for its next attempt now. Otherwise it returns the error for the parts further
-// out.
-func (s *Stages) later(c *chain.Call, err error) error {
-	if c.Nacked() || c.Claimed() || c.Aborted() {
-		return err
+// staging is what the parts further in ask the stages.
+type staging struct{ stages *Stages }
+
+func (s staging) Has(c *chain.Call) bool { return s.stages.handlerOf(c) != nil }
+
+func (s staging) HasNext(c *chain.Call, v classify.Verdict) bool {
+	if !attempts.CanSucceed(v.Class) || !s.Has(c) {
+		return false
+	}
+	_, _, ok := s.stages.next(stageOf(c), v.RetryAfter)
+	return ok
+}
+
+// later sends the message to its next stage, where it waits for its next attempt. If it has none, the parts further out
+// decide.
+func (s *Stages) later(c *chain.Call, o chain.Outcome) chain.Outcome {
+	if c.Nacked() || c.Claimed() || c.Left(o) {
+		return o
 	}
 	h := s.handlerOf(c)
 	if h == nil {
-		return err
+		return o
 	}
-	failure := attempts.Of(s.config.Classifier, err)
+	failure := attempts.Of(s.config.Classifier, o.Why)
 	if !attempts.CanSucceed(failure.Verdict.Class) {
-		return failure
+		return chain.Outcome{Next: chain.DeadLetter, Why: failure}
 	}
 	number, pause, ok := s.next(stageOf(c), failure.Verdict.RetryAfter)
 	if !ok {
@@ -88,7 +95,7 @@ func (s *Stages) later(c *chain.Call, err error) error {
 				logging.Fields{logging.Topic: h.topic, logging.Handler: h.name, logging.MessageID: c.Msg.UUID, "retry_after": asked,
 					"max_delay": s.config.MaxDelay})
 		}
-		return failure
+		return chain.Outcome{Next: chain.DeadLetter, Why: failure}
 	}
 	c.Restore()
 	return s.send(c, h, failure, number, pause)

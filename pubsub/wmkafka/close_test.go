@@ -150,8 +150,8 @@ func TestDeadlineOfSubscription(t *testing.T) {
 	defer call.Release()
 	close(ctx.done)
 	<-msg.Context().Done()
-	if !call.Aborted() || msg.Context().Value(key{}) != "value" {
-		t.Errorf("aborted %t: %v, value %v", call.Aborted(), msg.Context().Err(), msg.Context().Value(key{}))
+	if !call.Gone() || msg.Context().Value(key{}) != "value" {
+		t.Errorf("aborted %t: %v, value %v", call.Gone(), msg.Context().Err(), msg.Context().Value(key{}))
 	}
 	msg.Nack()
 	if _, open := <-messages; open {

@@ -1,0 +1,113 @@
+package chain
+
+import (
+	"context"
+	"errors"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
+	"github.com/watermill-spillway/spillway/internal/causes"
+)
+
+// Next is what becomes of a message after a part.
+type Next uint8
+
+// From the handler outward, the parts return:
+//
+//	receiver     Requeue while its store is away, or another delivery has the key. Failed and Done as the handler says.
+//	breaker      Nothing while it holds the message: it calls inward again. Requeue for a message that it held for as long
+//	             as it may, and Stage for one that alone keeps it open. Any other outcome as it is.
+//	Retry        Nothing while it tries again after Failed. It stops with Stage or DeadLetter, by the class of the error,
+//	             if the attempts are used up or no wait is allowed. It stops at once after Stage, if the handler has
+//	             stages and RetryConfig.Attempts is not set, and if the budget is spent and there is a next stage. Requeue
+//	             for a message that it held for as long as it may.
+//	stages       After Failed and Stage, the message is published to its next stage: Done. DeadLetter if no stage is left,
+//	             or if the error cannot be retried. Requeue if the stage does not take the message for now.
+//	guard        DeadLetter for a message that must not reach the handler.
+//	crash limit  DeadLetter for a message that ended too many processes, and Requeue while that is not known.
+//	queue        After Failed, Stage and DeadLetter, the message is dead-lettered: Done. Failed if no publisher takes the
+//	             letter, and Requeue if the publishers are away.
+//
+// Every part passes a Requeue on. No part acts on a message that its handler nacked, or that failed inside of a
+// receiver around the chain: see Call.Nacked and Call.Claimed.
+const (
+	// Done means that the message is handled, or is placed in a stage or as a dead letter. The router acks it.
+	Done Next = iota
+	// Failed means that an attempt failed, and no part has decided yet.
+	Failed
+	// Stage means that the message needs no further attempt in place. It goes to its next stage, or without one to the
+	// dead letters.
+	Stage
+	// DeadLetter means that the message needs no further attempt at all.
+	DeadLetter
+	// Requeue means that the message has not failed, or went away. The router nacks it, and no part counts it.
+	Requeue
+)
+
+func (n Next) String() string {
+	return [...]string{"done", "failed", "stage", "dead letter", "requeue"}[n]
+}
+
+// Outcome is what a part returns to the part further out, beside the messages that the handler produced. These are nil
+// unless Next is Done. The zero value is Done.
+type Outcome struct {
+	Next Next
+	// Why is the error that led to Next. It is nil if Next is Done.
+	Why error
+}
+
+// OutcomeOf returns the outcome of a handler, or of work for a message that returned err: Done, Failed, or Requeue for
+// an error of Requeued.
+func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return Outcome{}
+	}
+	if errors.As(err, new(requeued)) {
+		return Outcome{Next: Requeue, Why: err}
+	}
+	return Outcome{Next: Failed, Why: err}
+}
+
+// GaveUp returns the outcome of a message that is not tried again in place.
+func GaveUp(failure *classify.Failure) Outcome {
+	if attempts.CanSucceed(failure.Verdict.Class) {
+		return Outcome{Next: Stage, Why: failure}
+	}
+	return Outcome{Next: DeadLetter, Why: failure}
+}
+
+// Away returns the outcome of a message that went away: see Call.Gone.
+func Away(err error) Outcome { return Outcome{Next: Requeue, Why: Aborted(err)} }
+
+// Left reports whether the message of o went away, or did not fail.
+func (c *Call) Left(o Outcome) bool { return o.Next == Requeue || c.Gone() }
+
+// Gone reports whether the message went away rather than failed: its context was cancelled without an ack. A deadline
+// that passed is a failure. An ack by the handler ends the context too, and the message has not gone away.
+func (c *Call) Gone() bool { return errors.Is(c.Ctx.Err(), context.Canceled) && !c.Acked() }
+
+// Requeued returns the error that gives back a message that did not fail, to come again later.
+func Requeued(err error) error { return requeued{Aborted(err)} }
+
+// requeued is the error of Requeued. A chain further out recognises it, if parts are attached one by one.
+type requeued struct{ error }
+
+func (e requeued) Unwrap() error { return e.error }
+
+// Aborted returns the error of a message that went away: nothing is published and nothing counted. The error is a
+// context.Canceled too, which the router does not log as a failure.
+func Aborted(err error) error {
+	if IsAborted(err) {
+		return err
+	}
+	return &classify.Failure{
+		Err:     errors.Join(context.Canceled, err),
+		Verdict: classify.Verdict{Class: classify.ClassAborted},
+	}
+}
+
+// IsAborted reports whether err gives its message back, uncounted: it is one of Aborted or Requeued.
+func IsAborted(err error) bool {
+	failure, ok := causes.Find[*classify.Failure](err)
+	return ok && failure.Verdict.Class == classify.ClassAborted
+}
