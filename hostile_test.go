@@ -322,7 +322,6 @@ func TestNewRefuses(t *testing.T) {
 		"without Rules":                        {Publisher: good, Retention: letters.RetentionConfig{Every: time.Minute}},
 		"no dead-letter store":                 {Publisher: good, DB: db, Retention: letters.RetentionConfig{Rules: make([]letters.RetentionRule, 1)}},
 		"Rules[0].Statuses is":                 {DB: db, Retention: letters.RetentionConfig{Rules: make([]letters.RetentionRule, 1)}},
-		"pgxstore.New":                         {Publisher: good, Idempotency: keys, Receiver: idempotency.ReceiverConfig{Optimistic: true}},
 		"Key is not": {Publisher: good, Idempotency: keys,
 			Receiver: idempotency.ReceiverConfig{Version: idempotency.VersionMetadata("v")}},
 		"Config.Max": {Publisher: good, CrashLimit: crashlimit.Config{Delivered: func(*message.Message) (int, bool) { return 0, false }, Max: -1}},

@@ -37,8 +37,7 @@ var databases = []database{
 	}, idempotency.NewStore, false},
 	{"postgres", "postgres", "pgx", postgrestest.Schema, idempotency.NewStore, false},
 	{"libpq", "postgres", "postgres", postgrestest.Schema, idempotency.NewStore, false},
-	{"pgxstore", "postgres", "pgx", postgrestest.Schema, pipelining, false},
-	{"optimistic", "postgres", "pgx", postgrestest.Schema, pipelining, true},
+	{"pgxstore", "postgres", "pgx", postgrestest.Schema, pipelining, true},
 	{"mariadb", "mysql", "mysql", mysqltest.Database, idempotency.NewStore, false},
 }
 
@@ -117,7 +116,6 @@ func (c *cell) receiver(config idempotency.ReceiverConfig) *idempotency.Receiver
 
 func (c *cell) receiverOn(store idempotency.Store, config idempotency.ReceiverConfig) *idempotency.Receiver {
 	c.Helper()
-	config.Optimistic = c.optimistic && config.Lease == 0
 	return newReceiver(c, store, config)
 }
 

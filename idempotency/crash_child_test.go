@@ -86,7 +86,6 @@ func (m *mortal) consume(d database) {
 	})
 	config := spillway.Config{Publisher: m.letters(m.t), Idempotency: d.store(db)}
 	config.Receiver.MarkPublished = true
-	config.Receiver.Optimistic = d.optimistic && !m.Leases
 	if m.Leases {
 		config.Receiver.Lease, config.Receiver.PutBackAfter = time.Second, 40*time.Millisecond
 	}

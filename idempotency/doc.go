@@ -69,8 +69,8 @@
 // back. No expiry and no sweeper is needed. If a host vanishes with its network, the database notices only by TCP
 // keepalives or a time-out, and duplicates wait until then. The defaults are hours. Set tcp_keepalives_idle (60, for
 // example) and idle_in_transaction_session_timeout in PostgreSQL, wait_timeout in MySQL. Both end handlers too that
-// pause for longer between two statements. Leased and applied keys are rows. docs/key-states.md has every transition
-// with its SQL. NewStore creates the table; spillway.Schema has its SQL for a migration tool. Purge deletes old keys.
+// pause for longer between two statements. Leased and applied keys are rows. docs/key-states.md has every
+// transition. NewStore creates the table; spillway.Schema has its SQL for a migration tool. Purge deletes old keys.
 //
 // # Leases
 //

@@ -101,8 +101,6 @@ func (c *cell) published(deliveries int, change func(*spillway.Config, *paper)) 
 	for range deliveries {
 		messages = append(messages, newMessage("m1"))
 	}
-	_, wrapped := config.Idempotency.(*forgetful)
-	config.Receiver.Optimistic = c.optimistic && !wrapped
 	pass(c, newChannel(c, config).Attach, newSpool(c, filepath.Join(dir, "acks"), messages...), out, c.produce)
 	c.rows(1, 1)
 	if letters := dead.read(); len(letters) > 0 {

@@ -62,9 +62,6 @@ type ReceiverConfig struct {
 	// and messages are given back and handled again, without end. A broker's own limit of deliveries (x-delivery-limit)
 	// counts messages that are given back.
 	Lease time.Duration
-	// Optimistic lets the handler begin before its key is entered: the key travels with the handler's first statement. It
-	// is for experts, and for stores of package pgxstore only, whose documentation says what is different. Default: false.
-	Optimistic bool
 	// PutBackAfter is the longest time for which a message is held whose key another delivery has leased. It is held for
 	// at least half of it, and then given back. Default: 1 s.
 	PutBackAfter time.Duration
@@ -108,14 +105,6 @@ func (c *ReceiverConfig) validate(store Store) error {
 	if c.Lease > maxLease {
 		return fmt.Errorf("idempotency: ReceiverConfig.Lease is %s: it must be at most %s", c.Lease, maxLease)
 	}
-	if late, ok := store.(optimisticStore); c.Optimistic && (!ok || !late.pipelines()) {
-		return fmt.Errorf("idempotency: ReceiverConfig.Optimistic is set, and the store %T cannot send a key along with a "+
-			"statement: pass one of pgxstore.New, or leave Optimistic out", store)
-	}
-	if c.Optimistic && c.Lease != 0 {
-		return errors.New("idempotency: ReceiverConfig.Optimistic and Lease are set: a lease has no transaction whose " +
-			"first statement could carry its key; leave one of them out")
-	}
 	if err := validateKeys(c); err != nil {
 		return err
 	}
@@ -143,7 +132,7 @@ type Receiver struct {
 	keys       keys
 	keeper     *outage.Dependency
 	pool       pool
-	optimistic optimisticStore // where it is optimistic
+	optimistic optimisticStore // of package pgxstore, or nil
 	known      identities
 	handler    atomic.Pointer[string] // the first that came, where Consumer is set
 	shared     atomic.Bool            // a second one came, and was told of
@@ -163,8 +152,8 @@ func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 	if pooled, ok := store.(interface{ pool() *sql.DB }); ok {
 		r.pool.db = pooled.pool()
 	}
-	if config.Optimistic {
-		r.optimistic = store.(optimisticStore)
+	if late, ok := store.(optimisticStore); ok && late.pipelines() && config.Lease == 0 {
+		r.optimistic = late
 	}
 	return r, nil
 }

@@ -24,7 +24,6 @@ func (c *cell) redrive(h message.HandlerFunc, messages ...*message.Message) (let
 	out, dead := &paper{t: c, path: filepath.Join(dir, "out")}, &paper{t: c, path: filepath.Join(dir, "dead")}
 	config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 2}, Idempotency: c.store(c.db)}
 	config.Retry.Backoff.Initial = 1
-	config.Receiver.Optimistic = c.optimistic
 	pass(c, newChannel(c, config).Attach, newSpool(c, filepath.Join(dir, "acks"), messages...), out, h)
 	return dead.read(), out.read()
 }

@@ -42,8 +42,8 @@ type Record struct {
 // ErrHeld is the error of a key that another delivery has leased. The message must come again later.
 var ErrHeld = keytable.ErrHeld
 
-// ErrApplied is the error of an optimistic handler's first statement, and of all after it, if its message was applied
-// before. See ReceiverConfig.Optimistic.
+// ErrApplied is the error of a handler's first statement with a store of package pgxstore, and of all after it, if its
+// message was applied before.
 var ErrApplied = claims.ErrApplied
 
 // Store keeps the keys that were applied. Implementations are safe for concurrent use by many processes.

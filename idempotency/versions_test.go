@@ -174,7 +174,7 @@ func (c *cell) reusedAside() {
 	dir := c.TempDir()
 	out, dead := &paper{t: c, path: filepath.Join(dir, "out")}, &paper{t: c, path: filepath.Join(dir, "dead")}
 	other := message.NewMessage("m1", []byte("other"))
-	pass(c, newChannel(c, spillway.Config{Publisher: dead, Idempotency: c.store(c.db), Receiver: idempotency.ReceiverConfig{Optimistic: c.optimistic}}).Attach,
+	pass(c, newChannel(c, spillway.Config{Publisher: dead, Idempotency: c.store(c.db)}).Attach,
 		newSpool(c, filepath.Join(dir, "acks"), newMessage("m1"), other, newMessage("m2")), out, c.produce)
 	if letters := dead.read(); len(letters) != 1 || letters[0] != (sheet{"orders.invalid", "m1", "other", classify.ReasonKeyReused}) {
 		c.Errorf("set aside: %+v", letters)

@@ -16,7 +16,7 @@ import (
 // Feature I2: a handler that acks its message ends its context, and not its first statement.
 func TestAckedFirst(t *testing.T) {
 	db, _ := open(t, "")
-	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		ctx := context.WithoutCancel(msg.Context())
 		msg.Ack()
 		_, err := idempotency.Tx(ctx).ExecContext(ctx, `INSERT INTO effects SELECT $1::text FROM pg_sleep($2)`, msg.UUID, 1.2)
@@ -41,7 +41,7 @@ func TestAckedFirst(t *testing.T) {
 // nothing. A server that stands still for longer than the key may take by then fails a delivery, and not many in a row.
 func TestGoneAway(t *testing.T) {
 	db, _ := open(t, "")
-	r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true})
+	r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{})
 	goes := func(id string, says bool) error {
 		ctx, cancel := context.WithCancel(t.Context())
 		msg := newMessage(id)
@@ -78,7 +78,7 @@ func TestWaitEnds(t *testing.T) {
 	db, _ := open(t, "")
 	db.SetMaxOpenConns(3)
 	first := pipelining(t, db)
-	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true}).Middleware
+	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{}).Middleware
 	claim, err := first.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m"}})
 	if err != nil {
 		t.Fatal(err)

@@ -1,24 +1,18 @@
 // Package pgxstore is the store of idempotency keys in PostgreSQL for programs that use pgx: the one of
-// idempotency.NewStore, with quicker claims.
+// idempotency.NewStore, with keys that cost no round trip.
 //
 //	db, err := sql.Open("pgx", address) // github.com/jackc/pgx/v5/stdlib
 //	store, err := pgxstore.New(ctx, db, idempotency.StoreConfig{Service: "shop"})
 //	dlc, err := spillway.New(ctx, spillway.Config{Publisher: dead, Idempotency: store})
 //
-// database/sql sends one statement with arguments and waits for its answer. pgx can send several, and wait once. So
-// BEGIN and the key go together as prepared statements with arguments, which the server need not parse. The store of
-// idempotency.NewStore sends them together as text. Nothing else is different: the table, the states of a key, what
-// commits with what. One process may use one store, and the next process the other. The package is separate because it
-// imports pgx.
+// With the store of idempotency.NewStore a message costs a round trip for its key. With this one the key travels with the
+// handler's first statement, and costs none. Measured beside handlers with a transaction of their own and no keys: 1.07
+// of their messages a second with 1 consumer and 0.96 with 8, where idempotency.NewStore has 0.89 and 0.77. Use this store
+// if round trips to the database dominate the time of a message, and if every handler tolerates what is listed below.
+// Nothing else is different: the table, the states of a key, what commits with what, leases. One process may use one
+// store, and the next process the other. The package is separate because it imports pgx.
 //
-// # Optimistic: for experts
-//
-// With ReceiverConfig.Optimistic the key travels with the handler's first statement, and costs no round trip at all.
-// Use it only if the network's round trips dominate the time of a message, and if every handler tolerates what is
-// listed below.
-//
-//	Idempotency: store,
-//	Receiver:    idempotency.ReceiverConfig{Optimistic: true},
+// # How the key travels
 //
 // A statement can carry the key if it has arguments and returns no rows. That is Exec or ExecContext of Tx with an
 // INSERT, UPDATE, DELETE, MERGE or WITH. Before any other statement the key goes by itself, and so it does after a
@@ -28,8 +22,8 @@
 //
 //   - The handler of a duplicate begins, and goes as far as its first statement. What it does until then, and outside
 //     of Tx if it goes on in spite of the error, it does once for each delivery. The same holds for what a rollback
-//     does not take back, such as the values of a sequence. A handler that calls another service first should not be
-//     optimistic.
+//     does not take back, such as the values of a sequence. A handler that calls another service first should not use
+//     this store.
 //   - Middlewares between the receiver and the handler see ErrApplied as an error: a Retry there would retry it. A
 //     handler that panics or nacks instead of returning gets the message again.
 //   - A handler waits in its first statement for another delivery of its message. The wait ends with that statement's

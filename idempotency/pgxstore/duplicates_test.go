@@ -25,7 +25,7 @@ func TestLeftInStatement(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db, _ := open(t, "")
 			db.SetMaxOpenConns(3)
-			r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true})
+			r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{})
 			var stray sync.WaitGroup
 			func() {
 				defer func() { _ = recover() }()
@@ -106,7 +106,7 @@ func TestDuplicates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db, _ := open(t, "")
 			db.SetMaxOpenConns(2)
-			r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true})
+			r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{})
 			first, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				_, err := idempotency.Tx(msg.Context()).Exec(effect, "first")
 				return []*message.Message{newMessage("")}, err

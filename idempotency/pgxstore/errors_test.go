@@ -30,7 +30,7 @@ func TestFirstStatementFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, _ := open(t, "")
-			r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true})
+			r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{})
 			if _, err := db.Exec(`INSERT INTO effects VALUES ('taken')`); err != nil {
 				t.Fatal(err)
 			}
@@ -80,28 +80,23 @@ func TestConnections(t *testing.T) {
 		"deallocated": `DEALLOCATE ALL`, "discarded": `DISCARD ALL`, "strict": `SET default_transaction_isolation = 'serializable'`,
 		"killed": `SELECT pg_terminate_backend(pg_backend_pid())`,
 	} {
-		for _, optimistic := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, ", optimistic ", optimistic), func(t *testing.T) {
-				db, _ := open(t, "")
-				r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: optimistic})
-				for i := range 4 {
-					id := fmt.Sprint(i)
-					_, err := r.Middleware(write)(newMessage(id))
-					if err != nil { // once
-						_, err = r.Middleware(write)(newMessage(id))
-					}
-					if err != nil {
-						t.Fatal(i, err)
-					}
-					_, _ = db.Exec(spoil)
+		t.Run(name, func(t *testing.T) {
+			db, _ := open(t, "")
+			r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{})
+			for i := range 4 {
+				id := fmt.Sprint(i)
+				_, err := r.Middleware(write)(newMessage(id))
+				if err != nil { // once
+					_, err = r.Middleware(write)(newMessage(id))
 				}
-				if name == "discarded" { // it forgets no search path: that is the connection's own
-					t.Log(rows(t, db, "effects"))
+				if err != nil {
+					t.Fatal(i, err)
 				}
-				if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 4 || k != 4 {
-					t.Errorf("%d effects, %d keys", e, k)
-				}
-			})
-		}
+				_, _ = db.Exec(spoil)
+			}
+			if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 4 || k != 4 {
+				t.Errorf("%d effects, %d keys", e, k)
+			}
+		})
 	}
 }

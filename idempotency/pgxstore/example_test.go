@@ -30,8 +30,7 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{
-		Consumer:   "billing", // in a router the handler's name serves
-		Optimistic: true,
+		Consumer: "billing", // in a router the handler's name serves
 	})
 	if err != nil {
 		log.Fatal(err)

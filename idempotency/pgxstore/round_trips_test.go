@@ -32,25 +32,23 @@ func TestRoundTrips(t *testing.T) {
 	}
 	for _, v := range []struct {
 		name, settings string
-		optimistic     bool
 		handle         message.HandlerFunc
 		want           []string
 	}{
-		{"one", "", false, write, []string{"begin + enter", effect, "COMMIT"}},
-		{"with the first", "", true, write, []string{"begin + enter + " + effect, "COMMIT"}},
-		{"before a query", "", true, reads, []string{"begin + enter", query, effect, "COMMIT"}},
-		{"before what has no arguments", "", true, says(`UPDATE effects SET id = 'b'`), []string{"begin + enter", `UPDATE effects SET id = 'b'`, "COMMIT"}},
-		{"before what takes locks", "", true, says(`SELECT pg_advisory_xact_lock($1)`, 1), []string{"begin + enter", `SELECT pg_advisory_xact_lock($1)`, "COMMIT"}},
-		{"before an option", "", true, says(effect, pgx.QueryExecModeExec, "a"), []string{"begin + enter", effect, "COMMIT"}},
-		{"before names", "", true, says(`INSERT INTO effects VALUES (@id)`, pgx.NamedArgs{"id": "a"}), []string{"begin + enter", `INSERT INTO effects VALUES (@id)`, "COMMIT"}},
-		{"nothing said", "", true, func(*message.Message) ([]*message.Message, error) { return nil, nil }, []string{"begin + enter", "COMMIT"}},
-		{"described", "&default_query_exec_mode=cache_describe", true, write, []string{"begin + enter + " + effect, "COMMIT"}},
-		{"text", "&default_query_exec_mode=exec", false, write, []string{"text", effect, "COMMIT"}},
-		{"simple", "&default_query_exec_mode=simple_protocol", true, write, []string{"text", effect, "COMMIT"}},
+		{"with the first", "", write, []string{"begin + enter + " + effect, "COMMIT"}},
+		{"before a query", "", reads, []string{"begin + enter", query, effect, "COMMIT"}},
+		{"before what has no arguments", "", says(`UPDATE effects SET id = 'b'`), []string{"begin + enter", `UPDATE effects SET id = 'b'`, "COMMIT"}},
+		{"before what takes locks", "", says(`SELECT pg_advisory_xact_lock($1)`, 1), []string{"begin + enter", `SELECT pg_advisory_xact_lock($1)`, "COMMIT"}},
+		{"before an option", "", says(effect, pgx.QueryExecModeExec, "a"), []string{"begin + enter", effect, "COMMIT"}},
+		{"before names", "", says(`INSERT INTO effects VALUES (@id)`, pgx.NamedArgs{"id": "a"}), []string{"begin + enter", `INSERT INTO effects VALUES (@id)`, "COMMIT"}},
+		{"nothing said", "", func(*message.Message) ([]*message.Message, error) { return nil, nil }, []string{"begin + enter", "COMMIT"}},
+		{"described", "&default_query_exec_mode=cache_describe", write, []string{"begin + enter + " + effect, "COMMIT"}},
+		{"text", "&default_query_exec_mode=exec", write, []string{"text", effect, "COMMIT"}},
+		{"simple", "&default_query_exec_mode=simple_protocol", write, []string{"text", effect, "COMMIT"}},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			db, said := open(t, v.settings)
-			h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: v.optimistic}).Middleware(v.handle)
+			h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{}).Middleware(v.handle)
 			for i := range 2 {
 				if i == 1 {
 					_, _ = db.Exec(`TRUNCATE effects`) // the option's id is one for all
@@ -74,7 +72,8 @@ func TestRoundTrips(t *testing.T) {
 // prepared, and then the text is sent twice.
 func once(said []string) []string { return slices.Compact(said) }
 
-// Feature I1: a duplicate costs the claim, a look at what is recorded, and the end of the transaction.
+// Feature I1: a duplicate costs the claim with the first statement, which is rolled back, a look at what is recorded, and the end of the
+// transaction.
 func TestDuplicateRoundTrips(t *testing.T) {
 	db, said := open(t, "")
 	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{}).Middleware(write)
@@ -82,9 +81,9 @@ func TestDuplicateRoundTrips(t *testing.T) {
 		id   string
 		said []string
 	}{
-		{"1", []string{"begin + enter", effect, "COMMIT"}},
-		{"1", []string{"begin + enter", "find", "ROLLBACK"}},
-		{"2", []string{"begin + enter", effect, "COMMIT"}},
+		{"1", []string{"begin + enter + " + effect, "COMMIT"}},
+		{"1", []string{"begin + enter + " + effect, "text", "find", "ROLLBACK"}},
+		{"2", []string{"begin + enter + " + effect, "COMMIT"}},
 	} {
 		said.take()
 		if _, err := h(newMessage(want.id)); err != nil {

@@ -2,7 +2,6 @@ package pgxstore_test
 
 import (
 	"database/sql"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +17,7 @@ import (
 // Feature I2: a first statement that changes the settings goes after the key, and the settings are put back for the commit.
 func TestSettings(t *testing.T) {
 	db, said := open(t, "")
-	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), `SELECT set_config('search_path', $1, true)`, "elsewhere")
 		return []*message.Message{newMessage("out")}, err
 	})
@@ -42,34 +41,19 @@ func TestOtherDriver(t *testing.T) {
 	if _, err := db.Exec(`CREATE TABLE effects (id text NOT NULL)`); err != nil {
 		t.Fatal(err)
 	}
-	for _, optimistic := range []bool{false, true} {
-		r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{Optimistic: optimistic})
-		for range 3 {
-			if _, err := r.Middleware(write)(newMessage(fmt.Sprint(optimistic))); err != nil {
-				t.Fatal(err)
-			}
+	r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{})
+	for range 3 {
+		if _, err := r.Middleware(write)(newMessage("m")); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 2 || k != 2 {
+	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 1 || k != 1 {
 		t.Errorf("%d effects, %d keys", e, k)
 	}
 }
 
-// Bad input: what cannot be optimistic says so, and what to do.
-func TestOptimisticConfig(t *testing.T) {
-	db, _ := open(t, "")
-	plain, err := idempotency.NewStore(t.Context(), db, shop)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = idempotency.NewReceiver(plain, idempotency.ReceiverConfig{Optimistic: true})
-	if err == nil || !strings.Contains(err.Error(), "pass one of pgxstore.New") {
-		t.Error(err)
-	}
-	_, err = idempotency.NewReceiver(pipelining(t, db), idempotency.ReceiverConfig{Optimistic: true, Lease: 5e9})
-	if err == nil || !strings.Contains(err.Error(), "Optimistic and Lease are set") {
-		t.Error(err)
-	}
+// Bad input: another database is an error that says what to do.
+func TestOtherDatabase(t *testing.T) {
 	file, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "keys.db"))
 	if err != nil {
 		t.Fatal(err)

@@ -18,16 +18,14 @@ type side struct {
 	consumers              []int
 	name                   string
 	store                  newStore
-	optimistic             bool
 }
 
 var sides = []side{
-	{"postgres", "pgx", "pgx", []int{1, 8}, "pgxstore", pgxstore.New, false},
-	{"postgres", "pgx", "pgx", []int{1, 8}, "pgxstore", pgxstore.New, true},
-	{"postgres", "pgx", "pgx", []int{1, 8}, "idempotency", idempotency.NewStore, false},
-	{"postgres", "lib/pq", "postgres", []int{1}, "idempotency", idempotency.NewStore, false},
-	{"mariadb", "go-sql-driver", "mysql", []int{1, 8}, "idempotency", idempotency.NewStore, false},
-	{"sqlite", "modernc", "sqlite", []int{1}, "idempotency", idempotency.NewStore, false},
+	{"postgres", "pgx", "pgx", []int{1, 8}, "pgxstore", pgxstore.New},
+	{"postgres", "pgx", "pgx", []int{1, 8}, "idempotency", idempotency.NewStore},
+	{"postgres", "lib/pq", "postgres", []int{1}, "idempotency", idempotency.NewStore},
+	{"mariadb", "go-sql-driver", "mysql", []int{1, 8}, "idempotency", idempotency.NewStore},
+	{"sqlite", "modernc", "sqlite", []int{1}, "idempotency", idempotency.NewStore},
 }
 
 type newStore = func(context.Context, *sql.DB, idempotency.StoreConfig) (idempotency.Store, error)

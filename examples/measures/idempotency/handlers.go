@@ -26,7 +26,7 @@ func (d *database) own(msg *message.Message) ([]*message.Message, error) {
 
 // receiver is the same handler behind a receiver.
 func (d *database) receiver() (message.HandlerFunc, error) {
-	r, err := idempotency.NewReceiver(d.keys, idempotency.ReceiverConfig{Consumer: "bench", Optimistic: d.optimistic})
+	r, err := idempotency.NewReceiver(d.keys, idempotency.ReceiverConfig{Consumer: "bench"})
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func throughput(ctx context.Context, s side, consumers int, p plan, to io.Writer
 	}
 	own, with := medians[0], medians[1]
 	return harness.Print(to, "idempotency", harness.Figure{
-		"db": s.db, "driver": s.driver, "store": s.name, "optimistic": s.optimistic, "mode": "transaction",
+		"db": s.db, "driver": s.driver, "store": s.name, "mode": "transaction",
 		"consumers": consumers, "handler_own_tx_per_s": harness.Hundredths(own),
 		"with_receiver_per_s": harness.Hundredths(with), "ratio": harness.Hundredths(with / own),
 	})

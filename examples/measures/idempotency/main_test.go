@@ -27,7 +27,6 @@ func TestFigures(t *testing.T) {
 		var f struct {
 			Figure, DB, Driver, Mode string
 			Store                    string
-			Optimistic               bool
 			Consumers, Keys          int
 			Own                      float64 `json:"handler_own_tx_per_s"`
 			With                     float64 `json:"with_receiver_per_s"`
@@ -47,9 +46,6 @@ func TestFigures(t *testing.T) {
 			if f.Store == "pgxstore" {
 				name += " " + f.Store
 			}
-			if f.Optimistic {
-				name += " optimistic"
-			}
 			measured = append(measured, name)
 		case "idempotency_growth":
 			if f.Claim <= 0 || f.Keys == 2_000 && (f.Ratio <= 0 || f.During <= 0) {
@@ -58,7 +54,7 @@ func TestFigures(t *testing.T) {
 			measured = append(measured, "growth")
 		}
 	}
-	const want = "postgres pgx pgxstore,postgres pgx pgxstore,postgres pgx pgxstore optimistic,postgres pgx pgxstore optimistic,postgres pgx,postgres pgx,postgres lib/pq,mariadb go-sql-driver,mariadb go-sql-driver,sqlite modernc,growth,growth"
+	const want = "postgres pgx pgxstore,postgres pgx pgxstore,postgres pgx,postgres pgx,postgres lib/pq,mariadb go-sql-driver,mariadb go-sql-driver,sqlite modernc,growth,growth"
 	if got := strings.Join(measured, ","); got != want {
 		t.Errorf("measured %s", got)
 	}
