@@ -86,7 +86,7 @@ var awayKafka = map[int64]bool{5: true, 8: true, 9: true, 14: true, 15: true, 19
 func isAwayKind(e foreign.Error, err error) bool {
 	switch code := e.Code(); e.Kind {
 	case foreign.Plain, foreign.Traced:
-		return awayText(err.Error())
+		return foreign.Says(err.Error(), foreign.Away)
 	case foreign.MySQL:
 		return awayMySQL[code]
 	case foreign.Connect: // pgx looks names up itself
@@ -112,33 +112,3 @@ func namesNoHost(err error) bool {
 func isAwayHost(e *net.DNSError) bool {
 	return e != nil && (e.IsNotFound || e.IsTemporary) && !e.IsTimeout
 }
-
-// awayText reports whether a sentinel that has nothing but its text says that a client has no server.
-func awayText(text string) bool {
-	if awayTexts[text] {
-		return true
-	}
-	for _, start := range awayStarts {
-		if strings.HasPrefix(text, start) {
-			return true
-		}
-	}
-	return false
-}
-
-var awayTexts = map[string]bool{
-	"circuit breaker is open": true, "circuit breaker open": true, // see refusals
-	"too many requests":                            true, // sony/gobreaker, half open
-	"sql: database is closed":                      true,
-	"not connected to AMQP":                        true, // watermill-amqp
-	"kafka: tried to use a client that was closed": true,
-	"kafka: controller is not available":           true,
-	"nats: no responders available for request":    true,
-	"nats: no response from stream":                true,
-	"nats: no servers available for connection":    true,
-	"nats: connection closed":                      true,
-	"nats: outbound buffer limit exceeded":         true, // while it reconnects
-	"redis: client is closed":                      true,
-}
-
-var awayStarts = []string{"kafka: client has run out of available brokers"}

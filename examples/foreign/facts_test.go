@@ -14,11 +14,16 @@ import (
 	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 	"github.com/cenkalti/backoff/v5"
+	"github.com/failsafe-go/failsafe-go/bulkhead"
+	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+	"github.com/failsafe-go/failsafe-go/ratelimiter"
+	"github.com/failsafe-go/failsafe-go/timeout"
 	"github.com/jackc/pgconn"
 	"github.com/nats-io/nats.go"
 	pkgerrors "github.com/pkg/errors"
 	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
+	"github.com/sony/gobreaker"
 	"github.com/streadway/amqp"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"google.golang.org/protobuf/encoding/protodelim"
@@ -90,6 +95,30 @@ func TestFactSubscribers(t *testing.T) {
 		}
 		got := foreign.SubscriberOf(reflect.ValueOf(sub).Elem())
 		met(t, row, got != nil && *got == want)
+	}
+}
+
+// What clients say is what the table has.
+func TestFactTexts(t *testing.T) {
+	for text, err := range map[string]error{
+		"nats: no responders available for request": nats.ErrNoResponders,
+		"nats: no response from stream":             nats.ErrNoStreamResponse,
+		"nats: no servers available for connection": nats.ErrNoServers,
+		"nats: connection closed":                   nats.ErrConnectionClosed,
+		"nats: outbound buffer limit exceeded":      nats.ErrReconnectBufExceeded,
+		"nats: timeout":                             nats.ErrTimeout,
+		"redis: client is closed":                   redis.ErrClosed,
+		"redis: connection pool timeout":            redis.ErrPoolTimeout,
+		"circuit breaker is open":                   gobreaker.ErrOpenState,
+		"too many requests":                         gobreaker.ErrTooManyRequests,
+		"circuit breaker open":                      circuitbreaker.ErrOpen,
+		"bulkhead full":                             bulkhead.ErrFull,
+		"rate limit exceeded":                       ratelimiter.ErrExceeded,
+		"timeout exceeded":                          timeout.ErrExceeded,
+	} {
+		if err.Error() != text {
+			t.Errorf("%q is %q now: correct its row in internal/foreign", text, err)
+		}
 	}
 }
 

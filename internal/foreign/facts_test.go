@@ -194,17 +194,58 @@ var notRequired = map[string]bool{
 	"github.com/mattn/go-sqlite3": true,
 }
 
+// What clients say is what the table has.
+func TestFactTexts(t *testing.T) {
+	db, err := stdsql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = db.Close()
+	for _, row := range []struct {
+		err   error
+		means Meaning
+	}{
+		{db.Ping(), Away | AwayForUs},
+		{mysql.ErrInvalidConn, Passes | AwayForUs | Cut},
+		{pgconn.ErrConnClosed, Lost},
+		{&amqp091.Error{Code: 501, Reason: "x"}, Cut},
+		{&amqp091.Error{Code: 504, Reason: "x"}, Lost},
+		{(&amqp.Publisher{ConnectionWrapper: &amqp.ConnectionWrapper{}}).Publish("x"), Away | AwayForUs | Unconnected},
+		{sarama.ErrOutOfBrokers, Away | AwayForUs | Unconnected},
+		{sarama.ErrControllerNotAvailable, Away | AwayForUs},
+		{sarama.ErrClosedClient, Away | AwayForUs},
+		{sarama.ErrNotConnected, AwayForUs | Lost},
+		{sarama.ErrShuttingDown, AwayForUs},
+	} {
+		for m := Away; m <= Lost; m <<= 1 {
+			if row.err == nil || Says(row.err.Error(), m) != (row.means&m != 0) {
+				t.Errorf("%v: %b. Look at what it says now, and correct its row", row.err, m)
+			}
+		}
+		for _, r := range textRows {
+			if r.is(row.err.Error(), r.means&-r.means) {
+				proved[r.text] = true
+			}
+		}
+	}
+}
+
 // TestRowsHaveFacts fails for a row whose real type no test has met. Rows of modules that the library does not require
 // are met by tests in examples.
 func TestRowsHaveFacts(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){"publishers": TestFactPublishers, "subscribers": TestFactSubscribers,
-		"router": TestFactRouter, "errors": TestFactErrors, "pq": TestFactPQ} {
+		"router": TestFactRouter, "errors": TestFactErrors, "pq": TestFactPQ, "texts": TestFactTexts} {
 		t.Run(name, test)
 	}
 	elsewhere, _ := os.ReadFile("../../examples/foreign/facts_test.go")
 	for _, r := range rows() {
 		if !proved[r.String()] && !strings.Contains(string(elsewhere), `"`+r.String()+`"`) && !notRequired[r.module] {
 			t.Errorf("no test meets %s", r)
+		}
+	}
+	for _, r := range textRows {
+		if !proved[r.text] && !strings.Contains(string(elsewhere), `"`+r.text+`"`) {
+			t.Errorf("no test meets the text %q of %s", r.text, r.of)
 		}
 	}
 }

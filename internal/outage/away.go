@@ -146,7 +146,7 @@ func named(e foreign.Error, err error) bool {
 		}
 		return strings.Contains(err.Error(), "no such table: spillway_")
 	case foreign.Plain, foreign.Traced, foreign.Told:
-		return said(err.Error())
+		return foreign.Says(err.Error(), foreign.AwayForUs)
 	}
 	return false
 }
@@ -174,25 +174,6 @@ var awayKafka = map[int64]bool{6: true, 7: true, 13: true, 16: true, 41: true, 5
 var awayRedis = map[string]bool{
 	"OOM": true, "MISCONF": true, "NOREPLICAS": true, "READONLY": true, "BUSY": true, "TRYAGAIN": true,
 	"NOAUTH": true, "WRONGPASS": true, "NOPERM": true,
-}
-
-// texts are in the errors of clients that have no type for a lost connection.
-var texts = []string{
-	"sql: database is closed", "invalid connection",
-	"kafka: client has run out of available brokers", "kafka: broker not connected", "kafka: controller is not available",
-	"kafka: tried to use a client that was closed", "kafka: message received by producer in process of shutting down",
-	"circuit breaker is open", "redis: connection pool timeout",
-	"not connected to AMQP", "nats: connection closed", "nats: timeout", "nats: no responders",
-	"nats: no response from stream",
-}
-
-func said(text string) bool {
-	for _, known := range texts {
-		if strings.Contains(text, known) {
-			return true
-		}
-	}
-	return false
 }
 
 // maxNodes bounds a search in an error that wraps itself.

@@ -4,7 +4,6 @@ import (
 	"database/sql/driver"
 	"io"
 	"net"
-	"strings"
 	"syscall"
 
 	"github.com/watermill-spillway/spillway/internal/foreign"
@@ -49,20 +48,15 @@ func readLink(err error) link {
 			return false
 		}
 		switch text := err.Error(); {
-		case text == "invalid connection", strings.HasPrefix(text, "Exception (501)"): // MySQL's and AMQP's
+		case foreign.Says(text, foreign.Cut):
 			found = cut
-		case found != cut && (strings.HasSuffix(text, "kafka: broker not connected") ||
-			strings.HasPrefix(text, "Exception (504)") || text == "conn closed"):
+		case found != cut && foreign.Says(text, foreign.Lost):
 			found = unclear
 		}
 		return true
 	})
 	return found
 }
-
-// noConnection are texts of errors that follow from a connection that could not be made.
-var noConnection = []string{"kafka: client has run out of available brokers", "circuit breaker is open",
-	"not connected to AMQP"}
 
 func cannotConnect(err error) bool {
 	switch e := err.(type) {
@@ -74,11 +68,5 @@ func cannotConnect(err error) bool {
 	if foreign.ErrorOf(err).Kind == foreign.Connect {
 		return true
 	}
-	text := err.Error()
-	for _, known := range noConnection {
-		if strings.Contains(text, known) {
-			return true
-		}
-	}
-	return false
+	return foreign.Says(err.Error(), foreign.Unconnected)
 }
