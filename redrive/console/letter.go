@@ -18,7 +18,7 @@ func (c *console) letter(r *request) (answer, error) {
 		return answer{}, err
 	}
 	v := letterPage{
-		letterView: viewOfLetter(l), Look: r.person.Role >= Look, Closed: c.desk.Masks.Text(l.WhyClosed()),
+		L: l, Look: r.person.Role >= Look, Closed: c.desk.Masks.Text(l.WhyClosed()),
 		CauseLink: r.link("letters", operate.FilterValues(letters.Filter{Causes: []string{l.Cause},
 			Statuses: letters.Statuses()})),
 		Edits: l.Status != letters.StatusDiscarded && l.Status != letters.StatusErased, Base: r.base,
@@ -48,7 +48,7 @@ func (c *console) letter(r *request) (answer, error) {
 }
 
 type letterPage struct {
-	letterView
+	L         operate.Letter
 	Look      bool // whether the person may see payload and metadata
 	Closed    string
 	CauseLink string

@@ -145,7 +145,7 @@ func TestRedrive_refused(t *testing.T) {
 	for says, pair := range map[string][2]string{
 		"The reason is empty":                         {"reason", "  "},
 		"is no number from 0 on":                      {"rate", "fast"},
-		"0.001 to 1,000,000 letters a second":         {"rate", "0.0001"},
+		"it must be 0.001 to 1000000":                 {"rate", "0.0001"},
 		"is no whole number from 0 on":                {"max", "-1"},
 		"&#34;1.5&#34; is no whole number":            {"canary", "1.5"},
 		"&#34;soon&#34; is no time":                   {"canary-wait", "soon"},
@@ -157,7 +157,7 @@ func TestRedrive_refused(t *testing.T) {
 		"write key=value":                             {"set", "x"},
 		"Spillway&#39;s own":                          {"set", poison.KeyRedriveCount + "=0"},
 		"&#34;" + poison.KeyRedriveCount + "&#34; is": {"unset", poison.KeyRedriveCount},
-		"At most 256.":                                {"concurrency", "9999"},
+		"at most 256":                                 {"concurrency", "9999"},
 		"it may have 1024":                            {"reason", strings.Repeat("x", 2000)},
 	} {
 		p := b.post("/redrive", with(form, pair[0], pair[1]))

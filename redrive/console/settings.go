@@ -31,12 +31,6 @@ type settings struct {
 	wrong map[string]string // what is wrong with fields, by their names
 }
 
-// The most that fields may have. Package campaigns refuses more, in its own words.
-const (
-	maxConcurrency = 256
-	minRate        = 0.001
-)
-
 // The settings that a form begins with. A person sees them and may empty them: a campaign that is started in a hurry
 // goes at a rate, and tries some letters first if there are many.
 const (
@@ -83,30 +77,26 @@ func settingsOf(form url.Values) (s settings) {
 func (s *settings) request(r campaigns.Request, now time.Time) campaigns.Request {
 	s.wrong = map[string]string{}
 	r.To, r.FirstStage, r.HandleAgain, r.Approval = s.To, s.FirstStage, s.HandleAgain, s.Approval
-	number := func(field, typed string, to *int, most int) {
+	number := func(field, typed string, to *int) {
 		n, err := strconv.Atoi(ungrouped(typed))
-		switch {
-		case typed == "":
-		case err != nil || n < 0:
+		if typed != "" && (err != nil || n < 0) {
 			s.wrong[field] = say("%q is no whole number from 0 on. Write it as 1500 or 1,500.", typed)
-		case n > most:
-			s.wrong[field] = say("At most %s.", most)
 		}
-		*to = n
+		*to = max(n, 0)
 	}
 	duration := func(field, typed string, to *time.Duration) {
 		d, err := time.ParseDuration(typed)
 		if typed != "" && (err != nil || d < 0) {
 			s.wrong[field] = say("%q is no time. Use a time such as 90s, 5m or 2h.", typed)
 		}
-		*to = d
+		*to = max(d, 0)
 	}
 	var wrong string
 	if r.Rate, wrong = rateOf(s.Rate); wrong != "" {
 		s.wrong["rate"] = wrong
 	}
-	number("max", s.Max, &r.Max, math.MaxInt32)
-	number("canary", s.Canary, &r.Canary, math.MaxInt32)
+	number("max", s.Max, &r.Max)
+	number("canary", s.Canary, &r.Canary)
 	duration("canary-wait", s.CanaryWait, &r.CanaryWait)
 	percent, isNumber := readNumber(strings.TrimSpace(strings.TrimSuffix(s.StopAt, "%")))
 	switch {
@@ -117,17 +107,19 @@ func (s *settings) request(r campaigns.Request, now time.Time) campaigns.Request
 		s.wrong["stop-at"] = "A share has at most 100 percent. 100 never pauses."
 	}
 	r.StopAt = percent / 100
-	number("stop-after", s.StopAfter, &r.StopAfter, math.MaxInt32)
+	number("stop-after", s.StopAfter, &r.StopAfter)
 	duration("resume-after", s.ResumeAfter, &r.ResumeAfter)
-	number("concurrency", s.Concurrency, &r.Concurrency, maxConcurrency)
-	if s.To != "" && s.FirstStage {
-		s.wrong["to"] = "Choose this topic or the first retry stage, not both."
-	}
+	number("concurrency", s.Concurrency, &r.Concurrency)
 	var err error
 	if r.NotBefore, err = operate.Begin("not-before", s.NotBefore, now); err != nil {
 		s.wrong["not-before"] = "This " + err.(*operate.Wrong).Why
 	}
 	s.edit(&r)
+	for _, of := range operate.CheckSettings(&r) {
+		if s.wrong[of.Field] == "" {
+			s.wrong[of.Field] = "This " + of.Why + "."
+		}
+	}
 	return r
 }
 
@@ -137,12 +129,11 @@ func rateOf(typed string) (rate float64, wrong string) {
 		return 0, ""
 	}
 	rate, ok := readNumber(typed)
-	switch {
-	case !ok:
+	if !ok {
 		return 0, say(noNumber, typed)
-	case rate != 0 && (rate < minRate || rate > campaigns.MaxRate):
-		return 0, say("The rate may be %s to %s letters a second. 0 is no limit.", strconv.FormatFloat(minRate, 'f',
-			-1, 64), grouped(int(campaigns.MaxRate)))
+	}
+	if of := (*operate.Wrong)(nil); errors.As(operate.CheckRate("rate", rate), &of) {
+		return 0, "This " + of.Why + "."
 	}
 	return rate, ""
 }

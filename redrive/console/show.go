@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/printable"
 )
 
@@ -18,6 +19,7 @@ const maxShown = 200
 // functions are what templates call. All that came with a message goes through v or block.
 func (c *console) functions() template.FuncMap {
 	return template.FuncMap{
+		"status":  operate.StatusWords,
 		"say":     say,
 		"letters": lettersOf,
 		"n":       grouped[int],

@@ -10,37 +10,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// letterView is what is known of a letter beside its content.
-type letterView struct {
-	Seq                                         int64
-	Status, StatusName                          string
-	Marked                                      letters.Marked
-	MessageID, Cause                            string
-	Reason, Class, Type, Description, Node      string
-	Stack                                       string
-	Topic, Partition, Offset, Key, Handler      string
-	ConsumerGroup, Exchange, RoutingKey         string
-	DeadLetterTopic, Trace, SealKey             string
-	Attempts, Redrives, Seen, Size              int
-	RedrivenBy, RedriveID                       string
-	FirstFailedAt, LastFailedAt, StoredAt, Sent time.Time
-	RedrivenAt                                  time.Time
-}
-
-func viewOfLetter(l operate.Letter) letterView {
-	o, f := &l.Origin, &l.Failure
-	return letterView{
-		Seq: l.Seq, Status: string(l.Status), StatusName: operate.StatusWords(l.Status), Marked: l.Marked,
-		MessageID: l.Original.UUID, Cause: l.Cause, Reason: f.Reason, Class: f.Class.String(), Type: f.Type,
-		Description: f.Description, Node: f.Node, Stack: f.Stack, Topic: o.Topic, Partition: o.Partition, Offset: o.Offset,
-		Key: string(o.Key), Handler: o.Handler, ConsumerGroup: o.ConsumerGroup, Exchange: o.Exchange,
-		RoutingKey: o.RoutingKey, DeadLetterTopic: l.Topic, Trace: l.Trace, SealKey: l.Key, Attempts: f.Attempts,
-		Redrives: l.Redrive.Count, Seen: l.Seen, Size: l.Size, RedrivenBy: l.Redrive.By, RedriveID: l.Redrive.ID,
-		FirstFailedAt: f.FirstFailedAt, LastFailedAt: f.LastFailedAt, StoredAt: l.StoredAt, Sent: o.Timestamp,
-		RedrivenAt: l.Redrive.At,
-	}
-}
-
 // pair is a key of the metadata and its value.
 type pair struct {
 	Key, Value string
