@@ -17,13 +17,19 @@ ALL         = ./... $(NESTED:%=./%/...)
 # runs alone. The packages whose tests know of the servers, directly or through a helper, are found, once; one that is in no list
 # is tested behind those of the tables.
 SERVED  = $(eval SERVED := $$(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' $(ALL) | sed -n 's|\.test .*/spillway/internal/services\b.*||p'))$(SERVED)
-OTHERS  = $(filter-out $(SERVED),$(shell $(GO) list $(ALL)))
+OTHERS  = $(filter-out $(SERVED) $(if $(CHANGED),,%/proofs/facts),$(shell $(GO) list $(ALL)))
 BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./observe/telemetry ./examples/measures/kafka ./examples/measures/amqp ./examples/measures/redrive
 TABLES  = ./pubsub/wmsql
 STORES  = ./delay ./redrive/... ./idempotency/... ./middleware/crashlimit ./middleware/breaker ./internal/database/... ./internal/keytable ./internal/testkit/... ./examples/measures/sql ./examples/measures/idempotency
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) $(STORES) ./conformance ./examples/proofs/columns ./examples/chaos ./internal/services),$(SERVED))
 # SQLite is C in the words of Go: watched for races, it takes ten times as long. What calls it is watched. make vet looks at the tests too. A program with the race detector sleeps for a second at its end, unless it is told not to.
 RACE    = GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -gcflags=modernc.org/...=-race=false -vet=off -shuffle=on
+# Facts about Watermill, the brokers and their clients are tested when a version changes: make facts records the versions that it passed with.
+FACTS   = ./examples/proofs/facts ./pubsub/wmkafka ./pubsub/wmamqp ./pubsub/wmsql
+MODULES = github.com/ThreeDotsLabs/watermill $(addprefix github.com/ThreeDotsLabs/watermill-,kafka/v3 amqp/v2 sql/v3) github.com/IBM/sarama github.com/rabbitmq/amqp091-go
+KNOWN   = examples/proofs/facts/versions.txt
+CHANGED = $(shell $(GO) list -m $(MODULES) | cmp -s - $(KNOWN) || echo changed)
+NOFACTS = $(if $(CHANGED),,|^TestFact)
 # Sarama has a race of its own when it opens a connection again (Broker.Open and Broker.Fetch): what cuts its connections is tested without.
 RECONNECTING = TestConfirmedIsThere|TestSilentConnection|TestStagesExpelled
 SERVE   = SPILLWAY_EMBEDDED= $(RACE) -timeout 15m
@@ -127,7 +133,22 @@ staticcheck:
 	$(GO) run $(STATICCHECK) $(ALL)
 
 unit:
-	$(RACE) $(OTHERS)
+	$(RACE) -timeout 15m $(OTHERS)
+
+.PHONY: facts
+facts: start ## what the code answers to in Watermill and the brokers; make test runs it when a version changes
+	$(SERVE) -count=1 -run '^TestFact' $(FACTS)
+	@$(GO) list -m $(MODULES) > $(KNOWN)
+
+.PHONY: modules
+modules: ## each module by itself, at its own versions, and modules of users, from a proxy that is made of the tree
+	$(GO) test -count=1 -timeout 15m ./examples/proofs/modules
+
+PROXY ?= /tmp/spillway-proxy
+.PHONY: proxy
+proxy: ## a GOPROXY of the tree in PROXY (default /tmp/spillway-proxy), with all modules at v0.1.0
+	@$(GO) run ./examples/proofs/modules/proxy -out $(PROXY)
+	@echo "GOPROXY=file://$(PROXY),https://proxy.golang.org GOSUMDB=off GOWORK=off GOMODCACHE=\$$(mktemp -d) go install $(OWN)/cmd/redrive@v0.1.0"
 
 start:
 	@status=0; $(SERVICES) fresh || status=1; $(SERVICES) install prometheus browser pgbouncer || status=1; \
@@ -139,7 +160,7 @@ served: start ## the tests that need servers, each lane after another
 
 # It has no prerequisite: make notices the end of one late, if $(shell) waits for it meanwhile, and then this lane begins behind another.
 served-brokers:
-	$(SERVE) -skip '^($(RECONNECTING))$$' -p 2 $(BROKERS)
+	$(SERVE) -skip '^($(RECONNECTING))$$$(NOFACTS)' -p 2 $(BROKERS)
 	SPILLWAY_EMBEDDED= $(GO) test -vet=off -shuffle=on -timeout 15m -run '^($(RECONNECTING))$$' ./pubsub/wmkafka
 	$(SERVE) -skip '^TestAMQP$$/.*/^H7$$/^deleted$$' ./conformance ./examples/proofs/columns
 	SPILLWAY_EMBEDDED= $(GO) test -vet=off -timeout 15m -run '^TestOutputsBrokerCrashes$$|^TestAMQP$$/.*/^H7$$' ./conformance # reconnect, which races in watermill-amqp
@@ -147,7 +168,7 @@ served-brokers:
 
 served-tables:
 	@$(IN_TABLES) $(SERVICES) fresh || test "$$CI" != true
-	$(IN_TABLES) $(SERVE) -p 1 $(call served,$(TABLES))
+	$(IN_TABLES) $(SERVE) -skip '^$$$(NOFACTS)' -p 1 $(call served,$(TABLES))
 	$(IN_TABLES) $(SERVE) -v -count=1 ./examples/chaos # with its JSON lines, and the seed in them; SPILLWAY_CHAOS_SEED repeats
 	$(IN_TABLES) $(SERVE) -p 2 $(BOTH)
 	@$(IN_TABLES) $(SERVICES) down

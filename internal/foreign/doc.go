@@ -8,5 +8,5 @@
 // Each miss is logged once in a process (foreign_unknown), and docs/logs.md says what to do.
 //
 // Each row has a test with the real module: facts_test.go here, or, for modules that the library does not require, the
-// tests in examples/foreign. TestRowsHaveFacts fails for a row without one.
+// tests in examples/proofs/foreign. TestRowsHaveFacts fails for a row without one.
 package foreign

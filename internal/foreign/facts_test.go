@@ -237,7 +237,7 @@ func TestRowsHaveFacts(t *testing.T) {
 		"router": TestFactRouter, "errors": TestFactErrors, "pq": TestFactPQ, "texts": TestFactTexts} {
 		t.Run(name, test)
 	}
-	elsewhere, _ := os.ReadFile("../../examples/foreign/facts_test.go")
+	elsewhere, _ := os.ReadFile("../../examples/proofs/foreign/facts_test.go")
 	for _, r := range rows() {
 		if !proved[r.String()] && !strings.Contains(string(elsewhere), `"`+r.String()+`"`) && !notRequired[r.module] {
 			t.Errorf("no test meets %s", r)

@@ -144,6 +144,8 @@ var floors = map[string]int{
 	"examples/proofs/verdicts":                6,
 	"examples/proofs/alerts":                  6,
 	"examples/proofs/pages":                   6,
+	"examples/proofs/modules":                 6,
+	"examples/proofs/modules/proxy":           6,
 	// programs
 	"cmd/redrive":                  6,
 	"cmd/redrive/internal/archive": 5,
