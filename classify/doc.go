@@ -28,15 +28,16 @@
 // request:
 //
 //	net            connection refused, host or network unreachable, unknown host of a dial
-//	PostgreSQL     08xxx except 08007, 08P01 only if it ended the connection, 25006, 28000, 28P01, 53300, 57P01 to 57P03, 57P05;
-//	               26000 and 42P05, which a pooler causes, with the remedy as description; pgx's ConnectError
+//	PostgreSQL     08xxx except 08007, 08P01 only if it ended the connection, 25006, 28000, 28P01, 53300,
+//	               57P01 to 57P03, 57P05; 26000 and 42P05, which a pooler causes, with the remedy as description; pgx's ConnectError
 //	MySQL          1040, 1045, 1047, 1053, 1129, 1130, 1203, 1290, 1836, 3032; 2002, 2003, 2006, 2013 and 9001 of proxies
 //	database/sql   driver.ErrBadConn
 //	Kafka          no brokers, no leader, no coordinator, too few replicas
 //	AMQP           connection closed by the operator, or closed before the request
 //	NATS, Redis    no responders, no servers; LOADING, CLUSTERDOWN, MASTERDOWN
 //	gRPC, Connect  the code unavailable
-//	HTTP           429 or 503 of an error with the methods StatusCode() int, or HTTPStatusCode(), and RetryAfter() time.Duration
+//	HTTP           429 or 503 of an error with the methods StatusCode() int, or HTTPStatusCode(), and
+//	               RetryAfter() time.Duration
 //	breakers       an open or half-open breaker
 //
 // Time-outs are not away, because one message can be slow. Neither are connections that were lost under a request,
@@ -58,8 +59,8 @@
 //
 // # Too large
 //
-// A publisher that refuses a message for its size wraps ErrTooLarge, which is permanent. Classifier.IsTooLarge is the one
-// place that decides it, for letters, stages, the delay store, outputs and redrives: by ErrTooLarge, by a rule with
+// A publisher that refuses a message for its size wraps ErrTooLarge, which is permanent. Classifier.IsTooLarge is the
+// one place that decides it, for letters, stages, the delay store, outputs and redrives: by ErrTooLarge, by a rule with
 // Verdict.TooLarge, or by built-in knowledge of clients.
 //
 // # Marks and rules
@@ -104,12 +105,15 @@
 //	database/sql       ErrConnDone, ErrTxDone, driver.ErrBadConn: transient; ErrNoRows: unknown
 //	SQLSTATE           classes 08 40 53 55 57 58 and 25006 25P03 25P04 26000 42P05: transient;
 //	                   21 22 23 42 44 54: permanent; 23503: unknown
-//	MySQL, MariaDB     deadlock, lock wait, shutdown, read-only, too many...: transient; duplicate, syntax, data: permanent
-//	SQLite             busy, locked, full, input/output...: transient; constraint, mismatch, too big, read-only: permanent
+//	MySQL, MariaDB     deadlock, lock wait, shutdown, read-only, too many...: transient;
+//	                   duplicate, syntax, data: permanent
+//	SQLite             busy, locked, full, input/output...: transient;
+//	                   constraint, mismatch, too big, read-only: permanent
 //	cenkalti/backoff   Permanent: permanent; RetryAfter: transient, with its wait
 //	brokers, Redis     what is away: transient
 //	HTTP, gRPC         statuses that pass with time, of errors that carry one: transient
-//	breakers, limits   an open breaker or a full limit of sony/gobreaker, failsafe-go, Watermill's CircuitBreaker: transient
+//	breakers, limits   an open breaker or a full limit of sony/gobreaker, failsafe-go, Watermill's CircuitBreaker:
+//	                   transient
 //	ErrTooLarge        permanent; MySQL's 1153 and 1118, and PostgreSQL's 54000, too
 //	encoding/json      syntax and type errors of the input: invalid; misuse and failed encoding: permanent
 //	panics             permanent, with ReasonPanic

@@ -24,7 +24,8 @@
 //
 //	Dots      orders.dlq   orders.billing.retry.5s    any printable character
 //	Dashes    orders-dlq   orders--billing-retry-5s   any printable character
-//	Kafka     orders.dlq   orders.billing.retry.5s    ASCII letters, digits and ". _ -"; no two names that differ in "." and "_" alone
+//	Kafka     orders.dlq   orders.billing.retry.5s    ASCII letters, digits and ". _ -"; no two names that differ
+//	                                                  in "." and "_" alone
 //	NATS      orders-dlq   orders--billing-retry-5s   ASCII letters, digits and "_ -"
 //
 // # Patterns

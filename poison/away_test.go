@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
@@ -54,23 +53,6 @@ func TestSinksAway(t *testing.T) {
 		}
 		if lines := logger.Captured()[watermill.ErrorLogLevel]; len(lines) != 4 { // the outage, and three letters
 			t.Errorf("%d Error lines: %v", len(lines), lines)
-		}
-	})
-}
-
-// Promise P3: a message that was held for long enough is given back, uncounted and without an Error line of its own.
-func TestSinksAwayForLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dead := &sink{refuse: func(int, string, *message.Message) error { return outage.NewError("no connection") }}
-		q, err := NewQueue(dead, QueueConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		_, err = q.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("failed") })(message.NewMessage("m", nil))
-		failure, ok := causes.Find[*classify.Failure](err)
-		if !ok || failure.Verdict.Class != classify.ClassAborted || time.Since(began) < outage.DefaultMaxHold {
-			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 	})
 }

@@ -21,10 +21,11 @@
 //  1. The letter, PublishAttempts times with a backoff. A refusal for size is tried once more.
 //  2. After a refusal for size, the letter with its texts cut short, then with 256 bytes.
 //  3. The Fallbacks, each in the same way.
-//  4. The raw form, if a publisher refuses the letter for its content (ErrRefused, size even when cut, a panic, a permanent
-//     error). It has id and payload, and Spillway's keys in printable ASCII. The producer's id and metadata are packed into
-//     one value. Decode and Read unpack that value.
-//  5. The raw form without the producer's id and metadata. x-original-metadata-dropped says how many bytes were left out.
+//  4. The raw form, if a publisher refuses the letter for its content (classify.ErrRefused, size even when cut, a panic,
+//     a permanent error). It has id and payload, and Spillway's keys in printable ASCII. The producer's id and metadata
+//     are packed into one value. Decode and Read unpack that value.
+//  5. The raw form without the producer's id and metadata. x-original-metadata-dropped says how many bytes were left
+//     out.
 //  6. The message as it came, if a publisher has no room for any letter. Its story is in the log.
 //
 // If all of this is refused, the queue nacks the message, with all refusals as the error. Publish takes no context: a

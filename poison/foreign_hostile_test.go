@@ -92,34 +92,6 @@ func TestForeignHostileValues(t *testing.T) {
 	}
 }
 
-// Feature D7: numbers are read in Java's order of bytes, text or not, and from base64 where something made it of them.
-func TestForeignNumbers(t *testing.T) {
-	for _, row := range []struct{ key, value, partition, offset string }{
-		{"kafka_dlt-original-partition", "\x00\x00\x00\x01", "1", ""},
-		{"kafka_dlt-original-partition", "\x00\x00\x01\x00", "256", ""},
-		{"kafka_dlt-original-partition", "\x7f\xff\xff\xff", "2147483647", ""},
-		{"kafka_dlt-original-partition-b64", "AAAAgA==", "128", ""},
-		{"kafka_dlt-original-offset", "\x00\x00\x00\x00\x00\x00\x00\xc8", "", "200"},
-		{"kafka_dlt-original-offset", "\x7f\xff\xff\xff\xff\xff\xff\xff", "", "9223372036854775807"},
-		{"kafka_dlt-original-offset-b64", "AAAAAAAAAMg=", "", "200"},
-		{"kafka_dlt-original-offset-b64", "AAAAAAA?", "", ""},
-	} {
-		msg := message.NewMessage("", nil)
-		msg.Metadata = message.Metadata{springTopic: "orders", row.key: row.value}
-		l, err := Decode(msg)
-		if err != nil || l.Origin.Partition != row.partition || l.Origin.Offset != row.offset || len(l.Original.Metadata) != 0 {
-			t.Errorf("%s %q: %+v of %q, %v", row.key, row.value, l.Origin, l.Original.Metadata, err)
-		}
-	}
-	for value, want := range map[string]int{"\x04": 3, "\x00\x00\x00\x02": 1, "\x00\x00\x00\x01": 0, "\x00\x00\x00\x00": 0, "\x00\x00": 0, "\x7f\xff\xff\xff": 0, "\x00\x00\x00\x00\x04": 0} {
-		msg := message.NewMessage("", nil)
-		msg.Metadata = message.Metadata{springException: "E", springAttempts: value}
-		if l := Read(msg); l.Failure.Attempts != want {
-			t.Errorf("%q: %d attempts, want %d", value, l.Failure.Attempts, want)
-		}
-	}
-}
-
 // Promise P2: what others' retries add to messages that are no letters stays on them, and so do a producer's own names.
 func TestForeignHeadersOfLiveMessages(t *testing.T) {
 	for _, key := range []string{

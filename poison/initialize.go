@@ -61,7 +61,8 @@ func (p *withInitializer) CheckInitializer() error {
 	case safecall.IsNil(p.Publisher):
 		return errors.New("poison: WithInitializer: the publisher is nil")
 	case safecall.IsNil(p.Initializer):
-		return errors.New("poison: WithInitializer: the initializer is nil; give TopicsExist if the topics are made otherwise")
+		return errors.New("poison: WithInitializer: the initializer is nil; give TopicsExist if the topics are made " +
+			"otherwise")
 	}
 	return nil
 }

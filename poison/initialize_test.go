@@ -75,25 +75,3 @@ func TestFirstLetterMakesTopic(t *testing.T) {
 		})
 	}
 }
-
-// Feature D5: a sink that was away when the first letter came is asked again, whichever sink took that letter.
-func TestFirstLetterWhileAway(t *testing.T) {
-	dead, last := &strictSink{down: true}, &strictSink{}
-	queue, err := NewQueue(dead, QueueConfig{PublishAttempts: 1, Naming: perHandler, Fallbacks: []Sink{{Publisher: last}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	place := func() {
-		t.Helper()
-		if err := queue.Place(message.NewMessage("m", nil), errors.New("failed")); err != nil {
-			t.Error(err)
-		}
-	}
-	place()
-	dead.down = false
-	place()
-	place()
-	if dead.topics() != "unknown..dlq:2" || last.topics() != "unknown..dlq:1" || dead.asked != 2 {
-		t.Errorf("placed in %q, fallback has %q, asked %d times", dead.topics(), last.topics(), dead.asked)
-	}
-}

@@ -86,33 +86,6 @@ func TestRedrivenKeepsOriginAndDropsFailure(t *testing.T) {
 	}
 }
 
-// Feature V4, decision 22: a redriven message names the letter that it was brought back from, its next letter does too, and a redrive of
-// that one names no older letter. What cannot be a name is none.
-func TestRedrivenNamesItsLetter(t *testing.T) {
-	l := sampleLetter()
-	l.Identity = strings.Repeat("0a", 16)
-	back := l.Redriven("grace", "campaign-2", longAgo)
-	if got := back.Metadata[KeyRedrivenLetter]; got != l.Identity {
-		t.Errorf("%s is %q", KeyRedrivenLetter, got)
-	}
-	failed := Read(back)
-	if failed.Redrive.Letter != l.Identity || failed.Identity != "" || failed.Original.Metadata[KeyRedrivenLetter] != "" {
-		t.Errorf("%+v", failed)
-	}
-	if again := Read(failed.Encode()); again.Redrive.Letter != l.Identity {
-		t.Errorf("the letter names %q", again.Redrive.Letter)
-	}
-	if value, is := failed.Redriven("grace", "campaign-3", longAgo).Metadata[KeyRedrivenLetter]; is {
-		t.Errorf("a letter of no store is named %q", value)
-	}
-	for _, forged := range []string{"", "0", strings.Repeat("0A", 16), strings.Repeat("0a", 17), strings.Repeat("0", 31) + "g", strings.Repeat("é", 16)} {
-		back.Metadata[KeyRedrivenLetter] = forged
-		if got := Read(back).Redrive.Letter; got != "" {
-			t.Errorf("%q is read as %q", forged, got)
-		}
-	}
-}
-
 // Feature D6: whatever a failure says, what is added stays within the budget, is UTF-8, and marks its cuts.
 func TestEncodeKeepsBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -3,7 +3,6 @@ package poison
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -123,20 +122,6 @@ func TestNoRoomAnywhere(t *testing.T) {
 			t.Errorf("placed %s", dead.topics())
 		}
 	})
-}
-
-// Feature D12: a letter without room for the failure of its own consumer is parked as the letter that it was.
-func TestNoRoomToPark(t *testing.T) {
-	l := sampleLetter()
-	l.Original.Metadata["k"] = "a\nb"
-	letter := l.Encode()
-	dead := &sink{refuse: narrow(bytesOf(letter))}
-	r := start(t, "orders.dlq", dead, QueueConfig{}, failing(fmt.Errorf("a bug: %s", strings.Repeat("long ", 1<<10))))
-	r.publish(letter.Copy())
-	eventually(t, "the letter is parked", func() bool { return len(dead.in("orders.dlq.parked")) == 1 })
-	if got, err := Decode(dead.in("orders.dlq.parked")[0]); err != nil || got.Redrive.Count != 2 || !got.Original.Equals(l.Original) {
-		t.Errorf("parked %+v, %v", got, err)
-	}
 }
 
 // Feature V1, V3: a message that has no room for a redrive's record comes back with its count alone.

@@ -74,28 +74,3 @@ func TestCutDownIsSmaller(t *testing.T) {
 		}
 	}
 }
-
-// Feature D1: where the budget is tight, the history keeps its latest attempts.
-func TestHistoryKeepsTheLatest(t *testing.T) {
-	letter := sampleLetter()
-	letter.Failure.History = nil
-	for i := range attempts.Kept {
-		letter.Failure.History = append(letter.Failure.History, classify.Attempt{At: time.Now(), Error: fmt.Sprintf("try %d %s", i, strings.Repeat("x", 100))})
-	}
-	kept := 0
-	for total := minMaxAdded; total < 6<<10; total += 64 {
-		limits := defaultLimits
-		limits.total = total
-		back, err := Decode(letter.encode(limits))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := len(back.Failure.History); n > 0 && !strings.HasPrefix(back.Failure.History[n-1].Error, "try 9 ") {
-			t.Errorf("within %d bytes the latest of %d is %.10q", total, n, back.Failure.History[n-1].Error)
-		}
-		kept = max(kept, len(back.Failure.History))
-	}
-	if kept != attempts.Kept {
-		t.Errorf("at the most %d attempts were kept", kept)
-	}
-}

@@ -38,15 +38,15 @@ func isToken(r rune) bool {
 		r < utf8.RuneSelf && r > 0 && strings.IndexByte("!#$%&'*+-.^_`|~", byte(r)) >= 0
 }
 
-// isOrder reports whether key is an order to a NATS server: Nats-Rollup removes earlier messages from a stream, Nats-TTL ends the
-// message itself, and Nats-Msg-Id swallows it.
+// isOrder reports whether key is an order to a NATS server: Nats-Rollup removes earlier messages from a stream,
+// Nats-TTL ends the message itself, and Nats-Msg-Id swallows it.
 func isOrder(key string) bool {
 	const prefix = "nats-"
 	return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix)
 }
 
-// oneLine returns the head of text as a value of one line, at most limit bytes. Text that is no such line, or that begins with a
-// quotation mark, becomes a JSON string.
+// oneLine returns the head of text as a value of one line, at most limit bytes. Text that is no such line, or that
+// begins with a quotation mark, becomes a JSON string.
 func oneLine(text string, limit int) string {
 	for room := limit; room > 0; {
 		value := boundedtext.Text(text, room)

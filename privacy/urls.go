@@ -85,7 +85,8 @@ func userInfo(text string, start int, http bool, ends func(byte) bool) (int, int
 	return start + colon + 1, start + at
 }
 
-// address returns the password of user:password@host:port, user:password@host/name, or user:password@tcp(host:port)/name, whose @ is at i.
+// address returns the password of user:password@host:port, user:password@host/name, or
+// user:password@tcp(host:port)/name, whose @ is at i.
 func address(text string, i int) (int, int) {
 	// of package mysql, or an address of IPv6
 	if rest := text[i+1:]; strings.HasPrefix(rest, "/") ||

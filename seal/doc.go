@@ -38,9 +38,9 @@
 //
 // # Keys
 //
-// Keys gives the current key and finds old ones. ReadKeyring and ParseKeyring return Keys in memory, from a file or the environment. For a
-// KMS, write Keys that let the KMS wrap a data key, see the example. Keep the data key for some minutes: Current is
-// called for each letter.
+// Keys gives the current key and finds old ones. ReadKeyring and ParseKeyring return Keys in memory, from a file or the
+// environment. For a KMS, write Keys that let the KMS wrap a data key, see the example. Keep the data key for some
+// minutes: Current is called for each letter.
 //
 // To rotate, give each process the new key beside the old one; then make the new key the current one. New letters are
 // sealed with the current key. letters.Store.Reseal seals old ones again. letters.Store.SealKeys counts letters by key:
