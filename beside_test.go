@@ -20,7 +20,7 @@ import (
 
 func crashStore(t testing.TB, db *sql.DB) *crashlimit.Store {
 	t.Helper()
-	store, err := crashlimit.NewStore(t.Context(), db, crashlimit.StoreConfig{Service: "shop"})
+	store, err := crashlimit.NewStore(t.Context(), db, "shop")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // campaigning runs a worker on the letters of store until the test ends, and returns its campaigns.
@@ -68,7 +69,7 @@ func TestCampaignLearnsOfNoIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := letters.NewStore(t.Context(), b.DB, letters.StoreConfig{Service: "shop", Seal: sealer})
+	store, err := letters.NewStore(t.Context(), b.DB, letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: sealer}})
 	if err != nil {
 		t.Fatal(err)
 	}

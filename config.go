@@ -22,6 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Config configures a Channel. Only DB or Publisher is required. The fields below Logger configure one part each. A
@@ -30,7 +31,7 @@ type Config struct {
 	// Service names the service whose keys and dead letters these are in DB: letters, digits and ". _ -", at most 100
 	// bytes. It is part of each handler's identity there, so that a handler "billing" of another service is another
 	// handler. Under another name, messages that were applied before are applied again if they come again. See
-	// idempotency.StoreConfig. Required if DB is on a database server, and an error without DB.
+	// idempotency.NewStore. Required if DB is on a database server, and an error without DB.
 	Service string
 	// DB keeps what the channel keeps: the keys of applied messages, unless Idempotency is set, and the dead letters,
 	// unless Publisher is set. It is a SQLite file, PostgreSQL, MySQL or MariaDB; New asks which. With DB each message
@@ -143,37 +144,7 @@ func (c *Config) share() error {
 		*outage = *c.Outage // the caller may use its own again
 		c.Outage = outage
 	}
-	if outage.MaskText == nil {
-		outage.MaskText = c.Queue.MaskText
-	}
-	if c.Retry.MaskText == nil {
-		c.Retry.MaskText = c.Queue.MaskText
-	}
-	for _, part := range []**privacy.Redactor{&c.Queue.Privacy, &c.Retry.Privacy, &outage.Privacy} {
-		if *part == nil {
-			*part = c.Privacy
-		}
-	}
-	c.Logger = logging.Wrap(c.Logger, c.Privacy.With(c.Queue.MaskText).Text)
-	for _, logger := range []*watermill.LoggerAdapter{&c.Queue.Logger, &c.Retry.Logger, &c.Receiver.Logger,
-		&c.Outputs.Logger, &c.CrashLimit.Logger, &c.Purge.Logger, &c.Retention.Logger, &c.Stages.Logger, &outage.Logger} {
-		if *logger == nil {
-			*logger = c.Logger
-		}
-	}
-	for _, tracer := range []*observe.Tracer{&c.Queue.Tracer, &c.Stages.Tracer} {
-		if *tracer == nil {
-			*tracer = c.Tracer
-		}
-	}
-	if c.Queue.Seal == nil {
-		c.Queue.Seal = c.Seal
-	}
-	for _, scheme := range []*naming.Scheme{&c.Queue.Naming, &c.Stages.Naming} {
-		if scheme.IsZero() {
-			*scheme = c.Naming
-		}
-	}
+	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)
 	if logger := c.Logger; c.Classify.OnRulePanic == nil {
 		c.Classify.OnRulePanic = func(text string, stack []byte) {
 			logging.RulePanicked.Write(logger, fmt.Errorf("%s\n%s", text, stack), nil)
@@ -183,11 +154,13 @@ func (c *Config) share() error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []**classify.Classifier{&c.Queue.Classifier, &c.Retry.Classifier, &c.Outputs.Classifier,
-		&c.Stages.Classifier, &outage.Classifier} {
-		if *part == nil {
-			*part = classifier
-		}
+	common := settings.Shared{
+		Service: c.Service, Logger: c.Logger, Classifier: classifier, Privacy: c.Privacy, Tracer: c.Tracer, Naming: c.Naming,
+		Seal: c.Seal,
+	}
+	for _, part := range []*settings.Shared{&c.Queue.Shared, &c.CrashLimit.Shared, &c.Stages.Shared, &c.Retry.Shared,
+		&outage.Shared, &c.Receiver.Shared, &c.Purge.Shared, &c.Retention.Shared, &c.Outputs.Shared} {
+		*part = part.Or(common)
 	}
 	if c.CrashLimit.Coordinates == nil && c.Queue.Origin != nil {
 		c.CrashLimit.Coordinates = coordinates(c.Queue.Origin)

@@ -9,8 +9,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// everywhere are fields of several parts, which Config itself or New sets too.
-var everywhere = []string{"Classifier", "Logger", "Naming", "Tracer"}
+// everywhere is what several parts have, which Config itself or New sets too.
+var everywhere = []string{"Shared"}
 
 // setField returns the name of the first field of a part's configuration that is set, or "". Hooks are none: they may
 // stand on a part that is off.

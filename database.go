@@ -6,9 +6,9 @@ import (
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // openStores makes in Config.DB the stores that the config wants and does not give. It returns the dead-letter store if
@@ -22,27 +22,22 @@ func (c *Config) openStores(ctx context.Context) (made *letters.Store, err error
 		return nil, nil
 	}
 	if c.Idempotency == nil {
-		if c.Idempotency, err = idempotency.NewStore(ctx, c.DB, idempotency.StoreConfig{Service: c.Service}); err != nil {
+		if c.Idempotency, err = idempotency.NewStore(ctx, c.DB, c.Service); err != nil {
 			return nil, err
 		}
 	}
 	if c.CrashStore == nil && c.CrashLimit.Max != 0 && c.CrashLimit.Delivered == nil {
-		if c.CrashStore, err = crashlimit.NewStore(ctx, c.DB, crashlimit.StoreConfig{Service: c.Service}); err != nil {
-			return nil, err
-		}
-	}
-	if c.Outage != nil && c.Outage.Shared && c.Outage.Store == nil {
-		if c.Outage.Store, err = breaker.NewStore(ctx, c.DB, breaker.StoreConfig{Service: c.Service}); err != nil {
+		if c.CrashStore, err = crashlimit.NewStore(ctx, c.DB, c.Service); err != nil {
 			return nil, err
 		}
 	}
 	if c.StagesInDB {
-		if c.Stages.Store, err = delay.NewStore(ctx, c.DB, delay.StoreConfig{Service: c.Service}); err != nil {
+		if c.Stages.Store, err = delay.NewStore(ctx, c.DB, c.Service); err != nil {
 			return nil, err
 		}
 	}
 	if c.Publisher == nil {
-		if made, err = letters.NewStore(ctx, c.DB, letters.StoreConfig{Service: c.Service, Seal: c.Queue.Seal}); err != nil {
+		if made, err = letters.NewStore(ctx, c.DB, letters.StoreConfig{Shared: settings.Shared{Service: c.Service, Seal: c.Queue.Seal}}); err != nil {
 			return nil, err
 		}
 		c.Publisher = made

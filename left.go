@@ -35,7 +35,7 @@ func (l left) plugin() *lifecycle.Lifecycle { return lifecycle.New(l.report, fun
 func (l left) report() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leftTimeout)
 	defer cancel()
-	waiting, err := delay.Left(ctx, l.db, delay.StoreConfig{Service: l.service})
+	waiting, err := delay.Left(ctx, l.db, l.service)
 	if err != nil {
 		logging.StageSearchFailed.Write(l.logger, err, logging.Fields{"in": "Config.DB"})
 	}

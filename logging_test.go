@@ -144,7 +144,7 @@ func TestErrorsAreLogged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			logger := &lines{}
-			c.config.Queue.MaskText = func(text string) string { return strings.ReplaceAll(text, "4242", "****") }
+			c.config.Privacy = masking(t, "4242", "****")
 			logged(t, c.config, logger, c.handle)
 			want := watermill.LogFields{"message_id": "m-1", "topic": "orders", "handler": "billing"}
 			if c.level == watermill.ErrorLogLevel {

@@ -114,7 +114,7 @@ func TestNewWithoutContext(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	_, err := idempotency.NewStore(nil, b.DB, idempotency.StoreConfig{}) //lint:ignore SA1012 it is the test
+	_, err := idempotency.NewStore(nil, b.DB, "") //lint:ignore SA1012 it is the test
 	if err == nil || !strings.Contains(err.Error(), "give context.Background()") {
 		t.Error(err)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // stores are all that keep tables.
@@ -40,16 +41,16 @@ type stores struct {
 func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 	t.Helper()
 	ctx := t.Context()
-	if s.keys, err = idempotency.NewStore(ctx, db, idempotency.StoreConfig{Service: "shop"}); err != nil {
+	if s.keys, err = idempotency.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
-	if s.letters, err = letters.NewStore(ctx, db, letters.StoreConfig{Service: "shop"}); err != nil {
+	if s.letters, err = letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}}); err != nil {
 		return s, err
 	}
-	if s.delay, err = delay.NewStore(ctx, db, delay.StoreConfig{Service: "shop"}); err != nil {
+	if s.delay, err = delay.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
-	if s.crashes, err = crashlimit.NewStore(ctx, db, crashlimit.StoreConfig{Service: "shop"}); err != nil {
+	if s.crashes, err = crashlimit.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
 	if _, err = breaker.NewStore(ctx, db, breaker.StoreConfig{Service: "shop"}); err != nil {
@@ -67,7 +68,7 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 
 func openNotices(t testing.TB, db *sql.DB) error {
 	t.Helper()
-	notifier, err := notify.New(notify.Config{Sinks: []notify.Sink{notify.Slog(nil)}, DB: db, Service: "shop"})
+	notifier, err := notify.New(notify.Config{Sinks: []notify.Sink{notify.Slog(nil)}, DB: db, Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		return err
 	}

@@ -119,10 +119,9 @@ func (ch *Channel) compose(config *Config) (err error) {
 		parts, ch.plugins = append(parts, ch.outage), append(ch.plugins, ch.outage.Plugin)
 	}
 	if config.Tracer != nil {
-		trace, err := middleware.NewTrace(middleware.TraceConfig{
-			Tracer: config.Tracer, Classifier: config.Retry.Classifier, Privacy: config.Retry.Privacy,
-			MaskText: config.Retry.MaskText, Logger: config.Retry.Logger,
-		})
+		shared := config.Retry.Shared
+		shared.Tracer = config.Tracer
+		trace, err := middleware.NewTrace(middleware.TraceConfig{Shared: shared})
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ import (
 
 func delayStore(t testing.TB, db *sql.DB) *delay.Store {
 	t.Helper()
-	store, err := delay.NewStore(t.Context(), db, delay.StoreConfig{Service: "shop"})
+	store, err := delay.NewStore(t.Context(), db, "shop")
 	if err != nil {
 		t.Fatal(err)
 	}

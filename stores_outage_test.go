@@ -62,7 +62,7 @@ func TestStoresCutOff(t *testing.T) {
 		},
 		"crash limit": func(t *testing.T, c *spillway.Config, direct, cut *sql.DB) {
 			var err error
-			if c.CrashStore, err = crashlimit.NewStore(t.Context(), cut, crashlimit.StoreConfig{Service: "shop"}); err != nil {
+			if c.CrashStore, err = crashlimit.NewStore(t.Context(), cut, "shop"); err != nil {
 				t.Fatal(err)
 			}
 			c.DB, c.StagesInDB = direct, true

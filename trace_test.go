@@ -108,7 +108,7 @@ func TestTracer(t *testing.T) {
 	f := &follower{}
 	channel, dead := traced(t, spillway.Config{
 		Tracer: f, Retry: middleware.RetryConfig{Attempts: 2},
-		Queue: poison.QueueConfig{MaskText: func(text string) string { return strings.ReplaceAll(text, "sesame", "[masked]") }},
+		Privacy: masking(t, "sesame", "[masked]"),
 	})
 	var seen []any
 	msg := order(t, nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // setAside starts a router that fails for every message until the returned switch is on, and sets n of them aside.
@@ -50,7 +51,8 @@ func (b *bench) drainThrough(live message.Publisher, topic string, n int,
 			b.Error(err)
 		}
 	}()
-	config := redrive.DrainTopicConfig{Topic: topic, Park: b.dead, Naming: b.target.Naming, IdleAfter: 3 * time.Second}
+	config := redrive.DrainTopicConfig{Topic: topic, Park: b.dead, IdleAfter: 3 * time.Second}
+	config.Naming = b.target.Naming
 	config.Allow, config.By = []string{b.topic}, "conformance"
 	if b.target.Backlog != nil {
 		// a busy server may be slow to give what it has
@@ -84,7 +86,7 @@ func (b *bench) redriven() {
 	b.wantOnce(ids...)
 
 	h, err := redrive.NewHandler(b.live,
-		redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}}, Park: b.dead, Naming: b.target.Naming,
+		redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}, Shared: b.topicNames()}, Park: b.dead,
 			MinWait: -1})
 	if err != nil {
 		b.Fatal(err)
@@ -133,8 +135,8 @@ func (b *bench) quarantine() {
 		b.untilPlaced(i + 2)
 	}
 	h, err := redrive.NewHandler(b.live,
-		redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}, MaxRedrives: 2}, Park: b.dead,
-			Naming: b.target.Naming})
+		redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}, MaxRedrives: 2, Shared: b.topicNames()},
+			Park: b.dead})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -212,3 +214,6 @@ func (b *bench) allowList() {
 		}
 	}
 }
+
+// topicNames has the names of the target's topics.
+func (b *bench) topicNames() settings.Shared { return settings.Shared{Naming: b.target.Naming} }

@@ -19,7 +19,7 @@ func (b *bench) openEffects() {
 		b.db, b.keys = b.target.Database(b.T)
 	} else {
 		b.db = b.openFile(b.path)
-		keys, err := idempotency.NewStore(b.Context(), b.db, idempotency.StoreConfig{})
+		keys, err := idempotency.NewStore(b.Context(), b.db, "")
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -76,7 +76,7 @@ func (b *bench) supervised(deadly []string) (died bool) {
 
 // deliveries is the store that counts them.
 func (b *bench) deliveries() *crashlimit.Store {
-	store, err := crashlimit.NewStore(context.Background(), b.db, crashlimit.StoreConfig{Service: b.group})
+	store, err := crashlimit.NewStore(context.Background(), b.db, b.group)
 	if err != nil {
 		b.Fatal(err)
 	}

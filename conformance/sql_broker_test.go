@@ -209,7 +209,7 @@ func (p unreadable) Publish(topic string, messages ...*message.Message) error {
 
 func (s *tables) delays(t testing.TB) *delay.Store {
 	t.Helper()
-	store, err := delay.NewStore(context.Background(), s.db, delay.StoreConfig{Service: "conformance"})
+	store, err := delay.NewStore(context.Background(), s.db, "conformance")
 	if err != nil {
 		t.Fatal(err)
 	}

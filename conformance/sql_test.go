@@ -48,7 +48,7 @@ func (s *tables) target(name string) conformance.Target {
 		Origin:     wmsql.Origin,
 		Backlog:    s.backlog,
 		Database: func(t testing.TB) (*sql.DB, idempotency.Store) {
-			keys, err := wmsql.Join(t.Context(), subscriber(t, s.db, ""), idempotency.StoreConfig{Service: "conformance"})
+			keys, err := wmsql.Join(t.Context(), subscriber(t, s.db, ""), "conformance")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -63,7 +63,7 @@ func (b *bench) ownDelays() *delay.Store { return delaysIn(b.T, b.openFile(b.pat
 
 func delaysIn(t testing.TB, db *sql.DB) *delay.Store {
 	t.Helper()
-	store, err := delay.NewStore(context.Background(), db, delay.StoreConfig{Service: "conformance"})
+	store, err := delay.NewStore(context.Background(), db, "conformance")
 	if err != nil {
 		t.Fatal(err)
 	}

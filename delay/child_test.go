@@ -65,7 +65,7 @@ func (o order) relay() error {
 	if err != nil {
 		return err
 	}
-	store, err := NewStore(context.Background(), db, StoreConfig{Service: "shop"})
+	store, err := NewStore(context.Background(), db, "shop")
 	if err != nil {
 		return err
 	}

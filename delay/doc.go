@@ -1,7 +1,7 @@
 // Package delay keeps messages in a table until they are due, and then publishes them. Messages of any delays wait
 // beside each other in one table, whatever pub/sub they come from and go to.
 //
-//	store, err := delay.NewStore(ctx, db, delay.StoreConfig{Service: "shop"}) // PostgreSQL, MySQL, MariaDB or SQLite
+//	store, err := delay.NewStore(ctx, db, "shop") // PostgreSQL, MySQL, MariaDB or SQLite
 //	relay, err := delay.NewRelay(store, publisher, delay.RelayConfig{})
 //	router.AddPlugin(relay.Plugin)
 //

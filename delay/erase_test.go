@@ -19,7 +19,7 @@ func TestErase(t *testing.T) {
 			t.Parallel()
 			address := d.create(t)
 			s, ctx := d.newStore(t, address), t.Context()
-			theirs, err := NewStore(ctx, d.open(t, address), StoreConfig{Service: "mail"})
+			theirs, err := NewStore(ctx, d.open(t, address), "mail")
 			if err != nil {
 				t.Fatal(err)
 			}

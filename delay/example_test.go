@@ -30,7 +30,7 @@ func Example() {
 	}
 	defer func() { _ = db.Close() }()
 	channel := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-	store, err := delay.NewStore(context.Background(), db, delay.StoreConfig{Service: "shop"})
+	store, err := delay.NewStore(context.Background(), db, "shop")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 // Left returns what waits in db for a service that has no Store there, such as one that went back to stage topics. It
 // makes no table: without one nothing waits. It reads the whole table, for at most 30 seconds.
-func Left(ctx context.Context, db *sql.DB, config StoreConfig) ([]Waiting, error) {
+func Left(ctx context.Context, db *sql.DB, service string) ([]Waiting, error) {
 	if ctx == nil {
 		return nil, errNoContext
 	}
@@ -27,7 +27,7 @@ func Left(ctx context.Context, db *sql.DB, config StoreConfig) ([]Waiting, error
 	if !there {
 		return nil, nil
 	}
-	s := &Store{db: on, service: config.Service, dialect: dialects[on.Kind()]}
+	s := &Store{db: on, service: service, dialect: dialects[on.Kind()]}
 	s.say = statementsFor(on, s.dialect)
 	return s.Waiting(ctx)
 }

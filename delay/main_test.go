@@ -73,7 +73,7 @@ func (d testDatabase) newStore(t testing.TB, address string) *Store {
 
 func on(t testing.TB, db *sql.DB) *Store {
 	t.Helper()
-	s, err := NewStore(t.Context(), db, StoreConfig{Service: "shop"})
+	s, err := NewStore(t.Context(), db, "shop")
 	if err != nil {
 		t.Fatal(err)
 	}

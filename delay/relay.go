@@ -7,13 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // RelayConfig configures a Relay.
@@ -30,14 +29,12 @@ type RelayConfig struct {
 	// classify.ErrRefused. If GiveUp returns nil, it has placed the message elsewhere, and the message leaves the store.
 	// Default: none; such a message is tried again every minute.
 	GiveUp func(ctx context.Context, topic string, msg *message.Message, refusal error) error
-	// Classifier decides which refusals of the publisher are for size. Default: the marks of package classify and its
-	// built-in knowledge. In stages: that of their queue.
-	Classifier *classify.Classifier
-	// Logger receives refusals of the publisher, and failures of the database. Default: none.
-	Logger watermill.LoggerAdapter
 	// OnMoved is called with each message that the publisher has taken, in due order, before its row is deleted. It is
 	// called again if the message is published again. A panic is logged. Default: none.
 	OnMoved func(context.Context, Moved)
+	// Shared: Classifier decides which refusals of the publisher are for size, in stages that of their queue. Logger receives
+	// refusals of the publisher, and failures of the database.
+	settings.Shared
 }
 
 // Moved is a message that was published.

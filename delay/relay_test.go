@@ -17,6 +17,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func TestNewRelay_refuses(t *testing.T) {
@@ -41,7 +42,7 @@ func TestNil(t *testing.T) {
 	_, waited := s.Waiting(none)
 	_, noStore := NewRelay(nil, &outbox{}, RelayConfig{})
 	_, noPublisher := NewRelay(s, (*outbox)(nil), RelayConfig{})
-	_, opened := NewStore(none, s.db.DB(), StoreConfig{})
+	_, opened := NewStore(none, s.db.DB(), "")
 	for name, err := range map[string]error{
 		"Put": s.Put(none, "orders", newMessage("1"), 0), "NewStore": opened, "Waiting": waited, "Run": r.Run(none),
 		"Plugin": r.Plugin(nil), "no relay": (*Relay)(nil).Plugin(nil), "runs no relay": (*Relay)(nil).Run(t.Context()),
@@ -168,7 +169,7 @@ func TestGiveUpByRule(t *testing.T) {
 	}}
 	given := make(chan string, 4)
 	giveUp := func(_ context.Context, _ string, msg *message.Message, _ error) error { given <- msg.UUID; return nil }
-	start(t, s, out, RelayConfig{Classifier: classifier, GiveUp: giveUp})
+	start(t, s, out, RelayConfig{Shared: settings.Shared{Classifier: classifier}, GiveUp: giveUp})
 	eventually(t, "one is left", func() bool { return kept(t, s) == 1 })
 	if id := <-given; id != numberedID(1) || len(given) != 0 || len(out.all()) != 2 {
 		t.Errorf("given up: %q and %d more; published: %v", id, len(given), out.ids())
@@ -419,7 +420,7 @@ func TestDatabaseFails(t *testing.T) {
 			})
 			return nil
 		}}
-		start(t, d.newStore(t, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Logger: logger})
+		start(t, d.newStore(t, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Shared: settings.Shared{Logger: logger}})
 		eventually(t, "the failure is logged", func() bool { return logger.n.Load() > 0 })
 		time.Sleep(500 * time.Millisecond) // the lease is over
 		if n := logger.n.Load(); n > 5 {
@@ -446,7 +447,7 @@ func TestContended(t *testing.T) {
 				t.Fatal(err)
 			}
 			out := &outbox{}
-			config := &RelayConfig{Batch: 10, Poll: time.Second, Lease: time.Second, Logger: watermill.NopLogger{}}
+			config := &RelayConfig{Batch: 10, Poll: time.Second, Lease: time.Second, Shared: settings.Shared{Logger: watermill.NopLogger{}}}
 			w := &worker{source: source{config, s, out}, topics: topics{}}
 			before := firstContended
 			for range 12 {

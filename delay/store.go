@@ -28,14 +28,6 @@ const (
 	maxWaiting = 1000
 )
 
-// StoreConfig configures a Store.
-type StoreConfig struct {
-	// Service names whose messages these are. Relays publish what was put into a Store of the same Service, and nothing
-	// else. It has at most 100 letters, digits, dots, underscores and hyphens. It is required on a database server, where
-	// other services may be too: their publishers may lead to other brokers. On SQLite the default is none.
-	Service string
-}
-
 // Store keeps messages in the table spillway_delayed until they are due. Relays publish them. It is safe for concurrent
 // use, by any number of processes. It has a goroutine only while messages of several callers go into one statement.
 type Store struct {
@@ -51,16 +43,20 @@ type Store struct {
 // table, or upgrades the one that is there, and checks that it may take rows, for at most 30 seconds. The Store does
 // not close db.
 //
+// The service names whose messages these are. Relays publish what was put into a Store of the same service, and nothing
+// else. It has at most 100 letters, digits, dots, underscores and hyphens. It is required on a database server, where
+// other services may be too: their publishers may lead to other brokers. On SQLite it may be empty.
+//
 // On PostgreSQL the table is the first of its name on the search path. On MySQL and MariaDB a binary log must not have
 // binlog_format=STATEMENT. On SQLite the database must be a file, and WAL mode is advisable. Writers of a process come
 // one after the other there, so a handler inside an idempotent receiver's claim on the same *sql.DB cannot Put, and
 // delays relays. Each lease writes its messages anew on SQLite: keep messages of megabytes elsewhere.
-func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
-	on, err := database.Open(ctx, "delay: NewStore", db, config.Service, table)
+func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
+	on, err := database.Open(ctx, "delay: NewStore", db, service, table)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: on, service: config.Service, dialect: dialects[on.Kind()]}
+	s := &Store{db: on, service: service, dialect: dialects[on.Kind()]}
 	s.say = statementsFor(on, s.dialect)
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
@@ -80,7 +76,7 @@ var (
 // DB returns the database of the Store.
 func (s *Store) DB() *sql.DB { return s.db.DB() }
 
-// Service returns StoreConfig.Service.
+// Service returns the service of NewStore.
 func (s *Store) Service() string { return s.service }
 
 // Put keeps msg until after has passed on the database's clock, counted from when the statement runs. Then a Relay

@@ -157,14 +157,14 @@ func TestNewStore(t *testing.T) {
 		for range 10 {
 			db := d.open(t, address)
 			all.Go(func() {
-				if _, err := NewStore(t.Context(), db, StoreConfig{Service: "shop"}); err != nil {
+				if _, err := NewStore(t.Context(), db, "shop"); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		all.Wait()
 		db := d.open(t, d.create(t))
-		if _, err := NewStore(t.Context(), db, StoreConfig{}); (err == nil) != (d.name == "sqlite") {
+		if _, err := NewStore(t.Context(), db, ""); (err == nil) != (d.name == "sqlite") {
 			t.Errorf("without a service: %v", err)
 		}
 		for _, statement := range []string{`DROP TABLE IF EXISTS spillway_delayed`, `CREATE TABLE spillway_delayed (seq INTEGER PRIMARY KEY, name VARCHAR(10))`} {
@@ -172,12 +172,12 @@ func TestNewStore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := NewStore(t.Context(), db, StoreConfig{Service: "shop"}); err == nil || !strings.Contains(err.Error(), "without column") {
+		if _, err := NewStore(t.Context(), db, "shop"); err == nil || !strings.Contains(err.Error(), "without column") {
 			t.Errorf("another's table is taken for ours: %v", err)
 		}
 	})
 	for want, db := range map[string]*sql.DB{"no file": databases[0].open(t, ":memory:"), "*sql.DB is nil": nil} {
-		if _, err := NewStore(t.Context(), db, StoreConfig{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewStore(t.Context(), db, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)
 		}
 	}
@@ -274,7 +274,7 @@ var shopService = map[string]string{"sqlite": `x'73686f70'`, "postgres": `'shop'
 func TestServices(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		shop := d.newStore(t, address)
-		billing, err := NewStore(t.Context(), d.open(t, address), StoreConfig{Service: "billing"})
+		billing, err := NewStore(t.Context(), d.open(t, address), "billing")
 		if err != nil {
 			t.Fatal(err)
 		}

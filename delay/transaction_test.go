@@ -90,7 +90,7 @@ func billing(t *testing.T, db *sql.DB, handler message.NoPublishHandlerFunc, plu
 
 func storeOn(t testing.TB, db *sql.DB) *delay.Store {
 	t.Helper()
-	store, err := delay.NewStore(t.Context(), db, delay.StoreConfig{Service: "shop"})
+	store, err := delay.NewStore(t.Context(), db, "shop")
 	if err != nil {
 		t.Fatal(err)
 	}

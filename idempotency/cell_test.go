@@ -26,7 +26,7 @@ type database struct {
 	driver string
 	create func(testing.TB) (address string) // an empty one
 	// newStore makes the store, as a service does.
-	newStore func(context.Context, *sql.DB, idempotency.StoreConfig) (idempotency.Store, error)
+	newStore func(context.Context, *sql.DB, string) (idempotency.Store, error)
 	// optimistic says that the key is entered with the handler's first statement.
 	optimistic bool
 }
@@ -42,8 +42,8 @@ var databases = []database{
 }
 
 // pipelining makes the store of package pgxstore, which also knows connections that a test stands in front of.
-func pipelining(ctx context.Context, db *sql.DB, config idempotency.StoreConfig) (idempotency.Store, error) {
-	store, err := pgxstore.New(ctx, db, config)
+func pipelining(ctx context.Context, db *sql.DB, service string) (idempotency.Store, error) {
+	store, err := pgxstore.New(ctx, db, service)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func pipelining(ctx context.Context, db *sql.DB, config idempotency.StoreConfig)
 
 // store is the one in db of the service shop.
 func (d database) store(db *sql.DB) idempotency.Store {
-	store, err := d.newStore(context.Background(), db, idempotency.StoreConfig{Service: "shop"})
+	store, err := d.newStore(context.Background(), db, "shop")
 	if err != nil {
 		panic(err)
 	}

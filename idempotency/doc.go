@@ -1,6 +1,6 @@
 // Package idempotency is the idempotent receiver: it applies each message once, however often the broker delivers it.
 //
-//	store, err := idempotency.NewStore(ctx, db, idempotency.StoreConfig{Service: "shop"})
+//	store, err := idempotency.NewStore(ctx, db, "shop")
 //	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{})
 //	router.AddMiddleware(receiver.Middleware)
 //
@@ -45,7 +45,7 @@
 // # Who applies a message
 //
 // The identity of a handler's keys is "service/handler", such as "shop/billing". Each identity applies each message for
-// itself. StoreConfig.Service and ReceiverConfig.Consumer say what follows from a rename, and how to rename without
+// itself. NewStore and ReceiverConfig.Consumer say what follows from a rename, and how to rename without
 // applying messages again.
 //
 // # Keys, versions, payloads

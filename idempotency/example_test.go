@@ -41,7 +41,7 @@ func balance(db *sql.DB) (n int) {
 func ExampleReceiver() {
 	db, cleanUp := accounts()
 	defer cleanUp()
-	store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{})
+	store, err := idempotency.NewStore(context.Background(), db, "")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func ExampleNewStore() {
 		log.Fatal(err)
 	}
 	db.SetMaxOpenConns(20)
-	store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{Service: "shop"})
+	store, err := idempotency.NewStore(context.Background(), db, "shop")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func ExampleNewStore() {
 func ExampleTx() {
 	db, cleanUp := accounts()
 	defer cleanUp()
-	store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{})
+	store, err := idempotency.NewStore(context.Background(), db, "")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func ExampleFence() {
 		log.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{})
+	store, err := idempotency.NewStore(context.Background(), db, "")
 	if err != nil {
 		log.Fatal(err)
 	}

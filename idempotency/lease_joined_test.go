@@ -31,7 +31,7 @@ func TestLeaseJoined(t *testing.T) {
 			if err := sub.SubscribeInitialize("orders"); err != nil {
 				t.Fatal(err)
 			}
-			joined, err := wmsql.Join(t.Context(), sub, idempotency.StoreConfig{Service: "shop"})
+			joined, err := wmsql.Join(t.Context(), sub, "shop")
 			if err != nil {
 				t.Fatal(err)
 			}

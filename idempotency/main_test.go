@@ -65,7 +65,7 @@ func openMySQLWith(t testing.TB, settings string) *sql.DB {
 
 // storeOn is the store in db of the service shop.
 func storeOn(db *sql.DB) idempotency.Store {
-	store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{Service: "shop"})
+	store, err := idempotency.NewStore(context.Background(), db, "shop")
 	if err != nil {
 		panic(err)
 	}

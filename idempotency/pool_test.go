@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // errorLog keeps errors.
@@ -47,7 +48,7 @@ func TestPoolUsedUp(t *testing.T) {
 			t.Parallel()
 			c, logger := newCell(t, d), &errorLog{}
 			c.db.SetMaxOpenConns(4)
-			r := c.receiver(idempotency.ReceiverConfig{Logger: logger})
+			r := c.receiver(idempotency.ReceiverConfig{Shared: settings.Shared{Logger: logger}})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var all sync.WaitGroup
@@ -85,7 +86,7 @@ func TestTwoPoolsOneDatabase(t *testing.T) {
 			t.Parallel()
 			c, logger := newCell(t, d), watermill.NewCaptureLogger()
 			outer := c.receiver(idempotency.ReceiverConfig{})
-			inner := c.receiverOn(c.store(d.open(t, c.address)), idempotency.ReceiverConfig{Logger: logger})
+			inner := c.receiverOn(c.store(d.open(t, c.address)), idempotency.ReceiverConfig{Shared: settings.Shared{Logger: logger}})
 			done := make(chan error, 1)
 			go func() {
 				_, err := outer.Middleware(inner.Middleware(c.write))(newMessage("m1"))

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // PurgeConfig configures a Purge. Retention is required.
@@ -38,11 +38,11 @@ type PurgeConfig struct {
 	// Pause is the time between two batches. Default: three times as long as the batch before took. So even on SQLite a
 	// purge leaves claims three quarters of the time.
 	Pause time.Duration
-	// Logger receives failed purges, and a Retention that is too short. Default: none.
-	Logger watermill.LoggerAdapter
 	// OnRun is called after each purge of all batches, with the number of keys that it deleted, and the error that ended
 	// it early, or nil. If the router stops, ctx has ended. Default: none.
 	OnRun func(ctx context.Context, keys int, err error)
+	// Shared: Logger receives failed purges, and a Retention that is too short.
+	settings.Shared
 }
 
 func (c *PurgeConfig) setDefaults(store Store) {

@@ -13,7 +13,7 @@ import (
 func ExamplePurge() {
 	db, cleanUp := accounts()
 	defer cleanUp()
-	store, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{})
+	store, err := idempotency.NewStore(context.Background(), db, "")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // fakeStore answers each batch with the next of its numbers, after a second, and notes when it was asked.
@@ -125,7 +126,7 @@ func TestPurgeSchedule(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			log := &fakeLog{}
 			store := &fakeStore{numbers: []any{errors.New("boom"), "panic", 5}, began: time.Now(), takes: time.Second}
-			p := newPurge(t, store, PurgeConfig{Retention: 30 * 24 * time.Hour, Logger: log})
+			p := newPurge(t, store, PurgeConfig{Retention: 30 * 24 * time.Hour, Shared: settings.Shared{Logger: log}})
 			for round := range 2 {
 				store.asked, store.began = nil, time.Now()
 				if err := p.start(); err != nil {
@@ -166,7 +167,7 @@ func TestPurgeStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &fakeLog{}
 		store := &fakeStore{takes: 30 * time.Second}
-		p := newPurge(t, store, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Logger: log})
+		p := newPurge(t, store, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Shared: settings.Shared{Logger: log}})
 		_ = p.start()
 		time.Sleep(5 * time.Second)
 		began := time.Now()
@@ -175,7 +176,7 @@ func TestPurgeStops(t *testing.T) {
 			t.Error(time.Since(began), log.lines, store.asked)
 		}
 		deaf := deafStore{answer: make(chan struct{})}
-		p = newPurge(t, deaf, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Logger: log})
+		p = newPurge(t, deaf, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Shared: settings.Shared{Logger: log}})
 		_ = p.start()
 		time.Sleep(5 * time.Second)
 		began = time.Now()
@@ -205,7 +206,7 @@ func TestPurgeRetention(t *testing.T) {
 		{day, 2 * day, "the retention 24h0m0s is shorter than the horizon 48h0m0s"}, {2 * day, 2 * day, ""}, {day, time.Hour, ""},
 	} {
 		log := &fakeLog{}
-		newPurge(t, &fakeStore{}, PurgeConfig{Retention: c.retention, Horizon: c.horizon, Logger: log})
+		newPurge(t, &fakeStore{}, PurgeConfig{Retention: c.retention, Horizon: c.horizon, Shared: settings.Shared{Logger: log}})
 		if told := strings.Join(log.lines, ""); !strings.Contains(told, c.told) || (told == "") != (c.told == "") || told != "" && !strings.Contains(told, "applied again") {
 			t.Errorf("%s, %s: %q", c.retention, c.horizon, told)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // held is a store whose keys are all leased to another process.
@@ -59,7 +60,7 @@ func TestSharedConsumer(t *testing.T) {
 	db := openWithEffects(t)
 	logger := watermill.NewCaptureLogger()
 	for name, consumer := range map[string]string{"shared": "billing", "own": ""} {
-		r, err := idempotency.NewReceiver(storeOn(db), idempotency.ReceiverConfig{Consumer: consumer, Logger: logger})
+		r, err := idempotency.NewReceiver(storeOn(db), idempotency.ReceiverConfig{Consumer: consumer, Shared: settings.Shared{Logger: logger}})
 		if err != nil {
 			t.Fatal(err)
 		}

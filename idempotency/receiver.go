@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // ReceiverConfig configures a Receiver. The zero value is ready for use.
@@ -24,7 +25,7 @@ type ReceiverConfig struct {
 	// were applied before are applied again if they come again. Consumer counts for every handler of the Receiver. Two
 	// handlers must not have the same Consumer: one would absorb the messages of the other. If two handlers of one
 	// Receiver do, the Receiver logs it once. To rename one handler, give it a Receiver of its own, with Consumer set to
-	// its old name. To rename a service, keep StoreConfig.Service as it was, or stop all processes of the service and
+	// its old name. To rename a service, keep the service of its store as it was, or stop all processes of the service and
 	// update the column consumer of spillway_keys.
 	Consumer string
 	// Key returns what distinguishes messages. It must return the same key for every delivery of a message. It must not
@@ -71,8 +72,6 @@ type ReceiverConfig struct {
 	// of the message's context. Default: that time (with wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s
 	// if nothing is known.
 	MaxHold time.Duration
-	// Logger receives duplicates, at the level debug, and failures that cannot be returned as errors. Default: none.
-	Logger watermill.LoggerAdapter
 	// OnApplied is called after a message's effects were committed. All hooks are called by many goroutines, after the
 	// claim has ended. A hook that panics is logged.
 	OnApplied func(ctx context.Context, key Key)
@@ -85,6 +84,8 @@ type ReceiverConfig struct {
 	// OnLeaseLost is called after a lease was lost while the handler ran, or before its success was recorded. The effects
 	// may happen twice. The message is given back. If another delivery has applied it, it is absorbed when it comes again.
 	OnLeaseLost func(ctx context.Context, key Key)
+	// Shared: Logger receives duplicates, at the level debug, and failures that cannot be returned as errors.
+	settings.Shared
 }
 
 func (c *ReceiverConfig) setDefaults() {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func atOnce(t *testing.T, n int, f func(int) error) {
@@ -82,7 +83,7 @@ func TestHookPanics(t *testing.T) {
 	logger := watermill.NewCaptureLogger()
 	boom := func(context.Context, idempotency.Key) { panic("boom") }
 	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{
-		Logger: logger, OnApplied: boom, OnDuplicate: boom,
+		Shared: settings.Shared{Logger: logger}, OnApplied: boom, OnDuplicate: boom,
 	}).Middleware(effect)
 	for range 2 {
 		if _, err := h(newMessage("m1")); err != nil {

@@ -15,33 +15,27 @@ import (
 	"github.com/watermill-spillway/spillway/internal/pipelined"
 )
 
-// StoreConfig configures a store of keys in a SQL database.
-type StoreConfig struct {
-	// Service names the service whose handlers apply the messages. It is part of every key, as in "shop/billing" for the
-	// handler billing. Without it, two services with a handler of the same name would absorb each other's messages.
-	// Required on a database server, which services share; optional for a SQLite file. At most 100 letters, digits, dots,
-	// underscores and hyphens.
-	//
-	// After a rename of the service, messages that were applied before are applied again if they come again. See
-	// ReceiverConfig.Consumer for a rename without that.
-	Service string
-}
-
 // NewStore returns the store of keys in db: PostgreSQL 11, MySQL 8.0, MariaDB 10.6 or SQLite 3.35, or a later version
 // of each. It asks db which one it is, creates or upgrades the table spillway_keys, and verifies it, within 30 seconds.
 // A role without the right to create tables can use a table that exists. A database that cannot keep the promises of a
 // Store is an error. The store does not close db.
 //
+// The service names whose handlers apply the messages. It is part of every key, as in "shop/billing" for the handler
+// billing. Without it, two services with a handler of the same name would absorb each other's messages. It has at most
+// 100 letters, digits, dots, underscores and hyphens. It is required on a database server, which services share; for a
+// SQLite file it may be empty. After a rename of the service, messages that were applied before are applied again if
+// they come again. See ReceiverConfig.Consumer for a rename without that.
+//
 // PostgreSQL: use a driver whose errors have a SQLSTATE, such as pgx/v5/stdlib or lib/pq. The database's encoding must
 // be UTF8. MySQL and MariaDB: use github.com/go-sql-driver/mysql. The session's completion_type must be NO_CHAIN, the
 // default; a server with a binary log must not have binlog_format=STATEMENT. SQLite: use a file, with any driver. If
 // several processes share the file, open it in WAL mode and with a busy time-out.
-func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (Store, error) {
-	on, err := database.Open(ctx, "idempotency: NewStore", db, config.Service, keytable.Table)
+func NewStore(ctx context.Context, db *sql.DB, service string) (Store, error) {
+	on, err := database.Open(ctx, "idempotency: NewStore", db, service, keytable.Table)
 	if err != nil {
 		return nil, err
 	}
-	store := &sqlStore{on: on, service: config.Service}
+	store := &sqlStore{on: on, service: service}
 	switch on.Kind() {
 	case database.Postgres:
 		store.postgres = &postgresclaim.Store{DB: db}

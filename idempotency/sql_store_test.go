@@ -18,7 +18,7 @@ func TestServices(t *testing.T) { onDatabases(t, (*cell).services) }
 
 func (c *cell) services() {
 	of := func(service string) message.HandlerFunc {
-		store, err := c.newStore(c.Context(), c.db, idempotency.StoreConfig{Service: service})
+		store, err := c.newStore(c.Context(), c.db, service)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func (c *cell) services() {
 func TestNewStoreRefusesConfig(t *testing.T) {
 	onDatabases(t, func(c *cell) {
 		for service, want := range map[string]string{"": "the Service is empty", "a/b": "letters a to z", strings.Repeat("a", 101): "at most 100"} {
-			_, err := c.newStore(c.Context(), c.db, idempotency.StoreConfig{Service: service})
+			_, err := c.newStore(c.Context(), c.db, service)
 			if service == "" && c.driver == "sqlite" {
 				if err != nil {
 					c.Error(err)
@@ -44,12 +44,12 @@ func TestNewStoreRefusesConfig(t *testing.T) {
 				c.Errorf("%q: %v", service, err)
 			}
 		}
-		if _, err := c.newStore(c.Context(), nil, idempotency.StoreConfig{Service: "shop"}); err == nil || !strings.Contains(err.Error(), "DB is nil") {
+		if _, err := c.newStore(c.Context(), nil, "shop"); err == nil || !strings.Contains(err.Error(), "DB is nil") {
 			c.Error(err)
 		}
 		closed := c.open(c, c.address)
 		_ = closed.Close()
-		if _, err := c.newStore(c.Context(), closed, idempotency.StoreConfig{Service: "shop"}); err == nil || !strings.Contains(err.Error(), "closed") {
+		if _, err := c.newStore(c.Context(), closed, "shop"); err == nil || !strings.Contains(err.Error(), "closed") {
 			c.Error(err)
 		}
 	})
@@ -74,7 +74,7 @@ func TestNewStoreRefusesDatabase(t *testing.T) {
 
 func refuses(t *testing.T, db *sql.DB, want string) {
 	t.Helper()
-	if _, err := idempotency.NewStore(t.Context(), db, idempotency.StoreConfig{Service: "shop"}); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := idempotency.NewStore(t.Context(), db, "shop"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("want an error with %q, got %v", want, err)
 	}
 }
@@ -86,7 +86,7 @@ func TestConsumerIdentity(t *testing.T) {
 		"":     {"billing": "billing", "a/b": "/a/b", "": ""},
 		"shop": {"billing": "shop/billing", "a/b": "shop/a/b"},
 	} {
-		store, err := idempotency.NewStore(t.Context(), db, idempotency.StoreConfig{Service: service})
+		store, err := idempotency.NewStore(t.Context(), db, service)
 		if err != nil {
 			t.Fatal(err)
 		}

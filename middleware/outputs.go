@@ -8,15 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // OutputsConfig configures Outputs. The zero value is useful.
@@ -37,13 +36,11 @@ type OutputsConfig struct {
 	MaxHold time.Duration
 	// Backoff says how long to wait between attempts, while the source is held. A retry-after is honoured up to 30 s.
 	Backoff Backoff
-	// Classifier judges the publisher's errors. Default: marks and built-in knowledge.
-	Classifier *classify.Classifier
-	// Logger receives an Error line per refused publish, and one Info line if outputs are not protected. Default: none, or
-	// in a spillway.Channel the router's.
-	Logger watermill.LoggerAdapter
 	// OnOutputError is called after each refused publish. A panic in it is logged.
 	OnOutputError func(context.Context, error)
+	// Shared: Classifier judges the publisher's errors. Logger receives an Error line per refused publish, and one Info line if
+	// outputs are not protected.
+	settings.Shared
 }
 
 // Outputs protects the messages that a handler produces. The router publishes them after all middlewares have returned.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // stamping is another publisher decorator: one that writes on what passes, or copies it without its context.
@@ -43,7 +44,7 @@ func TestRouterOrderOfDecorators(t *testing.T) {
 		first, protected := row.first, row.protected
 		source, dead, e, logger := newPartition("1", "2", "3"), &publisher{}, &echo{}, watermill.NewCaptureLogger()
 		pub := &publisher{refuse: refusing("out of 1", 2, errBoom)}
-		o := newOutputs(t, dead, middleware.OutputsConfig{Backoff: quick, Logger: logger})
+		o := newOutputs(t, dead, middleware.OutputsConfig{Backoff: quick, Shared: settings.Shared{Logger: logger}})
 		stop := running(t, func(r *message.Router) {
 			r.AddMiddleware(o.Middleware)
 			if first {
@@ -76,7 +77,7 @@ func TestRouterOwnHandlers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newOutputs(t, &publisher{}, middleware.OutputsConfig{Logger: logger})
+	o := newOutputs(t, &publisher{}, middleware.OutputsConfig{Shared: settings.Shared{Logger: logger}})
 	stop := running(t, func(r *message.Router) {
 		r.AddMiddleware(o.Middleware)
 		r.AddPublisherDecorators(o.Decorate)

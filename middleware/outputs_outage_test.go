@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 var errRefusedDial = fmt.Errorf("publish: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
@@ -31,7 +32,7 @@ func TestOutputsThroughAnOutage(t *testing.T) {
 			}
 			return nil
 		}}
-		o := newOutputs(t, dead, middleware.OutputsConfig{Logger: logger})
+		o := newOutputs(t, dead, middleware.OutputsConfig{Shared: settings.Shared{Logger: logger}})
 		decorated := decorate(t, o, pub)
 		var all sync.WaitGroup
 		for i := range 20 {

@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
@@ -184,7 +185,7 @@ func TestOutputHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger, told := watermill.NewCaptureLogger(), 0
 		dead, pub := &publisher{}, &publisher{refuse: refusing("a", 2, errBoom)}
-		o := newOutputs(t, dead, middleware.OutputsConfig{Logger: logger, OnOutputError: func(_ context.Context, err error) {
+		o := newOutputs(t, dead, middleware.OutputsConfig{Shared: settings.Shared{Logger: logger}, OnOutputError: func(_ context.Context, err error) {
 			told++
 			panic(err)
 		}})
@@ -251,7 +252,7 @@ func TestPassthrough(t *testing.T) {
 func TestTieIsUsedOnce(t *testing.T) {
 	logger := watermill.NewCaptureLogger()
 	dead, pub := &publisher{}, &publisher{}
-	o := newOutputs(t, dead, middleware.OutputsConfig{Logger: logger})
+	o := newOutputs(t, dead, middleware.OutputsConfig{Shared: settings.Shared{Logger: logger}})
 	decorated := decorate(t, o, pub)
 	out, err := o.Middleware(producing("a"))(newMessage("1"))
 	if err != nil {

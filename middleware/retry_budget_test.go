@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // one is a budget of one further attempt in ten seconds.
@@ -205,7 +206,7 @@ func TestBudgetOfStage(t *testing.T) {
 func TestBudgetIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testkit.Log{}
-		r := newRetry(t, middleware.RetryConfig{Logger: log, Budget: one(), Attempts: 2, Backoff: every(1),
+		r := newRetry(t, middleware.RetryConfig{Shared: settings.Shared{Logger: log}, Budget: one(), Attempts: 2, Backoff: every(1),
 			OnBudgetSpent: func(context.Context, middleware.BudgetSpent) { panic("hook") }})
 		h := chain.Enter(staged, chain.StepOf(r))(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("down") })
 		for range 130 {

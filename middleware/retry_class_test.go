@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature C5: which classes are retried, by default and as PerClass says.
@@ -95,7 +96,7 @@ func TestRetryAsksItsClassifier(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if calls, _, f := timed(t, middleware.RetryConfig{Classifier: classifier}, 0, errBoom); calls != 1 || f.Verdict.Reason != "rule" {
+	if calls, _, f := timed(t, middleware.RetryConfig{Shared: settings.Shared{Classifier: classifier}}, 0, errBoom); calls != 1 || f.Verdict.Reason != "rule" {
 		t.Fatalf("%d attempts, %+v", calls, f.Verdict)
 	}
 }

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // RetryConfig configures a Retry. The zero value is useful.
@@ -42,17 +40,6 @@ type RetryConfig struct {
 	// out of stages wait before their attempt. None is dead-lettered because of the budget: after NotNowFor a message goes
 	// on without it. Default: none.
 	Budget *Budget
-	// Classifier judges the errors. Default: marks and built-in knowledge.
-	Classifier *classify.Classifier
-	// Logger receives one Info line per retry, with its cause. Payloads are never logged. Default: none, or in a
-	// spillway.Channel the router's.
-	Logger watermill.LoggerAdapter
-	// Privacy masks the text of an error before it is logged. Default: credentials are masked; in a spillway.Channel that
-	// of Config.Privacy.
-	Privacy *privacy.Redactor
-	// MaskText changes the text of an error before it is logged. If it panics, the text is withheld. Default: none, or in
-	// a spillway.Channel QueueConfig.MaskText.
-	MaskText func(text string) string
 	// OnAttempt is called after every attempt, successes too. It is also called if the attempt ended before the handler,
 	// at a receiver that absorbed a duplicate for example. It is not called if the message went away. A panic in it is
 	// logged.
@@ -62,6 +49,8 @@ type RetryConfig struct {
 	// OnBudgetSpent is called if Budget has no further attempt for a message, before the message goes to its next stage or
 	// waits. A panic in it is logged.
 	OnBudgetSpent func(context.Context, BudgetSpent)
+	// Shared: Classifier judges the errors. Logger receives one Info line per retry, with its cause, masked by Privacy.
+	settings.Shared
 }
 
 // Policy says how errors of one class are retried.
@@ -88,7 +77,6 @@ type Attempt struct {
 }
 
 func (c *RetryConfig) setDefaults() {
-	c.Privacy = c.Privacy.With(c.MaskText)
 	if c.Attempts == 0 {
 		c.Attempts = 5
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature R1: hooks are told of every invocation, successes too, and of every wait, with the right numbers, and get the
@@ -106,7 +107,7 @@ func TestRetryHookPanics(t *testing.T) {
 		logger := watermill.NewCaptureLogger()
 		h, calls := failing(2, errBoom)
 		_, err := newRetry(t, middleware.RetryConfig{
-			Logger:    logger,
+			Shared:    settings.Shared{Logger: logger},
 			OnAttempt: func(context.Context, middleware.Attempt) { panic("on attempt") },
 			OnRetry:   func(context.Context, middleware.Attempt, time.Duration) { panic("on retry") },
 		}).Middleware(h)(newMessage("1"))

@@ -15,23 +15,14 @@ import (
 	"github.com/watermill-spillway/spillway/internal/traced"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // TraceConfig configures a Trace. Tracer is required.
 type TraceConfig struct {
-	// Tracer is called around each attempt. Required.
-	Tracer observe.Tracer
-	// Classifier judges the errors. Default: marks and built-in knowledge.
-	Classifier *classify.Classifier
-	// Privacy masks the text of an error before it is given to the Tracer. Default: credentials are masked; in a
-	// spillway.Channel that of Config.Privacy.
-	Privacy *privacy.Redactor
-	// MaskText changes the text of an error before the Tracer gets the text. If it panics, the text is withheld. Default:
-	// none, or in a spillway.Channel QueueConfig.MaskText.
-	MaskText func(text string) string
-	// Logger receives the panics of the Tracer. Default: none, or in a spillway.Channel the router's.
-	Logger watermill.LoggerAdapter
+	// Shared: Tracer is called around each attempt. Tracer is required. Classifier judges the errors, and Privacy masks their
+	// texts before the Tracer gets them. Logger receives the panics of the Tracer.
+	settings.Shared
 }
 
 // Trace calls an observe.Tracer around each attempt of a handler. It belongs inside of Retry and of the breaker,
@@ -51,7 +42,6 @@ func NewTrace(config TraceConfig) (*Trace, error) {
 	if config.Logger == nil {
 		config.Logger = watermill.NopLogger{}
 	}
-	config.Privacy = config.Privacy.With(config.MaskText)
 	t := &Trace{config: config, by: traced.By{Tracer: config.Tracer, Logger: config.Logger}}
 	t.link = chain.LinkOf(t.step)
 	return t, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // printer is a Tracer that prints what begins and ends.
@@ -32,7 +33,7 @@ func (printer) Trace(ctx context.Context) string {
 
 // A Tracer of your own. A spillway.Channel has the part Trace if Config.Tracer is set.
 func ExampleTracer() {
-	trace, err := middleware.NewTrace(middleware.TraceConfig{Tracer: printer{}})
+	trace, err := middleware.NewTrace(middleware.TraceConfig{Shared: settings.Shared{Tracer: printer{}}})
 	if err != nil {
 		panic(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Promises P1, P3, decisions 13, 17: while what takes the letters is away, messages are held rather than nacked again and again,
@@ -27,7 +28,7 @@ func TestSinksAway(t *testing.T) {
 			}
 			return nil
 		}
-		q, err := NewQueue(dead, QueueConfig{Logger: logger})
+		q, err := NewQueue(dead, QueueConfig{Shared: settings.Shared{Logger: logger}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // strictSink takes letters for topics that were made, and while it is down makes and takes none.
@@ -52,7 +53,7 @@ func TestFirstLetterMakesTopic(t *testing.T) {
 	for name, scheme := range map[string]naming.Scheme{"handler": perHandler, "class": {DeadLetter: "{topic}.{class}"}} {
 		t.Run(name, func(t *testing.T) {
 			dead, last := &strictSink{}, &strictSink{}
-			config := QueueConfig{Naming: scheme, Fallbacks: []Sink{{Publisher: last, Topic: "last"}}}
+			config := QueueConfig{Shared: settings.Shared{Naming: scheme}, Fallbacks: []Sink{{Publisher: last, Topic: "last"}}}
 			r := start(t, "orders", dead, config, func(msg *message.Message) ([]*message.Message, error) {
 				return failing(classify.Transient(errors.New(msg.UUID)))(msg)
 			})

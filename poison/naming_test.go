@@ -11,13 +11,14 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature D3, D5, D12: with a pattern without a placeholder one topic, which Initialize makes, takes the letters of all topics,
 // handlers and classes, and what fails in its own consumer is parked.
 func TestOneTopicForAll(t *testing.T) {
 	dead := &initializingSink{}
-	config := QueueConfig{Naming: naming.Scheme{DeadLetter: "service.dead"}}
+	config := QueueConfig{Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: "service.dead"}}}
 	queue, err := NewQueue(dead, config)
 	if err != nil {
 		t.Fatal(err)

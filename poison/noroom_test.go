@@ -16,6 +16,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func bytesOf(msg *message.Message) int {
@@ -50,7 +51,7 @@ func TestNoRoomForALetter(t *testing.T) {
 		log := &testkit.Log{}
 		dead := &sink{refuse: narrow(most)}
 		var placed atomic.Int32
-		r := start(t, "orders", dead, QueueConfig{Logger: log, WatermillKeys: true, Hooks: Hooks{OnDeadLetter: func(_ context.Context, l Letter) {
+		r := start(t, "orders", dead, QueueConfig{Shared: settings.Shared{Logger: log}, WatermillKeys: true, Hooks: Hooks{OnDeadLetter: func(_ context.Context, l Letter) {
 			if l.Topic == "orders.dlq" {
 				placed.Add(1)
 			}
@@ -104,7 +105,7 @@ func TestNoRoomAnywhere(t *testing.T) {
 			return narrow(1<<10)(try, topic, msg)
 		}}
 		var deliveries atomic.Int32
-		r := start(t, "orders", dead, QueueConfig{Logger: log}, func(*message.Message) ([]*message.Message, error) {
+		r := start(t, "orders", dead, QueueConfig{Shared: settings.Shared{Logger: log}}, func(*message.Message) ([]*message.Message, error) {
 			deliveries.Add(1)
 			return nil, classify.Permanent(errors.New("no such customer"))
 		})

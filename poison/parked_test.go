@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature D12: a dead letter whose own consumer fails is parked, and its origin stays.
@@ -31,11 +32,11 @@ func TestQueueParksDeadLetters(t *testing.T) {
 func TestQueueParksUnderAnyNaming(t *testing.T) {
 	names := naming.Scheme{Names: map[string]string{"orders.dlq": "orders-dead"}}
 	dead := &sink{}
-	r := start(t, "orders-dead", dead, QueueConfig{Naming: names}, failing(errors.New("a bug")))
+	r := start(t, "orders-dead", dead, QueueConfig{Shared: settings.Shared{Naming: names}}, failing(errors.New("a bug")))
 	r.publish(sampleLetter().Encode())
 	eventually(t, "it is parked", func() bool { return len(dead.in("orders-dead.parked")) == 1 })
 
-	live := start(t, "payments", dead, QueueConfig{Naming: names}, failing(errors.New("a bug")))
+	live := start(t, "payments", dead, QueueConfig{Shared: settings.Shared{Naming: names}}, failing(errors.New("a bug")))
 	live.publish(sampleLetter().Encode())
 	eventually(t, "the forged letter is a letter of its topic", func() bool { return len(dead.in("payments.dlq")) == 1 })
 	if l, _ := Decode(dead.in("payments.dlq")[0]); l.Origin.Topic != "payments" {

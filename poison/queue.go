@@ -8,26 +8,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/naming"
-	"github.com/watermill-spillway/spillway/observe"
-	"github.com/watermill-spillway/spillway/privacy"
-	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // QueueConfig configures a Queue. The zero value is ready to use.
 type QueueConfig struct {
-	// Naming names the dead-letter topics. Default: <topic>.dlq, and <topic>.invalid for invalid messages; in a
-	// spillway.Channel, that of Config.Naming.
-	Naming naming.Scheme
 	// Fallbacks are tried in order if the publisher of NewQueue refuses a letter. Default: none.
 	Fallbacks []Sink
 	// PublishAttempts is how often each publisher is tried; refusals for size do not count. Default: 3.
@@ -38,39 +30,27 @@ type QueueConfig struct {
 	// MaxAdded is the maximum of bytes of metadata that a letter adds to its message, without WatermillKeys. It must be at
 	// least 1 KiB. Default: DefaultMaxAdded.
 	MaxAdded int
-	// Classifier judges errors that no retry further in has judged. It also decides which refusals of publishers are for
-	// size, for stages and outputs too. Default: the marks of package classify and its built-in knowledge. In a
-	// spillway.Channel: that of Config.Classify.
-	Classifier *classify.Classifier
 	// Origin returns what the broker knows of a message's origin, such as wmkafka.Origin. Topic, handler and id that it
 	// leaves empty are those of the router. Default: the router's alone.
 	Origin func(*message.Message) Origin
-	// Privacy masks the texts of errors and panics (description, history, stack, reason) before they go into the letter,
-	// the log, a hook, or an error that the router gets. It changes neither payload nor metadata. Default: credentials are
-	// masked; in a spillway.Channel that of Config.Privacy.
-	Privacy *privacy.Redactor
-	// MaskText changes the same texts before Privacy does. If it panics, the text is withheld. Default: none.
-	MaskText func(text string) string
 	// MaskMetadata changes the producer's metadata in the letter itself, value by value: a redriven message has the masked
 	// values. If it panics, the value is withheld. Default: none.
 	MaskMetadata func(key, value string) string
-	// Seal encrypts the payload and the producer's metadata of each letter, before any publisher gets it, as package seal
-	// says. If the Keys fail, nothing is published: the message is held or nacked, as if all publishers refused it.
-	// OnDeadLetter is called with the sealed letter. Give letters.StoreConfig and redrive.Rules the same Sealer. Default:
-	// none; in a spillway.Channel, that of Config.Seal.
-	Seal *seal.Sealer
 	// WatermillKeys also writes the metadata keys of Watermill's PoisonQueue, up to 4 KiB beyond MaxAdded. Default: false.
 	WatermillKeys bool
 	// Node names this process in letters. Default: the host's name.
 	Node string
-	// Logger receives one Error line per dead letter. The line has its cause, masked by Privacy and cut at 1 KiB, and its
-	// class and reason. It has the message's id, topic and handler, and where the letter is. Payloads are never logged.
-	// Default: none, or in a spillway.Channel the router's.
-	Logger watermill.LoggerAdapter
 	// Hooks are called after events. Default: none.
 	Hooks Hooks
-	// Tracer follows each publishing of a letter. Default: none, or in a spillway.Channel Config.Tracer.
-	Tracer observe.Tracer
+	// Shared: Naming names the dead-letter topics. Classifier judges errors that no retry further in has judged, and decides
+	// which refusals of publishers are for size, for stages and outputs too. Privacy masks the texts of errors and panics
+	// (description, history, stack, reason) before they go into the letter, the log, a hook, or an error that the router
+	// gets. It changes neither payload nor metadata. Seal encrypts the payload and the producer's metadata of each letter,
+	// before any publisher gets it. If its Keys fail, nothing is published: the message is held or nacked, as if all
+	// publishers refused it. Hooks are called with the sealed letter. Give letters.StoreConfig and redrive.Rules the same
+	// Sealer. Logger receives one Error line per dead letter. The line has its cause, masked and cut at 1 KiB, its class
+	// and reason, the message's id, topic and handler, and where the letter is. Tracer follows each publishing of a letter.
+	settings.Shared
 }
 
 // Hooks are called after the event, in the goroutine of the message, and must be quick. Several are called at the same
@@ -97,7 +77,6 @@ type Sink struct {
 }
 
 func (c *QueueConfig) setDefaults() {
-	c.Privacy = c.Privacy.With(c.MaskText)
 	if c.PublishAttempts == 0 {
 		c.PublishAttempts = 3
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Features D1, D2, D3, D11, D13: each class goes where it belongs with its reason, and nothing a failed handler
@@ -164,7 +165,7 @@ func TestNewQueueRefuses(t *testing.T) {
 	}
 	for field, config := range map[string]QueueConfig{
 		"QueueConfig.Fallbacks[1].Publisher":                           {Fallbacks: []Sink{{Publisher: good}, {}}},
-		"QueueConfig.Naming: naming: Scheme.DeadLetter is \"{topic}\"": {Naming: naming.Scheme{DeadLetter: "{topic}"}},
+		"QueueConfig.Naming: naming: Scheme.DeadLetter is \"{topic}\"": {Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: "{topic}"}}},
 		"QueueConfig.MaxAdded":                                         {MaxAdded: 100},
 		"QueueConfig.PublishAttempts":                                  {PublishAttempts: -1},
 	} {

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // BenchmarkSealedLetter is BenchmarkLetter plain and sealed in turns, so that a busy machine slows both. It reports how many times as long
@@ -25,7 +26,7 @@ func BenchmarkSealedLetter(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	queue, err := NewQueue(&sink{}, QueueConfig{Seal: s})
+	queue, err := NewQueue(&sink{}, QueueConfig{Shared: settings.Shared{Seal: s}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // testKeys are a keyring that can be away.
@@ -144,7 +145,7 @@ func TestQueueSeals(t *testing.T) {
 	s, _ := newSealer(t, seal.Config{Clear: []string{"tenant"}})
 	dead := &sink{}
 	var told atomic.Pointer[Letter]
-	r := start(t, "orders", dead, QueueConfig{Seal: s, Hooks: Hooks{OnDeadLetter: func(_ context.Context, l Letter) { told.Store(&l) }}}, failing(errors.New("boom")))
+	r := start(t, "orders", dead, QueueConfig{Shared: settings.Shared{Seal: s}, Hooks: Hooks{OnDeadLetter: func(_ context.Context, l Letter) { told.Store(&l) }}}, failing(errors.New("boom")))
 	msg := message.NewMessage(watermill.NewUUID(), []byte("card 4111111111111111"))
 	msg.Metadata["customer"], msg.Metadata["tenant"] = "Ada Lovelace", "eu"
 	msg.Metadata[KeySealed] = "9" // of a producer, it is no mark of ours
@@ -181,7 +182,7 @@ func TestQueueWithoutKeys(t *testing.T) {
 	s, keys := newSealer(t, seal.Config{})
 	keys.away.Store(true)
 	dead, log := &sink{}, &testkit.Log{}
-	r := start(t, "orders", dead, QueueConfig{Seal: s, PublishBackoff: time.Millisecond, Logger: log}, failing(errors.New("boom")))
+	r := start(t, "orders", dead, QueueConfig{Shared: settings.Shared{Seal: s, Logger: log}, PublishBackoff: time.Millisecond}, failing(errors.New("boom")))
 	ids := map[string]bool{}
 	for range 10 {
 		msg := message.NewMessage(watermill.NewUUID(), []byte("card 4111111111111111"))
@@ -234,7 +235,7 @@ func TestParkedSealed(t *testing.T) {
 				}
 			}
 			l.Failure.Reason, l.Failure.Node = "permanent_error", ""
-			r := start(t, "orders.dlq", dead, QueueConfig{Seal: s, PublishBackoff: time.Millisecond, Node: "node"}, failing(errors.New("a bug")))
+			r := start(t, "orders.dlq", dead, QueueConfig{Shared: settings.Shared{Seal: s}, PublishBackoff: time.Millisecond, Node: "node"}, failing(errors.New("a bug")))
 			r.publish(l.Encode())
 			eventually(t, name+" is parked", func() bool { return len(dead.in("orders.dlq.parked")) == 1 })
 			got := dead.in("orders.dlq.parked")[0]

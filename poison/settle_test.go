@@ -11,6 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Decision 11, promise P4: a panic and runtime.Goexit become letters, and the message behind is handled.
@@ -82,12 +84,21 @@ func TestQueueHandlerSettlesItself(t *testing.T) {
 	}
 }
 
+func masking(t *testing.T, mask func(string) string) *privacy.Redactor {
+	t.Helper()
+	r, err := privacy.New(privacy.Rules{Mask: mask})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // Feature D14: masks see every text and every value before any sink; where one panics the value is withheld.
 func TestQueueMasks(t *testing.T) {
 	hide := func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }
 	for name, config := range map[string]QueueConfig{
-		"masks":  {MaskText: hide, MaskMetadata: func(_, value string) string { return hide(value) }},
-		"panics": {MaskText: func(string) string { panic("hunter2") }, MaskMetadata: func(string, string) string { panic("hunter2") }},
+		"masks":  {Shared: settings.Shared{Privacy: masking(t, hide)}, MaskMetadata: func(_, value string) string { return hide(value) }},
+		"panics": {Shared: settings.Shared{Privacy: masking(t, func(string) string { panic("hunter2") })}, MaskMetadata: func(string, string) string { panic("hunter2") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dead := &sink{}
@@ -133,12 +144,12 @@ func TestPlaceAfterDeadlineTriesFallbacks(t *testing.T) {
 func TestQueueNacksGoexitInSink(t *testing.T) {
 	dead := &sink{}
 	exits := 0
-	config := QueueConfig{MaskText: func(text string) string {
+	config := QueueConfig{Shared: settings.Shared{Privacy: masking(t, func(text string) string {
 		if exits++; exits <= 2 {
 			runtime.Goexit()
 		}
 		return text
-	}}
+	})}}
 	for name, handle := range map[string]message.HandlerFunc{
 		"error":  failing(errors.New("boom")),
 		"goexit": func(*message.Message) ([]*message.Message, error) { runtime.Goexit(); return nil, nil },

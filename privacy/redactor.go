@@ -23,7 +23,6 @@ const passes = 4
 // is safe for concurrent use. It never panics: what it cannot mask, it withholds.
 type Redactor struct {
 	rules *rules // nil masks nothing
-	hook  func(string) string
 }
 
 var (
@@ -45,20 +44,6 @@ func Default() *Redactor { return byDefault }
 
 // None returns a Redactor that masks nothing.
 func None() *Redactor { return none }
-
-// With returns a Redactor that also calls mask with each text, before its own rules. If mask panics, the text is
-// withheld. With returns r if mask is nil.
-func (r *Redactor) With(mask func(text string) string) *Redactor {
-	if mask == nil {
-		return r
-	}
-	r = r.orDefault()
-	if outer := r.hook; outer != nil {
-		inner := mask
-		mask = func(text string) string { return inner(outer(text)) }
-	}
-	return &Redactor{rules: r.rules, hook: mask}
-}
 
 func (r *Redactor) orDefault() *Redactor {
 	if r == nil {
@@ -85,11 +70,11 @@ func (r *Redactor) Text(text string) (masked string) {
 }
 
 func (r *Redactor) text(text string) string {
-	if r.hook != nil && text != "" {
-		text = r.hook(text)
-	}
 	if r.rules == nil {
 		return text
+	}
+	if mask := r.rules.mask; mask != nil && text != "" {
+		text = mask(text)
 	}
 	if len(text) <= MaxText {
 		masked := r.rules.masked(text)
@@ -106,7 +91,7 @@ func (r *Redactor) text(text string) string {
 // Error returns an error whose text is that of err, masked. It wraps err: errors.Is and errors.As find what they find
 // in err. Whatever prints the error with %v, or calls Error, sees the masked text alone. Error returns nil for nil.
 func (r *Redactor) Error(err error) error {
-	if r = r.orDefault(); err == nil || r.rules == nil && r.hook == nil {
+	if r = r.orDefault(); err == nil || r.rules == nil {
 		return err
 	}
 	if masked, ok := err.(*maskedError); ok && masked.by == r {

@@ -19,6 +19,9 @@ type Rules struct {
 	// $.rows[0], $['last name'], $.* and $ itself. Names match in upper and lower case. Default: names of secrets,
 	// anywhere.
 	Payload []string
+	// Mask changes each text before the other rules do, but no payload. If it panics, the text is withheld. It must be safe
+	// for concurrent use. Default: none.
+	Mask func(text string) string
 	// WithoutDefaults masks what these rules name and nothing else. Default: false.
 	WithoutDefaults bool
 }
@@ -31,13 +34,14 @@ const (
 // rules are Rules made ready.
 type rules struct {
 	credentials bool
+	mask        func(string) string
 	keys        []string
 	patterns    []*regexp.Regexp
 	paths       []path
 }
 
 func compile(r Rules) (*rules, error) {
-	c := &rules{credentials: !r.WithoutDefaults}
+	c := &rules{credentials: !r.WithoutDefaults, mask: r.Mask}
 	for _, list := range []struct {
 		name string
 		of   []string

@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Promise P2: any bytes survive, in the store and on the way back.
@@ -128,7 +129,7 @@ func testDrain_tooLarge(t *testing.T, on database) {
 		}
 		return nil
 	}}
-	report, err := redrive.Drain(t.Context(), s, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, PublishAttempts: 2, Classifier: classifier}})
+	report, err := redrive.Drain(t.Context(), s, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, PublishAttempts: 2, Shared: settings.Shared{Classifier: classifier}}})
 	if err != nil || report.Redriven != 1 || report.Failed != 5 {
 		t.Errorf("%+v, %v", report, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func exampleDB() (db *sql.DB, remove func()) {
@@ -41,7 +42,7 @@ func failing(id, why string) *message.Message {
 func ExampleDrain() {
 	db, remove := exampleDB()
 	defer remove()
-	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"})
+	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		panic(err)
 	}

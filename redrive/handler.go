@@ -22,8 +22,6 @@ type HandlerConfig struct {
 	// creates them or fails. For any other publisher, create both topics yourself: if one is missing, a letter for it is
 	// nacked without end. A decorator that hides the initializer is refused: see poison.WithInitializer. Required.
 	Park message.Publisher
-	// Naming names the topics of Park. Give the Scheme that the queue has. Default: <topic>.parked and <topic>.quarantine.
-	Naming naming.Scheme
 	// MinWait is the shortest time between a letter's latest failure or redrive, whichever is later, and its next redrive.
 	// So MaxRedrives redrives take at least MaxRedrives times MinWait. Letters behind it wait too. A subscriber that holds
 	// a transaction for its message holds it during the wait. A negative value means no wait. Default: DefaultMinWait.

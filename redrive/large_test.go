@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature D6, V9: letters of 10 MiB are stored, listed, shown and redriven byte for byte, and never many of them are in memory:
@@ -24,7 +25,7 @@ func TestDrain_largeLetters(t *testing.T) {
 
 func testDrain_largeLetters(t *testing.T, on fixture.Database) {
 	const n, size, most = 13, 10 << 20, 100 << 20
-	store, err := letters.NewStore(t.Context(), on.Create(t)(), letters.StoreConfig{Service: "shop"})
+	store, err := letters.NewStore(t.Context(), on.Create(t)(), letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,15 +9,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // DefaultMaxRedrives is the default of Rules.MaxRedrives.
@@ -50,23 +48,19 @@ type Rules struct {
 	// MaxRedrives is the number of redrives after which a letter that failed again is quarantined. Default:
 	// DefaultMaxRedrives.
 	MaxRedrives int
-	// Seal opens letters that are sealed, as package seal says. A letter that does not open is not redriven: in a Store it
-	// stays as it is, and in a topic it is parked. While the Keys are unavailable, letters stay where they are, and a
-	// drain ends with the error. Default: that of the Store; of a topic none.
-	Seal *seal.Sealer
 	// By names the operator. It is recorded as x-redriven-by. Default: none.
 	By string
 	// PublishAttempts is the number of times that a letter is offered to a publisher. Default: 3.
 	PublishAttempts int
-	// Classifier decides which refusals of a publisher are for size: such a letter goes without its history, and says
-	// nothing of the publisher. Default: the marks of package classify and its built-in knowledge.
-	Classifier *classify.Classifier
-	// Privacy masks the texts of errors, in the log and for Hooks. Default: credentials are masked.
-	Privacy *privacy.Redactor
-	// Logger receives refusals. Payloads are never logged. Default: none.
-	Logger watermill.LoggerAdapter
 	// Hooks are called on each event. Default: none.
 	Hooks Hooks
+	// Shared: Seal opens letters that are sealed. A letter that does not open is not redriven: in a Store it stays as it is,
+	// and in a topic it is parked. While the Keys are unavailable, letters stay where they are, and a drain ends with the
+	// error. Without Seal that of the Store opens its letters. Classifier decides which refusals of a publisher are for
+	// size: such a letter goes without its history, and says nothing of the publisher. Privacy masks the texts of errors,
+	// in the log and for Hooks. Logger receives refusals. Naming names the topics of Park: give the Scheme that the queue
+	// has.
+	settings.Shared
 }
 
 // rules are Rules at work.

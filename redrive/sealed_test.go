@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func sealedLetter(t testing.TB, s *seal.Sealer, id string, change ...func(*poison.Letter)) *message.Message {
@@ -49,7 +50,7 @@ func testDrain_sealed(t *testing.T, on database) {
 	damaged := sealedLetter(t, k1, "damaged")
 	damaged.Payload = damaged.Payload[:len(damaged.Payload)-1]
 	publish(t, plain, "orders.dlq", sealedLetter(t, k1, "old"), sealedLetter(t, lost, "lost"), damaged, letter("clear", "secret of clear"), sealedLetter(t, k2, "new"))
-	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop", Seal: k2})
+	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: k2}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestDrainTopic_sealed(t *testing.T) {
 func TestHandler_sealAway(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
 	live, park := &outbox{}, &outbox{}
-	h, err := redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Seal: s}, Park: park, MinWait: time.Nanosecond})
+	h, err := redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Shared: settings.Shared{Seal: s}}, Park: park, MinWait: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/naming"
 )
 
 // DrainTopicConfig configures DrainTopic. Rules.Allow, Topic and Park are required.
@@ -19,8 +18,6 @@ type DrainTopicConfig struct {
 	Topic string
 	// Park takes the letters that are not redriven, as HandlerConfig.Park does. Required.
 	Park message.Publisher
-	// Naming names the topics of Park, as HandlerConfig.Naming does. Default: <topic>.parked and <topic>.quarantine.
-	Naming naming.Scheme
 	// Max is the largest number of messages that are taken. Default: all.
 	Max int
 	// IdleAfter is the time without a message after which the topic counts as empty. It must be longer than a subscription

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func Example() {
@@ -98,7 +99,7 @@ func ExampleKeys() {
 		panic(err)
 	}
 	dead := &shelf{}
-	queue, err := poison.NewQueue(dead, poison.QueueConfig{Seal: sealer})
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{Shared: settings.Shared{Seal: sealer}})
 	if err != nil {
 		panic(err)
 	}

@@ -22,7 +22,7 @@ func TestEraseCommand(t *testing.T) {
 			l.Original.Metadata.Set("customer", erased)
 			l.Failure.Description = "no mailbox " + erased
 		}))...)
-		delayed, err := delay.NewStore(t.Context(), s.db, delay.StoreConfig{Service: "shop"})
+		delayed, err := delay.NewStore(t.Context(), s.db, "shop")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,12 +6,13 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // alsoOf gives the shop's table a letter of another service.
 func (s *shop) alsoOf(service string) {
 	s.t.Helper()
-	store, err := letters.NewStore(s.t.Context(), s.db, letters.StoreConfig{Service: service})
+	store, err := letters.NewStore(s.t.Context(), s.db, letters.StoreConfig{Shared: settings.Shared{Service: service}})
 	if err != nil {
 		s.t.Fatal(err)
 	}

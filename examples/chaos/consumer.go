@@ -74,7 +74,7 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 			return err
 		}
 	}
-	crashes, err := crashlimit.NewStore(ctx, site.db, crashlimit.StoreConfig{Service: "chaos"})
+	crashes, err := crashlimit.NewStore(ctx, site.db, "chaos")
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // onKafka is a site with topics of several partitions, and stages that are topics.
@@ -17,13 +18,13 @@ func onKafka(s *site) {
 	addresses := []string{s.Address}
 	s.origin = wmkafka.Origin
 	s.publisher = func() (publisher, error) {
-		config := wmkafka.PublisherConfig{Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Logger: s.logger}
+		config := wmkafka.PublisherConfig{Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Shared: settings.Shared{Logger: s.logger}}
 		return wmkafka.NewPublisher(addresses, config)
 	}
 	s.source = func() (publisher, error) {
 		config := wmkafka.PublisherConfig{
 			Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Marshaler: wmkafka.Marshaler{Inner: beside{}},
-			Logger: s.logger,
+			Shared: settings.Shared{Logger: s.logger},
 		}
 		return wmkafka.NewPublisher(addresses, config)
 	}
@@ -34,12 +35,12 @@ func onKafka(s *site) {
 	}
 	s.subscriber = func(group string, inFlight int) (subscriber, error) {
 		return wmkafka.NewSubscriber(addresses, group,
-			wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes(), Logger: s.logger})
+			wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes(), Shared: settings.Shared{Logger: s.logger}})
 	}
 	s.stages = func() (message.Publisher, func(topic, group string) (message.Subscriber, error), error) {
 		waiting, err := wmkafka.NewStages(addresses, s.stagesGroup(), wmkafka.StagesConfig{
 			Publisher: wmkafka.PublisherConfig{Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address)}, InFlight: inFlight,
-			Sarama: consumes(), Logger: s.logger,
+			Sarama: consumes(), Shared: settings.Shared{Logger: s.logger},
 		})
 		if err != nil {
 			return nil, nil, err

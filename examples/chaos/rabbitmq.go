@@ -9,16 +9,17 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // onRabbitMQ is a site with quorum queues.
 func onRabbitMQ(s *site) {
 	s.origin = wmamqp.Origin
 	s.publisher = func() (publisher, error) {
-		return wmamqp.NewPublisher(s.Address, wmamqp.PublisherConfig{Logger: s.logger})
+		return wmamqp.NewPublisher(s.Address, wmamqp.PublisherConfig{Shared: settings.Shared{Logger: s.logger}})
 	}
 	s.subscriber = func(_ string, inFlight int) (subscriber, error) {
-		config := wmamqp.SubscriberConfig{InFlight: inFlight, Logger: s.logger}
+		config := wmamqp.SubscriberConfig{InFlight: inFlight, Shared: settings.Shared{Logger: s.logger}}
 		config.AMQP.Queue.Arguments = wmamqp.QuorumQueue(nil)
 		return wmamqp.NewSubscriber(s.Address, config)
 	}

@@ -63,7 +63,7 @@ var serversOf = map[string][]string{
 }
 
 // service is whose keys they are.
-var service = idempotency.StoreConfig{Service: "chaos"}
+var service = "chaos"
 
 // open connects to nothing that is not asked for something.
 func open(s setting, logger watermill.LoggerAdapter) (*site, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // largestOutput is what the table of outputs takes, and refuses what is larger for what it is.
@@ -19,17 +20,17 @@ const largestOutput = 64 << 10
 func onTables(s *site) {
 	s.origin = wmsql.Origin
 	s.publisher = func() (publisher, error) {
-		return wmsql.NewPublisher(context.Background(), s.db, wmsql.PublisherConfig{Logger: s.logger})
+		return wmsql.NewPublisher(context.Background(), s.db, wmsql.PublisherConfig{Shared: settings.Shared{Logger: s.logger}})
 	}
 	s.subscriber = func(group string, _ int) (subscriber, error) {
 		return wmsql.NewSubscriber(context.Background(), s.db,
-			wmsql.SubscriberConfig{ConsumerGroup: group, InitializeSchema: true, Logger: s.logger})
+			wmsql.SubscriberConfig{ConsumerGroup: group, InitializeSchema: true, Shared: settings.Shared{Logger: s.logger}})
 	}
 	s.keys = func(ctx context.Context, live subscriber) (idempotency.Store, error) {
 		return wmsql.Join(ctx, live.(*wmsql.Subscriber), service)
 	}
 	s.later = func(ctx context.Context) (*delay.Store, error) {
-		return delay.NewStore(ctx, s.db, delay.StoreConfig{Service: service.Service})
+		return delay.NewStore(ctx, s.db, service)
 	}
 	quote, room := `"`, 8<<20 // PostgreSQL would take a gigabyte
 	if s.Driver == "mysql" {

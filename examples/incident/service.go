@@ -10,7 +10,6 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
-	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
@@ -62,7 +61,7 @@ func connect(ctx context.Context, c *crash.Consumer,
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if config.Idempotency, err = wmsql.Join(ctx, tables, idempotency.StoreConfig{Service: service}); err != nil {
+		if config.Idempotency, err = wmsql.Join(ctx, tables, service); err != nil {
 			return nil, nil, nil, err
 		}
 		config.Queue = poison.QueueConfig{Origin: wmsql.Origin}

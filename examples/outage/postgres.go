@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
-	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -31,7 +30,7 @@ func inPostgres(ctx context.Context, plan *Plan, s *source) error {
 	if err := subscriber.SubscribeInitialize(plan.topic); err != nil {
 		return err
 	}
-	if s.keys, err = wmsql.Join(ctx, subscriber, idempotency.StoreConfig{Service: owner}); err != nil {
+	if s.keys, err = wmsql.Join(ctx, subscriber, owner); err != nil {
 		return err
 	}
 	s.publisher, s.subscriber, s.origin, s.exact = publisher, subscriber, wmsql.Origin, true

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/examples/redis/streams"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // service is the consumer group.
@@ -46,7 +47,7 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, collected.Close()) }()
-	store, err := letters.NewStore(ctx, c.DB, letters.StoreConfig{Service: service})
+	store, err := letters.NewStore(ctx, c.DB, letters.StoreConfig{Shared: settings.Shared{Service: service}})
 	if err != nil {
 		return err
 	}

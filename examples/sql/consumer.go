@@ -9,10 +9,10 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
-	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // consume is the service: a router with its handler, and the few lines that protect it. It runs until ctx ends. What
@@ -37,11 +37,11 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, collected.Close()) }()
-	store, err := letters.NewStore(ctx, c.DB, letters.StoreConfig{Service: "shop"})
+	store, err := letters.NewStore(ctx, c.DB, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		return err
 	}
-	keys, err := wmsql.Join(ctx, deliveries, idempotency.StoreConfig{Service: "shop"})
+	keys, err := wmsql.Join(ctx, deliveries, "shop")
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // run tells the story of a plan, and leaves nothing of it behind.
@@ -38,7 +39,7 @@ func run(ctx context.Context, plan *Plan) (result Result, err error) {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, cleanUp()) }()
-	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"})
+	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		return result, err
 	}

@@ -2,7 +2,7 @@
 // idempotency.NewStore, with keys that cost no round trip.
 //
 //	db, err := sql.Open("pgx", address) // github.com/jackc/pgx/v5/stdlib
-//	store, err := pgxstore.New(ctx, db, idempotency.StoreConfig{Service: "shop"})
+//	store, err := pgxstore.New(ctx, db, "shop")
 //	dlc, err := spillway.New(ctx, spillway.Config{Publisher: dead, Idempotency: store})
 //
 // With the store of idempotency.NewStore a message costs a round trip for its key. With this one the key travels with the

@@ -25,7 +25,7 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	store, err := pgxstore.New(context.Background(), db, idempotency.StoreConfig{Service: "shop"})
+	store, err := pgxstore.New(context.Background(), db, "shop")
 	if err != nil {
 		log.Fatal(err)
 	}

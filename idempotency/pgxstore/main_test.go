@@ -36,7 +36,7 @@ func open(t *testing.T, settings string) (*sql.DB, *trace) {
 }
 
 // shop is the service whose keys they are.
-var shop = idempotency.StoreConfig{Service: "shop"}
+var shop = "shop"
 
 func pipelining(t *testing.T, db *sql.DB) idempotency.Store {
 	t.Helper()

@@ -19,7 +19,7 @@ type Inside interface {
 	CheckPublisher(pub message.Publisher) error
 	// Classifier returns QueueConfig.Classifier, which decides what is a refusal for size. It may be nil.
 	Classifier() *classify.Classifier
-	// Cause returns err as a log line may have it: the head of its text, masked by QueueConfig.MaskText.
+	// Cause returns err as a log line may have it: the head of its text, masked by the Privacy of its QueueConfig.
 	Cause(err error) error
 	// Error returns err with its text masked, for hooks. It wraps err.
 	Error(err error) error

@@ -3,7 +3,7 @@
 // Each line is one of the events in events.go: a level, a text and fields, whose names are in names.go. A part wraps
 // the logger of its configuration once, and writes its lines with Event.Write:
 //
-//	config.Logger = logging.Wrap(config.Logger, config.MaskText)
+//	config.Logger = logging.Wrap(config.Logger, config.Privacy.Text)
 //	logging.LeaseLost.Write(config.Logger, err, logging.Fields{logging.Consumer: key.Consumer, logging.Key: key.ID})
 //
 // A Log does what holds for all lines:

@@ -19,6 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/intake"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // opens starts n messages that find the downstream away, and returns when the breaker is open and a function that waits for them.
@@ -165,7 +166,7 @@ func TestHooksAreContained(t *testing.T) {
 		logger := new(testkit.Log)
 		var s *sim
 		s = newSim(t, breaker.Config{
-			Logger: logger,
+			Shared: settings.Shared{Logger: logger},
 			Scope:  func(*message.Message) string { panic("scope") },
 			OnChange: func(c breaker.Change) {
 				s.breaker.Health()
@@ -307,7 +308,7 @@ func TestFewAreAlone(t *testing.T) {
 func TestAloneWithoutStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := new(testkit.Log)
-		s := newSim(t, breaker.Config{Logger: logger})
+		s := newSim(t, breaker.Config{Shared: settings.Shared{Logger: logger}})
 		s.service.fail(errAway)
 		time.AfterFunc(10*time.Minute, func() { s.service.fail(nil) })
 		s.deliver(t.Context(), s.handler(t), "alone")

@@ -3,16 +3,13 @@ package breaker
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Config says what counts as an outage, and how the breaker looks for its end. The zero value is useful.
@@ -56,24 +53,14 @@ type Config struct {
 	// one whose message succeeds closes them. A freeze in the Store counts in all instances. It needs Plugin, or a
 	// spillway.Channel's Attach. Default: each instance decides for itself.
 	Store *Store
-	// Shared sets Store to a store in the DB of a spillway.Channel. Default: false.
-	Shared bool
-	// Classifier judges the errors. Default: marks and built-in knowledge.
-	Classifier *classify.Classifier
-	// Logger receives an Error line when the breaker opens, an Info line when it closes, and Debug lines between. Payloads
-	// are never logged. Default: none, or in a spillway.Channel the router's.
-	Logger watermill.LoggerAdapter
-	// Privacy masks the text of an error before it is logged or shown. Default: credentials are masked; in a
-	// spillway.Channel that of Config.Privacy.
-	Privacy *privacy.Redactor
-	// MaskText changes the text of an error before it is logged or shown. If it panics, the text is withheld. Default:
-	// none, or in a spillway.Channel QueueConfig.MaskText.
-	MaskText func(text string) string
 	// OnChange is called after each change of a state, one at a time and in order. A panic in it is logged. Default: none.
 	OnChange func(Change)
 	// OnWaited is called after a wait of a message in the breaker, before its next attempt or before it is given back. A
 	// panic is logged. Default: none.
 	OnWaited func(ctx context.Context, waited Waited)
+	// Shared: Classifier judges the errors. Logger receives an Error line when the breaker opens, an Info line when it closes,
+	// and Debug lines between. Privacy masks the text of an error before it is logged or shown.
+	settings.Shared
 }
 
 // Waited is a wait of a message in the breaker.
@@ -87,7 +74,6 @@ type Waited struct {
 }
 
 func (c *Config) setDefaults() {
-	c.Privacy = c.Privacy.With(c.MaskText)
 	c.Share = cmp.Or(c.Share, 0.5)
 	c.MinMessages = cmp.Or(c.MinMessages, 20)
 	c.Window = cmp.Or(c.Window, 10*time.Second)
@@ -116,9 +102,6 @@ func (c *Config) validate() error {
 	case c.Doubt < 0 || c.MaxRetryAfter < 0 || c.MaxHold < 0:
 		return fmt.Errorf("breaker: Config.Doubt (%s), MaxRetryAfter (%s) and MaxHold (%s) must not be negative",
 			c.Doubt, c.MaxRetryAfter, c.MaxHold)
-	case c.Shared && c.Store == nil:
-		return errors.New("breaker: Config.Shared is set without a Store: nothing would be shared; set Config.Store, " +
-			"or the DB of a spillway.Channel")
 	case c.MaxScopes < 1:
 		return fmt.Errorf("breaker: Config.MaxScopes is %d: it must be at least 1", c.MaxScopes)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // coded is an error of an unknown meaning whose code makes its kind.
@@ -50,7 +51,7 @@ func TestPoisonAtTheHead(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const poison, good = 30, 10
 			logger := new(testkit.Log)
-			s := newSim(t, breaker.Config{Logger: logger})
+			s := newSim(t, breaker.Config{Shared: settings.Shared{Logger: logger}})
 			s.service.set(func(id string) error {
 				if n, _ := strconv.Atoi(id); n < poison {
 					return unmarked(i)
@@ -224,7 +225,7 @@ VALUES ('shop', 'billing', '', 'another', 'open', 'share', 'boom', '', 1, 900000
 	}
 	var logger testkit.Log
 	g := newBreaker(t, breaker.Config{
-		Store: store, Logger: &logger, Doubt: 100 * time.Millisecond, Probe: time.Millisecond, MaxProbe: 5 * time.Millisecond,
+		Store: store, Shared: settings.Shared{Logger: &logger}, Doubt: 100 * time.Millisecond, Probe: time.Millisecond, MaxProbe: 5 * time.Millisecond,
 	})
 	source := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
 	if err := source.Publish("orders", message.NewMessage("poison", nil)); err != nil {

@@ -286,9 +286,6 @@ func TestNewStoreRefuses(t *testing.T) {
 	if _, err := breaker.NewStore(context.Background(), nil, breaker.StoreConfig{}); err == nil {
 		t.Error("no database")
 	}
-	if _, err := breaker.New(breaker.Config{Shared: true}); err == nil || !strings.Contains(err.Error(), "Config.Shared is set without a Store") {
-		t.Error(err)
-	}
 	if err := newBreaker(t, breaker.Config{}).Plugin(nil); err == nil || !strings.Contains(err.Error(), "the router is nil") {
 		t.Error(err)
 	}

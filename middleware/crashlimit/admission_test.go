@@ -22,7 +22,7 @@ import (
 func TestSuspectsRunAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := started(t, f, settings{})
+		l := started(t, f, options{})
 		var running atomic.Int64
 		h := l.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			suspect := msg.UUID[0] == 's'
@@ -76,7 +76,7 @@ func TestSuspectsRunAlone(t *testing.T) {
 func TestSuspectsWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, settings{aloneWait: 5 * time.Second})
+		l := afterCrash(t, f, options{aloneWait: 5 * time.Second})
 		met := make(chan struct{})
 		begin := time.Now()
 		var all sync.WaitGroup
@@ -105,7 +105,7 @@ func TestSuspectsWaitIsBounded(t *testing.T) {
 func TestSuspectsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, settings{aloneWait: 5 * time.Second})
+		l := afterCrash(t, f, options{aloneWait: 5 * time.Second})
 		var running atomic.Int64
 		h := l.Middleware(func(*message.Message) ([]*message.Message, error) {
 			if running.Add(1) != 1 {
@@ -130,7 +130,7 @@ func TestSuspectsTurn(t *testing.T) {
 func TestSuspectGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, settings{aloneWait: time.Hour})
+		l := afterCrash(t, f, options{aloneWait: time.Hour})
 		f.leaveMarks("s", 1)
 		release, done := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -209,7 +209,7 @@ func TestRoomUnderLoad(t *testing.T) {
 // Promise P3: a message whose handler acked it in an outer chain is still waited for.
 func TestAckedMessageWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := afterCrash(t, newFake(), settings{})
+		l := afterCrash(t, newFake(), options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		msg := newMessage("a")
 		msg.SetContext(ctx)
@@ -227,7 +227,7 @@ func TestAckedMessageWaits(t *testing.T) {
 func TestSuspectOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, settings{})
+		l := afterCrash(t, f, options{})
 		release, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)

@@ -12,7 +12,7 @@ import (
 // Pools forget at random under the race detector, so make test runs this without it.
 func TestQuietAllocatesNothing(t *testing.T) {
 	f := newFake()
-	for name, config := range map[string]settings{
+	for name, config := range map[string]options{
 		"store": {store: f}, "broker": {Config: Config{Delivered: func(*message.Message) (int, bool) { return 1, true }}},
 	} {
 		l := newLimit(t, config)

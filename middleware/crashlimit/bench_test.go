@@ -11,7 +11,7 @@ import (
 // BenchmarkLimit is what the limit adds to a message: as long as nothing ended uncleanly, and while deliveries are marked.
 func BenchmarkLimit(b *testing.B) {
 	b.Run("quiet", func(b *testing.B) {
-		l := newLimit(b, settings{store: newFake()})
+		l := newLimit(b, options{store: newFake()})
 		if err := l.start(); err != nil {
 			b.Fatal(err)
 		}
@@ -19,12 +19,12 @@ func BenchmarkLimit(b *testing.B) {
 	})
 	b.Run("nothing", func(b *testing.B) { bench(b, chain.Enter()(succeed)) })
 	b.Run("broker", func(b *testing.B) {
-		l := newLimit(b, settings{Config: Config{Delivered: func(*message.Message) (int, bool) { return 0, false }}})
+		l := newLimit(b, options{Config: Config{Delivered: func(*message.Message) (int, bool) { return 0, false }}})
 		bench(b, l.Middleware(succeed))
 	})
 	for _, d := range databases {
 		b.Run("marking, "+d.name, func(b *testing.B) {
-			l := haunted(b, settings{store: storeOn(b, d.open(b, d.create(b)))})
+			l := haunted(b, options{store: storeOn(b, d.open(b, d.create(b)))})
 			bench(b, l.Middleware(succeed))
 		})
 	}

@@ -76,7 +76,7 @@ func (o order) consume() error {
 	if err != nil {
 		return err
 	}
-	store, err := NewStore(context.Background(), db, StoreConfig{Service: "shop"})
+	store, err := NewStore(context.Background(), db, "shop")
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (o order) consume() error {
 		return err
 	}
 	logger := watermill.NewStdLoggerWithOut(os.Stderr, false, false)
-	limit, err := build(settings{store: store, within: patience, Config: Config{Heartbeat: 50 * time.Millisecond}})
+	limit, err := build(options{store: store, within: patience, Config: Config{Heartbeat: 50 * time.Millisecond}})
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (o order) consume() error {
 		return err
 	}
 	if o.Receiver {
-		keys, err := idempotency.NewStore(context.Background(), db, idempotency.StoreConfig{Service: "shop"})
+		keys, err := idempotency.NewStore(context.Background(), db, "shop")
 		if err != nil {
 			return err
 		}

@@ -130,7 +130,7 @@ func TestKilledAndStopped(t *testing.T) {
 			if err := cmd.Wait(); kill != (err != nil) {
 				t.Fatal(err)
 			}
-			l := newLimit(t, settings{store: storeOn(t, db), quietAfter: time.Second, Config: Config{Heartbeat: 50 * time.Millisecond}})
+			l := newLimit(t, options{store: storeOn(t, db), quietAfter: time.Second, Config: Config{Heartbeat: 50 * time.Millisecond}})
 			if err := l.start(); err != nil {
 				t.Fatal(err)
 			}

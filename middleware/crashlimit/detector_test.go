@@ -12,7 +12,7 @@ func tick(n int) {
 	synctest.Wait()
 }
 
-func started(t *testing.T, f *fake, config settings) *Limit {
+func started(t *testing.T, f *fake, config options) *Limit {
 	t.Helper()
 	config.store = f
 	l := newLimit(t, config)
@@ -43,7 +43,7 @@ func TestOrderlyEndIsNotMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		for range 3 {
-			l := started(t, f, settings{})
+			l := started(t, f, options{})
 			wantMode(t, l, quiet, "at the start")
 			tick(10)
 			wantMode(t, l, quiet, "later")
@@ -58,9 +58,9 @@ func TestOrderlyEndIsNotMarked(t *testing.T) {
 func TestScalingOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first := started(t, f, settings{})
+		first := started(t, f, options{})
 		tick(1)
-		second := started(t, f, settings{})
+		second := started(t, f, options{})
 		wantMode(t, second, marking, "the new one at once")
 		tick(1)
 		wantMode(t, second, marking, "the new one after one beat, which may be late")
@@ -74,9 +74,9 @@ func TestScalingOut(t *testing.T) {
 func TestRollingDeploy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first := started(t, f, settings{})
+		first := started(t, f, options{})
 		tick(1)
-		second := started(t, f, settings{})
+		second := started(t, f, options{})
 		_ = first.Close()
 		wantMode(t, second, marking, "at once")
 		tick(1)
@@ -88,12 +88,12 @@ func TestRollingDeploy(t *testing.T) {
 func TestRestartAfterCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first := started(t, f, settings{})
+		first := started(t, f, options{})
 		crash(first)
-		second := started(t, f, settings{})
+		second := started(t, f, options{})
 		wantMode(t, second, marking, "at once")
 		tick(3)
-		third := started(t, f, settings{})
+		third := started(t, f, options{})
 		wantMode(t, third, marking, "who begins when the loss is known")
 		time.Sleep(9 * time.Minute)
 		wantMode(t, second, marking, "before things ran clean for long enough")
@@ -110,8 +110,8 @@ func TestRestartAfterCrash(t *testing.T) {
 func TestAnothersCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first, second := started(t, f, settings{}), started(t, f, settings{})
-		third, fourth := started(t, f, settings{}), started(t, f, settings{})
+		first, second := started(t, f, options{}), started(t, f, options{})
+		third, fourth := started(t, f, options{}), started(t, f, options{})
 		tick(5)
 		wantMode(t, first, quiet, "before")
 		wantMode(t, fourth, quiet, "before")
@@ -135,10 +135,10 @@ func TestAnothersCrash(t *testing.T) {
 func TestOneBeatIsNoProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first := started(t, f, settings{})
+		first := started(t, f, options{})
 		id := first.current.id
 		crash(first)
-		second := started(t, f, settings{})
+		second := started(t, f, options{})
 		_, _ = f.beat(t.Context(), id)
 		tick(3)
 		wantMode(t, second, marking, "after the late beat")
@@ -149,8 +149,8 @@ func TestOneBeatIsNoProof(t *testing.T) {
 func TestSlowBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first := started(t, f, settings{Config: Config{Heartbeat: 30 * time.Second}})
-		second := started(t, f, settings{})
+		first := started(t, f, options{Config: Config{Heartbeat: 30 * time.Second}})
+		second := started(t, f, options{})
 		time.Sleep(2 * time.Minute)
 		wantMode(t, second, quiet, "after proof of life")
 		for range 20 {
@@ -165,7 +165,7 @@ func TestSlowBeats(t *testing.T) {
 func TestSuspendedObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		first, second := started(t, f, settings{}), started(t, f, settings{})
+		first, second := started(t, f, options{}), started(t, f, options{})
 		tick(5)
 		f.set(func() { f.down = true })
 		time.Sleep(5 * time.Minute)
@@ -187,8 +187,8 @@ func TestSuspendedObserver(t *testing.T) {
 func TestOutageKeepsMarking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		crash(started(t, f, settings{}))
-		l := started(t, f, settings{})
+		crash(started(t, f, options{}))
+		l := started(t, f, options{})
 		tick(5)
 		f.set(func() { f.down = true })
 		time.Sleep(time.Hour)
@@ -203,7 +203,7 @@ func TestOutageKeepsMarking(t *testing.T) {
 func TestRevival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := started(t, f, settings{})
+		l := started(t, f, options{})
 		tick(1)
 		id := l.current.id
 		f.set(func() { f.processes[id].lostAt = time.Now() })
@@ -224,9 +224,9 @@ func TestRevival(t *testing.T) {
 func TestStoreDownAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		crash(started(t, f, settings{}))
+		crash(started(t, f, options{}))
 		f.down = true
-		l := newLimit(t, settings{store: f})
+		l := newLimit(t, options{store: f})
 		err := l.start()
 		wantText(t, err, "register this process", "start the router again", errDown.Error())
 		if _, err := l.Middleware(succeed)(newMessage("a")); err != nil {
@@ -245,7 +245,7 @@ func TestLazyStartIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.hang = make(chan struct{})
-		l := newLimit(t, settings{store: f})
+		l := newLimit(t, options{store: f})
 		begin := time.Now()
 		for range 3 {
 			if _, err := l.Middleware(succeed)(newMessage("a")); err != nil {

@@ -3,7 +3,7 @@
 // unfinished deliveries of a message in a database. If there are too many, it refuses the message before the handler
 // sees it.
 //
-//	store, err := crashlimit.NewStore(ctx, db, crashlimit.StoreConfig{Service: "shop"})
+//	store, err := crashlimit.NewStore(ctx, db, "shop")
 //	limit, err := crashlimit.New(store, crashlimit.Config{})
 //	router.AddPlugin(limit.Plugin)
 //	router.AddMiddleware(queue.Middleware, limit.Middleware, retry.Middleware, receiver.Middleware)

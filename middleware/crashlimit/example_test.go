@@ -29,7 +29,7 @@ func ExampleLimit() {
 		log.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	store, err := crashlimit.NewStore(context.Background(), db, crashlimit.StoreConfig{Service: "shop"})
+	store, err := crashlimit.NewStore(context.Background(), db, "shop")
 	if err != nil {
 		log.Fatal(err)
 	}

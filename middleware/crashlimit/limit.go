@@ -9,12 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Config says after how many unfinished deliveries a message is dead-lettered. Its zero value is what most need.
@@ -44,14 +44,14 @@ type Config struct {
 	// The count has no bound if an idempotent receiver leases keys, because it gives duplicates back, or if a retry stage
 	// may refuse what it is given. Use a Store then.
 	Delivered func(*message.Message) (int, bool)
-	// Logger receives unclean ends, and a store that fails. Default: none.
-	Logger watermill.LoggerAdapter
 	// OnUnfinished is called with a message of which earlier deliveries did not return, because their processes ended. It
 	// is called once for each delivery, before the handler. By the broker's own count alone it is not called. A panic is
 	// logged. Default: none.
 	OnUnfinished func(ctx context.Context, unfinished Unfinished)
 	// OnExceeded is called for each delivery that was refused, from many goroutines. A panic is logged. Default: none.
 	OnExceeded func(ctx context.Context, exceeded Exceeded)
+	// Shared: Logger receives unclean ends, and a store that fails.
+	settings.Shared
 }
 
 // Unfinished is a message that comes again after deliveries that did not return.
@@ -88,15 +88,15 @@ const (
 	minHeartbeat = time.Millisecond
 )
 
-// settings are a Config with what tests change too.
-type settings struct {
+// options are a Config with what tests change too.
+type options struct {
 	Config
 	store                 store // nil: only the broker counts
 	quietAfter, aloneWait time.Duration
 	within                time.Duration // for registering, and for signing off
 }
 
-func (s *settings) setDefaults() {
+func (s *options) setDefaults() {
 	s.Max = cmp.Or(s.Max, defaultMax)
 	s.Heartbeat = cmp.Or(s.Heartbeat, 2*time.Second)
 	s.quietAfter = cmp.Or(s.quietAfter, defaultQuietAfter)
@@ -105,7 +105,7 @@ func (s *settings) setDefaults() {
 	s.Logger = logging.Wrap(s.Logger, nil)
 }
 
-func (s *settings) validate() error {
+func (s *options) validate() error {
 	switch longest := s.quietAfter / staleAfter; {
 	case s.store == nil && s.Delivered == nil:
 		return errors.New("crashlimit: the *Store is nil, and Config.Delivered too, so nothing would count: give what NewStore " +
@@ -126,7 +126,7 @@ type link = chain.Link
 // routers: one serves a whole process. A second one in the same process would be taken for another process.
 type Limit struct {
 	link
-	config    settings
+	config    options
 	brokerMax int // what Max is for the broker's own count
 	life      *lifecycle.Lifecycle
 	admission admission
@@ -147,14 +147,14 @@ type Limit struct {
 // New returns a Limit. store may be nil if Config.Delivered is set. A configuration with which nothing would count is
 // an error that names the field.
 func New(store *Store, config Config) (*Limit, error) {
-	s := settings{Config: config}
+	s := options{Config: config}
 	if store != nil {
 		s.store = store
 	}
 	return build(s)
 }
 
-func build(config settings) (*Limit, error) {
+func build(config options) (*Limit, error) {
 	brokerMax := cmp.Or(config.Max, defaultBrokerMax)
 	config.setDefaults()
 	if err := config.validate(); err != nil {

@@ -77,7 +77,7 @@ func onEach(t *testing.T, test func(t *testing.T, d testDatabase, address string
 
 func storeOn(t testing.TB, db *sql.DB) *Store {
 	t.Helper()
-	s, err := NewStore(t.Context(), db, StoreConfig{Service: "shop"})
+	s, err := NewStore(t.Context(), db, "shop")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func storeOn(t testing.TB, db *sql.DB) *Store {
 	return s
 }
 
-func newLimit(t testing.TB, config settings) *Limit {
+func newLimit(t testing.TB, config options) *Limit {
 	t.Helper()
 	if _, real := config.store.(*Store); real {
 		config.within = patience

@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature D10: while marking there is a mark as long as the handler runs, and none after any orderly end of it.
@@ -30,7 +31,7 @@ func TestMarkGoesWithTheDelivery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
-				l := afterCrash(t, f, settings{})
+				l := afterCrash(t, f, options{})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				msg := newMessage("a")
@@ -61,7 +62,7 @@ func TestMarkGoesWithTheDelivery(t *testing.T) {
 func TestMarkGoesAfterMarking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, settings{})
+		l := afterCrash(t, f, options{})
 		_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) {
 			time.Sleep(time.Hour)
 			synctest.Wait()
@@ -78,7 +79,7 @@ func TestMarkGoesAfterMarking(t *testing.T) {
 func TestTwiceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, settings{})
+		l := afterCrash(t, f, options{})
 		begin, calls := time.Now(), 0
 		f.leaveMarks("a", 1)
 		_, err := l.Middleware(l.Middleware(func(*message.Message) ([]*message.Message, error) {
@@ -98,7 +99,7 @@ func TestTooManyDebts(t *testing.T) {
 		for _, kind := range []string{"owed", "kept"} {
 			f := newFake()
 			var log text
-			l := afterCrash(t, f, settings{quietAfter: 24 * time.Hour, Config: Config{Logger: watermill.NewStdLoggerWithOut(&log, false, false)}})
+			l := afterCrash(t, f, options{quietAfter: 24 * time.Hour, Config: Config{Shared: settings.Shared{Logger: watermill.NewStdLoggerWithOut(&log, false, false)}}})
 			h := l.Middleware(succeed)
 			var all []*message.Message
 			add := func() {
@@ -154,7 +155,7 @@ func TestTooManyDebts(t *testing.T) {
 func TestRedriven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, settings{})
+		l := afterCrash(t, f, options{})
 		f.leaveMarks("a", 3)
 		redriven := func(count string) *message.Message {
 			msg := newMessage("a")
@@ -183,7 +184,7 @@ func TestRedriven(t *testing.T) {
 func TestSecondDeliveryWaitsForTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, settings{})
+		l := afterCrash(t, f, options{})
 		f.leaveMarks("a", 3)
 		f.leaveMarks("b", 2)
 		calls := map[string]int{}
@@ -227,7 +228,7 @@ func TestSecondDeliveryWaitsForTheFirst(t *testing.T) {
 func TestOwnMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, settings{})
+		l := afterCrash(t, f, options{})
 		begin, calls := time.Now(), 0
 		f.left[markOf("a")] = []written{{1, l.self + ".1"}, {2, l.self + ".2"}, {3, l.self + ".3"}, {4, "b.1"}, {5, "c.1"}}
 		for range 2 {
@@ -246,14 +247,14 @@ func TestOwnMarks(t *testing.T) {
 func TestWithoutIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		afterCrash(t, f, settings{})
+		afterCrash(t, f, options{})
 		begin, release := time.Now(), make(chan struct{})
 		var all sync.WaitGroup
 		var running atomic.Int64
 		h := func(*message.Message) ([]*message.Message, error) { running.Add(1); <-release; return nil, nil }
 		const processes, each = 6, 3
 		for range processes {
-			l := newLimit(t, settings{store: f})
+			l := newLimit(t, options{store: f})
 			for range each {
 				all.Go(func() {
 					if _, err := l.Middleware(h)(newMessage("")); err != nil {
@@ -271,14 +272,14 @@ func TestWithoutIDs(t *testing.T) {
 		if len(f.left) != 0 {
 			t.Errorf("marks are left: %v", f.left)
 		}
-		dead := started(t, f, settings{})
+		dead := started(t, f, options{})
 		content := dead.markOf(newMessage(""))
 		for i := range 3 {
 			f.left[content] = append(f.left[content], written{i + 1, fmt.Sprintf("gone%d.1", i)})
 		}
 		tick(1) // which shows that they are gone
 		at := func(offset string) *Limit {
-			return started(t, f, settings{Config: Config{Coordinates: func(*message.Message) string { return offset }}})
+			return started(t, f, options{Config: Config{Coordinates: func(*message.Message) string { return offset }}})
 		}
 		for offset, refused := range map[string]bool{"": true, "orders/0/7": false} {
 			l := at(offset)
@@ -314,7 +315,7 @@ func TestMarkStaysUntilPublished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
-				l := afterCrash(t, f, settings{})
+				l := afterCrash(t, f, options{})
 				f.leaveMarks("a", 1)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -342,7 +343,7 @@ func TestMarkStaysUntilPublished(t *testing.T) {
 
 // Feature D10: a message is known by its key, else by its id, else by what it holds.
 func TestMarkOf(t *testing.T) {
-	l := newLimit(t, settings{store: newFake(), Config: Config{Key: func(msg *message.Message) string {
+	l := newLimit(t, options{store: newFake(), Config: Config{Key: func(msg *message.Message) string {
 		if msg.UUID == "panics" {
 			panic("boom")
 		}

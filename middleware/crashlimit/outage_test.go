@@ -10,6 +10,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature D10: protection never stops the consumer: without a store messages are handled, and it is asked now and then.
@@ -17,7 +19,7 @@ func TestStoreDownWhileMarking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		var log bytes.Buffer
-		l := afterCrash(t, f, settings{Config: Config{Logger: watermill.NewStdLoggerWithOut(&log, false, false)}})
+		l := afterCrash(t, f, options{Config: Config{Shared: settings.Shared{Logger: watermill.NewStdLoggerWithOut(&log, false, false)}}})
 		h := l.Middleware(succeed)
 		f.set(func() { f.hang = make(chan struct{}) })
 		begin := time.Now()
@@ -50,7 +52,7 @@ func TestStoreDownAsksSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		var log bytes.Buffer
-		l := afterCrash(t, f, settings{Config: Config{Logger: watermill.NewStdLoggerWithOut(&log, false, false)}})
+		l := afterCrash(t, f, options{Config: Config{Shared: settings.Shared{Logger: watermill.NewStdLoggerWithOut(&log, false, false)}}})
 		f.leaveMarks("1", 3)
 		f.set(func() { f.down = true })
 		before, begin := f.calls, time.Now()
@@ -102,7 +104,7 @@ func TestOutageComesBack(t *testing.T) {
 func TestOwedMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, settings{Config: Config{Heartbeat: time.Minute}})
+		l := afterCrash(t, f, options{Config: Config{Heartbeat: time.Minute}})
 		fails := func(*message.Message) ([]*message.Message, error) {
 			f.set(func() { f.down = true })
 			return nil, errBoom
@@ -133,13 +135,13 @@ func TestOwedMarks(t *testing.T) {
 func TestInsideOfAClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, settings{})
+		l := afterCrash(t, f, options{})
 		f.exclusive = true
 		before := f.calls
 		if _, err := l.Middleware(succeed)(newMessage("a")); err != nil || f.calls != before {
 			t.Errorf("%d statements: %v", f.calls-before, err)
 		}
-		lazy := newLimit(t, settings{store: f})
+		lazy := newLimit(t, options{store: f})
 		if _, err := lazy.Middleware(succeed)(newMessage("a")); err != nil || f.calls != before {
 			t.Errorf("%d statements to register: %v", f.calls-before, err)
 		}
@@ -150,7 +152,7 @@ func TestInsideOfAClaim(t *testing.T) {
 func TestOwedMarksOfRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, settings{Config: Config{Heartbeat: time.Minute}})
+		l := afterCrash(t, f, options{Config: Config{Heartbeat: time.Minute}})
 		f.leaveMarks("1", 3)
 		refused := newMessage("1")
 		if _, err := l.Middleware(succeed)(refused); err == nil {

@@ -35,7 +35,7 @@ func newRouter(t *testing.T, l *Limit, name string, h message.NoPublishHandlerFu
 }
 
 // haunted is a limit that marks, because another process was lost.
-func haunted(t testing.TB, config settings) *Limit {
+func haunted(t testing.TB, config options) *Limit {
 	t.Helper()
 	l := newLimit(t, config)
 	if err := config.store.register(t.Context(), registration{id: "lost"}); err != nil {
@@ -58,7 +58,7 @@ func haunted(t testing.TB, config settings) *Limit {
 func TestLostSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // on a clock of its own: a process that a busy machine stops is taken for one that ended
 		f := newFake()
-		config := settings{store: f}
+		config := options{store: f}
 		dies := haunted(t, config)
 		l := newLimit(t, config)
 		limits := []*Limit{l}
@@ -108,7 +108,7 @@ func TestLostSessions(t *testing.T) {
 func TestRouter(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase, address string) {
 		db := d.open(t, address)
-		l := haunted(t, settings{store: storeOn(t, db)})
+		l := haunted(t, options{store: storeOn(t, db)})
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestRouter(t *testing.T) {
 func TestRouter_storeGone(t *testing.T) {
 	d := databases[0]
 	db := d.open(t, d.create(t))
-	l := newLimit(t, settings{store: storeOn(t, db)})
+	l := newLimit(t, options{store: storeOn(t, db)})
 	if _, err := db.Exec(`ALTER TABLE spillway_processes RENAME TO elsewhere`); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestAroundAReceiver(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			db := d.open(t, d.create(t))
-			keys, err := idempotency.NewStore(t.Context(), db, idempotency.StoreConfig{Service: "shop"})
+			keys, err := idempotency.NewStore(t.Context(), db, "shop")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,7 +179,7 @@ func TestAroundAReceiver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := haunted(t, settings{store: storeOn(t, db), Config: Config{Heartbeat: 50 * time.Millisecond}})
+			l := haunted(t, options{store: storeOn(t, db), Config: Config{Heartbeat: 50 * time.Millisecond}})
 			inner := chain.Enter(l.step)(succeed)
 			h := chain.EnterParts(l, receiver)(func(msg *message.Message) ([]*message.Message, error) {
 				next := newMessage("of " + msg.UUID)
@@ -230,7 +230,7 @@ func TestDatabaseCutOff(t *testing.T) {
 				if how == "silent" {
 					store.timeout = statementTimeout
 				}
-				l := haunted(t, settings{store: store, Config: Config{Heartbeat: 50 * time.Millisecond}})
+				l := haunted(t, options{store: store, Config: Config{Heartbeat: 50 * time.Millisecond}})
 				marks := func() int { return len(pairs(t, observer, `SELECT id, consumer FROM spillway_deliveries`)) }
 				marked := 0
 				h := l.Middleware(func(*message.Message) ([]*message.Message, error) { marked = marks(); return nil, nil })

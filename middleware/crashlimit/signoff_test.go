@@ -14,7 +14,7 @@ import (
 func TestOrderlyEndLeavesNoMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := afterCrash(t, f, settings{})
+		l := afterCrash(t, f, options{})
 		release := make(chan struct{})
 		var all sync.WaitGroup
 		hold := func(id string) {
@@ -50,9 +50,9 @@ func TestSignOff(t *testing.T) {
 		for _, mode := range []string{"quiet", "marking"} {
 			f := newFake()
 			own := 0
-			l := newLimit(t, settings{store: f})
+			l := newLimit(t, options{store: f})
 			if mode == "marking" {
-				crash(started(t, f, settings{}))
+				crash(started(t, f, options{}))
 				own = 1
 			}
 			processes := func() int { return f.count(func() int { return len(f.processes) }) - own }
@@ -95,7 +95,7 @@ func TestSignOff(t *testing.T) {
 func TestSignOffFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		l := started(t, f, settings{})
+		l := started(t, f, options{})
 		f.down = true
 		wantText(t, l.Close(), "sign this process off", errDown.Error())
 	})
@@ -104,7 +104,7 @@ func TestSignOffFails(t *testing.T) {
 // Feature D10: who closes, and when, makes no difference: while a handler runs its process is registered, and in the end it is not.
 func TestSignOffUnderLoad(t *testing.T) {
 	f := newFake()
-	l := newLimit(t, settings{store: f})
+	l := newLimit(t, options{store: f})
 	h := l.Middleware(func(*message.Message) ([]*message.Message, error) {
 		if rand.N(8) == 0 {
 			time.Sleep(100 * time.Microsecond)
@@ -144,7 +144,7 @@ func TestSignOffUnderLoad(t *testing.T) {
 // Feature D10: a message that comes when the end is all but decided keeps its process registered.
 func TestSignOffAtTheLastMoment(t *testing.T) {
 	f := newFake()
-	l := newLimit(t, settings{store: f})
+	l := newLimit(t, options{store: f})
 	for range 20 {
 		if err := l.start(); err != nil {
 			t.Fatal(err)

@@ -29,9 +29,9 @@ func wantText(t *testing.T, err error, texts ...string) {
 }
 
 // afterCrash is a limit that marks.
-func afterCrash(t *testing.T, f *fake, config settings) *Limit {
+func afterCrash(t *testing.T, f *fake, config options) *Limit {
 	t.Helper()
-	crash(started(t, f, settings{}))
+	crash(started(t, f, options{}))
 	l := started(t, f, config)
 	wantMode(t, l, marking, "after a crash")
 	return l
@@ -57,7 +57,7 @@ func leave(h message.HandlerFunc, msg *message.Message) (err error) {
 func TestQuietAsksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		h := started(t, f, settings{}).Middleware(succeed)
+		h := started(t, f, options{}).Middleware(succeed)
 		before := f.calls
 		for range 100 {
 			_, _ = h(newMessage("a"))
@@ -75,7 +75,7 @@ func TestExceeded(t *testing.T) {
 		f := newFake()
 		var told []Exceeded
 		var unfinished []Unfinished
-		l := afterCrash(t, f, settings{Config: Config{Max: 2, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e); panic("hook") },
+		l := afterCrash(t, f, options{Config: Config{Max: 2, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e); panic("hook") },
 			OnUnfinished: func(_ context.Context, u Unfinished) { unfinished = append(unfinished, u); panic("hook") }}})
 		calls := 0
 		h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
@@ -138,11 +138,11 @@ func TestAckOfRefusedIsLost(t *testing.T) {
 			msg.Ack()
 			synctest.Wait()
 		}
-		l := afterCrash(t, f, settings{})
+		l := afterCrash(t, f, options{})
 		f.leaveMarks("a", 3)
 		refuse(l, "a")
 		crash(l)
-		l = started(t, f, settings{})
+		l = started(t, f, options{})
 		refuse(l, "a")
 		tick(5)
 		refuse(l, "a")
@@ -162,7 +162,7 @@ func TestAckOfRefusedIsLost(t *testing.T) {
 			f.processes[process] = &fakeProcess{lostAt: time.Now()}
 			f.left[content] = append(f.left[content], written{i + 1, process})
 		}
-		refuse(started(t, f, settings{}), "")
+		refuse(started(t, f, options{}), "")
 		if n := len(f.left[content]); n != 0 {
 			t.Errorf("%d marks that another message would find", n)
 		}
@@ -174,7 +174,7 @@ func TestCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		run := func(want int, deadly bool) error { // a process from start to end
-			l := afterCrash(t, f, settings{})
+			l := afterCrash(t, f, options{})
 			var err error
 			done := make(chan struct{})
 			stuck := make(chan struct{})
@@ -209,7 +209,7 @@ func TestCounts(t *testing.T) {
 		for want := 1; want <= 3; want++ {
 			_ = run(want, true)
 		}
-		if _, err := afterCrash(t, f, settings{}).Middleware(succeed)(newMessage("a")); verdict(err).Reason != classify.ReasonMaxDeliveries {
+		if _, err := afterCrash(t, f, options{}).Middleware(succeed)(newMessage("a")); verdict(err).Reason != classify.ReasonMaxDeliveries {
 			t.Errorf("the fourth delivery: %v", err)
 		}
 	})
@@ -229,7 +229,7 @@ func TestDelivered(t *testing.T) {
 				return len(msg.Payload), true
 			}
 			var told []Exceeded
-			l := newLimit(t, settings{store: store, Config: Config{Max: 3, Delivered: count, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e) }}})
+			l := newLimit(t, options{store: store, Config: Config{Max: 3, Delivered: count, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e) }}})
 			calls := 0
 			h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
 			for id, n := range map[string]int{"panics": 9, "unknown": 9, "two": 2} {
@@ -254,7 +254,7 @@ func TestDelivered_default(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		count := func(msg *message.Message) (int, bool) { return len(msg.Payload), true }
-		for name, l := range map[string]*Limit{"alone": newLimit(t, settings{Config: Config{Delivered: count}}), "with a store": afterCrash(t, f, settings{Config: Config{Delivered: count}})} {
+		for name, l := range map[string]*Limit{"alone": newLimit(t, options{Config: Config{Delivered: count}}), "with a store": afterCrash(t, f, options{Config: Config{Delivered: count}})} {
 			h := l.Middleware(succeed)
 			if _, err := h(message.NewMessage("nacked", make([]byte, 19))); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -277,7 +277,7 @@ func TestDelivered_default(t *testing.T) {
 
 // Feature D10: a configuration with which nothing would be counted names the field.
 func TestConfig(t *testing.T) {
-	for want, config := range map[string]settings{
+	for want, config := range map[string]options{
 		"Store is nil":             {},
 		"Config.Max":               {store: newFake(), Config: Config{Max: -1}},
 		"Config.Heartbeat is -1ns": {store: newFake(), Config: Config{Heartbeat: -1}},

@@ -8,14 +8,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
-// StoreConfig configures a Store.
-type StoreConfig struct {
-	// Service names the processes that belong together: an unclean end of one makes all of them count. It has at most 100
-	// letters, digits, dots, underscores and hyphens. It is required on a database server, where other services may be
-	// too: without it, their crashes would be taken for this service's. On SQLite the default is none.
-	Service string
-}
-
 // Store counts unfinished deliveries in a database. It keeps two tables, spillway_processes and spillway_deliveries,
 // which are nearly empty as long as nothing ends uncleanly. It is safe for concurrent use, by several processes too.
 type Store struct {
@@ -28,16 +20,20 @@ type Store struct {
 // NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its
 // tables, or upgrades those that are there, and waits for that for at most 30 seconds. The Store does not close db.
 //
+// The service names the processes that belong together: an unclean end of one makes all of them count. It has at most
+// 100 letters, digits, dots, underscores and hyphens. It is required on a database server, where other services may be
+// too: without it, their crashes would be taken for this service's. On SQLite it may be empty.
+//
 // The pool should have a connection to spare: claims of an idempotent receiver hold theirs for as long as handlers run,
 // and a process that cannot send its heartbeat looks like one that ended. On SQLite the database must be a file.
 // Writers of a process come one after the other there, so a handler inside a claim on the same *sql.DB delays the
 // heartbeat of its process: keep such handlers short, or give the limit a file of its own.
-func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
-	on, err := database.Open(ctx, "crashlimit: NewStore", db, config.Service, tables...)
+func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
+	on, err := database.Open(ctx, "crashlimit: NewStore", db, service, tables...)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: on, service: on.Text(config.Service), say: statementsFor(on), timeout: statementTimeout}
+	s := &Store{db: on, service: on.Text(service), say: statementsFor(on), timeout: statementTimeout}
 	if on.Kind() == database.SQLite {
 		s.timeout *= 5 // a statement waits in a row with the claims of handlers
 	}

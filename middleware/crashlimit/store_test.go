@@ -40,7 +40,7 @@ func TestStore_processes(t *testing.T) {
 		if is(s.beat(ctx, "b")); s.register(ctx, registration{"b", "", 2 * time.Second}) != nil || others(s.others(ctx, "a"))[0].beats != 1 {
 			t.Error("a process whose registration came through, and whose answer was lost, cannot register again")
 		}
-		another, err := NewStore(ctx, d.open(t, address), StoreConfig{Service: "Shop"})
+		another, err := NewStore(ctx, d.open(t, address), "Shop")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func testStoreMarks(t *testing.T, d testDatabase, address string) {
 	db := d.open(t, address)
 	stores := map[string]*Store{}
 	for _, service := range []string{"shop", "Shop"} {
-		s, err := NewStore(ctx, db, StoreConfig{Service: service})
+		s, err := NewStore(ctx, db, service)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestStore_tenAtOnce(t *testing.T) {
 			all.Go(func() {
 				<-start
 				var err error
-				if limits[i], err = build(settings{store: storeOn(t, db), quietAfter: 3 * time.Second, within: patience, Config: Config{Heartbeat: 300 * time.Millisecond}}); err == nil {
+				if limits[i], err = build(options{store: storeOn(t, db), quietAfter: 3 * time.Second, within: patience, Config: Config{Heartbeat: 300 * time.Millisecond}}); err == nil {
 					err = limits[i].start()
 				}
 				if err != nil {
@@ -261,9 +261,9 @@ func TestStore_within(t *testing.T) {
 // Feature D10, promise P1: a store without a database, or on a server without a service, is an error that says what to do.
 func TestStore_refuses(t *testing.T) {
 	for _, d := range databases {
-		_, err := NewStore(t.Context(), nil, StoreConfig{Service: "shop"})
+		_, err := NewStore(t.Context(), nil, "shop")
 		wantText(t, err, "crashlimit: ", "the *sql.DB is nil")
-		_, err = NewStore(t.Context(), d.open(t, d.create(t)), StoreConfig{})
+		_, err = NewStore(t.Context(), d.open(t, d.create(t)), "")
 		if d.name == "sqlite" && err == nil {
 			continue
 		}

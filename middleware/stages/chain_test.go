@@ -20,6 +20,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // chained replaces the router's middlewares: one chain of steps, as the front door composes it, or each part on its own.
@@ -101,8 +103,12 @@ func TestStagesAroundRetry(t *testing.T) {
 func TestStagesMasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dead := &letters{kept: map[string]poison.Letter{}}
+		mask, err := privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, "4711", "****") }})
+		if err != nil {
+			t.Fatal(err)
+		}
 		queue, err := poison.NewQueue(dead, poison.QueueConfig{
-			MaskText:     func(text string) string { return strings.ReplaceAll(text, "4711", "****") },
+			Shared:       settings.Shared{Privacy: mask},
 			MaskMetadata: func(string, string) string { return "hidden" },
 		})
 		if err != nil {
@@ -138,7 +144,7 @@ func TestStagesOneConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	keys, err := idempotency.NewStore(t.Context(), db, idempotency.StoreConfig{})
+	keys, err := idempotency.NewStore(t.Context(), db, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -14,8 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/naming"
-	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Config configures Stages. Publisher and Subscriber are required.
@@ -45,14 +43,10 @@ type Config struct {
 	// messages wait in stage topics.
 	//
 	//   - Services that share the table and publish to different brokers need different values of
-	//     delay.StoreConfig.Service.
+	//     the service of delay.NewStore.
 	//   - To move from stage topics to a Store, list the old stages as Retired, beside the active ones.
 	//   - To move back, wait until Store.Waiting reports no message and the re-entry topic is empty.
 	Store *delay.Store
-	// Naming names the stage topics. Stages with equal names share a topic: stages of one handler must then have the same
-	// delay, and stages of several handlers need SharedTopics. Default: <topic>.<handler>.retry.5s; in a spillway.Channel,
-	// that of Config.Naming.
-	Naming naming.Scheme
 	// SharedTopics allows several handlers to have the same stage topic. Set it only if each consumer group receives every
 	// message of a topic, as in Kafka: a handler acks messages that wait for another handler. With any other broker these
 	// would be lost.
@@ -69,18 +63,16 @@ type Config struct {
 	// below half of the redelivery time of a broker that Spillway does not know. Default: 15 minutes, or 20 s if the
 	// redelivery time is not known.
 	MaxHold time.Duration
-	// Classifier judges errors that no Retry has judged. Default: marks and built-in knowledge.
-	Classifier *classify.Classifier
-	// Logger receives one Info line per message that goes to a stage, with its cause, and an Error line per stage that
-	// fails. Payloads are never logged. Default: none, or in a spillway.Channel the router's.
-	Logger watermill.LoggerAdapter
-	// Tracer follows each publishing to a stage. Default: none, or in a spillway.Channel Config.Tracer.
-	Tracer observe.Tracer
 	// OnStage is called after a message went to a stage. With a Store and a SQL source, it is called before the
 	// transaction commits: if the commit fails, the message comes again.
 	OnStage func(context.Context, Waiting)
 	// OnReentry is called before a message that waited is handled again.
 	OnReentry func(context.Context, Reentry)
+	// Shared: Naming names the stage topics. Stages with equal names share a topic: stages of one handler must then have the
+	// same delay, and stages of several handlers need SharedTopics. Classifier judges errors that no Retry has judged.
+	// Logger receives one Info line per message that goes to a stage, with its cause, and an Error line per stage that
+	// fails. Tracer follows each publishing to a stage.
+	settings.Shared
 }
 
 // Stage is a wait, after which a message is handled again.

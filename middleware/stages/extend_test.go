@@ -13,6 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature R9: a handler that the router has already, as the processors of cqrs add theirs, gets stages: the same function
@@ -125,7 +127,7 @@ func TestStagesTellOfTheAbandonedInEveryStyle(t *testing.T) {
 		h := &listing{broker: newBroker(), waiting: map[string]int{
 			"orders--billing-retry-1s": 5, "orders--billing-retry-9m": 7, "orders--gone-retry": 8, "orders-dlq": 9, "orders--billing-retries": 1,
 		}}
-		s := newStaging(t, stages.Config{Publisher: h, Stages: stages.Delays(time.Second), Naming: naming.Scheme{Style: naming.NATS}}, log)
+		s := newStaging(t, stages.Config{Publisher: h, Stages: stages.Delays(time.Second), Shared: settings.Shared{Naming: naming.Scheme{Style: naming.NATS}}}, log)
 		s.broker = h.broker
 		s.handle("billing", "orders", failTimes(newNote(), 0))
 		s.run()
@@ -142,7 +144,7 @@ func TestStagesOfOtherNamesAreNotListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &lines{}
 		h := &listing{broker: newBroker(), waiting: map[string]int{"orders.retry.9m": 7}}
-		s := newStaging(t, stages.Config{Publisher: h, Stages: stages.Delays(time.Second), Naming: perTopic}, log)
+		s := newStaging(t, stages.Config{Publisher: h, Stages: stages.Delays(time.Second), Shared: settings.Shared{Naming: perTopic}}, log)
 		s.broker = h.broker
 		s.handle("billing", "orders", failTimes(newNote(), 0))
 		s.run()
@@ -218,9 +220,11 @@ func (m *maker) InitializeTopicsFor(source string, topics ...string) error {
 func TestStagedIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &lines{}
-		queue, err := poison.NewQueue(&letters{kept: map[string]poison.Letter{}}, poison.QueueConfig{MaskText: func(text string) string {
-			return strings.ReplaceAll(text, "4242", "****")
-		}})
+		mask, err := privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, "4242", "****") }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		queue, err := poison.NewQueue(&letters{kept: map[string]poison.Letter{}}, poison.QueueConfig{Shared: settings.Shared{Privacy: mask}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // failTimes is a handler that fails the first times.
@@ -44,7 +45,7 @@ func TestStageNeverTakes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			queue, err := poison.NewQueue(&letters{}, poison.QueueConfig{Classifier: classifier})
+			queue, err := poison.NewQueue(&letters{}, poison.QueueConfig{Shared: settings.Shared{Classifier: classifier}})
 			if err != nil {
 				t.Fatal(err)
 			}

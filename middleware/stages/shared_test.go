@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // everyGroup is a broker each of whose consumers sees every message of a topic, as consumer groups of Kafka do.
@@ -35,7 +36,7 @@ func TestStagesSharedTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &everyGroup{newBroker(), map[string][]string{}}
 		s := newStaging(t, stages.Config{
-			Stages: stages.Delays(time.Second, time.Minute), Naming: perTopic, SharedTopics: true, Publisher: e,
+			Stages: stages.Delays(time.Second, time.Minute), Shared: settings.Shared{Naming: perTopic}, SharedTopics: true, Publisher: e,
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				e.groups[topic] = append(e.groups[topic], topic+"@"+group)
 				return subscribedTo{e.consumer(), topic + "@" + group}, nil
@@ -106,7 +107,7 @@ func TestStagesForeign(t *testing.T) {
 			"per handler: other handler": {naming.Scheme{}, false, "shipping", "orders", 1, 0},
 			"per handler, shared":        {naming.Scheme{}, true, "shipping", "orders", 1, 0},
 		} {
-			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Naming: row.naming, SharedTopics: row.shared}, nil)
+			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Shared: settings.Shared{Naming: row.naming}, SharedTopics: row.shared}, nil)
 			n := newNote()
 			s.handle("billing", "orders", failTimes(n, 0))
 			s.run()
@@ -197,7 +198,7 @@ func TestStagesSharedTopicsWithOriginOfOnesOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Naming: perTopic, SharedTopics: true}, nil, queue)
+			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Shared: settings.Shared{Naming: perTopic}, SharedTopics: true}, nil, queue)
 			n := newNote()
 			s.handle("billing", "orders", failTimes(n, 1))
 			s.run()

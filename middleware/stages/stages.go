@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // What other packages of Spillway need of this part, in one value for each of them.
@@ -53,7 +54,7 @@ type Stages struct {
 
 // New returns Stages, or an error that names the field of config with which messages could be lost.
 //
-// If no stage is left, queue dead-letters the message. Its Origin says where a message came from, and its MaskText
+// If no stage is left, queue dead-letters the message. Its Origin says where a message came from, and its Privacy
 // masks the texts of errors in the metadata of waiting messages. Other metadata stay as they are, since the handler
 // needs them.
 func New(queue *poison.Queue, config Config) (*Stages, error) {
@@ -71,7 +72,7 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	if config.Store != nil {
 		watched = "stages: the delay store"
 		relay, err := delay.NewRelay(config.Store, config.Publisher,
-			delay.RelayConfig{GiveUp: s.giveUp, Classifier: s.inside.Classifier(), Logger: config.Logger})
+			delay.RelayConfig{GiveUp: s.giveUp, Shared: settings.Shared{Classifier: s.inside.Classifier(), Logger: config.Logger}})
 		if err != nil {
 			return nil, fmt.Errorf("stages: Config.Store: %w", err)
 		}

@@ -9,10 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Config configures a Notifier. Only Sinks is required.
@@ -25,8 +23,6 @@ type Config struct {
 	// Default: the DB of the spillway.Config that Observe is called with. If that has none, each process sends notices of
 	// its own.
 	DB *sql.DB
-	// Service names the service in DB and in notices. Default: that of the spillway.Config.
-	Service string
 	// Instance names the process in notices. Default: the name of the host and the process's id.
 	Instance string
 	// Link returns an address that stands in the notice, such as that of a dashboard or a runbook, or "". It must be of
@@ -60,12 +56,10 @@ type Config struct {
 	// CloseTimeout is how long a router that closes waits for notices that are being sent. Default: 5 s.
 	CloseTimeout time.Duration
 
-	// Privacy masks secrets in the texts of notices, and in the errors of sinks. Default: that of the spillway.Config with
-	// its MaskText, or credentials are masked.
-	Privacy *privacy.Redactor
-	// Logger receives a line when a Sink begins to refuse, and when it accepts again. Default: the logger of the
-	// spillway.Config, or the router's.
-	Logger watermill.LoggerAdapter
+	// Shared: Service names the service in DB and in notices. Privacy masks secrets in the texts of notices, and in the errors
+	// of sinks. Logger receives a line when a Sink begins to refuse, and when it accepts again. Default: those of the
+	// spillway.Config that Observe is called with.
+	settings.Shared
 }
 
 func (c *Config) setDefaults() {

@@ -35,7 +35,7 @@ func (n *Notifier) Observe(config *spillway.Config) error {
 		n.config.Logger = config.Logger
 	}
 	if n.config.Privacy == nil {
-		n.config.Privacy = config.Privacy.With(config.Queue.MaskText)
+		n.config.Privacy = config.Privacy
 	}
 	hooks := &config.Queue.Hooks
 	placed := hooks.OnDeadLetter

@@ -22,6 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func TestMain(m *testing.M) {
@@ -140,11 +141,10 @@ func TestNewCause(t *testing.T) {
 	var in inbox
 	var called atomic.Int32
 	s := start(t, notify.Config{
-		Sinks: []notify.Sink{in.sink, notify.Slog(slog.New(slog.DiscardHandler))}, Service: "shop", Instance: "shop-1",
+		Sinks: []notify.Sink{in.sink, notify.Slog(slog.New(slog.DiscardHandler))}, Shared: settings.Shared{Service: "shop", Privacy: stars(t)}, Instance: "shop-1",
 		Link: func(n notify.Notice) string {
 			return "https://runbooks.example.com/" + string(n.Kind) + "?cause=" + n.Cause
 		},
-		Privacy: privacy.Default().With(func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }),
 	}, spillway.Config{Queue: poison.QueueConfig{Hooks: poison.Hooks{OnDeadLetter: func(context.Context, poison.Letter) { called.Add(1) }}}},
 		func(msg *message.Message) error {
 			return classify.Permanent(errors.New("customer "+msg.UUID+" has no password hunter2"), classify.Reason("no_such_customer"))
@@ -164,4 +164,14 @@ func TestNewCause(t *testing.T) {
 	if e := s.log.Errors(); len(e) > 0 {
 		t.Error(e)
 	}
+}
+
+// stars masks a password.
+func stars(t *testing.T) *privacy.Redactor {
+	t.Helper()
+	r, err := privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }

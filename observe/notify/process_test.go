@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/observe/notify"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 const childVariable = "SPILLWAY_NOTIFY_CHILD"
@@ -46,7 +47,7 @@ func child(text string) error {
 		return err
 	}
 	kill := func(context.Context, notify.Notice) error { return syscall.Kill(os.Getpid(), syscall.SIGKILL) }
-	n, err := notify.New(notify.Config{Sinks: []notify.Sink{kill}, DB: db, Service: "shop"})
+	n, err := notify.New(notify.Config{Sinks: []notify.Sink{kill}, DB: db, Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func TestKilledTwice(t *testing.T) {
 		runChild(t, d, address) // whose sweep, or report, finds what the first left behind
 		var in inbox
 		log := &testkit.Log{}
-		one := newInstance(t, d.Open(t, address), notify.Config{Sinks: []notify.Sink{in.sink}, Logger: log}, notify.Hurry)
+		one := newInstance(t, d.Open(t, address), notify.Config{Sinks: []notify.Sink{in.sink}, Shared: settings.Shared{Logger: log}}, notify.Hurry)
 		testkit.Eventually(t, "it is given up", func() bool { return len(log.Lines(watermill.ErrorLogLevel, "given up")) > 0 })
 		one.hooks.OnDeadLetter(context.Background(), letter("b"))
 		n := in.one(t, notify.NewCause, notify.StatusNew)

@@ -18,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // bubble is a Notifier without a router and a database, in a bubble whose clock stands still while it works.
@@ -99,7 +99,7 @@ func TestHours(t *testing.T) {
 func TestGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var in inbox
-		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}, Privacy: privacy.Default().With(func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") })})
+		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}, Shared: settings.Shared{Privacy: stars(t)}})
 		for range 30 {
 			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Closed, To: breaker.Open, Reason: breaker.ReasonAway, Cause: errors.New("refused hunter2")})
 			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Open, To: breaker.HalfOpen})

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // letterOf is a letter that was placed under a span.
@@ -32,14 +33,14 @@ func TestCampaign(t *testing.T) {
 	observed, kept, tracer := follow(t, telemetry.Config{})
 	_, placed := tracer.Start(t.Context(), "the letter")
 	placed.End()
-	store, err := letters.NewStore(t.Context(), open(t), letters.StoreConfig{Service: "shop"})
+	store, err := letters.NewStore(t.Context(), open(t), letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Publish("orders.dlq", letterOf(placed.SpanContext(), 0)); err != nil {
 		t.Fatal(err)
 	}
-	all, err := campaigns.New(t.Context(), store, campaigns.Config{Allow: []string{"orders"}, Tracer: observed.Tracer()})
+	all, err := campaigns.New(t.Context(), store, campaigns.Config{Allow: []string{"orders"}, Shared: settings.Shared{Tracer: observed.Tracer()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
 )
 
 // refusing is a publisher that refuses with an error.
@@ -25,11 +26,15 @@ func (refusing) Close() error                                { return nil }
 func TestNoSecretInSpans(t *testing.T) {
 	observed, kept, _ := follow(t, telemetry.Config{})
 	dead := keeper{make(chan *message.Message, 1)}
+	mask, err := privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, "sesame", "[masked]") }})
+	if err != nil {
+		t.Fatal(err)
+	}
 	config := spillway.Config{
+		Privacy:   mask,
 		Publisher: refusing{errors.New("dial amqp://shop:tacheles@broker: refused, sesame")},
 		Queue: poison.QueueConfig{
 			Fallbacks: []poison.Sink{{Publisher: dead}}, PublishAttempts: 1,
-			MaskText: func(text string) string { return strings.ReplaceAll(text, "sesame", "[masked]") },
 		},
 		Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}},
 	}

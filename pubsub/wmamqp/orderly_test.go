@@ -19,6 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 const orderlyVariable = "SPILLWAY_WMAMQP_ORDERLY"
@@ -58,11 +59,11 @@ func orderly(t *testing.T, topics []string) {
 	b := newBroker(t)
 	logger := watermill.NewStdLoggerWithOut(os.Stdout, false, false)
 	var busy atomic.Int32
-	dead, err := wmamqp.NewPublisher(b.uri, wmamqp.PublisherConfig{Logger: logger})
+	dead, err := wmamqp.NewPublisher(b.uri, wmamqp.PublisherConfig{Shared: settings.Shared{Logger: logger}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	queue, err := poison.NewQueue(dead, poison.QueueConfig{Logger: logger, Origin: wmamqp.Origin, Naming: naming.Scheme{DeadLetter: topics[0]}})
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{Shared: settings.Shared{Logger: logger, Naming: naming.Scheme{DeadLetter: topics[0]}}, Origin: wmamqp.Origin})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func orderly(t *testing.T, topics []string) {
 	router.AddMiddleware(queue.Middleware)
 	var subs []*wmamqp.Subscriber
 	for i, topic := range topics {
-		sub, err := wmamqp.NewSubscriber(b.uri, wmamqp.SubscriberConfig{Logger: logger, InFlight: 1 + 3*(i%2), SettleGrace: patience})
+		sub, err := wmamqp.NewSubscriber(b.uri, wmamqp.SubscriberConfig{Shared: settings.Shared{Logger: logger}, InFlight: 1 + 3*(i%2), SettleGrace: patience})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
@@ -16,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // PublisherConfig configures a Publisher. The zero value is safe.
@@ -39,8 +39,8 @@ type PublisherConfig struct {
 	// x-message-ttl or x-max-length. Default: false: such a queue is an error of InitializeTopics, and so of the router's
 	// start.
 	AllowLossyTopics bool
-	// Logger receives the events of the connection. Default: none.
-	Logger watermill.LoggerAdapter
+	// Shared: Logger receives the events of the connection.
+	settings.Shared
 }
 
 func (c *PublisherConfig) setDefaults() {

@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 const directReplyTo = "amq.rabbitmq.reply-to"
@@ -88,7 +89,7 @@ func TestLetterOfAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	queue, err := poison.NewQueue(dead, poison.QueueConfig{
-		PublishAttempts: 1, Naming: naming.Scheme{DeadLetter: topic + ".dlq"},
+		PublishAttempts: 1, Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: topic + ".dlq"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +195,7 @@ func TestLetterOfRudeMarshaler(t *testing.T) {
 				t.Errorf("live: %v", err)
 			}
 			b.must(func(c *amqp091.Channel) error { _, err := c.QueuePurge(elsewhere, false); return err })
-			queue, err := poison.NewQueue(p, poison.QueueConfig{PublishAttempts: 1, Naming: naming.Scheme{DeadLetter: topic + ".dlq"}})
+			queue, err := poison.NewQueue(p, poison.QueueConfig{PublishAttempts: 1, Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: topic + ".dlq"}}})
 			if err != nil {
 				t.Fatal(err)
 			}

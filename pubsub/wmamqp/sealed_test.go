@@ -19,6 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func sealer(t testing.TB, key string) *seal.Sealer {
@@ -46,7 +47,7 @@ func TestSealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	redriven := make(chan *message.Message, 10)
-	b.run(topic, sub, dead, poison.QueueConfig{Seal: sealer(t, "first")}, func(msg *message.Message) error {
+	b.run(topic, sub, dead, poison.QueueConfig{Shared: settings.Shared{Seal: sealer(t, "first")}}, func(msg *message.Message) error {
 		if msg.Metadata[poison.KeyRedriveCount] == "" {
 			return classify.Permanent(errors.New("failed"))
 		}
@@ -59,7 +60,7 @@ func TestSealed(t *testing.T) {
 		t.Helper()
 		eventually(t, "the letter is in the queue", func() bool { return b.ready(topic+".dlq") == 1 })
 		report, err := redrive.DrainTopic(context.Background(), sub, dead, redrive.DrainTopicConfig{
-			Rules: redrive.Rules{Allow: []string{topic}, Seal: sealer(t, key), Hooks: hooks}, Park: dead, Topic: topic + ".dlq", Backlog: sub.Backlog,
+			Rules: redrive.Rules{Allow: []string{topic}, Shared: settings.Shared{Seal: sealer(t, key)}, Hooks: hooks}, Park: dead, Topic: topic + ".dlq", Backlog: sub.Backlog,
 		})
 		if err != nil || report.Taken != 1 {
 			t.Fatalf("%+v, %v", report, err)

@@ -7,12 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // SubscriberConfig configures a Subscriber. The zero value is safe.
@@ -46,8 +46,8 @@ type SubscriberConfig struct {
 	// uncounted by Spillway, but counted by a quorum queue. It must be less than the broker's consumer_timeout, 30 minutes
 	// by default, by more than a handler takes. A higher MaxHold gives messages back less often. Default: 15 minutes.
 	MaxHold time.Duration
-	// Logger receives the events of the connection. Default: none.
-	Logger watermill.LoggerAdapter
+	// Shared: Logger receives the events of the connection.
+	settings.Shared
 }
 
 // maxInFlight leaves room for subscriptions of many queues on one connection, which has 2047 channels by default.

@@ -12,6 +12,8 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // group is a session of a member, and its claim on a partition, without the broker: its random moments take no time.
@@ -201,7 +203,7 @@ func TestInFlightUnderPanic(t *testing.T) {
 	for _, inFlight := range []int{1, 4} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGroup(t, 1)
-			ended := g.consume(subscriptionOf(t, SubscriberConfig{InFlight: inFlight, Logger: hostileLogger{}}, true))
+			ended := g.consume(subscriptionOf(t, SubscriberConfig{InFlight: inFlight, Shared: settings.Shared{Logger: hostileLogger{}}}, true))
 			synctest.Wait() // it is not taken
 			g.leave()
 			if p := <-ended; p != nil || len(g.marked) != 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/due"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // linesOf are the lines of an event.
@@ -38,7 +39,7 @@ func TestStagesOutageLines(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
 	dialer, log := &faulty{}, &testkit.Log{}
-	waiting := d.stagesWith(StagesConfig{Sarama: dialer.into(SaramaSubscriberConfig()), Logger: log})
+	waiting := d.stagesWith(StagesConfig{Sarama: dialer.into(SaramaSubscriberConfig()), Shared: settings.Shared{Logger: log}})
 	d.consume(waiting, d.topic)
 	d.send(waiting, d.topic, "before")
 	d.untilTaken(1)
@@ -69,9 +70,9 @@ func TestRebalanceLines(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
 	live, staged := &testkit.Log{}, &testkit.Log{}
-	d.subscribe(d.subscriber(SubscriberConfig{Logger: live}))
+	d.subscribe(d.subscriber(SubscriberConfig{Shared: settings.Shared{Logger: live}}))
 	d.create(d.topic+".retry.1s", 2, nil)
-	d.consume(d.stagesWith(StagesConfig{Logger: staged}), d.topic+".retry.1s")
+	d.consume(d.stagesWith(StagesConfig{Shared: settings.Shared{Logger: staged}}), d.topic+".retry.1s")
 	members := func(group string) int {
 		found, err := d.admin.DescribeConsumerGroups([]string{group})
 		if err != nil || len(found) != 1 || found[0].State != "Stable" {

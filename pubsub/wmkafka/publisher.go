@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // PublisherConfig configures a Publisher. The zero value is safe.
@@ -54,8 +54,8 @@ type PublisherConfig struct {
 	AllowLossyTopics bool
 	// TopicTimeout is how long to wait until a created topic has its leaders. Default: 10 s.
 	TopicTimeout time.Duration
-	// Logger receives a line for each created topic and for each topic that AllowLossyTopics accepts. Default: none.
-	Logger watermill.LoggerAdapter
+	// Shared: Logger receives a line for each created topic and for each topic that AllowLossyTopics accepts.
+	settings.Shared
 }
 
 func (c *PublisherConfig) setDefaults() {

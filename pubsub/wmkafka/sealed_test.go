@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func sealer(t testing.TB, key string) *seal.Sealer {
@@ -44,7 +45,7 @@ func TestSealed(t *testing.T) {
 	c.deleteLater(parked, naming.Scheme{}.QuarantineTopic(dead)) // which the drain makes
 	const secret, person = "card 4111111111111111 \x00\xff", "Ada Lovelace"
 	pub := c.publisher(PublisherConfig{})
-	queue, err := poison.NewQueue(pub, poison.QueueConfig{Seal: sealer(t, "first"), Origin: Origin})
+	queue, err := poison.NewQueue(pub, poison.QueueConfig{Shared: settings.Shared{Seal: sealer(t, "first")}, Origin: Origin})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func TestSealed(t *testing.T) {
 			return err == nil && n == 1
 		})
 		report, err := redrive.DrainTopic(t.Context(), sub, pub, redrive.DrainTopicConfig{
-			Rules: redrive.Rules{Allow: []string{c.topic}, Seal: sealer(t, key), Hooks: hooks}, Park: pub, Topic: dead, Backlog: sub.Backlog, IdleAfter: patience,
+			Rules: redrive.Rules{Allow: []string{c.topic}, Shared: settings.Shared{Seal: sealer(t, key)}, Hooks: hooks}, Park: pub, Topic: dead, Backlog: sub.Backlog, IdleAfter: patience,
 		})
 		if err != nil || report.Taken != 1 {
 			t.Fatalf("%+v, %v", report, err)

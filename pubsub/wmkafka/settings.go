@@ -8,8 +8,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// settings are what matters of a topic.
-type settings struct {
+// topicSettings are what matters of a topic.
+type topicSettings struct {
 	partitions      int32
 	replicas        int16
 	maxMessageBytes int
@@ -22,12 +22,12 @@ type settings struct {
 // minInSyncReplicas is the number of replicas that confirm a record.
 const minInSyncReplicas = "min.insync.replicas"
 
-func describeTopic(admin admin, topic string) (settings, error) {
+func describeTopic(admin admin, topic string) (topicSettings, error) {
 	metadata, err := topicMetadata(admin, topic)
 	if err != nil {
-		return settings{}, err
+		return topicSettings{}, err
 	}
-	s := settings{partitions: int32(len(metadata.Partitions)), maxMessageBytes: kafkaMaxMessageBytes}
+	s := topicSettings{partitions: int32(len(metadata.Partitions)), maxMessageBytes: kafkaMaxMessageBytes}
 	if s.partitions > 0 {
 		s.replicas = int16(len(metadata.Partitions[0].Replicas))
 	}
@@ -43,7 +43,7 @@ func describeTopic(admin admin, topic string) (settings, error) {
 		return err
 	})
 	if err != nil {
-		return settings{}, fmt.Errorf("describe the configuration of %q: %w", topic, err)
+		return topicSettings{}, fmt.Errorf("describe the configuration of %q: %w", topic, err)
 	}
 	for _, entry := range entries {
 		switch entry.Name {
@@ -99,7 +99,7 @@ func unlimited(limit string, enough int64) bool {
 }
 
 // flaws says what in an existing topic loses or refuses letters.
-func (s settings) flaws(wanted settings) (flaws []string) {
+func (s topicSettings) flaws(wanted topicSettings) (flaws []string) {
 	if !unlimited(s.retentionMs, maxRetentionMs) {
 		flaws = append(flaws, "letters are deleted after retention.ms="+s.retentionMs+"; set it to -1")
 	}
@@ -119,7 +119,7 @@ func (s settings) flaws(wanted settings) (flaws []string) {
 
 // weakness says that an existing topic confirms records with fewer replicas than their source asks for. It returns ""
 // if it does not.
-func (s settings) weakness(wanted settings) string {
+func (s topicSettings) weakness(wanted topicSettings) string {
 	if s.minInSync >= wanted.minInSync {
 		return ""
 	}
@@ -132,7 +132,7 @@ func (s settings) weakness(wanted settings) string {
 }
 
 // entries are what a topic for dead letters is configured with.
-func (s settings) entries() [][2]string {
+func (s topicSettings) entries() [][2]string {
 	entries := [][2]string{
 		{"retention.ms", "-1"},
 		{"retention.bytes", "-1"},
@@ -145,7 +145,7 @@ func (s settings) entries() [][2]string {
 	return entries
 }
 
-func (s settings) detail() *sarama.TopicDetail {
+func (s topicSettings) detail() *sarama.TopicDetail {
 	detail := &sarama.TopicDetail{NumPartitions: s.partitions, ReplicationFactor: s.replicas,
 		ConfigEntries: map[string]*string{}}
 	for _, entry := range s.entries() {
@@ -154,7 +154,7 @@ func (s settings) detail() *sarama.TopicDetail {
 	return detail
 }
 
-func (s settings) String() string {
+func (s topicSettings) String() string {
 	text := fmt.Sprintf("%d partitions, replication factor %d", s.partitions, s.replicas)
 	for _, entry := range s.entries() {
 		text += ", " + entry[0] + "=" + entry[1]

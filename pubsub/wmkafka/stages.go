@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/due"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka/internal/stagegroup"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // StagesConfig configures Stages. The zero value is safe.
@@ -36,8 +36,8 @@ type StagesConfig struct {
 	// SettleGrace is how long a handler may take to ack after the group session ended and the message's context was
 	// cancelled. Default: 1 s.
 	SettleGrace time.Duration
-	// Logger receives the events of the consumer, and those of the publisher if it has no other. Default: none.
-	Logger watermill.LoggerAdapter
+	// Shared: Logger receives the events of the consumer, and those of the publisher if it has no other.
+	settings.Shared
 }
 
 // Stages publishes to the retry stages of a service and consumes them, over two clients for all handlers and stages
@@ -75,7 +75,7 @@ func NewStages(brokers []string, group string, config StagesConfig) (*Stages, er
 	}
 	sub, err := NewSubscriber(brokers, group, SubscriberConfig{
 		Unmarshaler: config.Unmarshaler, Sarama: config.Sarama, InFlight: config.InFlight, NackBackoff: config.NackBackoff,
-		MaxNackBackoff: config.MaxNackBackoff, SettleGrace: config.SettleGrace, Logger: config.Logger,
+		MaxNackBackoff: config.MaxNackBackoff, SettleGrace: config.SettleGrace, Shared: settings.Shared{Logger: config.Logger},
 	})
 	if err != nil {
 		return nil, err

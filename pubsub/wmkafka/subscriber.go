@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 var errNoBrokers = errors.New("wmkafka: there are no brokers: give the address of at least one")
@@ -54,8 +54,8 @@ type SubscriberConfig struct {
 	// SettleGrace is how long a handler may take to ack after the group session ended and the message's context was
 	// cancelled. All members of the group wait for it, so keep it short. Default: 1 s.
 	SettleGrace time.Duration
-	// Logger receives the events of subscriptions. Default: none.
-	Logger watermill.LoggerAdapter
+	// Shared: Logger receives the events of subscriptions.
+	settings.Shared
 }
 
 func (c *SubscriberConfig) setDefaults() {

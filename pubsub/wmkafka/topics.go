@@ -100,10 +100,10 @@ func (p *Publisher) roomFor(source string, topics []string) int {
 }
 
 // wantedFor derives from source what its dead-letter topics should be.
-func (p *Publisher) wantedFor(admin admin, source string, room int) (settings, error) {
-	wanted := settings{partitions: 1, replicas: p.config.ReplicationFactor, maxMessageBytes: p.config.MaxMessageBytes}
+func (p *Publisher) wantedFor(admin admin, source string, room int) (topicSettings, error) {
+	wanted := topicSettings{partitions: 1, replicas: p.config.ReplicationFactor, maxMessageBytes: p.config.MaxMessageBytes}
 	if source != "" {
-		var found settings
+		var found topicSettings
 		err := untilKnown(p.sourceWait, func() (err error) {
 			found, err = describeTopic(admin, source)
 			return err
@@ -123,14 +123,14 @@ func (p *Publisher) wantedFor(admin admin, source string, room int) (settings, e
 		}
 	}
 	if p.config.MaxMessageBytes < wanted.maxMessageBytes {
-		return settings{}, fmt.Errorf("wmkafka: topic %q takes records of %d bytes, whose letters may have %d, and "+
+		return topicSettings{}, fmt.Errorf("wmkafka: topic %q takes records of %d bytes, whose letters may have %d, and "+
 			"PublisherConfig.MaxMessageBytes is %d: set it to %d", source, wanted.maxMessageBytes-room, wanted.maxMessageBytes,
 			p.config.MaxMessageBytes, wanted.maxMessageBytes)
 	}
 	if wanted.replicas == 0 {
 		brokers, _, err := admin.DescribeCluster()
 		if err != nil {
-			return settings{}, fmt.Errorf("wmkafka: the number of brokers is unknown; set PublisherConfig.ReplicationFactor: %w",
+			return topicSettings{}, fmt.Errorf("wmkafka: the number of brokers is unknown; set PublisherConfig.ReplicationFactor: %w",
 				err)
 		}
 		wanted.replicas = int16(min(len(brokers), usualReplicas))
@@ -149,7 +149,7 @@ func untilKnown(within time.Duration, ask func() error) error {
 	}
 }
 
-func (p *Publisher) initializeTopic(admin admin, source, topic string, wanted settings) error {
+func (p *Publisher) initializeTopic(admin admin, source, topic string, wanted topicSettings) error {
 	found, err := describeTopic(admin, topic)
 	if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		err = admin.CreateTopic(topic, wanted.detail(), false)
@@ -165,7 +165,7 @@ func (p *Publisher) initializeTopic(admin admin, source, topic string, wanted se
 			return fmt.Errorf("wmkafka: topic %q is missing and cannot be created; let it be created with %s: %w", topic, wanted,
 				err)
 		}
-		if err = p.awaitLeaders(admin, topic, settings{partitions: 1}); err != nil {
+		if err = p.awaitLeaders(admin, topic, topicSettings{partitions: 1}); err != nil {
 			return err
 		}
 		found, err = describeTopic(admin, topic)
@@ -200,7 +200,7 @@ func (p *Publisher) accept(flaw error) error {
 
 // fitsRequest finds out whether the largest letter of source fits into a request. A broker cuts the connection of a
 // client whose request is too large, which looks like an outage that never ends.
-func (p *Publisher) fitsRequest(admin admin, source string, wanted settings) error {
+func (p *Publisher) fitsRequest(admin admin, source string, wanted topicSettings) error {
 	if source == "" {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (p *Publisher) fitsRequest(admin admin, source string, wanted settings) err
 		wanted.maxMessageBytes-most))
 }
 
-func (p *Publisher) awaitLeaders(admin admin, topic string, wanted settings) error {
+func (p *Publisher) awaitLeaders(admin admin, topic string, wanted topicSettings) error {
 	for end := time.Now().Add(p.config.TopicTimeout); ; time.Sleep(leaderPoll) {
 		err := leaders(admin, topic, wanted.partitions)
 		if err == nil {

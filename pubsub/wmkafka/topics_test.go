@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Promise P7: a name that Kafka does not allow, as of a stage whose handler has a space in its name, is told with what is
@@ -59,7 +60,7 @@ func TestInitializeTopics(t *testing.T) {
 				c.create(source, row.partitions, entries)
 			}
 			logged := &logs{}
-			pub := c.publisher(PublisherConfig{MaxMessageBytes: 3<<20 + letterRoom, Logger: logged})
+			pub := c.publisher(PublisherConfig{MaxMessageBytes: 3<<20 + letterRoom, Shared: settings.Shared{Logger: logged}})
 			dlq, invalid := c.topic+".dlq", c.topic+".invalid"
 			c.deleteLater(dlq, invalid)
 			for range 2 { // the second time they are there
@@ -69,7 +70,7 @@ func TestInitializeTopics(t *testing.T) {
 			}
 			for _, topic := range []string{dlq, invalid} {
 				found, err := describeTopic(c.admin, topic)
-				want := settings{partitions: row.partitions, replicas: 1, maxMessageBytes: row.want, minInSync: 1, retentionMs: "-1", retentionBytes: "-1", cleanupPolicy: "delete"}
+				want := topicSettings{partitions: row.partitions, replicas: 1, maxMessageBytes: row.want, minInSync: 1, retentionMs: "-1", retentionBytes: "-1", cleanupPolicy: "delete"}
 				if err != nil || found != want {
 					t.Errorf("%s is %+v, want %+v; %v", topic, found, want, err)
 				}
@@ -97,7 +98,7 @@ func TestFlawsOfExistingTopics(t *testing.T) {
 	room := strconv.Itoa(kafkaMaxMessageBytes + letterRoom)
 	sound := map[string]string{"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete", "max.message.bytes": room}
 	logged := &logs{}
-	strict, lax := c.publisher(PublisherConfig{Logger: logged}), c.publisher(PublisherConfig{Logger: logged, AllowLossyTopics: true})
+	strict, lax := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}}), c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}, AllowLossyTopics: true})
 	for setting, row := range map[string]struct{ value, want string }{
 		"retention.ms":      {"604800000", "retention.ms=604800000; set it to -1"},
 		"retention.bytes":   {"1000000", "retention.bytes=1000000; set it to -1"},
@@ -148,8 +149,8 @@ func TestRetentionWithoutLimit(t *testing.T) {
 		{"-2", "", 2},
 		{"92233720368547758070", "1e30", 2},
 	} {
-		s := settings{retentionMs: row.ms, retentionBytes: row.bytes, cleanupPolicy: "delete"}
-		if flaws := s.flaws(settings{}); len(flaws) != row.flaws {
+		s := topicSettings{retentionMs: row.ms, retentionBytes: row.bytes, cleanupPolicy: "delete"}
+		if flaws := s.flaws(topicSettings{}); len(flaws) != row.flaws {
 			t.Errorf("%s ms, %s bytes: %q", row.ms, row.bytes, flaws)
 		}
 	}
@@ -228,7 +229,7 @@ func TestInitializeTopicsReplicas(t *testing.T) {
 	c.create(strong, 1, sound)
 	c.deleteLater(made)
 	logged := &logs{}
-	pub := c.publisher(PublisherConfig{Logger: logged})
+	pub := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}})
 	if err := pub.InitializeTopicsFor(source, strong); err != nil || logged.String() != "" {
 		t.Errorf("%v, logged %s", err, logged)
 	}
@@ -240,7 +241,7 @@ func TestInitializeTopicsReplicas(t *testing.T) {
 			t.Errorf("the log lacks %q: %s", part, logged)
 		}
 	}
-	wanted := settings{replicas: 3, minInSync: 2}
+	wanted := topicSettings{replicas: 3, minInSync: 2}
 	if value := wanted.detail().ConfigEntries[minInSyncReplicas]; value == nil || *value != "2" {
 		t.Errorf("a created topic has %s %v", minInSyncReplicas, value)
 	}
@@ -279,7 +280,7 @@ func TestInitializeTopicsAsksAgain(t *testing.T) {
 	logged := &testkit.Log{}
 	guessed := c.topic + "-guessed.dlq"
 	c.deleteLater(guessed)
-	if err := c.publisher(PublisherConfig{Logger: logged}).InitializeTopicsFor(c.topic+"-missing", guessed); err != nil {
+	if err := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}}).InitializeTopicsFor(c.topic+"-missing", guessed); err != nil {
 		t.Fatal(err)
 	}
 	lines := logged.Lines(watermill.InfoLogLevel, "")

@@ -5,7 +5,7 @@
 //
 //	sub, err := wmsql.NewSubscriber(ctx, db, wmsql.SubscriberConfig{ConsumerGroup: "billing"})
 //	dead, err := wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{}) // outputs of handlers need another one
-//	keys, err := wmsql.Join(ctx, sub, idempotency.StoreConfig{Service: "shop"})
+//	keys, err := wmsql.Join(ctx, sub, "shop")
 //	dlc, err := spillway.New(ctx, spillway.Config{
 //		Publisher:   dead,
 //		Idempotency: keys,

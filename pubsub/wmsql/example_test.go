@@ -34,7 +34,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	keys, err := wmsql.Join(context.Background(), sub, idempotency.StoreConfig{Service: "shop"})
+	keys, err := wmsql.Join(context.Background(), sub, "shop")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -26,24 +26,24 @@ type store = idempotency.Store
 //
 // The transaction that idempotency.Tx returns is a savepoint of the Subscriber's transaction. The savepoint ends with
 // the attempt, whatever becomes of the other messages in the batch. A handler must not call its Commit or Rollback.
-func Join(ctx context.Context, sub *Subscriber, config idempotency.StoreConfig) (idempotency.Store, error) {
+func Join(ctx context.Context, sub *Subscriber, service string) (idempotency.Store, error) {
 	if sub == nil {
 		return nil, errors.New("wmsql: Join: the Subscriber is nil: check the error of NewSubscriber")
 	}
 	sub.joining.Lock()
 	defer sub.joining.Unlock()
-	if joined := sub.joined[config.Service]; joined != nil {
+	if joined := sub.joined[service]; joined != nil {
 		return joined, nil // the same each time, so that a receiver recognizes a claim of its own store
 	}
-	own, err := idempotency.NewStore(ctx, sub.db, config)
+	own, err := idempotency.NewStore(ctx, sub.db, service)
 	if err != nil {
 		return nil, fmt.Errorf("wmsql: Join: %w", err)
 	}
 	if sub.joined == nil {
 		sub.joined = make(map[string]*joinedStore)
 	}
-	sub.joined[config.Service] = &joinedStore{own, sub}
-	return sub.joined[config.Service], nil
+	sub.joined[service] = &joinedStore{own, sub}
+	return sub.joined[service], nil
 }
 
 // Claim enters the key in the message's transaction. See idempotency.Store.

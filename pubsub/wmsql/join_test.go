@@ -23,7 +23,7 @@ func TestJoin(t *testing.T) {
 			t.Error("a store of no subscriber is accepted")
 		}
 		sub := b.subscriber()
-		if _, err := wmsql.Join(t.Context(), sub, idempotency.StoreConfig{}); err == nil || !strings.Contains(err.Error(), "Service") {
+		if _, err := wmsql.Join(t.Context(), sub, ""); err == nil || !strings.Contains(err.Error(), "Service") {
 			t.Errorf("a store of no service is accepted: %v", err)
 		}
 		if first, second := b.join(sub), b.join(sub); first != second {

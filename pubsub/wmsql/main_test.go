@@ -107,7 +107,7 @@ func (b *bench) publish(ids ...string) {
 }
 
 // shop is the service whose messages they are.
-var shop = idempotency.StoreConfig{Service: "shop"}
+var shop = "shop"
 
 func (b *bench) join(sub *wmsql.Subscriber) idempotency.Store {
 	b.Helper()

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // PublisherConfig configures a Publisher. The zero value is valid.
@@ -30,8 +30,8 @@ type PublisherConfig struct {
 	InitializeSchema bool
 	// Timeout bounds a publish that is not in a message's transaction. Default: 30 s.
 	Timeout time.Duration
-	// Logger receives one line for each table that was created. Default: none.
-	Logger watermill.LoggerAdapter
+	// Shared: Logger receives one line for each table that was created.
+	settings.Shared
 }
 
 // Publisher writes messages into tables of watermill-sql's. A message with the context of one that a Subscriber on the

@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // ErrClosed is returned by a Subscriber or Publisher after Close.
@@ -65,8 +65,8 @@ type SubscriberConfig struct {
 	// GapWait is for MySQL and MariaDB, where messages of concurrent publishers become visible out of order. It is the
 	// wait for a missing number before the number is passed over. Default: 50 ms.
 	GapWait time.Duration
-	// Logger receives what happens to subscriptions. Payloads are never logged. Default: none.
-	Logger watermill.LoggerAdapter
+	// Shared: Logger receives what happens to subscriptions.
+	settings.Shared
 }
 
 func (c *SubscriberConfig) setDefaults() {

@@ -9,18 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Config configures New. A program that only looks at campaigns, or pauses them, needs none of it.
@@ -42,16 +40,10 @@ type Config struct {
 	// MaxRedrives is the number of redrives after which a letter that failed again is quarantined. Default:
 	// redrive.DefaultMaxRedrives.
 	MaxRedrives int
-	// Classifier decides which refusals of a publisher are for size. Default: the marks of package classify and its
-	// built-in knowledge.
-	Classifier *classify.Classifier
-	// Tracer follows each publishing of a letter. Default: none.
-	Tracer observe.Tracer
-	// Privacy masks the texts of errors: in the log, in a Plan, and what is kept of a campaign and of its letters.
-	// Default: credentials are masked.
-	Privacy *privacy.Redactor
-	// Logger receives what a Worker does. Payloads are never logged. Default: none.
-	Logger watermill.LoggerAdapter
+	// Shared: Classifier decides which refusals of a publisher are for size. Tracer follows each publishing of a letter.
+	// Privacy masks the texts of errors: in the log, in a Plan, and what is kept of a campaign and of its letters. Logger
+	// receives what a Worker does.
+	settings.Shared
 }
 
 // text returns the text of err as it may be shown and kept: masked, and then cut.

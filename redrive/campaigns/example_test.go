@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Ann looks what a campaign would do, starts it, and waits for its end. A worker of the service does the work.
@@ -30,7 +31,7 @@ func Example() {
 	}
 	defer func() { _ = db.Close() }()
 	ctx := context.Background()
-	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Service: "shop"})
+	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		panic(err)
 	}

@@ -33,7 +33,7 @@ func TestHandleAgain(t *testing.T) {
 				t.Errorf("without keys: %v", err)
 			}
 		}
-		keys, err := idempotency.NewStore(t.Context(), db, idempotency.StoreConfig{Service: "shop"})
+		keys, err := idempotency.NewStore(t.Context(), db, "shop")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 const childVariable = "SPILLWAY_CAMPAIGNS_CHILD"
@@ -69,7 +70,7 @@ func child(text string) error {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	go func() { _, _ = io.Copy(io.Discard, os.Stdin); stop() }()
-	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Service: "shop"})
+	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		return err
 	}

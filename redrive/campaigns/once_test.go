@@ -8,6 +8,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature V7: a Start that comes several times with the same id is one campaign, also if two come at once, and another service's is not
@@ -51,7 +52,7 @@ func TestStart_once(t *testing.T) {
 			}
 		}
 
-		other, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "other"})
+		other, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "other"}})
 		if err != nil {
 			t.Fatal(err)
 		}

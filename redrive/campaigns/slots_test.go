@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 const twelve = 12
@@ -100,7 +101,7 @@ func TestHoldingOfAnotherService(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		db := d.Create(t)()
 		of := func(service string) (*letters.Store, *campaigns.Campaigns) {
-			store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: service})
+			store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: service}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature V7: what stops a campaign never says that more letters failed again than were redriven: the worker counts what it
@@ -75,7 +76,7 @@ func TestJudgeAfterResume(t *testing.T) {
 // workerOn returns a worker on a database.
 func workerOn(t *testing.T, db *sql.DB) *Worker {
 	t.Helper()
-	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop"})
+	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,12 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
-	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 const (
@@ -41,14 +39,13 @@ type Config struct {
 	// Breakers returns the handlers whose messages are held, for the overview: dlc.Outage().Health. It must be quick. If it
 	// panics, the overview says so and shows the rest. Default: none are shown.
 	Breakers func() []breaker.Status
-	// Privacy masks what the console shows. Payloads that are downloaded are not masked. Default: credentials are masked.
-	Privacy *privacy.Redactor
 	// Title is in the heading of each page, to tell one Console from another. Default: the name of the Store's service.
 	Title string
 	// Timeout is the time that one request may take, with all its queries. Default: 20 s.
 	Timeout time.Duration
-	// Logger receives a line for each request that fails on the server's side. Default: no lines.
-	Logger watermill.LoggerAdapter
+	// Shared: Privacy masks what the console shows. Payloads that are downloaded are not masked. Logger receives a line for
+	// each request that fails on the server's side.
+	settings.Shared
 }
 
 func (c *Config) setDefaults() {

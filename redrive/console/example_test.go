@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/console"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // A service mounts the console beside its own pages. A proxy in front says who sends a request.
@@ -30,7 +31,7 @@ func Example() {
 		panic(err)
 	}
 	defer func() { _ = db.Close() }()
-	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"})
+	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		panic(err)
 	}

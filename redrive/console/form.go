@@ -33,7 +33,7 @@ type settingsForm struct {
 }
 
 // form is the form with the settings. The browser goes to the first field that is wrong.
-func (s *settings) form() settingsForm {
+func (s *campaignForm) form() settingsForm {
 	f := settingsForm{Key: s.Key, FirstStage: s.FirstStage, Approval: s.Approval,
 		HandleAgain: s.HandleAgain, AgainWrong: s.wrong["handle-again"]}
 	typed := s.fields()

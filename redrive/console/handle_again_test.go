@@ -21,7 +21,7 @@ func TestHandleAgain(t *testing.T) {
 	if len(b.all()) > 0 {
 		t.Fatal("a campaign began")
 	}
-	if _, err := idempotency.NewStore(t.Context(), b.db, idempotency.StoreConfig{Service: "shop"}); err != nil {
+	if _, err := idempotency.NewStore(t.Context(), b.db, "shop"); err != nil {
 		t.Fatal(err)
 	}
 	at := b.post("/redrive", form).goes(t, "campaigns/")

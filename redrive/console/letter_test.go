@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 const crash = "example.com/shop/billing.Handle(0xc000010000)\n\t/home/ann/shop/billing/handle.go:17 +0x1d\n" +
@@ -166,7 +167,7 @@ func TestLetterSealed(t *testing.T) {
 		}
 		return s
 	}
-	open := sealing(letters.StoreConfig{Seal: sealer})
+	open := sealing(letters.StoreConfig{Shared: settings.Shared{Seal: sealer}})
 	fixture.Publish(t, open, "orders.dlq", fixture.Letter("id-1", `{"order":4242}`))
 	for _, c := range []struct {
 		store *letters.Store

@@ -151,7 +151,7 @@ func (r *request) selection(q map[string][]string) (operate.Selection, error) {
 
 // redrivePage shows the form with what was typed, and n letters, if that is known. A dry run that fails leaves the form
 // as it is.
-func (c *console) redrivePage(r *request, s operate.Selection, n operate.Number, set settings, p problem) (answer, error) {
+func (c *console) redrivePage(r *request, s operate.Selection, n operate.Number, set campaignForm, p problem) (answer, error) {
 	view := redriving{
 		Hidden: hidden(s.Values()), Problem: joined(p.text, p.happened), Detail: p.detail, Seen: s.Number, UpTo: true,
 		Number: n, Action: r.link("redrive", nil), Letters: r.link("letters", s.Values()),
@@ -193,7 +193,7 @@ func (c *console) redrivePage(r *request, s operate.Selection, n operate.Number,
 func joined(first, second string) string { return strings.TrimSpace(first + " " + second) }
 
 // dryRun plans a campaign of at most planned letters. Settings that are wrong have none.
-func (c *console) dryRun(r *request, request campaigns.Request, set *settings, view *redriving) error {
+func (c *console) dryRun(r *request, request campaigns.Request, set *campaignForm, view *redriving) error {
 	if wrong := len(set.wrong); wrong > 1 || wrong == 1 && set.wrong["reason"] == "" {
 		view.NoPlan = settingsWrong
 		return nil

@@ -17,9 +17,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
-// settings are the fields of the form of a campaign, as they were typed. Empty fields have the defaults of
+// campaignForm has the fields of the form of a campaign, as they were typed. Empty fields have the defaults of
 // campaigns.Request.
-type settings struct {
+type campaignForm struct {
 	// the id of the campaign that the form starts: sent twice it starts one
 	Key                                                  string
 	Reason                                               string
@@ -39,8 +39,8 @@ const (
 	manyLetters = 20
 )
 
-func newSettings(n operate.Number) settings {
-	s := settings{Key: watermill.NewUUID(), Rate: strconv.Itoa(usualRate)}
+func newSettings(n operate.Number) campaignForm {
+	s := campaignForm{Key: watermill.NewUUID(), Rate: strconv.Itoa(usualRate)}
 	if !n.Known() || n.N() > manyLetters {
 		s.Canary = strconv.Itoa(usualCanary)
 	}
@@ -48,7 +48,7 @@ func newSettings(n operate.Number) settings {
 }
 
 // fields are the settings by the names of their fields.
-func (s *settings) fields() map[string]*string {
+func (s *campaignForm) fields() map[string]*string {
 	return map[string]*string{
 		"key": &s.Key, "reason": &s.Reason, "rate": &s.Rate, "max": &s.Max, "canary": &s.Canary,
 		"canary-wait": &s.CanaryWait,
@@ -60,10 +60,10 @@ func (s *settings) fields() map[string]*string {
 
 // settingsFields are the names of all fields of settings.
 func settingsFields() []string {
-	return append(slices.Sorted(maps.Keys((&settings{}).fields())), "first-stage", "handle-again", "approval")
+	return append(slices.Sorted(maps.Keys((&campaignForm{}).fields())), "first-stage", "handle-again", "approval")
 }
 
-func settingsOf(form url.Values) (s settings) {
+func settingsOf(form url.Values) (s campaignForm) {
 	for name, to := range s.fields() {
 		*to = strings.TrimSpace(form.Get(name))
 	}
@@ -74,7 +74,7 @@ func settingsOf(form url.Values) (s settings) {
 
 // request is the campaign that the settings ask for. The selection is in r. What is wrong with fields is kept with
 // them.
-func (s *settings) request(r campaigns.Request, now time.Time) campaigns.Request {
+func (s *campaignForm) request(r campaigns.Request, now time.Time) campaigns.Request {
 	s.wrong = map[string]string{}
 	r.To, r.FirstStage, r.HandleAgain, r.Approval = s.To, s.FirstStage, s.HandleAgain, s.Approval
 	number := func(field, typed string, to *int) {
@@ -145,7 +145,7 @@ func readNumber(typed string) (n float64, ok bool) {
 }
 
 // about gives an error of a request to the field that it is about, if it is about one that a person typed into.
-func (s *settings) about(err error) bool {
+func (s *campaignForm) about(err error) bool {
 	if !errors.Is(err, campaigns.ErrRequest) {
 		return false
 	}
@@ -163,13 +163,13 @@ func (s *settings) about(err error) bool {
 }
 
 // most is how many letters the person allows at most, or 0.
-func (s *settings) most() int {
+func (s *campaignForm) most() int {
 	n, _ := strconv.Atoi(ungrouped(s.Max))
 	return n
 }
 
 // edit sets the edit of all letters, if there is one.
-func (s *settings) edit(r *campaigns.Request) {
+func (s *campaignForm) edit(r *campaigns.Request) {
 	e, err := operate.ParseEdit(operate.EditFields{Patch: s.Patch, Set: lines(s.Set), Unset: lines(s.Unset), Func: s.Func})
 	if wrong := (*operate.Wrong)(nil); errors.As(err, &wrong) {
 		field := wrong.Field

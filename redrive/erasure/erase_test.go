@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature D14: nothing that is kept says anything of a person who was erased, in no table. What is kept of others stays. A dry run
@@ -123,7 +124,7 @@ func TestErase_unsearched(t *testing.T) {
 			t.Fatal(err)
 		}
 		sealer, _ := fixture.Sealer(t, "k1")
-		sealed, err := letters.NewStore(ctx, db, letters.StoreConfig{Service: "shop", Seal: sealer})
+		sealed, err := letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: sealer}})
 		if err != nil {
 			t.Fatal(err)
 		}

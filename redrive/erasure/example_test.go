@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // A customer asks that their data be erased. A dry run says how much there is, and then it is gone.
@@ -26,7 +27,7 @@ func Example() {
 	}
 	defer func() { _ = db.Close() }()
 	ctx := context.Background()
-	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Service: "shop"})
+	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		panic(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func TestMain(m *testing.M) {
@@ -46,13 +47,13 @@ var (
 func storesOn(db *sql.DB) (s erasure.Stores, err error) {
 	ctx, stop := contextOf()
 	defer stop()
-	if s.Letters, err = letters.NewStore(ctx, db, letters.StoreConfig{Service: "shop"}); err != nil {
+	if s.Letters, err = letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}}); err != nil {
 		return s, err
 	}
-	if s.Delayed, err = delay.NewStore(ctx, db, delay.StoreConfig{Service: "shop"}); err != nil {
+	if s.Delayed, err = delay.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
-	if s.Keys, err = idempotency.NewStore(ctx, db, idempotency.StoreConfig{Service: "shop"}); err != nil {
+	if s.Keys, err = idempotency.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
 	s.Campaigns, err = campaigns.New(ctx, s.Letters, campaigns.Config{Allow: []string{"orders"}})

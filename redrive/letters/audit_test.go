@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature V9: every change of a letter is an event, with who made it and why, in the transaction of the change. The history
@@ -86,7 +87,7 @@ func testStore_audit(t *testing.T, on fixture.Database) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	other, err := letters.NewStore(ctx, db, letters.StoreConfig{Service: "other"})
+	other, err := letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "other"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func exampleDB() (db *sql.DB, remove func()) {
@@ -32,7 +33,7 @@ func exampleDB() (db *sql.DB, remove func()) {
 func ExampleStore() {
 	db, remove := exampleDB()
 	defer remove()
-	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"})
+	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		panic(err)
 	}
@@ -65,7 +66,7 @@ func ExampleNewStore() {
 	if err != nil {
 		panic(err)
 	}
-	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Service: "shop"})
+	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		panic(err)
 	}

@@ -1,12 +1,12 @@
 package letters_test
 
 import (
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"testing"
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -25,7 +25,7 @@ func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {
 	if err := store.Inside().CheckKeys(ctx); err == nil {
 		t.Error("there are keys before there is a receiver")
 	}
-	keys, err := idempotency.NewStore(ctx, db, idempotency.StoreConfig{Service: "shop"})
+	keys, err := idempotency.NewStore(ctx, db, "shop")
 	if err != nil {
 		t.Fatal(err)
 	}

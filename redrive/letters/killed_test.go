@@ -23,6 +23,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 const childVariable = "SPILLWAY_LETTERS_CHILD"
@@ -67,7 +68,7 @@ func child(text string) error {
 	if err != nil {
 		return err
 	}
-	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Service: "shop", Seal: s})
+	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: s}})
 	if err != nil {
 		return err
 	}

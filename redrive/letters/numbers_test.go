@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Decision 18: the numbers of the causes are those of the letters, whatever was done to them, by several processes at once.
@@ -48,7 +49,7 @@ func testStore_numbers(t *testing.T, on fixture.Database) {
 	// The service is renamed by hand, as the package says.
 	name := map[bool]string{false: `'eshop'`, true: `CAST('eshop' AS BLOB)`}[on.Name == sqliteFile.Name]
 	mustExec(t, db, `UPDATE spillway_dead_letters SET cause = '', service = `+name, `DELETE FROM spillway_letter_counts`)
-	renamed, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "eshop"})
+	renamed, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "eshop"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature V9: what a page of a service costs on PostgreSQL depends on its own letters, however often it was asked for
@@ -17,7 +18,7 @@ func TestPagesOfSmallService(t *testing.T) {
 	db := databases.Postgres.New(t)
 	db.SetMaxOpenConns(2)
 	const others, own = 20_000, 500
-	big, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "big"})
+	big, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "big"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ WHERE table_schema = current_schema() AND table_name = 'spillway_dead_letters' A
 	if err != nil {
 		t.Fatal(err)
 	}
-	small, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "small"})
+	small, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "small"}})
 	if err != nil {
 		t.Fatal(err)
 	}

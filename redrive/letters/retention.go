@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -16,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // RetentionRule says which letters are deleted, and when. A letter matches a rule if it has any one of the values of
@@ -48,11 +48,11 @@ type RetentionConfig struct {
 	Pause time.Duration
 	// Act is on record for each letter that is deleted. Default: StoreConfig.Node, and the age of the rule as the reason.
 	Act Act
-	// Logger receives a line with the number of letters for each rule that deleted some. Default: no lines. The events say
-	// which letters these were.
-	Logger watermill.LoggerAdapter
 	// OnTrimmed is called after each look at the letters, also if the look deleted none or failed. Default: none.
 	OnTrimmed func(ctx context.Context, t Trimmed)
+	// Shared: Logger receives a line with the number of letters for each rule that deleted some. The events say which letters
+	// these were.
+	settings.Shared
 }
 
 // Trimmed is one look of a Retention at the letters.

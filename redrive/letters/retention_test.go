@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature V9: old letters are deleted by status, age and cause, on record, once, by instances that run at the same time beside
@@ -61,7 +62,7 @@ func testRetention(t *testing.T, on fixture.Database) {
 	var deleted, seen [2]int
 	var logs testkit.Log
 	for i, store := range stores {
-		retention, err := letters.NewRetention(store, letters.RetentionConfig{Logger: &logs, Rules: []letters.RetentionRule{
+		retention, err := letters.NewRetention(store, letters.RetentionConfig{Shared: settings.Shared{Logger: &logs}, Rules: []letters.RetentionRule{
 			{Statuses: []letters.Status{letters.StatusSucceeded}, OlderThan: 24 * time.Hour, Causes: []string{noise[0].Cause}},
 			{Statuses: []letters.Status{letters.StatusSucceeded}, OlderThan: 30 * 24 * time.Hour},
 		}, OnTrimmed: func(_ context.Context, t letters.Trimmed) { seen[i] = t.Letters }})

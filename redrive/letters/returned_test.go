@@ -1,7 +1,6 @@
 package letters_test
 
 import (
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"slices"
 	"strings"
 	"testing"
@@ -9,9 +8,11 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Features V9, V12, decision 22: a letter of a message without an id that failed again is known by its own identity, and a forged one
@@ -112,7 +113,7 @@ func testStore_identityStays(t *testing.T, on fixture.Database) {
 	}
 	publish(t, store, "orders.dlq", letter("id-1", "{}"))
 	sealer, _ := fixture.Sealer(t, "key-1")
-	sealing, err := letters.NewStore(ctx, open(), letters.StoreConfig{Service: "shop", Seal: sealer})
+	sealing, err := letters.NewStore(ctx, open(), letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: sealer}})
 	if err == nil {
 		_, err = sealing.Reseal(ctx, letters.ResealConfig{Act: letters.Act{By: "ann"}})
 	}

@@ -19,11 +19,12 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func sealedStore(t testing.TB, db *sql.DB, s *seal.Sealer) *letters.Store {
 	t.Helper()
-	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop", Seal: s})
+	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: s}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Promise P6: services that have one table each see, lease and bring back their own letters only, also where topic,
@@ -16,7 +17,7 @@ func TestStore_services(t *testing.T) { onEach(t, testStore_services) }
 func testStore_services(t *testing.T, on fixture.Database) {
 	open := on.Create(t)
 	of := func(service string) *letters.Store {
-		store, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Service: service})
+		store, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Shared: settings.Shared{Service: service}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +49,7 @@ func testStore_services(t *testing.T, on fixture.Database) {
 		wantCount(t, store, letters.Filter{}, 0)
 	}
 	for _, wrong := range []string{strings.Repeat("x", 101), "shop/eu", "a b", "é"} {
-		_, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Service: wrong})
+		_, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Shared: settings.Shared{Service: wrong}})
 		if err == nil || !strings.Contains(err.Error(), "Service") {
 			t.Errorf("%q: %v", wrong, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/gather"
 	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // maxWrite bounds every write and every read, the wait for others included.
@@ -20,15 +21,13 @@ const maxWrite = 30 * time.Second
 
 // StoreConfig configures a Store.
 type StoreConfig struct {
-	// Service names the service whose letters these are: letters, digits and ". _ -", at most 100 bytes. Services may
-	// share a table. A Store shows, counts and takes only letters that a Store of the same Service stored. If one service
-	// reads two brokers, give each broker a Service: both may have a topic "orders", and a letter must return to its own
-	// broker. Required on a database server, where other services may use the table. On SQLite the default is no name.
-	Service string
-	// Seal seals letters that arrive unsealed, as package seal says, and opens letters for Open, for drains and for
-	// campaigns. While the Keys fail, Publish stores nothing that is not sealed already. Letters that are in the table
-	// unsealed stay readable: Reseal seals them. Default: none, and letters are stored as they arrive.
-	Seal *seal.Sealer
+	// Shared: Service names the service whose letters these are. Services may share a table. A Store shows, counts and takes
+	// only letters that a Store of the same Service stored. If one service reads two brokers, give each broker a Service:
+	// both may have a topic "orders", and a letter must return to its own broker. Service is required on a database server,
+	// where other services may use the table. Seal seals letters that arrive unsealed, and opens letters for Open, for
+	// drains and for campaigns. While its Keys fail, Publish stores nothing that is not sealed already. Letters that are in
+	// the table unsealed stay readable: Reseal seals them.
+	settings.Shared
 }
 
 // maxRead is the largest number of bytes of metadata and payload that is read into memory at once. One letter is read

@@ -99,7 +99,7 @@ func testStore_learn(t *testing.T, on fixture.Database) {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
 	}
-	keys, err := idempotency.NewStore(ctx, db, idempotency.StoreConfig{Service: "shop"})
+	keys, err := idempotency.NewStore(ctx, db, "shop")
 	if err != nil {
 		t.Fatal(err)
 	}

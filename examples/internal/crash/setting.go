@@ -93,5 +93,5 @@ func Consume(in io.Reader, run func(ctx context.Context, c *Consumer) error) (er
 
 // Keys is where the consumer keeps which events it has applied.
 func (c *Consumer) Keys(ctx context.Context) (idempotency.Store, error) {
-	return idempotency.NewStore(ctx, c.DB, idempotency.StoreConfig{Service: "shop"})
+	return idempotency.NewStore(ctx, c.DB, "shop")
 }

@@ -28,7 +28,7 @@ var sides = []side{
 	{"sqlite", "modernc", "sqlite", []int{1}, "idempotency", idempotency.NewStore},
 }
 
-type newStore = func(context.Context, *sql.DB, idempotency.StoreConfig) (idempotency.Store, error)
+type newStore = func(context.Context, *sql.DB, string) (idempotency.Store, error)
 
 // database is the one that is measured, with a table of effects and a store of keys.
 type database struct {
@@ -44,7 +44,7 @@ func open(ctx context.Context, s side) (*database, error) {
 	}
 	d := &database{Database: made, side: s}
 	if err = d.Effects(ctx); err == nil {
-		d.keys, err = s.store(ctx, d.DB, idempotency.StoreConfig{Service: "bench"})
+		d.keys, err = s.store(ctx, d.DB, "bench")
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())

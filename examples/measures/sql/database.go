@@ -113,7 +113,7 @@ func (d *database) protected(batch int, hooks poison.Hooks) (*wmsql.Subscriber, 
 	if err != nil {
 		return nil, nil, err
 	}
-	keys, err := wmsql.Join(context.Background(), sub, idempotency.StoreConfig{Service: "bench"})
+	keys, err := wmsql.Join(context.Background(), sub, "bench")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -19,7 +19,7 @@ func open(ctx context.Context, name string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := delay.NewStore(ctx, made.DB, delay.StoreConfig{Service: "bench"})
+	store, err := delay.NewStore(ctx, made.DB, "bench")
 	if err != nil {
 		return nil, errors.Join(err, made.Close())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/examples/measures/backlog"
 	"github.com/watermill-spillway/spillway/examples/measures/harness"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // plan says how much is measured.
@@ -61,7 +62,7 @@ func (p plan) measure(ctx context.Context, name string, to io.Writer) (err error
 		}
 	}
 	d.SetMaxOpenConns(10)
-	store, err := letters.NewStore(ctx, d.DB, letters.StoreConfig{Service: "bench"})
+	store, err := letters.NewStore(ctx, d.DB, letters.StoreConfig{Shared: settings.Shared{Service: "bench"}})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func TestNATSConsumerDeleted(t *testing.T) {
 	}
 	db := effectsTable(t)
 	ctx := context.Background()
-	keys, err := idempotency.NewStore(ctx, db, idempotency.StoreConfig{})
+	keys, err := idempotency.NewStore(ctx, db, "")
 	if err != nil {
 		t.Fatal(err)
 	}

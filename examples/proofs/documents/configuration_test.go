@@ -1,6 +1,7 @@
 package documents_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -19,11 +20,11 @@ var update = flag.Bool("update", false, "write docs/configuration.md anew from t
 
 // configurable are the packages whose exported structs named ...Config are in docs/configuration.md, and what else is set by users.
 var configurable = []string{
-	".", "naming", "classify", "poison", "middleware", "middleware/stages", "middleware/crashlimit", "middleware/breaker", "idempotency", "delay", "redrive", "redrive/letters", "redrive/campaigns", "redrive/console",
+	".", "settings", "naming", "classify", "poison", "middleware", "middleware/stages", "middleware/crashlimit", "middleware/breaker", "idempotency", "delay", "redrive", "redrive/letters", "redrive/campaigns", "redrive/console",
 	"pubsub/wmkafka", "pubsub/wmamqp", "pubsub/wmsql", "observe/notify", "observe/notify/webhook",
 }
 
-var alsoConfigurable = []string{"naming.Scheme", "middleware.Backoff", "middleware.Policy", "stages.Stage", "idempotency.HandlerKey", "poison.Hooks", "poison.Sink", "redrive.Rules", "redrive.Hooks", "letters.Filter", "campaigns.Request", "campaigns.Edit"}
+var alsoConfigurable = []string{"naming.Scheme", "settings.Shared", "middleware.Backoff", "middleware.Policy", "stages.Stage", "idempotency.HandlerKey", "poison.Hooks", "poison.Sink", "redrive.Rules", "redrive.Hooks", "letters.Filter", "campaigns.Request", "campaigns.Edit"}
 
 const aboutConfiguration = `# Configuration reference
 
@@ -111,8 +112,8 @@ func rows(set *token.FileSet, of *ast.StructType) (text string) {
 		}
 		names := f.Names
 		if len(names) == 0 {
-			names = []*ast.Ident{{Name: strings.TrimPrefix(typed.String(), "*")}}
-			comment = "the fields of " + typed.String()
+			names = []*ast.Ident{{Name: typed.String()[strings.LastIndex(typed.String(), ".")+1:]}}
+			comment = strings.TrimPrefix(cmp.Or(comment, "the fields of "+typed.String()), "Shared: ")
 		}
 		for _, name := range names {
 			if name.IsExported() {

@@ -44,6 +44,7 @@ var packagesOfDocs = map[string]string{
 	"poison":       module + "/poison",
 	"privacy":      module + "/privacy",
 	"seal":         module + "/seal",
+	"settings":     module + "/settings",
 	"redrive":      module + "/redrive",
 	"letters":      module + "/redrive/letters",
 	"campaigns":    module + "/redrive/campaigns",

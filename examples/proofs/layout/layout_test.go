@@ -59,6 +59,7 @@ var floors = map[string]int{
 	"naming":                             0,
 	"privacy":                            0,
 	"seal":                               0,
+	"settings":                           0,
 	"observe":                            0,
 	// rooms of one job each, and the adapters
 	"delay":                              1,

@@ -23,7 +23,7 @@ func TestRenamedService(t *testing.T) {
 	for renamed, want := range map[bool]map[string]string{true: {"shop": "applied", "store": "absorbed"}, false: {"shop": "applied", "store": "applied"}} {
 		b := shop.New(t, false)
 		for _, service := range []string{"shop", "store"} {
-			keys, err := idempotency.NewStore(t.Context(), b.DB, idempotency.StoreConfig{Service: service})
+			keys, err := idempotency.NewStore(t.Context(), b.DB, service)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Shop is a source that outlives routers, a database with an effects table, a dead-letter store and the outputs.
@@ -42,7 +43,7 @@ func New(t *testing.T, persistent bool) *Shop {
 	if _, err := db.Exec(`PRAGMA journal_mode=WAL; CREATE TABLE effects (id TEXT)`); err != nil {
 		t.Fatal(err)
 	}
-	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Service: "shop"})
+	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +242,7 @@ func Numbered(n int) []*message.Message {
 // KeysOf is the store of keys in db.
 func KeysOf(t testing.TB, db *sql.DB) idempotency.Store {
 	t.Helper()
-	keys, err := idempotency.NewStore(t.Context(), db, idempotency.StoreConfig{})
+	keys, err := idempotency.NewStore(t.Context(), db, "")
 	if err != nil {
 		t.Fatal(err)
 	}

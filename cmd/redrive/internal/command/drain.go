@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // drainReport is what drain did.
@@ -119,10 +120,10 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 	a.closers = append(a.closers, sub.Close)
 	config := redrive.DrainTopicConfig{
 		Rules: redrive.Rules{
-			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by, Logger: a.logger(),
-			Seal: a.sealer,
+			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by,
+			Shared: settings.Shared{Logger: a.logger(), Seal: a.sealer, Naming: naming.Scheme{Style: styles[style]}},
 		},
-		Topic: topic, Park: broker, Naming: naming.Scheme{Style: styles[style]}, Max: d.most, IdleAfter: d.idle,
+		Topic: topic, Park: broker, Max: d.most, IdleAfter: d.idle,
 	}
 	if d.dryRun {
 		plan, err := redrive.PlanTopic(ctx, sub, config)

@@ -126,10 +126,10 @@ func (a *app) erasable(ctx context.Context) (s erasure.Stores, err error) {
 		s.Campaigns, err = campaigns.New(ctx, s.Letters, campaigns.Config{})
 	}
 	if has("delayed") {
-		s.Delayed, err = delay.NewStore(ctx, db, delay.StoreConfig{Service: a.settings.service})
+		s.Delayed, err = delay.NewStore(ctx, db, a.settings.service)
 	}
 	if has("keys") {
-		s.Keys, err = idempotency.NewStore(ctx, db, idempotency.StoreConfig{Service: a.settings.service})
+		s.Keys, err = idempotency.NewStore(ctx, db, a.settings.service)
 	}
 	return s, err
 }

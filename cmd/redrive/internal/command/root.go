@@ -29,7 +29,7 @@ type Process struct {
 // app is one run of the command.
 type app struct {
 	process  Process
-	settings settings
+	settings config
 	json     bool
 	color    string
 	screen   *screen.Screen

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/envelope"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 const sealingHelp = `A service can seal its letters: payload and metadata are encrypted in the database and in dead-letter topics. --keys, or
@@ -50,7 +51,7 @@ func (a *app) newStore(ctx context.Context, db *sql.DB) (*letters.Store, error) 
 	if err := a.unlock(); err != nil {
 		return nil, err
 	}
-	return letters.NewStore(ctx, db, letters.StoreConfig{Service: a.settings.service, Seal: a.sealer})
+	return letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: a.settings.service, Seal: a.sealer}})
 }
 
 // clearFlag adds the flag for what stays readable in letters that the command seals.

@@ -44,18 +44,18 @@ Brokers:
 
 A password on the command line can be read by every user of the machine. Prefer the environment or the file.`
 
-// settings are what flags, environment and file say in common.
-type settings struct {
+// config has what flags, environment and file say in common.
+type config struct {
 	db, service, broker, by, redact, privacy, keys, file string
 }
 
 // names are the settings that a file may have.
-func (s *settings) names() map[string]*string {
+func (s *config) names() map[string]*string {
 	return map[string]*string{"db": &s.db, "service": &s.service, "broker": &s.broker, "by": &s.by, "redact": &s.redact,
 		"privacy": &s.privacy, "keys": &s.keys}
 }
 
-func (s *settings) flags(flags *pflag.FlagSet) {
+func (s *config) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.db, "db", "", "URL of the database (SPILLWAY_DB)")
 	flags.StringVar(&s.service, "service", "", "owner of the letters (SPILLWAY_SERVICE)")
 	flags.StringVar(&s.broker, "broker", "", "URL of the broker, where one is needed (SPILLWAY_BROKER)")
@@ -67,7 +67,7 @@ func (s *settings) flags(flags *pflag.FlagSet) {
 }
 
 // load fills what no flag gave.
-func (s *settings) load(cmd *cobra.Command, env func(string) string) error {
+func (s *config) load(cmd *cobra.Command, env func(string) string) error {
 	from, err := s.read(env)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func person() string {
 }
 
 // read returns the values of the file. Only a file that was asked for must be there.
-func (s *settings) read(env func(string) string) (map[string]string, error) {
+func (s *config) read(env func(string) string) (map[string]string, error) {
 	if s.file == "" {
 		s.file = env("SPILLWAY_CONFIG")
 	}
@@ -123,7 +123,7 @@ func (s *settings) read(env func(string) string) (map[string]string, error) {
 	return nil, nil
 }
 
-func (s *settings) parse(path, text string) (map[string]string, error) {
+func (s *config) parse(path, text string) (map[string]string, error) {
 	values, known := map[string]string{}, s.names()
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for number := 1; lines.Scan(); number++ {

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 const brokerForms = "use kafka://host:9092,host:9092, amqp://user:password@host:5672/ or sql (the tables of " +
@@ -54,19 +55,19 @@ func open(ctx context.Context, address string, db func(context.Context) (*sql.DB
 	case "kafka":
 		return openKafka(strings.TrimPrefix(rest, "//"), logger)
 	case "amqp", "amqps":
-		pub, err := wmamqp.NewPublisher(address, wmamqp.PublisherConfig{Logger: logger})
+		pub, err := wmamqp.NewPublisher(address, wmamqp.PublisherConfig{Shared: settings.Shared{Logger: logger}})
 		return &Broker{pub, func(string) (Subscriber, error) {
-			return wmamqp.NewSubscriber(address, wmamqp.SubscriberConfig{Logger: logger})
+			return wmamqp.NewSubscriber(address, wmamqp.SubscriberConfig{Shared: settings.Shared{Logger: logger}})
 		}}, err
 	case "sql":
 		db, err := db(ctx)
 		if err != nil {
 			return nil, err
 		}
-		pub, err := wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{Logger: logger})
+		pub, err := wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{Shared: settings.Shared{Logger: logger}})
 		return &Broker{pub, func(group string) (Subscriber, error) {
 			return wmsql.NewSubscriber(ctx, db,
-				wmsql.SubscriberConfig{ConsumerGroup: group, InitializeSchema: true, Logger: logger})
+				wmsql.SubscriberConfig{ConsumerGroup: group, InitializeSchema: true, Shared: settings.Shared{Logger: logger}})
 		}}, err
 	}
 	return nil, errors.New("the scheme is unknown: " + brokerForms)
@@ -106,10 +107,10 @@ func openKafka(rest string, logger watermill.LoggerAdapter) (*Broker, error) {
 		return config
 	}
 	pub, err := wmkafka.NewPublisher(brokers,
-		wmkafka.PublisherConfig{Sarama: secure(wmkafka.SaramaPublisherConfig()), Logger: logger})
+		wmkafka.PublisherConfig{Sarama: secure(wmkafka.SaramaPublisherConfig()), Shared: settings.Shared{Logger: logger}})
 	return &Broker{pub, func(group string) (Subscriber, error) {
 		return wmkafka.NewSubscriber(brokers, group,
-			wmkafka.SubscriberConfig{Sarama: secure(wmkafka.SaramaSubscriberConfig()), Logger: logger})
+			wmkafka.SubscriberConfig{Sarama: secure(wmkafka.SaramaSubscriberConfig()), Shared: settings.Shared{Logger: logger}})
 	}}, err
 }
 

@@ -1,0 +1,68 @@
+// Package settings has what the parts of Spillway have in common: Shared, which the Config of each part embeds.
+//
+// In a spillway.Channel these fields are set once, in spillway.Config. Each part then uses what its own Shared leaves
+// empty. A part that is used alone takes the same fields:
+//
+//	retry, err := middleware.NewRetry(middleware.RetryConfig{Shared: settings.Shared{Logger: logger}})
+//
+// The Config of a part says which of the fields it uses. It ignores the others, so one Shared can go to all parts.
+package settings
+
+import (
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/seal"
+)
+
+// Shared has the fields that mean the same for all parts.
+type Shared struct {
+	// Service names the service in the tables of a database that services share: letters, digits and ". _ -", at most 100
+	// bytes. Default: none, which is an error for a store on a database server.
+	Service string
+	// Logger receives the log lines of a part. Payloads are never logged. Default: none; in a spillway.Channel, the
+	// channel's.
+	Logger watermill.LoggerAdapter
+	// Classifier judges errors. Default: the marks of package classify and its built-in knowledge; in a spillway.Channel,
+	// the one made of Config.Classify.
+	Classifier *classify.Classifier
+	// Privacy masks secrets in what is shown: texts of letters, log lines, errors, and what hooks are called with. It
+	// never changes what is redriven. privacy.None() turns masking off. Default: credentials are masked.
+	Privacy *privacy.Redactor
+	// Tracer follows attempts and publishings. Package observe/telemetry has the one for OpenTelemetry. Default: none.
+	Tracer observe.Tracer
+	// Naming names the topics that are derived from live topics. Default: <topic>.dlq, <topic>.invalid, and so on, as
+	// package naming says.
+	Naming naming.Scheme
+	// Seal encrypts dead letters at rest, and opens them, as package seal says. Default: none, and letters are readable.
+	Seal *seal.Sealer
+}
+
+// Or returns s, with the fields of common in place of those that are empty in s.
+func (s Shared) Or(common Shared) Shared {
+	if s.Service == "" {
+		s.Service = common.Service
+	}
+	if s.Logger == nil {
+		s.Logger = common.Logger
+	}
+	if s.Classifier == nil {
+		s.Classifier = common.Classifier
+	}
+	if s.Privacy == nil {
+		s.Privacy = common.Privacy
+	}
+	if s.Tracer == nil {
+		s.Tracer = common.Tracer
+	}
+	if s.Naming.IsZero() {
+		s.Naming = common.Naming
+	}
+	if s.Seal == nil {
+		s.Seal = common.Seal
+	}
+	return s
+}
