@@ -8,7 +8,7 @@ import (
 )
 
 // Feature V10: a freeze from the command line is there for the breakers of the service, with its reason, and ends by hand.
-func TestGuard(t *testing.T) {
+func TestBreaker(t *testing.T) {
 	s := newShop(t, incident()...)
 	if got := s.pipe("breaker", "list"); got.code != 1 || !strings.Contains(got.err, "not in this database") {
 		t.Errorf("a service without shared breakers: exit %d: %s", got.code, got.err)
