@@ -207,7 +207,6 @@ func TestFactTexts(t *testing.T) {
 	}{
 		{db.Ping(), Away | AwayForUs},
 		{mysql.ErrInvalidConn, Passes | AwayForUs | Cut},
-		{pgconn.ErrConnClosed, Lost},
 		{&amqp091.Error{Code: 501, Reason: "x"}, Cut},
 		{&amqp091.Error{Code: 504, Reason: "x"}, Lost},
 		{(&amqp.Publisher{ConnectionWrapper: &amqp.ConnectionWrapper{}}).Publish("x"), Away | AwayForUs | Unconnected},

@@ -19,6 +19,7 @@ import (
 	"github.com/failsafe-go/failsafe-go/ratelimiter"
 	"github.com/failsafe-go/failsafe-go/timeout"
 	"github.com/jackc/pgconn"
+	pgconn5 "github.com/jackc/pgx/v5/pgconn"
 	"github.com/nats-io/nats.go"
 	pkgerrors "github.com/pkg/errors"
 	"github.com/redis/go-redis/v9"
@@ -154,5 +155,12 @@ func TestFactErrors(t *testing.T) {
 	met(t, "github.com/jackc/pgconn.PgError", foreign.Severity(&pgconn.PgError{Severity: "FATAL"}) == "FATAL")
 	if wait := foreign.ErrorOf(backoff.RetryAfter(7)).Wait(); wait != 7*time.Second {
 		t.Error(wait)
+	}
+}
+
+// What a newer pgx says is what the table has: "conn closed".
+func TestFactConnClosed(t *testing.T) {
+	if text := pgconn5.ErrConnClosed.Error(); text != "conn closed" || !foreign.Says(text, foreign.Lost) {
+		t.Errorf("%q: look at what it says now, and correct its row", text)
 	}
 }
