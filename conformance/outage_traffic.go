@@ -10,22 +10,22 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// OutageVariable names the environment variable with the time that an outage of rows R12 lasts, such as "30s". Default:
+// outageVariable names the environment variable with the time that an outage of rows R12 lasts, such as "30s". Default:
 // 3 s, with fewer messages a second.
-const OutageVariable = "SPILLWAY_CONFORMANCE_OUTAGE"
+const outageVariable = "SPILLWAY_CONFORMANCE_OUTAGE"
 
 // outageLasts returns how long a downstream is away, and how many messages a second come meanwhile. Rows judge by
 // counts: on a slow machine fewer come. In process all of them are in hand at once, and each waits for SQLite's one
 // writer, so fewer come there too.
 func (b *bench) outageLasts() (lasts time.Duration, rate int) {
 	b.Helper()
-	given := os.Getenv(OutageVariable)
+	given := os.Getenv(outageVariable)
 	if given == "" {
 		return 3 * time.Second, 40
 	}
 	lasts, err := time.ParseDuration(given)
 	if err != nil || lasts <= 0 {
-		b.Fatalf("%s is %q: give a duration, such as 30s", OutageVariable, given)
+		b.Fatalf("%s is %q: give a duration, such as 30s", outageVariable, given)
 	}
 	if b.target.CreateTopic == nil {
 		return lasts, 50
