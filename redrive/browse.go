@@ -11,20 +11,20 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Browser is a subscriber that shows messages without taking them. The subscribers of wmkafka, wmamqp and wmsql are
-// Browsers.
-type Browser interface {
+// browser is a subscriber that shows messages without taking them, as those of wmkafka, wmamqp and wmsql do.
+type browser interface {
 	// Browse calls each with the messages of topic that the consumer group has not acked and that are there when Browse
 	// begins, until each returns false. It settles and commits nothing: a subscription gets the messages as if Browse had
 	// not been called.
 	Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error
 }
 
-// ErrNotBrowser is the error of PlanTopic with a subscriber that is no Browser.
+// ErrNotBrowser is the error of PlanTopic with a subscriber that has no method Browse.
 var ErrNotBrowser = errors.New("redrive: the subscriber has no method Browse")
 
 // PlanTopic says what DrainTopic would do with the messages that wait in the topic now: a dry run. It commits,
-// publishes and creates nothing. subscriber must be a Browser: any other subscriber shows a message only to take it.
+// publishes and creates nothing. subscriber must have the method Browse of wmkafka's, wmamqp's and
+// wmsql's: any other subscriber shows a message only to take it.
 // PlanTopic looks at no more messages than DrainTopic would take. Of config it needs no Park, and does not call
 // Backlog. Progress is called with a Report of what was counted so far. What a publisher would refuse is not known.
 //
@@ -36,9 +36,9 @@ func PlanTopic(ctx context.Context, subscriber message.Subscriber, config DrainT
 	if err := config.validate(); err != nil {
 		return TopicPlan{}, err
 	}
-	browser, is := subscriber.(Browser)
+	browsing, is := subscriber.(browser)
 	if !is {
-		return TopicPlan{}, fmt.Errorf("%w: %T: use a subscriber of wmkafka, wmamqp or wmsql, or give yours the method of Browser", ErrNotBrowser, subscriber)
+		return TopicPlan{}, fmt.Errorf("%w: %T: use a subscriber of wmkafka, wmamqp or wmsql, or give yours the method Browse of those", ErrNotBrowser, subscriber)
 	}
 	working, err := newRules("DrainTopicConfig", nowhere{}, config.Rules)
 	if err == nil {
@@ -50,7 +50,7 @@ func PlanTopic(ctx context.Context, subscriber message.Subscriber, config DrainT
 	p := &topicPlanning{rules: working, config: config, causes: make(map[PlannedCause]*plannedCause),
 		targets: make(map[string]int), refused: make(map[string]int)}
 	err = safecall.Call("redrive.Browser", func() error {
-		return browser.Browse(ctx, config.Topic, func(msg *message.Message) bool {
+		return browsing.Browse(ctx, config.Topic, func(msg *message.Message) bool {
 			if config.Max > 0 && p.plan.Messages == config.Max {
 				return false
 			}

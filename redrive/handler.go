@@ -28,7 +28,14 @@ type HandlerConfig struct {
 	MinWait time.Duration
 }
 
-// Handler redrives the letters of dead-letter topics as they arrive. It is safe for concurrent use.
+// Handler redrives the letters of dead-letter topics as they arrive, after each has rested for MinWait. It acks a message
+// after one of these:
+//   - the letter was published to its topic;
+//   - the message was published unchanged to <topic>.parked: it is no letter, was not chosen, is not allowed, or the
+//     publisher refused it;
+//   - the letter was published to <topic>.quarantine: it was redriven MaxRedrives times.
+//
+// It nacks the message if the message's context ended first, or if Park refused too. It is safe for concurrent use.
 type Handler struct {
 	rules
 	parking message.Publisher
@@ -78,10 +85,9 @@ func newHandler(owner string, publisher message.Publisher, r Rules, park message
 // have one.
 const DefaultMinWait = 10 * time.Second
 
-// Initialize creates <topic>.parked and <topic>.quarantine of each dead-letter topic, if Park is a
-// poison.Initializer. An error names the topic. Plugin calls Initialize. Call it yourself
-// if you add Handle to a router.
-func (h *Handler) Initialize(topics ...string) error {
+// initialize creates <topic>.parked and <topic>.quarantine of each dead-letter topic, if Park is a
+// poison.Initializer. An error names the topic.
+func (h *Handler) initialize(topics ...string) error {
 	for _, topic := range topics {
 		err := safecall.Call("publisher", func() error {
 			return destination.Initialize(h.parking, topic, h.naming.ParkedTopic(topic), h.naming.QuarantineTopic(topic))
@@ -96,27 +102,20 @@ func (h *Handler) Initialize(topics ...string) error {
 	return nil
 }
 
-// makeReady is Initialize for a topic that it was not called for. Park may take the letter all the same, so that an
+// makeReady is initialize for a topic that it was not called for. Park may take the letter all the same, so that an
 // error is no refusal.
 func (h *Handler) makeReady(topic string) {
 	if _, ready := h.ready.Load(topic); ready {
 		return
 	}
-	if err := h.Initialize(topic); err != nil {
+	if err := h.initialize(topic); err != nil {
 		logging.RedriveTopicMissing.Write(h.Logger, err,
 			logging.Fields{logging.DeadLetterTopic: topic})
 	}
 }
 
-// Handle redrives one letter, after it has rested for MinWait. It is for Router.AddConsumerHandler. Handle returns nil
-// after one of these:
-//   - the letter was published to its topic;
-//   - the message was published unchanged to <topic>.parked: it is no letter, was not chosen, is not allowed, or the
-//     publisher refused it;
-//   - the letter was published to <topic>.quarantine: it was redriven MaxRedrives times.
-//
-// Handle returns an error, so that the letter is redelivered, if the message's context ended first, or if Park refused
-// too.
+// Handle redrives one letter. It is for Router.AddConsumerHandler, without Plugin: the topics of Park are then made with
+// the first letter of each topic.
 func (h *Handler) Handle(msg *message.Message) error {
 	if msg == nil {
 		return errors.New("redrive: the message is nil")

@@ -67,7 +67,7 @@ func DrainTopic(ctx context.Context, subscriber message.Subscriber, publisher me
 		return Report{}, err
 	}
 	d := &topicDrain{handler: h, subscriber: subscriber, config: config, most: config.Max, report: Report{ID: h.id}}
-	if err := h.Initialize(config.Topic); err != nil {
+	if err := h.initialize(config.Topic); err != nil {
 		return d.report, err
 	}
 	if config.Backlog != nil {

@@ -66,7 +66,7 @@ func (d *Desk) inCampaigns(ctx context.Context, s Selection, h *Held) error {
 	}
 	number := map[string]int{}
 	count := func(seqs []int64) error {
-		holding, err := d.Campaigns.Holding(ctx, seqs...)
+		holding, err := d.Campaigns.Inside().Holding(ctx, seqs...)
 		for campaign := range maps.Values(holding) {
 			number[campaign]++
 		}

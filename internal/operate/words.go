@@ -90,7 +90,7 @@ func Outcomes(n campaigns.Counts) (some []Outcome) {
 	return some
 }
 
-// OutcomeWords is an outcome of campaigns.Behind for people.
+// OutcomeWords is an outcome of a letter that a campaign left behind, for people.
 func OutcomeWords(outcome string) string {
 	if outcome == "failed" {
 		return "not accepted"

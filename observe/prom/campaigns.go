@@ -3,6 +3,7 @@ package prom
 import (
 	"context"
 	"errors"
+	"github.com/watermill-spillway/spillway/internal/inside"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,7 +21,7 @@ type redriving struct {
 }
 
 type campaignsAnswer struct {
-	Summary campaigns.Summary
+	Summary inside.Summary[campaigns.State]
 	Live    []campaign
 }
 
@@ -68,7 +69,7 @@ func (r *redriving) Collect(ch chan<- prometheus.Metric) {
 }
 
 func askCampaigns(ctx context.Context, c *campaigns.Campaigns) (a campaignsAnswer, err error) {
-	if a.Summary, err = c.Summary(ctx); err != nil {
+	if a.Summary, err = c.Inside().Summary(ctx); err != nil {
 		return a, err
 	}
 	var live []campaigns.State
@@ -95,7 +96,7 @@ func (m *Metrics) WatchCampaigns(ctx context.Context, c *campaigns.Campaigns) er
 	case !m.campaigns.CompareAndSwap(false, true):
 		return errors.New("prom: WatchCampaigns was called before: it takes the campaigns of one service")
 	}
-	store := c.Store().Inside()
+	store := c.Inside().Store().Inside()
 	source, err := newSource(ctx, store.DB(), store.Service(), "campaigns/1", &m.config,
 		func(ctx context.Context) (campaignsAnswer, error) {
 			return askCampaigns(ctx, c)

@@ -2,6 +2,7 @@ package campaigns_test
 
 import (
 	"errors"
+	"github.com/watermill-spillway/spillway/redrive"
 	"slices"
 	"testing"
 	"time"
@@ -77,7 +78,7 @@ func TestPlan(t *testing.T) {
 		}
 		if plan.Letters != 6 || plan.Quarantine != 1 || plan.Takes != 3*time.Second || !plan.NeedsApproval ||
 			len(plan.Causes) != 3 || plan.Causes[0].Letters != 3 || plan.Causes[0].Handler != "a" || len(plan.Ages) != 1 ||
-			len(plan.Targets) != 1 || plan.Targets[0] != (campaigns.PlanTarget{Topic: "orders", Letters: 6}) || len(plan.Sample) != 6 {
+			len(plan.Targets) != 1 || plan.Targets[0] != (redrive.TopicCount{Topic: "orders", Letters: 6}) || len(plan.Sample) != 6 {
 			t.Errorf("%+v", plan)
 		}
 		if d := plan.Sample[0].Edited; d == nil || string(d.Before) != "{}" || string(d.After) != `{"n":1}` {
@@ -142,7 +143,7 @@ func TestOneCampaignPerLetter(t *testing.T) {
 		reach(t, all, c.ID, campaigns.Finished)
 		wantIDs(t, out, 120)
 		wantHeld(t, all, store, 0)
-		if _, err := all.Holding(t.Context(), make([]int64, campaigns.MaxSeqs+1)...); err == nil {
+		if _, err := all.Inside().Holding(t.Context(), make([]int64, campaigns.MaxSeqs+1)...); err == nil {
 			t.Error("more letters than may be are no error")
 		}
 	})
@@ -159,7 +160,7 @@ func wantHeld(t *testing.T, all *campaigns.Campaigns, store *letters.Store, n in
 	for _, h := range heads {
 		seqs = append(seqs, h.Seq)
 	}
-	holding, err := all.Holding(t.Context(), seqs...)
+	holding, err := all.Inside().Holding(t.Context(), seqs...)
 	if err != nil || len(holding) != n {
 		t.Errorf("%d letters of %d are held, want %d: %v", len(holding), len(seqs), n, err)
 	}

@@ -79,7 +79,7 @@ func TestEdit(t *testing.T) {
 		if err != nil || edited < 0 || redriven < edited {
 			t.Errorf("edited at %d, redriven at %d, %v", edited, redriven, err)
 		}
-		behind, err := all.LeftBehind(t.Context(), done.ID)
+		behind, err := all.Inside().LeftBehind(t.Context(), done.ID)
 		left := 0
 		for _, b := range behind {
 			if left += b.Letters; b.Outcome != "refused" || !strings.HasPrefix(b.Why, "edit: ") {

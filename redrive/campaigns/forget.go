@@ -8,22 +8,11 @@ import (
 	"fmt"
 
 	"github.com/watermill-spillway/spillway/internal/erasedtext"
+	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
-// Forgotten is what Forget did, or would do.
-type Forgotten struct {
-	// Texts is the number of campaigns and events of campaigns that said something.
-	Texts int
-	// Open are the ids of campaigns that go on saying it: they are still selecting, or have it in an edit and have not
-	// ended. Cancel them, or wait for their end, and call Forget again.
-	Open []string
-}
-
-// Forget takes a person's values from what the campaigns keep: from the requests of campaigns (IDs, metadata,
-// description and payload of their filters, their edits and reasons) and from reasons and details of their events. The
-// word erased takes their place. A value of fewer than 4 bytes is replaced only if it is all of a text. What the
-// campaigns did, and their counts, stay. With a dry run nothing is changed.
-func (c *Campaigns) Forget(ctx context.Context, dryRun bool, values ...string) (done Forgotten, err error) {
+func (in *inner) Forget(ctx context.Context, dryRun bool, values ...string) (done inside.Forgotten, err error) {
+	c := (*Campaigns)(in)
 	if err := c.usable(ctx); err != nil {
 		return done, err
 	}
@@ -66,7 +55,7 @@ func (c *Campaigns) kept(ctx context.Context, after string) (some []kept, err er
 // maxForget is how often the texts of a campaign are read again that changed between reading and writing.
 const maxForget = 20
 
-func (c *Campaigns) forget(ctx context.Context, k kept, values []string, dryRun bool, done *Forgotten) error {
+func (c *Campaigns) forget(ctx context.Context, k kept, values []string, dryRun bool, done *inside.Forgotten) error {
 	for again := maxForget; ; again-- {
 		request, inEdit, err := forgetRequest(k.request, values)
 		if err != nil {
@@ -123,7 +112,7 @@ func (c *Campaigns) keptOf(ctx context.Context, k kept) (kept, error) {
 }
 
 // forgetEvents takes values from the events of a campaign. Events that another Forget wrote meanwhile are read again.
-func (c *Campaigns) forgetEvents(ctx context.Context, id string, values []string, dryRun bool, done *Forgotten) error {
+func (c *Campaigns) forgetEvents(ctx context.Context, id string, values []string, dryRun bool, done *inside.Forgotten) error {
 	for again := maxForget; ; again-- {
 		events, err := c.saying(ctx, id, values)
 		if dryRun {
@@ -271,9 +260,8 @@ func forgetValue(value any, values []string, changed *bool) any {
 	return value
 }
 
-// ForgetLetters takes the texts that the campaigns keep of letters: why a letter was refused, which can quote its
-// payload. It takes at most 500 letters, and returns how many texts there were.
-func (c *Campaigns) ForgetLetters(ctx context.Context, seqs ...int64) (n int, err error) {
+func (in *inner) ForgetLetters(ctx context.Context, seqs ...int64) (n int, err error) {
+	c := (*Campaigns)(in)
 	if err := c.usable(ctx); err != nil {
 		return 0, err
 	}

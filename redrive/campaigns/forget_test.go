@@ -38,11 +38,11 @@ func TestForget(t *testing.T) {
 		if _, err := all.Pause(ctx, ids[2], campaigns.Act{By: "eve", Reason: "of " + person}); err != nil {
 			t.Fatal(err)
 		}
-		dry, err := all.Forget(ctx, true, person, short)
+		dry, err := all.Inside().Forget(ctx, true, person, short)
 		if err != nil || dry.Texts != 102+103+1 || !slices.Equal(dry.Open, ids[:1]) {
 			t.Errorf("a dry run says %d texts, %d open, %v", dry.Texts, len(dry.Open), err)
 		}
-		if done, err := all.Forget(ctx, false, person, short); err != nil || done.Texts != dry.Texts || !slices.Equal(done.Open, ids[:1]) {
+		if done, err := all.Inside().Forget(ctx, false, person, short); err != nil || done.Texts != dry.Texts || !slices.Equal(done.Open, ids[:1]) {
 			t.Errorf("%d texts, %d open, %v", done.Texts, len(done.Open), err)
 		}
 		if c, err := all.Get(ctx, ids[0]); err != nil || c.Request.Edit.Set["to"] != person || !strings.Contains(string(c.Request.Edit.Merge), person) {
@@ -52,7 +52,7 @@ func TestForget(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []int{1, 0} {
-			if done, err := all.Forget(ctx, false, person, short); err != nil || done.Texts != want || len(done.Open) > 0 {
+			if done, err := all.Inside().Forget(ctx, false, person, short); err != nil || done.Texts != want || len(done.Open) > 0 {
 				t.Errorf("%+v, %v, want %d texts", done, err, want)
 			}
 		}
@@ -80,7 +80,7 @@ func TestForget(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []int{2, 0} {
-			if n, err := all.ForgetLetters(ctx, 3, 4, 999); err != nil || n != want {
+			if n, err := all.Inside().ForgetLetters(ctx, 3, 4, 999); err != nil || n != want {
 				t.Errorf("%d texts of letters, %v, want %d", n, err, want)
 			}
 		}
@@ -88,10 +88,10 @@ func TestForget(t *testing.T) {
 		if err := db.QueryRow(`SELECT COUNT(*) FROM spillway_campaign_letters WHERE why = 'erased'`).Scan(&left); err != nil || left != 2 {
 			t.Errorf("%d, %v", left, err)
 		}
-		if n, err := all.ForgetLetters(ctx); n != 0 || err != nil {
+		if n, err := all.Inside().ForgetLetters(ctx); n != 0 || err != nil {
 			t.Error(n, err)
 		}
-		if _, err := all.ForgetLetters(ctx, make([]int64, 501)...); err == nil {
+		if _, err := all.Inside().ForgetLetters(ctx, make([]int64, 501)...); err == nil {
 			t.Error("too many letters are accepted")
 		}
 	})
@@ -115,7 +115,7 @@ func TestForget_two(t *testing.T) {
 		for i, person := range persons {
 			all := open(t, fixture.StoreOn(t, openDB()), config)
 			both.Go(func() {
-				done, err := all.Forget(t.Context(), false, person)
+				done, err := all.Inside().Forget(t.Context(), false, person)
 				if err != nil || len(done.Open) > 0 {
 					t.Errorf("%+v, %v", done, err)
 				}

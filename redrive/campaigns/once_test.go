@@ -127,7 +127,7 @@ func TestEdit_payload(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if done, err := all.Forget(t.Context(), false, "Zoë>", "1"); err != nil || done.Texts != 1 {
+		if done, err := all.Inside().Forget(t.Context(), false, "Zoë>", "1"); err != nil || done.Texts != 1 {
 			t.Errorf("%+v %v", done, err)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -19,11 +19,11 @@ type Plan struct {
 	// Quarantine is how many of them would be quarantined: they failed again after Config.MaxRedrives redrives.
 	Quarantine int `json:"quarantine"`
 	// Causes are the letters by what failed, the most first, at most 100.
-	Causes []PlanCause `json:"causes"`
+	Causes []redrive.PlannedCause `json:"causes"`
 	// Ages are the letters by the time since their first failure, the youngest first.
 	Ages []PlanAge `json:"ages"`
 	// Targets are the letters by the topic that they would go to, the most first, at most 100.
-	Targets []PlanTarget `json:"targets"`
+	Targets []redrive.TopicCount `json:"targets"`
 	// LeftOut are the letters that the selection chooses and that the campaign would not take.
 	LeftOut []LeftOut `json:"left_out"`
 	// Sample are letters, at most Samples of them, with what the edit would change.
@@ -34,28 +34,11 @@ type Plan struct {
 	NeedsApproval bool `json:"needs_approval"`
 }
 
-// PlanCause counts the letters of one cause.
-type PlanCause struct {
-	Topic       string         `json:"topic"`
-	Handler     string         `json:"handler"`
-	Class       classify.Class `json:"class"`
-	Reason      string         `json:"reason"`
-	Type        string         `json:"type"`
-	Description string         `json:"description"`
-	Letters     int            `json:"letters"`
-}
-
 // PlanAge counts the letters whose first failure is at most UpTo ago, and longer ago than the one before. UpTo 0 is any
 // time.
 type PlanAge struct {
 	UpTo    time.Duration `json:"up_to"`
 	Letters int           `json:"letters"`
-}
-
-// PlanTarget counts the letters that go to one topic.
-type PlanTarget struct {
-	Topic   string `json:"topic"`
-	Letters int    `json:"letters"`
 }
 
 // PlanLetter is a letter of the sample.
@@ -93,7 +76,7 @@ func (c *Campaigns) Plan(ctx context.Context, r Request) (Plan, error) {
 	if err != nil {
 		return Plan{}, fmt.Errorf("campaigns: plan: %w", err)
 	}
-	p := planning{Campaigns: c, request: &r, now: time.Now(), causes: map[PlanCause]*counted{}, targets: map[string]int{},
+	p := planning{Campaigns: c, request: &r, now: time.Now(), causes: map[redrive.PlannedCause]*counted{}, targets: map[string]int{},
 		ages: make([]int, len(ages))}
 	err = c.whole().pages(ctx, &r, 0, last, func(found []letters.Letter, _ int64) (bool, error) {
 		return p.page(ctx, found)
@@ -111,7 +94,7 @@ type planning struct {
 	now     time.Time
 	plan    Plan
 	out     leftOut
-	causes  map[PlanCause]*counted
+	causes  map[redrive.PlannedCause]*counted
 	targets map[string]int
 	ages    []int
 }
@@ -152,7 +135,7 @@ func (p *planning) letter(ctx context.Context, l *letters.Letter, topic string) 
 	if l.Redrive.Count >= p.config.MaxRedrives {
 		p.plan.Quarantine++
 	}
-	cause := PlanCause{Topic: logged(l.Origin.Topic), Handler: logged(l.Origin.Handler), Class: l.Failure.Class,
+	cause := redrive.PlannedCause{Topic: logged(l.Origin.Topic), Handler: logged(l.Origin.Handler), Class: l.Failure.Class,
 		Reason: logged(l.Failure.Reason), Type: logged(l.Failure.Type)}
 	if p.causes[cause] == nil && len(p.causes) < maxDistinct {
 		p.causes[cause] = new(counted)
@@ -198,14 +181,14 @@ func (p *planning) result() Plan {
 		cause.Description, cause.Letters = n.description, n.letters
 		p.plan.Causes = append(p.plan.Causes, cause)
 	}
-	slices.SortFunc(p.plan.Causes, func(a, b PlanCause) int {
+	slices.SortFunc(p.plan.Causes, func(a, b redrive.PlannedCause) int {
 		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Reason, b.Reason),
 			cmp.Compare(a.Type, b.Type))
 	})
 	for _, topic := range slices.Sorted(maps.Keys(p.targets)) {
-		p.plan.Targets = append(p.plan.Targets, PlanTarget{topic, p.targets[topic]})
+		p.plan.Targets = append(p.plan.Targets, redrive.TopicCount{Topic: topic, Letters: p.targets[topic]})
 	}
-	slices.SortStableFunc(p.plan.Targets, func(a, b PlanTarget) int { return cmp.Compare(b.Letters, a.Letters) })
+	slices.SortStableFunc(p.plan.Targets, func(a, b redrive.TopicCount) int { return cmp.Compare(b.Letters, a.Letters) })
 	p.plan.Causes, p.plan.Targets = p.plan.Causes[:min(len(p.plan.Causes), 100)],
 		p.plan.Targets[:min(len(p.plan.Targets), 100)]
 	for i, n := range p.ages {

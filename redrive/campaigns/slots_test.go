@@ -112,10 +112,10 @@ func TestHoldingOfAnotherService(t *testing.T) {
 		fixture.Publish(t, shop, "orders.dlq", fixture.Letter("id-1", "{}"))
 		c := start(t, mine, request)
 		seq := fixture.List(t, shop, letters.Filter{})[0].Seq
-		if held, err := mine.Holding(t.Context(), seq); err != nil || held[seq] != c.ID {
+		if held, err := mine.Inside().Holding(t.Context(), seq); err != nil || held[seq] != c.ID {
 			t.Errorf("%v %v", held, err)
 		}
-		if held, err := others.Holding(t.Context(), seq); err != nil || len(held) > 0 {
+		if held, err := others.Inside().Holding(t.Context(), seq); err != nil || len(held) > 0 {
 			t.Errorf("another service is told %v %v", held, err)
 		}
 	})

@@ -5,23 +5,20 @@ import (
 	"database/sql"
 	"fmt"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Store returns the Store of New.
-func (c *Campaigns) Store() *letters.Store { return c.store }
+// Inside returns what Spillway's own packages call of Campaigns, and their users do not. Nothing is promised of it.
+func (c *Campaigns) Inside() inside.Campaigns[*letters.Store, State] { return (*inner)(c) }
 
-// Summary counts the campaigns of a service.
-type Summary struct {
-	// States has the number of campaigns in each state.
-	States map[State]int `json:"states"`
-	// Stopped is the number of paused campaigns that stopped themselves, because too many letters failed again, and wait
-	// for Resume.
-	Stopped int `json:"stopped"`
-}
+// inner is Campaigns with the methods that only Spillway's own packages call.
+type inner Campaigns
 
-// Summary counts the campaigns of the service by their states. It is made for metrics.
-func (c *Campaigns) Summary(ctx context.Context) (s Summary, err error) {
+func (in *inner) Store() *letters.Store { return in.store }
+
+func (in *inner) Summary(ctx context.Context) (s inside.Summary[State], err error) {
+	c := (*Campaigns)(in)
 	if err := c.usable(ctx); err != nil {
 		return s, err
 	}
@@ -39,7 +36,7 @@ func (c *Campaigns) Summary(ctx context.Context) (s Summary, err error) {
 	WHERE c.service = ? AND c.state = 'paused' AND e.what = 'paused' GROUP BY e.campaign)`, c.db.Text(ByItself), c.service())
 	}
 	if err != nil {
-		return Summary{}, fmt.Errorf("campaigns: count the campaigns: %w", err)
+		return inside.Summary[State]{}, fmt.Errorf("campaigns: count the campaigns: %w", err)
 	}
 	return s, nil
 }

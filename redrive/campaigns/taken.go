@@ -8,10 +8,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Holding returns those of the letters, at most MaxSeqs, that a campaign of the service has and is not through with,
-// each with the id of the campaign. Other campaigns do not take them. A campaign that was cancelled has a letter until
-// its worker gives it back.
-func (c *Campaigns) Holding(ctx context.Context, seqs ...int64) (map[int64]string, error) {
+func (in *inner) Holding(ctx context.Context, seqs ...int64) (map[int64]string, error) {
+	c := (*Campaigns)(in)
 	if err := c.usable(ctx); err != nil {
 		return nil, err
 	}

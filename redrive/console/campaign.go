@@ -97,7 +97,7 @@ func (c *console) campaignView(r *request, one campaigns.Campaign) (campaignView
 	v.Done = one.State.Ended() && one.NotHeard == 0
 	v.Actions = c.actions(r, one)
 	if one.Refused+one.Failed+one.Gone > 0 {
-		behind, err := c.desk.Campaigns.LeftBehind(r.http.Context(), one.ID)
+		behind, err := c.desk.Campaigns.Inside().LeftBehind(r.http.Context(), one.ID)
 		if err != nil {
 			return v, err
 		}

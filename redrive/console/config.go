@@ -53,7 +53,7 @@ func (c *Config) setDefaults() {
 		c.Timeout = usualTimeout
 	}
 	if c.Title == "" {
-		c.Title = c.Campaigns.Store().Inside().Service()
+		c.Title = c.Campaigns.Inside().Store().Inside().Service()
 	}
 	c.Prefix = strings.TrimSuffix(c.Prefix, "/")
 	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)

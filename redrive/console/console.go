@@ -41,7 +41,7 @@ func New(config Config) (http.Handler, error) {
 	config.setDefaults()
 	c := &console{
 		config: config, routes: routes(),
-		desk:    &operate.Desk{Store: config.Campaigns.Store(), Campaigns: config.Campaigns, Masks: config.Privacy},
+		desk:    &operate.Desk{Store: config.Campaigns.Inside().Store(), Campaigns: config.Campaigns, Masks: config.Privacy},
 		origins: http.NewCrossOriginProtection(), now: time.Now, counting: 200 * time.Millisecond, step: stepTime,
 	}
 	for _, origin := range config.TrustedOrigins {

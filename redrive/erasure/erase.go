@@ -75,7 +75,7 @@ func (e *erasing) campaigns(ctx context.Context) error {
 	if e.Campaigns == nil || len(e.request.texts()) == 0 {
 		return nil
 	}
-	done, err := e.Campaigns.Forget(ctx, e.request.DryRun, e.request.texts()...)
+	done, err := e.Campaigns.Inside().Forget(ctx, e.request.DryRun, e.request.texts()...)
 	e.report.Texts, e.report.CampaignsOpen = e.report.Texts+done.Texts, done.Open
 	e.progress()
 	return err
@@ -189,7 +189,7 @@ func (e *erasing) beside(ctx context.Context, seqs []int64, ids []string) error 
 	if err := e.keys(ctx, ids); err != nil || e.Campaigns == nil || e.request.DryRun {
 		return err
 	}
-	n, err := e.Campaigns.ForgetLetters(ctx, seqs...)
+	n, err := e.Campaigns.Inside().ForgetLetters(ctx, seqs...)
 	e.report.Texts += n
 	return err
 }

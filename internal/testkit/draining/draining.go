@@ -19,7 +19,7 @@ import (
 // Subscriber is what an adapter's subscriber can do.
 type Subscriber interface {
 	message.Subscriber
-	redrive.Browser
+	Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error
 	Backlog(ctx context.Context, topic string) (int, error)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"strings"
 	"time"
 
@@ -145,15 +146,15 @@ func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaign
 	if err != nil {
 		return err
 	}
-	behind, err := all.LeftBehind(ctx, c.ID)
+	behind, err := all.Inside().LeftBehind(ctx, c.ID)
 	if err != nil {
 		return err
 	}
 	if a.json {
 		return a.screen.JSON(struct {
 			campaigns.Campaign
-			Behind []campaigns.Behind `json:"left_behind,omitempty"`
-			Events []campaigns.Event  `json:"events"`
+			Behind []inside.Behind   `json:"left_behind,omitempty"`
+			Events []campaigns.Event `json:"events"`
 		}{c, behind, events})
 	}
 	state := string(c.State)
@@ -195,7 +196,7 @@ func redrivenOf(c campaigns.Counts) string {
 		c.NotHeard)
 }
 
-func leftBehind(b campaigns.Behind) string {
+func leftBehind(b inside.Behind) string {
 	line := several(b.Letters, "letter") + " " + b.Outcome
 	if b.Why != "" {
 		line += ": " + b.Why

@@ -65,7 +65,7 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 		if c.State.Ended() || c.State == campaigns.Paused || c.State == campaigns.Approval || c.State == campaigns.Scheduled {
 			progress.End()
 			if c.State == campaigns.Finished && c.Refused+c.Failed+c.Gone > 0 && !a.json {
-				behind, err := all.LeftBehind(ctx, c.ID)
+				behind, err := all.Inside().LeftBehind(ctx, c.ID)
 				if err != nil {
 					return err
 				}
