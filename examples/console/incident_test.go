@@ -90,7 +90,7 @@ func serveDemo(t *testing.T) (*service, string) {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	waits := func() int {
-		n, err := s.campaigns.Store().Count(t.Context(), letters.Filter{})
+		n, err := s.campaigns.Inside().Store().Count(t.Context(), letters.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}
