@@ -15,7 +15,7 @@ import (
 
 // move is one batch on its way.
 type move struct {
-	*worker
+	worker  *worker
 	ctx     context.Context // of statements
 	stop    context.Context // of the relay
 	token   string
@@ -37,21 +37,21 @@ func (m *move) run(rows []taken) {
 	}
 	m.flush()
 	if len(m.rows) > 0 {
-		m.orLog("give back messages", m.store.release(m.ctx, m.token, seqsOf(m.rows)))
+		m.orLog("give back messages", m.worker.from.store.release(m.ctx, m.token, seqsOf(m.rows)))
 	}
 }
 
 // held renews the lease when a third of it is over, and reports whether it still lasts.
 func (m *move) held() bool {
-	if time.Since(m.renewed) >= m.Lease/3 {
+	if time.Since(m.renewed) >= m.worker.from.config.Lease/3 {
 		m.renew()
 	}
-	return !m.lost && time.Since(m.renewed) < m.Lease
+	return !m.lost && time.Since(m.renewed) < m.worker.from.config.Lease
 }
 
 func (m *move) renew() {
 	now := time.Now()
-	all, err := m.store.renew(m.ctx, m.token, append(seqsOf(m.rows), m.done...), m.Lease)
+	all, err := m.worker.from.store.renew(m.ctx, m.token, append(seqsOf(m.rows), m.done...), m.worker.from.config.Lease)
 	if err != nil {
 		m.orLog("renew a lease", err)
 		return
@@ -59,7 +59,7 @@ func (m *move) renew() {
 	m.renewed = now
 	if !all {
 		m.lost = true
-		logging.DelayLeaseLost.Write(m.Logger, nil, nil)
+		logging.DelayLeaseLost.Write(m.worker.from.config.Logger, nil, nil)
 	}
 }
 
@@ -70,16 +70,16 @@ func (m *move) one() {
 		m.refused(m.rows[:1], first.damage)
 		return
 	}
-	if wait := m.topics.wait(first.topic, time.Now()); wait > 0 {
+	if wait := m.worker.topics.wait(first.topic, time.Now()); wait > 0 {
 		m.postpone(m.rows[:m.same()], wait, 0)
 		return
 	}
-	rows := m.rows[:m.topics.atOnce(first.topic, m.same())]
+	rows := m.rows[:m.worker.topics.atOnce(first.topic, m.same())]
 	if err := m.publish(rows); err != nil {
 		m.refused(rows, err)
 		return
 	}
-	m.topics.took(first.topic)
+	m.worker.topics.took(first.topic)
 	m.done = append(m.done, seqsOf(rows)...)
 	m.drop(len(rows))
 }
@@ -107,37 +107,37 @@ func (m *move) refused(rows []taken, err error) {
 		m.drop(1)
 		return
 	}
-	logging.DelayRefused.Write(m.Logger, err, logging.Fields{
+	logging.DelayRefused.Write(m.worker.from.config.Logger, err, logging.Fields{
 		logging.Topic: first.topic, logging.MessageID: idOf(first), logging.Messages: len(rows),
 	})
 	if len(rows) == 1 {
 		if first.damage == nil && !m.refusedAlways(err) {
-			m.topics.refused(first.topic, 1, time.Now())
+			m.worker.topics.refused(first.topic, 1, time.Now())
 		}
 		m.postpone(rows, doubled(firstRowWait, first.failures, maxRowWait), 1)
 		return
 	}
-	m.topics.refused(first.topic, len(rows), time.Now())
-	m.postpone(rows, max(firstTopicWait, m.topics.wait(first.topic, time.Now())), 0)
+	m.worker.topics.refused(first.topic, len(rows), time.Now())
+	m.postpone(rows, max(firstTopicWait, m.worker.topics.wait(first.topic, time.Now())), 0)
 }
 
 // givenUp reports whether GiveUp took the message, which the publisher will never take.
 func (m *move) givenUp(t taken, refusal error) bool {
-	if m.GiveUp == nil || t.msg == nil || !m.refusedAlways(refusal) {
+	if m.worker.from.config.GiveUp == nil || t.msg == nil || !m.refusedAlways(refusal) {
 		return false
 	}
-	err := safecall.Call("GiveUp", func() error { return m.GiveUp(m.ctx, t.topic, t.msg.Copy(), refusal) })
+	err := safecall.Call("GiveUp", func() error { return m.worker.from.config.GiveUp(m.ctx, t.topic, t.msg.Copy(), refusal) })
 	m.orLog("give up a message that its topic refuses", err)
 	return err == nil
 }
 
 // refusedAlways reports whether a publisher refuses a message for what it is, which says nothing of its topic.
 func (m *move) refusedAlways(err error) bool {
-	return m.Classifier.IsTooLarge(err) || destination.IsRefused(err)
+	return m.worker.from.config.Classifier.IsTooLarge(err) || destination.IsRefused(err)
 }
 
 func (m *move) postpone(rows []taken, wait time.Duration, failures int) {
-	m.orLog("put off messages", m.store.postpone(m.ctx, m.token, seqsOf(rows), wait, failures))
+	m.orLog("put off messages", m.worker.from.store.postpone(m.ctx, m.token, seqsOf(rows), wait, failures))
 	m.drop(len(rows))
 }
 
@@ -145,9 +145,9 @@ func (m *move) postpone(rows []taken, wait time.Duration, failures int) {
 // again.
 func (m *move) flush() {
 	for attempt := 0; len(m.done) > 0; attempt++ {
-		err := m.store.remove(m.ctx, m.token, m.done)
+		err := m.worker.from.store.remove(m.ctx, m.token, m.done)
 		if err == nil {
-			m.recovered()
+			m.worker.recovered()
 			m.done, m.flushed = m.done[:0], time.Now()
 			return
 		}
@@ -155,13 +155,13 @@ func (m *move) flush() {
 			m.orLog("delete what was published", err)
 			return
 		}
-		m.failed(m.ctx, err)
+		m.worker.failed(m.ctx, err)
 	}
 }
 
 func (m *move) orLog(what string, err error) {
 	if err != nil {
-		logging.DelayUnsettled.Write(m.Logger, err, logging.Fields{"doing": what})
+		logging.DelayUnsettled.Write(m.worker.from.config.Logger, err, logging.Fields{"doing": what})
 	}
 }
 
@@ -178,12 +178,12 @@ func (m *move) publish(rows []taken) error {
 	go func() {
 		err := errGoexit
 		defer func() { ended <- err }()
-		err = safecall.Call("publisher", func() error { return m.publisher.Publish(rows[0].topic, messages...) })
+		err = safecall.Call("publisher", func() error { return m.worker.from.publisher.Publish(rows[0].topic, messages...) })
 		if err == nil {
 			m.tell(rows, moved)
 		}
 	}()
-	ticker := time.NewTicker(m.Lease / 3)
+	ticker := time.NewTicker(m.worker.from.config.Lease / 3)
 	defer ticker.Stop()
 	for renewals := 0; ; {
 		select {
@@ -198,7 +198,7 @@ func (m *move) publish(rows []taken) error {
 }
 
 func (m *move) movedOf(rows []taken) []Moved {
-	if m.OnMoved == nil {
+	if m.worker.from.config.OnMoved == nil {
 		return nil
 	}
 	moved := make([]Moved, len(rows))
@@ -212,7 +212,7 @@ func (m *move) tell(rows []taken, moved []Moved) {
 	now := time.Now()
 	for i := range moved {
 		moved[i].Late = rows[i].late + now.Sub(rows[i].readAt)
-		safecall.Hook(m.Logger, "OnMoved", func() { m.OnMoved(context.Background(), moved[i]) })
+		safecall.Hook(m.worker.from.config.Logger, "OnMoved", func() { m.worker.from.config.OnMoved(context.Background(), moved[i]) })
 	}
 }
 

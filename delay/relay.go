@@ -79,7 +79,7 @@ func (c *RelayConfig) validate() error {
 
 // Relay publishes what is due. It is safe for concurrent use: one that runs several times is several relays.
 type Relay struct {
-	source
+	from source
 	life *lifecycle.Lifecycle
 
 	// Those of the plugin's run, under the lock of life.
@@ -89,7 +89,7 @@ type Relay struct {
 
 // source is from where messages go where.
 type source struct {
-	*RelayConfig
+	config    *RelayConfig
 	store     *Store
 	publisher message.Publisher
 }
@@ -111,7 +111,7 @@ func NewRelay(store *Store, publisher message.Publisher, config RelayConfig) (*R
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	r := &Relay{source: source{&config, store, publisher}}
+	r := &Relay{from: source{&config, store, publisher}}
 	r.life = lifecycle.New(r.start, func() { r.stop(); r.stopped.Wait() })
 	return r, nil
 }
@@ -145,9 +145,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	case ctx == nil:
 		return errNoContext
 	}
-	w := &worker{source: r.source, topics: topics{}}
+	w := &worker{from: r.from, topics: topics{}}
 	alarm := newAlarm()
-	defer r.store.alarms.add(alarm)()
+	defer r.from.store.alarms.add(alarm)()
 	for ctx.Err() == nil {
 		alarm.reset()
 		alarm.sleep(ctx, w.round(ctx))

@@ -448,7 +448,7 @@ func TestContended(t *testing.T) {
 			}
 			out := &outbox{}
 			config := &RelayConfig{Batch: 10, Poll: time.Second, Lease: time.Second, Shared: settings.Shared{Logger: watermill.NopLogger{}}}
-			w := &worker{source: source{config, s, out}, topics: topics{}}
+			w := &worker{from: source{config, s, out}, topics: topics{}}
 			before := firstContended
 			for range 12 {
 				d := w.round(t.Context())

@@ -24,7 +24,7 @@ const (
 
 // worker is one run of a relay.
 type worker struct {
-	source
+	from   source
 	topics topics
 	pass   pass
 	fails  int // of the database, in a row
@@ -46,10 +46,10 @@ func (w *worker) round(ctx context.Context) time.Duration {
 		return w.failed(ctx, err)
 	}
 	w.recovered()
-	most := min(w.Poll, max(probeIn, shortSleep))
+	most := min(w.from.config.Poll, max(probeIn, shortSleep))
 	switch {
 	case w.misses > 0: // others have it, for the moment
-		return min(doubled(firstContended, w.misses, w.Poll), most)
+		return min(doubled(firstContended, w.misses, w.from.config.Poll), most)
 	case !ok:
 		return most
 	}
@@ -61,16 +61,16 @@ func (w *worker) look(ctx context.Context) (in time.Duration, ok bool, err error
 	begun := time.Now()
 	w.pass.recovered(w.topics, begun)
 	if w.topics.anyRefuses(begun) {
-		return w.store.nextAround(ctx, &w.pass, w.topics, w.Poll)
+		return w.from.store.nextAround(ctx, &w.pass, w.topics, w.from.config.Poll)
 	}
 	from, full := w.pass.begin(begun)
-	in, at, ok, err := w.store.next(ctx, from, w.Poll)
+	in, at, ok, err := w.from.store.next(ctx, from, w.from.config.Poll)
 	if err != nil || !full {
 		return in, ok, err
 	}
 	cost := time.Since(begun)
 	if cost >= dear && (!ok || in > -margin) { // else nothing is in the margin
-		if at, err = w.store.here(ctx); err == nil {
+		if at, err = w.from.store.here(ctx); err == nil {
 			at.ready -= margin.Microseconds()
 		}
 	} else {
@@ -107,10 +107,10 @@ func (w *worker) moveAll(ctx context.Context) error {
 func (w *worker) take(ctx context.Context, now time.Time) (batch, error) {
 	w.pass.recovered(w.topics, now)
 	if w.topics.anyRefuses(now) {
-		return w.store.takeAround(ctx, w.Batch, w.Lease, &w.pass, w.topics, now)
+		return w.from.store.takeAround(ctx, w.from.config.Batch, w.from.config.Lease, &w.pass, w.topics, now)
 	}
 	from, _ := w.pass.begin(now)
-	return w.store.take(ctx, w.Batch, w.Lease, from)
+	return w.from.store.take(ctx, w.from.config.Batch, w.from.config.Lease, from)
 }
 
 // lingering returns a context that lasts a little longer than ctx.
@@ -134,7 +134,7 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 		return 0
 	}
 	if w.fails == 0 {
-		logging.DelayStoreAway.Write(w.Logger, err, nil)
+		logging.DelayStoreAway.Write(w.from.config.Logger, err, nil)
 	}
 	pause := doubled(firstPause, w.fails, maxPause)
 	w.fails++
@@ -144,7 +144,7 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 
 func (w *worker) recovered() {
 	if w.fails > 0 {
-		logging.DelayStoreBack.Write(w.Logger, nil, nil)
+		logging.DelayStoreBack.Write(w.from.config.Logger, nil, nil)
 	}
 	w.fails = 0
 }

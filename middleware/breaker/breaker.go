@@ -71,18 +71,18 @@ func (g *Breaker) Middleware(h message.HandlerFunc) message.HandlerFunc {
 func (g *Breaker) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
 		if g.troubled.Load() != 0 && c.Hold != chain.HoldNone {
-			return g.passage(c).run(next, false, nil, chain.Outcome{})
+			return g.call(c).run(next, false, nil, chain.Outcome{})
 		}
 		out, o := next(c)
 		if o.Next == chain.Done && g.troubled.Load() == 0 || c.Hold == chain.HoldNone {
 			return out, o
 		}
-		return g.passage(c).run(next, true, out, o)
+		return g.call(c).run(next, true, out, o)
 	}
 }
 
-func (g *Breaker) passage(c *chain.Call) *passage {
-	p := &passage{breaker: g, c: c, of: recent.Of(c), opened: noCell}
+func (g *Breaker) call(c *chain.Call) *call {
+	p := &call{breaker: g, c: c, of: recent.Of(c), opened: noCell}
 	if g.config.Scope != nil {
 		safecall.Hook(g.config.Logger, "breaker.Scope", func() {
 			p.scope = boundedtext.Text(g.config.Scope(c.Original()), 200)
@@ -93,7 +93,7 @@ func (g *Breaker) passage(c *chain.Call) *passage {
 
 // lock returns the cell of p's message, with its lock held: the one that let its attempt begin, or its own. Without
 // create it returns nil if nothing of the cell failed lately.
-func (g *Breaker) lock(p *passage, create bool) *cell {
+func (g *Breaker) lock(p *call, create bool) *cell {
 	for s := p.cell; ; s = nil {
 		if s == nil {
 			s = g.find(place{handler: message.HandlerNameFromCtx(p.c.Ctx), scope: p.scope}, create)

@@ -36,7 +36,7 @@ type cell struct {
 	retired  bool // another cell may have its place
 	troubled bool // something failed lately
 	failedAt time.Time
-	evidence evidence
+	window   window
 	doubts   map[string]*doubt // by kind of error
 	holder   *doubt            // what keeps the cell open, or nil if that says away
 	holding  time.Time         // since when
@@ -75,7 +75,7 @@ type cell struct {
 }
 
 func newCell(g *Breaker, handler, scope string) *cell {
-	return &cell{breaker: g, handler: handler, scope: scope, evidence: newEvidence()}
+	return &cell{breaker: g, handler: handler, scope: scope, window: newWindow()}
 }
 
 func (s *cell) waiting() int { return s.queue.Len() + s.pausing }
@@ -127,11 +127,11 @@ func (s *cell) calmDown() {
 	}
 	s.troubled = false
 	s.breaker.troubled.Add(-1)
-	s.flaps, s.evidence.among, s.evidence.amongAway, s.evidence.others = 0, 0, 0, 0
+	s.flaps, s.window.among, s.window.amongAway, s.window.others = 0, 0, 0, 0
 	clear(s.doubts)
 }
 
-// bar returns what evidence must reach now. In the ramp less is enough: the downstream was away a moment ago.
+// bar returns what a window must reach now. In the ramp less is enough: the downstream was away a moment ago.
 func (s *cell) bar(now time.Time) bar {
 	config := &s.breaker.config
 	b := bar{
@@ -145,8 +145,8 @@ func (s *cell) bar(now time.Time) bar {
 			b.awayInARow = 1
 		}
 	}
-	b.inARow = max(b.inARow, s.evidence.rare(false))
-	if b.rareAway = s.evidence.rare(true); b.rareAway > 0 {
+	b.inARow = max(b.inARow, s.window.rare(false))
+	if b.rareAway = s.window.rare(true); b.rareAway > 0 {
 		b.awayInARow = config.InARow
 	}
 	return b
@@ -167,7 +167,7 @@ func (s *cell) open(reason string, cause error, verdict classify.Verdict, d *dou
 		}
 		s.sharedAt = now
 	}
-	s.confirmed = s.evidence.distinct >= minWitnesses || reason == ReasonShare && s.evidence.failed >= minWitnesses
+	s.confirmed = s.window.distinct >= minWitnesses || reason == ReasonShare && s.window.failed >= minWitnesses
 	s.reason, s.cause = reason, cause
 	s.opened++
 	s.become(Open, now)
@@ -200,7 +200,7 @@ func (s *cell) close(now time.Time) {
 
 // status is the state for Health.
 func (s *cell) status() Status {
-	status := Status{Handler: s.handler, Scope: s.scope, State: s.state, Since: s.evidence.since, Waiting: s.waiting()}
+	status := Status{Handler: s.handler, Scope: s.scope, State: s.state, Since: s.window.since, Waiting: s.waiting()}
 	if s.state != Closed {
 		status.Since, status.Reason = s.began, s.reason
 		if s.cause != nil {

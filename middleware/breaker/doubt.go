@@ -70,11 +70,11 @@ func (s *cell) rest(d *doubt, now time.Time) time.Duration {
 // ofNoMeaning reports whether a failure of p's message says nothing about other messages, because errors of its kind
 // have held the cell for long enough. While errors say away, it counts all the same if its message said so itself: an
 // outage has many errors.
-func (s *cell) ofNoMeaning(p *passage, d *doubt, now time.Time) bool {
+func (s *cell) ofNoMeaning(p *call, d *doubt, now time.Time) bool {
 	if d == nil || !d.over && s.rest(d, now) > 0 {
 		return false
 	}
-	return !s.saysAway(now) || !s.evidence.saidAway(p.of)
+	return !s.saysAway(now) || !s.window.saidAway(p.of)
 }
 
 // saysAway reports whether an error said away lately.
@@ -83,7 +83,7 @@ func (s *cell) saysAway(now time.Time) bool {
 }
 
 // doubted lets p's message go on as without a breaker. If no error says away, all messages that wait go on too.
-func (s *cell) doubted(p *passage, d *doubt, now time.Time) decision {
+func (s *cell) doubted(p *call, d *doubt, now time.Time) decision {
 	s.released(p, true, now)
 	if !d.over {
 		d.over = true
@@ -91,8 +91,8 @@ func (s *cell) doubted(p *passage, d *doubt, now time.Time) decision {
 	}
 	if (s.state == Open || s.state == HalfOpen) && !s.saysAway(now) {
 		s.shared.open, s.shared.until = false, now.Add(calm) // that others find the same says no more
-		s.evidence.newRun(now)
-		s.evidence.newWindow(now)
+		s.window.newRun(now)
+		s.window.begin(now)
 		s.close(now)
 	}
 	return doubtful

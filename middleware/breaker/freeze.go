@@ -128,8 +128,8 @@ func (g *Breaker) Close(handler string) error {
 	for _, s := range open {
 		s.mu.Lock()
 		if s.state == Open || s.state == HalfOpen {
-			s.evidence.newRun(now)
-			s.evidence.newWindow(now)
+			s.window.newRun(now)
+			s.window.begin(now)
 			s.beginRamp(now)
 		}
 		s.mu.Unlock()
@@ -154,7 +154,7 @@ func (g *Breaker) freezeOf(handler string) *freeze {
 }
 
 // thaw waits until the freeze is lifted. Its error gives the message back.
-func (p *passage) thaw(ctx context.Context, f *freeze) (err error) {
+func (p *call) thaw(ctx context.Context, f *freeze) (err error) {
 	if valve := intake.Of(p.c.Ctx); valve != nil && !p.c.Acked() {
 		valve.Shut(f.lifted)
 		return p.giveBack()

@@ -12,7 +12,7 @@ import (
 
 var errAlone = errors.New("no other message failed with it")
 
-func (p *passage) logAlone(err error) {
+func (p *call) logAlone(err error) {
 	logging.GuardHeldByOne.Write(p.breaker.config.Logger, p.breaker.cause(fmt.Errorf("%w: %w", errAlone, err)),
 		logging.Fields{
 			logging.Topic: message.SubscribeTopicFromCtx(p.c.Ctx), logging.Handler: message.HandlerNameFromCtx(p.c.Ctx),
@@ -21,7 +21,7 @@ func (p *passage) logAlone(err error) {
 }
 
 // logGaveUp says once that errors of a kind hold no more messages.
-func (p *passage) logGaveUp(err error, verdict classify.Verdict) {
+func (p *call) logGaveUp(err error, verdict classify.Verdict) {
 	fields := logging.Fields{
 		logging.Handler: message.HandlerNameFromCtx(p.c.Ctx), logging.Class: verdict.Class.String(), "kind": p.gaveUp,
 	}

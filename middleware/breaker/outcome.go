@@ -9,7 +9,7 @@ import (
 )
 
 // failed notes a failure of p's attempt, and decides what becomes of its message.
-func (s *cell) failed(p *passage, verdict classify.Verdict, err error, kind string, now time.Time) decision {
+func (s *cell) failed(p *call, verdict classify.Verdict, err error, kind string, now time.Time) decision {
 	s.trouble(now)
 	d := s.doubtOf(verdict, kind, now)
 	if s.ofNoMeaning(p, d, now) {
@@ -25,32 +25,32 @@ func (s *cell) failed(p *passage, verdict classify.Verdict, err error, kind stri
 	}
 	config := &s.breaker.config
 	if stale || s.state == Open || s.state == HalfOpen {
-		s.evidence.note(p.of, verdict, config.Window, s.state == Ramping, now)
-		s.confirmed = s.confirmed || s.evidence.distinct >= minWitnesses
+		s.window.note(p.of, verdict, config.Window, s.state == Ramping, now)
+		s.confirmed = s.confirmed || s.window.distinct >= minWitnesses
 		if !probe || stale {
 			return hold
 		}
 		return s.probeFailed(p, verdict, err, d, now)
 	}
-	blamed := s.evidence.note(p.of, verdict, config.Window, s.state == Ramping, now)
+	blamed := s.window.note(p.of, verdict, config.Window, s.state == Ramping, now)
 	if now.Sub(s.sharedAt) > calm {
 		s.flaps = 0
 	}
-	if reason := s.evidence.reason(s.bar(now), now); reason != "" && (!blamed || reason == ReasonNothing) {
+	if reason := s.window.reason(s.bar(now), now); reason != "" && (!blamed || reason == ReasonNothing) {
 		s.open(reason, err, verdict, d, now)
 		if blamed {
 			return pass
 		}
 		return hold
 	}
-	if verdict.Away && !blamed && s.evidence.mixed(true) == 0 && !(now.Before(s.loneUntil) && s.evidence.distinct == 1) {
+	if verdict.Away && !blamed && s.window.mixed(true) == 0 && !(now.Before(s.loneUntil) && s.window.distinct == 1) {
 		return pause
 	}
 	return pass
 }
 
 // probeFailed goes on with the outage. If too few messages say away, the message goes on its way.
-func (s *cell) probeFailed(p *passage, verdict classify.Verdict, err error, d *doubt, now time.Time) decision {
+func (s *cell) probeFailed(p *call, verdict classify.Verdict, err error, d *doubt, now time.Time) decision {
 	s.cause = err
 	s.shared.open = false // this instance knows by itself
 	s.become(Open, now)
@@ -59,7 +59,7 @@ func (s *cell) probeFailed(p *passage, verdict classify.Verdict, err error, d *d
 		s.next(verdict, now)
 		return hold
 	}
-	mixed, patience := s.evidence.mixed(true) > 0, s.breaker.config.Doubt
+	mixed, patience := s.window.mixed(true) > 0, s.breaker.config.Doubt
 	if mixed {
 		patience = min(patience, s.breaker.config.Window)
 	}
@@ -102,7 +102,7 @@ func (s *cell) maySacrifice(of recent.Message, mixed bool) bool {
 }
 
 // succeeded notes a success of p's attempt.
-func (s *cell) succeeded(p *passage, now time.Time) {
+func (s *cell) succeeded(p *call, now time.Time) {
 	stale := p.stale(s)
 	p.probe = false
 	if stale && s.state != Closed {
@@ -112,24 +112,24 @@ func (s *cell) succeeded(p *passage, now time.Time) {
 	switch s.state {
 	case Open, HalfOpen:
 		s.trust(now)
-		if !s.confirmed && !s.evidence.failedInRun(p.of) && !s.excuse() {
+		if !s.confirmed && !s.window.failedInRun(p.of) && !s.excuse() {
 			s.loneUntil = now.Add(calm)
 		}
-		s.evidence.succeeded(p.of, true)
-		s.evidence.newRun(now)
-		s.evidence.newWindow(now)
+		s.window.succeeded(p.of, true)
+		s.window.newRun(now)
+		s.window.begin(now)
 		if s.breaker.sharing != nil {
 			s.shared.prove(now)
 		}
 		s.beginRamp(now)
 	case Ramping:
 		s.trust(now)
-		s.evidence.succeeded(p.of, false)
+		s.window.succeeded(p.of, false)
 		s.ramp.ended++
 		s.ramp.passed++
 	case Closed:
 		s.trust(now)
-		s.evidence.succeeded(p.of, false)
+		s.window.succeeded(p.of, false)
 		if s.pausing == 0 && now.Sub(s.failedAt) > config.Window {
 			s.calmDown()
 		}
@@ -137,8 +137,8 @@ func (s *cell) succeeded(p *passage, now time.Time) {
 }
 
 // endHold notes that p's message is given back because it was held for long.
-func (s *cell) endHold(p *passage) {
-	if s.evidence.failedInRun(p.of) {
+func (s *cell) endHold(p *call) {
+	if s.window.failedInRun(p.of) {
 		s.heldOut = p.of
 	}
 }
@@ -156,7 +156,7 @@ func (s *cell) excuse() bool {
 }
 
 // released notes that p's attempt proves nothing. If it was the probe, the next message is, at once or when it is due.
-func (s *cell) released(p *passage, atOnce bool, now time.Time) {
+func (s *cell) released(p *call, atOnce bool, now time.Time) {
 	probe, stale := p.probe, p.stale(s)
 	p.probe = false
 	if stale {

@@ -8,13 +8,13 @@ import (
 
 // waiter is a message that is held in the breaker.
 type waiter struct {
-	p       *passage
+	p       *call
 	element *list.Element // nil when it may go on
 	goOn    chan struct{}
 }
 
 // join puts a message at the end of the queue. So those that are held try in turn.
-func (s *cell) join(p *passage) *waiter {
+func (s *cell) join(p *call) *waiter {
 	w := &waiter{p: p, goOn: make(chan struct{})}
 	w.element = s.queue.PushBack(w)
 	return w
@@ -51,7 +51,7 @@ func (s *cell) release(probe bool) bool {
 		return false
 	}
 	for e, n := next, 0; probe && e != nil && n < maxLooked; e, n = e.Next(), n+1 {
-		if s.evidence.messages.Get(e.Value.(*waiter).p.of) == nil {
+		if s.window.messages.Get(e.Value.(*waiter).p.of) == nil {
 			next = e
 			break
 		}

@@ -136,8 +136,8 @@ func TestCopiesMemory(t *testing.T) {
 
 // Feature R5b: an ack in a transaction can be undone with what the handler wrote. Each delivery is handled then.
 func TestNoCopiesInTransactions(t *testing.T) {
-	w := &waiter{stageTopic: topicOf("t"), sharedSubscriber: &sharedSubscriber{redelivery: &outage.Redelivery{InTransaction: true}}}
-	in := &waiter{stageTopic: topicOf("t"), sharedSubscriber: &sharedSubscriber{redelivery: &outage.Redelivery{}}}
+	w := &waiter{at: topicOf("t"), sub: &sharedSubscriber{redelivery: &outage.Redelivery{InTransaction: true}}}
+	in := &waiter{at: topicOf("t"), sub: &sharedSubscriber{redelivery: &outage.Redelivery{}}}
 	for range 3 {
 		msg := staged("e", "1", "p")
 		msg.SetContext(context.Background())
@@ -158,7 +158,7 @@ func TestCopiesAreLinked(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				topic := topicOf("t")
 				topic.of.stages.config.setDefaults()
-				w := &waiter{stageTopic: topic, sharedSubscriber: &sharedSubscriber{redelivery: &outage.Redelivery{}}}
+				w := &waiter{at: topic, sub: &sharedSubscriber{redelivery: &outage.Redelivery{}}}
 				leave, claimed := w.claim(t.Context(), staged("e", "1", "p"))
 				if !claimed {
 					t.Fatal("not claimed")

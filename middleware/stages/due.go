@@ -27,21 +27,21 @@ func (w *waiter) stageOf(msg *message.Message) poison.RetryStage {
 	}
 	if stage.Number != number && stage.Number != 0 {
 		logging.StageRemoved.Write(w.log(), nil, logging.Fields{
-			logging.Handler: w.of.name, logging.StageTopic: w.topic, logging.Stage: stage.Number, "nearest": number,
+			logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, logging.Stage: stage.Number, "nearest": number,
 		})
 	}
 	stage.Number = number
 	if waited && stage.DueAt.IsZero() { // the value is no time: never early
-		stage.DueAt = time.Now().Add(w.delay)
+		stage.DueAt = time.Now().Add(w.at.delay)
 	}
 	return stage
 }
 
 func (w *waiter) nearest(number int) int {
-	if len(w.numbers) == 0 || number == 0 && w.delay == 0 {
-		return w.of.stages.nearest(number)
+	if len(w.at.numbers) == 0 || number == 0 && w.at.delay == 0 {
+		return w.at.of.stages.nearest(number)
 	}
-	return min(max(number, w.numbers[0]), w.numbers[len(w.numbers)-1])
+	return min(max(number, w.at.numbers[0]), w.at.numbers[len(w.at.numbers)-1])
 }
 
 // until returns the time to hold a message until that arrived at a time, and whether it is published to its topic again
@@ -49,16 +49,16 @@ func (w *waiter) nearest(number int) int {
 // message by that much at most.
 func (w *waiter) until(ctx context.Context, stage poison.RetryStage, arrived time.Time) (until time.Time, again bool) {
 	now := time.Now()
-	if w.delay == 0 || !stage.DueAt.After(now) {
+	if w.at.delay == 0 || !stage.DueAt.After(now) {
 		return now, false
 	}
 	hold := w.fits(ctx, arrived)
 	longest := arrived.Add(hold)
 	if stage.HoldUntil.IsZero() || !stage.HoldUntil.Before(stage.DueAt) {
-		again = stage.DueAt.After(longest) && hold < w.of.stages.longest(w.delay)
+		again = stage.DueAt.After(longest) && hold < w.at.of.stages.longest(w.at.delay)
 		return earlier(stage.DueAt, longest), again
 	}
-	again = stage.DueAt.Sub(now)/2 < w.of.stages.config.MaxDelay // halved, since twice the longest MaxDelay overflows
+	again = stage.DueAt.Sub(now)/2 < w.at.of.stages.config.MaxDelay // halved, since twice the longest MaxDelay overflows
 	return earlier(stage.HoldUntil, longest), again
 }
 
@@ -75,13 +75,13 @@ const minHold = time.Second
 
 // allowed returns how long a message with ctx may be held in all: by its subscriber, and by its adapter.
 func (w *waiter) allowed(ctx context.Context) time.Duration {
-	return min(w.maxHold(), outage.MaxHold(ctx, w.of.stages.config.MaxHold))
+	return min(w.at.maxHold(), outage.MaxHold(ctx, w.at.of.stages.config.MaxHold))
 }
 
-// fits returns how long a message with ctx waits before it goes round. It is w.holds, or less if its adapter allows
+// fits returns how long a message with ctx waits before it goes round. It is stageTopic.holds, or less if its adapter allows
 // less. It is half of the time that is left before an ack deadline, or minHold in a transaction.
 func (w *waiter) fits(ctx context.Context, now time.Time) time.Duration {
-	holds := evenly(w.longest, w.allowed(ctx))
+	holds := evenly(w.at.longest, w.allowed(ctx))
 	hold := holds
 	if hold > minHold && chain.TransactionOf(ctx) != nil {
 		hold = minHold
@@ -96,9 +96,9 @@ func (w *waiter) fits(ctx context.Context, now time.Time) time.Duration {
 
 // warn logs once that the stage does not suit its subscriber.
 func (w *waiter) warn(event *logging.Event, hold time.Duration) {
-	w.warned.Do(func() {
+	w.at.warned.Do(func() {
 		event.Write(w.log(), errors.New("set stages.Config.Store"),
-			logging.Fields{logging.Handler: w.of.name, logging.StageTopic: w.topic, "delay": w.delay, logging.Held: hold})
+			logging.Fields{logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, "delay": w.at.delay, logging.Held: hold})
 	})
 }
 
@@ -115,7 +115,7 @@ func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.R
 	}()
 	round := msg.Copy()
 	round.SetContext(chain.Returning(context.WithoutCancel(msg.Context())))
-	hold := time.Now().Add(w.holds())
+	hold := time.Now().Add(w.at.holds())
 	if !stage.DueAt.IsZero() { // a value that is no time would be put off each time
 		round.Metadata.Set(poison.KeyRetryDueAt, stage.DueAt.UTC().Format(time.RFC3339Nano))
 	}
@@ -124,9 +124,9 @@ func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.R
 		round.Metadata.Set(poison.KeyRetryHoldUntil, hold.UTC().Format(time.RFC3339Nano))
 	}
 	round.Metadata.Set(poison.KeyRetryEntry, nextEntry(round.Metadata[poison.KeyRetryEntry]))
-	err := safecall.Call("publisher", func() error { return w.of.stages.config.Publisher.Publish(w.topic, round) })
+	err := safecall.Call("publisher", func() error { return w.at.of.stages.config.Publisher.Publish(w.at.topic, round) })
 	if taken = err == nil; !taken {
 		logging.StageRoundRefused.Write(w.log(), err,
-			logging.Fields{logging.Handler: w.of.name, logging.StageTopic: w.topic, logging.MessageID: msg.UUID})
+			logging.Fields{logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, logging.MessageID: msg.UUID})
 	}
 }

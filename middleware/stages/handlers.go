@@ -16,16 +16,6 @@ import (
 // Handler is a handler of the router with its stages. To stop it, call Stop of each of its Handlers.
 type Handler struct {
 	handlers []*message.Handler
-	topics   []Topic
-}
-
-// Topic is a stage topic of a handler, or with a Store its re-entry topic.
-type Topic struct {
-	Name string
-	// Group is the consumer group that Config.Subscriber was called with.
-	Group string
-	// Delay is that of the stage, or 0 for the re-entry topic of a Store.
-	Delay time.Duration
 }
 
 // AddMiddleware adds middlewares to the handler, for live messages and for those of its stages, as message.Handler
@@ -39,9 +29,6 @@ func (h *Handler) AddMiddleware(m ...message.HandlerMiddleware) {
 // Handlers returns the router's handlers. That is one, and for an extended handler one more, named <handler>.retry, for
 // all of its stages.
 func (h *Handler) Handlers() []*message.Handler { return slices.Clone(h.handlers) }
-
-// Topics returns the handler's stage topics, in the order of their stages, retired ones last.
-func (h *Handler) Topics() []Topic { return slices.Clone(h.topics) }
 
 // AddHandler adds a handler to the router as Router.AddHandler does. The handler gets the messages of the live topic,
 // and those of its stages that are due. Its stages stop with it. After an error the router is as before. If the name is
@@ -176,11 +163,8 @@ func (s *Stages) add(router *message.Router, name, topic string, sub message.Sub
 	}
 	mix := newMixed(sub, !extends, subscribers)
 	if extends {
-		mix.Subscriber = subscribers[0].Subscriber
+		mix.Subscriber = subscribers[0].sub.Subscriber
 	}
 	added := &Handler{handlers: []*message.Handler{add(h.inRouter(), mix)}}
-	for _, t := range h.topics {
-		added.topics = append(added.topics, Topic{t.topic, t.group, t.delay})
-	}
 	return added, nil
 }

@@ -18,14 +18,14 @@ func (w *waiter) claim(ctx context.Context,
 	msg *message.Message) (leave func(became outcome, waited time.Duration), claimed bool) {
 	none := func(outcome, time.Duration) {}
 	// In a transaction an ack can be undone, with what the handler wrote: the message must be handled again.
-	if w.sharedSubscriber.redelivery.InTransaction || chain.TransactionOf(msg.Context()) != nil {
+	if w.sub.redelivery.InTransaction || chain.TransactionOf(msg.Context()) != nil {
 		return none, true
 	}
-	id, named, ok := w.identify(msg)
+	id, named, ok := w.at.identify(msg)
 	if !ok {
 		return none, true
 	}
-	copies := &w.of.stages.copies
+	copies := &w.at.of.stages.copies
 	for first := true; ; first = false {
 		own, other, waited, wasAcked := copies.enter(id)
 		switch {
@@ -58,14 +58,14 @@ func (w *waiter) claim(ctx context.Context,
 
 // cameAgain notes that the broker delivered a message again that was held here for a time.
 func (w *waiter) cameAgain(msg *message.Message, after time.Duration) {
-	sub := w.sharedSubscriber
+	sub := w.sub
 	if !sub.redelivery.Learn(after) {
 		return
 	}
 	sub.told.Do(func() {
 		logging.HeldCopy.Write(w.log(), errRedelivered, logging.Fields{
-			logging.Handler: w.of.name, logging.StageTopic: w.topic, logging.MessageID: msg.UUID, logging.After: after,
-			logging.Held: w.maxHold(),
+			logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, logging.MessageID: msg.UUID, logging.After: after,
+			logging.Held: w.at.maxHold(),
 		})
 	})
 }

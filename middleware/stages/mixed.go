@@ -50,7 +50,7 @@ func (m *mixed) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 		case <-ctx.Done():
 		case <-m.closed.Done():
 		case <-time.After(endTogether):
-			of := m.waiters[0].of
+			of := m.waiters[0].at.of
 			logging.SubscriptionEnded.Write(m.waiters[0].log(), errEnded,
 				logging.Fields{logging.Topic: topic, logging.Handler: of.name})
 			cancel()
@@ -99,7 +99,7 @@ func (m *mixed) Close() error {
 	var closing sync.WaitGroup
 	for i, w := range m.waiters {
 		w.close()
-		closing.Go(func() { errs[i] = w.sharedSubscriber.Close() })
+		closing.Go(func() { errs[i] = w.sub.Close() })
 	}
 	if m.live {
 		closing.Go(func() { errs[len(m.waiters)] = safecall.Call("subscriber", m.Subscriber.Close) })
@@ -111,26 +111,26 @@ func (m *mixed) Close() error {
 // begin subscribes to the stage topic, and hands due messages to out. It calls ended when the subscription has ended,
 // and done when all of its messages are settled.
 func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended func(topic string), done func()) error {
-	if s := w.of.stages; s.relay != nil && !s.plugged.Load() {
+	if s := w.at.of.stages; s.relay != nil && !s.plugged.Load() {
 		return fmt.Errorf("stages: handler %q: there is a Store, and no plugin that moves due messages: Attach the "+
-			"channel, or add Stages.Plugin to the router", w.of.name)
+			"channel, or add Stages.Plugin to the router", w.at.of.name)
 	}
-	if err := w.initialize(); err != nil {
+	if err := w.at.initialize(); err != nil {
 		return err
 	}
 	waits, cancel := both(ctx, w.closed)
 	var over gate
 	stage := due.Stage{
-		Delay: w.delay,
+		Delay: w.at.delay,
 		Until: w.dueAt,
 		Take:  func(msg *message.Message) { over.pass(msg, func() { w.hold(waits, msg, out) }) },
 	}
-	in, err := w.Subscriber.Subscribe(due.With(outage.WithRedelivery(ctx, w.sharedSubscriber.redelivery), stage), w.topic)
+	in, err := w.sub.Subscriber.Subscribe(due.With(outage.WithRedelivery(ctx, w.sub.redelivery), stage), w.at.topic)
 	if err != nil {
 		cancel()
 		return err
 	}
-	w.subscribed.open()
+	w.at.subscribed.open()
 	run := func() {
 		defer done()
 		defer w.leave() // before the router takes the handler for stopped
@@ -138,7 +138,7 @@ func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended f
 		w.deliver(waits, in, out, ended)
 		over.close()
 	}
-	if _, holds := w.Subscriber.(due.Subscriber); holds { // no message comes, and the end is waited for when it is near
+	if _, holds := w.sub.Subscriber.(due.Subscriber); holds { // no message comes, and the end is waited for when it is near
 		context.AfterFunc(waits, run)
 	} else {
 		go run()
@@ -148,8 +148,8 @@ func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended f
 
 // leave closes the subscriber if no other stage has it.
 func (w *waiter) leave() {
-	if err := w.of.stages.closeUnused(w.sharedSubscriber); err != nil {
-		logging.StageNotClosed.Write(w.log(), err, logging.Fields{logging.Handler: w.of.name, logging.StageTopic: w.topic})
+	if err := w.at.of.stages.closeUnused(w.sub); err != nil {
+		logging.StageNotClosed.Write(w.log(), err, logging.Fields{logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic})
 	}
 }
 
@@ -160,7 +160,7 @@ func (w *waiter) deliver(ctx context.Context, in <-chan *message.Message, out ch
 	for msg := range in {
 		waiting.Go(func() { w.hold(ctx, msg, out) })
 	}
-	ended(w.topic)
+	ended(w.at.topic)
 	waiting.Wait()
 }
 

@@ -55,7 +55,7 @@ func (s *Stages) subscribers(router *message.Router, h *handler,
 		if err != nil {
 			err = fmt.Errorf("Config.Subscriber for stage topic %q: %w", t.topic, err)
 			for _, w := range waiters {
-				err = errors.Join(err, s.closeUnused(w.sharedSubscriber))
+				err = errors.Join(err, s.closeUnused(w.sub))
 			}
 			return nil, err
 		}

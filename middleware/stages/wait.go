@@ -18,15 +18,15 @@ import (
 // it. So a wait is in no handler's transaction, counts as no attempt, and ends at once when the router closes. A
 // subscriber that knows package due holds the messages itself.
 type waiter struct {
-	*sharedSubscriber
-	*stageTopic
+	sub    *sharedSubscriber
+	at     *stageTopic
 	room   chan struct{}   // a place for each message that is handled; nil has room for all
 	closed context.Context // ends when the router closes
 	close  context.CancelFunc
 }
 
 func newWaiter(t *stageTopic, sub *sharedSubscriber) *waiter {
-	w := &waiter{sharedSubscriber: sub, stageTopic: t}
+	w := &waiter{sub: sub, at: t}
 	w.closed, w.close = context.WithCancel(context.Background())
 	if t.concurrency > 0 {
 		w.room = make(chan struct{}, t.concurrency)
@@ -34,18 +34,18 @@ func newWaiter(t *stageTopic, sub *sharedSubscriber) *waiter {
 	return w
 }
 
-func (w *waiter) log() watermill.LoggerAdapter { return w.of.stages.config.Logger }
+func (w *waiter) log() watermill.LoggerAdapter { return w.at.of.stages.config.Logger }
 
 // hold passes msg on when it is due. It nacks msg if ctx, or the message's own context, ends before.
 func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *message.Message) {
 	if outage.RedeliveryIn(msg.Context()) == nil { // the subscriber's contexts are its own
-		msg.SetContext(outage.WithRedelivery(msg.Context(), w.sharedSubscriber.redelivery))
+		msg.SetContext(outage.WithRedelivery(msg.Context(), w.sub.redelivery))
 	}
 	session := msg.Context() // the router gives msg another one
 	ctx, cancel := both(router, session)
 	defer cancel()
-	foreign := w.foreign(msg)
-	if foreign && w.of.stages.config.SharedTopics {
+	foreign := w.at.foreign(msg)
+	if foreign && w.at.of.stages.config.SharedTopics {
 		msg.Ack()
 		return
 	}
@@ -73,9 +73,9 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 		return
 	}
 	defer w.exit()
-	reentry := &chain.Reentry{Handler: w.of.name, As: w.of.inRouter(), Topic: w.topic, Stage: stage.Number,
+	reentry := &chain.Reentry{Handler: w.at.of.name, As: w.at.of.inRouter(), Topic: w.at.topic, Stage: stage.Number,
 		Foreign: foreign, Held: time.Since(arrived)}
-	w.of.stages.inside.FromStage(msg)
+	w.at.of.stages.inside.FromStage(msg)
 	msg.SetContext(chain.WithReentry(session, reentry))
 	w.onReentry(msg, stage)
 	select {
@@ -93,7 +93,7 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 
 // dueAt returns the time until which a subscriber that knows package due holds a message.
 func (w *waiter) dueAt(msg *message.Message, arrived time.Time) time.Time {
-	if w.foreign(msg) {
+	if w.at.foreign(msg) {
 		return arrived
 	}
 	until, _ := w.until(msg.Context(), w.stageOf(msg), arrived)
@@ -104,7 +104,7 @@ func (w *waiter) dueAt(msg *message.Message, arrived time.Time) time.Time {
 func (w *waiter) untilDue(ctx context.Context, msg *message.Message, stage poison.RetryStage,
 	arrived time.Time) (again, ok bool) {
 	for {
-		shorter := w.sharedSubscriber.redelivery.Changed()
+		shorter := w.sub.redelivery.Changed()
 		until, again := w.until(msg.Context(), stage, arrived)
 		timer := time.NewTimer(time.Until(until))
 		select {
@@ -126,7 +126,7 @@ func (w *waiter) enter(ctx context.Context, msg *message.Message, arrived time.T
 		return true
 	}
 	for {
-		shorter := w.sharedSubscriber.redelivery.Changed()
+		shorter := w.sub.redelivery.Changed()
 		full := time.NewTimer(time.Until(arrived.Add(w.allowed(msg.Context()))))
 		select {
 		case w.room <- struct{}{}:
@@ -167,11 +167,11 @@ func (t *stageTopic) foreign(msg *message.Message) bool {
 }
 
 func (w *waiter) onReentry(msg *message.Message, stage poison.RetryStage) {
-	hook := w.of.stages.config.OnReentry
+	hook := w.at.of.stages.config.OnReentry
 	if hook == nil {
 		return
 	}
-	event := Reentry{ID: msg.UUID, Handler: w.of.name, Topic: w.of.topic, StageTopic: w.topic, Stage: stage.Number}
+	event := Reentry{ID: msg.UUID, Handler: w.at.of.name, Topic: w.at.of.topic, StageTopic: w.at.topic, Stage: stage.Number}
 	if stage.Number > 0 && !stage.DueAt.IsZero() {
 		event.Late = max(time.Since(stage.DueAt), 0)
 	}

@@ -22,14 +22,14 @@ const (
 	minWitnesses = 3
 )
 
-// evidence counts messages, and not attempts, of one handler and scope. It keeps nothing while nothing fails.
-type evidence struct {
+// window counts messages, and not attempts, of one handler and scope. It keeps nothing while nothing fails.
+type window struct {
 	messages  recent.Memory[record]
 	successes uint64
 	latest    time.Time // failure
 
 	// The window counts each message once. A message that succeeds later counts as passed.
-	window         uint64
+	number         uint64
 	began          time.Time
 	failed, passed int
 
@@ -47,25 +47,25 @@ type evidence struct {
 type record struct {
 	failures    int
 	seen        uint64 // successes of others, when it failed
-	window, run uint64 // that count it
+	number, run uint64 // of the window and the run that count it
 	away        uint64 // the run that counts it as away
 }
 
-func newEvidence() evidence { return evidence{messages: recent.For[record](remembered)} }
+func newWindow() window { return window{messages: recent.For[record](remembered)} }
 
 // note counts a failure. It reports whether the message itself is to blame: other messages succeeded since it last
 // failed.
-func (e *evidence) note(of recent.Message, verdict classify.Verdict, window time.Duration, ramping bool,
+func (e *window) note(of recent.Message, verdict classify.Verdict, window time.Duration, ramping bool,
 	now time.Time) (blamed bool) {
 	one := e.messages.Note(of, now)
 	blamed = one.failures > 0 && e.successes > one.seen
 	one.failures++
 	one.seen = e.successes
 	switch rest := now.Sub(e.began) - window; {
-	case e.window == 0 || rest > window:
-		e.newWindow(now)
+	case e.number == 0 || rest > window:
+		e.begin(now)
 	case rest > 0 || e.failed >= recent.Most: // a window that began with nothing would make much of the next few messages
-		e.window++
+		e.number++
 		e.began, e.failed, e.passed = now, e.failed/2, e.passed/2
 	}
 	if e.attempts == 0 || now.Sub(e.latest) > apart {
@@ -73,8 +73,8 @@ func (e *evidence) note(of recent.Message, verdict classify.Verdict, window time
 	}
 	// what failed before the ramp waits at the head of the queue, and would be most of what is counted
 	if !blamed || !ramping {
-		if one.window != e.window {
-			one.window = e.window
+		if one.number != e.number {
+			one.number = e.number
 			e.failed++
 		}
 		if one.run != e.run {
@@ -98,7 +98,7 @@ func (e *evidence) note(of recent.Message, verdict classify.Verdict, window time
 }
 
 // succeeded counts a success. outage reports whether it is the first one after an outage.
-func (e *evidence) succeeded(of recent.Message, outage bool) {
+func (e *window) succeeded(of recent.Message, outage bool) {
 	if e.others++; !outage {
 		e.among += e.distinct
 		e.amongAway += e.away
@@ -110,7 +110,7 @@ func (e *evidence) succeeded(of recent.Message, outage bool) {
 	e.passed++
 	e.attempts, e.transient, e.distinct, e.row, e.away = 0, 0, 0, 0, 0
 	if one := e.messages.Get(of); one != nil {
-		if one.window == e.window {
+		if one.number == e.number {
 			e.failed = max(e.failed-1, 0)
 		}
 		e.messages.Forget(of)
@@ -120,7 +120,7 @@ func (e *evidence) succeeded(of recent.Message, outage bool) {
 // mixed returns the share of messages that fail among others that succeed, or 0 if it is small: then failures in a row
 // are an outage. Of away failures only such failures are the measure: unrelated errors do not explain a refused
 // connection.
-func (e *evidence) mixed(away bool) float64 {
+func (e *window) mixed(away bool) float64 {
 	among := e.among
 	if away {
 		among = e.amongAway
@@ -132,37 +132,37 @@ func (e *evidence) mixed(away bool) float64 {
 }
 
 // rare returns how many failures in a row are no chance.
-func (e *evidence) rare(away bool) int {
+func (e *window) rare(away bool) int {
 	if q := e.mixed(away); q > 0 {
 		return int(math.Ceil(math.Log(chance) / math.Log(min(q, 0.9))))
 	}
 	return 0
 }
 
-func (e *evidence) newWindow(now time.Time) {
-	e.window++
+func (e *window) begin(now time.Time) {
+	e.number++
 	e.began, e.failed, e.passed = now, 0, 0
 }
 
-func (e *evidence) newRun(now time.Time) {
+func (e *window) newRun(now time.Time) {
 	e.run++
 	e.since = now
 	e.attempts, e.transient, e.distinct, e.row, e.away = 0, 0, 0, 0, 0
 }
 
 // failedInRun reports whether a message is one of those that failed since the last success.
-func (e *evidence) failedInRun(of recent.Message) bool {
+func (e *window) failedInRun(of recent.Message) bool {
 	one := e.messages.Get(of)
 	return one != nil && one.run == e.run
 }
 
 // saidAway reports whether the error of a message said away since the last success.
-func (e *evidence) saidAway(of recent.Message) bool {
+func (e *window) saidAway(of recent.Message) bool {
 	one := e.messages.Get(of)
 	return one != nil && one.away != 0 && one.away == e.run
 }
 
-// bar is what evidence must reach to open the breaker.
+// bar is what a window must reach to open the breaker.
 type bar struct {
 	share      float64
 	messages   int // that share is of
@@ -174,7 +174,7 @@ type bar struct {
 }
 
 // reason returns why the breaker must open, or "".
-func (e *evidence) reason(b bar, now time.Time) string {
+func (e *window) reason(b bar, now time.Time) string {
 	lone := b.lone && e.distinct == 1
 	switch all := e.failed + e.passed; {
 	case e.row >= b.awayInARow && e.away >= b.rareAway && !lone:

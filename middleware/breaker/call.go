@@ -36,8 +36,8 @@ const minPause, maxPause = 50 * time.Millisecond, time.Second
 
 var errHeld = outage.NewError("breaker: the downstream is still away; the message is given back, uncounted")
 
-// passage is one call of the breaker for a message: its attempts, with the waits between them.
-type passage struct {
+// call is one call of the breaker for a message: its attempts, with the waits between them.
+type call struct {
 	breaker *Breaker
 	c       *chain.Call
 	of      recent.Message
@@ -58,14 +58,14 @@ type passage struct {
 	gaveUp string // the kind of error of which a log line must say that it holds no more messages
 }
 
-// noCell is passage.opened of an attempt that began while nothing failed.
+// noCell is call.opened of an attempt that began while nothing failed.
 const noCell = math.MaxUint64
 
 // begin notes that an attempt may begin. The caller holds s.mu.
-func (p *passage) begin(s *cell, probe bool) { p.cell, p.opened, p.probe = s, s.opened, probe }
+func (p *call) begin(s *cell, probe bool) { p.cell, p.opened, p.probe = s, s.opened, probe }
 
 // stale reports whether the attempt began before the breaker last opened.
-func (p *passage) stale(s *cell) bool {
+func (p *call) stale(s *cell) bool {
 	if p.cell != s || p.opened == noCell {
 		return s.state != Closed
 	}
@@ -74,7 +74,7 @@ func (p *passage) stale(s *cell) bool {
 
 // run calls next until its outcome is for the parts further out. began means that the first attempt has ended, with out
 // and o.
-func (p *passage) run(next chain.Handler, began bool, out []*message.Message,
+func (p *call) run(next chain.Handler, began bool, out []*message.Message,
 	o chain.Outcome) ([]*message.Message, chain.Outcome) {
 	defer p.breaker.tell()
 	for {
@@ -107,7 +107,7 @@ func (p *passage) run(next chain.Handler, began bool, out []*message.Message,
 }
 
 // attempt calls next once. A panic and runtime.Goexit leave the probe to the next message.
-func (p *passage) attempt(next chain.Handler) ([]*message.Message, chain.Outcome) {
+func (p *call) attempt(next chain.Handler) ([]*message.Message, chain.Outcome) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -121,7 +121,7 @@ func (p *passage) attempt(next chain.Handler) ([]*message.Message, chain.Outcome
 }
 
 // settle decides what becomes of the message after an attempt.
-func (p *passage) settle(o chain.Outcome) decision {
+func (p *call) settle(o chain.Outcome) decision {
 	if o.Next == chain.Done {
 		p.succeeded()
 		return pass
@@ -170,7 +170,7 @@ func (p *passage) settle(o chain.Outcome) decision {
 	return decided
 }
 
-func (p *passage) succeeded() {
+func (p *call) succeeded() {
 	if s := p.breaker.lock(p, false); s != nil {
 		s.succeeded(p, time.Now())
 		s.mu.Unlock()
@@ -178,7 +178,7 @@ func (p *passage) succeeded() {
 }
 
 // release notes that the attempt proves nothing.
-func (p *passage) release(atOnce bool) {
+func (p *call) release(atOnce bool) {
 	if p.cell == nil {
 		return
 	}
@@ -188,7 +188,7 @@ func (p *passage) release(atOnce bool) {
 }
 
 // enter waits until an attempt may begin. Its error gives the message back.
-func (p *passage) enter() error {
+func (p *call) enter() error {
 	c, ctx := p.c, p.c.WaitContext()
 	for {
 		if f := p.frozen(); f != nil {
@@ -242,10 +242,10 @@ func (p *passage) enter() error {
 	}
 }
 
-func (p *passage) frozen() *freeze { return p.breaker.freezeOf(message.HandlerNameFromCtx(p.c.Ctx)) }
+func (p *call) frozen() *freeze { return p.breaker.freezeOf(message.HandlerNameFromCtx(p.c.Ctx)) }
 
 // admit reports whether p's attempt may begin now. The caller holds s.mu.
-func (s *cell) admit(p *passage, now time.Time) bool {
+func (s *cell) admit(p *call, now time.Time) bool {
 	probe := false
 	switch s.state {
 	case Ramping:
@@ -269,7 +269,7 @@ func (s *cell) admit(p *passage, now time.Time) bool {
 
 // pause waits before the next attempt while the breaker is closed. It does not wait for a retry-after, which the next
 // failure can show to be of this message alone. Its error gives the message back.
-func (p *passage) pause() error {
+func (p *call) pause() error {
 	defer p.unpause()
 	ctx := p.c.WaitContext()
 	p.waits = min(max(2*p.waits, minPause), maxPause)
@@ -290,27 +290,27 @@ func (p *passage) pause() error {
 }
 
 // waited calls the hook after a wait. Call it without a lock.
-func (p *passage) waited(lasted time.Duration, givenBack bool) {
+func (p *call) waited(lasted time.Duration, givenBack bool) {
 	if hook := p.breaker.config.OnWaited; hook != nil {
 		event := Waited{Handler: message.HandlerNameFromCtx(p.c.Ctx), Scope: p.scope, For: lasted, GivenBack: givenBack}
 		safecall.Hook(p.breaker.config.Logger, "breaker.OnWaited", func() { hook(p.c.Ctx, event) })
 	}
 }
 
-func (p *passage) unpause() {
+func (p *call) unpause() {
 	p.paused.mu.Lock()
 	p.paused.pausing--
 	p.paused.mu.Unlock()
 }
 
 // rest returns how long the message may still be held.
-func (p *passage) rest(ctx context.Context) time.Duration {
+func (p *call) rest(ctx context.Context) time.Duration {
 	return outage.Rest(ctx, p.breaker.config.MaxHold, p.c.Held())
 }
 
 // giveBack returns the error that gives the message back, uncounted. A message that its handler acked cannot come
 // again: for it giveBack returns the handler's error.
-func (p *passage) giveBack() error {
+func (p *call) giveBack() error {
 	err := errHeld
 	if p.err != nil {
 		err = fmt.Errorf("%w: %w", errHeld, p.err)
@@ -323,7 +323,7 @@ func (p *passage) giveBack() error {
 
 // bounded keeps an error from asking a stage for a longer wait than the breaker itself allows: the stage would
 // dead-letter its message.
-func (p *passage) bounded(err error) error {
+func (p *call) bounded(err error) error {
 	if longest := p.breaker.config.MaxProbe; p.after > longest {
 		return classify.With(err, classify.RetryAfter(longest))
 	}

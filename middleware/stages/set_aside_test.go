@@ -213,16 +213,6 @@ func TestExtendedHandlerWithOutputs(t *testing.T) {
 	})
 }
 
-// The handler's stage topics are told, to watch them or to make them by hand.
-func TestTopicsOfAStagedHandler(t *testing.T) {
-	s := newStaging(t, stages.Config{Stages: []stages.Stage{{Delay: time.Hour, Retired: true}, {Delay: time.Second}}}, nil)
-	got := s.handle("billing", "orders", func(*message.Message) error { return nil }).Topics()
-	want := stages.Topic{Name: "orders.billing.retry.1s", Group: "orders.billing.retry.1s", Delay: time.Second}
-	if len(got) != 2 || got[0] != want || got[1].Name != "orders.billing.retry.1h" {
-		t.Error(got)
-	}
-}
-
 // A handler that messages reach past the stages says so once: one that was added, and one that was extended and has middlewares that
 // its stages lack, if no plugin refuses that at the start.
 func TestStagesPassedBy(t *testing.T) {

@@ -18,7 +18,7 @@ func of(i int) recent.Message {
 
 // Feature R12: what is remembered of failures is bounded, however many messages fail.
 func TestEvidenceIsBounded(t *testing.T) {
-	e, now := newEvidence(), time.Now()
+	e, now := newWindow(), time.Now()
 	for i := range 20 * recent.Most {
 		e.note(of(i), classify.Verdict{Class: classify.ClassTransient}, time.Hour, false, now)
 		if e.messages.Len() > recent.Most || e.failed > recent.Most {
@@ -35,7 +35,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 
 // Feature R12: a message counts once, however often it fails. If it succeeds later, it counts as handled.
 func TestEvidenceCountsMessages(t *testing.T) {
-	e, now := newEvidence(), time.Now()
+	e, now := newWindow(), time.Now()
 	unknown := classify.Verdict{}
 	for range 5 {
 		if e.note(of(1), unknown, time.Second, false, now) {
@@ -61,7 +61,7 @@ func TestEvidenceCountsMessages(t *testing.T) {
 
 // Feature R12: the more messages fail among others that succeed, the more must fail in a row to be an outage.
 func TestEvidenceMixed(t *testing.T) {
-	e, now := newEvidence(), time.Now()
+	e, now := newWindow(), time.Now()
 	for i := range 100 {
 		if i%2 == 0 {
 			e.note(of(i), classify.Verdict{}, time.Minute, false, now)
@@ -75,7 +75,7 @@ func TestEvidenceMixed(t *testing.T) {
 	if e.mixed(true) != 0 || e.rare(true) != 0 {
 		t.Error("errors that do not say away explain errors that do")
 	}
-	if few := newEvidence(); few.mixed(false) != 0 || few.rare(false) != 0 {
+	if few := newWindow(); few.mixed(false) != 0 || few.rare(false) != 0 {
 		t.Error("nothing is known")
 	}
 }
