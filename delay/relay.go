@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -81,10 +80,6 @@ func (c *RelayConfig) validate() error {
 type Relay struct {
 	from source
 	life *lifecycle.Lifecycle
-
-	// Those of the plugin's run, under the lock of life.
-	stop    context.CancelFunc
-	stopped sync.WaitGroup
 }
 
 // source is from where messages go where.
@@ -112,7 +107,7 @@ func NewRelay(store *Store, publisher message.Publisher, config RelayConfig) (*R
 		return nil, err
 	}
 	r := &Relay{from: source{&config, store, publisher}}
-	r.life = lifecycle.New(r.start, func() { r.stop(); r.stopped.Wait() })
+	r.life = lifecycle.Run(func(ctx context.Context) { _ = r.Run(ctx) })
 	return r, nil
 }
 
@@ -126,13 +121,6 @@ func (r *Relay) Plugin(router *message.Router) error {
 		return errors.New("delay: the router of Relay.Plugin is nil: give Relay.Plugin to Router.AddPlugin")
 	}
 	return r.life.Plugin(router)
-}
-
-func (r *Relay) start() error {
-	ctx, stop := context.WithCancel(context.Background())
-	r.stop = stop
-	r.stopped.Go(func() { _ = r.Run(ctx) })
-	return nil
 }
 
 // Run publishes what is due until ctx ends, and returns nil then: when a call of the publisher that was under way has

@@ -7,6 +7,7 @@
 package lifecycle
 
 import (
+	"context"
 	"errors"
 	"sync"
 
@@ -29,6 +30,29 @@ type Lifecycle struct {
 // Router.Run returns the error of start. If Run fails half-way, it does not wait for the handlers that it started, nor
 // for stop.
 func New(start func() error, stop func()) *Lifecycle { return &Lifecycle{start: start, stop: stop} }
+
+// Run returns a Lifecycle of run, which works beside the handlers. When the last handler has received its last message,
+// the context of run ends, and the router's end waits until run has returned.
+func Run(run func(ctx context.Context)) *Lifecycle {
+	var (
+		stop context.CancelFunc
+		done chan struct{}
+	)
+	return New(func() error {
+		var ctx context.Context
+		ctx, stop = context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		done = ended
+		go func() {
+			defer close(ended)
+			run(ctx)
+		}()
+		return nil
+	}, func() {
+		stop()
+		<-done
+	})
+}
 
 // Plugin is a message.RouterPlugin that follows the router's handlers, also those that are added later.
 func (l *Lifecycle) Plugin(router *message.Router) error {

@@ -59,21 +59,16 @@ func (t *stageTopic) initialize() error {
 	return nil
 }
 
-// begin runs the relay, after the handlers have subscribed that it publishes for: some pub/subs lose earlier messages.
-func (s *Stages) begin() error {
-	ctx, end := context.WithCancel(context.Background())
-	s.end = end
-	s.ended.Go(func() {
-		ready, cancel := context.WithTimeout(ctx, maxSubscribing)
-		defer cancel()
-		for _, h := range s.snapshot() {
-			for _, t := range h.topics {
-				t.subscribed.await(ready)
-			}
+// runRelay runs the relay, after the handlers have subscribed that it publishes for: some pub/subs lose earlier messages.
+func (s *Stages) runRelay(ctx context.Context) {
+	ready, cancel := context.WithTimeout(ctx, maxSubscribing)
+	defer cancel()
+	for _, h := range s.snapshot() {
+		for _, t := range h.topics {
+			t.subscribed.await(ready)
 		}
-		_ = s.relay.Run(ctx) // it ends with ctx
-	})
-	return nil
+	}
+	_ = s.relay.Run(ctx) // it ends with ctx
 }
 
 // giveUp dead-letters a message that the relay cannot publish, because it is too large.

@@ -1,7 +1,6 @@
 package stages
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -37,8 +36,6 @@ type Stages struct {
 	active []Stage
 	relay  *delay.Relay         // of a Store
 	life   *lifecycle.Lifecycle // of the relay
-	end    context.CancelFunc
-	ended  sync.WaitGroup
 
 	sink     *outage.Dependency // of the publisher or the store
 	refusals refusals
@@ -76,7 +73,7 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 		if err != nil {
 			return nil, fmt.Errorf("stages: Config.Store: %w", err)
 		}
-		s.relay, s.life = relay, lifecycle.New(s.begin, func() { s.end(); s.ended.Wait() })
+		s.relay, s.life = relay, lifecycle.Run(s.runRelay)
 	}
 	s.sink = outage.New(outage.Config{Name: watched, Lost: outage.Lost, Nacked: outage.Nacked, Logger: config.Logger})
 	s.owned = outage.OwnedBy(s.sink)

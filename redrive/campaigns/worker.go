@@ -93,10 +93,6 @@ type Worker struct {
 	publisher message.Publisher
 	config    WorkerConfig
 	life      *lifecycle.Lifecycle
-
-	// Those of the plugin's run, under the lock of life.
-	stop    context.CancelFunc
-	stopped sync.WaitGroup
 }
 
 // NewWorker returns a Worker that publishes through publisher, which must confirm what it takes and must not be the
@@ -125,7 +121,7 @@ func NewWorker(c *Campaigns, publisher message.Publisher, config WorkerConfig) (
 		return nil, err
 	}
 	w := &Worker{all: c, publisher: publisher, config: config}
-	w.life = lifecycle.New(w.start, func() { w.stop(); w.stopped.Wait() })
+	w.life = lifecycle.Run(func(ctx context.Context) { _ = w.Run(ctx) })
 	return w, nil
 }
 
@@ -148,13 +144,6 @@ func (w *Worker) Plugin(router *message.Router) error {
 }
 
 var errNoWorker = errors.New("campaigns: the *Worker is nil: check the error of NewWorker")
-
-func (w *Worker) start() error {
-	ctx, stop := context.WithCancel(context.Background())
-	w.stop = stop
-	w.stopped.Go(func() { _ = w.Run(ctx) })
-	return nil
-}
 
 // Run works on campaigns until ctx ends, and returns nil then: when the calls of the publisher that were under way have
 // returned, and the letters that were not begun have been given back. Publish has no context, so give the publisher's

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -170,10 +169,6 @@ type Retention struct {
 	store  *Store
 	config RetentionConfig
 	life   *lifecycle.Lifecycle
-
-	// Those of the plugin's run, under the lock of life.
-	stop    context.CancelFunc
-	stopped sync.WaitGroup
 }
 
 // NewRetention returns a Retention of the letters of the store's service. Nothing is deleted before Run, or Trim, or
@@ -187,7 +182,7 @@ func NewRetention(store *Store, config RetentionConfig) (*Retention, error) {
 		return nil, err
 	}
 	r := &Retention{store: store, config: config}
-	r.life = lifecycle.New(r.start, func() { r.stop(); r.stopped.Wait() })
+	r.life = lifecycle.Run(func(ctx context.Context) { _ = r.Run(ctx) })
 	return r, nil
 }
 
@@ -202,13 +197,6 @@ func (r *Retention) Plugin(router *message.Router) error {
 		return errors.New("letters: the router of Retention.Plugin is nil: give Retention.Plugin to Router.AddPlugin")
 	}
 	return r.life.Plugin(router)
-}
-
-func (r *Retention) start() error {
-	ctx, stop := context.WithCancel(context.Background())
-	r.stop = stop
-	r.stopped.Go(func() { _ = r.Run(ctx) })
-	return nil
 }
 
 // afterError is the wait after a look that failed, unless Every is shorter.
