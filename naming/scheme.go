@@ -1,7 +1,6 @@
 package naming
 
 import (
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -55,9 +54,6 @@ type Source struct {
 	// Delay is that of a stage, or 0 for the topic that messages come back to from a delay store.
 	Delay time.Duration
 }
-
-// IsZero reports whether no field is set.
-func (s Scheme) IsZero() bool { return reflect.ValueOf(s).IsZero() }
 
 // DeadLetterTopic names the topic for the dead letters of a source.
 func (s Scheme) DeadLetterTopic(source Source) string {

@@ -4,8 +4,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
-
-	"github.com/watermill-spillway/spillway/privacy"
 )
 
 // What Text costs, by the kind of text: ns/KiB is the figure.
@@ -24,7 +22,7 @@ func BenchmarkText(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(c.text)))
 			for b.Loop() {
-				_ = privacy.Default().Text(c.text)
+				_ = standard.Text(c.text)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(c.text))*1024, "ns/KiB")
 		})

@@ -40,15 +40,15 @@ func TestCorpusOfDrivers(t *testing.T) {
 	texts := corpus(t, "secrets.txt")
 	for _, text := range texts {
 		plain, want := marked.ReplaceAllString(text, "$1"), marked.ReplaceAllString(text, privacy.Mark)
-		got := privacy.Default().Text(plain)
+		got := standard.Text(plain)
 		if got != want {
 			t.Errorf("%q\n got  %q\n want %q", plain, got, want)
 		}
-		if again := privacy.Default().Text(got); again != got {
+		if again := standard.Text(got); again != got {
 			t.Errorf("%q is masked again: %q", got, again)
 		}
 		for _, within := range []string{strconv.Quote(plain), fmt.Sprintf("request failed: %q", plain), "q=" + url.QueryEscape("of "+plain+"\n")} {
-			shown := privacy.Default().Text(within)
+			shown := standard.Text(within)
 			for _, secret := range marked.FindAllStringSubmatch(text, -1) {
 				if len(secret[1]) > 5 && strings.Contains(shown, secret[1]) {
 					t.Errorf("%q\n shows %q\n in %q", within, secret[1], shown)
@@ -66,7 +66,7 @@ func TestCorpusOfDrivers(t *testing.T) {
 func TestCorpusReadable(t *testing.T) {
 	texts := corpus(t, "readable.txt")
 	for _, text := range texts {
-		if got := privacy.Default().Text(text); got != text {
+		if got := standard.Text(text); got != text {
 			t.Errorf("%q\n got %q", text, got)
 		}
 	}

@@ -19,7 +19,7 @@ const withheld = "[withheld: the mask panicked]"
 // passes bounds how often a masked text is looked at again: a mark can stand where it joins what was apart.
 const passes = 4
 
-// Redactor masks what is shown of messages. It is made by New, Default or None. A nil *Redactor is that of Default. It
+// Redactor masks what is shown of messages. It is made by New or None. A nil *Redactor masks credentials. It
 // is safe for concurrent use. It never panics: what it cannot mask, it withholds.
 type Redactor struct {
 	rules *rules // nil masks nothing
@@ -38,9 +38,6 @@ func New(rules Rules) (*Redactor, error) {
 	}
 	return &Redactor{rules: compiled}, nil
 }
-
-// Default returns the Redactor that masks credentials. A nil *Redactor does the same.
-func Default() *Redactor { return byDefault }
 
 // None returns a Redactor that masks nothing.
 func None() *Redactor { return none }

@@ -85,7 +85,7 @@ func TestText(t *testing.T) {
 		if got != want {
 			t.Errorf("%s\n got  %s\n want %s", text, got, want)
 		}
-		if again := privacy.Default().Text(got); again != got {
+		if again := standard.Text(got); again != got {
 			t.Errorf("%s is masked again: %s", got, again)
 		}
 		if privacy.None().Text(text) != text {
@@ -133,7 +133,7 @@ func TestTextReadable(t *testing.T) {
 		"mkdir -p x, mysqladmin -ping", "sudo -u admin:wheel x", "mysql failed\nmkdir -path", "docker run -u 1000:1000 curlimages/curl",
 		"4111\u20131112, 1\u00a0234\u00a0567\u00a0890\u00a0123\u00a0456",
 	} {
-		if got := privacy.Default().Text(text); got != text {
+		if got := standard.Text(text); got != text {
 			t.Errorf("%s\n got  %s", text, got)
 		}
 	}
@@ -143,7 +143,7 @@ func TestTextReadable(t *testing.T) {
 func TestTextCut(t *testing.T) {
 	const secret = "postgres://ops:hunter2@db/x 4111-1111-1111-1111 ghp_0123456789abcdefghijABCDEFGHIJ0123"
 	for at := privacy.MaxText - len(secret) - 80; at < privacy.MaxText+10; at++ {
-		got := privacy.Default().Text(strings.Repeat("x", at) + " " + secret + strings.Repeat(" y", 3000))
+		got := standard.Text(strings.Repeat("x", at) + " " + secret + strings.Repeat(" y", 3000))
 		if len(got) > privacy.MaxText || strings.Contains(got, "hunt") || strings.Contains(got, "4111-1") || strings.Contains(got, "ghp_0") {
 			t.Fatalf("at %d: %d bytes, %s", at, len(got), got[len(got)-200:])
 		}
@@ -263,11 +263,11 @@ func TestTextCutBefore(t *testing.T) {
 		"-----BEGIN PRIVATE KEY-----\nMIIE": "[redacted]",
 	} {
 		cut := "…[cut, 300 bytes in all]"
-		got := privacy.Default().Text(text + cut)
+		got := standard.Text(text + cut)
 		if got != want+cut && got != want { // what is masked up to the end of its line takes the mark of the cut along
 			t.Errorf("%s: %s", text, got)
 		}
-		if again := privacy.Default().Text(got); again != got {
+		if again := standard.Text(got); again != got {
 			t.Errorf("%s is masked again: %s", got, again)
 		}
 	}

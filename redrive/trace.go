@@ -37,7 +37,7 @@ func (r *rules) settlement(l poison.Letter, client any, outcome, trace string, m
 }
 
 // shown returns the text of a refusal without credentials.
-func shown(err error) string { return privacy.Default().Text(boundedtext.Error(err, maxShown)) }
+func shown(err error) string { return (*privacy.Redactor)(nil).Text(boundedtext.Error(err, maxShown)) }
 
 // maxShown bounds the text of an error that is masked.
 const maxShown = 4 << 10

@@ -9,6 +9,8 @@
 package settings
 
 import (
+	"reflect"
+
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -58,7 +60,7 @@ func (s Shared) Or(common Shared) Shared {
 	if s.Tracer == nil {
 		s.Tracer = common.Tracer
 	}
-	if s.Naming.IsZero() {
+	if reflect.ValueOf(s.Naming).IsZero() {
 		s.Naming = common.Naming
 	}
 	if s.Seal == nil {

@@ -34,7 +34,7 @@ func Wrap(logger watermill.LoggerAdapter, mask func(string) string) watermill.Lo
 		return logger
 	}
 	if mask == nil {
-		mask = privacy.Default().Text
+		mask = (*privacy.Redactor)(nil).Text
 	}
 	return &Log{core: newCore(logger, mask)}
 }
@@ -44,7 +44,7 @@ func of(logger watermill.LoggerAdapter) *Log {
 	if log, ok := logger.(*Log); ok {
 		return log
 	}
-	return &Log{core: &core{writer: &writer{to: logger}, mask: privacy.Default().Text}}
+	return &Log{core: &core{writer: &writer{to: logger}, mask: (*privacy.Redactor)(nil).Text}}
 }
 
 // Begin says that a router begins: from now on counts are written at the end of each window.
