@@ -10,7 +10,7 @@
 // # What is there
 //
 // Heads lists letters without their metadata and payloads, List with them, and Get returns one. Count counts letters,
-// CountTopics counts them by origin topic, and Groups by cause. A Filter chooses which. A cause is what failed, where
+// and Groups counts them by cause. A Filter chooses which. A cause is what failed, where
 // and how: the topics, handler, class, reason, error type and stack. The description belongs to it too, without its
 // numbers, ids, addresses and quoted texts. A Group becomes a Filter.
 //
@@ -20,10 +20,10 @@
 //	            ▼                │
 //	stored ▶ waiting ──drain──▶ redriven ──▶ succeeded, or failed_again
 //	            ├─────drain──▶ quarantined   redriven MaxRedrives times already
-//	            ├─────Mark───▶ refused       a person said so, for now
-//	            └─────Mark───▶ discarded     a person said so
+//	            ├───MarkAll──▶ refused       a person said so, for now
+//	            └───MarkAll──▶ discarded     a person said so
 //
-// Learn looks for what became of redriven letters. MarkAll changes many letters, and Purge deletes them. A Retention
+// A campaign looks for what became of redriven letters. MarkAll changes many letters, and Purge deletes them. A Retention
 // deletes old letters by itself.
 //
 // Each change is an Event, written in the same transaction: who made it, when and why. History and Audit return events.
@@ -37,18 +37,14 @@
 //
 // # Working on letters
 //
-// Take leases letters to its caller, in whatever state they are. No other Take returns them before the lease ends. The
-// caller calls Mark with their new Status, or Release to give them back as they were. Postpone puts them behind all
-// others, and Renew keeps them for longer. Leases go by the database's clock, so that they hold between machines. A
-// process that crashes holds its letters until the lease expires.
-//
-// Free and Lease are the two halves of Take, for programs that choose among the letters first. LastSeq ends a selection
-// at the letters that are there now.
+// Drains and campaigns lease the letters that they work on: package redrive and package campaigns. No other drain takes
+// a letter before its lease ends. Leases go by the database's clock, so that they hold between machines. A process that
+// crashes holds its letters until the lease expires. Heads with Filter.Leased shows them.
 //
 // # Many letters
 //
 // The numbers of each cause are kept in the transaction of each letter, in the table spillway_letter_counts, and so are
-// read instead of counted. So are the Arrivals of the last hour, by the minute. On PostgreSQL one statement stores a
+// read instead of counted. So are the arrivals of the last hour, by the minute. On PostgreSQL one statement stores a
 // letter, its body and its numbers. A Filter by what the letters of a cause have in common becomes one by causes. All
 // other scans read windows of Seq, one statement each, and end with their context. Metadata and payloads are in the
 // table spillway_letter_bodies, which lists do not read.
@@ -71,6 +67,6 @@
 // A letter that is larger than the database takes is refused with classify.ErrTooLarge. On MySQL and MariaDB a letter may
 // have max_allowed_packet less 8 KiB, including all that a poison.Queue adds. So a message of at most
 // max_allowed_packet less 64 KiB can always be stored. For larger messages raise max_allowed_packet, or give the queue
-// a fallback. SQLite and PostgreSQL take 1 GB. A List, Take or Free reads at most StoreConfig.MaxRead bytes into
-// memory.
+// a fallback. SQLite and PostgreSQL take 1 GB. A List, or a
+// batch of a drain, reads at most 32 MiB into memory.
 package letters

@@ -70,7 +70,7 @@ type Filter struct {
 
 	// Statuses are the states of letters. Default: StatusWaiting.
 	Statuses []Status `json:"statuses,omitempty"`
-	// SealKeys are ids of keys that letters are sealed with, as SealKeys counts them. An empty one stands for letters that
+	// SealKeys are ids of keys that letters are sealed with. An empty one stands for letters that
 	// are not sealed.
 	SealKeys []string `json:"seal_keys,omitempty"`
 	// Leased chooses only letters that have a lease now.
@@ -80,7 +80,7 @@ type Filter struct {
 	// After is the Seq of the last letter seen: only letters behind it, in the order asked for, are chosen. It pages
 	// through a List.
 	After int64 `json:"after,omitempty"`
-	// MaxSeq is the Seq of the last letter to choose, as LastSeq returns it. 0 means no bound.
+	// MaxSeq is the Seq of the last letter to choose. 0 means no bound.
 	MaxSeq int64 `json:"max_seq,omitempty"`
 	// Limit is the largest number of rows that List and Groups return. Default: DefaultLimit. At most MaxLimit.
 	Limit int `json:"limit,omitempty"`

@@ -18,7 +18,7 @@ type Letter struct {
 	// only Original and Topic are known.
 	poison.Letter
 	// Seq orders letters by arrival. A letter gets a new Seq, behind all others, in two cases: it arrived again after it
-	// was redriven or discarded, or Postpone was called. A List that pages by Seq may return such a letter twice.
+	// was redriven or discarded, or a publisher refused it. A List that pages by Seq may return such a letter twice.
 	Seq    int64
 	Status Status
 	// Seen counts how often the letter arrived.

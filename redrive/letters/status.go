@@ -37,7 +37,7 @@ func Statuses() []Status {
 // event is what the record calls a letter's way into the status.
 func (s Status) event() EventKind { return EventKind(s) }
 
-// settable returns an error if no Mark may set s.
+// settable returns an error if no caller may set s.
 func (s Status) settable() error {
 	if s == StatusErased {
 		return fmt.Errorf("the status %q: use Erase", string(s))
