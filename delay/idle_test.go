@@ -87,7 +87,7 @@ func TestIdle(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for !slices.Contains(watched.take(), s.say.next) { // what a start and a change ask is over
+		for !slices.Contains(watched.take(), s.statements.next) { // what a start and a change ask is over
 			time.Sleep(poll)
 		}
 		time.Sleep(2 * poll)
@@ -99,12 +99,12 @@ func TestIdle(t *testing.T) {
 			asked = watched.take()
 		}
 		// A look that takes long on a busy machine is followed by the question what time it is, which reads no table.
-		asked = slices.DeleteFunc(asked, func(query string) bool { return query == s.say.now })
+		asked = slices.DeleteFunc(asked, func(query string) bool { return query == s.statements.now })
 		if most := int(time.Since(begun)/poll) + 1; len(asked) > most {
 			t.Errorf("%s: %d statements in %s", what, len(asked), time.Since(begun))
 		}
 		for _, query := range asked {
-			if query != s.say.next {
+			if query != s.statements.next {
 				t.Errorf("%s: %s", what, query)
 			}
 		}

@@ -45,14 +45,14 @@ func (s *Store) next(ctx context.Context, from place,
 		err := rows.Scan(&us, &at.ready, &at.due, &at.seq)
 		in, ok = microseconds(us), true
 		return err
-	}, s.say.next, args...)
+	}, s.statements.next, args...)
 	return in, at, ok, err
 }
 
 // here is the place that is due now.
 func (s *Store) here(ctx context.Context) (at place, err error) {
 	at = front
-	err = s.rows(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&at.ready) }, s.say.now)
+	err = s.rows(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&at.ready) }, s.statements.now)
 	return at, err
 }
 
@@ -85,7 +85,7 @@ func (s *Store) lease(ctx context.Context, lease time.Duration, choose func(*sql
 		if c, err = choose(tx); err != nil {
 			return err
 		}
-		_, err = s.execAmong(ctx, tx, s.say.leaseIn, c.seqs, b.token, lease.Microseconds())
+		_, err = s.execAmong(ctx, tx, s.statements.leaseIn, c.seqs, b.token, lease.Microseconds())
 		return err
 	})
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Store) canTake(ctx context.Context) error {
 }
 
 func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, from place) (c choice, err error) {
-	rows, err := tx.QueryContext(ctx, s.say.choose, append(append([]any{[]byte(s.service)}, s.after(from)...), n)...)
+	rows, err := tx.QueryContext(ctx, s.statements.choose, append(append([]any{[]byte(s.service)}, s.after(from)...), n)...)
 	if err != nil {
 		return c, err
 	}
@@ -140,7 +140,7 @@ func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, from place) (c ch
 // lockFound locks rows that were found, as far as others have not been faster.
 func (s *Store) lockFound(ctx context.Context, tx *sql.Tx, found choice) (c choice, err error) {
 	condition, args := s.among(found.seqs)
-	rows, err := tx.QueryContext(ctx, s.db.Statement(s.say.lockIn+condition+s.db.SkipLocked()), args...)
+	rows, err := tx.QueryContext(ctx, s.db.Statement(s.statements.lockIn+condition+s.db.SkipLocked()), args...)
 	if err != nil {
 		return c, err
 	}
@@ -172,7 +172,7 @@ func (s *Store) readTaken(ctx context.Context, token string, seqs []int64) (read
 		t.msg, t.damage = decode(id, metadata, payload, hasPayload)
 		read = append(read, t)
 		return nil
-	}, s.db.Statement(s.say.readIn+condition+` ORDER BY due_at, seq`), append([]any{token}, args...)...)
+	}, s.db.Statement(s.statements.readIn+condition+` ORDER BY due_at, seq`), append([]any{token}, args...)...)
 	return read, err
 }
 
@@ -186,23 +186,23 @@ func (s *Store) releaseUnless(ctx context.Context, fine bool, token string, seqs
 // remove deletes rows, release makes them as if they had never been taken, and postpone puts them off and counts so
 // many failures more. Renew lets the lease last from now on. All of them leave rows alone that are under another token.
 func (s *Store) remove(ctx context.Context, token string, seqs []int64) error {
-	_, err := s.underToken(ctx, s.say.removeIn, seqs, token)
+	_, err := s.underToken(ctx, s.statements.removeIn, seqs, token)
 	return err
 }
 
 func (s *Store) release(ctx context.Context, token string, seqs []int64) error {
-	_, err := s.underToken(ctx, s.say.releaseIn, seqs, token)
+	_, err := s.underToken(ctx, s.statements.releaseIn, seqs, token)
 	return err
 }
 
 func (s *Store) postpone(ctx context.Context, token string, seqs []int64, wait time.Duration, failures int) error {
-	_, err := s.underToken(ctx, s.say.postponeIn, seqs, wait.Microseconds(), failures, token)
+	_, err := s.underToken(ctx, s.statements.postponeIn, seqs, wait.Microseconds(), failures, token)
 	return err
 }
 
 // renew reports whether all of the rows were still under the token.
 func (s *Store) renew(ctx context.Context, token string, seqs []int64, lease time.Duration) (all bool, err error) {
-	n, err := s.underToken(ctx, s.say.renewIn, seqs, lease.Microseconds(), token)
+	n, err := s.underToken(ctx, s.statements.renewIn, seqs, lease.Microseconds(), token)
 	return n == int64(len(seqs)), err
 }
 

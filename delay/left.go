@@ -28,6 +28,6 @@ func Left(ctx context.Context, db *sql.DB, service string) ([]Waiting, error) {
 		return nil, nil
 	}
 	s := &Store{db: on, service: service, dialect: dialects[on.Kind()]}
-	s.say = statementsFor(on, s.dialect)
+	s.statements = statementsFor(on, s.dialect)
 	return s.Waiting(ctx)
 }

@@ -36,7 +36,7 @@ func fillEach(t testing.TB, s *Store, n int, each func(i int) (id int, after tim
 	err := s.db.Write(t.Context(), func(tx *sql.Tx) error {
 		for i := range n {
 			id, after := each(i)
-			if _, err := tx.Exec(s.say.put, newRecord(s.service, "orders", newMessage(numberedID(id))).args(after)...); err != nil {
+			if _, err := tx.Exec(s.statements.put, newRecord(s.service, "orders", newMessage(numberedID(id))).args(after)...); err != nil {
 				return err
 			}
 		}

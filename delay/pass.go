@@ -114,7 +114,7 @@ func (s *Store) page(ctx context.Context, from place, horizon time.Duration, n i
 		one.topic, one.in = string(topic), microseconds(us)
 		spots = append(spots, one)
 		return err
-	}, s.say.page, args...)
+	}, s.statements.page, args...)
 	return spots, err
 }
 

@@ -17,7 +17,7 @@ func bulk(t testing.TB, s *Store, topic string, n int) {
 	t.Helper()
 	err := s.db.Write(t.Context(), func(tx *sql.Tx) error { // which may take its time
 		for i := range n {
-			if _, err := tx.Exec(s.say.put, newRecord(s.service, topic, newMessage(numberedID(i))).args(0)...); err != nil {
+			if _, err := tx.Exec(s.statements.put, newRecord(s.service, topic, newMessage(numberedID(i))).args(0)...); err != nil {
 				return err
 			}
 		}
@@ -184,7 +184,7 @@ func (s *Store) buffers(t *testing.T, from place) (most int) {
 			most = max(most, hit+read)
 		}
 		return err
-	}, `EXPLAIN (ANALYZE, BUFFERS) `+s.say.next, args...)
+	}, `EXPLAIN (ANALYZE, BUFFERS) `+s.statements.next, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

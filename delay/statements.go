@@ -25,18 +25,18 @@ const (
 // A row can be taken when ready_at is over: that is due_at at first, the end of the lease when it was taken, and the
 // end of the wait when it was refused. So one index answers what can be taken next, whatever holds the others back.
 func statementsFor(db *database.Database, d *dialect) statements {
-	say := db.Statement
+	statement := db.Statement
 	return statements{
-		put: say(putInto + `VALUES ` + putRow),
-		waiting: say(`SELECT topic, COUNT(*), MIN(due_at) - now_us() FROM spillway_delayed WHERE service = ? GROUP BY topic
+		put: statement(putInto + `VALUES ` + putRow),
+		waiting: statement(`SELECT topic, COUNT(*), MIN(due_at) - now_us() FROM spillway_delayed WHERE service = ? GROUP BY topic
 ORDER BY COUNT(*) DESC, topic LIMIT ` + strconv.Itoa(maxWaiting)),
 		// What is due later than the relay sleeps is not looked for: the leases of what was deleted lie there.
-		next: say(`SELECT ready_at - now_us(), ready_at, due_at, seq FROM spillway_delayed` + d.hint + ` WHERE service = ? AND ` + d.behind + `
+		next: statement(`SELECT ready_at - now_us(), ready_at, due_at, seq FROM spillway_delayed` + d.hint + ` WHERE service = ? AND ` + d.behind + `
 AND ready_at <= now_us() + ? ORDER BY ready_at, due_at, seq LIMIT 1`),
-		now: say(`SELECT now_us()`),
-		choose: say(`SELECT seq, size FROM spillway_delayed` + d.hint + ` WHERE service = ? AND ` + d.behind + ` AND ready_at <= now_us()
+		now: statement(`SELECT now_us()`),
+		choose: statement(`SELECT seq, size FROM spillway_delayed` + d.hint + ` WHERE service = ? AND ` + d.behind + ` AND ready_at <= now_us()
 ORDER BY ready_at, due_at, seq LIMIT ?` + db.SkipLocked()),
-		page: say(`SELECT seq, topic, size, ready_at, due_at, ready_at - now_us() FROM spillway_delayed` + d.hint + ` WHERE service = ? AND ` + d.behind + `
+		page: statement(`SELECT seq, topic, size, ready_at, due_at, ready_at - now_us() FROM spillway_delayed` + d.hint + ` WHERE service = ? AND ` + d.behind + `
 AND ready_at <= now_us() + ? ORDER BY ready_at, due_at, seq LIMIT ?`),
 
 		lockIn:  `SELECT seq FROM spillway_delayed` + d.hintKey + ` WHERE ready_at <= now_us() AND `,

@@ -10,10 +10,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/batcher"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/internal/gather"
 )
 
 // MaxDelay is the longest delay, about ten years. A longer one was meant in another unit.
@@ -31,12 +31,12 @@ const (
 // Store keeps messages in the table spillway_delayed until they are due. Relays publish them. It is safe for concurrent
 // use, by any number of processes. It has a goroutine only while messages of several callers go into one statement.
 type Store struct {
-	db      *database.Database
-	say     statements
-	service string
-	alarms  alarms // of relays in this process
+	db         *database.Database
+	statements statements
+	service    string
+	alarms     alarms // of relays in this process
 	*dialect
-	gathering *gather.Group[[]any] // what Put writes at the same time
+	batcher *batcher.Batcher[[]any] // what Put writes at the same time
 }
 
 // NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its
@@ -57,13 +57,13 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{db: on, service: service, dialect: dialects[on.Kind()]}
-	s.say = statementsFor(on, s.dialect)
+	s.statements = statementsFor(on, s.dialect)
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
 	if err := s.canTake(ctx); err != nil {
 		return nil, fmt.Errorf("delay: NewStore: %w", err)
 	}
-	s.gathering = s.newGathering()
+	s.batcher = s.newBatcher()
 	return s, nil
 }
 
@@ -139,7 +139,7 @@ func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 	}
 	args := r.args(after + s.tick)
 	joined, err := chain.WriteJoined(ctx, s.db.DB(), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, s.say.put, args...)
+		_, err := tx.ExecContext(ctx, s.statements.put, args...)
 		return err
 	})
 	if !joined {
@@ -157,13 +157,13 @@ func (s *Store) putAlone(ctx context.Context, args []any, size int) error {
 		return errHeld
 	}
 	alone := func() error {
-		_, err := s.db.Exec(ctx, s.say.put, args...)
+		_, err := s.db.Exec(ctx, s.statements.put, args...)
 		return err
 	}
-	if s.gathering == nil {
+	if s.batcher == nil {
 		return alone()
 	}
-	return s.gathering.Do(ctx, args, size, alone)
+	return s.batcher.Do(ctx, args, size, alone)
 }
 
 var errHeld = errors.New("the message's own transaction holds the database, so this would wait for itself: put " +
@@ -199,7 +199,7 @@ func (s *Store) Waiting(ctx context.Context) (waiting []Waiting, err error) {
 		w.Topic, w.Next = string(topic), microseconds(next)
 		waiting = append(waiting, w)
 		return err
-	}, s.say.waiting, []byte(s.service))
+	}, s.statements.waiting, []byte(s.service))
 	if err != nil {
 		return nil, fmt.Errorf("delay: count what waits: %w", err)
 	}

@@ -242,7 +242,7 @@ func TestDueOrder(t *testing.T) {
 		}
 		out := &outbox{before: func(_ string, messages []*message.Message) error {
 			var now int64
-			if err := s.db.DB().QueryRow(s.say.now).Scan(&now); err != nil {
+			if err := s.db.DB().QueryRow(s.statements.now).Scan(&now); err != nil {
 				return err
 			}
 			for _, msg := range messages {
@@ -318,7 +318,7 @@ func TestPlan(t *testing.T) {
 			}
 		}
 		service, begin := []byte(s.service), s.after(front)
-		for name, query := range map[string]string{"next": s.say.next, "choose": s.say.choose, "page": s.say.page} {
+		for name, query := range map[string]string{"next": s.statements.next, "choose": s.statements.choose, "page": s.statements.page} {
 			plan, args := "", append(append([]any{service}, begin...), 200)
 			if name == "page" {
 				args = append(args, 200)

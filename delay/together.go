@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/batcher"
 	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/internal/gather"
 )
 
 // What one statement takes of messages that are put at the same time.
@@ -17,15 +17,15 @@ const (
 	togetherWait  = 5 * time.Second // then each message goes alone
 )
 
-// newGathering gathers messages that different callers put at the same time.
-func (s *Store) newGathering() *gather.Group[[]any] {
+// newBatcher batches messages that different callers put at the same time.
+func (s *Store) newBatcher() *batcher.Batcher[[]any] {
 	most := togetherBytes
 	if largest := s.db.Largest(); largest > 0 {
 		most = min(most, largest/4) // a driver may double values by escaping
 	}
 	texts := s.putTogether()
-	return gather.New(gather.Config[[]any]{
-		Rows: togetherRows, Bytes: most, Lanes: gather.Lanes(s.db.Kind() == database.SQLite), Timeout: togetherWait,
+	return batcher.New(batcher.Config[[]any]{
+		Rows: togetherRows, Bytes: most, Lanes: batcher.Lanes(s.db.Kind() == database.SQLite), Timeout: togetherWait,
 		Together: func(ctx context.Context, rows [][]any) ([]int, error) {
 			size := bits.Len(uint(len(rows) - 1))
 			text, columns := texts(len(rows), size), len(rows[0])

@@ -19,7 +19,7 @@ func BenchmarkPutters(b *testing.B) {
 					db.SetMaxOpenConns(64)
 					db.SetMaxIdleConns(64)
 					stores := map[string]*Store{"apart": on(b, db), "together": on(b, db)}
-					stores["apart"].gathering = nil
+					stores["apart"].batcher = nil
 					took := map[string]time.Duration{}
 					const each = 400
 					for b.Loop() {

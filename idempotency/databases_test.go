@@ -158,29 +158,6 @@ func TestHandlerSpoilsTransaction(t *testing.T) {
 	})
 }
 
-// Promise P7: what a duplicate committed meanwhile is not mistaken for a commit by the handler that rolled back.
-func TestRollbackThenDuplicate(t *testing.T) {
-	onDatabases(t, func(c *cell) {
-		if c.says == "sqlite" {
-			return // a duplicate waits for the gate, which the first holds to its end
-		}
-		store := c.store(c.db)
-		claim, err := store.Claim(c.Context(), idempotency.Entry{Key: same})
-		if err != nil {
-			c.Fatal(err)
-		}
-		if _, err := claim.Tx().Exec(`ROLLBACK`); err != nil {
-			c.Fatal(err)
-		}
-		if first, err := claimOnce(store, same); err != nil || !first {
-			c.Fatal(first, err)
-		}
-		if err := claim.Release(); err != nil {
-			c.Error(err)
-		}
-	})
-}
-
 // Features I4, I6: the outputs of each version have ids of their own, and a mark forgets those of its version alone.
 func TestOutputsOfVersions(t *testing.T) {
 	onDatabases(t, func(c *cell) {

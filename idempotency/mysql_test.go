@@ -3,12 +3,8 @@ package idempotency_test
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
@@ -31,37 +27,6 @@ WHERE DB = DATABASE() AND INFO LIKE 'INSERT INTO spillway_keys%' AND TIME_MS > 3
 		t.Fatal(err)
 	}
 	return n
-}
-
-// Promise P7: duplicates that wait while one attempt after the other fails take turns; the server calls that a deadlock,
-// and no caller is told.
-func TestMySQLFailuresAmongDuplicates(t *testing.T) {
-	db := openMySQL(t)
-	var runs, failed atomic.Int64
-	boom := errors.New("boom")
-	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
-		func(msg *message.Message) ([]*message.Message, error) {
-			if _, err := effectMySQL(msg); err != nil {
-				return nil, err
-			}
-			time.Sleep(20 * time.Millisecond) // the others come to wait
-			if runs.Add(1) <= 5 {
-				return nil, boom
-			}
-			return nil, nil
-		})
-	atOnce(t, 20, func(int) error {
-		_, err := h(newMessage("same"))
-		if err == boom {
-			failed.Add(1)
-			return nil
-		}
-		return err
-	})
-	wantRows(t, db, 1, 1)
-	if runs.Load() != 6 || failed.Load() != 5 {
-		t.Errorf("%d runs, of which %d failed", runs.Load(), failed.Load())
-	}
 }
 
 // Feature I2: handlers of different keys run at the same time, neighbours in the index too and whatever the sessions'

@@ -60,38 +60,6 @@ func TestPostgresPrepared(t *testing.T) {
 	}
 }
 
-// Feature I2: outputs are recorded whole, whether they go in the text of the commit or not, and whatever else ran.
-func TestPostgresOutputSizes(t *testing.T) {
-	db := openPostgres(t)
-	store := storeOn(db)
-	for _, size := range []int{0, 1, 16 << 10, 16<<10 + 1, 1 << 20} {
-		for _, suspect := range []bool{false, true} {
-			outputs := strings.Repeat("\x00'\\", size)[:size]
-			key := idempotency.Key{Consumer: "c", ID: fmt.Sprint(size, suspect)}
-			c, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if suspect {
-				if _, err := c.Tx().Exec(`SAVEPOINT mine; ROLLBACK TO mine`); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := c.Commit([]byte(outputs)); err != nil {
-				t.Fatal(size, suspect, err)
-			}
-			again, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got, done := recorded(again); !done || string(got) != outputs {
-				t.Errorf("%d bytes: %d recorded, %v", size, len(got), done)
-			}
-			_ = again.Release()
-		}
-	}
-}
-
 // Feature I2: a handler may change the search path or the role of its transaction, as those of many tenants do.
 func TestPostgresSettings(t *testing.T) {
 	for name, set := range map[string]string{

@@ -18,6 +18,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// silent is a driver that does nothing.
+type silent struct{}
+
+func (silent) Connect(context.Context) (driver.Conn, error) { return silent{}, nil }
+func (silent) Driver() driver.Driver                        { return nil }
+func (silent) Prepare(string) (driver.Stmt, error)          { return nil, driver.ErrSkip }
+func (silent) Close() error                                 { return nil }
+func (silent) Begin() (driver.Tx, error)                    { return silent{}, nil }
+func (silent) Commit() error                                { return nil }
+func (silent) Rollback() error                              { return nil }
+func (silent) CheckNamedValue(*driver.NamedValue) error     { return nil }
+func (silent) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
+	return driver.RowsAffected(1), nil
+}
+
 // fake is a driver that prepares whatever has arguments, and notes what it is told. A statement does what it says.
 type fake struct {
 	silent

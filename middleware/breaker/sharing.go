@@ -71,7 +71,7 @@ func (s *sharing) stop() {
 	<-s.ended
 	ctx, cancel := context.WithTimeout(context.Background(), shareTimeout)
 	defer cancel()
-	if _, err := s.store.db.Exec(ctx, s.store.say.leave, s.store.service, s.store.db.Text(s.instance)); err != nil &&
+	if _, err := s.store.db.Exec(ctx, s.store.statements.leave, s.store.service, s.store.db.Text(s.instance)); err != nil &&
 		!s.away {
 		logging.GuardNotCleared.Write(s.breaker.config.Logger, err, nil)
 	}
@@ -143,29 +143,29 @@ func (s *sharing) exchange(ctx context.Context) error {
 	}
 	if now := time.Now(); now.Sub(s.swept) > keptFor {
 		s.swept = now
-		_, err = s.store.db.Exec(ctx, s.store.say.purge, s.store.service, keptFor.Milliseconds())
+		_, err = s.store.db.Exec(ctx, s.store.statements.purge, s.store.service, keptFor.Milliseconds())
 	}
 	return err
 }
 
 // write tells the other instances what became of a cell.
 func (s *sharing) write(ctx context.Context, news news) error {
-	db, say := s.store.db, s.store.say
+	db, statements := s.store.db, s.store.statements
 	key := []any{s.store.service, db.Text(news.at.handler), db.Text(news.at.scope)}
 	var err error
 	switch news.what {
 	case isOpen:
-		_, err = db.Exec(ctx, say.put,
+		_, err = db.Exec(ctx, statements.put,
 			append(key, db.Text(s.instance), db.Text(Open.String()), db.Text(news.reason), db.Text(news.cause), db.Text(""),
 				(lease*s.store.every).Milliseconds())...)
 	case isStill:
-		_, err = db.Exec(ctx, say.renew,
+		_, err = db.Exec(ctx, statements.renew,
 			append([]any{db.Text(news.reason), db.Text(news.cause), (lease * s.store.every).Milliseconds()},
 				append(key, db.Text(s.instance))...)...)
 	case isProved:
-		_, err = db.Exec(ctx, say.proved, key...)
+		_, err = db.Exec(ctx, statements.proved, key...)
 	case isOver:
-		_, err = db.Exec(ctx, say.remove, append(key, db.Text(s.instance))...)
+		_, err = db.Exec(ctx, statements.remove, append(key, db.Text(s.instance))...)
 	}
 	if err == nil {
 		news.cell.written(news)

@@ -27,10 +27,10 @@ type StoreConfig struct {
 // Store shares outages and freezes among the instances of a service, in the table spillway_outages of a database. A
 // command line uses it too: see Freeze, Release and List. It is safe for concurrent use.
 type Store struct {
-	db      *database.Database
-	service any // as it is bound
-	say     statements
-	every   time.Duration
+	db         *database.Database
+	service    any // as it is bound
+	statements statements
+	every      time.Duration
 }
 
 var table = schema.Table{
@@ -52,7 +52,7 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: on, service: on.Text(config.Service), say: statementsFor(on), every: config.Every}, nil
+	return &Store{db: on, service: on.Text(config.Service), statements: statementsFor(on), every: config.Every}, nil
 }
 
 // Shared is an outage or a freeze in a Store.
@@ -93,7 +93,7 @@ func (s *Store) rows(ctx context.Context, instance string) ([]Shared, error) {
 		one.Since = time.UnixMilli(since)
 		found = append(found, one)
 		return found[len(found)-1].State.UnmarshalText([]byte(state))
-	}, s.say.list, s.service, s.db.Text(instance))
+	}, s.statements.list, s.service, s.db.Text(instance))
 	if err != nil {
 		return nil, fmt.Errorf("breaker: list the outages: %w", err)
 	}
@@ -110,7 +110,7 @@ func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error
 	if database.Column(handler) != handler {
 		return fmt.Errorf("breaker: Freeze: the handler %q cannot be shared: a name has at most 255 bytes of readable text", boundedtext.Text(handler, 300))
 	}
-	if _, err := s.db.Exec(ctx, s.say.put, s.service, s.db.Text(handler), s.db.Text(""), s.db.Text(""),
+	if _, err := s.db.Exec(ctx, s.statements.put, s.service, s.db.Text(handler), s.db.Text(""), s.db.Text(""),
 		s.db.Text(Frozen.String()), s.db.Text(boundedtext.Text(reason, 1000)), s.db.Text(""),
 		s.db.Text(boundedtext.Text(actor, 1000)), 0); err != nil {
 		return fmt.Errorf("breaker: freeze %q: %w", handler, err)
@@ -125,7 +125,7 @@ func (s *Store) Release(ctx context.Context, handler, reason, actor string) (rel
 		return false, errors.New("breaker: Release: the actor is empty: say who releases the handler")
 	}
 	reason = cmp.Or(reason, "released")
-	n, err := s.db.Exec(ctx, s.say.release, s.db.Text(boundedtext.Text(reason, 1000)),
+	n, err := s.db.Exec(ctx, s.statements.release, s.db.Text(boundedtext.Text(reason, 1000)),
 		s.db.Text(boundedtext.Text(actor, 1000)), keptFor.Milliseconds(), s.service, s.db.Text(database.Column(handler)))
 	if err != nil {
 		return false, fmt.Errorf("breaker: release %q: %w", handler, err)

@@ -11,10 +11,10 @@ import (
 // Store counts unfinished deliveries in a database. It keeps two tables, spillway_processes and spillway_deliveries,
 // which are nearly empty as long as nothing ends uncleanly. It is safe for concurrent use, by several processes too.
 type Store struct {
-	db      *database.Database
-	service any // as it is bound
-	say     statements
-	timeout time.Duration
+	db         *database.Database
+	service    any // as it is bound
+	statements statements
+	timeout    time.Duration
 }
 
 // NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its
@@ -33,7 +33,7 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: on, service: on.Text(service), say: statementsFor(on), timeout: statementTimeout}
+	s := &Store{db: on, service: on.Text(service), statements: statementsFor(on), timeout: statementTimeout}
 	if on.Kind() == database.SQLite {
 		s.timeout *= 5 // a statement waits in a row with the claims of handlers
 	}
@@ -87,12 +87,12 @@ func (s *Store) changed(ctx context.Context, statement string, args ...any) (boo
 }
 
 func (s *Store) register(ctx context.Context, r registration) error {
-	_, err := s.db.Exec(ctx, s.say.register, s.service, s.db.Text(r.id), s.db.Text(r.node), r.interval.Milliseconds())
+	_, err := s.db.Exec(ctx, s.statements.register, s.service, s.db.Text(r.id), s.db.Text(r.node), r.interval.Milliseconds())
 	return err
 }
 
 func (s *Store) beat(ctx context.Context, id string) (bool, error) {
-	return s.changed(ctx, s.say.beat, s.db.Text(id))
+	return s.changed(ctx, s.statements.beat, s.db.Text(id))
 }
 
 func (s *Store) others(ctx context.Context, id string) (found []row, err error) {
@@ -103,7 +103,7 @@ func (s *Store) others(ctx context.Context, id string) (found []row, err error) 
 		r.interval, r.lostFor = milliseconds(interval), milliseconds(lostFor)
 		found = append(found, r)
 		return err
-	}, s.say.others, s.service, s.db.Text(id))
+	}, s.statements.others, s.service, s.db.Text(id))
 	return found, err
 }
 
@@ -113,21 +113,21 @@ func milliseconds(n int64) time.Duration {
 }
 
 func (s *Store) lose(ctx context.Context, id string, beats int64) (bool, error) {
-	return s.changed(ctx, s.say.lose, s.db.Text(id), beats)
+	return s.changed(ctx, s.statements.lose, s.db.Text(id), beats)
 }
 
 func (s *Store) forget(ctx context.Context, id string) error {
-	_, err := s.db.Exec(ctx, s.say.forget, s.db.Text(id))
+	_, err := s.db.Exec(ctx, s.statements.forget, s.db.Text(id))
 	return err
 }
 
 func (s *Store) signOff(ctx context.Context, id string) error {
-	_, err := s.db.Exec(ctx, s.say.signOff, s.db.Text(id))
+	_, err := s.db.Exec(ctx, s.statements.signOff, s.db.Text(id))
 	return err
 }
 
 func (s *Store) enter(ctx context.Context, m mark, w written) (bool, error) {
-	return s.changed(ctx, s.say.enter, append(s.key(m), w.delivery, s.db.Text(w.process))...)
+	return s.changed(ctx, s.statements.enter, append(s.key(m), w.delivery, s.db.Text(w.process))...)
 }
 
 func (s *Store) marks(ctx context.Context, m mark) (found []written, err error) {
@@ -136,26 +136,26 @@ func (s *Store) marks(ctx context.Context, m mark) (found []written, err error) 
 		err := rows.Scan(&w.delivery, &w.process)
 		found = append(found, w)
 		return err
-	}, s.say.marks, s.key(m)...)
+	}, s.statements.marks, s.key(m)...)
 	return found, err
 }
 
 func (s *Store) clear(ctx context.Context, m mark, w written) error {
-	statement, last := s.say.clear, any(w.delivery)
+	statement, last := s.statements.clear, any(w.delivery)
 	if w.process != "" {
-		statement, last = s.say.clearOwn, s.db.Text(w.process)
+		statement, last = s.statements.clearOwn, s.db.Text(w.process)
 	}
 	_, err := s.db.Exec(ctx, statement, append(s.key(m), last)...)
 	return err
 }
 
 func (s *Store) leave(ctx context.Context, process string) error {
-	_, err := s.db.Exec(ctx, s.say.leave, s.db.Text(process))
+	_, err := s.db.Exec(ctx, s.statements.leave, s.db.Text(process))
 	return err
 }
 
 func (s *Store) sweep(ctx context.Context, age time.Duration) (bool, error) {
-	n, err := s.db.Exec(ctx, s.say.sweep, age.Milliseconds())
+	n, err := s.db.Exec(ctx, s.statements.sweep, age.Milliseconds())
 	return n == sweepAtOnce, err
 }
 

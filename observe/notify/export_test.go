@@ -18,12 +18,5 @@ func (n *Notifier) Start() { _ = n.start() } // whose error is nil
 // Stop is the end of Start.
 func (n *Notifier) Stop() { n.stop() }
 
-// Pending is the number of subjects that wait for the next round.
-func (n *Notifier) Pending() int {
-	n.pending.mu.Lock()
-	defer n.pending.mu.Unlock()
-	return len(n.pending.reports)
-}
-
 // Line is line.
 var Line = line

@@ -59,42 +59,6 @@ func (b *bubble) place(causes ...string) {
 	}
 }
 
-// Feature O4: a cause is told at once, then counted by the hour; after an hour without a letter it is new again.
-func TestHours(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var in inbox
-		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}})
-		begun := time.Now()
-		b.place("a")
-		synctest.Wait()
-		first := in.one(t, notify.NewCause, notify.StatusNew)
-		if time.Since(begun) > 0 || first.Count != 1 {
-			t.Errorf("%+v after %s", first, time.Since(begun))
-		}
-		for range 1000 {
-			time.Sleep(3 * time.Second)
-			b.place("a")
-		}
-		if n := len(in.of(notify.NewCause, notify.StatusSummary)); n != 0 {
-			t.Errorf("%d summaries within the hour", n)
-		}
-		time.Sleep(15 * time.Minute)
-		summary := in.one(t, notify.NewCause, notify.StatusSummary)
-		if summary.Count != 1000 || summary.Total != 1001 || summary.ID == first.ID || summary.Cause != first.Cause || !summary.First.Equal(first.First) ||
-			summary.Title != "1000 more dead letters of a cause: orders, billing, a" {
-			t.Errorf("%+v", summary)
-		}
-		time.Sleep(3 * time.Hour)
-		in.one(t, notify.NewCause, notify.StatusSummary)
-		b.place("a")
-		time.Sleep(2 * time.Second)
-		if all := in.of(notify.NewCause, notify.StatusNew); len(all) != 2 || all[1].ID == first.ID || all[1].Total != 1 {
-			t.Errorf("%+v", all)
-		}
-		b.Stop()
-	})
-}
-
 // Feature O4: an open guard is a notice, and one when it was closed for a minute. A guard that opens and closes all the time is no more.
 func TestGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -257,34 +221,6 @@ func TestHangs(t *testing.T) {
 // cause is a word without a digit, which would be folded.
 func cause(i int) string {
 	return strings.NewReplacer("0", "a", "1", "b", "2", "c", "3", "d", "4", "e", "5", "f", "6", "g", "7", "h", "8", "i", "9", "j").Replace(fmt.Sprint(i))
-}
-
-// Feature O4: 10,000 causes within a second are 10 notices, one that says there are more, and one with the number of the others.
-func TestManyCauses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var in inbox
-		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}})
-		for i := range 10_000 {
-			b.place(cause(i))
-			if n := b.Pending(); n > 1001 {
-				t.Fatalf("%d subjects are kept", n)
-			}
-		}
-		time.Sleep(10 * time.Second)
-		told, many := in.of(notify.NewCause, notify.StatusNew), in.one(t, notify.ManyNotices, notify.StatusNew)
-		if len(told) != 10 || many.Subject != "new_cause" {
-			t.Errorf("%d notices, and %+v", len(told), many)
-		}
-		time.Sleep(2 * time.Hour)
-		sum := many.Count
-		for _, n := range append(told, in.of(notify.ManyNotices, notify.StatusSummary)...) {
-			sum += n.Count
-		}
-		if sum != 10_000 || len(in.all) > 13 {
-			t.Errorf("%d letters are told in %d notices: %v", sum, len(in.all), in.String())
-		}
-		b.Stop()
-	})
 }
 
 // Feature O4: a letter that no publisher takes is a notice.

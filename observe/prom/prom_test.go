@@ -27,7 +27,6 @@ import (
 	"github.com/watermill-spillway/spillway/observe/prom"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -184,50 +183,6 @@ spillway_redriven_total{topic="orders"} 3
 # TYPE spillway_letters_causes gauge
 spillway_letters_causes 0
 `)
-}
-
-// Feature O1: an attacker who chooses reasons, topics and causes fills neither the registry nor a line.
-func TestLabelsAreBounded(t *testing.T) {
-	s := start(t, prom.Config{MaxValues: 10, MaxCauses: 5, Interval: time.Millisecond}, spillway.Config{DB: open(t)}, func(msg *message.Message) error {
-		return classify.Permanent(errors.New(msg.UUID), classify.Reason("r"+msg.UUID+"\n\x1b[2J\xff"+strings.Repeat("x", 5000)))
-	})
-	for i := range 100 {
-		s.publish(t, fmt.Sprint("id", i, string(rune('a'+i%26)), string(rune('a'+i/26))))
-	}
-	testkit.Eventually(t, "100 letters", func() bool {
-		n, err := s.channel.Letters().Count(t.Context(), letters.Filter{})
-		return err == nil && n == 100
-	})
-	families, err := s.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := 0.
-	for _, f := range families {
-		if most := 12; len(f.Metric) > most {
-			t.Errorf("%s has %d series, and at most %d were allowed", f.GetName(), len(f.Metric), most)
-		}
-		for _, metric := range f.Metric {
-			if f.GetName() == "spillway_dead_letters_total" {
-				sum += metric.Counter.GetValue()
-			}
-			for _, label := range metric.Label {
-				if v := label.GetValue(); len(v) > 400 || strings.ContainsAny(v, "\n\x1b") {
-					t.Errorf("%s has the label %q", f.GetName(), v)
-				}
-			}
-		}
-	}
-	if sum != 100 {
-		t.Errorf("%g letters are counted, of 100", sum)
-	}
-	if err := testutil.GatherAndCompare(s.registry, strings.NewReader(`
-# HELP spillway_label_values_folded_total How often a value beyond the bound of its label was counted as the value other. The label place is a pair of topic and handler.
-# TYPE spillway_label_values_folded_total counter
-spillway_label_values_folded_total{label="reason"} 90
-`), "spillway_label_values_folded_total"); err != nil && !strings.Contains(err.Error(), `label="reason"`) {
-		t.Error(err)
-	}
 }
 
 // Feature O1: a database that is away is a series, and ends no scrape. What was known stays for Stale.

@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/internal/gather"
+	"github.com/watermill-spillway/spillway/internal/batcher"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
@@ -85,8 +85,8 @@ type Publisher struct {
 	conn   *connection
 	slots  chan *channel // Channels of them; nil is one to open
 
-	together *gather.Group[outgoing] // what callers publish at the same time
-	away     sync.WaitGroup
+	batcher *batcher.Batcher[outgoing] // what callers publish at the same time
+	away    sync.WaitGroup
 
 	mu       sync.Mutex
 	prepared map[string]struct{} // exchanges declared
@@ -122,7 +122,7 @@ func NewPublisher(uri string, config PublisherConfig) (*Publisher, error) {
 	for range config.Channels {
 		p.slots <- nil
 	}
-	p.together = p.newTogether()
+	p.batcher = p.newTogether()
 	return p, nil
 }
 
@@ -166,10 +166,10 @@ func (p *Publisher) publish(to address, publishing *amqp091.Publishing) error {
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.ConfirmTimeout)
 	defer cancel()
 	alone := func() error { return p.publishAlone(ctx, to, publishing) }
-	if p.together == nil {
+	if p.batcher == nil {
 		return alone()
 	}
-	err := p.together.Do(ctx, outgoing{to, publishing}, len(publishing.Body), alone)
+	err := p.batcher.Do(ctx, outgoing{to, publishing}, len(publishing.Body), alone)
 	if err != nil && err == ctx.Err() {
 		err = noConfirm(to, p.config.ConfirmTimeout)
 	}

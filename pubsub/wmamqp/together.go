@@ -6,7 +6,7 @@ import (
 
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/internal/gather"
+	"github.com/watermill-spillway/spillway/internal/batcher"
 )
 
 // What goes together on one channel.
@@ -21,9 +21,9 @@ type outgoing struct {
 	publishing *amqp091.Publishing
 }
 
-// newTogether gathers messages that find no channel free.
-func (p *Publisher) newTogether() *gather.Group[outgoing] {
-	return gather.New(gather.Config[outgoing]{
+// newTogether batches messages that find no channel free.
+func (p *Publisher) newTogether() *batcher.Batcher[outgoing] {
+	return batcher.New(batcher.Config[outgoing]{
 		Rows: togetherMessages, Bytes: togetherBytes, Lanes: p.config.Channels, Timeout: p.config.ConfirmTimeout,
 		Together: p.publishTogether,
 	})

@@ -33,4 +33,4 @@ var ForgottenID = forgottenID
 var EachMinute = eachMinute
 
 // Apart stores each letter by itself, as if no other were published.
-func (s *Store) Apart() { s.gathering = nil }
+func (s *Store) Apart() { s.batcher = nil }

@@ -86,10 +86,10 @@ func (s *Store) storeGathered(ctx context.Context, records []record) error {
 		}
 		return err
 	}
-	if s.gathering == nil || !s.known.has(records[0].cause) || s.db.Held(ctx) {
+	if s.batcher == nil || !s.known.has(records[0].cause) || s.db.Held(ctx) {
 		return alone()
 	}
-	return s.gathering.Do(ctx, &records[0], records[0].size(), alone)
+	return s.batcher.Do(ctx, &records[0], records[0].size(), alone)
 }
 
 // storeAll stores letters in one transaction. If another one that stores the same letters in another order was in the

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/batcher"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/internal/gather"
 	"github.com/watermill-spillway/spillway/seal"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -49,7 +49,7 @@ type Store struct {
 	seal       *seal.Sealer
 	known      knownCauses
 	prepared   prepared
-	gathering  *gather.Group[*record]
+	batcher    *batcher.Batcher[*record]
 	manyFresh  []string // by the logarithm of the number of letters
 }
 
@@ -85,7 +85,7 @@ func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, erro
 	if s.statements.fresh != "" {
 		s.manyFresh = manyFreshStatements(known.Statement)
 	}
-	s.gathering = s.newGathering()
+	s.batcher = s.newBatcher()
 	s.beginCauses(ctx)
 	return s, nil
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/batcher"
 	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/internal/gather"
 )
 
 // What one statement takes of letters that are published at the same time.
@@ -19,8 +19,8 @@ const (
 	togetherWait  = 5 * time.Second // then each letter goes alone
 )
 
-// newGathering gathers letters that are published at the same time by different callers.
-func (s *Store) newGathering() *gather.Group[*record] {
+// newBatcher batches letters that are published at the same time by different callers.
+func (s *Store) newBatcher() *batcher.Batcher[*record] {
 	most := togetherBytes
 	if limit := s.db.Largest(); limit > 0 {
 		most = min(most, limit/4) // a driver may double values by escaping
@@ -28,8 +28,8 @@ func (s *Store) newGathering() *gather.Group[*record] {
 	together := map[database.Kind]func(context.Context, []*record) (stored map[string]bool, err error){
 		database.SQLite: s.storeInTurn, database.Postgres: s.storeManyFresh, database.MySQL: s.storeManyRows,
 	}[s.db.Kind()]
-	return gather.New(gather.Config[*record]{
-		Rows: togetherRows, Bytes: most, Lanes: gather.Lanes(s.db.Kind() == database.SQLite), Timeout: togetherWait,
+	return batcher.New(batcher.Config[*record]{
+		Rows: togetherRows, Bytes: most, Lanes: batcher.Lanes(s.db.Kind() == database.SQLite), Timeout: togetherWait,
 		Together: func(ctx context.Context, records []*record) (leftOut []int, err error) {
 			stored, err := together(ctx, firstOfEach(records))
 			for i, r := range records {
@@ -122,9 +122,9 @@ SELECT identity FROM l`
 }
 
 // manyFreshStatements are those of 1, 2, 4 and so on up to togetherRows letters.
-func manyFreshStatements(say func(string) string) (texts []string) {
+func manyFreshStatements(statement func(string) string) (texts []string) {
 	for rows := 1; rows <= togetherRows; rows *= 2 {
-		texts = append(texts, say(manyFreshStatement(rows)))
+		texts = append(texts, statement(manyFreshStatement(rows)))
 	}
 	return texts
 }

@@ -38,7 +38,7 @@ var floors = map[string]int{
 	"idempotency/internal/mysqlclaim":    0,
 	"idempotency/internal/postgresclaim": 0,
 	"idempotency/internal/sqliteclaim":   0,
-	"internal/gather":                    0,
+	"internal/batcher":                   0,
 	"internal/intake":                    0,
 	"internal/keytable":                  0,
 	"internal/lifecycle":                 0,

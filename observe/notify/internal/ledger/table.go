@@ -31,13 +31,13 @@ func InTable(ctx context.Context, db *sql.DB, service, holder string, rules Rule
 	if err != nil {
 		return nil, err
 	}
-	return &Ledger{&table{db: on, service: on.Text(service), say: statementsFor(on)}, rules, holder}, nil
+	return &Ledger{&table{db: on, service: on.Text(service), statements: statementsFor(on)}, rules, holder}, nil
 }
 
 type table struct {
-	db      *database.Database
-	service any // as it is bound
-	say     statements
+	db         *database.Database
+	service    any // as it is bound
+	statements statements
 }
 
 type statements struct{ clock, get, make, add, put, remove, due, renew string }
@@ -80,7 +80,7 @@ func (t *table) due(ctx context.Context, lease time.Duration, limit int) (keys [
 		err := rows.Scan(&key.Kind, &key.Subject)
 		keys = append(keys, key)
 		return err
-	}, t.say.due, t.service, 2*lease.Microseconds(), int64(math.MaxInt64), limit)
+	}, t.statements.due, t.service, 2*lease.Microseconds(), int64(math.MaxInt64), limit)
 	if err != nil {
 		return nil, fmt.Errorf("the table of notices: %w", err)
 	}
@@ -88,7 +88,7 @@ func (t *table) due(ctx context.Context, lease time.Duration, limit int) (keys [
 }
 
 func (t *table) renew(ctx context.Context, holder string, lease time.Duration, keys []Key) error {
-	statement, args := t.say.renew, []any{lease.Microseconds(), t.service, t.db.Text(holder)}
+	statement, args := t.statements.renew, []any{lease.Microseconds(), t.service, t.db.Text(holder)}
 	for _, key := range keys {
 		args = append(args, t.db.Text(key.Kind), t.db.Text(database.Column(key.Subject)))
 	}
@@ -114,10 +114,10 @@ func (w *within) key(key Key) []any {
 func (w *within) get(key Key) (*entry, int64, error) {
 	e, now := &entry{}, int64(0)
 	var step string
-	err := w.tx.QueryRowContext(w.ctx, w.say.get, w.key(key)...).Scan(&e.opened, &e.ends, &e.total, &e.untold, &e.first,
+	err := w.tx.QueryRowContext(w.ctx, w.statements.get, w.key(key)...).Scan(&e.opened, &e.ends, &e.total, &e.untold, &e.first,
 		&e.last, &e.about, &step, &e.said, &e.number, &e.holder, &e.leased, &e.tries, &now)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = w.tx.QueryRowContext(w.ctx, w.say.clock).Scan(&now)
+		err = w.tx.QueryRowContext(w.ctx, w.statements.clock).Scan(&now)
 		return nil, now, err
 	}
 	e.telling = Step(step)
@@ -125,7 +125,7 @@ func (w *within) get(key Key) (*entry, int64, error) {
 }
 
 func (w *within) make(key Key) (*entry, int64, error) {
-	if _, err := w.tx.ExecContext(w.ctx, w.say.make, append(w.key(key), w.values(&entry{})...)...); err != nil {
+	if _, err := w.tx.ExecContext(w.ctx, w.statements.make, append(w.key(key), w.values(&entry{})...)...); err != nil {
 		return nil, 0, err
 	}
 	e, now, err := w.get(key)
@@ -136,17 +136,17 @@ func (w *within) make(key Key) (*entry, int64, error) {
 }
 
 func (w *within) add(key Key, e *entry) error {
-	_, err := w.tx.ExecContext(w.ctx, w.say.add, append(w.key(key), w.values(e)...)...)
+	_, err := w.tx.ExecContext(w.ctx, w.statements.add, append(w.key(key), w.values(e)...)...)
 	return err
 }
 
 func (w *within) put(key Key, e *entry) error {
-	_, err := w.tx.ExecContext(w.ctx, w.say.put, append(w.values(e), w.key(key)...)...)
+	_, err := w.tx.ExecContext(w.ctx, w.statements.put, append(w.values(e), w.key(key)...)...)
 	return err
 }
 
 func (w *within) remove(key Key) error {
-	_, err := w.tx.ExecContext(w.ctx, w.say.remove, w.key(key)...)
+	_, err := w.tx.ExecContext(w.ctx, w.statements.remove, w.key(key)...)
 	return err
 }
 

@@ -1,4 +1,4 @@
-package gather
+package batcher
 
 import (
 	"context"
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // writer counts what is written, alone and together.
 type writer struct {
-	*Group[int]
+	*Batcher[int]
 	release chan struct{} // a write alone waits for it, and so does a batch
 	fail    func(items []int) ([]int, error)
 
@@ -29,7 +29,7 @@ type writer struct {
 
 func newWriter(lanes, rows, bytes int) *writer {
 	w := &writer{release: make(chan struct{})}
-	w.Group = New(Config[int]{Lanes: lanes, Rows: rows, Bytes: bytes, Timeout: 5 * time.Second, Together: func(ctx context.Context, items []int) ([]int, error) {
+	w.Batcher = New(Config[int]{Lanes: lanes, Rows: rows, Bytes: bytes, Timeout: 5 * time.Second, Together: func(ctx context.Context, items []int) ([]int, error) {
 		select {
 		case <-w.release:
 		case <-ctx.Done():
@@ -77,8 +77,8 @@ func (w *writer) puts(ctx context.Context, size int, numbers ...int) func() []er
 // lanes returns how many run when all has come to rest.
 func (w *writer) lanes() int {
 	synctest.Wait()
-	w.Group.mu.Lock()
-	defer w.Group.mu.Unlock()
+	w.Batcher.mu.Lock()
+	defer w.Batcher.mu.Unlock()
 	return w.running + len(w.waiting)
 }
 
@@ -89,7 +89,7 @@ func none(t *testing.T, errs []error) {
 	}
 }
 
-func TestGroup_together(t *testing.T) {
+func TestBatcher_together(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(1, 3, 1000)
 		begun := time.Now()
@@ -107,7 +107,7 @@ func TestGroup_together(t *testing.T) {
 	})
 }
 
-func TestGroup_bytes(t *testing.T) {
+func TestBatcher_bytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(1, 100, 100)
 		waits := []func() []error{
@@ -126,7 +126,7 @@ func TestGroup_bytes(t *testing.T) {
 }
 
 // One bad row does not fail the others, nor does a batch that panics.
-func TestGroup_batchFails(t *testing.T) {
+func TestBatcher_batchFails(t *testing.T) {
 	for name, fail := range map[string]func([]int) ([]int, error){
 		"error":    func([]int) ([]int, error) { return nil, errors.New("a bad row") },
 		"panic":    func([]int) ([]int, error) { panic("a driver") },
@@ -149,7 +149,7 @@ func TestGroup_batchFails(t *testing.T) {
 }
 
 // A panic of a call's own write is that caller's, and the others go on.
-func TestGroup_panicAlone(t *testing.T) {
+func TestBatcher_panicAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(1, 100, 100)
 		panicked := make(chan any)
@@ -171,7 +171,7 @@ func TestGroup_panicAlone(t *testing.T) {
 }
 
 // A caller whose context ends has its answer, before its batch and while it is written. Others go on; without any, the batch ends.
-func TestGroup_contextEnds(t *testing.T) {
+func TestBatcher_contextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(1, 100, 100)
 		first, stopFirst := context.WithCancel(t.Context())
@@ -216,7 +216,7 @@ func TestGroup_contextEnds(t *testing.T) {
 }
 
 // A write that hangs holds others up for a second, and not for longer. A batch that hangs ends after its time.
-func TestGroup_hangs(t *testing.T) {
+func TestBatcher_hangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(1, 100, 100)
 		hangs, stop := context.WithCancel(t.Context())
@@ -247,7 +247,7 @@ func TestGroup_hangs(t *testing.T) {
 }
 
 // Each of many items is written once.
-func TestGroup_each(t *testing.T) {
+func TestBatcher_each(t *testing.T) {
 	w := newWriter(2, 7, 100)
 	close(w.release)
 	w.fail = func(items []int) ([]int, error) {

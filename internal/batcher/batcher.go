@@ -1,4 +1,4 @@
-package gather
+package batcher
 
 import (
 	"context"
@@ -14,14 +14,14 @@ type Config[T any] struct {
 	Together func(ctx context.Context, items []T) (leftOut []int, err error)
 	// Rows and Bytes bound a batch. An item of more than a quarter of Bytes is written at once, and alone.
 	Rows, Bytes int
-	// Lanes is the number of writes that run at the same time before calls are gathered.
+	// Lanes is the number of writes that run at the same time before calls are batched.
 	Lanes int
 	// Timeout bounds Together.
 	Timeout time.Duration
 }
 
-// Group is what gathers. It is safe for concurrent use, and has a goroutine only while a batch is written.
-type Group[T any] struct {
+// Batcher writes what several callers have at the same time in one batch. It is safe for concurrent use, and has a goroutine only while a batch is written.
+type Batcher[T any] struct {
 	config Config[T]
 
 	mu      sync.Mutex
@@ -41,15 +41,15 @@ func Lanes(singleWriter bool) int {
 // patience is how long a call waits for another one's write, which may hang. Then it writes for itself.
 const patience = time.Second
 
-// New returns a Group.
-func New[T any](config Config[T]) *Group[T] { return &Group[T]{config: config} }
+// New returns a Batcher.
+func New[T any](config Config[T]) *Batcher[T] { return &Batcher[T]{config: config} }
 
 // call is an item that waits.
 type call[T any] struct {
 	item   T
 	size   int
 	answer chan answer // has room for the one that comes
-	batch  *batch[T]   // that has it, under the Group's mutex
+	batch  *batch[T]   // that has it, under the Batcher's mutex
 }
 
 // batch is what is written together.
@@ -69,7 +69,7 @@ const (
 
 // Do writes an item of size bytes: alone calls the write of this item alone, in this goroutine. If others are writing,
 // the item goes into the next batch. Do returns the error of ctx when ctx ends first; the item may be written then.
-func (g *Group[T]) Do(ctx context.Context, item T, size int, write func() error) error {
+func (g *Batcher[T]) Do(ctx context.Context, item T, size int, write func() error) error {
 	if size > g.config.Bytes/4 {
 		return write()
 	}
@@ -102,7 +102,7 @@ func (g *Group[T]) Do(ctx context.Context, item T, size int, write func() error)
 	}
 }
 
-func (g *Group[T]) obey(a answer, write func() error) error {
+func (g *Batcher[T]) obey(a answer, write func() error) error {
 	switch a {
 	case done:
 		return nil
@@ -113,7 +113,7 @@ func (g *Group[T]) obey(a answer, write func() error) error {
 }
 
 // leave takes a call back whose context ended, unless it has its answer.
-func (g *Group[T]) leave(c *call[T]) (a answer, answered bool) {
+func (g *Batcher[T]) leave(c *call[T]) (a answer, answered bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	select {
@@ -132,13 +132,13 @@ func (g *Group[T]) leave(c *call[T]) (a answer, answered bool) {
 }
 
 // withdraw takes a call back that is in no batch yet.
-func (g *Group[T]) withdraw(c *call[T]) bool {
+func (g *Batcher[T]) withdraw(c *call[T]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.remove(c)
 }
 
-func (g *Group[T]) remove(c *call[T]) bool {
+func (g *Batcher[T]) remove(c *call[T]) bool {
 	i := slices.Index(g.waiting, c)
 	if i >= 0 {
 		g.waiting = slices.Delete(g.waiting, i, i+1)
@@ -147,7 +147,7 @@ func (g *Group[T]) remove(c *call[T]) bool {
 }
 
 // next passes a lane on to those that wait.
-func (g *Group[T]) next() {
+func (g *Batcher[T]) next() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n, size := 0, 0
@@ -177,7 +177,7 @@ func (g *Group[T]) next() {
 }
 
 // write writes a batch and answers its calls.
-func (g *Group[T]) write(ctx context.Context, b *batch[T]) {
+func (g *Batcher[T]) write(ctx context.Context, b *batch[T]) {
 	answers := make([]answer, len(b.calls))
 	for i := range answers {
 		answers[i] = alone
