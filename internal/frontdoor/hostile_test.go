@@ -1,4 +1,4 @@
-package spillway_test
+package frontdoor_test
 
 import (
 	"bytes"
