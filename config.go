@@ -83,10 +83,10 @@ type Config struct {
 	StagesInDB bool
 	// Retry configures how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
-	// Outage holds messages while what a handler needs is away, instead of retrying and dead-lettering them one by one.
+	// Breaker holds messages while what a handler needs is away, instead of retrying and dead-lettering them one by one.
 	// Nil means no guard. &breaker.Config{} has useful defaults. A handler whose every message fails looks like an
 	// outage: its messages wait too. Default: nil.
-	Outage *breaker.Config
+	Breaker *breaker.Config
 	// Receiver configures how messages are recognised, for every handler of the channel, or by Receiver.Handlers for one
 	// of them. It takes effect with DB or Idempotency.
 	Receiver idempotency.ReceiverConfig
@@ -140,9 +140,9 @@ func (c *Config) check() error {
 // share gives each part what is configured once for all parts.
 func (c *Config) share() error {
 	outage := new(breaker.Config)
-	if c.Outage != nil {
-		*outage = *c.Outage // the caller may use its own again
-		c.Outage = outage
+	if c.Breaker != nil {
+		*outage = *c.Breaker // the caller may use its own again
+		c.Breaker = outage
 	}
 	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)
 	if logger := c.Logger; c.Classify.OnRulePanic == nil {

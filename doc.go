@@ -2,7 +2,7 @@
 // have keep failing messages from blocking a topic or being lost:
 //
 //   - A transient error is retried with jitter: at once, or later while the topic goes on.
-//   - While a service that the handlers call is away, messages wait, uncounted, if Config.Outage is set.
+//   - While a service that the handlers call is away, messages wait, uncounted, if Config.Breaker is set.
 //   - A permanent error, an invalid message or a panic is dead-lettered with its whole story.
 //   - With a database, each message takes effect once.
 //   - Dead letters come back through the same router when the cause is gone.
@@ -36,7 +36,7 @@
 // message whose context was cancelled is given back, uncounted. Nothing stands still: while any sink accepts letters,
 // every message ends and the messages behind it go on. With a database, what a handler writes in the receiver's
 // transaction takes effect once per message. What the handler produces is published at least once, always with the same
-// ids. With Config.Outage, an outage of what a handler calls dead-letters no message that fails because of it: see
+// ids. With Config.Breaker, an outage of what a handler calls dead-letters no message that fails because of it: see
 // package breaker for the exceptions.
 //
 // # What is not promised

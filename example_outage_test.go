@@ -13,19 +13,19 @@ import (
 func ExampleChannel_Health() {
 	_, db, router, _, _, _, cleanUp := whatYouHave()
 	defer cleanUp()
-	dlc, err := spillway.New(context.Background(), spillway.Config{Service: "shop", DB: db, Outage: &breaker.Config{}})
+	dlc, err := spillway.New(context.Background(), spillway.Config{Service: "shop", DB: db, Breaker: &breaker.Config{}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	dlc.Attach(router)
 
-	if err := dlc.Outage().Open("billing", "deploy of the ledger"); err != nil {
+	if err := dlc.Breaker().Open("billing", "deploy of the ledger"); err != nil {
 		log.Fatal(err)
 	}
 	for _, held := range dlc.Health().Handlers {
 		fmt.Println(held.Handler, "is", held.State, "for the", held.Reason)
 	}
-	if err := dlc.Outage().Close("billing"); err != nil {
+	if err := dlc.Breaker().Close("billing"); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("all is well:", dlc.Health().OK)

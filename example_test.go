@@ -41,7 +41,7 @@ func Example() {
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Service: "shop",            // the owner of the dead letters and keys in DB
 		DB:      db,                // PostgreSQL, MySQL, MariaDB, or a SQLite file
-		Outage:  &breaker.Config{}, // messages wait while what their handler calls is away
+		Breaker: &breaker.Config{}, // messages wait while what their handler calls is away
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -14,7 +14,7 @@ type Health struct {
 	// Handlers has the handlers whose messages are held, with the state of their guard.
 	Handlers []breaker.Status `json:"handlers"`
 	// Stores has the channel's own stores and publishers that are away: the store of keys, the publisher of dead letters,
-	// that of the stages or their store. They do not depend on Config.Outage.
+	// that of the stages or their store. They do not depend on Config.Breaker.
 	Stores []StoreHealth `json:"stores,omitempty"`
 	// Budgets has the retry budgets that are spent. Messages wait for them, or go to their next stage, so OK does not
 	// depend on them.
@@ -31,9 +31,9 @@ type StoreHealth struct {
 }
 
 // Health returns the state of all handlers. A service whose downstream is away is not broken: do not let a supervisor
-// restart it for that. Without Config.Outage, Health knows the channel's own stores alone.
+// restart it for that. Without Config.Breaker, Health knows the channel's own stores alone.
 func (ch *Channel) Health() Health {
-	h := Health{OK: true, Handlers: ch.outage.Health()}
+	h := Health{OK: true, Handlers: ch.breaker.Health()}
 	for _, status := range h.Handlers {
 		h.OK = h.OK && status.State == breaker.Closed
 	}

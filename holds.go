@@ -22,8 +22,8 @@ func holdsOf(config *Config) holds {
 	h := holds{config.Logger, map[string]time.Duration{
 		"Config.Outputs.MaxHold": config.Outputs.MaxHold, "Config.Receiver.MaxHold": config.Receiver.MaxHold,
 	}}
-	if config.Outage != nil {
-		h.fields["Config.Outage.MaxHold"] = config.Outage.MaxHold
+	if config.Breaker != nil {
+		h.fields["Config.Breaker.MaxHold"] = config.Breaker.MaxHold
 	}
 	return h
 }

@@ -32,7 +32,7 @@ type Channel struct {
 	outputs *middleware.Outputs
 	retry   *middleware.Retry
 	stages  *stages.Stages       // nil without Config.Stages.Subscriber
-	outage  *breaker.Breaker     // nil without Config.Outage
+	breaker *breaker.Breaker     // nil without Config.Breaker
 	letters *letters.Store       // nil if Config gives the publisher
 	stores  []*outage.Dependency // of what the parts themselves need
 	chain   message.HandlerMiddleware
@@ -112,11 +112,11 @@ func (ch *Channel) compose(config *Config) (err error) {
 		return err
 	}
 	parts = append(parts, ch.retry)
-	if config.Outage != nil {
-		if ch.outage, err = breaker.New(*config.Outage); err != nil {
+	if config.Breaker != nil {
+		if ch.breaker, err = breaker.New(*config.Breaker); err != nil {
 			return err
 		}
-		parts, ch.plugins = append(parts, ch.outage), append(ch.plugins, ch.outage.Plugin)
+		parts, ch.plugins = append(parts, ch.breaker), append(ch.plugins, ch.breaker.Plugin)
 	}
 	if config.Tracer != nil {
 		shared := config.Retry.Shared
@@ -165,9 +165,9 @@ func (ch *Channel) compose(config *Config) (err error) {
 // of router.AddHandler(...). Without Config.Stages it returns nil, and adding a handler returns an error that says so.
 func (ch *Channel) Stages() *stages.Stages { return ch.stages }
 
-// Outage returns the guard of Config.Outage: hold a handler's messages by hand, or see its state. Without Config.Outage
+// Breaker returns the guard of Config.Breaker: hold a handler's messages by hand, or see its state. Without Config.Breaker
 // it returns a nil Guard, which holds no message.
-func (ch *Channel) Outage() *breaker.Breaker { return ch.outage }
+func (ch *Channel) Breaker() *breaker.Breaker { return ch.breaker }
 
 // Queue returns the channel's poison.Queue. Use the queue to dead-letter a message outside of a handler, or to
 // initialise destinations.

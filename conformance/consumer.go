@@ -123,7 +123,7 @@ func (c *consumer) configure(config *spillway.Config) {
 	}
 	if c.Guarded {
 		config.Retry.Attempts = 3 // a call whose connection was lost under it says nothing of the next
-		config.Outage = &breaker.Config{OnChange: func(change breaker.Change) { c.tell("guard", change.To) }}
+		config.Breaker = &breaker.Config{OnChange: func(change breaker.Change) { c.tell("guard", change.To) }}
 	}
 	if c.Wait > 0 {
 		config.Retry.Backoff = middleware.Backoff{Initial: c.Wait, Max: c.Wait, Jitter: middleware.NoJitter}

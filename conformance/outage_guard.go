@@ -51,7 +51,7 @@ func (b *bench) outage(timeout time.Duration) *outageBench {
 
 // guarded gives the channel the guard, and notes what the guard and the stages do.
 func (o *outageBench) guarded(c *spillway.Config) {
-	c.Outage = &breaker.Config{OnChange: func(change breaker.Change) {
+	c.Breaker = &breaker.Config{OnChange: func(change breaker.Change) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.failed = append(o.failed, o.failures.Load())
@@ -114,7 +114,7 @@ func (o *outageBench) story() string {
 
 // window shortens the time after which the guard takes a downstream that answers nothing to be away.
 func (o *outageBench) window(w time.Duration) func(*spillway.Config) {
-	return func(c *spillway.Config) { c.Outage.Window = w }
+	return func(c *spillway.Config) { c.Breaker.Window = w }
 }
 
 // handlePermanent is handle for messages some of which can never succeed.

@@ -175,7 +175,7 @@ func (b *bench) halfFails() {
 		o.Fatal(err)
 	}
 	o.start(o.channel(o.guarded, o.window(3*time.Second), func(c *spillway.Config) {
-		c.Outage.MaxProbe = time.Second
+		c.Breaker.MaxProbe = time.Second
 	}), o.handle)
 	const bad = 24
 	sent := o.traffic(40, func(i int) string { // good ones go on: a guard that sees only failures holds them all
@@ -202,7 +202,7 @@ func (b *bench) halfFails() {
 func (b *bench) frozenByHand() {
 	o := b.outage(10 * time.Second)
 	ch := o.channel(o.guarded)
-	if err := ch.Outage().Open(handlerName, "a deploy"); err != nil {
+	if err := ch.Breaker().Open(handlerName, "a deploy"); err != nil {
 		o.Fatal(err)
 	}
 	o.start(ch, o.handle)
@@ -211,7 +211,7 @@ func (b *bench) frozenByHand() {
 	if n := o.calls.Load(); n > 0 {
 		o.Errorf("%d calls of a frozen handler", n)
 	}
-	if err := ch.Outage().Close(handlerName); err != nil {
+	if err := ch.Breaker().Close(handlerName); err != nil {
 		o.Fatal(err)
 	}
 	ids := sent.stop()

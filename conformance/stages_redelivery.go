@@ -110,7 +110,7 @@ func (b *bench) inStages(sub func(string) message.Subscriber) (*spillway.Channel
 // inOutage has the guard hold messages for longer than the redelivery time.
 func (b *bench) inOutage(func(string) message.Subscriber) (*spillway.Channel, func() error) {
 	back := time.Now().Add(3 * redeliversAfter)
-	return b.channel(func(c *spillway.Config) { c.Outage = &breaker.Config{} }), func() error {
+	return b.channel(func(c *spillway.Config) { c.Breaker = &breaker.Config{} }), func() error {
 		if time.Now().Before(back) {
 			return classify.Away(fmt.Errorf("away until %s", back))
 		}

@@ -92,7 +92,7 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 		Logger:      logger,
 		Queue:       poison.QueueConfig{Origin: site.origin},
 		CrashStore:  crashes,
-		Outage:      guard,
+		Breaker:     guard,
 		Stages: stages.Config{
 			Publisher:  later,
 			Subscriber: waits,

@@ -50,7 +50,7 @@ func happySpillway(b *testing.B) { happy(b, spillway.Config{}) }
 
 // happyGuarded has the breaker, which is closed, and a retry budget.
 func happyGuarded(b *testing.B) {
-	happy(b, spillway.Config{Outage: &breaker.Config{}, Retry: middleware.RetryConfig{Budget: &middleware.Budget{}}})
+	happy(b, spillway.Config{Breaker: &breaker.Config{}, Retry: middleware.RetryConfig{Budget: &middleware.Budget{}}})
 }
 
 // happyObserved has metrics beside.

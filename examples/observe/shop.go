@@ -85,8 +85,8 @@ func (s *shop) open(ctx context.Context, name string) (*instance, error) {
 		CrashLimit: crashlimit.Config{Delivered: delivered},
 		Retry: middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: 20 * time.Millisecond},
 			Budget: &middleware.Budget{PerSecond: 1, TTL: time.Second}},
-		Outage: &breaker.Config{MinMessages: 10_000, MaxProbe: time.Second}, // a bug in one handler is no outage here
-		Purge:  idempotency.PurgeConfig{Retention: 2 * time.Second, Every: time.Second},
+		Breaker: &breaker.Config{MinMessages: 10_000, MaxProbe: time.Second}, // a bug in one handler is no outage here
+		Purge:   idempotency.PurgeConfig{Retention: 2 * time.Second, Every: time.Second},
 	}
 	if name == "shop-2" { // which has the handler with stages
 		config.StagesInDB = true

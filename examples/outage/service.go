@@ -45,7 +45,7 @@ func begin(ctx context.Context, plan *Plan, from *source, down *downstream) (*se
 		},
 	}
 	if !plan.Without {
-		config.Outage = &breaker.Config{OnChange: s.meter.changed}
+		config.Breaker = &breaker.Config{OnChange: s.meter.changed}
 	}
 	var err error
 	if s.channel, err = spillway.New(ctx, config); err != nil {
@@ -87,10 +87,10 @@ func handler(from *source, down *downstream) message.NoPublishHandlerFunc {
 
 // guard returns the state of the breaker, and how many webhooks it holds.
 func (s *service) guard() (state string, held int) {
-	if s.channel.Outage() == nil {
+	if s.channel.Breaker() == nil {
 		return "none", 0
 	}
-	for _, status := range s.channel.Outage().Health() {
+	for _, status := range s.channel.Breaker().Health() {
 		return status.State.String(), status.Waiting // of the only handler
 	}
 	return breaker.Closed.String(), 0

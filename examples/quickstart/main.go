@@ -34,7 +34,7 @@ func main() {
 
 	router := must(message.NewRouter(message.RouterConfig{}, nil))
 	dlc := must(spillway.New(context.Background(),
-		spillway.Config{Service: "shop", DB: db, Outage: &breaker.Config{}}))
+		spillway.Config{Service: "shop", DB: db, Breaker: &breaker.Config{}}))
 	dlc.Attach(router)
 	known := make(chan struct{})
 	router.AddHandler("billing", "orders", orders, "invoices", invoices,

@@ -74,7 +74,7 @@ func TestHeldMessagesComeAgain(t *testing.T) {
 				if p.Ahead = 1000; row.parallel == 1 {
 					p.Ahead = 2
 				}
-				config := spillway.Config{Publisher: dead, Logger: log, Outage: &breaker.Config{MaxHold: row.maxHold}}
+				config := spillway.Config{Publisher: dead, Logger: log, Breaker: &breaker.Config{MaxHold: row.maxHold}}
 				config.Outputs.MaxHold = row.maxHold
 				ch, err := spillway.New(context.Background(), config)
 				if err != nil {

@@ -23,7 +23,7 @@ import (
 // outage while it lasts.
 func TestOutageDeadLettersNone(t *testing.T) {
 	b := newBench(t, true)
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Outage: &breaker.Config{}})
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Breaker: &breaker.Config{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,17 +81,17 @@ func TestHealthShowsStores(t *testing.T) {
 	testkit.Eventually(t, "the store is back", func() bool { return ch.Health().OK && len(b.Effects()) == 2 })
 }
 
-// Without Config.Outage there is no guard, and Health has nothing to report.
+// Without Config.Breaker there is no guard, and Health has nothing to report.
 func TestNoOutageGuard(t *testing.T) {
 	b := newBench(t, false)
 	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Logger: watermill.NopLogger{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := json.Marshal(ch.Health()); ch.Outage() != nil || string(text) != `{"ok":true,"handlers":[]}` {
-		t.Errorf("%v, %s, %v", ch.Outage(), text, err)
+	if text, err := json.Marshal(ch.Health()); ch.Breaker() != nil || string(text) != `{"ok":true,"handlers":[]}` {
+		t.Errorf("%v, %s, %v", ch.Breaker(), text, err)
 	}
-	if _, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Outage: &breaker.Config{Share: 2}}); err == nil ||
+	if _, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Breaker: &breaker.Config{Share: 2}}); err == nil ||
 		!strings.Contains(err.Error(), "Config.Share is 2") {
 		t.Errorf("%v", err)
 	}
@@ -109,7 +109,7 @@ func (s slow) RedeliveryTime() time.Duration { return s.redelivers }
 // that is longer is cut, and the log says so.
 func TestHoldFitsSubscriber(t *testing.T) {
 	b, log := newBench(t, true), &testkit.Log{}
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Logger: log, Outage: &breaker.Config{MaxHold: time.Hour}})
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Logger: log, Breaker: &breaker.Config{MaxHold: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestHoldFitsSubscriber(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "it is given back, again and again", func() bool { return deliveries.Load() > 3 })
-	if !log.Has("hold is too long for the broker", "config", "Config.Outage.MaxHold") {
+	if !log.Has("hold is too long for the broker", "config", "Config.Breaker.MaxHold") {
 		t.Error("the log does not say that MaxHold is cut")
 	}
 }

@@ -45,7 +45,7 @@ func TestPoolerDeadLettersNone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Outage: &breaker.Config{}})
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Breaker: &breaker.Config{}})
 	if err != nil {
 		t.Fatal(err)
 	}

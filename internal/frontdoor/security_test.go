@@ -60,7 +60,7 @@ func TestSecurityPretendedOutage(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	b := newBench(t, false)
 	ch := b.Channel(func(c *spillway.Config) {
-		c.Outage = &breaker.Config{Probe: time.Millisecond, MaxProbe: 10 * time.Millisecond, Doubt: 100 * time.Millisecond}
+		c.Breaker = &breaker.Config{Probe: time.Millisecond, MaxProbe: 10 * time.Millisecond, Doubt: 100 * time.Millisecond}
 	})
 	stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
 		if msg.Metadata.Get("callback") != "" {

@@ -31,7 +31,7 @@ func TestOutageOfStagedMessages(t *testing.T) {
 			}
 			var staged, probes, handled atomic.Int64
 			ch := b.Channel(b.staged(store), func(c *spillway.Config) {
-				c.Outage = &breaker.Config{Probe: time.Millisecond, MaxProbe: 10 * time.Millisecond, MinMessages: 1000, Doubt: time.Hour}
+				c.Breaker = &breaker.Config{Probe: time.Millisecond, MaxProbe: 10 * time.Millisecond, MinMessages: 1000, Doubt: time.Hour}
 				c.Retry.Budget = &middleware.Budget{}
 				c.Stages.OnStage = func(context.Context, stages.Waiting) { staged.Add(1) }
 			})

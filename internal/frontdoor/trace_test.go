@@ -185,8 +185,8 @@ func TestTracerEndsEachOperation(t *testing.T) {
 // Feature O2: no operation is open while the breaker holds a message.
 func TestTracerWaitsForTheGuard(t *testing.T) {
 	f := &follower{}
-	channel, _ := traced(t, spillway.Config{Tracer: f, Outage: &breaker.Config{}})
-	channel.Outage().Open("billing", "by hand")
+	channel, _ := traced(t, spillway.Config{Tracer: f, Breaker: &breaker.Config{}})
+	channel.Breaker().Open("billing", "by hand")
 	done := make(chan error, 1)
 	go func() {
 		_, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })(order(t, nil))
@@ -203,7 +203,7 @@ func TestTracerWaitsForTheGuard(t *testing.T) {
 	if got := f.story(); len(got) != 0 {
 		t.Errorf("while the message is held: %q", got)
 	}
-	channel.Outage().Close("billing")
+	channel.Breaker().Close("billing")
 	if err := <-done; err != nil || len(f.story()) != 2 {
 		t.Errorf("error %v, %q", err, f.story())
 	}

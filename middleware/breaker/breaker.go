@@ -18,7 +18,7 @@ import (
 type link = chain.Link
 
 // Breaker holds the messages of handlers whose downstream is away. It is safe for concurrent use by any number of
-// handlers and routers. It needs no closing. A nil Breaker, which a spillway.Channel without Config.Outage has, holds no
+// handlers and routers. It needs no closing. A nil Breaker, which a spillway.Channel without Config.Breaker has, holds no
 // message: Middleware returns the handler as it is, Health is empty, and Open and Close do nothing.
 type Breaker struct {
 	link

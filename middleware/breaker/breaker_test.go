@@ -75,7 +75,7 @@ func TestRamp(t *testing.T) {
 	})
 }
 
-// Feature R12: a Breaker that is nil, as that of a channel without Config.Outage, holds nothing. Its methods can be given
+// Feature R12: a Breaker that is nil, as that of a channel without Config.Breaker, holds nothing. Its methods can be given
 // to others.
 func TestNilBreaker(t *testing.T) {
 	var g *breaker.Breaker

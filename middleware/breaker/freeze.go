@@ -18,7 +18,7 @@ type frozen struct {
 	shared  bool
 }
 
-var errNoBreaker = errors.New("breaker: Open: there is no breaker, so no message is held: set Config.Outage of the channel")
+var errNoBreaker = errors.New("breaker: Open: there is no breaker, so no message is held: set Config.Breaker of the channel")
 
 // freeze holds the messages of a handler, or of all, until it is lifted.
 type freeze struct {

@@ -52,8 +52,8 @@ func (n *Notifier) Observe(config *spillway.Config) error {
 			unplaced(ctx, l, err)
 		}
 	}
-	if config.Outage != nil {
-		guarded := *config.Outage // the caller may use its own again
+	if config.Breaker != nil {
+		guarded := *config.Breaker // the caller may use its own again
 		theirs := guarded.OnChange
 		guarded.OnChange = func(c breaker.Change) {
 			n.guardChanged(c)
@@ -61,7 +61,7 @@ func (n *Notifier) Observe(config *spillway.Config) error {
 				theirs(c)
 			}
 		}
-		config.Outage = &guarded
+		config.Breaker = &guarded
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func inBubble(t *testing.T, with notify.Config) *bubble {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := spillway.Config{Publisher: nowhere{}, Outage: &breaker.Config{}}
+	config := spillway.Config{Publisher: nowhere{}, Breaker: &breaker.Config{}}
 	if err := n.Observe(&config); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func inBubble(t *testing.T, with notify.Config) *bubble {
 	if err := n.Watch(t.Context(), b.channel); err != nil {
 		t.Fatal(err)
 	}
-	b.Notifier, b.hooks, b.guard = n, config.Queue.Hooks, config.Outage.OnChange
+	b.Notifier, b.hooks, b.guard = n, config.Queue.Hooks, config.Breaker.OnChange
 	n.Start()
 	return b
 }
@@ -83,12 +83,12 @@ func TestGuard(t *testing.T) {
 		if over.Total != 30 || !strings.HasPrefix(over.Title, "Resolved: The breaker holds messages: billing") {
 			t.Errorf("%+v", over)
 		}
-		b.channel.Outage().Open("shipping", "by hand") // which the poll sees as long as it lasts
+		b.channel.Breaker().Open("shipping", "by hand") // which the poll sees as long as it lasts
 		time.Sleep(time.Hour)
 		if all := in.of(notify.GuardOpen, notify.StatusNew); len(all) != 2 || all[1].Handler != "shipping" || len(in.of(notify.GuardOpen, notify.StatusResolved)) != 1 {
 			t.Errorf("%v", in.String())
 		}
-		b.channel.Outage().Close("shipping")
+		b.channel.Breaker().Close("shipping")
 		time.Sleep(2 * time.Minute)
 		if all := in.of(notify.GuardOpen, notify.StatusResolved); len(all) != 2 {
 			t.Errorf("%+v", all)

@@ -41,7 +41,7 @@ func everything(t *testing.T) *eventful {
 	t.Cleanup(func() { _ = quiet.Close() })
 	db := open(t)
 	config := spillway.Config{
-		DB: db, StagesInDB: true, Outage: &breaker.Config{}, Purge: idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
+		DB: db, StagesInDB: true, Breaker: &breaker.Config{}, Purge: idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
 		Stages: stages.Config{Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil }},
 	}
 	if err := metrics.Observe(&config); err != nil {
@@ -85,8 +85,8 @@ func happen(t *testing.T, config *spillway.Config, retention letters.RetentionCo
 	config.Receiver.OnPutBack(ctx, key)
 	config.Receiver.OnLeaseLost(ctx, key)
 	config.Receiver.OnStale(ctx, key, 1, 2)
-	config.Outage.OnChange(breaker.Change{Handler: "billing", To: breaker.Open})
-	config.Outage.OnWaited(ctx, breaker.Waited{Handler: "billing", For: time.Second})
+	config.Breaker.OnChange(breaker.Change{Handler: "billing", To: breaker.Open})
+	config.Breaker.OnWaited(ctx, breaker.Waited{Handler: "billing", For: time.Second})
 	config.Purge.OnRun(ctx, 3, nil)
 	config.Purge.OnRun(ctx, 0, boom)
 	retention.OnTrimmed(ctx, letters.Trimmed{Letters: 4})

@@ -73,8 +73,8 @@ func (m *Metrics) hooks(config *spillway.Config) {
 	if store, ok := decorated.As[*letters.Store](config.Publisher); ok {
 		m.store.Store(store)
 	}
-	if config.Outage != nil {
-		guarded := *config.Outage // the caller may use its own again
+	if config.Breaker != nil {
+		guarded := *config.Breaker // the caller may use its own again
 		theirs := guarded.OnChange
 		guarded.OnChange = func(c breaker.Change) {
 			m.guard.WithLabelValues(m.labels.value("handler", c.Handler), c.To.String()).Inc()
@@ -83,7 +83,7 @@ func (m *Metrics) hooks(config *spillway.Config) {
 			}
 		}
 		guarded.OnWaited = first.Ours(m.wait, guarded.OnWaited)
-		config.Outage = &guarded
+		config.Breaker = &guarded
 	}
 }
 

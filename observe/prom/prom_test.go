@@ -210,11 +210,11 @@ spillway_source_up{source="letters"} %d
 // Feature O1: the guard's state is a series while it is open.
 func TestGuardIsSeen(t *testing.T) {
 	guard := &breaker.Config{}
-	s := start(t, prom.Config{}, spillway.Config{DB: open(t), Outage: guard}, func(*message.Message) error { return nil })
+	s := start(t, prom.Config{}, spillway.Config{DB: open(t), Breaker: guard}, func(*message.Message) error { return nil })
 	if guard.OnChange != nil {
 		t.Error("the caller's configuration was changed")
 	}
-	s.channel.Outage().Open("billing", "by hand")
+	s.channel.Breaker().Open("billing", "by hand")
 	s.gathered(t, `
 # HELP spillway_outage_open 1 while the guard holds a handler's messages, by its state. A freeze of all handlers has an empty handler.
 # TYPE spillway_outage_open gauge
@@ -226,7 +226,7 @@ spillway_ok 0
 # TYPE spillway_outage_changes_total counter
 spillway_outage_changes_total{handler="billing",state="frozen"} 1
 `)
-	s.channel.Outage().Close("billing")
+	s.channel.Breaker().Close("billing")
 	s.gathered(t, `
 # HELP spillway_ok 1 if no handler's messages are held, and no message found a store of the channel away.
 # TYPE spillway_ok gauge

@@ -62,8 +62,8 @@ func (i *instruments) observe(config *spillway.Config) {
 	config.Purge.OnRun = first.Ours2(func(ctx context.Context, n int, _ error) {
 		i.purged.Add(ctx, int64(n), metric.WithAttributes(attribute.String("purge", "keys")))
 	}, config.Purge.OnRun)
-	if config.Outage != nil {
-		guarded := *config.Outage // the caller may use its own again
+	if config.Breaker != nil {
+		guarded := *config.Breaker // the caller may use its own again
 		theirs := guarded.OnChange
 		guarded.OnChange = func(c breaker.Change) {
 			i.add(context.Background(), i.guard, "handler", c.Handler, "state", c.To.String())
@@ -71,7 +71,7 @@ func (i *instruments) observe(config *spillway.Config) {
 				theirs(c)
 			}
 		}
-		config.Outage = &guarded
+		config.Breaker = &guarded
 	}
 }
 

@@ -109,7 +109,7 @@ func TestHeldInLongOutage(t *testing.T) {
 				dlc, err := spillway.New(t.Context(), spillway.Config{
 					Publisher: dead, Queue: poison.QueueConfig{Origin: wmamqp.Origin},
 					CrashLimit: crashlimit.Config{Max: 2, Delivered: wmamqp.DeliveryCount},
-					Outage:     &breaker.Config{Probe: 50 * time.Millisecond, MaxProbe: 50 * time.Millisecond},
+					Breaker:    &breaker.Config{Probe: 50 * time.Millisecond, MaxProbe: 50 * time.Millisecond},
 				})
 				if err != nil {
 					t.Fatal(err)

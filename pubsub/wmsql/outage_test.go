@@ -61,7 +61,7 @@ func TestOutageHoldsNoTransaction(t *testing.T) {
 					return b.whole(msg)
 				}, func(c *spillway.Config) {
 					c.Retry.Attempts = 6 // one more than it takes to see that nothing succeeds
-					c.Outage = &breaker.Config{Window: 50 * time.Millisecond, Probe: 50 * time.Millisecond, MaxProbe: 200 * time.Millisecond}
+					c.Breaker = &breaker.Config{Window: 50 * time.Millisecond, Probe: 50 * time.Millisecond, MaxProbe: 200 * time.Millisecond}
 				})
 				lasts := 0 // looks in a row: a machine that stands still makes one transaction old
 				for end := time.Now().Add(4 * time.Second); time.Now().Before(end) || calls.Load() < 12; time.Sleep(150 * time.Millisecond) {

@@ -36,7 +36,7 @@ type Config struct {
 	// TrustedOrigins are origins, such as https://ops.example.com, whose pages may send forms to the console. Name the
 	// origin that people see if a proxy changes the Host header. Default: the console's own.
 	TrustedOrigins []string
-	// Breakers returns the handlers whose messages are held, for the overview: dlc.Outage().Health. It must be quick. If it
+	// Breakers returns the handlers whose messages are held, for the overview: dlc.Breaker().Health. It must be quick. If it
 	// panics, the overview says so and shows the rest. Default: none are shown.
 	Breakers func() []breaker.Status
 	// Title is in the heading of each page, to tell one Console from another. Default: the name of the Store's service.

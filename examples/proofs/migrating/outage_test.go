@@ -22,7 +22,7 @@ func TestMigratingOutage(t *testing.T) {
 	away.Store(true)
 	opened := make(chan struct{}, 100)
 	ch := b.Channel(func(c *spillway.Config) {
-		c.Outage = &breaker.Config{Probe: 2 * time.Millisecond, MaxProbe: 10 * time.Millisecond, OnChange: func(change breaker.Change) {
+		c.Breaker = &breaker.Config{Probe: 2 * time.Millisecond, MaxProbe: 10 * time.Millisecond, OnChange: func(change breaker.Change) {
 			if change.To == breaker.Open {
 				opened <- struct{}{}
 			}

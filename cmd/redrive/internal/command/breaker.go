@@ -14,7 +14,7 @@ func (a *app) breaker() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "breaker",
 		Short: "List outages, and hold or release the messages of a handler by hand",
-		Long: `breaker shows and changes what the circuit breakers of a service share through the database: Config.Outage.Store. A freeze counts
+		Long: `breaker shows and changes what the circuit breakers of a service share through the database: Config.Breaker.Store. A freeze counts
 in all instances within seconds, and ends by release alone.`,
 		Example: `  redrive breaker list
   redrive breaker open billing --reason "INC-7: the ledger is migrated"
