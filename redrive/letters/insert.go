@@ -12,12 +12,14 @@ import (
 
 // The metadata and payload of a letter are in its body. The columns metadata and payload were those of earlier
 // versions.
-const insert = `
-INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata,
+const (
+	insert        = insertLetters + insertRow + "\n"
+	insertLetters = "\nINSERT INTO spillway_dead_letters (" + insertColumns + ")\nVALUES "
+	insertRow     = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertColumns = `identity, dead_letter_topic, id, metadata,
 	origin_topic, handler, class, reason, type, stack_hash, description, first_failed_at, last_failed_at, stored_at,
-	service, cause, size, arrived_redrive_id, seal_key, arrived_letter)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-`
+	service, cause, size, arrived_redrive_id, seal_key, arrived_letter`
+)
 
 // How a database counts that a letter arrived again. From then on the transaction has the row to itself.
 const (

@@ -109,10 +109,8 @@ const freshRow = `(?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::bytea, ?
 // manyFreshStatement is freshStatement for several letters that are different. It returns the identities of those that
 // it stored.
 func manyFreshStatement(rows int) string {
-	into, columns, _ := strings.Cut(insert, " (")
-	columns, _, _ = strings.Cut(columns, ")")
-	return `WITH v (` + columns + `, letter_metadata, letter_payload) AS (VALUES ` + freshRow + strings.Repeat(`, `+freshRow, rows-1) + `),
-	l AS (` + into + ` (` + columns + `) SELECT ` + columns + ` FROM v WHERE identity IS NOT NULL ON CONFLICT (identity) DO NOTHING RETURNING seq, identity),
+	return `WITH v (` + insertColumns + `, letter_metadata, letter_payload) AS (VALUES ` + freshRow + strings.Repeat(`, `+freshRow, rows-1) + `),
+	l AS (INSERT INTO spillway_dead_letters (` + insertColumns + `) SELECT ` + insertColumns + ` FROM v WHERE identity IS NOT NULL ON CONFLICT (identity) DO NOTHING RETURNING seq, identity),
 	c AS (` + countInto() + `SELECT ?::bytea, v.cause, ?::bigint, COUNT(*)` + strings.Repeat(`, 0`, len(Statuses())-1) + `, COUNT(*), MIN(v.first_failed_at),
 		MAX(v.last_failed_at), MAX(l.seq), ?::bigint, COUNT(*), 0 FROM l JOIN v USING (identity) GROUP BY v.cause ORDER BY v.cause
 		` + countsConflict.add() + `),
@@ -134,7 +132,6 @@ var errNotFresh = errors.New("a letter of the batch is in the table already")
 
 // storeManyRows stores letters that are new with a few statements in one transaction, or none if one of them is there.
 func (s *Store) storeManyRows(ctx context.Context, records []*record) (map[string]bool, error) {
-	into, row, _ := strings.Cut(insert, "VALUES ")
 	return identitiesOf(records), s.writeLetters(ctx, len(records), func(tx *sql.Tx, t tally) error {
 		now := time.Now()
 		var args, identities, bodies []any
@@ -142,7 +139,8 @@ func (s *Store) storeManyRows(ctx context.Context, records []*record) (map[strin
 			args = append(args, r.args(now, s.db)...)
 			identities = append(identities, r.identity)
 		}
-		result, err := tx.ExecContext(ctx, into+"VALUES "+row+strings.Repeat(", "+row, len(records)-1)+onDuplicate, args...)
+		result, err := tx.ExecContext(ctx, insertLetters+insertRow+strings.Repeat(", "+insertRow, len(records)-1)+
+			"\n"+onDuplicate, args...)
 		if err != nil {
 			return err
 		}
