@@ -64,7 +64,7 @@ func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
 // putBack gives the message back, which counts for nothing. It is held for a while first, because some subscribers
 // deliver what is given back at once and without end.
 func (r *Receiver) putBack(c *chain.Call, err error) error {
-	half := r.config.PutBackAfter/2 + 1
+	half := r.config.RequeueAfter/2 + 1
 	wait.For(c.WaitContext(), half+rand.N(half))
 	return chain.Requeued(err)
 }

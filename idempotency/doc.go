@@ -77,7 +77,7 @@
 // For a handler whose effects are outside of SQL, set ReceiverConfig.Lease. There is no transaction then, and Tx
 // returns nil. The receiver leases the key by the database's clock before the handler runs. It renews the lease after
 // each third of its time, and records the key as applied, with the outputs, after the handler has succeeded. A
-// duplicate that arrives meanwhile is given back after PutBackAfter, uncounted. A handler that fails gives the lease
+// duplicate that arrives meanwhile is given back after RequeueAfter, uncounted. A handler that fails gives the lease
 // up.
 //
 // Effects then happen at least once. They happen once if three conditions hold:

@@ -30,7 +30,7 @@ func atWork(config idempotency.ReceiverConfig) idempotency.ReceiverConfig {
 	if config.Lease == 0 {
 		config.Lease = time.Hour
 	}
-	config.PutBackAfter = 2 * time.Millisecond
+	config.RequeueAfter = 2 * time.Millisecond
 	return config
 }
 
@@ -96,7 +96,7 @@ func (c *cell) leasedElsewhere() {
 			c.Errorf("counted as a failure: %v", a.Err)
 		}
 	}}
-	config.Receiver = atWork(idempotency.ReceiverConfig{Consumer: "billing", OnPutBack: func(_ context.Context, key idempotency.Key) {
+	config.Receiver = atWork(idempotency.ReceiverConfig{Consumer: "billing", OnRequeue: func(_ context.Context, key idempotency.Key) {
 		if key != (idempotency.Key{Consumer: "shop/billing", ID: "m1"}) {
 			c.Errorf("put back: %v", key)
 		}
@@ -180,7 +180,7 @@ func (c *cell) leasedReused() {
 
 // Features I2, I3: a consumer may change its mode between two deliveries.
 func (c *cell) leasedModes() {
-	transactions, leases := c.receiver(idempotency.ReceiverConfig{PutBackAfter: 1}), c.receiver(atWork(idempotency.ReceiverConfig{}))
+	transactions, leases := c.receiver(idempotency.ReceiverConfig{RequeueAfter: 1}), c.receiver(atWork(idempotency.ReceiverConfig{}))
 	h := &outside{c: c}
 	first, err := transactions.Middleware(c.produce)(newMessage("m1"))
 	again, leased := leases.Middleware(h.handle)(newMessage("m1"))

@@ -63,9 +63,9 @@ type ReceiverConfig struct {
 	// and messages are given back and handled again, without end. A broker's own limit of deliveries (x-delivery-limit)
 	// counts messages that are given back.
 	Lease time.Duration
-	// PutBackAfter is the longest time for which a message is held whose key another delivery has leased. It is held for
+	// RequeueAfter is the longest time for which a message is held whose key another delivery has leased. It is held for
 	// at least half of it, and then given back. Default: 1 s.
-	PutBackAfter time.Duration
+	RequeueAfter time.Duration
 	// MaxHold is how long a message is held at most while the store is away. Then it is given back, uncounted. It is never
 	// held for longer than its adapter allows, or than half of a known redelivery time of its broker (30 s in JetStream,
 	// 60 s in Redis Streams, 30 min in RabbitMQ): see stages.Config.Subscriber. Holding ends a second before the deadline
@@ -79,8 +79,8 @@ type ReceiverConfig struct {
 	OnDuplicate func(ctx context.Context, key Key)
 	// OnStale is called after a message was skipped because its key had been applied with a higher version.
 	OnStale func(ctx context.Context, key Key, version, applied int64)
-	// OnPutBack is called when a message is given back because another delivery has leased its key.
-	OnPutBack func(ctx context.Context, key Key)
+	// OnRequeue is called when a message is requeued because another delivery has leased its key.
+	OnRequeue func(ctx context.Context, key Key)
 	// OnLeaseLost is called after a lease was lost while the handler ran, or before its success was recorded. The effects
 	// may happen twice. The message is given back. If another delivery has applied it, it is absorbed when it comes again.
 	OnLeaseLost func(ctx context.Context, key Key)
@@ -89,8 +89,8 @@ type ReceiverConfig struct {
 }
 
 func (c *ReceiverConfig) setDefaults() {
-	if c.PutBackAfter == 0 {
-		c.PutBackAfter = time.Second
+	if c.RequeueAfter == 0 {
+		c.RequeueAfter = time.Second
 	}
 	c.Logger = logging.Wrap(c.Logger, nil)
 }
@@ -112,8 +112,8 @@ func (c *ReceiverConfig) validate(store Store) error {
 	if c.MaxHold < 0 {
 		return fmt.Errorf("idempotency: ReceiverConfig.MaxHold is %s: it must not be negative", c.MaxHold)
 	}
-	if c.PutBackAfter < 0 {
-		return fmt.Errorf("idempotency: ReceiverConfig.PutBackAfter is %s: it must not be negative", c.PutBackAfter)
+	if c.RequeueAfter < 0 {
+		return fmt.Errorf("idempotency: ReceiverConfig.RequeueAfter is %s: it must not be negative", c.RequeueAfter)
 	}
 	return nil
 }

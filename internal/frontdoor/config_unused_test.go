@@ -41,7 +41,7 @@ func TestFieldsWithoutEffect(t *testing.T) {
 		{"Config.Stages.Stages is set", "set Config.Stages.Subscriber", stage(stages.Config{Stages: stages.Delays(time.Second)})},
 		{"Config.Receiver.AnyPayload is set", "set Config.DB or Config.Idempotency", receive(idempotency.ReceiverConfig{AnyPayload: true})},
 		{"Config.Receiver.MaxHold is set", "set Config.DB or Config.Idempotency", receive(idempotency.ReceiverConfig{MaxHold: time.Hour})},
-		{"Config.Receiver.PutBackAfter is set", "set Config.DB or Config.Idempotency", receive(idempotency.ReceiverConfig{PutBackAfter: time.Second})},
+		{"Config.Receiver.RequeueAfter is set", "set Config.DB or Config.Idempotency", receive(idempotency.ReceiverConfig{RequeueAfter: time.Second})},
 		{"Config.CrashLimit.Key is set", "set Config.DB or Config.CrashStore", limit(crashlimit.Config{Key: id})},
 		{"Config.CrashLimit.Coordinates is set", "set Config.DB or Config.CrashStore", limit(crashlimit.Config{Coordinates: id})},
 		{"Config.CrashLimit.Heartbeat is 1s", "set Config.CrashStore", limit(crashlimit.Config{Delivered: delivered, Heartbeat: time.Second})},

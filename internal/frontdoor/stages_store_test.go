@@ -65,8 +65,8 @@ func TestStagesUnderLease(t *testing.T) {
 	b := newBench(t, false)
 	var putBack, staged atomic.Int32
 	ch := b.Channel(b.staged(nil), func(c *spillway.Config) {
-		c.Receiver.Lease, c.Receiver.PutBackAfter = 10*time.Second, 50*time.Millisecond
-		c.Receiver.OnPutBack = func(context.Context, idempotency.Key) { putBack.Add(1) }
+		c.Receiver.Lease, c.Receiver.RequeueAfter = 10*time.Second, 50*time.Millisecond
+		c.Receiver.OnRequeue = func(context.Context, idempotency.Key) { putBack.Add(1) }
 		c.Stages.OnStage = func(context.Context, stages.Waiting) { staged.Add(1) }
 	})
 	var runs, effects atomic.Int32

@@ -82,7 +82,7 @@ func happen(t *testing.T, config *spillway.Config, retention letters.RetentionCo
 	key := idempotency.Key{Consumer: "shop/billing"}
 	config.Receiver.OnApplied(ctx, key)
 	config.Receiver.OnDuplicate(ctx, key)
-	config.Receiver.OnPutBack(ctx, key)
+	config.Receiver.OnRequeue(ctx, key)
 	config.Receiver.OnLeaseLost(ctx, key)
 	config.Receiver.OnStale(ctx, key, 1, 2)
 	config.Breaker.OnChange(breaker.Change{Handler: "billing", To: breaker.Open})

@@ -52,7 +52,7 @@ func (m *Metrics) hooks(config *spillway.Config) {
 	receiver := &config.Receiver
 	receiver.OnApplied = first.Ours(m.consumer(m.applied), receiver.OnApplied)
 	receiver.OnDuplicate = first.Ours(m.consumer(m.duplicates), receiver.OnDuplicate)
-	receiver.OnPutBack = first.Ours(m.consumer(m.putBack), receiver.OnPutBack)
+	receiver.OnRequeue = first.Ours(m.consumer(m.putBack), receiver.OnRequeue)
 	receiver.OnLeaseLost = first.Ours(m.consumer(m.leasesLost), receiver.OnLeaseLost)
 	stale, theirs := m.consumer(m.stale), receiver.OnStale
 	receiver.OnStale = func(ctx context.Context, key idempotency.Key, version, applied int64) {

@@ -78,7 +78,7 @@ func (i *instruments) observe(config *spillway.Config) {
 func (i *instruments) receiver(receiver *idempotency.ReceiverConfig) {
 	receiver.OnApplied = first.Ours(i.consumer(i.applied), receiver.OnApplied)
 	receiver.OnDuplicate = first.Ours(i.consumer(i.duplicates), receiver.OnDuplicate)
-	receiver.OnPutBack = first.Ours(i.consumer(i.putBack), receiver.OnPutBack)
+	receiver.OnRequeue = first.Ours(i.consumer(i.putBack), receiver.OnRequeue)
 	receiver.OnLeaseLost = first.Ours(i.consumer(i.leasesLost), receiver.OnLeaseLost)
 	stale, theirs := i.consumer(i.stale), receiver.OnStale
 	receiver.OnStale = func(ctx context.Context, key idempotency.Key, version, applied int64) {

@@ -24,12 +24,12 @@ func (held) Lease(context.Context, idempotency.Entry, time.Duration) (idempotenc
 	return nil, idempotency.ErrHeld
 }
 
-// Feature I3, promises P3, P4: who is put back is held for at least half of PutBackAfter, and at most for all of it,
+// Feature I3, promises P3, P4: who is put back is held for at least half of RequeueAfter, and at most for all of it,
 // lest a subscriber that delivers at once spins; and no longer than its context lasts.
-func TestPutBackAfter(t *testing.T) {
+func TestRequeueAfter(t *testing.T) {
 	for _, lease := range []time.Duration{0, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newReceiver(t, held{}, idempotency.ReceiverConfig{Lease: lease, PutBackAfter: time.Minute})
+			r := newReceiver(t, held{}, idempotency.ReceiverConfig{Lease: lease, RequeueAfter: time.Minute})
 			h := r.Middleware(func(*message.Message) ([]*message.Message, error) { t.Error("called"); return nil, nil })
 			least, most := time.Hour, time.Duration(0)
 			for range 50 {
