@@ -55,7 +55,7 @@ func TestInitializeRefusesLossyQueues(t *testing.T) {
 				return err
 			})
 			logger := watermill.NewCaptureLogger()
-			err := b.publisher(func(c *wmamqp.PublisherConfig) { c.Logger = logger }).InitializeTopicsFor("orders", queue)
+			err := b.publisher(func(c *wmamqp.PublisherConfig) { c.Logger = logger }).InitializeTopics(queue)
 			if row.says == "" && err != nil {
 				t.Fatal(err)
 			}

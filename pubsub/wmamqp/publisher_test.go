@@ -162,7 +162,7 @@ func TestInitializeTopics(t *testing.T) {
 	topic := b.topic()
 	b.declare(topic + ".other") // classic, where the publisher declares quorum
 	p := b.publisher()
-	if err := p.InitializeTopicsFor(topic, topic+".dlq", topic+".other"); err != nil {
+	if err := p.InitializeTopics(topic+".dlq", topic+".other"); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{topic + ".dlq", topic + ".other"} {

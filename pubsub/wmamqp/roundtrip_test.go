@@ -55,7 +55,7 @@ func TestRedriveRoundTrip(t *testing.T) {
 				handled.add("done")
 				return nil
 			})
-			if err := dead.InitializeTopicsFor(topic, topic+".dlq"); err != nil {
+			if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "the letter", func() bool { return b.ready(topic+".dlq") == 1 })

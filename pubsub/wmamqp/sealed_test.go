@@ -43,7 +43,7 @@ func TestSealed(t *testing.T) {
 	topic := b.queue()
 	const secret, person = "card 4111111111111111 \x00\xff", "Ada Lovelace"
 	dead, sub := b.publisher(), b.subscriber()
-	if err := dead.InitializeTopicsFor(topic, topic+".dlq"); err != nil {
+	if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
 		t.Fatal(err)
 	}
 	redriven := make(chan *message.Message, 10)

@@ -35,11 +35,6 @@ func (p *Publisher) InitializeTopics(topics ...string) error {
 	return nil
 }
 
-// InitializeTopicsFor is InitializeTopics: a dead-letter queue is the same whatever its source.
-func (p *Publisher) InitializeTopicsFor(_ string, topics ...string) error {
-	return p.InitializeTopics(topics...)
-}
-
 func (p *Publisher) declareQueue(conn *amqp091.Connection, topic string) error {
 	queue := p.config.AMQP.Queue.GenerateName(topic)
 	exchange := p.config.AMQP.Exchange.GenerateName(topic)
