@@ -88,7 +88,7 @@ func (g *Dependency) Do(ctx context.Context, c *chain.Call, try func() error) er
 	return g.hold(ctx, c, try, err)
 }
 
-// hold calls try at the message's turns. err is the failure so far, or nil.
+// hold calls try at the message's slots. err is the failure so far, or nil.
 func (g *Dependency) hold(ctx context.Context, c *chain.Call, try func() error, err error) error {
 	rest, of := Rest(ctx, g.config.MaxHold, c.Held()), recent.Of(c)
 	until := time.Now().Add(rest)
@@ -103,7 +103,7 @@ func (g *Dependency) hold(ctx context.Context, c *chain.Call, try func() error, 
 		g.waiting--
 	}()
 	for {
-		switch g.turn(ctx, of, until) {
+		switch g.slot(ctx, of, until) {
 		case ended, expired:
 			return g.GiveBack(c, err)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/gate"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/settings"
@@ -380,13 +380,13 @@ func TestValve(t *testing.T) {
 		s := newSim(t, breaker.Config{})
 		s.service.fail(errAway)
 		time.AfterFunc(time.Minute, func() { s.service.fail(nil) })
-		valve := new(intake.Valve)
+		valve := new(gate.Valve)
 		h := s.handler(t)
 		var longest time.Duration
 		for i := range 50 {
 			for valve.Wait(t.Context()) {
 				began := time.Now()
-				_, err := h(newMessage(intake.With(t.Context(), valve), fmt.Sprint(i)))
+				_, err := h(newMessage(gate.With(t.Context(), valve), fmt.Sprint(i)))
 				longest = max(longest, time.Since(began))
 				if err == nil {
 					break

@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errorkind"
-	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/gate"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/recent"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -210,7 +210,7 @@ func (p *call) enter() error {
 			p.breaker.tell()
 			return nil
 		}
-		if valve := intake.Of(c.Ctx); valve != nil && s.state != Ramping && !c.Acked() {
+		if valve := gate.Of(c.Ctx); valve != nil && s.state != Ramping && !c.Acked() {
 			valve.Shut(s.shut())
 			s.mu.Unlock()
 			return p.giveBack()

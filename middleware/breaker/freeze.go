@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/gate"
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
@@ -155,7 +155,7 @@ func (g *Breaker) freezeOf(handler string) *freeze {
 
 // thaw waits until the freeze is lifted. Its error gives the message back.
 func (p *call) thaw(ctx context.Context, f *freeze) (err error) {
-	if valve := intake.Of(p.c.Ctx); valve != nil && !p.c.Acked() {
+	if valve := gate.Of(p.c.Ctx); valve != nil && !p.c.Acked() {
 		valve.Shut(f.lifted)
 		return p.giveBack()
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/gate"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
@@ -23,12 +23,12 @@ type consumer struct {
 	of    *Subscriber
 	topic string
 
-	prefetch  int          // 1 while something that the handler needs is away
-	valve     intake.Valve // of a consumer that fetches more
-	returnAll bool         // the latest message is to go back with all that were fetched
-	acks      int          // in a row
-	nacks     int          // in a row
-	failing   bool         // the latest attempt to begin again failed
+	prefetch  int        // 1 while something that the handler needs is away
+	valve     gate.Valve // of a consumer that fetches more
+	returnAll bool       // the latest message is to go back with all that were fetched
+	acks      int        // in a row
+	nacks     int        // in a row
+	failing   bool       // the latest attempt to begin again failed
 
 	tag        string
 	channel    *amqp091.Channel
@@ -161,7 +161,7 @@ func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 	d.Context, d.info = ctx, deliveryOf(c.sub.queue, c.of.given.times(c.sub.queue, msg.UUID, broker), broker)
 	ctx = d
 	if c.prefetch > 1 {
-		ctx = intake.With(ctx, &c.valve)
+		ctx = gate.With(ctx, &c.valve)
 	}
 	msg.SetContext(ctx)
 	d.msg, d.id = msg, msg.UUID

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/gate"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -42,7 +42,7 @@ func TestShutValveGivesBackPrefetched(t *testing.T) {
 			msg := b.next(messages)
 			b.unfetched(topic, 8)
 			reopen := make(chan struct{})
-			valve := intake.Of(msg.Context())
+			valve := gate.Of(msg.Context())
 			valve.Shut(reopen)
 			msg.Nack()
 			b.unfetched(topic, 12)
@@ -55,11 +55,11 @@ func TestShutValveGivesBackPrefetched(t *testing.T) {
 					t.Fatalf("%s came, want %s", msg.UUID, id)
 				}
 				switch {
-				case i < 4 && intake.Of(msg.Context()) != nil:
+				case i < 4 && gate.Of(msg.Context()) != nil:
 					t.Errorf("message %d has a valve, but is the only one fetched", i)
 				case i < 4:
 					b.unfetched(topic, 11-i)
-				case intake.Of(msg.Context()) == nil:
+				case gate.Of(msg.Context()) == nil:
 					t.Errorf("message %d has no valve", i)
 				default:
 					b.unfetched(topic, max(8-i, 0))
@@ -140,7 +140,7 @@ func TestCloseAtShutValve(t *testing.T) {
 	sub := b.subscriber(prefetch(3))
 	messages := b.subscribe(sub, topic)
 	msg := b.next(messages)
-	intake.Of(msg.Context()).Shut(make(chan struct{}))
+	gate.Of(msg.Context()).Shut(make(chan struct{}))
 	msg.Nack()
 	b.unfetched(topic, 3)
 	soon(t, "Close", func() { b.closed("the subscriber", sub.Close()) })

@@ -12,7 +12,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/gate"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -41,8 +41,8 @@ type subscription struct {
 
 	session session
 
-	valve   intake.Valve // shut by a part that finds the downstream of the handler away
-	probing bool         // the transaction is the first one after the valve was shut
+	valve   gate.Valve // shut by a part that finds the downstream of the handler away
+	probing bool       // the transaction is the first one after the valve was shut
 
 	first atomic.Bool // the message ends its batch, so that it is committed before the next one is delivered
 }
@@ -88,7 +88,7 @@ func newSubscription(s *Subscriber, topic string) *subscription {
 func (s *subscription) run(ctx context.Context) {
 	defer close(s.out)
 	defer s.session.release()
-	ctx = placing.With(intake.With(ctx, &s.valve), s)
+	ctx = placing.With(gate.With(ctx, &s.valve), s)
 	for s.taking(ctx) {
 		pause, err := s.transact(ctx)
 		if ctx.Err() != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/gate"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -74,7 +74,7 @@ func TestShutValveHoldsNoTransaction(t *testing.T) {
 		msg := b.receive(messages, "b")
 		b.until("the server sees the transaction", func() bool { return transactions() == 1 })
 		reopen := make(chan struct{})
-		intake.Of(msg.Context()).Shut(reopen)
+		gate.Of(msg.Context()).Shut(reopen)
 		msg.Nack()
 		b.until("the first message is committed", func() bool { return b.backlog(b.topic, "") == 2 })
 		b.until("there is no transaction", func() bool { return transactions() == 0 && own.db.Stats().InUse == 0 })
@@ -103,7 +103,7 @@ func TestValveEndsBatch(t *testing.T) {
 		}
 		msg := b.receive(messages, "a")
 		reopen := make(chan struct{})
-		intake.Of(msg.Context()).Shut(reopen)
+		gate.Of(msg.Context()).Shut(reopen)
 		msg.Ack()
 		b.until("the message is committed", func() bool {
 			select {
@@ -138,7 +138,7 @@ func TestGivenBackIsNotCounted(t *testing.T) {
 				<-msg.Context().Done() // its ack deadline
 			}
 			reopen := make(chan struct{})
-			intake.Of(msg.Context()).Shut(reopen)
+			gate.Of(msg.Context()).Shut(reopen)
 			msg.Nack()
 			time.AfterFunc(time.Duration(i)*time.Millisecond, func() { close(reopen) })
 		}
@@ -166,7 +166,7 @@ func TestHangingProbeIsNotCounted(t *testing.T) {
 		}
 		reopen := make(chan struct{})
 		msg := b.receive(messages, "a")
-		intake.Of(msg.Context()).Shut(reopen)
+		gate.Of(msg.Context()).Shut(reopen)
 		msg.Nack()
 		b.until("the subscription waits at its valve", func() bool { return own.db.Stats().InUse == 0 })
 		close(reopen)
@@ -193,7 +193,7 @@ func TestCloseAtShutValve(t *testing.T) {
 			t.Fatal(err)
 		}
 		msg := b.receive(messages, "a")
-		intake.Of(msg.Context()).Shut(make(chan struct{}))
+		gate.Of(msg.Context()).Shut(make(chan struct{}))
 		msg.Nack()
 		b.ends("Close", func() {
 			if err := sub.Close(); err != nil {

@@ -39,7 +39,7 @@ var floors = map[string]int{
 	"idempotency/internal/postgresclaim": 0,
 	"idempotency/internal/sqliteclaim":   0,
 	"internal/batcher":                   0,
-	"internal/intake":                    0,
+	"internal/gate":                      0,
 	"internal/keytable":                  0,
 	"internal/lifecycle":                 0,
 	"internal/logging":                   0,

@@ -1,4 +1,4 @@
-// Package intake stops a subscription from taking messages that nothing could be done with: what the handler needs is
+// Package gate stops a subscription from taking messages that nothing could be done with: what the handler needs is
 // away.
 //
 // A subscriber has one Valve for each subscription, and waits at it before it takes a message or begins a transaction.
@@ -19,4 +19,4 @@
 // A message that is given back in this way has not failed. The subscriber notes Shuts when it delivers a message. If
 // the number is another one when the message comes back, the subscriber does not count the delivery, and needs no
 // backoff beside the Valve.
-package intake
+package gate

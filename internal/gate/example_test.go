@@ -1,19 +1,19 @@
-package intake_test
+package gate_test
 
 import (
 	"context"
 	"fmt"
 
-	"github.com/watermill-spillway/spillway/internal/intake"
+	"github.com/watermill-spillway/spillway/internal/gate"
 )
 
 // A subscriber and a part meet at the valve.
 func Example() {
-	var valve intake.Valve // of the subscription
-	ctx := intake.With(context.Background(), &valve)
+	var valve gate.Valve // of the subscription
+	ctx := gate.With(context.Background(), &valve)
 
 	reopen := make(chan struct{}) // of the part, which has found the downstream away
-	intake.Of(ctx).Shut(reopen)
+	gate.Of(ctx).Shut(reopen)
 	fmt.Println("shut:", valve.IsShut())
 
 	close(reopen) // it is time for the next attempt

@@ -28,10 +28,10 @@ func (g *Dependency) mustWait(c *chain.Call) bool {
 	return !g.suspects.condemned(of, now) && (g.away.Load() || g.suspects.due(of).After(now))
 }
 
-// turn waits until the thing is back, or it is the caller's turn to try. The message that tried last lets others try
+// slot waits until the thing is back, or it is the caller's slot to try. The message that tried last lets others try
 // first, because it may be the only one that is refused. A message that was refused while others passed waits until it
 // is due, even if others pass.
-func (g *Dependency) turn(ctx context.Context, of recent.Message, until time.Time) outcome {
+func (g *Dependency) slot(ctx context.Context, of recent.Message, until time.Time) outcome {
 	for {
 		g.mu.Lock()
 		now := time.Now()
