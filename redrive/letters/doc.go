@@ -64,9 +64,8 @@
 //
 // # Sizes
 //
-// A letter that is larger than the database takes is refused with classify.ErrTooLarge. On MySQL and MariaDB a letter may
-// have max_allowed_packet less 8 KiB, including all that a poison.Queue adds. So a message of at most
+// A letter that is larger than the database takes is refused with classify.ErrTooLarge. On MySQL and MariaDB a letter
+// may have max_allowed_packet less 8 KiB, including all that a poison.Queue adds. So a message of at most
 // max_allowed_packet less 64 KiB can always be stored. For larger messages raise max_allowed_packet, or give the queue
-// a fallback. SQLite and PostgreSQL take 1 GB. A List, or a
-// batch of a drain, reads at most 32 MiB into memory.
+// a fallback. SQLite and PostgreSQL take 1 GB. A List, or a batch of a drain, reads at most 32 MiB into memory.
 package letters
