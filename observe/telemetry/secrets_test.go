@@ -55,11 +55,11 @@ func TestNoSecretInSpans(t *testing.T) {
 	for _, s := range kept.GetSpans() {
 		all := s.Name + " " + s.Status.Description
 		for _, a := range s.Attributes {
-			all += " " + a.Value.String()
+			all += " " + a.Value.Emit()
 		}
 		for _, e := range s.Events {
 			for _, a := range e.Attributes {
-				all += " " + a.Value.String()
+				all += " " + a.Value.Emit()
 			}
 		}
 		if s.Status.Code == codes.Error {
