@@ -166,7 +166,7 @@ func linked(spans tracetest.SpanStubs) bool {
 func attr(s tracetest.SpanStub, key string) string {
 	for _, a := range s.Attributes {
 		if string(a.Key) == key {
-			return a.Value.Emit()
+			return fmt.Sprint(a.Value.AsInterface())
 		}
 	}
 	return ""

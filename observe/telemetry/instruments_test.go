@@ -32,7 +32,7 @@ func read(t *testing.T, reader sdkmetric.Reader) map[string]int64 {
 	name := func(m metricdata.Metrics, set attribute.Set) string {
 		var pairs []string
 		for _, a := range set.ToSlice() {
-			pairs = append(pairs, fmt.Sprintf("%s=%s", a.Key, a.Value.Emit()))
+			pairs = append(pairs, fmt.Sprintf("%s=%s", a.Key, fmt.Sprint(a.Value.AsInterface())))
 		}
 		return m.Name + "{" + strings.Join(pairs, ",") + "}"
 	}
