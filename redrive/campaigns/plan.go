@@ -76,7 +76,7 @@ func (c *Campaigns) Plan(ctx context.Context, r Request) (Plan, error) {
 	if err != nil {
 		return Plan{}, fmt.Errorf("campaigns: plan: %w", err)
 	}
-	p := planning{all: c, request: &r, now: time.Now(), causes: map[redrive.PlannedCause]*counted{}, targets: map[string]int{},
+	p := planning{Campaigns: c, request: &r, now: time.Now(), causes: map[redrive.PlannedCause]*counted{}, targets: map[string]int{},
 		ages: make([]int, len(ages))}
 	err = c.whole().pages(ctx, &r, 0, last, func(found []letters.Letter, _ int64) (bool, error) {
 		return p.page(ctx, found)
@@ -89,7 +89,7 @@ func (c *Campaigns) Plan(ctx context.Context, r Request) (Plan, error) {
 
 // planning is one Plan.
 type planning struct {
-	all     *Campaigns
+	*Campaigns
 	request *Request
 	now     time.Time
 	plan    Plan
@@ -105,12 +105,12 @@ type counted struct {
 }
 
 func (p *planning) page(ctx context.Context, found []letters.Letter) (more bool, err error) {
-	taken, err := p.all.inCampaigns(ctx, found)
+	taken, err := p.inCampaigns(ctx, found)
 	if err != nil {
 		return false, err
 	}
 	for _, l := range found {
-		topic, why := p.all.takes(p.request, l.Status, l.Origin.Topic)
+		topic, why := p.takes(p.request, l.Status, l.Origin.Topic)
 		if why != "" {
 			p.out.add(why, topic, "", 1)
 			continue
@@ -132,7 +132,7 @@ const maxDistinct = 10_000
 
 func (p *planning) letter(ctx context.Context, l *letters.Letter, topic string) {
 	p.plan.Letters++
-	if l.Redrive.Count >= p.all.config.MaxRedrives {
+	if l.Redrive.Count >= p.config.MaxRedrives {
 		p.plan.Quarantine++
 	}
 	cause := redrive.PlannedCause{Topic: logged(l.Origin.Topic), Handler: logged(l.Origin.Handler), Class: l.Failure.Class,
@@ -164,12 +164,12 @@ func (p *planning) sample(ctx context.Context, l *letters.Letter, topic string, 
 		FirstFailed: first.UTC(),
 	}
 	if p.request.Edit != nil {
-		opened, err := p.all.store.Open(ctx, *l)
+		opened, err := p.store.Open(ctx, *l)
 		d := Diff{Refused: whyClosed(err)}
 		if err == nil {
-			d = p.request.Edit.diff(ctx, opened.Original, p.all.config.Edits)
+			d = p.request.Edit.diff(ctx, opened.Original, p.config.Edits)
 		}
-		d.Refused = p.all.config.Privacy.Text(d.Refused)
+		d.Refused = p.config.Privacy.Text(d.Refused)
 		s.Edited = &d
 	}
 	return s
@@ -199,6 +199,6 @@ func (p *planning) result() Plan {
 	if p.request.Rate > 0 {
 		p.plan.Takes = time.Duration(float64(p.plan.Letters) / p.request.Rate * float64(time.Second))
 	}
-	p.plan.NeedsApproval = p.request.Approval || p.all.config.ApproveOver > 0 && p.plan.Letters > p.all.config.ApproveOver
+	p.plan.NeedsApproval = p.request.Approval || p.config.ApproveOver > 0 && p.plan.Letters > p.config.ApproveOver
 	return p.plan
 }

@@ -60,20 +60,20 @@ func (s *Store) Reseal(ctx context.Context, config ResealConfig) (ResealReport, 
 	if err := s.usable(ctx); err != nil {
 		return ResealReport{}, err
 	}
-	r := &resealing{store: s, config: config}
+	r := &resealing{Store: s, config: config}
 	err := r.run(ctx)
 	return r.report, wrapped(fmt.Sprintf("reseal, after %d", r.report.Resealed), err)
 }
 
 type resealing struct {
-	store  *Store
+	*Store
 	config ResealConfig
 	report ResealReport
 }
 
 func (r *resealing) run(ctx context.Context) (err error) {
 	if r.config.Seal == nil {
-		r.config.Seal = r.store.seal
+		r.config.Seal = r.seal
 	}
 	f := &r.config.Filter
 	if err := errors.Join(f.validateInOrder(), r.config.Act.validate()); err != nil {
@@ -98,12 +98,12 @@ func (r *resealing) run(ctx context.Context) (err error) {
 		}
 	}
 	if f.MaxSeq == 0 {
-		if f.MaxSeq, err = r.store.lastSeq(ctx); err != nil || f.MaxSeq == 0 {
+		if f.MaxSeq, err = r.lastSeq(ctx); err != nil || f.MaxSeq == 0 {
 			return err
 		}
 	}
 	for {
-		chosen, err := r.store.choose(ctx, *f, true, resealAtOnce, resealBytes, true)
+		chosen, err := r.choose(ctx, *f, true, resealAtOnce, resealBytes, true)
 		if err != nil || len(chosen.seqs) == 0 {
 			return err
 		}
@@ -121,7 +121,7 @@ func (r *resealing) run(ctx context.Context) (err error) {
 }
 
 func (r *resealing) oldKeys(ctx context.Context) (old []string, err error) {
-	keys, err := r.store.sealKeys(ctx)
+	keys, err := r.sealKeys(ctx)
 	for _, k := range keys {
 		if k.Key != r.report.Key && len(old) < MaxListed {
 			old = append(old, k.Key)
@@ -148,14 +148,14 @@ func (r *resealing) some(ctx context.Context, seqs []int64) error {
 		return err
 	}
 	done := 0
-	err = r.store.writeLetters(ctx, len(all), func(tx *sql.Tx, _ tally) error {
+	err = r.writeLetters(ctx, len(all), func(tx *sql.Tx, _ tally) error {
 		done = 0
 		keys := make([]int64, len(all))
 		for i, l := range all {
 			keys[i] = l.seq
 		}
 		f := r.config.Filter
-		locked, err := r.store.lockFree(ctx, tx, f, keys)
+		locked, err := r.lockFree(ctx, tx, f, keys)
 		if err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func (r *resealing) make(ctx context.Context, seqs []int64) (all []resealed, err
 		topic []byte
 	}
 	var rows []row
-	err = r.store.read(ctx, func() { rows = nil }, func(from *sql.Rows) error {
+	err = r.read(ctx, func() { rows = nil }, func(from *sql.Rows) error {
 		var l row
 		var hasPayload bool
 		err := from.Scan(&l.seq, &l.identity, &l.id, &l.topic, &l.body, &l.inRow, &l.before, &l.payload, &hasPayload, &l.was)
@@ -236,7 +236,7 @@ func (r *resealing) seal1(ctx context.Context, topic string, l *resealed) (chang
 	l.metadata, l.payload, l.key = metadatacodec.Metadata(msg.Metadata), msg.Payload, sealKey(&sealed)
 	l.fresh = l.identity
 	if l.was == "" && len(l.id) > 0 {
-		l.fresh = identify(r.store.service, topic, sealed)
+		l.fresh = identify(r.service, topic, sealed)
 	}
 	return true, nil
 }
@@ -247,7 +247,7 @@ func (r *resealing) put(ctx context.Context, tx *sql.Tx, l resealed) (n int, err
 	if l.inRow {
 		update, key = `UPDATE spillway_dead_letters SET metadata = ?, payload = ? WHERE seq = ? AND metadata = ?`, l.seq
 	}
-	result, err := r.store.exec(ctx, tx, update, l.metadata, l.payload, key, l.before)
+	result, err := r.exec(ctx, tx, update, l.metadata, l.payload, key, l.before)
 	if err != nil {
 		return 0, err
 	}
@@ -257,14 +257,14 @@ func (r *resealing) put(ctx context.Context, tx *sql.Tx, l resealed) (n int, err
 	if err := r.identify(ctx, tx, &l); err != nil {
 		return 0, err
 	}
-	_, err = r.store.exec(ctx, tx, `UPDATE spillway_dead_letters SET seal_key = ?, size = ? WHERE seq = ?`, r.store.db.Text(l.key),
+	_, err = r.exec(ctx, tx, `UPDATE spillway_dead_letters SET seal_key = ?, size = ? WHERE seq = ?`, r.db.Text(l.key),
 		len(l.metadata)+len(l.payload), l.seq)
 	if err != nil {
 		return 0, err
 	}
 	act := r.config.Act
 	act.Detail = fmt.Sprintf("from key %q to %q", l.was, l.key)
-	return 1, r.store.record(ctx, tx, EventResealed, act, l.subject)
+	return 1, r.record(ctx, tx, EventResealed, act, l.subject)
 }
 
 // identify gives a letter that was not sealed the identity of a sealed one, so that it is recognised when it arrives
@@ -274,17 +274,17 @@ func (r *resealing) identify(ctx context.Context, tx *sql.Tx, l *resealed) error
 	if string(l.fresh) == string(l.identity) {
 		return nil
 	}
-	there, err := r.store.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters WHERE identity = ?`, l.fresh)
+	there, err := r.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters WHERE identity = ?`, l.fresh)
 	if err != nil || len(there) > 0 {
 		return err
 	}
-	events, err := r.store.seqs(ctx, tx,
+	events, err := r.seqs(ctx, tx,
 		`SELECT event FROM spillway_letter_events WHERE service = ? AND message = ? AND identity = ? LIMIT 1`,
-		asBytes(r.store.service), r.store.db.Text(database.Column(string(l.id))), l.identity)
+		asBytes(r.service), r.db.Text(database.Column(string(l.id))), l.identity)
 	if err != nil || len(events) > 0 {
 		return err
 	}
-	_, err = r.store.exec(ctx, tx, `UPDATE spillway_dead_letters SET identity = ? WHERE seq = ?`, l.fresh, l.seq)
+	_, err = r.exec(ctx, tx, `UPDATE spillway_dead_letters SET identity = ? WHERE seq = ?`, l.fresh, l.seq)
 	l.identity = l.fresh
 	return err
 }
