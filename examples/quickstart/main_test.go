@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -8,11 +10,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// What docs/start.md shows: the second run brings back what the first one set aside, and the third finds nothing to do.
 func Example() {
-	main()
+	folder := must(os.MkdirTemp("", "spillway-"))
+	defer os.RemoveAll(folder)
+	for _, fixed := range []bool{false, true, true} {
+		run(filepath.Join(folder, "shop.db"), fixed)
+	}
 	// Output:
-	// invoice for order-1
 	// 1 dead letter(s) in orders.dlq: no such customer (no_customer)
+	// invoices: 1
 	// redriven: 1
-	// invoice for order-2
+	// invoices: 2
+	// redriven: 0
+	// invoices: 2
 }
