@@ -63,7 +63,7 @@ type Config struct {
 	Classify classify.Config
 	// Seal encrypts dead letters at rest, as package seal says: the payload and the producer's metadata, in every
 	// dead-letter topic and in the dead-letter store in DB, whose drains and campaigns open them again. Give it to
-	// redrive.Rules and to letters.StoreConfig too, where you make these yourself. Queue.Seal, if set, takes its place in
+	// redrive.Rules and to letters.NewStore too, where you make these yourself. Queue.Seal, if set, takes its place in
 	// the queue. Default: none, and letters are readable.
 	Seal *seal.Sealer
 	// Queue configures where dead letters go and what they carry.

@@ -79,7 +79,7 @@ func Example() {
 func ExampleChannel_Middleware() {
 	_, db, router, sub, pub, _, cleanUp := whatYouHave()
 	defer cleanUp()
-	dead, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	dead, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
 	if err != nil {
 		log.Fatal(err)
 	}

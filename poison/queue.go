@@ -47,7 +47,7 @@ type QueueConfig struct {
 	// (description, history, stack, reason) before they go into the letter, the log, a hook, or an error that the router
 	// gets. It changes neither payload nor metadata. Seal encrypts the payload and the producer's metadata of each letter,
 	// before any publisher gets it. If its Keys fail, nothing is published: the message is held or nacked, as if all
-	// publishers refused it. Hooks are called with the sealed letter. Give letters.StoreConfig and redrive.Rules the same
+	// publishers refused it. Hooks are called with the sealed letter. Give letters.NewStore and redrive.Rules the same
 	// Sealer. Logger receives one Error line per dead letter. The line has its cause, masked and cut at 1 KiB, its class
 	// and reason, the message's id, topic and handler, and where the letter is. Tracer follows each publishing of a letter.
 	settings.Shared

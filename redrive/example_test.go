@@ -42,7 +42,7 @@ func failing(id, why string) *message.Message {
 func ExampleDrain() {
 	db, remove := exampleDB()
 	defer remove()
-	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
 	if err != nil {
 		panic(err)
 	}

@@ -25,7 +25,7 @@ func TestDrain_largeLetters(t *testing.T) {
 
 func testDrain_largeLetters(t *testing.T, on fixture.Database) {
 	const n, size, most = 13, 10 << 20, 100 << 20
-	store, err := letters.NewStore(t.Context(), on.Create(t)(), letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(t.Context(), on.Create(t)(), settings.Shared{Service: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}

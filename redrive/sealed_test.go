@@ -50,7 +50,7 @@ func testDrain_sealed(t *testing.T, on database) {
 	damaged := sealedLetter(t, k1, "damaged")
 	damaged.Payload = damaged.Payload[:len(damaged.Payload)-1]
 	publish(t, plain, "orders.dlq", sealedLetter(t, k1, "old"), sealedLetter(t, lost, "lost"), damaged, letter("clear", "secret of clear"), sealedLetter(t, k2, "new"))
-	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: k2}})
+	store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: k2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (s *shop) open(context.Context) (*sql.DB, error) { return s.db, nil }
 
 func storeOn(t *testing.T, db *sql.DB) *letters.Store {
 	t.Helper()
-	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 // alsoOf gives the shop's table a letter of another service.
 func (s *shop) alsoOf(service string) {
 	s.t.Helper()
-	store, err := letters.NewStore(s.t.Context(), s.db, letters.StoreConfig{Shared: settings.Shared{Service: service}})
+	store, err := letters.NewStore(s.t.Context(), s.db, settings.Shared{Service: service})
 	if err != nil {
 		s.t.Fatal(err)
 	}

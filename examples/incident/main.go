@@ -113,7 +113,7 @@ func run(ctx context.Context, p plan, out io.Writer) (r result, steps []step, er
 		return r, nil, err
 	}
 	defer func() { err = errors.Join(err, s.serving.Stop()) }()
-	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: service}})
+	store, err := letters.NewStore(ctx, db, settings.Shared{Service: service})
 	if err != nil {
 		return r, nil, err
 	}

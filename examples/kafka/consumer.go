@@ -40,7 +40,7 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, collected.Close()) }()
-	store, err := letters.NewStore(ctx, c.DB, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(ctx, c.DB, settings.Shared{Service: "shop"})
 	if err != nil {
 		return err
 	}

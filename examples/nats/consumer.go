@@ -46,7 +46,7 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, collected.Close()) }()
-	store, err := letters.NewStore(ctx, c.DB, letters.StoreConfig{Shared: settings.Shared{Service: service}})
+	store, err := letters.NewStore(ctx, c.DB, settings.Shared{Service: service})
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func run(ctx context.Context, plan *Plan) (result Result, err error) {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, cleanUp()) }()
-	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
 	if err != nil {
 		return result, err
 	}

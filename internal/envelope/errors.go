@@ -7,7 +7,7 @@ import (
 
 var (
 	// ErrNoKeys is the error of a sealed letter where no Sealer is configured.
-	ErrNoKeys = errors.New("no keys are configured: set spillway.Config.Seal, letters.StoreConfig.Seal or " +
+	ErrNoKeys = errors.New("no keys are configured: set spillway.Config.Seal, the Seal of letters.NewStore or " +
 		"redrive.Rules.Seal; the command redrive takes --keys")
 	// ErrUnknownKey is returned by Keys that do not have a key, and know that they will not have it later.
 	ErrUnknownKey = errors.New("the keys do not have this key: add it to them, as an old key")

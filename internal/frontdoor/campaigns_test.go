@@ -69,7 +69,7 @@ func TestCampaignLearnsOfNoIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := letters.NewStore(t.Context(), b.DB, letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: sealer}})
+	store, err := letters.NewStore(t.Context(), b.DB, settings.Shared{Service: "shop", Seal: sealer})
 	if err != nil {
 		t.Fatal(err)
 	}

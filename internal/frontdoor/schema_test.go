@@ -44,7 +44,7 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 	if s.keys, err = idempotency.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
-	if s.letters, err = letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}}); err != nil {
+	if s.letters, err = letters.NewStore(ctx, db, settings.Shared{Service: "shop"}); err != nil {
 		return s, err
 	}
 	if s.delay, err = delay.NewStore(ctx, db, "shop"); err != nil {

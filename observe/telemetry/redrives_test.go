@@ -33,7 +33,7 @@ func TestCampaign(t *testing.T) {
 	observed, kept, tracer := follow(t, telemetry.Config{})
 	_, placed := tracer.Start(t.Context(), "the letter")
 	placed.End()
-	store, err := letters.NewStore(t.Context(), open(t), letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(t.Context(), open(t), settings.Shared{Service: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}

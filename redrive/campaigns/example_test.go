@@ -31,7 +31,7 @@ func Example() {
 	}
 	defer func() { _ = db.Close() }()
 	ctx := context.Background()
-	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
 	if err != nil {
 		panic(err)
 	}

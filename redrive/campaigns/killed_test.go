@@ -70,7 +70,7 @@ func child(text string) error {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	go func() { _, _ = io.Copy(io.Discard, os.Stdin); stop() }()
-	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func TestStart_once(t *testing.T) {
 			}
 		}
 
-		other, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "other"}})
+		other, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "other"})
 		if err != nil {
 			t.Fatal(err)
 		}

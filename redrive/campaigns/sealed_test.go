@@ -19,7 +19,7 @@ func TestSealed(t *testing.T) {
 		db := d.Create(t)()
 		s, _ := fixture.Sealer(t, "k1")
 		lost, _ := fixture.Sealer(t, "k3")
-		store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: s}})
+		store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: s})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestSealed(t *testing.T) {
 // Feature D14: while the keys are away a campaign refuses no letter, and redrives them all then.
 func TestSealAway(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
-	store, err := letters.NewStore(t.Context(), fixture.SQLite.Create(t)(), letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: s}})
+	store, err := letters.NewStore(t.Context(), fixture.SQLite.Create(t)(), settings.Shared{Service: "shop", Seal: s})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func TestHoldingOfAnotherService(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		db := d.Create(t)()
 		of := func(service string) (*letters.Store, *campaigns.Campaigns) {
-			store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: service}})
+			store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: service})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -76,7 +76,7 @@ func TestJudgeAfterResume(t *testing.T) {
 // workerOn returns a worker on a database.
 func workerOn(t *testing.T, db *sql.DB) *Worker {
 	t.Helper()
-	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func Example() {
 		panic(err)
 	}
 	defer func() { _ = db.Close() }()
-	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
 	if err != nil {
 		panic(err)
 	}

@@ -159,7 +159,7 @@ func TestLetterIsBounded(t *testing.T) {
 func TestLetterSealed(t *testing.T) {
 	db := fixture.SQLite.Create(t)()
 	sealer, _ := fixture.Sealer(t, "2026-a")
-	sealing := func(config letters.StoreConfig) *letters.Store {
+	sealing := func(config settings.Shared) *letters.Store {
 		config.Service = "shop"
 		s, err := letters.NewStore(t.Context(), db, config)
 		if err != nil {
@@ -167,13 +167,13 @@ func TestLetterSealed(t *testing.T) {
 		}
 		return s
 	}
-	open := sealing(letters.StoreConfig{Shared: settings.Shared{Seal: sealer}})
+	open := sealing(settings.Shared{Seal: sealer})
 	fixture.Publish(t, open, "orders.dlq", fixture.Letter("id-1", `{"order":4242}`))
 	for _, c := range []struct {
 		store *letters.Store
 		say   string
 		file  int
-	}{{open, "4242", http.StatusOK}, {sealing(letters.StoreConfig{}), "sealed with the key 2026-a", http.StatusConflict}} {
+	}{{open, "4242", http.StatusOK}, {sealing(settings.Shared{}), "sealed with the key 2026-a", http.StatusConflict}} {
 		all, err := campaigns.New(t.Context(), c.store, campaigns.Config{})
 		if err != nil {
 			t.Fatal(err)

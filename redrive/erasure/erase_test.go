@@ -124,7 +124,7 @@ func TestErase_unsearched(t *testing.T) {
 			t.Fatal(err)
 		}
 		sealer, _ := fixture.Sealer(t, "k1")
-		sealed, err := letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: sealer}})
+		sealed, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop", Seal: sealer})
 		if err != nil {
 			t.Fatal(err)
 		}

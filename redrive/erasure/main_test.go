@@ -47,7 +47,7 @@ var (
 func storesOn(db *sql.DB) (s erasure.Stores, err error) {
 	ctx, stop := contextOf()
 	defer stop()
-	if s.Letters, err = letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}}); err != nil {
+	if s.Letters, err = letters.NewStore(ctx, db, settings.Shared{Service: "shop"}); err != nil {
 		return s, err
 	}
 	if s.Delayed, err = delay.NewStore(ctx, db, "shop"); err != nil {

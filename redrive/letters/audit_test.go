@@ -87,7 +87,7 @@ func testStore_audit(t *testing.T, on fixture.Database) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	other, err := letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "other"}})
+	other, err := letters.NewStore(ctx, db, settings.Shared{Service: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}

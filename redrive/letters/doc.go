@@ -2,7 +2,7 @@
 //
 // A Store works on SQLite, PostgreSQL, MySQL and MariaDB, and creates its table itself:
 //
-//	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+//	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
 //
 // Letters come into a Store in two ways. It is a message.Publisher, so that a poison.Queue publishes into it directly.
 // Or Collect adds handlers to a router that move letters from dead-letter topics into it.
@@ -51,7 +51,7 @@
 //
 // # Several services
 //
-// Services can share one table. StoreConfig.Service names the service, and a Store works only with the letters that a
+// Services can share one table. The Service of NewStore names the service, and a Store works only with the letters that a
 // Store of the same Service stored. After a service is renamed, its letters stay under the old name, until these
 // statements run while no program of either name does. The store then counts the letters under the new name:
 //

@@ -33,7 +33,7 @@ func exampleDB() (db *sql.DB, remove func()) {
 func ExampleStore() {
 	db, remove := exampleDB()
 	defer remove()
-	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
 	if err != nil {
 		panic(err)
 	}
@@ -66,7 +66,7 @@ func ExampleNewStore() {
 	if err != nil {
 		panic(err)
 	}
-	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
 	if err != nil {
 		panic(err)
 	}

@@ -34,7 +34,7 @@ type Head struct {
 	// SealKey is the id of the key that the letter is sealed with. It is empty if the letter is not sealed, and ? if the
 	// letter does not say.
 	SealKey string
-	// LeasedBy is the StoreConfig.Node of the process that has the lease. It is empty if there is no lease.
+	// LeasedBy names the process, by its host and id, that has the lease. It is empty if there is no lease.
 	LeasedBy string
 	// LeasedUntil is when the lease ends, by the database's clock. It is zero if there is no lease.
 	LeasedUntil time.Time

@@ -68,7 +68,7 @@ func child(text string) error {
 	if err != nil {
 		return err
 	}
-	store, err := letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: s}})
+	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop", Seal: s})
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func testStore_numbers(t *testing.T, on fixture.Database) {
 	// The service is renamed by hand, as the package says.
 	name := map[bool]string{false: `'eshop'`, true: `CAST('eshop' AS BLOB)`}[on.Name == sqliteFile.Name]
 	mustExec(t, db, `UPDATE spillway_dead_letters SET cause = '', service = `+name, `DELETE FROM spillway_letter_counts`)
-	renamed, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "eshop"}})
+	renamed, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "eshop"})
 	if err != nil {
 		t.Fatal(err)
 	}

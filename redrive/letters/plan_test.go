@@ -18,7 +18,7 @@ func TestPagesOfSmallService(t *testing.T) {
 	db := databases.Postgres.New(t)
 	db.SetMaxOpenConns(2)
 	const others, own = 20_000, 500
-	big, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "big"}})
+	big, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "big"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ WHERE table_schema = current_schema() AND table_name = 'spillway_dead_letters' A
 	if err != nil {
 		t.Fatal(err)
 	}
-	small, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "small"}})
+	small, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "small"})
 	if err != nil {
 		t.Fatal(err)
 	}

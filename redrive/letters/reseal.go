@@ -24,7 +24,7 @@ const (
 
 // ResealConfig configures Reseal.
 type ResealConfig struct {
-	// Seal has the current key, and those of the letters. Default: StoreConfig.Seal.
+	// Seal has the current key, and those of the letters. Default: the Seal of the Store.
 	Seal *seal.Sealer
 	// Filter chooses the letters. Default: all letters that are not sealed with the current key, whatever their status.
 	// Filter.Limit must be 0.

@@ -45,7 +45,7 @@ type RetentionConfig struct {
 	// Pause is the time between two transactions, each of which deletes at most 200 letters. Default: as long as the
 	// transaction before took, so that live traffic has half of the time.
 	Pause time.Duration
-	// Act is on record for each letter that is deleted. Default: StoreConfig.Node, and the age of the rule as the reason.
+	// Act is on record for each letter that is deleted. Default: the name of the process, and the age of the rule as the reason.
 	Act Act
 	// OnTrimmed is called after each look at the letters, also if the look deleted none or failed. Default: none.
 	OnTrimmed func(ctx context.Context, t Trimmed)

@@ -113,7 +113,7 @@ func testStore_identityStays(t *testing.T, on fixture.Database) {
 	}
 	publish(t, store, "orders.dlq", letter("id-1", "{}"))
 	sealer, _ := fixture.Sealer(t, "key-1")
-	sealing, err := letters.NewStore(ctx, open(), letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: sealer}})
+	sealing, err := letters.NewStore(ctx, open(), settings.Shared{Service: "shop", Seal: sealer})
 	if err == nil {
 		_, err = sealing.Reseal(ctx, letters.ResealConfig{Act: letters.Act{By: "ann"}})
 	}

@@ -39,7 +39,7 @@ func contentOf(l *poison.Letter) []byte {
 	return sum[:]
 }
 
-// Open returns the letter with what was sealed, with the keys of StoreConfig.Seal. A letter that is not sealed is
+// Open returns the letter with what was sealed, with the keys of the Store. A letter that is not sealed is
 // returned as it is. The error names the key; the letter in the Store stays as it is.
 func (s *Store) Open(ctx context.Context, l Letter) (poison.Letter, error) {
 	if err := s.usable(ctx); err != nil {

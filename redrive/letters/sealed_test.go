@@ -24,7 +24,7 @@ import (
 
 func sealedStore(t testing.TB, db *sql.DB, s *seal.Sealer) *letters.Store {
 	t.Helper()
-	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop", Seal: s}})
+	store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: s})
 	if err != nil {
 		t.Fatal(err)
 	}

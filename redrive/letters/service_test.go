@@ -17,7 +17,7 @@ func TestStore_services(t *testing.T) { onEach(t, testStore_services) }
 func testStore_services(t *testing.T, on fixture.Database) {
 	open := on.Create(t)
 	of := func(service string) *letters.Store {
-		store, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Shared: settings.Shared{Service: service}})
+		store, err := letters.NewStore(t.Context(), open(), settings.Shared{Service: service})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,12 +49,12 @@ func testStore_services(t *testing.T, on fixture.Database) {
 		wantCount(t, store, letters.Filter{}, 0)
 	}
 	for _, wrong := range []string{strings.Repeat("x", 101), "shop/eu", "a b", "é"} {
-		_, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{Shared: settings.Shared{Service: wrong}})
+		_, err := letters.NewStore(t.Context(), open(), settings.Shared{Service: wrong})
 		if err == nil || !strings.Contains(err.Error(), "Service") {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}
-	if _, err := letters.NewStore(t.Context(), open(), letters.StoreConfig{}); (err == nil) != (on.Name == sqliteFile.Name) {
+	if _, err := letters.NewStore(t.Context(), open(), settings.Shared{}); (err == nil) != (on.Name == sqliteFile.Name) {
 		t.Errorf("no service: %v", err)
 	}
 }

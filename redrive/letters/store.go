@@ -19,17 +19,6 @@ import (
 // maxWrite bounds every write and every read, the wait for others included.
 const maxWrite = 30 * time.Second
 
-// StoreConfig configures a Store.
-type StoreConfig struct {
-	// Shared: Service names the service whose letters these are. Services may share a table. A Store shows, counts and takes
-	// only letters that a Store of the same Service stored. If one service reads two brokers, give each broker a Service:
-	// both may have a topic "orders", and a letter must return to its own broker. Service is required on a database server,
-	// where other services may use the table. Seal seals letters that arrive unsealed, and opens letters for Open, for
-	// drains and for campaigns. While its Keys fail, Publish stores nothing that is not sealed already. Letters that are in
-	// the table unsealed stay readable: Reseal seals them.
-	settings.Shared
-}
-
 // maxRead is the largest number of bytes of metadata and payload that is read into memory at once. One letter is read
 // even if it is larger.
 const maxRead = 32 << 20
@@ -57,7 +46,18 @@ type Store struct {
 var ErrClosed = errors.New("letters: the Store is closed; a router closes the publisher of each of its handlers: " +
 	"give handlers a publisher of their own")
 
-// NewStore returns a Store. It asks db which database it is, and creates or upgrades the table, within 30 seconds. An
+// NewStore returns a Store. It uses Service and Seal of shared.
+//
+// Service names the service whose letters these are. Services may share a table. A Store shows, counts and takes only
+// letters that a Store of the same Service stored. If one service reads two brokers, give each broker a Service: both
+// may have a topic "orders", and a letter must return to its own broker. Service is required on a database server, where
+// other services may use the table.
+//
+// Seal seals letters that arrive unsealed, and opens letters for Open, for drains and for campaigns. While its Keys
+// fail, Publish stores nothing that is not sealed already. Letters that are in the table unsealed stay readable: Reseal
+// seals them.
+//
+// NewStore asks db which database it is, and creates or upgrades the table, within 30 seconds. An
 // upgrade keeps the rows and is never undone. The causes of old letters are computed for at most 5 seconds; Groups
 // computes the rest.
 //
@@ -67,15 +67,15 @@ var ErrClosed = errors.New("letters: the Store is closed; a router closes the pu
 //   - On PostgreSQL the table is the first of its name on the search path.
 //   - On MySQL the table is in the database of the connections. Its binary log must not have binlog_format=STATEMENT.
 //   - If db has only one connection, a caller that holds a transaction on it must not call the Store.
-func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
-	known, err := database.Open(ctx, "letters: NewStore", db, config.Service, table, events, causes, counts, bodies)
+func NewStore(ctx context.Context, db *sql.DB, shared settings.Shared) (*Store, error) {
+	known, err := database.Open(ctx, "letters: NewStore", db, shared.Service, table, events, causes, counts, bodies)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: maxRead,
-		slots: newSlots(), node: thisNode(), seal: config.Seal}
+	s := &Store{db: known, statements: statementsOf[known.Kind()], service: shared.Service, maxRead: maxRead,
+		slots: newSlots(), node: thisNode(), seal: shared.Seal}
 	for _, text := range []*string{&s.statements.insert, &s.statements.fresh, &s.statements.body, &s.statements.count} {
 		*text = known.Statement(*text)
 	}

@@ -173,7 +173,7 @@ func testStore_allOrNone(t *testing.T, on fixture.Database) {
 
 // Features D4, D5: a database that cannot hold letters is an error at construction or initialization.
 func TestStore_construction(t *testing.T) {
-	if _, err := letters.NewStore(t.Context(), nil, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}}); err == nil || !strings.Contains(err.Error(), "NewStore: ") {
+	if _, err := letters.NewStore(t.Context(), nil, settings.Shared{Service: "shop"}); err == nil || !strings.Contains(err.Error(), "NewStore: ") {
 		t.Error(err)
 	}
 	memory, err := sql.Open("sqlite", ":memory:")
@@ -181,7 +181,7 @@ func TestStore_construction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = memory.Close() }()
-	if _, err := letters.NewStore(t.Context(), memory, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}}); err == nil || !strings.Contains(err.Error(), "NewStore: ") {
+	if _, err := letters.NewStore(t.Context(), memory, settings.Shared{Service: "shop"}); err == nil || !strings.Contains(err.Error(), "NewStore: ") {
 		t.Error(err)
 	}
 	path := filepath.Join(t.TempDir(), "letters.db")
@@ -195,7 +195,7 @@ func TestStore_construction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = readOnly.Close() }()
-	if s, err := letters.NewStore(t.Context(), readOnly, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}}); err == nil && s.InitializeTopics("orders.dlq") == nil {
+	if s, err := letters.NewStore(t.Context(), readOnly, settings.Shared{Service: "shop"}); err == nil && s.InitializeTopics("orders.dlq") == nil {
 		t.Error("a read-only database is an error")
 	}
 

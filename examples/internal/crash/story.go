@@ -51,7 +51,7 @@ func Tell(ctx context.Context, plan *Plan, broker Broker) (result webhooks.Resul
 		}
 		defer func() { err = errors.Join(err, cleanUp()) }()
 	}
-	if s.letters, err = letters.NewStore(context.Background(), s.db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}}); err != nil {
+	if s.letters, err = letters.NewStore(context.Background(), s.db, settings.Shared{Service: "shop"}); err != nil {
 		return result, err
 	}
 	go s.receive()

@@ -32,7 +32,7 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 	if _, err := db.Exec(Schema + `; INSERT INTO events VALUES ('stored','e','o','a'), ('silent','e','o','a'), ('twice','e','o','a'), ('twice','e','o','a'), ('twice','e','o','a')`); err != nil {
 		t.Fatal(err)
 	}
-	store, err := letters.NewStore(context.Background(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}

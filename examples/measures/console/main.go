@@ -45,7 +45,7 @@ func (p plan) run(ctx context.Context, to io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	d.SetMaxOpenConns(10)
-	store, err := letters.NewStore(ctx, d.DB, letters.StoreConfig{Shared: settings.Shared{Service: "bench"}})
+	store, err := letters.NewStore(ctx, d.DB, settings.Shared{Service: "bench"})
 	if err != nil {
 		return err
 	}

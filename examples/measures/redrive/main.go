@@ -97,7 +97,7 @@ func (p plan) run(ctx context.Context, to io.Writer) (err error) {
 	if err := kafka.Create(b.topic); err != nil {
 		return err
 	}
-	if b.store, err = letters.NewStore(ctx, db.DB, letters.StoreConfig{Shared: settings.Shared{Service: "bench"}}); err != nil {
+	if b.store, err = letters.NewStore(ctx, db.DB, settings.Shared{Service: "bench"}); err != nil {
 		return err
 	}
 	if b.campaigns, err = campaigns.New(ctx, b.store, campaigns.Config{Allow: []string{b.topic}}); err != nil {

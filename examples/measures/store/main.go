@@ -62,7 +62,7 @@ func (p plan) measure(ctx context.Context, name string, to io.Writer) (err error
 		}
 	}
 	d.SetMaxOpenConns(10)
-	store, err := letters.NewStore(ctx, d.DB, letters.StoreConfig{Shared: settings.Shared{Service: "bench"}})
+	store, err := letters.NewStore(ctx, d.DB, settings.Shared{Service: "bench"})
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // tracking is watermill-nats's publisher with TrackMsgId, or without.
@@ -44,7 +45,7 @@ func TestNATSTracksIDsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	store, err := letters.NewStore(ctx, db, letters.StoreConfig{})
+	store, err := letters.NewStore(ctx, db, settings.Shared{})
 	if err != nil {
 		t.Fatal(err)
 	}

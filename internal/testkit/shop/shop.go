@@ -43,7 +43,7 @@ func New(t *testing.T, persistent bool) *Shop {
 	if _, err := db.Exec(`PRAGMA journal_mode=WAL; CREATE TABLE effects (id TEXT)`); err != nil {
 		t.Fatal(err)
 	}
-	store, err := letters.NewStore(t.Context(), db, letters.StoreConfig{Shared: settings.Shared{Service: "shop"}})
+	store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}

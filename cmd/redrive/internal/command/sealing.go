@@ -51,7 +51,7 @@ func (a *app) newStore(ctx context.Context, db *sql.DB) (*letters.Store, error) 
 	if err := a.unlock(); err != nil {
 		return nil, err
 	}
-	return letters.NewStore(ctx, db, letters.StoreConfig{Shared: settings.Shared{Service: a.settings.service, Seal: a.sealer}})
+	return letters.NewStore(ctx, db, settings.Shared{Service: a.settings.service, Seal: a.sealer})
 }
 
 // clearFlag adds the flag for what stays readable in letters that the command seals.

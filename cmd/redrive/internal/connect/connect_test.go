@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -95,7 +96,7 @@ func TestVersions(t *testing.T) {
 	if err := Require(t.Context(), db, "letters"); err == nil || !strings.Contains(err.Error(), "not the database of a service") {
 		t.Errorf("an empty database: %v", err)
 	}
-	if _, err := letters.NewStore(t.Context(), db, letters.StoreConfig{}); err != nil {
+	if _, err := letters.NewStore(t.Context(), db, settings.Shared{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := Require(t.Context(), db, "letters"); err != nil {
