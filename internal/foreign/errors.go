@@ -130,6 +130,8 @@ func (e Error) Code() (code int64) {
 		return 0
 	case ok:
 		code = int64(own.Code())
+	case e.Kind == MySQL: // a type of any module, so the shape must be the driver's
+		code = e.view().uint(e.known.code)
 	case e.known.code != "":
 		code = e.view().int(e.known.code)
 	case e.v.CanInt():

@@ -119,6 +119,14 @@ func (s view) int(path ...string) int64 {
 	return int64(v.Uint())
 }
 
+func (s view) uint(path ...string) int64 {
+	v, ok := s.field(reflect.Value.CanUint, path...)
+	if !ok {
+		return 0
+	}
+	return int64(v.Uint())
+}
+
 // duration reads a time.Duration, or what a *time.Duration points to.
 func (s view) duration(path ...string) time.Duration {
 	duration := reflect.TypeFor[time.Duration]()
