@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
@@ -159,5 +161,28 @@ func TestInFlightAtOnce(t *testing.T) {
 	cancel()
 	if _, err := b.subscriber(inFlight(4)).Subscribe(ctx, queues[0]); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
+	}
+}
+
+// A queue whose name is another one each time is one queue for all that are in flight.
+func TestInFlightRandomName(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	exchange := b.topic()
+	var named atomic.Int32
+	sub := b.subscriber(inFlight(3), func(c *wmamqp.SubscriberConfig) {
+		c.AMQP = amqp.NewNonDurablePubSubConfig("", func(topic string) string {
+			return fmt.Sprint(topic, ".", named.Add(1))
+		})
+		c.AMQP.Queue.AutoDelete = true
+	})
+	messages := b.subscribe(sub, exchange)
+	b.must(func(c *amqp091.Channel) error {
+		return c.PublishWithContext(t.Context(), exchange, "", true, false, amqp091.Publishing{MessageId: "m"})
+	})
+	acks(t, b.next(messages))
+	b.none(messages)
+	if n := named.Load(); n != 1 {
+		t.Errorf("%d queues", n)
 	}
 }

@@ -1,0 +1,146 @@
+package wmkafka
+
+import (
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
+)
+
+// distinct counts the messages that a handler has handled.
+type distinct struct {
+	ids sync.Map
+	n   atomic.Int64
+}
+
+func (d *distinct) add(id string) {
+	if _, again := d.ids.LoadOrStore(id, nil); !again {
+		d.n.Add(1)
+	}
+}
+
+// Feature R12, promise P3: while the breaker holds the messages of a handler, the session of their group outlives the
+// session timeout. A lost session ends the contexts of held messages, which are requeued. The next session's messages
+// are held again. When the downstream is back, all messages are handled, and none is dead-lettered.
+func TestHeldInOutage(t *testing.T) {
+	t.Parallel()
+	for name, inFlight := range map[string]int{"in turn": 1, "in flight": 8} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const n = 50
+			c := newCluster(t)
+			c.produce(numbered(n)...)
+			var away atomic.Bool
+			away.Store(true)
+			dead, done := &sink{}, &distinct{}
+			ch := c.channel(spillway.Config{Publisher: dead,
+				Breaker: &breaker.Config{Probe: 50 * time.Millisecond, MaxProbe: 100 * time.Millisecond}})
+			waiting := func() int {
+				for _, s := range ch.Breaker().Health() {
+					if s.State != breaker.Closed {
+						return s.Waiting
+					}
+				}
+				return 0
+			}
+			held := func() bool { return waiting() >= max(1, inFlight-1) } // one can be the probe
+			dialer := &faulty{}
+			config := dialer.into(SaramaSubscriberConfig())
+			config.Consumer.Group.Session.Timeout = 6 * time.Second // the least that the broker takes
+			c.run(c.subscriber(SubscriberConfig{InFlight: inFlight, Sarama: config}), nil, ch.Attach,
+				func(msg *message.Message) ([]*message.Message, error) {
+					if away.Load() {
+						return nil, classify.Away(errors.New("connection refused"))
+					}
+					done.add(msg.UUID)
+					return nil, nil
+				})
+			c.eventually("the breaker holds messages", held)
+			var before, now []string
+			c.eventually("it is a member", func() bool { before = c.generation(); return len(before) == 1 })
+			time.Sleep(9 * time.Second)
+			c.eventually("the broker knows its members", func() bool { now = c.generation(); return len(now) == 1 })
+			if now[0] != before[0] { // an expelled member comes back under another id
+				t.Fatalf("members %v, after %v: the session was lost while a message was held", now, before)
+			}
+			dialer.set(false, true)
+			c.eventually("the session is lost, and its messages are requeued", func() bool { return waiting() == 0 })
+			dialer.set(false, false)
+			c.eventually("the next session's messages are held", held)
+			if len(dead.all()) > 0 || done.n.Load() > 0 || c.committed() > 0 {
+				t.Errorf("%d letters, %d handled, %d committed in the outage", len(dead.all()), done.n.Load(), c.committed())
+			}
+			away.Store(false)
+			c.eventually("all are handled", func() bool { return done.n.Load() == n })
+			c.eventually("all are committed", func() bool { return c.committed() == n })
+			if letters := dead.letters(t); len(letters) != 0 {
+				t.Errorf("%d letters: %v", len(letters), letters[0].Failure)
+			}
+		})
+	}
+}
+
+// Feature R17, promise P4: poison at the head of a partition holds up the messages behind it for a bounded time, with
+// the breaker. 30 messages that cannot be read, or that fail with an unknown error, are dead-lettered, and the 10
+// messages behind them are handled. Only the unknown error opens the breaker.
+func TestPoisonBeforeGoodMessages(t *testing.T) {
+	t.Parallel()
+	const bad, good = 30, 10
+	for name, row := range map[string]struct {
+		class classify.Class
+		fails func() error
+		opens bool
+	}{
+		"unreadable":    {classify.ClassInvalid, func() error { return json.Unmarshal([]byte("no JSON"), new(int)) }, false},
+		"unknown error": {classify.ClassUnknown, func() error { return errors.New("no such order") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			poisonous := map[string]bool{}
+			for i, record := range numbered(bad + good) {
+				c.produce(record)
+				if i < bad {
+					poisonous[string(record.Headers[0].Value)] = true
+				}
+			}
+			dead, done, opened := &sink{}, &distinct{}, false
+			ch := c.channel(spillway.Config{Publisher: dead,
+				Breaker: &breaker.Config{Window: time.Second, Probe: 50 * time.Millisecond, Doubt: 3 * time.Second},
+				Retry: middleware.RetryConfig{
+					Backoff: middleware.Backoff{Initial: 100 * time.Millisecond, Max: 200 * time.Millisecond}}})
+			c.run(c.subscriber(SubscriberConfig{}), nil, ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+				if poisonous[msg.UUID] {
+					return nil, row.fails()
+				}
+				done.add(msg.UUID)
+				return nil, nil
+			})
+			c.eventually("all good messages are handled", func() bool {
+				for _, s := range ch.Breaker().Health() {
+					opened = opened || s.State == breaker.Open
+				}
+				return done.n.Load() == good
+			})
+			c.eventually("all are committed", func() bool { return c.committed() == bad+good })
+			letters := dead.letters(t)
+			for _, letter := range letters {
+				if letter.Failure.Class != row.class {
+					t.Errorf("%+v", letter.Failure)
+				}
+			}
+			if len(letters) != bad || opened != row.opens {
+				t.Errorf("%d letters; the breaker opened: %t", len(letters), opened)
+			}
+		})
+	}
+}
