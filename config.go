@@ -68,19 +68,16 @@ type Config struct {
 	Seal *seal.Sealer
 	// Queue configures where dead letters go and what they carry.
 	Queue poison.QueueConfig
-	// CrashLimit configures how often a message may end the process before the message is dead-lettered. It takes effect
-	// with a Max and DB, with a CrashStore, or with a broker's own count (Delivered). It needs Attach or Plugin.
-	CrashLimit crashlimit.Config
-	// CrashStore counts unfinished deliveries. Default: a store in DB if CrashLimit.Max is set, or none.
-	CrashStore *crashlimit.Store
+	// CrashLimit dead-letters a message that ended the process too often. Nil means no limit. &crashlimit.Config{} counts in
+	// a store in DB, after 3 crashes. It needs DB, CrashLimit.Store, or a broker's own count (CrashLimit.Delivered), and
+	// Attach or Plugin. Default: nil.
+	CrashLimit *crashlimit.Config
 	// Guard configures which messages never reach a handler.
 	Guard middleware.GuardConfig
-	// Stages configures how the handlers of Channel.Stages are retried later, while the messages behind go on. It takes
-	// effect with a Subscriber, and needs Attach or Plugin.
-	Stages stages.Config
-	// StagesInDB makes messages wait for their stage in DB instead of in stage topics. Set Stages.Store instead for a
-	// store elsewhere. Default: false.
-	StagesInDB bool
+	// Stages retries the messages of the handlers of Channel.Stages later, while the messages behind go on. Nil means no
+	// stages. A Subscriber and a Publisher are required. With Stages.Store, such as delay.NewStore(ctx, db, service), messages
+	// wait in a database instead of in stage topics. It needs Attach or Plugin. Default: nil.
+	Stages *stages.Config
 	// Retry configures how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
 	// Breaker holds messages while what a handler needs is away, instead of retrying and dead-lettering them one by one.
@@ -88,62 +85,77 @@ type Config struct {
 	// outage: its messages wait too. Default: nil.
 	Breaker *breaker.Config
 	// Receiver configures how messages are recognised, for every handler of the channel, or by Receiver.Handlers for one
-	// of them. It takes effect with DB or Idempotency.
-	Receiver idempotency.ReceiverConfig
-	// Purge configures how long the receiver keeps keys. It takes effect with a Retention, and needs Attach or Plugin.
-	// Default: keys are kept for good.
-	Purge idempotency.PurgeConfig
-	// Retention configures how long the dead-letter store in DB keeps letters, by status, class, reason, cause and age. It
-	// takes effect with Rules, and needs Attach or Plugin. Default: letters are kept for good.
-	Retention letters.RetentionConfig
+	// of them. It is an error without DB or Idempotency. Default: by the messages' ids, if there is DB or Idempotency.
+	Receiver *idempotency.ReceiverConfig
+	// Purge deletes the receiver's old keys. Nil keeps keys for good. Purge.Retention is required. It needs Attach or Plugin,
+	// and is an error without DB or Idempotency. Default: nil.
+	Purge *idempotency.PurgeConfig
+	// Retention deletes letters of the dead-letter store in DB, by status, class, reason, cause and age. Nil keeps letters for
+	// good. Retention.Rules are required. It needs Attach or Plugin, and is an error without such a store. Default: nil.
+	Retention *letters.RetentionConfig
 	// Outputs configures how often the publishing of produced messages is tried.
 	Outputs middleware.OutputsConfig
 	// Observers follow what the channel does: metrics, traces and notices. Default: none.
 	Observers []Observer
 }
 
-// check returns an error for a part that is configured and would do nothing.
+// own copies the parts that are on, which the caller may use again, and turns the Receiver on if there are keys.
+func (c *Config) own() {
+	c.CrashLimit, c.Stages, c.Breaker = copyOf(c.CrashLimit), copyOf(c.Stages), copyOf(c.Breaker)
+	c.Receiver, c.Purge, c.Retention = copyOf(c.Receiver), copyOf(c.Purge), copyOf(c.Retention)
+	if c.Receiver == nil && c.keys() {
+		c.Receiver = &idempotency.ReceiverConfig{}
+	}
+}
+
+func copyOf[T any](part *T) *T {
+	if part == nil {
+		return nil
+	}
+	own := *part
+	return &own
+}
+
+// keys reports whether the channel has a store of keys.
+func (c *Config) keys() bool { return c.DB != nil || !safecall.IsNil(c.Idempotency) }
+
+// check returns an error for a part that is on and would do nothing. What a part needs in its own fields, its
+// constructor checks.
 func (c *Config) check() error {
 	if c.DB == nil && safecall.IsNil(c.Publisher) {
 		return errors.New("Config.Publisher is nil: dead letters would be lost; set Config.DB, or Config.Publisher to a " +
 			"publisher of its own")
 	}
-	keys := c.Idempotency != nil || c.DB != nil
 	if err := c.Naming.Validate(); err != nil {
 		return fmt.Errorf("Config.Naming: %w", err)
 	}
-	if err := c.checkUnused(); err != nil {
-		return err
+	limit := c.CrashLimit
+	for _, part := range []struct {
+		name      string
+		on, works bool
+		why       string
+	}{
+		{"CrashLimit", limit != nil, c.DB != nil || limit != nil && (limit.Store != nil || limit.Delivered != nil),
+			"nothing would be counted; set Config.DB, Config.CrashLimit.Store or Config.CrashLimit.Delivered"},
+		{"Receiver", c.Receiver != nil, c.keys(), "no message would be recognised; set Config.DB or Config.Idempotency"},
+		{"Purge", c.Purge != nil, c.keys(), "there are no keys to purge; set Config.DB or Config.Idempotency"},
+		{"Retention", c.Retention != nil, c.DB != nil && safecall.IsNil(c.Publisher), "the channel has no dead-letter store; " +
+			"set Config.DB and no Config.Publisher, or use letters.NewRetention"},
+	} {
+		if part.on && !part.works {
+			//lint:ignore ST1005 Config is a name
+			return fmt.Errorf("Config.%s is set, and has no effect: %s", part.name, part.why)
+		}
 	}
-	if c.StagesInDB && (c.DB == nil || c.Stages.Subscriber == nil || c.Stages.Store != nil) {
-		return errors.New("Config.StagesInDB needs Config.DB and Config.Stages.Subscriber, and no Config.Stages.Store")
-	}
-	if c.Receiver.Lease > 0 && c.CrashLimit.Delivered != nil {
+	if c.Receiver != nil && c.Receiver.Lease > 0 && limit != nil && limit.Delivered != nil {
 		return errors.New("Config.Receiver.Lease and Config.CrashLimit.Delivered are both set: a message whose key is " +
-			"leased is given back, which a broker counts as a delivery; set Config.CrashStore instead of Delivered")
-	}
-	if c.Purge.Retention != 0 && !keys {
-		return fmt.Errorf("Config.Purge.Retention is %s without Config.Idempotency: there are no keys to purge; set "+
-			"Config.DB or Config.Idempotency", c.Purge.Retention)
-	}
-	if r := &c.Retention; len(r.Rules) == 0 && (r.Every != 0 || r.Pause != 0 || r.OnTrimmed != nil) {
-		return errors.New("Config.Retention is configured without Rules: no letter would be deleted; set " +
-			"Config.Retention.Rules")
-	}
-	if len(c.Retention.Rules) > 0 && (c.DB == nil || !safecall.IsNil(c.Publisher)) {
-		return errors.New("Config.Retention.Rules are set and the channel has no dead-letter store: set Config.DB and no " +
-			"Config.Publisher, or use letters.NewRetention")
+			"leased is given back, which a broker counts as a delivery; set Config.CrashLimit.Store instead of Delivered")
 	}
 	return nil
 }
 
 // share gives each part what is configured once for all parts.
 func (c *Config) share() error {
-	outage := new(breaker.Config)
-	if c.Breaker != nil {
-		*outage = *c.Breaker // the caller may use its own again
-		c.Breaker = outage
-	}
 	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)
 	if logger := c.Logger; c.Classify.OnRulePanic == nil {
 		c.Classify.OnRulePanic = func(text string, stack []byte) {
@@ -158,12 +170,30 @@ func (c *Config) share() error {
 		Service: c.Service, Logger: c.Logger, Classifier: classifier, Privacy: c.Privacy, Tracer: c.Tracer, Naming: c.Naming,
 		Seal: c.Seal,
 	}
-	for _, part := range []*settings.Shared{&c.Queue.Shared, &c.CrashLimit.Shared, &c.Stages.Shared, &c.Retry.Shared,
-		&outage.Shared, &c.Receiver.Shared, &c.Purge.Shared, &c.Retention.Shared, &c.Outputs.Shared} {
-		*part = part.Or(common)
+	parts := []*settings.Shared{&c.Queue.Shared, &c.Retry.Shared, &c.Outputs.Shared}
+	if c.CrashLimit != nil {
+		parts = append(parts, &c.CrashLimit.Shared)
+		if c.CrashLimit.Coordinates == nil && c.Queue.Origin != nil {
+			c.CrashLimit.Coordinates = coordinates(c.Queue.Origin)
+		}
 	}
-	if c.CrashLimit.Coordinates == nil && c.Queue.Origin != nil {
-		c.CrashLimit.Coordinates = coordinates(c.Queue.Origin)
+	if c.Stages != nil {
+		parts = append(parts, &c.Stages.Shared)
+	}
+	if c.Breaker != nil {
+		parts = append(parts, &c.Breaker.Shared)
+	}
+	if c.Receiver != nil {
+		parts = append(parts, &c.Receiver.Shared)
+	}
+	if c.Purge != nil {
+		parts = append(parts, &c.Purge.Shared)
+	}
+	if c.Retention != nil {
+		parts = append(parts, &c.Retention.Shared)
+	}
+	for _, part := range parts {
+		*part = part.Or(common)
 	}
 	return nil
 }

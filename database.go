@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -26,13 +25,8 @@ func (c *Config) openStores(ctx context.Context) (made *letters.Store, err error
 			return nil, err
 		}
 	}
-	if c.CrashStore == nil && c.CrashLimit.Max != 0 && c.CrashLimit.Delivered == nil {
-		if c.CrashStore, err = crashlimit.NewStore(ctx, c.DB, c.Service); err != nil {
-			return nil, err
-		}
-	}
-	if c.StagesInDB {
-		if c.Stages.Store, err = delay.NewStore(ctx, c.DB, c.Service); err != nil {
+	if limit := c.CrashLimit; limit != nil && limit.Store == nil && limit.Delivered == nil {
+		if limit.Store, err = crashlimit.NewStore(ctx, c.DB, c.Service); err != nil {
 			return nil, err
 		}
 	}

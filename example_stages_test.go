@@ -22,7 +22,7 @@ func ExampleChannel_Stages() {
 
 	dlc, err := spillway.New(context.Background(), spillway.Config{
 		Publisher: dead,
-		Stages: stages.Config{
+		Stages: &stages.Config{
 			Publisher:  waiting,
 			Subscriber: func(topic, group string) (message.Subscriber, error) { return waiting, nil },
 			Stages:     stages.Delays(50*time.Millisecond, 100*time.Millisecond),

@@ -25,8 +25,11 @@ type left struct {
 
 // reportsLeft reports whether no relay of the channel moves what waits in DB.
 func (c *Config) reportsLeft() bool {
+	if c.DB == nil || c.Stages == nil || c.Stages.Store == nil {
+		return c.DB != nil
+	}
 	s := c.Stages.Store
-	return c.DB != nil && (s == nil || s.DB() != c.DB || s.Service() != c.Service)
+	return s.DB() != c.DB || s.Service() != c.Service
 }
 
 func (l left) plugin() *lifecycle.Lifecycle { return lifecycle.New(l.report, func() {}) }

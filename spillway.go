@@ -31,7 +31,7 @@ type Channel struct {
 	queue   *poison.Queue
 	outputs *middleware.Outputs
 	retry   *middleware.Retry
-	stages  *stages.Stages       // nil without Config.Stages.Subscriber
+	stages  *stages.Stages       // nil without Config.Stages
 	breaker *breaker.Breaker     // nil without Config.Breaker
 	letters *letters.Store       // nil if Config gives the publisher
 	stores  []*outage.Dependency // of what the parts themselves need
@@ -52,6 +52,7 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 		return nil, errors.New("spillway: New: the context is nil: give context.Background() if there is no other")
 	}
 	ch := &Channel{}
+	config.own()
 	err := config.observe()
 	if config.Logger == nil {
 		ch.logger = logging.NewLate()
@@ -84,10 +85,9 @@ func (ch *Channel) compose(config *Config) (err error) {
 		return err
 	}
 	ch.holds = holdsOf(config)
-	ch.keyed = slices.Sorted(maps.Keys(config.Receiver.Handlers))
 	parts := []chain.Part{ch.outputs, ch.queue}
-	if config.CrashStore != nil || config.CrashLimit.Delivered != nil {
-		limit, err := crashlimit.New(config.CrashStore, config.CrashLimit)
+	if config.CrashLimit != nil {
+		limit, err := crashlimit.New(*config.CrashLimit)
 		if err != nil {
 			return err
 		}
@@ -98,12 +98,14 @@ func (ch *Channel) compose(config *Config) (err error) {
 		return err
 	}
 	parts = append(parts, guard)
-	if config.Stages.Subscriber != nil {
-		if ch.stages, err = stages.New(ch.queue, config.Stages); err != nil {
+	if config.Stages != nil {
+		if ch.stages, err = stages.New(ch.queue, *config.Stages); err != nil {
 			return err
 		}
 		parts, ch.plugins = append(parts, ch.stages), append(ch.plugins, ch.stages.Plugin)
-		config.Purge.Stages = max(config.Purge.Stages, ch.stages.Total())
+		if config.Purge != nil {
+			config.Purge.Stages = max(config.Purge.Stages, ch.stages.Total())
+		}
 	}
 	if config.reportsLeft() {
 		ch.plugins = append(ch.plugins, left{config.DB, config.Service, config.Logger}.plugin().Plugin)
@@ -127,22 +129,23 @@ func (ch *Channel) compose(config *Config) (err error) {
 		}
 		parts = append(parts, trace)
 	}
-	if config.Idempotency != nil {
-		receiver, err := idempotency.NewReceiver(config.Idempotency, config.Receiver)
+	if config.Receiver != nil {
+		ch.keyed = slices.Sorted(maps.Keys(config.Receiver.Handlers))
+		receiver, err := idempotency.NewReceiver(config.Idempotency, *config.Receiver)
 		if err != nil {
 			return err
 		}
 		parts = append(parts, receiver)
 	}
-	if config.Purge.Retention != 0 {
-		purge, err := idempotency.NewPurge(config.Idempotency, config.Purge)
+	if config.Purge != nil {
+		purge, err := idempotency.NewPurge(config.Idempotency, *config.Purge)
 		if err != nil {
 			return err
 		}
 		ch.plugins = append(ch.plugins, purge.Plugin)
 	}
-	if len(config.Retention.Rules) > 0 {
-		retention, err := letters.NewRetention(ch.letters, config.Retention)
+	if config.Retention != nil {
+		retention, err := letters.NewRetention(ch.letters, *config.Retention)
 		if err != nil {
 			return err
 		}

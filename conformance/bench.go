@@ -110,7 +110,7 @@ func (b *bench) config() spillway.Config {
 				OnDiscard:    func(context.Context, poison.Letter) { b.discarded.Add(1) },
 			},
 		},
-		Receiver: idempotency.ReceiverConfig{
+		Receiver: &idempotency.ReceiverConfig{
 			Consumer:    b.group, // benches may share a store, and have the same ids
 			OnDuplicate: func(context.Context, idempotency.Key) { b.duplicate.Add(1) },
 		},

@@ -13,11 +13,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/downstream"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -115,8 +115,9 @@ func (c *consumer) configure(config *spillway.Config) {
 	config.Outputs = middleware.OutputsConfig{Attempts: 30,
 		Backoff: middleware.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second}}
 	if c.Limit {
-		config.CrashStore, config.CrashLimit.Heartbeat = c.deliveries(), 500*time.Millisecond
-		config.CrashLimit.OnExceeded = c.refuses
+		config.CrashLimit = &crashlimit.Config{
+			Store: c.deliveries(), Heartbeat: 500 * time.Millisecond, OnExceeded: c.refuses,
+		}
 	}
 	if len(c.Stages) > 0 {
 		c.stage(config)

@@ -71,7 +71,7 @@ func (b *bench) fills(start starting, change func(*spillway.Config), failure err
 	var runs atomic.Int32
 	start(b.channel(change, func(c *spillway.Config) {
 		c.Publisher = b.bounded(c.Publisher)
-		if c.Stages.Publisher != nil {
+		if c.Stages != nil {
 			c.Stages.Publisher = b.bounded(c.Stages.Publisher)
 		}
 	}), func(msg *message.Message) ([]*message.Message, error) {

@@ -57,7 +57,9 @@ func (o *outageBench) guarded(c *spillway.Config) {
 		o.failed = append(o.failed, o.failures.Load())
 		o.changes, o.begun, o.at = append(o.changes, change), append(o.begun, o.calls.Load()), append(o.at, time.Now())
 	}}
-	c.Stages.OnStage = func(context.Context, stages.Waiting) { o.stagings.Add(1) }
+	if c.Stages != nil {
+		c.Stages.OnStage = func(context.Context, stages.Waiting) { o.stagings.Add(1) }
+	}
 	c.Retry.Attempts = 3
 	c.Retry.OnAttempt = func(_ context.Context, a middleware.Attempt) {
 		if a.Err != nil {

@@ -27,7 +27,7 @@ func (b *bench) staged(delays ...time.Duration) func(*spillway.Config) {
 	pub, sub := b.stageTopics()
 	return func(c *spillway.Config) {
 		c.Retry.Attempts = 1
-		c.Stages.Publisher, c.Stages.Stages, c.Stages.Subscriber = pub, stages.Delays(delays...), sub
+		c.Stages = &stages.Config{Publisher: pub, Stages: stages.Delays(delays...), Subscriber: sub}
 	}
 }
 

@@ -101,7 +101,7 @@ func (b *bench) anothers() {
 }
 
 // withoutReceiver has a handler see everything that comes to it.
-func withoutReceiver(c *spillway.Config) { c.Idempotency, c.Receiver.Consumer = nil, "" }
+func withoutReceiver(c *spillway.Config) { c.Idempotency, c.Receiver = nil, nil }
 
 // byHandler has the receiver know a consumer by its handler's name, as it does by default.
 func byHandler(c *spillway.Config) { c.Receiver.Consumer = "" }

@@ -95,7 +95,7 @@ func (m *many) topics() []string {
 
 func (m *many) run(t *testing.T) {
 	m.publish(t)
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: m.pub, Stages: stages.Config{
+	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: m.pub, Stages: &stages.Config{
 		Publisher: m.pub, Stages: stages.Delays(m.wait), Store: m.store,
 		Subscriber: func(_, group string) (message.Subscriber, error) { return m.subscriber(group), nil },
 	}})

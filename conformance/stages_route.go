@@ -92,7 +92,7 @@ func (b *bench) redrivenIntoStage() {
 	b.ids(ids...)
 	b.untilPlaced(3)
 	var l ledger
-	entering := &spillway.Config{Stages: stages.Config{Publisher: b.live}}
+	entering := &spillway.Config{Stages: &stages.Config{Publisher: b.live}}
 	l.keep(entering)
 	report := b.drainThrough(entering.Stages.Publisher, b.dlq(), 3, func(c *redrive.DrainTopicConfig) {
 		c.ReentryTopic = ch.Stages().ReentryTopic

@@ -84,8 +84,8 @@ func (m *mortal) consume(d database) {
 		}
 		return nil
 	})
-	config := spillway.Config{Publisher: m.letters(m.t), Idempotency: d.store(db)}
-	config.Receiver.MarkPublished = true
+	config := spillway.Config{Publisher: m.letters(m.t), Idempotency: d.store(db),
+		Receiver: &idempotency.ReceiverConfig{MarkPublished: true}}
 	if m.Leases {
 		config.Receiver.Lease, config.Receiver.RequeueAfter = time.Second, 40*time.Millisecond
 	}

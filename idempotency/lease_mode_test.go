@@ -96,7 +96,7 @@ func (c *cell) leasedElsewhere() {
 			c.Errorf("counted as a failure: %v", a.Err)
 		}
 	}}
-	config.Receiver = atWork(idempotency.ReceiverConfig{Consumer: "billing", OnRequeue: func(_ context.Context, key idempotency.Key) {
+	leasing := atWork(idempotency.ReceiverConfig{Consumer: "billing", OnRequeue: func(_ context.Context, key idempotency.Key) {
 		if key != (idempotency.Key{Consumer: "shop/billing", ID: "m1"}) {
 			c.Errorf("put back: %v", key)
 		}
@@ -104,6 +104,7 @@ func (c *cell) leasedElsewhere() {
 			release()
 		}
 	}})
+	config.Receiver = &leasing
 	ch := newChannel(c, config).Middleware(h.handle)
 	atOnce(c.T, 8, func(int) error {
 		for {

@@ -123,7 +123,7 @@ func (c *cell) recordedOutputs() (n int) {
 // Feature I4: on a real router, the mark follows the publish.
 func (c *cell) marks() {
 	ids := c.published(3, func(config *spillway.Config, out *paper) {
-		config.Receiver.MarkPublished = true
+		config.Receiver = &idempotency.ReceiverConfig{MarkPublished: true}
 		out.after = func(*message.Message) error {
 			if n := c.recordedOutputs(); n != 1 {
 				c.Errorf("%d records while the output is being published, want 1", n)
@@ -163,7 +163,7 @@ func (c *cell) losesMark() {
 	ids := c.published(4, func(config *spillway.Config, _ *paper) {
 		s := &forgetful{Store: config.Idempotency}
 		s.left.Store(2)
-		config.Idempotency, config.Receiver.MarkPublished = s, true
+		config.Idempotency, config.Receiver = s, &idempotency.ReceiverConfig{MarkPublished: true}
 	})
 	if len(ids) != 3 || c.recordedOutputs() != 0 {
 		c.Errorf("published %d times, and %d records are left, want 3 and 0", len(ids), c.recordedOutputs())

@@ -88,12 +88,12 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,
 		Idempotency: keys,
-		Receiver:    idempotency.ReceiverConfig{Key: keyOf},
+		Receiver:    &idempotency.ReceiverConfig{Key: keyOf},
 		Logger:      logger,
 		Queue:       poison.QueueConfig{Origin: site.origin},
-		CrashStore:  crashes,
+		CrashLimit:  &crashlimit.Config{Store: crashes},
 		Breaker:     guard,
-		Stages: stages.Config{
+		Stages: &stages.Config{
 			Publisher:  later,
 			Subscriber: waits,
 			Stages:     stages.Delays(delays...),
@@ -101,7 +101,7 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 		},
 		Retry: middleware.RetryConfig{Attempts: 3,
 			Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond}},
-		Purge: idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
+		Purge: &idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
 	})
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -82,15 +83,19 @@ func (s *shop) open(ctx context.Context, name string) (*instance, error) {
 	}
 	config := spillway.Config{
 		Service: "shop", DB: s.db, Logger: watermill.NopLogger{},
-		CrashLimit: crashlimit.Config{Delivered: delivered},
+		CrashLimit: &crashlimit.Config{Delivered: delivered},
 		Retry: middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: 20 * time.Millisecond},
 			Budget: &middleware.Budget{PerSecond: 1, TTL: time.Second}},
 		Breaker: &breaker.Config{MinMessages: 10_000, MaxProbe: time.Second}, // a bug in one handler is no outage here
-		Purge:   idempotency.PurgeConfig{Retention: 2 * time.Second, Every: time.Second},
+		Purge:   &idempotency.PurgeConfig{Retention: 2 * time.Second, Every: time.Second},
 	}
 	if name == "shop-2" { // which has the handler with stages
-		config.StagesInDB = true
-		config.Stages = stages.Config{
+		waiting, err := delay.NewStore(ctx, s.db, config.Service)
+		if err != nil {
+			return nil, err
+		}
+		config.Stages = &stages.Config{
+			Store:      waiting,
 			Publisher:  refusing{open{s.broker}, &s.faults.comeback},
 			Subscriber: func(string, string) (message.Subscriber, error) { return open{s.broker}, nil },
 			Stages:     stages.Delays(time.Second, 2*time.Second),

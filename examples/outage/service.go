@@ -39,7 +39,7 @@ func begin(ctx context.Context, plan *Plan, from *source, down *downstream) (*se
 			Origin: from.origin,
 			Hooks:  poison.Hooks{OnDeadLetter: func(context.Context, poison.Letter) { s.meter.letters.Add(1) }},
 		},
-		Receiver: idempotency.ReceiverConfig{
+		Receiver: &idempotency.ReceiverConfig{
 			OnApplied:   func(context.Context, idempotency.Key) { s.meter.note() },
 			OnDuplicate: func(context.Context, idempotency.Key) { s.meter.note() },
 		},

@@ -72,7 +72,7 @@ func (c *consumer) protected(router *message.Router) error {
 		Publisher:   c.letters,
 		Idempotency: keys,
 		Queue:       poison.QueueConfig{Origin: wmkafka.Origin},
-		Stages: stages.Config{
+		Stages: &stages.Config{
 			Publisher: waiting,
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				if _, err := c.subscriber(topic, group, 1); err != nil { // it counts what waits, and consumes nothing
@@ -113,7 +113,7 @@ func (c *consumer) blocking(router *message.Router) error {
 	if err != nil {
 		return err
 	}
-	once, err := idempotency.NewReceiver(keys, c.receiver())
+	once, err := idempotency.NewReceiver(keys, *c.receiver())
 	if err != nil {
 		return err
 	}
@@ -146,6 +146,6 @@ func (c *consumer) keys() (idempotency.Store, error) {
 	return (&crash.Consumer{Setting: c.plan.Setting, DB: c.db}).Keys(context.Background())
 }
 
-func (c *consumer) receiver() idempotency.ReceiverConfig {
-	return idempotency.ReceiverConfig{OnDuplicate: func(context.Context, idempotency.Key) { c.absorbed.Add(1) }}
+func (c *consumer) receiver() *idempotency.ReceiverConfig {
+	return &idempotency.ReceiverConfig{OnDuplicate: func(context.Context, idempotency.Key) { c.absorbed.Add(1) }}
 }

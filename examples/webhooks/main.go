@@ -126,7 +126,7 @@ func newRouter(ctx context.Context, db *sql.DB, live *gochannel.GoChannel, fault
 		Queue: poison.QueueConfig{Hooks: poison.Hooks{
 			OnDeadLetter: func(context.Context, poison.Letter) { tally.SetAside.Add(1) },
 		}},
-		Receiver: idempotency.ReceiverConfig{
+		Receiver: &idempotency.ReceiverConfig{
 			OnApplied:   func(_ context.Context, key idempotency.Key) { count(&tally.Applied, key) },
 			OnDuplicate: func(_ context.Context, key idempotency.Key) { count(&tally.Absorbed, key) },
 		},

@@ -31,7 +31,7 @@ func crashStore(t testing.TB, db *sql.DB) *crashlimit.Store {
 // the router has closed.
 func TestDeliveriesRegister(t *testing.T) {
 	b := newBench(t, true)
-	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, DB: b.DB, CrashLimit: crashlimit.Config{Max: 3}})
+	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, DB: b.DB, CrashLimit: &crashlimit.Config{Max: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestDeliveriesRegister(t *testing.T) {
 func TestPurgeRuns(t *testing.T) {
 	b := newBench(t, true)
 	purged := make(chan int, 10)
-	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Idempotency: shop.KeysOf(t, b.DB), Purge: idempotency.PurgeConfig{
+	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Idempotency: shop.KeysOf(t, b.DB), Purge: &idempotency.PurgeConfig{
 		Retention: time.Millisecond, Horizon: time.Millisecond, Every: 20 * time.Millisecond,
 		OnRun: func(_ context.Context, n int, _ error) {
 			if n > 0 {
@@ -80,7 +80,7 @@ func TestPurgeRuns(t *testing.T) {
 func TestRetentionRuns(t *testing.T) {
 	b := newBench(t, true)
 	looks := make(chan letters.Trimmed, 100)
-	dlc, err := spillway.New(t.Context(), spillway.Config{DB: b.DB, Service: "shop", Retention: letters.RetentionConfig{
+	dlc, err := spillway.New(t.Context(), spillway.Config{DB: b.DB, Service: "shop", Retention: &letters.RetentionConfig{
 		Rules:     []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusWaiting}, OlderThan: time.Microsecond}},
 		Every:     time.Second,
 		OnTrimmed: func(_ context.Context, look letters.Trimmed) { looks <- look },
@@ -106,7 +106,7 @@ func TestDeliveriesCoordinates(t *testing.T) {
 	b := newBench(t, true)
 	known := map[string]poison.Origin{"a": {Topic: "orders", Partition: "0", Offset: "7"}, "b": {Topic: "orders", Partition: "0", Offset: "8"}}
 	dlc, err := spillway.New(t.Context(), spillway.Config{
-		Publisher: b.Letters, CrashStore: crashStore(t, b.DB),
+		Publisher: b.Letters, CrashLimit: &crashlimit.Config{Store: crashStore(t, b.DB)},
 		Queue: poison.QueueConfig{Origin: func(msg *message.Message) poison.Origin { return known[string(msg.Payload)] }},
 	})
 	if err != nil {

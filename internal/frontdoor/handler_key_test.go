@@ -21,7 +21,7 @@ var byOrder = idempotency.HandlerKey{Key: idempotency.ByMetadata("order"), Versi
 // keyed is a channel one of whose handlers alone knows messages by their order and version.
 func (b *bench) keyed(handler string, onStale func(context.Context, idempotency.Key, int64, int64)) *spillway.Channel {
 	b.T.Helper()
-	dlc, err := spillway.New(b.T.Context(), spillway.Config{DB: b.DB, Service: "shop", Receiver: idempotency.ReceiverConfig{
+	dlc, err := spillway.New(b.T.Context(), spillway.Config{DB: b.DB, Service: "shop", Receiver: &idempotency.ReceiverConfig{
 		Handlers: map[string]idempotency.HandlerKey{handler: byOrder}, OnStale: onStale,
 	}})
 	if err != nil {

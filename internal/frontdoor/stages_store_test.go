@@ -65,8 +65,8 @@ func TestStagesUnderLease(t *testing.T) {
 	b := newBench(t, false)
 	var putBack, staged atomic.Int32
 	ch := b.Channel(b.staged(nil), func(c *spillway.Config) {
-		c.Receiver.Lease, c.Receiver.RequeueAfter = 10*time.Second, 50*time.Millisecond
-		c.Receiver.OnRequeue = func(context.Context, idempotency.Key) { putBack.Add(1) }
+		c.Receiver = &idempotency.ReceiverConfig{Lease: 10 * time.Second, RequeueAfter: 50 * time.Millisecond,
+			OnRequeue: func(context.Context, idempotency.Key) { putBack.Add(1) }}
 		c.Stages.OnStage = func(context.Context, stages.Waiting) { staged.Add(1) }
 	})
 	var runs, effects atomic.Int32
@@ -95,7 +95,7 @@ func TestStagesUnderLease(t *testing.T) {
 	}
 }
 
-// Promise P1: what waits in DB since StagesInDB was on is named at the start of a channel that does not read it, with
+// Promise P1: what waits in DB since Stages had their store there is named at the start of a channel that does not read it, with
 // and without stage topics. A channel that reads it, another service, and a database without the table name nothing.
 func TestRowsLeftAreReported(t *testing.T) {
 	b := newBench(t, false)
@@ -131,7 +131,7 @@ func TestRowsLeftAreReported(t *testing.T) {
 		}
 	}
 	inTopics := func(c *spillway.Config) {
-		c.Stages = stages.Config{
+		c.Stages = &stages.Config{
 			Publisher: b.Source, Stages: []stages.Stage{{Delay: time.Hour}},
 			Subscriber: func(string, string) (message.Subscriber, error) { return shop.StaysOpen(b.Source), nil },
 		}
@@ -140,6 +140,6 @@ func TestRowsLeftAreReported(t *testing.T) {
 	of := func(name string) func(*spillway.Config) { return func(c *spillway.Config) { c.Service = name } }
 	start("switched off", 1, of(service))
 	start("back in topics", 1, of(service), inTopics)
-	start("in DB", 0, of(service), inTopics, func(c *spillway.Config) { c.StagesInDB = true })
+	start("in DB", 0, of(service), inTopics, func(c *spillway.Config) { c.Stages.Store = delayStore(t, b.DB) })
 	start("another service", 0, of("other"))
 }

@@ -34,7 +34,7 @@ func delayStore(t testing.TB, db *sql.DB) *delay.Store {
 func (b *bench) staged(store *delay.Store) func(*spillway.Config) {
 	return func(c *spillway.Config) {
 		c.Retry.Attempts = 0
-		c.Stages = stages.Config{
+		c.Stages = &stages.Config{
 			Publisher:  b.Source,
 			Subscriber: func(string, string) (message.Subscriber, error) { return shop.StaysOpen(b.Source), nil },
 			Stages:     stages.Delays(20*time.Millisecond, 50*time.Millisecond),
@@ -76,7 +76,7 @@ func TestChannelWithStages(t *testing.T) {
 			b := newBench(t, false)
 			ch := b.Channel(b.staged(nil), func(c *spillway.Config) {
 				if kind == "database" {
-					c.Idempotency, c.Service, c.DB, c.StagesInDB = nil, "shop", b.DB, true
+					c.Idempotency, c.Service, c.DB, c.Stages.Store = nil, "shop", b.DB, delayStore(t, b.DB)
 				}
 			})
 			healed := make(chan struct{})
@@ -128,9 +128,9 @@ func TestStagesAreConfiguredWhole(t *testing.T) {
 		t.Errorf("added without stages: %v", err)
 	}
 	for name, change := range map[string]func(*spillway.Config){
-		"Subscriber": func(c *spillway.Config) { c.Stages.Publisher = b.Source },
+		"Subscriber": func(c *spillway.Config) { c.Stages = &stages.Config{Publisher: b.Source} },
 		"Publisher": func(c *spillway.Config) {
-			c.Stages.Subscriber = func(string, string) (message.Subscriber, error) { return nil, nil }
+			c.Stages = &stages.Config{Subscriber: func(string, string) (message.Subscriber, error) { return nil, nil }}
 		},
 		"Stages[0]": func(c *spillway.Config) { b.staged(nil)(c); c.Stages.Stages = stages.Delays(0) },
 		"not Retired": func(c *spillway.Config) {
@@ -154,7 +154,7 @@ func TestPurgeKnowsTheStages(t *testing.T) {
 		b.Channel(b.staged(nil), func(c *spillway.Config) {
 			c.Logger = log
 			c.Stages.Stages = stages.Delays(total)
-			c.Purge = idempotency.PurgeConfig{Retention: 2 * time.Hour, Horizon: time.Hour}
+			c.Purge = &idempotency.PurgeConfig{Retention: 2 * time.Hour, Horizon: time.Hour}
 		})
 		if got := len(log.Captured()[watermill.ErrorLogLevel]) > 0; got != warned {
 			t.Errorf("stages of %s: warned %t", total, got)

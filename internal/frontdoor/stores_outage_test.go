@@ -61,18 +61,18 @@ func TestStoresCutOff(t *testing.T) {
 			c.DB, c.Stages.Store = cut, delayStore(t, direct)
 		},
 		"crash limit": func(t *testing.T, c *spillway.Config, direct, cut *sql.DB) {
-			var err error
-			if c.CrashStore, err = crashlimit.NewStore(t.Context(), cut, "shop"); err != nil {
+			crashes, err := crashlimit.NewStore(t.Context(), cut, "shop")
+			if err != nil {
 				t.Fatal(err)
 			}
-			c.DB, c.StagesInDB = direct, true
-			c.CrashLimit = crashlimit.Config{Max: 1, Heartbeat: 100 * time.Millisecond}
+			c.DB, c.Stages.Store = direct, delayStore(t, direct)
+			c.CrashLimit = &crashlimit.Config{Store: crashes, Max: 1, Heartbeat: 100 * time.Millisecond}
 		},
 		"stages": func(t *testing.T, c *spillway.Config, direct, cut *sql.DB) {
 			c.DB, c.Stages.Store = direct, delayStore(t, cut)
 		},
 		"all": func(t *testing.T, c *spillway.Config, _, cut *sql.DB) {
-			c.DB, c.StagesInDB, c.CrashLimit.Max = cut, true, 1
+			c.DB, c.Stages.Store, c.CrashLimit = cut, delayStore(t, cut), &crashlimit.Config{Max: 1}
 		},
 	}
 	for _, d := range []databases.Database{databases.Postgres, databases.MariaDB} {
@@ -95,7 +95,7 @@ func storesCutOff(t *testing.T, d databases.Database, configure func(*testing.T,
 	live := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	t.Cleanup(func() { _ = live.Close() })
 	dead := &shop.Outputs{}
-	config := spillway.Config{Service: "shop", Publisher: dead, Stages: stages.Config{
+	config := spillway.Config{Service: "shop", Publisher: dead, Stages: &stages.Config{
 		Stages: stages.Delays(100 * time.Millisecond), Publisher: live,
 		Subscriber: func(string, string) (message.Subscriber, error) { return shop.StaysOpen(live), nil },
 	}}

@@ -138,7 +138,7 @@ var (
 		"consumes: add their handler, list a removed delay as Retired, or check that another service consumes it",
 		StageTopic, Messages)
 	StageRowsLeft = event(isError, "stage_rows_left", "Messages wait in the delay store of DB, which this channel does "+
-		"not read: set StagesInDB until they were published, or check that another instance does",
+		"not read: give Config.Stages a Store in DB until they were published, or check that another instance does",
 		StageTopic, Messages)
 	StageSearchFailed = event(isError, "stage_search_failed", "The search for messages in removed stages failed", "in")
 	StageRemoved      = event(isInfo, "stage_removed", "A message waits in a stage that was removed; it goes on in the "+

@@ -4,7 +4,7 @@
 // sees it.
 //
 //	store, err := crashlimit.NewStore(ctx, db, "shop")
-//	limit, err := crashlimit.New(store, crashlimit.Config{})
+//	limit, err := crashlimit.New(crashlimit.Config{Store: store})
 //	router.AddPlugin(limit.Plugin)
 //	router.AddMiddleware(queue.Middleware, limit.Middleware, retry.Middleware, receiver.Middleware)
 //

@@ -33,7 +33,8 @@ func ExampleLimit() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	limit, err := crashlimit.New(store, crashlimit.Config{
+	limit, err := crashlimit.New(crashlimit.Config{
+		Store:     store,
 		Max:       5,
 		Delivered: func(msg *message.Message) (int, bool) { return len(msg.Payload), true }, // wmamqp.DeliveryCount, for instance
 	})

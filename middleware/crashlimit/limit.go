@@ -31,6 +31,9 @@ type Config struct {
 	// delivery. Default: none. A spillway.Channel uses Config.Queue.Origin. Messages without both are distinguished by
 	// what they hold.
 	Coordinates func(*message.Message) string
+	// Store counts unfinished deliveries, as NewStore makes it. Default: in a spillway.Channel a store in its DB; without
+	// one Delivered is required.
+	Store *Store
 	// Heartbeat is how often a process shows the Store that it lives. Default: 2 seconds.
 	Heartbeat time.Duration
 	// Delivered returns how often the broker delivered the message before and had it back, for brokers that count, such as
@@ -108,8 +111,8 @@ func (s *options) setDefaults() {
 func (s *options) validate() error {
 	switch longest := s.quietAfter / staleAfter; {
 	case s.store == nil && s.Delivered == nil:
-		return errors.New("crashlimit: the *Store is nil, and Config.Delivered too, so nothing would count: give what NewStore " +
-			"returned, or set Delivered if the broker counts")
+		return errors.New("crashlimit: Config.Store is nil, and Config.Delivered too, so nothing would count: set Store to what " +
+			"NewStore returned, or Delivered if the broker counts")
 	case s.Max < 1:
 		return fmt.Errorf("crashlimit: Config.Max is %d, so no message could be delivered: it must be at least 1", s.Max)
 	case s.Heartbeat < minHeartbeat || s.Heartbeat > longest:
@@ -144,17 +147,20 @@ type Limit struct {
 	current *process    // nil while off
 }
 
-// New returns a Limit. store may be nil if Config.Delivered is set. A configuration with which nothing would count is
-// an error that names the field.
-func New(store *Store, config Config) (*Limit, error) {
+// New returns a Limit. A configuration with which nothing would count is an error that names the field.
+func New(config Config) (*Limit, error) {
 	s := options{Config: config}
-	if store != nil {
-		s.store = store
+	if config.Store != nil {
+		s.store = config.Store
 	}
 	return build(s)
 }
 
 func build(config options) (*Limit, error) {
+	if config.store == nil && config.Delivered != nil && config.Heartbeat != 0 {
+		return nil, fmt.Errorf("crashlimit: Config.Heartbeat is %s, and has no effect beside Delivered alone: the broker "+
+			"counts; set Config.Store, or leave Heartbeat out", config.Heartbeat)
+	}
 	brokerMax := cmp.Or(config.Max, defaultBrokerMax)
 	config.setDefaults()
 	if err := config.validate(); err != nil {

@@ -286,7 +286,7 @@ func TestConfig(t *testing.T) {
 		_, err := build(config)
 		wantText(t, err, "crashlimit: ", want)
 	}
-	if _, err := New(nil, Config{Delivered: func(*message.Message) (int, bool) { return 0, false }}); err != nil {
+	if _, err := New(Config{Delivered: func(*message.Message) (int, bool) { return 0, false }}); err != nil {
 		t.Error(err)
 	}
 }

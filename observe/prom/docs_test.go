@@ -45,8 +45,8 @@ func TestPage(t *testing.T) {
 	db := open(t)
 	quiet := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	defer quiet.Close()
-	config := spillway.Config{DB: db, StagesInDB: true, Stages: stages.Config{
-		Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil },
+	config := spillway.Config{DB: db, Stages: &stages.Config{
+		Store: delayStore(t, db), Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil },
 	}}
 	config.Observers = []spillway.Observer{metrics}
 	channel, err := spillway.New(t.Context(), config)

@@ -1,6 +1,7 @@
 package prom_test
 
 import (
+	"database/sql"
 	"errors"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -41,8 +43,8 @@ func everything(t *testing.T) *eventful {
 	t.Cleanup(func() { _ = quiet.Close() })
 	db := open(t)
 	config := spillway.Config{
-		DB: db, StagesInDB: true, Breaker: &breaker.Config{}, Purge: idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
-		Stages: stages.Config{Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil }},
+		DB: db, Receiver: &idempotency.ReceiverConfig{}, CrashLimit: &crashlimit.Config{}, Breaker: &breaker.Config{}, Purge: &idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
+		Stages: &stages.Config{Store: delayStore(t, db), Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil }},
 	}
 	if err := metrics.Observe(&config); err != nil {
 		t.Fatal(err)
@@ -138,4 +140,14 @@ func stop(t *testing.T, metrics *prom.Metrics, channel *spillway.Channel) string
 		t.Fatal(err)
 	}
 	return c.ID
+}
+
+// delayStore is where messages wait for their stage, in db.
+func delayStore(t *testing.T, db *sql.DB) *delay.Store {
+	t.Helper()
+	store, err := delay.NewStore(t.Context(), db, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
 }

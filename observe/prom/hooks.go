@@ -37,8 +37,10 @@ func (m *Metrics) hooks(config *spillway.Config) {
 	retry.OnAttempt = first.Ours(m.attempt, retry.OnAttempt)
 	retry.OnRetry = first.Ours2(m.retry, retry.OnRetry)
 	retry.OnBudgetSpent = first.Ours(m.budgetSpent, retry.OnBudgetSpent)
-	config.Stages.OnStage = first.Ours(m.stage, config.Stages.OnStage)
-	config.Stages.OnReentry = first.Ours(m.reentry, config.Stages.OnReentry)
+	if s := config.Stages; s != nil {
+		s.OnStage = first.Ours(m.stage, s.OnStage)
+		s.OnReentry = first.Ours(m.reentry, s.OnReentry)
+	}
 
 	queue := &config.Queue.Hooks
 	queue.OnDeadLetter = first.Ours(m.deadLetter, queue.OnDeadLetter)
@@ -46,29 +48,21 @@ func (m *Metrics) hooks(config *spillway.Config) {
 	queue.OnPublishError = first.Ours2(m.refusal(m.refused), queue.OnPublishError)
 	queue.OnUnplaced = first.Ours2(m.refusal(m.unplaced), queue.OnUnplaced)
 	config.Outputs.OnOutputError = first.Ours(m.outputError, config.Outputs.OnOutputError)
-	config.CrashLimit.OnExceeded = first.Ours(m.crashLimit, config.CrashLimit.OnExceeded)
-	config.CrashLimit.OnUnfinished = first.Ours(m.crashed, config.CrashLimit.OnUnfinished)
-
-	receiver := &config.Receiver
-	receiver.OnApplied = first.Ours(m.consumer(m.applied), receiver.OnApplied)
-	receiver.OnDuplicate = first.Ours(m.consumer(m.duplicates), receiver.OnDuplicate)
-	receiver.OnRequeue = first.Ours(m.consumer(m.putBack), receiver.OnRequeue)
-	receiver.OnLeaseLost = first.Ours(m.consumer(m.leasesLost), receiver.OnLeaseLost)
-	stale, theirs := m.consumer(m.stale), receiver.OnStale
-	receiver.OnStale = func(ctx context.Context, key idempotency.Key, version, applied int64) {
-		stale(ctx, key)
-		if theirs != nil {
-			theirs(ctx, key, version, applied)
-		}
+	if limit := config.CrashLimit; limit != nil {
+		limit.OnExceeded = first.Ours(m.crashLimit, limit.OnExceeded)
+		limit.OnUnfinished = first.Ours(m.crashed, limit.OnUnfinished)
 	}
-	config.Purge.OnRun = first.Ours2(func(ctx context.Context, n int, err error) {
-		m.purged.WithLabelValues(ofKeys).Add(float64(n))
-		if ctx.Err() == nil {
-			m.ran(ofKeys, err)
-		}
-	}, config.Purge.OnRun)
-	if config.Purge.Retention != 0 {
-		m.expect(ofKeys, config.Purge.Every)
+	if config.Receiver != nil {
+		m.receiver(config.Receiver)
+	}
+	if purge := config.Purge; purge != nil {
+		purge.OnRun = first.Ours2(func(ctx context.Context, n int, err error) {
+			m.purged.WithLabelValues(ofKeys).Add(float64(n))
+			if ctx.Err() == nil {
+				m.ran(ofKeys, err)
+			}
+		}, purge.OnRun)
+		m.expect(ofKeys, purge.Every)
 	}
 	if store, ok := decorated.As[*letters.Store](config.Publisher); ok {
 		m.store.Store(store)
@@ -84,6 +78,20 @@ func (m *Metrics) hooks(config *spillway.Config) {
 		}
 		guarded.OnWaited = first.Ours(m.wait, guarded.OnWaited)
 		config.Breaker = &guarded
+	}
+}
+
+func (m *Metrics) receiver(receiver *idempotency.ReceiverConfig) {
+	receiver.OnApplied = first.Ours(m.consumer(m.applied), receiver.OnApplied)
+	receiver.OnDuplicate = first.Ours(m.consumer(m.duplicates), receiver.OnDuplicate)
+	receiver.OnRequeue = first.Ours(m.consumer(m.putBack), receiver.OnRequeue)
+	receiver.OnLeaseLost = first.Ours(m.consumer(m.leasesLost), receiver.OnLeaseLost)
+	stale, theirs := m.consumer(m.stale), receiver.OnStale
+	receiver.OnStale = func(ctx context.Context, key idempotency.Key, version, applied int64) {
+		stale(ctx, key)
+		if theirs != nil {
+			theirs(ctx, key, version, applied)
+		}
 	}
 }
 

@@ -55,7 +55,7 @@ func TestStoryKafka(t *testing.T) {
 		config: spillway.Config{
 			Publisher: publisher(),
 			Queue:     poison.QueueConfig{Origin: wmkafka.Origin},
-			Stages: stages.Config{
+			Stages: &stages.Config{
 				Publisher: publisher(), Stages: stages.Delays(10 * time.Millisecond),
 				Subscriber: func(_, group string) (message.Subscriber, error) { return subscriber(group) },
 			},
@@ -110,7 +110,7 @@ func TestStoryRabbitMQ(t *testing.T) {
 		config: spillway.Config{
 			Publisher: publisher(),
 			Queue:     poison.QueueConfig{Origin: wmamqp.Origin},
-			Stages: stages.Config{
+			Stages: &stages.Config{
 				Publisher: publisher(), Stages: stages.Delays(10 * time.Millisecond),
 				Subscriber: func(string, string) (message.Subscriber, error) { return subscriber(), nil },
 			},

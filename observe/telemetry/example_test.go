@@ -50,7 +50,7 @@ func Example() {
 		Service: "shop", DB: db,
 		Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}},
 		Queue: poison.QueueConfig{Hooks: poison.Hooks{OnDeadLetter: func(context.Context, poison.Letter) { placed <- struct{}{} }}},
-		Stages: stages.Config{
+		Stages: &stages.Config{
 			Publisher: waiting, Stages: stages.Delays(10 * time.Millisecond),
 			Subscriber: func(topic, group string) (message.Subscriber, error) { return waiting, nil },
 		},

@@ -37,10 +37,12 @@ func (i *instruments) observe(config *spillway.Config) {
 		}
 		i.add(ctx, i.budget, "handler", message.HandlerNameFromCtx(ctx), "traffic", string(b.Traffic), "to", to)
 	}, retry.OnBudgetSpent)
-	config.Stages.OnStage = first.Ours(func(ctx context.Context, w stages.Waiting) {
-		i.add(ctx, i.retries, "topic", w.Topic, "handler", w.Handler, "place", "stage", "stage", strconv.Itoa(w.Stage))
-	}, config.Stages.OnStage)
-	config.Stages.OnReentry = first.Ours(i.reentry, config.Stages.OnReentry)
+	if s := config.Stages; s != nil {
+		s.OnStage = first.Ours(func(ctx context.Context, w stages.Waiting) {
+			i.add(ctx, i.retries, "topic", w.Topic, "handler", w.Handler, "place", "stage", "stage", strconv.Itoa(w.Stage))
+		}, s.OnStage)
+		s.OnReentry = first.Ours(i.reentry, s.OnReentry)
+	}
 
 	queue := &config.Queue.Hooks
 	queue.OnDeadLetter = first.Ours(func(ctx context.Context, l poison.Letter) {
@@ -55,13 +57,19 @@ func (i *instruments) observe(config *spillway.Config) {
 	config.Outputs.OnOutputError = first.Ours(func(ctx context.Context, _ error) {
 		i.add(ctx, i.outputs, "topic", message.SubscribeTopicFromCtx(ctx), "handler", message.HandlerNameFromCtx(ctx))
 	}, config.Outputs.OnOutputError)
-	config.CrashLimit.OnExceeded = first.Ours(func(ctx context.Context, e crashlimit.Exceeded) {
-		i.add(ctx, i.exceeded, "handler", e.Consumer)
-	}, config.CrashLimit.OnExceeded)
-	i.receiver(&config.Receiver)
-	config.Purge.OnRun = first.Ours2(func(ctx context.Context, n int, _ error) {
-		i.purged.Add(ctx, int64(n), metric.WithAttributes(attribute.String("purge", "keys")))
-	}, config.Purge.OnRun)
+	if limit := config.CrashLimit; limit != nil {
+		limit.OnExceeded = first.Ours(func(ctx context.Context, e crashlimit.Exceeded) {
+			i.add(ctx, i.exceeded, "handler", e.Consumer)
+		}, limit.OnExceeded)
+	}
+	if config.Receiver != nil {
+		i.receiver(config.Receiver)
+	}
+	if purge := config.Purge; purge != nil {
+		purge.OnRun = first.Ours2(func(ctx context.Context, n int, _ error) {
+			i.purged.Add(ctx, int64(n), metric.WithAttributes(attribute.String("purge", "keys")))
+		}, purge.OnRun)
+	}
 	if config.Breaker != nil {
 		guarded := *config.Breaker // the caller may use its own again
 		theirs := guarded.OnChange

@@ -27,7 +27,7 @@ func TestStoryInMemory(t *testing.T) {
 	live, waiting := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil), gochannel.NewGoChannel(gochannel.Config{}, nil)
 	w := world{
 		system: "gochannel", live: live, topic: "orders", stage: "orders.billing.retry.10ms", dead: "orders.dlq",
-		config: spillway.Config{Service: "shop", DB: open(t), Stages: stages.Config{
+		config: spillway.Config{Service: "shop", DB: open(t), Stages: &stages.Config{
 			Publisher: waiting, Stages: stages.Delays(10 * time.Millisecond),
 			Subscriber: func(string, string) (message.Subscriber, error) { return waiting, nil },
 		}},

@@ -108,7 +108,7 @@ func TestHeldInLongOutage(t *testing.T) {
 				}
 				dlc, err := spillway.New(t.Context(), spillway.Config{
 					Publisher: dead, Queue: poison.QueueConfig{Origin: wmamqp.Origin},
-					CrashLimit: crashlimit.Config{Max: 2, Delivered: wmamqp.DeliveryCount},
+					CrashLimit: &crashlimit.Config{Max: 2, Delivered: wmamqp.DeliveryCount},
 					Breaker:    &breaker.Config{Probe: 50 * time.Millisecond, MaxProbe: 50 * time.Millisecond},
 				})
 				if err != nil {

@@ -40,7 +40,7 @@ func TestOtherSource(t *testing.T) {
 		sub := b.subscriber()
 		var runs deliveries
 		var duplicates atomic.Int32
-		dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.pub, Idempotency: b.join(sub), Receiver: idempotency.ReceiverConfig{
+		dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.pub, Idempotency: b.join(sub), Receiver: &idempotency.ReceiverConfig{
 			AnyPayload:  true, // a table may write JSON in a way of its own
 			OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) },
 		}})
@@ -104,7 +104,9 @@ func TestJoinOfAnotherPool(t *testing.T) {
 			return nil, nil
 		}, func(c *spillway.Config) {
 			c.Idempotency = store
-			c.Receiver.OnApplied = func(context.Context, idempotency.Key) { seen.Store(len(b.effects()["a"]) == 1) } // before the ack
+			c.Receiver = &idempotency.ReceiverConfig{OnApplied: func(context.Context, idempotency.Key) {
+				seen.Store(len(b.effects()["a"]) == 1) // before the ack
+			}}
 		})
 		b.drained()
 		if effects := b.effects(); len(effects["a"]) != 1 || runs.get()["a"] != 2 || !seen.Load() {

@@ -36,7 +36,7 @@ func TestOutputLargerThanPacket(t *testing.T) {
 		attempts.Add(1)
 		return message.Messages{message.NewMessage("out", make([]byte, packet))}, b.write(msg, "undone")
 	}, func(c *spillway.Config) {
-		c.Stages = stages.Config{
+		c.Stages = &stages.Config{
 			Subscriber: func(string, string) (message.Subscriber, error) { return sub, nil }, Publisher: b.publisher(), Store: store,
 			Stages: []stages.Stage{{Delay: time.Hour}},
 		}

@@ -26,8 +26,8 @@ func (c *Consumer) Retry() middleware.RetryConfig {
 }
 
 // Receiver counts.
-func (c *Consumer) Receiver() idempotency.ReceiverConfig {
-	return idempotency.ReceiverConfig{
+func (c *Consumer) Receiver() *idempotency.ReceiverConfig {
+	return &idempotency.ReceiverConfig{
 		OnDuplicate: func(context.Context, idempotency.Key) { c.count(absorbed) },
 	}
 }

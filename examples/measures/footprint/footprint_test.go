@@ -43,14 +43,14 @@ func run(t *testing.T, s setup, handlers int) footprint.Count {
 	prefix := "footprint-" + rand.Text()
 	dead, live := s.publisher(t, false), s.publisher(t, true)
 	config := spillway.Config{Publisher: dead, Logger: watermill.NopLogger{}}
-	if s.stages != nil {
-		config.Stages.Stages = stages.Delays(20*time.Millisecond, 40*time.Millisecond, time.Hour)
-		s.stages(t, &config.Stages)
-	}
 	var waiting atomic.Int64
-	config.Stages.OnStage = func(_ context.Context, w stages.Waiting) {
-		if w.Stage == 3 {
-			waiting.Add(1)
+	if s.stages != nil {
+		config.Stages = &stages.Config{Stages: stages.Delays(20*time.Millisecond, 40*time.Millisecond, time.Hour)}
+		s.stages(t, config.Stages)
+		config.Stages.OnStage = func(_ context.Context, w stages.Waiting) {
+			if w.Stage == 3 {
+				waiting.Add(1)
+			}
 		}
 	}
 	channel, err := spillway.New(t.Context(), config)

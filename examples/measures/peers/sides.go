@@ -49,7 +49,7 @@ func channel(c *harness.Cluster, r *run) (perSecond float64, err error) {
 	ch, err := spillway.New(context.Background(), spillway.Config{
 		Publisher: pub,
 		Queue:     poison.QueueConfig{Origin: wmkafka.Origin, Hooks: poison.Hooks{OnDeadLetter: t.Letter}},
-		Stages: stages.Config{
+		Stages: &stages.Config{
 			Publisher: waiting, Stages: stages.Delays(waits),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				c.Made(topic)

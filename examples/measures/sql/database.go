@@ -118,7 +118,7 @@ func (d *database) protected(batch int, hooks poison.Hooks) (*wmsql.Subscriber, 
 		return nil, nil, err
 	}
 	dlc, err := spillway.New(context.Background(), spillway.Config{
-		Publisher: dead, Idempotency: keys, Receiver: idempotency.ReceiverConfig{Consumer: watermill.NewShortUUID()},
+		Publisher: dead, Idempotency: keys, Receiver: &idempotency.ReceiverConfig{Consumer: watermill.NewShortUUID()},
 		Queue: poison.QueueConfig{Hooks: hooks},
 	})
 	return sub, dlc, err

@@ -39,7 +39,7 @@ func allFailing(c *cluster, p plan) ([]harness.Figure, error) {
 		return nil, err
 	}
 	defer func() { _ = dead.Close() }()
-	var delayed stages.Config
+	var delayed *stages.Config
 	fails := classify.Permanent(errFails)
 	if p.delayed {
 		fails = classify.Transient(errFails)
@@ -49,7 +49,7 @@ func allFailing(c *cluster, p plan) ([]harness.Figure, error) {
 			return nil, err
 		}
 		defer func() { _ = waiting.Close() }()
-		delayed = stages.Config{
+		delayed = &stages.Config{
 			Publisher: waiting, Stages: stages.Delays(time.Second),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				c.Made(topic)

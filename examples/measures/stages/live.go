@@ -51,7 +51,7 @@ func (c *cluster) staged(topic string, inFlight int, t *harness.Trial) (err erro
 	ch, err := spillway.New(context.Background(), spillway.Config{
 		Publisher: dead,
 		Queue:     poison.QueueConfig{Origin: wmkafka.Origin, Hooks: poison.Hooks{OnDeadLetter: t.Letter}},
-		Stages: stages.Config{
+		Stages: &stages.Config{
 			Publisher: waiting, Stages: stages.Delays(delays...),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				c.Made(topic)

@@ -38,7 +38,7 @@ func (c *cluster) stage(store *delay.Store, inFlight int) (*staging, error) {
 		c.Made(topic)
 		return wmkafka.NewSubscriber(c.Brokers, group, wmkafka.SubscriberConfig{InFlight: inFlight})
 	}
-	s.channel, err = spillway.New(context.Background(), spillway.Config{Publisher: c.Pub, Stages: stages.Config{
+	s.channel, err = spillway.New(context.Background(), spillway.Config{Publisher: c.Pub, Stages: &stages.Config{
 		Publisher: s.stages, Subscriber: subscriber, Stages: stages.Delays(waits), Store: store, Jitter: jitter,
 	}})
 	if err == nil {

@@ -26,7 +26,7 @@ func TestRedisStagesDoNotMultiply(t *testing.T) {
 		t.Cleanup(func() { _ = errors.Join(dead.Close(), later.Close()) })
 		config := spillway.Config{Publisher: dead, Logger: watermill.NopLogger{}}
 		config.Retry.Attempts = 1
-		config.Stages = stages.Config{
+		config.Stages = &stages.Config{
 			Stages: []stages.Stage{{Delay: 3 * time.Second}, {Delay: 5 * time.Second}}, Publisher: later,
 			Subscriber: func(_, group string) (message.Subscriber, error) {
 				return s.subscriber(t, group, maxIdle, s.options()), nil

@@ -55,7 +55,7 @@ func TestRedisTrimsRefused(t *testing.T) {
 			c.Queue.Fallbacks = []poison.Sink{{Publisher: all, Topic: "lost"}}
 		}},
 		"a stage": {dead: whole, want: ".retry.", change: func(c *spillway.Config) {
-			c.Stages = stages.Config{Stages: []stages.Stage{{Delay: time.Second}}, Publisher: all, Subscriber: func(_, group string) (message.Subscriber, error) {
+			c.Stages = &stages.Config{Stages: []stages.Stage{{Delay: time.Second}}, Publisher: all, Subscriber: func(_, group string) (message.Subscriber, error) {
 				return b.subscriber(t, group, redisIdle, b.options()), nil
 			}}
 		}},
@@ -107,7 +107,7 @@ func (b redisBroker) starts(t *testing.T, config spillway.Config, topic string) 
 	sub := b.subscriber(t, "trimming", redisIdle, b.options())
 	defer func() { _ = sub.Close() }()
 	handle := func(*message.Message) ([]*message.Message, error) { return nil, nil }
-	if len(config.Stages.Stages) == 0 {
+	if config.Stages == nil {
 		router.AddHandler("billing", topic, sub, topic+".out", b.publisher(t, b.options()), handle)
 	} else if _, err := ch.Stages().AddHandler(router, "billing", topic, sub, topic+".out", b.publisher(t, b.options()), handle); err != nil {
 		t.Fatal(err)

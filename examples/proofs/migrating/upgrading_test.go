@@ -30,8 +30,10 @@ func TestRenamedService(t *testing.T) {
 			outcome := make(chan string, 1)
 			ch := b.Channel(func(c *spillway.Config) {
 				c.Idempotency = keys
-				c.Receiver.OnApplied = func(context.Context, idempotency.Key) { outcome <- "applied" }
-				c.Receiver.OnDuplicate = func(context.Context, idempotency.Key) { outcome <- "absorbed" }
+				c.Receiver = &idempotency.ReceiverConfig{
+					OnApplied:   func(context.Context, idempotency.Key) { outcome <- "applied" },
+					OnDuplicate: func(context.Context, idempotency.Key) { outcome <- "absorbed" },
+				}
 			})
 			stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
 			b.Publish(message.NewMessage("order", nil))
