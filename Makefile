@@ -79,7 +79,7 @@ demo-redrive: ## an incident from the alert to its end, with the command redrive
 	@$(SERVICES) up kafka postgres
 	@$(GO) run ./examples/incident $(FLAGS)
 
-demo-outage: ## a downstream that goes away for 10 s under webhooks at a steady rate, as a chart; FLAGS=-without shows it without the guard
+demo-outage: ## a downstream that goes away for 10 s under webhooks at a steady rate, as a chart; FLAGS=-without shows it without the breaker
 	@$(GO) run ./examples/outage $(FLAGS)
 
 demo-observe: ## each alert fires and clears on a real router under faults, and every query of the dashboard has data; FLAGS=-panels prints it
@@ -263,7 +263,7 @@ bench: ## Go benchmarks, then the figures as JSON lines, the last one of an outa
 chaos: start ## kill, cut and stop everything while MESSAGES (default 20000) flow on each broker, and account for every id; SEED repeats
 	$(GO) run ./examples/chaos -messages $(MESSAGES) -seed $(SEED)
 
-outage-campaign: start ## the same with outages of a downstream that the handlers call, of up to a minute, behind the guard of outages
+outage-campaign: start ## the same with outages of a downstream that the handlers call, of up to a minute, behind the breaker
 	$(GO) run ./examples/chaos -outages -messages $(MESSAGES) -seed $(SEED)
 
 chaos-tables: start ## the campaigns that kill, cut and close on tables, CHAOS times as long (default 30)

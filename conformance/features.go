@@ -42,7 +42,7 @@ func features() []feature {
 		{"R12a", "downstream away: held, probed, none set aside", "K2 K3", (*bench).downstreamAway},
 		{"R12b", "the server of messages and keys killed", "K12 K18", (*bench).serverKilled},
 		{"R12c", "join, SIGKILL and deploy during an outage", "K2 K3 K12 K17", (*bench).changedWhileOpen},
-		{"R12d", "3 % poison opens no guard", "K1 K2", (*bench).poisonAmongGood},
+		{"R12d", "3 % poison opens no breaker", "K1 K2", (*bench).poisonAmongGood},
 		{"R12e", "a downstream that hangs", "K2 K3", (*bench).downstreamHangs},
 		{"R12f", "half of the keys fail, the others go on", "K2 K3", (*bench).halfFails},
 		{"R12g", "a handler frozen by hand", "K2 K3", (*bench).frozenByHand},
