@@ -95,8 +95,8 @@ func (a address) String() string {
 }
 
 var (
-	errNoChannel = outage.NewError("wmamqp: no channel became free in time: the broker does not answer, or " +
-		"PublisherConfig.Channels is too small")
+	errNoChannel = outage.NewError("wmamqp: no channel became free in time: the broker does not answer, or answers " +
+		"slower than messages come")
 )
 
 // take gets one of the publisher's places. It is open, or nil and to be opened.

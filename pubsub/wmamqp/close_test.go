@@ -72,7 +72,9 @@ func peerPublisher(t *testing.T, p *peer) func() error {
 
 // peerPublishing is a publisher with two messages in flight when it is closed, on a channel that is open and on another.
 func peerPublishing(t *testing.T, p *peer) func() error {
-	pub, err := wmamqp.NewPublisher("amqp://peer/", wmamqp.PublisherConfig{AMQP: p.config(), Channels: 2, ConfirmTimeout: time.Hour})
+	config := wmamqp.PublisherConfig{AMQP: p.config(), ConfirmTimeout: time.Hour}
+	*wmamqp.Channels(&config) = 2
+	pub, err := wmamqp.NewPublisher("amqp://peer/", config)
 	if err != nil {
 		t.Fatal(err)
 	}

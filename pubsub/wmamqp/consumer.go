@@ -101,7 +101,7 @@ func (c *consumer) getsNone() { c.none.Do(func() { _ = c.channel.Cancel(c.tag, t
 // beginAgain consumes again when the channel was lost, or the broker cancelled the consumer, as when its queue is
 // deleted. It reports false when the subscription has ended, or a connection that was given to us was closed.
 func (c *consumer) beginAgain() bool {
-	c.placed.Wait() // their contexts end with the channel, so for SettleGrace at most
+	c.placed.Wait() // their contexts end with the channel, so for settleGrace at most
 	c.end()
 	for wait.For(c.sub.ctx, 100*time.Millisecond) {
 		if c.of.conn.Closed() {
@@ -268,7 +268,7 @@ func (c *consumer) keep() {
 
 // grace waits for the handler of a message whose context ended, and reports whether it acked.
 func (c *consumer) grace(d *delivery) bool {
-	timer := time.NewTimer(c.sub.config.SettleGrace)
+	timer := time.NewTimer(c.sub.config.settleGrace)
 	defer timer.Stop()
 	select {
 	case <-d.msg.Acked():
@@ -281,14 +281,14 @@ func (c *consumer) grace(d *delivery) bool {
 		default:
 		}
 		logging.HandlerIgnoresContext.Write(c.sub.config.Logger, nil,
-			logging.Fields{logging.MessageID: d.id, logging.Queue: c.sub.queue, "grace": c.sub.config.SettleGrace})
+			logging.Fields{logging.MessageID: d.id, logging.Queue: c.sub.queue, "grace": c.sub.config.settleGrace})
 	}
 	return false
 }
 
 // pause is the wait before messages are requeued.
 func (c *consumer) pause() {
-	wait, times := c.sub.config.MaxNackBackoff, min(c.nacks, 62)
+	wait, times := c.sub.config.maxNackBackoff, min(c.nacks, 62)
 	if first := c.sub.config.NackBackoff; first <= wait>>times { // a shift of first alone can overflow
 		wait = first << times
 	}

@@ -23,7 +23,7 @@ func TestDeliveryCount(t *testing.T) {
 				forged["x-delivery-count"] = int64(99)
 			}
 			b.send(topic, amqp091.Publishing{MessageId: "m", Headers: forged})
-			other := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.SettleGrace = time.Millisecond })
+			other := b.subscriber(func(c *wmamqp.SubscriberConfig) { *wmamqp.SettleGrace(c) = time.Millisecond })
 			if n, ok := wmamqp.DeliveryCount(b.next(b.subscribe(other, topic))); n != 0 || !ok {
 				t.Errorf("first delivery: %d, %v", n, ok)
 			}

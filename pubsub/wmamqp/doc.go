@@ -49,7 +49,7 @@
 //
 //   - The context of a message ends when its channel or connection is lost, at Close, and when the context of Subscribe
 //     ends.
-//   - The handler then has SettleGrace to return. At Close, an ack in that time reaches the broker. All other messages
+//   - The handler then has one second to return. At Close, an ack in that time reaches the broker. All other messages
 //     are requeued once, by closing the channel.
 //   - A nacked message is held for NackBackoff before it is requeued, because RabbitMQ redelivers it at once. The wait
 //     doubles with each nack in a row.
@@ -65,12 +65,12 @@
 // When a handler has failed, its message is published to a retry stage or as a dead letter. The next message is
 // delivered meanwhile, in order. The failed one stays unacked until the publisher confirmed it:
 //
-//   - MaxPlacing and MaxPlacingBytes bound the messages of a queue that are being published. At the bound the
+//   - MaxPlacing and 16 MiB bound the messages of a queue that are being published. At the bound the
 //     subscriber waits for a confirm.
 //   - While they take the whole prefetch, the subscriber asks for each next message with basic.get. A quorum queue with
 //     a single active consumer refuses that, and the prefetch is the bound.
 //   - A message that every publisher refused, or that was requeued, is back in the queue after the usual wait.
-//   - At Close, and when the channel is lost, the publishes have SettleGrace to be confirmed. Messages that are not
+//   - At Close, and when the channel is lost, the publishes have one second to be confirmed. Messages that are not
 //     confirmed then come again.
 //   - After a crash all of them come again, and a quorum queue counts each of them: see DeliveryCount.
 //
@@ -125,7 +125,7 @@
 //   - One copy. A confirm or an ack can be lost with the connection. Then the message is there twice, with the same id.
 //   - Knowing at once. The loss of a peer that vanished is noticed after two to three heartbeats, 10 s each by default.
 //     Before that no context ends.
-//   - Exclusive handling. A handler that ignores its context runs on after SettleGrace, beside the next delivery.
+//   - Exclusive handling. A handler that ignores its context runs on after that second, beside the next delivery.
 //   - Every header type. One that amqp091 cannot read (an unsigned 16 or 32-bit number, which few clients write) costs
 //     the connection before this package sees it. Numbers in tables deeper than 256 levels lose their types.
 //   - Cycles. Before RabbitMQ 4, dead-letter exchanges trust an x-death in a message and may see a cycle.

@@ -73,7 +73,7 @@ func TestPublishHalfOpen(t *testing.T) {
 	b := newBroker(t)
 	topic, proxy := b.queue(), b.proxy()
 	p := b.publisher(func(c *wmamqp.PublisherConfig) {
-		c.AMQP.Connection.AmqpURI, c.ConfirmTimeout, c.Channels = proxy.uri, 300*time.Millisecond, 2
+		c.AMQP.Connection.AmqpURI, c.ConfirmTimeout, *wmamqp.Channels(c) = proxy.uri, 300*time.Millisecond, 2
 	})
 	eventually(t, "it publishes", func() bool { return p.Publish(topic, message.NewMessage("1", nil)) == nil }) // a busy broker takes longer
 	proxy.HalfOpen()

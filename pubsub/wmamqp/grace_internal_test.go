@@ -20,7 +20,7 @@ func consumerWith(ctx context.Context, config SubscriberConfig) *consumer {
 // Promise P3: a message that was acked when the grace after its context ended is acked, however late the process comes to look. A pause of
 // the process ends both, and a select takes any.
 func TestAckedAtTheEndOfTheGrace(t *testing.T) {
-	c := consumerWith(t.Context(), SubscriberConfig{SettleGrace: time.Nanosecond})
+	c := consumerWith(t.Context(), SubscriberConfig{settleGrace: time.Nanosecond})
 	for round := range 1000 {
 		d := &delivery{of: c, msg: message.NewMessage("m", nil)}
 		d.msg.Ack()
@@ -35,7 +35,7 @@ func TestPausesStayAtTheirBound(t *testing.T) {
 	for _, first := range []time.Duration{1, 100 * time.Millisecond, 20 * time.Second, 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			most := max(first, 36*time.Hour)
-			c := consumerWith(t.Context(), SubscriberConfig{NackBackoff: first, MaxNackBackoff: most})
+			c := consumerWith(t.Context(), SubscriberConfig{NackBackoff: first, maxNackBackoff: most})
 			want := first
 			for i := range 100 {
 				began := time.Now()

@@ -15,7 +15,7 @@ import (
 
 func inFlight(n int) func(*wmamqp.SubscriberConfig) {
 	return func(c *wmamqp.SubscriberConfig) {
-		c.InFlight, c.NackBackoff, c.MaxNackBackoff = n, 10*time.Millisecond, 20*time.Millisecond
+		c.InFlight, c.NackBackoff, *wmamqp.MaxNackBackoff(c) = n, 10*time.Millisecond, 20*time.Millisecond
 	}
 }
 
@@ -61,7 +61,7 @@ func TestInFlightConnectionLost(t *testing.T) {
 	topic, p := b.queue(), b.proxy()
 	ids := b.numbered(topic, 6)
 	messages := b.subscribe(b.subscriber(inFlight(6), func(c *wmamqp.SubscriberConfig) {
-		c.AMQP.Connection.AmqpURI, c.SettleGrace = p.uri, 100*time.Millisecond
+		c.AMQP.Connection.AmqpURI, *wmamqp.SettleGrace(c) = p.uri, 100*time.Millisecond
 	}), topic)
 	var all []*message.Message
 	for range ids {

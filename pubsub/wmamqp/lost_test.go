@@ -116,7 +116,7 @@ func TestCloseIsBounded(t *testing.T) {
 	b := newBroker(t)
 	topic := b.queue()
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
-	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.SettleGrace = 50 * time.Millisecond })
+	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { *wmamqp.SettleGrace(c) = 50 * time.Millisecond })
 	b.next(b.subscribe(sub, topic)) // and never settled
 	soon(t, "Close, twice", func() {
 		for range 2 {
@@ -159,7 +159,7 @@ func TestChannelLostInHandler(t *testing.T) {
 				t.Fatal(err)
 			}
 			var runs, effects atomic.Int32
-			sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler, c.SettleGrace = s, patience })
+			sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler, *wmamqp.SettleGrace(c) = s, patience })
 			b.run(topic, sub, dead, poison.QueueConfig{},
 				func(msg *message.Message) error {
 					if runs.Add(1) == 1 {

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 const patience = testkit.Patience
 
 // patient gives handlers all the time that they need to settle at the end.
-func patient(c *wmamqp.SubscriberConfig) { c.SettleGrace = patience }
+func patient(c *wmamqp.SubscriberConfig) { *wmamqp.SettleGrace(c) = patience }
 
 var eventually = testkit.Eventually
 

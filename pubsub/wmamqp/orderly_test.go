@@ -74,7 +74,9 @@ func orderly(t *testing.T, topics []string) {
 	router.AddMiddleware(queue.Middleware)
 	var subs []*wmamqp.Subscriber
 	for i, topic := range topics {
-		sub, err := wmamqp.NewSubscriber(b.uri, wmamqp.SubscriberConfig{Shared: settings.Shared{Logger: logger}, InFlight: 1 + 3*(i%2), SettleGrace: patience})
+		config := wmamqp.SubscriberConfig{Shared: settings.Shared{Logger: logger}, InFlight: 1 + 3*(i%2)}
+		patient(&config)
+		sub, err := wmamqp.NewSubscriber(b.uri, config)
 		if err != nil {
 			t.Fatal(err)
 		}

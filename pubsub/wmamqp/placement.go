@@ -212,7 +212,7 @@ func (c *consumer) room() (room, asks bool) {
 	if c.confirm > 0 {
 		c.nacks, c.acks, c.confirm = 0, c.acks+c.confirm, 0
 	}
-	room = c.n == 0 || c.n < c.sub.config.MaxPlacing && c.size < c.sub.config.MaxPlacingBytes
+	room = c.n == 0 || c.n < c.sub.config.MaxPlacing && c.size < c.sub.config.maxPlacingBytes
 	return room, c.taken >= c.prefetch && !c.noPoll
 }
 

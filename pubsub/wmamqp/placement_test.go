@@ -19,8 +19,8 @@ func place(msg *message.Message) { placing.Begin(msg.Context(), msg) }
 
 func maxPlacing(n, bytes int) func(*wmamqp.SubscriberConfig) {
 	return func(c *wmamqp.SubscriberConfig) {
-		c.MaxPlacing, c.MaxPlacingBytes = n, bytes
-		c.NackBackoff, c.MaxNackBackoff = time.Millisecond, 10*time.Millisecond
+		c.MaxPlacing, *wmamqp.MaxPlacingBytes(c) = n, bytes
+		c.NackBackoff, *wmamqp.MaxNackBackoff(c) = time.Millisecond, 10*time.Millisecond
 	}
 }
 
@@ -110,7 +110,7 @@ func TestPlacingAtClose(t *testing.T) {
 			b := newBroker(t)
 			topic := b.queue(kind)
 			ids := b.numbered(topic, 8)
-			sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.SettleGrace = 2 * time.Second })
+			sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { *wmamqp.SettleGrace(c) = 2 * time.Second })
 			messages := b.subscribe(sub, topic)
 			var placed []*message.Message
 			for _, id := range ids[:5] {
@@ -147,7 +147,7 @@ func TestPlacingConnectionLost(t *testing.T) {
 	topic, p := b.queue("quorum"), b.proxy()
 	ids := b.numbered(topic, 6)
 	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) {
-		c.AMQP.Connection.AmqpURI, c.SettleGrace = p.uri, 100*time.Millisecond
+		c.AMQP.Connection.AmqpURI, *wmamqp.SettleGrace(c) = p.uri, 100*time.Millisecond
 	}), topic)
 	var placed []*message.Message
 	for _, id := range ids[:4] {

@@ -38,7 +38,7 @@ func TestShutValveGivesBackPrefetched(t *testing.T) {
 			b := newBroker(t)
 			topic := b.queue(kind)
 			ids := b.numbered(topic, 12)
-			messages := b.subscribe(b.subscriber(prefetch(4), func(c *wmamqp.SubscriberConfig) { c.NackBackoff, c.MaxNackBackoff = time.Hour, time.Hour }), topic)
+			messages := b.subscribe(b.subscriber(prefetch(4), func(c *wmamqp.SubscriberConfig) { c.NackBackoff, *wmamqp.MaxNackBackoff(c) = time.Hour, time.Hour }), topic)
 			msg := b.next(messages)
 			b.unfetched(topic, 8)
 			reopen := make(chan struct{})
@@ -92,7 +92,7 @@ func TestHeldMessageGivesBackPrefetched(t *testing.T) {
 	topic := b.queue()
 	ids := b.numbered(topic, 4)
 	messages := b.subscribe(b.subscriber(prefetch(4), func(c *wmamqp.SubscriberConfig) {
-		c.MaxHold, c.NackBackoff, c.MaxNackBackoff = 100*time.Millisecond, time.Hour, time.Hour
+		c.MaxHold, c.NackBackoff, *wmamqp.MaxNackBackoff(c) = 100*time.Millisecond, time.Hour, time.Hour
 	}), topic)
 	msg := b.next(messages)
 	time.Sleep(100 * time.Millisecond)
@@ -113,7 +113,9 @@ func TestGivenBackIsNotCounted(t *testing.T) {
 	b := newBroker(t)
 	topic := b.queue("quorum")
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
-	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) { c.NackBackoff, c.MaxNackBackoff = time.Millisecond, time.Millisecond }), topic)
+	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) {
+		c.NackBackoff, *wmamqp.MaxNackBackoff(c) = time.Millisecond, time.Millisecond
+	}), topic)
 	for i := range 30 {
 		msg := b.next(messages)
 		d, _ := wmamqp.Counts(msg)

@@ -18,6 +18,12 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
+// publisherChannels is the number of channels of a publisher. A message that finds one free is published on it at once.
+// If all wait for confirms, the messages of further calls go together on the next one that is free, and wait for their
+// confirms together: so a few channels are enough for any number of handlers. A channel is opened when it is first
+// needed.
+const publisherChannels = 4
+
 // PublisherConfig configures a Publisher. The zero value is safe.
 type PublisherConfig struct {
 	// AMQP is what watermill-amqp's publisher takes: the exchange and routing key of a topic, how messages are written,
@@ -25,10 +31,6 @@ type PublisherConfig struct {
 	// unless it has a PostprocessPublishing. What is missing is as in amqp.NewDurableQueueConfig: the default exchange, a
 	// routing key named like the topic, and a durable queue of that name.
 	AMQP amqp.Config
-	// Channels is the number of channels. A message that finds one free is published on it at once. If all wait for
-	// confirms, the messages of further calls go together on the next one that is free, and wait for their confirms
-	// together. A channel is opened when it is first needed. Default: 4.
-	Channels int
 	// ConfirmTimeout bounds the publication of a message: waiting for a channel, opening it, and the broker's confirm.
 	// Default: 10 s.
 	ConfirmTimeout time.Duration
@@ -41,11 +43,13 @@ type PublisherConfig struct {
 	AllowLossyTopics bool
 	// Shared: Logger receives the events of the connection.
 	settings.Shared
+
+	channels int // publisherChannels, and less in tests
 }
 
 func (c *PublisherConfig) setDefaults() {
-	if c.Channels == 0 {
-		c.Channels = 4
+	if c.channels == 0 {
+		c.channels = publisherChannels
 	}
 	if c.ConfirmTimeout == 0 {
 		c.ConfirmTimeout = 10 * time.Second
@@ -61,8 +65,8 @@ func (c *PublisherConfig) setDefaults() {
 }
 
 func (c *PublisherConfig) validate() error {
-	if c.Channels < 0 || c.ConfirmTimeout < 0 {
-		return fmt.Errorf("wmamqp: PublisherConfig.Channels (%d) and ConfirmTimeout (%s) must not be negative", c.Channels,
+	if c.ConfirmTimeout < 0 {
+		return fmt.Errorf("wmamqp: PublisherConfig.ConfirmTimeout is %s: it must not be negative; leave it out for 10 s",
 			c.ConfirmTimeout)
 	}
 	if c.QueueType != amqp091.QueueTypeQuorum && c.QueueType != amqp091.QueueTypeClassic {
@@ -83,7 +87,7 @@ func (c *PublisherConfig) validate() error {
 type Publisher struct {
 	config PublisherConfig
 	conn   *connection
-	slots  chan *channel // Channels of them; nil is one to open
+	slots  chan *channel // publisherChannels of them; nil is one to open
 
 	batcher *batcher.Batcher[outgoing] // what callers publish at the same time
 	away    sync.WaitGroup
@@ -116,10 +120,10 @@ func NewPublisher(uri string, config PublisherConfig) (*Publisher, error) {
 		return nil, err
 	}
 	p := &Publisher{
-		config: config, conn: conn, slots: make(chan *channel, config.Channels),
+		config: config, conn: conn, slots: make(chan *channel, config.channels),
 		prepared: make(map[string]struct{}), closing: make(chan struct{}),
 	}
-	for range config.Channels {
+	for range config.channels {
 		p.slots <- nil
 	}
 	p.batcher = p.newTogether()
@@ -212,7 +216,7 @@ func (p *Publisher) close() error {
 	left, stop := newLimits(closeWait)
 	defer stop()
 collecting:
-	for range p.config.Channels {
+	for range p.config.channels {
 		select {
 		case <-p.slots: // nothing is published on it
 		case <-left.orderly.Done():

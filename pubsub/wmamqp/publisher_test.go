@@ -75,7 +75,7 @@ func TestPublishToFullQueue(t *testing.T) {
 func TestPublishAfterPolicy(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	p := b.publisher(func(config *wmamqp.PublisherConfig) { config.Channels = 2 })
+	p := b.publisher(func(config *wmamqp.PublisherConfig) { *wmamqp.Channels(config) = 2 })
 	name := b.queue(amqp091.QueueTypeQuorum)
 	policy := "of-" + name
 	services.RabbitMQCtl(t, "set_policy", policy, "^"+regexp.QuoteMeta(name)+"$", `{"max-length":3,"overflow":"reject-publish"}`, "--apply-to", "queues")
@@ -230,7 +230,6 @@ func TestPublisherConfigRefusals(t *testing.T) {
 		"Transactional": func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Transactional = true },
 		"Immediate":     func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Immediate = true },
 		"QueueType":     func(c *wmamqp.PublisherConfig) { c.QueueType = "stream" },
-		"Channels":      func(c *wmamqp.PublisherConfig) { c.Channels = -1 },
 		"AmqpURI":       func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI = "amqp://other/" },
 	} {
 		var config wmamqp.PublisherConfig

@@ -28,43 +28,50 @@ type SubscriberConfig struct {
 	// effect. Subscribe returns an error if the connection has too few channels. Default: 1; at most 100.
 	InFlight int
 	// MaxPlacing is the number of failed messages of a queue that are placed while the next ones are handled: published to
-	// a retry stage, or as a dead letter. At this number the subscriber waits. Each of them stays unacked until its
+	// a retry stage, or as a dead letter. At this number, or at 16 MiB of payloads, the subscriber waits. Each of them stays unacked until its
 	// placement is confirmed, so after a crash the broker delivers it again. While they take the whole prefetch, the
 	// subscriber asks for each further message with basic.get. 10,000 at most. A negative value means none: the next
 	// message waits for the confirm. Default: 100. With InFlight above 1 or Consume.Exclusive it means nothing.
 	MaxPlacing int
-	// MaxPlacingBytes is the number of bytes that the payloads of these messages may have together. Default: 16 MiB.
-	MaxPlacingBytes int
-	// SettleGrace is how long a handler may take to ack after its message's context ended. Default: 1 s.
-	SettleGrace time.Duration
 	// NackBackoff is the wait before a nacked message is requeued by the broker, which delivers it again at once. It
-	// doubles with every nack in a row on one channel, up to MaxNackBackoff. Default: 100 ms.
+	// doubles with every nack in a row on one channel, up to 5 s. If NackBackoff is longer than that, it stays the same.
+	// Default: 100 ms.
 	NackBackoff time.Duration
-	// MaxNackBackoff is the longest such wait. Default: 5 s.
-	MaxNackBackoff time.Duration
 	// MaxHold is how long a message is held while something that its handler needs is away. Then it is requeued,
 	// uncounted by Spillway, but counted by a quorum queue. It must be less than the broker's consumer_timeout, 30 minutes
 	// by default, by more than a handler takes. A higher MaxHold gives messages back less often. Default: 15 minutes.
 	MaxHold time.Duration
 	// Shared: Logger receives the events of the connection.
 	settings.Shared
+
+	// What is below is the constant of the same name, and something else in tests.
+	maxPlacingBytes             int
+	maxNackBackoff, settleGrace time.Duration
 }
 
 // maxInFlight leaves room for subscriptions of many queues on one connection, which has 2047 channels by default.
 const maxInFlight = 100
 
-// maxPlacing bounds what a crash delivers again.
-const maxPlacing = 10_000
+const (
+	// maxPlacing bounds what a crash delivers again.
+	maxPlacing = 10_000
+	// maxPlacingBytes bounds the payloads of the messages of a queue that are placed at a time.
+	maxPlacingBytes = 16 << 20
+	// maxNackBackoff is the longest wait after a nack. Longer waits are for retry stages.
+	maxNackBackoff = 5 * time.Second
+	// settleGrace is how long a handler may take to ack after its message's context ended.
+	settleGrace = time.Second
+)
 
 func (c *SubscriberConfig) setDefaults() {
-	if c.SettleGrace == 0 {
-		c.SettleGrace = time.Second
+	if c.settleGrace == 0 {
+		c.settleGrace = settleGrace
 	}
 	if c.NackBackoff == 0 {
 		c.NackBackoff = 100 * time.Millisecond
 	}
-	if c.MaxNackBackoff == 0 {
-		c.MaxNackBackoff = max(5*time.Second, c.NackBackoff)
+	if c.maxNackBackoff == 0 {
+		c.maxNackBackoff = max(maxNackBackoff, c.NackBackoff)
 	}
 	if c.MaxHold == 0 {
 		c.MaxHold = 15 * time.Minute
@@ -78,8 +85,8 @@ func (c *SubscriberConfig) setDefaults() {
 	if c.InFlight > 1 || c.AMQP.Consume.Exclusive {
 		c.MaxPlacing = -1
 	}
-	if c.MaxPlacingBytes == 0 {
-		c.MaxPlacingBytes = 16 << 20
+	if c.maxPlacingBytes == 0 {
+		c.maxPlacingBytes = maxPlacingBytes
 	}
 	c.Logger = logging.Wrap(c.Logger, nil)
 	if c.AMQP.Consume.Qos.PrefetchCount == 0 {
@@ -115,13 +122,9 @@ func (c *SubscriberConfig) validate() error {
 		return fmt.Errorf("wmamqp: SubscriberConfig.MaxPlacing is %d: it must be at most %d messages of a queue",
 			c.MaxPlacing, maxPlacing)
 	}
-	if c.MaxPlacingBytes < 0 {
-		return fmt.Errorf("wmamqp: SubscriberConfig.MaxPlacingBytes is %d: it must not be negative; to place no messages "+
-			"in the background, set MaxPlacing to -1", c.MaxPlacingBytes)
-	}
-	if c.SettleGrace < 0 || c.NackBackoff < 0 || c.MaxNackBackoff < c.NackBackoff {
-		return fmt.Errorf("wmamqp: SubscriberConfig.SettleGrace (%s) and NackBackoff (%s) must not be negative, nor "+
-			"MaxNackBackoff (%s) less than NackBackoff", c.SettleGrace, c.NackBackoff, c.MaxNackBackoff)
+	if c.NackBackoff < 0 {
+		return fmt.Errorf("wmamqp: SubscriberConfig.NackBackoff is %s: it must not be negative; leave it out for 100 ms",
+			c.NackBackoff)
 	}
 	if c.MaxHold < 0 {
 		return fmt.Errorf("wmamqp: SubscriberConfig.MaxHold is %s: it must not be negative; leave it out for 15 minutes",
@@ -262,9 +265,9 @@ func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
 // minutes by default.
 func (s *Subscriber) RedeliveryTime() time.Duration { return 2 * s.config.MaxHold }
 
-// Close takes no more messages, ends the contexts of those in flight, waits SettleGrace for their handlers, and then
+// Close takes no more messages, ends the contexts of those in flight, waits one second for their handlers, and then
 // requeues messages that are not settled. So a message is not redelivered while a handler that obeys its context still
-// runs. An ack in that time reaches the broker. Close returns within 3 s and SettleGrace (4 s by default), whatever the
+// runs. An ack in that time reaches the broker. Close returns within 4 s, whatever the
 // peer does. It may be called again.
 func (s *Subscriber) Close() error {
 	s.closeOnce.Do(func() { s.closeErr = s.close() })
@@ -272,7 +275,7 @@ func (s *Subscriber) Close() error {
 }
 
 func (s *Subscriber) close() error {
-	left, stop := newLimits(closeWait - forceWait + s.config.SettleGrace)
+	left, stop := newLimits(closeWait - forceWait + s.config.settleGrace)
 	defer stop()
 	s.conn.log.end()
 	s.mu.Lock()

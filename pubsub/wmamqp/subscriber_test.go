@@ -174,7 +174,7 @@ func TestNackBackoff(t *testing.T) {
 	b := newBroker(t)
 	topic := b.queue()
 	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) {
-		c.NackBackoff, c.MaxNackBackoff = 40*time.Millisecond, 100*time.Millisecond
+		c.NackBackoff, *wmamqp.MaxNackBackoff(c) = 40*time.Millisecond, 100*time.Millisecond
 	})
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
 	messages := b.subscribe(sub, topic)
@@ -189,7 +189,7 @@ func TestNackBackoff(t *testing.T) {
 	}
 	acks(t, msg)
 
-	slow := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.NackBackoff, c.MaxNackBackoff = time.Hour, time.Hour })
+	slow := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.NackBackoff, *wmamqp.MaxNackBackoff(c) = time.Hour, time.Hour })
 	if err := sub.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -243,8 +243,7 @@ func TestBacklog(t *testing.T) {
 func TestSubscriberConfigRefusals(t *testing.T) {
 	for want, change := range map[string]func(*wmamqp.SubscriberConfig){
 		"NoRequeueOnNack": func(c *wmamqp.SubscriberConfig) { c.AMQP.Consume.NoRequeueOnNack = true },
-		"SettleGrace":     func(c *wmamqp.SubscriberConfig) { c.SettleGrace = -1 },
-		"MaxNackBackoff":  func(c *wmamqp.SubscriberConfig) { c.NackBackoff, c.MaxNackBackoff = time.Minute, time.Second },
+		"NackBackoff":     func(c *wmamqp.SubscriberConfig) { c.NackBackoff = -1 },
 		"InFlight is -1":  func(c *wmamqp.SubscriberConfig) { c.InFlight = -1 },
 		"InFlight is 101": func(c *wmamqp.SubscriberConfig) { c.InFlight = 101 },
 		"PrefetchCount 2": func(c *wmamqp.SubscriberConfig) { c.InFlight, c.AMQP.Consume.Qos.PrefetchCount = 2, 2 },

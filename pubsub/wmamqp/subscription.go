@@ -72,7 +72,7 @@ func (s *subscription) run() {
 		ending.Go(func() {
 			defer c.takesNoMore()
 			defer c.end()
-			defer c.placed.Wait() // for SettleGrace at most
+			defer c.placed.Wait() // for settleGrace at most
 			defer passing.Done()
 			c.run()
 		})

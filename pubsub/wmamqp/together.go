@@ -24,7 +24,7 @@ type outgoing struct {
 // newTogether batches messages that find no channel free.
 func (p *Publisher) newTogether() *batcher.Batcher[outgoing] {
 	return batcher.New(batcher.Config[outgoing]{
-		Rows: togetherMessages, Bytes: togetherBytes, Lanes: p.config.Channels, Timeout: p.config.ConfirmTimeout,
+		Rows: togetherMessages, Bytes: togetherBytes, Lanes: p.config.channels, Timeout: p.config.ConfirmTimeout,
 		Together: p.publishTogether,
 	})
 }

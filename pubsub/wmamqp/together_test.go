@@ -18,7 +18,7 @@ func TestPublishTogether(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue("quorum")
-	p := b.publisher(func(c *wmamqp.PublisherConfig) { c.Channels, c.ConfirmTimeout = 1, patience })
+	p := b.publisher(func(c *wmamqp.PublisherConfig) { *wmamqp.Channels(c), c.ConfirmTimeout = 1, patience })
 	const n = 200
 	errs := make([]error, n)
 	var all sync.WaitGroup
@@ -58,7 +58,7 @@ func TestPublishTogetherConnectionLost(t *testing.T) {
 	}
 	b := newBroker(t)
 	topic, proxy := b.queue("quorum"), b.proxy()
-	p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI, c.Channels = proxy.uri, 1 })
+	p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI, *wmamqp.Channels(c) = proxy.uri, 1 })
 	var published list
 	var all sync.WaitGroup
 	cut := sync.OnceFunc(proxy.Cut)

@@ -186,7 +186,7 @@ func TestInFlightCommitsTogether(t *testing.T) {
 		g.leave()
 		all[1].Ack()
 		<-ended
-		if took := time.Since(began); took > s.config.SettleGrace || len(g.marked) != n || g.commits < 2 {
+		if took := time.Since(began); took > s.config.settleGrace || len(g.marked) != n || g.commits < 2 {
 			t.Errorf("the session took %s to end, %d are marked in %d commits", took, len(g.marked), g.commits)
 		}
 	})

@@ -98,7 +98,7 @@ func TestCloseUnderHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
 			c.produce(numbered(2)...)
-			sub := c.subscriber(SubscriberConfig{SettleGrace: row.grace})
+			sub := c.subscriber(SubscriberConfig{settleGrace: row.grace})
 			messages := c.subscribe(sub)
 			msg := c.next(messages)
 			go row.settle(msg)

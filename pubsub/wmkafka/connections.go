@@ -9,7 +9,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// lastWords is how long a subscription that ends may talk to the brokers after SettleGrace: to commit and to leave.
+// lastWords is how long a subscription that ends may talk to the brokers after settleGrace: to commit and to leave.
 const lastWords = 5 * time.Second
 
 // connections are those of a subscription. Its end would wait for every time-out of a broker that has fallen silent,

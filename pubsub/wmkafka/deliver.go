@@ -46,7 +46,7 @@ func (d *delivery) PlaceFirst() { d.first.Store(true) }
 
 // pause is the wait before the next delivery of a message that was nacked.
 func (d *delivery) pause() time.Duration {
-	d.waited = min(max(2*d.waited, d.sub.config.NackBackoff), d.sub.config.MaxNackBackoff)
+	d.waited = min(max(2*d.waited, d.sub.config.NackBackoff), d.sub.config.maxNackBackoff)
 	return d.waited
 }
 
@@ -142,7 +142,7 @@ func (d *delivery) settled(wake <-chan struct{}) outcome {
 	}
 	// The handler may just have done its work: an ack in time spares it a second delivery, because marks are committed
 	// when the session is released.
-	grace := time.NewTimer(d.sub.config.SettleGrace)
+	grace := time.NewTimer(d.sub.config.settleGrace)
 	defer grace.Stop()
 	select {
 	case <-d.msg.Acked():

@@ -10,7 +10,7 @@
 //
 // One handler runs per partition. Its message's context ends with the group session: at a rebalance, at Close, and when
 // the context of Subscribe ends. It also ends when the broker removes this process from the group. Then the handler has
-// SettleGrace, 1 s, to ack. After that the partition belongs to another member, and a late ack or nack has no effect.
+// one second to ack. After that the partition belongs to another member, and a late ack or nack has no effect.
 // So a slow handler does not hold up a rebalance, and the end of a session is no failure: package poison publishes and
 // counts nothing.
 //
@@ -28,13 +28,13 @@
 //		             handled  placing  handled  handler runs
 //		committed ───────────┘                             8 is confirmed: up to 9
 //
-//	  - Many failures are published at the same time, so that the client sends them in few requests. MaxPlacing and MaxPlacingBytes bound them. At
+//	  - Many failures are published at the same time, so that the client sends them in few requests. MaxPlacing and 16 MiB bound them. At
 //	    the bound the partition waits for a confirm. So memory stays flat if all messages fail.
 //	  - Messages of one key are placed in the order in which they failed. One waits for the confirm of the one before. Records without a key do
 //	    not wait for each other.
 //	  - A message that every publisher refused, or that was requeued, is delivered again before new records, after the usual backoff. Those behind
 //	    it that were handled are not handled again, unless the session ends.
-//	  - At the end of a session the publishes have SettleGrace to be confirmed. What is not confirmed then is not committed. The next owner gets it,
+//	  - At the end of a session the publishes have one second to be confirmed. What is not confirmed then is not committed. The next owner gets it,
 //	    and those behind it that were handled already: 10,000 messages at most, whose effects the idempotent receiver applies once.
 //	  - A message that its handler acks is done, whatever becomes of its letter.
 //	  - Outputs are not published in the background. Their order would be lost.

@@ -72,7 +72,7 @@ func tooLargeOutput(c *cluster, pub message.Publisher, attach func(*message.Rout
 	runs, behind = new(atomic.Int32), new(atomic.Bool)
 	c.create("invoices-"+c.topic, 1, nil)
 	c.produce(numbered(2)...)
-	c.run(c.subscriber(SubscriberConfig{NackBackoff: 10 * time.Millisecond, MaxNackBackoff: 10 * time.Millisecond}), renamed{pub, "invoices-" + c.topic}, attach,
+	c.run(c.subscriber(SubscriberConfig{NackBackoff: 10 * time.Millisecond, maxNackBackoff: 10 * time.Millisecond}), renamed{pub, "invoices-" + c.topic}, attach,
 		func(msg *message.Message) ([]*message.Message, error) {
 			if msg.UUID != "id-0" {
 				behind.Store(true)

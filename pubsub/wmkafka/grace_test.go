@@ -13,7 +13,7 @@ import (
 func TestAckedAtTheEndOfTheGrace(t *testing.T) {
 	for round := range 1000 {
 		session, end := context.WithCancel(t.Context())
-		s := subscriptionOf(t, SubscriberConfig{SettleGrace: time.Nanosecond}, true)
+		s := subscriptionOf(t, SubscriberConfig{settleGrace: time.Nanosecond}, true)
 		d := s.deliver(session, &sarama.ConsumerMessage{Topic: "orders"})
 		end()
 		d.msg.Ack()

@@ -6,6 +6,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
+// maxIdle is how long Stages keeps the connections and producers of its publisher after the last message. The next
+// message opens them again, which takes some round trips, or up to 20 s more if no broker answers.
+const maxIdle = time.Minute
+
 // idle closes the producers of a publisher that sends nothing. Sarama keeps two goroutines for each topic that was
 // published to.
 type idle struct {
@@ -15,12 +19,12 @@ type idle struct {
 
 // start begins to watch.
 func (i *idle) start(p *Publisher) {
-	if p.config.MaxIdle == 0 {
+	if p.config.maxIdle == 0 {
 		return
 	}
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	i.timer = time.AfterFunc(p.config.MaxIdle, func() { i.look(p) })
+	i.timer = time.AfterFunc(p.config.maxIdle, func() { i.look(p) })
 }
 
 // look closes the producers if none was used since the last look.
@@ -45,7 +49,7 @@ func (i *idle) again(p *Publisher) {
 	p.sending.RLock()
 	defer p.sending.RUnlock()
 	if !p.closed.Load() {
-		i.timer.Reset(p.config.MaxIdle)
+		i.timer.Reset(p.config.maxIdle)
 	}
 }
 

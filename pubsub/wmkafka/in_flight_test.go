@@ -25,7 +25,7 @@ func TestInFlightRebalance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(6)...)
-	first := c.subscribe(c.subscriber(SubscriberConfig{InFlight: 6, SettleGrace: patience}))
+	first := c.subscribe(c.subscriber(SubscriberConfig{InFlight: 6, settleGrace: patience}))
 	all := c.several(first, 6)
 	all[3].Ack()
 	second := c.subscribe(c.subscriber(SubscriberConfig{InFlight: 6}))
@@ -78,7 +78,7 @@ func TestInFlightLosesNothing(t *testing.T) {
 		if rounds > 60 {
 			t.Fatalf("%d of %d messages are acked, %d committed", len(acked), n, c.committed())
 		}
-		sub := c.subscriber(SubscriberConfig{InFlight: 1 + random.IntN(20), NackBackoff: time.Millisecond, SettleGrace: 100 * time.Millisecond})
+		sub := c.subscriber(SubscriberConfig{InFlight: 1 + random.IntN(20), NackBackoff: time.Millisecond, settleGrace: 100 * time.Millisecond})
 		messages := c.subscribe(sub)
 		var settling sync.WaitGroup
 		var left <-chan time.Time // from the first message on: one that is not committed comes again

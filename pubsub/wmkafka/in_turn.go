@@ -34,9 +34,9 @@ type inTurn struct {
 func (s *subscription) consumeInTurn(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) {
 	t := &inTurn{
 		sub: s, session: session, wake: make(chan struct{}, 1),
-		marks: marks{most: max(s.config.MaxPlacing, 1), mostBytes: s.config.MaxPlacingBytes, ahead: maxInFlight},
+		marks: marks{most: max(s.config.MaxPlacing, 1), mostBytes: s.config.maxPlacingBytes, ahead: maxInFlight},
 	}
-	defer t.placed.Wait() // for SettleGrace at most
+	defer t.placed.Wait() // for settleGrace at most
 	ctx := holdable(session)
 	for d := t.next(ctx, claim); d != nil; d = t.next(ctx, claim) {
 		if !t.handle(d) {

@@ -53,7 +53,7 @@ func TestPlacingAtRandom(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, uint64(round)))
 			most, keys, ends := 1+random.IntN(12), random.IntN(4), round%3 == 0
-			s := subscriptionOf(t, SubscriberConfig{MaxPlacing: most, NackBackoff: time.Millisecond, MaxNackBackoff: 20 * time.Millisecond}, round%2 == 0)
+			s := subscriptionOf(t, SubscriberConfig{MaxPlacing: most, NackBackoff: time.Millisecond, maxNackBackoff: 20 * time.Millisecond}, round%2 == 0)
 			g, offsets := failingGroup(t, random, 80, keys)
 			ended := g.consume(s)
 			var (
@@ -234,7 +234,7 @@ func TestPlacingIsBounded(t *testing.T) {
 		room   int
 	}{
 		"number": {SubscriberConfig{MaxPlacing: 3}, 3},
-		"bytes":  {SubscriberConfig{MaxPlacingBytes: 4}, 4}, // a byte each
+		"bytes":  {SubscriberConfig{maxPlacingBytes: 4}, 4}, // a byte each
 		"off":    {SubscriberConfig{MaxPlacing: -1}, 1},
 	} {
 		consuming(t, 8, row.config, func(d deliveries) {
@@ -300,7 +300,7 @@ func TestPlacingRefused(t *testing.T) {
 
 // Promise P3: what is confirmed in the grace after the session is marked, and what is not is neither marked nor delivered again.
 func TestPlacingAtTheEnd(t *testing.T) {
-	consuming(t, 5, SubscriberConfig{SettleGrace: time.Second}, func(d deliveries) {
+	consuming(t, 5, SubscriberConfig{settleGrace: time.Second}, func(d deliveries) {
 		first, _, third := d.fails(), d.fails(), d.fails()
 		d.end()
 		time.Sleep(500 * time.Millisecond)

@@ -47,15 +47,12 @@ type client struct {
 
 // finder is a tracer that finds the producer.
 type finder struct {
-	kafka.SaramaTracer // the user's, or nil
+	kafka.SaramaTracer // nil: a publisher calls no other method
 	found              sarama.SyncProducer
 }
 
-// WrapSyncProducer keeps the producer, and wraps it as the user's tracer does.
-func (f *finder) WrapSyncProducer(config *sarama.Config, p sarama.SyncProducer) sarama.SyncProducer {
-	if f.SaramaTracer != nil {
-		p = f.SaramaTracer.WrapSyncProducer(config, p)
-	}
+// WrapSyncProducer keeps the producer.
+func (f *finder) WrapSyncProducer(_ *sarama.Config, p sarama.SyncProducer) sarama.SyncProducer {
 	f.found = p
 	return p
 }
@@ -112,7 +109,7 @@ const (
 )
 
 func (p *producers) open(config *sarama.Config) (*client, error) {
-	tracer := &finder{SaramaTracer: p.config.Tracer}
+	tracer := &finder{}
 	publisher, err := kafka.NewPublisher(kafka.PublisherConfig{
 		Brokers:               p.brokers,
 		Marshaler:             p.config.Marshaler,

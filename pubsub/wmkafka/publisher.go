@@ -25,8 +25,6 @@ type PublisherConfig struct {
 	Marshaler kafka.Marshaler
 	// Sarama configures the client. It is copied. Default: SaramaPublisherConfig().
 	Sarama *sarama.Config
-	// Tracer is that of watermill-kafka, such as kafka.NewOTELSaramaTracer(). Default: none.
-	Tracer kafka.SaramaTracer
 	// MaxMessageBytes is the largest record that is sent. A letter of a message that came compressed may be larger before
 	// compression. InitializeTopicsFor requires the limit of its source and 64 KiB more. Default:
 	// Sarama.Producer.MaxMessageBytes, which in SaramaPublisherConfig suits a topic with Kafka's defaults.
@@ -40,10 +38,6 @@ type PublisherConfig struct {
 	// next message tries again. Topics beyond the first 256 share one producer. Default: false, one producer for all
 	// topics.
 	ProducerPerTopic bool
-	// MaxIdle is how long the publisher keeps its connections and producers after its last message. The next message opens
-	// them again, which takes some round trips, or up to 20 s more if no broker answers. Default: 0, they are kept; in
-	// StagesConfig, one minute.
-	MaxIdle time.Duration
 	// InFlight is the number of messages of one Publish call that are sent before the first is confirmed. It is for a
 	// publisher that gets many messages at once, as that of a delay.Relay does. With more than 1, messages behind a
 	// refused message may be published; the error says how many were. Their order stays. Default: 1.
@@ -52,10 +46,11 @@ type PublisherConfig struct {
 	// compaction, or that refuse the largest letter. What is wrong is logged as an error. Default: false: such a topic is
 	// an error of InitializeTopicsFor, and so of the router's start.
 	AllowLossyTopics bool
-	// TopicTimeout is how long to wait until a created topic has its leaders. Default: 10 s.
-	TopicTimeout time.Duration
 	// Shared: Logger receives a line for each created topic and for each topic that AllowLossyTopics accepts.
 	settings.Shared
+
+	maxIdle      time.Duration // that of Stages; 0 keeps connections and producers
+	topicTimeout time.Duration // topicTimeout, and less in tests
 }
 
 func (c *PublisherConfig) setDefaults() {
@@ -74,17 +69,17 @@ func (c *PublisherConfig) setDefaults() {
 	if c.InFlight == 0 {
 		c.InFlight = 1
 	}
-	if c.TopicTimeout == 0 {
-		c.TopicTimeout = 10 * time.Second
+	if c.topicTimeout == 0 {
+		c.topicTimeout = topicTimeout
 	}
 	c.Logger = logging.Wrap(c.Logger, nil)
 }
 
 func (c *PublisherConfig) validate() error {
 	switch {
-	case c.MaxMessageBytes < 0 || c.ReplicationFactor < 0 || c.TopicTimeout < 0 || c.MaxIdle < 0:
-		return fmt.Errorf("wmkafka: PublisherConfig.MaxMessageBytes (%d), ReplicationFactor (%d), TopicTimeout (%s) and "+
-			"MaxIdle (%s) must not be negative", c.MaxMessageBytes, c.ReplicationFactor, c.TopicTimeout, c.MaxIdle)
+	case c.MaxMessageBytes < 0 || c.ReplicationFactor < 0:
+		return fmt.Errorf("wmkafka: PublisherConfig.MaxMessageBytes (%d) and ReplicationFactor (%d) must not be negative",
+			c.MaxMessageBytes, c.ReplicationFactor)
 	case c.InFlight < 1 || c.InFlight > maxPublishing:
 		return fmt.Errorf("wmkafka: PublisherConfig.InFlight is %d: it must be 1 to %d", c.InFlight, maxPublishing)
 	case c.Sarama.Producer.RequiredAcks != sarama.WaitForAll:
@@ -102,6 +97,9 @@ func (c *PublisherConfig) validate() error {
 	}
 	return nil
 }
+
+// topicTimeout is how long to wait until a created topic has its leaders, which takes the cluster far less.
+const topicTimeout = 10 * time.Second
 
 // Publisher publishes to Kafka and returns when the brokers have confirmed. With SaramaPublisherConfig that takes at
 // most 30 s for a message, or twice that for a message that is refused for its size. With ProducerPerTopic and no

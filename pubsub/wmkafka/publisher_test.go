@@ -29,7 +29,6 @@ func TestPublisherConfig(t *testing.T) {
 		"no brokers":   {nil, PublisherConfig{}, "no brokers"},
 		"size":         {brokers, PublisherConfig{MaxMessageBytes: -1}, "MaxMessageBytes"},
 		"replicas":     {brokers, PublisherConfig{ReplicationFactor: -1}, "ReplicationFactor"},
-		"time-out":     {brokers, PublisherConfig{TopicTimeout: -1}, "TopicTimeout"},
 		"no acks":      {brokers, PublisherConfig{Sarama: with(func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.NoResponse })}, "RequiredAcks"},
 		"idempotent":   {brokers, PublisherConfig{Sarama: with(func(c *sarama.Config) { c.Producer.Idempotent = true })}, "Idempotent"},
 		"leader's ack": {brokers, PublisherConfig{Sarama: with(func(c *sarama.Config) { c.Producer.RequiredAcks = sarama.WaitForLocal })}, "RequiredAcks"},

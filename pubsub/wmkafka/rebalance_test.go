@@ -29,7 +29,7 @@ func TestAckInTheGraceOfRebalance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(1)...)
-	first := c.subscribe(c.subscriber(SubscriberConfig{SettleGrace: patience}))
+	first := c.subscribe(c.subscriber(SubscriberConfig{settleGrace: patience}))
 	busy := c.next(first)
 	second := c.subscribe(c.subscriber(SubscriberConfig{}))
 	<-busy.Context().Done()

@@ -18,7 +18,8 @@ import (
 
 // StagesConfig configures Stages. The zero value is safe.
 type StagesConfig struct {
-	// Publisher configures the publisher of stage topics. Default: PublisherConfig{} with a MaxIdle of one minute.
+	// Publisher configures the publisher of stage topics. It closes its connections one minute after
+	// its last message, and opens them at the next one.
 	Publisher PublisherConfig
 	// Unmarshaler reads records. Default: Marshaler{}.
 	Unmarshaler kafka.Unmarshaler
@@ -28,14 +29,6 @@ type StagesConfig struct {
 	// unacked one. A downstream that has just recovered must bear them. A message with a longer jitter then does not hold
 	// up those behind it. Messages that wait are not handled and cost no goroutine. Default: 16.
 	InFlight int
-	// NackBackoff is the wait before a nacked message is handed over again. It doubles, up to MaxNackBackoff. Default: 100
-	// ms.
-	NackBackoff time.Duration
-	// MaxNackBackoff is the longest such wait. Default: 5 s, or NackBackoff if that is longer.
-	MaxNackBackoff time.Duration
-	// SettleGrace is how long a handler may take to ack after the group session ended and the message's context was
-	// cancelled. Default: 1 s.
-	SettleGrace time.Duration
 	// Shared: Logger receives the events of the consumer, and those of the publisher if it has no other.
 	settings.Shared
 }
@@ -67,15 +60,15 @@ func NewStages(brokers []string, group string, config StagesConfig) (*Stages, er
 	if config.InFlight == 0 {
 		config.InFlight = 16
 	}
-	if config.Publisher.MaxIdle == 0 {
-		config.Publisher.MaxIdle = time.Minute
+	if config.Publisher.maxIdle == 0 {
+		config.Publisher.maxIdle = maxIdle
 	}
 	if config.Publisher.Logger == nil {
 		config.Publisher.Logger = config.Logger
 	}
 	sub, err := NewSubscriber(brokers, group, SubscriberConfig{
-		Unmarshaler: config.Unmarshaler, Sarama: config.Sarama, InFlight: config.InFlight, NackBackoff: config.NackBackoff,
-		MaxNackBackoff: config.MaxNackBackoff, SettleGrace: config.SettleGrace, Shared: settings.Shared{Logger: config.Logger},
+		Unmarshaler: config.Unmarshaler, Sarama: config.Sarama, InFlight: config.InFlight,
+		Shared: settings.Shared{Logger: config.Logger},
 	})
 	if err != nil {
 		return nil, err
@@ -105,8 +98,8 @@ func (s *Stages) Subscriber(topic, group string) (message.Subscriber, error) {
 
 func newStageGroup(brokers []string, group string, c *SubscriberConfig) *stagegroup.Group {
 	return stagegroup.New(stagegroup.Config{
-		Group: group, InFlight: c.InFlight, NackBackoff: c.NackBackoff, MaxNackBackoff: c.MaxNackBackoff,
-		SettleGrace: c.SettleGrace, Logger: c.Logger,
+		Group: group, InFlight: c.InFlight, NackBackoff: c.NackBackoff, MaxNackBackoff: c.maxNackBackoff,
+		SettleGrace: c.settleGrace, Logger: c.Logger,
 		Connect: func(strategy sarama.BalanceStrategy) (sarama.Client, func(), error) {
 			config, connections := through(c.Sarama)
 			config.Consumer.Group.Rebalance.Strategy = strategy
@@ -181,7 +174,7 @@ func (s *stageSubscriber) Close() error {
 	topics := s.topics
 	s.mu.Unlock()
 	for _, t := range topics {
-		s.of.consumer.End(t, s.of.config.SettleGrace+lastWords)
+		s.of.consumer.End(t, s.of.config.settleGrace+lastWords)
 	}
 	return nil
 }

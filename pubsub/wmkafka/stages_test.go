@@ -422,7 +422,7 @@ func TestStagesOfTwoRouters(t *testing.T) {
 func TestPublisherIdle(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	pub := c.publisher(PublisherConfig{MaxIdle: 50 * time.Millisecond, ProducerPerTopic: true})
+	pub := c.publisher(PublisherConfig{maxIdle: 50 * time.Millisecond, ProducerPerTopic: true})
 	for i := range 3 {
 		if err := pub.Publish(c.topic, message.NewMessage(fmt.Sprint(i), nil)); err != nil {
 			t.Fatal(err)

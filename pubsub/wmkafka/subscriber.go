@@ -23,6 +23,16 @@ var ErrClosed = errors.New("wmkafka: closed")
 // maxInFlight bounds what a process holds of a partition, and what comes again.
 const maxInFlight = 10_000
 
+const (
+	// maxPlacingBytes bounds the keys, headers and values of the messages of a partition that are placed at a time.
+	maxPlacingBytes = 16 << 20
+	// maxNackBackoff is the longest wait after a nack. Longer waits are for retry stages.
+	maxNackBackoff = 5 * time.Second
+	// settleGrace is how long a handler may take to ack after the group session ended and the message's context was
+	// cancelled. All members of the group wait for it, so it is short.
+	settleGrace = time.Second
+)
+
 // SubscriberConfig configures a Subscriber. The zero value is safe.
 type SubscriberConfig struct {
 	// Unmarshaler reads records. A record that it cannot read becomes a message that poison.Queue dead-letters. Default:
@@ -30,32 +40,27 @@ type SubscriberConfig struct {
 	Unmarshaler kafka.Unmarshaler
 	// Sarama configures the client. It is copied. Default: SaramaSubscriberConfig().
 	Sarama *sarama.Config
-	// Tracer is that of watermill-kafka, such as kafka.NewOTELSaramaTracer(). Default: none.
-	Tracer kafka.SaramaTracer
 	// InFlight is the number of messages of a partition that are delivered at the same time, counted from the first
 	// unacked one. If a session ends before that one is acked, all of them are redelivered, acked ones too: the idempotent
 	// receiver applies their effects once. They are handled in no order, whatever their keys. Set it for stage topics,
 	// whose due messages are then handled together. Set it for a live topic only if its order means nothing. Default: 1.
 	InFlight int
 	// MaxPlacing is the number of failed messages of a partition that are placed while the next ones are handled:
-	// published to a retry stage, or as a dead letter. At this number the subscriber waits. No offset behind such a
+	// published to a retry stage, or as a dead letter. At this number, or at 16 MiB of keys, headers and values, the
+	// subscriber waits. No offset behind such a
 	// message is committed before its placement is confirmed. So more of them means more messages that can be handled
 	// again after a crash, 10,000 at most. A negative value means none: the next message waits for the confirm. Default:
 	// 1000. With InFlight above 1 it means nothing.
 	MaxPlacing int
-	// MaxPlacingBytes is the number of bytes of keys, headers and values that these messages of a partition may have
-	// together. Default: 16 MiB.
-	MaxPlacingBytes int
 	// NackBackoff is the wait before a nacked message is delivered again. It doubles with every redelivery of the same
-	// message, up to MaxNackBackoff. Default: 100 ms.
+	// message, up to 5 s. If NackBackoff is longer than that, it stays the same. Default: 100 ms.
 	NackBackoff time.Duration
-	// MaxNackBackoff is the longest such wait. Default: 5 s, or NackBackoff if that is longer.
-	MaxNackBackoff time.Duration
-	// SettleGrace is how long a handler may take to ack after the group session ended and the message's context was
-	// cancelled. All members of the group wait for it, so keep it short. Default: 1 s.
-	SettleGrace time.Duration
 	// Shared: Logger receives the events of subscriptions.
 	settings.Shared
+
+	// What is below is the constant of the same name, and something else in tests.
+	maxPlacingBytes             int
+	maxNackBackoff, settleGrace time.Duration
 }
 
 func (c *SubscriberConfig) setDefaults() {
@@ -71,25 +76,25 @@ func (c *SubscriberConfig) setDefaults() {
 	if c.MaxPlacing == 0 {
 		c.MaxPlacing = 1000
 	}
-	if c.MaxPlacingBytes == 0 {
-		c.MaxPlacingBytes = 16 << 20
+	if c.maxPlacingBytes == 0 {
+		c.maxPlacingBytes = maxPlacingBytes
 	}
 	if c.NackBackoff == 0 {
 		c.NackBackoff = 100 * time.Millisecond
 	}
-	if c.MaxNackBackoff == 0 {
-		c.MaxNackBackoff = max(5*time.Second, c.NackBackoff)
+	if c.maxNackBackoff == 0 {
+		c.maxNackBackoff = max(maxNackBackoff, c.NackBackoff)
 	}
-	if c.SettleGrace == 0 {
-		c.SettleGrace = time.Second
+	if c.settleGrace == 0 {
+		c.settleGrace = settleGrace
 	}
 	c.Logger = logging.Wrap(c.Logger, nil)
 }
 
 func (c *SubscriberConfig) validate() error {
-	if c.NackBackoff < 0 || c.SettleGrace < 0 || c.MaxNackBackoff < c.NackBackoff {
-		return fmt.Errorf("wmkafka: SubscriberConfig.NackBackoff (%s) and SettleGrace (%s) must not be negative, nor "+
-			"MaxNackBackoff (%s) less than NackBackoff", c.NackBackoff, c.SettleGrace, c.MaxNackBackoff)
+	if c.NackBackoff < 0 {
+		return fmt.Errorf("wmkafka: SubscriberConfig.NackBackoff is %s: it must not be negative; leave it out for 100 ms",
+			c.NackBackoff)
 	}
 	if c.InFlight < 0 || c.InFlight > maxInFlight {
 		return fmt.Errorf("wmkafka: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a partition", c.InFlight,
@@ -98,10 +103,6 @@ func (c *SubscriberConfig) validate() error {
 	if c.MaxPlacing > maxInFlight {
 		return fmt.Errorf("wmkafka: SubscriberConfig.MaxPlacing is %d: it must be at most %d messages of a partition",
 			c.MaxPlacing, maxInFlight)
-	}
-	if c.MaxPlacingBytes < 0 {
-		return fmt.Errorf("wmkafka: SubscriberConfig.MaxPlacingBytes is %d: it must not be negative; to place no messages "+
-			"in the background, set MaxPlacing to -1", c.MaxPlacingBytes)
 	}
 	if err := c.Sarama.Validate(); err != nil {
 		return fmt.Errorf("wmkafka: SubscriberConfig.Sarama: %w", err)
@@ -194,7 +195,7 @@ func (s *Subscriber) end(sub *subscription) {
 // during it.
 func (s *Subscriber) RedeliveryTime() time.Duration { return 0 }
 
-// Close ends all subscriptions and returns when they have ended. Busy handlers have SettleGrace to ack, the offsets of
+// Close ends all subscriptions and returns when they have ended. Busy handlers have one second to ack, the offsets of
 // acked messages are committed, and the members leave the group. If the brokers do not answer for 5 s more, the
 // connections are cut. Then messages that were acked in the last second may be redelivered.
 func (s *Subscriber) Close() error {

@@ -25,14 +25,12 @@ func TestSubscriberConfig(t *testing.T) {
 		config  SubscriberConfig
 		says    string
 	}{
-		"no brokers":  {nil, "g", SubscriberConfig{}, "no brokers"},
-		"no group":    {brokers, "", SubscriberConfig{}, "group is empty: without a group"},
-		"backoff":     {brokers, "g", SubscriberConfig{NackBackoff: -1}, "NackBackoff"},
-		"max backoff": {brokers, "g", SubscriberConfig{NackBackoff: 2, MaxNackBackoff: 1}, "MaxNackBackoff"},
-		"grace":       {brokers, "g", SubscriberConfig{SettleGrace: -1}, "SettleGrace"},
-		"in flight":   {brokers, "g", SubscriberConfig{InFlight: -1}, "InFlight is -1: it must be 1 to 10000"},
-		"too many":    {brokers, "g", SubscriberConfig{InFlight: 10_001}, "InFlight"},
-		"sarama":      {brokers, "g", SubscriberConfig{Sarama: invalid}, "Sarama"},
+		"no brokers": {nil, "g", SubscriberConfig{}, "no brokers"},
+		"no group":   {brokers, "", SubscriberConfig{}, "group is empty: without a group"},
+		"backoff":    {brokers, "g", SubscriberConfig{NackBackoff: -1}, "NackBackoff"},
+		"in flight":  {brokers, "g", SubscriberConfig{InFlight: -1}, "InFlight is -1: it must be 1 to 10000"},
+		"too many":   {brokers, "g", SubscriberConfig{InFlight: 10_001}, "InFlight"},
+		"sarama":     {brokers, "g", SubscriberConfig{Sarama: invalid}, "Sarama"},
 	} {
 		if _, err := NewSubscriber(row.brokers, row.group, row.config); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v", name, err)
@@ -157,7 +155,7 @@ func TestNackBackoff(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(2)...)
-	messages := c.subscribe(c.subscriber(SubscriberConfig{NackBackoff: 50 * time.Millisecond, MaxNackBackoff: 200 * time.Millisecond}))
+	messages := c.subscribe(c.subscriber(SubscriberConfig{NackBackoff: 50 * time.Millisecond, maxNackBackoff: 200 * time.Millisecond}))
 	last, atLeast := time.Time{}, 50*time.Millisecond
 	const redeliveries = 12 // without a longest wait the last would come after a minute and a half
 	for i := range redeliveries + 1 {
@@ -179,25 +177,5 @@ func TestNackBackoff(t *testing.T) {
 	}
 	if msg := c.next(messages); msg.UUID != "id-1" || !msg.Ack() {
 		t.Errorf("then came %q", msg.UUID)
-	}
-}
-
-// A tracer of the user's wraps our handler, and nothing hangs when the session ends under it.
-func TestTracer(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	c.produce(numbered(3)...)
-	sub := c.subscriber(SubscriberConfig{Tracer: kafka.NewOTELSaramaTracer()})
-	messages := c.subscribe(sub)
-	c.next(messages).Ack()
-	held := c.next(messages)
-	if _, ok := kafka.MessagePartitionOffsetFromCtx(held.Context()); !ok {
-		t.Error("our handler is not there")
-	}
-	if err := sub.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if got := c.committed(); got != 1 {
-		t.Errorf("committed %d", got)
 	}
 }

@@ -66,7 +66,7 @@ func (s *subscription) stop() {
 
 // cutLater cuts the connections of a subscription that has been told to end and has not in due time.
 func (s *subscription) cutLater() {
-	timer := time.NewTimer(s.config.SettleGrace + lastWords)
+	timer := time.NewTimer(s.config.settleGrace + lastWords)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -76,11 +76,8 @@ func (s *subscription) cutLater() {
 	}
 }
 
-// WrapConsumerGroupHandler takes the place of the stock handler. A tracer of the user's wraps ours.
+// WrapConsumerGroupHandler takes the place of the stock handler.
 func (s *subscription) WrapConsumerGroupHandler(sarama.ConsumerGroupHandler) sarama.ConsumerGroupHandler {
-	if s.config.Tracer != nil {
-		return s.config.Tracer.WrapConsumerGroupHandler(s)
-	}
 	return s
 }
 

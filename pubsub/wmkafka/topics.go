@@ -220,13 +220,13 @@ func (p *Publisher) fitsRequest(admin admin, source string, wanted topicSettings
 }
 
 func (p *Publisher) awaitLeaders(admin admin, topic string, wanted topicSettings) error {
-	for end := time.Now().Add(p.config.TopicTimeout); ; time.Sleep(leaderPoll) {
+	for end := time.Now().Add(p.config.topicTimeout); ; time.Sleep(leaderPoll) {
 		err := leaders(admin, topic, wanted.partitions)
 		if err == nil {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("wmkafka: topic %q was created but is not ready after %s: %w", topic, p.config.TopicTimeout, err)
+			return fmt.Errorf("wmkafka: topic %q was created but is not ready after %s: %w", topic, p.config.topicTimeout, err)
 		}
 	}
 }
