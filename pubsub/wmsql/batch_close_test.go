@@ -27,7 +27,7 @@ func (b *bench) closeSettles(round string) {
 	busy := make(chan struct{})
 	first, second, third := "a"+round, "b"+round, "c"+round
 	b.publish(first, second, third)
-	sub := b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.SettleGrace = patience })
+	sub := b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { *wmsql.SettleGrace(c) = patience })
 	stop := b.run(sub, func(msg *message.Message) ([]*message.Message, error) {
 		if seen.add(msg.UUID); msg.UUID == second {
 			close(busy)
@@ -61,7 +61,7 @@ func TestBatchCloseCuts(t *testing.T) {
 		busy, closed, late := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 		ids := []string{"a", "b", "c"}
 		b.publish(ids...)
-		sub := b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.SettleGrace = 100 * time.Millisecond })
+		sub := b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { *wmsql.SettleGrace(c) = 100 * time.Millisecond })
 		stop := b.run(sub, func(msg *message.Message) ([]*message.Message, error) {
 			if msg.UUID != "b" {
 				return b.whole(msg)

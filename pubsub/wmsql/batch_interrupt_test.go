@@ -25,7 +25,7 @@ func TestBatchInterrupts(t *testing.T) {
 		ids := []string{"a", "own", "b", "deadline", "c"}
 		b.publish(ids...)
 		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) {
-			c.MaxDeliveries, c.AckDeadline, c.SettleGrace = 2, 500*time.Millisecond, patience
+			c.MaxDeliveries, c.AckDeadline, *wmsql.SettleGrace(c) = 2, 500*time.Millisecond, patience
 		}), func(msg *message.Message) ([]*message.Message, error) {
 			seen.add(msg.UUID)
 			if msg.UUID != "own" && msg.UUID != "deadline" {
@@ -106,7 +106,7 @@ func TestBatchAlwaysLost(t *testing.T) {
 		var seen deliveries
 		ids := []string{"a", "b", "c"}
 		b.publish(ids...)
-		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.MaxDeliveries, c.MaxNackBackoff = 1, 10*time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.MaxDeliveries, *wmsql.MaxNackBackoff(c) = 1, 10*time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
 			if seen.add(msg.UUID); msg.UUID == "b" {
 				return nil, classify.Permanent(errors.Join(b.write(msg, "half"), b.cutOff(msg)))
 			}

@@ -76,7 +76,7 @@ func TestBatchOwnNack(t *testing.T) {
 		}
 		ids = append(ids, "good", "hangs")
 		b.publish(ids...)
-		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.SettleGrace = 200 * time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { *wmsql.SettleGrace(c) = 200 * time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
 			if n := seen.add(msg.UUID); strings.HasPrefix(msg.UUID, "good") || n > 2 {
 				return b.whole(msg)
 			}
@@ -138,7 +138,7 @@ func TestBatchOwnCommitWithoutConnections(t *testing.T) {
 		own.db.SetMaxOpenConns(1)
 		var seen deliveries
 		b.publish("a")
-		own.run(own.subscriber(func(c *wmsql.SubscriberConfig) { c.MaxDeliveries, c.SettleGrace = 2, 100*time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+		own.run(own.subscriber(func(c *wmsql.SubscriberConfig) { c.MaxDeliveries, *wmsql.SettleGrace(c) = 2, 100*time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
 			seen.add(msg.UUID)
 			err := own.write(msg, "half")
 			_, ended := txOf(msg.Context()).Exec(`COMMIT`)

@@ -35,7 +35,7 @@ func TestCloseCampaign(t *testing.T) {
 			}
 			grace := time.Duration(random.IntN(6)) * time.Millisecond
 			pause := time.Duration(random.IntN(8)) * time.Millisecond
-			sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.SettleGrace = time.Millisecond + grace })
+			sub := b.subscriber(func(c *wmsql.SubscriberConfig) { *wmsql.SettleGrace(c) = time.Millisecond + grace })
 			before := begun.Load()
 			stop := b.run(sub, func(msg *message.Message) ([]*message.Message, error) {
 				begun.Add(1)

@@ -44,7 +44,7 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 	shuts := s.valve.Shuts()
 	how := s.settled(ctx, msg, d)
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
-	if how = d.end(how, s.of.config.SettleGrace); how == nacked && late && !s.refusedFor(shuts) {
+	if how = d.end(how, s.of.config.settleGrace); how == nacked && late && !s.refusedFor(shuts) {
 		s.cuts.add(e.at)
 	}
 	if how == rolledBack && d.spoiled.Load() { // so it is set aside, and seen
@@ -67,7 +67,7 @@ func (s *subscription) consumed(ctx context.Context, t *transaction, e *entry) e
 	return err
 }
 
-// settled waits for the handler, for SettleGrace longer than the message's context lasts.
+// settled waits for the handler, for settleGrace longer than the message's context lasts.
 func (s *subscription) settled(ctx context.Context, msg *message.Message, d *delivery) outcome {
 	ticks := time.NewTicker(watchInterval)
 	defer ticks.Stop()
@@ -82,7 +82,7 @@ func (s *subscription) settled(ctx context.Context, msg *message.Message, d *del
 		case <-ctx.Done():
 		}
 	}
-	grace := time.NewTimer(s.of.config.SettleGrace)
+	grace := time.NewTimer(s.of.config.settleGrace)
 	defer grace.Stop()
 	select {
 	case <-msg.Acked():

@@ -21,15 +21,15 @@
 // # The transaction
 //
 // A subscription consumes a batch of messages in one transaction. A batch has at most SubscriberConfig.Batch messages,
-// all begun within BatchTime. Each attempt at a message has a savepoint, and idempotency.Tx returns a *sql.Tx of that
+// all begun within 5 ms. Each attempt at a message has a savepoint, and idempotency.Tx returns a *sql.Tx of that
 // savepoint. So a statement that fails spoils only its attempt. This is what becomes of a message, and of those before
 // it in the batch:
 //
 //	the message                              it                            those before it
 //	is acked                                 commits with the others       commit
 //	is nacked                                is undone, comes again        commit at once
-//	overruns AckDeadline and SettleGrace     is undone, comes again        are undone, come again
-//	is handled while the Subscriber closes   has SettleGrace, then undone  commit if it settles, else are undone
+//	overruns AckDeadline by one second       is undone, comes again        are undone, come again
+//	is handled while the Subscriber closes   has one second, then undone   commit if it settles, else are undone
 //	meets a deadlock, a serialization error  is undone, comes again        are undone, come again
 //	or a lost connection                     without counting
 //	interrupts a statement by its context    is undone, comes again        are undone, come again
@@ -46,7 +46,7 @@
 //     transactions or the server caused each rollback, that takes ten times as many: the message may crash the server.
 //   - A message that waits for its next delivery holds no transaction. While what its handler needs is away, the
 //     subscription begins none, and uses no connection. A message that is requeued for that is not counted.
-//   - If a handler settles its message itself, the transaction waits for the handler, at most SettleGrace. Once the
+//   - If a handler settles its message itself, the transaction waits for the handler, at most one second. Once the
 //     message is acked, a later letter or output of it is published in a transaction of its own.
 //   - If the answer to a COMMIT is lost, the next transaction begins where the table of positions says.
 //   - MySQL and MariaDB notice a client's end only when the interrupted statement ends. Until then the group stands

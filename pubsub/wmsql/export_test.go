@@ -1,8 +1,18 @@
 package wmsql
 
-import wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+import (
+	"time"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+)
 
 // NextQuery is what s asks for the first n messages of topic with.
 func NextQuery(s *Subscriber, topic string, n int) wsql.Query {
 	return s.source.next(topic, position{}, n)
 }
+
+// What tests change of the constants of a subscriber.
+
+func BatchTime(c *SubscriberConfig) *time.Duration      { return &c.batchTime }
+func SettleGrace(c *SubscriberConfig) *time.Duration    { return &c.settleGrace }
+func MaxNackBackoff(c *SubscriberConfig) *time.Duration { return &c.maxNackBackoff }

@@ -24,7 +24,7 @@ func TestCommitAnswerLost(t *testing.T) {
 		b.publish(ids...)
 		var seen deliveries
 		begin := make(chan struct{}) // once the first commit is sure to be cut
-		through.run(through.subscriber(func(c *wmsql.SubscriberConfig) { c.MaxNackBackoff = 10 * time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+		through.run(through.subscriber(func(c *wmsql.SubscriberConfig) { *wmsql.MaxNackBackoff(c) = 10 * time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
 			<-begin
 			seen.add(msg.UUID)
 			time.Sleep(time.Millisecond)
@@ -69,7 +69,7 @@ func TestHalfOpen(t *testing.T) {
 				through, proxy := b.over(s)
 				b.publish("a")
 				busy, stuck := make(chan struct{}), make(chan struct{})
-				sub := through.subscriber(func(c *wmsql.SubscriberConfig) { c.SettleGrace = 300 * time.Millisecond })
+				sub := through.subscriber(func(c *wmsql.SubscriberConfig) { *wmsql.SettleGrace(c) = 300 * time.Millisecond })
 				stop := through.run(sub, func(msg *message.Message) ([]*message.Message, error) {
 					close(busy)
 					<-stuck

@@ -12,7 +12,7 @@ import (
 // Promise P3: a message that was acked when the grace after its context ended is acked, however late the process comes to look. A pause of
 // the process ends both, and a select takes any.
 func TestAckedAtTheEndOfTheGrace(t *testing.T) {
-	s := &subscription{of: &Subscriber{config: SubscriberConfig{SettleGrace: time.Nanosecond}}, logger: watermill.NopLogger{}}
+	s := &subscription{of: &Subscriber{config: SubscriberConfig{settleGrace: time.Nanosecond}}, logger: watermill.NopLogger{}}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	for round := range 1000 {

@@ -80,7 +80,7 @@ func (b *bench) beside() *bench {
 }
 
 // oneBatch lets whatever is there be one batch, whatever the time it takes.
-func oneBatch(c *wmsql.SubscriberConfig) { c.BatchTime = time.Minute }
+func oneBatch(c *wmsql.SubscriberConfig) { *wmsql.BatchTime(c) = time.Minute }
 
 // whole writes both of a message's effects and returns its output.
 func (b *bench) whole(msg *message.Message) ([]*message.Message, error) {

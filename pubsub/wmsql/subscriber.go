@@ -19,6 +19,16 @@ import (
 // ErrClosed is returned by a Subscriber or Publisher after Close.
 var ErrClosed = errors.New("wmsql: closed")
 
+const (
+	// batchTime is the time after which a transaction takes no further message: a few messages share its cost, and none
+	// waits long for the commit of another one.
+	batchTime = 5 * time.Millisecond
+	// maxNackBackoff is the longest wait after a nack. Longer waits are for retry stages.
+	maxNackBackoff = 5 * time.Second
+	// settleGrace is how long a handler has to settle its message after the message's context ended.
+	settleGrace = time.Second
+)
+
 // SubscriberConfig configures a Subscriber. The zero value is valid.
 type SubscriberConfig struct {
 	// ConsumerGroup names the group whose position is kept. Each group gets every message; the consumers of one group take
@@ -40,26 +50,20 @@ type SubscriberConfig struct {
 	// handled come again.
 	RestartIfAhead bool
 
-	// Batch is how many messages are consumed in one transaction at most. With 1 no message is rolled back because of
-	// another one. Default: 10.
+	// Batch is how many messages are consumed in one transaction at most. A transaction takes none after its first 5 ms.
+	// With 1 no message is rolled back because of another one. Default: 10.
 	Batch int
-	// BatchTime is the time after which a transaction takes no further message. Default: 5 ms.
-	BatchTime time.Duration
-	// AckDeadline is how long a handler has for a message. Then the message's context ends, and SettleGrace later the
+	// AckDeadline is how long a handler has for a message. Then the message's context ends, and one second later the
 	// transaction is rolled back. Default: 30 s. If it is negative there is no deadline: a handler that hangs stops its
 	// group.
 	AckDeadline time.Duration
 	// MaxDeliveries is how many deliveries a message has whose handler overruns AckDeadline or interrupts the transaction.
 	// Then poison.Queue dead-letters it. The count is this process's alone. Default: 5.
 	MaxDeliveries int
-	// SettleGrace is how long a handler has to settle its message after the message's context ended. Default: 1 s.
-	SettleGrace time.Duration
 	// NackBackoff is the wait before a nacked message is delivered again. It doubles with each redelivery of the same
-	// message, up to MaxNackBackoff. No transaction is open meanwhile. Default: 100 ms.
+	// message, up to 5 s. If NackBackoff is longer than that, it stays the same. The waits between tries of a database that
+	// fails are the same ones. No transaction is open meanwhile. Default: 100 ms.
 	NackBackoff time.Duration
-	// MaxNackBackoff is the longest wait after a nack, and the longest between tries of a database that fails. Default: 5
-	// s, or NackBackoff if that is longer.
-	MaxNackBackoff time.Duration
 	// PollInterval is the wait after a query that found no message. Default: 100 ms.
 	PollInterval time.Duration
 	// GapWait is for MySQL and MariaDB, where messages of concurrent publishers become visible out of order. It is the
@@ -67,16 +71,19 @@ type SubscriberConfig struct {
 	GapWait time.Duration
 	// Shared: Logger receives what happens to subscriptions.
 	settings.Shared
+
+	// What is below is the constant of the same name, and something else in tests.
+	batchTime, maxNackBackoff, settleGrace time.Duration
 }
 
 func (c *SubscriberConfig) setDefaults() {
 	set(&c.Batch, 10)
-	set(&c.BatchTime, 5*time.Millisecond)
+	set(&c.batchTime, batchTime)
 	set(&c.AckDeadline, 30*time.Second)
 	set(&c.MaxDeliveries, 5)
-	set(&c.SettleGrace, time.Second)
+	set(&c.settleGrace, settleGrace)
 	set(&c.NackBackoff, 100*time.Millisecond)
-	set(&c.MaxNackBackoff, max(5*time.Second, c.NackBackoff))
+	set(&c.maxNackBackoff, max(maxNackBackoff, c.NackBackoff))
 	set(&c.PollInterval, 100*time.Millisecond)
 	set(&c.GapWait, 50*time.Millisecond)
 	c.Logger = logging.Wrap(c.Logger, nil)
@@ -100,10 +107,9 @@ func (c *SubscriberConfig) validate() error {
 	case c.Batch < 1 || c.MaxDeliveries < 1:
 		return fmt.Errorf("wmsql: SubscriberConfig.Batch (%d) and MaxDeliveries (%d) must be at least 1", c.Batch,
 			c.MaxDeliveries)
-	case min(c.BatchTime, c.SettleGrace, c.NackBackoff, c.PollInterval, c.GapWait) < 0 || c.MaxNackBackoff < c.NackBackoff:
-		return fmt.Errorf("wmsql: SubscriberConfig.BatchTime (%s), SettleGrace (%s), NackBackoff (%s), PollInterval (%s) "+
-			"and GapWait (%s) must not be negative, nor MaxNackBackoff (%s) less than NackBackoff", c.BatchTime, c.SettleGrace,
-			c.NackBackoff, c.PollInterval, c.GapWait, c.MaxNackBackoff)
+	case min(c.NackBackoff, c.PollInterval, c.GapWait) < 0:
+		return fmt.Errorf("wmsql: SubscriberConfig.NackBackoff (%s), PollInterval (%s) and GapWait (%s) must not be "+
+			"negative", c.NackBackoff, c.PollInterval, c.GapWait)
 	}
 	return nil
 }
@@ -220,9 +226,9 @@ func (s *Subscriber) forget(sub *subscription) {
 // 0 if there is no deadline.
 func (s *Subscriber) RedeliveryTime() time.Duration { return max(s.config.AckDeadline, 0) }
 
-// Close ends all subscriptions and returns when they have ended. A busy handler has SettleGrace to settle its message;
+// Close ends all subscriptions and returns when they have ended. A busy handler has one second to settle its message;
 // an ack in that time is committed. After that the transaction is rolled back, with the messages that were acked in it
-// before, and late statements are refused. If the server does not answer, Close waits three times SettleGrace at most.
+// before, and late statements are refused. If the server does not answer, Close waits three seconds at most.
 // Close does not close the database.
 func (s *Subscriber) Close() error {
 	s.lock.Lock()

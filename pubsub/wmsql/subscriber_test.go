@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -22,14 +21,9 @@ func TestSubscriberConfig(t *testing.T) {
 			"ConsumerGroup": func(c *wmsql.SubscriberConfig) { c.ConsumerGroup = strings.Repeat("g", 256) },
 			"Batch":         func(c *wmsql.SubscriberConfig) { c.Batch = -1 },
 			"MaxDeliveries": func(c *wmsql.SubscriberConfig) { c.MaxDeliveries = -1 },
-			"BatchTime":     func(c *wmsql.SubscriberConfig) { c.BatchTime = -1 },
-			"SettleGrace":   func(c *wmsql.SubscriberConfig) { c.SettleGrace = -1 },
 			"NackBackoff":   func(c *wmsql.SubscriberConfig) { c.NackBackoff = -1 },
-			"MaxNackBackoff": func(c *wmsql.SubscriberConfig) {
-				c.NackBackoff, c.MaxNackBackoff = time.Second, time.Millisecond
-			},
-			"PollInterval": func(c *wmsql.SubscriberConfig) { c.PollInterval = -1 },
-			"GapWait":      func(c *wmsql.SubscriberConfig) { c.GapWait = -1 },
+			"PollInterval":  func(c *wmsql.SubscriberConfig) { c.PollInterval = -1 },
+			"GapWait":       func(c *wmsql.SubscriberConfig) { c.GapWait = -1 },
 		} {
 			var config wmsql.SubscriberConfig
 			change(&config)

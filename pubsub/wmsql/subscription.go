@@ -133,13 +133,13 @@ func (s *subscription) Placing(context.Context, *message.Message) {}
 // PlaceFirst has the message that is being delivered committed before the next one is delivered.
 func (s *subscription) PlaceFirst() { s.first.Store(true) }
 
-// backoff doubles from NackBackoff to MaxNackBackoff.
+// backoff doubles from NackBackoff to maxNackBackoff.
 func (s *subscription) backoff(times int) time.Duration {
 	pause := s.of.config.NackBackoff
-	for ; times > 1 && pause < s.of.config.MaxNackBackoff; times-- {
+	for ; times > 1 && pause < s.of.config.maxNackBackoff; times-- {
 		pause *= 2
 	}
-	return min(pause, s.of.config.MaxNackBackoff)
+	return min(pause, s.of.config.maxNackBackoff)
 }
 
 // transact runs one transaction and returns how long to wait after it.
@@ -180,13 +180,13 @@ func (s *subscription) transact(ctx context.Context) (pause time.Duration, err e
 	return pause, err
 }
 
-// outlive returns a context for transactions, which have time to end when ctx has: SettleGrace for the handler, another
+// outlive returns a context for transactions, which have time to end when ctx has: settleGrace for the handler, another
 // for a claim of a handler that settles its message itself, and a third for the database. A database that does not
 // answer must not hold up Close.
 func (s *subscription) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		last := time.AfterFunc(3*s.of.config.SettleGrace, cancel)
+		last := time.AfterFunc(3*s.of.config.settleGrace, cancel)
 		context.AfterFunc(life, func() { last.Stop() })
 	})
 	return life, func() { stop(); cancel() }
@@ -207,7 +207,7 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 	}
 	var last *entry
 	for i := range entries {
-		if i > 0 && (i >= s.of.config.Batch || s.alone > 0 || s.valve.IsShut() || time.Since(begun) > s.of.config.BatchTime) {
+		if i > 0 && (i >= s.of.config.Batch || s.alone > 0 || s.valve.IsShut() || time.Since(begun) > s.of.config.batchTime) {
 			break
 		}
 		e := &entries[i]
