@@ -34,7 +34,7 @@ const oneAtATime = "K17: one member of a group consumes at a time, and the other
 func (s *tables) target(name string) conformance.Target {
 	subscriber := func(t testing.TB, db *sql.DB, group string) *wmsql.Subscriber {
 		sub, err := wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{
-			ConsumerGroup: group, InitializeSchema: true, PollInterval: 10 * time.Millisecond, NackBackoff: 20 * time.Millisecond,
+			ConsumerGroup: group, PollInterval: 10 * time.Millisecond, NackBackoff: 20 * time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)

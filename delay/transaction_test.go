@@ -47,7 +47,7 @@ func (b *inbox) all() []string {
 func billing(t *testing.T, db *sql.DB, handler message.NoPublishHandlerFunc, plugins ...message.RouterPlugin) (publish func(ids ...string), stop func()) {
 	t.Helper()
 	sub, err := wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{
-		ConsumerGroup: "billing", InitializeSchema: true, PollInterval: 10 * time.Millisecond, NackBackoff: 10 * time.Millisecond,
+		ConsumerGroup: "billing", PollInterval: 10 * time.Millisecond, NackBackoff: 10 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func onTables(s *site) {
 	}
 	s.subscriber = func(group string, _ int) (subscriber, error) {
 		return wmsql.NewSubscriber(context.Background(), s.db,
-			wmsql.SubscriberConfig{ConsumerGroup: group, InitializeSchema: true, Shared: settings.Shared{Logger: s.logger}})
+			wmsql.SubscriberConfig{ConsumerGroup: group, Shared: settings.Shared{Logger: s.logger}})
 	}
 	s.keys = func(ctx context.Context, live subscriber) (idempotency.Store, error) {
 		return wmsql.Join(ctx, live.(*wmsql.Subscriber), service)

@@ -178,7 +178,10 @@ func (p plan) publish(ctx context.Context, s *crash.Setting, db *sql.DB,
 	switch p.broker {
 	case "sql":
 		address = "sql"
-		pub, err = wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{InitializeSchema: true})
+		var tables *wmsql.Publisher
+		if tables, err = wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{}); err == nil {
+			pub, err = tables, tables.InitializeTopics(s.Topic)
+		}
 	case "kafka":
 		if s.Brokers, err = services.Lookup("kafka"); err != nil {
 			return "", nil, err

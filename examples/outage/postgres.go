@@ -22,7 +22,7 @@ func inPostgres(ctx context.Context, plan *Plan, s *source) error {
 	}
 	s.atClose(publisher.Close)
 	subscriber, err := wmsql.NewSubscriber(ctx, db,
-		wmsql.SubscriberConfig{ConsumerGroup: handlerName, InitializeSchema: true})
+		wmsql.SubscriberConfig{ConsumerGroup: handlerName})
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func TestPositionAhead(t *testing.T) {
 
 func (b *bench) ahead(n int, running bool) {
 	b.topic += fmt.Sprintf(".%d.%t", n, running)
-	if err := b.subscriber(func(c *wmsql.SubscriberConfig) { c.InitializeSchema = true }).SubscribeInitialize(b.topic); err != nil {
+	if err := b.subscriber().SubscribeInitialize(b.topic); err != nil {
 		b.Fatal(err)
 	}
 	var old []string

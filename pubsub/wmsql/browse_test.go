@@ -20,7 +20,7 @@ func TestDraining(t *testing.T) {
 		draining.Test(t, draining.Broker{
 			Topic: b.topic, Publisher: b.pub,
 			Subscriber: func() draining.Subscriber {
-				return b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup, c.InitializeSchema = "redrive", true })
+				return b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup = "redrive" })
 			},
 			InDoubt: 10, // SubscriberConfig.Batch
 		})

@@ -104,7 +104,7 @@
 //	                 the id of the message that was acknowledged last
 //
 // On PostgreSQL the column spillway_server of the table of positions holds the server's identifier (pg_control_system),
-// or the refusal. SubscribeInitialize and InitializeSchema add the column, also to a table that exists. You can add it
+// or the refusal. Subscribe and SubscribeInitialize add the column, also to a table that exists. You can add it
 // yourself: ALTER TABLE "watermill_offsets_<topic>" ADD COLUMN spillway_server TEXT. watermill-sql's subscriber ignores
 // it. A refused position stays refused until RestartIfAhead, or until you set the position or delete its row. When the
 // server is found to be another one, the messages of the topic are read once, in full.

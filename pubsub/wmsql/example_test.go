@@ -22,7 +22,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	sub, err := wmsql.NewSubscriber(context.Background(), db, wmsql.SubscriberConfig{ConsumerGroup: "billing", InitializeSchema: true})
+	sub, err := wmsql.NewSubscriber(context.Background(), db, wmsql.SubscriberConfig{ConsumerGroup: "billing"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -30,8 +30,11 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	invoices, err := wmsql.NewPublisher(context.Background(), db, wmsql.PublisherConfig{InitializeSchema: true})
+	invoices, err := wmsql.NewPublisher(context.Background(), db, wmsql.PublisherConfig{})
 	if err != nil {
+		log.Fatal(err)
+	}
+	if err := invoices.InitializeTopics("invoices"); err != nil {
 		log.Fatal(err)
 	}
 	keys, err := wmsql.Join(context.Background(), sub, "shop")
@@ -84,11 +87,11 @@ func ExampleSubscriber_Backlog() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	pub, err := wmsql.NewPublisher(context.Background(), db, wmsql.PublisherConfig{InitializeSchema: true})
+	pub, err := wmsql.NewPublisher(context.Background(), db, wmsql.PublisherConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	sub, err := wmsql.NewSubscriber(context.Background(), db, wmsql.SubscriberConfig{ConsumerGroup: "redrive", InitializeSchema: true})
+	sub, err := wmsql.NewSubscriber(context.Background(), db, wmsql.SubscriberConfig{ConsumerGroup: "redrive"})
 	if err != nil {
 		log.Fatal(err)
 	}

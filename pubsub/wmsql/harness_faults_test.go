@@ -70,7 +70,7 @@ func (b *bench) beside() *bench {
 	b.Helper()
 	other := *b
 	other.topic, other.outs = b.topic+".x", b.topic+".x.out"
-	if err := b.subscriber(func(c *wmsql.SubscriberConfig) { c.InitializeSchema = true }).SubscribeInitialize(other.topic); err != nil {
+	if err := b.subscriber().SubscribeInitialize(other.topic); err != nil {
 		b.Fatal(err)
 	}
 	if err := b.pub.InitializeTopics(other.outs); err != nil {

@@ -61,7 +61,7 @@ func newBench(t *testing.T, open func(testing.TB) *sql.DB) *bench {
 		t.Fatal(err)
 	}
 	b.pub = b.publisher()
-	if err := b.subscriber(func(c *wmsql.SubscriberConfig) { c.InitializeSchema = true }).SubscribeInitialize(b.topic); err != nil {
+	if err := b.subscriber().SubscribeInitialize(b.topic); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.pub.InitializeTopics(b.outs); err != nil {
@@ -213,7 +213,7 @@ func (b *bench) ends(what string, f func()) {
 // take reads n messages from a topic, in a group of its own.
 func (b *bench) take(topic string, n int) []*message.Message {
 	b.Helper()
-	sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup, c.InitializeSchema = "take", true })
+	sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup = "take" })
 	messages, err := sub.Subscribe(b.Context(), topic)
 	if err != nil {
 		b.Fatal(err)

@@ -59,14 +59,14 @@ func TestPayloadsOfJSON(t *testing.T) {
 				"json":  wsql.DefaultPostgreSQLSchema{},
 				"bytea": &wsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "bytea" }},
 			} {
-				pub, err := wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{Schema: schema, InitializeSchema: true})
+				pub, err := wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{Schema: schema})
 				if err != nil {
 					t.Fatal(err)
 				}
 				topic := strings.ReplaceAll(mode, "_", "-") + "." + kind
 				msg := message.NewMessage("1", []byte(`{"order":1}`))
 				msg.Metadata.Set("tenant", "blue")
-				if err := pub.Publish(topic, msg); err != nil {
+				if err := errors.Join(pub.InitializeTopics(topic), pub.Publish(topic, msg)); err != nil {
 					t.Errorf("%s: %v", kind, err)
 				}
 				var payload, metadata string

@@ -30,14 +30,19 @@ func (s *Subscriber) initialize(ctx context.Context, topic string) error {
 	if err := create(ctx, s.dialect, s.db, queries); err != nil {
 		return fmt.Errorf("wmsql: create the tables of %q: %w", topic, err)
 	}
+	s.note(ctx, topic)
+	return nil
+}
+
+// note adds the column of the server to the table of positions. If the role may not, or consumers are busy, the next
+// start tries again.
+func (s *Subscriber) note(ctx context.Context, topic string) {
 	if s.source == nil {
-		return nil
+		return
 	}
-	// the role may not, or consumers are busy: the next start tries again
 	if err := s.source.noteColumn(ctx, s.db, topic); err != nil {
 		logging.ServerUnrecorded.Write(s.config.Logger, err, logging.Fields{logging.Topic: topic})
 	}
-	return nil
 }
 
 // create creates tables. In PostgreSQL CREATE TABLE IF NOT EXISTS looks first and creates then, so that of two at once
@@ -62,25 +67,48 @@ func (s *Subscriber) prepare(ctx context.Context, topic string) error {
 	if err := s.fit(topic); err != nil {
 		return err
 	}
-	if s.config.InitializeSchema {
-		if err := s.initialize(ctx, topic); err != nil {
-			return err
-		}
-	}
-	if s.source != nil {
-		if err := s.exists(ctx, topic); err != nil {
-			return fmt.Errorf("wmsql: topic %q has no table that can be read; create it, or set "+
-				"SubscriberConfig.InitializeSchema: %w", topic, err)
-		}
-	}
-	err := s.register(ctx, topic)
-	if err != nil && s.dialect.missing(err) {
-		return fmt.Errorf("wmsql: topic %q has no table of positions; create it, or set SubscriberConfig.InitializeSchema: %w", topic, err)
-	}
-	if err != nil {
-		return fmt.Errorf("wmsql: register consumer group %q of %q: %w", s.config.ConsumerGroup, topic, err)
+	if err := s.enter(ctx, topic); err != nil {
+		return err
 	}
 	return s.verifyFirst(ctx, topic)
+}
+
+// enter registers the group, and creates the tables if one is missing. A role that may not create tables needs those
+// that are there alone. Which tables other adapters have is unknown, so theirs are always created: their statements
+// leave a table that exists.
+func (s *Subscriber) enter(ctx context.Context, topic string) error {
+	if s.source == nil {
+		created := s.initialize(ctx, topic)
+		if err := s.join(ctx, topic); err != nil {
+			return errors.Join(err, created)
+		}
+		return nil
+	}
+	err := s.join(ctx, topic)
+	if err == nil {
+		s.note(ctx, topic)
+		return nil
+	}
+	if !s.dialect.missing(err) {
+		return err
+	}
+	if err := s.initialize(ctx, topic); err != nil {
+		return err
+	}
+	return s.join(ctx, topic)
+}
+
+// join registers the group, whose tables must be there.
+func (s *Subscriber) join(ctx context.Context, topic string) error {
+	if s.source != nil {
+		if err := s.exists(ctx, topic); err != nil {
+			return fmt.Errorf("wmsql: topic %q has no table that can be read: %w", topic, err)
+		}
+	}
+	if err := s.register(ctx, topic); err != nil {
+		return fmt.Errorf("wmsql: register consumer group %q of %q: %w", s.config.ConsumerGroup, topic, err)
+	}
+	return nil
 }
 
 // register looks first. On MySQL an INSERT IGNORE of a row that exists waits for the row's lock, which a consumer of

@@ -53,8 +53,11 @@ func TestInitializeInsideHandler(t *testing.T) {
 				return nil, err
 			}
 			for range 2 { // the second finds a table in which the first has written and not committed
-				pub, err := wmsql.NewPublisher(t.Context(), b.db, wmsql.PublisherConfig{InitializeSchema: true})
+				pub, err := wmsql.NewPublisher(t.Context(), b.db, wmsql.PublisherConfig{})
 				if err != nil {
+					return nil, err
+				}
+				if err := pub.InitializeTopics(b.topic + ".new"); err != nil {
 					return nil, err
 				}
 				if err := pub.Publish(b.topic+".new", message.NewMessageWithContext(msg.Context(), "", nil)); err != nil {

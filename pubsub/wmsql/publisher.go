@@ -24,10 +24,6 @@ import (
 type PublisherConfig struct {
 	// Schema knows the table of messages. Default: the function Schema's, whose payloads may be any bytes.
 	Schema wsql.SchemaAdapter
-	// InitializeSchema creates the table of a topic, if it does not exist, before the first message is published there. On
-	// MySQL and MariaDB that is never done in a message's transaction, which it would commit. Default: a missing table is
-	// an error.
-	InitializeSchema bool
 	// Timeout bounds a publish that is not in a message's transaction. Default: 30 s.
 	Timeout time.Duration
 	// Shared: Logger receives one line for each table that was created.
@@ -91,7 +87,7 @@ func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Pub
 }
 
 // Publish writes messages. It returns nil when they are committed, or when they are written in the transaction of the
-// message that they come from. An error in that transaction undoes what Publish did and nothing else. If that message
+// message that they come from. A missing table is an error. An error in that transaction undoes what Publish did and nothing else. If that message
 // is not being handled any more, the error wraps sql.ErrTxDone.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.closed.Load() {
@@ -146,12 +142,10 @@ func (p *Publisher) publishAs(d *delivery, topic string, messages []*message.Mes
 	if err != nil {
 		return err
 	}
-	if p.config.InitializeSchema {
-		if err := p.initializeOnce(topic); err != nil {
-			return err
-		}
+	if err = p.write(d, queries); err != nil && p.dialect.missing(err) {
+		return fmt.Errorf("there is no table; create it at start-up with InitializeTopics: %w", err)
 	}
-	return p.write(d, queries)
+	return err
 }
 
 // write writes in the message's transaction, behind a savepoint: what fails must not fail the rest. Without a message's
@@ -186,7 +180,8 @@ func (p *Publisher) Close() error {
 }
 
 // InitializeTopics creates the tables of topics, if they do not exist, for payloads of any bytes. poison.Queue calls it
-// at start-up.
+// at start-up for its topics; call it for those of outputs. It never creates a table in a message's transaction, which
+// MySQL and MariaDB would commit.
 func (p *Publisher) InitializeTopics(topics ...string) error {
 	for _, topic := range topics {
 		if err := p.initializeOnce(topic); err != nil {

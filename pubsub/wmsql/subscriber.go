@@ -39,9 +39,6 @@ type SubscriberConfig struct {
 	Schema wsql.SchemaAdapter
 	// Offsets knows the table of positions. Default: watermill-sql's for the database.
 	Offsets wsql.OffsetsAdapter
-	// InitializeSchema creates the tables of a topic, if they do not exist, in Subscribe. Default: a missing table is an
-	// error.
-	InitializeSchema bool
 
 	// RestartIfAhead delivers everything in the table if the group's position is not of this table. That is so after
 	// PostgreSQL's transaction ids began again (a dump was restored, or replicated, into another server), or MySQL's
@@ -184,7 +181,8 @@ func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*S
 }
 
 // Subscribe delivers the messages of topic, one at a time, until ctx ends or the Subscriber is closed. Then the channel
-// is closed. Each call adds a consumer to the group, with a connection of its own. A missing table is an error.
+// is closed. Each call adds a consumer to the group, with a connection of its own. Subscribe creates the tables of the
+// topic if they do not exist.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	if ctx == nil {
 		return nil, errors.New("wmsql: the context of Subscribe is nil: give context.Background() if there is no other")

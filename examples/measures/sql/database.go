@@ -104,12 +104,12 @@ func (d *database) apply(msg *message.Message) error {
 // protected is a subscriber and a channel with everything in one transaction.
 func (d *database) protected(batch int, hooks poison.Hooks) (*wmsql.Subscriber, *spillway.Channel, error) {
 	sub, err := wmsql.NewSubscriber(d.ctx, d.DB, wmsql.SubscriberConfig{
-		ConsumerGroup: watermill.NewShortUUID(), InitializeSchema: true, Batch: batch,
+		ConsumerGroup: watermill.NewShortUUID(), Batch: batch,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	dead, err := wmsql.NewPublisher(d.ctx, d.DB, wmsql.PublisherConfig{InitializeSchema: true})
+	dead, err := wmsql.NewPublisher(d.ctx, d.DB, wmsql.PublisherConfig{})
 	if err != nil {
 		return nil, nil, err
 	}

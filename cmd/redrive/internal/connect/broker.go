@@ -67,7 +67,7 @@ func open(ctx context.Context, address string, db func(context.Context) (*sql.DB
 		pub, err := wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{Shared: settings.Shared{Logger: logger}})
 		return &Broker{pub, func(group string) (Subscriber, error) {
 			return wmsql.NewSubscriber(ctx, db,
-				wmsql.SubscriberConfig{ConsumerGroup: group, InitializeSchema: true, Shared: settings.Shared{Logger: logger}})
+				wmsql.SubscriberConfig{ConsumerGroup: group, Shared: settings.Shared{Logger: logger}})
 		}}, err
 	}
 	return nil, errors.New("the scheme is unknown: " + brokerForms)
