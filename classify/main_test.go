@@ -32,14 +32,6 @@ func wrap(err error, n int) error {
 	return err
 }
 
-// long is wrap for many layers: fmt would write the text of each layer again.
-func long(err error, n int) error {
-	for range n {
-		err = &link{err}
-	}
-	return err
-}
-
 type link struct{ next error }
 
 func (*link) Error() string   { return "link" }

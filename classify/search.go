@@ -82,7 +82,7 @@ func (j *judgement) ask(ask answerer, err error) (v Verdict, ok bool) {
 
 func (j *judgement) unwrap(err error) (branches []error, cause error) {
 	defer j.contain()
-	cause, branches = causes.Of(err)
+	branches, cause = causes.Of(err)
 	return branches, cause
 }
 

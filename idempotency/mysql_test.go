@@ -10,15 +10,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 )
 
-// connection is the server's number of a transaction's connection.
-func connection(t *testing.T, tx *sql.Tx) (id int64) {
-	t.Helper()
-	if err := tx.QueryRow(`SELECT CONNECTION_ID()`).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
 // waitingMySQL is how many claims of this database have waited for their keys for a while.
 func waitingMySQL(t *testing.T, db *sql.DB) (n int) {
 	t.Helper()

@@ -111,10 +111,6 @@ func failing(err error) message.HandlerFunc {
 	}
 }
 
-type panickyError struct{}
-
-func (panickyError) Error() string { panic("no text") }
-
 // initializingSink refuses to start without its topic.
 type initializingSink struct {
 	sink

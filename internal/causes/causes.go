@@ -8,12 +8,12 @@ import "iter"
 const Most = 1 << 16
 
 // Of returns what err wraps: its cause, or the errors that it joins. It calls a method of err, which may panic.
-func Of(err error) (cause error, joined []error) {
+func Of(err error) (joined []error, cause error) {
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
-		return e.Unwrap(), nil
-	case interface{ Unwrap() []error }:
 		return nil, e.Unwrap()
+	case interface{ Unwrap() []error }:
+		return e.Unwrap(), nil
 	}
 	return nil, nil
 }
@@ -31,7 +31,7 @@ func all(err error, left *int, yield func(error) bool) bool {
 		if *left--; *left < 0 || !yield(err) {
 			return false
 		}
-		cause, joined := contained(err)
+		joined, cause := contained(err)
 		for _, one := range joined {
 			if !all(one, left, yield) {
 				return false
@@ -49,7 +49,7 @@ func First(err error) iter.Seq[error] {
 			if err == nil || !yield(err) {
 				return
 			}
-			cause, joined := contained(err)
+			joined, cause := contained(err)
 			if len(joined) > 0 {
 				cause = joined[0]
 			}
@@ -58,7 +58,7 @@ func First(err error) iter.Seq[error] {
 	}
 }
 
-func contained(err error) (cause error, joined []error) {
+func contained(err error) (joined []error, cause error) {
 	defer func() { _ = recover() }()
 	return Of(err)
 }
