@@ -32,12 +32,6 @@ type PurgeConfig struct {
 	// Every is the time from the end of one purge to the next. The first purge begins at a random moment in the first
 	// tenth of it, so that processes that start together do not purge together. Default: 1 hour.
 	Every time.Duration
-	// Batch is the number of keys that one transaction deletes at most. Default: 1000; 200 on SQLite, where claims wait
-	// for it.
-	Batch int
-	// Pause is the time between two batches. Default: three times as long as the batch before took. So even on SQLite a
-	// purge leaves claims three quarters of the time.
-	Pause time.Duration
 	// OnRun is called after each purge of all batches, with the number of keys that it deleted, and the error that ended
 	// it early, or nil. If the router stops, ctx has ended. Default: none.
 	OnRun func(ctx context.Context, keys int, err error)
@@ -45,18 +39,12 @@ type PurgeConfig struct {
 	settings.Shared
 }
 
-func (c *PurgeConfig) setDefaults(store Store) {
+func (c *PurgeConfig) setDefaults() {
 	if c.Horizon == 0 {
 		c.Horizon = 14 * 24 * time.Hour
 	}
 	if c.Every == 0 {
 		c.Every = time.Hour
-	}
-	if c.Batch == 0 {
-		c.Batch = 1000
-		if claimsInTurn(store) {
-			c.Batch = 200
-		}
 	}
 	c.Logger = logging.Wrap(c.Logger, nil)
 }
@@ -68,9 +56,9 @@ func (c *PurgeConfig) validate(store Store) error {
 	if c.Retention <= 0 {
 		return fmt.Errorf("idempotency: PurgeConfig.Retention is %s: set it to how long keys are kept", c.Retention)
 	}
-	if c.Horizon < 0 || c.Stages < 0 || c.Every < 0 || c.Batch < 0 || c.Pause < 0 {
-		return fmt.Errorf("idempotency: PurgeConfig.Horizon (%s), Stages (%s), Every (%s), Batch (%d) and Pause (%s) must "+
-			"not be negative", c.Horizon, c.Stages, c.Every, c.Batch, c.Pause)
+	if c.Horizon < 0 || c.Stages < 0 || c.Every < 0 {
+		return fmt.Errorf("idempotency: PurgeConfig.Horizon (%s), Stages (%s) and Every (%s) must not be negative",
+			c.Horizon, c.Stages, c.Every)
 	}
 	return nil
 }
@@ -80,6 +68,7 @@ func (c *PurgeConfig) validate(store Store) error {
 type Purge struct {
 	store  Store
 	config PurgeConfig
+	most   int // keys that one transaction deletes
 	life   *lifecycle.Lifecycle
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -91,13 +80,13 @@ func NewPurge(store Store, config PurgeConfig) (*Purge, error) {
 	if err := config.validate(store); err != nil {
 		return nil, err
 	}
-	config.setDefaults(store)
+	config.setDefaults()
 	if horizon := config.Horizon + config.Stages; config.Retention < horizon {
 		logging.PurgeTooEarly.Write(config.Logger,
 			fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, horizon),
 			logging.Fields{"of": fmt.Sprintf("%T", store), "retention": config.Retention, "horizon": horizon})
 	}
-	p := &Purge{store: store, config: config}
+	p := &Purge{store: store, config: config, most: mostOf(store)}
 	p.life = lifecycle.New(p.start, p.stop)
 	return p, nil
 }
@@ -124,17 +113,21 @@ func (p *Purge) batches(ctx context.Context, before time.Time) (total int, err e
 	for {
 		began := time.Now()
 		n, err := p.batch(ctx, before)
-		if total += n; err != nil || n < p.config.Batch {
+		if total += n; err != nil || n < p.most {
 			return total, err
 		}
-		pause := p.config.Pause
-		if pause == 0 {
-			pause = 3 * time.Since(began)
-		}
-		if !wait.For(ctx, pause) {
+		if !wait.For(ctx, 3*time.Since(began)) { // even on SQLite, claims have three quarters of the time
 			return total, ctx.Err()
 		}
 	}
+}
+
+// mostOf is how many keys of a store one transaction deletes: fewer on SQLite, where claims wait for it.
+func mostOf(store Store) int {
+	if claimsInTurn(store) {
+		return 200
+	}
+	return 1000
 }
 
 // batchTimeout ends a batch whose database does not answer.
@@ -144,7 +137,7 @@ func (p *Purge) batch(ctx context.Context, before time.Time) (n int, err error) 
 	limited, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	err = safecall.Call("purge", func() (err error) {
-		n, err = p.store.Purge(limited, before, p.config.Batch)
+		n, err = p.store.Purge(limited, before, p.most)
 		return err
 	})
 	return n, err

@@ -17,20 +17,23 @@ type DrainConfig struct {
 	Rules
 	// Max is the largest number of letters that are taken. Default: all.
 	Max int
-	// Lease is how long letters are reserved, by the database's clock. Drain renews the leases of the letters in hand
-	// three times a Lease. After a crash these letters stay leased for that long. Default: 1 min.
-	Lease time.Duration
 	// Progress is called with the report so far, after each letter. It is never called concurrently, and must be quick.
 	// Default: none.
 	Progress func(Report)
+
+	lease time.Duration // drainLease; only tests set it
 }
 
+// drainLease is how long letters are reserved, by the database's clock. Drain renews the leases of the letters in hand
+// three times in it. After a crash these letters stay leased for that long.
+const drainLease = time.Minute
+
 func (c *DrainConfig) validate() error {
-	if c.Lease == 0 {
-		c.Lease = time.Minute
+	if c.lease == 0 {
+		c.lease = drainLease
 	}
-	if c.Lease < 0 || c.Max < 0 {
-		return fmt.Errorf("redrive: DrainConfig.Lease (%s) and Max (%d) must not be negative", c.Lease, c.Max)
+	if c.Max < 0 {
+		return fmt.Errorf("redrive: DrainConfig.Max is %d: it must not be negative", c.Max)
 	}
 	if n := len(c.Allow) + len(c.Filter.NotTopics); n > letters.MaxListed {
 		return fmt.Errorf("redrive: DrainConfig.Allow and Filter.NotTopics list %d topics, at most %d are possible: use "+

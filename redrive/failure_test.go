@@ -98,7 +98,7 @@ func testDrain_diesBetweenPublishAndMark(t *testing.T, on database) {
 		_ = db.Close() // the process ends here: nothing can be written any more
 		return nil
 	})
-	report, err := redrive.Drain(t.Context(), store, killed, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Lease: 30 * time.Millisecond})
+	report, err := redrive.Drain(t.Context(), store, killed, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}.Leasing(30*time.Millisecond))
 	if err == nil || report.Redriven != 1 || len(out.All()) != 1 {
 		t.Fatalf("%+v, %v", report, err)
 	}
@@ -181,7 +181,7 @@ func testDrain_connectionsLost(t *testing.T, observer, drained *sql.DB, kill fun
 	}
 	draining := storeOn(t, drained)
 	eventually(t, "all letters are marked", func() bool {
-		_, _ = redrive.Drain(t.Context(), draining, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Lease: 50 * time.Millisecond})
+		_, _ = redrive.Drain(t.Context(), draining, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}.Leasing(50*time.Millisecond))
 		n, err := store.Count(t.Context(), status(letters.StatusRedriven))
 		return err == nil && n == 60
 	})

@@ -14,7 +14,7 @@ func (d *drain) renewing(b *batch) (end func()) {
 	ended, returned := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(returned)
-		tick := time.NewTicker(max(time.Millisecond, d.config.Lease/3))
+		tick := time.NewTicker(max(time.Millisecond, d.config.lease/3))
 		defer tick.Stop()
 		for {
 			select {
@@ -40,7 +40,7 @@ func (d *drain) renew(b *batch) error {
 		return nil
 	}
 	return d.underGrace(func(ctx context.Context) error {
-		still, err := d.store.Inside().Renew(ctx, d.config.Lease, b.claim.Of(leases...))
+		still, err := d.store.Inside().Renew(ctx, d.config.lease, b.claim.Of(leases...))
 		if err == nil {
 			b.renewed(leases, still)
 		}
@@ -51,7 +51,7 @@ func (d *drain) renew(b *batch) error {
 // keep returns an error that is letters.ErrLeaseLost unless the letter's lease lasts for at least half of its time. A
 // process that stood still renews its leases late, when others may have taken the letters.
 func (d *drain) keep(b *batch, l letters.Letter) error {
-	if time.Until(b.leasedUntil()) < d.config.Lease/2 {
+	if time.Until(b.leasedUntil()) < d.config.lease/2 {
 		if err := d.renew(b); err != nil {
 			return err
 		}

@@ -94,7 +94,7 @@ func (d *drain) pass(ctx context.Context) (found int, err error) {
 			continue
 		}
 		found += len(chosen)
-		c, err := d.store.Inside().Claim(ctx, filter, chosen, d.config.Lease)
+		c, err := d.store.Inside().Claim(ctx, filter, chosen, d.config.lease)
 		if err != nil {
 			return found, err
 		}
@@ -114,7 +114,7 @@ func (d *drain) isConsidered(seq int64) bool {
 func (d *drain) batch() int {
 	n := maxBatch
 	if d.Rate > 0 {
-		n = int(min(maxBatch, max(1, d.Rate*d.config.Lease.Seconds()/4)))
+		n = int(min(maxBatch, max(1, d.Rate*d.config.lease.Seconds()/4)))
 	}
 	if d.config.Max > 0 {
 		n = min(n, d.config.Max-d.report.Taken)

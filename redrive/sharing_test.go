@@ -101,7 +101,7 @@ func TestDrain_renewsLeases(t *testing.T) { onEach(t, testDrain_renewsLeases) }
 func testDrain_renewsLeases(t *testing.T, on database) {
 	store, out := on.NewStore(t), &outbox{}
 	publish(t, store, "orders.dlq", several(4)...)
-	r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Rate: 20, Concurrency: 2}, Lease: 5 * time.Millisecond})
+	r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Rate: 20, Concurrency: 2}}.Leasing(5*time.Millisecond))
 	if r.Redriven != 4 || r.LeasesLost != 0 {
 		t.Fatalf("%+v", r)
 	}
@@ -132,7 +132,7 @@ func testDrain_renewsWhilePublishing(t *testing.T, on database) {
 		}
 		return out.Publish(topic, messages...)
 	})
-	if r := drain(t, store, slow, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Lease: time.Second}); r.Redriven != 3 {
+	if r := drain(t, store, slow, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}.Leasing(time.Second)); r.Redriven != 3 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -159,8 +159,7 @@ func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
 				time.Sleep(lease/2 + lease/8) // more than half of the lease
 			}},
 		},
-		Lease: lease, // both are in hand
-	})
+	}.Leasing(lease)) // both are in hand
 	theirs := <-taken
 	if len(theirs) != 1 || len(out.All()) != 1 || r.Redriven != 1 || r.LeasesLost != 1 {
 		t.Fatalf("%+v, %d taken over", r, len(theirs))

@@ -10,7 +10,7 @@ import (
 const SecretSize = 32
 
 // Keys are what a Sealer seals and opens with: a keyring that ReadKeyring or ParseKeyring returns, or what asks a KMS.
-// They must be safe for concurrent use. The context ends after Config.Timeout. A panic is an error.
+// They must be safe for concurrent use. The context ends after 10 s. A panic is an error.
 type Keys interface {
 	// Current returns the key for new letters. It is called for each letter: keep what is expensive to get.
 	Current(ctx context.Context) (Key, error)

@@ -2,7 +2,6 @@ package seal
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,9 +15,10 @@ type Config struct {
 	// in "tenant-*". Only by these can letters be filtered and found. Default: none, so that all of the producer's
 	// metadata is sealed.
 	Clear []string
-	// Timeout bounds each call of Keys. Default: 10 s.
-	Timeout time.Duration
 }
+
+// keysTimeout bounds each call of Keys: a message is held for as long.
+const keysTimeout = 10 * time.Second
 
 // Sealer seals letters, and opens them. It is safe for concurrent use. A nil *Sealer opens nothing.
 type Sealer struct{ inside *envelope.Sealer }
@@ -31,13 +31,7 @@ func New(keys Keys, config Config) (*Sealer, error) {
 	if slices.Contains(config.Clear, "") {
 		return nil, errors.New("seal: Config.Clear contains an empty key: name a metadata key, or use * for all")
 	}
-	if config.Timeout < 0 {
-		return nil, fmt.Errorf("seal: Config.Timeout is %s: it must not be negative; 0 means 10 s", config.Timeout)
-	}
-	if config.Timeout == 0 {
-		config.Timeout = 10 * time.Second
-	}
-	return &Sealer{envelope.New(sealing{keys}, config.Timeout, slices.Clone(config.Clear))}, nil
+	return &Sealer{envelope.New(sealing{keys}, keysTimeout, slices.Clone(config.Clear))}, nil
 }
 
 // Inside is for the other packages of Spillway.

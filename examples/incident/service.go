@@ -39,7 +39,7 @@ func serve(ctx context.Context, c *crash.Consumer) (err error) {
 		return err
 	}
 	worker, err := campaigns.NewWorker(all, live,
-		campaigns.WorkerConfig{Poll: 100 * time.Millisecond, Lease: 2 * time.Second, Batch: 20})
+		campaigns.WorkerConfig{Poll: 100 * time.Millisecond, Lease: 2 * time.Second})
 	if err != nil {
 		return err
 	}

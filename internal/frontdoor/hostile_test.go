@@ -315,7 +315,7 @@ func TestNewRefuses(t *testing.T) {
 		"Config.CrashLimit is set": {Publisher: good, CrashLimit: &crashlimit.Config{Max: 3}},
 		"Config.Receiver is set":   {Publisher: good, Receiver: &idempotency.ReceiverConfig{MarkPublished: true}},
 		"PurgeConfig.Retention":    {Publisher: good, Idempotency: keys, Purge: &idempotency.PurgeConfig{Every: time.Minute}},
-		"RetentionConfig.Rules":    {DB: db, Retention: &letters.RetentionConfig{Every: time.Minute}},
+		"RetentionConfig.Rules":    {DB: db, Retention: &letters.RetentionConfig{}},
 		"no dead-letter store":     {Publisher: good, DB: db, Retention: &letters.RetentionConfig{Rules: make([]letters.RetentionRule, 1)}},
 		"Rules[0].Statuses is":     {DB: db, Retention: &letters.RetentionConfig{Rules: make([]letters.RetentionRule, 1)}},
 		"Key is not": {Publisher: good, Idempotency: keys,

@@ -49,7 +49,7 @@ func everything(t *testing.T) *eventful {
 	if err := metrics.Observe(&config); err != nil {
 		t.Fatal(err)
 	}
-	retention := letters.RetentionConfig{Every: time.Minute}
+	retention := letters.RetentionConfig{}
 	metrics.Retention(&retention)
 	channel, err := spillway.New(t.Context(), config)
 	if err != nil {

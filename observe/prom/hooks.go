@@ -201,7 +201,7 @@ func (m *Metrics) Retention(config *letters.RetentionConfig) {
 		m.purged.WithLabelValues(ofLetters).Add(float64(t.Letters))
 		m.ran(ofLetters, t.Err)
 	}, config.OnTrimmed)
-	m.expect(ofLetters, config.Every)
+	m.expect(ofLetters, time.Hour)
 }
 
 // expect says that a purge is set up. Its first run is due.

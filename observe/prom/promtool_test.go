@@ -48,7 +48,7 @@ func TestPromtool(t *testing.T) {
 		`spillway_retry_budget_refusals_total{handler="",to="stage",traffic="live"} 1`,
 		`spillway_purged_total{purge="keys"} 3`, `spillway_purged_total{purge="letters"} 4`,
 		`spillway_purge_failures_total{purge="keys"} 1`, `spillway_purge_failures_total{purge="letters"} 1`,
-		`spillway_purge_interval_seconds{purge="keys"} 3600`, `spillway_purge_interval_seconds{purge="letters"} 60`,
+		`spillway_purge_interval_seconds{purge="keys"} 3600`, `spillway_purge_interval_seconds{purge="letters"} 3600`,
 		`spillway_stage_lateness_seconds_sum{handler="billing",stage="1",topic="orders"} 86400`,
 		`spillway_stage_waiting{handler="other",topic="other"} 2`, `spillway_stage_waiting{handler="billing",topic="orders"} 1`,
 		`spillway_stage_overdue_seconds{handler="billing",topic="orders"} 0`,

@@ -50,8 +50,8 @@ func testDatabaseCut(t *testing.T, d databases.Database, concurrency int) {
 		}
 		return nil
 	}}
-	w := quick
-	w.Lease, w.Unmarked = 10*time.Second, unmarked // a claim whose answer was cut off is free after that
+	w := quick.Tuned(0, unmarked, 0)
+	w.Lease = 10 * time.Second // a claim whose answer was cut off is free after that
 	run(t, open(t, fixture.StoreOn(t, through), config), out, w)
 	most := concurrency
 	if concurrency > 1 {

@@ -37,7 +37,7 @@
 //
 // A letter is marked after its publisher took it. If a worker is killed, the letters that it had published and not
 // marked may be published a second time, with the same id. That is one letter if Request.Concurrency is 1. Otherwise it
-// is at most Concurrency and WorkerConfig.Unmarked together. All other letters are published once. A letter that was
+// is at most Concurrency and 256 together. All other letters are published once. A letter that was
 // not published waits as before.
 //
 // Request.Rate is true over any time in which the campaign runs: a time in which it stood still, of at most ten

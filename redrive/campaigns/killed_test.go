@@ -117,7 +117,7 @@ func child(text string) error {
 		}
 		die(killPublished, calls)
 		return nil
-	}), campaigns.WorkerConfig{Poll: 10 * time.Millisecond, Lease: 500 * time.Millisecond, Batch: 20, Unmarked: o.Unmarked})
+	}), campaigns.WorkerConfig{Poll: 10 * time.Millisecond, Lease: 500 * time.Millisecond}.Tuned(20, o.Unmarked, 0))
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (o order) command(t *testing.T) *exec.Cmd {
 
 // Feature V7: wherever a process is killed, starter or worker, no letter is lost, each is in the campaign once, and a kill costs
 // at most the one letter that was in flight a second time. With a higher Concurrency it costs at most those in flight and
-// WorkerConfig.Unmarked more.
+// those that are not marked yet more.
 func TestKilled(t *testing.T) {
 	kills := []order{{Kill: killStart}, {Kill: killTaken, After: 30}, {Kill: killPublished, After: 25}, {Kill: killMarked, After: 35}, {Kill: killPublished, After: 1}}
 	t.Run("one at a time", func(t *testing.T) { killed(t, 300, 1, 1, kills) })

@@ -198,7 +198,7 @@ func (f *flight) publish(ctx context.Context, l poison.Letter, topic string, eve
 			}
 		}
 		err = fmt.Errorf("campaigns: publish to %q: %w", logged(topic), err)
-		if attempt >= f.config.PublishAttempts || !wait.For(ctx, max(waits.NextBackOff(), every)) {
+		if attempt >= f.config.attempts || !wait.For(ctx, max(waits.NextBackOff(), every)) {
 			return err
 		}
 	}

@@ -39,8 +39,8 @@ func TestOutageLines(t *testing.T) {
 	log := &testkit.Log{}
 	logged := config
 	logged.Logger = log
-	w := quick
-	w.Lease, w.Unmarked, w.Poll = 10*time.Second, 10, 50*time.Millisecond
+	w := quick.Tuned(0, 10, 0)
+	w.Lease, w.Poll = 10*time.Second, 50*time.Millisecond
 	run(t, open(t, fixture.StoreOn(t, through), logged), out, w)
 	testkit.Receive(t, "the database is away", cut)
 	before := proxy.Accepted()

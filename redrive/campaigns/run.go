@@ -47,7 +47,7 @@ type piece struct {
 }
 
 func (w *Worker) newFlight(c Campaign, fresh bool) *flight {
-	places := w.config.unmarked(c.Request.Concurrency)
+	places := w.config.places(c.Request.Concurrency)
 	target := &target{refused: make(map[int64]bool), accepts: c.Redriven > 0}
 	return &flight{all: w.all, publisher: w.publisher, config: w.config, campaign: c, fresh: fresh, target: target,
 		unmarked: make(chan struct{}, places), marks: make(chan marking, places), settler: newSettler(w.all, c, target)}
@@ -90,7 +90,7 @@ func (f *flight) run(parent context.Context) {
 func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 	pause, fails := firstPause, false
 	for fresh := f.fresh; ctx.Err() == nil; fresh = false {
-		k, err := f.claim(ctx, f.speed.most(f.config.Batch), fresh)
+		k, err := f.claim(ctx, f.speed.most(f.config.batch), fresh)
 		var b *batch
 		if err == nil && len(k.rows) > 0 {
 			f.settler.claimed(len(k.rows))

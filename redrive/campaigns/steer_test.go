@@ -304,9 +304,7 @@ func TestTargetDown(t *testing.T) {
 				}
 				return nil
 			}}
-			w := quick
-			w.PublishAttempts = 1
-			run(t, all, out, w)
+			run(t, all, out, quick.Tuned(0, 0, 1))
 			c := reach(t, all, start(t, all, r).ID, campaigns.Paused)
 			if c.Redriven != 50 || c.Failed != 0 || c.Pending != 50 || c.ResumeAt.IsZero() != (after == 0) {
 				t.Errorf("%+v", c)
@@ -340,9 +338,7 @@ func TestRefusedLetters(t *testing.T) {
 		}
 		return nil
 	}}
-	w := quick
-	w.PublishAttempts = 1
-	run(t, all, out, w)
+	run(t, all, out, quick.Tuned(0, 0, 1))
 	c := reach(t, all, start(t, all, request).ID, campaigns.Finished)
 	if c.Failed != 2 || c.Redriven != 18 {
 		t.Errorf("%+v", c)

@@ -27,18 +27,9 @@ type WorkerConfig struct {
 	// Lease is how long the letters that a worker has in hand are reserved, by the database's clock. The worker renews it.
 	// After a crash other workers wait for that long. Default: 30 s. At least 100 ms.
 	Lease time.Duration
-	// Batch is the largest number of letters that a worker claims in one transaction. It claims 50, or as many as it
-	// publishes in half a second. It has two batches in hand: the one that it publishes, and the next one. Default: 500.
-	// At most 1,000.
-	Batch int
-	// Unmarked is the number of letters that may be published and not yet marked, beside the Request.Concurrency that are
-	// being published. Marks are written in one transaction for many letters, beside the next publishes. If the worker is
-	// killed, others publish these letters a second time. A campaign whose Concurrency is 1 marks each letter before it
-	// publishes the next one. A negative value means none in other campaigns too. Default: 256.
-	Unmarked int
-	// PublishAttempts is the number of times that a letter is offered to the publisher, each time that a worker takes it.
-	// Default: 3.
-	PublishAttempts int
+
+	// What follows has the constants below; only tests set it.
+	batch, unmarked, attempts int
 }
 
 func (c *WorkerConfig) setDefaults() {
@@ -48,23 +39,35 @@ func (c *WorkerConfig) setDefaults() {
 	if c.Lease == 0 {
 		c.Lease = 30 * time.Second
 	}
-	if c.Batch == 0 {
-		c.Batch = 500
+	if c.batch == 0 {
+		c.batch = maxBatch
 	}
-	if c.Unmarked == 0 {
-		c.Unmarked = 256
+	if c.unmarked == 0 {
+		c.unmarked = maxUnmarked
 	}
-	if c.PublishAttempts == 0 {
-		c.PublishAttempts = 3
+	if c.attempts == 0 {
+		c.attempts = publishAttempts
 	}
 }
 
-// unmarked is how many letters may be published, or being published, and not marked.
-func (c *WorkerConfig) unmarked(concurrency int) int {
-	if concurrency == 1 || c.Unmarked < 0 {
+const (
+	// maxBatch is the largest number of letters that a worker claims in one transaction. It claims 50, or as many as it
+	// publishes in half a second. It has two batches in hand: the one that it publishes, and the next one.
+	maxBatch = 500
+	// maxUnmarked is the number of letters that may be published and not yet marked, beside the Request.Concurrency that
+	// are being published. Marks are written in one transaction for many letters, beside the next publishes. It bounds
+	// what a kill costs.
+	maxUnmarked = 256
+	// publishAttempts is the number of times that a letter is offered to the publisher, each time that a worker takes it.
+	publishAttempts = 3
+)
+
+// places is how many letters may be published, or being published, and not marked.
+func (c *WorkerConfig) places(concurrency int) int {
+	if concurrency == 1 {
 		return concurrency
 	}
-	return concurrency + c.Unmarked
+	return concurrency + c.unmarked
 }
 
 func (c *WorkerConfig) validate() error {
@@ -73,18 +76,9 @@ func (c *WorkerConfig) validate() error {
 		return fmt.Errorf("campaigns: WorkerConfig.Poll is %s: each is a statement; it must be 1ms or more", c.Poll)
 	case c.Lease < 100*time.Millisecond:
 		return fmt.Errorf("campaigns: WorkerConfig.Lease is %s: it must outlast a statement, and be 100ms or more", c.Lease)
-	case c.Batch < 1 || c.Batch > letters.MaxLimit:
-		return fmt.Errorf("campaigns: WorkerConfig.Batch is %d: it must be 1 to %d", c.Batch, letters.MaxLimit)
-	case c.Unmarked > maxUnmarked:
-		return fmt.Errorf("campaigns: WorkerConfig.Unmarked is %d: a kill would publish so many letters twice; it must be at most %d", c.Unmarked, maxUnmarked)
-	case c.PublishAttempts < 1:
-		return fmt.Errorf("campaigns: WorkerConfig.PublishAttempts is %d: it must be 1 or more", c.PublishAttempts)
 	}
 	return nil
 }
-
-// maxUnmarked bounds what a kill costs.
-const maxUnmarked = 10_000
 
 // Worker redrives the letters of campaigns. Any number of workers, in any number of processes, share the campaigns of a
 // service. It is safe for concurrent use.

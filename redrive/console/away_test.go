@@ -73,9 +73,9 @@ func TestDatabaseAway(t *testing.T) {
 // Feature V11: a query that takes too long ends, and the page says what to do. A person who went away is not answered.
 func TestSlowDatabase(t *testing.T) {
 	b := newBench(t)
-	b.console.config.Timeout = 1
+	b.console.timeout = 1
 	b.get("/letters").want(t, http.StatusServiceUnavailable, "This takes too long")
-	b.console.config.Timeout = usualTimeout
+	b.console.timeout = usualTimeout
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	if p := b.get("/letters", func(r *http.Request) { *r = *r.WithContext(gone) }); p.body != "" {

@@ -14,9 +14,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Feature V11: a request whose body does not arrive ends after Config.Timeout, and with its connection, whatever its person may do.
+// Feature V11: a request whose body does not arrive ends after 20 s, and with its connection, whatever its person may do.
 func TestSlowBody(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.Timeout = 100 * time.Millisecond })
+	b := newBench(t)
+	b.console.timeout = 100 * time.Millisecond
 	server := httptest.NewServer(b.console)
 	defer server.Close()
 	for _, row := range []struct {

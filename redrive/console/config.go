@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// usualTimeout is the default of Config.Timeout.
+	// usualTimeout is the time that one request may take, with all its queries.
 	usualTimeout = 20 * time.Second
-	// maxName is how long a title or a person's name may be, in bytes.
+	// maxName is how long a person's name may be, in bytes.
 	maxName = 1 << 10
 )
 
@@ -39,22 +39,12 @@ type Config struct {
 	// Breakers returns the handlers whose messages are held, for the overview: dlc.Breaker().Health. It must be quick. If it
 	// panics, the overview says so and shows the rest. Default: none are shown.
 	Breakers func() []breaker.Status
-	// Title is in the heading of each page, to tell one Console from another. Default: the name of the Store's service.
-	Title string
-	// Timeout is the time that one request may take, with all its queries. Default: 20 s.
-	Timeout time.Duration
 	// Shared: Privacy masks what the console shows. Payloads that are downloaded are not masked. Logger receives a line for
 	// each request that fails on the server's side.
 	settings.Shared
 }
 
 func (c *Config) setDefaults() {
-	if c.Timeout == 0 {
-		c.Timeout = usualTimeout
-	}
-	if c.Title == "" {
-		c.Title = c.Campaigns.Inside().Store().Inside().Service()
-	}
 	c.Prefix = strings.TrimSuffix(c.Prefix, "/")
 	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)
 }
@@ -66,10 +56,6 @@ func (c *Config) validate() error {
 	case c.Access == nil:
 		return errors.New("console: Config.Access is nil: set it to a function that says who sends a request, and what " +
 			"that person may do; on your own machine, without a proxy or a tunnel, console.Loopback lets all look")
-	case c.Timeout < 0:
-		return fmt.Errorf("console: Config.Timeout is %v: it must not be negative; 0 means %v", c.Timeout, usualTimeout)
-	case len(c.Title) > maxName:
-		return fmt.Errorf("console: Config.Title has %d bytes: it may have %d", len(c.Title), maxName)
 	case c.Prefix != "" && (!strings.HasPrefix(c.Prefix, "/") || strings.ContainsAny(c.Prefix, "?#%") ||
 		strings.Contains(c.Prefix, "//")):
 		return fmt.Errorf("console: Config.Prefix is %q: it must be a path such as /deadletters", c.Prefix)

@@ -20,8 +20,6 @@ func TestNewRefuses(t *testing.T) {
 	for field, config := range map[string]console.Config{
 		"Campaigns":      {Access: who},
 		"Access":         {Campaigns: all},
-		"Timeout":        {Campaigns: all, Access: who, Timeout: -1},
-		"Title":          {Campaigns: all, Access: who, Title: strings.Repeat("x", 2000)},
 		"Prefix":         {Campaigns: all, Access: who, Prefix: "deadletters"},
 		"TrustedOrigins": {Campaigns: all, Access: who, TrustedOrigins: []string{"ops.example.com"}},
 	} {

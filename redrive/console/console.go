@@ -28,6 +28,7 @@ type console struct {
 	pages    map[string]*template.Template
 	origins  *http.CrossOriginProtection
 	now      func() time.Time
+	timeout  time.Duration // that one request may take, with all its queries
 	counting time.Duration // how long a page waits for the number of the letters that it lists
 	step     time.Duration // how long one request discards letters, or restores them
 }
@@ -42,7 +43,8 @@ func New(config Config) (http.Handler, error) {
 	c := &console{
 		config: config, routes: routes(),
 		desk:    &operate.Desk{Store: config.Campaigns.Inside().Store(), Campaigns: config.Campaigns, Masks: config.Privacy},
-		origins: http.NewCrossOriginProtection(), now: time.Now, counting: 200 * time.Millisecond, step: stepTime,
+		origins: http.NewCrossOriginProtection(), now: time.Now, timeout: usualTimeout,
+		counting: 200 * time.Millisecond, step: stepTime,
 	}
 	for _, origin := range config.TrustedOrigins {
 		if err := c.origins.AddTrustedOrigin(origin); err != nil {
@@ -92,7 +94,7 @@ func (c *console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	if under {
 		r.route, allowed = c.match(r)
 	}
-	timeout := c.config.Timeout
+	timeout := c.timeout
 	if r.route != nil && r.route.within > 0 {
 		timeout = r.route.within
 	}

@@ -105,7 +105,7 @@ func (c *console) explain(r *request, err error) *fault {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &fault{status: http.StatusServiceUnavailable, title: "This takes too long",
 			text: say("The database had no answer within %s second. Choose fewer letters, or try again.|The database had "+
-				"no answer within %s seconds. Choose fewer letters, or try again.", int(c.config.Timeout.Seconds())), cause: err}
+				"no answer within %s seconds. Choose fewer letters, or try again.", int(c.timeout.Seconds())), cause: err}
 	}
 	return &fault{status: http.StatusServiceUnavailable, title: "The database does not answer",
 		text:   "The dead letters are safe where they are. Messages are not affected by this page.",

@@ -82,7 +82,7 @@ func TestHostileValues(t *testing.T) {
 		}
 		return all
 	}
-	b := newBench(t, func(c *Config) { c.Breakers, c.Title = guards, hostile[1] })
+	b := newBench(t, func(c *Config) { c.Breakers = guards })
 	b.infest()
 	everyColumn := "&rows=500"
 	for _, one := range columns() {

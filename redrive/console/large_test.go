@@ -91,7 +91,7 @@ func TestDiscard_large(t *testing.T) {
 				b.console.counting = -1
 				b.get("/redrive?"+b.everything()).want(t, http.StatusOK, "Redrive all that match (not counted)"+"<", say("These numbers are of the first %s letter. There may be more.|These numbers are of the first %s letters. There may be more.", operate.Planned))
 			}
-			b.console.config.Timeout = 2 * time.Minute
+			b.console.timeout = 2 * time.Minute
 			b.console.step = time.Millisecond // patiently makes it as long as one transaction takes here
 			form := with(p.fields(t), "reason", "INC-7")
 			for {

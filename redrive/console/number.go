@@ -16,7 +16,7 @@ const fieldExact = "exact"
 // person asks.
 func (c *console) patience(r *request, usual time.Duration) time.Duration {
 	if r.query.Get(fieldExact) != "" {
-		return c.config.Timeout / 4
+		return c.timeout / 4
 	}
 	return usual
 }

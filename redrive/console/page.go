@@ -130,7 +130,7 @@ func (c *console) send(w http.ResponseWriter, r *request, a answer) error {
 
 func (c *console) layout(r *request, a answer) layout {
 	l := layout{
-		Title: a.title, Service: c.config.Title, Base: r.base, Style: styleName, Script: scriptName, Icon: iconName,
+		Title: a.title, Service: c.desk.Store.Inside().Service(), Base: r.base, Style: styleName, Script: scriptName, Icon: iconName,
 		Person: r.person, Note: r.note, Refresh: int(a.refresh.Seconds()), View: a.view, can: func(name string) bool {
 			return c.can(r.person, name)
 		},

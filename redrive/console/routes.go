@@ -19,7 +19,7 @@ type route struct {
 	right   Role   // the least role; None is for what has no data
 	handle  func(*console, *request) (answer, error)
 	body    int64         // bytes that a POST may have, if not maxBody
-	within  time.Duration // of all that the route does, if not Config.Timeout
+	within  time.Duration // of all that the route does, if not console.timeout
 	nav     string        // of the page in the navigation, if it stands there
 	fields  []string      // of the query of its URL: another is refused, as a filter that is misspelt chooses all
 	// fields of the forms that a POST may send: another is refused, as a setting that is misspelt is not set

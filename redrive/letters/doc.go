@@ -51,7 +51,7 @@
 //
 // # Several services
 //
-// Services can share one table. The Service of NewStore names the service, and a Store works only with the letters that a
+// Services can share one table. The Service of NewStore names the service, and a Store works only with letters that a
 // Store of the same Service stored. After a service is renamed, its letters stay under the old name, until these
 // statements run while no program of either name does. The store then counts the letters under the new name:
 //

@@ -34,3 +34,6 @@ var EachMinute = eachMinute
 
 // Apart stores each letter by itself, as if no other were published.
 func (s *Store) Apart() { s.batcher = nil }
+
+// Often lets a Retention look again after that time.
+func (r *Retention) Often(every time.Duration) { r.every = every }

@@ -24,8 +24,6 @@ const (
 
 // ResealConfig configures Reseal.
 type ResealConfig struct {
-	// Seal has the current key, and those of the letters. Default: the Seal of the Store.
-	Seal *seal.Sealer
 	// Filter chooses the letters. Default: all letters that are not sealed with the current key, whatever their status.
 	// Filter.Limit must be 0.
 	Filter Filter
@@ -72,9 +70,6 @@ type resealing struct {
 }
 
 func (r *resealing) run(ctx context.Context) (err error) {
-	if r.config.Seal == nil {
-		r.config.Seal = r.seal
-	}
 	f := &r.config.Filter
 	if err := errors.Join(f.validateInOrder(), r.config.Act.validate()); err != nil {
 		return err
@@ -82,7 +77,7 @@ func (r *resealing) run(ctx context.Context) (err error) {
 	if f.Limit != 0 || r.config.Pause < 0 {
 		return fmt.Errorf("ResealConfig.Filter.Limit (%d) must be 0 and Pause (%s) not negative", f.Limit, r.config.Pause)
 	}
-	if r.report.Key, err = r.config.Seal.Inside().CurrentID(ctx); err != nil {
+	if r.report.Key, err = r.seal.Inside().CurrentID(ctx); err != nil {
 		return err
 	}
 	if len(f.Statuses) == 0 {
@@ -228,7 +223,7 @@ func (r *resealing) seal1(ctx context.Context, topic string, l *resealed) (chang
 	if msg.Metadata, err = metadatacodec.Read(l.before); err != nil {
 		return false, err
 	}
-	msg, changed, err = poison.Seal(ctx, r.config.Seal, msg)
+	msg, changed, err = poison.Seal(ctx, r.seal, msg)
 	if err != nil || !changed {
 		return false, err
 	}

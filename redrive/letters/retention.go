@@ -40,11 +40,6 @@ type RetentionConfig struct {
 	// Rules say which letters are deleted. The first rule that a letter matches decides. A letter that matches no rule
 	// stays. Required.
 	Rules []RetentionRule
-	// Every is the time from the end of one look at the letters to the next. Default: 1 hour. At least 1 second.
-	Every time.Duration
-	// Pause is the time between two transactions, each of which deletes at most 200 letters. Default: as long as the
-	// transaction before took, so that live traffic has half of the time.
-	Pause time.Duration
 	// Act is on record for each letter that is deleted. Default: the name of the process, and the age of the rule as the reason.
 	Act Act
 	// OnTrimmed is called after each look at the letters, also if the look deleted none or failed. Default: none.
@@ -74,9 +69,6 @@ const (
 )
 
 func (c *RetentionConfig) setDefaults() {
-	if c.Every == 0 {
-		c.Every = time.Hour
-	}
 	c.Logger = logging.Wrap(c.Logger, nil)
 	c.Rules = slices.Clone(c.Rules)
 }
@@ -87,10 +79,6 @@ func (c *RetentionConfig) validate() error {
 		return errors.New("letters: RetentionConfig.Rules is empty: name the states of letters, and an age")
 	case len(c.Rules) > maxRules:
 		return fmt.Errorf("letters: RetentionConfig.Rules has %d rules: at most %d are possible: one rule can name several causes", len(c.Rules), maxRules)
-	case c.Every < time.Second:
-		return fmt.Errorf("letters: RetentionConfig.Every is %s: it must be 1s or more", c.Every)
-	case c.Pause < 0:
-		return fmt.Errorf("letters: RetentionConfig.Pause is %s: it must not be negative", c.Pause)
 	}
 	if err := c.Act.validate(); err != nil {
 		return fmt.Errorf("letters: RetentionConfig.Act: %w", err)
@@ -168,6 +156,7 @@ func (r *Retention) Due(ctx context.Context) (rules []int, err error) {
 type Retention struct {
 	store  *Store
 	config RetentionConfig
+	every  time.Duration
 	life   *lifecycle.Lifecycle
 }
 
@@ -181,7 +170,7 @@ func NewRetention(store *Store, config RetentionConfig) (*Retention, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	r := &Retention{store: store, config: config}
+	r := &Retention{store: store, config: config, every: every}
 	r.life = lifecycle.Run(func(ctx context.Context) { _ = r.Run(ctx) })
 	return r, nil
 }
@@ -199,10 +188,14 @@ func (r *Retention) Plugin(router *message.Router) error {
 	return r.life.Plugin(router)
 }
 
-// afterError is the wait after a look that failed, unless Every is shorter.
-const afterError = time.Minute
+const (
+	// every is the time from the end of one look at the letters to the next.
+	every = time.Hour
+	// afterError is the wait after a look that failed.
+	afterError = time.Minute
+)
 
-// Run looks at the letters at once, and then again after each Every, until ctx ends. It returns nil then. An error of
+// Run looks at the letters at once, and then every hour, until ctx ends. It returns nil then. An error of
 // the database is logged, and does not end Run.
 func (r *Retention) Run(ctx context.Context) error {
 	switch {
@@ -212,7 +205,7 @@ func (r *Retention) Run(ctx context.Context) error {
 		return errNilContext
 	}
 	for ctx.Err() == nil {
-		next := r.config.Every
+		next := r.every
 		if _, err := r.Trim(ctx); err != nil && ctx.Err() == nil {
 			logging.RetentionFailed.Write(r.config.Logger, err, nil)
 			next = min(next, afterError)
@@ -259,7 +252,7 @@ func (r *Retention) apply(ctx context.Context, i int) (n int, err error) {
 	if act.Reason == "" {
 		act.Reason = "retention: " + rule.OlderThan.String() + " since the latest failure"
 	}
-	n, err = r.store.purge(ctx, r.config.due(i, time.Now()), act, r.rest)
+	n, err = r.store.purge(ctx, r.config.due(i, time.Now()), act, rest)
 	if n > 0 {
 		logging.LettersDeleted.Write(r.config.Logger, nil, logging.Fields{
 			logging.Letters: n, "statuses": rule.Statuses, "classes": rule.Classes, "reasons": rule.Reasons,
@@ -269,10 +262,6 @@ func (r *Retention) apply(ctx context.Context, i int) (n int, err error) {
 	return n, wrapped(fmt.Sprintf("retention, rule %d, after %d", i, n), err)
 }
 
-// rest leaves the database to others after a transaction.
-func (r *Retention) rest(ctx context.Context, took time.Duration) {
-	if r.config.Pause > 0 {
-		took = r.config.Pause
-	}
-	wait.For(ctx, took)
-}
+// rest leaves the database to others after a transaction of at most 200 letters: for as long as it took, so that live
+// traffic has half of the time.
+func rest(ctx context.Context, took time.Duration) { wait.For(ctx, took) }

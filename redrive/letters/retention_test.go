@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,7 +111,7 @@ func testRetention(t *testing.T, on fixture.Database) {
 	}
 }
 
-// Feature V9: a router runs a Retention, which begins at once and ends with the router. Wrong rules are refused.
+// Feature V9: a router runs a Retention, which begins at once, looks again, and ends with the router. Wrong rules are refused.
 func TestRetention_plugin(t *testing.T) {
 	store := newStore(t)
 	publish(t, store, "orders.dlq", letter("1", "a"))
@@ -118,10 +119,13 @@ func TestRetention_plugin(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	rules := []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusDiscarded}, OlderThan: time.Hour}}
-	retention, err := letters.NewRetention(store, letters.RetentionConfig{Rules: rules})
+	var looks atomic.Int64
+	retention, err := letters.NewRetention(store, letters.RetentionConfig{Rules: rules,
+		OnTrimmed: func(context.Context, letters.Trimmed) { looks.Add(1) }})
 	if err != nil {
 		t.Fatal(err)
 	}
+	retention.Often(10 * time.Millisecond)
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
 		r.AddPlugin(retention.Plugin)
@@ -131,14 +135,13 @@ func TestRetention_plugin(t *testing.T) {
 		n, err := store.Count(t.Context(), letters.Filter{Statuses: letters.Statuses()})
 		return err == nil && n == 0
 	})
+	eventually(t, "it looks again", func() bool { return looks.Load() > 2 })
 	many := letters.RetentionRule{Keep: true, Causes: make([]string, 500)}
 	for want, config := range map[string]letters.RetentionConfig{
 		"Rules is empty":          {},
 		"Rules[0].Statuses":       {Rules: []letters.RetentionRule{{OlderThan: time.Hour}}},
 		"Rules[0].OlderThan":      {Rules: []letters.RetentionRule{{Statuses: letters.Statuses()}}},
 		"unknown status":          {Rules: []letters.RetentionRule{{Statuses: []letters.Status{"old"}, OlderThan: time.Hour}}},
-		"Every":                   {Rules: rules, Every: time.Millisecond},
-		"Pause":                   {Rules: rules, Pause: -1},
 		"Act.Reason":              {Rules: rules, Act: letters.Act{Reason: strings.Repeat("x", 2000)}},
 		"and Keep is set":         {Rules: []letters.RetentionRule{{Keep: true, OlderThan: time.Hour}}},
 		"list 5003 values":        {Rules: []letters.RetentionRule{many, many, many, many, many, many, many, many, many, many, rules[0], rules[0], rules[0]}},
@@ -195,7 +198,7 @@ func testRetention_firstRule(t *testing.T, on fixture.Database) {
 			{Keep: true, Statuses: []letters.Status{letters.StatusDiscarded}, Classes: []classify.Class{classify.ClassInvalid}},
 			{Statuses: letters.Statuses(), Classes: []classify.Class{classify.ClassInvalid}, OlderThan: day},
 		},
-		Pause: time.Millisecond, Act: letters.Act{By: "the night", Reason: "our policy"},
+		Act:       letters.Act{By: "the night", Reason: "our policy"},
 		OnTrimmed: func(_ context.Context, t letters.Trimmed) { seen = append(seen, t) },
 	})
 	if err != nil {
