@@ -143,7 +143,7 @@ func (b *bench) abandoned(delay time.Duration, put func(topic string, msg *messa
 		}
 	}
 	var log testkit.Log
-	ch := b.channel(append(change, b.staged(shortStage), logTo(&log))...)
+	ch := b.channel(append([]func(*spillway.Config){b.staged(shortStage), logTo(&log)}, change...)...)
 	router := b.router()
 	ch.Attach(router)
 	_, err := ch.Stages().AddConsumerHandler(router, "another", b.topic, b.target.Subscriber(b.T, b.group),

@@ -30,7 +30,7 @@ func (b *bench) comesBack(change ...func(*spillway.Config)) {
 			b.Errorf("%q is in its last stage, and good ones wait behind those that failed", msg.UUID)
 		}
 	})
-	b.startStaged(b.channel(append(change, b.staged(delays...))...),
+	b.startStaged(b.channel(append([]func(*spillway.Config){b.staged(delays...)}, change...)...),
 		b.noting(&j, func(stage int, msg *message.Message) error {
 			switch {
 			case strings.HasPrefix(msg.UUID, "good"):
