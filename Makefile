@@ -20,7 +20,7 @@ SERVED  = $(eval SERVED := $$(shell $(GO) list -test -f '{{.ImportPath}} {{join 
 OTHERS  = $(filter-out $(SERVED) $(if $(CHANGED),,%/proofs/facts),$(shell $(GO) list $(ALL)))
 BROKERS = ./pubsub/wmkafka ./pubsub/wmamqp ./observe/telemetry ./examples/measures/kafka ./examples/measures/amqp ./examples/measures/redrive
 TABLES  = ./pubsub/wmsql
-STORES  = ./delay ./redrive/... ./idempotency/... ./middleware/crashlimit ./middleware/breaker ./internal/database/... ./internal/keytable ./internal/testkit/... ./examples/measures/sql ./examples/measures/idempotency
+STORES  = ./internal/delayed ./redrive/... ./idempotency/... ./middleware/crashlimit ./middleware/breaker ./internal/database/... ./internal/keytable ./internal/testkit/... ./examples/measures/sql ./examples/measures/idempotency
 BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(TABLES) $(STORES) ./conformance ./examples/proofs/columns ./examples/chaos ./internal/services),$(SERVED))
 # SQLite is C in the words of Go: watched for races, it takes ten times as long. What calls it is watched. make vet looks at the tests too. A program with the race detector sleeps for a second at its end, unless it is told not to.
 RACE    = GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -race -gcflags=modernc.org/...=-race=false -vet=off -shuffle=on

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/delayed"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
@@ -29,7 +29,7 @@ func (c *Config) reportsLeft() bool {
 		return c.DB != nil
 	}
 	s := c.Stages.Store
-	return s.DB() != c.DB || s.Service() != c.Service
+	return s.Inside().DB() != c.DB || s.Inside().Service() != c.Service
 }
 
 func (l left) plugin() *lifecycle.Lifecycle { return lifecycle.New(l.report, func() {}) }
@@ -38,7 +38,7 @@ func (l left) plugin() *lifecycle.Lifecycle { return lifecycle.New(l.report, fun
 func (l left) report() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leftTimeout)
 	defer cancel()
-	waiting, err := delay.Left(ctx, l.db, l.service)
+	waiting, err := delayed.Left(ctx, l.db, l.service)
 	if err != nil {
 		logging.StageSearchFailed.Write(l.logger, err, logging.Fields{"in": "Config.DB"})
 	}

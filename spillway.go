@@ -104,7 +104,7 @@ func (ch *Channel) compose(config *Config) (err error) {
 		}
 		parts, ch.plugins = append(parts, ch.stages), append(ch.plugins, ch.stages.Plugin)
 		if config.Purge != nil {
-			config.Purge.Stages = max(config.Purge.Stages, ch.stages.Total())
+			config.Purge.Stages = max(config.Purge.Stages, ch.stages.Inside().Total())
 		}
 	}
 	if config.reportsLeft() {

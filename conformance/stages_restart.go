@@ -117,7 +117,7 @@ func (b *bench) abandonedStage() {
 	store := b.delays()
 	b.variant("in the store", func(b *bench) {
 		b.abandoned(0, func(topic string, msg *message.Message) error {
-			return store.Put(context.Background(), topic, msg, time.Hour)
+			return store.Inside().Put(context.Background(), topic, msg, time.Hour)
 		}, stored(store))
 	})
 	b.variant("in topics", func(b *bench) {

@@ -82,7 +82,7 @@ func (b *bench) dueOrder(store *delay.Store) {
 func (b *bench) delayedWithAck(store *delay.Store) {
 	const wait = 300 * time.Millisecond
 	waiting := func() (n int) {
-		kept, err := store.Waiting(b.Context())
+		kept, err := store.Inside().Waiting(b.Context())
 		if err != nil {
 			b.Error(err)
 		}

@@ -1,36 +1,33 @@
-// Package delay keeps messages in a table until they are due, and then publishes them. Messages of any delays wait
-// beside each other in one table, whatever pub/sub they come from and go to.
+// Package delay keeps messages in a table until they are due, for stages that need no topics. Messages of any delays
+// wait beside each other in one table, whatever pub/sub they come from and go to.
 //
 //	store, err := delay.NewStore(ctx, db, "shop") // PostgreSQL, MySQL, MariaDB or SQLite
-//	relay, err := delay.NewRelay(store, publisher, delay.RelayConfig{})
-//	router.AddPlugin(relay.Plugin)
-//
-//	err = store.Put(ctx, "reminders", msg, 36*time.Hour)
+//	retries, err := stages.New(queue, stages.Config{Stages: stages.Delays(time.Minute, time.Hour), Store: store, ...})
 //
 // Stages that wait in topics need no database. They know only fixed delays, and keep the order in which messages came.
 // From a Store messages leave in the order in which they are due.
 //
 // # How it works
 //
-// Put inserts a row into the table spillway_delayed. A Relay looks for the first row that is due, sleeps until it is,
-// at most RelayConfig.Poll, and then does this again and again:
+// Stages put a message as a row into the table spillway_delayed. Their relay looks for the first row that is due, sleeps
+// until it is, at most 1 second, and then does this again and again:
 //
-//	take     at most Batch rows that are due, and about 16 MiB: a token and a lease in one short transaction
+//	take     at most 200 rows that are due, and about 16 MiB: a token and a lease in one short transaction
 //	publish  in due order, messages of one topic that follow each other in one call; no transaction is open meanwhile
 //	delete   what was published, if the token is still the relay's
 //
 // Any number of relays, in any number of processes, share the work: a relay skips the rows that another one is taking.
 // The cost of a take depends on the batch, not on how many messages wait. A relay that finds nothing costs one index
-// lookup per Poll.
+// lookup a second.
 //
-// A Put is known at once to the relays of the same *Store. A Put in another process, or in a transaction that commits
-// after the message is due, is found by the next look. Such a message may be late by Poll.
+// A message is known at once to the relays of the same *Store. One that was put in another process, or in a transaction
+// that commits after the message is due, is found by the next look. Such a message may be late by a second.
 //
 // # Time
 //
 // Due times and leases are by the database's clock alone, in microseconds: no clocks of machines are compared. On
 // SQLite that is the clock of the machine, in milliseconds. A message is never early by that clock. If the clock jumps,
-// messages are early or late by as much. A relay neither spins nor sleeps for longer than Poll.
+// messages are early or late by as much. A relay neither spins nor sleeps for longer than a second.
 //
 // A relay begins to look at the first row. That look is slow while a topic refuses, or while an old snapshot keeps
 // deleted rows in the index. If it takes longer than 10 milliseconds, the relay begins further behind, and at the first
@@ -39,9 +36,9 @@
 //
 // # In one transaction
 //
-// With the context of a message from a wmsql.Subscriber on the same *sql.DB, Put writes in the transaction that
-// consumes the message. The delay and the acknowledgement commit together, or neither does. Otherwise Put is durable
-// when it returns nil. If a later step fails, the message is redelivered and put a second time.
+// A message from a wmsql.Subscriber on the same *sql.DB is put in the transaction that consumes it. The delay and the
+// acknowledgement commit together, or neither does. Otherwise the message is durable before it is acknowledged. If the
+// acknowledgement fails, the message is redelivered and may be put a second time.
 //
 // # What may go wrong
 //
@@ -53,12 +50,12 @@
 //   - A topic refuses. Other topics go on after the failed call has returned. Rows of the topic are passed over and not
 //     written again, and one message is tried each time. To pass over a million rows for the first time takes about 2
 //     seconds.
-//   - A message is refused for good. RelayConfig.GiveUp may take it. Otherwise it is tried once a minute, and logged,
-//     until its row is deleted.
+//   - A message is refused for good: the stages dead-letter it. If that fails too, it is tried once a minute, and
+//     logged, until its row is deleted.
 //   - A publisher takes its time. The lease is renewed for ten leases in a call. After that others may take the
 //     messages too.
 //   - The database is down. The relay logs it, and tries again within 5 seconds. What was published meanwhile is
-//     deleted first. A Put that fails returns an error to its caller. Stages give the message back.
+//     deleted first. If a message cannot be put, the stages requeue it.
 //
 // # What is not promised
 //

@@ -28,7 +28,7 @@ func TestEraseCommand(t *testing.T) {
 		}
 		waits := message.NewMessage("waits", nil)
 		waits.Metadata.Set("customer", erased)
-		if err := delayed.Put(t.Context(), "orders", waits, time.Hour); err != nil {
+		if err := delayed.Inside().Put(t.Context(), "orders", waits, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		whom := []string{"erase", "--metadata", "customer=" + erased, "--reason", "request 17"}

@@ -128,7 +128,7 @@ func (s *site) waiting(ctx context.Context) (sum int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		kept, err := later.Waiting(ctx)
+		kept, err := later.Inside().Waiting(ctx)
 		if err != nil {
 			return 0, err
 		}

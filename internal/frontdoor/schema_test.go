@@ -227,7 +227,7 @@ func (s stores) wantRows(t testing.TB, d *database.Database) {
 	if n, err := s.letters.Count(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusWaiting, letters.StatusRefused}}); err != nil || n != 2 {
 		t.Errorf("%d letters: %v", n, err)
 	}
-	if waiting, err := s.delay.Waiting(t.Context()); err != nil || len(waiting) != 1 || waiting[0].Topic != "orders" || waiting[0].Messages != 1 {
+	if waiting, err := s.delay.Inside().Waiting(t.Context()); err != nil || len(waiting) != 1 || waiting[0].Topic != "orders" || waiting[0].Messages != 1 {
 		t.Errorf("%+v wait: %v", waiting, err)
 	}
 	if got := texts(t, d.DB(), `SELECT process FROM spillway_deliveries UNION ALL SELECT id FROM spillway_processes WHERE beats = 3`); !slices.Equal(got, []string{"gone", "gone"}) {
@@ -267,7 +267,7 @@ func TestSchemaByHand(t *testing.T) {
 		}
 		fillTables(t, detected(t, db))
 		s.wantRows(t, detected(t, db))
-		if err := s.delay.Put(t.Context(), "orders", message.NewMessage("1", nil), time.Hour); err != nil {
+		if err := s.delay.Inside().Put(t.Context(), "orders", message.NewMessage("1", nil), time.Hour); err != nil {
 			t.Error(err)
 		}
 		if err := s.letters.Publish("orders.dlq", message.NewMessage("1", nil)); err != nil {

@@ -42,7 +42,7 @@ func (late) Close() error { return nil }
 func TestRelayAwaitsSubscriptions(t *testing.T) {
 	b := newBench(t, false)
 	store := delayStore(t, b.DB)
-	if err := store.Put(t.Context(), "orders.billing.retry", message.NewMessage("kept", nil), 0); err != nil {
+	if err := store.Inside().Put(t.Context(), "orders.billing.retry", message.NewMessage("kept", nil), 0); err != nil {
 		t.Fatal(err)
 	}
 	slow := late{b.Source, make(chan struct{}), make(chan struct{}), new(sync.Once)}
@@ -126,7 +126,7 @@ func TestRowsLeftAreReported(t *testing.T) {
 	}
 	store := delayStore(t, b.DB)
 	for _, id := range []string{"1", "2"} {
-		if err := store.Put(t.Context(), "orders.billing.retry", message.NewMessage(id, nil), time.Hour); err != nil {
+		if err := store.Inside().Put(t.Context(), "orders.billing.retry", message.NewMessage(id, nil), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,7 +136,7 @@ func TestRowsLeftAreReported(t *testing.T) {
 			Subscriber: func(string, string) (message.Subscriber, error) { return shop.StaysOpen(b.Source), nil },
 		}
 	}
-	service := store.Service()
+	service := store.Inside().Service()
 	of := func(name string) func(*spillway.Config) { return func(c *spillway.Config) { c.Service = name } }
 	start("switched off", 1, of(service))
 	start("back in topics", 1, of(service), inTopics)

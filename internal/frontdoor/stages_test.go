@@ -225,7 +225,7 @@ func TestTooLargeToReenter(t *testing.T) {
 		t.Errorf("%+v", letter)
 	}
 	b.Eventually("it left the store", func() bool {
-		waiting, err := store.Waiting(t.Context())
+		waiting, err := store.Inside().Waiting(t.Context())
 		return err == nil && len(waiting) == 0
 	})
 }

@@ -22,7 +22,7 @@ func (s *Stages) warnOfAbandoned() {
 	defer cancel()
 	sources, known := s.topics()
 	if s.config.Store != nil {
-		kept, err := s.config.Store.Waiting(ctx)
+		kept, err := s.config.Store.Inside().Waiting(ctx)
 		s.unseen(err, "the delay store")
 		for _, k := range kept {
 			if !known[k.Topic] {

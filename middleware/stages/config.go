@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/delayed"
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -45,7 +46,7 @@ type Config struct {
 	//   - Services that share the table and publish to different brokers need different values of
 	//     the service of delay.NewStore.
 	//   - To move from stage topics to a Store, list the old stages as Retired, beside the active ones.
-	//   - To move back, wait until Store.Waiting reports no message and the re-entry topic is empty.
+	//   - To move back, wait until the table spillway_delayed has no row of the service and the re-entry topic is empty.
 	Store *delay.Store
 	// SharedTopics allows several handlers to have the same stage topic. Set it only if each consumer group receives every
 	// message of a topic, as in Kafka: a handler acks messages that wait for another handler. With any other broker these
@@ -160,8 +161,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("stages: Config.MaxDelay (%s) and MaxHold (%s) must not be negative", c.MaxDelay, c.MaxHold)
 	case c.MaxHold > 0 && c.MaxHold < minDelay:
 		return fmt.Errorf("stages: Config.MaxHold is %s: messages would be published again without end; it must be at least %s", c.MaxHold, minDelay)
-	case c.Store != nil && c.MaxDelay > delay.MaxDelay:
-		return fmt.Errorf("stages: Config.MaxDelay is %s: a Store keeps a message for at most %s", c.MaxDelay, delay.MaxDelay)
+	case c.Store != nil && c.MaxDelay > delayed.MaxDelay:
+		return fmt.Errorf("stages: Config.MaxDelay is %s: a Store keeps a message for at most %s", c.MaxDelay, delayed.MaxDelay)
 	}
 	for i, stage := range c.Stages {
 		if stage.Delay < minDelay {

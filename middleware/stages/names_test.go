@@ -51,8 +51,8 @@ func TestConfigRefused(t *testing.T) {
 	config := stagesConfig(t)
 	config.Stages = []stages.Stage{{Delay: time.Second}, {Delay: time.Minute, Retired: true}, {Delay: 10 * time.Second}}
 	later, err := stages.New(newQueue(t, &publisher{}), config)
-	if err != nil || later.Total() != 12100*time.Millisecond {
-		t.Errorf("%v, total %s", err, later.Total())
+	if err != nil || later.Inside().Total() != 12100*time.Millisecond {
+		t.Errorf("%v, total %s", err, later.Inside().Total())
 	}
 }
 

@@ -86,7 +86,9 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 		msg := s.inside.ForStage(c.Original(), failure, number, time.Now().Add(pause), time.Time{})
 		msg.Metadata.Set(poison.KeyRetryEntry, entry)
 		return s.traced(c, to, failure, number, s.config.Store, msg, func() error {
-			return safecall.Call("delay store", func() error { return s.config.Store.Put(msg.Context(), to.topic, msg, pause) })
+			return safecall.Call("delay store", func() error {
+				return s.config.Store.Inside().Put(msg.Context(), to.topic, msg, pause)
+			})
 		})
 	}
 	if !to.subscribed.await(c.WaitContext()) {

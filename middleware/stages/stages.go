@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
+	"github.com/watermill-spillway/spillway/internal/delayed"
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/outage"
@@ -34,7 +34,7 @@ type Stages struct {
 	inside deadletter.Inside // of queue
 	config Config
 	active []Stage
-	relay  *delay.Relay         // of a Store
+	relay  *delayed.Relay       // of a Store
 	life   *lifecycle.Lifecycle // of the relay
 
 	sink     *outage.Dependency // of the publisher or the store
@@ -68,8 +68,8 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	watched := "stages: the publisher"
 	if config.Store != nil {
 		watched = "stages: the delay store"
-		relay, err := delay.NewRelay(config.Store, config.Publisher,
-			delay.RelayConfig{GiveUp: s.giveUp, Shared: settings.Shared{Classifier: s.inside.Classifier(), Logger: config.Logger}})
+		relay, err := delayed.NewRelay(config.Store.Inside(), config.Publisher,
+			delayed.RelayConfig{GiveUp: s.giveUp, Shared: settings.Shared{Classifier: s.inside.Classifier(), Logger: config.Logger}})
 		if err != nil {
 			return nil, fmt.Errorf("stages: Config.Store: %w", err)
 		}
@@ -78,14 +78,6 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	s.sink = outage.New(outage.Config{Name: watched, Lost: outage.Lost, Nacked: outage.Nacked, Logger: config.Logger})
 	s.owned = outage.OwnedBy(s.sink)
 	return s, nil
-}
-
-// Total returns how long a message can wait in all stages together, without longer waits that errors ask for.
-func (s *Stages) Total() (total time.Duration) {
-	for _, stage := range s.active {
-		total += s.longest(stage.Delay)
-	}
-	return total
 }
 
 // longest returns a delay with all of its jitter.

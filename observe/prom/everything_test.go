@@ -111,7 +111,7 @@ func wait(t *testing.T, channel *spillway.Channel, sub message.Subscriber) {
 		t.Fatal(err)
 	}
 	for id, topic := range map[string]string{"1": "orders.billing.retry", "2": "stock.storage.retry", "3": "stock.packing.retry"} {
-		if err := channel.Stages().Store().Put(t.Context(), topic, newMessage(id), time.Hour); err != nil {
+		if err := channel.Stages().Inside().Store().Put(t.Context(), topic, newMessage(id), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}

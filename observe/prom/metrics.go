@@ -118,7 +118,7 @@ func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel) ([]pro
 		}
 		all = append(all, newBacklog(source, m.labels))
 	}
-	if waiting := channel.Stages().Store(); waiting != nil {
+	if waiting := channel.Stages().Inside().Store(); waiting != nil {
 		source, err := newSource(ctx, waiting.DB(), waiting.Service(), "stages/1", &m.config, waiting.Waiting)
 		if err != nil {
 			return nil, err

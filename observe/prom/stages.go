@@ -3,21 +3,21 @@ package prom
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/delayed"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/observe/internal/few"
 )
 
 // staged is the collector of the messages that wait in the delay store.
 type staged struct {
-	*source[[]delay.Waiting]
+	*source[[]delayed.Waiting]
 	of               *stages.Stages
 	state            sourceState
 	labels           *bounded
 	waiting, overdue *prometheus.Desc
 }
 
-func newStaged(source *source[[]delay.Waiting], of *stages.Stages, labels *bounded) *staged {
+func newStaged(source *source[[]delayed.Waiting], of *stages.Stages, labels *bounded) *staged {
 	return &staged{source: source, of: of, state: newSourceState("stages"), labels: labels,
 		waiting: newDesc("stage_waiting", "Messages that wait in the delay store, in all stages of a handler. Those of "+
 			"handlers that this process does not have are other.", "topic", "handler"),
@@ -43,7 +43,7 @@ func (s *staged) Collect(ch chan<- prometheus.Metric) {
 	for _, w := range now {
 		// instances of a service can have different handlers: the names are this instance's own
 		at := place{few.Other, few.Other}
-		if handler, topic, ok := s.of.HandlerOf(w.Topic); ok {
+		if handler, topic, ok := s.of.Inside().HandlerOf(w.Topic); ok {
 			at = place{s.labels.value("topic", topic), s.labels.value("handler", handler)}
 		}
 		sums[at] = sum{sums[at].waiting + float64(w.Messages), max(sums[at].overdue, -w.Next.Seconds())}

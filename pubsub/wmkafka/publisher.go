@@ -39,8 +39,8 @@ type PublisherConfig struct {
 	// topics.
 	ProducerPerTopic bool
 	// InFlight is the number of messages of one Publish call that are sent before the first is confirmed. It is for a
-	// publisher that gets many messages at once, as that of a delay.Relay does. With more than 1, messages behind a
-	// refused message may be published; the error says how many were. Their order stays. Default: 1.
+	// publisher that gets many messages at once, as that of stages with a delay.Store does. With more than 1, messages
+	// behind a refused message may be published; the error says how many were. Their order stays. Default: 1.
 	InFlight int
 	// AllowLossyTopics makes InitializeTopicsFor accept existing topics that lose confirmed letters, by retention or
 	// compaction, or that refuse the largest letter. What is wrong is logged as an error. Default: false: such a topic is

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/delayed"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -88,8 +88,8 @@ func (e *erasing) delayed(ctx context.Context) error {
 	if e.Delayed == nil {
 		return nil
 	}
-	done, err := e.Delayed.Erase(ctx, delay.Selection{IDs: e.request.IDs, Metadata: e.request.Metadata},
-		delay.EraseOptions{DryRun: e.request.DryRun, Before: e.keys})
+	done, err := e.Delayed.Inside().Erase(ctx, delayed.Selection{IDs: e.request.IDs, Metadata: e.request.Metadata},
+		delayed.EraseOptions{DryRun: e.request.DryRun, Before: e.keys})
 	e.report.Delayed, e.report.DelayedInHand = done.Messages, done.InHand
 	e.progress()
 	return err

@@ -110,7 +110,7 @@ func fill(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
 		for _, of := range []string{person, "bob"} {
 			msg := message.NewMessage(fmt.Sprint("waits-", of[:3], "-", i), []byte(`{"email":"`+of+`"}`))
 			msg.Metadata.Set("customer", of)
-			if err := s.Delayed.Put(t.Context(), "orders", msg, time.Hour); err != nil {
+			if err := s.Delayed.Inside().Put(t.Context(), "orders", msg, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -175,7 +175,7 @@ func wantOthers(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
 	if err := db.QueryRow(`SELECT COUNT(*) FROM spillway_keys WHERE outputs IS NOT NULL AND fingerprint IS NOT NULL AND id LIKE 'other-%'`).Scan(&keys); err != nil {
 		t.Fatal(err)
 	}
-	waiting, err := s.Delayed.Waiting(t.Context())
+	waiting, err := s.Delayed.Inside().Waiting(t.Context())
 	if left != n || keys != n || err != nil || len(waiting) != 1 || waiting[0].Messages != 20 {
 		t.Errorf("of others are left: %d letters, %d keys, %+v, %v; want %d, %d and 20", left, keys, waiting, err, n, n)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/delayed"
 	"github.com/watermill-spillway/spillway/internal/erasedtext"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/metadatacodec"
@@ -123,9 +124,9 @@ func (r *Request) validate() error {
 		return errors.New("erasure: Request.IDs and Metadata are empty: say whose data are meant")
 	case len(r.IDs) > 0 && len(r.Metadata) > 0:
 		return errors.New("erasure: Request.IDs and Metadata are both set: set one, and call Erase twice")
-	case len(r.IDs) > delay.MaxIDs:
+	case len(r.IDs) > delayed.MaxIDs:
 		return fmt.Errorf("erasure: Request.IDs lists %d ids, at most %d are possible: use several calls", len(r.IDs),
-			delay.MaxIDs)
+			delayed.MaxIDs)
 	case len(r.Metadata) > letters.MaxListed:
 		return fmt.Errorf("erasure: Request.Metadata has %d keys, at most %d are possible", len(r.Metadata),
 			letters.MaxListed)

@@ -44,7 +44,6 @@ var floors = map[string]int{
 	"internal/lifecycle":                 0,
 	"internal/logging":                   0,
 	"internal/metadatacodec":             0,
-	"internal/inside":                    0,
 	"internal/foreign":                   0,
 	"internal/outage":                    0,
 	"internal/pipelined":                 0,
@@ -64,6 +63,8 @@ var floors = map[string]int{
 	"observe":                            0,
 	// rooms of one job each, and the adapters
 	"delay":                              1,
+	"internal/delayed":                   1,
+	"internal/inside":                    1,
 	"idempotency":                        1,
 	"idempotency/pgxstore":               1,
 	"middleware/crashlimit":              1,

@@ -1,0 +1,165 @@
+package delayed
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+const childVariable = "SPILLWAY_DELAY_CHILD"
+
+// order is what a relay in a process of its own is told.
+type order struct {
+	Database int // of databases
+	Address  string
+	Kill     string // the step at which it ends itself without a word
+	After    int    // that many calls
+}
+
+const (
+	killTaken     = "after a take"
+	killPublished = "after a publish, before the delete"
+	killDeleted   = "after a delete, before the next take"
+)
+
+// command is this test binary as a relay. It stops in order when its input ends.
+func (o order) command(t *testing.T) *exec.Cmd {
+	line, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), childVariable+"="+string(line))
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+func child() {
+	var o order
+	err := json.Unmarshal([]byte(os.Getenv(childVariable)), &o)
+	if err == nil {
+		err = o.relay()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "child:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func (o order) relay() error {
+	d := databases[o.Database]
+	db, err := sql.Open(d.driver, o.Address)
+	if err != nil {
+		return err
+	}
+	store, err := NewStore(context.Background(), db, "shop")
+	if err != nil {
+		return err
+	}
+	calls := 0
+	kill := func(step string) {
+		if step == o.Kill && calls >= o.After {
+			self, _ := os.FindProcess(os.Getpid())
+			_ = self.Kill()
+			select {}
+		}
+	}
+	relay, err := NewRelay(store, sinkFunc(func(messages ...*message.Message) error {
+		if calls++; calls > 1 {
+			kill(killDeleted)
+		}
+		kill(killTaken)
+		for _, msg := range messages {
+			_, err := store.db.Exec(context.Background(), store.db.Statement(`INSERT INTO published (id) VALUES (?)`), msg.UUID)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}), RelayConfig{Batch: 20, Poll: 10 * time.Millisecond, Lease: 200 * time.Millisecond,
+		OnMoved: func(context.Context, Moved) { kill(killPublished) },
+	})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	return relay.Run(ctx)
+}
+
+// sinkFunc is a publisher.
+type sinkFunc func(...*message.Message) error
+
+func (sinkFunc) Close() error { return nil }
+
+func (f sinkFunc) Publish(_ string, messages ...*message.Message) error { return f(messages...) }
+
+// Whenever a relay is killed: nothing is lost, and only what was in hand is published again.
+func TestKilled(t *testing.T) {
+	const n, kills = 200, 6
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		if _, err := s.db.DB().Exec(`CREATE TABLE published (id VARCHAR(64) NOT NULL)`); err != nil {
+			t.Fatal(err)
+		}
+		fill(t, s, n, 0)
+		o := order{Address: address}
+		for i := range databases {
+			if databases[i].name == d.name {
+				o.Database = i
+			}
+		}
+		for i := range kills {
+			o.Kill, o.After = []string{killTaken, killPublished, killDeleted}[i%3], 1+i%2
+			cmd := o.command(t)
+			stdin, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			inTime := time.AfterFunc(patience, func() { _ = stdin.Close() })
+			err = cmd.Run()
+			inTime.Stop()
+			if err == nil {
+				t.Fatalf("the relay was not killed %s", o.Kill)
+			}
+		}
+		o.Kill = ""
+		cmd := o.command(t)
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
+		_ = stdin.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		var all, different int
+		if err := s.db.DB().QueryRow(`SELECT COUNT(*), COUNT(DISTINCT id) FROM published`).Scan(&all, &different); err != nil {
+			t.Fatal(err)
+		}
+		if different != n || all-different > kills*20 {
+			t.Errorf("%d different of %d are published %d times", different, n, all)
+		}
+		t.Logf("%d kills, %d published again", kills, all-different)
+	})
+}

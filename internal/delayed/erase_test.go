@@ -1,0 +1,104 @@
+package delayed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Feature D14: a person's messages that wait are removed, by id or by metadata, and no others. One that a relay is publishing
+// stays until the relay is done.
+func TestErase(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			address := d.create(t)
+			s, ctx := d.newStore(t, address), t.Context()
+			theirs, err := NewStore(ctx, d.open(t, address), "mail")
+			if err != nil {
+				t.Fatal(err)
+			}
+			put := func(s *Store, id string, metadata message.Metadata, after time.Duration) {
+				t.Helper()
+				msg := message.NewMessage(id, []byte("{}"))
+				msg.Metadata = metadata
+				if err := s.Put(ctx, "orders", msg, after); err != nil {
+					t.Fatal(err)
+				}
+			}
+			const n = 30
+			ann := message.Metadata{"customer": "ann\x00", "tenant": "blue"}
+			for i := range n {
+				put(s, fmt.Sprint("ann-", i), ann, time.Hour)
+				put(s, fmt.Sprint("other-", i), message.Metadata{"customer": "bob", "note": "ann\x00", "tenant": "blue"}, time.Hour)
+			}
+			put(theirs, "ann-1", ann, time.Hour)
+			put(s, "ann-due", ann, 0)
+			var b batch
+			eventually(t, "one is due", func() bool {
+				b, err = s.take(ctx, 1, time.Hour, front)
+				return err != nil || len(b.rows) == 1
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := 0
+			count := func(_ context.Context, ids []string) error { before += len(ids); return nil }
+			byMetadata := Selection{Metadata: map[string]string{"customer": "ann\x00"}}
+			for i, step := range []struct {
+				chosen  Selection
+				options EraseOptions
+				want    Erased
+			}{
+				{byMetadata, EraseOptions{DryRun: true, Before: count}, Erased{n, 1}},
+				{Selection{IDs: []string{"ann-3", "ann-due", "none"}}, EraseOptions{Before: count}, Erased{1, 1}},
+				{byMetadata, EraseOptions{Before: count}, Erased{n - 1, 1}},
+				{byMetadata, EraseOptions{}, Erased{0, 1}},
+			} {
+				if got, err := s.Erase(ctx, step.chosen, step.options); err != nil || got != step.want {
+					t.Errorf("step %d: %+v, %v, want %+v", i, got, err, step.want)
+				}
+			}
+			if before != n+1+2+n {
+				t.Errorf("the hook was called with %d messages", before)
+			}
+			if err := s.release(ctx, b.token, []int64{b.rows[0].seq}); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := s.Erase(ctx, byMetadata, EraseOptions{}); err != nil || got != (Erased{1, 0}) {
+				t.Errorf("after the lease: %+v, %v", got, err)
+			}
+			for who, want := range map[*Store]int{s: n, theirs: 1} {
+				if w, err := who.Waiting(ctx); err != nil || len(w) != 1 || w[0].Messages != want {
+					t.Errorf("%+v wait, %v, want %d", w, err, want)
+				}
+			}
+			stop := errors.New("no more")
+			got, err := s.Erase(ctx, Selection{IDs: []string{"other-1"}}, EraseOptions{Before: func(context.Context, []string) error { return stop }})
+			if !errors.Is(err, stop) || got.Messages != 0 {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// Feature D14: what chooses nothing, or cannot choose, is refused.
+func TestErase_refuses(t *testing.T) {
+	s := databases[0].newStore(t, databases[0].create(t))
+	for want, chosen := range map[string]Selection{
+		"chooses nothing": {}, "both set": {IDs: []string{"1"}, Metadata: map[string]string{"a": "b"}}, "501 ids": {IDs: make([]string, 501)},
+	} {
+		if _, err := s.Erase(t.Context(), chosen, EraseOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	var none *Store
+	if _, err := none.Erase(t.Context(), Selection{}, EraseOptions{}); err == nil {
+		t.Error("no store")
+	}
+}

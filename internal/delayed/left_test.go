@@ -1,0 +1,34 @@
+package delayed
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Promise P1: what is left in a database is found without a Store, by its service, and the search makes no table.
+func TestLeft(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		db := d.open(t, address)
+		for range 2 { // the first search makes no table either
+			if waiting, err := Left(t.Context(), db, "shop"); err != nil || len(waiting) != 0 {
+				t.Fatalf("without a table: %v, %v", waiting, err)
+			}
+		}
+		if _, err := db.Exec(`SELECT 1 FROM spillway_delayed`); err == nil {
+			t.Error("the search made the table")
+		}
+		s := d.newStore(t, address)
+		if err := s.Put(t.Context(), "orders.billing.retry", message.NewMessage("1", nil), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		waiting, err := Left(t.Context(), db, s.Service())
+		if err != nil || len(waiting) != 1 || waiting[0].Topic != "orders.billing.retry" || waiting[0].Messages != 1 {
+			t.Errorf("%v, %v", waiting, err)
+		}
+		if waiting, err := Left(t.Context(), db, "another"); err != nil || len(waiting) != 0 {
+			t.Errorf("of another service: %v, %v", waiting, err)
+		}
+	})
+}

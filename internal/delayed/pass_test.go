@@ -1,0 +1,192 @@
+package delayed
+
+import (
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// bulk puts n messages that are due into topic, in one transaction.
+func bulk(t testing.TB, s *Store, topic string, n int) {
+	t.Helper()
+	err := s.db.Write(t.Context(), func(tx *sql.Tx) error { // which may take its time
+		for i := range n {
+			if _, err := tx.Exec(s.statements.put, newRecord(s.service, topic, newMessage(numberedID(i))).args(0)...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Feature R8, promise P4: what waits for a topic that refuses is passed over, and not written again and again. Messages of
+// other topics that come after it are published meanwhile; and when the topic takes messages again, all of them are.
+func TestRefusedIsPassedOver(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		const n = 5000
+		bulk(t, s, "bad", n)
+		bulk(t, s, "worse", 100) // behind it
+		var down atomic.Bool
+		down.Store(true)
+		var tries [2]atomic.Int64
+		out := &outbox{before: func(topic string, _ []*message.Message) error {
+			for i, name := range []string{"bad", "worse"} {
+				if topic == name && down.Load() {
+					tries[i].Add(1)
+					return errDown
+				}
+			}
+			return nil
+		}}
+		start(t, s, out, RelayConfig{Batch: 50, Poll: 20 * time.Millisecond})
+		eventually(t, "both topics were tried more often than it takes to believe that they are down", func() bool {
+			return tries[0].Load() > maxRefusals+1 && tries[1].Load() > maxRefusals+1
+		})
+		for i := range 20 {
+			put(t, s, "good", newMessage(fmt.Sprint("good-", i)), time.Duration(i)*5*time.Millisecond)
+		}
+		eventually(t, "the good ones are published", func() bool { return len(out.all()) == 20 })
+		var written int
+		if err := s.db.DB().QueryRow(`SELECT COUNT(*) FROM spillway_delayed WHERE ready_at <> due_at`).Scan(&written); err != nil {
+			t.Fatal(err)
+		}
+		if written > 10*50 {
+			t.Errorf("%d of %d rows were written again", written, n)
+		}
+		down.Store(false)
+		eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
+		if found := len(out.all()); found != n+100+20 {
+			t.Errorf("%d messages are published", found)
+		}
+	})
+}
+
+// Several relays pass over the same rows, and each message is published once.
+func TestRefusedIsPassedOver_together(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		bulk(t, s, "bad", 1000)
+		var down atomic.Bool
+		down.Store(true)
+		outs := make([]*outbox, 3)
+		for i := range outs {
+			outs[i] = &outbox{before: func(topic string, _ []*message.Message) error {
+				if topic == "bad" && down.Load() {
+					return errDown
+				}
+				return nil
+			}}
+			start(t, d.newStore(t, address), outs[i], RelayConfig{Batch: 20, Poll: 10 * time.Millisecond, Lease: time.Minute})
+		}
+		all := func() (ids []string) {
+			for _, out := range outs {
+				ids = append(ids, out.ids()...)
+			}
+			return ids
+		}
+		for i := range 200 {
+			put(t, s, "good", newMessage(numberedID(1000+i)), 0)
+		}
+		eventually(t, "the good ones are published", func() bool { return len(all()) == 200 })
+		down.Store(false)
+		eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
+		wantOnce(t, all(), 1200)
+	})
+}
+
+// A look from the start that was dear is not repeated for a time that its cost bounds, and a cheap one always is.
+func TestPass(t *testing.T) {
+	var p pass
+	now := time.Now()
+	reached := place{ready: 5}
+	if from, full := p.begin(now); from != front || !full {
+		t.Error("the first look is not from the start")
+	}
+	p.looked(now, dear-1, reached)
+	if from, full := p.begin(now); from != front || !full {
+		t.Error("after a cheap one the next is not from the start")
+	}
+	p.looked(now, 50*time.Millisecond, reached)
+	if from, full := p.begin(now.Add(5*time.Second - 1)); from != reached || full {
+		t.Error("a dear one is repeated too soon")
+	}
+	if from, full := p.begin(now.Add(5 * time.Second)); from != front || !full {
+		t.Error("a dear one is not repeated")
+	}
+	p.from, p.first = reached, map[string]place{"a": {}}
+	p.recovered(topics{"a": {refusals: maxRefusals}}, now)
+	if p.from != reached || len(p.first) != 1 {
+		t.Error("what a topic that refuses holds is not passed over")
+	}
+	if due, in := p.probes(topics{"a": {refusals: maxRefusals, until: now.Add(time.Second)}}, now); len(due) != 0 || in != time.Second {
+		t.Error(due, in)
+	}
+	if due, in := p.probes(topics{"a": {refusals: maxRefusals}}, now); len(due) != 1 || in != 0 {
+		t.Error(due, in)
+	}
+	p.recovered(topics{}, now)
+	if p.from != (place{}) || len(p.first) != 0 {
+		t.Error("what a topic holds that takes messages again is passed over")
+	}
+}
+
+// With an old snapshot open, PostgreSQL keeps the index entries of deleted rows. A look that begins behind them reads none
+// of them, nor those of leases that lie in the future.
+func TestDeadEntries(t *testing.T) {
+	d := databases[1]
+	s := d.newStore(t, d.create(t))
+	old, err := s.db.DB().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = old.Rollback() }()
+	if _, err := old.Exec(`SELECT COUNT(*) FROM spillway_delayed`); err != nil {
+		t.Fatal(err)
+	}
+	const n = 20_000
+	bulk(t, s, "orders", n)
+	for _, statement := range []string{`UPDATE spillway_delayed SET ready_at = ready_at + 10000000`, `DELETE FROM spillway_delayed`} {
+		if _, err := s.db.DB().Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	here, err := s.here(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dear, cheap := s.buffers(t, front), s.buffers(t, here); dear < 100 || cheap > 20 {
+		t.Errorf("a look reads %d pages from the start, and %d from behind the dead rows", dear, cheap)
+	}
+}
+
+var pages = regexp.MustCompile(`Buffers: shared (?:hit=(\d+))? ?(?:read=(\d+))?`)
+
+// buffers is how many pages a look reads.
+func (s *Store) buffers(t *testing.T, from place) (most int) {
+	t.Helper()
+	args := append(append([]any{[]byte(s.service)}, s.after(from)...), time.Second.Microseconds())
+	err := s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
+		var line string
+		err := rows.Scan(&line)
+		if found := pages.FindStringSubmatch(line); found != nil {
+			hit, _ := strconv.Atoi(found[1]) // an empty one is none
+			read, _ := strconv.Atoi(found[2])
+			most = max(most, hit+read)
+		}
+		return err
+	}, `EXPLAIN (ANALYZE, BUFFERS) `+s.statements.next, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return most
+}

@@ -1,0 +1,515 @@
+package delayed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/settings"
+)
+
+func TestNewRelay_refuses(t *testing.T) {
+	store := databases[0].newStore(t, databases[0].create(t))
+	for field, config := range map[string]RelayConfig{
+		"Batch is -1": {Batch: -1}, "Batch is 5001": {Batch: maxBatch + 1}, "Poll": {Poll: 1}, "Lease": {Lease: time.Millisecond},
+	} {
+		if _, err := NewRelay(store, &outbox{}, config); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// A nil argument is an error with a sentence.
+func TestNil(t *testing.T) {
+	s := databases[0].newStore(t, databases[0].create(t))
+	r, err := NewRelay(s, &outbox{}, RelayConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var none context.Context
+	_, waited := s.Waiting(none)
+	_, noStore := NewRelay(nil, &outbox{}, RelayConfig{})
+	_, noPublisher := NewRelay(s, (*outbox)(nil), RelayConfig{})
+	_, opened := NewStore(none, s.db.DB(), "")
+	for name, err := range map[string]error{
+		"Put": s.Put(none, "orders", newMessage("1"), 0), "NewStore": opened, "Waiting": waited, "Run": r.Run(none),
+		"Plugin": r.Plugin(nil), "no relay": (*Relay)(nil).Plugin(nil), "runs no relay": (*Relay)(nil).Run(t.Context()),
+		"no store": noStore, "no publisher": noPublisher,
+	} {
+		if err == nil || !strings.Contains(err.Error(), " nil") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Several relays share the work: with no failures each message is published exactly once.
+func TestShare(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		const n, relays = 2000, 4
+		s := d.newStore(t, address)
+		fill(t, s, n, 0)
+		outs := make([]*outbox, relays)
+		for i := range outs {
+			outs[i] = &outbox{before: func(string, []*message.Message) error { time.Sleep(time.Millisecond); return nil }}
+			start(t, d.newStore(t, address), outs[i], RelayConfig{Batch: 40, Lease: time.Minute})
+		}
+		eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
+		var all []string
+		shares := []int{}
+		for _, out := range outs {
+			ids := out.ids()
+			if !slices.IsSorted(ids) {
+				t.Error("a relay has not kept the order")
+			}
+			all, shares = append(all, ids...), append(shares, len(ids))
+		}
+		wantOnce(t, all, n)
+		t.Logf("shares: %v", shares)
+	})
+}
+
+// A topic that fails, in whatever way, does not stop another, and nothing of it is lost.
+func TestFailures(t *testing.T) {
+	ways := map[string]func(){"error": nil, "panic": func() { panic("\x00") }, "goexit": runtime.Goexit}
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		for name, way := range ways {
+			t.Run(name, func(t *testing.T) {
+				s := d.newStore(t, address)
+				for i := range 100 {
+					put(t, s, []string{"good", "bad"}[i%4/3], newMessage(numberedID(i)), 0)
+				}
+				var down atomic.Bool
+				var tries atomic.Int64
+				down.Store(true)
+				out := &outbox{before: func(topic string, _ []*message.Message) error {
+					if topic == "bad" && down.Load() {
+						tries.Add(1)
+						if way != nil {
+							way()
+						}
+						return errDown
+					}
+					return nil
+				}}
+				begun := time.Now()
+				start(t, s, out, RelayConfig{Batch: 7})
+				eventually(t, "the good ones are published", func() bool { return len(out.all()) == 75 })
+				put(t, s, "good", newMessage(numberedID(100)), 0)
+				eventually(t, "another good one is published", func() bool { return len(out.all()) == 76 })
+				time.Sleep(300 * time.Millisecond)
+				if n, most := tries.Load(), 12+int64(time.Since(begun)/maxTopicWait)*2; n > most {
+					t.Errorf("%d tries in vain, at most %d", n, most)
+				}
+				down.Store(false)
+				eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
+				wantOnce(t, out.ids(), 101)
+			})
+		}
+	})
+}
+
+// One message that is refused, for its size or otherwise, does not stop those behind it, also not those of its own call.
+func TestPoisoned(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		for _, refusal := range []error{errors.New("not this one"), classify.ErrTooLarge} {
+			s := d.newStore(t, address)
+			fill(t, s, 100, 0)
+			out := &outbox{before: func(_ string, messages []*message.Message) error {
+				for _, msg := range messages {
+					if msg.UUID == numberedID(50) {
+						return refusal
+					}
+				}
+				return nil
+			}}
+			r := start(t, s, out, RelayConfig{Batch: 30})
+			eventually(t, "all others are published", func() bool { return kept(t, s) == 1 })
+			r.stop()
+			if found := counts(out.ids()); len(found) != 99 || found[numberedID(50)] != 0 {
+				t.Errorf("%d are published", len(found))
+			}
+			var failures int
+			if err := s.db.DB().QueryRow(`SELECT failures FROM spillway_delayed`).Scan(&failures); err != nil || failures < 1 {
+				t.Error(failures, err)
+			}
+			if _, err := s.db.DB().Exec(`DELETE FROM spillway_delayed`); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Promise P4: what a rule alone knows as a refusal for size is given up, and what is no such refusal is not.
+func TestGiveUpByRule(t *testing.T) {
+	own, other := errors.New("body exceeds the quota"), errors.New("not now")
+	classifier, err := classify.New(classify.Config{Rules: []classify.Rule{classify.Is(own, classify.Verdict{TooLarge: true})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := databases[0].newStore(t, databases[0].create(t))
+	refusals := map[string]error{numberedID(1): own, numberedID(2): other}
+	fill(t, s, 4, 0)
+	out := &outbox{before: func(_ string, messages []*message.Message) error {
+		if len(messages) > 1 {
+			return other
+		}
+		return refusals[messages[0].UUID]
+	}}
+	given := make(chan string, 4)
+	giveUp := func(_ context.Context, _ string, msg *message.Message, _ error) error { given <- msg.UUID; return nil }
+	start(t, s, out, RelayConfig{Shared: settings.Shared{Classifier: classifier}, GiveUp: giveUp})
+	eventually(t, "one is left", func() bool { return kept(t, s) == 1 })
+	if id := <-given; id != numberedID(1) || len(given) != 0 || len(out.all()) != 2 {
+		t.Errorf("given up: %q and %d more; published: %v", id, len(given), out.ids())
+	}
+}
+
+// A row that cannot be read is put off, and does not stop others.
+func TestDamaged(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		put(t, s, "orders", newMessage(numberedID(0)), 0)
+		if _, err := s.db.DB().Exec(`UPDATE spillway_delayed SET metadata = 'damaged', failures = -5`); err != nil {
+			t.Fatal(err)
+		}
+		put(t, s, "orders", newMessage(numberedID(1)), 0)
+		out := &outbox{}
+		start(t, s, out, RelayConfig{})
+		eventually(t, "the other one is published", func() bool { return len(out.all()) == 1 && kept(t, s) == 1 })
+	})
+}
+
+// What another relay took is not taken before its lease is over, and then it is.
+func TestTakeover(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		fill(t, s, 10, 0)
+		const lease = time.Second
+		before := time.Now()
+		first, err := s.take(t.Context(), 100, lease, front)
+		if err != nil || len(first.rows) != 10 {
+			t.Fatal(len(first.rows), err)
+		}
+		if second, err := s.take(t.Context(), 100, lease, front); err != nil || len(second.rows) != 0 && time.Since(before) < lease {
+			t.Fatal("taken twice", err)
+		}
+		out := &outbox{}
+		start(t, d.newStore(t, address), out, RelayConfig{Poll: 10 * time.Millisecond})
+		eventually(t, "the other relay has them", func() bool { return len(out.all()) == 10 })
+		if passed := time.Since(before); passed < lease-time.Millisecond {
+			t.Errorf("taken over after %s", passed)
+		}
+		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
+		wantOnce(t, out.ids(), 10)
+	})
+}
+
+// A relay that lost a lease does nothing to the rows of the next one.
+func TestToken(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		fill(t, s, 3, 0)
+		first, err1 := s.take(t.Context(), 3, minLease, front)
+		var second batch
+		eventually(t, "the lease is over", func() bool {
+			var err error
+			second, err = s.take(t.Context(), 3, time.Minute, front)
+			return err != nil || len(second.rows) > 0
+		})
+		seqs := seqsOf(second.rows)
+		if err1 != nil || len(seqs) != 3 || !slices.Equal(seqs, seqsOf(first.rows)) {
+			t.Fatal(err1, seqs)
+		}
+		all, err := s.renew(t.Context(), first.token, seqs, time.Nanosecond)
+		err = errors.Join(err, s.remove(t.Context(), first.token, seqs), s.release(t.Context(), first.token, seqs),
+			s.postpone(t.Context(), first.token, seqs, -time.Hour, 1))
+		if all || err != nil {
+			t.Error(all, err)
+		}
+		if third, err := s.take(t.Context(), 3, time.Minute, front); err != nil || len(third.rows) != 0 {
+			t.Error("the lease was touched", err)
+		}
+		if all, err = s.renew(t.Context(), second.token, seqs, time.Minute); !all || err != nil {
+			t.Error(all, err)
+		}
+		if err := s.remove(t.Context(), second.token, seqs); err != nil || kept(t, s) != 0 {
+			t.Error(err)
+		}
+	})
+}
+
+// A publisher that is slower than the lease keeps it, and no other relay publishes.
+func TestSlowPublisher(t *testing.T) {
+	const lease = 3 * time.Second // a renewal may come late by two thirds of it
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		fill(t, s, 3, 0)
+		out := &outbox{before: func(string, []*message.Message) error { time.Sleep(lease + lease/2); return nil }}
+		for range 2 {
+			start(t, d.newStore(t, address), out, RelayConfig{Lease: lease, Poll: 10 * time.Millisecond})
+		}
+		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
+		wantOnce(t, out.ids(), 3)
+	})
+}
+
+// A batch that loses its lease is cut: others have it by then.
+func TestLeaseLost(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		for i := range 10 {
+			put(t, s, fmt.Sprint("topic", i%2), newMessage(numberedID(i)), 0)
+		}
+		var once sync.Once
+		out := &outbox{before: func(string, []*message.Message) error {
+			once.Do(func() { // as a relay that takes them after a stop of the world
+				if _, err := s.db.DB().Exec(`UPDATE spillway_delayed SET token = 'another', ready_at = ready_at + 3600000000`); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(200 * time.Millisecond)
+			})
+			return nil
+		}}
+		r := start(t, s, out, RelayConfig{Lease: 300 * time.Millisecond})
+		eventually(t, "one is published", func() bool { return len(out.all()) > 0 })
+		put(t, s, "topic", newMessage(numberedID(10)), 0)
+		eventually(t, "the relay goes on", func() bool { return len(out.all()) > 1 })
+		r.stop()
+		if got := out.ids(); len(got) != 2 || kept(t, s) != 10 {
+			t.Errorf("published: %v, kept: %d", got, kept(t, s))
+		}
+	})
+}
+
+// A relay that stops deletes what was published and gives back the rest at once.
+func TestStop(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		for i := range 10 {
+			put(t, s, fmt.Sprint("topic", i%2), newMessage(numberedID(i)), 0)
+		}
+		publishing, goOn := make(chan struct{}), make(chan struct{})
+		var calls atomic.Int64
+		out := &outbox{before: func(string, []*message.Message) error {
+			if calls.Add(1) == 3 {
+				close(publishing)
+				<-goOn
+			}
+			return nil
+		}}
+		r := start(t, s, out, RelayConfig{Lease: time.Hour})
+		<-publishing
+		r.cancel()
+		close(goOn)
+		<-r.ended
+		if got := out.ids(); len(got) != 3 || kept(t, s) != 7 {
+			t.Errorf("published: %v, kept: %d", got, kept(t, s))
+		}
+		b, err := s.take(t.Context(), 100, time.Hour, front)
+		if err != nil || len(b.rows) != 7 || b.rows[0].msg.UUID != numberedID(3) {
+			t.Errorf("%d are free: %v", len(b.rows), err)
+		}
+	})
+}
+
+// A batch is bounded in bytes: what is in memory does not grow with what waits.
+func TestBytes(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		for i, mib := range []int{5, 5, 5, 5, 0, 12, 2, 17, 0} {
+			put(t, s, "orders", message.NewMessage(numberedID(i), make([]byte, mib)), 0)
+		}
+		if _, err := s.db.DB().Exec(`UPDATE spillway_delayed SET size = LENGTH(payload) * 1048576`); err != nil { // as if
+			t.Fatal(err)
+		}
+		time.Sleep(2 * s.tick) // or the last ones are not due
+		for i, want := range []int{3, 2, 2, 1, 1} {
+			b, err := s.take(t.Context(), 100, time.Hour, front)
+			if err != nil || len(b.rows) != want || b.more != (i < 4) {
+				t.Errorf("%d rows, more: %v, %v; want %d", len(b.rows), b.more, err, want)
+			}
+		}
+		var size, want int
+		msg := hostile()[3]
+		put(t, s, "orders", msg, time.Hour)
+		for key, value := range msg.Metadata {
+			want += len(key) + len(value)
+		}
+		want += len(msg.UUID) + len(msg.Payload)
+		if err := s.db.DB().QueryRow(`SELECT MAX(size) FROM spillway_delayed WHERE due_at = ready_at AND token = ''`).Scan(&size); err != nil || size < want || size > want+100 {
+			t.Errorf("a message of %d bytes counts %d, %v", want, size, err)
+		}
+	})
+}
+
+// A Put of this process wakes the relay that sleeps for longer.
+func TestWake(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		out := &outbox{}
+		start(t, s, out, RelayConfig{Poll: time.Hour})
+		for i, after := range []time.Duration{0, 20 * time.Millisecond, time.Hour, 40 * time.Millisecond} {
+			time.Sleep(20 * time.Millisecond) // it sleeps as a rule, and sometimes looks
+			put(t, s, "orders", newMessage(numberedID(i)), after)
+		}
+		eventually(t, "what is due is published", func() bool { return len(out.all()) == 3 })
+		if kept(t, s) > 1 {
+			eventually(t, "it is deleted", func() bool { return kept(t, s) == 1 })
+		}
+		var all sync.WaitGroup // whatever the relay does meanwhile
+		for i := range 100 {
+			all.Go(func() {
+				if err := s.Put(context.Background(), "orders", newMessage(numberedID(i+10)), time.Duration(i%5)*time.Millisecond); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		eventually(t, "what is due is published", func() bool { return len(out.all()) == 103 })
+	})
+}
+
+// What another process put is found by a look.
+func TestPoll(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s, out := d.newStore(t, address), &outbox{}
+		start(t, s, out, RelayConfig{Poll: 20 * time.Millisecond})
+		time.Sleep(50 * time.Millisecond)
+		put(t, d.newStore(t, address), "orders", newMessage("1"), 30*time.Millisecond)
+		eventually(t, "it is published", func() bool { return len(out.all()) == 1 })
+	})
+}
+
+type errorCounter struct {
+	watermill.NopLogger
+	n atomic.Int64
+}
+
+func (c *errorCounter) Error(string, error, watermill.LogFields) { c.n.Add(1) }
+
+// A database that fails is asked again, and what was published is deleted before anything else is taken.
+func TestDatabaseFails(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		fill(t, s, 10, 0)
+		hide := func(from, to string) {
+			var err error
+			eventually(t, "the table is renamed", func() bool {
+				_, err = s.db.DB().Exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
+				return err == nil
+			})
+		}
+		var once sync.Once
+		logger := &errorCounter{}
+		out := &outbox{before: func(string, []*message.Message) error {
+			once.Do(func() {
+				hide("spillway_delayed", "hidden")
+				logger.n.Store(0) // of renewals while the statement took its time
+			})
+			return nil
+		}}
+		start(t, d.newStore(t, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Shared: settings.Shared{Logger: logger}})
+		eventually(t, "the failure is logged", func() bool { return logger.n.Load() > 0 })
+		time.Sleep(500 * time.Millisecond) // the lease is over
+		if n := logger.n.Load(); n > 5 {
+			t.Errorf("%d errors are logged", n)
+		}
+		hide("hidden", "spillway_delayed")
+		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
+		wantOnce(t, out.ids(), 10)
+	})
+}
+
+// Rows that others hold for longer are asked for with patience, and no longer than Poll.
+func TestContended(t *testing.T) {
+	for _, d := range databases[1:] {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			s := d.newStore(t, d.create(t))
+			put(t, s, "orders", newMessage("1"), 0)
+			tx, err := s.db.DB().Begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(`SELECT * FROM spillway_delayed FOR UPDATE`); err != nil {
+				t.Fatal(err)
+			}
+			out := &outbox{}
+			config := &RelayConfig{Batch: 10, Poll: time.Second, Lease: time.Second, Shared: settings.Shared{Logger: watermill.NopLogger{}}}
+			w := &worker{from: source{config, s, out}, topics: topics{}}
+			before := firstContended
+			for range 12 {
+				d := w.round(t.Context())
+				if d < before/2 || d > time.Second {
+					t.Errorf("it waits for %s after %s", d, before)
+				}
+				before = d
+			}
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if d := w.round(t.Context()); d != time.Second || len(out.all()) != 1 || w.misses != 0 {
+				t.Errorf("%s, %d published", d, len(out.all()))
+			}
+		})
+	}
+}
+
+// The relay lives as long as the handlers of its router.
+func TestPlugin(t *testing.T) {
+	d := databases[0]
+	s, out := d.newStore(t, d.create(t)), &outbox{}
+	relay, err := NewRelay(s, out, RelayConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		channel := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+		router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		router.AddPlugin(relay.Plugin)
+		router.AddConsumerHandler("billing", "orders", channel, func(*message.Message) error { return nil })
+		done := make(chan error, 1)
+		go func() { done <- router.Run(t.Context()) }()
+		<-router.Running()
+		put(t, s, "orders", newMessage(numberedID(i)), 0)
+		eventually(t, "it is published", func() bool { return len(out.all()) == i+1 })
+		if err := errors.Join(router.Close(), <-done); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.alarms.all) != 0 {
+			t.Error("the relay runs on")
+		}
+	}
+}
+
+// A hook that panics or ends its goroutine is contained.
+func TestOnMoved(t *testing.T) {
+	d := databases[0]
+	s, out := d.newStore(t, d.create(t)), &outbox{}
+	for i := range 2 {
+		put(t, s, fmt.Sprint(i), newMessage(numberedID(i)), 0)
+	}
+	start(t, s, out, RelayConfig{OnMoved: func(_ context.Context, m Moved) {
+		if m.Topic == "0" {
+			panic("hook")
+		}
+		runtime.Goexit()
+	}})
+	eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
+	wantOnce(t, out.ids(), 2)
+}

@@ -1,0 +1,355 @@
+package delayed
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+)
+
+// hostile is messages with contents that no producer rules out.
+func hostile() []*message.Message {
+	everyByte := make([]byte, 256)
+	for i := range everyByte {
+		everyByte[i] = byte(i)
+	}
+	odd := []string{"", "\x00", "'; DROP TABLE spillway_delayed; --", "?", "$1", "now()", `\`, "\xff\xfe", "é́", "a ", "A", string(everyByte), strings.Repeat("x", 70000)}
+	var messages []*message.Message
+	for i, s := range odd {
+		msg := message.NewMessage(s, []byte(s))
+		for j, k := range odd {
+			if j != i {
+				msg.Metadata[k] = s
+			}
+		}
+		messages = append(messages, msg)
+	}
+	none := message.NewMessage("none", nil)
+	empty := message.NewMessage("empty", []byte{})
+	return append(messages, none, empty, message.NewMessage("large", make([]byte, 3<<20)))
+}
+
+type callerKey struct{}
+
+// What was put is published with the same bytes, to the same topic.
+func TestRoundTrip(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		topics := []string{"orders", "\x00\xff'; --", "?", strings.Repeat("t", maxTopic)}
+		want := hostile()
+		for i, msg := range want {
+			msg.SetContext(context.WithValue(context.Background(), callerKey{}, "of the caller"))
+			put(t, s, topics[i%len(topics)], msg, 0)
+		}
+		out := &outbox{}
+		start(t, s, out, RelayConfig{})
+		eventually(t, "all are published", func() bool { return len(out.all()) == len(want) })
+		for i, p := range out.all() {
+			if p.topic != topics[i%len(topics)] || p.msg.UUID != want[i].UUID || !reflect.DeepEqual(p.msg.Payload, want[i].Payload) ||
+				!reflect.DeepEqual(p.msg.Metadata, want[i].Metadata) {
+				t.Errorf("message %d, %.20q, is changed", i, want[i].UUID)
+			}
+			if p.msg.Context() == nil || p.msg.Context().Value(callerKey{}) != nil {
+				t.Errorf("message %d has a context that is not its own", i)
+			}
+		}
+		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
+	})
+}
+
+func TestPut_refuses(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		for name, err := range map[string]error{
+			"nil message": s.Put(t.Context(), "orders", nil, 0),
+			"no topic":    s.Put(t.Context(), "", newMessage("1"), 0),
+			"long topic":  s.Put(t.Context(), strings.Repeat("t", maxTopic+1), newMessage("1"), 0),
+			"long delay":  s.Put(t.Context(), "orders", newMessage("1"), MaxDelay+1),
+			"count":       func() error { _, err := (*Store)(nil).Waiting(t.Context()); return err }(),
+			"long id":     s.Put(t.Context(), "", newMessage("\x00"), 0),
+			"ended":       s.Put(ended(), "orders", newMessage("1"), 0),
+			"nil store":   (*Store)(nil).Put(t.Context(), "orders", newMessage("1"), 0),
+		} {
+			if err == nil {
+				t.Errorf("%s: no error", name)
+			} else if strings.Contains(err.Error(), "\x00") {
+				t.Errorf("%s: %q", name, err)
+			}
+		}
+		put(t, s, "orders", newMessage("1"), MaxDelay)
+		put(t, s, "orders", newMessage("2"), -MaxDelay)
+		if n := kept(t, s); n != 2 {
+			t.Errorf("%d are kept", n)
+		}
+	})
+}
+
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// A message that does not fit is refused before the server hangs up.
+func TestPut_tooLarge(t *testing.T) {
+	d := databases[2]
+	address := d.create(t)
+	s := d.newStore(t, address)
+	var packet int
+	if err := s.db.DB().QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet)), 0); !errors.Is(err, classify.ErrTooLarge) {
+			t.Errorf("%v", err)
+		}
+	}
+	put(t, s, "orders", message.NewMessage("1", make([]byte, packet-16<<10)), 0)
+	// A driver that writes the values into the statement doubles this one.
+	doubling := d.newStore(t, mysqltest.With(address, "interpolateParams=true"))
+	err := doubling.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet*3/4)), 0)
+	if !errors.Is(err, classify.ErrTooLarge) {
+		t.Errorf("%v", err)
+	}
+}
+
+type claim struct{ db *sql.DB }
+
+func (claim) Holds(*message.Message) bool { return false }
+func (c claim) Locks(db *sql.DB) bool     { return c.db == db }
+
+// Who holds the database himself is told so.
+func TestPut_within(t *testing.T) {
+	d := databases[0]
+	s := d.newStore(t, d.create(t))
+	s.db.DB().SetMaxOpenConns(1)
+	ctx := chain.WithClaim(t.Context(), claim{s.db.DB()})
+	if err := s.Put(ctx, "orders", newMessage("1"), 0); !errors.Is(err, errHeld) {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.Waiting(ctx); !errors.Is(err, errHeld) {
+		t.Errorf("%v", err)
+	}
+	if err := s.Put(chain.WithClaim(t.Context(), claim{new(sql.DB)}), "orders", newMessage("1"), 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// Ten processes that start at once make the table once. A table, a database and a service that cannot be the store's are
+// refused.
+func TestNewStore(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		var all sync.WaitGroup
+		for range 10 {
+			db := d.open(t, address)
+			all.Go(func() {
+				if _, err := NewStore(t.Context(), db, "shop"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		db := d.open(t, d.create(t))
+		if _, err := NewStore(t.Context(), db, ""); (err == nil) != (d.name == "sqlite") {
+			t.Errorf("without a service: %v", err)
+		}
+		for _, statement := range []string{`DROP TABLE IF EXISTS spillway_delayed`, `CREATE TABLE spillway_delayed (seq INTEGER PRIMARY KEY, name VARCHAR(10))`} {
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := NewStore(t.Context(), db, "shop"); err == nil || !strings.Contains(err.Error(), "without column") {
+			t.Errorf("another's table is taken for ours: %v", err)
+		}
+	})
+	for want, db := range map[string]*sql.DB{"no file": databases[0].open(t, ":memory:"), "*sql.DB is nil": nil} {
+		if _, err := NewStore(t.Context(), db, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q: %v", want, err)
+		}
+	}
+}
+
+func TestWaiting(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		if waiting, err := s.Waiting(t.Context()); err != nil || len(waiting) != 0 {
+			t.Fatal(waiting, err)
+		}
+		put(t, s, "a", newMessage("1"), time.Hour)
+		put(t, s, "\xff", newMessage("2"), -time.Hour)
+		put(t, s, "a", newMessage("3"), 2*time.Hour)
+		waiting, err := s.Waiting(t.Context())
+		if err != nil || len(waiting) != 2 {
+			t.Fatal(waiting, err)
+		}
+		a, b := waiting[0], waiting[1]
+		if a.Topic != "a" || a.Messages != 2 || a.Next > time.Hour+s.tick || a.Next < 59*time.Minute {
+			t.Errorf("%+v", a)
+		}
+		if b.Topic != "\xff" || b.Messages != 1 || b.Next > s.tick || b.Next < -time.Minute {
+			t.Errorf("%+v", b)
+		}
+		var rows []string
+		for i := range maxWaiting + 5 {
+			rows = append(rows, `(`+shopService[d.name]+`, '`+strconv.Itoa(i)+`', '', '', 0, 0, 0)`)
+		}
+		if _, err := s.db.DB().Exec(`INSERT INTO spillway_delayed (service, topic, id, metadata, size, due_at, ready_at) VALUES ` + strings.Join(rows, ",")); err != nil {
+			t.Fatal(err)
+		}
+		if waiting, err = s.Waiting(t.Context()); err != nil || len(waiting) != maxWaiting || waiting[0].Topic != "a" {
+			t.Error(len(waiting), err)
+		}
+	})
+}
+
+// Due order, and never early by the database's clock, whatever the delays are.
+func TestDueOrder(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s := d.newStore(t, address)
+		random := rand.New(rand.NewPCG(seed, 1))
+		const n = 300
+		for i := range n {
+			put(t, s, "topic "+strconv.Itoa(random.IntN(2)), newMessage(numberedID(i)), time.Duration(random.IntN(1500))*time.Millisecond)
+		}
+		due := make(map[string]int64)
+		order := []string{}
+		err := s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
+			var id []byte
+			var at int64
+			err := rows.Scan(&id, &at)
+			due[string(id)] = at
+			order = append(order, string(id))
+			return err
+		}, `SELECT id, due_at FROM spillway_delayed ORDER BY due_at, seq`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := &outbox{before: func(_ string, messages []*message.Message) error {
+			var now int64
+			if err := s.db.DB().QueryRow(s.statements.now).Scan(&now); err != nil {
+				return err
+			}
+			for _, msg := range messages {
+				if now < due[msg.UUID] {
+					t.Errorf("%s is early by %dµs", msg.UUID, due[msg.UUID]-now)
+				}
+			}
+			return nil
+		}}
+		var late atomic.Int64
+		start(t, s, out, RelayConfig{OnMoved: func(_ context.Context, m Moved) {
+			if m.Late < 0 || !strings.HasPrefix(m.Topic, "topic ") || due[m.ID] == 0 {
+				t.Errorf("%+v", m)
+			}
+			late.Store(max(late.Load(), int64(m.Late)))
+		}})
+		eventually(t, "all are published", func() bool { return len(out.all()) == n })
+		if !reflect.DeepEqual(out.ids(), order) {
+			t.Error("they are not published in the order in which they are due")
+		}
+		t.Logf("at most %s late", time.Duration(late.Load()))
+	})
+}
+
+// shopService is how the service of tests stands in its column.
+var shopService = map[string]string{"sqlite": `x'73686f70'`, "postgres": `'shop'`, "mariadb": `'shop'`}
+
+// Services on one table have each their own: what one put no other's relay publishes, nor counts.
+func TestServices(t *testing.T) {
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		shop := d.newStore(t, address)
+		billing, err := NewStore(t.Context(), d.open(t, address), "billing")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for service, s := range map[string]*Store{"shop": shop, "billing": billing} {
+			if err := s.Put(t.Context(), "orders", newMessage(service), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for service, s := range map[string]*Store{"shop": shop, "billing": billing} {
+			if waiting, err := s.Waiting(t.Context()); err != nil || len(waiting) != 1 || waiting[0].Messages != 1 {
+				t.Error(service, waiting, err)
+			}
+			time.Sleep(2 * s.tick)
+			if b, err := s.take(t.Context(), 10, time.Minute, front); err != nil || len(b.rows) != 1 || b.rows[0].msg.UUID != service {
+				t.Errorf("%s: %+v, %v", service, b, err)
+			}
+		}
+	})
+}
+
+// Many rows wait: what a take and a look cost does not depend on them.
+func TestPlan(t *testing.T) {
+	digits := "SELECT 0 AS n" + strings.Join([]string{"", "1", "2", "3", "4", "5", "6", "7", "8", "9"}, " UNION ALL SELECT ")
+	series := `WITH d AS (` + digits + `), series AS (
+	SELECT a.n + 10 * b.n + 100 * c.n + 1000 * e.n + 10000 * f.n + 1 AS n FROM d a, d b, d c, d e, d f)`
+	explain := map[string]string{"sqlite": `EXPLAIN QUERY PLAN `, "postgres": `EXPLAIN (ANALYZE, BUFFERS) `, "mariadb": `EXPLAIN `}
+	onEach(t, func(t *testing.T, d testDatabase, address string) {
+		s, series := d.newStore(t, address), series
+		// The first fifty are due.
+		at := s.db.Statement(`now_us() + CASE WHEN n <= 50 THEN -n ELSE n + 1000 END * 1000000.0`)
+		if d.name != "postgres" { // where a tenth will do
+			series = strings.Replace(series, "d f)", "(SELECT 0 AS n) f)", 1)
+		}
+		if _, err := s.db.DB().Exec(`INSERT INTO spillway_delayed (service, topic, size, due_at, ready_at, id, metadata, payload) ` + series +
+			` SELECT ` + shopService[d.name] + `, 'topic', 10, ` + at + `, ` + at + `, 'id', '\x01', 'payload' FROM series`); err != nil {
+			t.Fatal(err)
+		}
+		if d.name != "mariadb" {
+			if _, err := s.db.DB().Exec(`ANALYZE`); err != nil {
+				t.Fatal(err)
+			}
+		}
+		service, begin := []byte(s.service), s.after(front)
+		for name, query := range map[string]string{"next": s.statements.next, "choose": s.statements.choose, "page": s.statements.page} {
+			plan, args := "", append(append([]any{service}, begin...), 200)
+			if name == "page" {
+				args = append(args, 200)
+			}
+			err := s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
+				columns, err := rows.Columns()
+				line := make([]sql.NullString, len(columns))
+				into := make([]any, len(line))
+				for i := range line {
+					into[i] = &line[i]
+				}
+				err = errors.Join(err, rows.Scan(into...))
+				for i := range line {
+					plan += columns[i] + ": " + line[i].String + " "
+				}
+				plan += "\n"
+				return err
+			}, explain[d.name]+query, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(plan, "spillway_delayed_ready") ||
+				slices.ContainsFunc([]string{"Seq Scan", "Filter", "Sort", "filesort", "B-TREE", "type: ALL"}, func(s string) bool { return strings.Contains(plan, s) }) {
+				t.Errorf("%s:\n%s", name, plan)
+			}
+		}
+		begun := time.Now()
+		b, err := s.take(t.Context(), 200, time.Minute, front)
+		if err != nil || len(b.rows) != 50 || b.more {
+			t.Error(len(b.rows), b.more, err)
+		}
+		t.Logf("a take takes %s", time.Since(begun))
+	})
+}
