@@ -91,8 +91,8 @@ func TestNoOutageGuard(t *testing.T) {
 	if text, err := json.Marshal(ch.Health()); ch.Breaker() != nil || string(text) != `{"ok":true,"handlers":[]}` {
 		t.Errorf("%v, %s, %v", ch.Breaker(), text, err)
 	}
-	if _, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Breaker: &breaker.Config{Share: 2}}); err == nil ||
-		!strings.Contains(err.Error(), "Config.Share is 2") {
+	if _, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Breaker: &breaker.Config{FailureRate: 2}}); err == nil ||
+		!strings.Contains(err.Error(), "Config.FailureRate is 2") {
 		t.Errorf("%v", err)
 	}
 }

@@ -14,12 +14,12 @@ import (
 
 // Config says what counts as an outage, and how the breaker looks for its end. The zero value is useful.
 type Config struct {
-	// Share is the share of failed messages at which the breaker opens, from above 0 to 1. Default: 0.5.
-	Share float64
-	// MinMessages is the number of messages of which Share is taken at least. So many messages that fail in a row open the
+	// FailureRate is the share of failed messages at which the breaker opens, from above 0 to 1. Default: 0.5.
+	FailureRate float64
+	// MinMessages is the number of messages of which FailureRate is taken at least. So many messages that fail in a row open the
 	// breaker too. Default: 20.
 	MinMessages int
-	// Window is the time in which messages count for Share. It begins with a failure. The breaker also opens if nothing
+	// Window is the time in which messages count for FailureRate. It begins with a failure. The breaker also opens if nothing
 	// succeeds for a whole Window: then at least 5 attempts must have failed, of 3 messages if the errors are unknown.
 	// Default: 10 s.
 	Window time.Duration
@@ -74,7 +74,7 @@ type Waited struct {
 }
 
 func (c *Config) setDefaults() {
-	c.Share = cmp.Or(c.Share, 0.5)
+	c.FailureRate = cmp.Or(c.FailureRate, 0.5)
 	c.MinMessages = cmp.Or(c.MinMessages, 20)
 	c.Window = cmp.Or(c.Window, 10*time.Second)
 	c.InARow = cmp.Or(c.InARow, 3)
@@ -88,8 +88,8 @@ func (c *Config) setDefaults() {
 
 func (c *Config) validate() error {
 	switch {
-	case !(c.Share > 0 && c.Share <= 1): // NaN is neither
-		return fmt.Errorf("breaker: Config.Share is %g: it must be above 0 and at most 1", c.Share)
+	case !(c.FailureRate > 0 && c.FailureRate <= 1): // NaN is neither
+		return fmt.Errorf("breaker: Config.FailureRate is %g: it must be above 0 and at most 1", c.FailureRate)
 	case c.MinMessages < 1:
 		return fmt.Errorf("breaker: Config.MinMessages is %d: it must be at least 1", c.MinMessages)
 	case c.InARow < 1:

@@ -25,7 +25,7 @@
 //
 //   - Config.InARow errors in a row that say that the downstream is away (classify.Away). Such a failure waits in the
 //     breaker from the first one on.
-//   - Config.Share of at least Config.MinMessages messages in Config.Window, or as many in a row.
+//   - Config.FailureRate of at least Config.MinMessages messages in Config.Window, or as many in a row.
 //   - A whole Config.Window without a success, in which attempts failed: a downstream that hangs.
 //
 // A message that fails while others succeed is to blame itself. Its error goes to Retry and counts as usual. So a few
