@@ -39,7 +39,8 @@ func allFailing(c *cluster, p plan) ([]harness.Figure, error) {
 		return nil, err
 	}
 	defer func() { _ = dead.Close() }()
-	var delayed *stages.Config
+	var delayed *stages.Config // nil: no stage
+	staged := 0
 	fails := classify.Permanent(errFails)
 	if p.delayed {
 		fails = classify.Transient(errFails)
@@ -49,6 +50,7 @@ func allFailing(c *cluster, p plan) ([]harness.Figure, error) {
 			return nil, err
 		}
 		defer func() { _ = waiting.Close() }()
+		staged = 1
 		delayed = &stages.Config{
 			Publisher: waiting, Stages: stages.Delays(time.Second),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
@@ -106,7 +108,7 @@ func allFailing(c *cluster, p plan) ([]harness.Figure, error) {
 		"failing_percent": 100, "seconds": harness.Whole(watched.lasted.Seconds()),
 		"letters_per_s":          harness.Whole(float64(letters.Load()) / watched.lasted.Seconds()),
 		"heap_mib_first_quarter": watched.first >> 20, "heap_mib_last_quarter": watched.last >> 20,
-		"stages": len(delayed.Stages), "payload_bytes": p.size, "heap_in_use_mib": watched.inUse, "rss_mib": watched.resident,
+		"stages": staged, "payload_bytes": p.size, "heap_in_use_mib": watched.inUse, "rss_mib": watched.resident,
 	}}, errors.Join(err, c.Remove())
 }
 
