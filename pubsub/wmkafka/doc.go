@@ -128,7 +128,7 @@
 //     KiB is lost if a letter is redriven from metadata alone. An id that is an empty header becomes an absent one.
 package wmkafka
 
-// The way of a record, for whoever changes it:
+// The way of a record, for those who change it:
 //
 //  1. Subscriber.Subscribe makes a subscription, which takes the place of watermill-kafka's handler (subscription.go).
 //  2. Sarama calls ConsumeClaim for each partition of a session (claim.go). It chooses a delivery mode, and returns only
