@@ -168,8 +168,8 @@ func (ch *Channel) compose(config *Config) (err error) {
 // of router.AddHandler(...). Without Config.Stages it returns nil, and adding a handler returns an error that says so.
 func (ch *Channel) Stages() *stages.Stages { return ch.stages }
 
-// Breaker returns the circuit breaker of Config.Breaker: hold a handler's messages by hand, or see its state. Without Config.Breaker
-// it returns a nil Guard, which holds no message.
+// Breaker returns the circuit breaker of Config.Breaker: hold a handler's messages by hand, or see its state. Without
+// Config.Breaker it returns a nil Breaker, which holds no message.
 func (ch *Channel) Breaker() *breaker.Breaker { return ch.breaker }
 
 // Queue returns the channel's poison.Queue. Use the queue to dead-letter a message outside of a handler, or to
