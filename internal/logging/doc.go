@@ -1,6 +1,6 @@
 // Package logging writes the log lines of the library.
 //
-// Each line is one of the events in events.go: a level, a text and fields, whose names are in names.go. A part wraps
+// Each line is one of the events that events.go lists the files of: a level, a text and fields, whose names are in names.go. A part wraps
 // the logger of its configuration once, and writes its lines with Event.Write:
 //
 //	config.Logger = logging.Wrap(config.Logger, config.Privacy.Text)
@@ -16,5 +16,5 @@
 //   - A logger that panics loses its line. A logger that hangs delays one message by five seconds at most; 200 lines
 //     wait for it, and further ones are counted. No line fails a message.
 //
-// A new line needs an event here, and a row in docs/logs.md; a test compares them.
+// The comment of an event says when a line comes, and what to do about it. docs/events.md is made from both.
 package logging

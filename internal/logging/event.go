@@ -7,7 +7,7 @@ import (
 )
 
 // An Event is a kind of log line: its level, its text and its fields. All events of the library are declared in this
-// package, and docs/logs.md has a row for each.
+// package, and docs/events.md has a row for each.
 type Event struct {
 	name   any // a string, boxed once
 	level  watermill.LogLevel

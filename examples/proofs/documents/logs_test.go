@@ -1,59 +1,16 @@
 package documents_test
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/ThreeDotsLabs/watermill"
-
-	"github.com/watermill-spillway/spillway/internal/logging"
 )
-
-// Feature O5: docs/logs.md has a row for each event, and no other. The row has the event's level, message and fields.
-func TestLogsTable(t *testing.T) {
-	text, err := os.ReadFile("docs/logs.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		if name, ok := strings.CutPrefix(line, "| `"); ok {
-			name, _, _ = strings.Cut(name, "`")
-			if rows[name] != "" {
-				t.Errorf("docs/logs.md has two rows of %s", name)
-			}
-			rows[name] = line
-		}
-	}
-	levels := map[watermill.LogLevel]string{watermill.DebugLogLevel: "Debug", watermill.InfoLogLevel: "Info", watermill.ErrorLogLevel: "Error"}
-	seen := map[string]bool{}
-	for _, e := range logging.Events() {
-		want := fmt.Sprintf("| `%s` | %s | %s | %s | ", e.Name(), levels[e.Level()], e.Text(), strings.Join(e.Fields(), ", "))
-		if row := rows[e.Name()]; !strings.HasPrefix(row, want) {
-			t.Errorf("docs/logs.md has for %s\n%s\nand it must begin with\n%s", e.Name(), row, want)
-		} else if cells := strings.Split(strings.TrimPrefix(row, want), " | "); len(cells) != 2 || len(cells[0]) < 4 || len(cells[1]) < 7 {
-			t.Errorf("docs/logs.md does not say when %s comes, and what to do", e.Name())
-		}
-		if seen[e.Name()] {
-			t.Errorf("two events have the name %s", e.Name())
-		}
-		seen[e.Name()] = true
-	}
-	for name := range rows {
-		if !seen[name] {
-			t.Errorf("docs/logs.md has a row for %s, which is no event", name)
-		}
-	}
-}
 
 // Feature O5: each log line of the library is an event of internal/logging, each event has a line, and the line has the fields of the event.
 func TestLogLines(t *testing.T) {
@@ -96,7 +53,7 @@ func TestLogLines(t *testing.T) {
 			}
 		}
 		if !used {
-			t.Errorf("no line is written of logging.%s: remove the event, and its row", variable)
+			t.Errorf("no line is written of logging.%s: remove the event", variable)
 		}
 		for _, field := range e.Fields() {
 			if used && !written[field] {
@@ -168,8 +125,8 @@ func (p *logLines) call(t *testing.T, at string, f *ast.FuncDecl, call *ast.Call
 	switch name, n := method.Sel.Name, len(call.Args); {
 	case name == "Error" && n == 3, (name == "Info" || name == "Debug" || name == "Trace") && n == 2:
 		if !isPackage(method.X, "slog") {
-			t.Errorf("%s: %s writes a log line by itself. Declare an event in internal/logging/events.go, write it with logging.<Event>.Write(logger, err, "+
-				"logging.Fields{...}), and add its row to docs/logs.md", at, f.Name.Name)
+			t.Errorf("%s: %s writes a log line by itself. Declare an event in internal/logging, write it with logging.<Event>.Write(logger, err, "+
+				"logging.Fields{...}), and run TestEventsPage with -update", at, f.Name.Name)
 		}
 	case name == "With" && n == 1 && strings.Contains(strings.ToLower(nameOf(method.X)), "logger"):
 		p.with = append(p.with, f)
@@ -252,55 +209,20 @@ func nameOf(e ast.Expr) string {
 	return ""
 }
 
-// eventNames returns the events by the names of their variables.
-func eventNames(t *testing.T) map[string]*logging.Event {
-	byName := map[string]*logging.Event{}
-	for _, e := range logging.Events() {
-		byName[e.Name()] = e
-	}
-	events := map[string]*logging.Event{}
-	declared(t, "internal/logging/events.go", func(name string, value ast.Expr) {
-		ast.Inspect(value, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok && nameOf(call.Fun) == "event" {
-				text, _ := strconv.Unquote(call.Args[1].(*ast.BasicLit).Value)
-				events[name] = byName[text]
-			}
-			return true
-		})
-	})
-	if len(events) != len(byName) {
-		t.Errorf("%d variables, and %d events", len(events), len(byName))
-	}
-	return events
-}
-
 // fieldNames returns the names of fields by their constants.
 func fieldNames(t *testing.T) map[string]string {
 	names := map[string]string{}
-	declared(t, "internal/logging/names.go", func(name string, value ast.Expr) {
-		if text, ok := value.(*ast.BasicLit); ok {
-			names[name], _ = strconv.Unquote(text.Value)
-		}
-	})
-	return names
-}
-
-func declared(t *testing.T, at string, each func(name string, value ast.Expr)) {
-	file, err := parser.ParseFile(token.NewFileSet(), at, nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "internal/logging/names.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range file.Decls {
-		if of, ok := d.(*ast.GenDecl); ok {
-			for _, spec := range of.Specs {
-				if values, ok := spec.(*ast.ValueSpec); ok {
-					for i, name := range values.Names {
-						if i < len(values.Values) {
-							each(name.Name, values.Values[i])
-						}
-					}
-				}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
+			if text, ok := spec.Values[0].(*ast.BasicLit); ok {
+				names[spec.Names[0].Name], _ = strconv.Unquote(text.Value)
 			}
 		}
-	}
+		return true
+	})
+	return names
 }

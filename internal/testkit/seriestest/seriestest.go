@@ -1,4 +1,4 @@
-// Package seriestest checks queries of Prometheus against the series that package prom registers. docs/metrics.md lists
+// Package seriestest checks queries of Prometheus against the series that package prom registers. docs/series.md lists
 // them, and a test of package prom keeps the list true.
 package seriestest
 
@@ -14,7 +14,7 @@ import (
 // Series are the labels of each series, by its name.
 type Series map[string][]string
 
-// Load reads docs/metrics.md, from any folder of the module.
+// Load reads docs/series.md, from any folder of the module.
 func Load(t testing.TB) Series {
 	t.Helper()
 	folder, err := os.Getwd()
@@ -22,13 +22,13 @@ func Load(t testing.TB) Series {
 		t.Fatal(err)
 	}
 	for {
-		page, err := os.ReadFile(filepath.Join(folder, "docs", "metrics.md"))
+		page, err := os.ReadFile(filepath.Join(folder, "docs", "series.md"))
 		if err == nil {
 			return parse(string(page))
 		}
 		above := filepath.Dir(folder)
 		if above == folder {
-			t.Fatal("docs/metrics.md is in no folder above this one")
+			t.Fatal("docs/series.md is in no folder above this one")
 		}
 		folder = above
 	}
@@ -80,7 +80,7 @@ func (s Series) Check(t testing.TB, where, query string, recorded Series) (label
 			has = append(slices.Clone(has), "le")
 		}
 		if !known {
-			t.Errorf("%s asks for %s, which is not in docs/metrics.md", where, match[1])
+			t.Errorf("%s asks for %s, which is not in docs/series.md", where, match[1])
 			continue
 		}
 		has = append(slices.Clone(has), scraped...)

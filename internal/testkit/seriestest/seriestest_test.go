@@ -46,6 +46,6 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	if found := Load(t); len(found) < 20 || len(found["spillway_attempts_total"]) != 3 {
-		t.Errorf("docs/metrics.md is read as %v", found)
+		t.Errorf("docs/series.md is read as %v", found)
 	}
 }

@@ -1,0 +1,61 @@
+package logging
+
+// Stages and the delay store.
+var (
+	// each: Look why the stage refuses it.
+	StageCondemned = event(isError, "stage_condemned", "A message cannot go into its stage; it is dead-lettered",
+		Topic, Handler, Stage, StageTopic, MessageID)
+	// each: Repair the stage topic.
+	StageRefused = event(isError, "stage_refused", "The stage did not take the message; it is requeued",
+		Topic, Handler, Stage, StageTopic, MessageID)
+	// start: Add the handler, or list the delay as `Retired`.
+	StageAbandoned = event(isError, "stage_abandoned", "Messages wait in a stage topic that no handler of this process "+
+		"consumes: add their handler, list a removed delay as Retired, or check that another service consumes it",
+		StageTopic, Messages)
+	// start: Give one instance with these handlers a `Stages.Store` in `DB` until the messages are gone.
+	StageRowsLeft = event(isError, "stage_rows_left", "Messages wait in the delay store of DB, which this channel does "+
+		"not read: give Config.Stages a Store in DB until they were published, or check that another instance does",
+		StageTopic, Messages)
+	// start: Read the error; messages may wait in a removed stage.
+	StageSearchFailed = event(isError, "stage_search_failed", "The search for messages in removed stages failed", "in")
+	// each: nothing
+	StageRemoved = event(isInfo, "stage_removed", "A message waits in a stage that was removed; it goes on in the "+
+		"nearest stage", Handler, Stage, StageTopic, "nearest")
+	// start: Set `stages.Config.Store`.
+	StageInTransaction = event(isError, "stage_in_transaction", "The subscriber of a stage topic holds a transaction "+
+		"open for each waiting message; messages go round every second and come late",
+		Handler, StageTopic, "delay", Held)
+	// start: Set `stages.Config.Store`, or a longer ack deadline.
+	StageDeadline = event(isError, "stage_deadline", "A stage is longer than its subscriber's ack deadline; messages go "+
+		"round, come late, and hold a transaction while they wait", Handler, StageTopic, "delay", Held)
+	// each: Repair the stage topic.
+	StageRoundRefused = event(isError, "stage_round_refused", "A message that waits longer than MaxHold was not taken "+
+		"by its stage topic again; it is requeued", Handler, StageTopic, MessageID)
+	// start: nothing
+	StageRounds = event(isInfo, "stage_rounds", "A stage is longer than its messages can be held; they are published to "+
+		"their stage topic again", Handler, StageTopic, "max_hold", Held, "redelivery_time", "delay")
+	// once: Restart the process; look what the broker did.
+	SubscriptionEnded = event(isError, "subscription_ended", "A subscription ended by itself; its handler and the "+
+		"handler's stages get no more messages", Topic, Handler)
+	// stop: Read the error; a connection may be left.
+	StageNotClosed = event(isError, "stage_not_closed", "The subscriber of a stage topic cannot be closed", Handler,
+		StageTopic)
+	// once: Attach the channel to the router.
+	StageUnprotected = event(isError, "stage_unprotected", "A handler with stages runs without Stages.Middleware, so "+
+		"its messages do not wait in stages: Attach the channel to its router, or add the middleware with AddMiddleware of "+
+		"what AddHandler returned",
+		Topic, Handler)
+	// each: Make the lease longer, if it goes on.
+	DelayLeaseLost = event(isInfo, "delay_lease_lost", "A relay of the delay store lost a lease; the rest of the batch "+
+		"is left to other relays")
+	// each: Repair the topic, or its publisher.
+	DelayRefused = event(isError, "delay_refused", "Messages out of the delay store are not published; they are tried "+
+		"again later", Topic, MessageID, Messages)
+	// each: nothing, unless it goes on
+	DelayUnsettled = event(isInfo, "delay_unsettled", "A relay of the delay store cannot write down what became of "+
+		"messages; other relays take them when the lease is over", "doing")
+	// outage: Repair the database.
+	DelayStoreAway = event(isError, "delay_store_away", "The delay store fails; messages wait until it answers")
+	// outage: nothing
+	DelayStoreBack = event(isInfo, "delay_store_back", "The delay store answers again")
+)
