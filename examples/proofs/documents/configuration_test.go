@@ -35,7 +35,7 @@ A field without a default has nothing by default, or must be set, as its comment
 `
 
 // docs/configuration.md has every field of every exported configuration, as the doc comments have it.
-func TestConfiguration(t *testing.T) {
+func TestConfigurationPage(t *testing.T) {
 	const page = "docs/configuration.md"
 	want := aboutConfiguration
 	for _, folder := range configurable {
