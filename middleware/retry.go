@@ -73,7 +73,7 @@ func (r *Retry) Middleware(h message.HandlerFunc) message.HandlerFunc {
 
 func (r *Retry) step(next chain.Handler) chain.Handler {
 	var mine atomic.Pointer[purse] // of the handler that this is the step of
-	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
+	return func(c *chain.Call) (out []*message.Message, o chain.Outcome) {
 		var entered time.Time // read only if a bound needs it: the clock is a good part of the happy path
 		if r.config.MaxElapsed > 0 {
 			entered = time.Now().Add(-c.Held())
@@ -81,6 +81,7 @@ func (r *Retry) step(next chain.Handler) chain.Handler {
 		var (
 			purse  *purse
 			budget *bucket
+			took   time.Duration
 		)
 		if r.config.Budget != nil {
 			if purse = mine.Load(); purse == nil {
@@ -92,9 +93,14 @@ func (r *Retry) step(next chain.Handler) chain.Handler {
 			}
 			budget.deposit()
 		}
-		out, o, took := r.attempt(c, next)
+		if r.timed {
+			out, o, took = r.attempt(c, next)
+		} else { // here, so that the happy path has one call less
+			c.Attempts++
+			out, o = next(c)
+		}
 		if o.Next == chain.Done {
-			if r.config.OnAttempt != nil {
+			if r.timed {
 				r.onAttempt(c, Attempt{Number: c.Attempts, Elapsed: took})
 			}
 			return out, o

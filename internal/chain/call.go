@@ -99,11 +99,19 @@ func begin(msg *message.Message) *Call {
 	c.Msg, c.Ctx = msg, msg.Context()
 	c.uuid = msg.UUID
 	c.nilMeta = msg.Metadata == nil
-	metadata := c.metadata // in a register: the loop is a third of what a message costs
-	for k, v := range msg.Metadata {
-		metadata = append(metadata, pair{k, v})
+	if n := len(msg.Metadata); n > 0 { // a third of what a message costs: measure a change here
+		if cap(c.metadata) < n {
+			c.metadata = make([]pair, n)
+		}
+		metadata, i := c.metadata[:n], 0
+		for k, v := range msg.Metadata {
+			if i < len(metadata) { // an index costs less than append
+				metadata[i] = pair{k, v}
+			}
+			i++
+		}
+		c.metadata = metadata
 	}
-	c.metadata = metadata
 	c.arrived = msg.Payload
 	c.payload = append(c.payload[:0], msg.Payload...)
 	return c
