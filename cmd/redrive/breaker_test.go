@@ -13,7 +13,7 @@ func TestBreaker(t *testing.T) {
 	if got := s.pipe("breaker", "list"); got.code != 1 || !strings.Contains(got.err, "not in this database") {
 		t.Errorf("a service without shared breakers: exit %d: %s", got.code, got.err)
 	}
-	store, err := breaker.NewStore(t.Context(), s.db, breaker.StoreConfig{Service: "shop"})
+	store, err := breaker.NewStore(t.Context(), s.db, "shop")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func (s *service) guard() (state string, held int) {
 		return "none", 0
 	}
 	for _, status := range s.channel.Breaker().Health() {
-		return status.State.String(), status.Waiting // of the only handler
+		return string(status.State), status.Waiting // of the only handler
 	}
-	return breaker.Closed.String(), 0
+	return string(breaker.Closed), 0
 }

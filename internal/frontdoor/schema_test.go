@@ -53,7 +53,7 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 	if s.crashes, err = crashlimit.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
-	if _, err = breaker.NewStore(ctx, db, breaker.StoreConfig{Service: "shop"}); err != nil {
+	if _, err = breaker.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
 	if err = openNotices(t, db); err != nil {

@@ -341,7 +341,10 @@ func TestRetryAfterOfADownstream(t *testing.T) {
 // Feature R12: a scope fails alone. Messages of other scopes pass. Scopes beyond the bound share one state.
 func TestScopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, breaker.Config{MaxScopes: 2, Scope: func(msg *message.Message) string { return msg.UUID[:1] }})
+		s := newSim(t, breaker.Config{Scope: func(msg *message.Message) string {
+			scope, _, _ := strings.Cut(msg.UUID, "/")
+			return scope
+		}})
 		s.service.set(func(id string) error {
 			if id[0] == 'g' {
 				return nil
@@ -352,25 +355,26 @@ func TestScopes(t *testing.T) {
 		var all sync.WaitGroup
 		fail := func(scope string) {
 			for i := range 3 {
-				all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint(scope, i)) })
+				all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint(scope, "/", i)) })
 			}
 			time.Sleep(time.Second)
 		}
-		fail("a")
-		fail("b")
+		for i := range 100 {
+			fail(fmt.Sprintf("bad %02d", i))
+		}
 		began := time.Now()
 		s.deliver(t.Context(), h, "good")
-		if health := s.breaker.Health(); time.Since(began) > time.Second || len(health) != 2 || health[0].Scope != "a" || health[1].Scope != "b" {
+		if health := s.breaker.Health(); time.Since(began) > time.Second || len(health) != 100 || health[0].Scope != "bad 00" || health[99].Scope != "bad 99" {
 			t.Errorf("after %s: %+v", time.Since(began), health)
 		}
 		fail("c")
 		fail("d")
-		if health := s.breaker.Health(); len(health) != 3 || health[0].Scope != "(others)" || health[0].Waiting < 5 {
+		if health := s.breaker.Health(); len(health) != 101 || health[0].Scope != "(others)" || health[0].Waiting < 5 {
 			t.Errorf("%+v", health)
 		}
 		s.service.fail(nil)
 		all.Wait()
-		s.checkAllHandled(t, 13)
+		s.checkAllHandled(t, 307)
 	})
 }
 

@@ -42,7 +42,7 @@ type place struct {
 	others         bool
 }
 
-// rest is the place of the scopes of a handler beyond Config.MaxScopes.
+// rest is the place of the scopes of a handler beyond maxScopes.
 func (at place) rest() place { return place{handler: at.handler, others: at.scope != ""} }
 
 // New returns a Breaker, or an error that names the field of config that is wrong.
@@ -152,7 +152,7 @@ func (g *Breaker) makeRoom(handler string) bool {
 		}
 		s.mu.Unlock()
 	}
-	if n < g.config.MaxScopes {
+	if n < maxScopes {
 		return true
 	}
 	if oldest == (place{}) {

@@ -1,8 +1,6 @@
 package breaker
 
 import (
-	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -15,8 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/gate"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/recent"
-	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
 // decision is what becomes of a message whose attempt ended.
@@ -30,11 +26,6 @@ const (
 	unheld                    // it is retried as if there were no breaker
 	doubtful                  // the same, unless one of its errors says away
 )
-
-// minPause and maxPause bound the waits of a message whose errors look like an outage while the breaker is closed.
-const minPause, maxPause = 50 * time.Millisecond, time.Second
-
-var errHeld = outage.NewError("breaker: the downstream is still away; the message is given back, uncounted")
 
 // call is one call of the breaker for a message: its attempts, with the waits between them.
 type call struct {
@@ -265,60 +256,6 @@ func (s *cell) admit(p *call, now time.Time) bool {
 	}
 	p.begin(s, probe)
 	return true
-}
-
-// pause waits before the next attempt while the breaker is closed. It does not wait for a retry-after, which the next
-// failure can show to be of this message alone. Its error gives the message back.
-func (p *call) pause() error {
-	defer p.unpause()
-	ctx := p.c.WaitContext()
-	p.waits = min(max(2*p.waits, minPause), maxPause)
-	rest := p.rest(ctx)
-	defer outage.Holding(p.c, rest, p.breaker.config.Logger)()
-	began := time.Now()
-	if !wait.For(ctx, min(p.waits, rest)) || p.waits > rest {
-		p.paused.mu.Lock()
-		p.paused.endHold(p)
-		p.paused.mu.Unlock()
-		p.waited(time.Since(began), true)
-		return p.giveBack()
-	}
-	waited := time.Since(began)
-	p.c.AddHeld(waited)
-	p.waited(waited, false)
-	return nil
-}
-
-// waited calls the hook after a wait. Call it without a lock.
-func (p *call) waited(lasted time.Duration, givenBack bool) {
-	if hook := p.breaker.config.OnWaited; hook != nil {
-		event := Waited{Handler: message.HandlerNameFromCtx(p.c.Ctx), Scope: p.scope, For: lasted, GivenBack: givenBack}
-		safecall.Hook(p.breaker.config.Logger, "breaker.OnWaited", func() { hook(p.c.Ctx, event) })
-	}
-}
-
-func (p *call) unpause() {
-	p.paused.mu.Lock()
-	p.paused.pausing--
-	p.paused.mu.Unlock()
-}
-
-// rest returns how long the message may still be held.
-func (p *call) rest(ctx context.Context) time.Duration {
-	return outage.Rest(ctx, p.breaker.config.MaxHold, p.c.Held())
-}
-
-// giveBack returns the error that gives the message back, uncounted. A message that its handler acked cannot come
-// again: for it giveBack returns the handler's error.
-func (p *call) giveBack() error {
-	err := errHeld
-	if p.err != nil {
-		err = fmt.Errorf("%w: %w", errHeld, p.err)
-		if p.c.Acked() {
-			return p.err
-		}
-	}
-	return chain.Requeued(err)
 }
 
 // bounded keeps an error from asking a stage for a longer wait than the breaker itself allows: the stage would

@@ -11,6 +11,13 @@ import (
 )
 
 const (
+	// awayInARow is the number of failures in a row that open the breaker if each of their errors says away. One alone may be a
+	// hiccup.
+	awayInARow = 3
+	// maxRetryAfter is the longest retry-after of an error that the breaker waits for before a probe.
+	maxRetryAfter = 5 * time.Minute
+	// maxScopes is the number of scopes of a handler that have a state of their own.
+	maxScopes = 100
 	// flapsWithin is how soon after closing the breaker opens again to count as flapping.
 	flapsWithin = time.Minute
 	// calm is how long the breaker must not open until flaps are forgotten, and how long a false alarm is remembered.
@@ -75,7 +82,7 @@ type cell struct {
 }
 
 func newCell(g *Breaker, handler, scope string) *cell {
-	return &cell{breaker: g, handler: handler, scope: scope, window: newWindow()}
+	return &cell{breaker: g, handler: handler, scope: scope, state: Closed, window: newWindow()}
 }
 
 func (s *cell) waiting() int { return s.queue.Len() + s.pausing }
@@ -136,7 +143,7 @@ func (s *cell) bar(now time.Time) bar {
 	config := &s.breaker.config
 	b := bar{
 		share: 1 - (1-config.FailureRate)/float64(int(1)<<s.flaps), messages: config.MinMessages, inARow: config.MinMessages,
-		awayInARow: config.InARow, window: config.Window, lone: now.Before(s.loneUntil),
+		awayInARow: awayInARow, window: config.Window, lone: now.Before(s.loneUntil),
 	}
 	if s.state == Ramping {
 		b.messages = (config.MinMessages + 1) / 2
@@ -147,7 +154,7 @@ func (s *cell) bar(now time.Time) bar {
 	}
 	b.inARow = max(b.inARow, s.window.rare(false))
 	if b.rareAway = s.window.rare(true); b.rareAway > 0 {
-		b.awayInARow = config.InARow
+		b.awayInARow = awayInARow
 	}
 	return b
 }
@@ -181,7 +188,7 @@ func (s *cell) next(verdict classify.Verdict, now time.Time) {
 	config := &s.breaker.config
 	s.wait = min(max(2*s.wait, config.Probe), config.MaxProbe)
 	pause := s.wait/2 + time.Duration(rand.Int64N(int64(s.wait/2)+1))
-	longest := config.MaxRetryAfter
+	longest := maxRetryAfter
 	if s.holder != nil {
 		longest = min(longest, s.rest(s.holder, now))
 	}

@@ -1,7 +1,6 @@
 package breaker
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -10,46 +9,21 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// State is what the breaker does with the messages of a handler. The zero value is Closed.
-type State uint8
+// State is what the breaker does with the messages of a handler, as logs, metrics and JSON name it.
+type State string
 
 const (
 	// Closed lets all messages pass.
-	Closed State = iota
+	Closed State = "closed"
 	// Open holds all messages until the next probe is due.
-	Open
-	// Probing holds all messages but one, whose outcome decides.
-	HalfOpen
+	Open State = "open"
+	// HalfOpen holds all messages but one, the probe, whose outcome decides.
+	HalfOpen State = "probing"
 	// Ramping lets more messages pass every 250 ms: 1, 2, 4 and so on.
-	Ramping
+	Ramping State = "ramping"
 	// Frozen holds all messages until Breaker.Close, or Store.Release, is called.
-	Frozen
+	Frozen State = "frozen"
 )
-
-var stateNames = [...]string{"closed", "open", "probing", "ramping", "frozen"}
-
-// String returns the lower-case name.
-func (s State) String() string {
-	if int(s) < len(stateNames) {
-		return stateNames[s]
-	}
-	return fmt.Sprintf("state %d", uint8(s))
-}
-
-// MarshalText returns the lower-case name.
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText is the inverse of MarshalText.
-func (s *State) UnmarshalText(text []byte) error {
-	for i, name := range stateNames {
-		if name == string(text) {
-			*s = State(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("breaker: the state %q is unknown: give one of %v", boundedtext.Text(string(text), 40),
-		stateNames)
-}
 
 // Change is one change of a state.
 type Change struct {
@@ -135,7 +109,7 @@ func (g *Breaker) tell() {
 
 func (g *Breaker) log(change Change) {
 	fields := logging.Fields{
-		logging.Handler: change.Handler, logging.State: change.To.String(), logging.Reason: change.Reason,
+		logging.Handler: change.Handler, logging.State: string(change.To), logging.Reason: change.Reason,
 		"waiting": change.Waiting,
 	}
 	if change.Handler == "" {

@@ -23,9 +23,6 @@ type Config struct {
 	// succeeds for a whole Window: then at least 5 attempts must have failed, of 3 messages if the errors are unknown.
 	// Default: 10 s.
 	Window time.Duration
-	// InARow is the number of failures in a row at which the breaker opens if each of their errors says that the downstream
-	// is away (classify.Verdict.Away). Default: 3.
-	InARow int
 	// Doubt is how long errors of a kind that does not say away hold messages in all. Then messages that fail with it
 	// go on as without a breaker, and an Error line says so. Doubt is also how long one or two messages alone, whose
 	// errors say away, keep the breaker open. Then the one that failed goes to its next stage, counted, and another
@@ -35,20 +32,16 @@ type Config struct {
 	Probe time.Duration
 	// MaxProbe is the longest wait between probes. Default: 5 s, or Probe if that is longer.
 	MaxProbe time.Duration
-	// MaxRetryAfter is the longest retry-after of an error that the breaker waits for before a probe. Default: 5 minutes.
-	MaxRetryAfter time.Duration
 	// MaxHold is how long a message is held at most before it is given back, uncounted. A message is never held for longer
 	// than its adapter allows, or than half of a known redelivery time of its broker: see stages.Config.Subscriber.
 	// Default: that time (with wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s if nothing is known.
 	MaxHold time.Duration
 	// Scope returns the part of a handler's messages that fails alone, such as a tenant or a message type: each scope has
 	// a state of its own. Scope is called only while something fails. It must not change the message. If Scope panics, the
-	// message has no scope. Default: the handler has one state.
+	// message has no scope. At most 100 scopes of a handler have a state. A further scope takes the place of the one whose
+	// latest failure is longest ago, of those that hold no message. If all hold messages, further scopes share one state.
+	// Default: the handler has one state.
 	Scope func(*message.Message) string
-	// MaxScopes is the number of scopes of a handler that have a state of their own. A further scope takes the place of
-	// the one whose latest failure is longest ago, of those that hold no message. If all hold messages, further scopes
-	// share one state. Default: 100.
-	MaxScopes int
 	// Store shares outages among the instances of a service: one that finds an outage opens the breakers of the others, and
 	// one whose message succeeds closes them. A freeze in the Store counts in all instances. It needs Plugin, or a
 	// spillway.Channel's Attach. Default: each instance decides for itself.
@@ -77,12 +70,9 @@ func (c *Config) setDefaults() {
 	c.FailureRate = cmp.Or(c.FailureRate, 0.5)
 	c.MinMessages = cmp.Or(c.MinMessages, 20)
 	c.Window = cmp.Or(c.Window, 10*time.Second)
-	c.InARow = cmp.Or(c.InARow, 3)
 	c.Doubt = cmp.Or(c.Doubt, time.Minute)
 	c.Probe = cmp.Or(c.Probe, 250*time.Millisecond)
 	c.MaxProbe = cmp.Or(c.MaxProbe, max(5*time.Second, c.Probe))
-	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 5*time.Minute)
-	c.MaxScopes = cmp.Or(c.MaxScopes, 100)
 	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)
 }
 
@@ -92,18 +82,13 @@ func (c *Config) validate() error {
 		return fmt.Errorf("breaker: Config.FailureRate is %g: it must be above 0 and at most 1", c.FailureRate)
 	case c.MinMessages < 1:
 		return fmt.Errorf("breaker: Config.MinMessages is %d: it must be at least 1", c.MinMessages)
-	case c.InARow < 1:
-		return fmt.Errorf("breaker: Config.InARow is %d: it must be at least 1", c.InARow)
 	case c.Window < time.Millisecond:
 		return fmt.Errorf("breaker: Config.Window is %s: it must be at least 1ms", c.Window)
 	case c.Probe < time.Millisecond || c.MaxProbe < c.Probe:
 		return fmt.Errorf("breaker: Config.Probe is %s and MaxProbe %s: Probe must be at least 1ms, and at most MaxProbe",
 			c.Probe, c.MaxProbe)
-	case c.Doubt < 0 || c.MaxRetryAfter < 0 || c.MaxHold < 0:
-		return fmt.Errorf("breaker: Config.Doubt (%s), MaxRetryAfter (%s) and MaxHold (%s) must not be negative",
-			c.Doubt, c.MaxRetryAfter, c.MaxHold)
-	case c.MaxScopes < 1:
-		return fmt.Errorf("breaker: Config.MaxScopes is %d: it must be at least 1", c.MaxScopes)
+	case c.Doubt < 0 || c.MaxHold < 0:
+		return fmt.Errorf("breaker: Config.Doubt (%s) and MaxHold (%s) must not be negative", c.Doubt, c.MaxHold)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@
 // Errors that are transient or unknown count. A message counts once, however often it is tried. If it succeeds later,
 // it counts as handled. Permanent and invalid errors, classify.NotNow and messages that went away count nothing.
 //
-//   - Config.InARow errors in a row that say that the downstream is away (classify.Away). Such a failure waits in the
+//   - Three errors in a row that say that the downstream is away (classify.Away). Such a failure waits in the
 //     breaker from the first one on.
 //   - Config.FailureRate of at least Config.MinMessages messages in Config.Window, or as many in a row.
 //   - A whole Config.Window without a success, in which attempts failed: a downstream that hangs.

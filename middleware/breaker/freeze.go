@@ -84,7 +84,7 @@ func (g *Breaker) lift(of frozen, reason, actor string) {
 }
 
 // freezeShared makes the freezes of the Store the breaker's own.
-func (g *Breaker) freezeShared(all map[string]Shared) {
+func (g *Breaker) freezeShared(all map[string]Status) {
 	g.mu.Lock()
 	for of := range g.freezes {
 		if one := all[of.handler]; of.shared && one.State != Frozen { // the reason of the release, unless that is long ago

@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
-// Status is the state of one handler and scope.
+// Status is the state of one handler and scope, in this process or, from Store.List, in a service.
 type Status struct {
 	// Handler is empty for a freeze of all handlers. Scope is empty without Config.Scope.
 	Handler string `json:"handler"`
 	Scope   string `json:"scope,omitempty"`
-	State   State  `json:"state"`
+	// Instance names the process that found an outage, if a Store says so.
+	Instance string `json:"instance,omitempty"`
+	State    State  `json:"state"`
 	// Since is when the state was last Closed.
 	Since time.Time `json:"since"`
 	// Reason and Cause say why the breaker is open.
@@ -19,8 +21,8 @@ type Status struct {
 	Cause  string `json:"cause,omitempty"`
 	// Actor is who froze the handler, if a Store says so.
 	Actor string `json:"actor,omitempty"`
-	// Waiting is the number of messages that are held.
-	Waiting int `json:"waiting"`
+	// Waiting is the number of messages that this process holds.
+	Waiting int `json:"waiting,omitzero"`
 	// NextProbe is when the next message is tried, if the state is Open.
 	NextProbe time.Time `json:"next_probe,omitzero"`
 }
@@ -49,8 +51,8 @@ func (g *Breaker) Health() []Status {
 		}
 		s.mu.Unlock()
 	}
-	slices.SortFunc(found, func(a, b Status) int {
-		return cmp.Or(cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Scope, b.Scope), cmp.Compare(b.State, a.State))
+	slices.SortStableFunc(found, func(a, b Status) int { // a freeze stays before an outage
+		return cmp.Or(cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Scope, b.Scope))
 	})
 	return found
 }

@@ -37,7 +37,7 @@ type shared struct {
 
 // share does what the other instances say, and returns what they must know. own has the rows of this instance, and
 // others one of another instance for each place.
-func (g *Breaker) share(own map[place]bool, others map[place]Shared) (all []news) {
+func (g *Breaker) share(own map[place]bool, others map[place]Status) (all []news) {
 	defer g.tell()
 	for at := range others {
 		g.find(at, true)
@@ -79,7 +79,7 @@ func (g *Breaker) lonely() {
 }
 
 // hear does what the other instances say of the cell.
-func (s *cell) hear(own, said bool, row Shared, now time.Time) {
+func (s *cell) hear(own, said bool, row Status, now time.Time) {
 	isOpen := s.state == Open || s.state == HalfOpen
 	switch {
 	case s.state == Closed && said && now.After(s.shared.until) && !s.shared.proved:
@@ -93,7 +93,7 @@ func (s *cell) hear(own, said bool, row Shared, now time.Time) {
 }
 
 // otherInstance returns the cause of an outage that another instance found.
-func otherInstance(row Shared) error {
+func otherInstance(row Status) error {
 	return fmt.Errorf("another instance, %s: %w", boundedtext.Text(row.Instance, 40), errors.New(row.Cause))
 }
 

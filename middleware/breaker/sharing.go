@@ -123,7 +123,7 @@ func (s *sharing) exchange(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own, others, freezes := map[place]bool{}, map[place]Shared{}, map[string]Shared{}
+	own, others, freezes := map[place]bool{}, map[place]Status{}, map[string]Status{}
 	for _, row := range rows {
 		at := place{handler: row.Handler, scope: row.Scope}
 		switch row.Instance {
@@ -156,7 +156,7 @@ func (s *sharing) write(ctx context.Context, news news) error {
 	switch news.what {
 	case isOpen:
 		_, err = db.Exec(ctx, statements.put,
-			append(key, db.Text(s.instance), db.Text(Open.String()), db.Text(news.reason), db.Text(news.cause), db.Text(""),
+			append(key, db.Text(s.instance), db.Text(string(Open)), db.Text(news.reason), db.Text(news.cause), db.Text(""),
 				(lease*s.store.every).Milliseconds())...)
 	case isStill:
 		_, err = db.Exec(ctx, statements.renew,

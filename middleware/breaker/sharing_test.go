@@ -36,7 +36,7 @@ func openStore(t *testing.T, db *sql.DB) *breaker.Store {
 
 func openStoreEvery(t *testing.T, db *sql.DB, every time.Duration) *breaker.Store {
 	t.Helper()
-	store, err := breaker.NewStore(t.Context(), db, breaker.StoreConfig{Service: "shop", Every: every})
+	store, err := breaker.NewStoreEvery(t.Context(), db, "shop", every)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,13 +277,10 @@ func TestStoreAway(t *testing.T) {
 // A store that nothing could be shared through is an error that says what to do.
 func TestNewStoreRefuses(t *testing.T) {
 	db := databases.SQLite.New(t)
-	if _, err := breaker.NewStore(t.Context(), db, breaker.StoreConfig{Service: "a b"}); err == nil || !strings.Contains(err.Error(), "the Service") {
+	if _, err := breaker.NewStore(t.Context(), db, "a b"); err == nil || !strings.Contains(err.Error(), "the Service") {
 		t.Error(err)
 	}
-	if _, err := breaker.NewStore(t.Context(), db, breaker.StoreConfig{Every: -1}); err == nil || !strings.Contains(err.Error(), "StoreConfig.Every is -1ns") {
-		t.Error(err)
-	}
-	if _, err := breaker.NewStore(context.Background(), nil, breaker.StoreConfig{}); err == nil {
+	if _, err := breaker.NewStore(context.Background(), nil, ""); err == nil {
 		t.Error("no database")
 	}
 	if err := newBreaker(t, breaker.Config{}).Plugin(nil); err == nil || !strings.Contains(err.Error(), "the router is nil") {

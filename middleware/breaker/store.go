@@ -14,23 +14,13 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/schema"
 )
 
-// StoreConfig configures a Store.
-type StoreConfig struct {
-	// Service names the processes that share their outages. It has at most 100 letters, digits, dots, underscores and
-	// hyphens. It is required on a database server. On SQLite the default is none.
-	Service string
-	// Every is how often an instance asks the database, and shows that it lives. Its outages expire 15 times later.
-	// Default: 1 s.
-	Every time.Duration
-}
-
 // Store shares outages and freezes among the instances of a service, in the table spillway_outages of a database. A
 // command line uses it too: see Freeze, Release and List. It is safe for concurrent use.
 type Store struct {
 	db         *database.Database
 	service    any // as it is bound
 	statements statements
-	every      time.Duration
+	every      time.Duration // between two looks of an instance, and its signs of life
 }
 
 var table = schema.Table{
@@ -44,55 +34,39 @@ var table = schema.Table{
 
 // NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its
 // table if that is missing, and waits for that for at most 30 seconds. The Store does not close db.
-func NewStore(ctx context.Context, db *sql.DB, config StoreConfig) (*Store, error) {
-	if config.Every = cmp.Or(config.Every, time.Second); config.Every < time.Millisecond {
-		return nil, fmt.Errorf("breaker: StoreConfig.Every is %s: it must be at least 1ms", config.Every)
-	}
-	on, err := database.Open(ctx, "breaker: NewStore", db, config.Service, table)
+//
+// The service names the processes that share their outages. It has at most 100 letters, digits, dots, underscores and
+// hyphens. It is required on a database server. On SQLite it may be empty.
+func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
+	on, err := database.Open(ctx, "breaker: NewStore", db, service, table)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: on, service: on.Text(config.Service), statements: statementsFor(on), every: config.Every}, nil
+	return &Store{db: on, service: on.Text(service), statements: statementsFor(on), every: time.Second}, nil
 }
 
-// Shared is an outage or a freeze in a Store.
-type Shared struct {
-	// Handler is empty for a freeze of all handlers.
-	Handler string `json:"handler"`
-	Scope   string `json:"scope,omitempty"`
-	// Instance names the process that found an outage. It is empty for a freeze.
-	Instance string `json:"instance,omitempty"`
-	// State is Open or Frozen.
-	State State `json:"state"`
-	// Reason says why. Cause is the error of an outage, and Actor is who froze the handler.
-	Reason string    `json:"reason"`
-	Cause  string    `json:"cause,omitempty"`
-	Actor  string    `json:"actor,omitempty"`
-	Since  time.Time `json:"since"`
-}
-
-// List returns the outages and freezes of the service. Outages of instances that died are not among them.
-func (s *Store) List(ctx context.Context) ([]Shared, error) {
+// List returns the outages and freezes of the service: each is Open or Frozen. Outages of instances that died are not
+// among them.
+func (s *Store) List(ctx context.Context) ([]Status, error) {
 	rows, err := s.rows(ctx, "")
-	return slices.DeleteFunc(rows, func(row Shared) bool { return row.State == Closed }), err
+	return slices.DeleteFunc(rows, func(row Status) bool { return row.State == Closed }), err
 }
 
 // rows is List with the freezes that were released lately: they are Closed, and have the reason and the actor of the
 // release. Outages of an instance are among them also if they expired: it could not show a sign of life, and no message
 // succeeded.
-func (s *Store) rows(ctx context.Context, instance string) ([]Shared, error) {
-	found := []Shared{}
+func (s *Store) rows(ctx context.Context, instance string) ([]Status, error) {
+	found := []Status{}
 	err := s.db.Query(ctx, func() { found = found[:0] }, func(rows *sql.Rows) error {
-		var one Shared
-		var state string
+		var one Status
 		var since int64
-		if err := rows.Scan(&one.Handler, &one.Scope, &one.Instance, &state, &one.Reason, &one.Cause, &one.Actor,
+		if err := rows.Scan(&one.Handler, &one.Scope, &one.Instance, &one.State, &one.Reason, &one.Cause, &one.Actor,
 			&since); err != nil {
 			return err
 		}
 		one.Since = time.UnixMilli(since)
 		found = append(found, one)
-		return found[len(found)-1].State.UnmarshalText([]byte(state))
+		return nil
 	}, s.statements.list, s.service, s.db.Text(instance))
 	if err != nil {
 		return nil, fmt.Errorf("breaker: list the outages: %w", err)
@@ -111,7 +85,7 @@ func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error
 		return fmt.Errorf("breaker: Freeze: the handler %q cannot be shared: a name has at most 255 bytes of readable text", boundedtext.Text(handler, 300))
 	}
 	if _, err := s.db.Exec(ctx, s.statements.put, s.service, s.db.Text(handler), s.db.Text(""), s.db.Text(""),
-		s.db.Text(Frozen.String()), s.db.Text(boundedtext.Text(reason, 1000)), s.db.Text(""),
+		s.db.Text(string(Frozen)), s.db.Text(boundedtext.Text(reason, 1000)), s.db.Text(""),
 		s.db.Text(boundedtext.Text(actor, 1000)), 0); err != nil {
 		return fmt.Errorf("breaker: freeze %q: %w", handler, err)
 	}

@@ -60,7 +60,7 @@ func (h *health) Collect(ch chan<- prometheus.Metric) {
 	}
 	for name, one := range handlers {
 		for state := range one.states {
-			gauge(ch, h.open, 1, name, state.String())
+			gauge(ch, h.open, 1, name, string(state))
 		}
 		gauge(ch, h.since, one.since, name)
 		gauge(ch, h.waiting, float64(one.waiting), name)

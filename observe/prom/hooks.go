@@ -71,7 +71,7 @@ func (m *Metrics) hooks(config *spillway.Config) {
 		guarded := *config.Breaker // the caller may use its own again
 		theirs := guarded.OnChange
 		guarded.OnChange = func(c breaker.Change) {
-			m.guard.WithLabelValues(m.labels.value("handler", c.Handler), c.To.String()).Inc()
+			m.guard.WithLabelValues(m.labels.value("handler", c.Handler), string(c.To)).Inc()
 			if theirs != nil {
 				theirs(c)
 			}

@@ -74,7 +74,7 @@ func (i *instruments) observe(config *spillway.Config) {
 		guarded := *config.Breaker // the caller may use its own again
 		theirs := guarded.OnChange
 		guarded.OnChange = func(c breaker.Change) {
-			i.add(context.Background(), i.guard, "handler", c.Handler, "state", c.To.String())
+			i.add(context.Background(), i.guard, "handler", c.Handler, "state", string(c.To))
 			if theirs != nil {
 				theirs(c)
 			}

@@ -233,7 +233,7 @@ func breakerLines(held []breaker.Status) (lines []breakerLine) {
 		if g.Scope != "" {
 			handler += " / " + g.Scope
 		}
-		lines = append(lines, breakerLine{handler, g.State.String(), g.Cause, g.Since, g.Waiting})
+		lines = append(lines, breakerLine{handler, string(g.State), g.Cause, g.Since, g.Waiting})
 		if g.Cause == "" {
 			lines[len(lines)-1].Why = g.Reason
 		}

@@ -36,7 +36,7 @@ func (a *app) outages(ctx context.Context) (*breaker.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return breaker.NewStore(ctx, db, breaker.StoreConfig{Service: a.settings.service})
+	return breaker.NewStore(ctx, db, a.settings.service)
 }
 
 func (a *app) breakerList() *cobra.Command {
@@ -63,7 +63,7 @@ func (a *app) breakerList() *cobra.Command {
 	}
 }
 
-func (a *app) outageTable(all []breaker.Shared) error {
+func (a *app) outageTable(all []breaker.Status) error {
 	t := &screen.Table{Columns: []screen.Column{
 		{Name: "HANDLER", Style: screen.Bold}, {Name: "SCOPE", Min: 6, Drop: 2}, {Name: "STATE", Style: screen.Amber},
 		{Name: "SINCE", Style: screen.Dim}, {Name: "BY", Min: 8}, {Name: "REASON", Min: 16},
@@ -83,7 +83,7 @@ func (a *app) outageTable(all []breaker.Shared) error {
 		if by == "" {
 			by = o.Instance
 		}
-		t.Row(handler, o.Scope, o.State.String(), a.when(o.Since), by, o.Reason, o.Cause)
+		t.Row(handler, o.Scope, string(o.State), a.when(o.Since), by, o.Reason, o.Cause)
 	}
 	if !a.json {
 		a.screen.Table(t)
