@@ -15,6 +15,7 @@ var (
 	citation = regexp.MustCompile(`\b([Ff]eatures?|[Pp]romises?|[Dd]ecisions?) ((?:[A-Z]?\d+[a-z]?)(?:(?:, | and )[A-Z]?\d+[a-z]?\b)*)`)
 	idOf     = regexp.MustCompile(`[A-Z]?\d+[a-z]?`)
 	rowOf    = regexp.MustCompile(`(?m)^\| ([A-Z]?\d+) \|`)
+	suiteRow = regexp.MustCompile(`\{"([HF]\d+)", "`)
 	linkOf   = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)]*))?\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	noAnchor = regexp.MustCompile(`[^\pL\pN _-]`)
@@ -40,7 +41,7 @@ func tree(t *testing.T, suffix string, visit func(path, text string)) {
 	}
 }
 
-// defined are the ids of docs/promises.md.
+// defined are the ids of docs/promises.md, and of the suite's rows that it leaves to features.go.
 func defined(t *testing.T) []string {
 	t.Helper()
 	var ids []string
@@ -49,6 +50,9 @@ func defined(t *testing.T) []string {
 	}
 	if len(ids) < 80 {
 		t.Fatalf("docs/promises.md defines %d ids: its tables are not read", len(ids))
+	}
+	for _, row := range suiteRow.FindAllStringSubmatch(read(t, "conformance/features.go"), -1) {
+		ids = append(ids, row[1])
 	}
 	return ids
 }
