@@ -20,9 +20,6 @@ type holds struct {
 
 func holdsOf(config *Config) holds {
 	h := holds{config.Logger, map[string]time.Duration{"Config.Outputs.MaxHold": config.Outputs.MaxHold}}
-	if config.Receiver != nil {
-		h.fields["Config.Receiver.MaxHold"] = config.Receiver.MaxHold
-	}
 	if config.Breaker != nil {
 		h.fields["Config.Breaker.MaxHold"] = config.Breaker.MaxHold
 	}

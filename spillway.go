@@ -103,8 +103,8 @@ func (ch *Channel) compose(config *Config) (err error) {
 			return err
 		}
 		parts, ch.plugins = append(parts, ch.stages), append(ch.plugins, ch.stages.Plugin)
-		if config.Purge != nil {
-			config.Purge.Stages = max(config.Purge.Stages, ch.stages.Inside().Total())
+		if config.Purge != nil && config.Purge.Horizon > 0 {
+			config.Purge.Horizon += ch.stages.Inside().Total()
 		}
 	}
 	if config.reportsLeft() {

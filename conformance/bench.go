@@ -111,8 +111,8 @@ func (b *bench) config() spillway.Config {
 			},
 		},
 		Receiver: &idempotency.ReceiverConfig{
-			Consumer:    b.group, // benches may share a store, and have the same ids
-			OnDuplicate: func(context.Context, idempotency.Key) { b.duplicate.Add(1) },
+			Consumer: b.group, // benches may share a store, and have the same ids
+			Hooks:    idempotency.Hooks{OnDuplicate: func(context.Context, idempotency.Key) { b.duplicate.Add(1) }},
 		},
 	}
 }

@@ -58,7 +58,7 @@ func (o *outageBench) guarded(c *spillway.Config) {
 		o.changes, o.begun, o.at = append(o.changes, change), append(o.begun, o.calls.Load()), append(o.at, time.Now())
 	}}
 	if c.Stages != nil {
-		c.Stages.OnStage = func(context.Context, stages.Waiting) { o.stagings.Add(1) }
+		c.Stages.Hooks.OnStage = func(context.Context, stages.Waiting) { o.stagings.Add(1) }
 	}
 	c.Retry.Attempts = 3
 	c.Retry.OnAttempt = func(_ context.Context, a middleware.Attempt) {

@@ -213,5 +213,5 @@ func numbered(prefix string, n int) (ids []string) {
 
 // afterStage has f called for each message that went to a stage.
 func afterStage(f func(context.Context, stages.Waiting)) func(*spillway.Config) {
-	return func(c *spillway.Config) { c.Stages.OnStage = f }
+	return func(c *spillway.Config) { c.Stages.Hooks.OnStage = f }
 }

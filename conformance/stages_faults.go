@@ -27,7 +27,7 @@ func (c *consumer) stage(config *spillway.Config) {
 		c.halt(msg.Context(), stepLater, msg.UUID)
 		return nil
 	}}, func(msg *message.Message) { c.halt(msg.Context(), stepStaged, msg.UUID) }}
-	config.Stages.OnStage = func(_ context.Context, s stages.Waiting) { c.tell("waits in stage", s.Stage) }
+	config.Stages.Hooks.OnStage = func(_ context.Context, s stages.Waiting) { c.tell("waits in stage", s.Stage) }
 }
 
 // halting is a publisher of stages that stops before and after it has published.

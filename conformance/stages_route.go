@@ -20,7 +20,7 @@ func (b *bench) stagesByClass() {
 	delays := []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 500 * time.Millisecond}
 	var j journal
 	var l ledger
-	b.startStaged(b.channel(b.staged(delays...), l.keep, func(c *spillway.Config) { c.Stages.MaxDelay = time.Minute }),
+	b.startStaged(b.channel(b.staged(delays...), l.keep),
 		b.noting(&j, func(stage int, msg *message.Message) error {
 			kind, _, _ := strings.Cut(msg.UUID, "-")
 			switch {
@@ -31,7 +31,7 @@ func (b *bench) stagesByClass() {
 			case kind == "discard":
 				return classify.Discard(errNever)
 			case kind == "patient":
-				return classify.Transient(errNotYet, classify.RetryAfter(time.Hour))
+				return classify.Transient(errNotYet, classify.RetryAfter(25*time.Hour))
 			case kind == "limited" && stage == 0: // longer than the first stage
 				return classify.Transient(errNotYet, classify.RetryAfter(250*time.Millisecond))
 			case kind == "slow" && stage == 0: // longer than any

@@ -46,7 +46,7 @@ func (r *Receiver) replay(c *chain.Call, entry Entry, recorded []byte) ([]*messa
 	}
 	r.watch(c, entry, out)
 	logging.DuplicateAbsorbed.Write(r.config.Logger, nil, fields(key))
-	r.tell("OnDuplicate", r.config.OnDuplicate, c.Msg.Context(), key)
+	r.tell("OnDuplicate", r.config.Hooks.OnDuplicate, c.Msg.Context(), key)
 	return out, nil
 }
 
@@ -54,7 +54,7 @@ func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
 	logging.VersionSkipped.Write(r.config.Logger, nil, logging.Fields{
 		logging.Consumer: entry.Consumer, logging.Key: entry.ID, "version": entry.Version, "applied": applied,
 	})
-	if hook := r.config.OnStale; hook != nil {
+	if hook := r.config.Hooks.OnStale; hook != nil {
 		safecall.Hook(r.config.Logger.With(fields(entry.Key)), "idempotency.OnStale", func() {
 			hook(c.Msg.Context(), entry.Key, entry.Version, applied)
 		})
@@ -64,7 +64,7 @@ func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
 // putBack gives the message back, which counts for nothing. It is held for a while first, because some subscribers
 // deliver what is given back at once and without end.
 func (r *Receiver) putBack(c *chain.Call, err error) error {
-	half := r.config.RequeueAfter/2 + 1
+	half := r.config.requeueAfter/2 + 1
 	wait.For(c.WaitContext(), half+rand.N(half))
 	return chain.Requeued(err)
 }

@@ -47,8 +47,10 @@ func (c *cell) eight(messages int) {
 	for n := range consumers {
 		db := c.open(c, c.address)
 		h := c.receiverOn(c.store(db), idempotency.ReceiverConfig{
-			OnApplied:   func(context.Context, idempotency.Key) { applied.Add(1) },
-			OnDuplicate: func(context.Context, idempotency.Key) { absorbed.Add(1) },
+			Hooks: idempotency.Hooks{
+				OnApplied:   func(context.Context, idempotency.Key) { applied.Add(1) },
+				OnDuplicate: func(context.Context, idempotency.Key) { absorbed.Add(1) },
+			},
 		}).Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 			called.Add(1)
 			return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, nil

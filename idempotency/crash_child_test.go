@@ -87,7 +87,7 @@ func (m *mortal) consume(d database) {
 	config := spillway.Config{Publisher: m.letters(m.t), Idempotency: d.store(db),
 		Receiver: &idempotency.ReceiverConfig{MarkPublished: true}}
 	if m.Leases {
-		config.Receiver.Lease, config.Receiver.RequeueAfter = time.Second, 40*time.Millisecond
+		config.Receiver.Lease, *idempotency.RequeueAfter(config.Receiver) = time.Second, 40*time.Millisecond
 	}
 	var messages []*message.Message
 	for _, p := range m.Messages {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
 // SQLite's disk is really full, by max_page_count. A server's cannot be filled for one test: there a trigger raises what
@@ -54,11 +55,20 @@ func (c *cell) fill(q filling, when, table string) (empty func()) {
 	return func() { c.exec(`PRAGMA max_page_count = 1073741823`) }
 }
 
-// alone is a receiver on one connection, which is SQLite's setting's.
-func (c *cell) alone() *idempotency.Receiver {
+// alone is a receiver on one connection, which is SQLite's setting's. It holds no message for long.
+func (c *cell) alone() message.HandlerMiddleware {
 	c.Helper()
 	c.db.SetMaxOpenConns(1)
-	return c.receiver(idempotency.ReceiverConfig{MaxHold: time.Millisecond})
+	r := c.receiver(idempotency.ReceiverConfig{})
+	return func(h message.HandlerFunc) message.HandlerFunc { return heldBriefly(r.Middleware(h)) }
+}
+
+// heldBriefly gives h messages that are held for a millisecond, and not longer, while the store is away.
+func heldBriefly(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		msg.SetContext(outage.WithMaxHold(msg.Context(), time.Millisecond))
+		return h(msg)
+	}
 }
 
 // isFull fails unless err says that the disk, or its stand-in, is full.
@@ -81,7 +91,7 @@ func (c *cell) fullAtClaim() {
 	long := strings.Repeat("x", 200)
 	empty := c.fill(c.db, "INSERT", "spillway_keys")
 	called := 0
-	h := r.Middleware(func(*message.Message) ([]*message.Message, error) { called++; return nil, nil })
+	h := r(func(*message.Message) ([]*message.Message, error) { called++; return nil, nil })
 	var err error
 	accepted := 0
 	for ; accepted < 1000; accepted++ { // a page has room for some keys
@@ -115,7 +125,7 @@ func (c *cell) fullInHandler() {
 		if c.says != "sqlite" {
 			empty = c.fill(c.db, "INSERT", "big")
 		}
-		_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+		_, err := r(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 			tx := idempotency.Tx(msg.Context())
 			if c.says == "sqlite" {
 				empty = c.fill(tx, "", "")
@@ -147,19 +157,19 @@ func (c *cell) fullInHandler() {
 		}
 		c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
 	}
-	c.applies(r.Middleware(c.write), newMessage("m1"))
+	c.applies(r(c.write), newMessage("m1"))
 	c.rows(1, 1)
 }
 
 // Features I2, I4, promise P7.
 func (c *cell) fullAtRecord() {
 	r := c.alone()
-	c.applies(r.Middleware(c.produce), newMessage("m0"))
+	c.applies(r(c.produce), newMessage("m0"))
 	empty := c.fill(c.db, "UPDATE", "spillway_keys")
 	large := c.writeAnd(func(*message.Message) ([]*message.Message, error) {
 		return []*message.Message{message.NewMessage("", make([]byte, 1<<20))}, nil
 	})
-	out, err := r.Middleware(large)(newMessage("m1"))
+	out, err := r(large)(newMessage("m1"))
 	if out != nil {
 		c.Error(out)
 	}
@@ -167,6 +177,6 @@ func (c *cell) fullAtRecord() {
 	c.explains(err, "record the outputs")
 	c.rows(1, 1)
 	empty()
-	c.applies(r.Middleware(large), newMessage("m1"), newMessage("m1"))
+	c.applies(r(large), newMessage("m1"), newMessage("m1"))
 	c.rows(2, 2)
 }

@@ -3,7 +3,6 @@ package idempotency_test
 import (
 	"errors"
 	"path/filepath"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -23,20 +22,16 @@ var downRows = []row{
 	{"P4-back", "a router whose store comes back applies what it was given meanwhile, once each", (*cell).comesBack},
 }
 
-// broken is a receiver over a line, and what has a delivery of m1 fail.
-func (c *cell) broken() (*idempotency.Receiver, line, func(message.HandlerFunc, ...string)) {
-	c.Helper()
-	return c.brokenWith(idempotency.ReceiverConfig{MaxHold: time.Millisecond})
-}
-
-func (c *cell) brokenWith(config idempotency.ReceiverConfig) (*idempotency.Receiver, line, func(message.HandlerFunc, ...string)) {
+// broken is a receiver over a line, which holds no message for long, and what has a delivery of m1 fail.
+func (c *cell) broken(config ...idempotency.ReceiverConfig) (message.HandlerMiddleware, line, func(message.HandlerFunc, ...string)) {
 	c.Helper()
 	c.store(c.db)
 	db, l := c.over()
-	r := c.receiverOn(c.store(db), config)
+	own := c.receiverOn(c.store(db), append(config, idempotency.ReceiverConfig{})[0])
+	r := func(h message.HandlerFunc) message.HandlerFunc { return heldBriefly(own.Middleware(h)) }
 	return r, l, func(h message.HandlerFunc, want ...string) {
 		c.Helper()
-		out, err := r.Middleware(h)(newMessage("m1"))
+		out, err := r(h)(newMessage("m1"))
 		if out != nil || !givenBack(err) {
 			c.Errorf("%v, not given back: %v", out, err)
 		}
@@ -50,7 +45,7 @@ func (c *cell) brokenWith(config idempotency.ReceiverConfig) (*idempotency.Recei
 // Promise P1, feature I1.
 func (c *cell) downAtClaim() {
 	r, l, fails := c.broken()
-	c.applies(r.Middleware(c.write), newMessage("m0"))
+	c.applies(r(c.write), newMessage("m0"))
 	l.cut()
 	never := func(*message.Message) ([]*message.Message, error) { c.Error("the handler was called"); return nil, nil }
 	if c.optimistic {
@@ -62,7 +57,7 @@ func (c *cell) downAtClaim() {
 	}
 	c.rows(1, 1)
 	l.mend()
-	c.applies(r.Middleware(c.produce), newMessage("m1"), newMessage("m1"))
+	c.applies(r(c.produce), newMessage("m1"), newMessage("m1"))
 	c.rows(2, 2)
 }
 
@@ -79,7 +74,7 @@ func (c *cell) downAtCommit() {
 		l.mend()
 	}
 	for _, boom := range []error{classify.Transient(errors.New("boom")), classify.Permanent(errors.New("boom"))} {
-		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		_, err := r(func(msg *message.Message) ([]*message.Message, error) {
 			_, _ = c.write(msg)
 			l.cut()
 			return nil, boom
@@ -90,20 +85,20 @@ func (c *cell) downAtCommit() {
 		c.rows(0, 0)
 		l.mend()
 	}
-	c.applies(r.Middleware(c.write), newMessage("m1"))
+	c.applies(r(c.write), newMessage("m1"))
 	c.rows(1, 1)
 }
 
 // Promise P7: it is not known whether the message is new, so it is not called new.
 func (c *cell) downAfterCommit() {
 	r, l, fails := c.broken()
-	c.applies(r.Middleware(c.produce), newMessage("m1"))
+	c.applies(r(c.produce), newMessage("m1"))
 	l.cut()
 	fails(c.produce, "claim")
 	l.mend()
-	out, err := r.Middleware(c.produce)(newMessage("m1"))
+	out, err := r(c.produce)(newMessage("m1"))
 	if givenBack(err) { // lib/pq notices at its next use that an idle connection was cut
-		out, err = r.Middleware(c.produce)(newMessage("m1"))
+		out, err = r(c.produce)(newMessage("m1"))
 	}
 	if err != nil || len(out) != 1 {
 		c.Fatal(out, err)
@@ -122,7 +117,7 @@ func (c *cell) cutAtCommit(answer bool) {
 	}
 	c.rows(applied, applied)
 	called := false
-	out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	out, err := r(func(msg *message.Message) ([]*message.Message, error) {
 		produced, err := c.produce(msg)
 		called = err == nil
 		return produced, err
@@ -150,7 +145,7 @@ func (c *cell) newIDs() {
 		}
 		fails(h, "commit")
 		for range 2 {
-			out, err := r.Middleware(h)(newMessage("m1"))
+			out, err := r(h)(newMessage("m1"))
 			if err != nil || len(out) != 1 {
 				c.Fatal(out, err)
 			}
@@ -173,7 +168,7 @@ func (c *cell) comesBack() {
 	out := &paper{t: c, path: filepath.Join(dir, "out")}
 	store := c.store(db)
 	attach := func(router *message.Router) {
-		router.AddMiddleware(c.receiverOn(store, idempotency.ReceiverConfig{MaxHold: time.Millisecond}).Middleware)
+		router.AddMiddleware(heldBriefly, c.receiverOn(store, idempotency.ReceiverConfig{}).Middleware)
 	}
 	from := newSpool(c, filepath.Join(dir, "acks"), newMessage("m1"), newMessage("m2"), newMessage("m3"), newMessage("m2"))
 	nacks, cuts := 0, map[string]bool{}

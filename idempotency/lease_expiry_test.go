@@ -63,7 +63,7 @@ const mostLease = 3 * time.Second
 // Features I3, I4, promise P7: the other delivery applies the message while the first sleeps past its lease.
 func (c *cell) takenOver() {
 	lost := 0
-	config := atWork(idempotency.ReceiverConfig{Lease: mostLease, OnLeaseLost: func(context.Context, idempotency.Key) { lost++ }})
+	config := atWork(idempotency.ReceiverConfig{Lease: mostLease, Hooks: idempotency.Hooks{OnLeaseLost: func(context.Context, idempotency.Key) { lost++ }}})
 	first, second := c.receiver(config), c.receiver(atWork(idempotency.ReceiverConfig{}))
 	taker := &outside{c: c}
 	h := &outside{c: c}
@@ -134,13 +134,13 @@ func (c *cell) leaseClock() {
 
 // Features I3, I4, promise P7: the connection is cut at the COMMIT of the record.
 func (c *cell) recordCut(answer bool) {
-	r, l, _ := c.brokenWith(atWork(idempotency.ReceiverConfig{}))
+	r, l, _ := c.broken(atWork(idempotency.ReceiverConfig{}))
 	h := &outside{c: c, then: func(*message.Message) error { l.cutAtCommit(answer); return nil }}
-	out, err := r.Middleware(h.handle)(newMessage("m1"))
+	out, err := r(h.handle)(newMessage("m1"))
 	if err != nil || len(out) != 1 {
 		c.Fatal(out, err)
 	}
-	again, err := r.Middleware(h.handle)(newMessage("m1"))
+	again, err := r(h.handle)(newMessage("m1"))
 	if err != nil || len(again) != 1 || again[0].UUID != out[0].UUID {
 		c.Fatal(again, err)
 	}
@@ -150,7 +150,7 @@ func (c *cell) recordCut(answer bool) {
 
 // Features I3, promises P1, P3, P7.
 func (c *cell) leaseDown() {
-	r, l, _ := c.brokenWith(atWork(idempotency.ReceiverConfig{Lease: mostLease, MaxHold: time.Millisecond}))
+	r, l, _ := c.broken(atWork(idempotency.ReceiverConfig{Lease: mostLease}))
 	h := &outside{c: c}
 	h.then = func(*message.Message) error {
 		if h.calls.Load() == 1 {
@@ -158,18 +158,18 @@ func (c *cell) leaseDown() {
 		}
 		return nil
 	}
-	_, err := r.Middleware(h.handle)(newMessage("m1"))
+	_, err := r(h.handle)(newMessage("m1"))
 	if !givenBack(err) {
 		c.Errorf("the message failed: %v", err)
 	}
 	c.explains(err, "record")
-	if _, err := r.Middleware(h.handle)(newMessage("m1")); !givenBack(err) {
+	if _, err := r(h.handle)(newMessage("m1")); !givenBack(err) {
 		c.Errorf("while the store is away: %v", err)
 	}
 	h.called(1)
 	l.mend()
 	eventually(c.T, "the message is applied", func() bool { // the lease may last a little longer than its owner thought
-		_, err := r.Middleware(h.handle)(newMessage("m1"))
+		_, err := r(h.handle)(newMessage("m1"))
 		if err != nil && !givenBack(err) {
 			c.Error(err)
 		}

@@ -30,7 +30,7 @@ func atWork(config idempotency.ReceiverConfig) idempotency.ReceiverConfig {
 	if config.Lease == 0 {
 		config.Lease = time.Hour
 	}
-	config.RequeueAfter = 2 * time.Millisecond
+	*idempotency.RequeueAfter(&config) = 2 * time.Millisecond
 	return config
 }
 
@@ -96,14 +96,14 @@ func (c *cell) leasedElsewhere() {
 			c.Errorf("counted as a failure: %v", a.Err)
 		}
 	}}
-	leasing := atWork(idempotency.ReceiverConfig{Consumer: "billing", OnRequeue: func(_ context.Context, key idempotency.Key) {
+	leasing := atWork(idempotency.ReceiverConfig{Consumer: "billing", Hooks: idempotency.Hooks{OnRequeue: func(_ context.Context, key idempotency.Key) {
 		if key != (idempotency.Key{Consumer: "shop/billing", ID: "m1"}) {
 			c.Errorf("put back: %v", key)
 		}
 		if back.Add(1) == 20 {
 			release()
 		}
-	}})
+	}}})
 	config.Receiver = &leasing
 	ch := newChannel(c, config).Middleware(h.handle)
 	atOnce(c.T, 8, func(int) error {
@@ -169,8 +169,10 @@ func (c *cell) leasedReused() {
 	h = &outside{c: c}
 	v := c.receiver(atWork(idempotency.ReceiverConfig{
 		Consumer: "versions", Key: idempotency.ByMetadata("key"), Version: idempotency.VersionMetadata("version"),
-		OnStale:     func(context.Context, idempotency.Key, int64, int64) { stale++ },
-		OnDuplicate: func(context.Context, idempotency.Key) { duplicates++ },
+		Hooks: idempotency.Hooks{
+			OnStale:     func(context.Context, idempotency.Key, int64, int64) { stale++ },
+			OnDuplicate: func(context.Context, idempotency.Key) { duplicates++ },
+		},
 	}))
 	c.applies(v.Middleware(h.handle), versioned(-1), versioned(9), versioned(10), versioned(9), versioned(10), versioned(100))
 	h.called(4)
@@ -181,7 +183,9 @@ func (c *cell) leasedReused() {
 
 // Features I2, I3: a consumer may change its mode between two deliveries.
 func (c *cell) leasedModes() {
-	transactions, leases := c.receiver(idempotency.ReceiverConfig{RequeueAfter: 1}), c.receiver(atWork(idempotency.ReceiverConfig{}))
+	config := idempotency.ReceiverConfig{}
+	*idempotency.RequeueAfter(&config) = 1
+	transactions, leases := c.receiver(config), c.receiver(atWork(idempotency.ReceiverConfig{}))
 	h := &outside{c: c}
 	first, err := transactions.Middleware(c.produce)(newMessage("m1"))
 	again, leased := leases.Middleware(h.handle)(newMessage("m1"))

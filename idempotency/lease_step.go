@@ -138,6 +138,6 @@ func (r *Receiver) giveUp(c *chain.Call, key Key, lease Lease) {
 func (r *Receiver) lostLease(c *chain.Call, key Key, err error) error {
 	err = failed("keep the lease of", key, err)
 	logging.LeaseLost.Write(r.config.Logger, err, fields(key))
-	r.tell("OnLeaseLost", r.config.OnLeaseLost, c.Msg.Context(), key)
+	r.tell("OnLeaseLost", r.config.Hooks.OnLeaseLost, c.Msg.Context(), key)
 	return r.putBack(c, err)
 }

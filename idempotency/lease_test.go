@@ -86,7 +86,7 @@ func scriptedReceiver(t *testing.T, s *scripted, handle message.HandlerFunc) (at
 		t.Fatal(failed)
 	}
 	r := newReceiver(t, s, idempotency.ReceiverConfig{Lease: leaseTime,
-		OnLeaseLost: func(context.Context, idempotency.Key) { lost++ }})
+		Hooks: idempotency.Hooks{OnLeaseLost: func(context.Context, idempotency.Key) { lost++ }}})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	msg := newMessage("m1")

@@ -32,8 +32,10 @@ var togetherRows = []row{
 func (c *cell) once() {
 	var applied, duplicate []idempotency.Key
 	h := c.receiver(idempotency.ReceiverConfig{
-		OnApplied:   func(_ context.Context, k idempotency.Key) { applied = append(applied, k) },
-		OnDuplicate: func(_ context.Context, k idempotency.Key) { duplicate = append(duplicate, k) },
+		Hooks: idempotency.Hooks{
+			OnApplied:   func(_ context.Context, k idempotency.Key) { applied = append(applied, k) },
+			OnDuplicate: func(_ context.Context, k idempotency.Key) { duplicate = append(duplicate, k) },
+		},
 	}).Middleware(c.write)
 	c.applies(h, newMessage("m1"), newMessage("m1"), newMessage("m2"), newMessage("m1"))
 	c.rows(2, 2)

@@ -112,7 +112,7 @@ func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
 	}
 	switch ended := waitContext(c).Err(); {
 	case errors.Is(err, ErrHeld):
-		r.tell("OnRequeue", r.config.OnRequeue, c.Msg.Context(), key)
+		r.tell("OnRequeue", r.config.Hooks.OnRequeue, c.Msg.Context(), key)
 		return r.putBack(c, err)
 	case c.Acked():
 		return err

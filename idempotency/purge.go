@@ -17,23 +17,21 @@ import (
 
 // PurgeConfig configures a Purge. Retention is required.
 type PurgeConfig struct {
-	// Retention is how long a key is kept after it was applied. A message that comes again later is applied again. A purge
-	// deletes the keys of every service in the table, by the clock of its own process. The time of a key is by the clock
-	// of the process that applied it (of the database in lease mode). So a process whose clock is ahead purges early.
-	// Required.
+	// Retention is how long a key is kept after it was applied. A message that comes again later is applied again. A
+	// purge deletes the keys of every service in the table, by the clock of its own process. The time of a key is by
+	// the clock of the process that applied it (of the database in lease mode). So a process whose clock is ahead
+	// purges early. Required.
 	Retention time.Duration
 	// Horizon is the longest time after which a message may come again: how long dead letters wait until they are
-	// redriven. If Retention is shorter than Horizon and Stages together, NewPurge logs an error. Default: 14 days.
+	// redriven. If Retention is shorter than Horizon, NewPurge logs an error. A spillway.Channel adds to it what a
+	// message can wait in all stages. Set it if you redrive sooner, and keep keys for a shorter time. Default: 14 days
+	// in all.
 	Horizon time.Duration
-	// Stages is how long a message can be in retry stages before it is a dead letter. The front door sets it to the sum of
-	// its stages with their jitter, if that is longer. Set it yourself if there are retired stages, whose messages may
-	// still wait, or errors with a retry-after, which can wait up to the MaxDelay of the stages each time. Default: 0.
-	Stages time.Duration
 	// Every is the time from the end of one purge to the next. The first purge begins at a random moment in the first
 	// tenth of it, so that processes that start together do not purge together. Default: 1 hour.
 	Every time.Duration
-	// OnRun is called after each purge of all batches, with the number of keys that it deleted, and the error that ended
-	// it early, or nil. If the router stops, ctx has ended. Default: none.
+	// OnRun is called after each purge of all batches, with the number of keys that it deleted, and the error that
+	// ended it early, or nil. If the router stops, ctx has ended. Default: none.
 	OnRun func(ctx context.Context, keys int, err error)
 	// Shared: Logger receives failed purges, and a Retention that is too short.
 	settings.Shared
@@ -56,9 +54,8 @@ func (c *PurgeConfig) validate(store Store) error {
 	if c.Retention <= 0 {
 		return fmt.Errorf("idempotency: PurgeConfig.Retention is %s: set it to how long keys are kept", c.Retention)
 	}
-	if c.Horizon < 0 || c.Stages < 0 || c.Every < 0 {
-		return fmt.Errorf("idempotency: PurgeConfig.Horizon (%s), Stages (%s) and Every (%s) must not be negative",
-			c.Horizon, c.Stages, c.Every)
+	if c.Horizon < 0 || c.Every < 0 {
+		return fmt.Errorf("idempotency: PurgeConfig.Horizon (%s) and Every (%s) must not be negative", c.Horizon, c.Every)
 	}
 	return nil
 }
@@ -81,10 +78,10 @@ func NewPurge(store Store, config PurgeConfig) (*Purge, error) {
 		return nil, err
 	}
 	config.setDefaults()
-	if horizon := config.Horizon + config.Stages; config.Retention < horizon {
+	if config.Retention < config.Horizon {
 		logging.PurgeTooEarly.Write(config.Logger,
-			fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, horizon),
-			logging.Fields{"of": fmt.Sprintf("%T", store), "retention": config.Retention, "horizon": horizon})
+			fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, config.Horizon),
+			logging.Fields{"of": fmt.Sprintf("%T", store), "retention": config.Retention, "horizon": config.Horizon})
 	}
 	p := &Purge{store: store, config: config, most: mostOf(store)}
 	p.life = lifecycle.New(p.start, p.stop)

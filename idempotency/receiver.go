@@ -24,56 +24,57 @@ type ReceiverConfig struct {
 	// handler. Consumer and the service of the store identify what applies a message. Under another name, messages that
 	// were applied before are applied again if they come again. Consumer counts for every handler of the Receiver. Two
 	// handlers must not have the same Consumer: one would absorb the messages of the other. If two handlers of one
-	// Receiver do, the Receiver logs it once. To rename one handler, give it a Receiver of its own, with Consumer set to
-	// its old name. To rename a service, keep the service of its store as it was, or stop all processes of the service and
-	// update the column consumer of spillway_keys.
+	// Receiver do, the Receiver logs it once. To rename one handler, give it a Receiver of its own, with Consumer set
+	// to its old name. To rename a service, keep the service of its store as it was, or stop all processes of the
+	// service and update the column consumer of spillway_keys.
 	Consumer string
 	// Key returns what distinguishes messages. It must return the same key for every delivery of a message. It must not
-	// change the message, and is called by many goroutines. An empty key makes the message invalid: messages that shared
-	// it would be absorbed, except for the first. A panic becomes a permanent error. See ByMetadata and ByPayloadHash.
-	// Default: the message's id. A message without an id is then invalid.
+	// change the message, and is called by many goroutines. An empty key makes the message invalid: messages that
+	// shared it would be absorbed, except for the first. A panic becomes a permanent error. See ByMetadata and
+	// ByPayloadHash. Default: the message's id. A message without an id is then invalid.
 	Key func(msg *message.Message) (string, error)
-	// Version makes Key a business key, which is applied again with every higher version. Versions compare as numbers, and
-	// may have gaps. The conditions of Key hold. It requires Key. A message with
-	// a lower version than the applied one is stale: it is skipped, and OnStale is called. When a higher version is
-	// applied, the outputs of the lower one are forgotten, published or not. A key that was applied without a version is
-	// applied again with any version. See VersionMetadata. Default: none.
+	// Version makes Key a business key, which is applied again with every higher version. Versions compare as numbers,
+	// and may have gaps. The conditions of Key hold. It requires Key. A message with a lower version than the applied
+	// one is stale: it is skipped, and Hooks.OnStale is called. When a higher version is applied, the outputs of the
+	// lower one are forgotten, published or not. A key that was applied without a version is applied again with any
+	// version. See VersionMetadata. Default: none.
 	Version func(msg *message.Message) (int64, error)
 	// Handlers has the handlers whose messages have keys of their own kind, by the names that the handlers have in the
-	// router. Key and Version do not count for them. A spillway.Channel refuses a name that no handler of its routers has.
-	// Default: none.
+	// router. Key and Version do not count for them. A spillway.Channel refuses a name that no handler of its routers
+	// has. Default: none.
 	Handlers map[string]HandlerKey
-	// AnyPayload lets a key stand for messages with different payloads. By default the SHA-256 of a duplicate's payload is
-	// compared with that of the applied message. If they differ, the duplicate is invalid, with reason key_reused: to
-	// absorb it would lose it. Set AnyPayload if a message reaches a handler over two sources that write its payload in
-	// different ways, as JSONB of PostgreSQL does with JSON.
+	// AnyPayload lets a key stand for messages with different payloads. By default the SHA-256 of a duplicate's payload
+	// is compared with that of the applied message. If they differ, the duplicate is invalid, with reason key_reused:
+	// to absorb it would lose it. Set AnyPayload if a message reaches a handler over two sources that write its payload
+	// in different ways, as JSONB of PostgreSQL does with JSON.
 	AnyPayload bool
-	// MarkPublished forgets recorded outputs after they were published, so that a duplicate does not publish them again.
-	// It costs a statement for each message with outputs. It works in a spillway.Channel only: a Receiver that is attached
-	// by itself does not see the publishing. If the process ends between publishing and mark, a duplicate publishes again.
-	// The outputs of a redriven message are always forgotten then, because that is how a campaign learns that they were
-	// published. Default: false.
+	// MarkPublished forgets recorded outputs after they were published, so that a duplicate does not publish them
+	// again. It costs a statement for each message with outputs. It works in a spillway.Channel only: a Receiver that
+	// is attached by itself does not see the publishing. If the process ends between publishing and mark, a duplicate
+	// publishes again. The outputs of a redriven message are always forgotten then, because that is how a campaign
+	// learns that they were published. Default: false.
 	MarkPublished bool
-	// Lease selects the lease mode, for handlers whose effects are outside of SQL, such as an HTTP call or a mail. It is
-	// how long a lease of a key lasts: at least 1 s. The lease is renewed while the handler runs. See the package's
+	// Lease selects the lease mode, for handlers whose effects are outside of SQL, such as an HTTP call or a mail. It
+	// is how long a lease of a key lasts: at least 1 s. The lease is renewed while the handler runs. See the package's
 	// documentation for what leases promise. Default: no leases; key and effects share a transaction.
 	//
-	// After a crash, its message waits for the rest of the lease. If the database is away for that long, running handlers
-	// are cancelled. Renewals need a connection to spare in the pool. If handlers hold all connections, leases are lost,
-	// and messages are given back and handled again, without end. A broker's own limit of deliveries (x-delivery-limit)
-	// counts messages that are given back.
+	// After a crash, its message waits for the rest of the lease. If the database is away for that long, running
+	// handlers are cancelled. Renewals need a connection to spare in the pool. If handlers hold all connections, leases
+	// are lost, and messages are given back and handled again, without end. A broker's own limit of deliveries
+	// (x-delivery-limit) counts messages that are given back.
 	Lease time.Duration
-	// RequeueAfter is the longest time for which a message is held whose key another delivery has leased. It is held for
-	// at least half of it, and then given back. Default: 1 s.
-	RequeueAfter time.Duration
-	// MaxHold is how long a message is held at most while the store is away. Then it is given back, uncounted. It is never
-	// held for longer than its adapter allows, or than half of a known redelivery time of its broker (30 s in JetStream,
-	// 60 s in Redis Streams, 30 min in RabbitMQ): see stages.Config.Subscriber. Holding ends a second before the deadline
-	// of the message's context. Default: that time (with wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s
-	// if nothing is known.
-	MaxHold time.Duration
-	// OnApplied is called after a message's effects were committed. All hooks are called by many goroutines, after the
-	// claim has ended. A hook that panics is logged.
+	// Hooks are called after events. Default: none.
+	Hooks Hooks
+	// Shared: Logger receives duplicates, at the level debug, and failures that cannot be returned as errors.
+	settings.Shared
+
+	requeueAfter time.Duration // the constant, and something else in tests
+}
+
+// Hooks are called by many goroutines, after a claim has ended, and must be quick. A panic of a hook is logged and
+// changes nothing.
+type Hooks struct {
+	// OnApplied is called after a message's effects were committed.
 	OnApplied func(ctx context.Context, key Key)
 	// OnDuplicate is called after a message was absorbed.
 	OnDuplicate func(ctx context.Context, key Key)
@@ -81,16 +82,19 @@ type ReceiverConfig struct {
 	OnStale func(ctx context.Context, key Key, version, applied int64)
 	// OnRequeue is called when a message is requeued because another delivery has leased its key.
 	OnRequeue func(ctx context.Context, key Key)
-	// OnLeaseLost is called after a lease was lost while the handler ran, or before its success was recorded. The effects
-	// may happen twice. The message is given back. If another delivery has applied it, it is absorbed when it comes again.
+	// OnLeaseLost is called after a lease was lost while the handler ran, or before its success was recorded. The
+	// effects may happen twice. The message is given back. If another delivery has applied it, it is absorbed when it
+	// comes again.
 	OnLeaseLost func(ctx context.Context, key Key)
-	// Shared: Logger receives duplicates, at the level debug, and failures that cannot be returned as errors.
-	settings.Shared
 }
 
+// requeueAfter is the longest time for which a message is held whose key another delivery has leased. Most handlers are
+// done by then, and a broker that redelivers at once is asked at most twice a second.
+const requeueAfter = time.Second
+
 func (c *ReceiverConfig) setDefaults() {
-	if c.RequeueAfter == 0 {
-		c.RequeueAfter = time.Second
+	if c.requeueAfter == 0 {
+		c.requeueAfter = requeueAfter
 	}
 	c.Logger = logging.Wrap(c.Logger, nil)
 }
@@ -108,12 +112,6 @@ func (c *ReceiverConfig) validate(store Store) error {
 	}
 	if err := validateKeys(c); err != nil {
 		return err
-	}
-	if c.MaxHold < 0 {
-		return fmt.Errorf("idempotency: ReceiverConfig.MaxHold is %s: it must not be negative", c.MaxHold)
-	}
-	if c.RequeueAfter < 0 {
-		return fmt.Errorf("idempotency: ReceiverConfig.RequeueAfter is %s: it must not be negative", c.RequeueAfter)
 	}
 	return nil
 }
@@ -147,7 +145,7 @@ func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 	config.setDefaults()
 	r := &Receiver{config: config, store: store, keys: newKeys(&config), pool: pool{logger: config.Logger}}
 	r.link = chain.LinkOf(r.step)
-	r.keeper = outage.New(outage.Config{Name: "idempotency: the store of keys", MaxHold: config.MaxHold, Away: storeAway,
+	r.keeper = outage.New(outage.Config{Name: "idempotency: the store of keys", Away: storeAway,
 		Logger: config.Logger})
 	r.owned = outage.OwnedBy(r.keeper)
 	if pooled, ok := store.(interface{ pool() *sql.DB }); ok {

@@ -83,7 +83,9 @@ func TestHookPanics(t *testing.T) {
 	logger := watermill.NewCaptureLogger()
 	boom := func(context.Context, idempotency.Key) { panic("boom") }
 	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{
-		Shared: settings.Shared{Logger: logger}, OnApplied: boom, OnDuplicate: boom,
+		Shared: settings.Shared{Logger: logger}, Hooks: idempotency.Hooks{
+			OnApplied: boom, OnDuplicate: boom,
+		},
 	}).Middleware(effect)
 	for range 2 {
 		if _, err := h(newMessage("m1")); err != nil {

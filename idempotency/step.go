@@ -124,7 +124,7 @@ func (r *Receiver) duplicate(c *chain.Call, entry Entry, claim Claim, record *Re
 func (r *Receiver) applied(c *chain.Call, entry Entry, out []*message.Message) {
 	r.keeper.Settled(c)
 	r.watch(c, entry, out)
-	r.tell("OnApplied", r.config.OnApplied, c.Msg.Context(), entry.Key)
+	r.tell("OnApplied", r.config.Hooks.OnApplied, c.Msg.Context(), entry.Key)
 }
 
 // run calls the handler with the claim in the message's context, and afterwards puts the context back as it was.

@@ -40,7 +40,9 @@ func versioned(version any) *message.Message {
 
 func (c *cell) versionReceiver(onStale func(context.Context, idempotency.Key, int64, int64), onDuplicate func(context.Context, idempotency.Key)) *idempotency.Receiver {
 	return c.receiver(idempotency.ReceiverConfig{
-		Key: idempotency.ByMetadata("key"), Version: idempotency.VersionMetadata("version"), OnStale: onStale, OnDuplicate: onDuplicate,
+		Key: idempotency.ByMetadata("key"), Version: idempotency.VersionMetadata("version"), Hooks: idempotency.Hooks{
+			OnStale: onStale, OnDuplicate: onDuplicate,
+		},
 	})
 }
 
@@ -150,7 +152,7 @@ func (c *cell) badVersions() {
 
 // Feature I7.
 func (c *cell) reused() {
-	r := c.receiver(idempotency.ReceiverConfig{OnDuplicate: func(context.Context, idempotency.Key) { c.Error("absorbed") }})
+	r := c.receiver(idempotency.ReceiverConfig{Hooks: idempotency.Hooks{OnDuplicate: func(context.Context, idempotency.Key) { c.Error("absorbed") }}})
 	if _, err := r.Middleware(c.produce)(newMessage("m1")); err != nil {
 		c.Fatal(err)
 	}

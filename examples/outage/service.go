@@ -40,8 +40,10 @@ func begin(ctx context.Context, plan *Plan, from *source, down *downstream) (*se
 			Hooks:  poison.Hooks{OnDeadLetter: func(context.Context, poison.Letter) { s.meter.letters.Add(1) }},
 		},
 		Receiver: &idempotency.ReceiverConfig{
-			OnApplied:   func(context.Context, idempotency.Key) { s.meter.note() },
-			OnDuplicate: func(context.Context, idempotency.Key) { s.meter.note() },
+			Hooks: idempotency.Hooks{
+				OnApplied:   func(context.Context, idempotency.Key) { s.meter.note() },
+				OnDuplicate: func(context.Context, idempotency.Key) { s.meter.note() },
+			},
 		},
 	}
 	if !plan.Without {

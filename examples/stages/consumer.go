@@ -80,9 +80,11 @@ func (c *consumer) protected(router *message.Router) error {
 				}
 				return waiting.Subscriber(topic, group)
 			},
-			Stages:    stages.Delays(c.plan.Stages...),
-			OnStage:   c.onStage,
-			OnReentry: c.onReentry,
+			Stages: stages.Delays(c.plan.Stages...),
+			Hooks: stages.Hooks{
+				OnStage:   c.onStage,
+				OnReentry: c.onReentry,
+			},
 		},
 		Receiver: c.receiver(),
 	})
@@ -147,5 +149,7 @@ func (c *consumer) keys() (idempotency.Store, error) {
 }
 
 func (c *consumer) receiver() *idempotency.ReceiverConfig {
-	return &idempotency.ReceiverConfig{OnDuplicate: func(context.Context, idempotency.Key) { c.absorbed.Add(1) }}
+	return &idempotency.ReceiverConfig{Hooks: idempotency.Hooks{
+		OnDuplicate: func(context.Context, idempotency.Key) { c.absorbed.Add(1) },
+	}}
 }

@@ -127,8 +127,10 @@ func newRouter(ctx context.Context, db *sql.DB, live *gochannel.GoChannel, fault
 			OnDeadLetter: func(context.Context, poison.Letter) { tally.SetAside.Add(1) },
 		}},
 		Receiver: &idempotency.ReceiverConfig{
-			OnApplied:   func(_ context.Context, key idempotency.Key) { count(&tally.Applied, key) },
-			OnDuplicate: func(_ context.Context, key idempotency.Key) { count(&tally.Absorbed, key) },
+			Hooks: idempotency.Hooks{
+				OnApplied:   func(_ context.Context, key idempotency.Key) { count(&tally.Applied, key) },
+				OnDuplicate: func(_ context.Context, key idempotency.Key) { count(&tally.Absorbed, key) },
+			},
 		},
 	})
 	if err != nil {

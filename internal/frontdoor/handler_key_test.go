@@ -22,7 +22,7 @@ var byOrder = idempotency.HandlerKey{Key: idempotency.ByMetadata("order"), Versi
 func (b *bench) keyed(handler string, onStale func(context.Context, idempotency.Key, int64, int64)) *spillway.Channel {
 	b.T.Helper()
 	dlc, err := spillway.New(b.T.Context(), spillway.Config{DB: b.DB, Service: "shop", Receiver: &idempotency.ReceiverConfig{
-		Handlers: map[string]idempotency.HandlerKey{handler: byOrder}, OnStale: onStale,
+		Handlers: map[string]idempotency.HandlerKey{handler: byOrder}, Hooks: idempotency.Hooks{OnStale: onStale},
 	}})
 	if err != nil {
 		b.T.Fatal(err)

@@ -219,7 +219,7 @@ func TestEffectsHappenOnce(t *testing.T) {
 	var repaired atomic.Bool
 	var absorbed atomic.Int32
 	ch := b.Channel(func(c *spillway.Config) {
-		c.Receiver = &idempotency.ReceiverConfig{OnDuplicate: func(context.Context, idempotency.Key) { absorbed.Add(1) }}
+		c.Receiver = &idempotency.ReceiverConfig{Hooks: idempotency.Hooks{OnDuplicate: func(context.Context, idempotency.Key) { absorbed.Add(1) }}}
 	})
 	stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
 		if err := b.Apply(msg); err != nil {

@@ -33,7 +33,7 @@ func TestOutageOfStagedMessages(t *testing.T) {
 			ch := b.Channel(b.staged(store), func(c *spillway.Config) {
 				c.Breaker = &breaker.Config{Probe: time.Millisecond, MaxProbe: 10 * time.Millisecond, MinMessages: 1000, Doubt: time.Hour}
 				c.Retry.Budget = &middleware.Budget{}
-				c.Stages.OnStage = func(context.Context, stages.Waiting) { staged.Add(1) }
+				c.Stages.Hooks.OnStage = func(context.Context, stages.Waiting) { staged.Add(1) }
 			})
 			var away atomic.Bool
 			away.Store(true)

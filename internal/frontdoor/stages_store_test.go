@@ -65,9 +65,9 @@ func TestStagesUnderLease(t *testing.T) {
 	b := newBench(t, false)
 	var putBack, staged atomic.Int32
 	ch := b.Channel(b.staged(nil), func(c *spillway.Config) {
-		c.Receiver = &idempotency.ReceiverConfig{Lease: 10 * time.Second, RequeueAfter: 50 * time.Millisecond,
-			OnRequeue: func(context.Context, idempotency.Key) { putBack.Add(1) }}
-		c.Stages.OnStage = func(context.Context, stages.Waiting) { staged.Add(1) }
+		c.Receiver = &idempotency.ReceiverConfig{Lease: 10 * time.Second,
+			Hooks: idempotency.Hooks{OnRequeue: func(context.Context, idempotency.Key) { putBack.Add(1) }}}
+		c.Stages.Hooks.OnStage = func(context.Context, stages.Waiting) { staged.Add(1) }
 	})
 	var runs, effects atomic.Int32
 	held := make(chan struct{})

@@ -84,6 +84,6 @@ var (
 	// start: nothing
 	TableExists = event(isInfo, "table_exists", "The table of the topic exists", Topic)
 	// start: Read what it costs: docs/sql.md.
-	ForeignAdapter = event(isInfo, "foreign_adapter", "The adapters are not watermill-sql's own for this database; "+
-		"their own queries are used, at their own cost", "schema", "offsets", "database")
+	ForeignAdapter = event(isInfo, "foreign_adapter", "The schema is not watermill-sql's own for this database; "+
+		"its own queries are used, at their cost", "schema", "database")
 )

@@ -8,8 +8,8 @@ var (
 	// each: nothing
 	HandlerDelayed = event(isInfo, "handler_delayed", "The handler failed; the message waits for its next attempt",
 		Topic, Handler, Class, Stage, StageTopic, Attempt, Wait, MessageID)
-	// each: Raise `Stages.MaxDelay`, or ask for less.
-	WaitTooLong = event(isInfo, "wait_too_long", "An error asks for a longer wait than MaxDelay; its message is "+
+	// each: Ask for less, or add a longer stage.
+	WaitTooLong = event(isInfo, "wait_too_long", "An error asks for a longer wait than any stage allows; its message is "+
 		"dead-lettered", Topic, Handler, MessageID, "retry_after", "max_delay")
 	// each: Look why so many messages fail.
 	BudgetSpent = event(isInfo, "budget_spent", "The retry budget is spent; messages go to their next stage, or wait",

@@ -14,7 +14,7 @@ var (
 		Topic, Handler, StageTopic, MessageID, After, Held)
 	// start: Set the field to half of the redelivery time.
 	HoldCut = event(isError, "hold_cut", "A configured hold is too long for the broker of a topic; its messages are "+
-		"held for less", Config, Topic, Handler, StageTopic, "max_hold", Held, "redelivery_time", "delay")
+		"held for less", Config, Topic, "max_hold", Held, "redelivery_time")
 	// outage: Repair what the handler calls: docs/breaker.md.
 	GuardOpened = event(isError, "guard_opened",
 		"The breaker opened: messages are held, uncounted, until a probe succeeds", Handler, State, Reason, "scope",

@@ -29,11 +29,11 @@ var (
 	StageDeadline = event(isError, "stage_deadline", "A stage is longer than its subscriber's ack deadline; messages go "+
 		"round, come late, and hold a transaction while they wait", Handler, StageTopic, "delay", Held)
 	// each: Repair the stage topic.
-	StageRoundRefused = event(isError, "stage_round_refused", "A message that waits longer than MaxHold was not taken "+
+	StageRoundRefused = event(isError, "stage_round_refused", "A message that goes round was not taken "+
 		"by its stage topic again; it is requeued", Handler, StageTopic, MessageID)
 	// start: nothing
 	StageRounds = event(isInfo, "stage_rounds", "A stage is longer than its messages can be held; they are published to "+
-		"their stage topic again", Handler, StageTopic, "max_hold", Held, "redelivery_time", "delay")
+		"their stage topic again", Handler, StageTopic, Held, "redelivery_time", "delay")
 	// once: Restart the process; look what the broker did.
 	SubscriptionEnded = event(isError, "subscription_ended", "A subscription ended by itself; its handler and the "+
 		"handler's stages get no more messages", Topic, Handler)

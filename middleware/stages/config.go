@@ -20,15 +20,15 @@ import (
 // Config configures Stages. Publisher and Subscriber are required.
 type Config struct {
 	// Publisher publishes messages to stage topics. A message is acked after Publish returned, so Publish must return
-	// after the broker confirmed. It must not be a handler's publisher, which the router closes when that handler stops.
-	// If it is a poison.Initializer, it creates the stage topics. A wrapper that hides an Initializer is an error: see
-	// poison.WithInitializer.
+	// after the broker confirmed. It must not be a handler's publisher, which the router closes when that handler
+	// stops. If it is a poison.Initializer, it creates the stage topics. A wrapper that hides an Initializer is an
+	// error: see poison.WithInitializer.
 	Publisher message.Publisher
-	// Subscriber returns the subscriber for a stage topic. It is called once for each stage of a handler, when the handler
-	// is added.
+	// Subscriber returns the subscriber for a stage topic. It is called once for each stage of a handler, when the
+	// handler is added.
 	//
-	//   - If the broker has consumer groups, subscribe in group. A waiting stage would hold up the rebalances of the live
-	//     topic's group.
+	//   - If the broker has consumer groups, subscribe in group. A waiting stage would hold up the rebalances of the
+	//     live topic's group.
 	//   - A new group must begin with the oldest message, as wmkafka's does and that of watermill-kafka does not.
 	//   - A broker must not deliver a message again while it is held. A subscriber can say after which time its broker
 	//     does, with a method RedeliveryTime() time.Duration, where 0 means never. Spillway's own subscribers have the
@@ -39,46 +39,45 @@ type Config struct {
 	// Stages are the waits of a message that fails again and again, in this order. Default: Delays(5*time.Second,
 	// time.Minute, 10*time.Minute).
 	Stages []Stage
-	// Store keeps waiting messages in a database instead of topics. Every message then waits for exactly its time, on any
-	// pub/sub. While the router runs, a relay publishes due messages to one re-entry topic of each handler. Default: none,
-	// messages wait in stage topics.
+	// Store keeps waiting messages in a database instead of topics. Every message then waits for exactly its time, on
+	// any pub/sub. While the router runs, a relay publishes due messages to one re-entry topic of each handler.
+	// Default: none, messages wait in stage topics.
 	//
 	//   - Services that share the table and publish to different brokers need different values of
 	//     the service of delay.NewStore.
 	//   - To move from stage topics to a Store, list the old stages as Retired, beside the active ones.
-	//   - To move back, wait until the table spillway_delayed has no row of the service and the re-entry topic is empty.
+	//   - To move back, wait until the table spillway_delayed has no row of the service and the re-entry topic is
+	//     empty.
 	Store *delay.Store
-	// SharedTopics allows several handlers to have the same stage topic. Set it only if each consumer group receives every
-	// message of a topic, as in Kafka: a handler acks messages that wait for another handler. With any other broker these
-	// would be lost.
+	// SharedTopics allows several handlers to have the same stage topic. Set it only if each consumer group receives
+	// every message of a topic, as in Kafka: a handler acks messages that wait for another handler. With any other
+	// broker these would be lost.
 	SharedTopics bool
 	// Jitter is the greatest random addition to a wait, as a share of the stage's delay. Default: 0.1. A negative value
 	// means none.
 	Jitter float64
-	// MaxDelay is the longest retry-after of an error that is honoured. A message whose error asks for more is
-	// dead-lettered at once. Default: 24 hours.
-	MaxDelay time.Duration
-	// MaxHold is how long a message of a stage topic is held at most without an ack. A message that is due later, or has
-	// no room by then (see Stage.Concurrency), is published to the end of its topic again. A subscriber whose redelivery
-	// time is known holds its messages for half of that time at most, whatever MaxHold is: see Subscriber. Set MaxHold
-	// below half of the redelivery time of a broker that Spillway does not know. Default: 15 minutes, or 20 s if the
-	// redelivery time is not known.
-	MaxHold time.Duration
+	// Hooks are called as messages go to stages and come back. Default: none.
+	Hooks Hooks
+	// Shared: Naming names the stage topics. Stages with equal names share a topic: stages of one handler must then
+	// have the same delay, and stages of several handlers need SharedTopics. Classifier judges errors that no Retry has
+	// judged. Logger receives one Info line per message that goes to a stage, with its cause, and an Error line per
+	// stage that fails. Tracer follows each publishing to a stage.
+	settings.Shared
+}
+
+// Hooks are called in the goroutine of the message, and must be quick. A panic of a hook is logged and changes nothing.
+type Hooks struct {
 	// OnStage is called after a message went to a stage. With a Store and a SQL source, it is called before the
 	// transaction commits: if the commit fails, the message comes again.
 	OnStage func(context.Context, Waiting)
 	// OnReentry is called before a message that waited is handled again.
 	OnReentry func(context.Context, Reentry)
-	// Shared: Naming names the stage topics. Stages with equal names share a topic: stages of one handler must then have the
-	// same delay, and stages of several handlers need SharedTopics. Classifier judges errors that no Retry has judged.
-	// Logger receives one Info line per message that goes to a stage, with its cause, and an Error line per stage that
-	// fails. Tracer follows each publishing to a stage.
-	settings.Shared
 }
 
 // Stage is a wait, after which a message is handled again.
 type Stage struct {
-	// Delay is how long a message waits at least.
+	// Delay is how long a message waits at least. An error's retry-after is honoured up to 24 hours, or up to the
+	// longest Delay if that is longer. A message whose error asks for more is dead-lettered at once.
 	Delay time.Duration
 	// Concurrency is how many of the stage's messages are handled at the same time. 0 means as many as the subscriber
 	// delivers. 1 does not mean in order. It has no effect with a Store, whose re-entry topic serves all stages.
@@ -109,7 +108,8 @@ type Waiting struct {
 	// Wait is how long the message waits at least.
 	Wait    time.Duration
 	Verdict classify.Verdict
-	// Attempts counts the calls of the handler since the message was delivered last, without those before earlier stages.
+	// Attempts counts the calls of the handler since the message was delivered last, without those before earlier
+	// stages.
 	Attempts int
 }
 
@@ -135,9 +135,6 @@ func (c *Config) setDefaults() {
 		c.Jitter = 0.1
 	}
 	c.Jitter = max(c.Jitter, 0)
-	if c.MaxDelay == 0 {
-		c.MaxDelay = 24 * time.Hour
-	}
 	c.Logger = logging.Wrap(c.Logger, nil)
 }
 
@@ -157,21 +154,14 @@ func (c *Config) validate() error {
 			"subscriber for each stage topic")
 	case c.Jitter > 1:
 		return fmt.Errorf("stages: Config.Jitter is %v: it is a share of the delay and must be at most 1", c.Jitter)
-	case c.MaxDelay < 0 || c.MaxHold < 0:
-		return fmt.Errorf("stages: Config.MaxDelay (%s) and MaxHold (%s) must not be negative", c.MaxDelay, c.MaxHold)
-	case c.MaxHold > 0 && c.MaxHold < minDelay:
-		return fmt.Errorf("stages: Config.MaxHold is %s: messages would be published again without end; it must be at least %s", c.MaxHold, minDelay)
-	case c.Store != nil && c.MaxDelay > delayed.MaxDelay:
-		return fmt.Errorf("stages: Config.MaxDelay is %s: a Store keeps a message for at most %s", c.MaxDelay, delayed.MaxDelay)
 	}
 	for i, stage := range c.Stages {
 		if stage.Delay < minDelay {
 			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at least %s; for shorter waits use "+
 				"middleware.RetryConfig", i, stage.Delay, minDelay)
 		}
-		if stage.Delay > c.MaxDelay {
-			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at most MaxDelay (%s)", i, stage.Delay,
-				c.MaxDelay)
+		if stage.Delay > delayed.MaxDelay {
+			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at most %s", i, stage.Delay, delayed.MaxDelay)
 		}
 		if stage.Concurrency < 0 {
 			return fmt.Errorf("stages: Config.Stages[%d].Concurrency is %d: it must not be negative", i, stage.Concurrency)
@@ -182,6 +172,19 @@ func (c *Config) validate() error {
 			"anywhere; add one")
 	}
 	return c.checkNames()
+}
+
+// maxRetryAfter is the longest retry-after that is honoured, if no stage is longer. To wait for more than a day is for
+// people to decide.
+const maxRetryAfter = 24 * time.Hour
+
+// longest returns the longest wait that an error may ask for.
+func (c *Config) longest() time.Duration {
+	most := maxRetryAfter
+	for _, stage := range c.Stages {
+		most = max(most, stage.Delay)
+	}
+	return most
 }
 
 // active returns the stages that messages enter.

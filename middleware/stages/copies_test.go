@@ -36,7 +36,6 @@ func (c *calls) add(msg *message.Message) (stage int) {
 type redelivered struct {
 	pubsub    *redelivering.PubSub
 	says      time.Duration // what the stages' subscribers say of its redelivery time; less than 0 is nothing
-	maxHold   time.Duration
 	delays    []time.Duration
 	messages  int
 	instances int
@@ -52,7 +51,7 @@ func (r redelivered) run(t testing.TB, log *lines) (*calls, int, int) {
 	ending := make(chan struct{})
 	for range max(r.instances, 1) {
 		s := newStaging(t.(*testing.T), stages.Config{
-			Stages: stages.Delays(r.delays...), MaxHold: r.maxHold, Publisher: r.pubsub,
+			Stages: stages.Delays(r.delays...), Publisher: r.pubsub,
 			Subscriber: func(string, string) (message.Subscriber, error) { return r.pubsub.Subscriber(r.says), nil },
 		}, log, newQueue(t, kept))
 		s.broker, s.letters = live, kept
@@ -114,20 +113,17 @@ func TestStagesLongerThanRedelivery(t *testing.T) {
 	day := 24 * time.Hour
 	for name, r := range map[string]redelivered{
 		"as JetStream, known":                   {pubsub: jetstream(30*time.Second, 1), says: 30 * time.Second},
-		"as JetStream, MaxHold too long":        {pubsub: jetstream(30*time.Second, 1), says: 30 * time.Second, maxHold: 15 * time.Minute},
 		"as JetStream, two instances":           {pubsub: jetstream(30*time.Second, 1), says: 30 * time.Second, instances: 2},
 		"as JetStream, unknown":                 {pubsub: jetstream(30*time.Second, 1), says: -1},
 		"as JetStream, unknown and short":       {pubsub: jetstream(2*time.Second, 1), says: -1},
 		"as JetStream, in parallel, known":      {pubsub: jetstream(30*time.Second, 40), says: 30 * time.Second},
 		"as JetStream, in parallel, unknown":    {pubsub: jetstream(2*time.Second, 40), says: -1},
-		"as JetStream, in parallel, held long":  {pubsub: jetstream(30*time.Second, 40), says: -1, maxHold: 15 * time.Minute},
 		"as JetStream, in parallel, told wrong": {pubsub: jetstream(2*time.Second, 40), says: day},
 		"as JetStream, told wrong":              {pubsub: jetstream(30*time.Second, 1), says: day},
 		"as JetStream, slow handler":            {pubsub: jetstream(30*time.Second, 3), says: 30 * time.Second, takes: 9 * time.Second},
 		"as Redis, known":                       {pubsub: redis(time.Minute), says: time.Minute},
 		"as Redis, unknown":                     {pubsub: redis(time.Minute), says: -1},
 		"as Redis, unknown and short":           {pubsub: redis(2 * time.Second), says: -1},
-		"as Redis, held long":                   {pubsub: redis(time.Minute), says: -1, maxHold: 15 * time.Minute},
 		"as Redis, two instances":               {pubsub: redis(time.Minute), says: time.Minute, instances: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,10 +153,9 @@ func TestRedeliveryProperty(t *testing.T) {
 		}
 		r := redelivered{
 			pubsub: p, messages: rapid.IntRange(1, 12).Draw(rt, "messages"), lasts: 15 * time.Minute,
-			says:    rapid.SampledFrom([]time.Duration{-1, 0, p.After, 24 * time.Hour}).Draw(rt, "says"),
-			maxHold: rapid.SampledFrom([]time.Duration{0, 3 * time.Second, 15 * time.Minute}).Draw(rt, "hold"),
-			takes:   rapid.SampledFrom([]time.Duration{0, p.After / 8}).Draw(rt, "takes"),
-			delays:  []time.Duration{rapid.SampledFrom([]time.Duration{time.Second, s5, m1}).Draw(rt, "first"), rapid.SampledFrom([]time.Duration{s5, m1}).Draw(rt, "second")},
+			says:   rapid.SampledFrom([]time.Duration{-1, 0, p.After, 24 * time.Hour}).Draw(rt, "says"),
+			takes:  rapid.SampledFrom([]time.Duration{0, p.After / 8}).Draw(rt, "takes"),
+			delays: []time.Duration{rapid.SampledFrom([]time.Duration{time.Second, s5, m1}).Draw(rt, "first"), rapid.SampledFrom([]time.Duration{s5, m1}).Draw(rt, "second")},
 		}
 		var failed bool
 		synctest.Test(t, func(t *testing.T) {

@@ -26,13 +26,13 @@
 //	             └──┘ goes round        ├──▶ waiting in the next stage
 //	                                    └──▶ dead-lettered: no stage is left, or the error is permanent
 //
-// A message is waiting while its stage holds it without an ack, before the router gets it. MaxHold or an ack deadline
-// bounds how long a message can be held. A message that is due later goes round: it is published to the end of its
-// stage topic again.
+// A message is waiting while its stage holds it without an ack, before the router gets it. It is held for 15 minutes at
+// most, or less if the ack deadline or the redelivery time of its broker is shorter. A message that is due later goes
+// round: it is published to the end of its stage topic again.
 //
-// A broker delivers a message again that is held for too long. So messages are held for half of that time at most (see
-// Config.MaxHold). A copy that this process gets nevertheless is not handled: it is acked or given back as the message
-// itself is.
+// A broker delivers a message again that is held for too long. So messages are held for half of that time at most, or
+// for 20 s if that time is not known (see Config.Subscriber). A copy that this process gets nevertheless is not
+// handled: it is acked or given back as the message itself is.
 //
 // If a stage does not take a message, the message is given back to its live topic, uncounted. If that lasts for five
 // minutes while the stage takes other messages, the message is dead-lettered. If the stage takes none, one message in
@@ -46,16 +46,17 @@
 // otherwise. Middlewares that are attached one by one do not know of each other: set RetryConfig.Attempts there.
 //
 // A message that comes out of a stage passes the same breaker and the same retry budget as live messages do. While
-// these hold it, it counts no attempt. A message that waits for room in its stage (Stage.Concurrency) for MaxHold goes
-// round too.
+// these hold it, it counts no attempt. A message that waits for room in its stage (Stage.Concurrency) for as long as
+// it can be held goes round too.
 //
 // # What is promised
 //
 //   - A message is never handled early: not before the stage's delay has passed since its attempt failed, nor before
 //     the retry-after of its error. It is late by the jitter at most, and a little more, if the stage's consumer keeps
-//     up. A message whose error asked for more than the last stage's delay can be late by MaxHold too.
+//     up. A message whose error asked for more than the last stage's delay can be late by the
+//     time that it is held, too.
 //   - A due time that cannot be true delays a message by the stage's delay and jitter at most. If messages of its stage
-//     go round, by twice MaxDelay at most.
+//     go round, by 48 hours at most, or by twice the longest stage's delay if that is longer.
 //   - Closing a router does not wait for messages that wait. They are given back, uncounted.
 //   - An error that leaves Stages is a *classify.Failure with the verdict, the attempts and their history. The
 //     handler's error is still found in it by errors.Is and errors.As.

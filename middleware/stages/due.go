@@ -58,7 +58,7 @@ func (w *waiter) until(ctx context.Context, stage poison.RetryStage, arrived tim
 		again = stage.DueAt.After(longest) && hold < w.at.of.stages.longest(w.at.delay)
 		return earlier(stage.DueAt, longest), again
 	}
-	again = stage.DueAt.Sub(now)/2 < w.at.of.stages.config.MaxDelay // halved, since twice the longest MaxDelay overflows
+	again = stage.DueAt.Sub(now) < 2*w.at.of.stages.config.longest()
 	return earlier(stage.HoldUntil, longest), again
 }
 
@@ -75,7 +75,7 @@ const minHold = time.Second
 
 // allowed returns how long a message with ctx may be held in all: by its subscriber, and by its adapter.
 func (w *waiter) allowed(ctx context.Context) time.Duration {
-	return min(w.at.maxHold(), outage.MaxHold(ctx, w.at.of.stages.config.MaxHold))
+	return min(w.at.maxHold(), outage.MaxHold(ctx, 0))
 }
 
 // fits returns how long a message with ctx waits before it goes round. It is stageTopic.holds, or less if its adapter allows

@@ -31,7 +31,7 @@ func ExampleStages() {
 		Publisher:  waiting,
 		Subscriber: func(topic, group string) (message.Subscriber, error) { return waiting, nil },
 		Stages:     stages.Delays(300*time.Millisecond, time.Minute),
-		OnStage:    func(_ context.Context, s stages.Waiting) { told <- "order waits in " + s.StageTopic },
+		Hooks:      stages.Hooks{OnStage: func(_ context.Context, s stages.Waiting) { told <- "order waits in " + s.StageTopic }},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -19,13 +19,13 @@ import (
 // Feature R5: a part further in sees whether its failure would go to a next stage, or to the dead letters.
 func TestLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute), MaxDelay: time.Hour}, nil)
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
 		var seen []string
 		watch := chain.Step(func(next chain.Handler) chain.Handler {
 			return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
 				row := fmt.Sprint(c.HasStages())
 				for _, v := range []classify.Verdict{
-					{Class: classify.ClassTransient}, {}, {RetryAfter: time.Hour}, {RetryAfter: 2 * time.Hour}, {Class: classify.ClassPermanent},
+					{Class: classify.ClassTransient}, {}, {RetryAfter: 24 * time.Hour}, {RetryAfter: 25 * time.Hour}, {Class: classify.ClassPermanent},
 				} {
 					row += fmt.Sprint(" ", c.HasNextStage(v))
 				}

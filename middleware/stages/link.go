@@ -71,7 +71,7 @@ func (w *waiter) cameAgain(msg *message.Message, after time.Duration) {
 }
 
 var errRedelivered = errors.New("another instance would have handled it too: give the subscriber a method " +
-	"RedeliveryTime, or set stages.Config.MaxHold to half of the broker's redelivery time at most")
+	"RedeliveryTime that returns the broker's redelivery time")
 
 // outcomeOf returns what became of a message. Its outcome is unknown to the broker, or to this process, if one of the
 // contexts ended.

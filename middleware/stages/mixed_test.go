@@ -107,7 +107,7 @@ func TestHandedOverAtTheEnd(t *testing.T) {
 		s := newStaging(t, stages.Config{
 			Stages:     stages.Delays(time.Second),
 			Subscriber: func(string, string) (message.Subscriber, error) { return sub, nil },
-			OnReentry:  func(context.Context, stages.Reentry) { <-release },
+			Hooks:      stages.Hooks{OnReentry: func(context.Context, stages.Reentry) { <-release }},
 		}, nil)
 		n := newNote()
 		s.handle("billing", "orders", failTimes(n, 0))

@@ -61,8 +61,8 @@ func drawWorld(t *testing.T, rt *rapid.T, rough bool) *world {
 	w.jitter = rapid.SampledFrom([]float64{-1, 0, 0.5, 1}).Draw(rt, "jitter")
 	w.s = newStaging(t, stages.Config{
 		Stages: all, Jitter: w.jitter,
-		MaxHold: rapid.SampledFrom([]time.Duration{0, 400 * time.Millisecond, 2 * time.Second, 7 * time.Second}).Draw(rt, "hold"),
 	}, nil)
+	w.s.broker.redelivers = 2 * rapid.SampledFrom([]time.Duration{0, 400 * time.Millisecond, 2 * time.Second, 7 * time.Second}).Draw(rt, "hold")
 	if w.jitter = max(w.jitter, 0); w.jitter == 0 {
 		w.jitter = 0.1 // the default, and more than none
 	}

@@ -81,7 +81,8 @@ func TestStageRoundNotTaken(t *testing.T) {
 		"goexit":  func() error { runtime.Goexit(); return nil },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Minute), Jitter: -1, MaxHold: 20 * time.Second}, nil)
+			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Minute), Jitter: -1}, nil)
+			s.broker.redelivers = 40 * time.Second
 			var rounds atomic.Int64
 			start := time.Now()
 			s.broker.refuses = func(topic string, msg *message.Message) error {
@@ -114,13 +115,15 @@ func TestStageHooksPanic(t *testing.T) {
 		log, told := &lines{}, make(chan string, 10)
 		s := newStaging(t, stages.Config{
 			Stages: stages.Delays(time.Second, time.Minute), Jitter: -1,
-			OnStage: func(_ context.Context, e stages.Waiting) {
-				told <- fmt.Sprintln("staged", e.Handler, e.Topic, e.StageTopic, e.Stage, e.Wait, e.Attempts, e.Verdict.Class)
-				panic("OnStage")
-			},
-			OnReentry: func(_ context.Context, e stages.Reentry) {
-				told <- fmt.Sprintln("again", e.Handler, e.Topic, e.StageTopic, e.Stage, e.Late)
-				panic("OnReentry")
+			Hooks: stages.Hooks{
+				OnStage: func(_ context.Context, e stages.Waiting) {
+					told <- fmt.Sprintln("staged", e.Handler, e.Topic, e.StageTopic, e.Stage, e.Wait, e.Attempts, e.Verdict.Class)
+					panic("OnStage")
+				},
+				OnReentry: func(_ context.Context, e stages.Reentry) {
+					told <- fmt.Sprintln("again", e.Handler, e.Topic, e.StageTopic, e.Stage, e.Late)
+					panic("OnReentry")
+				},
 			},
 		}, log)
 		n := newNote()

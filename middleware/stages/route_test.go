@@ -31,10 +31,10 @@ func TestStagesRetryAfter(t *testing.T) {
 			"of the second":   {6 * time.Second, []time.Duration{0, time.Minute, 11 * time.Minute}, "2"},
 			"of the last":     {2 * time.Minute, []time.Duration{0, 10 * time.Minute}, "3"},
 			"beyond the last": {15 * time.Minute, []time.Duration{0, 15 * time.Minute}, "3"},
-			"all there is":    {time.Hour, []time.Duration{0, time.Hour}, "3"},
-			"more":            {time.Hour + 1, []time.Duration{0}, ""},
+			"all there is":    {24 * time.Hour, []time.Duration{0, 24 * time.Hour}, "3"},
+			"more":            {24*time.Hour + 1, []time.Duration{0}, ""},
 		} {
-			s := newStaging(t, stages.Config{Jitter: -1, MaxDelay: time.Hour}, nil)
+			s := newStaging(t, stages.Config{Jitter: -1}, nil)
 			n := newNote()
 			s.handle("billing", "orders", func(msg *message.Message) error {
 				if n.add(msg) == 1 {
@@ -44,7 +44,7 @@ func TestStagesRetryAfter(t *testing.T) {
 			})
 			s.run()
 			s.publish("orders", "1")
-			time.Sleep(3 * time.Hour)
+			time.Sleep(27 * time.Hour)
 			s.stop()
 			got := n.of("1")
 			wantTimes(t, got, row.times...)
@@ -61,11 +61,11 @@ func TestStagesJitter(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			shortest, longest := time.Hour, time.Duration(0)
-			s := newStaging(t, stages.Config{Stages: stages.Delays(100 * time.Second), Jitter: jitter, OnStage: func(_ context.Context, e stages.Waiting) {
+			s := newStaging(t, stages.Config{Stages: stages.Delays(100 * time.Second), Jitter: jitter, Hooks: stages.Hooks{OnStage: func(_ context.Context, e stages.Waiting) {
 				mu.Lock()
 				defer mu.Unlock()
 				shortest, longest = min(shortest, e.Wait), max(longest, e.Wait)
-			}}, nil)
+			}}}, nil)
 			s.handle("billing", "orders", failTimes(newNote(), 1))
 			s.run()
 			for i := range 300 {

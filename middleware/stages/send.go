@@ -49,10 +49,10 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 			logging.StageTopic: to.topic, logging.Attempt: failure.Attempts, logging.Wait: pause, logging.MessageID: c.Msg.UUID,
 		})
 	}
-	if s.config.OnStage != nil {
+	if s.config.Hooks.OnStage != nil {
 		event := Waiting{c.Msg.UUID, h.name, h.topic, to.topic, number, pause, s.inside.Shown(failure.Verdict),
 			failure.Attempts}
-		safecall.Hook(s.config.Logger, "stages.OnStage", func() { s.config.OnStage(c.Ctx, event) })
+		safecall.Hook(s.config.Logger, "stages.OnStage", func() { s.config.Hooks.OnStage(c.Ctx, event) })
 	}
 	return chain.Outcome{}
 }

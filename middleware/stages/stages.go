@@ -90,10 +90,10 @@ func (s *Stages) jittered(delay time.Duration) time.Duration {
 }
 
 // next returns the number of the stage after the given one, and the wait there. It reports false if no stage is left,
-// or if the error asks for a longer wait than MaxDelay. A retry-after is never cut short: with topics, next skips
+// or if the error asks for a longer wait than the longest. A retry-after is never cut short: with topics, next skips
 // stages with a shorter delay. If the last stage is too short as well, the message goes round in it.
 func (s *Stages) next(after int, retryAfter time.Duration) (number int, wait time.Duration, ok bool) {
-	if after >= len(s.active) || retryAfter > s.config.MaxDelay {
+	if after >= len(s.active) || retryAfter > s.config.longest() {
 		return 0, 0, false
 	}
 	number = max(after, 0) + 1

@@ -1,9 +1,7 @@
 package stages
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,12 +108,13 @@ func (h *handler) addTopic(stage Stage, number int) (*stageTopic, error) {
 	return t, nil
 }
 
-// defaultMaxHold is less than RabbitMQ's consumer_timeout.
-const defaultMaxHold = 15 * time.Minute
+// maxHold is how long a message of a stage topic is held at most without an ack. It is half of RabbitMQ's
+// consumer_timeout.
+const maxHold = 15 * time.Minute
 
 // maxHold returns how long a message of the topic may be held in all.
 func (t *stageTopic) maxHold() time.Duration {
-	return min(t.redelivery.Load().MaxHold(t.of.stages.config.MaxHold), max(t.of.stages.config.MaxHold, defaultMaxHold))
+	return min(t.redelivery.Load().MaxHold(0), maxHold)
 }
 
 // holds returns how long a message of the topic waits before it goes round.
@@ -127,22 +126,11 @@ func (t *stageTopic) subscribedWith(sub *sharedSubscriber) {
 	config := &t.of.stages.config
 	fields := logging.Fields{logging.Handler: t.of.name, logging.StageTopic: t.topic, "delay": t.delay,
 		logging.Held: t.maxHold(), "redelivery_time": sub.redelivery.After}
-	if config.MaxHold > 0 {
-		fields["max_hold"] = config.MaxHold
-	}
-	if sub.redelivery.Cuts(config.MaxHold) {
-		cut := maps.Clone(fields)
-		cut[logging.Config] = "stages.Config.MaxHold"
-		logging.HoldCut.Write(config.Logger, errCut, cut)
-	}
 	if t.holds() < t.longest {
 		fields[logging.Held] = t.holds()
 		logging.StageRounds.Write(config.Logger, nil, fields)
 	}
 }
-
-var errCut = errors.New("set stages.Config.MaxHold to half of the redelivery time at most or leave it out, or give " +
-	"the subscriber a method RedeliveryTime if its broker redelivers later")
 
 // evenly divides a wait into equal parts of at most most. All messages of a topic are then held equally long, so one
 // that goes round waits behind later ones for no longer than the jitter.

@@ -2,14 +2,12 @@ package stages_test
 
 import (
 	"context"
-	"math"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
@@ -64,7 +62,8 @@ func TestStageDueTimes(t *testing.T) {
 			"short hold: due, held until later": {delay: hour, maxHold: time.Minute, due: in(30 * time.Second), holdUntil: in(time.Minute), from: 30 * time.Second, to: 30 * time.Second},
 		} {
 			start := time.Now()
-			s := newStaging(t, stages.Config{Stages: stages.Delays(row.delay), Jitter: -1, MaxHold: row.maxHold}, nil)
+			s := newStaging(t, stages.Config{Stages: stages.Delays(row.delay), Jitter: -1}, nil)
+			s.broker.redelivers = 2 * row.maxHold
 			n := newNote()
 			s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return nil })
 			s.run()
@@ -108,7 +107,8 @@ func TestStageLatenessWhereMessagesGoRound(t *testing.T) {
 		"hold just right": {10 * time.Minute, 11 * time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStaging(t, stages.Config{Stages: stages.Delays(row.delay), MaxHold: row.maxHold}, nil)
+			s := newStaging(t, stages.Config{Stages: stages.Delays(row.delay)}, nil)
+			s.broker.redelivers = 2 * row.maxHold
 			n := newNote()
 			s.handle("billing", "orders", func(msg *message.Message) error {
 				if n.add(msg) == 1 {
@@ -140,7 +140,8 @@ func TestStageLatenessWhereMessagesGoRound(t *testing.T) {
 // Feature R5: what is due when its hold ends, after a time without consumers for one, does not go round once more.
 func TestStageDueAfterDowntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Hour), MaxHold: 10 * time.Minute, Jitter: -1}, nil)
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Hour), Jitter: -1}, nil)
+		s.broker.redelivers = 20 * time.Minute
 		n := newNote()
 		s.staged("orders.billing.retry.1h", "1", map[string]string{poison.KeyRetryDueAt: in(time.Hour), poison.KeyRetryHoldUntil: in(10 * time.Minute)})
 		time.Sleep(3 * time.Hour)
@@ -151,27 +152,6 @@ func TestStageDueAfterDowntime(t *testing.T) {
 			t.Errorf("handled %v, published %d times", n.of("1"), s.broker.times("orders.billing.retry.1h"))
 		}
 		s.stop()
-	})
-}
-
-// Feature R4: a longest wait that is as good as none is one: a retry-after beyond the last stage is kept.
-func TestStageEndlessMaxDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Minute), MaxDelay: math.MaxInt64}, nil)
-		n := newNote()
-		s.handle("billing", "orders", func(msg *message.Message) error {
-			if n.add(msg) == 1 {
-				return classify.Transient(errBoom, classify.RetryAfter(time.Hour))
-			}
-			return nil
-		})
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(2 * time.Hour)
-		s.stop()
-		if got := n.of("1"); len(got) != 2 || got[1].at < time.Hour || got[1].at > time.Hour+2*time.Minute {
-			t.Errorf("handled %v", got)
-		}
 	})
 }
 

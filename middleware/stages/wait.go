@@ -167,7 +167,7 @@ func (t *stageTopic) foreign(msg *message.Message) bool {
 }
 
 func (w *waiter) onReentry(msg *message.Message, stage poison.RetryStage) {
-	hook := w.at.of.stages.config.OnReentry
+	hook := w.at.of.stages.config.Hooks.OnReentry
 	if hook == nil {
 		return
 	}

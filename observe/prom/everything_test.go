@@ -72,8 +72,8 @@ func happen(t *testing.T, config *spillway.Config, retention letters.RetentionCo
 	config.Retry.OnAttempt(ctx, middleware.Attempt{Topic: "orders", Handler: "billing"})
 	config.Retry.OnRetry(ctx, middleware.Attempt{Topic: "orders", Handler: "billing"}, 0)
 	config.Retry.OnBudgetSpent(ctx, middleware.BudgetSpent{Traffic: middleware.TrafficLive, ToStage: true})
-	config.Stages.OnStage(ctx, stages.Waiting{Topic: "orders", Handler: "billing", Stage: 1})
-	config.Stages.OnReentry(ctx, stages.Reentry{Topic: "orders", Handler: "billing", Stage: 1, Late: 100_000 * time.Hour}) // of a forged time
+	config.Stages.Hooks.OnStage(ctx, stages.Waiting{Topic: "orders", Handler: "billing", Stage: 1})
+	config.Stages.Hooks.OnReentry(ctx, stages.Reentry{Topic: "orders", Handler: "billing", Stage: 1, Late: 100_000 * time.Hour}) // of a forged time
 	config.Queue.Hooks.OnDeadLetter(ctx, l)
 	config.Queue.Hooks.OnDiscard(ctx, l)
 	config.Queue.Hooks.OnPublishError(ctx, l, boom)
@@ -82,11 +82,11 @@ func happen(t *testing.T, config *spillway.Config, retention letters.RetentionCo
 	config.CrashLimit.OnExceeded(ctx, crashlimit.Exceeded{Consumer: "billing"})
 	config.CrashLimit.OnUnfinished(ctx, crashlimit.Unfinished{Consumer: "billing"})
 	key := idempotency.Key{Consumer: "shop/billing"}
-	config.Receiver.OnApplied(ctx, key)
-	config.Receiver.OnDuplicate(ctx, key)
-	config.Receiver.OnRequeue(ctx, key)
-	config.Receiver.OnLeaseLost(ctx, key)
-	config.Receiver.OnStale(ctx, key, 1, 2)
+	config.Receiver.Hooks.OnApplied(ctx, key)
+	config.Receiver.Hooks.OnDuplicate(ctx, key)
+	config.Receiver.Hooks.OnRequeue(ctx, key)
+	config.Receiver.Hooks.OnLeaseLost(ctx, key)
+	config.Receiver.Hooks.OnStale(ctx, key, 1, 2)
 	config.Breaker.OnChange(breaker.Change{Handler: "billing", To: breaker.Open})
 	config.Breaker.OnWaited(ctx, breaker.Waited{Handler: "billing", For: time.Second})
 	config.Purge.OnRun(ctx, 3, nil)

@@ -37,7 +37,8 @@ func (m *Metrics) hooks(config *spillway.Config) {
 	retry.OnAttempt = first.Ours(m.attempt, retry.OnAttempt)
 	retry.OnRetry = first.Ours2(m.retry, retry.OnRetry)
 	retry.OnBudgetSpent = first.Ours(m.budgetSpent, retry.OnBudgetSpent)
-	if s := config.Stages; s != nil {
+	if config.Stages != nil {
+		s := &config.Stages.Hooks
 		s.OnStage = first.Ours(m.stage, s.OnStage)
 		s.OnReentry = first.Ours(m.reentry, s.OnReentry)
 	}
@@ -53,7 +54,7 @@ func (m *Metrics) hooks(config *spillway.Config) {
 		limit.OnUnfinished = first.Ours(m.crashed, limit.OnUnfinished)
 	}
 	if config.Receiver != nil {
-		m.receiver(config.Receiver)
+		m.receiver(&config.Receiver.Hooks)
 	}
 	if purge := config.Purge; purge != nil {
 		purge.OnRun = first.Ours2(func(ctx context.Context, n int, err error) {
@@ -81,7 +82,7 @@ func (m *Metrics) hooks(config *spillway.Config) {
 	}
 }
 
-func (m *Metrics) receiver(receiver *idempotency.ReceiverConfig) {
+func (m *Metrics) receiver(receiver *idempotency.Hooks) {
 	receiver.OnApplied = first.Ours(m.consumer(m.applied), receiver.OnApplied)
 	receiver.OnDuplicate = first.Ours(m.consumer(m.duplicates), receiver.OnDuplicate)
 	receiver.OnRequeue = first.Ours(m.consumer(m.putBack), receiver.OnRequeue)

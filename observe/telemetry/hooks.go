@@ -37,7 +37,8 @@ func (i *instruments) observe(config *spillway.Config) {
 		}
 		i.add(ctx, i.budget, "handler", message.HandlerNameFromCtx(ctx), "traffic", string(b.Traffic), "to", to)
 	}, retry.OnBudgetSpent)
-	if s := config.Stages; s != nil {
+	if config.Stages != nil {
+		s := &config.Stages.Hooks
 		s.OnStage = first.Ours(func(ctx context.Context, w stages.Waiting) {
 			i.add(ctx, i.retries, "topic", w.Topic, "handler", w.Handler, "place", "stage", "stage", strconv.Itoa(w.Stage))
 		}, s.OnStage)
@@ -63,7 +64,7 @@ func (i *instruments) observe(config *spillway.Config) {
 		}, limit.OnExceeded)
 	}
 	if config.Receiver != nil {
-		i.receiver(config.Receiver)
+		i.receiver(&config.Receiver.Hooks)
 	}
 	if purge := config.Purge; purge != nil {
 		purge.OnRun = first.Ours2(func(ctx context.Context, n int, _ error) {
@@ -83,7 +84,7 @@ func (i *instruments) observe(config *spillway.Config) {
 	}
 }
 
-func (i *instruments) receiver(receiver *idempotency.ReceiverConfig) {
+func (i *instruments) receiver(receiver *idempotency.Hooks) {
 	receiver.OnApplied = first.Ours(i.consumer(i.applied), receiver.OnApplied)
 	receiver.OnDuplicate = first.Ours(i.consumer(i.duplicates), receiver.OnDuplicate)
 	receiver.OnRequeue = first.Ours(i.consumer(i.putBack), receiver.OnRequeue)

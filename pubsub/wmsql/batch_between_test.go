@@ -31,7 +31,7 @@ func TestBatchDeadlockBetween(t *testing.T) {
 		}
 		for side, b := range both {
 			rows, first := [][]string{{"1", "2"}, {"2", "1"}}[side], true
-			b.run(b.subscriber(func(c *wmsql.SubscriberConfig) { c.MaxDeliveries = 1 }), func(msg *message.Message) ([]*message.Message, error) {
+			b.run(b.subscriber(func(c *wmsql.SubscriberConfig) { *wmsql.MaxDeliveries(c) = 1 }), func(msg *message.Message) ([]*message.Message, error) {
 				if b.isPostgres() {
 					if _, err := txOf(msg.Context()).Exec(`SET LOCAL deadlock_timeout = '50ms'`); err != nil {
 						return nil, err

@@ -109,7 +109,7 @@ func TestBatchCloseLocked(t *testing.T) {
 			}
 		}
 		say(b.sql(`BEGIN; LOCK TABLE `+b.table(b.outs), `LOCK TABLES `+b.table(b.outs)+` WRITE`))
-		sub := b.subscriber(impatient, func(c *wmsql.SubscriberConfig) { c.MaxDeliveries = 1000 })
+		sub := b.subscriber(impatient, func(c *wmsql.SubscriberConfig) { *wmsql.MaxDeliveries(c) = 1000 })
 		var seen deliveries
 		stop := b.run(sub, func(msg *message.Message) ([]*message.Message, error) {
 			seen.add(msg.UUID)

@@ -23,7 +23,7 @@ func (b *bench) conflicted(meet func(*message.Message) error, code string) {
 	var attempts deliveries
 	ids := []string{"a", "b", "c"}
 	b.publish(ids...)
-	b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.MaxDeliveries = 1 }), func(msg *message.Message) ([]*message.Message, error) {
+	b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { *wmsql.MaxDeliveries(c) = 1 }), func(msg *message.Message) ([]*message.Message, error) {
 		n := seen.add(msg.UUID)
 		if msg.UUID != "b" {
 			return b.whole(msg)

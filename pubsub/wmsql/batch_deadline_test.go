@@ -14,7 +14,7 @@ import (
 
 // impatient gives handlers little time.
 func impatient(c *wmsql.SubscriberConfig) {
-	*wmsql.BatchTime(c), c.AckDeadline, *wmsql.SettleGrace(c), c.MaxDeliveries = time.Minute, 600*time.Millisecond, 100*time.Millisecond, 2
+	*wmsql.BatchTime(c), c.AckDeadline, *wmsql.SettleGrace(c), *wmsql.MaxDeliveries(c) = time.Minute, 600*time.Millisecond, 100*time.Millisecond, 2
 }
 
 const setAside = "max_delivery_count_exceeded"

@@ -25,7 +25,7 @@ func TestBatchInterrupts(t *testing.T) {
 		ids := []string{"a", "own", "b", "deadline", "c"}
 		b.publish(ids...)
 		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) {
-			c.MaxDeliveries, c.AckDeadline, *wmsql.SettleGrace(c) = 2, 500*time.Millisecond, patience
+			*wmsql.MaxDeliveries(c), c.AckDeadline, *wmsql.SettleGrace(c) = 2, 500*time.Millisecond, patience
 		}), func(msg *message.Message) ([]*message.Message, error) {
 			seen.add(msg.UUID)
 			if msg.UUID != "own" && msg.UUID != "deadline" {
@@ -87,7 +87,7 @@ func TestBatchUncounted(t *testing.T) {
 		var seen deliveries
 		ids := []string{"a", "b", "c"}
 		b.publish(ids...)
-		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.MaxDeliveries = 2 }), func(msg *message.Message) ([]*message.Message, error) {
+		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { *wmsql.MaxDeliveries(c) = 2 }), func(msg *message.Message) ([]*message.Message, error) {
 			if n := seen.add(msg.UUID); msg.UUID == "b" && n <= 6 {
 				return nil, classify.Permanent(errors.Join(b.write(msg, "half"), b.cutOff(msg)))
 			}
@@ -106,7 +106,9 @@ func TestBatchAlwaysLost(t *testing.T) {
 		var seen deliveries
 		ids := []string{"a", "b", "c"}
 		b.publish(ids...)
-		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.MaxDeliveries, *wmsql.MaxNackBackoff(c) = 1, 10*time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) {
+			*wmsql.MaxDeliveries(c), *wmsql.MaxNackBackoff(c) = 1, 10*time.Millisecond
+		}), func(msg *message.Message) ([]*message.Message, error) {
 			if seen.add(msg.UUID); msg.UUID == "b" {
 				return nil, classify.Permanent(errors.Join(b.write(msg, "half"), b.cutOff(msg)))
 			}
@@ -139,7 +141,7 @@ func TestBatchInterruptsAnswered(t *testing.T) {
 		var seen deliveries
 		ids := []string{"a", "slow", "c"}
 		b.publish(ids...)
-		own.run(own.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.MaxDeliveries = 2 }), func(msg *message.Message) ([]*message.Message, error) {
+		own.run(own.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { *wmsql.MaxDeliveries(c) = 2 }), func(msg *message.Message) ([]*message.Message, error) {
 			if seen.add(msg.UUID); msg.UUID != "slow" {
 				return own.whole(msg)
 			}

@@ -138,7 +138,9 @@ func TestBatchOwnCommitWithoutConnections(t *testing.T) {
 		own.db.SetMaxOpenConns(1)
 		var seen deliveries
 		b.publish("a")
-		own.run(own.subscriber(func(c *wmsql.SubscriberConfig) { c.MaxDeliveries, *wmsql.SettleGrace(c) = 2, 100*time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+		own.run(own.subscriber(func(c *wmsql.SubscriberConfig) {
+			*wmsql.MaxDeliveries(c), *wmsql.SettleGrace(c) = 2, 100*time.Millisecond
+		}), func(msg *message.Message) ([]*message.Message, error) {
 			seen.add(msg.UUID)
 			err := own.write(msg, "half")
 			_, ended := txOf(msg.Context()).Exec(`COMMIT`)

@@ -48,7 +48,7 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 		s.cuts.add(e.at)
 	}
 	if how == rolledBack && d.spoiled.Load() { // so it is set aside, and seen
-		s.cuts = count{d.at, s.of.config.MaxDeliveries - 1}
+		s.cuts = count{d.at, s.of.config.maxDeliveries - 1}
 		return spoiled
 	}
 	return how
@@ -59,7 +59,7 @@ func (s *subscription) consumed(ctx context.Context, t *transaction, e *entry) e
 	if s.of.source != nil {
 		return nil
 	}
-	query := s.of.config.Offsets.ConsumedMessageQuery(s.topic, e.row, s.of.config.ConsumerGroup, nil)
+	query := s.of.dialect.offsets.ConsumedMessageQuery(s.topic, e.row, s.of.config.ConsumerGroup, nil)
 	if query.IsZero() {
 		return nil
 	}

@@ -59,17 +59,15 @@ type dialect struct {
 	offsets wsql.OffsetsAdapter
 	// binary is the type of a payload that may be any bytes.
 	binary string
-	// source knows the tables of watermill-sql's default adapters, or is not ok with others.
-	source func(wsql.SchemaAdapter, wsql.OffsetsAdapter) (source, bool)
+	// source knows the tables of watermill-sql's default schema, or is not ok with another one.
+	source func(wsql.SchemaAdapter) (source, bool)
 }
 
 // stranger reports whether an adapter is watermill-sql's own for another database.
 func (d *dialect) stranger(adapter any) bool {
 	_, postgres := valueOf[wsql.DefaultPostgreSQLSchema](adapter)
-	_, also := valueOf[wsql.DefaultPostgreSQLOffsetsAdapter](adapter)
 	_, mysql := valueOf[wsql.DefaultMySQLSchema](adapter)
-	_, too := valueOf[wsql.DefaultMySQLOffsetsAdapter](adapter)
-	return (postgres || also) && d.kind != database.Postgres || (mysql || too) && d.kind != database.MySQL
+	return postgres && d.kind != database.Postgres || mysql && d.kind != database.MySQL
 }
 
 // checkSize refuses a statement for which the server would close the connection.

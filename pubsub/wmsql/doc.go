@@ -42,7 +42,7 @@
 //
 //   - After a rollback each message has a transaction of its own for a while. So a message that always fails in this
 //     way holds up no other message.
-//   - After MaxDeliveries deliveries such a message is dead-lettered with reason max_delivery_count_exceeded. If other
+//   - After 5 deliveries such a message is dead-lettered with reason max_delivery_count_exceeded. If other
 //     transactions or the server caused each rollback, that takes ten times as many: the message may crash the server.
 //   - A message that waits for its next delivery holds no transaction. While what its handler needs is away, the
 //     subscription begins none, and uses no connection. A message that is requeued for that is not counted.

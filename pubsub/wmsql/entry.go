@@ -35,7 +35,7 @@ func (s *subscription) read(ctx context.Context, t *transaction) (entries []entr
 		}
 		query = s.of.source.next(s.topic, from, s.of.config.Batch)
 	} else {
-		query = s.of.config.Schema.SelectQuery(s.topic, s.of.config.ConsumerGroup, s.of.config.Offsets)
+		query = s.of.config.Schema.SelectQuery(s.topic, s.of.config.ConsumerGroup, s.of.dialect.offsets)
 	}
 	rows, err := t.db.QueryContext(ctx, query.Query, query.Args...)
 	if err != nil {

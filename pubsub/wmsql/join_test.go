@@ -41,8 +41,8 @@ func TestOtherSource(t *testing.T) {
 		var runs deliveries
 		var duplicates atomic.Int32
 		dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.pub, Idempotency: b.join(sub), Receiver: &idempotency.ReceiverConfig{
-			AnyPayload:  true, // a table may write JSON in a way of its own
-			OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) },
+			AnyPayload: true, // a table may write JSON in a way of its own
+			Hooks:      idempotency.Hooks{OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) }},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -104,9 +104,9 @@ func TestJoinOfAnotherPool(t *testing.T) {
 			return nil, nil
 		}, func(c *spillway.Config) {
 			c.Idempotency = store
-			c.Receiver = &idempotency.ReceiverConfig{OnApplied: func(context.Context, idempotency.Key) {
+			c.Receiver = &idempotency.ReceiverConfig{Hooks: idempotency.Hooks{OnApplied: func(context.Context, idempotency.Key) {
 				seen.Store(len(b.effects()["a"]) == 1) // before the ack
-			}}
+			}}}
 		})
 		b.drained()
 		if effects := b.effects(); len(effects["a"]) != 1 || runs.get()["a"] != 2 || !seen.Load() {

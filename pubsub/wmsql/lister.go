@@ -47,7 +47,7 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (map[string]
 	if p.closed.Load() {
 		return nil, ErrClosed
 	}
-	source, known := p.dialect.source(p.config.Schema, p.dialect.offsets)
+	source, known := p.dialect.source(p.config.Schema)
 	if !known {
 		return nil, fmt.Errorf("the adapter %T is not watermill-sql's own", p.config.Schema)
 	}

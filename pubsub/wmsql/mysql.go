@@ -63,10 +63,9 @@ var mysqlDialect = dialect{
 	},
 	offsets: wsql.DefaultMySQLOffsetsAdapter{},
 	binary:  "LONGBLOB",
-	source: func(s wsql.SchemaAdapter, o wsql.OffsetsAdapter) (source, bool) {
+	source: func(s wsql.SchemaAdapter) (source, bool) {
 		schema, ok := valueOf[wsql.DefaultMySQLSchema](s)
-		offsets, also := valueOf[wsql.DefaultMySQLOffsetsAdapter](o)
-		return mysqlSource{schema, offsets}, ok && also
+		return mysqlSource{schema: schema}, ok
 	},
 }
 

@@ -25,14 +25,13 @@ func Origin(msg *message.Message) poison.Origin {
 }
 
 // Backlog returns how many messages of topic the consumer group has not acknowledged. It is for
-// redrive.DrainTopicConfig.Backlog. With adapters that are not watermill-sql's own it returns an error.
+// redrive.DrainTopicConfig.Backlog. With a Schema that is not watermill-sql's own it returns an error.
 func (s *Subscriber) Backlog(ctx context.Context, topic string) (n int, err error) {
 	if err := s.fit(topic); err != nil {
 		return 0, err
 	}
 	if s.source == nil {
-		return 0, fmt.Errorf("wmsql: backlog of %q: the adapters %T and %T are not watermill-sql's own", topic,
-			s.config.Schema, s.config.Offsets)
+		return 0, fmt.Errorf("wmsql: backlog of %q: the adapter %T is not watermill-sql's own", topic, s.config.Schema)
 	}
 	query := s.source.behind(topic, s.config.ConsumerGroup)
 	err = s.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)

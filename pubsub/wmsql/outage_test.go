@@ -49,7 +49,7 @@ func TestOutageHoldsNoTransaction(t *testing.T) {
 				b.publish(ids...)
 				var back atomic.Bool
 				var calls atomic.Int32
-				sub := own.subscriber(func(c *wmsql.SubscriberConfig) { c.MaxDeliveries, c.NackBackoff = 1, time.Hour })
+				sub := own.subscriber(func(c *wmsql.SubscriberConfig) { *wmsql.MaxDeliveries(c), c.NackBackoff = 1, time.Hour })
 				own.run(sub, func(msg *message.Message) ([]*message.Message, error) {
 					if !back.Load() {
 						calls.Add(1)

@@ -48,10 +48,9 @@ var postgresDialect = dialect{
 	},
 	offsets: wsql.DefaultPostgreSQLOffsetsAdapter{},
 	binary:  "BYTEA",
-	source: func(s wsql.SchemaAdapter, o wsql.OffsetsAdapter) (source, bool) {
+	source: func(s wsql.SchemaAdapter) (source, bool) {
 		schema, ok := valueOf[wsql.DefaultPostgreSQLSchema](s)
-		offsets, also := valueOf[wsql.DefaultPostgreSQLOffsetsAdapter](o)
-		return postgresSource{schema: schema, offsets: offsets}, ok && also
+		return postgresSource{schema: schema}, ok
 	},
 }
 

@@ -26,7 +26,7 @@ func (s *Subscriber) initialize(ctx context.Context, topic string) error {
 		return err
 	}
 	queries := append(s.config.Schema.SchemaInitializingQueries(topic),
-		s.config.Offsets.SchemaInitializingQueries(topic)...)
+		s.dialect.offsets.SchemaInitializingQueries(topic)...)
 	if err := create(ctx, s.dialect, s.db, queries); err != nil {
 		return fmt.Errorf("wmsql: create the tables of %q: %w", topic, err)
 	}
@@ -57,7 +57,7 @@ func create(ctx context.Context, d *dialect, db *sql.DB, queries []wsql.Query) e
 }
 
 func (s *Subscriber) fit(topic string) error {
-	return s.dialect.fit(topic, s.config.Schema, s.config.Offsets)
+	return s.dialect.fit(topic, s.config.Schema, s.dialect.offsets)
 }
 
 // prepare checks that the topic can be consumed, and gives the group a row that its consumers can lock.
@@ -115,7 +115,7 @@ func (s *Subscriber) join(ctx context.Context, topic string) error {
 // the group holds as long as a handler takes.
 func (s *Subscriber) register(ctx context.Context, topic string) error {
 	if s.source == nil {
-		return execute(ctx, s.db, s.config.Offsets.BeforeSubscribingQueries(topic, s.config.ConsumerGroup))
+		return execute(ctx, s.db, s.dialect.offsets.BeforeSubscribingQueries(topic, s.config.ConsumerGroup))
 	}
 	if known, err := s.known(ctx, topic); known || err != nil {
 		return err

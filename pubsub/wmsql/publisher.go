@@ -22,7 +22,9 @@ import (
 
 // PublisherConfig configures a Publisher. The zero value is valid.
 type PublisherConfig struct {
-	// Schema knows the table of messages. Default: the function Schema's, whose payloads may be any bytes.
+	// Schema knows the table of messages. Set it for tables that an application has already, such as those of
+	// watermill-sql's own publisher, whose payloads are JSON. Default: the function Schema's, whose payloads may be any
+	// bytes.
 	Schema wsql.SchemaAdapter
 	// Timeout bounds a publish that is not in a message's transaction. Default: 30 s.
 	Timeout time.Duration
@@ -79,7 +81,7 @@ func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Pub
 		config.Schema = dialect.schema(dialect.binary, 0)
 	}
 	p := &Publisher{db: db, config: config, dialect: dialect}
-	if _, own := dialect.source(config.Schema, dialect.offsets); own {
+	if _, own := dialect.source(config.Schema); own {
 		p.inPieces = dialect.inPieces != "" && payloadType(config.Schema) == dialect.inPieces
 		p.texts = dialect.texts(config.Schema)
 	}
@@ -87,8 +89,8 @@ func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Pub
 }
 
 // Publish writes messages. It returns nil when they are committed, or when they are written in the transaction of the
-// message that they come from. A missing table is an error. An error in that transaction undoes what Publish did and nothing else. If that message
-// is not being handled any more, the error wraps sql.ErrTxDone.
+// message that they come from. A missing table is an error. An error in that transaction undoes what Publish did and
+// nothing else. If that message is not being handled any more, the error wraps sql.ErrTxDone.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.closed.Load() {
 		return ErrClosed

@@ -27,39 +27,39 @@ const (
 	maxNackBackoff = 5 * time.Second
 	// settleGrace is how long a handler has to settle its message after the message's context ended.
 	settleGrace = time.Second
+	// maxDeliveries is how many deliveries a message has whose handler overruns the AckDeadline or interrupts the
+	// transaction: enough for an outage of seconds, and few enough not to hold up the group for long. The count is this
+	// process's alone.
+	maxDeliveries = 5
 )
 
 // SubscriberConfig configures a Subscriber. The zero value is valid.
 type SubscriberConfig struct {
-	// ConsumerGroup names the group whose position is kept. Each group gets every message; the consumers of one group take
-	// turns. Default: the group without a name, as with watermill-sql.
+	// ConsumerGroup names the group whose position is kept. Each group gets every message; the consumers of one group
+	// take turns. Default: the group without a name, as with watermill-sql.
 	ConsumerGroup string
-	// Schema knows the table of messages. Default: the function Schema's. A schema that is not watermill-sql's own keeps
-	// its own query and isolation level, at their cost.
+	// Schema knows the table of messages. Set it for tables that an application has already, under names or with
+	// columns of its own. A schema that is not watermill-sql's own keeps its own query and isolation level, at their
+	// cost. Positions are in watermill-sql's table. Default: the function Schema's.
 	Schema wsql.SchemaAdapter
-	// Offsets knows the table of positions. Default: watermill-sql's for the database.
-	Offsets wsql.OffsetsAdapter
 
 	// RestartIfAhead delivers everything in the table if the group's position is not of this table. That is so after
 	// PostgreSQL's transaction ids began again (a dump was restored, or replicated, into another server), or MySQL's
-	// numbers did (TRUNCATE). Default: Subscribe returns an error that wraps ErrPositionAhead, and a running subscription
-	// logs it and stands still, because new messages would be passed over. Set it for one start. Messages that were
-	// handled come again.
+	// numbers did (TRUNCATE). Default: Subscribe returns an error that wraps ErrPositionAhead, and a running
+	// subscription logs it and stands still, because new messages would be passed over. Set it for one start. Messages
+	// that were handled come again.
 	RestartIfAhead bool
 
-	// Batch is how many messages are consumed in one transaction at most. A transaction takes none after its first 5 ms.
-	// With 1 no message is rolled back because of another one. Default: 10.
+	// Batch is how many messages are consumed in one transaction at most. A transaction takes none after its first 5
+	// ms. With 1 no message is rolled back because of another one. Default: 10.
 	Batch int
 	// AckDeadline is how long a handler has for a message. Then the message's context ends, and one second later the
-	// transaction is rolled back. Default: 30 s. If it is negative there is no deadline: a handler that hangs stops its
-	// group.
+	// transaction is rolled back. Raise it for handlers that take longer. If it is negative there is no deadline: a
+	// handler that hangs stops its group. Default: 30 s.
 	AckDeadline time.Duration
-	// MaxDeliveries is how many deliveries a message has whose handler overruns AckDeadline or interrupts the transaction.
-	// Then poison.Queue dead-letters it. The count is this process's alone. Default: 5.
-	MaxDeliveries int
 	// NackBackoff is the wait before a nacked message is delivered again. It doubles with each redelivery of the same
-	// message, up to 5 s. If NackBackoff is longer than that, it stays the same. The waits between tries of a database that
-	// fails are the same ones. No transaction is open meanwhile. Default: 100 ms.
+	// message, up to 5 s. If NackBackoff is longer than that, it stays the same. The waits between tries of a database
+	// that fails are the same ones. No transaction is open meanwhile. Default: 100 ms.
 	NackBackoff time.Duration
 	// PollInterval is the wait after a query that found no message. Default: 100 ms.
 	PollInterval time.Duration
@@ -71,13 +71,14 @@ type SubscriberConfig struct {
 
 	// What is below is the constant of the same name, and something else in tests.
 	batchTime, maxNackBackoff, settleGrace time.Duration
+	maxDeliveries                          int
 }
 
 func (c *SubscriberConfig) setDefaults() {
 	set(&c.Batch, 10)
 	set(&c.batchTime, batchTime)
 	set(&c.AckDeadline, 30*time.Second)
-	set(&c.MaxDeliveries, 5)
+	set(&c.maxDeliveries, maxDeliveries)
 	set(&c.settleGrace, settleGrace)
 	set(&c.NackBackoff, 100*time.Millisecond)
 	set(&c.maxNackBackoff, max(maxNackBackoff, c.NackBackoff))
@@ -95,15 +96,13 @@ func set[T comparable](field *T, value T) {
 
 func (c *SubscriberConfig) validate() error {
 	switch {
-	case c.Schema != nil && safecall.IsNil(c.Schema), c.Offsets != nil && safecall.IsNil(c.Offsets):
-		return fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) or Offsets (%T) is a nil pointer: leave the field out, or "+
-			"give an adapter", c.Schema, c.Offsets)
+	case c.Schema != nil && safecall.IsNil(c.Schema):
+		return fmt.Errorf("wmsql: SubscriberConfig.Schema is a nil %T: leave the field out, or give an adapter", c.Schema)
 	case len(c.ConsumerGroup) > 255:
 		return fmt.Errorf("wmsql: SubscriberConfig.ConsumerGroup is %d bytes long, and the table of positions takes 255",
 			len(c.ConsumerGroup))
-	case c.Batch < 1 || c.MaxDeliveries < 1:
-		return fmt.Errorf("wmsql: SubscriberConfig.Batch (%d) and MaxDeliveries (%d) must be at least 1", c.Batch,
-			c.MaxDeliveries)
+	case c.Batch < 1:
+		return fmt.Errorf("wmsql: SubscriberConfig.Batch is %d: it must be at least 1; leave it out for 10", c.Batch)
 	case min(c.NackBackoff, c.PollInterval, c.GapWait) < 0:
 		return fmt.Errorf("wmsql: SubscriberConfig.NackBackoff (%s), PollInterval (%s) and GapWait (%s) must not be "+
 			"negative", c.NackBackoff, c.PollInterval, c.GapWait)
@@ -157,25 +156,21 @@ func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*S
 	if err != nil {
 		return nil, err
 	}
-	if dialect.stranger(config.Schema) || dialect.stranger(config.Offsets) {
-		return nil, fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) or Offsets (%T) is not for %s, which the database is",
-			config.Schema, config.Offsets, dialect.name)
+	if dialect.stranger(config.Schema) {
+		return nil, fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) is not for %s, which the database is", config.Schema,
+			dialect.name)
 	}
 	if config.Schema == nil {
 		config.Schema = dialect.schema(dialect.binary, config.Batch)
 	}
-	if config.Offsets == nil {
-		config.Offsets = dialect.offsets
-	}
 	s := &Subscriber{db: db, config: config, dialect: dialect, stops: map[*subscription]context.CancelFunc{}}
-	if source, ok := dialect.source(config.Schema, config.Offsets); ok {
+	if source, ok := dialect.source(config.Schema); ok {
 		if s.source, err = source.introduce(ctx, db); err != nil {
 			return nil, fmt.Errorf("wmsql: ask the database which server it is: %w", err)
 		}
 	} else {
 		logging.ForeignAdapter.Write(config.Logger, nil,
-			logging.Fields{"schema": fmt.Sprintf("%T", config.Schema), "offsets": fmt.Sprintf("%T", config.Offsets),
-				"database": dialect.name})
+			logging.Fields{"schema": fmt.Sprintf("%T", config.Schema), "database": dialect.name})
 	}
 	return s, nil
 }

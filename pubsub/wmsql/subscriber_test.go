@@ -18,10 +18,8 @@ func TestSubscriberConfig(t *testing.T) {
 		for field, change := range map[string]func(*wmsql.SubscriberConfig){
 			"Schema":        func(c *wmsql.SubscriberConfig) { c.Schema = (*wsql.DefaultMySQLSchema)(nil) },
 			"Schema ":       func(c *wmsql.SubscriberConfig) { c.Schema = b.stranger() },
-			"Offsets":       func(c *wmsql.SubscriberConfig) { c.Offsets = (*wsql.DefaultMySQLOffsetsAdapter)(nil) },
 			"ConsumerGroup": func(c *wmsql.SubscriberConfig) { c.ConsumerGroup = strings.Repeat("g", 256) },
 			"Batch":         func(c *wmsql.SubscriberConfig) { c.Batch = -1 },
-			"MaxDeliveries": func(c *wmsql.SubscriberConfig) { c.MaxDeliveries = -1 },
 			"NackBackoff":   func(c *wmsql.SubscriberConfig) { c.NackBackoff = -1 },
 			"PollInterval":  func(c *wmsql.SubscriberConfig) { c.PollInterval = -1 },
 			"GapWait":       func(c *wmsql.SubscriberConfig) { c.GapWait = -1 },

@@ -47,13 +47,13 @@ type subscription struct {
 	first atomic.Bool // the message ends its batch, so that it is committed before the next one is delivered
 }
 
-// maxLosses times MaxDeliveries is how many deliveries a message has if each time its transaction is lost for another
+// maxLosses times maxDeliveries is how many deliveries a message has if each time its transaction is lost for another
 // reason than its handler. After so many the message is to blame, because it crashes the server for example.
 const maxLosses = 10
 
 // exhausted reports whether a message was delivered as often as it may be.
 func (s *subscription) exhausted(at position) bool {
-	return s.cuts.of(at) >= s.of.config.MaxDeliveries || s.losses.of(at)/maxLosses >= s.of.config.MaxDeliveries
+	return s.cuts.of(at) >= s.of.config.maxDeliveries || s.losses.of(at)/maxLosses >= s.of.config.maxDeliveries
 }
 
 // count counts what happens to one message in a row.
@@ -266,7 +266,7 @@ func (s *subscription) acknowledge(t *transaction, last *entry) error {
 	if s.of.source != nil {
 		query = s.of.source.acknowledge(s.topic, s.of.config.ConsumerGroup, last.row)
 	} else {
-		query = s.of.config.Offsets.AckMessageQuery(s.topic, last.row, s.of.config.ConsumerGroup)
+		query = s.of.dialect.offsets.AckMessageQuery(s.topic, last.row, s.of.config.ConsumerGroup)
 	}
 	if _, err := t.db.ExecContext(context.Background(), query.Query, query.Args...); err != nil {
 		return fmt.Errorf("wmsql: acknowledge: %w", err)

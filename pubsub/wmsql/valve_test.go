@@ -125,7 +125,7 @@ func TestValveEndsBatch(t *testing.T) {
 func TestGivenBackIsNotCounted(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		sub := b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) {
-			c.NackBackoff, c.MaxDeliveries, c.AckDeadline, *wmsql.SettleGrace(c) = time.Hour, 1, 200*time.Millisecond, time.Minute
+			c.NackBackoff, *wmsql.MaxDeliveries(c), c.AckDeadline, *wmsql.SettleGrace(c) = time.Hour, 1, 200*time.Millisecond, time.Minute
 		})
 		b.publish("a", "b")
 		messages, err := sub.Subscribe(t.Context(), b.topic)
@@ -157,7 +157,7 @@ func TestHangingProbeIsNotCounted(t *testing.T) {
 	onServers(t, func(t *testing.T, b *bench, s server) {
 		own, _ := b.own(s)
 		sub := own.subscriber(func(c *wmsql.SubscriberConfig) {
-			c.MaxDeliveries, c.AckDeadline, *wmsql.SettleGrace(c) = 1, 100*time.Millisecond, 100*time.Millisecond
+			*wmsql.MaxDeliveries(c), c.AckDeadline, *wmsql.SettleGrace(c) = 1, 100*time.Millisecond, 100*time.Millisecond
 		})
 		b.publish("a")
 		messages, err := sub.Subscribe(t.Context(), b.topic)

@@ -28,7 +28,7 @@ func (c *Consumer) Retry() middleware.RetryConfig {
 // Receiver counts.
 func (c *Consumer) Receiver() *idempotency.ReceiverConfig {
 	return &idempotency.ReceiverConfig{
-		OnDuplicate: func(context.Context, idempotency.Key) { c.count(absorbed) },
+		Hooks: idempotency.Hooks{OnDuplicate: func(context.Context, idempotency.Key) { c.count(absorbed) }},
 	}
 }
 

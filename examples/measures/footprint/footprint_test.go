@@ -48,7 +48,7 @@ func run(t *testing.T, s setup, handlers int) footprint.Count {
 	if s.stages != nil {
 		config.Stages = &stages.Config{Stages: stages.Delays(20*time.Millisecond, 40*time.Millisecond, time.Hour)}
 		s.stages(t, config.Stages)
-		config.Stages.OnStage = func(_ context.Context, w stages.Waiting) {
+		config.Stages.Hooks.OnStage = func(_ context.Context, w stages.Waiting) {
 			if w.Stage == 3 {
 				waiting.Add(1)
 			}

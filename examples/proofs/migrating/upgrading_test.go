@@ -31,8 +31,10 @@ func TestRenamedService(t *testing.T) {
 			ch := b.Channel(func(c *spillway.Config) {
 				c.Idempotency = keys
 				c.Receiver = &idempotency.ReceiverConfig{
-					OnApplied:   func(context.Context, idempotency.Key) { outcome <- "applied" },
-					OnDuplicate: func(context.Context, idempotency.Key) { outcome <- "absorbed" },
+					Hooks: idempotency.Hooks{
+						OnApplied:   func(context.Context, idempotency.Key) { outcome <- "applied" },
+						OnDuplicate: func(context.Context, idempotency.Key) { outcome <- "absorbed" },
+					},
 				}
 			})
 			stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
