@@ -1,0 +1,217 @@
+package lanes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+)
+
+// ErrClosed is returned by Add after Close.
+var ErrClosed = errors.New("lanes: closed")
+
+// Config configures Lanes of messages of type T. Each field is required.
+type Config[T any] struct {
+	// Running is the number of messages that run at the same time.
+	Running int
+	// Items is the number of messages that run or wait, and Bytes is their size. A message that is larger than Bytes runs
+	// when nothing else does.
+	Items, Bytes int
+	// Key returns the key of a message. nil is no key. An empty key is a key.
+	Key func(T) []byte
+	// Size returns what a message holds of memory.
+	Size func(T) int
+	// Run runs a message. Its lane goes on when it has returned.
+	Run func(T)
+}
+
+// Lanes runs messages. One goroutine adds them: the messages of several would have no order.
+type Lanes[T any] struct {
+	config  Config[T]
+	seed    maphash.Seed
+	room    chan struct{} // has an item if there may be room
+	closing chan struct{}
+	workers sync.WaitGroup
+
+	mu           sync.Mutex
+	work         sync.Cond // something is ready, or closed
+	closed       bool
+	started      int // workers
+	idle         int // workers that wait, and have no work coming
+	items, bytes int
+	first, last  *entry[T]            // that may run: no other of their keys runs
+	ends         map[uint64]*entry[T] // the last one of each key that runs or waits
+	spare        *entry[T]
+	spares       int
+}
+
+// entry is a message that runs or waits.
+type entry[T any] struct {
+	item   T
+	size   int
+	lane   uint64
+	keyed  bool
+	behind *entry[T] // of the same key
+	next   *entry[T] // of those that may run, or of the spare ones
+}
+
+// New returns Lanes that start their goroutines as they are needed, and keep them until Close.
+func New[T any](config Config[T]) *Lanes[T] {
+	l := &Lanes[T]{config: config, seed: maphash.MakeSeed(), room: make(chan struct{}, 1),
+		closing: make(chan struct{}), ends: make(map[uint64]*entry[T])}
+	l.work.L = &l.mu
+	return l
+}
+
+// Add lets a message run, behind those of its key that were added before. It waits for room, until ctx ends. It returns
+// an error if the message does not run: ctx has ended, the Lanes are closed, or Key panicked.
+func (l *Lanes[T]) Add(ctx context.Context, item T) error {
+	key, err := l.keyOf(item)
+	if err != nil {
+		return err
+	}
+	size, lane := l.config.Size(item), maphash.Bytes(l.seed, key)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if added, err := l.add(item, size, lane, key != nil); added || err != nil {
+			return err
+		}
+		select {
+		case <-l.room:
+		case <-l.closing:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *Lanes[T]) keyOf(item T) (key []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			key, err = nil, fmt.Errorf("lanes: Key panicked with %v: it must return the key of every message, or nil for one "+
+				"without a key", r)
+		}
+	}()
+	return l.config.Key(item), nil
+}
+
+func (l *Lanes[T]) add(item T, size int, lane uint64, keyed bool) (added bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false, ErrClosed
+	}
+	if !l.fits(size) {
+		return false, nil
+	}
+	e := l.entry()
+	e.item, e.size, e.lane, e.keyed = item, size, lane, keyed
+	l.items++
+	l.bytes += size
+	if keyed {
+		before := l.ends[lane]
+		if l.ends[lane] = e; before != nil {
+			before.behind = e
+			return true, nil
+		}
+	}
+	l.ready(e)
+	return true, nil
+}
+
+func (l *Lanes[T]) fits(size int) bool {
+	return l.items == 0 || l.items < l.config.Items && l.bytes+size <= l.config.Bytes
+}
+
+// ready lets e run when a worker is free.
+func (l *Lanes[T]) ready(e *entry[T]) {
+	if l.last == nil {
+		l.first = e
+	} else {
+		l.last.next = e
+	}
+	l.last = e
+	if l.idle > 0 {
+		l.idle-- // here, because the worker may wake up late
+		l.work.Signal()
+	} else if l.started < l.config.Running {
+		l.started++
+		l.workers.Go(l.run)
+	}
+}
+
+// run is a worker.
+func (l *Lanes[T]) run() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		for l.first == nil && !l.closed {
+			l.idle++
+			l.work.Wait()
+		}
+		if l.closed {
+			return
+		}
+		e := l.first
+		if l.first = e.next; l.first == nil {
+			l.last = nil
+		}
+		e.next = nil
+		l.mu.Unlock()
+		l.config.Run(e.item)
+		l.mu.Lock()
+		l.ended(e)
+	}
+}
+
+// ended makes room, and lets the next one of the key run.
+func (l *Lanes[T]) ended(e *entry[T]) {
+	l.items--
+	l.bytes -= e.size
+	switch {
+	case l.closed:
+		return
+	case e.behind != nil:
+		l.ready(e.behind)
+	case e.keyed:
+		delete(l.ends, e.lane)
+	}
+	l.release(e)
+	select {
+	case l.room <- struct{}{}:
+	default:
+	}
+}
+
+// entry returns a spare one.
+func (l *Lanes[T]) entry() *entry[T] {
+	e := l.spare
+	if e == nil {
+		return new(entry[T])
+	}
+	l.spare, e.next = e.next, nil
+	l.spares--
+	return e
+}
+
+func (l *Lanes[T]) release(e *entry[T]) {
+	if *e = (entry[T]{}); l.spares < l.config.Running {
+		e.next, l.spare = l.spare, e
+		l.spares++
+	}
+}
+
+// Close drops the messages that wait, and returns when those that run have ended.
+func (l *Lanes[T]) Close() {
+	l.mu.Lock()
+	if !l.closed {
+		close(l.closing)
+	}
+	l.closed, l.first, l.last, l.ends = true, nil, nil, nil
+	l.work.Broadcast()
+	l.mu.Unlock()
+	l.workers.Wait()
+}

@@ -1,0 +1,238 @@
+package lanes_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/internal/lanes"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// item is a message, and how long it takes.
+type item struct {
+	key    []byte
+	number int
+	takes  time.Duration
+	size   int
+}
+
+func config(running, items int, run func(*item)) lanes.Config[*item] {
+	return lanes.Config[*item]{Running: running, Items: items, Bytes: 1 << 20, Run: run,
+		Key: func(i *item) []byte { return i.key }, Size: func(i *item) int { return i.size }}
+}
+
+// inBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.
+type inBubble struct{ rapid.TB }
+
+// Whatever the keys and times: the messages of a key run in order, never two at once, no more than so many in all, no
+// more than so many are held, and a message waits only for its key, for a worker, or for room.
+func TestProperty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(inBubble{t}, func(rt *rapid.T) {
+			running, room := rapid.IntRange(1, 5).Draw(rt, "running"), rapid.IntRange(1, 8).Draw(rt, "items")
+			var mu sync.Mutex
+			busy, done, ran := map[string]bool{}, map[string]int{}, 0
+			added, ended := 0, 0
+			l := lanes.New(config(running, room, func(i *item) {
+				key := string(i.key)
+				mu.Lock()
+				if i.key != nil {
+					if busy[key] || done[key] > i.number {
+						rt.Errorf("%q: %d runs, busy %v, %d has run", key, i.number, busy[key], done[key])
+					}
+					busy[key], done[key] = true, i.number
+				}
+				if ran++; ran > running || added-ended > room+1 { // and the one whose Add has not returned
+					rt.Errorf("%d run, %d are held", ran, added-ended)
+				}
+				mu.Unlock()
+				time.Sleep(i.takes)
+				mu.Lock()
+				if ran--; i.key != nil {
+					busy[key] = false
+				}
+				ended++
+				mu.Unlock()
+			}))
+			n := rapid.IntRange(0, 60).Draw(rt, "messages")
+			for number := range n {
+				i := &item{number: number, takes: time.Duration(rapid.IntRange(0, 9).Draw(rt, "ms")) * time.Millisecond,
+					key:  rapid.SampledFrom([][]byte{nil, {}, []byte("a"), []byte("b"), []byte("c")}).Draw(rt, "key"),
+					size: rapid.SampledFrom([]int{0, 1, 2 << 20}).Draw(rt, "size")}
+				if err := l.Add(t.Context(), i); err != nil {
+					rt.Error(err)
+				}
+				mu.Lock()
+				added++
+				mu.Unlock()
+			}
+			time.Sleep(time.Second)
+			if l.Close(); ended != n {
+				rt.Errorf("%d of %d ran", ended, n)
+			}
+		})
+	})
+}
+
+// A key that takes long holds up its own messages, and others only when there is no room.
+func TestSlowKeyHoldsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		var mu sync.Mutex
+		at := map[int]time.Duration{}
+		l := lanes.New(config(2, 10, func(i *item) {
+			time.Sleep(i.takes)
+			mu.Lock()
+			defer mu.Unlock()
+			at[i.number] = time.Since(begun)
+		}))
+		defer l.Close()
+		for number := range 12 {
+			i := &item{key: []byte("fast"), number: number, takes: time.Second}
+			if number < 3 {
+				i.key, i.takes = []byte("slow"), time.Hour
+			}
+			if err := l.Add(t.Context(), i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check := func(after time.Duration, done, last int, lastAt time.Duration) {
+			time.Sleep(after)
+			mu.Lock()
+			defer mu.Unlock()
+			if len(at) != done || at[last] != lastAt {
+				t.Errorf("done: %v", at)
+			}
+		}
+		check(time.Minute, 9, 11, 9*time.Second)
+		check(3*time.Hour, 12, 2, 3*time.Hour)
+	})
+}
+
+// Messages without a key wait for none. All that wait while workers are free begin, however late the workers wake up.
+func TestEachWithoutKeyRunsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		l := lanes.New(config(50, 100, func(*item) { time.Sleep(time.Second) }))
+		for _, n := range []int{1, 2, 50, 50} {
+			for range n {
+				if err := l.Add(t.Context(), new(item)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		if l.Close(); time.Since(begun) != 4*time.Second {
+			t.Errorf("took %s", time.Since(begun))
+		}
+	})
+}
+
+// Close drops what waits, ends an Add, and returns when what runs has returned. A context ends an Add too.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ran := 0
+		l := lanes.New(config(1, 2, func(*item) { ran++; time.Sleep(time.Minute) }))
+		for range 2 {
+			if err := l.Add(t.Context(), &item{key: []byte("a")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.Add(ctx, new(item)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without room: %v", err)
+		}
+		go func() { time.Sleep(time.Second); l.Close() }()
+		if err := l.Add(t.Context(), new(item)); err != lanes.ErrClosed {
+			t.Errorf("while closing: %v", err)
+		}
+		begun := time.Now()
+		l.Close() // again
+		if err := l.Add(t.Context(), new(item)); err != lanes.ErrClosed || ran != 1 || time.Since(begun) != 58*time.Second {
+			t.Errorf("closed: %v, %d ran, after %s", err, ran, time.Since(begun))
+		}
+	})
+}
+
+// A key function that panics runs nothing, and the error says what to do.
+func TestKeyPanics(t *testing.T) {
+	c := config(1, 1, func(*item) { t.Error("ran") })
+	c.Key = func(*item) []byte { panic("no account") }
+	l := lanes.New(c)
+	defer l.Close()
+	err := l.Add(t.Context(), new(item))
+	if err == nil || !strings.Contains(err.Error(), "Key panicked with no account: it must return") {
+		t.Error(err)
+	}
+}
+
+// A key may be large, and there may be many: what is kept is bounded by what is in flight.
+func TestLargeAndManyKeys(t *testing.T) {
+	var last string
+	l := lanes.New(config(1, 4, func(i *item) { last = fmt.Sprint(len(i.key)) }))
+	i, large := new(item), bytes.Repeat([]byte("k"), 1<<20)
+	for number := range 1_000_000 {
+		i = &item{key: fmt.Append(nil, number)}
+		if err := l.Add(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if held := l.Held(); held > 4 {
+		t.Errorf("%d keys are kept", held)
+	}
+	if err := l.Add(t.Context(), &item{key: large}); err != nil {
+		t.Fatal(err)
+	}
+	for l.Held() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if l.Close(); last != fmt.Sprint(1<<20) {
+		t.Error(last)
+	}
+}
+
+// Promise P5: a message whose key has none waiting costs no allocation.
+func TestAllocations(t *testing.T) {
+	done := make(chan struct{})
+	l := lanes.New(config(4, 100, func(*item) { done <- struct{}{} }))
+	defer l.Close()
+	items := make([]*item, 64)
+	for n := range items {
+		items[n] = &item{key: fmt.Append(nil, n)}
+	}
+	n := 0
+	if allocs := testing.AllocsPerRun(10_000, func() {
+		if err := l.Add(t.Context(), items[n%len(items)]); err != nil {
+			t.Fatal(err)
+		}
+		<-done
+		n++
+	}); allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	l := lanes.New(config(16, 1000, func(*item) {}))
+	defer l.Close()
+	items := make([]*item, 1000)
+	for n := range items {
+		items[n] = &item{key: fmt.Append(nil, n)}
+	}
+	for n := 0; b.Loop(); n++ {
+		_ = l.Add(b.Context(), items[n%len(items)])
+	}
+}

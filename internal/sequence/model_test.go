@@ -1,0 +1,61 @@
+// Package sequence_test is a model of the protocol of docs/order.md: lanes, parking, draining and settling, among
+// rebalances, crashes, stopped processes, purges, redrives and deploys. No package has the protocol yet.
+package sequence_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+const steps = 300
+
+func play(broken fault, choose chooser) (violated string) {
+	w := newWorld(broken, newMemory(broken), choose)
+	for range steps {
+		w.step()
+	}
+	w.calm()
+	return w.violated
+}
+
+// Whatever happens, the messages of a key take effect in the order of the source, none is lost, none takes effect
+// twice, and none is stuck. Outputs appear in that order too.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		choose := func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "") }
+		if violated := play(none, choose); violated != "" {
+			rt.Fatal(violated)
+		}
+	})
+}
+
+func seeded(seed uint64) chooser { return rand.New(rand.NewPCG(seed, 0)).IntN }
+
+// Each fault is found, so the model can fail. How many runs that takes is printed.
+func TestModelFindsFaults(t *testing.T) {
+	const most = 20_000
+	for _, broken := range []fault{commitTooFar, laneEndsEarly, parkLater, deleteWithEffect, noTrace, settleLater,
+		loadBeforeFetch, counted, redriveFreesKey, shortRetention, purgeParked, trustHeld, deleteHead, mixedVersions,
+		settleForgets, unfetchedDrain} {
+		t.Run(string(broken), func(t *testing.T) {
+			for seed := range uint64(most) {
+				if violated := play(broken, seeded(seed)); violated != "" {
+					t.Logf("run %d: %s", seed+1, violated)
+					return
+				}
+			}
+			t.Errorf("%d runs found no violation", most)
+		})
+	}
+}
+
+// Thousands of runs that are the same each time.
+func TestModelManyRuns(t *testing.T) {
+	for seed := range uint64(5000) {
+		if violated := play(none, seeded(seed)); violated != "" {
+			t.Fatalf("seed %d: %s", seed, violated)
+		}
+	}
+}

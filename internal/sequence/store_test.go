@@ -1,0 +1,217 @@
+package sequence_test
+
+import (
+	"cmp"
+	"slices"
+)
+
+// message is one delivery of the source. A redrive is another one, with the same id and a higher offset.
+type message struct {
+	id, key string
+	offset  int
+}
+
+// state is what a claim finds.
+type state int
+
+const (
+	entered state = iota // the claim is the caller's
+	busy                 // another transaction holds the key
+	applied              // settled with an effect
+	settled              // settled without one
+)
+
+// parked is the first message of a sequence that waits.
+type parked struct {
+	message
+	held bool // until a person releases it
+}
+
+// store is the tables of keys and of parked messages. Each method is one transaction, but for Claim, whose transaction
+// ends with the claim.
+type store interface {
+	Claim(m message) (claim, state)
+	// Settle writes that m ended without an effect, unless m is settled already.
+	Settle(m message) state
+	Park(m message, held bool)
+	Hold(m message)
+	Release(m message)
+	Delete(m message)
+	Head(key string) (parked, bool)
+	// Load returns the keys with parked messages.
+	Load() []string
+	Held() []message
+	IsSettled(m message) bool
+	// Purge removes the row of a key that is settled, unless its message is parked.
+	Purge(id string)
+}
+
+type claim interface {
+	Commit()
+	Release()
+}
+
+// keyRow is a row of the receiver's keys.
+type keyRow struct {
+	state   state
+	through int  // the highest offset that was settled without an effect
+	free    bool // given up: any delivery may enter
+}
+
+// row is a parked message. Rows are in the order in which they were appended.
+type row struct {
+	message
+	held bool
+}
+
+// memory is a store without a database. Its faults are those of the switches.
+type memory struct {
+	broken fault
+	keys   map[string]*keyRow
+	rows   []row
+	length map[string]int // of the fault counted
+}
+
+func newMemory(broken fault) *memory {
+	return &memory{broken: broken, keys: make(map[string]*keyRow), length: make(map[string]int)}
+}
+
+type memoryClaim struct {
+	of     *memory
+	m      message
+	before keyRow
+	fresh  bool
+}
+
+func (s *memory) Claim(m message) (claim, state) {
+	k := s.keys[m.id]
+	c := &memoryClaim{of: s, m: m, fresh: k == nil}
+	switch {
+	case k == nil:
+		k = new(keyRow)
+		s.keys[m.id] = k
+	case k.state == settled && s.broken == redriveFreesKey:
+		if !k.free {
+			return nil, settled
+		}
+	case k.state != settled || m.offset <= k.through:
+		return nil, k.state
+	}
+	c.before = *k
+	k.state = busy
+	return c, entered
+}
+
+func (c *memoryClaim) Commit() { c.of.keys[c.m.id].state = applied }
+
+func (c *memoryClaim) Release() {
+	if c.fresh {
+		delete(c.of.keys, c.m.id)
+		return
+	}
+	*c.of.keys[c.m.id] = c.before
+}
+
+func (s *memory) Settle(m message) state {
+	k := s.keys[m.id]
+	switch {
+	case k == nil:
+		s.keys[m.id] = &keyRow{state: settled, through: m.offset}
+		return settled
+	case k.state == settled:
+		k.through, k.free = max(k.through, m.offset), false
+	}
+	return k.state
+}
+
+// giveUp is of the fault redriveFreesKey.
+func (s *memory) giveUp(id string) {
+	if k := s.keys[id]; k != nil && k.state == settled {
+		k.free = true
+	}
+}
+
+func (s *memory) find(m message) int {
+	return slices.IndexFunc(s.rows, func(r row) bool { return r.message == m })
+}
+
+func (s *memory) Park(m message, held bool) {
+	at := s.find(m)
+	if at < 0 || s.broken == counted {
+		s.length[m.key]++
+	}
+	if at < 0 {
+		s.rows = append(s.rows, row{m, held})
+	}
+}
+
+func (s *memory) set(m message, held bool) {
+	if at := s.find(m); at >= 0 {
+		s.rows[at].held = held
+	}
+}
+
+func (s *memory) Hold(m message)    { s.set(m, true) }
+func (s *memory) Release(m message) { s.set(m, false) }
+
+func (s *memory) Delete(m message) {
+	at := s.find(m)
+	if s.broken == deleteHead {
+		at = slices.IndexFunc(s.rows, func(r row) bool { return r.key == m.key })
+	}
+	if at >= 0 {
+		s.rows = slices.Delete(s.rows, at, at+1)
+		s.length[m.key]--
+	}
+}
+
+func (s *memory) IsSettled(m message) bool {
+	k := s.keys[m.id]
+	return k != nil && (k.state == applied || k.state == settled && m.offset <= k.through)
+}
+
+func (s *memory) Head(key string) (parked, bool) {
+	for _, r := range s.rows {
+		if r.key == key {
+			return parked{r.message, r.held && (s.broken == trustHeld || !s.IsSettled(r.message))}, true
+		}
+	}
+	return parked{}, false
+}
+
+func (s *memory) Load() (keys []string) {
+	for _, r := range s.rows {
+		keys = append(keys, r.key)
+	}
+	if s.broken == counted {
+		for key, n := range s.length {
+			if n > 0 {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// Held returns those that a person would release.
+func (s *memory) Held() (held []message) {
+	for _, r := range s.rows {
+		if r.held && !s.IsSettled(r.message) {
+			held = append(held, r.message)
+		}
+	}
+	slices.SortFunc(held, func(a, b message) int { return cmp.Compare(a.offset, b.offset) })
+	return held
+}
+
+func (s *memory) Purge(id string) {
+	k := s.keys[id]
+	if k == nil || k.state == busy {
+		return
+	}
+	if s.broken != purgeParked && slices.ContainsFunc(s.rows, func(r row) bool { return r.id == id }) {
+		return
+	}
+	delete(s.keys, id)
+}
