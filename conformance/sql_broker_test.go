@@ -30,6 +30,7 @@ type sqlServer struct {
 	at           func(dsn, hostPort string) (string, error)
 	create, drop string
 	quote        string
+	schema       wsql.SchemaAdapter // of watermill-sql's own parts
 	offsets      wsql.OffsetsAdapter
 	refuse, take string // make a table read-only, and writable
 	loses        bool
@@ -58,6 +59,7 @@ var postgres = sqlServer{
 		return u.String(), err
 	},
 	create: `CREATE SCHEMA `, drop: `DROP SCHEMA NAME CASCADE`, quote: `"`, offsets: wsql.DefaultPostgreSQLOffsetsAdapter{},
+	schema: wsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" }},
 	refuse: `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'read-only'; END $$;
 CREATE TRIGGER refuse BEFORE INSERT ON TABLE_NAME EXECUTE FUNCTION refuse()`,
 	take: `DROP TRIGGER refuse ON TABLE_NAME`,
@@ -82,6 +84,7 @@ var mariadb = sqlServer{
 		return config.FormatDSN(), nil
 	},
 	create: `CREATE DATABASE `, drop: `DROP DATABASE NAME`, quote: "`", offsets: wsql.DefaultMySQLOffsetsAdapter{},
+	schema: wsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "LONGBLOB" }},
 	refuse: `CREATE TRIGGER refuse_RANDOM BEFORE INSERT ON TABLE_NAME FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'read-only'`,
 	take:   `DROP TRIGGER refuse_RANDOM`,
 	loses:  true,
@@ -92,7 +95,6 @@ type tables struct {
 	sqlServer
 	db           *sql.DB
 	dsn, address string
-	schema       wsql.SchemaAdapter
 }
 
 // spaceVariable, with the server's name, names that schema to the processes that the suite starts.
@@ -117,9 +119,6 @@ func (s sqlServer) start(t *testing.T) *tables {
 		t.Fatal(err)
 	}
 	own.db = open(t, s.driver, own.dsn)
-	if own.schema, err = wmsql.Schema(t.Context(), own.db); err != nil {
-		t.Fatal(err)
-	}
 	return own
 }
 

@@ -83,7 +83,7 @@ func (b *bench) startStaged(ch *spillway.Channel, handle message.HandlerFunc,
 	return b.run(router)
 }
 
-func (b *bench) addStaged(ch *spillway.Channel, router *message.Router, handle message.HandlerFunc) *stages.Handler {
+func (b *bench) addStaged(ch *spillway.Channel, router *message.Router, handle message.HandlerFunc) *message.Handler {
 	b.Helper()
 	h, err := ch.Stages().AddHandler(router, handlerName, b.topic, b.target.Subscriber(b.T, b.group), b.outs,
 		b.target.Publisher(b.T), handle)

@@ -172,12 +172,12 @@ func (b *bench) extended() {
 		}
 		return nil
 	})
-	origin := router.AddConsumerHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group),
+	router.AddConsumerHandler(handlerName, b.topic, b.target.Subscriber(b.T, b.group),
 		func(msg *message.Message) error {
 			_, err := noting(msg)
 			return err
 		})
-	if _, err := ch.Stages().Extend(router, origin, handlerName, b.topic); err != nil {
+	if _, err := ch.Stages().Extend(router, handlerName, b.topic); err != nil {
 		b.Fatal(err)
 	}
 	b.run(router)

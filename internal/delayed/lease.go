@@ -39,7 +39,7 @@ type taken struct {
 // is. ok is false when there is none before the horizon.
 func (s *Store) next(ctx context.Context, from place,
 	horizon time.Duration) (in time.Duration, at place, ok bool, err error) {
-	args := append(append([]any{[]byte(s.service)}, s.after(from)...), horizon.Microseconds())
+	args := append(append([]any{[]byte(s.service)}, s.dialect.after(from)...), horizon.Microseconds())
 	err = s.rows(ctx, func() { ok = false }, func(rows *sql.Rows) error {
 		var us int64
 		err := rows.Scan(&us, &at.ready, &at.due, &at.seq)
@@ -77,8 +77,8 @@ func (s *Store) lease(ctx context.Context, lease time.Duration, choose func(*sql
 	b := batch{token: watermill.NewUUID()}
 	var c choice
 	err := s.inTransaction(ctx, func(tx *sql.Tx) (err error) {
-		if s.lock != "" {
-			if _, err := tx.ExecContext(ctx, s.lock); err != nil {
+		if s.dialect.lock != "" {
+			if _, err := tx.ExecContext(ctx, s.dialect.lock); err != nil {
 				return err
 			}
 		}
@@ -115,7 +115,7 @@ func (s *Store) canTake(ctx context.Context) error {
 }
 
 func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, from place) (c choice, err error) {
-	rows, err := tx.QueryContext(ctx, s.statements.choose, append(append([]any{[]byte(s.service)}, s.after(from)...), n)...)
+	rows, err := tx.QueryContext(ctx, s.statements.choose, append(append([]any{[]byte(s.service)}, s.dialect.after(from)...), n)...)
 	if err != nil {
 		return c, err
 	}
@@ -139,7 +139,7 @@ func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, from place) (c ch
 
 // lockFound locks rows that were found, as far as others have not been faster.
 func (s *Store) lockFound(ctx context.Context, tx *sql.Tx, found choice) (c choice, err error) {
-	condition, args := s.among(found.seqs)
+	condition, args := s.dialect.among(found.seqs)
 	rows, err := tx.QueryContext(ctx, s.db.Statement(s.statements.lockIn+condition+s.db.SkipLocked()), args...)
 	if err != nil {
 		return c, err
@@ -158,7 +158,7 @@ func (s *Store) readTaken(ctx context.Context, token string, seqs []int64) (read
 	if len(seqs) == 0 {
 		return nil, nil
 	}
-	condition, args := s.among(seqs)
+	condition, args := s.dialect.among(seqs)
 	var at time.Time
 	err = s.rows(ctx, func() { read, at = make([]taken, 0, len(seqs)), time.Now() }, func(rows *sql.Rows) error {
 		var t taken
@@ -218,7 +218,7 @@ func (s *Store) execAmong(ctx context.Context, tx *sql.Tx, statement string, seq
 	if len(seqs) == 0 {
 		return 0, nil
 	}
-	condition, more := s.among(seqs)
+	condition, more := s.dialect.among(seqs)
 	result, err := tx.ExecContext(ctx, s.db.Statement(statement+condition), append(args[:len(args):len(args)], more...)...)
 	if err != nil {
 		return 0, err

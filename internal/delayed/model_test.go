@@ -69,7 +69,7 @@ func TestModel(t *testing.T) {
 					fatal(err)
 				},
 				"take": func(t *rapid.T) {
-					time.Sleep(s.tick) // of what was put just now
+					time.Sleep(s.dialect.tick) // of what was put just now
 					n := rapid.IntRange(1, 4).Draw(t, "n")
 					b, err := s.take(t.Context(), n, 25*second, front)
 					fatal(err)

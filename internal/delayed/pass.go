@@ -105,7 +105,7 @@ type spot struct {
 
 // page returns at most n rows behind a place that can be taken before the horizon.
 func (s *Store) page(ctx context.Context, from place, horizon time.Duration, n int) (spots []spot, err error) {
-	args := append(append([]any{[]byte(s.service)}, s.after(from)...), horizon.Microseconds(), n)
+	args := append(append([]any{[]byte(s.service)}, s.dialect.after(from)...), horizon.Microseconds(), n)
 	err = s.rows(ctx, func() { spots = nil }, func(rows *sql.Rows) error {
 		var one spot
 		var topic sql.RawBytes

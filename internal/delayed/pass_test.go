@@ -174,7 +174,7 @@ var pages = regexp.MustCompile(`Buffers: shared (?:hit=(\d+))? ?(?:read=(\d+))?`
 // buffers is how many pages a look reads.
 func (s *Store) buffers(t *testing.T, from place) (most int) {
 	t.Helper()
-	args := append(append([]any{[]byte(s.service)}, s.after(from)...), time.Second.Microseconds())
+	args := append(append([]any{[]byte(s.service)}, s.dialect.after(from)...), time.Second.Microseconds())
 	err := s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
 		var line string
 		err := rows.Scan(&line)

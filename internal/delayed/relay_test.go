@@ -334,7 +334,7 @@ func TestBytes(t *testing.T) {
 		if _, err := s.db.DB().Exec(`UPDATE spillway_delayed SET size = LENGTH(payload) * 1048576`); err != nil { // as if
 			t.Fatal(err)
 		}
-		time.Sleep(2 * s.tick) // or the last ones are not due
+		time.Sleep(2 * s.dialect.tick) // or the last ones are not due
 		for i, want := range []int{3, 2, 2, 1, 1} {
 			b, err := s.take(t.Context(), 100, time.Hour, front)
 			if err != nil || len(b.rows) != want || b.more != (i < 4) {

@@ -35,8 +35,8 @@ type Store struct {
 	statements statements
 	service    string
 	alarms     alarms // of relays in this process
-	*dialect
-	batcher *batcher.Batcher[[]any] // what Put writes at the same time
+	dialect    *dialect
+	batcher    *batcher.Batcher[[]any] // what Put writes at the same time
 }
 
 // NewStore returns a Store, as delay.NewStore does.
@@ -104,7 +104,7 @@ func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, aft
 			boundedtext.Text(topic, logged), err)
 	}
 	// If the transaction has not committed yet, a relay that looks in time may still find the message.
-	s.alarms.bringForward(time.Now().Add(after + s.tick))
+	s.alarms.bringForward(time.Now().Add(after + s.dialect.tick))
 	return nil
 }
 
@@ -126,7 +126,7 @@ func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 	if largest := s.db.Largest(); largest > 0 && r.size() > largest { // the server would hang up, and take the transaction with it
 		return fmt.Errorf("%w: %d bytes, and the server takes at most %d", classify.ErrTooLarge, r.size(), largest)
 	}
-	args := r.args(after + s.tick)
+	args := r.args(after + s.dialect.tick)
 	joined, err := chain.WriteJoined(ctx, s.db.DB(), func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, s.statements.put, args...)
 		return err

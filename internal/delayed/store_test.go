@@ -197,10 +197,10 @@ func TestWaiting(t *testing.T) {
 			t.Fatal(waiting, err)
 		}
 		a, b := waiting[0], waiting[1]
-		if a.Topic != "a" || a.Messages != 2 || a.Next > time.Hour+s.tick || a.Next < 59*time.Minute {
+		if a.Topic != "a" || a.Messages != 2 || a.Next > time.Hour+s.dialect.tick || a.Next < 59*time.Minute {
 			t.Errorf("%+v", a)
 		}
-		if b.Topic != "\xff" || b.Messages != 1 || b.Next > s.tick || b.Next < -time.Minute {
+		if b.Topic != "\xff" || b.Messages != 1 || b.Next > s.dialect.tick || b.Next < -time.Minute {
 			t.Errorf("%+v", b)
 		}
 		var rows []string
@@ -287,7 +287,7 @@ func TestServices(t *testing.T) {
 			if waiting, err := s.Waiting(t.Context()); err != nil || len(waiting) != 1 || waiting[0].Messages != 1 {
 				t.Error(service, waiting, err)
 			}
-			time.Sleep(2 * s.tick)
+			time.Sleep(2 * s.dialect.tick)
 			if b, err := s.take(t.Context(), 10, time.Minute, front); err != nil || len(b.rows) != 1 || b.rows[0].msg.UUID != service {
 				t.Errorf("%s: %+v, %v", service, b, err)
 			}
@@ -317,7 +317,7 @@ func TestPlan(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		service, begin := []byte(s.service), s.after(front)
+		service, begin := []byte(s.service), s.dialect.after(front)
 		for name, query := range map[string]string{"next": s.statements.next, "choose": s.statements.choose, "page": s.statements.page} {
 			plan, args := "", append(append([]any{service}, begin...), 200)
 			if name == "page" {

@@ -83,7 +83,7 @@ func TestStageSubscribersAreClosed(t *testing.T) {
 			var err error
 			if c.extend {
 				s.router.AddConsumerHandler("billing", "orders", live, handle)
-				_, err = s.stages.Extend(s.router, nil, "billing", "orders")
+				_, err = s.stages.Extend(s.router, "billing", "orders")
 			} else {
 				_, err = s.stages.AddConsumerHandler(s.router, "billing", "orders", live, handle)
 			}
@@ -147,7 +147,7 @@ func TestFailedExtendLeavesTheSharedOpen(t *testing.T) {
 		{"packing", "parcels", 6, "parcels.packing.retry.1s"},
 	} {
 		failsAt = row.failsAt
-		_, err := s.stages.Extend(s.router, nil, row.name, row.topic)
+		_, err := s.stages.Extend(s.router, row.name, row.topic)
 		of := closed.all()
 		if (err != nil) != (row.failsAt > 0 || row.topic == "invoices") || of["shared"] != 0 || row.closed != "" && of[row.closed] != 1 {
 			t.Errorf("%v: %v, closed %v", row, err, of)
@@ -168,20 +168,21 @@ func TestExtendRefusesMiddlewaresOfItsOwn(t *testing.T) {
 	}
 	before := add("before")
 	before.AddMiddleware(tenant)
-	if _, err := s.stages.Extend(s.router, before, "before", "before"); err == nil || !strings.Contains(err.Error(), "1 middleware(s) of its own") {
+	if _, err := s.stages.Extend(s.router, "before", "before"); err == nil || !strings.Contains(err.Error(), "1 middleware(s) of its own") {
 		t.Errorf("before: %v", err)
 	}
 	if n := len(s.router.Handlers()); n != 1 {
 		t.Errorf("the router has %d handlers", n)
 	}
 	after := add("after")
-	extended, err := s.stages.Extend(s.router, after, "after", "after")
+	extended, err := s.stages.Extend(s.router, "after", "after")
 	if err != nil {
 		t.Fatal(err)
 	}
+	after.AddMiddleware(tenant)
 	extended.AddMiddleware(tenant)
 	if err := s.stages.Plugin(s.router); err != nil {
-		t.Errorf("added by the result: %v", err)
+		t.Errorf("added to both: %v", err)
 	}
 	after.AddMiddleware(tenant)
 	if err := s.stages.Plugin(s.router); err == nil || !strings.Contains(err.Error(), `"after"`) {

@@ -78,11 +78,10 @@ func addProcessor(s *staging, kind string, handle func(context.Context, *orderPl
 		if err != nil {
 			return err
 		}
-		origin, err := processor.AddHandler(cqrs.NewCommandHandler("billing", handle))
-		if err != nil {
+		if _, err := processor.AddHandler(cqrs.NewCommandHandler("billing", handle)); err != nil {
 			return err
 		}
-		_, err = s.stages.Extend(s.router, origin, "billing", "orders")
+		_, err = s.stages.Extend(s.router, "billing", "orders")
 		return err
 	case "event":
 		processor, err := cqrs.NewEventProcessorWithConfig(s.router, cqrs.EventProcessorConfig{
@@ -95,11 +94,10 @@ func addProcessor(s *staging, kind string, handle func(context.Context, *orderPl
 		if err != nil {
 			return err
 		}
-		origin, err := processor.AddHandler(cqrs.NewEventHandler("billing", handle))
-		if err != nil {
+		if _, err := processor.AddHandler(cqrs.NewEventHandler("billing", handle)); err != nil {
 			return err
 		}
-		_, err = s.stages.Extend(s.router, origin, "billing", "orders")
+		_, err = s.stages.Extend(s.router, "billing", "orders")
 		return err
 	}
 	processor, err := cqrs.NewEventGroupProcessorWithConfig(s.router, cqrs.EventGroupProcessorConfig{
@@ -115,6 +113,6 @@ func addProcessor(s *staging, kind string, handle func(context.Context, *orderPl
 	if err := processor.AddHandlersGroup("billing", cqrs.NewGroupEventHandler(handle)); err != nil {
 		return err
 	}
-	_, err = s.stages.Extend(s.router, nil, "billing", "orders")
+	_, err = s.stages.Extend(s.router, "billing", "orders")
 	return err
 }

@@ -93,12 +93,14 @@ func ExampleStages_Extend() {
 	// handler, err := eventProcessor.AddHandler(cqrs.NewEventHandler("OnOrderPlaced", onOrderPlaced))
 	handler := router.AddConsumerHandler("OnOrderPlaced", "events.OrderPlaced", pubsub, func(*message.Message) error { return nil })
 
-	extended, err := later.Extend(router, handler, "OnOrderPlaced", "events.OrderPlaced")
+	extended, err := later.Extend(router, "OnOrderPlaced", "events.OrderPlaced")
 	if err != nil {
 		log.Fatal(err)
 	}
-	extended.AddMiddleware(queue.Middleware, later.Middleware)
-	fmt.Println(len(extended.Handlers()), "handlers")
+	for _, h := range []*message.Handler{handler, extended} {
+		h.AddMiddleware(queue.Middleware, later.Middleware)
+	}
+	fmt.Println(len(router.Handlers()), "handlers")
 	// Output:
 	// 2 handlers
 }

@@ -3,7 +3,6 @@ package stages
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -12,28 +11,11 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// Handler is a handler of the router with its stages. To stop it, call Stop of each of its Handlers.
-type Handler struct {
-	handlers []*message.Handler
-}
-
-// AddMiddleware adds middlewares to the handler, for live messages and for those of its stages, as message.Handler
-// does.
-func (h *Handler) AddMiddleware(m ...message.HandlerMiddleware) {
-	for _, handler := range h.handlers {
-		handler.AddMiddleware(m...)
-	}
-}
-
-// Handlers returns the router's handlers. That is one, and for an extended handler one more, named <handler>.retry, for
-// all of its stages.
-func (h *Handler) Handlers() []*message.Handler { return slices.Clone(h.handlers) }
-
 // AddHandler adds a handler to the router as Router.AddHandler does. The handler gets the messages of the live topic,
-// and those of its stages that are due. Its stages stop with it. After an error the router is as before. If the name is
+// and those of its stages that are due. Its stages stop with it, and have its middlewares. After an error the router is as before. If the name is
 // taken, AddHandler panics as the router does.
 func (s *Stages) AddHandler(router *message.Router, name, topic string, sub message.Subscriber, publishTopic string,
-	pub message.Publisher, h message.HandlerFunc) (*Handler, error) {
+	pub message.Publisher, h message.HandlerFunc) (*message.Handler, error) {
 	switch {
 	case s == nil:
 		return nil, noStages(name)
@@ -57,7 +39,7 @@ func (s *Stages) AddHandler(router *message.Router, name, topic string, sub mess
 
 // AddConsumerHandler adds a handler without outputs as Router.AddConsumerHandler does, and its stages. See AddHandler.
 func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, sub message.Subscriber,
-	h message.NoPublishHandlerFunc) (*Handler, error) {
+	h message.NoPublishHandlerFunc) (*message.Handler, error) {
 	switch {
 	case s == nil:
 		return nil, noStages(name)
@@ -78,10 +60,10 @@ func (s *Stages) AddConsumerHandler(router *message.Router, name, topic string, 
 // Extend adds stages to a handler without outputs that the router has already, such as one that a processor of cqrs
 // added. Name and topic are those of the handler.
 //
-// If the processor returned a *message.Handler, pass it as origin. Otherwise pass nil: AddMiddleware of the result then
-// reaches the stages alone. A middleware of the handler alone must be added after Extend, with AddMiddleware of the
-// result. Extend and Plugin return an error if the handler has a middleware that its stages lack.
-func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, topic string) (*Handler, error) {
+// Extend returns the router's handler for all of the stages, named <handler>.retry. Add a middleware of the handler
+// alone after Extend, to the handler and to the one that Extend returned. Extend and Plugin return an error if the
+// handler has a middleware that its stages lack.
+func (s *Stages) Extend(router *message.Router, name, topic string) (*message.Handler, error) {
 	switch {
 	case s == nil:
 		return nil, noStages(name)
@@ -92,7 +74,7 @@ func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, t
 	if h == nil {
 		return nil, cannotExtend(name, errors.New("the router has no handler of this name; add it first"))
 	}
-	extended, err := s.add(router, name, topic, nil, true, func(as string, sub message.Subscriber) *message.Handler {
+	return s.add(router, name, topic, nil, true, func(as string, sub message.Subscriber) *message.Handler {
 		watched := s.watched(h)
 		return router.AddConsumerHandler(as, topic, sub, func(msg *message.Message) error {
 			out, err := watched(msg)
@@ -103,10 +85,6 @@ func (s *Stages) Extend(router *message.Router, origin *message.Handler, name, t
 			return err
 		})
 	})
-	if err == nil && origin != nil {
-		extended.handlers = append([]*message.Handler{origin}, extended.handlers...)
-	}
-	return extended, err
 }
 
 var (
@@ -130,7 +108,7 @@ func noStages(name string) error {
 // add does everything that can fail before it changes the router. With extends, the router has the live handler
 // already.
 func (s *Stages) add(router *message.Router, name, topic string, sub message.Subscriber, extends bool,
-	add func(string, message.Subscriber) *message.Handler) (*Handler, error) {
+	add func(string, message.Subscriber) *message.Handler) (*message.Handler, error) {
 	switch {
 	case router == nil:
 		return nil, cannotAdd(name, errNoRouter)
@@ -164,6 +142,5 @@ func (s *Stages) add(router *message.Router, name, topic string, sub message.Sub
 	if extends {
 		mix.Subscriber = subscribers[0].sub.Subscriber
 	}
-	added := &Handler{handlers: []*message.Handler{add(h.inRouter(), mix)}}
-	return added, nil
+	return add(h.inRouter(), mix), nil
 }

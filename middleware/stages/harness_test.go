@@ -86,7 +86,7 @@ func (s *staging) bare() {
 	}
 }
 
-func (s *staging) handle(name, topic string, h message.NoPublishHandlerFunc) *stages.Handler {
+func (s *staging) handle(name, topic string, h message.NoPublishHandlerFunc) *message.Handler {
 	s.Helper()
 	added, err := s.stages.AddConsumerHandler(s.router, name, topic, s.broker.consumer(), h)
 	if err != nil {

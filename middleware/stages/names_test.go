@@ -155,7 +155,7 @@ func TestStagesNamesRefused(t *testing.T) {
 	if _, err := later.AddHandler(router, "e", "e", b.consumer(), "out", nil, nil); err == nil || !strings.Contains(err.Error(), "AddConsumerHandler") {
 		t.Errorf("a nil publisher: %v", err)
 	}
-	if _, err := later.Extend(router, nil, "e", "e"); err == nil || !strings.Contains(err.Error(), "add it first") {
+	if _, err := later.Extend(router, "e", "e"); err == nil || !strings.Contains(err.Error(), "add it first") {
 		t.Errorf("nobody extended: %v", err)
 	}
 	if _, err := (*stages.Stages)(nil).AddConsumerHandler(router, "e", "e", b.consumer(), nil); err == nil || !strings.Contains(err.Error(), "no stages") {

@@ -200,7 +200,7 @@ func TestExtendedHandlerWithOutputs(t *testing.T) {
 			}
 			return []*message.Message{newMessage("invoice")}, nil
 		})
-		if _, err := s.stages.Extend(s.router, nil, "billing", "orders"); err != nil {
+		if _, err := s.stages.Extend(s.router, "billing", "orders"); err != nil {
 			t.Fatal(err)
 		}
 		s.run()
@@ -223,7 +223,7 @@ func TestStagesPassedBy(t *testing.T) {
 			s.bare()
 			if extended {
 				origin := s.router.AddConsumerHandler("billing", "orders", s.broker.consumer(), failTimes(n, 1))
-				if _, err := s.stages.Extend(s.router, origin, "billing", "orders"); err != nil {
+				if _, err := s.stages.Extend(s.router, "billing", "orders"); err != nil {
 					t.Fatal(err)
 				}
 				origin.AddMiddleware(newQueue(s, s.letters).Middleware, s.stages.Middleware)

@@ -45,7 +45,7 @@ func (h *handler) lacksMiddlewares() error {
 	}
 	if own := foreign.Middlewares(h.extends, h.name) - foreign.Middlewares(h.extends, h.inRouter()); own > 0 {
 		return cannotExtend(h.name, fmt.Errorf("it has %d middleware(s) of its own that its stages lack: "+
-			"add them after Extend, with AddMiddleware of what Extend returns", own))
+			"add them after Extend, to the handler that Extend returns too", own))
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ import (
 // PublisherConfig configures a Publisher. The zero value is valid.
 type PublisherConfig struct {
 	// Schema knows the table of messages. Set it for tables that an application has already, such as those of
-	// watermill-sql's own publisher, whose payloads are JSON. Default: the function Schema's, whose payloads may be any
-	// bytes.
+	// watermill-sql's own publisher, whose payloads are JSON. Default: watermill-sql's default schema with
+	// payloads of any bytes, BYTEA or LONGBLOB.
 	Schema wsql.SchemaAdapter
 	// Timeout bounds a publish that is not in a message's transaction. Default: 30 s.
 	Timeout time.Duration

@@ -6,18 +6,14 @@ import (
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
 // stockSchema is the schema with which watermill-sql's own parts use the tables of ours.
 func (b *bench) stockSchema() wsql.SchemaAdapter {
-	b.Helper()
-	schema, err := wmsql.Schema(b.Context(), b.db)
-	if err != nil {
-		b.Fatal(err)
+	if b.isPostgres() {
+		return wsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" }}
 	}
-	return schema
+	return wsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "LONGBLOB" }}
 }
 
 func (b *bench) offsets() wsql.OffsetsAdapter {
