@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write the table of sentences in docs/pu
 
 const page = "../docs/pubsub.md"
 
-// The page has each sentence, with the rows that rest on it; each sentence is held by a row, and the page says what is lost without it.
+// The page has each sentence, with what is lost without it and the rows that rest on it. Each sentence is held by a row.
 func TestContractIsOnItsPage(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -31,9 +31,13 @@ func TestContractIsOnItsPage(t *testing.T) {
 		if len(rows) == 0 {
 			t.Errorf("no row rests on %s", s)
 		}
-		lines = append(lines, fmt.Sprintf("| %s | **%s.** %s | %s |\n", s.id, upper(s.title), coded.ReplaceAllString(s.text, "`$0`"), strings.Join(rows, ", ")))
+		if s.of == "" || s.lost == "" {
+			t.Errorf("%s does not say what is lost without it", s)
+		}
+		lines = append(lines, fmt.Sprintf("| %s | **%s.** %s | %s | %s | %s |\n", s.id, upper(s.title),
+			coded.ReplaceAllString(s.text, "`$0`"), coded.ReplaceAllString(s.lost, "`$0`"), s.of, strings.Join(rows, ", ")))
 	}
-	const head = "| id | sentence | rows |\n|---|---|---|\n"
+	const head = "| id | sentence | without it | of | rows |\n|---|---|---|---|---|\n"
 	table := head + strings.Join(lines, "")
 	if *update {
 		found := regexp.MustCompile(regexp.QuoteMeta(head) + `(\| K.*\n)*`)
@@ -45,15 +49,11 @@ func TestContractIsOnItsPage(t *testing.T) {
 	if !strings.Contains(string(text), table) {
 		t.Errorf("the table of sentences in %s is not of this suite: run this test with -update", page)
 	}
-	for _, s := range contract() {
-		if !strings.Contains(string(text), "\n| "+s.id+" | ") || strings.Count(string(text), "\n| "+s.id+" | ") != 2 {
-			t.Errorf("%s does not say what is lost without %s", page, s)
-		}
-	}
 }
 
 // coded are the words of a sentence that are code.
-var coded = regexp.MustCompile(`\b(Publish|Ack|Close|RedeliveryTime|poison\.MarkUnreadable|InitializeTopics|ListWaiting)\b`)
+var coded = regexp.MustCompile(`\b(Publish|Ack|Close|RedeliveryTime|InitializeTopics|ListWaiting|Deduplicates\(\) bool|` +
+	`(spillway|poison|classify|letters|redrive)\.[A-Z][\w.]*\w|x-original-metadata-b64|TooLarge: true)`)
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
