@@ -15,7 +15,7 @@ import (
 // kafkaBroker is Kafka as the suite's target sees it: its addresses.
 type kafkaBroker []string
 
-func (b kafkaBroker) publisher(t testing.TB, config *sarama.Config) *wmkafka.Publisher {
+func (b kafkaBroker) publisher(t testing.TB, config func(*sarama.Config)) *wmkafka.Publisher {
 	t.Helper()
 	// Rows make dead-letter topics of their own, with Kafka's defaults, or that refuse all: see readOnly.
 	pub, err := wmkafka.NewPublisher(b, wmkafka.PublisherConfig{Sarama: config, AllowLossyTopics: true})
@@ -25,7 +25,7 @@ func (b kafkaBroker) publisher(t testing.TB, config *sarama.Config) *wmkafka.Pub
 	return pub
 }
 
-func (b kafkaBroker) subscriber(t testing.TB, group string, config *sarama.Config) *wmkafka.Subscriber {
+func (b kafkaBroker) subscriber(t testing.TB, group string, config func(*sarama.Config)) *wmkafka.Subscriber {
 	t.Helper()
 	subscriber := wmkafka.SubscriberConfig{Unmarshaler: picky{}, Sarama: config}
 	if strings.Contains(group, ".retry") { // a stage's
@@ -41,7 +41,7 @@ func (b kafkaBroker) subscriber(t testing.TB, group string, config *sarama.Confi
 // admin does something with a connection of its own, because the broker may have been restarted.
 func (b kafkaBroker) admin(t testing.TB, do func(sarama.ClusterAdmin) error) {
 	t.Helper()
-	config := wmkafka.SaramaPublisherConfig()
+	config := sarama.NewConfig()
 	config.Net.ReadTimeout, config.Admin.Timeout = testkit.Patience, testkit.Patience // a busy machine makes topics slowly
 	admin, err := sarama.NewClusterAdmin(b, config)
 	if err != nil {

@@ -36,12 +36,12 @@ func TestKafka(t *testing.T) {
 	b := kafkaBroker(services.Kafka(t))
 	conformance.Run(t, conformance.Target{
 		Name:       "kafka",
-		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t, wmkafka.SaramaPublisherConfig()) },
-		Subscriber: func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, saramaConfig()) },
+		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t, nil) },
+		Subscriber: func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, patient) },
 		Stages:     b.stages,
 		Origin:     wmkafka.Origin,
 		Backlog: func(t testing.TB, group string) func(context.Context, string) (int, error) {
-			sub := b.subscriber(t, group, saramaConfig())
+			sub := b.subscriber(t, group, patient)
 			t.Cleanup(func() { _ = sub.Close() })
 			return sub.Backlog
 		},
@@ -61,41 +61,40 @@ func TestKafka(t *testing.T) {
 		Restart:      func(t testing.TB) { services.Restart(t, "kafka") },
 		Address:      b[0],
 		Through: func(t testing.TB, address string) message.Publisher {
-			config := wmkafka.SaramaPublisherConfig()
-			config.Net.DialTimeout, config.Net.ReadTimeout, config.Net.WriteTimeout = time.Second, 6*time.Second, time.Second // a busy broker makes a topic in seconds
-			config.Producer.Timeout = time.Second
-			return b.publisher(t, through(config, address))
+			return b.publisher(t, func(config *sarama.Config) {
+				config.Net.DialTimeout, config.Net.ReadTimeout, config.Net.WriteTimeout = time.Second, 6*time.Second, time.Second // a busy broker makes a topic in seconds
+				config.Producer.Timeout = time.Second
+				through(config, address)
+			})
 		},
 		SubscriberThrough: func(t testing.TB, group, address string) message.Subscriber {
-			return b.subscriber(t, group, through(saramaConfig(), address))
+			return b.subscriber(t, group, func(config *sarama.Config) { patient(config); through(config, address) })
 		},
 	})
 }
 
-// saramaConfig lets a member that was killed go after 6 s, and one that holds up a rebalance hold it up: with the default
+// patient lets a member that was killed go after 6 s, and one that holds up a rebalance hold it up: with the default
 // of 8 s the others would only be rid of it.
-func saramaConfig() *sarama.Config {
-	config := wmkafka.SaramaSubscriberConfig()
+func patient(config *sarama.Config) {
 	config.Consumer.Group.Session.Timeout = 6 * time.Second
 	config.Consumer.Group.Rebalance.Timeout = 30 * time.Second
 	config.Net.ReadTimeout = 35 * time.Second
-	return config
 }
 
 // stages are those of a service with one consumer group for all.
 func (b kafkaBroker) stages(t testing.TB, service string) (message.Publisher, func(topic, group string) (message.Subscriber, error)) {
-	waiting, err := wmkafka.NewStages(b, service, wmkafka.StagesConfig{Sarama: saramaConfig(), Unmarshaler: picky{}, Publisher: wmkafka.PublisherConfig{AllowLossyTopics: true}})
+	waiting, subscriber, err := wmkafka.NewStages(b, service, wmkafka.SubscriberConfig{Sarama: patient, Unmarshaler: picky{}},
+		wmkafka.PublisherConfig{AllowLossyTopics: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = waiting.Close() })
-	return waiting, waiting.Subscriber
+	return waiting, subscriber
 }
 
 // through has all connections go to one address, whatever addresses the brokers give.
-func through(config *sarama.Config, address string) *sarama.Config {
+func through(config *sarama.Config, address string) {
 	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, onlyTo(address)
-	return config
 }
 
 type onlyTo string
@@ -107,7 +106,7 @@ func (address onlyTo) Dial(network, _ string) (net.Conn, error) {
 func hostileRecords(brokers []string) []conformance.Hostile {
 	send := func(record sarama.ProducerMessage) func(testing.TB, string) {
 		return func(t testing.TB, topic string) {
-			producer, err := sarama.NewSyncProducer(brokers, wmkafka.SaramaPublisherConfig())
+			producer, err := sarama.NewSyncProducer(brokers, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

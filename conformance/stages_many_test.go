@@ -43,8 +43,8 @@ func TestHundredThousandDelayed(t *testing.T) {
 	topic := fmt.Sprintf("conformance-many-%d", time.Now().UnixNano())
 	t.Run("kafka", func(t *testing.T) {
 		b := kafkaBroker(services.Kafka(t))
-		m := &many{n: n, wait: wait, topic: topic, pub: b.publisher(t, wmkafka.SaramaPublisherConfig())}
-		m.subscriber = func(group string) message.Subscriber { return b.subscriber(t, group, saramaConfig()) }
+		m := &many{n: n, wait: wait, topic: topic, pub: b.publisher(t, nil)}
+		m.subscriber = func(group string) message.Subscriber { return b.subscriber(t, group, patient) }
 		for _, name := range m.topics() {
 			b.createTopic(t, name, sarama.TopicDetail{NumPartitions: 1})
 		}

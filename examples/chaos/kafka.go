@@ -18,34 +18,28 @@ func onKafka(s *site) {
 	addresses := []string{s.Address}
 	s.origin = wmkafka.Origin
 	s.publisher = func() (publisher, error) {
-		config := wmkafka.PublisherConfig{Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Shared: settings.Shared{Logger: s.logger}}
+		config := wmkafka.PublisherConfig{Sarama: through(s.Address), Shared: settings.Shared{Logger: s.logger}}
 		return wmkafka.NewPublisher(addresses, config)
 	}
 	s.source = func() (publisher, error) {
 		config := wmkafka.PublisherConfig{
-			Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address), Marshaler: wmkafka.Marshaler{Inner: beside{}},
+			Sarama: through(s.Address), Marshaler: wmkafka.Marshaler{Inner: beside{}},
 			Shared: settings.Shared{Logger: s.logger},
 		}
 		return wmkafka.NewPublisher(addresses, config)
 	}
-	consumes := func() *sarama.Config {
-		config := through(wmkafka.SaramaSubscriberConfig(), s.Address)
+	consumes := func(config *sarama.Config) {
+		through(s.Address)(config)
 		config.Consumer.Group.Session.Timeout = 6 * time.Second // of a killed consumer: the broker allows no less
-		return config
 	}
 	s.subscriber = func(group string, inFlight int) (subscriber, error) {
 		return wmkafka.NewSubscriber(addresses, group,
-			wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes(), Shared: settings.Shared{Logger: s.logger}})
+			wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes, Shared: settings.Shared{Logger: s.logger}})
 	}
 	s.stages = func() (message.Publisher, func(topic, group string) (message.Subscriber, error), error) {
-		waiting, err := wmkafka.NewStages(addresses, s.stagesGroup(), wmkafka.StagesConfig{
-			Publisher: wmkafka.PublisherConfig{Sarama: through(wmkafka.SaramaPublisherConfig(), s.Address)}, InFlight: inFlight,
-			Sarama: consumes(), Shared: settings.Shared{Logger: s.logger},
-		})
-		if err != nil {
-			return nil, nil, err
-		}
-		return waiting, waiting.Subscriber, nil
+		return wmkafka.NewStages(addresses, s.stagesGroup(),
+			wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes, Shared: settings.Shared{Logger: s.logger}},
+			wmkafka.PublisherConfig{Sarama: through(s.Address)})
 	}
 	s.oversized = func(msg *message.Message, less int) { msg.Payload = make([]byte, 1<<20-less) }
 	s.refused = func(string) *message.Message { return message.NewMessage("", make([]byte, 2<<20)) }
@@ -95,7 +89,7 @@ func (b beside) Marshal(topic string, msg *message.Message) (*sarama.ProducerMes
 }
 
 func (s *site) admin(do func(sarama.ClusterAdmin) error) error {
-	admin, err := sarama.NewClusterAdmin([]string{s.Address}, wmkafka.SaramaPublisherConfig())
+	admin, err := sarama.NewClusterAdmin([]string{s.Address}, nil)
 	if err != nil {
 		return err
 	}
@@ -103,9 +97,8 @@ func (s *site) admin(do func(sarama.ClusterAdmin) error) error {
 }
 
 // through has all connections go to one address, whatever addresses the brokers give: that may be a proxy's.
-func through(config *sarama.Config, address string) *sarama.Config {
-	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, onlyTo(address)
-	return config
+func through(address string) func(*sarama.Config) {
+	return func(config *sarama.Config) { config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, onlyTo(address) }
 }
 
 type onlyTo string

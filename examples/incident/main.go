@@ -212,7 +212,7 @@ func (p plan) publish(ctx context.Context, s *crash.Setting, db *sql.DB,
 
 // createTopic makes a topic with one partition, and returns what removes it.
 func createTopic(s *crash.Setting) (remove func() error, err error) {
-	admin, err := sarama.NewClusterAdmin(strings.Split(s.Brokers, ","), wmkafka.SaramaPublisherConfig())
+	admin, err := sarama.NewClusterAdmin(strings.Split(s.Brokers, ","), nil)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct SPILLWAY_KAFKA: %w",
 			s.Brokers, err)

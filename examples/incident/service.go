@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
@@ -70,9 +71,9 @@ func connect(ctx context.Context, c *crash.Consumer,
 	}
 	addresses := strings.Split(c.Brokers, ",")
 	config.Queue = poison.QueueConfig{Origin: wmkafka.Origin}
-	sarama := wmkafka.SaramaSubscriberConfig()
-	sarama.Consumer.Group.Session.Timeout = 6 * time.Second // after which Kafka takes a killed consumer for dead
-	kafka, err := wmkafka.NewSubscriber(addresses, c.Topic, wmkafka.SubscriberConfig{Sarama: sarama})
+	kafka, err := wmkafka.NewSubscriber(addresses, c.Topic, wmkafka.SubscriberConfig{Sarama: func(config *sarama.Config) {
+		config.Consumer.Group.Session.Timeout = 6 * time.Second // after which Kafka takes a killed consumer for dead
+	}})
 	if err != nil {
 		return nil, nil, nil, err
 	}

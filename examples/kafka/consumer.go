@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
@@ -70,10 +71,10 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 }
 
 func subscriber(addresses, group string) (*wmkafka.Subscriber, error) {
-	config := wmkafka.SaramaSubscriberConfig()
-	// After how long Kafka takes a killed consumer for dead; its brokers allow no less.
-	config.Consumer.Group.Session.Timeout = 6 * time.Second
-	return wmkafka.NewSubscriber(brokers(addresses), group, wmkafka.SubscriberConfig{Sarama: config})
+	return wmkafka.NewSubscriber(brokers(addresses), group, wmkafka.SubscriberConfig{Sarama: func(config *sarama.Config) {
+		// After how long Kafka takes a killed consumer for dead; its brokers allow no less.
+		config.Consumer.Group.Session.Timeout = 6 * time.Second
+	}})
 }
 
 func brokers(addresses string) []string {

@@ -92,7 +92,7 @@ func backlogOf(s *crash.Setting) (func(context.Context) (int, error), func() err
 // makes itself, but the demo must not ask for their backlog before. cleanUp removes all of them.
 func createTopics(s *crash.Setting, partitions int32) (cleanUp func() error, err error) {
 	addresses := brokers(s.Brokers)
-	admin, err := sarama.NewClusterAdmin(addresses, wmkafka.SaramaPublisherConfig())
+	admin, err := sarama.NewClusterAdmin(addresses, nil)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct SPILLWAY_KAFKA: %w",
 			s.Brokers, err)

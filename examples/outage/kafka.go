@@ -19,7 +19,7 @@ func inKafka(ctx context.Context, plan *Plan, s *source) error {
 		return err
 	}
 	brokers := strings.Split(addresses, ",")
-	admin, err := sarama.NewClusterAdmin(brokers, wmkafka.SaramaPublisherConfig())
+	admin, err := sarama.NewClusterAdmin(brokers, nil)
 	if err != nil {
 		return fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct SPILLWAY_KAFKA: %w", addresses,
 			err)

@@ -55,7 +55,7 @@ func (c *consumer) protected(router *message.Router) error {
 	if err != nil {
 		return err
 	}
-	waiting, err := c.stages() // its publisher is no handler's, and outlives them
+	waiting, stageOf, err := c.stages() // its publisher is no handler's, and outlives them
 	if err != nil {
 		return errors.Join(err, outputs.Close())
 	}
@@ -78,7 +78,7 @@ func (c *consumer) protected(router *message.Router) error {
 				if _, err := c.subscriber(topic, group, 1); err != nil { // it counts what waits, and consumes nothing
 					return nil, err
 				}
-				return waiting.Subscriber(topic, group)
+				return stageOf(topic, group)
 			},
 			Stages: stages.Delays(c.plan.Stages...),
 			Hooks: stages.Hooks{

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
@@ -25,8 +26,9 @@ func (c *consumer) subscriber(topic, group string, inFlight int) (*wmkafka.Subsc
 }
 
 // stages publishes to the stage topics and consumes them, all in one consumer group.
-func (c *consumer) stages() (*wmkafka.Stages, error) {
-	return wmkafka.NewStages(split(c.plan.Brokers), stagesGroup(c.plan), wmkafka.StagesConfig{InFlight: stageInFlight})
+func (c *consumer) stages() (*wmkafka.Publisher, func(topic, group string) (message.Subscriber, error), error) {
+	return wmkafka.NewStages(split(c.plan.Brokers), stagesGroup(c.plan),
+		wmkafka.SubscriberConfig{InFlight: stageInFlight}, wmkafka.PublisherConfig{})
 }
 
 func stagesGroup(plan *Plan) string { return plan.Topic + "-stages" }
@@ -51,7 +53,7 @@ func (c *consumer) backlog(ctx context.Context) (sum int, err error) {
 // createTopics makes what a service has from the operators of its Kafka: its topics, of one partition. Those of its
 // stages the channel makes itself. cleanUp removes all of them, and the groups.
 func createTopics(c *consumer) (cleanUp func() error, err error) {
-	admin, err := sarama.NewClusterAdmin(split(c.plan.Brokers), wmkafka.SaramaPublisherConfig())
+	admin, err := sarama.NewClusterAdmin(split(c.plan.Brokers), nil)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct -brokers or "+
 			"SPILLWAY_KAFKA: %w", c.plan.Brokers, err)

@@ -23,7 +23,7 @@ import (
 func TestStoryKafka(t *testing.T) {
 	brokers := services.Kafka(t)
 	topic := "telemetry-" + watermill.NewShortUUID()
-	admin, err := sarama.NewClusterAdmin(brokers, wmkafka.SaramaPublisherConfig())
+	admin, err := sarama.NewClusterAdmin(brokers, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	admin, err := connectAdmin(s.brokers, s.config.Sarama)
+	admin, err := connectAdmin(s.brokers, s.config.client)
 	if err != nil {
 		return 0, err
 	}
@@ -44,7 +44,7 @@ func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err 
 			return 0, err
 		}
 		n, err := behind(admin.client, topic, partition, committed.GetBlock(topic, partition),
-			s.config.Sarama.Consumer.Offsets.Initial)
+			s.config.client.Consumer.Offsets.Initial)
 		if err != nil {
 			return 0, fmt.Errorf("partition %d: %w", partition, err)
 		}

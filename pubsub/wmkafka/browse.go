@@ -28,7 +28,7 @@ func (s *Subscriber) browse(ctx context.Context, topic string, each func(*messag
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	admin, err := connectAdmin(s.brokers, s.config.Sarama)
+	admin, err := connectAdmin(s.brokers, s.config.client)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *Subscriber) browse(ctx context.Context, topic string, each func(*messag
 	}
 	for _, partition := range partitions {
 		first, end, err := unacked(admin.client, topic, partition, committed.GetBlock(topic, partition),
-			s.config.Sarama.Consumer.Offsets.Initial)
+			s.config.client.Consumer.Offsets.Initial)
 		more := true
 		if err == nil && first < end {
 			more, err = s.browsePartition(ctx, consumer, topic, partition, first, end, each)

@@ -122,7 +122,7 @@ func next(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) 
 
 // commit is for clients that do not commit by themselves.
 func (s *subscription) commit(session sarama.ConsumerGroupSession) {
-	if !s.config.Sarama.Consumer.Offsets.AutoCommit.Enable {
+	if !s.config.client.Consumer.Offsets.AutoCommit.Enable {
 		session.Commit()
 	}
 }

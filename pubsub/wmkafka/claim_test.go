@@ -90,8 +90,7 @@ func (g *group) leave() {
 
 func subscriptionOf(t *testing.T, config SubscriberConfig, autoCommit bool) *subscription {
 	t.Helper()
-	config.Sarama = SaramaSubscriberConfig()
-	config.Sarama.Consumer.Offsets.AutoCommit.Enable = autoCommit
+	config.Sarama = func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = autoCommit }
 	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", config)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +107,7 @@ func TestInFlightAtRandom(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, uint64(round)))
 			inFlight, lasts := 1+random.IntN(12), time.Duration(random.IntN(20_000))*time.Millisecond
-			s := subscriptionOf(t, SubscriberConfig{InFlight: inFlight, NackBackoff: time.Millisecond}, round%2 == 0)
+			s := subscriptionOf(t, SubscriberConfig{InFlight: inFlight, nackBackoff: time.Millisecond}, round%2 == 0)
 			g := newGroup(t, 60)
 			ended := g.consume(s)
 			var mu sync.Mutex

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
@@ -54,9 +55,9 @@ func TestOffsetsAcrossClose(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
 			c.produce(numbered(5)...)
-			config := SaramaSubscriberConfig()
-			config.Consumer.Offsets.AutoCommit.Enable = autoCommit
-			sub := c.subscriber(SubscriberConfig{Sarama: config})
+			sub := c.subscriber(SubscriberConfig{Sarama: func(config *sarama.Config) {
+				config.Consumer.Offsets.AutoCommit.Enable = autoCommit
+			}})
 			messages := c.subscribe(sub)
 			for range 3 {
 				c.next(messages).Ack()

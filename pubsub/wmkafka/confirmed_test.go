@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
@@ -18,10 +19,11 @@ func TestConfirmedIsThere(t *testing.T) {
 	const publishers, cuts = 32, 150
 	c := newCluster(t)
 	dialer := &faulty{}
-	config := SaramaPublisherConfig()
-	config.Producer.Retry.Max, config.Producer.Retry.Backoff = 1, 10*time.Millisecond
-	config.Metadata.Retry.Backoff = 10 * time.Millisecond
-	pub := c.publisher(PublisherConfig{Sarama: dialer.into(config)})
+	pub := c.publisher(PublisherConfig{Sarama: func(config *sarama.Config) {
+		dialer.into(config)
+		config.Producer.Retry.Max, config.Producer.Retry.Backoff = 1, 10*time.Millisecond
+		config.Metadata.Retry.Backoff = 10 * time.Millisecond
+	}})
 	var mu sync.Mutex
 	confirmed, refused := map[string]bool{}, 0
 	done := make(chan struct{})

@@ -74,28 +74,28 @@ func TestCoordinatorComesLate(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(3)...)
-	for name, ask := range map[string]func(*sarama.Config) (int, error){
-		"ListWaiting": func(config *sarama.Config) (int, error) {
+	for name, ask := range map[string]func(func(*sarama.Config)) (int, error){
+		"ListWaiting": func(config func(*sarama.Config)) (int, error) {
 			found, err := c.publisher(PublisherConfig{Sarama: config}).ListWaiting(t.Context(), c.topic)
 			if !maps.Equal(found, map[string]int{c.topic: 3}) {
 				t.Errorf("ListWaiting: %v", found)
 			}
 			return found[c.topic], err
 		},
-		"Backlog": func(config *sarama.Config) (int, error) {
+		"Backlog": func(config func(*sarama.Config)) (int, error) {
 			return c.subscriber(SubscriberConfig{Sarama: config}).Backlog(t.Context(), c.topic)
 		},
-		"Browse": func(config *sarama.Config) (n int, err error) {
+		"Browse": func(config func(*sarama.Config)) (n int, err error) {
 			err = c.subscriber(SubscriberConfig{Sarama: config}).Browse(t.Context(), c.topic, func(*message.Message) bool { n++; return true })
 			return n, err
 		},
 	} {
 		dialer := &unsettled{}
-		config := SaramaPublisherConfig()
-		config.Consumer.Offsets.Initial = sarama.OffsetOldest
-		config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, dialer
-		dialer.refuses.Store(int32(2 * (config.Metadata.Retry.Max + 1))) // the client itself asks again so often
-		if n, err := ask(config); err != nil || n != 3 {
+		if n, err := ask(func(config *sarama.Config) {
+			config.Consumer.Offsets.Initial = sarama.OffsetOldest
+			config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, dialer
+			dialer.refuses.Store(int32(2 * (config.Metadata.Retry.Max + 1))) // the client itself asks again so often
+		}); err != nil || n != 3 {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
 		if dialer.refuses.Load() >= 0 {

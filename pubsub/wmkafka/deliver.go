@@ -46,7 +46,7 @@ func (d *delivery) PlaceFirst() { d.first.Store(true) }
 
 // pause is the wait before the next delivery of a message that was nacked.
 func (d *delivery) pause() time.Duration {
-	d.waited = min(max(2*d.waited, d.sub.config.NackBackoff), d.sub.config.maxNackBackoff)
+	d.waited = min(max(2*d.waited, d.sub.config.nackBackoff), d.sub.config.maxNackBackoff)
 	return d.waited
 }
 

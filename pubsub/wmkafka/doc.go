@@ -79,11 +79,11 @@
 //
 // # Retry stages
 //
-// One Stages publishes to all stages of a service and consumes them, in a consumer group of their own, so that a
+// NewStages publishes to all stages of a service and consumes them, in a consumer group of their own, so that a
 // waiting message does not hold up a rebalance of the live topic:
 //
-//	waiting, err := wmkafka.NewStages(brokers, "shop", wmkafka.StagesConfig{})
-//	config := stages.Config{Publisher: waiting, Subscriber: waiting.Subscriber}
+//	waiting, subscribe, err := wmkafka.NewStages(brokers, "shop", wmkafka.SubscriberConfig{}, wmkafka.PublisherConfig{})
+//	config := stages.Config{Publisher: waiting, Subscriber: subscribe}
 //
 // Stage topics that several handlers share need a Subscriber for each stage, in the group that stages.Config.Subscriber
 // is called with, and a Publisher with ProducerPerTopic. For them:

@@ -27,17 +27,18 @@ func together(t *testing.T, topic string, pub message.Publisher) (small []error,
 	return small, large
 }
 
-func batching(config *sarama.Config) *sarama.Config {
+func batching(config *sarama.Config) {
 	config.Producer.Flush.Messages, config.Producer.Flush.Frequency = 6, 300*time.Millisecond
 	config.Producer.MaxMessageBytes = 8 << 20
-	return config
 }
 
 // Fact, decision 4: a refusal for size fails the small messages of the same batch.
 func TestFactKafkaRefusesBatch(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: c.brokers, OverwriteSaramaConfig: batching(kafka.DefaultSaramaSyncPublisherConfig())}, nil)
+	config := kafka.DefaultSaramaSyncPublisherConfig()
+	batching(config)
+	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: c.brokers, OverwriteSaramaConfig: config}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func TestFactKafkaRefusesBatch(t *testing.T) {
 func TestOnlyTheLargeIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	pub := c.publisher(PublisherConfig{Sarama: batching(SaramaPublisherConfig())})
+	pub := c.publisher(PublisherConfig{Sarama: batching})
 	for range 2 {
 		small, large := together(t, c.topic, pub)
 		if !errors.Is(large, classify.ErrTooLarge) || !(*classify.Classifier)(nil).IsTooLarge(large) {
@@ -72,7 +73,7 @@ func tooLargeOutput(c *cluster, pub message.Publisher, attach func(*message.Rout
 	runs, behind = new(atomic.Int32), new(atomic.Bool)
 	c.create("invoices-"+c.topic, 1, nil)
 	c.produce(numbered(2)...)
-	c.run(c.subscriber(SubscriberConfig{NackBackoff: 10 * time.Millisecond, maxNackBackoff: 10 * time.Millisecond}), renamed{pub, "invoices-" + c.topic}, attach,
+	c.run(c.subscriber(SubscriberConfig{nackBackoff: 10 * time.Millisecond, maxNackBackoff: 10 * time.Millisecond}), renamed{pub, "invoices-" + c.topic}, attach,
 		func(msg *message.Message) ([]*message.Message, error) {
 			if msg.UUID != "id-0" {
 				behind.Store(true)

@@ -170,7 +170,7 @@ func TestPayloadsDoNotOverlap(t *testing.T) {
 // appended appends to the payload of the first message and returns that of the second.
 func appended(t *testing.T, make func(*cluster) message.Subscriber) string {
 	c := newCluster(t)
-	config := SaramaPublisherConfig()
+	config := publisherDefaults()
 	config.Producer.Flush.Messages, config.Producer.Flush.Frequency = 2, 5*time.Second // both in one batch
 	producer, err := sarama.NewSyncProducer(c.brokers, config)
 	if err != nil {

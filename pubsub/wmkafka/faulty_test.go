@@ -68,9 +68,14 @@ func (s *silentConn) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-func (f *faulty) into(config *sarama.Config) *sarama.Config {
+func (f *faulty) into(config *sarama.Config) {
 	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, f
-	return config
+}
+
+// soon is into, and the group forgets a silent member as soon as the broker allows.
+func (f *faulty) soon(config *sarama.Config) {
+	f.into(config)
+	config.Consumer.Group.Session.Timeout = 6 * time.Second
 }
 
 // Decision 4: Publish returns (within 30 s on a machine that is not busy), whether the broker is gone or has fallen silent, alone or with others, and
@@ -82,7 +87,7 @@ func TestPublishIsBounded(t *testing.T) {
 			t.Parallel() // with the other one: nothing happens to the broker itself
 			c := newCluster(t)
 			dialer := &faulty{}
-			pub := c.publisher(PublisherConfig{Sarama: dialer.into(SaramaPublisherConfig())})
+			pub := c.publisher(PublisherConfig{Sarama: dialer.into})
 			if err := pub.Publish(c.topic, message.NewMessage("before", nil)); err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +118,7 @@ func TestSilentConnection(t *testing.T) {
 	c := newCluster(t)
 	c.produce(numbered(2)...)
 	dialer := &faulty{}
-	sub := c.subscriber(SubscriberConfig{Sarama: dialer.into(SaramaSubscriberConfig())})
+	sub := c.subscriber(SubscriberConfig{Sarama: dialer.into})
 	messages := c.subscribe(sub)
 	held := c.next(messages)
 	dialer.set(true, false)

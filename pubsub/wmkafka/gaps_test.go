@@ -17,7 +17,7 @@ import (
 func TestPlacingAcrossTransactions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	config := SaramaPublisherConfig()
+	config := publisherDefaults()
 	config.Producer.Idempotent, config.Producer.Transaction.ID = true, c.topic
 	producer, err := sarama.NewSyncProducer(c.brokers, config)
 	if err != nil {
@@ -98,9 +98,9 @@ func (c *cluster) count(last int64) (n int64) {
 // waits until the last one is committed.
 func (c *cluster) placedInTurn(last int64) (came []int64) {
 	c.Helper()
-	config := SaramaSubscriberConfig()
-	config.Consumer.Offsets.AutoCommit.Enable = false // an ack is committed before the next message comes
-	messages := c.subscribe(c.subscriber(SubscriberConfig{Sarama: config}))
+	messages := c.subscribe(c.subscriber(SubscriberConfig{Sarama: func(config *sarama.Config) {
+		config.Consumer.Offsets.AutoCommit.Enable = false // an ack is committed before the next message comes
+	}}))
 	var open []*message.Message
 	for len(came) == 0 || came[len(came)-1] < last {
 		msg := c.next(messages)

@@ -43,17 +43,22 @@ type cluster struct {
 	producer sarama.SyncProducer
 }
 
+// sends lets a publisher send records up to a size.
+func sends(most int) func(*sarama.Config) {
+	return func(config *sarama.Config) { config.Producer.MaxMessageBytes = most }
+}
+
 func newCluster(t testing.TB) *cluster { return newPartitioned(t, 1) }
 
 func newPartitioned(t testing.TB, partitions int32) *cluster {
 	t.Helper()
 	c := &cluster{TB: t, brokers: services.Kafka(t), topic: "orders-" + rand.Text(), group: "billing-" + rand.Text()}
 	var err error
-	if c.admin, err = connectAdmin(c.brokers, SaramaPublisherConfig()); err != nil {
+	if c.admin, err = connectAdmin(c.brokers, publisherDefaults()); err != nil {
 		t.Fatal(err)
 	}
 	c.cleanup(c.admin.Close)
-	config := SaramaPublisherConfig()
+	config := publisherDefaults()
 	config.Producer.MaxMessageBytes = 32 << 20
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	if c.producer, err = sarama.NewSyncProducer(c.brokers, config); err != nil {

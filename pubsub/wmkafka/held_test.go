@@ -54,9 +54,7 @@ func TestHeldInOutage(t *testing.T) {
 			}
 			held := func() bool { return waiting() >= max(1, inFlight-1) } // one can be the probe
 			dialer := &faulty{}
-			config := dialer.into(SaramaSubscriberConfig())
-			config.Consumer.Group.Session.Timeout = 6 * time.Second // the least that the broker takes
-			c.run(c.subscriber(SubscriberConfig{InFlight: inFlight, Sarama: config}), nil, ch.Attach,
+			c.run(c.subscriber(SubscriberConfig{InFlight: inFlight, Sarama: dialer.soon}), nil, ch.Attach,
 				func(msg *message.Message) ([]*message.Message, error) {
 					if away.Load() {
 						return nil, classify.Away(errors.New("connection refused"))

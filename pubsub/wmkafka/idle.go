@@ -6,7 +6,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
-// maxIdle is how long Stages keeps the connections and producers of its publisher after the last message. The next
+// maxIdle is how long the publisher of NewStages keeps its connections and producers after the last message. The next
 // message opens them again, which takes some round trips, or up to 20 s more if no broker answers.
 const maxIdle = time.Minute
 

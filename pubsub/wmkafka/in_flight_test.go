@@ -78,7 +78,7 @@ func TestInFlightLosesNothing(t *testing.T) {
 		if rounds > 60 {
 			t.Fatalf("%d of %d messages are acked, %d committed", len(acked), n, c.committed())
 		}
-		sub := c.subscriber(SubscriberConfig{InFlight: 1 + random.IntN(20), NackBackoff: time.Millisecond, settleGrace: 100 * time.Millisecond})
+		sub := c.subscriber(SubscriberConfig{InFlight: 1 + random.IntN(20), nackBackoff: time.Millisecond, settleGrace: 100 * time.Millisecond})
 		messages := c.subscribe(sub)
 		var settling sync.WaitGroup
 		var left <-chan time.Time // from the first message on: one that is not committed comes again

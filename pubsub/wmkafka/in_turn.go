@@ -271,7 +271,7 @@ func (t *inTurn) mark(d *delivery) {
 // commitMarked is for clients that do not commit by themselves. One request commits what was marked during the one
 // before.
 func (t *inTurn) commitMarked() {
-	if t.sub.config.Sarama.Consumer.Offsets.AutoCommit.Enable {
+	if t.sub.config.client.Consumer.Offsets.AutoCommit.Enable {
 		return
 	}
 	t.mu.Lock()

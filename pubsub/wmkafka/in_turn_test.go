@@ -53,7 +53,7 @@ func TestPlacingAtRandom(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, uint64(round)))
 			most, keys, ends := 1+random.IntN(12), random.IntN(4), round%3 == 0
-			s := subscriptionOf(t, SubscriberConfig{MaxPlacing: most, NackBackoff: time.Millisecond, maxNackBackoff: 20 * time.Millisecond}, round%2 == 0)
+			s := subscriptionOf(t, SubscriberConfig{MaxPlacing: most, nackBackoff: time.Millisecond, maxNackBackoff: 20 * time.Millisecond}, round%2 == 0)
 			g, offsets := failingGroup(t, random, 80, keys)
 			ended := g.consume(s)
 			var (
@@ -266,7 +266,7 @@ func TestPlacingIsBounded(t *testing.T) {
 // Promise P1: a message that is requeued comes again before new ones, after the backoff and before one behind it that is being placed with its
 // key; a signal of an earlier delivery, or of another message, has no effect.
 func TestPlacingRefused(t *testing.T) {
-	consuming(t, 4, SubscriberConfig{NackBackoff: time.Second}, func(d deliveries) {
+	consuming(t, 4, SubscriberConfig{nackBackoff: time.Second}, func(d deliveries) {
 		first, second := d.fails(), d.fails()
 		third := d.next()
 		first.Nack()

@@ -39,9 +39,10 @@ func TestStagesOutageLines(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
 	dialer, log := &faulty{}, &testkit.Log{}
-	waiting := d.stagesWith(StagesConfig{Sarama: dialer.into(SaramaSubscriberConfig()), Shared: settings.Shared{Logger: log}})
+	waiting := d.stagesWith(SubscriberConfig{Sarama: dialer.into, Shared: settings.Shared{Logger: log}})
+	pub := d.publisher(PublisherConfig{})
 	d.consume(waiting, d.topic)
-	d.send(waiting, d.topic, "before")
+	d.send(pub, d.topic, "before")
 	d.untilTaken(1)
 	for outage := range 2 {
 		dialer.set(false, true)
@@ -56,7 +57,7 @@ func TestStagesOutageLines(t *testing.T) {
 			t.Errorf("%d lines of %d outages", n, outage+1)
 		}
 	}
-	d.send(waiting, d.topic, "after")
+	d.send(pub, d.topic, "after")
 	d.untilTaken(2)
 	end := linesOf(log, watermill.InfoLogLevel, "stages_joined")[0]
 	if end.Fields["group"] != d.group || end.Fields["lasted"] == nil {
@@ -72,7 +73,7 @@ func TestRebalanceLines(t *testing.T) {
 	live, staged := &testkit.Log{}, &testkit.Log{}
 	d.subscribe(d.subscriber(SubscriberConfig{Shared: settings.Shared{Logger: live}}))
 	d.create(d.topic+".retry.1s", 2, nil)
-	d.consume(d.stagesWith(StagesConfig{Shared: settings.Shared{Logger: staged}}), d.topic+".retry.1s")
+	d.consume(d.stagesWith(SubscriberConfig{Shared: settings.Shared{Logger: staged}}), d.topic+".retry.1s")
 	members := func(group string) int {
 		found, err := d.admin.DescribeConsumerGroups([]string{group})
 		if err != nil || len(found) != 1 || found[0].State != "Stable" {
@@ -109,7 +110,7 @@ func TestRebalanceLines(t *testing.T) {
 func TestStagesInGroupOfSubscriber(t *testing.T) {
 	t.Parallel()
 	stage := func(d *desk) error {
-		sub, err := d.stages().Subscriber(d.topic, d.topic)
+		sub, err := d.stages()(d.topic, d.topic)
 		if err != nil {
 			d.Fatal(err)
 		}
@@ -151,7 +152,7 @@ func TestStagesInGroupOfSubscriber(t *testing.T) {
 		t.Parallel()
 		d := newDesk(newCluster(t))
 		d.group = d.cluster.group
-		group, err := sarama.NewConsumerGroup(d.brokers, d.group, SaramaSubscriberConfig())
+		group, err := sarama.NewConsumerGroup(d.brokers, d.group, subscriberDefaults())
 		if err != nil {
 			t.Fatal(err)
 		}

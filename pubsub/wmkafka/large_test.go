@@ -42,14 +42,14 @@ func TestWhateverArrivesIsSetAside(t *testing.T) {
 		"reserved names": {Value: sarama.ByteEncoder("x"), Headers: []sarama.RecordHeader{id, header(reservedPrefix+kafka.UUIDHeaderKey, "a"), header("", "b"), {Key: []byte("null")}}},
 	}
 	c := newCluster(t)
-	config := SaramaPublisherConfig()
+	config := publisherDefaults()
 	config.Producer.Compression, config.Producer.MaxMessageBytes = sarama.CompressionZSTD, 32<<20
 	producer, err := sarama.NewSyncProducer(c.brokers, config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.cleanup(producer.Close)
-	pub := c.publisher(PublisherConfig{MaxMessageBytes: most + letterRoom})
+	pub := c.publisher(PublisherConfig{Sarama: sends(most + letterRoom)})
 	for name, record := range records {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +112,7 @@ func TestTLSListenerIsNoRefusalForSize(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	config := SaramaPublisherConfig()
+	config := publisherDefaults()
 	config.Metadata.Retry.Max = 0
 	broker := sarama.NewBroker(listener.Addr().String())
 	if err := broker.Open(config); err != nil {

@@ -39,7 +39,7 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (waiting map
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	config, connections := through(p.config.Sarama)
+	config, connections := through(p.config.client)
 	config.Metadata.Full = true // or the client knows no topic
 	// The client knows no context, and its time-outs add up: at the end of ctx it loses its connections.
 	defer context.AfterFunc(ctx, connections.cut)()

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/IBM/sarama"
 )
 
 // It ends with its context, with what the broker does not answer, and with the publisher; the error names the prefix.
@@ -13,9 +15,10 @@ func TestListWaitingEnds(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	dialer := &faulty{}
-	config := dialer.into(SaramaPublisherConfig())
-	config.Net.ReadTimeout = time.Hour // so that the client alone would never end
-	pub := c.publisher(PublisherConfig{Sarama: config})
+	pub := c.publisher(PublisherConfig{Sarama: func(config *sarama.Config) {
+		dialer.into(config)
+		config.Net.ReadTimeout = time.Hour // so that the client alone would never end
+	}})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := pub.ListWaiting(ended, c.topic); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), c.topic) {

@@ -50,13 +50,13 @@ func TestHeldFetchesNoMore(t *testing.T) {
 		}
 	}
 	for _, inFlight := range []int{1, 100} {
-		config := SaramaSubscriberConfig()
-		messages := c.subscribe(c.subscriber(SubscriberConfig{Sarama: config, InFlight: inFlight}, c.group+string(rune('a'+inFlight))))
+		sub := c.subscriber(SubscriberConfig{InFlight: inFlight}, c.group+string(rune('a'+inFlight)))
+		messages := c.subscribe(sub)
 		for range inFlight {
 			c.next(messages) // and nothing is done with it
 		}
 		fetched := func() int64 {
-			return config.MetricRegistry.Get("incoming-byte-rate").(interface{ Count() int64 }).Count()
+			return sub.config.client.MetricRegistry.Get("incoming-byte-rate").(interface{ Count() int64 }).Count()
 		}
 		// Heartbeats go on. Fetching has stopped when the rest is too little for a record, over several of sarama's fetches.
 		before, since := fetched(), time.Now()

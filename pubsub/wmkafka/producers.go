@@ -76,7 +76,7 @@ func (p *producers) commonOne() (*client, error) {
 	if common := p.common.Load(); common != nil {
 		return common, nil
 	}
-	common, err := p.open(p.config.Sarama)
+	common, err := p.open(p.config.client)
 	if err == nil {
 		p.common.Store(common)
 	}
@@ -91,7 +91,7 @@ func (p *producers) packing() (*client, error) {
 	if p.packs != nil {
 		return p.packs, nil
 	}
-	config := *p.config.Sarama
+	config := *p.config.client
 	config.Producer.MaxMessageBytes = largestRequest
 	if config.Producer.Compression = sarama.CompressionGZIP; config.Version.IsAtLeast(sarama.V2_1_0_0) {
 		config.Producer.Compression = sarama.CompressionZSTD
@@ -153,7 +153,7 @@ func (p *producers) begin(topic string) *producer {
 	p.byTopic[topic] = own
 	p.lock.Unlock()
 
-	if own.client, own.err = p.open(p.config.Sarama); own.err != nil {
+	if own.client, own.err = p.open(p.config.client); own.err != nil {
 		p.lock.Lock()
 		delete(p.byTopic, topic)
 		p.lock.Unlock()

@@ -103,9 +103,8 @@ func (h *held) Dial(network, address string) (net.Conn, error) {
 	return &heldConn{conn, h, h.label}, err
 }
 
-func (h *held) into(config *sarama.Config) *sarama.Config {
+func (h *held) into(config *sarama.Config) {
 	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, h
-	return config
 }
 
 type heldConn struct {
@@ -129,7 +128,7 @@ func TestProducersDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	dialer := &held{}
-	pub := c.publisher(PublisherConfig{ProducerPerTopic: true, Sarama: dialer.into(SaramaPublisherConfig())})
+	pub := c.publisher(PublisherConfig{ProducerPerTopic: true, Sarama: dialer.into})
 	topics := c.topics(2)
 	for _, topic := range topics {
 		dialer.set(topic, false)
@@ -166,7 +165,7 @@ func TestProducerThatCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	dialer := &held{}
-	pub := c.publisher(PublisherConfig{ProducerPerTopic: true, Sarama: dialer.into(SaramaPublisherConfig())})
+	pub := c.publisher(PublisherConfig{ProducerPerTopic: true, Sarama: dialer.into})
 	publish := func() error { return pub.Publish(c.topic, message.NewMessage("", nil)) }
 	for range 2 {
 		dialer.set("", true)
@@ -198,7 +197,7 @@ func TestProducerOfSilentBroker(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	dialer := &faulty{}
-	pub := c.publisher(PublisherConfig{ProducerPerTopic: true, Sarama: dialer.into(SaramaPublisherConfig())})
+	pub := c.publisher(PublisherConfig{ProducerPerTopic: true, Sarama: dialer.into})
 	dialer.set(true, false)
 	start, ended := time.Now(), make(chan error, 1)
 	go func() { ended <- pub.Publish(c.topic, message.NewMessage("", nil)) }()

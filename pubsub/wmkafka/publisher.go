@@ -23,15 +23,12 @@ import (
 type PublisherConfig struct {
 	// Marshaler writes records. A marshaler other than Marshaler loses their keys. Default: Marshaler{}.
 	Marshaler kafka.Marshaler
-	// Sarama configures the client. It is copied. Default: SaramaPublisherConfig().
-	Sarama *sarama.Config
-	// MaxMessageBytes is the largest record that is sent. A letter of a message that came compressed may be larger before
-	// compression. InitializeTopicsFor requires the limit of its source and 64 KiB more. Default:
-	// Sarama.Producer.MaxMessageBytes, which in SaramaPublisherConfig suits a topic with Kafka's defaults.
-	MaxMessageBytes int
-	// ReplicationFactor is that of created topics. Default: that of their source. Without a source: 3, or the number of
-	// brokers if there are fewer.
-	ReplicationFactor int16
+	// Sarama changes the client's configuration: security, a client id, a proxy, Producer.Partitioner. It is called once,
+	// with a configuration of the client's own that waits for all replicas, which is required, and gives up within 30 s.
+	// Producer.MaxMessageBytes is the largest record that is sent. By default it suits a topic with Kafka's defaults:
+	// InitializeTopicsFor requires the limit of its source and 64 KiB more. A letter of a message that came compressed may
+	// be larger before compression. Default: no change.
+	Sarama func(*sarama.Config)
 	// ProducerPerTopic opens a producer, with its own connection, for each topic at the first message to it. Set it for a
 	// publisher to retry stages, and if several handlers publish at the same time. A producer that keeps the order has one
 	// request in flight, so a message waits for those of other topics. If opening fails, Publish returns the error and the
@@ -49,23 +46,19 @@ type PublisherConfig struct {
 	// Shared: Logger receives a line for each created topic and for each topic that AllowLossyTopics accepts.
 	settings.Shared
 
-	maxIdle      time.Duration // that of Stages; 0 keeps connections and producers
-	topicTimeout time.Duration // topicTimeout, and less in tests
+	client       *sarama.Config // which Sarama has changed
+	maxIdle      time.Duration  // of NewStages; 0 keeps connections and producers
+	topicTimeout time.Duration  // topicTimeout, and less in tests
 }
 
 func (c *PublisherConfig) setDefaults() {
 	if c.Marshaler == nil {
 		c.Marshaler = Marshaler{}
 	}
-	if c.Sarama == nil {
-		c.Sarama = SaramaPublisherConfig()
+	c.client = publisherDefaults()
+	if c.Sarama != nil {
+		c.Sarama(c.client)
 	}
-	own := *c.Sarama
-	c.Sarama = &own
-	if c.MaxMessageBytes == 0 {
-		c.MaxMessageBytes = own.Producer.MaxMessageBytes
-	}
-	own.Producer.MaxMessageBytes = c.MaxMessageBytes
 	if c.InFlight == 0 {
 		c.InFlight = 1
 	}
@@ -77,22 +70,19 @@ func (c *PublisherConfig) setDefaults() {
 
 func (c *PublisherConfig) validate() error {
 	switch {
-	case c.MaxMessageBytes < 0 || c.ReplicationFactor < 0:
-		return fmt.Errorf("wmkafka: PublisherConfig.MaxMessageBytes (%d) and ReplicationFactor (%d) must not be negative",
-			c.MaxMessageBytes, c.ReplicationFactor)
 	case c.InFlight < 1 || c.InFlight > maxPublishing:
 		return fmt.Errorf("wmkafka: PublisherConfig.InFlight is %d: it must be 1 to %d", c.InFlight, maxPublishing)
-	case c.Sarama.Producer.RequiredAcks != sarama.WaitForAll:
+	case c.client.Producer.RequiredAcks != sarama.WaitForAll:
 		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.RequiredAcks is not WaitForAll: a letter that no " +
 			"replica has yet would be lost after its source was acked")
-	case c.Sarama.Producer.Idempotent:
+	case c.client.Producer.Idempotent:
 		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.Idempotent is set: after an error sarama confirms " +
 			"records that are then nowhere; leave it false")
-	case c.Sarama.Producer.Transaction.ID != "":
+	case c.client.Producer.Transaction.ID != "":
 		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.Transaction.ID is set: the transaction would never be " +
 			"committed; leave it empty")
 	}
-	if err := c.Sarama.Validate(); err != nil {
+	if err := c.client.Validate(); err != nil {
 		return fmt.Errorf("wmkafka: PublisherConfig.Sarama: %w", err)
 	}
 	return nil
@@ -101,7 +91,7 @@ func (c *PublisherConfig) validate() error {
 // topicTimeout is how long to wait until a created topic has its leaders, which takes the cluster far less.
 const topicTimeout = 10 * time.Second
 
-// Publisher publishes to Kafka and returns when the brokers have confirmed. With SaramaPublisherConfig that takes at
+// Publisher publishes to Kafka and returns when the brokers have confirmed. Unless Sarama changes its time-outs, that takes at
 // most 30 s for a message, or twice that for a message that is refused for its size. With ProducerPerTopic and no
 // broker that answers, the first message to a topic takes up to 20 s more. It is a poison.Initializer and creates
 // dead-letter topics. It is safe for concurrent use.

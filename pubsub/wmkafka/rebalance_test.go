@@ -138,9 +138,9 @@ func TestRebalanceInNackBackoff(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(1)...)
-	sub := c.subscriber(SubscriberConfig{NackBackoff: time.Hour})
+	sub := c.subscriber(SubscriberConfig{nackBackoff: time.Hour})
 	c.next(c.subscribe(sub)).Nack()
-	other := c.subscriber(SubscriberConfig{NackBackoff: time.Hour})
+	other := c.subscriber(SubscriberConfig{nackBackoff: time.Hour})
 	messages := c.subscribe(other)
 	c.eventually("both are members within the hour", func() bool { return c.members() == 2 })
 	c.ends("Close within the hour", func() {

@@ -9,8 +9,7 @@ import (
 // defaultMaxMessageBytes is what Kafka's own default for a topic lets through, with room for a letter's metadata.
 const defaultMaxMessageBytes = kafkaMaxMessageBytes + letterRoom
 
-// SaramaSubscriberConfig returns what a Subscriber uses where nothing else is configured. It is the caller's to change:
-// security, client id, a proxy. What it sets, and why:
+// subscriberDefaults returns what SubscriberConfig.Sarama is called with. What it sets, and why:
 //
 //   - it starts with the oldest message: what came before the first start is not skipped;
 //   - messages of aborted transactions are not delivered;
@@ -18,7 +17,7 @@ const defaultMaxMessageBytes = kafkaMaxMessageBytes + letterRoom
 //     s are left out of it;
 //   - time-outs with which a broker that has fallen silent is noticed within 30 s;
 //   - no limit on the size of a record: the topic has one.
-func SaramaSubscriberConfig() *sarama.Config {
+func subscriberDefaults() *sarama.Config {
 	config := sarama.NewConfig()
 	config.ClientID = "spillway"
 	config.Net.DialTimeout = 5 * time.Second
@@ -39,8 +38,7 @@ func SaramaSubscriberConfig() *sarama.Config {
 	return config
 }
 
-// SaramaPublisherConfig returns what a Publisher uses where nothing else is configured. It is the caller's to change,
-// except that acks from all replicas are required. What it sets, and why:
+// publisherDefaults returns what PublisherConfig.Sarama is called with. What it sets, and why:
 //
 //   - acks from all replicas in sync, and a producer that is not idempotent: what was confirmed is there. Sarama's
 //     idempotent producer (1.43.3, async_producer.go, returnError) begins a new epoch when it gives a record up.
@@ -50,7 +48,7 @@ func SaramaSubscriberConfig() *sarama.Config {
 //   - no topic comes into being by being published to: a topic that the broker makes up loses its letters after 7 days;
 //   - sarama's hash partitioner: records with the same key go to the same partition. Its hash (FNV-1a) is not the one
 //     of Java clients and librdkafka (murmur2): where those produce too, give Producer.Partitioner one that agrees.
-func SaramaPublisherConfig() *sarama.Config {
+func publisherDefaults() *sarama.Config {
 	config := sarama.NewConfig()
 	config.ClientID = "spillway"
 	config.Net.DialTimeout = 3 * time.Second

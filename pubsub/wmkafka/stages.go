@@ -8,88 +8,72 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/due"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka/internal/stagegroup"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
-// StagesConfig configures Stages. The zero value is safe.
-type StagesConfig struct {
-	// Publisher configures the publisher of stage topics. It closes its connections one minute after
-	// its last message, and opens them at the next one.
-	Publisher PublisherConfig
-	// Unmarshaler reads records. Default: Marshaler{}.
-	Unmarshaler kafka.Unmarshaler
-	// Sarama configures the client that consumes. It is copied. Default: SaramaSubscriberConfig().
-	Sarama *sarama.Config
-	// InFlight is the number of due messages of a partition that are handled at the same time, counted from the first
-	// unacked one. A downstream that has just recovered must bear them. A message with a longer jitter then does not hold
-	// up those behind it. Messages that wait are not handled and cost no goroutine. Default: 16.
-	InFlight int
-	// Shared: Logger receives the events of the consumer, and those of the publisher if it has no other.
-	settings.Shared
-}
-
-// Stages publishes to the retry stages of a service and consumes them, over two clients for all handlers and stages
-// together. It is for stages.Config:
-//
-//	waiting, err := wmkafka.NewStages(brokers, "shop", wmkafka.StagesConfig{})
-//	config := stages.Config{Publisher: waiting, Subscriber: waiting.Subscriber}
-//
-// All instances of the service share one consumer group, in which each has one member. The group has the given name and
-// distributes the partitions. The offsets of a stage topic stay in the group that is named as the topic, as with a
-// Subscriber for each stage. So a service can change from one to the other and back: while an instance with Subscribers
-// lives, its topics are left to it.
-//
-// Close the Stages after the last router that uses it.
-type Stages struct {
-	*Publisher
+// stages consume the retry stages of a service, over one client for all handlers and stages together.
+type stages struct {
+	brokers  []string
 	group    string
 	config   *SubscriberConfig
 	consumer *stagegroup.Group
 }
 
-// NewStages connects to the cluster. brokers are the addresses of some of its brokers. group is the consumer group of
-// all instances of the service, such as the service's name. It must not be the group of another subscriber: then the
-// stages' subscription, and so the router's start, is an error. An error names the argument or the field of config that
-// is wrong.
-func NewStages(brokers []string, group string, config StagesConfig) (*Stages, error) {
-	if config.InFlight == 0 {
-		config.InFlight = 16
+// NewStages connects to the cluster, and returns what publishes to the retry stages of a service and what consumes
+// them, over two clients for all handlers and stages together. Both are for stages.Config:
+//
+//	waiting, subscribe, err := wmkafka.NewStages(brokers, "shop", wmkafka.SubscriberConfig{}, wmkafka.PublisherConfig{})
+//	config := stages.Config{Publisher: waiting, Subscriber: subscribe}
+//
+// All instances of the service share one consumer group, in which each has one member. group is its name, such as the
+// service's. It must not be the group of another subscriber: then the stages' subscription, and so the router's start,
+// is an error. The offsets of a stage topic stay in the group that is named as the topic, as with a Subscriber for each
+// stage. So a service can change from one to the other and back: while an instance with Subscribers lives, its topics
+// are left to it.
+//
+// SubscriberConfig.InFlight is 16 by default here. Messages that wait are not handled and cost no goroutine. MaxPlacing
+// means nothing. The publisher closes its connections one minute after its last message, and opens them at the next
+// one. It uses the subscriber's Logger if it has no other. Close it after the last router that uses it.
+//
+// brokers are the addresses of some brokers. An error names the argument or the field that is wrong.
+func NewStages(brokers []string, group string, sub SubscriberConfig, pub PublisherConfig) (*Publisher,
+	func(topic, group string) (message.Subscriber, error), error) {
+	if sub.InFlight == 0 {
+		sub.InFlight = stagesInFlight
 	}
-	if config.Publisher.maxIdle == 0 {
-		config.Publisher.maxIdle = maxIdle
+	if pub.maxIdle == 0 {
+		pub.maxIdle = maxIdle
 	}
-	if config.Publisher.Logger == nil {
-		config.Publisher.Logger = config.Logger
+	if pub.Logger == nil {
+		pub.Logger = sub.Logger
 	}
-	sub, err := NewSubscriber(brokers, group, SubscriberConfig{
-		Unmarshaler: config.Unmarshaler, Sarama: config.Sarama, InFlight: config.InFlight,
-		Shared: settings.Shared{Logger: config.Logger},
-	})
+	checked, err := NewSubscriber(brokers, group, sub)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	pub, err := NewPublisher(brokers, config.Publisher)
+	publisher, err := NewPublisher(brokers, pub)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return &Stages{Publisher: pub, group: group, config: &sub.config,
-		consumer: newStageGroup(brokers, group, &sub.config)}, nil
+	of := &stages{brokers, group, &checked.config, newStageGroup(brokers, group, &checked.config)}
+	return publisher, of.subscriber, nil
 }
 
-// Subscriber returns the subscriber of a stage topic, whose offsets are in group. It is the function for
-// stages.Config.Subscriber.
-func (s *Stages) Subscriber(topic, group string) (message.Subscriber, error) {
+// stagesInFlight is how many due messages of a partition are handled at the same time by default. A downstream that has
+// just recovered must bear them.
+const stagesInFlight = 16
+
+// subscriber returns the subscriber of a stage topic, whose offsets are in group.
+func (s *stages) subscriber(topic, group string) (message.Subscriber, error) {
 	if topic == "" || group == "" {
-		return nil, fmt.Errorf("wmkafka: Stages.Subscriber: the topic (%q) or the group (%q) is empty", topic, group)
+		return nil, fmt.Errorf("wmkafka: the subscriber of a stage: the topic (%q) or the group (%q) is empty", topic, group)
 	}
 	if group == s.group {
-		return nil, fmt.Errorf("wmkafka: Stages.Subscriber: stage topic %q has the group %q, which is that of all stages: "+
-			"give NewStages another one", topic, group)
+		return nil, fmt.Errorf("wmkafka: stage topic %q has the group %q, which is that of all stages: give NewStages "+
+			"another one", topic, group)
 	}
 	own := &stageSubscriber{of: s, topic: topic, group: group}
 	own.closed, own.close = context.WithCancel(context.Background())
@@ -98,10 +82,10 @@ func (s *Stages) Subscriber(topic, group string) (message.Subscriber, error) {
 
 func newStageGroup(brokers []string, group string, c *SubscriberConfig) *stagegroup.Group {
 	return stagegroup.New(stagegroup.Config{
-		Group: group, InFlight: c.InFlight, NackBackoff: c.NackBackoff, MaxNackBackoff: c.maxNackBackoff,
+		Group: group, InFlight: c.InFlight, NackBackoff: c.nackBackoff, MaxNackBackoff: c.maxNackBackoff,
 		SettleGrace: c.settleGrace, Logger: c.Logger,
 		Connect: func(strategy sarama.BalanceStrategy) (sarama.Client, func(), error) {
-			config, connections := through(c.Sarama)
+			config, connections := through(c.client)
 			config.Consumer.Group.Rebalance.Strategy = strategy
 			config.Consumer.Offsets.AutoCommit.Enable = false // the group has no offsets
 			config.Consumer.Return.Errors = false
@@ -117,7 +101,7 @@ func newStageGroup(brokers []string, group string, c *SubscriberConfig) *stagegr
 
 // stageSubscriber consumes one stage topic, as a part of the group of all.
 type stageSubscriber struct {
-	of           *Stages
+	of           *stages
 	topic, group string
 	closed       context.Context
 	close        context.CancelFunc
@@ -126,7 +110,7 @@ type stageSubscriber struct {
 	topics []*stagegroup.Topic
 }
 
-var errNotStages = errors.New("wmkafka: a subscriber of Stages is for its stage topic and for " +
+var errNotStages = errors.New("wmkafka: a subscriber of NewStages is for its stage topic and for " +
 	"stages.Config.Subscriber alone; use NewSubscriber")
 
 // Subscribe hands the messages of the stage topic to the stage when they are due. The channel carries none. It is

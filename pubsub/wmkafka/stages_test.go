@@ -34,26 +34,25 @@ func newDesk(c *cluster) *desk {
 	return &desk{cluster: c, group: "service-" + rand.Text(), taken: map[string]int{}}
 }
 
-// stages returns one more instance of the service.
-func (d *desk) stages(config ...*sarama.Config) *Stages {
-	d.Helper()
-	return d.stagesWith(StagesConfig{Sarama: append(config, nil)[0]})
-}
+// instance is one more of the service: a subscriber for each of its stages.
+type instance func(topic, group string) (message.Subscriber, error)
 
-func (d *desk) stagesWith(config StagesConfig) *Stages {
+func (d *desk) stages() instance { return d.stagesWith(SubscriberConfig{}) }
+
+func (d *desk) stagesWith(config SubscriberConfig) instance {
 	d.Helper()
-	waiting, err := NewStages(d.brokers, d.group, config)
+	waiting, subscriber, err := NewStages(d.brokers, d.group, config, PublisherConfig{})
 	if err != nil {
 		d.Fatal(err)
 	}
 	d.cleanup(waiting.Close)
-	return waiting
+	return subscriber
 }
 
 // consume subscribes one instance to a topic until the returned function is called, which returns when all is committed.
-func (d *desk) consume(waiting *Stages, topic string) (stop func()) {
+func (d *desk) consume(waiting instance, topic string) (stop func()) {
 	d.Helper()
-	sub, err := waiting.Subscriber(topic, topic)
+	sub, err := waiting(topic, topic)
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -276,7 +275,7 @@ func TestStagesTopicDeleted(t *testing.T) {
 func TestStagesTransactions(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
-	config := SaramaPublisherConfig()
+	config := publisherDefaults()
 	config.Producer.Idempotent, config.Producer.Transaction.ID = true, rand.Text()
 	producer, err := sarama.NewSyncProducer(d.brokers, config)
 	if err != nil {
@@ -345,9 +344,7 @@ func TestStagesExpelled(t *testing.T) {
 	}
 	pub := d.publisher(PublisherConfig{InFlight: 100})
 	dialer := &faulty{}
-	config := dialer.into(SaramaSubscriberConfig())
-	config.Consumer.Group.Session.Timeout = 6 * time.Second // the least that the broker takes
-	stop := d.consume(d.stages(config), d.topic)
+	stop := d.consume(d.stagesWith(SubscriberConfig{Sarama: dialer.soon}), d.topic)
 	d.send(pub, d.topic, named("done", 20)...)
 	d.untilTaken(20)
 	d.eventually("they are committed", func() bool { return d.behind(d.topic) == 0 })
@@ -396,7 +393,7 @@ func TestStagesOfTwoRouters(t *testing.T) {
 	waiting := d.stages()
 	d.consume(waiting, second)
 	for range 2 { // and a topic that was given back can be taken again
-		sub, err := waiting.Subscriber(d.topic, d.topic)
+		sub, err := waiting(d.topic, d.topic)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -440,20 +437,21 @@ func TestPublisherIdle(t *testing.T) {
 
 func TestNewStagesRefuses(t *testing.T) {
 	t.Parallel()
-	if _, err := NewStages(nil, "shop", StagesConfig{}); err == nil {
+	if _, _, err := NewStages(nil, "shop", SubscriberConfig{}, PublisherConfig{}); err == nil {
 		t.Error("no brokers")
 	}
-	if _, err := NewStages([]string{"127.0.0.1:1"}, "", StagesConfig{}); err == nil {
+	if _, _, err := NewStages([]string{"127.0.0.1:1"}, "", SubscriberConfig{}, PublisherConfig{}); err == nil {
 		t.Error("no group")
 	}
 	c := newCluster(t)
-	waiting := newDesk(c).stages()
-	for topic, group := range map[string]string{"": "x", "x": "", "y": waiting.group} {
-		if _, err := waiting.Subscriber(topic, group); err == nil {
+	d := newDesk(c)
+	waiting := d.stages()
+	for topic, group := range map[string]string{"": "x", "x": "", "y": d.group} {
+		if _, err := waiting(topic, group); err == nil {
 			t.Errorf("%q in %q", topic, group)
 		}
 	}
-	sub, err := waiting.Subscriber(c.topic, c.topic)
+	sub, err := waiting(c.topic, c.topic)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,9 @@ const maxInFlight = 10_000
 const (
 	// maxPlacingBytes bounds the keys, headers and values of the messages of a partition that are placed at a time.
 	maxPlacingBytes = 16 << 20
-	// maxNackBackoff is the longest wait after a nack. Longer waits are for retry stages.
+	// nackBackoff is the wait before a nacked message is delivered again. It doubles with every redelivery of the same
+	// message, up to maxNackBackoff. Longer waits are for retry stages.
+	nackBackoff    = 100 * time.Millisecond
 	maxNackBackoff = 5 * time.Second
 	// settleGrace is how long a handler may take to ack after the group session ended and the message's context was
 	// cancelled. All members of the group wait for it, so it is short.
@@ -38,8 +40,10 @@ type SubscriberConfig struct {
 	// Unmarshaler reads records. A record that it cannot read becomes a message that poison.Queue dead-letters. Default:
 	// Marshaler{}.
 	Unmarshaler kafka.Unmarshaler
-	// Sarama configures the client. It is copied. Default: SaramaSubscriberConfig().
-	Sarama *sarama.Config
+	// Sarama changes the client's configuration: security, a client id, a proxy. It is called once, with a configuration
+	// of the client's own that reads a new group's topics from the oldest message, leaves out aborted transactions, sends
+	// a heartbeat each second and notices a silent broker within 30 s. Default: no change.
+	Sarama func(*sarama.Config)
 	// InFlight is the number of messages of a partition that are delivered at the same time, counted from the first
 	// unacked one. If a session ends before that one is acked, all of them are redelivered, acked ones too: the idempotent
 	// receiver applies their effects once. They are handled in no order, whatever their keys. Set it for stage topics,
@@ -52,23 +56,22 @@ type SubscriberConfig struct {
 	// again after a crash, 10,000 at most. A negative value means none: the next message waits for the confirm. Default:
 	// 1000. With InFlight above 1 it means nothing.
 	MaxPlacing int
-	// NackBackoff is the wait before a nacked message is delivered again. It doubles with every redelivery of the same
-	// message, up to 5 s. If NackBackoff is longer than that, it stays the same. Default: 100 ms.
-	NackBackoff time.Duration
 	// Shared: Logger receives the events of subscriptions.
 	settings.Shared
 
+	client *sarama.Config // which Sarama has changed
 	// What is below is the constant of the same name, and something else in tests.
-	maxPlacingBytes             int
-	maxNackBackoff, settleGrace time.Duration
+	maxPlacingBytes                          int
+	nackBackoff, maxNackBackoff, settleGrace time.Duration
 }
 
 func (c *SubscriberConfig) setDefaults() {
 	if c.Unmarshaler == nil {
 		c.Unmarshaler = Marshaler{}
 	}
-	if c.Sarama == nil {
-		c.Sarama = SaramaSubscriberConfig()
+	c.client = subscriberDefaults()
+	if c.Sarama != nil {
+		c.Sarama(c.client)
 	}
 	if c.InFlight == 0 {
 		c.InFlight = 1
@@ -79,11 +82,11 @@ func (c *SubscriberConfig) setDefaults() {
 	if c.maxPlacingBytes == 0 {
 		c.maxPlacingBytes = maxPlacingBytes
 	}
-	if c.NackBackoff == 0 {
-		c.NackBackoff = 100 * time.Millisecond
+	if c.nackBackoff == 0 {
+		c.nackBackoff = nackBackoff
 	}
 	if c.maxNackBackoff == 0 {
-		c.maxNackBackoff = max(maxNackBackoff, c.NackBackoff)
+		c.maxNackBackoff = max(maxNackBackoff, c.nackBackoff)
 	}
 	if c.settleGrace == 0 {
 		c.settleGrace = settleGrace
@@ -92,10 +95,6 @@ func (c *SubscriberConfig) setDefaults() {
 }
 
 func (c *SubscriberConfig) validate() error {
-	if c.NackBackoff < 0 {
-		return fmt.Errorf("wmkafka: SubscriberConfig.NackBackoff is %s: it must not be negative; leave it out for 100 ms",
-			c.NackBackoff)
-	}
 	if c.InFlight < 0 || c.InFlight > maxInFlight {
 		return fmt.Errorf("wmkafka: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a partition", c.InFlight,
 			maxInFlight)
@@ -104,7 +103,7 @@ func (c *SubscriberConfig) validate() error {
 		return fmt.Errorf("wmkafka: SubscriberConfig.MaxPlacing is %d: it must be at most %d messages of a partition",
 			c.MaxPlacing, maxInFlight)
 	}
-	if err := c.Sarama.Validate(); err != nil {
+	if err := c.client.Validate(); err != nil {
 		return fmt.Errorf("wmkafka: SubscriberConfig.Sarama: %w", err)
 	}
 	return nil
@@ -139,8 +138,6 @@ func NewSubscriber(brokers []string, group string, config SubscriberConfig) (*Su
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	own := *config.Sarama
-	config.Sarama = &own
 	return &Subscriber{brokers: brokers, group: group, config: config, subscriptions: make(map[*subscription]struct{})},
 		nil
 }

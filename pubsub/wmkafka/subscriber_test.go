@@ -17,8 +17,7 @@ import (
 // Bad input: a configuration that cannot work, or could lose messages, is an error that names the field.
 func TestSubscriberConfig(t *testing.T) {
 	brokers := []string{"127.0.0.1:1"}
-	invalid := SaramaSubscriberConfig()
-	invalid.Consumer.Group.Heartbeat.Interval = -1
+	invalid := func(c *sarama.Config) { c.Consumer.Group.Heartbeat.Interval = -1 }
 	for name, row := range map[string]struct {
 		brokers []string
 		group   string
@@ -27,7 +26,6 @@ func TestSubscriberConfig(t *testing.T) {
 	}{
 		"no brokers": {nil, "g", SubscriberConfig{}, "no brokers"},
 		"no group":   {brokers, "", SubscriberConfig{}, "group is empty: without a group"},
-		"backoff":    {brokers, "g", SubscriberConfig{NackBackoff: -1}, "NackBackoff"},
 		"in flight":  {brokers, "g", SubscriberConfig{InFlight: -1}, "InFlight is -1: it must be 1 to 10000"},
 		"too many":   {brokers, "g", SubscriberConfig{InFlight: 10_001}, "InFlight"},
 		"sarama":     {brokers, "g", SubscriberConfig{Sarama: invalid}, "Sarama"},
@@ -155,7 +153,7 @@ func TestNackBackoff(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(2)...)
-	messages := c.subscribe(c.subscriber(SubscriberConfig{NackBackoff: 50 * time.Millisecond, maxNackBackoff: 200 * time.Millisecond}))
+	messages := c.subscribe(c.subscriber(SubscriberConfig{nackBackoff: 50 * time.Millisecond, maxNackBackoff: 200 * time.Millisecond}))
 	last, atLeast := time.Time{}, 50*time.Millisecond
 	const redeliveries = 12 // without a longest wait the last would come after a minute and a half
 	for i := range redeliveries + 1 {

@@ -33,7 +33,7 @@ type subscription struct {
 func newSubscription(of *Subscriber, topic string, cancel context.CancelFunc) *subscription {
 	s := &subscription{config: &of.config, topic: topic, group: of.group, cancel: cancel,
 		output: make(chan *message.Message), ended: make(chan struct{})}
-	s.client, s.connections = through(of.config.Sarama)
+	s.client, s.connections = through(of.config.client)
 	return s
 }
 

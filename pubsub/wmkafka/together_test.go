@@ -46,9 +46,7 @@ func TestPublishTogether(t *testing.T) {
 // the error says which, how many were published, and that it will not pass. What comes behind is not begun.
 func TestRefusedTogether(t *testing.T) {
 	t.Parallel()
-	generous := SaramaPublisherConfig()
-	generous.Producer.MaxMessageBytes = 16 << 20
-	for name, config := range map[string]*sarama.Config{"client": nil, "broker": generous} {
+	for name, config := range map[string]func(*sarama.Config){"client": nil, "broker": sends(16 << 20)} {
 		c := newCluster(t)
 		pub := c.publisher(PublisherConfig{Sarama: config, InFlight: 5})
 		var messages []*message.Message

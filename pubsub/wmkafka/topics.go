@@ -29,7 +29,7 @@ const (
 )
 
 // InitializeTopics makes sure that topics exist, as InitializeTopicsFor does without a source: a created topic has one
-// partition, and room for PublisherConfig.MaxMessageBytes.
+// partition, and room for the publisher's Producer.MaxMessageBytes.
 func (p *Publisher) InitializeTopics(topics ...string) error {
 	return p.InitializeTopicsFor("", topics...)
 }
@@ -43,7 +43,7 @@ func (p *Publisher) InitializeTopics(topics ...string) error {
 //   - an existing topic expires, is bounded or compacted, or is too small for the largest letter; AllowLossyTopics
 //     accepts that,
 //   - a missing topic cannot be created,
-//   - MaxMessageBytes is too small for source,
+//   - Producer.MaxMessageBytes is too small for source,
 //   - the largest letter of source exceeds what the client or the broker takes in a request.
 func (p *Publisher) InitializeTopicsFor(source string, topics ...string) error {
 	if p.closed.Load() {
@@ -60,7 +60,7 @@ func (p *Publisher) InitializeTopicsFor(source string, topics ...string) error {
 }
 
 func (p *Publisher) initializeTopics(source string, topics []string) (err error) {
-	admin, err := connectAdmin(p.brokers, p.config.Sarama)
+	admin, err := connectAdmin(p.brokers, p.config.client)
 	if err != nil {
 		return fmt.Errorf("wmkafka: topics %q cannot be initialized: %w", topics, err)
 	}
@@ -101,7 +101,8 @@ func (p *Publisher) roomFor(source string, topics []string) int {
 
 // wantedFor derives from source what its dead-letter topics should be.
 func (p *Publisher) wantedFor(admin admin, source string, room int) (topicSettings, error) {
-	wanted := topicSettings{partitions: 1, replicas: p.config.ReplicationFactor, maxMessageBytes: p.config.MaxMessageBytes}
+	most := p.config.client.Producer.MaxMessageBytes
+	wanted := topicSettings{partitions: 1, maxMessageBytes: most}
 	if source != "" {
 		var found topicSettings
 		err := untilKnown(p.sourceWait, func() (err error) {
@@ -116,22 +117,19 @@ func (p *Publisher) wantedFor(admin admin, source string, room int) (topicSettin
 				logging.Fields{logging.Topic: source})
 		default:
 			wanted.partitions, wanted.minInSync = found.partitions, found.minInSync
-			wanted.maxMessageBytes = found.maxMessageBytes + room
-			if wanted.replicas == 0 {
-				wanted.replicas = found.replicas
-			}
+			wanted.maxMessageBytes, wanted.replicas = found.maxMessageBytes+room, found.replicas
 		}
 	}
-	if p.config.MaxMessageBytes < wanted.maxMessageBytes {
+	if most < wanted.maxMessageBytes {
 		return topicSettings{}, fmt.Errorf("wmkafka: topic %q takes records of %d bytes, whose letters may have %d, and "+
-			"PublisherConfig.MaxMessageBytes is %d: set it to %d", source, wanted.maxMessageBytes-room, wanted.maxMessageBytes,
-			p.config.MaxMessageBytes, wanted.maxMessageBytes)
+			"Producer.MaxMessageBytes is %d: have PublisherConfig.Sarama set it to %d", source, wanted.maxMessageBytes-room,
+			wanted.maxMessageBytes, most, wanted.maxMessageBytes)
 	}
 	if wanted.replicas == 0 {
 		brokers, _, err := admin.DescribeCluster()
 		if err != nil {
-			return topicSettings{}, fmt.Errorf("wmkafka: the number of brokers is unknown; set PublisherConfig.ReplicationFactor: %w",
-				err)
+			return topicSettings{}, fmt.Errorf("wmkafka: the number of brokers, and so of replicas, is unknown; allow this "+
+				"client to describe the cluster, or create the topics: %w", err)
 		}
 		wanted.replicas = int16(min(len(brokers), usualReplicas))
 	}

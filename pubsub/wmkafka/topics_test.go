@@ -60,7 +60,7 @@ func TestInitializeTopics(t *testing.T) {
 				c.create(source, row.partitions, entries)
 			}
 			logged := &logs{}
-			pub := c.publisher(PublisherConfig{MaxMessageBytes: 3<<20 + letterRoom, Shared: settings.Shared{Logger: logged}})
+			pub := c.publisher(PublisherConfig{Sarama: sends(3<<20 + letterRoom), Shared: settings.Shared{Logger: logged}})
 			dlq, invalid := c.topic+".dlq", c.topic+".invalid"
 			c.deleteLater(dlq, invalid)
 			for range 2 { // the second time they are there
@@ -163,13 +163,13 @@ func TestLetterLargerThanRequest(t *testing.T) {
 	c := newCluster(t)
 	large := c.topic + "-large"
 	c.create(large, 1, map[string]string{"max.message.bytes": strconv.Itoa(100 << 20)})
-	err := c.publisher(PublisherConfig{MaxMessageBytes: 200 << 20}).InitializeTopicsFor(large, large+".dlq")
+	err := c.publisher(PublisherConfig{Sarama: sends(200 << 20)}).InitializeTopicsFor(large, large+".dlq")
 	if err == nil || !strings.Contains(err.Error(), large) || !strings.Contains(err.Error(), "socket.request.max.bytes=104857600") ||
 		!strings.Contains(err.Error(), "lower the topic's max.message.bytes by 81920") {
 		t.Error(err)
 	}
 	msg := message.NewMessage("1", bytes.Repeat([]byte("x"), 101<<20))
-	if err := c.publisher(PublisherConfig{MaxMessageBytes: 200 << 20}).Publish(c.topic, msg); !errors.Is(err, classify.ErrTooLarge) {
+	if err := c.publisher(PublisherConfig{Sarama: sends(200 << 20)}).Publish(c.topic, msg); !errors.Is(err, classify.ErrTooLarge) {
 		t.Errorf("a request that cannot be encoded: %v", err)
 	}
 }
@@ -185,7 +185,7 @@ func TestInitializeTopicsErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), large) || !strings.Contains(err.Error(), "set it to 5065536") {
 		t.Error(err)
 	}
-	err = c.publisher(PublisherConfig{ReplicationFactor: 30}).InitializeTopicsFor(c.topic, c.topic+".dlq")
+	err = c.publisher(PublisherConfig{}).initializeTopic(c.admin, c.topic, c.topic+".dlq", topicSettings{partitions: 1, replicas: 30})
 	if err == nil || !strings.Contains(err.Error(), c.topic+".dlq") || !strings.Contains(err.Error(), "retention.ms=-1") || !errors.Is(err, sarama.ErrInvalidReplicationFactor) {
 		t.Error(err)
 	}

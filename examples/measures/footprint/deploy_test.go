@@ -69,7 +69,7 @@ func TestDeploy(t *testing.T) {
 		t.Fatal(err)
 	}
 	instance := func() (stop func()) {
-		waiting, err := wmkafka.NewStages(brokers, prefix, wmkafka.StagesConfig{})
+		waiting, subscriber, err := wmkafka.NewStages(brokers, prefix, wmkafka.SubscriberConfig{}, wmkafka.PublisherConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestDeploy(t *testing.T) {
 		})
 		var subs []message.Subscriber
 		for _, name := range names {
-			sub, err := waiting.Subscriber(name, name)
+			sub, err := subscriber(name, name)
 			if err == nil {
 				_, err = sub.Subscribe(ctx, name)
 			}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.uber.org/goleak"
@@ -158,7 +159,7 @@ func kafka(t *testing.T) setup {
 		publisher: func(t testing.TB, live bool) message.Publisher {
 			config := wmkafka.PublisherConfig{}
 			if live { // its topics need room for a letter's metadata in the others
-				config.MaxMessageBytes = 1 << 20
+				config.Sarama = func(config *sarama.Config) { config.Producer.MaxMessageBytes = 1 << 20 }
 			}
 			pub, err := wmkafka.NewPublisher(brokers, config)
 			if err != nil {
@@ -253,11 +254,12 @@ func TestKafka(t *testing.T) {
 }
 
 func shared(t testing.TB, config *stages.Config) {
-	waiting, err := wmkafka.NewStages(services.Kafka(t), "footprint-"+rand.Text(), wmkafka.StagesConfig{})
+	waiting, subscriber, err := wmkafka.NewStages(services.Kafka(t), "footprint-"+rand.Text(), wmkafka.SubscriberConfig{},
+		wmkafka.PublisherConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Publisher, config.Subscriber = waiting, waiting.Subscriber
+	config.Publisher, config.Subscriber = waiting, subscriber
 }
 
 // Feature R5: on RabbitMQ, one connection consumes all stages of a service, and one publishes to them.

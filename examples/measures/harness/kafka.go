@@ -36,7 +36,7 @@ func Kafka(ctx context.Context) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{Ctx: ctx, Brokers: strings.Split(address, ","), topics: map[string]bool{}}
-	if c.admin, err = sarama.NewClusterAdmin(c.Brokers, wmkafka.SaramaPublisherConfig()); err != nil {
+	if c.admin, err = sarama.NewClusterAdmin(c.Brokers, nil); err != nil {
 		return nil, err
 	}
 	if c.Pub, err = wmkafka.NewPublisher(c.Brokers, wmkafka.PublisherConfig{}); err != nil {
@@ -92,7 +92,7 @@ func (c *Cluster) FillWith(topic string, n int, record func(number int) (*sarama
 	if err := c.Create(topic); err != nil {
 		return err
 	}
-	producer, err := sarama.NewSyncProducer(c.Brokers, wmkafka.SaramaPublisherConfig())
+	producer, err := sarama.NewSyncProducer(c.Brokers, nil)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,8 @@ func channel(c *harness.Cluster, r *run) (perSecond float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, pub.Close()) }()
-	waiting, err := wmkafka.NewStages(c.Brokers, "bench-"+watermill.NewShortUUID(), wmkafka.StagesConfig{})
+	waiting, subscriber, err := wmkafka.NewStages(c.Brokers, "bench-"+watermill.NewShortUUID(),
+		wmkafka.SubscriberConfig{}, wmkafka.PublisherConfig{})
 	if err != nil {
 		return 0, err
 	}
@@ -53,7 +54,7 @@ func channel(c *harness.Cluster, r *run) (perSecond float64, err error) {
 			Publisher: waiting, Stages: stages.Delays(waits),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				c.Made(topic)
-				return waiting.Subscriber(topic, group)
+				return subscriber(topic, group)
 			},
 		},
 	})

@@ -44,8 +44,8 @@ func allFailing(c *cluster, p plan) ([]harness.Figure, error) {
 	fails := classify.Permanent(errFails)
 	if p.delayed {
 		fails = classify.Transient(errFails)
-		waiting, err := wmkafka.NewStages(c.Brokers, "bench-"+watermill.NewShortUUID(),
-			wmkafka.StagesConfig{InFlight: together})
+		waiting, subscriber, err := wmkafka.NewStages(c.Brokers, "bench-"+watermill.NewShortUUID(),
+			wmkafka.SubscriberConfig{InFlight: together}, wmkafka.PublisherConfig{})
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func allFailing(c *cluster, p plan) ([]harness.Figure, error) {
 			Publisher: waiting, Stages: stages.Delays(time.Second),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				c.Made(topic)
-				return waiting.Subscriber(topic, group)
+				return subscriber(topic, group)
 			},
 		}
 	}

@@ -42,8 +42,8 @@ func (c *cluster) staged(topic string, inFlight int, t *harness.Trial) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, dead.Close()) }()
-	waiting, err := wmkafka.NewStages(c.Brokers, "bench-"+watermill.NewShortUUID(),
-		wmkafka.StagesConfig{InFlight: together})
+	waiting, subscriber, err := wmkafka.NewStages(c.Brokers, "bench-"+watermill.NewShortUUID(),
+		wmkafka.SubscriberConfig{InFlight: together}, wmkafka.PublisherConfig{})
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (c *cluster) staged(topic string, inFlight int, t *harness.Trial) (err erro
 			Publisher: waiting, Stages: stages.Delays(delays...),
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
 				c.Made(topic)
-				return waiting.Subscriber(topic, group)
+				return subscriber(topic, group)
 			},
 		},
 	})

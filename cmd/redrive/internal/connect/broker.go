@@ -97,20 +97,19 @@ func openKafka(rest string, logger watermill.LoggerAdapter) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	secure := func(config *sarama.Config) *sarama.Config {
+	secure := func(config *sarama.Config) {
 		config.Net.TLS.Enable = tls
 		if name, password, _ := strings.Cut(user, ":"); name != "" {
 			config.Net.SASL.Enable = true
 			config.Net.SASL.User, _ = url.PathUnescape(name)
 			config.Net.SASL.Password, _ = url.PathUnescape(password)
 		}
-		return config
 	}
 	pub, err := wmkafka.NewPublisher(brokers,
-		wmkafka.PublisherConfig{Sarama: secure(wmkafka.SaramaPublisherConfig()), Shared: settings.Shared{Logger: logger}})
+		wmkafka.PublisherConfig{Sarama: secure, Shared: settings.Shared{Logger: logger}})
 	return &Broker{pub, func(group string) (Subscriber, error) {
 		return wmkafka.NewSubscriber(brokers, group,
-			wmkafka.SubscriberConfig{Sarama: secure(wmkafka.SaramaSubscriberConfig()), Shared: settings.Shared{Logger: logger}})
+			wmkafka.SubscriberConfig{Sarama: secure, Shared: settings.Shared{Logger: logger}})
 	}}, err
 }
 

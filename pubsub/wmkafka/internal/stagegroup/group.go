@@ -292,39 +292,3 @@ func existing(client sarama.Client, topics map[string]*Topic) (there map[string]
 	}
 	return there, missing
 }
-
-// membership is one generation of the group for sarama, which gives it no partition.
-type membership struct {
-	group   *Group
-	client  sarama.Client
-	version int // of the group's topics
-	topics  map[string]*Topic
-	missing []string
-	session *session
-}
-
-// Setup begins the session.
-func (m *membership) Setup(s sarama.ConsumerGroupSession) error {
-	partitions, err := m.group.assigned(m.client, s.MemberID())
-	if err != nil {
-		return err
-	}
-	m.session = newSession(s, m, partitions)
-	m.session.start()
-	m.joined(s.Context())
-	return nil
-}
-
-// Cleanup ends it. Meanwhile sarama says that this member lives.
-func (m *membership) Cleanup(sarama.ConsumerGroupSession) error {
-	if m.session != nil {
-		m.session.end()
-	}
-	return nil
-}
-
-// ConsumeClaim is not called: there are no partitions in sarama's sense.
-func (m *membership) ConsumeClaim(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim) error {
-	<-s.Context().Done()
-	return nil
-}

@@ -1,7 +1,6 @@
 package stagegroup
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -40,28 +39,4 @@ func (g *Group) fails(err error) {
 	if begins {
 		logging.StagesNotJoined.Write(g.config.Logger, err, logging.Fields{"group": g.config.Group})
 	}
-}
-
-// joined notes that a session has begun, and writes a line if messages had to wait for it.
-func (m *membership) joined(session context.Context) {
-	m.group.mu.Lock()
-	away, lost := m.group.away, m.group.lost
-	m.group.away, m.group.lost = time.Time{}, time.Time{}
-	m.group.mu.Unlock()
-	switch fields := (logging.Fields{"group": m.group.config.Group}); {
-	case !away.IsZero():
-		fields["lasted"] = time.Since(away).Round(time.Millisecond)
-		logging.StagesJoined.Write(m.group.config.Logger, nil, fields)
-	case !lost.IsZero():
-		logging.SessionAgain.Write(m.group.config.Logger, nil, logging.Fields{
-			logging.ConsumerGroup: m.group.config.Group, "lasted": time.Since(lost).Round(time.Millisecond),
-		})
-	}
-	context.AfterFunc(session, func() {
-		m.group.mu.Lock()
-		defer m.group.mu.Unlock()
-		if m.group.version == m.version {
-			m.group.lost = time.Now()
-		}
-	})
 }
