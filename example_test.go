@@ -101,7 +101,7 @@ func ExampleChannel_Middleware() {
 		log.Fatal(err)
 	}
 	audit := router.AddConsumerHandler("audit", "orders", sub, func(*message.Message) error { return nil })
-	audit.AddMiddleware(queue.Middleware, retry.Middleware, middleware.Recover{}.Middleware)
+	audit.AddMiddleware(queue.Middleware, retry.Middleware, middleware.Recover)
 	fmt.Println(len(router.Handlers()), "handlers")
 	// Output: 2 handlers
 }

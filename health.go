@@ -18,7 +18,7 @@ type Health struct {
 	Stores []StoreHealth `json:"stores,omitempty"`
 	// Budgets has the retry budgets that are spent. Messages wait for them, or go to their next stage, so OK does not
 	// depend on them.
-	Budgets []middleware.BudgetStatus `json:"budgets,omitempty"`
+	Budgets []middleware.BudgetSpent `json:"budgets,omitempty"`
 }
 
 // StoreHealth is a store or publisher of the channel that is away.

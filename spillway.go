@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/roster"
+	"github.com/watermill-spillway/spillway/internal/traced/attempt"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -123,11 +124,7 @@ func (ch *Channel) compose(config *Config) (err error) {
 	if config.Tracer != nil {
 		shared := config.Retry.Shared
 		shared.Tracer = config.Tracer
-		trace, err := middleware.NewTrace(middleware.TraceConfig{Shared: shared})
-		if err != nil {
-			return err
-		}
-		parts = append(parts, trace)
+		parts = append(parts, attempt.Part(shared))
 	}
 	if config.Receiver != nil {
 		ch.keyed = slices.Sorted(maps.Keys(config.Receiver.Handlers))

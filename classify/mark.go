@@ -28,9 +28,9 @@ func RetryAfterHeader(value string) Option {
 func Transient(err error, opts ...Option) error { return mark(err, ClassTransient, opts) }
 
 // NotNow marks err as no failure: a lock is held, a breaker is open, a tenant is paused. The message is held and
-// handled again, or nacked and redelivered; neither counts as an attempt. middleware.Retry does this for
-// RetryConfig.NotNowFor; after that err is transient, and counts. RetryAfter sets the minimum wait. A rule can return
-// the same: Verdict{Class: ClassTransient, NotNow: true}.
+// handled again, or nacked and redelivered; neither counts as an attempt. middleware.Retry does this for an hour; after
+// that err is transient, and counts. RetryAfter sets the minimum wait. A rule can return the same:
+// Verdict{Class: ClassTransient, NotNow: true}.
 func NotNow(err error, opts ...Option) error {
 	return mark(err, ClassTransient, append([]Option{func(v *Verdict) { v.NotNow = true }}, opts...))
 }

@@ -100,7 +100,7 @@ func (b *bench) config() spillway.Config {
 		Naming:      b.target.Naming,
 		Retry: middleware.RetryConfig{
 			Attempts: 3, Backoff: middleware.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond},
-			OnAttempt: func(context.Context, middleware.Attempt) { b.attempts.Add(1) },
+			Hooks: middleware.RetryHooks{OnAttempt: func(context.Context, middleware.Attempt) { b.attempts.Add(1) }},
 		},
 		Outputs: middleware.OutputsConfig{Backoff: middleware.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond}},
 		Queue: poison.QueueConfig{

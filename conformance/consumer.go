@@ -129,7 +129,7 @@ func (c *consumer) configure(config *spillway.Config) {
 	if c.Wait > 0 {
 		config.Retry.Backoff = middleware.Backoff{Initial: c.Wait, Max: c.Wait, Jitter: middleware.NoJitter}
 	}
-	config.Retry.OnAttempt = func(_ context.Context, a middleware.Attempt) {
+	config.Retry.Hooks.OnAttempt = func(_ context.Context, a middleware.Attempt) {
 		if a.Err != nil {
 			c.tell("failed", a.Number)
 		}

@@ -61,7 +61,7 @@ func (o *outageBench) guarded(c *spillway.Config) {
 		c.Stages.Hooks.OnStage = func(context.Context, stages.Waiting) { o.stagings.Add(1) }
 	}
 	c.Retry.Attempts = 3
-	c.Retry.OnAttempt = func(_ context.Context, a middleware.Attempt) {
+	c.Retry.Hooks.OnAttempt = func(_ context.Context, a middleware.Attempt) {
 		if a.Err != nil {
 			o.failures.Add(1)
 		}

@@ -24,11 +24,11 @@ func (b *bench) retryBudget() {
 	ch := b.channel(func(c *spillway.Config) {
 		c.Retry.Budget = &middleware.Budget{Share: -1, PerSecond: perSecond, TTL: time.Second}
 		c.Retry.NotNowHold = 150 * time.Millisecond
-		c.Retry.OnRetry = func(context.Context, middleware.Attempt, time.Duration) {
+		c.Retry.Hooks.OnRetry = func(context.Context, middleware.Attempt, time.Duration) {
 			first.Do(func() { began = time.Now() })
 			retries.Add(1)
 		}
-		c.Retry.OnBudgetSpent = func(context.Context, middleware.BudgetSpent) { waits.Add(1) }
+		c.Retry.Hooks.OnBudgetSpent = func(context.Context, middleware.BudgetSpent) { waits.Add(1) }
 	})
 	var failed sync.Map // deliveries
 	b.start(ch, func(msg *message.Message) ([]*message.Message, error) {

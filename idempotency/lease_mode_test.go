@@ -91,11 +91,11 @@ func (c *cell) leasedElsewhere() {
 	h := &outside{c: c, then: func(*message.Message) error { <-free; return nil }}
 	var back atomic.Int64
 	config := spillway.Config{Publisher: &paper{t: c, path: filepath.Join(c.TempDir(), "dead")}, Idempotency: c.store(c.db)}
-	config.Retry = middleware.RetryConfig{Attempts: 2, OnAttempt: func(_ context.Context, a middleware.Attempt) {
+	config.Retry = middleware.RetryConfig{Attempts: 2, Hooks: middleware.RetryHooks{OnAttempt: func(_ context.Context, a middleware.Attempt) {
 		if a.Err != nil {
 			c.Errorf("counted as a failure: %v", a.Err)
 		}
-	}}
+	}}}
 	leasing := atWork(idempotency.ReceiverConfig{Consumer: "billing", Hooks: idempotency.Hooks{OnRequeue: func(_ context.Context, key idempotency.Key) {
 		if key != (idempotency.Key{Consumer: "shop/billing", ID: "m1"}) {
 			c.Errorf("put back: %v", key)

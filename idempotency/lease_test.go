@@ -80,7 +80,7 @@ const leaseTime = 30 * time.Second
 // scriptedReceiver runs handle once, in a bubble, inside of a retry of three attempts.
 func scriptedReceiver(t *testing.T, s *scripted, handle message.HandlerFunc) (attempts, lost int, out []*message.Message, err error) {
 	retry, failed := middleware.NewRetry(middleware.RetryConfig{
-		Attempts: 3, OnAttempt: func(context.Context, middleware.Attempt) { attempts++ },
+		Attempts: 3, Hooks: middleware.RetryHooks{OnAttempt: func(context.Context, middleware.Attempt) { attempts++ }},
 	})
 	if failed != nil {
 		t.Fatal(failed)

@@ -17,7 +17,7 @@ func TestHappyPathAllocatesNothing(t *testing.T) {
 	for name, h := range map[string]message.HandlerFunc{
 		"retry":   newRetry(t, middleware.RetryConfig{}).Middleware(succeed),
 		"budget":  newRetry(t, middleware.RetryConfig{Budget: &middleware.Budget{}}).Middleware(succeed),
-		"recover": middleware.Recover{}.Middleware(succeed),
+		"recover": middleware.Recover(succeed),
 		"guard":   newGuard(t, middleware.GuardConfig{Required: []string{"tenant"}, MaxHops: 9, ExpiresKey: "expires"}).Middleware(succeed),
 	} {
 		if n := testing.AllocsPerRun(1000, func() { _, _ = h(msg) }); n != 0 {

@@ -80,17 +80,14 @@ func (b Budget) validate(field string) error {
 	return nil
 }
 
-// Traffic says where a message comes from.
-type Traffic string
-
 // The kinds of traffic that have separate budgets.
 const (
 	// TrafficLive is a message of the handler's own topic.
-	TrafficLive Traffic = "live"
+	TrafficLive = "live"
 	// TrafficStage is a message that waited in a retry stage.
-	TrafficStage Traffic = "stage"
+	TrafficStage = "stage"
 	// TrafficRedriven is a dead letter that was redriven.
-	TrafficRedriven Traffic = "redriven"
+	TrafficRedriven = "redriven"
 )
 
 // purse has a bucket for each kind of traffic.
@@ -126,13 +123,6 @@ func (p *purse) failed(c *chain.Call, b *bucket) *bucket {
 	return b
 }
 
-// BudgetStatus is a budget that is spent.
-type BudgetStatus struct {
-	// Handler is empty for a budget that handlers share.
-	Handler string  `json:"handler"`
-	Traffic Traffic `json:"traffic"`
-}
-
 // purses are those of one Retry, by handler.
 type purses struct {
 	budget Budget
@@ -157,7 +147,7 @@ func (p *purses) get(c *chain.Call) *purse {
 }
 
 // spent returns the buckets without a further attempt, in the order of their names.
-func (p *purses) spent(now time.Time) (spent []BudgetStatus) {
+func (p *purses) spent(now time.Time) (spent []BudgetSpent) {
 	of := map[string]*purse{"": p.budget.shared}
 	if p.budget.shared == nil {
 		p.mu.Lock()
@@ -167,7 +157,7 @@ func (p *purses) spent(now time.Time) (spent []BudgetStatus) {
 	for _, handler := range slices.Sorted(maps.Keys(of)) {
 		for _, b := range [...]*bucket{&of[handler].live, &of[handler].redriven, &of[handler].stage} {
 			if b.spent(now) {
-				spent = append(spent, BudgetStatus{handler, b.traffic})
+				spent = append(spent, BudgetSpent{Handler: handler, Traffic: b.traffic})
 			}
 		}
 	}

@@ -18,7 +18,7 @@ const noteEvery = 64
 type bucket struct {
 	handled atomic.Uint64 // messages, ever
 
-	traffic Traffic
+	traffic string
 	live    *bucket // whose messages count here too, or nil
 	share   float64
 	floor   int64 // further attempts in a TTL
@@ -43,7 +43,7 @@ type withdrawal struct {
 	share bool
 }
 
-func (b *bucket) init(of Budget, traffic Traffic, live *bucket) {
+func (b *bucket) init(of Budget, traffic string, live *bucket) {
 	b.traffic, b.live, b.share = traffic, live, of.Share
 	b.floor = int64(math.Round(of.PerSecond * of.TTL.Seconds()))
 	if of.PerSecond > 0 {

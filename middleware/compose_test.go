@@ -22,7 +22,7 @@ func TestRouterAllParts(t *testing.T) {
 	stop := running(t, func(r *message.Router) {
 		r.AddMiddleware(o.Middleware, newQueue(t, dead).Middleware,
 			newGuard(t, middleware.GuardConfig{ExpiresKey: "expires", MaxHops: 3}).Middleware,
-			newRetry(t, middleware.RetryConfig{Backoff: quick}).Middleware, middleware.Recover{}.Middleware)
+			newRetry(t, middleware.RetryConfig{Backoff: quick}).Middleware, middleware.Recover)
 		r.AddPublisherDecorators(o.Decorate)
 		r.AddHandler("billing", "orders", source, "invoices", pub, func(m *message.Message) ([]*message.Message, error) {
 			id := m.UUID

@@ -18,7 +18,7 @@
 //		later.Middleware,                // stages.Stages: another attempt later
 //		retry.Middleware,                // another attempt at once
 //		receiver.Middleware,             // idempotency.Receiver, if effects must happen once
-//		middleware.Recover{}.Middleware, // panics become errors
+//		middleware.Recover,              // panics become errors
 //	)
 //	router.AddPublisherDecorators(outputs.Decorate) // before any other decorator
 //	router.AddPlugin(limit.Plugin)
@@ -45,7 +45,7 @@
 //   - Another message waits until the budget has an attempt, or is given back uncounted after RetryConfig.NotNowHold.
 //   - A message that comes out of a stage waits before its attempt. It needs an attempt of the budget, which is
 //     returned if it succeeds.
-//   - No message is dead-lettered for it. After RetryConfig.NotNowFor a message goes on without the budget, so each
+//   - No message is dead-lettered for it. After an hour a message goes on without the budget, so each
 //     message ends.
 //
 // Live messages, messages out of stages and redriven messages have separate budgets, so that none of these can starve

@@ -22,9 +22,9 @@ func ExampleRetry() {
 	retry, err := middleware.NewRetry(middleware.RetryConfig{
 		Attempts: 4,
 		Backoff:  middleware.Backoff{Initial: time.Millisecond},
-		OnAttempt: func(_ context.Context, a middleware.Attempt) {
+		Hooks: middleware.RetryHooks{OnAttempt: func(_ context.Context, a middleware.Attempt) {
 			fmt.Printf("attempt %d: %v\n", a.Number, a.Err)
-		},
+		}},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -55,9 +55,9 @@ func ExampleNewBudget() {
 	_, err = middleware.NewRetry(middleware.RetryConfig{
 		Attempts: 4,
 		Budget:   budget,
-		OnBudgetSpent: func(_ context.Context, s middleware.BudgetSpent) {
+		Hooks: middleware.RetryHooks{OnBudgetSpent: func(_ context.Context, s middleware.BudgetSpent) {
 			fmt.Printf("%s: goes to its next stage: %t\n", s.Traffic, s.ToStage)
-		},
+		}},
 	})
 	fmt.Println(err)
 
@@ -70,7 +70,7 @@ func ExampleNewBudget() {
 
 // A bug in the handler becomes an error that says it is of no use to try again.
 func ExampleRecover() {
-	handle := middleware.Recover{}.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	handle := middleware.Recover(func(msg *message.Message) ([]*message.Message, error) {
 		fields := strings.Split(string(msg.Payload), ";")
 		fmt.Println("amount:", fields[2])
 		return nil, nil

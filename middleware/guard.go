@@ -11,7 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // GuardConfig says which messages do not reach the handler. The zero value lets every message pass.
@@ -19,33 +18,13 @@ type GuardConfig struct {
 	// Required are metadata keys that a message must have, with a value that is not empty. A message that lacks one is
 	// invalid, with reason missing_metadata.
 	Required []string
-	// ExpiresKey is the metadata key of the time, in RFC 3339, at which the message expires. A message without the key, or
-	// with a value that is no time, does not expire.
+	// ExpiresKey is the metadata key of the time, in RFC 3339, at which the message expires. An expired message is
+	// permanent, with reason ttl_expired. A message without the key, or with a value that is no time, does not expire.
 	ExpiresKey string
-	// MaxAge is how old a message may be. It needs CreatedAt. Default: no limit.
-	MaxAge time.Duration
-	// CreatedAt returns when the message was created, or the zero time if that is unknown. See CreatedAtKey, and the
-	// adapters for the broker's time.
-	CreatedAt func(*message.Message) time.Time
-	// Expired is the class of an expired message: ClassPermanent dead-letters it with reason ttl_expired, and ClassDiscard
-	// drops it. Default: ClassPermanent.
-	Expired classify.Class
 	// MaxHops is how many handlers with a guard a message may have come through. The metadata x-hop-count of outputs
 	// carries the count on. A message with a higher count is permanent, with reason max_hop_count_exceeded: it goes in
 	// circles. Default: no limit.
 	MaxHops int
-}
-
-// CreatedAtKey returns a function for GuardConfig.CreatedAt that reads the time from metadata, in RFC 3339. If the
-// value is no time, it is unknown.
-func CreatedAtKey(key string) func(*message.Message) time.Time {
-	return func(msg *message.Message) time.Time { return boundedtext.Time(msg.Metadata.Get(key)) }
-}
-
-func (c *GuardConfig) setDefaults() {
-	if c.Expired == classify.ClassUnknown {
-		c.Expired = classify.ClassPermanent
-	}
 }
 
 func (c *GuardConfig) validate() error {
@@ -54,21 +33,14 @@ func (c *GuardConfig) validate() error {
 			return fmt.Errorf("middleware: GuardConfig.Required[%d] is empty: no message could pass; remove it", i)
 		}
 	}
-	if c.MaxAge < 0 || c.MaxHops < 0 {
-		return fmt.Errorf("middleware: GuardConfig.MaxAge (%s) and MaxHops (%d) must not be negative", c.MaxAge, c.MaxHops)
-	}
-	if c.MaxAge > 0 && c.CreatedAt == nil {
-		return fmt.Errorf("middleware: GuardConfig.MaxAge is %s, but CreatedAt is nil, which gives the age: set it, or "+
-			"remove MaxAge", c.MaxAge)
-	}
-	if c.Expired != classify.ClassPermanent && c.Expired != classify.ClassDiscard {
-		return fmt.Errorf("middleware: GuardConfig.Expired is %s: it must be permanent or discard", c.Expired)
+	if c.MaxHops < 0 {
+		return fmt.Errorf("middleware: GuardConfig.MaxHops is %d: it must not be negative", c.MaxHops)
 	}
 	return nil
 }
 
 func (c *GuardConfig) isZero() bool {
-	return len(c.Required) == 0 && c.ExpiresKey == "" && c.MaxAge == 0 && c.MaxHops == 0
+	return len(c.Required) == 0 && c.ExpiresKey == "" && c.MaxHops == 0
 }
 
 // Guard keeps messages away from a handler that are expired, go in circles, or lack required metadata.
@@ -79,7 +51,6 @@ type Guard struct {
 
 // NewGuard returns a Guard, or an error that names the field of config that is wrong.
 func NewGuard(config GuardConfig) (*Guard, error) {
-	config.setDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
@@ -119,32 +90,14 @@ func (g *Guard) check(msg *message.Message) error {
 		}
 	}
 	if expires := g.expires(msg); !expires.IsZero() && !time.Now().Before(expires) {
-		return g.expired(fmt.Errorf("middleware: the message expired at %s", expires.Format(time.RFC3339)))
-	}
-	if g.config.MaxAge > 0 {
-		var created time.Time
-		if err := safecall.Call("GuardConfig.CreatedAt", func() error {
-			created = g.config.CreatedAt(msg)
-			return nil
-		}); err != nil {
-			return err
-		}
-		if !created.IsZero() && time.Since(created) > g.config.MaxAge {
-			return g.expired(fmt.Errorf("middleware: the message was created at %s, which is longer ago than "+
-				"GuardConfig.MaxAge (%s)", created.UTC().Format(time.RFC3339), g.config.MaxAge))
-		}
+		return classify.Permanent(fmt.Errorf("middleware: the message expired at %s", expires.Format(time.RFC3339)),
+			classify.Reason(classify.ReasonExpired))
 	}
 	if hops := g.hops(msg); g.config.MaxHops > 0 && hops > g.config.MaxHops {
-		return classify.Permanent(fmt.Errorf("middleware: the message came through %d handlers, and GuardConfig.MaxHops is %d", hops, g.config.MaxHops), classify.Reason(classify.ReasonMaxHops))
+		return classify.Permanent(fmt.Errorf("middleware: the message came through %d handlers, and GuardConfig.MaxHops is %d",
+			hops, g.config.MaxHops), classify.Reason(classify.ReasonMaxHops))
 	}
 	return nil
-}
-
-func (g *Guard) expired(err error) error {
-	if g.config.Expired == classify.ClassDiscard {
-		return classify.Discard(err, classify.Reason(classify.ReasonExpired))
-	}
-	return classify.Permanent(err, classify.Reason(classify.ReasonExpired))
 }
 
 func (g *Guard) expires(msg *message.Message) time.Time {

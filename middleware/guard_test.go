@@ -9,7 +9,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -31,8 +30,6 @@ func ago(d time.Duration) string { return time.Now().Add(-d).Format(time.RFC3339
 func TestGuardRules(t *testing.T) {
 	const passes = classify.ClassUnknown
 	expires := middleware.GuardConfig{ExpiresKey: "expires"}
-	discards := middleware.GuardConfig{ExpiresKey: "expires", Expired: classify.ClassDiscard}
-	aged := middleware.GuardConfig{MaxAge: time.Hour, CreatedAt: middleware.CreatedAtKey("created")}
 	hops := middleware.GuardConfig{MaxHops: 2}
 	required := middleware.GuardConfig{Required: []string{"tenant", "type"}}
 	synctest.Test(t, func(t *testing.T) { // the time stands still, so that edges are edges
@@ -51,16 +48,11 @@ func TestGuardRules(t *testing.T) {
 			{"not expired", expires, message.Metadata{"expires": ago(-1)}, passes, ""},
 			{"expires now", expires, message.Metadata{"expires": ago(0)}, classify.ClassPermanent, "ttl_expired"},
 			{"expired in another zone", expires, message.Metadata{"expires": "1999-12-31T18:59:59-05:00"}, classify.ClassPermanent, "ttl_expired"},
-			{"expired, discard", discards, message.Metadata{"expires": ago(1)}, classify.ClassDiscard, "ttl_expired"},
 			{"never expires", expires, message.Metadata{}, passes, ""},
 			{"expires at nonsense", expires, message.Metadata{"expires": "soon"}, passes, ""},
 			{"expires at a number", expires, message.Metadata{"expires": "1700000000"}, passes, ""},
 			{"expires in the year 0", expires, message.Metadata{"expires": "0000-01-01T00:00:00Z"}, passes, ""},
 			{"expires at a very long text", expires, message.Metadata{"expires": strings.Repeat("9", 1<<20)}, passes, ""},
-			{"as old as allowed", aged, message.Metadata{"created": ago(time.Hour)}, passes, ""},
-			{"too old", aged, message.Metadata{"created": ago(time.Hour + 1)}, classify.ClassPermanent, "ttl_expired"},
-			{"of tomorrow", aged, message.Metadata{"created": ago(-24 * time.Hour)}, passes, ""},
-			{"age unknown", aged, message.Metadata{"created": "2024-99-99"}, passes, ""},
 			{"hops allowed", hops, message.Metadata{"x-hop-count": "2"}, passes, ""},
 			{"one hop too many", hops, message.Metadata{"x-hop-count": "3"}, classify.ClassPermanent, "max_hop_count_exceeded"},
 			{"hops negative", hops, message.Metadata{"x-hop-count": "-3"}, passes, ""},
@@ -80,28 +72,12 @@ func TestGuardRules(t *testing.T) {
 
 // Conventions: a guard that makes no sense is an error at construction, and names its field.
 func TestGuardConstruction(t *testing.T) {
-	at := middleware.CreatedAtKey("created")
 	for want, config := range map[string]middleware.GuardConfig{
-		"GuardConfig.Required[1]":            {Required: []string{"a", ""}},
-		"GuardConfig.MaxAge (-1s)":           {MaxAge: -time.Second, CreatedAt: at},
-		"MaxHops (-1)":                       {MaxHops: -1},
-		"CreatedAt is nil":                   {MaxAge: time.Second},
-		"GuardConfig.Expired is transient":   {Expired: classify.ClassTransient},
-		"GuardConfig.Expired is invalid":     {Expired: classify.ClassInvalid},
-		"GuardConfig.Expired is aborted":     {Expired: classify.ClassAborted},
-		"middleware: GuardConfig.Expired is": {Expired: 200},
+		"GuardConfig.Required[1]":   {Required: []string{"a", ""}},
+		"GuardConfig.MaxHops is -1": {MaxHops: -1},
 	} {
 		if _, err := middleware.NewGuard(config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
-	}
-}
-
-// A function of the user's that panics is an error of its message.
-func TestGuardCreatedAtPanics(t *testing.T) {
-	config := middleware.GuardConfig{MaxAge: time.Hour, CreatedAt: func(*message.Message) time.Time { panic("no time") }}
-	handled, err := guarded(t, config, nil)
-	if _, panicked := causes.Find[*classify.PanicError](err); handled || !panicked || !strings.Contains(err.Error(), "GuardConfig.CreatedAt") {
-		t.Errorf("handled %t: %v", handled, err)
 	}
 }

@@ -17,6 +17,9 @@ const (
 	// minNotNow and maxNotNow bound the waits before a handler is called again. Each wait is twice the one before.
 	minNotNow = 250 * time.Millisecond
 	maxNotNow = 10 * time.Second
+	// notNowFor is how long a message may come again uncounted. It is longer than most locks and pauses, and each message
+	// must end.
+	notNowFor = time.Hour
 	// postponedFor is how long after its last classify.NotNow a message that comes again is a new one.
 	postponedFor = 10 * time.Minute
 )
@@ -52,7 +55,7 @@ func (r *Retry) notNow(c *chain.Call, next chain.Handler, o chain.Outcome,
 			r.postponed.forget(c)
 			return nil, o, took
 		}
-		if r.postponed.tooLong(c, r.config.NotNowFor) {
+		if r.postponed.tooLong(c, notNowFor) {
 			return nil, o, took
 		}
 	}

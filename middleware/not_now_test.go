@@ -21,13 +21,13 @@ func aborted(err error) bool {
 }
 
 // Feature C6: what a handler says that it cannot handle now is handled again, uncounted, or given back after NotNowHold; after
-// NotNowFor, over all deliveries, the error is a transient failure with the usual attempts.
+// an hour, over all deliveries, the error is a transient failure with the usual attempts.
 func TestNotNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var counted []middleware.Attempt
 		r, err := middleware.NewRetry(middleware.RetryConfig{
-			Backoff:   every(time.Second),
-			OnAttempt: func(_ context.Context, a middleware.Attempt) { counted = append(counted, a) },
+			Backoff: every(time.Second),
+			Hooks:   middleware.RetryHooks{OnAttempt: func(_ context.Context, a middleware.Attempt) { counted = append(counted, a) }},
 		})
 		if err != nil {
 			t.Fatal(err)

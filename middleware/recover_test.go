@@ -34,7 +34,7 @@ func TestRecoverPanics(t *testing.T) {
 		"runtime error": {func() { nilMap["a"] = "b" }, "panic: assignment to entry in nil map"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := middleware.Recover{}.Middleware(func(m *message.Message) ([]*message.Message, error) {
+			out, err := middleware.Recover(func(m *message.Message) ([]*message.Message, error) {
 				row.throw()
 				return []*message.Message{m}, nil
 			})(newMessage("1"))
@@ -64,7 +64,7 @@ func TestRecoverPanics(t *testing.T) {
 
 // Promise P4: a nil output, over which the router would panic on every delivery, is a permanent error that says which.
 func TestRecoverNilOutput(t *testing.T) {
-	out, err := middleware.Recover{}.Middleware(func(m *message.Message) ([]*message.Message, error) {
+	out, err := middleware.Recover(func(m *message.Message) ([]*message.Message, error) {
 		return []*message.Message{m, nil}, nil
 	})(newMessage("1"))
 	if out != nil || verdict(err).Class != classify.ClassPermanent || !strings.Contains(fmt.Sprint(err), "number 2 is nil") {
@@ -74,7 +74,7 @@ func TestRecoverNilOutput(t *testing.T) {
 
 // Feature D13: an error passes as it is, and the outputs beside it do not.
 func TestRecoverPassesErrors(t *testing.T) {
-	out, err := middleware.Recover{}.Middleware(func(m *message.Message) ([]*message.Message, error) {
+	out, err := middleware.Recover(func(m *message.Message) ([]*message.Message, error) {
 		return []*message.Message{m}, errBoom
 	})(newMessage("1"))
 	if out != nil || err != errBoom {
@@ -88,7 +88,7 @@ func TestGoexitPasses(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		h := middleware.Recover{}.Middleware(func(m *message.Message) ([]*message.Message, error) {
+		h := middleware.Recover(func(m *message.Message) ([]*message.Message, error) {
 			calls++
 			m.Payload[0] = 'X'
 			runtime.Goexit()

@@ -43,7 +43,7 @@ func NewRetry(config RetryConfig) (*Retry, error) {
 	}
 	r := &Retry{config: config, postponed: newPostponed(), unaffordable: newPostponed()}
 	r.link = chain.LinkOf(r.step)
-	r.timed = config.OnAttempt != nil || config.OnRetry != nil
+	r.timed = config.Hooks.OnAttempt != nil || config.Hooks.OnRetry != nil
 	if config.Budget != nil {
 		r.purses = purses{budget: *config.Budget, of: make(map[string]*purse)}
 	}
@@ -58,7 +58,7 @@ func NewRetry(config RetryConfig) (*Retry, error) {
 // Budgets returns the budgets that are spent now, by handler and kind of traffic. A further attempt would wait, or its
 // message would go to its next stage. A budget that NewBudget made belongs to all its handlers, and its Handler is
 // empty.
-func (r *Retry) Budgets() []BudgetStatus {
+func (r *Retry) Budgets() []BudgetSpent {
 	if r == nil || r.config.Budget == nil {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, o chain.Outcome, took t
 			return nil, chain.Away(o.Why)
 		}
 		verdict := r.config.Classifier.Classify(o.Why)
-		if verdict.NotNow && !c.Acked() && !r.postponed.tooLong(c, r.config.NotNowFor) {
+		if verdict.NotNow && !c.Acked() && !r.postponed.tooLong(c, notNowFor) {
 			out, o, took = r.notNow(c, next, o, verdict)
 			continue
 		}
@@ -245,9 +245,9 @@ func outlasts(ctx context.Context, pause time.Duration) bool {
 }
 
 func (r *Retry) onAttempt(c *chain.Call, a Attempt) {
-	if r.config.OnAttempt != nil {
+	if r.config.Hooks.OnAttempt != nil {
 		a = r.shown(c, a)
-		safecall.Hook(r.config.Logger, "middleware.OnAttempt", func() { r.config.OnAttempt(c.Ctx, a) })
+		safecall.Hook(r.config.Logger, "middleware.OnAttempt", func() { r.config.Hooks.OnAttempt(c.Ctx, a) })
 	}
 }
 
@@ -271,9 +271,9 @@ func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
 			logging.MessageID: c.ID(),
 		})
 	}
-	if r.config.OnRetry != nil {
+	if r.config.Hooks.OnRetry != nil {
 		a = r.shown(c, a)
-		safecall.Hook(r.config.Logger, "middleware.OnRetry", func() { r.config.OnRetry(c.Ctx, a, pause) })
+		safecall.Hook(r.config.Logger, "middleware.OnRetry", func() { r.config.Hooks.OnRetry(c.Ctx, a, pause) })
 	}
 }
 

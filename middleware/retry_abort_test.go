@@ -16,7 +16,7 @@ import (
 // counting counts what hooks are told.
 func counting(config middleware.RetryConfig) (middleware.RetryConfig, *int) {
 	attempts := new(int)
-	config.OnAttempt = func(context.Context, middleware.Attempt) { *attempts++ }
+	config.Hooks.OnAttempt = func(context.Context, middleware.Attempt) { *attempts++ }
 	return config, attempts
 }
 

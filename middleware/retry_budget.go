@@ -15,17 +15,19 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// BudgetSpent is a message for which the budget has no further attempt now.
+// BudgetSpent is a budget that has no further attempt now, and the message that asked for one. A status has no message.
 type BudgetSpent struct {
-	// Traffic says whose budget is spent.
-	Traffic Traffic
+	// Handler is empty in the status of a budget that handlers share.
+	Handler string `json:"handler"`
+	// Traffic says whose budget is spent: TrafficLive, TrafficStage or TrafficRedriven.
+	Traffic string `json:"traffic"`
 	// Attempts counts the failed attempts since the message was delivered. It is 0 for a message that comes out of a
 	// stage: it waits before its attempt.
-	Attempts int
+	Attempts int `json:"-"`
 	// Verdict is on the latest failure.
-	Verdict classify.Verdict
+	Verdict classify.Verdict `json:"-"`
 	// ToStage means that the message goes to its next stage. Otherwise it waits for the budget.
-	ToStage bool
+	ToStage bool `json:"-"`
 }
 
 // maxTransactionHold is how long a message waits in a transaction of its subscriber. Then it is given back, and the
@@ -68,7 +70,7 @@ func (r *Retry) admit(c *chain.Call, b *bucket) (withdrawal, error) {
 }
 
 // await waits for a withdrawal from b. A message that was held for NotNowHold is given back with err, uncounted. After
-// NotNowFor it goes on without a withdrawal, because each message must end.
+// notNowFor it goes on without a withdrawal, because each message must end.
 func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ error) {
 	ctx, began := c.WaitContext(), time.Now()
 	defer func() { c.AddHeld(time.Since(began)) }()
@@ -81,7 +83,7 @@ func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ erro
 	for {
 		now := time.Now()
 		w, ok := b.withdraw(now)
-		if ok || r.unaffordable.tooLong(c, r.config.NotNowFor) {
+		if ok || r.unaffordable.tooLong(c, notNowFor) {
 			r.unaffordable.forget(c)
 			return w, nil
 		}
@@ -106,13 +108,14 @@ func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ erro
 // spent calls the hook and logs.
 func (r *Retry) spent(c *chain.Call, b *bucket, event BudgetSpent) {
 	handler, to := message.HandlerNameFromCtx(c.Ctx), "wait"
+	event.Handler = handler
 	if event.ToStage {
 		to = "stage"
 	}
-	if line, due := logging.BudgetSpent.At(r.config.Logger, handler, string(b.traffic), to); due {
-		line.Write(nil, logging.Fields{logging.Handler: handler, logging.Traffic: string(b.traffic), logging.To: to})
+	if line, due := logging.BudgetSpent.At(r.config.Logger, handler, b.traffic, to); due {
+		line.Write(nil, logging.Fields{logging.Handler: handler, logging.Traffic: b.traffic, logging.To: to})
 	}
-	if r.config.OnBudgetSpent != nil {
-		safecall.Hook(r.config.Logger, "middleware.OnBudgetSpent", func() { r.config.OnBudgetSpent(c.Ctx, event) })
+	if r.config.Hooks.OnBudgetSpent != nil {
+		safecall.Hook(r.config.Logger, "middleware.OnBudgetSpent", func() { r.config.Hooks.OnBudgetSpent(c.Ctx, event) })
 	}
 }

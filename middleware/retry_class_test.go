@@ -51,7 +51,9 @@ func TestPerClassBackoff(t *testing.T) {
 			PerClass: map[classify.Class]middleware.Policy{classify.ClassTransient: {
 				Attempts: 6, Backoff: middleware.Backoff{Initial: time.Minute, Max: time.Hour, Jitter: middleware.NoJitter},
 			}},
-			OnRetry: func(_ context.Context, _ middleware.Attempt, pause time.Duration) { pauses = append(pauses, pause) },
+			Hooks: middleware.RetryHooks{OnRetry: func(_ context.Context, _ middleware.Attempt, pause time.Duration) {
+				pauses = append(pauses, pause)
+			}},
 		})
 		errs := []error{classify.Transient(errBoom), classify.Transient(errBoom), errBoom, classify.Transient(errBoom), errBoom}
 		calls := 0

@@ -27,30 +27,34 @@ type RetryConfig struct {
 	// MaxWait is the longest retry-after that is waited for while the message is held. If an error asks for more, its
 	// message goes on at once, to a stage or the dead letters. Default: 30 s.
 	MaxWait time.Duration
-	// NotNowFor is how long a message whose handler returns classify.NotNow may come again uncounted. After that the error
-	// is a transient failure. The time starts with the first such error, and starts again after ten minutes without one.
-	// This process remembers it, for 1,000 messages. Default: 1 hour.
-	NotNowFor time.Duration
-	// NotNowHold is how long such a message is held at most before it is given back. Meanwhile it is handled again, after
+	// NotNowHold is how long a message whose handler returns classify.NotNow is held at most before it is given back. Meanwhile it is handled again, after
 	// waits from 250 ms to 10 s. Set it below the time after which the broker redelivers a message without an ack.
+	// It comes again uncounted for an hour. After that the error is a transient failure. The hour starts with the first
+	// such error, and starts again after ten minutes without one. This process remembers it, for 1,000 messages.
 	// Default: what the adapter allows (wmkafka's Subscriber 24 hours, wmamqp's 15 minutes), or 20 s.
 	NotNowHold time.Duration
 	// Budget bounds further attempts as a share of the handled messages. If it is spent, a message goes to its next stage
 	// instead of being tried again in place. Without a next stage it waits, and is given back after NotNowHold. Messages
-	// out of stages wait before their attempt. None is dead-lettered because of the budget: after NotNowFor a message goes
+	// out of stages wait before their attempt. None is dead-lettered because of the budget: after an hour a message goes
 	// on without it. Default: none.
 	Budget *Budget
-	// OnAttempt is called after every attempt, successes too. It is also called if the attempt ended before the handler,
-	// at a receiver that absorbed a duplicate for example. It is not called if the message went away. A panic in it is
-	// logged.
-	OnAttempt func(context.Context, Attempt)
-	// OnRetry is called before the wait for the next attempt. A panic in it is logged.
-	OnRetry func(context.Context, Attempt, time.Duration)
-	// OnBudgetSpent is called if Budget has no further attempt for a message, before the message goes to its next stage or
-	// waits. A panic in it is logged.
-	OnBudgetSpent func(context.Context, BudgetSpent)
+	// Hooks are called after events. Default: none.
+	Hooks RetryHooks
 	// Shared: Classifier judges the errors. Logger receives one Info line per retry, with its cause, masked by Privacy.
 	settings.Shared
+}
+
+// RetryHooks are called in the goroutine of the message, and must be quick. A panic of a hook is logged and changes
+// nothing.
+type RetryHooks struct {
+	// OnAttempt is called after every attempt, successes too. It is also called if the attempt ended before the handler,
+	// at a receiver that absorbed a duplicate for example. It is not called if the message went away.
+	OnAttempt func(context.Context, Attempt)
+	// OnRetry is called before the wait for the next attempt.
+	OnRetry func(context.Context, Attempt, time.Duration)
+	// OnBudgetSpent is called if Budget has no further attempt for a message, before the message goes to its next stage or
+	// waits.
+	OnBudgetSpent func(context.Context, BudgetSpent)
 }
 
 // Policy says how errors of one class are retried.
@@ -81,9 +85,6 @@ func (c *RetryConfig) setDefaults() {
 		c.Attempts = 5
 	}
 	c.Backoff.setDefaults()
-	if c.NotNowFor == 0 {
-		c.NotNowFor = time.Hour
-	}
 	if c.MaxWait == 0 {
 		c.MaxWait = maxRetryAfter
 	}
@@ -99,9 +100,8 @@ func (c *RetryConfig) validate() error {
 		return fmt.Errorf("middleware: RetryConfig.MaxElapsed (%s) and MaxWait (%s) must not be negative", c.MaxElapsed,
 			c.MaxWait)
 	}
-	if c.NotNowFor < 0 || c.NotNowHold < 0 {
-		return fmt.Errorf("middleware: RetryConfig.NotNowFor (%s) and NotNowHold (%s) must not be negative", c.NotNowFor,
-			c.NotNowHold)
+	if c.NotNowHold < 0 {
+		return fmt.Errorf("middleware: RetryConfig.NotNowHold is %s: it must not be negative", c.NotNowHold)
 	}
 	if c.Budget != nil {
 		if err := c.Budget.validate("RetryConfig.Budget"); err != nil {

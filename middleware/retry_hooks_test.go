@@ -34,11 +34,13 @@ func TestRetryHooks(t *testing.T) {
 		}
 		h := newRetry(t, middleware.RetryConfig{
 			Attempts: 3, Backoff: every(2 * time.Second),
-			OnAttempt: func(ctx context.Context, a middleware.Attempt) {
-				tell(ctx, "attempt %d %s %v", a.Number, a.Verdict.Class, a.Err)
-			},
-			OnRetry: func(ctx context.Context, a middleware.Attempt, pause time.Duration) {
-				tell(ctx, "retry after %d %s %v in %s", a.Number, a.Verdict.Class, a.Err, pause)
+			Hooks: middleware.RetryHooks{
+				OnAttempt: func(ctx context.Context, a middleware.Attempt) {
+					tell(ctx, "attempt %d %s %v", a.Number, a.Verdict.Class, a.Err)
+				},
+				OnRetry: func(ctx context.Context, a middleware.Attempt, pause time.Duration) {
+					tell(ctx, "retry after %d %s %v in %s", a.Number, a.Verdict.Class, a.Err, pause)
+				},
 			},
 		}).Middleware(func(m *message.Message) ([]*message.Message, error) {
 			m.SetContext(context.Background())
@@ -76,8 +78,10 @@ func TestRetryHooksSayWhereAndHowLong(t *testing.T) {
 		}
 		h := newRetry(t, middleware.RetryConfig{
 			Attempts: 2, Backoff: every(time.Minute),
-			OnAttempt: func(_ context.Context, a middleware.Attempt) { note(a) },
-			OnRetry:   func(_ context.Context, a middleware.Attempt, _ time.Duration) { note(a) },
+			Hooks: middleware.RetryHooks{
+				OnAttempt: func(_ context.Context, a middleware.Attempt) { note(a) },
+				OnRetry:   func(_ context.Context, a middleware.Attempt, _ time.Duration) { note(a) },
+			},
 		})
 		held := chain.EnterParts(h, chain.LinkOf(holdsAnHour))(func(*message.Message) ([]*message.Message, error) {
 			time.Sleep(3 * time.Second)
@@ -107,9 +111,11 @@ func TestRetryHookPanics(t *testing.T) {
 		logger := watermill.NewCaptureLogger()
 		h, calls := failing(2, errBoom)
 		_, err := newRetry(t, middleware.RetryConfig{
-			Shared:    settings.Shared{Logger: logger},
-			OnAttempt: func(context.Context, middleware.Attempt) { panic("on attempt") },
-			OnRetry:   func(context.Context, middleware.Attempt, time.Duration) { panic("on retry") },
+			Shared: settings.Shared{Logger: logger},
+			Hooks: middleware.RetryHooks{
+				OnAttempt: func(context.Context, middleware.Attempt) { panic("on attempt") },
+				OnRetry:   func(context.Context, middleware.Attempt, time.Duration) { panic("on retry") },
+			},
 		}).Middleware(h)(newMessage("1"))
 		var hooks []string
 		for _, line := range logger.Captured()[watermill.ErrorLogLevel] {

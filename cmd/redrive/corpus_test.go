@@ -262,7 +262,7 @@ func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sea
 		DB: d.Open(t, address), Service: "shop", Privacy: redactor, Logger: log, Seal: sealer,
 		Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}},
 	}
-	config.Retry.OnAttempt = func(_ context.Context, a middleware.Attempt) { seen.saw("hook", a.Err, a.Verdict) }
+	config.Retry.Hooks.OnAttempt = func(_ context.Context, a middleware.Attempt) { seen.saw("hook", a.Err, a.Verdict) }
 	config.Queue.Hooks.OnDeadLetter = func(_ context.Context, l poison.Letter) { seen.saw("hook", l.Failure) }
 	metrics, err := prom.New(prom.Config{Registerer: registry})
 	if err != nil {

@@ -26,7 +26,7 @@ type Call struct {
 	// Attempts counts the calls of the handler, the current one included. Only Retry writes it.
 	Attempts int
 	// Trace is the observe.Tracer's text for the latest attempt, if there is a Tracer and the attempt failed. Only
-	// middleware.Trace writes it.
+	// package attempt writes it.
 	Trace string
 	// Hold says which failures of this delivery the breaker still holds. Only the breaker writes it.
 	Hold Hold

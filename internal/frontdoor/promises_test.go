@@ -44,7 +44,7 @@ func TestShutdownInBackoffIsNoFailure(t *testing.T) {
 	for range 10 {
 		var failed atomic.Int32
 		ch := b.Channel(slow, func(c *spillway.Config) {
-			c.Retry.OnAttempt = func(context.Context, middleware.Attempt) { failed.Add(1) }
+			c.Retry.Hooks.OnAttempt = func(context.Context, middleware.Attempt) { failed.Add(1) }
 		})
 		stop := b.Run(ch.Attach, handle)
 		wanted := random.Int32N(int32(len(messages)) + 1)

@@ -256,10 +256,3 @@ func TestTracerForged(t *testing.T) {
 		}
 	}
 }
-
-// Trace alone needs a Tracer.
-func TestTraceRefusesNil(t *testing.T) {
-	if _, err := middleware.NewTrace(middleware.TraceConfig{}); err == nil || !strings.Contains(err.Error(), "TraceConfig.Tracer is nil") {
-		t.Error(err)
-	}
-}

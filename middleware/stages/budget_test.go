@@ -70,7 +70,8 @@ func TestBudgetOfBusyHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, 2*time.Second, 5*time.Second), Jitter: -1}, nil)
 		var spent atomic.Int64
-		retry := newRetry(t, middleware.RetryConfig{Budget: &middleware.Budget{}, OnBudgetSpent: func(context.Context, middleware.BudgetSpent) { spent.Add(1) }})
+		retry := newRetry(t, middleware.RetryConfig{Budget: &middleware.Budget{}, Hooks: middleware.RetryHooks{
+			OnBudgetSpent: func(context.Context, middleware.BudgetSpent) { spent.Add(1) }}})
 		s.chained(true, newQueue(s, s.letters), retry)
 		s.handle("billing", "orders", func(msg *message.Message) error {
 			if n, err := strconv.Atoi(msg.UUID); err != nil || n%50 == 0 {

@@ -35,7 +35,7 @@ func (s *staging) chained(together bool, queue *poison.Queue, retry *middleware.
 		s.router.AddMiddleware(chain.EnterParts(queue, s.stages, retry, chain.Recover))
 		return
 	}
-	s.router.AddMiddleware(queue.Middleware, s.stages.Middleware, retry.Middleware, middleware.Recover{}.Middleware)
+	s.router.AddMiddleware(queue.Middleware, s.stages.Middleware, retry.Middleware, middleware.Recover)
 }
 
 // Features R1, R5, C5: what is tried at once comes before each stage: nothing by default where a stage waits in the same

@@ -9,7 +9,7 @@
 //		Subscriber: func(topic, group string) (message.Subscriber, error) { ... },
 //		Stages:     stages.Delays(5*time.Second, time.Minute, 10*time.Minute),
 //	})
-//	router.AddMiddleware(queue.Middleware, later.Middleware, retry.Middleware, middleware.Recover{}.Middleware)
+//	router.AddMiddleware(queue.Middleware, later.Middleware, retry.Middleware, middleware.Recover)
 //	router.AddPlugin(later.Plugin)
 //	later.AddHandler(router, "billing", "orders", sub, "invoices", pub, handle) // in place of router.AddHandler
 //

@@ -40,7 +40,7 @@ func ExampleStages() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	router.AddMiddleware(queue.Middleware, later.Middleware, middleware.Recover{}.Middleware)
+	router.AddMiddleware(queue.Middleware, later.Middleware, middleware.Recover)
 	router.AddPlugin(later.Plugin)
 
 	_, err = later.AddConsumerHandler(router, "billing", "orders", orders, func(msg *message.Message) error {

@@ -73,7 +73,7 @@ func newStaging(t *testing.T, config stages.Config, logger watermill.LoggerAdapt
 func (s *staging) again() {
 	s.Helper()
 	s.bare()
-	s.router.AddMiddleware(newQueue(s, s.letters).Middleware, s.stages.Middleware, middleware.Recover{}.Middleware)
+	s.router.AddMiddleware(newQueue(s, s.letters).Middleware, s.stages.Middleware, middleware.Recover)
 	s.router.AddPlugin(s.stages.Plugin)
 }
 

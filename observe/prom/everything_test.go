@@ -69,9 +69,9 @@ func happen(t *testing.T, config *spillway.Config, retention letters.RetentionCo
 	ctx, boom := t.Context(), errors.New("boom")
 	var l poison.Letter
 	l.Origin.Topic, l.Origin.Handler, l.Failure.Class, l.Failure.Reason, l.Redrive.Count = "orders", "billing", classify.ClassPermanent, "gone", 1
-	config.Retry.OnAttempt(ctx, middleware.Attempt{Topic: "orders", Handler: "billing"})
-	config.Retry.OnRetry(ctx, middleware.Attempt{Topic: "orders", Handler: "billing"}, 0)
-	config.Retry.OnBudgetSpent(ctx, middleware.BudgetSpent{Traffic: middleware.TrafficLive, ToStage: true})
+	config.Retry.Hooks.OnAttempt(ctx, middleware.Attempt{Topic: "orders", Handler: "billing"})
+	config.Retry.Hooks.OnRetry(ctx, middleware.Attempt{Topic: "orders", Handler: "billing"}, 0)
+	config.Retry.Hooks.OnBudgetSpent(ctx, middleware.BudgetSpent{Traffic: middleware.TrafficLive, ToStage: true})
 	config.Stages.Hooks.OnStage(ctx, stages.Waiting{Topic: "orders", Handler: "billing", Stage: 1})
 	config.Stages.Hooks.OnReentry(ctx, stages.Reentry{Topic: "orders", Handler: "billing", Stage: 1, Late: 100_000 * time.Hour}) // of a forged time
 	config.Queue.Hooks.OnDeadLetter(ctx, l)

@@ -74,7 +74,7 @@ func (h *health) Collect(ch chan<- prometheus.Metric) {
 	}
 	spent := map[[2]string]bool{}
 	for _, b := range now.Budgets {
-		if of := [2]string{h.labels.value("handler", b.Handler), string(b.Traffic)}; !spent[of] {
+		if of := [2]string{h.labels.value("handler", b.Handler), b.Traffic}; !spent[of] {
 			spent[of] = true
 			gauge(ch, h.budget, 1, of[:]...)
 		}

@@ -33,7 +33,7 @@ var _ spillway.Observer = (*Metrics)(nil)
 
 // hooks puts the hooks of the metrics before those of config.
 func (m *Metrics) hooks(config *spillway.Config) {
-	retry := &config.Retry
+	retry := &config.Retry.Hooks
 	retry.OnAttempt = first.Ours(m.attempt, retry.OnAttempt)
 	retry.OnRetry = first.Ours2(m.retry, retry.OnRetry)
 	retry.OnBudgetSpent = first.Ours(m.budgetSpent, retry.OnBudgetSpent)
@@ -130,7 +130,7 @@ func (m *Metrics) budgetSpent(ctx context.Context, b middleware.BudgetSpent) {
 	if b.ToStage {
 		to = "stage"
 	}
-	m.budget.WithLabelValues(m.labels.value("handler", message.HandlerNameFromCtx(ctx)), string(b.Traffic), to).Inc()
+	m.budget.WithLabelValues(m.labels.value("handler", message.HandlerNameFromCtx(ctx)), b.Traffic, to).Inc()
 }
 
 func (m *Metrics) stage(_ context.Context, w stages.Waiting) {

@@ -40,7 +40,7 @@ func TestSeriesAreBounded(t *testing.T) {
 				if i%2 == 0 {
 					attempt.Err, attempt.Verdict.Class = errors.New("boom"), classify.ClassPermanent
 				}
-				config.Retry.OnAttempt(t.Context(), attempt)
+				config.Retry.Hooks.OnAttempt(t.Context(), attempt)
 				var l poison.Letter
 				l.Origin.Topic, l.Origin.Handler, l.Failure.Reason = topic, handler, fmt.Sprint("reason ", i, strings.Repeat("é", 1000))
 				config.Queue.Hooks.OnDeadLetter(t.Context(), l)
@@ -102,7 +102,7 @@ func TestTwoChannels(t *testing.T) {
 		if err := metrics.Watch(t.Context(), channel); err != nil {
 			t.Fatal(err)
 		}
-		configs[i].Retry.OnAttempt(t.Context(), middleware.Attempt{Topic: "orders", Handler: "billing"})
+		configs[i].Retry.Hooks.OnAttempt(t.Context(), middleware.Attempt{Topic: "orders", Handler: "billing"})
 	}
 	families, err := registry.Gather()
 	if err != nil {

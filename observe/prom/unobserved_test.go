@@ -31,7 +31,8 @@ func TestHooksBesideMetrics(t *testing.T) {
 	metrics, registry := observing(t)
 	theirs := 0
 	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: nowhere{}, Observers: []spillway.Observer{metrics},
-		Retry: middleware.RetryConfig{Attempts: 1, OnAttempt: func(context.Context, middleware.Attempt) { theirs++ }}})
+		Retry: middleware.RetryConfig{Attempts: 1, Hooks: middleware.RetryHooks{
+			OnAttempt: func(context.Context, middleware.Attempt) { theirs++ }}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func (i *instruments) observe(config *spillway.Config) {
 	if i.off {
 		return
 	}
-	retry := &config.Retry
+	retry := &config.Retry.Hooks
 	retry.OnAttempt = first.Ours(i.attempt, retry.OnAttempt)
 	retry.OnRetry = first.Ours2(func(ctx context.Context, a middleware.Attempt, _ time.Duration) {
 		i.add(ctx, i.retries, "topic", a.Topic, "handler", a.Handler, "place", "process", "stage", "")
@@ -35,7 +35,7 @@ func (i *instruments) observe(config *spillway.Config) {
 		if b.ToStage {
 			to = "stage"
 		}
-		i.add(ctx, i.budget, "handler", message.HandlerNameFromCtx(ctx), "traffic", string(b.Traffic), "to", to)
+		i.add(ctx, i.budget, "handler", message.HandlerNameFromCtx(ctx), "traffic", b.Traffic, "to", to)
 	}, retry.OnBudgetSpent)
 	if config.Stages != nil {
 		s := &config.Stages.Hooks

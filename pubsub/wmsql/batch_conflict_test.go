@@ -47,7 +47,7 @@ func (b *bench) conflicted(meet func(*message.Message) error, code string) {
 		}
 		return nil, classify.Permanent(errors.New("given up"))
 	}, func(c *spillway.Config) {
-		c.Retry.OnAttempt = func(_ context.Context, a middleware.Attempt) {
+		c.Retry.Hooks.OnAttempt = func(_ context.Context, a middleware.Attempt) {
 			if a.Err != nil {
 				attempts.add("failed")
 			}
