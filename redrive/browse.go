@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -22,32 +23,48 @@ type browser interface {
 // ErrNotBrowser is the error of PlanTopic with a subscriber that has no method Browse.
 var ErrNotBrowser = errors.New("redrive: the subscriber has no method Browse")
 
-// PlanTopic says what DrainTopic would do with the messages that wait in the topic now: a dry run. It commits,
-// publishes and creates nothing. subscriber must have the method Browse of wmkafka's, wmamqp's and
-// wmsql's: any other subscriber shows a message only to take it.
-// PlanTopic looks at no more messages than DrainTopic would take. Of config it needs no Park, and does not call
-// Backlog. Progress is called with a Report of what was counted so far. What a publisher would refuse is not known.
+// PlanTopic says what DrainTopic would report of the messages that wait in the topic now: a dry run. It commits,
+// publishes and creates nothing. subscriber must have the method Browse of wmkafka's, wmamqp's and wmsql's: any other
+// subscriber shows a message only to take it. PlanTopic looks at no more messages than DrainTopic would take. Of config
+// it needs no Park, and does not call Backlog. What a publisher would refuse is not known. The report also has the
+// RefusedTopics of a topic.
 //
 // If ctx ends or the broker fails, PlanTopic returns what it counted until then, and the error.
-func PlanTopic(ctx context.Context, subscriber message.Subscriber, config DrainTopicConfig) (TopicPlan, error) {
+func PlanTopic(ctx context.Context, subscriber message.Subscriber, config DrainTopicConfig) (Report, error) {
+	n, err := Inside().PlanTopic(ctx, subscriber, config)
+	r := Report{Taken: n.Messages, Redriven: n.Letters, Quarantined: n.Quarantine, Refused: n.Refused,
+		Parked: n.NotChosen + n.NoLetters}
+	for _, t := range n.RefusedTopics {
+		r.refusedTopic(t.Topic, t.Letters)
+	}
+	return r, err
+}
+
+// Inside returns what Spillway's own packages call of this one, and its users do not. Nothing is promised of it.
+func Inside() inside.Drains[DrainTopicConfig] { return inner{} }
+
+type inner struct{}
+
+func (inner) PlanTopic(ctx context.Context, subscriber message.Subscriber, config DrainTopicConfig) (none inside.TopicPlan,
+	err error) {
 	if safecall.IsNil(subscriber) {
-		return TopicPlan{}, errors.New("redrive: the subscriber is nil: give one that reads the dead-letter topic")
+		return none, errors.New("redrive: the subscriber is nil: give one that reads the dead-letter topic")
 	}
 	if err := config.validate(); err != nil {
-		return TopicPlan{}, err
+		return none, err
 	}
 	browsing, is := subscriber.(browser)
 	if !is {
-		return TopicPlan{}, fmt.Errorf("%w: %T: use a subscriber of wmkafka, wmamqp or wmsql, or give yours the method Browse of those", ErrNotBrowser, subscriber)
+		return none, fmt.Errorf("%w: %T: use a subscriber of wmkafka, wmamqp or wmsql, or give yours the method Browse of those", ErrNotBrowser, subscriber)
 	}
 	working, err := newRules("DrainTopicConfig", nowhere{}, config.Rules)
 	if err == nil {
 		err = working.ofTopic("DrainTopicConfig")
 	}
 	if err != nil {
-		return TopicPlan{}, err
+		return none, err
 	}
-	p := &topicPlanning{rules: working, config: config, causes: make(map[PlannedCause]*plannedCause),
+	p := &topicPlanning{rules: working, config: config, causes: make(map[inside.PlannedCause]*plannedCause),
 		targets: make(map[string]int), refused: make(map[string]int)}
 	err = safecall.Call("redrive.Browser", func() error {
 		return browsing.Browse(ctx, config.Topic, func(msg *message.Message) bool {
@@ -55,7 +72,6 @@ func PlanTopic(ctx context.Context, subscriber message.Subscriber, config DrainT
 				return false
 			}
 			p.look(msg)
-			working.report(config.Progress, p.report())
 			return (config.Max == 0 || p.plan.Messages < config.Max) && ctx.Err() == nil
 		})
 	})

@@ -17,9 +17,6 @@ type DrainConfig struct {
 	Rules
 	// Max is the largest number of letters that are taken. Default: all.
 	Max int
-	// Progress is called with the report so far, after each letter. It is never called concurrently, and must be quick.
-	// Default: none.
-	Progress func(Report)
 
 	lease time.Duration // drainLease; only tests set it
 }

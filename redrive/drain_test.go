@@ -29,7 +29,6 @@ func testDrain(t *testing.T, on database) {
 	store, out := on.NewStore(t), &outbox{}
 	publish(t, store, "orders.dlq", several(120)...)
 	var hooked atomic.Int64
-	var progress []int
 	report := drain(t, store, out, redrive.DrainConfig{
 		Rules: redrive.Rules{
 			Allow: []string{"orders"},
@@ -41,17 +40,9 @@ func testDrain(t *testing.T, on database) {
 				panic("a hook may")
 			}},
 		},
-		Progress: func(r redrive.Report) {
-			if progress = append(progress, r.Redriven); len(progress) == 3 {
-				panic("so may this")
-			}
-		},
 	})
 	if report.Taken != 120 || report.Redriven != 120 || report.ID == "" || hooked.Load() != 120 {
 		t.Fatalf("%+v, %d hooks", report, hooked.Load())
-	}
-	if len(progress) != 120 || progress[0] != 1 || progress[119] != 120 {
-		t.Errorf("reported %v", progress)
 	}
 	for i, p := range out.All() {
 		want := fmt.Sprintf("id-%d", i)
@@ -141,8 +132,8 @@ func testDrain_allowList(t *testing.T, on database) {
 	}
 	for range 2 { // the second drain changes nothing
 		r := drain(t, store, out, config)
-		want := []redrive.TopicCount{{Topic: "payments", Letters: 2}, {Topic: "", Letters: 1}, {Topic: "orders ", Letters: 1}}
-		if r.Refused != 4 || r.Taken != r.Redriven || len(out.All()) != 1 || !slices.Equal(r.RefusedTopics, want) {
+		want := map[string]int{"payments": 2, "": 1, "orders ": 1}
+		if r.Refused != 4 || r.Taken != r.Redriven || len(out.All()) != 1 || !maps.Equal(r.RefusedTopics, want) {
 			t.Fatalf("%+v", r)
 		}
 	}
@@ -176,7 +167,7 @@ func testDrain_manyTopicsRefused(t *testing.T, on database) {
 	}
 	publish(t, store, "orders.dlq", all...)
 	r := drain(t, store, &outbox{}, orders)
-	if r.Refused != 465 || len(r.RefusedTopics) != 20 || r.RefusedTopics[0] != (redrive.TopicCount{Topic: "topic-29", Letters: 30}) {
+	if r.Refused != 465 || len(r.RefusedTopics) != 20 || r.RefusedTopics["topic-29"] != 30 || r.RefusedTopics["topic-10"] != 11 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -67,7 +67,6 @@ func (d *topicDrain) run(parent context.Context) (err error) {
 		case s := <-done:
 			working--
 			d.count(s.out)
-			d.handler.report(d.config.Progress, d.report)
 			if s.err != nil {
 				ending, err = true, errors.Join(err, s.err)
 				cancel()

@@ -22,8 +22,8 @@ func (d *drain) countRefused(ctx context.Context) (err error) {
 	for _, n := range refused {
 		d.report.Refused += n
 	}
-	d.report.RefusedTopics = mostFirst(refused, maxRefusedTopics)
-	for _, t := range d.report.RefusedTopics {
+	for _, t := range mostFirst(refused, maxRefusedTopics) {
+		d.report.refusedTopic(t.Topic, t.Letters)
 		logging.RedriveNotAllowed.Write(d.Logger, ErrNotAllowed,
 			logging.Fields{logging.Topic: t.Topic, logging.Letters: t.Letters})
 	}
@@ -38,13 +38,5 @@ func (d *drain) unreadable(b *batch, l letters.Letter, topic string) {
 	d.considered[l.Seq] = struct{}{}
 	d.report.Taken--
 	d.report.Refused++
-	for i := range d.report.RefusedTopics {
-		if d.report.RefusedTopics[i].Topic == topic {
-			d.report.RefusedTopics[i].Letters++
-			return
-		}
-	}
-	if len(d.report.RefusedTopics) < maxRefusedTopics {
-		d.report.RefusedTopics = append(d.report.RefusedTopics, TopicCount{Topic: topic, Letters: 1})
-	}
+	d.report.refusedTopic(topic, 1)
 }

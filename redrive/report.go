@@ -1,11 +1,5 @@
 package redrive
 
-import (
-	"slices"
-
-	"github.com/watermill-spillway/spillway/internal/safecall"
-)
-
 // Report says what a drain did until it ended, also if it ended with an error.
 type Report struct {
 	// ID is the x-redrive-id of every letter that was redriven.
@@ -20,8 +14,9 @@ type Report struct {
 	// Refused counts the letters whose topic is not in Allow. Letters of a Store are counted when Drain starts; they stay
 	// as they are and wait for a drain that allows their topic. Letters of a topic are parked.
 	Refused int
-	// RefusedTopics are the topics of Refused letters of a Store, those with the most letters first, at most 20.
-	RefusedTopics []TopicCount
+	// RefusedTopics are the Refused letters of a Store by their topics: the 20 topics with the most letters. The topic of
+	// letters that have none is empty.
+	RefusedTopics map[string]int
 	// Sealed counts the sealed letters that did not open, which Refused does not count. Letters of a Store stay as they
 	// are; letters of a topic are parked. SealError is the error of the first, which names its key.
 	Sealed    int
@@ -35,17 +30,13 @@ type Report struct {
 	LeasesLost int
 }
 
-// TopicCount is the number of letters of one topic.
-type TopicCount struct {
-	// Topic is empty for letters without an origin topic.
-	Topic   string `json:"topic"`
-	Letters int    `json:"letters"`
-}
-
-// report calls Progress, unless it is nil, with what the drain did so far.
-func (r *rules) report(progress func(Report), report Report) {
-	if progress != nil {
-		report.RefusedTopics = slices.Clone(report.RefusedTopics)
-		safecall.Hook(r.Logger, "redrive.Progress", func() { progress(report) })
+// refusedTopic counts refused letters of a topic, if it has a place.
+func (r *Report) refusedTopic(topic string, letters int) {
+	if _, has := r.RefusedTopics[topic]; !has && len(r.RefusedTopics) == maxRefusedTopics {
+		return
 	}
+	if r.RefusedTopics == nil {
+		r.RefusedTopics = make(map[string]int)
+	}
+	r.RefusedTopics[topic] += letters
 }

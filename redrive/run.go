@@ -29,8 +29,6 @@ type drain struct {
 	config DrainConfig
 	cancel context.CancelFunc
 
-	reporting sync.Mutex // one call of Progress at a time
-
 	mu       sync.Mutex // guards what follows
 	report   Report
 	refusals int   // in a row
@@ -139,7 +137,6 @@ func (d *drain) work(ctx context.Context, b *batch, n int) {
 					return
 				}
 				d.one(ctx, b, l)
-				d.progress()
 			}
 		})
 	}
@@ -160,13 +157,4 @@ func (d *drain) giveBack(b *batch) {
 	d.mu.Lock()
 	d.report.Taken -= len(rest)
 	d.mu.Unlock()
-}
-
-func (d *drain) progress() {
-	d.reporting.Lock()
-	defer d.reporting.Unlock()
-	d.mu.Lock()
-	report := d.report
-	d.mu.Unlock()
-	d.rules.report(d.config.Progress, report)
 }

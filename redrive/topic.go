@@ -27,8 +27,6 @@ type DrainTopicConfig struct {
 	// DrainTopic ends after that many messages, or after IdleAfter without an error if fewer come: compare Report.Taken.
 	// Default: none; then only IdleAfter ends the drain.
 	Backlog func(ctx context.Context, topic string) (int, error)
-	// Progress is called with the report so far, after each message. It must be quick. Default: none.
-	Progress func(Report)
 }
 
 func (c *DrainTopicConfig) validate() error {

@@ -139,7 +139,7 @@ func closeIncident(t *testing.T, h hand, s *service, url string, script bool) {
 			t.Fatal(err)
 		}
 		return c.Succeeded+c.FailedAgain == c.Selected
-	}, func() string { return fmt.Sprintf("%+v", c.Counts) })
+	}, func() string { return fmt.Sprintf("%+v", c) })
 	if c.State != campaigns.Finished || c.Selected == 0 || c.Succeeded != c.Selected || c.Request.By != "ann" || c.Request.Reason != "INC-7 is repaired" {
 		t.Errorf("%+v", c)
 	}

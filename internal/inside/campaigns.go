@@ -1,13 +1,25 @@
 package inside
 
-import "context"
+import (
+	"context"
+	"time"
 
-// Campaigns is the inside of campaigns.Campaigns. Store is *letters.Store, and State is campaigns.State.
-type Campaigns[Store any, State comparable] interface {
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/privacy"
+)
+
+// Campaigns is the inside of campaigns.Campaigns. Store is *letters.Store. The other type parameters are types of package
+// campaigns, which imports this one.
+type Campaigns[Store any, State comparable, Request, Plan any] interface {
 	// Store returns the Store of campaigns.New.
 	Store() Store
 	// Summary counts the campaigns of the service by their states. It is made for metrics.
 	Summary(ctx context.Context) (Summary[State], error)
+	// Plan is campaigns.Campaigns.Plan, with what a page shows of it.
+	Plan(ctx context.Context, r Request) (Plan, Details, error)
+	// History returns what was done with a campaign, the oldest first, at most 1,000 events after a Seq. The events stay on
+	// record after the campaign has ended.
+	History(ctx context.Context, id string, after int64) ([]CampaignEvent, error)
 	// Holding returns those of the letters, at most campaigns.MaxSeqs, that a campaign of the service has and is not
 	// through with, each with the id of the campaign. Other campaigns do not take them. A campaign that was cancelled has a
 	// letter until its worker gives it back.
@@ -32,6 +44,115 @@ type Summary[State comparable] struct {
 	// Stopped is the number of paused campaigns that stopped themselves, because too many letters failed again, and wait
 	// for Resume.
 	Stopped int `json:"stopped"`
+}
+
+// What is on record of a campaign: the kinds of CampaignEvent.
+const (
+	CampaignStarted         = "started"
+	CampaignApproved        = "approved"
+	CampaignRan             = "ran"
+	CampaignHeld            = "held for approval"
+	CampaignPaused          = "paused"
+	CampaignResumed         = "resumed"
+	CampaignCancelled       = "cancelled"
+	CampaignRateSet         = "rate set"
+	CampaignCanaryPublished = "canary published"
+	CampaignFinished        = "finished"
+	CampaignPurged          = "letters purged"
+	// CampaignLeft says that a worker cannot do the campaign, and why. Another worker may be able to. Each reason is on
+	// record once.
+	CampaignLeft = "left to other workers"
+	// CampaignWaits says that a campaign waits for its turn: more campaigns have letters due than a worker works on at the
+	// same time.
+	CampaignWaits = "waits for its turn"
+)
+
+// CampaignEvent is one thing that was done with a campaign.
+type CampaignEvent struct {
+	// Seq orders events.
+	Seq int64 `json:"seq"`
+	// At is by the database's clock.
+	At   time.Time `json:"at"`
+	Kind string    `json:"what"`
+	// By and Reason are those of the campaigns.Act.
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+	// Details has numbers, such as the rate that was set.
+	Details string `json:"details,omitempty"`
+}
+
+// Details are what a page shows of a campaigns.Plan.
+type Details struct {
+	// Causes are the letters by what failed, the most first, at most 100.
+	Causes []PlannedCause `json:"causes"`
+	// Ages are the letters by the time since their first failure, the youngest first.
+	Ages []PlannedAge `json:"ages"`
+	// Targets are the letters by the topic that they would go to, the most first, at most 100.
+	Targets []TopicCount `json:"targets"`
+	// Sample are letters, at most campaigns.Samples of them, with what the edit would change.
+	Sample []PlannedLetter `json:"sample"`
+}
+
+// PlannedCause counts the letters of one cause. Its texts are cut after 200 characters.
+type PlannedCause struct {
+	Topic   string         `json:"topic"`
+	Handler string         `json:"handler"`
+	Class   classify.Class `json:"class"`
+	Reason  string         `json:"reason"`
+	Type    string         `json:"type"`
+	// Description is that of the last letter.
+	Description string `json:"description"`
+	Letters     int    `json:"letters"`
+}
+
+// PlannedAge counts the letters whose first failure is at most UpTo ago, and longer ago than the one before. UpTo 0 is
+// any time.
+type PlannedAge struct {
+	UpTo    time.Duration `json:"up_to"`
+	Letters int           `json:"letters"`
+}
+
+// PlannedLetter is a letter of the sample.
+type PlannedLetter struct {
+	Seq         int64     `json:"seq"`
+	ID          string    `json:"id"`
+	Topic       string    `json:"topic"`
+	Handler     string    `json:"handler"`
+	Description string    `json:"description"`
+	FirstFailed time.Time `json:"first_failed"`
+	// Edited is what the edit does to the letter. It is nil without an edit.
+	Edited *Diff `json:"edited,omitempty"`
+}
+
+// Diff is what an edit does to one message, as it is: Masked returns what may be shown of it.
+type Diff struct {
+	// Refused says why the edit does not fit. Then nothing else is set.
+	Refused string `json:"refused,omitempty"`
+	// Before and After are the payloads, if they differ. They hold 64 KiB each at most: Cut reports whether there is more.
+	Before []byte `json:"before,omitempty"`
+	After  []byte `json:"after,omitempty"`
+	Cut    bool   `json:"cut,omitempty"`
+	// Metadata are the keys that change, in their order.
+	Metadata []KeyDiff `json:"metadata,omitempty"`
+	// Withheld says why Masked left out Before and After, although they differ.
+	Withheld string `json:"withheld,omitempty"`
+	// Mask is how Masked masks it: the edit is done to the masked message.
+	Mask func(*privacy.Redactor) *Diff `json:"-"`
+}
+
+// Masked returns the difference as it may be shown, or nil.
+func (d *Diff) Masked(r *privacy.Redactor) *Diff {
+	if d == nil {
+		return nil
+	}
+	return d.Mask(r)
+}
+
+// KeyDiff is a metadata key that an edit changes. A nil value says that the key is not there.
+type KeyDiff struct {
+	Key    string  `json:"key"`
+	Before *string `json:"before"`
+	After  *string `json:"after"`
 }
 
 // Behind are letters that a campaign did not redrive, for one reason.

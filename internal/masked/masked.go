@@ -42,6 +42,15 @@ func Edit(r *privacy.Redactor, e *campaigns.Edit) *campaigns.Edit {
 	return &shown
 }
 
+// Text is an edit as JSON, as the record has it.
+func Text(e *campaigns.Edit) string {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
 // Detail returns the detail of an event as it may be shown: of an edited letter the detail is the edit.
 func Detail(r *privacy.Redactor, detail string) string {
 	var e campaigns.Edit
@@ -54,7 +63,7 @@ func Detail(r *privacy.Redactor, detail string) string {
 	if e.Validate() != nil {
 		return string(r.Payload([]byte(detail)))
 	}
-	return Edit(r, &e).String()
+	return Text(Edit(r, &e))
 }
 
 // Request returns the request of a campaign as it may be shown: its filter and its edit have values of messages.

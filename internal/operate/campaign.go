@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/masked"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -15,17 +16,22 @@ import (
 // Redrivable are the states of letters that a redrive takes. Discarded letters are restored first.
 var Redrivable = slices.DeleteFunc(letters.Statuses(), func(s letters.Status) bool { return s == letters.StatusDiscarded || s == letters.StatusErased })
 
+// DryRun is what a campaign would do, and what a page shows of it.
+type DryRun struct {
+	campaigns.Plan
+	inside.Details
+}
+
 // Plan says what a campaign would do. It reads at most a number of letters, if there is one; part says that there may
 // be more.
-func (d *Desk) Plan(ctx context.Context, who Person, r campaigns.Request,
-	most int) (plan campaigns.Plan, part bool, err error) {
+func (d *Desk) Plan(ctx context.Context, who Person, r campaigns.Request, most int) (plan DryRun, part bool, err error) {
 	if err := who.may(Act); err != nil {
 		return plan, false, err
 	}
 	if part = most > 0 && (r.Max == 0 || r.Max > most); part {
 		r.Max = most
 	}
-	plan, err = d.Campaigns.Plan(ctx, r)
+	plan.Plan, plan.Details, err = d.Campaigns.Inside().Plan(ctx, r)
 	return plan, part && plan.Letters == most, err
 }
 

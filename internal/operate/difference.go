@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"unicode/utf8"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate/linediff"
 	"github.com/watermill-spillway/spillway/internal/printable"
 	"github.com/watermill-spillway/spillway/privacy"
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
 // Difference is what an edit does to a letter, masked.
@@ -31,7 +31,7 @@ type KeyDifference struct {
 }
 
 // DifferenceOf is a difference as it may be shown, or nil.
-func DifferenceOf(d *campaigns.Diff, masks *privacy.Redactor) *Difference {
+func DifferenceOf(d *inside.Diff, masks *privacy.Redactor) *Difference {
 	if d == nil {
 		return nil
 	}

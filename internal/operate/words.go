@@ -71,7 +71,7 @@ type Outcome struct {
 }
 
 // Outcomes are the counts of a campaign that are not 0, with those that a person always asks for.
-func Outcomes(n campaigns.Counts) (some []Outcome) {
+func Outcomes(n campaigns.Campaign) (some []Outcome) {
 	for _, one := range []Outcome{
 		{"redriven", "published to their topic", n.Redriven, false},
 		{"succeeded", "redriven, and handled", n.Succeeded, false},

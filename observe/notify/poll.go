@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -148,12 +149,12 @@ func (r *running) pollCampaigns(ctx context.Context) error {
 // stoppedItself returns when a campaign paused last, and whether a worker did that.
 func stoppedItself(ctx context.Context, all *campaigns.Campaigns, id string) (at time.Time, itself bool, err error) {
 	for after := int64(0); ; {
-		events, err := all.History(ctx, id, after)
+		events, err := all.Inside().History(ctx, id, after)
 		if err != nil || len(events) == 0 {
 			return at, itself, err
 		}
 		for _, e := range events {
-			if after = e.Seq; e.Kind == campaigns.EventPaused {
+			if after = e.Seq; e.Kind == inside.CampaignPaused {
 				at, itself = e.At, e.By == campaigns.ByItself
 			}
 		}

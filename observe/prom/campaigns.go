@@ -22,12 +22,7 @@ type redriving struct {
 
 type campaignsAnswer struct {
 	Summary inside.Summary[campaigns.State]
-	Live    []campaign
-}
-
-type campaign struct {
-	ID     string
-	Counts campaigns.Counts
+	Live    []campaigns.Campaign
 }
 
 func newRedriving(source *source[campaignsAnswer]) *redriving {
@@ -57,8 +52,8 @@ func (r *redriving) Collect(ch chan<- prometheus.Metric) {
 		gauge(ch, r.states, float64(now.Summary.States[state]), string(state))
 	}
 	gauge(ch, r.stopped, float64(now.Summary.Stopped))
-	for _, c := range now.Live {
-		n, id := c.Counts, clean(c.ID)
+	for _, n := range now.Live {
+		id := clean(n.ID)
 		for outcome, letters := range map[string]int{
 			"pending": n.Pending, "not_heard": n.NotHeard, "succeeded": n.Succeeded, "failed_again": n.FailedAgain,
 			"quarantined": n.Quarantined, "refused": n.Refused, "failed": n.Failed, "gone": n.Gone,
@@ -78,10 +73,7 @@ func askCampaigns(ctx context.Context, c *campaigns.Campaigns) (a campaignsAnswe
 			live = append(live, s)
 		}
 	}
-	all, err := c.List(ctx, campaigns.List{States: live, Limit: maxCampaigns})
-	for _, one := range all {
-		a.Live = append(a.Live, campaign{one.ID, one.Counts})
-	}
+	a.Live, err = c.List(ctx, campaigns.List{States: live, Limit: maxCampaigns})
 	return a, err
 }
 

@@ -8,13 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
 // move is a change of a campaign's state.
 type move struct {
 	from []State
 	to   State
-	what EventKind
+	what string
 	act  Act
 	// details are for the event.
 	details string
@@ -79,7 +81,7 @@ func (c *Campaigns) pause(ctx context.Context, tx *sql.Tx, id string, act Act, s
 	if set == "" {
 		set = `resume_at = 0,`
 	}
-	return c.step(ctx, tx, id, move{from: before(Paused), to: Paused, what: EventPaused, act: act,
+	return c.step(ctx, tx, id, move{from: before(Paused), to: Paused, what: inside.CampaignPaused, act: act,
 		set: `resume_to = state, why = ?, ` + set, args: append([]any{c.db.Text(act.Reason)}, args...)})
 }
 
@@ -96,7 +98,7 @@ func (c *Campaigns) Resume(ctx context.Context, id string, act Act) (Campaign, e
 func (c *Campaigns) resume(ctx context.Context, tx *sql.Tx, id string, act Act, set,
 	only string) (moved bool, err error) {
 	for _, to := range []State{Running, Canary, Scheduled} {
-		moved, err = c.step(ctx, tx, id, move{from: []State{Paused}, to: to, what: EventResumed, act: act,
+		moved, err = c.step(ctx, tx, id, move{from: []State{Paused}, to: to, what: inside.CampaignResumed, act: act,
 			set:  `why = '', resume_at = 0, next_due = now_us(), late = 0, canary_at = now_us(),` + set,
 			only: ` AND resume_to = '` + string(to) + `'` + only})
 		if moved || err != nil {
@@ -110,7 +112,7 @@ func (c *Campaigns) resume(ctx context.Context, tx *sql.Tx, id string, act Act, 
 // Workers give back the letters that they have not begun. The error is ErrState if the campaign has ended.
 func (c *Campaigns) Cancel(ctx context.Context, id string, act Act) (Campaign, error) {
 	now, err := c.act(ctx, id, act, "cancel", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
-		return c.step(ctx, tx, id, move{from: before(Cancelled), to: Cancelled, what: EventCancelled, act: act,
+		return c.step(ctx, tx, id, move{from: before(Cancelled), to: Cancelled, what: inside.CampaignCancelled, act: act,
 			set: `why = ?, resume_at = 0, ended_at = now_us(),`, args: []any{c.db.Text(act.Reason)}})
 	})
 	if err == nil {
@@ -132,7 +134,7 @@ func (c *Campaigns) SetRate(ctx context.Context, id string, rate float64, act Ac
 		if err != nil || n == 0 {
 			return false, err
 		}
-		return true, c.record(ctx, tx, id, EventRateSet, act, strconv.FormatFloat(rate, 'g', -1, 64))
+		return true, c.record(ctx, tx, id, inside.CampaignRateSet, act, strconv.FormatFloat(rate, 'g', -1, 64))
 	})
 }
 
@@ -150,7 +152,7 @@ func (c *Campaigns) Approve(ctx context.Context, id string, act Act) (Campaign, 
 		if !now.Request.NotBefore.IsZero() {
 			to = Scheduled
 		}
-		return c.step(ctx, tx, id, move{from: []State{Approval}, to: to, what: EventApproved, act: act,
+		return c.step(ctx, tx, id, move{from: []State{Approval}, to: to, what: inside.CampaignApproved, act: act,
 			set:  `approved_by = ?, started_at = ` + startedAt(to) + `, next_due = now_us(), late = 0,`,
 			args: []any{c.db.Text(act.By)}})
 	})

@@ -31,17 +31,9 @@ type Campaign struct {
 	// ResumeAt is when a paused campaign resumes by itself. It is zero if it waits for Resume.
 	ResumeAt time.Time `json:"resume_at,omitzero"`
 
-	Counts
-	// LeftOut are the letters that the selection did not take, by reason.
-	LeftOut []LeftOut `json:"left_out,omitempty"`
-	// Remaining is about how long the campaign will still run, at its rate, or without one at its speed so far. It is 0 if
-	// that is not known.
-	Remaining time.Duration `json:"remaining,omitempty"`
-}
+	// The counts say how many letters have come to what. Selected is the sum of Pending, Redriven, Quarantined, Refused,
+	// Failed and Gone.
 
-// Counts are how many letters of a campaign have come to what. Selected is the sum of Pending, Redriven, Quarantined,
-// Refused, Failed and Gone.
-type Counts struct {
 	// Selected counts the letters of the campaign. They are written down when it starts. What arrives later is not among
 	// them.
 	Selected int `json:"selected"`
@@ -65,6 +57,12 @@ type Counts struct {
 	// NotHeard counts the redriven letters that nothing is known of. Where successes are not recorded, these have most
 	// likely succeeded.
 	NotHeard int `json:"not_heard"`
+
+	// LeftOut are the letters that the selection did not take, by reason.
+	LeftOut []LeftOut `json:"left_out,omitempty"`
+	// Remaining is about how long the campaign will still run, at its rate, or without one at its speed so far. It is 0 if
+	// that is not known.
+	Remaining time.Duration `json:"remaining,omitempty"`
 }
 
 const campaignColumns = `id, state, request, created_at, why, approved_by, left_out, started_at, ended_at, resume_at, rate,
@@ -73,17 +71,16 @@ const campaignColumns = `id, state, request, created_at, why, approved_by, left_
 func scanCampaign(rows *sql.Rows) (c Campaign, err error) {
 	var state, request, leftOut string
 	var created, started, ended, resume, rate, now int64
-	n := &c.Counts
 	err = rows.Scan(&c.ID, &state, &request, &created, &c.Why, &c.ApprovedBy, &leftOut, &started, &ended, &resume, &rate,
-		&n.Selected, &n.Redriven, &n.Quarantined, &n.Refused, &n.Failed, &n.Gone, &n.Succeeded, &n.FailedAgain, &now)
+		&c.Selected, &c.Redriven, &c.Quarantined, &c.Refused, &c.Failed, &c.Gone, &c.Succeeded, &c.FailedAgain, &now)
 	if err != nil {
 		return c, err
 	}
 	c.State, c.Rate = State(state), float64(rate)/1000
 	c.CreatedAt, c.StartedAt, c.EndedAt, c.ResumeAt = fromMicro(created), fromMicro(started), fromMicro(ended),
 		fromMicro(resume)
-	n.Pending = n.Selected - n.Redriven - n.Quarantined - n.Refused - n.Failed - n.Gone
-	n.NotHeard = max(0, n.Redriven-n.Succeeded-n.FailedAgain)
+	c.Pending = c.Selected - c.Redriven - c.Quarantined - c.Refused - c.Failed - c.Gone
+	c.NotHeard = max(0, c.Redriven-c.Succeeded-c.FailedAgain)
 	c.Remaining = c.remaining(time.Duration(now-started) * time.Microsecond)
 	if leftOut != "" {
 		if err := json.Unmarshal([]byte(leftOut), &c.LeftOut); err != nil {

@@ -2,7 +2,7 @@ package campaigns_test
 
 import (
 	"errors"
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"slices"
 	"testing"
 	"time"
@@ -45,8 +45,8 @@ func TestCampaign(t *testing.T) {
 		fixture.WantCount(t, store, fixture.Status(letters.StatusQuarantined), 1)
 		fixture.WantCount(t, store, letters.Filter{}, 2) // new, other
 
-		events, err := all.History(t.Context(), c.ID, 0)
-		if err != nil || len(events) != 3 || events[0].Kind != campaigns.EventStarted || events[0].Act != act || events[2].Kind != campaigns.EventFinished {
+		events, err := all.Inside().History(t.Context(), c.ID, 0)
+		if err != nil || len(events) != 3 || events[0].Kind != inside.CampaignStarted || events[0].By != act.By || events[0].Reason != act.Reason || events[2].Kind != inside.CampaignFinished {
 			t.Errorf("%+v %v", events, err)
 		}
 		audit, err := store.Audit(t.Context(), letters.EventFilter{RedriveIDs: []string{c.ID}})
@@ -72,17 +72,17 @@ func TestPlan(t *testing.T) {
 		fixture.Publish(t, store, "orders.dlq", fixture.OfTwo(5)...)
 		fixture.Publish(t, store, "orders.dlq", fixture.Letter("forged", "{}", fixture.From("admin")), fixture.Letter("none", "{}", fixture.From("")),
 			fixture.Letter("often", "{}", fixture.RedrivenTimes(9)))
-		plan, err := all.Plan(t.Context(), campaigns.Request{Rate: 2, Edit: &campaigns.Edit{Merge: []byte(`{"n":1}`)}})
+		plan, more, err := all.Inside().Plan(t.Context(), campaigns.Request{Rate: 2, Edit: &campaigns.Edit{Merge: []byte(`{"n":1}`)}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if plan.Letters != 6 || plan.Quarantine != 1 || plan.Takes != 3*time.Second || !plan.NeedsApproval ||
-			len(plan.Causes) != 3 || plan.Causes[0].Letters != 3 || plan.Causes[0].Handler != "a" || len(plan.Ages) != 1 ||
-			len(plan.Targets) != 1 || plan.Targets[0] != (redrive.TopicCount{Topic: "orders", Letters: 6}) || len(plan.Sample) != 6 {
-			t.Errorf("%+v", plan)
+			len(more.Causes) != 3 || more.Causes[0].Letters != 3 || more.Causes[0].Handler != "a" || len(more.Ages) != 1 ||
+			len(more.Targets) != 1 || more.Targets[0] != (inside.TopicCount{Topic: "orders", Letters: 6}) || len(more.Sample) != 6 {
+			t.Errorf("%+v %+v", plan, more)
 		}
-		if d := plan.Sample[0].Edited; d == nil || string(d.Before) != "{}" || string(d.After) != `{"n":1}` {
-			t.Errorf("%+v", plan.Sample[0])
+		if d := more.Sample[0].Edited; d == nil || string(d.Before) != "{}" || string(d.After) != `{"n":1}` {
+			t.Errorf("%+v", more.Sample[0])
 		}
 		if len(plan.LeftOut) != 2 || plan.LeftOut[0].Letters+plan.LeftOut[1].Letters != 2 {
 			t.Errorf("%+v", plan.LeftOut)
@@ -184,12 +184,12 @@ func TestLeftToOtherWorkers(t *testing.T) {
 		id := start(t, all, r).ID
 		run(t, open(t, store, config), &fixture.Outbox{}, quick)
 		left := func() (reasons []string) {
-			history, err := all.History(t.Context(), id, 0)
+			history, err := all.Inside().History(t.Context(), id, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, e := range history {
-				if e.Kind == campaigns.EventLeft && e.By == campaigns.ByItself && e.Details != "" {
+				if e.Kind == inside.CampaignLeft && e.By == campaigns.ByItself && e.Details != "" {
 					reasons = append(reasons, e.Reason)
 				}
 			}

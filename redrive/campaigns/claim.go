@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
 const (
@@ -134,7 +136,7 @@ func (f *flight) finish(ctx context.Context, tx *sql.Tx, id string, k *claim) er
 	if err != nil || pending {
 		return err
 	}
-	k.stopped, err = f.all.step(ctx, tx, id, move{from: []State{Running}, to: Finished, what: EventFinished,
+	k.stopped, err = f.all.step(ctx, tx, id, move{from: []State{Running}, to: Finished, what: inside.CampaignFinished,
 		act: Act{By: ByItself, Reason: "the campaign is through with all letters"}, set: `ended_at = now_us(),`})
 	return err
 }

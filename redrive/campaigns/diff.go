@@ -9,33 +9,17 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
-// Diff is what an edit does to one message, as it is: Masked returns what may be shown of it.
-type Diff struct {
-	// Refused says why the edit does not fit. Then nothing else is set.
-	Refused string `json:"refused,omitempty"`
-	// Before and After are the payloads, if they differ. They hold 64 KiB each at most: Cut reports whether there is more.
-	Before []byte `json:"before,omitempty"`
-	After  []byte `json:"after,omitempty"`
-	Cut    bool   `json:"cut,omitempty"`
-	// Metadata are the keys that change, in their order.
-	Metadata []KeyDiff `json:"metadata,omitempty"`
-	// Withheld says why Masked left out Before and After, although they differ.
-	Withheld string `json:"withheld,omitempty"`
-
+// difference is what an edit did to a message, so that it can be done once more to the masked message.
+type difference struct {
+	inside.Diff
 	edit  *Edit
 	funcs map[string]func(*message.Message) error
 	of    *message.Message
 	after *message.Message
-}
-
-// KeyDiff is a metadata key that an edit changes. A nil value says that the key is not there.
-type KeyDiff struct {
-	Key    string  `json:"key"`
-	Before *string `json:"before"`
-	After  *string `json:"after"`
 }
 
 const (
@@ -44,17 +28,16 @@ const (
 )
 
 // diff is what the edit does to a message, which stays as it is.
-func (e *Edit) diff(ctx context.Context, msg *message.Message, funcs map[string]func(*message.Message) error) (d Diff) {
+func (e *Edit) diff(ctx context.Context, msg *message.Message, funcs map[string]func(*message.Message) error) inside.Diff {
 	after, err := e.edited(ctx, msg, funcs)
 	if err != nil {
-		d.Refused = boundedtext.Error(err, maxText)
-		return d
+		return refusedEdit(boundedtext.Error(err, maxText))
 	}
+	d := &difference{edit: e, funcs: funcs, of: msg, after: after}
 	if string(msg.Payload) != string(after.Payload) {
 		d.Cut = len(msg.Payload) > maxDiff || len(after.Payload) > maxDiff
 		d.Before, d.After = begin(msg.Payload), begin(after.Payload)
 	}
-	d.edit, d.funcs, d.of, d.after = e, funcs, msg, after
 	keys := maps.Clone(map[string]string(msg.Metadata))
 	if keys == nil {
 		keys = map[string]string{}
@@ -66,7 +49,7 @@ func (e *Edit) diff(ctx context.Context, msg *message.Message, funcs map[string]
 		if had == has && was == is {
 			continue
 		}
-		k := KeyDiff{Key: key}
+		k := inside.KeyDiff{Key: key}
 		if had {
 			k.Before = &was
 		}
@@ -75,27 +58,25 @@ func (e *Edit) diff(ctx context.Context, msg *message.Message, funcs map[string]
 		}
 		d.Metadata = append(d.Metadata, k)
 	}
-	return d
+	d.Mask = d.masked
+	return d.Diff
+}
+
+// refusedEdit says why an edit does not fit.
+func refusedEdit(why string) inside.Diff {
+	return inside.Diff{Refused: why, Mask: func(r *privacy.Redactor) *inside.Diff { return &inside.Diff{Refused: r.Text(why)} }}
 }
 
 func begin(payload []byte) []byte { return payload[:min(len(payload), maxDiff)] }
 
-// Masked returns the difference as it may be shown. A value that r masks before the edit is masked after it too,
+// masked returns the difference as it may be shown. A value that r masks before the edit is masked after it too,
 // wherever the edit puts it: the edit is done to the masked message, and what comes of that is masked again. Withheld
 // says why, if that cannot be done.
-func (d *Diff) Masked(r *privacy.Redactor) *Diff {
-	if d == nil {
-		return nil
-	}
-	m := &Diff{Refused: r.Text(d.Refused), Cut: d.Cut, Metadata: slices.Clone(d.Metadata)}
-	values := map[string]string{}
-	if d.after != nil {
-		values = d.after.Metadata
-	}
+func (d *difference) masked(r *privacy.Redactor) *inside.Diff {
+	m := &inside.Diff{Cut: d.Cut, Metadata: slices.Clone(d.Metadata)}
+	values := map[string]string(d.after.Metadata)
 	switch {
-	case d.Before == nil && d.After == nil && (d.edit == nil || d.edit.Func == ""):
-	case d.edit == nil:
-		m.Withheld = "it is not known which edit made it"
+	case d.Before == nil && d.After == nil && d.edit.Func == "":
 	case !d.moves() || r == privacy.None():
 		m.Before, m.After = r.Payload(d.Before), r.Payload(d.After)
 	case max(len(d.of.Payload), len(d.after.Payload)) > maxMasked:
@@ -116,7 +97,7 @@ func (d *Diff) Masked(r *privacy.Redactor) *Diff {
 			}
 		}
 	}
-	if m.Withheld != "" && d.edit != nil && d.edit.Func != "" {
+	if m.Withheld != "" && d.edit.Func != "" {
 		values = nil
 	}
 	for i := range m.Metadata {
@@ -137,7 +118,7 @@ func (d *Diff) Masked(r *privacy.Redactor) *Diff {
 }
 
 // moves reports whether the edit can put a value of the message to another place.
-func (d *Diff) moves() bool { return d.edit != nil && (len(d.edit.Patch) > 0 || d.edit.Func != "") }
+func (d *difference) moves() bool { return len(d.edit.Patch) > 0 || d.edit.Func != "" }
 
 func masked(r *privacy.Redactor, msg *message.Message) *message.Message {
 	m := message.NewMessage(msg.UUID, r.Payload(msg.Payload))

@@ -69,13 +69,13 @@ func TestDiscarded(t *testing.T) {
 		run(t, all, out, quick)
 		c = reach(t, all, c.ID, campaigns.Finished)
 		if sent := out.All(); len(sent) != 1 || sent[0].Msg.UUID != "4" || c.Gone != 1 {
-			t.Errorf("%d letters are published, %+v", len(sent), c.Counts)
+			t.Errorf("%d letters are published, %+v", len(sent), c)
 		}
 		if n, err := store.MarkAll(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusDiscarded}}, letters.StatusWaiting, gaveUp); err != nil || n != 3 {
 			t.Fatal(n, err)
 		}
 		if c := reach(t, all, start(t, all, request).ID, campaigns.Finished); c.Redriven != 3 {
-			t.Errorf("after they were restored: %+v", c.Counts)
+			t.Errorf("after they were restored: %+v", c)
 		}
 	})
 }

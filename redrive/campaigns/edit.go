@@ -96,8 +96,8 @@ func reserved(key string) bool {
 	return len(poison.ProducerMetadata(message.Metadata{key: "x"})) == 0
 }
 
-// String is the edit as JSON, for the record.
-func (e *Edit) String() string {
+// text is the edit as JSON, for the record.
+func (e *Edit) text() string {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return err.Error()

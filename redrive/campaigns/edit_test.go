@@ -48,7 +48,7 @@ func TestEdit(t *testing.T) {
 			want = 1
 		}
 		if done.Redriven != want || done.Refused != 3 {
-			t.Fatalf("%+v", done.Counts)
+			t.Fatalf("%+v", done)
 		}
 		for _, p := range out.All() {
 			m := p.Msg.Metadata
@@ -92,7 +92,7 @@ func TestEdit(t *testing.T) {
 		for _, f := range []string{"id", "ours", "no", "boom"} {
 			r := campaigns.Request{Filter: letters.Filter{IDs: []string{"text"}}, Edit: &campaigns.Edit{Func: f}, Act: act}
 			if done := reach(t, all, start(t, all, r).ID, campaigns.Finished); done.Refused != 1 {
-				t.Errorf("%s: %+v", f, done.Counts)
+				t.Errorf("%s: %+v", f, done)
 			}
 		}
 		if len(out.All()) != want {
@@ -157,7 +157,7 @@ func TestEdit_ends(t *testing.T) {
 	<-ended
 	now, err := all.Get(t.Context(), id)
 	if err != nil || now.Refused != 0 || now.Redriven != 0 {
-		t.Errorf("%+v, %v", now.Counts, err)
+		t.Errorf("%+v, %v", now, err)
 	}
 	plan, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -150,9 +150,9 @@ func (c *Campaigns) forgetEvents(ctx context.Context, id string, values []string
 }
 
 // saying returns the events of a campaign whose texts have one of the values.
-func (c *Campaigns) saying(ctx context.Context, id string, values []string) (found []Event, err error) {
+func (c *Campaigns) saying(ctx context.Context, id string, values []string) (found []inside.CampaignEvent, err error) {
 	for after := int64(0); ; {
-		events, err := c.History(ctx, id, after)
+		events, err := c.Inside().History(ctx, id, after)
 		if err != nil || len(events) == 0 {
 			return found, err
 		}
@@ -185,7 +185,7 @@ func forgetRequest(text string, values []string) (request string, inEdit bool, e
 	f.Description, f.Payload = erasedtext.Replace(f.Description, values), erasedtext.Replace(f.Payload, values)
 	r.Reason = erasedtext.Replace(r.Reason, values)
 	if e := r.Edit; e != nil {
-		was := e.String()
+		was := e.text()
 		for key, value := range e.Set {
 			e.Set[key] = erasedtext.Replace(value, values)
 		}
@@ -199,7 +199,7 @@ func forgetRequest(text string, values []string) (request string, inEdit bool, e
 		if err != nil {
 			return "", false, err
 		}
-		inEdit = e.String() != was
+		inEdit = e.text() != was
 	}
 	after, err := json.Marshal(r)
 	if err != nil || bytes.Equal(before, after) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/masked"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -46,7 +47,7 @@ func TestForget(t *testing.T) {
 			t.Errorf("%d texts, %d open, %v", done.Texts, len(done.Open), err)
 		}
 		if c, err := all.Get(ctx, ids[0]); err != nil || c.Request.Edit.Set["to"] != person || !strings.Contains(string(c.Request.Edit.Merge), person) {
-			t.Errorf("the edit of an open campaign: %s, %v", c.Request.Edit, err)
+			t.Errorf("the edit of an open campaign: %s, %v", masked.Text(c.Request.Edit), err)
 		}
 		if _, err := all.Cancel(ctx, ids[0], campaigns.Act{By: "eve", Reason: "r"}); err != nil {
 			t.Fatal(err)
@@ -63,7 +64,7 @@ func TestForget(t *testing.T) {
 		if e := c.Request.Edit; fmt.Sprint(e.Set) != "map[n:erased other:142 to:erased]" || !slices.Equal(e.Unset, []string{"x"}) ||
 			string(e.Merge) != `{"big":90071992547409931.10,"m":142,"n":"erased","to":{"list":["x erased"]}}` ||
 			string(e.Patch) != `[{"op":"add","path":"/42","value":"erased"}]` || c.Request.Reason != "for erased" || c.Request.Filter.IDs[0] != "id-0" {
-			t.Errorf("%s, %q", e, c.Request.Reason)
+			t.Errorf("%s, %q", masked.Text(e), c.Request.Reason)
 		}
 		if c, err := all.Get(ctx, ids[1]); err != nil || !strings.Contains(string(c.Request.Edit.Merge), "1.50") {
 			t.Errorf("%s, %v", c.Request.Edit.Merge, err)
@@ -71,7 +72,7 @@ func TestForget(t *testing.T) {
 		if c, err := all.Get(ctx, ids[2]); err != nil || c.Why != "of erased" || c.State != campaigns.Paused {
 			t.Errorf("%+v, %v", c, err)
 		}
-		history, err := all.History(ctx, ids[2], 0)
+		history, err := all.Inside().History(ctx, ids[2], 0)
 		if err != nil || len(history) != 3 || history[0].Reason != "for erased" || history[2].Reason != "of erased" {
 			t.Errorf("%+v, %v", history, err)
 		}
@@ -125,7 +126,7 @@ func TestForget_two(t *testing.T) {
 		both.Wait()
 		for _, id := range ids {
 			c, err1 := all.Get(t.Context(), id)
-			events, err2 := all.History(t.Context(), id, 0)
+			events, err2 := all.Inside().History(t.Context(), id, 0)
 			if text := fmt.Sprint(c, events); err1 != nil || err2 != nil || strings.Contains(text, "@example.com") {
 				t.Fatal(err1, err2, text)
 			}

@@ -71,7 +71,7 @@ func TestHandleAgain(t *testing.T) {
 		c = reach(t, all, c.ID, campaigns.Finished)
 		behind, err := all.Inside().LeftBehind(t.Context(), c.ID)
 		if err != nil || c.Failed != 1 || len(behind) != 1 || !strings.Contains(behind[0].Why, "run again") || out.IDs()["stays"] > 0 {
-			t.Errorf("%+v, %+v, %v, published %v", c.Counts, behind, err, out.IDs())
+			t.Errorf("%+v, %+v, %v, published %v", c, behind, err, out.IDs())
 		}
 	})
 }

@@ -41,7 +41,7 @@ func TestStart_once(t *testing.T) {
 		if listed, err := all.List(t.Context(), campaigns.List{}); err != nil || len(listed) != 1 {
 			t.Errorf("%d campaigns, %v", len(listed), err)
 		}
-		events, err := all.History(t.Context(), r.ID, 0)
+		events, err := all.Inside().History(t.Context(), r.ID, 0)
 		if err != nil || len(events) != 2 {
 			t.Errorf("%+v %v", events, err)
 		}
@@ -99,7 +99,7 @@ func TestEdit_payload(t *testing.T) {
 			1: {Seqs: []int64{1}, Edit: &campaigns.Edit{Payload: &text, Merge: []byte(`{"a":2}`)}, Act: act},
 			2: {Seqs: []int64{2}, Edit: &campaigns.Edit{Payload: &empty}, Act: act},
 		} {
-			plan, err := all.Plan(t.Context(), r)
+			_, plan, err := all.Inside().Plan(t.Context(), r)
 			if err != nil || len(plan.Sample) != 1 || plan.Sample[0].Edited == nil || plan.Sample[0].Edited.Refused != "" {
 				t.Errorf("%d: %+v %v", seq, plan.Sample, err)
 			}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
 // Purge deletes which letters the campaigns had that ended before a time, in small transactions, and returns how many
@@ -57,7 +59,7 @@ func (c *Campaigns) purge(ctx context.Context, id string, act Act, deleted *int)
 					last)
 			}
 			if err == nil && n < sweepAtOnce {
-				err = c.record(ctx, tx, id, EventPurged, act, fmt.Sprintf("%d letters", all+n))
+				err = c.record(ctx, tx, id, inside.CampaignPurged, act, fmt.Sprintf("%d letters", all+n))
 			}
 			return err
 		})

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -39,8 +40,8 @@ func TestPurge(t *testing.T) {
 				t.Errorf("purged %d, want %d, %v, %d are left", n, want, err, rows())
 			}
 		}
-		events, err := all.History(t.Context(), ended.ID, 0)
-		if err != nil || len(events) != 4 || events[3].Kind != campaigns.EventPurged || events[3].Act != act || events[3].Details != "600 letters" {
+		events, err := all.Inside().History(t.Context(), ended.ID, 0)
+		if err != nil || len(events) != 4 || events[3].Kind != inside.CampaignPurged || events[3].By != act.By || events[3].Reason != act.Reason || events[3].Details != "600 letters" {
 			t.Errorf("%+v %v", events, err)
 		}
 		if c, err := all.Get(t.Context(), ended.ID); err != nil || c.Redriven != 600 || c.Selected != 600 {

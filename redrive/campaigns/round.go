@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
 // todo are the campaigns that a worker looks at. Those that ended long ago, or of which all is known, are not among
@@ -36,7 +38,7 @@ func (r *rounds) wake(ctx context.Context, c Campaign) error {
 			return err
 		}
 		_, err = r.all.step(ctx, tx, c.ID,
-			move{from: []State{Scheduled}, to: Running, what: EventRan, act: Act{By: ByItself, Reason: "Request.NotBefore is over"},
+			move{from: []State{Scheduled}, to: Running, what: inside.CampaignRan, act: Act{By: ByItself, Reason: "Request.NotBefore is over"},
 				set:  `started_at = ` + startedAt(Running) + `, next_due = now_us(), late = 0,`,
 				only: ` AND not_before <= now_us()`})
 		return err
@@ -50,7 +52,7 @@ func (r *rounds) holdForApproval(ctx context.Context, c Campaign) (held bool, er
 		return false, nil
 	}
 	err = r.all.write(ctx, func(tx *sql.Tx) error {
-		held, err = r.all.step(ctx, tx, c.ID, move{from: []State{Running}, to: Approval, what: EventHeld,
+		held, err = r.all.step(ctx, tx, c.ID, move{from: []State{Running}, to: Approval, what: inside.CampaignHeld,
 			act:  Act{By: ByItself, Reason: fmt.Sprintf("it has %d letters, and more than %d need approval", c.Selected, over)},
 			only: ` AND approved_by = ''`})
 		return err

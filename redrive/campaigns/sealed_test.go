@@ -34,7 +34,7 @@ func TestSealed(t *testing.T) {
 		all := open(t, store, c)
 		r := request
 		r.Edit = &campaigns.Edit{Merge: []byte(`{"n":2}`)}
-		plan, err := all.Plan(t.Context(), r)
+		_, plan, err := all.Inside().Plan(t.Context(), r)
 		if err != nil || len(plan.Sample) != 3 || !strings.Contains(plan.Sample[0].Edited.Refused, `sealed with key "k3"`) ||
 			string(plan.Sample[1].Edited.Before) != `{"n":1}` || string(plan.Sample[1].Edited.After) != `{"n":2}` {
 			t.Errorf("%+v, %v", plan.Sample, err)
@@ -43,7 +43,7 @@ func TestSealed(t *testing.T) {
 		run(t, all, out, quick)
 		done := reach(t, all, start(t, all, r).ID, campaigns.Finished)
 		if done.Redriven != 2 || done.Refused != 1 {
-			t.Errorf("%+v", done.Counts)
+			t.Errorf("%+v", done)
 		}
 		wantIDs(t, out, 2)
 		for _, p := range out.All() {
@@ -78,14 +78,14 @@ func TestSealAway(t *testing.T) {
 	id := start(t, all, request).ID
 	paused := reach(t, all, id, campaigns.Paused)
 	if !strings.Contains(paused.Why, "the KMS does not answer") || paused.Refused+paused.Failed != 0 || len(out.All()) != 0 {
-		t.Errorf("%s: %+v", paused.Why, paused.Counts)
+		t.Errorf("%s: %+v", paused.Why, paused)
 	}
 	keys.Away.Store(false)
 	if _, err := all.Resume(t.Context(), id, act); err != nil {
 		t.Fatal(err)
 	}
 	if done := reach(t, all, id, campaigns.Finished); done.Redriven != 20 || done.Refused+done.Failed != 0 {
-		t.Errorf("%+v", done.Counts)
+		t.Errorf("%+v", done)
 	}
 	wantIDs(t, out, 20)
 }

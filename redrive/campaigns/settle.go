@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
@@ -244,7 +245,7 @@ func (s *settler) count(ctx context.Context, tx *sql.Tx, counts map[outcome]int,
 		counts[redriven], counts[quarantined], counts[refused], counts[failed], counts[gone], s.all.db.Text(id))
 	if err == nil && s.campaign.Request.Canary > 0 {
 		_, err = s.all.step(ctx, tx, id,
-			move{from: []State{Running}, to: Canary, what: EventCanaryPublished,
+			move{from: []State{Running}, to: Canary, what: inside.CampaignCanaryPublished,
 				act:     Act{By: ByItself, Reason: "waits for what becomes of the canary"},
 				details: fmt.Sprintf("%d letters", s.campaign.Request.Canary), set: `canary_at = now_us(),`,
 				only: ` AND canary > 0 AND redriven >= canary`})

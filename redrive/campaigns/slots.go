@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
@@ -138,7 +139,7 @@ func (r *rounds) dispatch(ctx context.Context, ready []Campaign) error {
 	for i, c := range waiting {
 		if i < free {
 			r.begin(ctx, c)
-		} else if !r.complained[c.ID] && r.all.recordOnce(ctx, c.ID, EventWaiting, whyWaits) == nil {
+		} else if !r.complained[c.ID] && r.all.recordOnce(ctx, c.ID, inside.CampaignWaits, whyWaits) == nil {
 			r.complained[c.ID] = true
 			logging.CampaignWaits.Write(r.all.config.Logger, nil, logging.Fields{logging.Campaign: c.ID})
 		}

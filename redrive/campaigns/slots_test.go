@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -80,12 +81,12 @@ func TestCampaignsTakeTurns(t *testing.T) {
 	waited := 0
 	for _, id := range ids {
 		reach(t, all, id, campaigns.Finished)
-		events, err := all.History(t.Context(), id, 0)
+		events, err := all.Inside().History(t.Context(), id, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range events {
-			if e.Kind == campaigns.EventWaiting && strings.Contains(e.Reason, "they take turns") {
+			if e.Kind == inside.CampaignWaits && strings.Contains(e.Reason, "they take turns") {
 				waited++
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -65,7 +66,7 @@ VALUES (?, ?, 'selecting', ?, now_us(), ?, ?, ?, ?, now_us() + ?)`, c.db.Text(id
 		if err != nil {
 			return err
 		}
-		return c.record(ctx, tx, id, EventStarted, r.Act, "")
+		return c.record(ctx, tx, id, inside.CampaignStarted, r.Act, "")
 	})
 	if err != nil {
 		if now, is := c.Get(ctx, id); r.ID != "" && is == nil { // the other of two was first
@@ -257,10 +258,10 @@ func (c *Campaigns) claims(ctx context.Context, tx *sql.Tx, of []letters.Head,
 
 // selected ends the selection.
 func (c *Campaigns) selected(ctx context.Context, id string, r *Request, n int) error {
-	to, why, what, act := Running, "", EventRan, Act{By: ByItself, Reason: "the selection is complete"}
+	to, why, what, act := Running, "", inside.CampaignRan, Act{By: ByItself, Reason: "the selection is complete"}
 	switch {
 	case n == 0:
-		to, why, what, act.Reason = Cancelled, "the selection has no letter to redrive", EventCancelled, "the selection has "+
+		to, why, what, act.Reason = Cancelled, "the selection has no letter to redrive", inside.CampaignCancelled, "the selection has "+
 			"no letter to redrive"
 	case r.Approval || c.config.ApproveOver > 0 && n > c.config.ApproveOver:
 		to = Approval

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -92,12 +93,12 @@ func TestSteer(t *testing.T) {
 			return err == nil && n+len(out.All()) == 200
 		})
 		wantIDs(t, out, len(out.All()))
-		events, err := all.History(t.Context(), c.ID, 0)
-		var what []campaigns.EventKind
+		events, err := all.Inside().History(t.Context(), c.ID, 0)
+		var what []string
 		for _, e := range events {
 			what = append(what, e.Kind)
 		}
-		want := []campaigns.EventKind{campaigns.EventStarted, campaigns.EventRan, campaigns.EventPaused, campaigns.EventRateSet, campaigns.EventResumed, campaigns.EventCancelled}
+		want := []string{inside.CampaignStarted, inside.CampaignRan, inside.CampaignPaused, inside.CampaignRateSet, inside.CampaignResumed, inside.CampaignCancelled}
 		if err != nil || !slices.Equal(what, want) {
 			t.Error(what, err)
 		}

@@ -10,7 +10,9 @@ import (
 )
 
 // Inside returns what Spillway's own packages call of Campaigns, and their users do not. Nothing is promised of it.
-func (c *Campaigns) Inside() inside.Campaigns[*letters.Store, State] { return (*inner)(c) }
+func (c *Campaigns) Inside() inside.Campaigns[*letters.Store, State, Request, Plan] {
+	return (*inner)(c)
+}
 
 // inner is Campaigns with the methods that only Spillway's own packages call.
 type inner Campaigns

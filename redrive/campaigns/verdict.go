@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
 // listenFor is how long a worker listens for what became of a campaign's letters after its end.
@@ -76,7 +78,7 @@ FROM spillway_campaigns WHERE id = ?`+r.all.lock(), r.all.db.Text(c.ID)) // or a
 		return err
 	case goOn:
 		_, err := r.all.step(ctx, tx, c.ID,
-			move{from: []State{Canary}, to: Running, what: EventRan, act: Act{By: ByItself, Reason: why},
+			move{from: []State{Canary}, to: Running, what: inside.CampaignRan, act: Act{By: ByItself, Reason: why},
 				set: `canary = 0, next_due = now_us(), late = 0,`})
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -230,7 +231,7 @@ func (r *rounds) able(ctx context.Context, c Campaign) bool {
 		lacks = fmt.Sprintf("the worker's Config.Allow does not have the topic %q", logged(c.Request.To))
 	}
 	// else in the next round
-	if lacks != "" && !r.complained[c.ID] && r.all.recordOnce(ctx, c.ID, EventLeft, lacks) == nil {
+	if lacks != "" && !r.complained[c.ID] && r.all.recordOnce(ctx, c.ID, inside.CampaignLeft, lacks) == nil {
 		r.complained[c.ID] = true
 		logging.CampaignLeft.Write(r.all.config.Logger, errors.New("campaigns: "+lacks),
 			logging.Fields{logging.Campaign: c.ID})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/masked"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -78,7 +79,7 @@ func (c *console) campaignView(r *request, one campaigns.Campaign) (campaignView
 		campaignLine: lineOf(r, one), Why: one.Why, Through: one.Selected - one.Pending, Pending: one.Pending,
 		Created: one.CreatedAt, Started: one.StartedAt, EndedAt: one.EndedAt, ResumeAt: one.ResumeAt,
 		NotBefore: request.NotBefore, Approved: one.ApprovedBy, LeftOut: c.leftOut(r, one.LeftOut),
-		Counts: operate.Outcomes(one.Counts), Standing: operate.Standing(one.State), Settings: settingsOfRequest(request),
+		Counts: operate.Outcomes(one), Standing: operate.Standing(one.State), Settings: settingsOfRequest(request),
 		Here: r.link("campaigns/"+one.ID, nil), Audit: r.link("audit", map[string][]string{"redrive-id": {one.ID}}),
 		MayLook: r.person.Role >= Look,
 		Own:     r.who("").Began(one),
@@ -91,7 +92,7 @@ func (c *console) campaignView(r *request, one campaigns.Campaign) (campaignView
 		v.Rate = say("%s letters a second", strconv.FormatFloat(one.Rate, 'g', -1, 64))
 	}
 	if v.MayLook && request.Edit != nil {
-		v.Edit = request.Edit.String()
+		v.Edit = masked.Text(request.Edit)
 	}
 	v.Selection, v.Chosen = c.chosenBy(r, one), r.inWords(request)
 	v.Done = one.State.Ended() && one.NotHeard == 0
@@ -110,10 +111,10 @@ func (c *console) campaignView(r *request, one campaigns.Campaign) (campaignView
 			return v, err
 		}
 	}
-	events, err := c.desk.Campaigns.History(r.http.Context(), one.ID, 0)
+	events, err := c.desk.Campaigns.Inside().History(r.http.Context(), one.ID, 0)
 	for _, e := range slices.Backward(events) {
 		v.History = append(v.History,
-			historyLine{At: e.At, What: string(e.Kind), By: e.By, Reason: e.Reason, Details: e.Details})
+			historyLine{At: e.At, What: e.Kind, By: e.By, Reason: e.Reason, Details: e.Details})
 	}
 	return v, err
 }

@@ -45,7 +45,7 @@ type sampleLine struct {
 	Difference                            *operate.Difference
 }
 
-func (c *console) planView(r *request, p campaigns.Plan, part bool) *planView {
+func (c *console) planView(r *request, p operate.DryRun, part bool) *planView {
 	v := &planView{Letters: p.Letters, Quarantine: p.Quarantine, Part: part, NeedsApproval: p.NeedsApproval,
 		LeftOut: c.leftOut(r, p.LeftOut)}
 	v.Nothing = p.Letters == 0 && len(p.LeftOut) == 0

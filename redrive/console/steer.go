@@ -79,11 +79,11 @@ func (c *console) steer(r *request, name string) (answer, error) {
 
 // steeredBy says who brought a campaign into its state, for the one who came second.
 func (c *console) steeredBy(r *request, id string) string {
-	events, err := c.desk.Campaigns.History(r.http.Context(), id, 0)
+	events, err := c.desk.Campaigns.Inside().History(r.http.Context(), id, 0)
 	if err != nil || len(events) == 0 {
 		return ""
 	}
 	last := events[len(events)-1]
-	return say("The last entry of its history: %s, by %s, for this reason: %s.", string(last.Kind),
+	return say("The last entry of its history: %s, by %s, for this reason: %s.", last.Kind,
 		c.plain(last.By), c.plain(last.Reason))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -60,13 +61,13 @@ func Test(t *testing.T, b Broker) {
 
 	// The dry run, twice: it takes nothing.
 	for range 2 {
-		b.plan(t, config, redrive.TopicPlan{Messages: len(waiting), Letters: 2 * each, Refused: 1, NoLetters: 1})
+		b.plan(t, config, inside.TopicPlan{Messages: len(waiting), Letters: 2 * each, Refused: 1, NoLetters: 1})
 	}
 	some := config
 	some.Filter.Handlers = []string{"mail"}
-	b.plan(t, some, redrive.TopicPlan{Messages: len(waiting), Letters: each, NotChosen: each + 1, NoLetters: 1})
+	b.plan(t, some, inside.TopicPlan{Messages: len(waiting), Letters: each, NotChosen: each + 1, NoLetters: 1})
 	some.Max = 3
-	b.plan(t, some, redrive.TopicPlan{Messages: 3, Letters: 1, NotChosen: 2})
+	b.plan(t, some, inside.TopicPlan{Messages: 3, Letters: 1, NotChosen: 2})
 
 	// A drain whose subscription is cut off between a publish and its ack.
 	sub := b.Subscriber()
@@ -91,7 +92,7 @@ func Test(t *testing.T, b Broker) {
 	config.Max = 0
 	b.drain(t, live, config, least-4, least+b.InDoubt-4)
 	b.settled(t, dead, func(n int) bool { return n == 0 })
-	b.plan(t, config, redrive.TopicPlan{})
+	b.plan(t, config, inside.TopicPlan{})
 
 	twice := 0
 	for _, msg := range waiting[:2*each] {
@@ -114,14 +115,14 @@ func (b *Broker) letter(id, origin, handler string) *message.Message {
 }
 
 // plan fails the test if a dry run counts anything else.
-func (b *Broker) plan(t *testing.T, config redrive.DrainTopicConfig, want redrive.TopicPlan) {
+func (b *Broker) plan(t *testing.T, config redrive.DrainTopicConfig, want inside.TopicPlan) {
 	t.Helper()
 	sub := b.Subscriber()
 	defer func() { _ = sub.Close() }()
-	plan, err := redrive.PlanTopic(t.Context(), sub, config)
+	plan, err := redrive.Inside().PlanTopic(t.Context(), sub, config)
 	if err != nil || plan.Messages != want.Messages || plan.Letters != want.Letters || plan.Refused != want.Refused ||
 		plan.NotChosen != want.NotChosen || plan.NoLetters != want.NoLetters ||
-		len(plan.Sample) != min(want.Letters, redrive.PlanSamples) {
+		len(plan.Sample) != min(want.Letters, 10) {
 		t.Fatalf("planned %+v, %v, want %+v", plan, err, want)
 	}
 	b.settled(t, config.Topic, func(n int) bool { return n >= plan.Messages }) // RabbitMQ puts them back a moment later

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/masked"
 	"strings"
 	"time"
 
@@ -142,7 +143,7 @@ func (a *app) campaignTable(page []campaigns.Campaign) error {
 // campaign prints one campaign and its record.
 func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign) error {
 	c = a.masked(c)
-	events, err := all.History(ctx, c.ID, 0)
+	events, err := all.Inside().History(ctx, c.ID, 0)
 	if err != nil {
 		return err
 	}
@@ -153,8 +154,8 @@ func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaign
 	if a.json {
 		return a.screen.JSON(struct {
 			campaigns.Campaign
-			Behind []inside.Behind   `json:"left_behind,omitempty"`
-			Events []campaigns.Event `json:"events"`
+			Behind []inside.Behind        `json:"left_behind,omitempty"`
+			Events []inside.CampaignEvent `json:"events"`
 		}{c, behind, events})
 	}
 	state := string(c.State)
@@ -165,7 +166,7 @@ func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaign
 		{"campaign", c.ID}, {"state", state}, {"started", a.when(c.CreatedAt) + " by " + c.Request.By},
 		{"reason", c.Request.Reason}, {"approved by", c.ApprovedBy}, {"ended", a.when(c.EndedAt)},
 		{"resumes", a.when(c.ResumeAt)}, {"to", c.Request.To}, {"rate", rateOf(c.Rate)}, {"edit", editOf(c.Request.Edit)},
-		{"letters", fmt.Sprintf("%d, %d not done yet", c.Selected, c.Pending)}, {"redriven", redrivenOf(c.Counts)},
+		{"letters", fmt.Sprintf("%d, %d not done yet", c.Selected, c.Pending)}, {"redriven", redrivenOf(c)},
 		{"quarantined", count(c.Quarantined)}, {"refused", count(c.Refused)}, {"failed", count(c.Failed)},
 		{"gone", count(c.Gone)},
 	}
@@ -191,7 +192,7 @@ func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaign
 	return nil
 }
 
-func redrivenOf(c campaigns.Counts) string {
+func redrivenOf(c campaigns.Campaign) string {
 	return fmt.Sprintf("%d: %d succeeded, %d failed again, %d not heard of yet", c.Redriven, c.Succeeded, c.FailedAgain,
 		c.NotHeard)
 }
@@ -220,7 +221,7 @@ func editOf(e *campaigns.Edit) string {
 	if e == nil {
 		return ""
 	}
-	return e.String()
+	return masked.Text(e)
 }
 
 func rateOf(rate float64) string {

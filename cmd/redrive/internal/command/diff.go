@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/linediff"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -47,7 +48,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 				}
 				r.Seqs = append(r.Seqs, l.Seq)
 			}
-			plan, err := all.Plan(ctx, r)
+			_, plan, err := all.Inside().Plan(ctx, r)
 			if err != nil {
 				return err
 			}
@@ -89,7 +90,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 }
 
 // diff prints what an edit does: lines that go with a minus, lines that come with a plus.
-func (a *app) diff(edited *campaigns.Diff) {
+func (a *app) diff(edited *inside.Diff) {
 	d := operate.DifferenceOf(edited, a.privacy)
 	if d.Refused != "" {
 		a.screen.Styled(screen.Red, "  refused: %s", d.Refused)

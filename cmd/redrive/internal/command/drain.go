@@ -126,7 +126,7 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 		Topic: topic, Park: broker, Max: d.most, IdleAfter: d.idle,
 	}
 	if d.dryRun {
-		plan, err := redrive.PlanTopic(ctx, sub, config)
+		plan, err := redrive.Inside().PlanTopic(ctx, sub, config)
 		if err != nil {
 			return err
 		}

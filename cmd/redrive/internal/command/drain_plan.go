@@ -4,11 +4,11 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
-	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
 // topicPlan prints what a drain of a topic would do.
-func (a *app) topicPlan(topic string, p redrive.TopicPlan) error {
+func (a *app) topicPlan(topic string, p inside.TopicPlan) error {
 	if a.json {
 		return a.screen.JSON(p)
 	}

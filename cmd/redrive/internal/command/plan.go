@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
 // plan prints what a campaign would do.
-func (a *app) plan(p campaigns.Plan) error {
+func (a *app) plan(p operate.DryRun) error {
 	if a.json {
 		for i := range p.Sample {
 			p.Sample[i].Edited = p.Sample[i].Edited.Masked(a.privacy)

@@ -121,7 +121,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 	if err != nil {
 		return err
 	}
-	var plan campaigns.Plan
+	var plan operate.DryRun
 	if s.dryRun || !s.yes {
 		if plan, _, err = a.desk(store, all).Plan(ctx, a.person(r.Reason), r, 0); err != nil {
 			return err
@@ -162,7 +162,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 	return a.follow(ctx, all, c)
 }
 
-func targets(p campaigns.Plan) string {
+func targets(p operate.DryRun) string {
 	var names []string
 	for i, target := range p.Targets {
 		if i == 3 {

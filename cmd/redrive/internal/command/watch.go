@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
@@ -53,7 +54,7 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 	var away time.Time // since when the database does not answer
 	for {
 		if a.json {
-			if now := fmt.Sprint(c.State, c.Counts, c.Rate); now != last {
+			if now := fmt.Sprint(c.State, operate.Outcomes(c), c.Rate); now != last {
 				if err := a.screen.JSON(a.masked(c)); err != nil {
 					return err
 				}
@@ -106,16 +107,16 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 
 // whyNot says why no worker works on a campaign, as far as the record knows.
 func (a *app) whyNot(ctx context.Context, all *campaigns.Campaigns, id string) string {
-	events, err := all.History(ctx, id, 0)
+	events, err := all.Inside().History(ctx, id, 0)
 	if err != nil {
 		return "the record does not answer: " + err.Error()
 	}
 	for _, e := range slices.Backward(events) {
 		switch e.Kind {
-		case campaigns.EventLeft:
+		case inside.CampaignLeft:
 			return fmt.Sprintf("%s; %s: give a worker what it lacks, or cancel: redrive cancel %s", e.Details, e.Reason,
 				short(id))
-		case campaigns.EventWaiting:
+		case inside.CampaignWaits:
 			return e.Reason
 		}
 	}
@@ -149,20 +150,20 @@ func (a *app) outcome(c campaigns.Campaign) error {
 	switch {
 	case c.State == campaigns.Finished && behind == 0:
 		if !a.json {
-			a.screen.Line("campaign %s is finished: redriven %s", short(c.ID), redrivenOf(c.Counts))
+			a.screen.Line("campaign %s is finished: redriven %s", short(c.ID), redrivenOf(c))
 		}
 		return nil
 	case c.State == campaigns.Finished:
 		return partly("campaign %s is finished: redriven %s; left behind: %d quarantined, %d refused, %d not accepted",
-			short(c.ID), redrivenOf(c.Counts), c.Quarantined, c.Refused, c.Failed)
+			short(c.ID), redrivenOf(c), c.Quarantined, c.Refused, c.Failed)
 	case c.State == campaigns.Paused:
 		return partly("campaign %s is paused: %s; redriven %s, %d not begun; redrive resume or redrive cancel", short(c.ID),
-			c.Why, redrivenOf(c.Counts), c.Pending)
+			c.Why, redrivenOf(c), c.Pending)
 	case c.State == campaigns.Approval:
 		return partly("campaign %s waits for a second person: redrive approve %s", short(c.ID), short(c.ID))
 	case c.State == campaigns.Scheduled:
 		a.screen.Note("campaign %s begins at %s", short(c.ID), operate.Stamp(c.Request.NotBefore))
 		return nil
 	}
-	return partly("campaign %s is cancelled: %s; redriven %s", short(c.ID), c.Why, redrivenOf(c.Counts))
+	return partly("campaign %s is cancelled: %s; redriven %s", short(c.ID), c.Why, redrivenOf(c))
 }
