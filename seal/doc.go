@@ -43,8 +43,8 @@
 // minutes: Current is called for each letter.
 //
 // To rotate, give each process the new key beside the old one; then make the new key the current one. New letters are
-// sealed with the current key. letters.Store.Reseal seals old ones again. letters.Store.SealKeys counts letters by key:
-// a key may go when its count is 0, and when no topic holds letters of that key.
+// sealed with the current key. letters.Store.Reseal seals old ones again. letters.Store.Count with Filter.SealKeys
+// counts the letters of a key: the key may go when it has none, and when no topic holds letters of it.
 //
 // # What is refused
 //

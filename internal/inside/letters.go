@@ -9,7 +9,7 @@ import (
 )
 
 // Letters is the inside of a letters.Store. The type parameters are types of package letters, which imports this one.
-type Letters[Filter, Letter, Act any, Status comparable] interface {
+type Letters[Filter, Letter, Act, Rule any, Status comparable] interface {
 	// DB is the database that the Store is on, for tables that stand beside its own.
 	DB() *sql.DB
 	// Service is the service of the Store.
@@ -34,6 +34,11 @@ type Letters[Filter, Letter, Act any, Status comparable] interface {
 	// of the keys. It reads all letters, without their bodies. A key that has no letters here, and none in a topic, is
 	// needed no more.
 	SealKeys(ctx context.Context) ([]KeyCount, error)
+
+	// Reseal is letters.Store.Reseal, with a report. Letters that do not open are no error.
+	Reseal(ctx context.Context, f Filter, act Act, options ResealOptions) (Resealed, error)
+	// Retention returns what deletes letters by rules.
+	Retention(rules []Rule, act Act) (Retention, error)
 
 	// Record writes an event for each of the letters, at most letters.MaxLimit, and changes nothing else. kind is selected,
 	// edited or shown: the Store records the other kinds. tx is a transaction on the Store's database, or nil. Record
@@ -86,7 +91,7 @@ type Claims[Filter, Letter, Act any, Status comparable] interface {
 	//     are published. The receiver marks that within a spillway.Channel. Elsewhere it is believed 5 minutes after the
 	//     message was applied, but never of a letter of reason output_undeliverable, whose message was applied before.
 	//
-	// Otherwise another program calls letters.Store.Succeeded. Live traffic does nothing for it: Learn looks keys up.
+	// Otherwise another program marks it, by letters.Store.MarkAll. Live traffic does nothing for it: Learn looks keys up.
 	Learn(ctx context.Context, redriveID string) (Outcome, error)
 }
 
@@ -132,6 +137,35 @@ type KeyCount struct {
 	// Key is the id of the key. It is empty for letters that are not sealed, and ? for sealed letters that do not say.
 	Key     string `json:"key"`
 	Letters int    `json:"letters"`
+}
+
+// Retention deletes letters by rules.
+type Retention interface {
+	// Due returns how many letters each rule would delete now: a dry run. Letters that have a lease are among them.
+	Due(ctx context.Context) (rules []int, err error)
+	// Trim deletes the letters that are past their retention now, and returns how many each rule deleted, also with an
+	// error.
+	Trim(ctx context.Context) (rules []int, err error)
+}
+
+// ResealOptions are options of Reseal.
+type ResealOptions struct {
+	// Pause is the time between two transactions, so that live traffic goes first. Default: none.
+	Pause time.Duration
+	// Progress is called with what was done so far, after each transaction. Default: none.
+	Progress func(Resealed)
+}
+
+// Resealed is what Reseal did, also if it ended with an error.
+type Resealed struct {
+	// Key is the id of the current key.
+	Key string `json:"key"`
+	// Resealed counts the letters that have the current key now and had another one, or none.
+	Resealed int `json:"resealed"`
+	// Closed counts the letters that do not open. They stay as they are.
+	Closed int `json:"closed"`
+	// Why are the errors of the first Closed letters, at most 20. Each names the letter and its key.
+	Why []string `json:"why,omitempty"`
 }
 
 // EraseOptions are options of Erase.

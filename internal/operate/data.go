@@ -73,7 +73,7 @@ func DataOfHead(h letters.Head) LetterData {
 		Seq: h.Seq, Status: string(h.Status), Seen: h.Seen, StoredAt: Stamp(h.StoredAt), ID: h.MessageID, Cause: h.Cause,
 		DeadLetterTopic: h.DeadLetterTopic, Topic: h.Topic, Handler: h.Handler, Class: h.Class.String(), Reason: h.Reason,
 		Type: h.Type, Description: h.Description, StackHash: h.StackHash, FirstFailedAt: Stamp(h.FirstFailedAt),
-		LastFailedAt: Stamp(h.LastFailedAt), MarkedAt: Stamp(h.Marked.At), MarkedBy: h.Marked.By,
+		LastFailedAt: Stamp(h.LastFailedAt), MarkedAt: Stamp(h.MarkedAt), MarkedBy: h.Marked.By,
 		MarkedReason: h.Marked.Reason, RedriveID: h.Marked.RedriveID, LeasedBy: h.LeasedBy, LeasedUntil: Stamp(h.LeasedUntil),
 		Bytes: h.Size, SealKey: h.SealKey,
 	}
@@ -86,7 +86,7 @@ func DataOf(l letters.Letter) LetterData {
 		DeadLetterTopic: l.Topic, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(),
 		Reason: l.Failure.Reason, Type: l.Failure.Type, Description: l.Failure.Description, StackHash: l.Failure.StackHash,
 		FirstFailedAt: Stamp(l.Failure.FirstFailedAt), LastFailedAt: Stamp(l.Failure.LastFailedAt),
-		MarkedAt: Stamp(l.Marked.At), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason, RedriveID: l.Marked.RedriveID,
+		MarkedAt: Stamp(l.MarkedAt), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason, RedriveID: l.Marked.RedriveID,
 		Bytes: l.Size, SealKey: l.SealKey,
 	}
 }

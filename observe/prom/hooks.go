@@ -198,10 +198,10 @@ const ofKeys, ofLetters = "keys", "letters"
 // Retention counts what a letters.Retention of this config does. Call it before letters.NewRetention. A hook that
 // config has is called after the metrics.
 func (m *Metrics) Retention(config *letters.RetentionConfig) {
-	config.OnTrimmed = first.Ours(func(_ context.Context, t letters.Trimmed) {
-		m.purged.WithLabelValues(ofLetters).Add(float64(t.Letters))
-		m.ran(ofLetters, t.Err)
-	}, config.OnTrimmed)
+	config.OnRun = first.Ours2(func(_ context.Context, n int, err error) {
+		m.purged.WithLabelValues(ofLetters).Add(float64(n))
+		m.ran(ofLetters, err)
+	}, config.OnRun)
 	m.expect(ofLetters, time.Hour)
 }
 

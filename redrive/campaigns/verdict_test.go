@@ -18,7 +18,8 @@ func TestVerdict(t *testing.T) {
 		out := failing(t, store, func(id string) bool { return id == "id-8" || id == "id-9" })
 		run(t, all, out, quick)
 		c := reach(t, all, start(t, all, request).ID, campaigns.Finished)
-		n, err := store.Succeeded(t.Context(), letters.Act{By: "billing"}, "billing", "id-0", "id-1", "id-2", "id-3", "id-4")
+		n, err := store.MarkAll(t.Context(), letters.Filter{IDs: []string{"id-0", "id-1", "id-2", "id-3", "id-4"},
+			Statuses: []letters.Status{letters.StatusRedriven}}, letters.StatusSucceeded, letters.Act{By: "billing"})
 		if err != nil || n != 5 {
 			t.Fatal(n, err)
 		}

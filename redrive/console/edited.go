@@ -42,14 +42,14 @@ func keyFields() (names []string) {
 
 // versionOf changes whenever something happens to a letter.
 func versionOf(l letters.Letter) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d %d %s", l.Seq, l.Status, l.Seen, l.Marked.At.UnixMicro(),
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d %d %s", l.Seq, l.Status, l.Seen, l.MarkedAt.UnixMicro(),
 		l.Original.Payload))
 	return hex.EncodeToString(sum[:16])
 }
 
 // whatChanged says who did what to a letter since the form was made.
 func (c *console) whatChanged(l letters.Letter) string {
-	if l.Marked.At.IsZero() {
+	if l.MarkedAt.IsZero() {
 		return "The letter has changed since you opened it. It arrived again. What you typed is below."
 	}
 	status := operate.StatusWords(l.Status)

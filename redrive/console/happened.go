@@ -16,7 +16,7 @@ func (c *console) happened(r *request, s operate.Selection) string {
 		return "Different things happened to them: the list of the letters has who did what."
 	case h.LeasedBy != "":
 		return say("A program works on them now: %s.", c.plain(h.LeasedBy))
-	case h.Marked.At.IsZero():
+	case h.MarkedAt.IsZero():
 		return ""
 	case h.Marked.Reason == "":
 		return say("The state is now: %s, by %s.", operate.StatusWords(h.Status), c.plain(h.Marked.By))

@@ -35,5 +35,8 @@ var EachMinute = eachMinute
 // Apart stores each letter by itself, as if no other were published.
 func (s *Store) Apart() { s.batcher = nil }
 
+// Run is what Plugin runs.
+func (r *Retention) Run(ctx context.Context) { r.run(ctx) }
+
 // Often lets a Retention look again after that time.
 func (r *Retention) Often(every time.Duration) { r.every = every }

@@ -30,7 +30,8 @@ type Head struct {
 	// Size is the number of bytes of its metadata and payload.
 	Size     int
 	StoredAt time.Time
-	Marked   Marked
+	MarkedAt time.Time
+	Marked   Act
 	// SealKey is the id of the key that the letter is sealed with. It is empty if the letter is not sealed, and ? if the
 	// letter does not say.
 	SealKey string
@@ -84,7 +85,7 @@ func scanHead(rows *sql.Rows) (Head, error) {
 	h.MessageID, h.DeadLetterTopic, h.Topic, h.Handler, h.Class = string(id), string(deadLetterTopic), string(topic),
 		string(handler), classOf(class)
 	h.FirstFailedAt, h.LastFailedAt, h.StoredAt = fromMicro(first), fromMicro(last), fromMicro(storedAt)
-	h.Marked.At, h.LeasedUntil = fromMicro(markedAt), fromMicro(leasedUntil)
+	h.MarkedAt, h.LeasedUntil = fromMicro(markedAt), fromMicro(leasedUntil)
 	return h, err
 }
 

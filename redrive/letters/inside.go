@@ -7,7 +7,9 @@ import (
 )
 
 // Inside returns what Spillway's own packages call of a Store, and its users do not. Nothing is promised of it.
-func (s *Store) Inside() inside.Letters[Filter, Letter, Act, Status] { return (*inner)(s) }
+func (s *Store) Inside() inside.Letters[Filter, Letter, Act, RetentionRule, Status] {
+	return (*inner)(s)
+}
 
 // inner is a Store with the methods that only Spillway's own packages call.
 type inner Store

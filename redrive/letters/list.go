@@ -29,17 +29,12 @@ type Letter struct {
 	Size int
 	// StoredAt is when the letter arrived first.
 	StoredAt time.Time
-	// Marked is the record of the latest change of Status. It is zero if there was none.
-	Marked Marked
+	// MarkedAt is the time of the latest change of Status, by the database's clock. It is zero if there was none.
+	MarkedAt time.Time
+	// Marked says who made that change, and why. Its Detail is empty: it is in the Event.
+	Marked Act
 
 	identity []byte
-}
-
-// Marked records who changed the Status of a letter, and why. Act.Detail is empty: it is in the Event.
-type Marked struct {
-	// At is the time of the change, by the database's clock.
-	At time.Time
-	Act
 }
 
 // letterQuery reads whole letters. Those of earlier versions have no body.
@@ -124,7 +119,7 @@ func scanLetter(rows *sql.Rows) (Letter, error) {
 	} else if msg.Metadata, damage = metadatacodec.Read(metadata); damage != nil { // shown, so that the letters behind it can be reached
 		msg.Metadata = message.Metadata{}
 	}
-	l.Status, l.StoredAt, l.Marked.At = Status(status), fromMicro(storedAt), fromMicro(markedAt)
+	l.Status, l.StoredAt, l.MarkedAt = Status(status), fromMicro(storedAt), fromMicro(markedAt)
 	l.Letter = poison.Read(msg)
 	l.Topic, l.Identity = string(topic), ownIdentity(body, storedAt)
 	if damage != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -195,22 +194,4 @@ func (s *Store) outcome(ctx context.Context, redriveID string) (o inside.Outcome
 	}, `SELECT status, COUNT(*) FROM spillway_dead_letters WHERE redrive_id = ? AND redrive_id <> '' AND COALESCE(service, '') = ? GROUP BY status`,
 		s.db.Text(redriveID), asBytes(s.service))
 	return o, err
-}
-
-// Succeeded marks redriven letters of a handler whose messages were handled: a hook for a service whose receiver keeps
-// its keys in another database. It returns how many letters it marked. An id of which there is no redriven letter is no
-// error.
-func (s *Store) Succeeded(ctx context.Context, act Act, handler string, messageIDs ...string) (n int, err error) {
-	if err := s.usable(ctx); err != nil {
-		return 0, err
-	}
-	if len(messageIDs) > MaxListed {
-		return 0, fmt.Errorf("letters: note the success of %d messages: at most %d are possible: use several calls",
-			len(messageIDs), MaxListed)
-	}
-	if len(messageIDs) == 0 {
-		return 0, nil
-	}
-	return s.MarkAll(ctx, Filter{IDs: messageIDs, Handlers: []string{handler}, Statuses: []Status{StatusRedriven}},
-		StatusSucceeded, act)
 }

@@ -5,11 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
+	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
@@ -22,62 +23,51 @@ const (
 	maxClosed    = 20      // letters whose errors a report has
 )
 
-// ResealConfig configures Reseal.
-type ResealConfig struct {
-	// Filter chooses the letters. Default: all letters that are not sealed with the current key, whatever their status.
-	// Filter.Limit must be 0.
-	Filter Filter
-	// Pause is the time between two transactions, so that live traffic goes first. Default: none.
-	Pause time.Duration
-	// Act says who does it, and why.
-	Act Act
-	// Progress is called with the report so far, after each transaction. It must be quick. Default: none.
-	Progress func(ResealReport)
-}
-
-// ResealReport says what Reseal did, also if it ended with an error.
-type ResealReport struct {
-	// Key is the id of the current key.
-	Key string `json:"key"`
-	// Resealed counts the letters that have the current key now and had another one, or none.
-	Resealed int `json:"resealed"`
-	// Closed counts the letters that do not open. They stay as they are.
-	Closed int `json:"closed"`
-	// Why are the errors of the first Closed letters, at most 20. Each names the letter and its key.
-	Why []string `json:"why,omitempty"`
-}
-
-// Reseal seals letters with the current key: those of old keys, and those that are not sealed. It goes over the letters
-// that are there when it starts, in small transactions beside other traffic. If it is killed, each letter has its old
-// envelope or its new one: call it again. It leaves out letters that have a lease, and those that another transaction
-// is writing: Count with Filter.SealKeys says what is left. Each letter that is resealed has an event.
+// Reseal seals letters with the current key: those of old keys, and those that are not sealed. f chooses them; without
+// Filter.Statuses letters of all states. It goes over the letters that are there when it starts, in small transactions
+// beside other traffic, and returns how many it sealed. If it is killed, each letter has its old envelope or its new
+// one: call it again. It leaves out letters that have a lease, and those that another transaction is writing: Count with
+// Filter.SealKeys says what is left. Each letter that is resealed has an event. A letter that does not open stays as it
+// is: the error counts them, and names the first ones with their keys.
 //
 // Reseal overwrites what the rows had. The database may still have it in its log, in backups, and in pages that it has
 // not used again: a VACUUM on SQLite and PostgreSQL, and OPTIMIZE TABLE on MySQL, write the tables anew.
-func (s *Store) Reseal(ctx context.Context, config ResealConfig) (ResealReport, error) {
-	if err := s.usable(ctx); err != nil {
-		return ResealReport{}, err
+func (s *Store) Reseal(ctx context.Context, f Filter, act Act) (resealed int, err error) {
+	done, err := s.Inside().Reseal(ctx, f, act, inside.ResealOptions{})
+	if err == nil && done.Closed > 0 {
+		err = fmt.Errorf("letters: reseal: %d letters do not open, and stay as they are: give their keys too: %s", done.Closed,
+			strings.Join(done.Why, "; "))
 	}
-	r := &resealing{Store: s, config: config}
+	return done.Resealed, err
+}
+
+func (in *inner) Reseal(ctx context.Context, f Filter, act Act, options inside.ResealOptions) (inside.Resealed, error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return inside.Resealed{}, err
+	}
+	r := &resealing{store: s, filter: f, act: act, options: options}
 	err := r.run(ctx)
 	return r.report, wrapped(fmt.Sprintf("reseal, after %d", r.report.Resealed), err)
 }
 
 type resealing struct {
-	*Store
-	config ResealConfig
-	report ResealReport
+	store   *Store
+	filter  Filter
+	act     Act
+	options inside.ResealOptions
+	report  inside.Resealed
 }
 
 func (r *resealing) run(ctx context.Context) (err error) {
-	f := &r.config.Filter
-	if err := errors.Join(f.validateInOrder(), r.config.Act.validate()); err != nil {
+	f := &r.filter
+	if err := errors.Join(f.validateInOrder(), r.act.validate()); err != nil {
 		return err
 	}
-	if f.Limit != 0 || r.config.Pause < 0 {
-		return fmt.Errorf("ResealConfig.Filter.Limit (%d) must be 0 and Pause (%s) not negative", f.Limit, r.config.Pause)
+	if f.Limit != 0 || r.options.Pause < 0 {
+		return fmt.Errorf("Filter.Limit (%d) must be 0 and the pause (%s) not negative", f.Limit, r.options.Pause)
 	}
-	if r.report.Key, err = r.seal.Inside().CurrentID(ctx); err != nil {
+	if r.report.Key, err = r.store.seal.Inside().CurrentID(ctx); err != nil {
 		return err
 	}
 	if len(f.Statuses) == 0 {
@@ -93,12 +83,12 @@ func (r *resealing) run(ctx context.Context) (err error) {
 		}
 	}
 	if f.MaxSeq == 0 {
-		if f.MaxSeq, err = r.lastSeq(ctx); err != nil || f.MaxSeq == 0 {
+		if f.MaxSeq, err = r.store.lastSeq(ctx); err != nil || f.MaxSeq == 0 {
 			return err
 		}
 	}
 	for {
-		chosen, err := r.choose(ctx, *f, true, resealAtOnce, resealBytes, true)
+		chosen, err := r.store.choose(ctx, *f, true, resealAtOnce, resealBytes, true)
 		if err != nil || len(chosen.seqs) == 0 {
 			return err
 		}
@@ -106,17 +96,17 @@ func (r *resealing) run(ctx context.Context) (err error) {
 		if err := r.some(ctx, chosen.seqs); err != nil {
 			return err
 		}
-		if r.config.Progress != nil {
-			r.config.Progress(r.report)
+		if r.options.Progress != nil {
+			r.options.Progress(r.report)
 		}
-		if r.config.Pause > 0 && !wait.For(ctx, r.config.Pause) {
+		if r.options.Pause > 0 && !wait.For(ctx, r.options.Pause) {
 			return ctx.Err()
 		}
 	}
 }
 
 func (r *resealing) oldKeys(ctx context.Context) (old []string, err error) {
-	keys, err := r.sealKeys(ctx)
+	keys, err := r.store.sealKeys(ctx)
 	for _, k := range keys {
 		if k.Key != r.report.Key && len(old) < MaxListed {
 			old = append(old, k.Key)
@@ -143,14 +133,14 @@ func (r *resealing) some(ctx context.Context, seqs []int64) error {
 		return err
 	}
 	done := 0
-	err = r.writeLetters(ctx, len(all), func(tx *sql.Tx, _ tally) error {
+	err = r.store.writeLetters(ctx, len(all), func(tx *sql.Tx, _ tally) error {
 		done = 0
 		keys := make([]int64, len(all))
 		for i, l := range all {
 			keys[i] = l.seq
 		}
-		f := r.config.Filter
-		locked, err := r.lockFree(ctx, tx, f, keys)
+		f := r.filter
+		locked, err := r.store.lockFree(ctx, tx, f, keys)
 		if err != nil {
 			return err
 		}
@@ -184,7 +174,7 @@ func (r *resealing) make(ctx context.Context, seqs []int64) (all []resealed, err
 		topic []byte
 	}
 	var rows []row
-	err = r.read(ctx, func() { rows = nil }, func(from *sql.Rows) error {
+	err = r.store.read(ctx, func() { rows = nil }, func(from *sql.Rows) error {
 		var l row
 		var hasPayload bool
 		err := from.Scan(&l.seq, &l.identity, &l.id, &l.topic, &l.body, &l.inRow, &l.before, &l.payload, &hasPayload, &l.was)
@@ -223,7 +213,7 @@ func (r *resealing) seal1(ctx context.Context, topic string, l *resealed) (chang
 	if msg.Metadata, err = metadatacodec.Read(l.before); err != nil {
 		return false, err
 	}
-	msg, changed, err = poison.Seal(ctx, r.seal, msg)
+	msg, changed, err = poison.Seal(ctx, r.store.seal, msg)
 	if err != nil || !changed {
 		return false, err
 	}
@@ -231,7 +221,7 @@ func (r *resealing) seal1(ctx context.Context, topic string, l *resealed) (chang
 	l.metadata, l.payload, l.key = metadatacodec.Metadata(msg.Metadata), msg.Payload, sealKey(&sealed)
 	l.fresh = l.identity
 	if l.was == "" && len(l.id) > 0 {
-		l.fresh = identify(r.service, topic, sealed)
+		l.fresh = identify(r.store.service, topic, sealed)
 	}
 	return true, nil
 }
@@ -242,7 +232,7 @@ func (r *resealing) put(ctx context.Context, tx *sql.Tx, l resealed) (n int, err
 	if l.inRow {
 		update, key = `UPDATE spillway_dead_letters SET metadata = ?, payload = ? WHERE seq = ? AND metadata = ?`, l.seq
 	}
-	result, err := r.exec(ctx, tx, update, l.metadata, l.payload, key, l.before)
+	result, err := r.store.exec(ctx, tx, update, l.metadata, l.payload, key, l.before)
 	if err != nil {
 		return 0, err
 	}
@@ -252,14 +242,14 @@ func (r *resealing) put(ctx context.Context, tx *sql.Tx, l resealed) (n int, err
 	if err := r.identify(ctx, tx, &l); err != nil {
 		return 0, err
 	}
-	_, err = r.exec(ctx, tx, `UPDATE spillway_dead_letters SET seal_key = ?, size = ? WHERE seq = ?`, r.db.Text(l.key),
+	_, err = r.store.exec(ctx, tx, `UPDATE spillway_dead_letters SET seal_key = ?, size = ? WHERE seq = ?`, r.store.db.Text(l.key),
 		len(l.metadata)+len(l.payload), l.seq)
 	if err != nil {
 		return 0, err
 	}
-	act := r.config.Act
+	act := r.act
 	act.Detail = fmt.Sprintf("from key %q to %q", l.was, l.key)
-	return 1, r.record(ctx, tx, EventResealed, act, l.subject)
+	return 1, r.store.record(ctx, tx, EventResealed, act, l.subject)
 }
 
 // identify gives a letter that was not sealed the identity of a sealed one, so that it is recognised when it arrives
@@ -269,17 +259,17 @@ func (r *resealing) identify(ctx context.Context, tx *sql.Tx, l *resealed) error
 	if string(l.fresh) == string(l.identity) {
 		return nil
 	}
-	there, err := r.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters WHERE identity = ?`, l.fresh)
+	there, err := r.store.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters WHERE identity = ?`, l.fresh)
 	if err != nil || len(there) > 0 {
 		return err
 	}
-	events, err := r.seqs(ctx, tx,
+	events, err := r.store.seqs(ctx, tx,
 		`SELECT event FROM spillway_letter_events WHERE service = ? AND message = ? AND identity = ? LIMIT 1`,
-		asBytes(r.service), r.db.Text(database.Column(string(l.id))), l.identity)
+		asBytes(r.store.service), r.store.db.Text(database.Column(string(l.id))), l.identity)
 	if err != nil || len(events) > 0 {
 		return err
 	}
-	_, err = r.exec(ctx, tx, `UPDATE spillway_dead_letters SET identity = ? WHERE seq = ?`, l.fresh, l.seq)
+	_, err = r.store.exec(ctx, tx, `UPDATE spillway_dead_letters SET identity = ? WHERE seq = ?`, l.fresh, l.seq)
 	l.identity = l.fresh
 	return err
 }

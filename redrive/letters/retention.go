@@ -35,30 +35,18 @@ type RetentionRule struct {
 	Keep bool
 }
 
-// RetentionConfig configures a Retention.
+// RetentionConfig configures a Retention. The record of a deleted letter has the name of the process, and the age of the
+// rule.
 type RetentionConfig struct {
 	// Rules say which letters are deleted. The first rule that a letter matches decides. A letter that matches no rule
 	// stays. Required.
 	Rules []RetentionRule
-	// Act is on record for each letter that is deleted. Default: the name of the process, and the age of the rule as the reason.
-	Act Act
-	// OnTrimmed is called after each look at the letters, also if the look deleted none or failed. Default: none.
-	OnTrimmed func(ctx context.Context, t Trimmed)
+	// OnRun is called after each look at the letters, with the number of letters that it deleted, and the error that ended
+	// it early, or nil. Default: none.
+	OnRun func(ctx context.Context, letters int, err error)
 	// Shared: Logger receives a line with the number of letters for each rule that deleted some. The events say which letters
 	// these were.
 	settings.Shared
-}
-
-// Trimmed is one look of a Retention at the letters.
-type Trimmed struct {
-	// Letters is the number of letters that the look deleted, and Rules that number by rule, in the order of
-	// RetentionConfig.Rules.
-	Letters int
-	Rules   []int
-	// Took is how long the look took.
-	Took time.Duration
-	// Err is the error that ended the look early, or nil.
-	Err error
 }
 
 const (
@@ -68,23 +56,15 @@ const (
 	maxRuleValues = 5000
 )
 
-func (c *RetentionConfig) setDefaults() {
-	c.Logger = logging.Wrap(c.Logger, nil)
-	c.Rules = slices.Clone(c.Rules)
-}
-
-func (c *RetentionConfig) validate() error {
+func checkRules(rules []RetentionRule) error {
 	switch {
-	case len(c.Rules) == 0:
+	case len(rules) == 0:
 		return errors.New("letters: RetentionConfig.Rules is empty: name the states of letters, and an age")
-	case len(c.Rules) > maxRules:
-		return fmt.Errorf("letters: RetentionConfig.Rules has %d rules: at most %d are possible: one rule can name several causes", len(c.Rules), maxRules)
-	}
-	if err := c.Act.validate(); err != nil {
-		return fmt.Errorf("letters: RetentionConfig.Act: %w", err)
+	case len(rules) > maxRules:
+		return fmt.Errorf("letters: RetentionConfig.Rules has %d rules: at most %d are possible: one rule can name several causes", len(rules), maxRules)
 	}
 	values := 0
-	for i, rule := range c.Rules {
+	for i, rule := range rules {
 		if err := rule.validate(); err != nil {
 			return fmt.Errorf("letters: RetentionConfig.Rules[%d]%w", i, err)
 		}
@@ -122,56 +102,28 @@ func (r *RetentionRule) filter() Filter {
 	return f
 }
 
-// due chooses the letters that a rule deletes now: they are old enough, and no rule before it decides about them.
-func (c *RetentionConfig) due(i int, now time.Time) Filter {
-	f := c.Rules[i].filter()
-	f.Until = now.Add(-c.Rules[i].OlderThan)
-	for _, before := range c.Rules[:i] {
-		f.unless = append(f.unless, before.filter())
-	}
-	return f
-}
-
-// Due returns how many letters each rule would delete now, in the order of RetentionConfig.Rules: a dry run. Letters
-// that have a lease are among them.
-func (r *Retention) Due(ctx context.Context) (rules []int, err error) {
-	if r == nil {
-		return nil, errNilRetention
-	}
-	rules, now := make([]int, len(r.config.Rules)), time.Now()
-	for i, rule := range r.config.Rules {
-		if rule.Keep {
-			continue
-		}
-		if rules[i], err = r.store.Count(ctx, r.config.due(i, now)); err != nil {
-			return nil, err
-		}
-	}
-	return rules, nil
-}
-
 // Retention deletes old letters by itself, as Purge does: in small transactions, with an event for each letter. Nothing
 // is deleted without a Retention or a call of Purge. Instances of a service that run one each do no harm: a letter is
 // deleted, and recorded, once. Letters that have a lease stay until the next look. It is safe for concurrent use.
 type Retention struct {
-	store  *Store
-	config RetentionConfig
-	every  time.Duration
-	life   *lifecycle.Lifecycle
+	trimming trimming
+	onRun    func(ctx context.Context, letters int, err error)
+	every    time.Duration
+	life     *lifecycle.Lifecycle
 }
 
-// NewRetention returns a Retention of the letters of the store's service. Nothing is deleted before Run, or Trim, or
-// before the router of Plugin runs.
+// NewRetention returns a Retention of the letters of the store's service. Nothing is deleted before the
+// router of Plugin runs.
 func NewRetention(store *Store, config RetentionConfig) (*Retention, error) {
 	if store == nil {
 		return nil, errNilStore
 	}
-	config.setDefaults()
-	if err := config.validate(); err != nil {
+	if err := checkRules(config.Rules); err != nil {
 		return nil, err
 	}
-	r := &Retention{store: store, config: config, every: every}
-	r.life = lifecycle.Run(func(ctx context.Context) { _ = r.Run(ctx) })
+	r := &Retention{onRun: config.OnRun, every: every,
+		trimming: trimming{store: store, rules: slices.Clone(config.Rules), logger: logging.Wrap(config.Logger, nil)}}
+	r.life = lifecycle.Run(r.run)
 	return r, nil
 }
 
@@ -195,73 +147,25 @@ const (
 	afterError = time.Minute
 )
 
-// Run looks at the letters at once, and then every hour, until ctx ends. It returns nil then. An error of
-// the database is logged, and does not end Run.
-func (r *Retention) Run(ctx context.Context) error {
-	switch {
-	case r == nil:
-		return errNilRetention
-	case ctx == nil:
-		return errNilContext
-	}
+// run looks at the letters at once, and then every hour, until ctx ends. An error of the database is logged.
+func (r *Retention) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		next := r.every
-		if _, err := r.Trim(ctx); err != nil && ctx.Err() == nil {
-			logging.RetentionFailed.Write(r.config.Logger, err, nil)
+		rules, err := r.trimming.Trim(ctx)
+		if r.onRun != nil && ctx.Err() == nil {
+			safecall.Hook(r.trimming.logger, "RetentionConfig.OnRun", func() { r.onRun(ctx, sum(rules), err) })
+		}
+		if err != nil && ctx.Err() == nil {
+			logging.RetentionFailed.Write(r.trimming.logger, err, nil)
 			next = min(next, afterError)
 		}
 		wait.For(ctx, next)
 	}
-	return nil
 }
 
-// Trim deletes the letters that are past their retention now, and returns how many it deleted, also with an error.
-func (r *Retention) Trim(ctx context.Context) (n int, err error) {
-	switch {
-	case r == nil:
-		return 0, errNilRetention
-	case ctx == nil:
-		return 0, errNilContext
+func sum(numbers []int) (all int) {
+	for _, n := range numbers {
+		all += n
 	}
-	t := Trimmed{Rules: make([]int, len(r.config.Rules))}
-	began := time.Now()
-	for i := range r.config.Rules {
-		t.Rules[i], t.Err = r.apply(ctx, i)
-		t.Letters += t.Rules[i]
-		if t.Err != nil {
-			break
-		}
-	}
-	t.Took = time.Since(began)
-	if r.config.OnTrimmed != nil && ctx.Err() == nil {
-		safecall.Hook(r.config.Logger, "RetentionConfig.OnTrimmed", func() { r.config.OnTrimmed(ctx, t) })
-	}
-	return t.Letters, t.Err
+	return all
 }
-
-// apply deletes what one rule says.
-func (r *Retention) apply(ctx context.Context, i int) (n int, err error) {
-	rule := &r.config.Rules[i]
-	if rule.Keep {
-		return 0, nil
-	}
-	act := r.config.Act
-	if act.By == "" {
-		act.By = r.store.node
-	}
-	if act.Reason == "" {
-		act.Reason = "retention: " + rule.OlderThan.String() + " since the latest failure"
-	}
-	n, err = r.store.purge(ctx, r.config.due(i, time.Now()), act, rest)
-	if n > 0 {
-		logging.LettersDeleted.Write(r.config.Logger, nil, logging.Fields{
-			logging.Letters: n, "statuses": rule.Statuses, "classes": rule.Classes, "reasons": rule.Reasons,
-			"causes": len(rule.Causes), "older_than": rule.OlderThan.String(), "service": r.store.service,
-		})
-	}
-	return n, wrapped(fmt.Sprintf("retention, rule %d, after %d", i, n), err)
-}
-
-// rest leaves the database to others after a transaction of at most 200 letters: for as long as it took, so that live
-// traffic has half of the time.
-func rest(ctx context.Context, took time.Duration) { wait.For(ctx, took) }

@@ -115,7 +115,7 @@ func testStore_identityStays(t *testing.T, on fixture.Database) {
 	sealer, _ := fixture.Sealer(t, "key-1")
 	sealing, err := letters.NewStore(ctx, open(), settings.Shared{Service: "shop", Seal: sealer})
 	if err == nil {
-		_, err = sealing.Reseal(ctx, letters.ResealConfig{Act: letters.Act{By: "ann"}})
+		_, err = sealing.Reseal(ctx, letters.Filter{}, letters.Act{By: "ann"})
 	}
 	if err != nil {
 		t.Fatal(err)

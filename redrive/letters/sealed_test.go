@@ -14,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -231,13 +232,13 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 	store := sealedStore(t, db, both)
 	before := list(t, store, letters.Filter{})
 	keys.Away.Store(true)
-	if _, err := store.Reseal(t.Context(), letters.ResealConfig{}); !errors.Is(err, seal.ErrUnavailable) {
+	if _, err := store.Reseal(t.Context(), letters.Filter{}, letters.Act{}); !errors.Is(err, seal.ErrUnavailable) {
 		t.Errorf("without keys: %v", err)
 	}
 	keys.Away.Store(false)
 
-	act, last := letters.Act{By: "ada", Reason: "rotation"}, letters.ResealReport{}
-	report, err := store.Reseal(t.Context(), letters.ResealConfig{Act: act, Progress: func(r letters.ResealReport) { last = r }})
+	act, last := letters.Act{By: "ada", Reason: "rotation"}, inside.Resealed{}
+	report, err := store.Inside().Reseal(t.Context(), letters.Filter{}, act, inside.ResealOptions{Progress: func(r inside.Resealed) { last = r }})
 	if err != nil || report.Key != "k2" || report.Resealed != 6 || report.Closed != 1 || len(report.Why) != 1 || !strings.Contains(report.Why[0], `sealed with key "k3"`) ||
 		last.Resealed != report.Resealed {
 		t.Fatalf("%+v, %v; the last progress was %+v", report, err, last)
@@ -248,11 +249,11 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 	if err := fixture.Release(t.Context(), store, leased...); err != nil {
 		t.Fatal(err)
 	}
-	if report, err = store.Reseal(t.Context(), letters.ResealConfig{Act: act}); err != nil || report.Resealed != 2 {
-		t.Fatalf("%+v, %v", report, err)
-	}
-	if report, err = store.Reseal(t.Context(), letters.ResealConfig{Act: act}); err != nil || report.Resealed != 0 || report.Closed != 1 {
-		t.Fatalf("%+v, %v", report, err)
+	for _, want := range []int{2, 0} {
+		n, err := store.Reseal(t.Context(), letters.Filter{}, act)
+		if n != want || err == nil || !strings.Contains(err.Error(), `1 letters do not open`) || !strings.Contains(err.Error(), `sealed with key "k3"`) {
+			t.Fatalf("%d, %v", n, err)
+		}
 	}
 	wantHidden(t, db)
 

@@ -43,7 +43,7 @@ func testStore_publishAndList(t *testing.T, on fixture.Database) {
 	}
 	e := entries[0]
 	if e.Topic != "orders.dlq" || e.Letter.Topic != "orders.dlq" || e.Status != letters.StatusWaiting || e.Seen != 1 ||
-		time.Since(e.StoredAt) > time.Minute || !e.Marked.At.IsZero() {
+		time.Since(e.StoredAt) > time.Minute || !e.MarkedAt.IsZero() {
 		t.Errorf("entry %+v", e)
 	}
 	want, _ := poison.Decode(letter("1", `{"n":1}`))

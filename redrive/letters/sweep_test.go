@@ -119,8 +119,9 @@ func testStore_learn(t *testing.T, on fixture.Database) {
 	if got, err := store.Inside().Learn(ctx, "campaign-1"); err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
-	if n, err := store.Succeeded(ctx, letters.Act{By: "mailer"}, "billing", "id-5", "unknown"); err != nil || n != 1 {
-		t.Errorf("%d learnt by the hook, %v", n, err)
+	heard := letters.Filter{IDs: []string{"id-5", "unknown"}, Handlers: []string{"billing"}, Statuses: []letters.Status{letters.StatusRedriven}}
+	if n, err := store.MarkAll(ctx, heard, letters.StatusSucceeded, letters.Act{By: "mailer"}); err != nil || n != 1 {
+		t.Errorf("%d are marked by another program, %v", n, err)
 	}
 	want = inside.Outcome{Redriven: 2, Succeeded: 2, FailedAgain: 2}
 	if got, err := store.Inside().Learn(ctx, "campaign-1"); err != nil || got != want {

@@ -40,7 +40,7 @@ func testStore_takeMarkRelease(t *testing.T, on fixture.Database) {
 	if err := fixture.Mark(ctx, store, taken[1], "gone", letters.Act{}); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("%v", err)
 	}
-	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != "ann" || time.Since(e[0].Marked.At) > time.Minute {
+	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != "ann" || time.Since(e[0].MarkedAt) > time.Minute {
 		t.Errorf("%+v", e)
 	}
 	if err := errors.Join(fixture.Release(ctx, store, rest...), fixture.Release(ctx, store, taken...)); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // resealView is what reseal did.
 type resealView struct {
-	letters.ResealReport
+	inside.Resealed
 	Left int `json:"left"`
 }
 
@@ -103,8 +103,8 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 			return err
 		}
 	}
-	report, err := store.Reseal(ctx,
-		letters.ResealConfig{Filter: f, Pause: r.pause, Act: letters.Act{By: a.settings.by, Reason: r.reason}})
+	report, err := store.Inside().Reseal(ctx, f, letters.Act{By: a.settings.by, Reason: r.reason},
+		inside.ResealOptions{Pause: r.pause})
 	view := resealView{report, max(0, n-report.Resealed-report.Closed)}
 	if a.json {
 		err = errors.Join(err, a.screen.JSON(view))

@@ -29,19 +29,15 @@ func (a *app) retain(ctx context.Context, texts []string, reason string, dryRun,
 	if err != nil {
 		return err
 	}
-	var done letters.Trimmed
-	config := letters.RetentionConfig{Act: letters.Act{By: a.settings.by, Reason: reason},
-		OnTrimmed: func(_ context.Context, t letters.Trimmed) {
-			done = t
-		}}
+	var rules []letters.RetentionRule
 	for _, text := range texts {
 		rule, err := ruleOf(ctx, store, text)
 		if err != nil {
 			return err
 		}
-		config.Rules = append(config.Rules, rule)
+		rules = append(rules, rule)
 	}
-	retention, err := letters.NewRetention(store, config)
+	retention, err := store.Inside().Retention(rules, letters.Act{By: a.settings.by, Reason: reason})
 	if err != nil {
 		return coded{err, exitWrong}
 	}
@@ -64,10 +60,8 @@ func (a *app) retain(ctx context.Context, texts []string, reason string, dryRun,
 			return err
 		}
 	}
-	if _, err = retention.Trim(ctx); len(done.Rules) > 0 {
-		err = errors.Join(err, a.retained(texts, done.Rules, false))
-	}
-	return err
+	done, err := retention.Trim(ctx)
+	return errors.Join(err, a.retained(texts, done, false))
 }
 
 func (a *app) retained(rules []string, numbers []int, dryRun bool) error {

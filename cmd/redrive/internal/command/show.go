@@ -197,8 +197,8 @@ func (a *app) letter(l letters.Letter, events []letters.Event, payload string, s
 
 func (a *app) statusLine(l letters.Letter) string {
 	line := string(l.Status)
-	if !l.Marked.At.IsZero() {
-		line += ", by " + l.Marked.By + " at " + a.when(l.Marked.At)
+	if !l.MarkedAt.IsZero() {
+		line += ", by " + l.Marked.By + " at " + a.when(l.MarkedAt)
 		if l.Marked.Reason != "" {
 			line += ": " + l.Marked.Reason
 		}
