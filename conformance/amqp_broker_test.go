@@ -19,6 +19,8 @@ type amqpBroker struct {
 	arguments amqp091.Table
 }
 
+func queueType(name string) amqp091.Table { return amqp091.Table{amqp091.QueueTypeArg: name} }
+
 func (b amqpBroker) config(uri string) amqp.Config {
 	config := amqp.NewDurableQueueConfig(uri)
 	config.Queue.Arguments = b.arguments
@@ -27,11 +29,7 @@ func (b amqpBroker) config(uri string) amqp.Config {
 
 func (b amqpBroker) publisher(t testing.TB, uri string, confirmTimeout time.Duration) *wmamqp.Publisher {
 	t.Helper()
-	queueType := amqp091.QueueTypeClassic
-	if b.arguments != nil {
-		queueType = amqp091.QueueTypeQuorum
-	}
-	pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{AMQP: b.config(uri), QueueType: queueType, ConfirmTimeout: confirmTimeout})
+	pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{AMQP: b.config(uri), ConfirmTimeout: confirmTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,9 +34,9 @@ func TestAMQP(t *testing.T) {
 	var beside sync.RWMutex
 	t.Run("classic", func(t *testing.T) {
 		t.Parallel()
-		runAMQP(t, "amqp-classic", nil, &beside, conformance.SecondColumn()...)
+		runAMQP(t, "amqp-classic", queueType("classic"), &beside, conformance.SecondColumn()...)
 	})
-	t.Run("quorum", func(t *testing.T) { t.Parallel(); runAMQP(t, "amqp-quorum", wmamqp.QuorumQueue(nil), &beside) })
+	t.Run("quorum", func(t *testing.T) { t.Parallel(); runAMQP(t, "amqp-quorum", queueType("quorum"), &beside) })
 }
 
 func runAMQP(t *testing.T, name string, arguments amqp091.Table, beside *sync.RWMutex, only ...string) {

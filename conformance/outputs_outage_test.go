@@ -26,7 +26,8 @@ import (
 func TestOutputsBrokerCrashes(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, topic string) message.Publisher{
 		"rabbitmq": func(t *testing.T, topic string) message.Publisher {
-			config := wmamqp.PublisherConfig{QueueType: "classic"} // a quorum queue that was just made takes long to come back
+			config := wmamqp.PublisherConfig{}
+			config.AMQP.Queue.Arguments = queueType("classic") // a quorum queue that was just made takes long to come back
 			pub, err := wmamqp.NewPublisher(services.AMQP(t), config)
 			if err != nil {
 				t.Fatal(err)

@@ -50,7 +50,7 @@ func TestHundredThousandDelayed(t *testing.T) {
 		}
 		m.run(t)
 	})
-	for name, arguments := range map[string]map[string]any{"amqp-classic": nil, "amqp-quorum": wmamqp.QuorumQueue(nil)} {
+	for name, arguments := range map[string]amqp091.Table{"amqp-classic": queueType("classic"), "amqp-quorum": queueType("quorum")} {
 		t.Run(name, func(t *testing.T) {
 			b := amqpBroker{services.AMQP(t), arguments}
 			m := &many{n: n, wait: wait, topic: topic + name, pub: b.publisher(t, b.uri, 0)}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
@@ -70,6 +71,6 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 func subscriber(uri string) (*wmamqp.Subscriber, error) {
 	var config wmamqp.SubscriberConfig
 	// of a queue that is to be declared; one that is there is taken as it is
-	config.AMQP.Queue.Arguments = wmamqp.QuorumQueue(nil)
+	config.AMQP.Queue.Arguments = amqp091.Table{amqp091.QueueTypeArg: amqp091.QueueTypeQuorum}
 	return wmamqp.NewSubscriber(uri, config)
 }

@@ -20,7 +20,7 @@ func onRabbitMQ(s *site) {
 	}
 	s.subscriber = func(_ string, inFlight int) (subscriber, error) {
 		config := wmamqp.SubscriberConfig{InFlight: inFlight, Shared: settings.Shared{Logger: s.logger}}
-		config.AMQP.Queue.Arguments = wmamqp.QuorumQueue(nil)
+		config.AMQP.Queue.Arguments = amqp091.Table{amqp091.QueueTypeArg: amqp091.QueueTypeQuorum}
 		return wmamqp.NewSubscriber(s.Address, config)
 	}
 	// The headers of a message travel in one frame: what is as large as it can be is they.

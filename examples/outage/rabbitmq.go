@@ -25,16 +25,14 @@ func inRabbitMQ(ctx context.Context, plan *Plan, s *source) error {
 	}
 	s.atClose(publisher.Close)
 	s.atClose(func() error { return deleteQueue(uri, plan.topic) })
-	config := wmamqp.SubscriberConfig{InFlight: plan.InFlight}
-	config.AMQP.Queue.Arguments = wmamqp.QuorumQueue(nil)
-	subscriber, err := wmamqp.NewSubscriber(uri, config)
+	if err := publisher.InitializeTopics(plan.topic); err != nil { // a quorum queue
+		return err
+	}
+	subscriber, err := wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{InFlight: plan.InFlight})
 	if err != nil {
 		return err
 	}
 	s.atClose(subscriber.Close)
-	if err := subscriber.SubscribeInitialize(plan.topic); err != nil {
-		return err
-	}
 	s.publisher, s.subscriber, s.origin = publisher, subscriber, wmamqp.Origin
 	s.backlog = func(ctx context.Context) (int, error) { return subscriber.Backlog(ctx, plan.topic) }
 	return errors.Join(ctx.Err(), s.inFile())

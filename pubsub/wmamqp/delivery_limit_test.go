@@ -88,7 +88,7 @@ func TestNegativeDeliveryLimit(t *testing.T) {
 		topic := queue(row.there)
 		_, err := source.Subscribe(t.Context(), topic)
 		wants(t, err, "requeued for the first time", "leave the argument out")
-		wants(t, source.SubscribeInitialize(topic), "delete the queue")
+		wants(t, source.Declare(topic), "delete the queue")
 		dead := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.Arguments = row.given })
 		wants(t, dead.InitializeTopics(queue(row.there)), "loses letters", "requeued for the first time")
 		dead = b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.Arguments, c.AllowLossyTopics = row.given, true })

@@ -37,7 +37,7 @@
 // dials again.
 //
 // At start-up, with a poison.Queue, it declares dead-letter queues: durable, without expiry or bounds, and quorum
-// queues unless QueueType says otherwise. An existing queue is used as it is, unless it loses letters that it
+// queues unless AMQP.Queue.Arguments has another x-queue-type. An existing queue is used as it is, unless it loses letters that it
 // confirmed. A queue loses them if it is not durable, or by x-message-ttl, x-expires, x-max-length and the like. That
 // is an error, unless PublisherConfig.AllowLossyTopics is set.
 //
@@ -51,8 +51,8 @@
 //     ends.
 //   - The handler then has one second to return. At Close, an ack in that time reaches the broker. All other messages
 //     are requeued once, by closing the channel.
-//   - A nacked message is held for NackBackoff before it is requeued, because RabbitMQ redelivers it at once. The wait
-//     doubles with each nack in a row.
+//   - A nacked message is requeued after 100 ms, because RabbitMQ redelivers it at once. The wait doubles with each
+//     nack in a row, up to 5 s.
 //   - While something that a handler needs is away, a message is held for at most MaxHold, 15 minutes, and then given
 //     back. So the broker does not close the channel. If more was fetched, all of it goes back once, and one message at
 //     a time is fetched.

@@ -1,9 +1,11 @@
 package wmamqp
 
 import (
+	"maps"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
 )
 
 // Counted is what the broker and this process counted of a message.
@@ -21,6 +23,24 @@ func Counts(msg *message.Message) (Counted, bool) {
 // What tests change of the constants of a subscriber or publisher.
 
 func SettleGrace(c *SubscriberConfig) *time.Duration    { return &c.settleGrace }
+func NackBackoff(c *SubscriberConfig) *time.Duration    { return &c.nackBackoff }
 func MaxNackBackoff(c *SubscriberConfig) *time.Duration { return &c.maxNackBackoff }
 func MaxPlacingBytes(c *SubscriberConfig) *int          { return &c.maxPlacingBytes }
 func Channels(c *PublisherConfig) *int                  { return &c.channels }
+
+// Declare declares the queue of topic as Subscribe does, and consumes nothing.
+func (s *Subscriber) Declare(topic string) error {
+	inner, _, err := s.inner(s.config.AMQP.Queue.GenerateName(topic), 1, s.config.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = inner.Close() }()
+	return declaring(topic, func() error { return inner.SubscribeInitialize(topic) })
+}
+
+// QuorumQueue returns the arguments and the type of a quorum queue.
+func QuorumQueue(arguments amqp091.Table) amqp091.Table {
+	quorum := amqp091.Table{amqp091.QueueTypeArg: amqp091.QueueTypeQuorum}
+	maps.Copy(quorum, arguments)
+	return quorum
+}

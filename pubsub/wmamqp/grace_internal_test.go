@@ -35,7 +35,7 @@ func TestPausesStayAtTheirBound(t *testing.T) {
 	for _, first := range []time.Duration{1, 100 * time.Millisecond, 20 * time.Second, 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			most := max(first, 36*time.Hour)
-			c := consumerWith(t.Context(), SubscriberConfig{NackBackoff: first, maxNackBackoff: most})
+			c := consumerWith(t.Context(), SubscriberConfig{nackBackoff: first, maxNackBackoff: most})
 			want := first
 			for i := range 100 {
 				began := time.Now()

@@ -61,7 +61,7 @@ func TestGivenBackOnce(t *testing.T) {
 				topic := b.queue("quorum")
 				b.numbered(topic, n/2+1)
 				sub := b.subscriber(inFlight(n), func(c *wmamqp.SubscriberConfig) {
-					*wmamqp.SettleGrace(c), c.NackBackoff, *wmamqp.MaxNackBackoff(c) = 100*time.Millisecond, time.Minute, time.Minute
+					*wmamqp.SettleGrace(c), *wmamqp.NackBackoff(c), *wmamqp.MaxNackBackoff(c) = 100*time.Millisecond, time.Minute, time.Minute
 				})
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()

@@ -15,7 +15,7 @@ import (
 
 func inFlight(n int) func(*wmamqp.SubscriberConfig) {
 	return func(c *wmamqp.SubscriberConfig) {
-		c.InFlight, c.NackBackoff, *wmamqp.MaxNackBackoff(c) = n, 10*time.Millisecond, 20*time.Millisecond
+		c.InFlight, *wmamqp.NackBackoff(c), *wmamqp.MaxNackBackoff(c) = n, 10*time.Millisecond, 20*time.Millisecond
 	}
 }
 

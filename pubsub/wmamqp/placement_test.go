@@ -20,7 +20,7 @@ func place(msg *message.Message) { placing.Begin(msg.Context(), msg) }
 func maxPlacing(n, bytes int) func(*wmamqp.SubscriberConfig) {
 	return func(c *wmamqp.SubscriberConfig) {
 		c.MaxPlacing, *wmamqp.MaxPlacingBytes(c) = n, bytes
-		c.NackBackoff, *wmamqp.MaxNackBackoff(c) = time.Millisecond, 10*time.Millisecond
+		*wmamqp.NackBackoff(c), *wmamqp.MaxNackBackoff(c) = time.Millisecond, 10*time.Millisecond
 	}
 }
 

@@ -38,7 +38,9 @@ func TestShutValveGivesBackPrefetched(t *testing.T) {
 			b := newBroker(t)
 			topic := b.queue(kind)
 			ids := b.numbered(topic, 12)
-			messages := b.subscribe(b.subscriber(prefetch(4), func(c *wmamqp.SubscriberConfig) { c.NackBackoff, *wmamqp.MaxNackBackoff(c) = time.Hour, time.Hour }), topic)
+			messages := b.subscribe(b.subscriber(prefetch(4), func(c *wmamqp.SubscriberConfig) {
+				*wmamqp.NackBackoff(c), *wmamqp.MaxNackBackoff(c) = time.Hour, time.Hour
+			}), topic)
 			msg := b.next(messages)
 			b.unfetched(topic, 8)
 			reopen := make(chan struct{})
@@ -92,7 +94,7 @@ func TestHeldMessageGivesBackPrefetched(t *testing.T) {
 	topic := b.queue()
 	ids := b.numbered(topic, 4)
 	messages := b.subscribe(b.subscriber(prefetch(4), func(c *wmamqp.SubscriberConfig) {
-		c.MaxHold, c.NackBackoff, *wmamqp.MaxNackBackoff(c) = 100*time.Millisecond, time.Hour, time.Hour
+		c.MaxHold, *wmamqp.NackBackoff(c), *wmamqp.MaxNackBackoff(c) = 100*time.Millisecond, time.Hour, time.Hour
 	}), topic)
 	msg := b.next(messages)
 	time.Sleep(100 * time.Millisecond)
@@ -114,7 +116,7 @@ func TestGivenBackIsNotCounted(t *testing.T) {
 	topic := b.queue("quorum")
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
 	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) {
-		c.NackBackoff, *wmamqp.MaxNackBackoff(c) = time.Millisecond, time.Millisecond
+		*wmamqp.NackBackoff(c), *wmamqp.MaxNackBackoff(c) = time.Millisecond, time.Millisecond
 	}), topic)
 	for i := range 30 {
 		msg := b.next(messages)

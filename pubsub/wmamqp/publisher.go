@@ -29,14 +29,13 @@ type PublisherConfig struct {
 	// AMQP is what watermill-amqp's publisher takes: the exchange and routing key of a topic, how messages are written,
 	// TLS. Confirms and mandatory are always on; the pool size is not used. A DefaultMarshaler is replaced by Marshaler,
 	// unless it has a PostprocessPublishing. What is missing is as in amqp.NewDurableQueueConfig: the default exchange, a
-	// routing key named like the topic, and a durable queue of that name.
+	// routing key named like the topic, and a durable queue of that name. Dead-letter queues that the publisher declares
+	// are quorum queues, unless Queue.Arguments has another x-queue-type.
 	AMQP amqp.Config
 	// ConfirmTimeout bounds the publication of a message: waiting for a channel, opening it, and the broker's confirm.
+	// Raise it if the broker's disks are slow: a letter whose confirm comes later is published twice.
 	// Default: 10 s.
 	ConfirmTimeout time.Duration
-	// QueueType is the type of dead-letter queues that the publisher declares: "quorum" or "classic". A type in
-	// AMQP.Queue.Arguments takes precedence. Default: quorum.
-	QueueType string
 	// AllowLossyTopics makes InitializeTopics accept queues that lose confirmed letters, by an argument such as
 	// x-message-ttl or x-max-length. Default: false: such a queue is an error of InitializeTopics, and so of the router's
 	// start.
@@ -54,9 +53,6 @@ func (c *PublisherConfig) setDefaults() {
 	if c.ConfirmTimeout == 0 {
 		c.ConfirmTimeout = 10 * time.Second
 	}
-	if c.QueueType == "" {
-		c.QueueType = amqp091.QueueTypeQuorum
-	}
 	c.Logger = logging.Wrap(c.Logger, nil)
 	setAMQPDefaults(&c.AMQP)
 	if d, ok := c.AMQP.Marshaler.(amqp.DefaultMarshaler); ok && d.PostprocessPublishing == nil {
@@ -68,9 +64,6 @@ func (c *PublisherConfig) validate() error {
 	if c.ConfirmTimeout < 0 {
 		return fmt.Errorf("wmamqp: PublisherConfig.ConfirmTimeout is %s: it must not be negative; leave it out for 10 s",
 			c.ConfirmTimeout)
-	}
-	if c.QueueType != amqp091.QueueTypeQuorum && c.QueueType != amqp091.QueueTypeClassic {
-		return fmt.Errorf("wmamqp: PublisherConfig.QueueType is %q: give quorum or classic", c.QueueType)
 	}
 	if c.AMQP.Publish.Transactional {
 		return errors.New("wmamqp: PublisherConfig.AMQP.Publish.Transactional: a channel with confirms takes no " +

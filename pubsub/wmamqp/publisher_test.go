@@ -179,7 +179,7 @@ func TestInitializeTopics(t *testing.T) {
 	says(t, p.InitializeTopics("amq.forbidden"), `"amq.forbidden"`, "declare it")
 	says(t, p.InitializeTopics(strings.Repeat("q", 256)), "255")
 
-	classic := b.publisher(func(c *wmamqp.PublisherConfig) { c.QueueType = "classic" })
+	classic := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.Arguments = amqp091.Table{"x-queue-type": "classic"} })
 	if err := classic.InitializeTopics(topic + ".invalid"); err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,6 @@ func TestPublisherConfigRefusals(t *testing.T) {
 	for want, change := range map[string]func(*wmamqp.PublisherConfig){
 		"Transactional": func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Transactional = true },
 		"Immediate":     func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Immediate = true },
-		"QueueType":     func(c *wmamqp.PublisherConfig) { c.QueueType = "stream" },
 		"AmqpURI":       func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI = "amqp://other/" },
 	} {
 		var config wmamqp.PublisherConfig

@@ -33,10 +33,6 @@ type SubscriberConfig struct {
 	// subscriber asks for each further message with basic.get. 10,000 at most. A negative value means none: the next
 	// message waits for the confirm. Default: 100. With InFlight above 1 or Consume.Exclusive it means nothing.
 	MaxPlacing int
-	// NackBackoff is the wait before a nacked message is requeued by the broker, which delivers it again at once. It
-	// doubles with every nack in a row on one channel, up to 5 s. If NackBackoff is longer than that, it stays the same.
-	// Default: 100 ms.
-	NackBackoff time.Duration
 	// MaxHold is how long a message is held while something that its handler needs is away. Then it is requeued,
 	// uncounted by Spillway, but counted by a quorum queue. It must be less than the broker's consumer_timeout, 30 minutes
 	// by default, by more than a handler takes. A higher MaxHold gives messages back less often. Default: 15 minutes.
@@ -45,8 +41,8 @@ type SubscriberConfig struct {
 	settings.Shared
 
 	// What is below is the constant of the same name, and something else in tests.
-	maxPlacingBytes             int
-	maxNackBackoff, settleGrace time.Duration
+	maxPlacingBytes                          int
+	nackBackoff, maxNackBackoff, settleGrace time.Duration
 }
 
 // maxInFlight leaves room for subscriptions of many queues on one connection, which has 2047 channels by default.
@@ -57,7 +53,9 @@ const (
 	maxPlacing = 10_000
 	// maxPlacingBytes bounds the payloads of the messages of a queue that are placed at a time.
 	maxPlacingBytes = 16 << 20
-	// maxNackBackoff is the longest wait after a nack. Longer waits are for retry stages.
+	// nackBackoff is the wait before a nacked message is requeued by the broker, which delivers it again at once. It
+	// doubles with every nack in a row on one channel, up to maxNackBackoff. Longer waits are for retry stages.
+	nackBackoff    = 100 * time.Millisecond
 	maxNackBackoff = 5 * time.Second
 	// settleGrace is how long a handler may take to ack after its message's context ended.
 	settleGrace = time.Second
@@ -67,11 +65,11 @@ func (c *SubscriberConfig) setDefaults() {
 	if c.settleGrace == 0 {
 		c.settleGrace = settleGrace
 	}
-	if c.NackBackoff == 0 {
-		c.NackBackoff = 100 * time.Millisecond
+	if c.nackBackoff == 0 {
+		c.nackBackoff = nackBackoff
 	}
 	if c.maxNackBackoff == 0 {
-		c.maxNackBackoff = max(maxNackBackoff, c.NackBackoff)
+		c.maxNackBackoff = max(maxNackBackoff, c.nackBackoff)
 	}
 	if c.MaxHold == 0 {
 		c.MaxHold = 15 * time.Minute
@@ -122,10 +120,6 @@ func (c *SubscriberConfig) validate() error {
 		return fmt.Errorf("wmamqp: SubscriberConfig.MaxPlacing is %d: it must be at most %d messages of a queue",
 			c.MaxPlacing, maxPlacing)
 	}
-	if c.NackBackoff < 0 {
-		return fmt.Errorf("wmamqp: SubscriberConfig.NackBackoff is %s: it must not be negative; leave it out for 100 ms",
-			c.NackBackoff)
-	}
 	if c.MaxHold < 0 {
 		return fmt.Errorf("wmamqp: SubscriberConfig.MaxHold is %s: it must not be negative; leave it out for 15 minutes",
 			c.MaxHold)
@@ -149,10 +143,7 @@ type Subscriber struct {
 	closeErr  error
 }
 
-var (
-	_ message.Subscriber           = (*Subscriber)(nil)
-	_ message.SubscribeInitializer = (*Subscriber)(nil)
-)
+var _ message.Subscriber = (*Subscriber)(nil)
 
 // NewSubscriber connects to the broker at uri and returns a Subscriber. An error names the field of config that is
 // wrong or could lose messages, or says why there is no connection.
@@ -238,17 +229,6 @@ func (s *Subscriber) leave(sub *subscription) {
 	defer s.mu.Unlock()
 	delete(s.stops, sub)
 	s.active.Done()
-}
-
-// SubscribeInitialize declares the queue of topic.
-func (s *Subscriber) SubscribeInitialize(topic string) error {
-	queue := s.config.AMQP.Queue.GenerateName(topic)
-	inner, _, err := s.inner(queue, s.config.AMQP.Consume.Qos.PrefetchCount, s.config.Logger)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = inner.Close() }()
-	return declaring(topic, func() error { return inner.SubscribeInitialize(topic) })
 }
 
 // Backlog returns how many messages are ready in the queue of topic. Use it as redrive.DrainTopicConfig.Backlog.

@@ -174,7 +174,7 @@ func TestNackBackoff(t *testing.T) {
 	b := newBroker(t)
 	topic := b.queue()
 	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) {
-		c.NackBackoff, *wmamqp.MaxNackBackoff(c) = 40*time.Millisecond, 100*time.Millisecond
+		*wmamqp.NackBackoff(c), *wmamqp.MaxNackBackoff(c) = 40*time.Millisecond, 100*time.Millisecond
 	})
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
 	messages := b.subscribe(sub, topic)
@@ -189,7 +189,9 @@ func TestNackBackoff(t *testing.T) {
 	}
 	acks(t, msg)
 
-	slow := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.NackBackoff, *wmamqp.MaxNackBackoff(c) = time.Hour, time.Hour })
+	slow := b.subscriber(func(c *wmamqp.SubscriberConfig) {
+		*wmamqp.NackBackoff(c), *wmamqp.MaxNackBackoff(c) = time.Hour, time.Hour
+	})
 	if err := sub.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -206,13 +208,13 @@ func TestQueueWithOtherArguments(t *testing.T) {
 	b := newBroker(t)
 	topic := b.queue("quorum")
 	sub := b.subscriber()
-	if err := sub.SubscribeInitialize(topic); err != nil {
+	if err := sub.Declare(topic); err != nil {
 		t.Fatal(err)
 	}
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
 	acks(t, b.next(b.subscribe(sub, topic)))
 	fresh := b.topic()
-	if err := sub.SubscribeInitialize(fresh); err != nil || b.ready(fresh) != 0 {
+	if err := sub.Declare(fresh); err != nil || b.ready(fresh) != 0 {
 		t.Error(err)
 	}
 	_, err := sub.Subscribe(context.Background(), "amq.forbidden")
@@ -243,7 +245,6 @@ func TestBacklog(t *testing.T) {
 func TestSubscriberConfigRefusals(t *testing.T) {
 	for want, change := range map[string]func(*wmamqp.SubscriberConfig){
 		"NoRequeueOnNack": func(c *wmamqp.SubscriberConfig) { c.AMQP.Consume.NoRequeueOnNack = true },
-		"NackBackoff":     func(c *wmamqp.SubscriberConfig) { c.NackBackoff = -1 },
 		"InFlight is -1":  func(c *wmamqp.SubscriberConfig) { c.InFlight = -1 },
 		"InFlight is 101": func(c *wmamqp.SubscriberConfig) { c.InFlight = 101 },
 		"PrefetchCount 2": func(c *wmamqp.SubscriberConfig) { c.InFlight, c.AMQP.Consume.Qos.PrefetchCount = 2, 2 },

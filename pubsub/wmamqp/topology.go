@@ -74,7 +74,7 @@ func (p *Publisher) declareQueue(conn *amqp091.Connection, topic string) error {
 // that was requeued 20 times, so the limit is lifted where the broker knows how: before, there is none, and -1 drops
 // what is requeued.
 func (p *Publisher) queueArguments(conn *amqp091.Connection) amqp091.Table {
-	arguments := amqp091.Table{amqp091.QueueTypeArg: p.config.QueueType}
+	arguments := amqp091.Table{amqp091.QueueTypeArg: amqp091.QueueTypeQuorum}
 	maps.Copy(arguments, p.config.AMQP.Queue.Arguments)
 	_, limited := arguments[deliveryLimit]
 	if arguments[amqp091.QueueTypeArg] == amqp091.QueueTypeQuorum && !limited &&
@@ -82,17 +82,6 @@ func (p *Publisher) queueArguments(conn *amqp091.Connection) amqp091.Table {
 		arguments[deliveryLimit] = int32(-1)
 	}
 	return arguments
-}
-
-// QuorumQueue returns queue arguments for a quorum queue: those given, and x-queue-type. On RabbitMQ 4 a quorum queue
-// drops a message that was requeued 20 times; a source of a dead letter channel wants "x-delivery-limit": -1 there,
-// or the same in a policy. Before RabbitMQ 4 leave it out: there is no limit, and with -1 the broker drops a message
-// when it is requeued for the first time.
-func QuorumQueue(arguments amqp091.Table) amqp091.Table {
-	quorum := amqp091.Table{amqp091.QueueTypeArg: amqp091.QueueTypeQuorum}
-	maps.Copy(quorum, arguments)
-	quorum[amqp091.QueueTypeArg] = amqp091.QueueTypeQuorum
-	return quorum
 }
 
 // onChannel runs f on a channel of its own: the broker answers what it refuses by closing the channel.

@@ -1,0 +1,97 @@
+package wmamqp
+
+import (
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
+)
+
+// acked acks a message that was handled.
+func (c *consumer) acked(d *delivery) {
+	d.cancel()
+	c.nacks = 0
+	c.acks++
+	c.of.given.forget(c.sub.queue, d.id, d.broker)
+	_ = d.broker.Ack(false)
+}
+
+// nacked gives a message back after a while, or with all others.
+func (c *consumer) nacked(d *delivery) {
+	c.of.given.add(c.sub.queue, d.id, d.broker)
+	c.acks = 0
+	waited := c.waited(d)
+	if c.returnAll = c.returnsAll(d, waited); c.returnAll {
+		return
+	}
+	if !waited {
+		c.pause()
+	}
+	if c.sub.ctx.Err() != nil {
+		c.keep()
+		return
+	}
+	_ = d.broker.Nack(false, true)
+}
+
+// waited reports whether a message was held because something that its handler needs is away.
+func (c *consumer) waited(d *delivery) bool { return time.Since(d.began) > c.sub.config.MaxHold/2 }
+
+// returnsAll reports whether all that was fetched goes back with d, because something that its handler needs is away.
+func (c *consumer) returnsAll(d *delivery, waited bool) bool {
+	return c.prefetch > 1 && (waited || c.valve.Shuts() != d.shuts)
+}
+
+// outlived settles a message whose channel or subscription has ended, and reports whether its handler acked in the
+// grace.
+func (c *consumer) outlived(d *delivery) bool {
+	d.cancel()
+	acked := c.grace(d)
+	if acked {
+		_ = d.broker.Ack(false)
+	} else {
+		c.of.given.add(c.sub.queue, d.id, d.broker)
+	}
+	return acked
+}
+
+// keep holds the message until its channel would not deliver it again.
+func (c *consumer) keep() {
+	c.takesNoMore()
+	c.sub.noneTakes()
+}
+
+// grace waits for the handler of a message whose context ended, and reports whether it acked.
+func (c *consumer) grace(d *delivery) bool {
+	timer := time.NewTimer(c.sub.config.settleGrace)
+	defer timer.Stop()
+	select {
+	case <-d.msg.Acked():
+		return true
+	case <-d.msg.Nacked():
+	case <-timer.C:
+		select { // of two channels that are ready, select takes any
+		case <-d.msg.Acked():
+			return true
+		default:
+		}
+		logging.HandlerIgnoresContext.Write(c.sub.config.Logger, nil,
+			logging.Fields{logging.MessageID: d.id, logging.Queue: c.sub.queue, "grace": c.sub.config.settleGrace})
+	}
+	return false
+}
+
+// pause is the wait before messages are requeued.
+func (c *consumer) pause() {
+	wait, times := c.sub.config.maxNackBackoff, min(c.nacks, 62)
+	if first := c.sub.config.nackBackoff; first <= wait>>times { // a shift of first alone can overflow
+		wait = first << times
+	}
+	c.nacks++
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.lost:
+	case <-c.sub.ctx.Done():
+	}
+}
