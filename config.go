@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -173,8 +174,8 @@ func (c *Config) share() error {
 	parts := []*settings.Shared{&c.Queue.Shared, &c.Retry.Shared, &c.Outputs.Shared}
 	if c.CrashLimit != nil {
 		parts = append(parts, &c.CrashLimit.Shared)
-		if c.CrashLimit.Coordinates == nil && c.Queue.Origin != nil {
-			c.CrashLimit.Coordinates = coordinates(c.Queue.Origin)
+		if c.Queue.Origin != nil {
+			c.CrashLimit.Key = placed(c.CrashLimit.Key, c.Queue.Origin)
 		}
 	}
 	if c.Stages != nil {
@@ -193,14 +194,47 @@ func (c *Config) share() error {
 		parts = append(parts, &c.Retention.Shared)
 	}
 	for _, part := range parts {
-		*part = part.Or(common)
+		fill(part, common)
 	}
 	return nil
 }
 
-// coordinates distinguishes messages without an id by where the adapter read them.
-func coordinates(origin func(*message.Message) poison.Origin) func(*message.Message) string {
+// fill gives part the fields of common in place of those that are empty.
+func fill(part *settings.Shared, common settings.Shared) {
+	if part.Service == "" {
+		part.Service = common.Service
+	}
+	if part.Logger == nil {
+		part.Logger = common.Logger
+	}
+	if part.Classifier == nil {
+		part.Classifier = common.Classifier
+	}
+	if part.Privacy == nil {
+		part.Privacy = common.Privacy
+	}
+	if part.Tracer == nil {
+		part.Tracer = common.Tracer
+	}
+	if reflect.ValueOf(part.Naming).IsZero() {
+		part.Naming = common.Naming
+	}
+	if part.Seal == nil {
+		part.Seal = common.Seal
+	}
+}
+
+// placed returns key, which for messages without a key and an id returns where the adapter read them.
+func placed(key func(*message.Message) string, origin func(*message.Message) poison.Origin) func(*message.Message) string {
 	return func(msg *message.Message) string {
+		if key != nil {
+			if id := key(msg); id != "" {
+				return id
+			}
+		}
+		if msg.UUID != "" {
+			return ""
+		}
 		at := origin(msg)
 		if at.Offset == "" {
 			return ""

@@ -116,7 +116,7 @@ func (c *consumer) configure(config *spillway.Config) {
 		Backoff: middleware.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second}}
 	if c.Limit {
 		config.CrashLimit = &crashlimit.Config{
-			Store: c.deliveries(), Heartbeat: 500 * time.Millisecond, OnExceeded: c.refuses,
+			Store: c.deliveries(), Heartbeat: 500 * time.Millisecond, Hooks: crashlimit.Hooks{OnExceeded: c.refuses},
 		}
 	}
 	if len(c.Stages) > 0 {
@@ -124,7 +124,8 @@ func (c *consumer) configure(config *spillway.Config) {
 	}
 	if c.Guarded {
 		config.Retry.Attempts = 3 // a call whose connection was lost under it says nothing of the next
-		config.Breaker = &breaker.Config{OnChange: func(change breaker.Change) { c.tell("guard", change.To) }}
+		config.Breaker = &breaker.Config{Hooks: breaker.Hooks{
+			OnChange: func(change breaker.Change) { c.tell("guard", change.To) }}}
 	}
 	if c.Wait > 0 {
 		config.Retry.Backoff = middleware.Backoff{Initial: c.Wait, Max: c.Wait, Jitter: middleware.NoJitter}

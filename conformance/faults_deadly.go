@@ -97,7 +97,7 @@ func (c *consumer) receives(msg *message.Message) {
 }
 
 // refuses notes that such a message was refused.
-func (c *consumer) refuses(_ context.Context, exceeded crashlimit.Exceeded) {
+func (c *consumer) refuses(_ context.Context, exceeded crashlimit.Unfinished) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setAside = append(c.setAside, c.deadly[exceeded.Key])

@@ -51,12 +51,12 @@ func (b *bench) outage(timeout time.Duration) *outageBench {
 
 // guarded gives the channel the guard, and notes what the guard and the stages do.
 func (o *outageBench) guarded(c *spillway.Config) {
-	c.Breaker = &breaker.Config{OnChange: func(change breaker.Change) {
+	c.Breaker = &breaker.Config{Hooks: breaker.Hooks{OnChange: func(change breaker.Change) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.failed = append(o.failed, o.failures.Load())
 		o.changes, o.begun, o.at = append(o.changes, change), append(o.begun, o.calls.Load()), append(o.at, time.Now())
-	}}
+	}}}
 	if c.Stages != nil {
 		c.Stages.Hooks.OnStage = func(context.Context, stages.Waiting) { o.stagings.Add(1) }
 	}

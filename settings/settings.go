@@ -9,8 +9,6 @@
 package settings
 
 import (
-	"reflect"
-
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -41,30 +39,4 @@ type Shared struct {
 	Naming naming.Scheme
 	// Seal encrypts dead letters at rest, and opens them, as package seal says. Default: none, and letters are readable.
 	Seal *seal.Sealer
-}
-
-// Or returns s, with the fields of common in place of those that are empty in s.
-func (s Shared) Or(common Shared) Shared {
-	if s.Service == "" {
-		s.Service = common.Service
-	}
-	if s.Logger == nil {
-		s.Logger = common.Logger
-	}
-	if s.Classifier == nil {
-		s.Classifier = common.Classifier
-	}
-	if s.Privacy == nil {
-		s.Privacy = common.Privacy
-	}
-	if s.Tracer == nil {
-		s.Tracer = common.Tracer
-	}
-	if reflect.ValueOf(s.Naming).IsZero() {
-		s.Naming = common.Naming
-	}
-	if s.Seal == nil {
-		s.Seal = common.Seal
-	}
-	return s
 }

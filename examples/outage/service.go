@@ -47,7 +47,7 @@ func begin(ctx context.Context, plan *Plan, from *source, down *downstream) (*se
 		},
 	}
 	if !plan.Without {
-		config.Breaker = &breaker.Config{OnChange: s.meter.changed}
+		config.Breaker = &breaker.Config{Hooks: breaker.Hooks{OnChange: s.meter.changed}}
 	}
 	var err error
 	if s.channel, err = spillway.New(ctx, config); err != nil {

@@ -100,19 +100,19 @@ func TestFreeze(t *testing.T) {
 			var mu sync.Mutex
 			var back, on int
 			var waited time.Duration
-			s := newSim(t, breaker.Config{OnWaited: func(_ context.Context, w breaker.Waited) {
+			s := newSim(t, breaker.Config{Hooks: breaker.Hooks{OnWaited: func(ctx context.Context, one time.Duration, givenBack bool) {
 				mu.Lock()
 				defer mu.Unlock()
-				if waited += w.For; w.GivenBack {
+				if waited += one; givenBack {
 					back++
 				} else {
 					on++
 				}
-				if w.Handler != "billing" || w.For < 0 {
-					t.Errorf("%+v", w)
+				if handler := message.HandlerNameFromCtx(ctx); handler != "billing" || one < 0 {
+					t.Errorf("%s, %s", handler, one)
 				}
 				panic("contained")
-			}})
+			}}})
 			wait := s.opens(t, 5)
 			s.breaker.Open(handler, "deployment 7")
 			time.Sleep(10 * time.Millisecond)
@@ -168,14 +168,14 @@ func TestHooksAreContained(t *testing.T) {
 		s = newSim(t, breaker.Config{
 			Shared: settings.Shared{Logger: logger},
 			Scope:  func(*message.Message) string { panic("scope") },
-			OnChange: func(c breaker.Change) {
+			Hooks: breaker.Hooks{OnChange: func(c breaker.Change) {
 				s.breaker.Health()
 				if c.To == breaker.Open {
 					s.breaker.Open("shipping", "from the hook")
 					s.breaker.Close("shipping")
 				}
 				panic("hook")
-			},
+			}},
 		})
 		wait := s.opens(t, 5)
 		s.service.fail(nil)

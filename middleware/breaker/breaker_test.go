@@ -17,7 +17,8 @@ import (
 func TestBreakerHoldsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []string
-		g := newBreaker(t, breaker.Config{OnChange: func(c breaker.Change) { changes = append(changes, string(c.To)) }})
+		g := newBreaker(t, breaker.Config{Hooks: breaker.Hooks{
+			OnChange: func(c breaker.Change) { changes = append(changes, string(c.To)) }}})
 		down := &service{}
 		h := g.Middleware(down.handle)
 		down.fail(errAway)

@@ -97,10 +97,10 @@ func (g *Breaker) tell() {
 	}
 	for change, ok := g.changes.next(); ok; change, ok = g.changes.next() {
 		_ = safecall.Call("the logger", func() error { g.log(change); return nil })
-		if g.config.OnChange != nil {
+		if g.config.Hooks.OnChange != nil {
 			_ = safecall.Call("the logger", func() error {
 				change.Cause = g.config.Privacy.Error(change.Cause)
-				safecall.Hook(g.config.Logger, "breaker.OnChange", func() { g.config.OnChange(change) })
+				safecall.Hook(g.config.Logger, "breaker.OnChange", func() { g.config.Hooks.OnChange(change) })
 				return nil
 			})
 		}

@@ -46,24 +46,20 @@ type Config struct {
 	// one whose message succeeds closes them. A freeze in the Store counts in all instances. It needs Plugin, or a
 	// spillway.Channel's Attach. Default: each instance decides for itself.
 	Store *Store
-	// OnChange is called after each change of a state, one at a time and in order. A panic in it is logged. Default: none.
-	OnChange func(Change)
-	// OnWaited is called after a wait of a message in the breaker, before its next attempt or before it is given back. A
-	// panic is logged. Default: none.
-	OnWaited func(ctx context.Context, waited Waited)
+	// Hooks are called after events. Default: none.
+	Hooks Hooks
 	// Shared: Classifier judges the errors. Logger receives an Error line when the breaker opens, an Info line when it closes,
 	// and Debug lines between. Privacy masks the text of an error before it is logged or shown.
 	settings.Shared
 }
 
-// Waited is a wait of a message in the breaker.
-type Waited struct {
-	// Handler and Scope name what the message waited for. Scope is empty without Config.Scope.
-	Handler, Scope string
-	// For is how long the message waited.
-	For time.Duration
-	// GivenBack means that the message went back to the broker, uncounted. Otherwise it is handled now.
-	GivenBack bool
+// Hooks must be quick. A panic of a hook is logged and changes nothing.
+type Hooks struct {
+	// OnChange is called after each change of a state, one at a time and in order.
+	OnChange func(Change)
+	// OnWaited is called after a message waited in the breaker, with how long. Then the message is handled, or it is given
+	// back, uncounted. The context is the message's.
+	OnWaited func(ctx context.Context, waited time.Duration, givenBack bool)
 }
 
 func (c *Config) setDefaults() {

@@ -30,9 +30,9 @@ func ExampleBreaker_Middleware() {
 
 // A handler is held by hand while its downstream is deployed. Messages in work end as usual.
 func ExampleBreaker_Open() {
-	breaker, err := breaker.New(breaker.Config{OnChange: func(c breaker.Change) {
+	breaker, err := breaker.New(breaker.Config{Hooks: breaker.Hooks{OnChange: func(c breaker.Change) {
 		fmt.Println(c.Handler, "is", c.To, "because of", c.Reason)
-	}})
+	}}})
 	if err != nil {
 		panic(err)
 	}

@@ -41,7 +41,7 @@ type model struct {
 
 func newModel(t *testing.T, rt *rapid.T) *model {
 	m := &model{t: rt, state: breaker.Closed, working: map[string]chan error{}, cancels: map[string]context.CancelFunc{}, gone: map[string]bool{}, ended: map[string]error{}}
-	m.breaker = newBreaker(t, breaker.Config{MinMessages: 5, Window: 24 * time.Hour, Doubt: 24 * time.Hour, MaxHold: time.Hour, OnChange: m.changed})
+	m.breaker = newBreaker(t, breaker.Config{MinMessages: 5, Window: 24 * time.Hour, Doubt: 24 * time.Hour, MaxHold: time.Hour, Hooks: breaker.Hooks{OnChange: m.changed}})
 	m.handle = m.breaker.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		outcome := make(chan error)
 		m.mu.Lock()

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -42,9 +40,8 @@ func (p *call) pause() error {
 
 // waited calls the hook after a wait. Call it without a lock.
 func (p *call) waited(lasted time.Duration, givenBack bool) {
-	if hook := p.breaker.config.OnWaited; hook != nil {
-		event := Waited{Handler: message.HandlerNameFromCtx(p.c.Ctx), Scope: p.scope, For: lasted, GivenBack: givenBack}
-		safecall.Hook(p.breaker.config.Logger, "breaker.OnWaited", func() { hook(p.c.Ctx, event) })
+	if hook := p.breaker.config.Hooks.OnWaited; hook != nil {
+		safecall.Hook(p.breaker.config.Logger, "breaker.OnWaited", func() { hook(p.c.Ctx, lasted, givenBack) })
 	}
 }
 

@@ -32,8 +32,8 @@ type sim struct {
 
 func newSim(t testing.TB, config breaker.Config) *sim {
 	s := &sim{takes: 10 * time.Millisecond, handled: map[string]int{}, dead: map[string]error{}}
-	hook := config.OnChange
-	config.OnChange = func(c breaker.Change) {
+	hook := config.Hooks.OnChange
+	config.Hooks.OnChange = func(c breaker.Change) {
 		s.mu.Lock()
 		s.changes, s.at = append(s.changes, c), append(s.at, time.Now())
 		s.mu.Unlock()

@@ -75,8 +75,8 @@
 //     it. The first messages that meet a silent database wait for it, 2 seconds (10 on SQLite). An outage is one line
 //     in the log when it begins and one when it ends. Only a router that starts with the plugin needs the database, so
 //     that a deadly message ends each process at most once during an outage.
-//   - It distinguishes messages by id, without an id by Config.Coordinates, and without both by content. If all of
-//     these change from delivery to delivery, set Config.Key. If only its content names a message, processes that may
+//   - It distinguishes messages by id, without an id by Config.Key, and without both by content. If a broker gives a
+//     message a new id with each delivery, set Config.Key. If only its content names a message, processes that may
 //     still live are not waited for and do not count, and marks of a refused one go with its ack. So a deadly one may
 //     end some processes more. Each process counts once. A message that is handled twice at the same time in one
 //     process has one mark.

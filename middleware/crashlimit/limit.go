@@ -22,15 +22,11 @@ type Config struct {
 	// Max is the number of processes that may end while they handle a message. After that the message is dead-lettered.
 	// Default: 3 by the Store's count, and 20 by Delivered's, where nacks count too. What is set is for both.
 	Max int
-	// Key returns what distinguishes messages. It must return the same for each delivery of a message, and not change the
-	// message. Default, and if Key returns nothing or panics: the message's id, its Coordinates, or a hash of payload and
-	// metadata.
+	// Key returns what distinguishes messages, such as the broker's topic, partition and offset if messages have no id. It
+	// must return the same for each delivery of a message, and not change the message. Default, and if Key returns nothing
+	// or panics: the message's id. For a message without an id, a spillway.Channel takes the place that Config.Queue.Origin
+	// knows. Otherwise a hash of payload and metadata is the key.
 	Key func(*message.Message) string
-	// Coordinates returns where the broker has a message that has no id, such as topic, partition and offset, or nothing.
-	// It must take them from what the adapter knows, not from the message's metadata, and return the same for each
-	// delivery. Default: none. A spillway.Channel uses Config.Queue.Origin. Messages without both are distinguished by
-	// what they hold.
-	Coordinates func(*message.Message) string
 	// Store counts unfinished deliveries, as NewStore makes it. Default: in a spillway.Channel a store in its DB; without
 	// one Delivered is required.
 	Store *Store
@@ -47,26 +43,23 @@ type Config struct {
 	// The count has no bound if an idempotent receiver leases keys, because it gives duplicates back, or if a retry stage
 	// may refuse what it is given. Use a Store then.
 	Delivered func(*message.Message) (int, bool)
-	// OnUnfinished is called with a message of which earlier deliveries did not return, because their processes ended. It
-	// is called once for each delivery, before the handler. By the broker's own count alone it is not called. A panic is
-	// logged. Default: none.
-	OnUnfinished func(ctx context.Context, unfinished Unfinished)
-	// OnExceeded is called for each delivery that was refused, from many goroutines. A panic is logged. Default: none.
-	OnExceeded func(ctx context.Context, exceeded Exceeded)
+	// Hooks are called after events. Default: none.
+	Hooks Hooks
 	// Shared: Logger receives unclean ends, and a store that fails.
 	settings.Shared
 }
 
-// Unfinished is a message that comes again after deliveries that did not return.
-type Unfinished struct {
-	// Consumer and Key name the message, as in the store.
-	Consumer, Key string
-	// Deliveries is how many deliveries before this one did not return.
-	Deliveries int
+// Hooks are called in the goroutine of the message, and must be quick. A panic of a hook is logged and changes nothing.
+type Hooks struct {
+	// OnUnfinished is called with a message of which earlier deliveries did not return, because their processes ended. It
+	// is called once for each delivery, before the handler. By the broker's own count alone it is not called.
+	OnUnfinished func(context.Context, Unfinished)
+	// OnExceeded is called for each delivery that was refused.
+	OnExceeded func(context.Context, Unfinished)
 }
 
-// Exceeded is a message that was delivered too often.
-type Exceeded struct {
+// Unfinished is a message that comes again after deliveries that did not return.
+type Unfinished struct {
 	// Consumer and Key name the message, as in the store.
 	Consumer, Key string
 	// Deliveries is how many deliveries before this one did not return.

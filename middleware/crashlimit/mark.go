@@ -54,9 +54,6 @@ func (l *Limit) markOf(msg *message.Message) mark {
 	if id == "" {
 		id = msg.UUID
 	}
-	if id == "" && l.config.Coordinates != nil {
-		safecall.Hook(l.config.Logger, "Config.Coordinates", func() { id = l.config.Coordinates(msg) })
-	}
 	// A producer may forge the count, and gains nothing: all deliveries of its message have the same.
 	m := mark{consumer: database.Column(consumer), redrives: boundedtext.Count(msg.Metadata[poison.KeyRedriveCount])}
 	if id == "" {

@@ -243,7 +243,7 @@ func TestOwnMarks(t *testing.T) {
 }
 
 // Feature D10: messages that nothing tells apart, in flight in processes that live, are handled, all and at once. Those that
-// ended with one are counted. Coordinates tell them apart.
+// ended with one are counted. A key tells them apart.
 func TestWithoutIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -279,7 +279,7 @@ func TestWithoutIDs(t *testing.T) {
 		}
 		tick(1) // which shows that they are gone
 		at := func(offset string) *Limit {
-			return started(t, f, options{Config: Config{Coordinates: func(*message.Message) string { return offset }}})
+			return started(t, f, options{Config: Config{Key: func(*message.Message) string { return offset }}})
 		}
 		for offset, refused := range map[string]bool{"": true, "orders/0/7": false} {
 			l := at(offset)

@@ -235,17 +235,17 @@ func (p *process) watch(r refused) {
 }
 
 func (l *Limit) unfinished(c *chain.Call, m mark, earlier int) {
-	if l.config.OnUnfinished != nil {
+	if l.config.Hooks.OnUnfinished != nil {
 		safecall.Hook(l.config.Logger, "Config.OnUnfinished", func() {
-			l.config.OnUnfinished(c.Ctx, Unfinished{Consumer: m.consumer, Key: m.id, Deliveries: earlier})
+			l.config.Hooks.OnUnfinished(c.Ctx, Unfinished{Consumer: m.consumer, Key: m.id, Deliveries: earlier})
 		})
 	}
 }
 
 func (l *Limit) exceeded(c *chain.Call, m mark, earlier int, broker bool) error {
-	if l.config.OnExceeded != nil {
+	if l.config.Hooks.OnExceeded != nil {
 		safecall.Hook(l.config.Logger, "Config.OnExceeded", func() {
-			l.config.OnExceeded(c.Ctx, Exceeded{Consumer: m.consumer, Key: m.id, Deliveries: earlier, Broker: broker})
+			l.config.Hooks.OnExceeded(c.Ctx, Unfinished{Consumer: m.consumer, Key: m.id, Deliveries: earlier, Broker: broker})
 		})
 	}
 	allowed := l.config.Max

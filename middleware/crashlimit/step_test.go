@@ -73,10 +73,11 @@ func TestQuietAsksNothing(t *testing.T) {
 func TestExceeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		var told []Exceeded
-		var unfinished []Unfinished
-		l := afterCrash(t, f, options{Config: Config{Max: 2, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e); panic("hook") },
-			OnUnfinished: func(_ context.Context, u Unfinished) { unfinished = append(unfinished, u); panic("hook") }}})
+		var told, unfinished []Unfinished
+		l := afterCrash(t, f, options{Config: Config{Max: 2, Hooks: Hooks{
+			OnExceeded:   func(_ context.Context, u Unfinished) { told = append(told, u); panic("hook") },
+			OnUnfinished: func(_ context.Context, u Unfinished) { unfinished = append(unfinished, u); panic("hook") },
+		}}})
 		calls := 0
 		h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
 		f.leaveMarks("a", 2)
@@ -92,10 +93,10 @@ func TestExceeded(t *testing.T) {
 				tick(1)
 			}
 		}
-		if calls != 0 || !slices.Equal(told, []Exceeded{{"", "a", 2, false}, {"", "a", 2, false}}) {
+		if calls != 0 || !slices.Equal(told, []Unfinished{{"", "a", 2, false}, {"", "a", 2, false}}) {
 			t.Errorf("%d calls, told %v", calls, told)
 		}
-		if !slices.Equal(unfinished, []Unfinished{{"", "a", 2}, {"", "a", 2}}) {
+		if !slices.Equal(unfinished, []Unfinished{{"", "a", 2, false}, {"", "a", 2, false}}) {
 			t.Errorf("unfinished %v", unfinished)
 		}
 		tick(1)
@@ -228,8 +229,9 @@ func TestDelivered(t *testing.T) {
 				}
 				return len(msg.Payload), true
 			}
-			var told []Exceeded
-			l := newLimit(t, options{store: store, Config: Config{Max: 3, Delivered: count, OnExceeded: func(_ context.Context, e Exceeded) { told = append(told, e) }}})
+			var told []Unfinished
+			l := newLimit(t, options{store: store, Config: Config{Max: 3, Delivered: count, Hooks: Hooks{
+				OnExceeded: func(_ context.Context, u Unfinished) { told = append(told, u) }}}})
 			calls := 0
 			h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
 			for id, n := range map[string]int{"panics": 9, "unknown": 9, "two": 2} {
@@ -238,7 +240,7 @@ func TestDelivered(t *testing.T) {
 				}
 			}
 			_, err := h(message.NewMessage("three", make([]byte, 3)))
-			if v := verdict(err); calls != 3 || v.Reason != classify.ReasonMaxDeliveries || !slices.Equal(told, []Exceeded{{"", "three", 3, true}}) {
+			if v := verdict(err); calls != 3 || v.Reason != classify.ReasonMaxDeliveries || !slices.Equal(told, []Unfinished{{"", "three", 3, true}}) {
 				t.Errorf("%s: %d calls, %v, %v", name, calls, err, told)
 			}
 			if err := l.Close(); err != nil {

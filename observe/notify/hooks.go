@@ -53,15 +53,14 @@ func (n *Notifier) Observe(config *spillway.Config) error {
 		}
 	}
 	if config.Breaker != nil {
-		guarded := *config.Breaker // the caller may use its own again
-		theirs := guarded.OnChange
-		guarded.OnChange = func(c breaker.Change) {
+		hooks := &config.Breaker.Hooks
+		theirs := hooks.OnChange
+		hooks.OnChange = func(c breaker.Change) {
 			n.guardChanged(c)
 			if theirs != nil {
 				theirs(c)
 			}
 		}
-		config.Breaker = &guarded
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func inBubble(t *testing.T, with notify.Config) *bubble {
 	if err := n.Watch(t.Context(), b.channel); err != nil {
 		t.Fatal(err)
 	}
-	b.Notifier, b.hooks, b.guard = n, config.Queue.Hooks, config.Breaker.OnChange
+	b.Notifier, b.hooks, b.guard = n, config.Queue.Hooks, config.Breaker.Hooks.OnChange
 	n.Start()
 	return b
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -79,16 +80,16 @@ func happen(t *testing.T, config *spillway.Config, retention letters.RetentionCo
 	config.Queue.Hooks.OnPublishError(ctx, l, boom)
 	config.Queue.Hooks.OnUnplaced(ctx, l, boom)
 	config.Outputs.OnOutputError(ctx, boom)
-	config.CrashLimit.OnExceeded(ctx, crashlimit.Exceeded{Consumer: "billing"})
-	config.CrashLimit.OnUnfinished(ctx, crashlimit.Unfinished{Consumer: "billing"})
+	config.CrashLimit.Hooks.OnExceeded(ctx, crashlimit.Unfinished{Consumer: "billing"})
+	config.CrashLimit.Hooks.OnUnfinished(ctx, crashlimit.Unfinished{Consumer: "billing"})
 	key := idempotency.Key{Consumer: "shop/billing"}
 	config.Receiver.Hooks.OnApplied(ctx, key)
 	config.Receiver.Hooks.OnDuplicate(ctx, key)
 	config.Receiver.Hooks.OnRequeue(ctx, key)
 	config.Receiver.Hooks.OnLeaseLost(ctx, key)
 	config.Receiver.Hooks.OnStale(ctx, key, 1, 2)
-	config.Breaker.OnChange(breaker.Change{Handler: "billing", To: breaker.Open})
-	config.Breaker.OnWaited(ctx, breaker.Waited{Handler: "billing", For: time.Second})
+	config.Breaker.Hooks.OnChange(breaker.Change{Handler: "billing", To: breaker.Open})
+	config.Breaker.Hooks.OnWaited(foreign.WithHandler(ctx, "billing"), time.Second, false)
 	config.Purge.OnRun(ctx, 3, nil)
 	config.Purge.OnRun(ctx, 0, boom)
 	retention.OnRun(ctx, 4, nil)

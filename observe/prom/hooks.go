@@ -49,7 +49,8 @@ func (m *Metrics) hooks(config *spillway.Config) {
 	queue.OnPublishError = first.Ours2(m.refusal(m.refused), queue.OnPublishError)
 	queue.OnUnplaced = first.Ours2(m.refusal(m.unplaced), queue.OnUnplaced)
 	config.Outputs.OnOutputError = first.Ours(m.outputError, config.Outputs.OnOutputError)
-	if limit := config.CrashLimit; limit != nil {
+	if config.CrashLimit != nil {
+		limit := &config.CrashLimit.Hooks
 		limit.OnExceeded = first.Ours(m.crashLimit, limit.OnExceeded)
 		limit.OnUnfinished = first.Ours(m.crashed, limit.OnUnfinished)
 	}
@@ -69,16 +70,15 @@ func (m *Metrics) hooks(config *spillway.Config) {
 		m.store.Store(store)
 	}
 	if config.Breaker != nil {
-		guarded := *config.Breaker // the caller may use its own again
-		theirs := guarded.OnChange
-		guarded.OnChange = func(c breaker.Change) {
+		hooks := &config.Breaker.Hooks
+		theirs := hooks.OnChange
+		hooks.OnChange = func(c breaker.Change) {
 			m.guard.WithLabelValues(m.labels.value("handler", c.Handler), string(c.To)).Inc()
 			if theirs != nil {
 				theirs(c)
 			}
 		}
-		guarded.OnWaited = first.Ours(m.wait, guarded.OnWaited)
-		config.Breaker = &guarded
+		hooks.OnWaited = first.Ours2(m.wait, hooks.OnWaited)
 	}
 }
 
@@ -174,7 +174,7 @@ func (m *Metrics) outputError(ctx context.Context, _ error) {
 		m.labels.value("handler", message.HandlerNameFromCtx(ctx))).Inc()
 }
 
-func (m *Metrics) crashLimit(_ context.Context, e crashlimit.Exceeded) {
+func (m *Metrics) crashLimit(_ context.Context, e crashlimit.Unfinished) {
 	m.exceeded.WithLabelValues(m.labels.value("handler", e.Consumer)).Inc()
 }
 
@@ -182,8 +182,8 @@ func (m *Metrics) crashed(_ context.Context, u crashlimit.Unfinished) {
 	m.unfinished.WithLabelValues(m.labels.value("handler", u.Consumer)).Inc()
 }
 
-func (m *Metrics) wait(_ context.Context, w breaker.Waited) {
-	m.waited.WithLabelValues(m.labels.value("handler", w.Handler)).Observe(w.For.Seconds())
+func (m *Metrics) wait(ctx context.Context, waited time.Duration, _ bool) {
+	m.waited.WithLabelValues(m.labels.value("handler", message.HandlerNameFromCtx(ctx))).Observe(waited.Seconds())
 }
 
 func (m *Metrics) consumer(vec *prometheus.CounterVec) func(context.Context, idempotency.Key) {

@@ -211,7 +211,7 @@ spillway_source_up{source="letters"} %d
 func TestGuardIsSeen(t *testing.T) {
 	guard := &breaker.Config{}
 	s := start(t, prom.Config{}, spillway.Config{DB: open(t), Breaker: guard}, func(*message.Message) error { return nil })
-	if guard.OnChange != nil {
+	if guard.Hooks.OnChange != nil {
 		t.Error("the caller's configuration was changed")
 	}
 	s.channel.Breaker().Open("billing", "by hand")

@@ -58,8 +58,9 @@ func (i *instruments) observe(config *spillway.Config) {
 	config.Outputs.OnOutputError = first.Ours(func(ctx context.Context, _ error) {
 		i.add(ctx, i.outputs, "topic", message.SubscribeTopicFromCtx(ctx), "handler", message.HandlerNameFromCtx(ctx))
 	}, config.Outputs.OnOutputError)
-	if limit := config.CrashLimit; limit != nil {
-		limit.OnExceeded = first.Ours(func(ctx context.Context, e crashlimit.Exceeded) {
+	if config.CrashLimit != nil {
+		limit := &config.CrashLimit.Hooks
+		limit.OnExceeded = first.Ours(func(ctx context.Context, e crashlimit.Unfinished) {
 			i.add(ctx, i.exceeded, "handler", e.Consumer)
 		}, limit.OnExceeded)
 	}
@@ -72,15 +73,14 @@ func (i *instruments) observe(config *spillway.Config) {
 		}, purge.OnRun)
 	}
 	if config.Breaker != nil {
-		guarded := *config.Breaker // the caller may use its own again
-		theirs := guarded.OnChange
-		guarded.OnChange = func(c breaker.Change) {
+		hooks := &config.Breaker.Hooks
+		theirs := hooks.OnChange
+		hooks.OnChange = func(c breaker.Change) {
 			i.add(context.Background(), i.guard, "handler", c.Handler, "state", string(c.To))
 			if theirs != nil {
 				theirs(c)
 			}
 		}
-		config.Breaker = &guarded
 	}
 }
 

@@ -22,11 +22,11 @@ func TestMigratingOutage(t *testing.T) {
 	away.Store(true)
 	opened := make(chan struct{}, 100)
 	ch := b.Channel(func(c *spillway.Config) {
-		c.Breaker = &breaker.Config{Probe: 2 * time.Millisecond, MaxProbe: 10 * time.Millisecond, OnChange: func(change breaker.Change) {
+		c.Breaker = &breaker.Config{Probe: 2 * time.Millisecond, MaxProbe: 10 * time.Millisecond, Hooks: breaker.Hooks{OnChange: func(change breaker.Change) {
 			if change.To == breaker.Open {
 				opened <- struct{}{}
 			}
-		}}
+		}}}
 	})
 	stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
 		if away.Load() {
