@@ -150,7 +150,7 @@ func (c *Config) check() error {
 	}
 	if c.Receiver != nil && c.Receiver.Lease > 0 && limit != nil && limit.Delivered != nil {
 		return errors.New("Config.Receiver.Lease and Config.CrashLimit.Delivered are both set: a message whose key is " +
-			"leased is given back, which a broker counts as a delivery; set Config.CrashLimit.Store instead of Delivered")
+			"leased is requeued, which a broker counts as a delivery; set Config.CrashLimit.Store instead of Delivered")
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func (c *RetryConfig) validate() error {
 	}
 	for class, policy := range c.PerClass {
 		if class >= classify.ClassAborted {
-			return fmt.Errorf("middleware: RetryConfig.PerClass[%s]: a message that went away is given back and never retried "+
+			return fmt.Errorf("middleware: RetryConfig.PerClass[%s]: a message that went away is requeued and never retried "+
 				"here; remove the entry", class)
 		}
 		if policy.Attempts < 0 {

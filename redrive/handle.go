@@ -28,7 +28,7 @@ const (
 
 var (
 	errNotChosen = errors.New("redrive: the filter does not choose this letter")
-	errGivenBack = errors.New("redrive: the message is given back: its context ended")
+	errGivenBack = errors.New("redrive: the message is requeued: its context ended")
 )
 
 func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string) (outcome, error) {

@@ -28,7 +28,7 @@ func (h *Handler) closed(ctx context.Context, msg *message.Message, l poison.Let
 		if h.minWait > 0 { // with a router; a drain ends
 			wait.For(ctx, closedFor)
 		}
-		return givenBack, fmt.Errorf("redrive: the message is given back: %w", err)
+		return givenBack, fmt.Errorf("redrive: the message is requeued: %w", err)
 	}
 	logging.RedriveClosed.Write(h.Logger, err, fields(l, topic))
 	return h.park(ctx, msg, l, topic, closed, err)

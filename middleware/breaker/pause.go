@@ -14,7 +14,7 @@ import (
 // minPause and maxPause bound the waits of a message whose errors look like an outage while the breaker is closed.
 const minPause, maxPause = 50 * time.Millisecond, time.Second
 
-var errHeld = outage.NewError("breaker: the downstream is still away; the message is given back, uncounted")
+var errHeld = outage.NewError("breaker: the downstream is still away; the message is requeued, uncounted")
 
 // pause waits before the next attempt while the breaker is closed. It does not wait for a retry-after, which the next
 // failure can show to be of this message alone. Its error gives the message back.

@@ -127,7 +127,7 @@ func processOf(id string) string {
 }
 
 var errUndecided = errors.New("crashlimit: it is not known yet whether the processes that had this message crashed: " +
-	"the message is given back")
+	"the message is requeued")
 
 // minInquiry is how long a delivery waits for an answer, at least.
 const minInquiry = time.Minute

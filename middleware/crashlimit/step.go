@@ -112,8 +112,8 @@ func (v *visit) join(c *chain.Call) error {
 	return nil
 }
 
-var errNotFirst = errors.New("crashlimit: the first delivery of this message in this process was refused or given " +
-	"back: this one is given back")
+var errNotFirst = errors.New("crashlimit: the first delivery of this message in this process was refused or " +
+	"requeued: this one is requeued too")
 
 // count leaves the mark of this delivery, unless too many processes ended with one. A store that fails stops no
 // message.
