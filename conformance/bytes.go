@@ -19,11 +19,11 @@ func (b *bench) carries(all map[string]*message.Message) {
 		sent := all[name]
 		b.variantOn(within(b), name, func(b *bench) {
 			b.publish(sent.Copy())
-			in.bench = b
+			in.b = b
 			msg := in.must("the message")
 			b.wantSame("as it arrived", msg, sent)
 			msg.Ack()
 		})
-		in.bench = b
+		in.b = b
 	}
 }

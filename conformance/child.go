@@ -67,8 +67,8 @@ func consume(t *testing.T, target Target) {
 	if err != nil {
 		t.Fatalf("read the setting: %v", err)
 	}
-	c.bench = &bench{T: t, target: target, topic: c.Topic, outs: c.Outputs, group: c.Group, path: c.Database}
-	c.openEffects()
+	c.b = &bench{T: t, target: target, topic: c.Topic, outs: c.Outputs, group: c.Group, path: c.Database}
+	c.b.openEffects()
 	stop := c.run()
 	c.tell("up")
 	// A line says "go", and so does the end.

@@ -23,7 +23,7 @@ import (
 
 // consumer is the process that consumes.
 type consumer struct {
-	*bench
+	b *bench
 	setting
 	going  chan struct{} // closed when nothing halts any more
 	client *downstream.Client
@@ -59,23 +59,23 @@ func (c *consumer) halt(ctx context.Context, step, id string) {
 }
 
 func (c *consumer) run() (stop func()) {
-	router := c.router()
+	router := c.b.router()
 	router.AddMiddleware(c.outermost)
 	if c.Downstream != "" {
 		c.client = downstream.NewClient(c.Downstream, 10*time.Second)
-		c.Cleanup(c.client.Close)
+		c.b.Cleanup(c.client.Close)
 	}
-	ch := c.channel(c.configure)
+	ch := c.b.channel(c.configure)
 	ch.Attach(router)
-	outputs := announcing{c.target.Publisher(c.T), c.published}
+	outputs := announcing{c.b.target.Publisher(c.b.T), c.published}
 	if len(c.Stages) == 0 {
-		router.AddHandler(handlerName, c.topic, c.source(), c.outs, outputs, c.handle)
-	} else if _, err := ch.Stages().AddHandler(router, handlerName, c.topic, c.source(), c.outs, outputs,
+		router.AddHandler(handlerName, c.b.topic, c.source(), c.b.outs, outputs, c.handle)
+	} else if _, err := ch.Stages().AddHandler(router, handlerName, c.b.topic, c.source(), c.b.outs, outputs,
 		c.handle); err != nil {
-		c.Fatal(err)
+		c.b.Fatal(err)
 	}
-	c.Cleanup(c.finish) // after the router's end, and before that of what handlers use
-	return c.bench.run(router)
+	c.b.Cleanup(c.finish) // after the router's end, and before that of what handlers use
+	return c.b.run(router)
 }
 
 // finish waits for messages that the router did not wait for. Watermill's router misses a message that arrives while it
@@ -91,23 +91,23 @@ func (c *consumer) finish() {
 
 func (c *consumer) source() message.Subscriber {
 	if c.SourceThrough != "" {
-		return c.target.SubscriberThrough(c.T, c.group, c.SourceThrough)
+		return c.b.target.SubscriberThrough(c.b.T, c.b.group, c.SourceThrough)
 	}
-	return c.target.Subscriber(c.T, c.group)
+	return c.b.target.Subscriber(c.b.T, c.b.group)
 }
 
 func (c *consumer) configure(config *spillway.Config) {
 	if c.DeadThrough != "" {
-		c.dead = c.target.Through(c.T, c.DeadThrough)
+		c.b.dead = c.b.target.Through(c.b.T, c.DeadThrough)
 	} else {
-		c.dead = c.target.Publisher(c.T)
+		c.b.dead = c.b.target.Publisher(c.b.T)
 	}
-	c.Cleanup(func() {
-		if err := c.dead.Close(); err != nil {
-			c.Logf("close the publisher of dead letters: %v", err) // its connection may be gone
+	c.b.Cleanup(func() {
+		if err := c.b.dead.Close(); err != nil {
+			c.b.Logf("close the publisher of dead letters: %v", err) // its connection may be gone
 		}
 	})
-	config.Publisher = refusing{c.dead, func(_ string, msg *message.Message) error {
+	config.Publisher = refusing{c.b.dead, func(_ string, msg *message.Message) error {
 		c.halt(msg.Context(), stepLetter, msg.UUID)
 		return nil
 	}}
@@ -116,7 +116,7 @@ func (c *consumer) configure(config *spillway.Config) {
 		Backoff: middleware.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second}}
 	if c.Limit {
 		config.CrashLimit = &crashlimit.Config{
-			Store: c.deliveries(), Heartbeat: 500 * time.Millisecond, Hooks: crashlimit.Hooks{OnExceeded: c.refuses},
+			Store: c.b.deliveries(), Heartbeat: 500 * time.Millisecond, Hooks: crashlimit.Hooks{OnExceeded: c.refuses},
 		}
 	}
 	if len(c.Stages) > 0 {
@@ -142,7 +142,7 @@ func (c *consumer) configure(config *spillway.Config) {
 		},
 		OnPublishError: func(_ context.Context, l poison.Letter, err error) {
 			c.tell("refused", l.Original.UUID)
-			c.Logf("the letter of %q is refused: %v", l.Original.UUID, err)
+			c.b.Logf("the letter of %q is refused: %v", l.Original.UUID, err)
 		},
 	}
 }
@@ -212,7 +212,7 @@ func (c *consumer) handle(msg *message.Message) ([]*message.Message, error) {
 			return nil, err
 		}
 	}
-	if err := c.apply(msg); err != nil {
+	if err := c.b.apply(msg); err != nil {
 		return nil, err
 	}
 	c.halt(msg.Context(), stepWritten, id)

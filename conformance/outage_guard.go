@@ -20,8 +20,8 @@ import (
 
 // outageBench is a bench with a handler that calls a downstream, and a guard of that handler.
 type outageBench struct {
-	*bench
-	*downstream.Server
+	b        *bench
+	server   *downstream.Server
 	client   *downstream.Client
 	calls    atomic.Int64 // begun by the handler, those that were refused too
 	failures atomic.Int64 // attempts whose failure came to Retry
@@ -46,7 +46,7 @@ func (b *bench) outage(timeout time.Duration) *outageBench {
 	b.Cleanup(client.Close)
 	b.begin()
 	b.dead, b.live = b.publisher(), b.publisher()
-	return &outageBench{bench: b, Server: server, client: client}
+	return &outageBench{b: b, server: server, client: client}
 }
 
 // guarded gives the channel the guard, and notes what the guard and the stages do.
@@ -74,13 +74,13 @@ func (o *outageBench) handle(msg *message.Message) ([]*message.Message, error) {
 	if err := o.client.Call(msg.Context(), msg.UUID); err != nil {
 		return nil, err
 	}
-	return nil, o.apply(msg)
+	return nil, o.b.apply(msg)
 }
 
 func (o *outageBench) set(mode downstream.Mode) {
-	o.Helper()
-	if err := o.Set(mode); err != nil {
-		o.Fatal(err)
+	o.b.Helper()
+	if err := o.server.Set(mode); err != nil {
+		o.b.Fatal(err)
 	}
 }
 
@@ -98,8 +98,8 @@ func (o *outageBench) count(to breaker.State) (n int) {
 
 // untilGuard waits until the guard has gone to a state n times.
 func (o *outageBench) untilGuard(to breaker.State, n int) {
-	o.Helper()
-	o.bench.until(fmt.Sprintf("the guard is %s for the %d. time", to, n), func() bool { return o.count(to) >= n }, o.story)
+	o.b.Helper()
+	o.b.until(fmt.Sprintf("the guard is %s for the %d. time", to, n), func() bool { return o.count(to) >= n }, o.story)
 }
 
 // story is what the guard did.

@@ -15,9 +15,9 @@ import (
 func (b *bench) downstreamAway() {
 	lasts, rate := b.outageLasts()
 	o := b.outage(10 * time.Second)
-	o.startStaged(o.channel(o.staged(time.Second), o.guarded), o.handle)
-	sent := o.traffic(rate, goodOnly)
-	o.untilAllApplied([]string{goodOnly(0)})
+	o.b.startStaged(o.b.channel(o.b.staged(time.Second), o.guarded), o.handle)
+	sent := o.b.traffic(rate, goodOnly)
+	o.b.untilAllApplied([]string{goodOnly(0)})
 	for i, mode := range []downstream.Mode{downstream.Away, downstream.Busy} {
 		o.set(mode)
 		o.untilGuard(breaker.Open, i+1)
@@ -27,48 +27,48 @@ func (b *bench) downstreamAway() {
 		o.untilGuard(breaker.Closed, i+1)
 	}
 	ids := sent.stop()
-	o.untilAllApplied(ids)
+	o.b.untilAllApplied(ids)
 	o.wantHeld(ids)
 }
 
 // wantHeld checks what an outage must not do.
 func (o *outageBench) wantHeld(ids []string) {
-	o.Helper()
-	o.wantOnce(ids...)
+	o.b.Helper()
+	o.b.wantOnce(ids...)
 	o.wantNothingAside()
 	if n := o.stagings.Load(); n > 0 {
-		o.Errorf("%d messages went to a stage because of the outage", n)
+		o.b.Errorf("%d messages went to a stage because of the outage", n)
 	}
 	if n := o.failures.Load(); n > 2*2 {
-		o.Errorf("%d failures came to Retry: an outage counts for the message in hand at most, whose connection is lost first", n)
+		o.b.Errorf("%d failures came to Retry: an outage counts once at most, for the message in hand", n)
 	}
 	o.wantOnlyProbes(o.inHand(ids))
-	o.Logf("%d messages, %d calls; the guard: %s", len(ids), o.calls.Load(), o.story())
+	o.b.Logf("%d messages, %d calls; the guard: %s", len(ids), o.calls.Load(), o.story())
 }
 
 // inHand returns how many messages the guard may have let through that have not called the downstream yet, when it
 // opens. In process hundreds of messages are in hand at once, and SQLite's one writer keeps them waiting.
 func (o *outageBench) inHand(ids []string) int64 {
-	if o.target.CreateTopic == nil {
+	if o.b.target.CreateTopic == nil {
 		return int64(len(ids))
 	}
 	return 1
 }
 
 func (o *outageBench) wantNothingAside() {
-	o.Helper()
-	if n := o.placed.Load() + o.discarded.Load(); n > 0 {
-		o.Errorf("%d healthy messages were set aside", n)
+	o.b.Helper()
+	if n := o.b.placed.Load() + o.b.discarded.Load(); n > 0 {
+		o.b.Errorf("%d healthy messages were set aside", n)
 	}
 }
 
 // wantOnlyProbes checks that while the guard was open it let no more through than the probes that fit in between with
 // growing waits, beside the messages that had passed it before.
 func (o *outageBench) wantOnlyProbes(passed int64) {
-	o.Helper()
+	o.b.Helper()
 	defer func() {
-		if o.Failed() {
-			o.Log(o.story())
+		if o.b.Failed() {
+			o.b.Log(o.story())
 		}
 	}()
 	o.mu.Lock()
@@ -81,10 +81,10 @@ func (o *outageBench) wantOnlyProbes(passed int64) {
 		case c.To == breaker.Ramping && open >= 0:
 			lasted := o.at[i].Sub(o.at[open])
 			if calls, most := o.begun[i]-o.begun[open], mostProbes(lasted)+passed+1; calls > most { // the ramp has begun
-				o.Errorf("%d calls while the guard was open for %s, and %d fit in between", calls, lasted, most)
+				o.b.Errorf("%d calls while the guard was open for %s, and %d fit in between", calls, lasted, most)
 			}
 			if n := o.failed[i] - o.failed[open]; n > passed {
-				o.Errorf("%d failures came to Retry while the guard was open", n)
+				o.b.Errorf("%d failures came to Retry while the guard was open", n)
 			}
 			open = -1
 		}
@@ -106,35 +106,35 @@ func mostProbes(lasted time.Duration) (n int64) {
 func (b *bench) downstreamHangs() {
 	lasts, rate := b.outageLasts()
 	o := b.outage(500 * time.Millisecond) // longer than a slow machine takes
-	o.startStaged(o.channel(o.staged(3*time.Second, 10*time.Second), o.guarded, o.window(time.Second)), o.handle)
-	sent := o.traffic(rate, goodOnly)
-	o.untilAllApplied([]string{goodOnly(0)})
+	o.b.startStaged(o.b.channel(o.b.staged(3*time.Second, 10*time.Second), o.guarded, o.window(time.Second)), o.handle)
+	sent := o.b.traffic(rate, goodOnly)
+	o.b.untilAllApplied([]string{goodOnly(0)})
 	o.set(downstream.Hanging)
 	o.untilGuard(breaker.Open, 1)
 	time.Sleep(lasts)
 	o.set(downstream.Up)
 	o.untilGuard(breaker.Closed, 1)
 	ids := sent.stop()
-	o.untilAllApplied(ids)
-	o.wantOnce(ids...)
+	o.b.untilAllApplied(ids)
+	o.b.wantOnce(ids...)
 	o.wantNothingAside()
 	o.wantOnlyProbes(o.inHand(ids))
-	o.Logf("%d messages, %d calls, %d went to a stage; the guard: %s", len(ids), o.calls.Load(), o.stagings.Load(),
+	o.b.Logf("%d messages, %d calls, %d went to a stage; the guard: %s", len(ids), o.calls.Load(), o.stagings.Load(),
 		o.story())
 }
 
 // Feature R12: 3 % of the messages fail, some for good and some with plain errors. The guard stays closed.
 func (b *bench) poisonAmongGood() {
 	o := b.outage(10 * time.Second)
-	if err := o.Choose(func(id string) downstream.Mode {
+	if err := o.server.Choose(func(id string) downstream.Mode {
 		if strings.HasPrefix(id, "plain") {
 			return downstream.Failing
 		}
 		return downstream.Up
 	}); err != nil {
-		o.Fatal(err)
+		o.b.Fatal(err)
 	}
-	o.start(o.channel(o.guarded), o.handlePermanent)
+	o.b.start(o.b.channel(o.guarded), o.handlePermanent)
 	const all = 200
 	var good []string
 	poison := 0
@@ -148,74 +148,74 @@ func (b *bench) poisonAmongGood() {
 		default:
 			good = append(good, id)
 		}
-		o.ids(id)
+		o.b.ids(id)
 	}
-	o.untilAllApplied(good)
-	o.untilPlaced(int32(poison))
-	o.wantOnce(good...)
-	for _, l := range o.letters(o.dlq(), poison) {
+	o.b.untilAllApplied(good)
+	o.b.untilPlaced(int32(poison))
+	o.b.wantOnce(good...)
+	for _, l := range o.b.letters(o.b.dlq(), poison) {
 		if strings.HasPrefix(l.Original.UUID, "good") {
-			o.Errorf("%q was set aside, and can succeed", l.Original.UUID)
+			o.b.Errorf("%q was set aside, and can succeed", l.Original.UUID)
 		}
 	}
 	if story := o.story(); story != "" {
-		o.Errorf("%d of %d messages failed, and the guard was %s", poison, all, story)
+		o.b.Errorf("%d of %d messages failed, and the guard was %s", poison, all, story)
 	}
 }
 
 // Feature R12: the downstream fails for half of the keys. The other half goes on, and those that fail are set aside.
 func (b *bench) halfFails() {
 	o := b.outage(10 * time.Second)
-	if err := o.Choose(func(id string) downstream.Mode {
+	if err := o.server.Choose(func(id string) downstream.Mode {
 		if strings.HasPrefix(id, badPrefix) {
 			return downstream.Failing
 		}
 		return downstream.Up
 	}); err != nil {
-		o.Fatal(err)
+		o.b.Fatal(err)
 	}
-	o.start(o.channel(o.guarded, o.window(3*time.Second), func(c *spillway.Config) {
+	o.b.start(o.b.channel(o.guarded, o.window(3*time.Second), func(c *spillway.Config) {
 		c.Breaker.MaxProbe = time.Second
 	}), o.handle)
 	const bad = 24
-	sent := o.traffic(40, func(i int) string { // good ones go on: a guard that sees only failures holds them all
+	sent := o.b.traffic(40, func(i int) string { // good ones go on: a guard that sees only failures holds them all
 		if i%2 == 1 && i < 2*bad {
 			return fmt.Sprintf("%s-%d", badPrefix, i)
 		}
 		return goodOnly(i)
 	})
 	for n := int32(1); n <= bad; n++ { // each within patience: the guard opens and closes meanwhile
-		o.bench.until(fmt.Sprintf("%d of the bad ones are set aside", n), func() bool { return o.placed.Load() >= n })
+		o.b.until(fmt.Sprintf("%d of the bad ones are set aside", n), func() bool { return o.b.placed.Load() >= n })
 	}
 	good, _ := sortOut(sent.stop())
-	o.untilAllApplied(good)
-	o.wantOnce(good...)
-	for _, l := range o.letters(o.dlq(), bad) {
+	o.b.untilAllApplied(good)
+	o.b.wantOnce(good...)
+	for _, l := range o.b.letters(o.b.dlq(), bad) {
 		if !strings.HasPrefix(l.Original.UUID, badPrefix) {
-			o.Errorf("%q was set aside, and can succeed", l.Original.UUID)
+			o.b.Errorf("%q was set aside, and can succeed", l.Original.UUID)
 		}
 	}
-	o.Logf("%d messages; the guard: %s", bad+len(good), o.story())
+	o.b.Logf("%d messages; the guard: %s", bad+len(good), o.story())
 }
 
 // Feature R12: a guard that is opened by hand lets nothing through, and nothing is lost, until it is closed by hand.
 func (b *bench) frozenByHand() {
 	o := b.outage(10 * time.Second)
-	ch := o.channel(o.guarded)
+	ch := o.b.channel(o.guarded)
 	if err := ch.Breaker().Open(handlerName, "a deploy"); err != nil {
-		o.Fatal(err)
+		o.b.Fatal(err)
 	}
-	o.start(ch, o.handle)
-	sent := o.traffic(40, goodOnly)
-	o.bench.until("40 messages are sent", func() bool { return len(sent.sent()) >= 40 })
+	o.b.start(ch, o.handle)
+	sent := o.b.traffic(40, goodOnly)
+	o.b.until("40 messages are sent", func() bool { return len(sent.sent()) >= 40 })
 	if n := o.calls.Load(); n > 0 {
-		o.Errorf("%d calls of a frozen handler", n)
+		o.b.Errorf("%d calls of a frozen handler", n)
 	}
 	if err := ch.Breaker().Close(handlerName); err != nil {
-		o.Fatal(err)
+		o.b.Fatal(err)
 	}
 	ids := sent.stop()
-	o.untilAllApplied(ids)
-	o.wantOnce(ids...)
+	o.b.untilAllApplied(ids)
+	o.b.wantOnce(ids...)
 	o.wantNothingAside()
 }

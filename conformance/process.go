@@ -11,7 +11,7 @@ import (
 
 // process is a consuming process, as its parent sees it.
 type process struct {
-	*bench
+	b      *bench
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	events *events
@@ -43,7 +43,7 @@ func (b *bench) launch(change ...func(*setting)) *process {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := &process{bench: b, cmd: cmd, events: &events{seen: map[string]int{}}, ended: make(chan struct{})}
+	p := &process{b: b, cmd: cmd, events: &events{seen: map[string]int{}}, ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.events, p.events
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
 		b.Fatal(err)
@@ -67,15 +67,15 @@ func (b *bench) launch(change ...func(*setting)) *process {
 
 // until waits for an event.
 func (p *process) until(event ...any) {
-	p.Helper()
+	p.b.Helper()
 	for deadline := time.Now().Add(patience); !p.said(event...); time.Sleep(5 * time.Millisecond) {
 		select {
 		case <-p.ended:
-			p.Fatalf("the process ended (%v) before it said %q", p.err, event)
+			p.b.Fatalf("the process ended (%v) before it said %q", p.err, event)
 		default:
 		}
 		if time.Now().After(deadline) {
-			p.Fatalf("the process did not say %q within %s", event, patience)
+			p.b.Fatalf("the process did not say %q within %s", event, patience)
 		}
 	}
 }
@@ -85,9 +85,9 @@ func (p *process) said(event ...any) bool { return p.events.count(event...) > 0 
 
 // proceed lets it go on from where it halts, and never halt again.
 func (p *process) proceed() {
-	p.Helper()
+	p.b.Helper()
 	if _, err := p.stdin.Write([]byte("go\n")); err != nil {
-		p.Fatal(err)
+		p.b.Fatal(err)
 	}
 }
 
@@ -95,7 +95,7 @@ func (p *process) proceed() {
 func (p *process) kill() {
 	p.killed = true
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		p.Errorf("kill the process: %v", err)
+		p.b.Errorf("kill the process: %v", err)
 	}
 	<-p.ended
 }
@@ -113,7 +113,7 @@ func (p *process) idle() bool {
 
 // stop lets it finish what it is at, unless it was killed.
 func (p *process) stop() {
-	p.Helper()
+	p.b.Helper()
 	if p.killed {
 		return
 	}
@@ -121,10 +121,10 @@ func (p *process) stop() {
 	select {
 	case <-p.ended:
 		if p.err != nil {
-			p.Errorf("the process ended with: %v", p.err)
+			p.b.Errorf("the process ended with: %v", p.err)
 		}
 	case <-time.After(patience):
-		p.Errorf("the process does not end within %s", patience)
+		p.b.Errorf("the process does not end within %s", patience)
 		p.kill()
 	}
 }

@@ -16,12 +16,12 @@ import (
 
 // stage gives the consumer's handler stages.
 func (c *consumer) stage(config *spillway.Config) {
-	c.staged(c.Stages...)(config)
+	c.b.staged(c.Stages...)(config)
 	switch c.Store {
 	case storeShared:
-		config.Stages.Store = c.delays()
+		config.Stages.Store = c.b.delays()
 	case storeOwn:
-		config.Stages.Store = c.ownDelays()
+		config.Stages.Store = c.b.ownDelays()
 	}
 	config.Stages.Publisher = halting{refusing{config.Stages.Publisher, func(_ string, msg *message.Message) error {
 		c.halt(msg.Context(), stepLater, msg.UUID)

@@ -13,7 +13,7 @@ import (
 // tap is a subscription that a row reads by itself, without a router. The rows K1 to K20 hold the bare pub/sub to its
 // contract.
 type tap struct {
-	*bench
+	b      *bench
 	sub    message.Subscriber
 	in     <-chan *message.Message
 	cancel context.CancelFunc
@@ -34,7 +34,7 @@ func (b *bench) openTopic(group, topic string) *tap {
 func (b *bench) listen(sub message.Subscriber, topic string) *tap {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &tap{bench: b, sub: sub, cancel: cancel}
+	t := &tap{b: b, sub: sub, cancel: cancel}
 	b.Cleanup(t.close)
 	var err error
 	if t.in, err = sub.Subscribe(ctx, topic); err != nil {
@@ -61,12 +61,12 @@ func (t *tap) close() {
 			}
 		case err := <-done:
 			if err != nil {
-				t.Errorf("close the subscriber: %v", err)
+				t.b.Errorf("close the subscriber: %v", err)
 			}
 			t.cancel()
 			return
 		case <-late:
-			t.Errorf("the subscriber does not close within %s", patience)
+			t.b.Errorf("the subscriber does not close within %s", patience)
 			t.cancel()
 			return
 		}
@@ -83,11 +83,11 @@ func (b *bench) wait() time.Duration {
 
 // next returns the next message, or nil if none comes within the time.
 func (t *tap) next(within time.Duration) *message.Message {
-	t.Helper()
+	t.b.Helper()
 	select {
 	case msg, ok := <-t.in:
 		if !ok {
-			t.Fatal("the subscription ended by itself")
+			t.b.Fatal("the subscription ended by itself")
 		}
 		return msg
 	case <-time.After(within):
@@ -97,22 +97,22 @@ func (t *tap) next(within time.Duration) *message.Message {
 
 // must returns the next message.
 func (t *tap) must(what string) *message.Message {
-	t.Helper()
-	msg := t.next(t.wait())
+	t.b.Helper()
+	msg := t.next(t.b.wait())
 	if msg == nil {
-		t.Fatalf("no message within %s: %s", t.wait(), what)
+		t.b.Fatalf("no message within %s: %s", t.b.wait(), what)
 	}
 	return msg
 }
 
 // ackAll acks what comes until all ids have come, and returns how often each did. It waits a little for more.
 func (t *tap) ackAll(ids []string) map[string]int {
-	t.Helper()
+	t.b.Helper()
 	came := map[string]int{}
 	missing := func() []string {
 		return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return came[id] > 0 })
 	}
-	for deadline := time.Now().Add(t.wait()); ; {
+	for deadline := time.Now().Add(t.b.wait()); ; {
 		within := time.Until(deadline)
 		if len(missing()) == 0 {
 			within = min(within, quiet)
@@ -125,7 +125,7 @@ func (t *tap) ackAll(ids []string) map[string]int {
 		msg.Ack()
 	}
 	if left := missing(); len(left) > 0 {
-		t.Errorf("%d of %d messages did not come within %s, among them %q", len(left), len(ids), t.wait(),
+		t.b.Errorf("%d of %d messages did not come within %s, among them %q", len(left), len(ids), t.b.wait(),
 			left[:min(len(left), 10)])
 	}
 	return came
