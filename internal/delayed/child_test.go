@@ -12,16 +12,17 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 const childVariable = "SPILLWAY_DELAY_CHILD"
 
 // order is what a relay in a process of its own is told.
 type order struct {
-	Database int // of databases
-	Address  string
-	Kill     string // the step at which it ends itself without a word
-	After    int    // that many calls
+	Driver, Address string
+	Kill            string // the step at which it ends itself without a word
+	After           int    // that many calls
 }
 
 const (
@@ -60,8 +61,7 @@ func child() {
 }
 
 func (o order) relay() error {
-	d := databases[o.Database]
-	db, err := sql.Open(d.driver, o.Address)
+	db, err := sql.Open(o.Driver, o.Address)
 	if err != nil {
 		return err
 	}
@@ -113,18 +113,13 @@ func (f sinkFunc) Publish(_ string, messages ...*message.Message) error { return
 // Whenever a relay is killed: nothing is lost, and only what was in hand is published again.
 func TestKilled(t *testing.T) {
 	const n, kills = 200, 6
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		if _, err := s.db.DB().Exec(`CREATE TABLE published (id VARCHAR(64) NOT NULL)`); err != nil {
 			t.Fatal(err)
 		}
 		fill(t, s, n, 0)
-		o := order{Address: address}
-		for i := range databases {
-			if databases[i].name == d.name {
-				o.Database = i
-			}
-		}
+		o := order{Address: address, Driver: map[string]string{"sqlite": "sqlite", "postgres": "pgx", "mariadb": "mysql"}[d.Name]}
 		for i := range kills {
 			o.Kill, o.After = []string{killTaken, killPublished, killDeleted}[i%3], 1+i%2
 			cmd := o.command(t)

@@ -9,17 +9,19 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 // Feature D14: a person's messages that wait are removed, by id or by metadata, and no others. One that a relay is publishing
 // stays until the relay is done.
 func TestErase(t *testing.T) {
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
+	for _, d := range databases.All {
+		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
-			address := d.create(t)
-			s, ctx := d.newStore(t, address), t.Context()
-			theirs, err := NewStore(ctx, d.open(t, address), "mail")
+			address := d.Create(t)
+			s, ctx := newStore(t, d, address), t.Context()
+			theirs, err := NewStore(ctx, d.Open(t, address), "mail")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +91,7 @@ func TestErase(t *testing.T) {
 
 // Feature D14: what chooses nothing, or cannot choose, is refused.
 func TestErase_refuses(t *testing.T) {
-	s := databases[0].newStore(t, databases[0].create(t))
+	s := newStore(t, databases.SQLite, databases.SQLite.Create(t))
 	for want, chosen := range map[string]Selection{
 		"chooses nothing": {}, "both set": {IDs: []string{"1"}, Metadata: map[string]string{"a": "b"}}, "501 ids": {IDs: make([]string, 501)},
 	} {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 // spy is a driver that remembers what it is asked.
@@ -69,9 +71,9 @@ func (c connector) Driver() driver.Driver                        { return c.driv
 // An idle relay asks one thing per Poll: of an empty store, of one in which nothing is due yet, and of one whose rows
 // others have.
 func TestIdle(t *testing.T) {
-	d := databases[0]
-	address := d.create(t)
-	plain := d.open(t, address)
+	d := databases.SQLite
+	address := d.Create(t)
+	plain := d.Open(t, address)
 	watched := &spy{Connector: connector{address, plain.Driver()}}
 	db := sql.OpenDB(watched)
 	t.Cleanup(func() { _ = db.Close() })

@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 // Promise P1: what is left in a database is found without a Store, by its service, and the search makes no table.
 func TestLeft(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		db := d.open(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db := d.Open(t, address)
 		for range 2 { // the first search makes no table either
 			if waiting, err := Left(t.Context(), db, "shop"); err != nil || len(waiting) != 0 {
 				t.Fatalf("without a table: %v, %v", waiting, err)
@@ -19,7 +21,7 @@ func TestLeft(t *testing.T) {
 		if _, err := db.Exec(`SELECT 1 FROM spillway_delayed`); err == nil {
 			t.Error("the search made the table")
 		}
-		s := d.newStore(t, address)
+		s := newStore(t, d, address)
 		if err := s.Put(t.Context(), "orders.billing.retry", message.NewMessage("1", nil), time.Hour); err != nil {
 			t.Fatal(err)
 		}

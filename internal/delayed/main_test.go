@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -17,11 +16,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/go-sql-driver/mysql"
 	"go.uber.org/goleak"
-	_ "modernc.org/sqlite"
 
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 func TestMain(m *testing.M) {
@@ -38,37 +35,10 @@ const patience = testkit.Patience
 
 var eventually = testkit.Eventually
 
-// testDatabase is one that a store can be in.
-type testDatabase struct {
-	name, driver string
-	// create makes an empty one, and tells where it is.
-	create func(testing.TB) (address string)
-}
-
-var databases = []testDatabase{
-	{"sqlite", "sqlite", func(t testing.TB) string {
-		return "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)"
-	}},
-	{"postgres", "pgx", postgrestest.Schema},
-	{"mariadb", "mysql", mysqltest.Database},
-}
-
-// open opens a pool as a process of its own would.
-func (d testDatabase) open(t testing.TB, address string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open(d.driver, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.SetMaxIdleConns(10)
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
-
 // newStore is a store with its table, in a pool of its own.
-func (d testDatabase) newStore(t testing.TB, address string) *Store {
+func newStore(t testing.TB, d databases.Database, address string) *Store {
 	t.Helper()
-	return on(t, d.open(t, address))
+	return on(t, d.Open(t, address))
 }
 
 func on(t testing.TB, db *sql.DB) *Store {
@@ -78,15 +48,6 @@ func on(t testing.TB, db *sql.DB) *Store {
 		t.Fatal(err)
 	}
 	return s
-}
-
-func onEach(t *testing.T, test func(t *testing.T, d testDatabase, address string)) {
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			test(t, d, d.create(t))
-		})
-	}
 }
 
 // running is a relay that runs until stop, or the end of the test.

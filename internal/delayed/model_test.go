@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 // held is what a relay of the model has in hand, and row what is kept.
@@ -24,8 +26,8 @@ type row struct {
 // The store does what a list of rows does, whatever is put, taken, given back, forgotten, and whenever leases end. The
 // model's clock moves by hand: the rows move instead.
 func TestModel(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		const second = time.Second
 		rapid.Check(t, func(t *rapid.T) {
 			if _, err := s.db.DB().Exec(`DELETE FROM spillway_delayed`); err != nil {

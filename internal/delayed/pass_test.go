@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 // bulk puts n messages that are due into topic, in one transaction.
@@ -31,8 +33,8 @@ func bulk(t testing.TB, s *Store, topic string, n int) {
 // Feature R8, promise P4: what waits for a topic that refuses is passed over, and not written again and again. Messages of
 // other topics that come after it are published meanwhile; and when the topic takes messages again, all of them are.
 func TestRefusedIsPassedOver(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		const n = 5000
 		bulk(t, s, "bad", n)
 		bulk(t, s, "worse", 100) // behind it
@@ -73,8 +75,8 @@ func TestRefusedIsPassedOver(t *testing.T) {
 
 // Several relays pass over the same rows, and each message is published once.
 func TestRefusedIsPassedOver_together(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		bulk(t, s, "bad", 1000)
 		var down atomic.Bool
 		down.Store(true)
@@ -86,7 +88,7 @@ func TestRefusedIsPassedOver_together(t *testing.T) {
 				}
 				return nil
 			}}
-			start(t, d.newStore(t, address), outs[i], RelayConfig{Batch: 20, Poll: 10 * time.Millisecond, Lease: time.Minute})
+			start(t, newStore(t, d, address), outs[i], RelayConfig{Batch: 20, Poll: 10 * time.Millisecond, Lease: time.Minute})
 		}
 		all := func() (ids []string) {
 			for _, out := range outs {
@@ -143,8 +145,8 @@ func TestPass(t *testing.T) {
 // With an old snapshot open, PostgreSQL keeps the index entries of deleted rows. A look that begins behind them reads none
 // of them, nor those of leases that lie in the future.
 func TestDeadEntries(t *testing.T) {
-	d := databases[1]
-	s := d.newStore(t, d.create(t))
+	d := databases.Postgres
+	s := newStore(t, d, d.Create(t))
 	old, err := s.db.DB().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		t.Fatal(err)

@@ -17,11 +17,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
 func TestNewRelay_refuses(t *testing.T) {
-	store := databases[0].newStore(t, databases[0].create(t))
+	store := newStore(t, databases.SQLite, databases.SQLite.Create(t))
 	for field, config := range map[string]RelayConfig{
 		"Batch is -1": {Batch: -1}, "Batch is 5001": {Batch: maxBatch + 1}, "Poll": {Poll: 1}, "Lease": {Lease: time.Millisecond},
 	} {
@@ -33,7 +34,7 @@ func TestNewRelay_refuses(t *testing.T) {
 
 // A nil argument is an error with a sentence.
 func TestNil(t *testing.T) {
-	s := databases[0].newStore(t, databases[0].create(t))
+	s := newStore(t, databases.SQLite, databases.SQLite.Create(t))
 	r, err := NewRelay(s, &outbox{}, RelayConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -56,14 +57,14 @@ func TestNil(t *testing.T) {
 
 // Several relays share the work: with no failures each message is published exactly once.
 func TestShare(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		const n, relays = 2000, 4
-		s := d.newStore(t, address)
+		s := newStore(t, d, address)
 		fill(t, s, n, 0)
 		outs := make([]*outbox, relays)
 		for i := range outs {
 			outs[i] = &outbox{before: func(string, []*message.Message) error { time.Sleep(time.Millisecond); return nil }}
-			start(t, d.newStore(t, address), outs[i], RelayConfig{Batch: 40, Lease: time.Minute})
+			start(t, newStore(t, d, address), outs[i], RelayConfig{Batch: 40, Lease: time.Minute})
 		}
 		eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
 		var all []string
@@ -83,10 +84,10 @@ func TestShare(t *testing.T) {
 // A topic that fails, in whatever way, does not stop another, and nothing of it is lost.
 func TestFailures(t *testing.T) {
 	ways := map[string]func(){"error": nil, "panic": func() { panic("\x00") }, "goexit": runtime.Goexit}
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		for name, way := range ways {
 			t.Run(name, func(t *testing.T) {
-				s := d.newStore(t, address)
+				s := newStore(t, d, address)
 				for i := range 100 {
 					put(t, s, []string{"good", "bad"}[i%4/3], newMessage(numberedID(i)), 0)
 				}
@@ -122,9 +123,9 @@ func TestFailures(t *testing.T) {
 
 // One message that is refused, for its size or otherwise, does not stop those behind it, also not those of its own call.
 func TestPoisoned(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		for _, refusal := range []error{errors.New("not this one"), classify.ErrTooLarge} {
-			s := d.newStore(t, address)
+			s := newStore(t, d, address)
 			fill(t, s, 100, 0)
 			out := &outbox{before: func(_ string, messages []*message.Message) error {
 				for _, msg := range messages {
@@ -158,7 +159,7 @@ func TestGiveUpByRule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := databases[0].newStore(t, databases[0].create(t))
+	s := newStore(t, databases.SQLite, databases.SQLite.Create(t))
 	refusals := map[string]error{numberedID(1): own, numberedID(2): other}
 	fill(t, s, 4, 0)
 	out := &outbox{before: func(_ string, messages []*message.Message) error {
@@ -178,8 +179,8 @@ func TestGiveUpByRule(t *testing.T) {
 
 // A row that cannot be read is put off, and does not stop others.
 func TestDamaged(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		put(t, s, "orders", newMessage(numberedID(0)), 0)
 		if _, err := s.db.DB().Exec(`UPDATE spillway_delayed SET metadata = 'damaged', failures = -5`); err != nil {
 			t.Fatal(err)
@@ -191,74 +192,15 @@ func TestDamaged(t *testing.T) {
 	})
 }
 
-// What another relay took is not taken before its lease is over, and then it is.
-func TestTakeover(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
-		fill(t, s, 10, 0)
-		const lease = time.Second
-		before := time.Now()
-		first, err := s.take(t.Context(), 100, lease, front)
-		if err != nil || len(first.rows) != 10 {
-			t.Fatal(len(first.rows), err)
-		}
-		if second, err := s.take(t.Context(), 100, lease, front); err != nil || len(second.rows) != 0 && time.Since(before) < lease {
-			t.Fatal("taken twice", err)
-		}
-		out := &outbox{}
-		start(t, d.newStore(t, address), out, RelayConfig{Poll: 10 * time.Millisecond})
-		eventually(t, "the other relay has them", func() bool { return len(out.all()) == 10 })
-		if passed := time.Since(before); passed < lease-time.Millisecond {
-			t.Errorf("taken over after %s", passed)
-		}
-		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
-		wantOnce(t, out.ids(), 10)
-	})
-}
-
-// A relay that lost a lease does nothing to the rows of the next one.
-func TestToken(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
-		fill(t, s, 3, 0)
-		first, err1 := s.take(t.Context(), 3, minLease, front)
-		var second batch
-		eventually(t, "the lease is over", func() bool {
-			var err error
-			second, err = s.take(t.Context(), 3, time.Minute, front)
-			return err != nil || len(second.rows) > 0
-		})
-		seqs := seqsOf(second.rows)
-		if err1 != nil || len(seqs) != 3 || !slices.Equal(seqs, seqsOf(first.rows)) {
-			t.Fatal(err1, seqs)
-		}
-		all, err := s.renew(t.Context(), first.token, seqs, time.Nanosecond)
-		err = errors.Join(err, s.remove(t.Context(), first.token, seqs), s.release(t.Context(), first.token, seqs),
-			s.postpone(t.Context(), first.token, seqs, -time.Hour, 1))
-		if all || err != nil {
-			t.Error(all, err)
-		}
-		if third, err := s.take(t.Context(), 3, time.Minute, front); err != nil || len(third.rows) != 0 {
-			t.Error("the lease was touched", err)
-		}
-		if all, err = s.renew(t.Context(), second.token, seqs, time.Minute); !all || err != nil {
-			t.Error(all, err)
-		}
-		if err := s.remove(t.Context(), second.token, seqs); err != nil || kept(t, s) != 0 {
-			t.Error(err)
-		}
-	})
-}
-
 // A publisher that is slower than the lease keeps it, and no other relay publishes.
 func TestSlowPublisher(t *testing.T) {
 	const lease = 3 * time.Second // a renewal may come late by two thirds of it
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		fill(t, s, 3, 0)
 		out := &outbox{before: func(string, []*message.Message) error { time.Sleep(lease + lease/2); return nil }}
 		for range 2 {
-			start(t, d.newStore(t, address), out, RelayConfig{Lease: lease, Poll: 10 * time.Millisecond})
+			start(t, newStore(t, d, address), out, RelayConfig{Lease: lease, Poll: 10 * time.Millisecond})
 		}
 		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
 		wantOnce(t, out.ids(), 3)
@@ -267,8 +209,8 @@ func TestSlowPublisher(t *testing.T) {
 
 // A batch that loses its lease is cut: others have it by then.
 func TestLeaseLost(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		for i := range 10 {
 			put(t, s, fmt.Sprint("topic", i%2), newMessage(numberedID(i)), 0)
 		}
@@ -295,8 +237,8 @@ func TestLeaseLost(t *testing.T) {
 
 // A relay that stops deletes what was published and gives back the rest at once.
 func TestStop(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		for i := range 10 {
 			put(t, s, fmt.Sprint("topic", i%2), newMessage(numberedID(i)), 0)
 		}
@@ -326,8 +268,8 @@ func TestStop(t *testing.T) {
 
 // A batch is bounded in bytes: what is in memory does not grow with what waits.
 func TestBytes(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		for i, mib := range []int{5, 5, 5, 5, 0, 12, 2, 17, 0} {
 			put(t, s, "orders", message.NewMessage(numberedID(i), make([]byte, mib)), 0)
 		}
@@ -356,8 +298,8 @@ func TestBytes(t *testing.T) {
 
 // A Put of this process wakes the relay that sleeps for longer.
 func TestWake(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		out := &outbox{}
 		start(t, s, out, RelayConfig{Poll: time.Hour})
 		for i, after := range []time.Duration{0, 20 * time.Millisecond, time.Hour, 40 * time.Millisecond} {
@@ -383,11 +325,11 @@ func TestWake(t *testing.T) {
 
 // What another process put is found by a look.
 func TestPoll(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s, out := d.newStore(t, address), &outbox{}
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s, out := newStore(t, d, address), &outbox{}
 		start(t, s, out, RelayConfig{Poll: 20 * time.Millisecond})
 		time.Sleep(50 * time.Millisecond)
-		put(t, d.newStore(t, address), "orders", newMessage("1"), 30*time.Millisecond)
+		put(t, newStore(t, d, address), "orders", newMessage("1"), 30*time.Millisecond)
 		eventually(t, "it is published", func() bool { return len(out.all()) == 1 })
 	})
 }
@@ -401,8 +343,8 @@ func (c *errorCounter) Error(string, error, watermill.LogFields) { c.n.Add(1) }
 
 // A database that fails is asked again, and what was published is deleted before anything else is taken.
 func TestDatabaseFails(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		fill(t, s, 10, 0)
 		hide := func(from, to string) {
 			var err error
@@ -420,7 +362,7 @@ func TestDatabaseFails(t *testing.T) {
 			})
 			return nil
 		}}
-		start(t, d.newStore(t, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Shared: settings.Shared{Logger: logger}})
+		start(t, newStore(t, d, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Shared: settings.Shared{Logger: logger}})
 		eventually(t, "the failure is logged", func() bool { return logger.n.Load() > 0 })
 		time.Sleep(500 * time.Millisecond) // the lease is over
 		if n := logger.n.Load(); n > 5 {
@@ -434,10 +376,10 @@ func TestDatabaseFails(t *testing.T) {
 
 // Rows that others hold for longer are asked for with patience, and no longer than Poll.
 func TestContended(t *testing.T) {
-	for _, d := range databases[1:] {
-		t.Run(d.name, func(t *testing.T) {
+	for _, d := range databases.All[1:] {
+		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
-			s := d.newStore(t, d.create(t))
+			s := newStore(t, d, d.Create(t))
 			put(t, s, "orders", newMessage("1"), 0)
 			tx, err := s.db.DB().Begin()
 			if err != nil {
@@ -469,8 +411,8 @@ func TestContended(t *testing.T) {
 
 // The relay lives as long as the handlers of its router.
 func TestPlugin(t *testing.T) {
-	d := databases[0]
-	s, out := d.newStore(t, d.create(t)), &outbox{}
+	d := databases.SQLite
+	s, out := newStore(t, d, d.Create(t)), &outbox{}
 	relay, err := NewRelay(s, out, RelayConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -499,8 +441,8 @@ func TestPlugin(t *testing.T) {
 
 // A hook that panics or ends its goroutine is contained.
 func TestOnMoved(t *testing.T) {
-	d := databases[0]
-	s, out := d.newStore(t, d.create(t)), &outbox{}
+	d := databases.SQLite
+	s, out := newStore(t, d, d.Create(t)), &outbox{}
 	for i := range 2 {
 		put(t, s, fmt.Sprint(i), newMessage(numberedID(i)), 0)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 // hostile is messages with contents that no producer rules out.
@@ -47,8 +48,8 @@ type callerKey struct{}
 
 // What was put is published with the same bytes, to the same topic.
 func TestRoundTrip(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		topics := []string{"orders", "\x00\xff'; --", "?", strings.Repeat("t", maxTopic)}
 		want := hostile()
 		for i, msg := range want {
@@ -72,8 +73,8 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestPut_refuses(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		for name, err := range map[string]error{
 			"nil message": s.Put(t.Context(), "orders", nil, 0),
 			"no topic":    s.Put(t.Context(), "", newMessage("1"), 0),
@@ -106,9 +107,9 @@ func ended() context.Context {
 
 // A message that does not fit is refused before the server hangs up.
 func TestPut_tooLarge(t *testing.T) {
-	d := databases[2]
-	address := d.create(t)
-	s := d.newStore(t, address)
+	d := databases.MariaDB
+	address := d.Create(t)
+	s := newStore(t, d, address)
 	var packet int
 	if err := s.db.DB().QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
 		t.Fatal(err)
@@ -120,7 +121,7 @@ func TestPut_tooLarge(t *testing.T) {
 	}
 	put(t, s, "orders", message.NewMessage("1", make([]byte, packet-16<<10)), 0)
 	// A driver that writes the values into the statement doubles this one.
-	doubling := d.newStore(t, mysqltest.With(address, "interpolateParams=true"))
+	doubling := newStore(t, d, mysqltest.With(address, "interpolateParams=true"))
 	err := doubling.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet*3/4)), 0)
 	if !errors.Is(err, classify.ErrTooLarge) {
 		t.Errorf("%v", err)
@@ -134,8 +135,8 @@ func (c claim) Locks(db *sql.DB) bool     { return c.db == db }
 
 // Who holds the database himself is told so.
 func TestPut_within(t *testing.T) {
-	d := databases[0]
-	s := d.newStore(t, d.create(t))
+	d := databases.SQLite
+	s := newStore(t, d, d.Create(t))
 	s.db.DB().SetMaxOpenConns(1)
 	ctx := chain.WithClaim(t.Context(), claim{s.db.DB()})
 	if err := s.Put(ctx, "orders", newMessage("1"), 0); !errors.Is(err, errHeld) {
@@ -152,10 +153,10 @@ func TestPut_within(t *testing.T) {
 // Ten processes that start at once make the table once. A table, a database and a service that cannot be the store's are
 // refused.
 func TestNewStore(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var all sync.WaitGroup
 		for range 10 {
-			db := d.open(t, address)
+			db := d.Open(t, address)
 			all.Go(func() {
 				if _, err := NewStore(t.Context(), db, "shop"); err != nil {
 					t.Error(err)
@@ -163,8 +164,8 @@ func TestNewStore(t *testing.T) {
 			})
 		}
 		all.Wait()
-		db := d.open(t, d.create(t))
-		if _, err := NewStore(t.Context(), db, ""); (err == nil) != (d.name == "sqlite") {
+		db := d.Open(t, d.Create(t))
+		if _, err := NewStore(t.Context(), db, ""); (err == nil) != (d.Name == "sqlite") {
 			t.Errorf("without a service: %v", err)
 		}
 		for _, statement := range []string{`DROP TABLE IF EXISTS spillway_delayed`, `CREATE TABLE spillway_delayed (seq INTEGER PRIMARY KEY, name VARCHAR(10))`} {
@@ -176,7 +177,7 @@ func TestNewStore(t *testing.T) {
 			t.Errorf("another's table is taken for ours: %v", err)
 		}
 	})
-	for want, db := range map[string]*sql.DB{"no file": databases[0].open(t, ":memory:"), "*sql.DB is nil": nil} {
+	for want, db := range map[string]*sql.DB{"no file": databases.SQLite.Open(t, ":memory:"), "*sql.DB is nil": nil} {
 		if _, err := NewStore(t.Context(), db, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)
 		}
@@ -184,8 +185,8 @@ func TestNewStore(t *testing.T) {
 }
 
 func TestWaiting(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		if waiting, err := s.Waiting(t.Context()); err != nil || len(waiting) != 0 {
 			t.Fatal(waiting, err)
 		}
@@ -205,7 +206,7 @@ func TestWaiting(t *testing.T) {
 		}
 		var rows []string
 		for i := range maxWaiting + 5 {
-			rows = append(rows, `(`+shopService[d.name]+`, '`+strconv.Itoa(i)+`', '', '', 0, 0, 0)`)
+			rows = append(rows, `(`+shopService[d.Name]+`, '`+strconv.Itoa(i)+`', '', '', 0, 0, 0)`)
 		}
 		if _, err := s.db.DB().Exec(`INSERT INTO spillway_delayed (service, topic, id, metadata, size, due_at, ready_at) VALUES ` + strings.Join(rows, ",")); err != nil {
 			t.Fatal(err)
@@ -220,8 +221,8 @@ func TestWaiting(t *testing.T) {
 func TestDueOrder(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := d.newStore(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
 		random := rand.New(rand.NewPCG(seed, 1))
 		const n = 300
 		for i := range n {
@@ -272,9 +273,9 @@ var shopService = map[string]string{"sqlite": `x'73686f70'`, "postgres": `'shop'
 
 // Services on one table have each their own: what one put no other's relay publishes, nor counts.
 func TestServices(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		shop := d.newStore(t, address)
-		billing, err := NewStore(t.Context(), d.open(t, address), "billing")
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		shop := newStore(t, d, address)
+		billing, err := NewStore(t.Context(), d.Open(t, address), "billing")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,18 +302,18 @@ func TestPlan(t *testing.T) {
 	series := `WITH d AS (` + digits + `), series AS (
 	SELECT a.n + 10 * b.n + 100 * c.n + 1000 * e.n + 10000 * f.n + 1 AS n FROM d a, d b, d c, d e, d f)`
 	explain := map[string]string{"sqlite": `EXPLAIN QUERY PLAN `, "postgres": `EXPLAIN (ANALYZE, BUFFERS) `, "mariadb": `EXPLAIN `}
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s, series := d.newStore(t, address), series
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s, series := newStore(t, d, address), series
 		// The first fifty are due.
 		at := s.db.Statement(`now_us() + CASE WHEN n <= 50 THEN -n ELSE n + 1000 END * 1000000.0`)
-		if d.name != "postgres" { // where a tenth will do
+		if d.Name != "postgres" { // where a tenth will do
 			series = strings.Replace(series, "d f)", "(SELECT 0 AS n) f)", 1)
 		}
 		if _, err := s.db.DB().Exec(`INSERT INTO spillway_delayed (service, topic, size, due_at, ready_at, id, metadata, payload) ` + series +
-			` SELECT ` + shopService[d.name] + `, 'topic', 10, ` + at + `, ` + at + `, 'id', '\x01', 'payload' FROM series`); err != nil {
+			` SELECT ` + shopService[d.Name] + `, 'topic', 10, ` + at + `, ` + at + `, 'id', '\x01', 'payload' FROM series`); err != nil {
 			t.Fatal(err)
 		}
-		if d.name != "mariadb" {
+		if d.Name != "mariadb" {
 			if _, err := s.db.DB().Exec(`ANALYZE`); err != nil {
 				t.Fatal(err)
 			}
@@ -336,7 +337,7 @@ func TestPlan(t *testing.T) {
 				}
 				plan += "\n"
 				return err
-			}, explain[d.name]+query, args...)
+			}, explain[d.Name]+query, args...)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,17 +10,19 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 // Promise P1: messages that are put at the same time are all there, once, each with its topic, payload and delay. A message that
 // the database refuses fails for its caller alone.
 func TestStore_together(t *testing.T) {
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
+	for _, d := range databases.All {
+		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
-			s := d.newStore(t, d.create(t))
+			s := newStore(t, d, d.Create(t))
 			refuse := `ALTER TABLE spillway_delayed ADD CONSTRAINT refused CHECK (size < 5000)`
-			if d.name == "sqlite" {
+			if d.Name == "sqlite" {
 				refuse = `CREATE TRIGGER refused BEFORE INSERT ON spillway_delayed WHEN NEW.size >= 5000 BEGIN SELECT RAISE(ABORT, 'refused'); END`
 			}
 			if _, err := s.DB().Exec(refuse); err != nil {

@@ -125,34 +125,3 @@ func TestStagesExhausted(t *testing.T) {
 		}
 	})
 }
-
-// Promise P3: closing ends waits at once; the message is given back uncounted and never early.
-func TestStagesCloseInTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Hour), Jitter: -1}, nil)
-		n := newNote()
-		handle := func(msg *message.Message) error {
-			if n.add(msg) < 2 {
-				return errBoom
-			}
-			return nil
-		}
-		s.handle("billing", "orders", handle)
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(time.Minute)
-		before := time.Now()
-		s.stop()
-		if took := time.Since(before); took > time.Second || len(n.of("1")) != 1 {
-			t.Fatalf("closed in %s, handled %v", took, n.of("1"))
-		}
-		s.again()
-		s.handle("billing", "orders", handle)
-		s.run()
-		time.Sleep(2 * time.Hour)
-		s.stop()
-		if got := n.of("1"); len(got) != 2 || got[1].at.Truncate(time.Second) != time.Hour || got[1].metadata[poison.KeyAttempts] != "1" {
-			t.Fatalf("handled %v", got)
-		}
-	})
-}

@@ -143,7 +143,7 @@ SELECT n::text, 'x', '{}', (3 + n)::text::xid8 FROM generate_series(1, 10000) AS
 }
 
 // Fact, feature D9: in PostgreSQL a statement that failed spoils the transaction, with the messages behind it, for ever,
-// although the failed one was set aside and acked. TestEverythingInOneTransaction shows ours.
+// although the failed one was set aside and acked. Row D9 of conformance shows ours.
 func TestFactWatermillStandsAfterFailedStatement(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		if !b.isPostgres() {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
 // load publishes from several sides at once while messages are taken, and returns how often each was delivered, from the
@@ -91,22 +90,4 @@ func TestStockLosesRows(t *testing.T) {
 	if err := stock.Close(); err != nil {
 		t.Error(err)
 	}
-}
-
-// Ours loses none of more, on either database, and delivers none twice.
-func TestConcurrentPublishers(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		const publishers, each = 8, 400
-		// A server that stands still between giving a number out and writing the row loses it for those who wait less.
-		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.GapWait = 10 * time.Second })
-		seen := b.load(sub, publishers, each)
-		if len(seen) != publishers*each {
-			t.Errorf("%d of %d messages were lost", publishers*each-len(seen), publishers*each)
-		}
-		for id, n := range seen {
-			if n != 1 {
-				t.Errorf("%s was delivered %d times", id, n)
-			}
-		}
-	})
 }

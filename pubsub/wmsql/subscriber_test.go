@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
-	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
@@ -103,46 +102,6 @@ func TestSubscribeErrors(t *testing.T) {
 		cancel()
 		if _, open := <-messages; open {
 			t.Error("a message after the context ended")
-		}
-	})
-}
-
-// Feature D1: where a message comes from.
-func TestOrigin(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		b.publish("first", "second")
-		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup = "billing" })
-		messages, err := sub.Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
-		(<-messages).Ack()
-		msg := <-messages
-		if o := wmsql.Origin(msg); o.Topic != b.topic || o.Offset != "2" || o.ConsumerGroup != "billing" || o.MessageID != "second" {
-			t.Errorf("%+v", o)
-		}
-		msg.Ack()
-		if o := wmsql.Origin(message.NewMessage("x", nil)); o.MessageID != "x" || o.Offset != "" {
-			t.Errorf("%+v", o)
-		}
-		_ = wmsql.Origin(nil)
-	})
-}
-
-// Feature V2: the backlog counts by group, before there is a table of positions too.
-func TestBacklog(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		if err := b.pub.Publish(b.outs, message.NewMessage("a", nil), message.NewMessage("b", nil)); err != nil {
-			t.Fatal(err)
-		}
-		if n := b.backlog(b.outs, "new"); n != 2 {
-			t.Errorf("never consumed: %d", n)
-		}
-		b.take(b.outs, 1)
-		for group, want := range map[string]int{"take": 1, "new": 2} {
-			if n := b.backlog(b.outs, group); n != want {
-				t.Errorf("%s: %d", group, n)
-			}
 		}
 	})
 }
