@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,8 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 	"github.com/watermill-spillway/spillway/internal/causes"
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 // database is a column of the matrix.
@@ -31,15 +29,19 @@ type database struct {
 	optimistic bool
 }
 
-var databases = []database{
-	{"sqlite", "sqlite", "sqlite", func(t testing.TB) string {
-		return "file:" + filepath.Join(t.TempDir(), "keys.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)"
-	}, idempotency.NewStore, false},
-	{"postgres", "postgres", "pgx", postgrestest.Schema, idempotency.NewStore, false},
-	{"libpq", "postgres", "postgres", postgrestest.Schema, idempotency.NewStore, false},
-	{"pgxstore", "postgres", "pgx", postgrestest.Schema, pipelining, true},
-	{"mariadb", "mysql", "mysql", mysqltest.Database, idempotency.NewStore, false},
-}
+var (
+	onSQLite   = database{"sqlite", "sqlite", "sqlite", databases.SQLite.Create, idempotency.NewStore, false}
+	onPostgres = database{"postgres", "postgres", "pgx", databases.Postgres.Create, idempotency.NewStore, false}
+	onMariaDB  = database{"mariadb", "mysql", "mysql", databases.MariaDB.Create, idempotency.NewStore, false}
+)
+
+// columns are those of the matrix, and kinds the databases.
+var (
+	columns = []database{onSQLite, onPostgres,
+		{"libpq", "postgres", "postgres", databases.Postgres.Create, idempotency.NewStore, false},
+		{"pgxstore", "postgres", "pgx", databases.Postgres.Create, pipelining, true}, onMariaDB}
+	kinds = []database{onSQLite, onPostgres, onMariaDB}
+)
 
 // pipelining makes the store of package pgxstore, which also knows connections that a test stands in front of.
 func pipelining(ctx context.Context, db *sql.DB, service string) (idempotency.Store, error) {
@@ -59,10 +61,13 @@ func (d database) store(db *sql.DB) idempotency.Store {
 	return store
 }
 
-// onDatabases runs a test on each database, at the same time.
-func onDatabases(t *testing.T, test func(*cell)) {
+// onDatabases runs a test in each column, and onKinds on each kind of database, at the same time.
+func onDatabases(t *testing.T, test func(*cell)) { onEach(t, columns, test) }
+func onKinds(t *testing.T, test func(*cell))     { onEach(t, kinds, test) }
+
+func onEach(t *testing.T, of []database, test func(*cell)) {
 	t.Helper()
-	for _, d := range databases {
+	for _, d := range of {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			test(newCell(t, d))

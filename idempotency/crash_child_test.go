@@ -63,7 +63,7 @@ func live(t *testing.T, text string) {
 		}
 		m.killed[i] = true
 	}
-	for _, d := range databases {
+	for _, d := range columns {
 		if d.name == m.Database {
 			m.consume(d)
 		}

@@ -45,7 +45,7 @@ func TestCrash(t *testing.T) {
 		skipped := map[string]bool{}
 		var writing sync.Mutex
 		t.Run(mode.id, func(t *testing.T) {
-			for _, d := range databases {
+			for _, d := range columns {
 				t.Run(d.name, func(t *testing.T) {
 					t.Parallel()
 					defer func() {

@@ -14,19 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 )
 
-// Features I1, I2: every store keeps the contract of a Store.
-func TestStore(t *testing.T) {
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			testStore(t, func(t *testing.T) (idempotency.Store, *sql.DB) {
-				c := newCell(t, d)
-				return c.store(c.db), c.db
-			})
-		})
-	}
-}
-
 // Feature I1: the same middleware attached twice passes through; another key on the same store is an error, not a wait
 // without end; a claim of another store is independent.
 func TestNested(t *testing.T) {

@@ -1,13 +1,10 @@
 package idempotency_test
 
 import (
-	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/keytable"
@@ -16,7 +13,8 @@ import (
 // Feature D14: what a key keeps of a message is gone: its outputs and its fingerprint, or the key itself. A key that stays absorbs
 // its message, a key that was removed does not. Keys of others, of other services and under a lease stay as they are.
 func TestForget(t *testing.T) {
-	onEachToPurge(t, func(t *testing.T, db *sql.DB, store idempotency.Store, handler message.HandlerFunc) {
+	onKinds(t, func(t *cell) {
+		db, store := t.db, t.store(t.db)
 		const n, person = 450, "ann.smith@example.com"
 		enterKeys(t, db, "ann", n, time.Now(), "NULL")
 		enterKeys(t, db, "other", 3, time.Now(), "NULL")
@@ -77,7 +75,7 @@ func TestForget(t *testing.T) {
 			}
 		}
 		receiver := newReceiver(t, store, idempotency.ReceiverConfig{Consumer: "billing"})
-		handle := receiver.Middleware(handler)
+		handle := receiver.Middleware(t.write)
 		for _, id := range []string{"ann-7", "ann-8"} { // the first is absorbed, the second is applied again
 			if _, err := handle(newMessage(id)); err != nil {
 				t.Error(err)

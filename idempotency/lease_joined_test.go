@@ -16,10 +16,10 @@ import (
 // Feature I3, decision 8: a lease of a joined store is committed while the message's own transaction is open: other processes
 // see it, and the key is applied when the handler has succeeded.
 func TestLeaseJoined(t *testing.T) {
-	for _, b := range leaseBases[1:] {
-		t.Run(b.name, func(t *testing.T) {
-			address := b.create(t)
-			db := b.open(t, address)
+	for _, d := range kinds[1:] {
+		t.Run(d.name, func(t *testing.T) {
+			c := newCell(t, d)
+			db := c.db
 			pub, err := wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{})
 			if err != nil {
 				t.Fatal(err)
@@ -40,7 +40,7 @@ func TestLeaseJoined(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			other := b.store(b.open(t, address))
+			other := c.store(c.open(t, c.address))
 			held := make(chan error, 10)
 			handle := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				_, err := other.Lease(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: msg.UUID}}, time.Minute)

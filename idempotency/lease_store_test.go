@@ -7,59 +7,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 )
-
-// leaseBase is a kind of database in which keys are leased.
-type leaseBase struct {
-	name, driver string
-	create       func(testing.TB) (address string)
-	store        func(*sql.DB) idempotency.Store
-}
-
-var leaseBases = []leaseBase{
-	{"sqlite", "sqlite", func(t testing.TB) string {
-		return "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)"
-	}, storeOn},
-	{"postgres", "pgx", postgrestest.Schema, storeOn},
-	{"mariadb", "mysql", mysqltest.Database, storeOn},
-}
-
-// open opens a pool as a process of its own would.
-func (b leaseBase) open(t testing.TB, address string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open(b.driver, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.SetMaxOpenConns(20)
-	db.SetMaxIdleConns(20)
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
-
-// ready returns the address of a database with a table of keys, and a pool on it.
-func (b leaseBase) ready(t testing.TB) (address string, db *sql.DB) {
-	t.Helper()
-	address = b.create(t)
-	db = b.open(t, address)
-	b.store(db)
-	return address, db
-}
-
-func onLeaseBases(t *testing.T, test func(t *testing.T, b leaseBase)) {
-	for _, b := range leaseBases {
-		t.Run(b.name, func(t *testing.T) { test(t, b) })
-	}
-}
 
 // The settings under which the contract must hold beside the defaults.
 var leaseSettings = map[string][]string{
@@ -70,12 +24,12 @@ var leaseSettings = map[string][]string{
 
 // Feature I3: every store keeps the contract of a Lease.
 func TestLease(t *testing.T) {
-	onLeaseBases(t, func(t *testing.T, b leaseBase) {
-		for _, settings := range append([]string{""}, leaseSettings[b.name]...) {
-			t.Run(cmp.Or(settings, "defaults"), func(t *testing.T) { // SQLite would take the # of an empty name for a fragment
-				with := b
+	for _, d := range kinds {
+		for _, settings := range append([]string{""}, leaseSettings[d.name]...) {
+			t.Run(d.name+" "+cmp.Or(settings, "defaults"), func(t *testing.T) { // SQLite would take the # of an empty name for a fragment
+				with := d
 				with.create = func(t testing.TB) string {
-					address := b.create(t)
+					address := d.create(t)
 					if settings == "" {
 						return address
 					}
@@ -88,26 +42,19 @@ func TestLease(t *testing.T) {
 				testLease(t, with)
 			})
 		}
-	})
+	}
 }
 
 var leaseKey = idempotency.Key{Consumer: "shop/billing", ID: "m1"}
 
-func execute(t testing.TB, db *sql.DB, statement string) {
-	t.Helper()
-	if _, err := db.Exec(statement); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // testLease is the contract of Store.Lease and Lease as tests.
-func testLease(t *testing.T, b leaseBase) {
+func testLease(t *testing.T, d database) {
 	ctx := context.Background()
 	const long = time.Hour
 	entry := idempotency.Entry{Key: leaseKey, Fingerprint: []byte("print")}
 	start := func(t *testing.T) (here, there idempotency.Store, db *sql.DB) {
-		address, db := b.ready(t)
-		return b.store(db), b.store(b.open(t, address)), db
+		c := newCell(t, d)
+		return c.store(c.db), c.store(c.open(t, c.address)), c.db
 	}
 	win := func(t *testing.T, s idempotency.Store, e idempotency.Entry) idempotency.Lease {
 		t.Helper()
@@ -261,12 +208,11 @@ func testLease(t *testing.T, b leaseBase) {
 
 // Feature I3: of many that come at once to a lease that is over exactly one gets it, and so with a key that is new.
 func TestLeaseRace(t *testing.T) {
-	onLeaseBases(t, func(t *testing.T, b leaseBase) {
-		address, db := b.ready(t)
-		stores := []idempotency.Store{b.store(db), b.store(b.open(t, address)), b.store(b.open(t, address))}
+	onKinds(t, func(t *cell) {
+		stores := []idempotency.Store{t.store(t.db), t.store(t.open(t, t.address)), t.store(t.open(t, t.address))}
 		for round := range 10 {
 			var won atomic.Int32
-			atOnce(t, 24, func(i int) error {
+			atOnce(t.T, 24, func(i int) error {
 				_, err := stores[i%len(stores)].Lease(t.Context(), idempotency.Entry{Key: leaseKey}, time.Hour)
 				if err == nil {
 					won.Add(1)
@@ -278,30 +224,25 @@ func TestLeaseRace(t *testing.T) {
 			if won.Load() != 1 {
 				t.Fatalf("round %d: %d owners", round, won.Load())
 			}
-			execute(t, db, `UPDATE spillway_keys SET expires_at = 0`)
+			t.exec(`UPDATE spillway_keys SET expires_at = 0`)
 		}
 	})
 }
 
 // Feature I3: an error names the store and wraps its cause.
 func TestLeaseErrors(t *testing.T) {
-	onLeaseBases(t, func(t *testing.T, b leaseBase) {
-		_, db := b.ready(t)
-		store := b.store(db)
+	onKinds(t, func(t *cell) {
+		store := t.store(t.db)
 		l, err := store.Lease(t.Context(), idempotency.Entry{Key: leaseKey}, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = db.Close()
+		_ = t.db.Close()
 		_, err = store.Lease(t.Context(), idempotency.Entry{Key: leaseKey}, time.Hour)
-		name := map[string]string{"mariadb": "mysql"}[b.name]
-		if name == "" {
-			name = b.name
-		}
 		for what, err := range map[string]error{
 			"lease the key": err, "renew the lease": l.Renew(t.Context()), "complete the lease": l.Complete(t.Context(), nil), "give the lease up": l.Release(t.Context()),
 		} {
-			if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("%s: %s: ", name, what)) || errors.Is(err, idempotency.ErrLeaseLost) {
+			if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("%s: %s: ", t.says, what)) || errors.Is(err, idempotency.ErrLeaseLost) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}

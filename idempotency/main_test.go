@@ -3,7 +3,6 @@ package idempotency_test
 import (
 	"context"
 	"database/sql"
-	"path/filepath"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -12,55 +11,14 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open opens a database file with a table for effects.
-func open(t testing.TB, path string) *sql.DB {
+// openWithEffects opens an empty SQLite database with a table for effects.
+func openWithEffects(t *testing.T) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)&_pragma=synchronous(normal)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
-
-func openWithEffects(t testing.TB) *sql.DB {
-	t.Helper()
-	db := open(t, filepath.Join(t.TempDir(), "test.db"))
-	if _, err := db.Exec(`CREATE TABLE effects (id TEXT NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
-	return db
-}
-
-// openPostgres opens an empty PostgreSQL database with a table for effects.
-func openPostgres(t testing.TB) *sql.DB {
-	t.Helper()
-	db := postgrestest.Open(t, postgrestest.Schema(t))
-	if _, err := db.Exec(`CREATE TABLE effects (id text NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
-	return db
-}
-
-// openMySQL opens an empty MySQL database with a table for effects.
-func openMySQL(t testing.TB) *sql.DB {
-	t.Helper()
-	return openMySQLWith(t, "parseTime=true")
-}
-
-func openMySQLWith(t testing.TB, settings string) *sql.DB {
-	t.Helper()
-	db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), settings))
-	if _, err := db.Exec(`CREATE TABLE effects (id VARBINARY(255) NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
-	return db
+	return newCell(t, onSQLite).db
 }
 
 // storeOn is the store in db of the service shop.
@@ -87,12 +45,6 @@ func newReceiver(t testing.TB, store idempotency.Store, config idempotency.Recei
 // effect is a handler that writes one row in the claim's transaction.
 func effect(msg *message.Message) ([]*message.Message, error) {
 	_, err := idempotency.Tx(msg.Context()).ExecContext(context.WithoutCancel(msg.Context()), `INSERT INTO effects VALUES ($1)`, msg.UUID)
-	return nil, err
-}
-
-// effectMySQL is effect with MySQL's placeholders.
-func effectMySQL(msg *message.Message) ([]*message.Message, error) {
-	_, err := idempotency.Tx(msg.Context()).ExecContext(context.WithoutCancel(msg.Context()), `INSERT INTO effects VALUES (?)`, msg.UUID)
 	return nil, err
 }
 

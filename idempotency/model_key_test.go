@@ -131,6 +131,9 @@ func (k *modelKey) began(t *rapid.T, version int64, got claimed) {
 		return
 	}
 	if record != nil {
+		if got.claim.Commit([]byte("again")) == nil {
+			t.Fatal("a key that was applied is committed")
+		}
 		if err := got.claim.Release(); err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ const modelRunsVariable = "SPILLWAY_IDEMPOTENCY_RUNS"
 // versions, leases, expiry, purges and redrives leave what a small model says. rapid prints how to repeat a failure.
 func TestModel(t *testing.T) {
 	runs := number(t, modelRunsVariable, 5)
-	for _, d := range databases { // one after another: the number of runs is rapid's, and one for all
+	for _, d := range columns { // one after another: the number of runs is rapid's, and one for all
 		row{"P7-model", "random interleavings of everything leave what a small model says", nil}.alone(t, d, func(c *cell) {
 			n := runs
 			if c.says == "sqlite" {
@@ -189,8 +189,8 @@ func (m *model) context(t *rapid.T) context.Context {
 // alone runs a case on one database, and records how it ended.
 func (r row) alone(t *testing.T, d database, run func(*cell)) {
 	t.Helper()
-	before := databases
-	defer func() { databases = before }()
-	databases = []database{d}
+	before := columns
+	defer func() { columns = before }()
+	columns = []database{d}
 	r.on(t, func(t *testing.T, d database) { run(newCell(t, d)) })
 }

@@ -30,7 +30,7 @@ func TestOutputsLargerThanPacket(t *testing.T) {
 		}
 	}
 	// A driver that writes values into the statement doubles these bytes.
-	escaping := newReceiver(t, storeOn(openMySQLWith(t, "interpolateParams=true")), idempotency.ReceiverConfig{})
+	escaping := newReceiver(t, storeOn(mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), "interpolateParams=true"))), idempotency.ReceiverConfig{})
 	for name, r := range map[string]*idempotency.Receiver{"prepared": r, "in the text": escaping} {
 		_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) {
 			return []*message.Message{message.NewMessage("out", bytes.Repeat([]byte("'"), packet*3/4))}, nil

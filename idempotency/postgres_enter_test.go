@@ -69,7 +69,7 @@ func TestPostgresSettings(t *testing.T) {
 	} {
 		for _, outputs := range []int{0, 1} {
 			t.Run(fmt.Sprint(name, ", outputs ", outputs), func(t *testing.T) {
-				db := openPostgres(t)
+				db := newCell(t, onPostgres).db
 				h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) (out []*message.Message, err error) {
 					if _, err := effect(msg); err != nil {
 						return nil, err
@@ -93,7 +93,7 @@ func TestPostgresSettings(t *testing.T) {
 
 // Promise P4: rows that were left open while their bytes were lent to the handler hold nothing up.
 func TestPostgresRawBytes(t *testing.T) {
-	db := openPostgres(t)
+	db := newCell(t, onPostgres).db
 	var left *sql.Rows
 	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) (_ []*message.Message, err error) {
 		if left, err = idempotency.Tx(msg.Context()).QueryContext(context.Background(), `SELECT 'abc' UNION SELECT 'def'`); err != nil {

@@ -35,7 +35,7 @@ func waiting(t *testing.T, db *sql.DB, id int) (n int) {
 
 // Promises P3, P4: the wait for another's key ends with the context, in the server too, and leaves nothing behind.
 func TestPostgresWaitEndsWithContext(t *testing.T) {
-	db := openPostgres(t)
+	db := newCell(t, onPostgres).db
 	store := storeOn(db)
 	key := idempotency.Key{Consumer: "c", ID: "1"}
 	holder, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
@@ -75,7 +75,7 @@ func TestPostgresWaitEndsWithContext(t *testing.T) {
 
 // Feature I2: a commit that the database refuses is an error with its cause, and nothing stays.
 func TestPostgresCommitRefused(t *testing.T) {
-	db := openPostgres(t)
+	db := newCell(t, onPostgres).db
 	if _, err := db.Exec(`ALTER TABLE effects ADD UNIQUE (id) DEFERRABLE INITIALLY DEFERRED; INSERT INTO effects VALUES ('m1')`); err != nil {
 		t.Fatal(err)
 	}

@@ -16,24 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 )
 
-// onEachToPurge runs a test on each database, with its store and a handler that writes one effect.
-func onEachToPurge(t *testing.T, test func(t *testing.T, db *sql.DB, store idempotency.Store, handler message.HandlerFunc)) {
-	t.Run("SQLite", func(t *testing.T) {
-		db := openWithEffects(t)
-		test(t, db, storeOn(db), effect)
-	})
-	t.Run("PostgreSQL", func(t *testing.T) {
-		db := openPostgres(t)
-		test(t, db, storeOn(db), effect)
-	})
-	t.Run("MySQL", func(t *testing.T) {
-		db := openMySQL(t)
-		test(t, db, storeOn(db), effectMySQL)
-	})
-}
-
 // enterKeys writes n keys that were applied at a time, with ids that begin with name. expires is NULL or a time.
-func enterKeys(t *testing.T, db *sql.DB, name string, n int, at time.Time, expires string) {
+func enterKeys(t testing.TB, db *sql.DB, name string, n int, at time.Time, expires string) {
 	t.Helper()
 	const digits = `(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)`
@@ -48,7 +32,7 @@ FROM %s a, %s b, %s c, %s d, %s e WHERE %s < %d`, id, at.UnixMilli(), number, ex
 	}
 }
 
-func kept(t *testing.T, db *sql.DB) (ids []string) {
+func kept(t testing.TB, db *sql.DB) (ids []string) {
 	t.Helper()
 	rows, err := db.Query(`SELECT id FROM spillway_keys ORDER BY id`)
 	if err != nil {
@@ -67,7 +51,8 @@ func kept(t *testing.T, db *sql.DB) (ids []string) {
 
 // Feature I8: the oldest keys go first and no more than asked for; young keys and held leases stay.
 func TestPurge(t *testing.T) {
-	onEachToPurge(t, func(t *testing.T, db *sql.DB, store idempotency.Store, _ message.HandlerFunc) {
+	onKinds(t, func(t *cell) {
+		db, store := t.db, t.store(t.db)
 		now := time.Now()
 		old := now.Add(-48 * time.Hour)
 		enterKeys(t, db, "old", 5, old, "NULL")
@@ -91,11 +76,10 @@ func TestPurge(t *testing.T) {
 		if n, err := store.Purge(t.Context(), now.Add(-24*time.Hour), 0); n != 0 || err == nil || !strings.Contains(err.Error(), "limit") {
 			t.Error(n, err)
 		}
-		name := strings.ToLower(strings.TrimPrefix(t.Name(), "TestPurge/"))
 		if _, err := db.Exec(`DROP TABLE spillway_keys`); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.Purge(t.Context(), now, 1); err == nil || !strings.HasPrefix(err.Error(), strings.Replace(name, "postgresql", "postgres", 1)+": purge keys: ") {
+		if _, err := store.Purge(t.Context(), now, 1); err == nil || !strings.HasPrefix(err.Error(), t.says+": purge keys: ") {
 			t.Error(err)
 		}
 	})
@@ -103,7 +87,8 @@ func TestPurge(t *testing.T) {
 
 // Feature I8: any bytes are a key that can be purged, of any consumer, and more than a statement can name.
 func TestPurgeAnyKey(t *testing.T) {
-	onEachToPurge(t, func(t *testing.T, db *sql.DB, store idempotency.Store, _ message.HandlerFunc) {
+	onKinds(t, func(t *cell) {
+		db, store := t.db, t.store(t.db)
 		for _, key := range []idempotency.Key{
 			{Consumer: "a", ID: "x"}, {Consumer: "A", ID: "x"}, {Consumer: "b ", ID: "x "}, {Consumer: "ü", ID: "\xff\x00'\\"}, {Consumer: "b", ID: strings.Repeat("y", 4000)},
 		} {
@@ -124,7 +109,8 @@ func TestPurgeAnyKey(t *testing.T) {
 
 // Feature I8: processes that purge at once delete each key once, and are not in each other's way.
 func TestPurgeTogether(t *testing.T) {
-	onEachToPurge(t, func(t *testing.T, db *sql.DB, store idempotency.Store, _ message.HandlerFunc) {
+	onKinds(t, func(t *cell) {
+		db, store := t.db, t.store(t.db)
 		enterKeys(t, db, "old", 3000, time.Now().Add(-time.Hour), "NULL")
 		var deleted atomic.Int64
 		var all sync.WaitGroup
@@ -149,8 +135,9 @@ func TestPurgeTogether(t *testing.T) {
 
 // Feature I8: a key that a transaction is about to change is passed over, not waited for.
 func TestPurgePassesOver(t *testing.T) {
-	onEachToPurge(t, func(t *testing.T, db *sql.DB, store idempotency.Store, _ message.HandlerFunc) {
-		if strings.Contains(t.Name(), "SQLite") {
+	onKinds(t, func(t *cell) {
+		db, store := t.db, t.store(t.db)
+		if t.says == "sqlite" {
 			t.Skip("SQLite locks no rows")
 		}
 		enterKeys(t, db, "old", 3, time.Now().Add(-time.Hour), "NULL")
@@ -172,7 +159,8 @@ func TestPurgePassesOver(t *testing.T) {
 
 // Feature I8: a claim of a key that is being purged waits or passes, and never fails; without the key it is the first.
 func TestPurgeUnderClaims(t *testing.T) {
-	onEachToPurge(t, func(t *testing.T, db *sql.DB, store idempotency.Store, handler message.HandlerFunc) {
+	onKinds(t, func(t *cell) {
+		db, store := t.db, t.store(t.db)
 		receiver := newReceiver(t, store, idempotency.ReceiverConfig{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var purgers, claims sync.WaitGroup
@@ -195,7 +183,7 @@ func TestPurgeUnderClaims(t *testing.T) {
 					ran := false
 					_, err := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 						ran = true
-						return handler(msg)
+						return t.write(msg)
 					})(newMessage(fmt.Sprint("m", rand.N(5))))
 					if err != nil {
 						t.Error(err)

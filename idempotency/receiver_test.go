@@ -33,33 +33,34 @@ func atOnce(t *testing.T, n int, f func(int) error) {
 // Decision 8: a handler that acks its message ends the message's context, and commits even so; also when an earlier
 // attempt acked it.
 func TestHandlerAcksItself(t *testing.T) {
-	db := openWithEffects(t)
-	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
-	for i, failures := range []int{0, 1} {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		msg := newMessage(fmt.Sprint(i))
-		msg.SetContext(ctx)
-		left := failures
-		h := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-			msg.Ack()
-			cancel()
-			time.Sleep(10 * time.Millisecond) // database/sql rolls back on a goroutine of its own
-			if left--; left >= 0 {
-				return nil, errors.New("after the ack")
+	onDatabases(t, func(c *cell) {
+		r := c.receiver(idempotency.ReceiverConfig{})
+		for i, failures := range []int{0, 1} {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			msg := newMessage(fmt.Sprint(i))
+			msg.SetContext(ctx)
+			left := failures
+			h := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+				msg.Ack()
+				cancel()
+				time.Sleep(10 * time.Millisecond) // database/sql rolls back on a goroutine of its own
+				if left--; left >= 0 {
+					return nil, errors.New("after the ack")
+				}
+				return c.write(msg)
+			})
+			for range failures {
+				if _, err := h(msg); err == nil {
+					c.Fatal("this attempt fails")
+				}
 			}
-			return effect(msg)
-		})
-		for range failures {
-			if _, err := h(msg); err == nil {
-				t.Fatal("this attempt fails")
+			if _, err := h(msg); err != nil {
+				c.Fatal(err)
 			}
+			c.rows(i+1, i+1)
 		}
-		if _, err := h(msg); err != nil {
-			t.Fatal(err)
-		}
-		wantRows(t, db, i+1, i+1)
-	}
+	})
 }
 
 // Decision 2: a handler that nacks its message and returns no error wants it again, so nothing is applied.

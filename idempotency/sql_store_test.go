@@ -2,7 +2,6 @@ package idempotency_test
 
 import (
 	"database/sql"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -81,7 +80,7 @@ func refuses(t *testing.T, db *sql.DB, want string) {
 
 // The names of handlers and services cannot be put together to the same identity in two ways.
 func TestConsumerIdentity(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "keys.db"))
+	db := openWithEffects(t)
 	for service, want := range map[string]map[string]string{
 		"":     {"billing": "billing", "a/b": "/a/b", "": ""},
 		"shop": {"billing": "shop/billing", "a/b": "shop/a/b"},

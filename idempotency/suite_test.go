@@ -35,7 +35,7 @@ func (r row) on(t *testing.T, run func(*testing.T, database)) {
 	var recording sync.Mutex
 	results := map[string]string{}
 	t.Run(r.id, func(t *testing.T) {
-		for _, d := range databases {
+		for _, d := range columns {
 			t.Run(d.name, func(t *testing.T) {
 				t.Parallel()
 				t.Cleanup(func() { // the first to be registered runs last, after t.Fatal and a panic too
@@ -55,7 +55,7 @@ func (r row) on(t *testing.T, run func(*testing.T, database)) {
 			})
 		}
 	})
-	for _, d := range databases { // in order, whichever ended first
+	for _, d := range columns { // in order, whichever ended first
 		if result := results[d.name]; result != "" { // else -run left it out
 			writeLine(t, conformance.Line{PubSub: d.name, Feature: r.id, Title: r.title, Result: result})
 		}

@@ -1,0 +1,243 @@
+package idempotency_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+)
+
+// faulty is a cell whose store has one connection, over a wire that does what a test says.
+type faulty struct {
+	*cell
+	own   *sql.DB
+	store idempotency.Store
+	wire  *wire
+}
+
+func onFaulty(t *testing.T, d database) *faulty {
+	t.Helper()
+	f := &faulty{cell: newCell(t, d)}
+	f.own, f.wire = openWire(t, d, f.address)
+	f.own.SetMaxOpenConns(1) // what a fault leaves behind meets the next claim
+	f.store = d.store(f.own)
+	return f
+}
+
+// at is a fault of statements in which there is a text, at their begin on MySQL.
+func (f *faulty) at(text string, fault func(*wireConn) error) func(*wireConn, string) error {
+	return func(c *wireConn, statement string) error {
+		if strings.HasPrefix(statement, text) || f.says == "postgres" && strings.Contains(statement, text) {
+			return fault(c)
+		}
+		return nil
+	}
+}
+
+func (f *faulty) claim(id string) idempotency.Claim {
+	f.Helper()
+	c, err := f.store.Claim(f.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: id}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return c
+}
+
+func (f *faulty) do(c idempotency.Claim, statement string) {
+	f.Helper()
+	if _, err := c.Tx().Exec(statement); err != nil {
+		f.Error(err)
+	}
+}
+
+// Promise P7: a driver that panics leaves no key locked, wherever it does.
+func TestDriverPanics(t *testing.T) {
+	boom := func(*wireConn) error { panic("boom") }
+	for _, d := range []database{onPostgres, onMariaDB} {
+		before := map[string][]string{"postgres": {"BEGIN", "UPDATE spillway_keys", "COMMIT"},
+			"mysql": {"BEGIN", "COMMIT", "SET", "SAVEPOINT", "RELEASE", "UPDATE"}}[d.says]
+		after := map[string]string{"postgres": "INSERT INTO spillway_keys", "mysql": "BEGIN"}[d.says]
+		for i, text := range append(before, after) {
+			t.Run(fmt.Sprint(d.name, " ", i, " ", text), func(t *testing.T) {
+				f := onFaulty(t, d)
+				if i < len(before) {
+					f.wire.set(f.at(text, boom), nil)
+				} else {
+					f.wire.set(nil, f.at(text, boom))
+				}
+				func() {
+					defer func() {
+						if recover() != "boom" {
+							t.Error("the panic was swallowed")
+						}
+					}()
+					c, err := f.store.Claim(t.Context(), idempotency.Entry{Key: same})
+					if err != nil {
+						t.Error(err)
+					}
+					defer func() {
+						if err := c.Release(); err != nil {
+							t.Error(err)
+						}
+					}()
+					if d.says == "mysql" {
+						_, _ = c.Tx().Exec(`SET @any = 1`) // may end the transaction, for all that we know
+					}
+					_ = c.Commit([]byte("x"))
+				}()
+				f.wire.set(nil, nil)
+				for _, store := range []idempotency.Store{d.store(f.db), f.store} {
+					ctx, cancel := context.WithTimeout(t.Context(), deadline)
+					defer cancel()
+					c, err := store.Claim(ctx, idempotency.Entry{Key: same})
+					if err != nil {
+						t.Fatal("the key is locked: ", err)
+					}
+					if _, done := recorded(c); done {
+						t.Error("the key was applied")
+					}
+					if err := c.Release(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Feature I2: a claim costs no round trip beside those of a transaction of the handler's own, also with outputs.
+func TestPostgresTrips(t *testing.T) {
+	f := onFaulty(t, onPostgres)
+	var said []string
+	f.wire.set(func(_ *wireConn, statement string) error { said = append(said, statement); return nil }, nil)
+	r := f.receiverOn(f.store, idempotency.ReceiverConfig{})
+	for i, outputs := range [][]*message.Message{nil, {newMessage("out")}, nil} {
+		said = nil
+		h := f.writeAnd(func(*message.Message) ([]*message.Message, error) { return outputs, nil })
+		if _, err := r.Middleware(h)(newMessage(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+		if len(said) != 3 || strings.Contains(said[0], "PREPARE") != (i == 0) {
+			t.Errorf("%q", said)
+		}
+	}
+	f.rows(3, 3)
+}
+
+// Feature I2: what runs between claim and commit is no more than what the handler does, as long as that cannot end the
+// transaction.
+func TestMySQLTrips(t *testing.T) {
+	f := onFaulty(t, onMariaDB)
+	said := 0
+	f.wire.set(func(*wireConn, string) error { said++; return nil }, nil)
+	for i, row := range []struct {
+		statements []string
+		want       int
+	}{{[]string{`INSERT INTO effects VALUES ('e')`, `UPDATE effects SET id = 'f'`}, 4}, {[]string{`SET @any = 1`, `SET @any = 2`}, 8}} {
+		said = 0
+		c := f.claim(fmt.Sprint(i))
+		for _, statement := range row.statements {
+			f.do(c, statement)
+		}
+		if err := c.Commit(nil); err != nil || said != row.want {
+			t.Errorf("%q: %d statements, %v", row.statements, said, err)
+		}
+	}
+}
+
+// Feature I2: a commit that the server refuses, as a Galera cluster does, is an error with its cause, and nothing stays.
+func TestMySQLCommitRefused(t *testing.T) {
+	f := onFaulty(t, onMariaDB)
+	refused := &mysqldriver.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}
+	f.wire.set(f.at("COMMIT", func(*wireConn) error { return refused }), nil)
+	r := f.receiverOn(f.store, idempotency.ReceiverConfig{})
+	if _, err := r.Middleware(f.write)(newMessage("m1")); !errors.Is(err, refused) || strings.Contains(err.Error(), "perhaps") {
+		t.Fatal(err)
+	}
+	f.rows(0, 0)
+}
+
+// Feature I2: a connection that cannot be given back as it was is closed, and the commit stands.
+func TestMySQLConnectionNotRestored(t *testing.T) {
+	f := onFaulty(t, onMariaDB)
+	c := f.claim("same")
+	f.do(c, `SET @any = 1`)
+	f.wire.set(f.at("SET", func(*wireConn) error { return errors.New("bad") }), nil)
+	if err := c.Commit([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.own.Stats().OpenConnections; n != 0 {
+		t.Errorf("%d connections are open", n)
+	}
+	f.rows(0, 1)
+}
+
+// Feature I2: on a server without compound statements, as MySQL is, a claim begins in more round trips and is the same.
+func TestMySQLWithoutCompounds(t *testing.T) {
+	f := onFaulty(t, onMariaDB)
+	asked := 0
+	f.wire.set(f.at("BEGIN ", func(*wireConn) error {
+		asked++
+		return &mysqldriver.MySQLError{Number: 1064, Message: "You have an error in your SQL syntax"}
+	}), nil)
+	for _, want := range []bool{true, false} {
+		c := f.claim("same")
+		_, done := recorded(c)
+		if done == want || !done && c.Commit(nil) != nil || done && c.Release() != nil {
+			t.Fatal(done)
+		}
+	}
+	c := f.claim("another")
+	f.do(c, `INSERT INTO effects VALUES ('e')`)
+	if err := c.Release(); err != nil || asked != 1 {
+		t.Errorf("%v, asked %d times", err, asked)
+	}
+	f.rows(0, 1)
+}
+
+// Promise P7: an error after which the server has rolled everything back, whatever its number is, is found out before the
+// next statement could commit on its own. After any other the handler may go on.
+func TestMySQLErrorInDoubt(t *testing.T) {
+	for _, rolledBack := range []bool{true, false} {
+		t.Run(fmt.Sprint("rolled back ", rolledBack), func(t *testing.T) {
+			cause := &mysqldriver.MySQLError{Number: mysql.LockTimeout, Message: "Lock wait timeout exceeded"} // innodb_rollback_on_timeout decides
+			f := onFaulty(t, onMariaDB)
+			c := f.claim("same")
+			insert := func() error { _, err := c.Tx().Exec(`INSERT INTO effects VALUES ('e')`); return err }
+			if err := insert(); err != nil {
+				t.Fatal(err)
+			}
+			f.wire.set(f.at("UPDATE", func(conn *wireConn) (err error) {
+				if rolledBack {
+					_, err = conn.Conn.(driver.ExecerContext).ExecContext(t.Context(), `ROLLBACK`, nil)
+				}
+				return errors.Join(err, cause)
+			}), nil)
+			if _, err := c.Tx().Exec(`UPDATE effects SET id = 'x'`); !errors.Is(err, cause) {
+				t.Fatal(err)
+			}
+			f.wire.set(nil, nil)
+			if err := insert(); (err != nil) != rolledBack || rolledBack && !errors.Is(err, cause) {
+				t.Error("the next statement: ", err)
+			}
+			if err := c.Commit(nil); errors.Is(err, sql.ErrTxDone) != rolledBack || (err != nil) != rolledBack {
+				t.Error("the commit: ", err)
+			}
+			if rolledBack {
+				f.rows(0, 0)
+			} else {
+				f.rows(2, 1)
+			}
+			wantAutocommit(t, f.own)
+		})
+	}
+}
