@@ -27,13 +27,13 @@ func (m *Metrics) collectors() []prometheus.Collector {
 		"How late a message came out of its stage.", "topic", "handler", "stage")
 	counter(&m.budget, "retry_budget_refusals_total", "Further attempts that the retry budget did not allow at once: "+
 		"the message went to its next stage, or waited.", "handler", "traffic", "to")
-	counter(&m.deadLetters, "dead_letters_total", "Messages set aside, confirmed by the publisher of dead letters.",
+	counter(&m.deadLetters, "dead_letters_total", "Messages dead-lettered, confirmed by the publisher of dead letters.",
 		"topic", "handler", "class", "reason")
-	counter(&m.failedAgain, "redriven_failed_again_total", "Messages set aside that had been redriven.", "topic",
+	counter(&m.failedAgain, "redriven_failed_again_total", "Messages dead-lettered that had been redriven.", "topic",
 		"handler", "class", "reason")
 	counter(&m.discarded, "discarded_total", "Messages dropped because their error says so.", "topic", "handler", "reason")
 	counter(&m.refused, "placements_refused_total", "Refusals of a dead letter by a publisher.", "topic", "handler")
-	counter(&m.unplaced, "unplaced_total", "Dead letters that all publishers refused; their messages were given back.",
+	counter(&m.unplaced, "unplaced_total", "Dead letters that all publishers refused; their messages were requeued.",
 		"topic", "handler")
 	counter(&m.outputs, "output_errors_total", "Refusals of a handler's output by its publisher.", "topic", "handler")
 	counter(&m.exceeded, "crash_limit_exceeded_total", "Messages that ended the process too often.", "handler")
@@ -41,12 +41,12 @@ func (m *Metrics) collectors() []prometheus.Collector {
 		"their process.", "handler")
 	counter(&m.guard, "outage_changes_total", "Changes of a breaker, by the new state.", "handler", "state")
 	histogram(&m.waited, "outage_wait_seconds", []float64{.1, .5, 1, 5, 10, 30, 60, 300, 900, 3600},
-		"How long a message waited in the guard.", "handler")
+		"How long a message was held by the breaker.", "handler")
 	counter(&m.applied, "messages_applied_total", "Messages that the idempotent receiver applied.", "consumer")
 	counter(&m.duplicates, "duplicates_total", "Messages that the receiver absorbed because they were applied before.",
 		"consumer")
 	counter(&m.stale, "stale_total", "Messages that the receiver skipped because a later version was applied.", "consumer")
-	counter(&m.putBack, "put_back_total", "Messages that the receiver gave back because another consumer has their key.",
+	counter(&m.putBack, "put_back_total", "Messages that the receiver requeued because another consumer has their key.",
 		"consumer")
 	counter(&m.leasesLost, "leases_lost_total", "Leases of the receiver that ended under a running handler.", "consumer")
 	counter(&m.redriven, "redriven_total", "Letters that a drain or redrive handler brought back, by the topic that "+

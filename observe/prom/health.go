@@ -17,10 +17,11 @@ type health struct {
 func newHealth(channel *spillway.Channel, labels *bounded) *health {
 	return &health{channel: channel, labels: labels,
 		ok: newDesc("ok", "1 if no handler's messages are held, and no message found a store of the channel away."),
-		open: newDesc("outage_open", "1 while the guard holds a handler's messages, by its state. A freeze of all "+
+		open: newDesc("outage_open", "1 while the breaker holds a handler's messages, by its state. A freeze of all "+
 			"handlers has an empty handler.", "handler", "state"),
-		since:     newDesc("outage_since_timestamp_seconds", "Since when the guard was not closed, as Unix time.", "handler"),
-		waiting:   newDesc("outage_waiting", "Messages that the guard holds.", "handler"),
+		since: newDesc("outage_since_timestamp_seconds", "Since when the breaker was not closed, as Unix time.",
+			"handler"),
+		waiting:   newDesc("outage_waiting", "Messages that the breaker holds.", "handler"),
 		storeAway: newDesc("store_away", "1 while a store or publisher of the channel itself is away.", "store"),
 		budget: newDesc("retry_budget_spent", "1 while a retry budget has no further attempt. A budget that handlers "+
 			"share has an empty handler.", "handler", "traffic"),

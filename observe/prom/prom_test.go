@@ -135,7 +135,7 @@ spillway_attempts_total{handler="billing",outcome="permanent",topic="orders"} 2
 spillway_attempts_total{handler="billing",outcome="success",topic="orders"} 4
 spillway_attempts_total{handler="billing",outcome="transient",topic="orders"} 2
 spillway_attempts_total{handler="billing",outcome="unknown",topic="orders"} 0
-# HELP spillway_dead_letters_total Messages set aside, confirmed by the publisher of dead letters.
+# HELP spillway_dead_letters_total Messages dead-lettered, confirmed by the publisher of dead letters.
 # TYPE spillway_dead_letters_total counter
 spillway_dead_letters_total{class="permanent",handler="billing",reason="no_such_customer",topic="orders"} 2
 spillway_dead_letters_total{class="transient",handler="billing",reason="transient_max_retries",topic="orders"} 1
@@ -216,7 +216,7 @@ func TestGuardIsSeen(t *testing.T) {
 	}
 	s.channel.Breaker().Open("billing", "by hand")
 	s.gathered(t, `
-# HELP spillway_outage_open 1 while the guard holds a handler's messages, by its state. A freeze of all handlers has an empty handler.
+# HELP spillway_outage_open 1 while the breaker holds a handler's messages, by its state. A freeze of all handlers has an empty handler.
 # TYPE spillway_outage_open gauge
 spillway_outage_open{handler="billing",state="frozen"} 1
 # HELP spillway_ok 1 if no handler's messages are held, and no message found a store of the channel away.

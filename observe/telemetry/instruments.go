@@ -64,11 +64,12 @@ func newInstruments(meter metric.Meter, labels *few.Values, system func(string) 
 		"are redriven ones.")
 	counter(&i.budget, "spillway.retry_budget_refusals", "", "Further attempts that the retry budget did not allow at "+
 		"once: the message went to its next stage, or waited.")
-	counter(&i.deadLetters, "spillway.dead_letters", "", "Messages set aside, confirmed by the publisher of dead letters.")
+	counter(&i.deadLetters, "spillway.dead_letters", "",
+		"Messages dead-lettered, confirmed by the publisher of dead letters.")
 	counter(&i.discarded, "spillway.discarded", "", "Messages dropped because their error says so.")
 	counter(&i.refused, "spillway.placements_refused", "", "Refusals of a dead letter by a publisher.")
 	counter(&i.unplaced, "spillway.unplaced", "",
-		"Dead letters that all publishers refused; their messages were given back.")
+		"Dead letters that all publishers refused; their messages were requeued.")
 	counter(&i.outputs, "spillway.output_errors", "", "Refusals of a handler's output by its publisher.")
 	counter(&i.exceeded, "spillway.crash_limit_exceeded", "", "Messages that ended the process too often.")
 	counter(&i.guard, "spillway.outage_changes", "", "Changes of a breaker, by the new state.")
@@ -77,7 +78,7 @@ func newInstruments(meter metric.Meter, labels *few.Values, system func(string) 
 		"Messages that the receiver absorbed because they were applied before.")
 	counter(&i.stale, "spillway.stale", "", "Messages that the receiver skipped because a later version was applied.")
 	counter(&i.putBack, "spillway.put_back", "",
-		"Messages that the receiver gave back because another consumer has their key.")
+		"Messages that the receiver requeued because another consumer has their key.")
 	counter(&i.leasesLost, "spillway.leases_lost", "", "Leases of the receiver that ended under a running handler.")
 	counter(&i.purged, "spillway.purged", "", "What a purge deleted: keys of the receiver.")
 	counter(&i.redriven, "spillway.redriven", "", "Letters that came back, by the topic that they were published to.")

@@ -28,7 +28,7 @@ var alsoConfigurable = []string{"naming.Scheme", "settings.Shared", "middleware.
 
 const aboutConfiguration = `# Configuration reference
 
-Every field of every configuration, with its default. The zero value of a field means its default. Durations are Go's
+For engineers who set fields: every field of every configuration, with its default. The zero value of a field means its default. Durations are Go's
 time.Duration. The table is made from the doc comments: after a change run ` + "`go test ./examples/proofs/documents -run TestConfiguration -update`" + `.
 A field without a default has nothing by default, or must be set, as its comment says.
 
