@@ -4,7 +4,7 @@
 // with ten handlers of three stages would have 60 connections and some 800 goroutines, nearly all of which wait. Here
 // all topics have one member. Waiting records stay records, until they are near the head of their partition and due:
 //
-//	membership (group.go)     joins, and learns the partitions that are this member's (assignment.go)
+//	membership (session.go)   joins, and learns the partitions that are this member's (assignment.go)
 //	keeper     (offsets.go)   takes over topics, commits
 //	fetcher    (fetch.go)     one for each broker that leads a partition: one short request for all of its partitions
 //	scheduler  (schedule.go)  hands over what is due: one goroutine for each message that is being handled
