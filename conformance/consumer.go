@@ -194,7 +194,7 @@ func (c *consumer) handle(msg *message.Message) ([]*message.Message, error) {
 		return nil, classify.Transient(errNever)
 	case strings.HasPrefix(id, badPrefix):
 		return nil, classify.Permanent(errNever)
-	case strings.HasPrefix(id, flakyPrefix) && poison.RetryStageOf(msg).Number < len(c.Stages):
+	case strings.HasPrefix(id, flakyPrefix) && poison.Inside().StageOf(msg).Number < len(c.Stages):
 		return nil, errNotYet
 	case strings.HasPrefix(id, waitingPrefix) && c.down():
 		return nil, classify.Transient(errDown)

@@ -92,7 +92,7 @@ func (b *bench) fills(start starting, change func(*spillway.Config), failure err
 	if msg.UUID != "full" || len(msg.Payload) != size || runs.Load() > 3 {
 		b.Errorf("placed %q with %d bytes after %d runs, of %d bytes", msg.UUID, len(msg.Payload), runs.Load(), size)
 	}
-	if !poison.IsLetter(msg) {
+	if !poison.Inside().IsLetter(msg) {
 		return
 	}
 	if report := b.drainThrough(b.bounded(b.live), b.dlq(), 1); report.Redriven != 1 {

@@ -19,7 +19,7 @@ import (
 // initialize makes the dead-letter topics of the live topic, where no router does it at its start.
 func (b *bench) initialize(ch *spillway.Channel) {
 	b.Helper()
-	if err := ch.Queue().Initialize(naming.Source{Topic: b.topic, Handler: handlerName}); err != nil {
+	if err := ch.Queue().Inside().Initialize(b.topic, handlerName); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -218,7 +218,7 @@ func (b *bench) budget() {
 	b.ids("verbose")
 	b.untilPlaced(1)
 	msg := b.read(b.dlq(), 1)[0]
-	own, added := poison.ProducerMetadata(msg.Metadata), 0
+	own, added := poison.Inside().ProducerMetadata(msg.Metadata), 0
 	for key, value := range msg.Metadata {
 		if _, producers := own[key]; !producers {
 			added += len(key) + len(value)

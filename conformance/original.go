@@ -40,7 +40,7 @@ func (b *bench) wantSame(what string, got, sent *message.Message) {
 		b.Errorf("%s: the payload is %.60q (%d bytes) instead of %.60q (%d bytes)", what, got.Payload, len(got.Payload),
 			sent.Payload, len(sent.Payload))
 	}
-	want, have := poison.ProducerMetadata(sent.Metadata), poison.ProducerMetadata(got.Metadata)
+	want, have := poison.Inside().ProducerMetadata(sent.Metadata), poison.Inside().ProducerMetadata(got.Metadata)
 	for key, value := range want {
 		if other, ok := have[key]; (!ok || other != value) && !slices.Contains(b.target.BrokersOwn, key) {
 			b.Errorf("%s: metadata %.60q is %.60q (there: %t) instead of %.60q", what, key, other, ok, value)

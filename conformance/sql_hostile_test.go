@@ -11,7 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-func isLetter(msg *message.Message) bool { return poison.IsLetter(msg) }
+func isLetter(msg *message.Message) bool { return poison.Inside().IsLetter(msg) }
 
 // InitializeTopics and the rest of ours is what the queue asks a publisher for.
 func (p unreadable) InitializeTopics(topics ...string) error {

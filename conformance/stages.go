@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/middleware/stages"
@@ -104,9 +105,9 @@ type visit struct {
 	begun, ended time.Time
 }
 
-func (v visit) stage() int { return poison.RetryStageOf(v.Message).Number }
+func (v visit) stage() int { return poison.Inside().StageOf(v.Message).Number }
 
-func (v visit) due() time.Time { return poison.RetryStageOf(v.Message).DueAt }
+func (v visit) due() time.Time { return poison.Inside().StageOf(v.Message).DueAt }
 
 // journal keeps the visits of a handler in their order.
 type journal struct {
@@ -137,7 +138,7 @@ func (b *bench) noting(j *journal, fail func(stage int, msg *message.Message) er
 	return func(msg *message.Message) ([]*message.Message, error) {
 		begun, came := time.Now().Round(0), keep(msg)
 		defer j.add(came, begun)
-		if err := fail(poison.RetryStageOf(msg).Number, msg); err != nil {
+		if err := fail(poison.Inside().StageOf(msg).Number, msg); err != nil {
 			return nil, err
 		}
 		return nil, b.apply(msg)
@@ -170,7 +171,7 @@ type took struct {
 	at    time.Time // when it was handed to the publisher
 }
 
-func (t took) stage() poison.RetryStage { return poison.RetryStageOf(t.Message) }
+func (t took) stage() deadletter.Stage { return poison.Inside().StageOf(t.Message) }
 
 // ledger keeps what was published to stages.
 type ledger struct {

@@ -114,7 +114,7 @@ func (m *many) run(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if poison.RetryStageOf(msg).Number == 0 {
+		if poison.Inside().StageOf(msg).Number == 0 {
 			if !failed[id].Swap(true) {
 				most.Store(max(most.Load(), waiting.Add(1)))
 			}

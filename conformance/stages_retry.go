@@ -26,7 +26,7 @@ func (b *bench) comesBack(change ...func(*spillway.Config)) {
 	// The last stage goes on only when all that are good have come. A handler that waits for them would hold the
 	// transaction of keys that they need.
 	lastWaits := message.MessageTransformSubscriberDecorator(func(msg *message.Message) {
-		if poison.RetryStageOf(msg).Number == 2 && !passed.full(msg.Context()) {
+		if poison.Inside().StageOf(msg).Number == 2 && !passed.full(msg.Context()) {
 			b.Errorf("%q is in its last stage, and good ones wait behind those that failed", msg.UUID)
 		}
 	})

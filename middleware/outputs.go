@@ -109,7 +109,7 @@ func (outputs *Outputs) step(next chain.Handler) chain.Handler {
 			}
 			// Metadata copied from a redriven source would give the output an origin that is not its own. Any producer can write
 			// metadata that look like a letter's. A consumer of a dead-letter topic passes the letter's metadata on.
-			if own := poison.ProducerMetadata(msg.Metadata); len(own) != len(msg.Metadata) &&
+			if own := poison.Inside().ProducerMetadata(msg.Metadata); len(own) != len(msg.Metadata) &&
 				!outputs.inside.IsDeadLetterTopic(message.SubscribeTopicFromCtx(c.Ctx)) {
 				msg.Metadata = own
 			}

@@ -96,7 +96,7 @@ func (p part) value(source Source) string {
 	if p.text == "class" {
 		return source.Class.String()
 	}
-	return Delay(source.Delay)
+	return written(source.Delay)
 }
 
 // fit makes topic and handler legal and short enough. If that changes one, or if the name is ambiguous, a hash of both

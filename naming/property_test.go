@@ -83,7 +83,7 @@ func TestNamesAreDistinctLegalAndRecognised(t *testing.T) {
 					Delay: rapid.SampledFrom([]time.Duration{0, time.Second, 1500 * time.Millisecond, time.Millisecond + time.Microsecond, 5 * time.Second, time.Hour}).Draw(t, "delay"),
 					Class: rapid.SampledFrom([]classify.Class{classify.ClassInvalid, classify.ClassPermanent, classify.ClassTransient, classify.ClassUnknown}).Draw(t, "class")}
 				for _, source := range append(likenesses(scheme, source), source) {
-					if !scheme.IsDeadLetter(source.Topic) { // no live topic may be called so
+					if !scheme.Inside().IsDeadLetter(source.Topic) { // no live topic may be called so
 						checkNames(t, scheme, source, own)
 					}
 				}
@@ -139,16 +139,16 @@ func checkNames(t *rapid.T, scheme naming.Scheme, source naming.Source, own func
 			class = source.Class.String()
 		}
 		own(name, fmt.Sprintf("%s of %q %s", kind, distinguished, class))
-		if !scheme.IsDeadLetter(name) {
+		if !scheme.Inside().IsDeadLetter(name) {
 			t.Fatalf("%q is not recognised as %s", name, kind)
 		}
 	}
 	stage := scheme.StageTopic(source)
 	own(stage, fmt.Sprintf("stage %s of %q %q", source.Delay, live, source.Handler))
-	if !scheme.IsStage(stage) || scheme.IsDeadLetter(stage) {
+	if !scheme.Inside().IsStage(stage) || scheme.Inside().IsDeadLetter(stage) {
 		t.Fatalf("%q is not recognised as a stage", stage)
 	}
-	if group := scheme.StageGroup(source); scheme.Stage == "" && group != stage {
+	if group := scheme.Inside().StageGroup(source); scheme.Stage == "" && group != stage {
 		t.Fatalf("%q is read by the group %q", stage, group)
 	}
 }

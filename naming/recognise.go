@@ -5,23 +5,26 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/topicname"
 )
 
-// IsDeadLetter reports whether topic has the name of a topic for dead letters, parked and quarantined ones included.
-func (s Scheme) IsDeadLetter(topic string) bool {
+// Inside is for the other packages of Spillway.
+func (s Scheme) Inside() topicname.Inside[Source] { return inside{s} }
+
+type inside struct{ Scheme }
+
+func (s inside) IsDeadLetter(topic string) bool {
 	topic = s.byPattern(topic)
 	return matches(s.deadLetter(), topic) || matches(s.invalid(), topic) || matches(s.parked(), topic) ||
 		matches(s.quarantine(), topic)
 }
 
-// IsStage reports whether topic has the name of a topic where messages wait for a retry, or come back to.
-func (s Scheme) IsStage(topic string) bool {
+func (s inside) IsStage(topic string) bool {
 	topic = s.byPattern(topic)
 	return matches(s.stage(), topic) || matches(s.reentry(), topic)
 }
 
-// StagePrefix is what the names of all stage topics of a live topic begin with, if the name of topic is legal.
-func (s Scheme) StagePrefix(topic string) string {
+func (s inside) StagePrefix(topic string) string {
 	var b strings.Builder
 	for _, p := range parse(s.stage()) {
 		switch {
@@ -97,4 +100,8 @@ func matchesAll(parts []part, topic string) bool {
 		topic = topic[at+len(p.text):]
 	}
 	return topic == "" || len(parts) > 0 && parts[len(parts)-1].holds
+}
+
+func (s inside) StageGroup(source Source) string {
+	return Scheme{Style: s.Style, MaxLength: s.MaxLength}.StageTopic(source)
 }

@@ -81,12 +81,6 @@ func (s Scheme) StageTopic(source Source) string {
 	return s.name(s.stage(), source)
 }
 
-// StageGroup names the consumer group that reads a stage topic. It differs for each handler, also if handlers share the
-// topic. With the default patterns it is the name of the topic.
-func (s Scheme) StageGroup(source Source) string {
-	return Scheme{Style: s.Style, MaxLength: s.MaxLength}.StageTopic(source)
-}
-
 func (s Scheme) deadLetter() string {
 	return or(s.DeadLetter, "{topic}"+s.rules().word+"dlq")
 }
@@ -120,8 +114,8 @@ func or(pattern, otherwise string) string {
 	return otherwise
 }
 
-// Delay writes a delay as names have it: 5s, 1m, 1h30m, 1500ms. It has letters and digits only.
-func Delay(d time.Duration) string {
+// written writes a delay as names have it: 5s, 1m, 1h30m, 1500ms. It has letters and digits only.
+func written(d time.Duration) string {
 	text := d.String()
 	if strings.Contains(text, ".") || strings.Contains(text, "µ") {
 		for _, unit := range []struct {

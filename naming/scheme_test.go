@@ -17,7 +17,7 @@ func names(s naming.Scheme) string {
 	source.Class = classify.ClassInvalid
 	all = append(all, s.DeadLetterTopic(source), s.StageTopic(source))
 	source.Delay = 90 * time.Second
-	return strings.Join(append(all, s.StageTopic(source), s.StageGroup(source)), " ")
+	return strings.Join(append(all, s.StageTopic(source), s.Inside().StageGroup(source)), " ")
 }
 
 // Feature D3: the names of every style, and what patterns and Names change.
@@ -55,7 +55,7 @@ func TestDelay(t *testing.T) {
 		10 * time.Minute: "10m", 90 * time.Second: "1m30s", time.Hour: "1h", 10 * time.Hour: "10h", 90 * time.Minute: "1h30m", time.Hour + time.Second: "1h0m1s",
 		24 * time.Hour: "24h", 100 * time.Minute: "1h40m", time.Millisecond + time.Microsecond: "1001us", time.Microsecond + 1: "1001ns", 5 * time.Microsecond: "5us",
 	} {
-		if got := naming.Delay(delay); got != want {
+		if got := (naming.Scheme{Stage: "{delay}"}).StageTopic(naming.Source{Delay: delay}); got != want {
 			t.Errorf("%s: %q, want %q", delay, got, want)
 		}
 	}
@@ -97,7 +97,7 @@ func TestRecognised(t *testing.T) {
 		{one, "Dead", true, false},
 		{one, "orders", false, false},
 	} {
-		if l, w := row.scheme.IsDeadLetter(row.topic), row.scheme.IsStage(row.topic); l != row.letters || w != row.isWaiting {
+		if l, w := row.scheme.Inside().IsDeadLetter(row.topic), row.scheme.Inside().IsStage(row.topic); l != row.letters || w != row.isWaiting {
 			t.Errorf("%+v: %q: letters %t, stage %t", row.scheme, row.topic, l, w)
 		}
 	}

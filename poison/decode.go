@@ -28,7 +28,7 @@ var ErrNotLetter = errors.New("poison: not a dead letter: it has no x-failure-cl
 //   - A letter that was dead-lettered twice: Origin is the first place, if it can be trusted, and Failure is the last
 //     failure.
 func Decode(msg *message.Message) (Letter, error) {
-	if msg == nil || !IsLetter(msg) {
+	if msg == nil || !isLetter(msg) {
 		return Letter{}, ErrNotLetter
 	}
 	return Read(msg), nil
@@ -46,9 +46,8 @@ func Read(msg *message.Message) Letter {
 	return l
 }
 
-// IsLetter reports whether msg carries the failure of a dead letter. A message in a retry stage carries one too: see
-// RetryStageOf.
-func IsLetter(msg *message.Message) bool {
+// isLetter reports whether msg carries the failure of a dead letter. A message in a retry stage carries one too.
+func isLetter(msg *message.Message) bool {
 	if msg == nil {
 		return false
 	}
@@ -114,10 +113,8 @@ func decode(msg *message.Message) Letter {
 	return l
 }
 
-// ProducerMetadata returns metadata without the keys of this package and of the other writers whose letters Decode
-// reads. It returns a copy, or metadata itself if it has none of these keys. Headers of Spring Kafka and Kafka Connect
-// are removed only from a letter: a count of attempts alone, as in a message on its way through retry topics, stays.
-func ProducerMetadata(metadata message.Metadata) message.Metadata {
+// producerMetadata is deadletter.Letters.ProducerMetadata.
+func producerMetadata(metadata message.Metadata) message.Metadata {
 	added := writersOf(metadata)
 	if added == 0 {
 		return metadata

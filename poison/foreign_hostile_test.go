@@ -100,10 +100,10 @@ func TestForeignHeadersOfLiveMessages(t *testing.T) {
 	} {
 		msg := message.NewMessage("", nil)
 		msg.Metadata[key] = "\x00\x00\x00\x02"
-		if _, err := Decode(msg); !errors.Is(err, ErrNotLetter) || IsLetter(msg) {
+		if _, err := Decode(msg); !errors.Is(err, ErrNotLetter) || isLetter(msg) {
 			t.Errorf("with %s: %v", key, err)
 		}
-		if own := ProducerMetadata(msg.Metadata); len(own) != 1 || len(Read(msg).Original.Metadata) != 1 {
+		if own := producerMetadata(msg.Metadata); len(own) != 1 || len(Read(msg).Original.Metadata) != 1 {
 			t.Errorf("%s is taken off", key)
 		}
 	}
@@ -113,7 +113,7 @@ func TestForeignHeadersOfLiveMessages(t *testing.T) {
 		t.Errorf("a letter of Connect's is left with %q", l.Original.Metadata)
 	}
 	for _, mark := range foreignMarks {
-		if msg := with(message.NewMessage("", nil), mark, "x"); !IsLetter(msg) || len(ProducerMetadata(msg.Metadata)) != 0 {
+		if msg := with(message.NewMessage("", nil), mark, "x"); !isLetter(msg) || len(producerMetadata(msg.Metadata)) != 0 {
 			t.Errorf("%s makes no letter", mark)
 		}
 	}

@@ -110,7 +110,7 @@ func TestDecodeForeignLetters(t *testing.T) {
 		msg := record.carrying()
 		before := maps.Clone(msg.Metadata)
 		l, err := Decode(msg)
-		if err != nil || !IsLetter(msg) || !maps.Equal(msg.Metadata, before) {
+		if err != nil || !isLetter(msg) || !maps.Equal(msg.Metadata, before) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for _, at := range []*time.Time{&l.Origin.Timestamp, &l.Failure.LastFailedAt} {
@@ -155,7 +155,7 @@ func checkOriginal(t *testing.T, l Letter, record foreignRecord) {
 			t.Errorf("redriven with %s", key)
 		}
 	}
-	if IsLetter(back) || back.Metadata[KeyOriginalTopic] != l.Origin.Topic {
+	if isLetter(back) || back.Metadata[KeyOriginalTopic] != l.Origin.Topic {
 		t.Errorf("redriven with %q", back.Metadata)
 	}
 }
@@ -246,7 +246,7 @@ func TestProducerMetadataAllocatesNothing(t *testing.T) {
 	metadata[springAttempts] = "\x00\x00\x00\x02"
 	msg := message.NewMessage("", nil)
 	msg.Metadata = metadata
-	if n := testing.AllocsPerRun(100, func() { _, _ = ProducerMetadata(metadata), IsLetter(msg) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = producerMetadata(metadata), isLetter(msg) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

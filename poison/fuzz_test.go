@@ -33,7 +33,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("a letter by its class or another's mark does not decode: %v", err)
 		}
-		own := ProducerMetadata(msg.Metadata)
+		own := producerMetadata(msg.Metadata)
 		if l.Failure.Attempts < 0 || l.Redrive.Count < 0 || l.Failure.Attempts > 1_000_000 || l.Redrive.Count > 1_000_000 {
 			t.Fatalf("unbounded counts: %+v", l)
 		}
@@ -57,7 +57,7 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("the producer's %q is lost", key)
 			}
 		}
-		if !IsLetter(again) {
+		if !isLetter(again) {
 			t.Fatal("encoded again it is no letter")
 		}
 		second, err := Decode(again)
@@ -93,7 +93,7 @@ func FuzzRedrivenIsOriginal(f *testing.F) {
 		if back.UUID != id || !bytes.Equal(back.Payload, payload) || (!our && back.Metadata[key] != value) {
 			t.Fatalf("came back as %q %q %v", back.UUID, back.Payload, back.Metadata)
 		}
-		if IsLetter(back) || back.Metadata[KeyRedriveCount] != "1" {
+		if isLetter(back) || back.Metadata[KeyRedriveCount] != "1" {
 			t.Fatalf("metadata of the redriven message: %v", back.Metadata)
 		}
 	})

@@ -74,24 +74,17 @@ type topicsExist struct{}
 
 func (topicsExist) InitializeTopics(...string) error { return nil }
 
-// Initialize makes sure that the dead-letter topics of sources exist, with every publisher that is an Initializer. An
-// error names the topic. Of Watermill's own publishers, those of NATS with AutoProvision, Google Cloud and SQS look for
-// the topic too. With any other publisher, a missing topic shows when the first letter is refused; one Info line says
-// so.
-func (q *Queue) Initialize(sources ...naming.Source) error {
-	for _, source := range sources {
-		var topics []string
-		for _, class := range placed {
-			source.Class = class
-			if topic := q.config.Naming.DeadLetterTopic(source); !slices.Contains(topics, topic) {
-				topics = append(topics, topic)
-			}
-		}
-		if err := q.initializeTopics(source.Topic, topics...); err != nil {
-			return err
+// initialize makes sure that the dead-letter topics of source exist, with every publisher that is an Initializer. An
+// error names the topic.
+func (q *Queue) initialize(source naming.Source) error {
+	var topics []string
+	for _, class := range placed {
+		source.Class = class
+		if topic := q.config.Naming.DeadLetterTopic(source); !slices.Contains(topics, topic) {
+			topics = append(topics, topic)
 		}
 	}
-	return nil
+	return q.initializeTopics(source.Topic, topics...)
 }
 
 func (q *Queue) initializeTopics(source string, topics ...string) error {
@@ -140,10 +133,11 @@ func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 	return ready
 }
 
-// InitializeOnSubscribe is a router's subscriber decorator that calls Initialize for the topic of every handler as the
-// handler starts, so that a missing destination is an error of Router.Run. It does not know the handler's name: if the
-// Naming uses the name, the topics are made before their first letter. To make them at start-up, call Initialize
-// yourself.
+// InitializeOnSubscribe is a router's subscriber decorator that makes sure, as each handler starts, that the dead-letter
+// topics of its topic exist, so that a missing destination is an error of Router.Run. Of Watermill's own publishers,
+// those of NATS with AutoProvision, Google Cloud and SQS look for the topic too. With any other publisher that is no
+// Initializer, a missing topic shows when the first letter is refused; one Info line says so. The decorator does not know
+// the handler's name: if the Naming uses the name, the topics are made before their first letter.
 func (q *Queue) InitializeOnSubscribe(sub message.Subscriber) (message.Subscriber, error) {
 	if safecall.IsNil(sub) {
 		return nil, errors.New("poison: InitializeOnSubscribe: the subscriber is nil")
@@ -168,13 +162,13 @@ func (q *Queue) initializeFor(topic string) error {
 	if len(q.sinks(naming.Source{Topic: topic}, "", true)) == 0 {
 		return q.circle(topic)
 	}
-	if q.config.Naming.IsDeadLetter(topic) {
+	if q.config.Naming.Inside().IsDeadLetter(topic) {
 		return q.initializeTopics(topic, q.config.Naming.ParkedTopic(topic))
 	}
 	if q.usesHandler() {
 		return nil
 	}
-	return q.Initialize(naming.Source{Topic: topic})
+	return q.initialize(naming.Source{Topic: topic})
 }
 
 // usesHandler reports whether two handlers of one topic get different names.

@@ -8,8 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/destination"
-	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -61,7 +61,7 @@ func TestInitializerInsideOfADecorator(t *testing.T) {
 		queue, err := poison.NewQueue(c.pub, poison.QueueConfig{})
 		if err == nil {
 			_, fallback := poison.NewQueue(m, poison.QueueConfig{Fallbacks: []poison.Sink{{Publisher: c.pub}}})
-			err = errors.Join(fallback, queue.Initialize(naming.Source{Topic: "orders"}), destination.Initialize(c.pub, "orders", "orders.other"))
+			err = errors.Join(fallback, queue.Inside().Initialize("orders", ""), destination.Initialize(c.pub, "orders", "orders.other"))
 		} else if again := destination.Initialize(c.pub, "orders", "x"); again == nil {
 			t.Errorf("%s: NewQueue says %v, InitializeFor nothing", name, err)
 		}
@@ -94,7 +94,7 @@ func TestNilArguments(t *testing.T) {
 	if _, err := poison.Decode(nil); !errors.Is(err, poison.ErrNotLetter) {
 		t.Error("Decode", err)
 	}
-	if poison.IsLetter(nil) || poison.Read(nil).Original != nil || poison.RetryStageOf(nil) != (poison.RetryStage{}) {
+	if poison.Inside().IsLetter(nil) || poison.Read(nil).Original != nil || poison.Inside().StageOf(nil) != (deadletter.Stage{}) {
 		t.Error("nothing tells something")
 	}
 	if queue.Inside().CheckPublisher(nil) != nil || queue.Inside().CheckPublisher(ps) == nil {

@@ -12,16 +12,38 @@ import (
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/decorated"
 	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/seal"
 )
 
 // Inside is for the other packages of Spillway.
 func (q *Queue) Inside() deadletter.Inside { return inside{q} }
 
+// Inside returns what the other packages of Spillway call of this one, and its users do not. Nothing is promised of it.
+func Inside() deadletter.Letters { return letters{} }
+
+type letters struct{}
+
+func (letters) IsLetter(msg *message.Message) bool { return isLetter(msg) }
+
+func (letters) ProducerMetadata(metadata message.Metadata) message.Metadata {
+	return producerMetadata(metadata)
+}
+
+func (letters) StageOf(msg *message.Message) deadletter.Stage { return stageOf(msg) }
+
+func (letters) Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.Message, bool, error) {
+	return sealMessage(ctx, s, msg)
+}
+
 // inside is what the other parts of Spillway need of a queue: see deadletter.Inside.
 type inside struct{ queue *Queue }
 
 func (i inside) IsDeadLetterTopic(topic string) bool {
-	return i.queue.config.Naming.IsDeadLetter(topic)
+	return i.queue.config.Naming.Inside().IsDeadLetter(topic)
+}
+
+func (i inside) Initialize(topic, handler string) error {
+	return i.queue.initialize(naming.Source{Topic: topic, Handler: handler})
 }
 
 func (i inside) CheckPublisher(pub message.Publisher) error {
@@ -57,7 +79,7 @@ func (i inside) ForStage(original *message.Message, failure *classify.Failure, n
 	source := naming.Source{Topic: message.SubscribeTopicFromCtx(ctx), Handler: message.HandlerNameFromCtx(ctx),
 		Class: failure.Verdict.Class}
 	l := i.queue.letter(original, failure, source, false)
-	l.stage = RetryStage{Number: number, DueAt: due, HoldUntil: holdUntil}
+	l.stage = deadletter.Stage{Number: number, DueAt: due, HoldUntil: holdUntil}
 	l.Failure.Reason = i.queue.config.Privacy.Text(failure.Verdict.Reason) // what reads as exhausted by default is not yet
 	msg := l.encode(limits{total: i.queue.limits.total, description: 256, history: i.queue.limits.history})
 	msg.SetContext(chain.Returning(context.WithoutCancel(ctx)))

@@ -8,6 +8,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/errorkind"
 )
 
@@ -36,7 +37,7 @@ type Letter struct {
 	Trace string
 
 	redriven bool // on its way back: no dead letter any more
-	stage    RetryStage
+	stage    deadletter.Stage
 	parked   *message.Message // as it arrived in its dead-letter topic, where it failed
 }
 

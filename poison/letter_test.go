@@ -81,7 +81,7 @@ func TestRedrivenKeepsOriginAndDropsFailure(t *testing.T) {
 	if msg.Metadata[KeyAttemptHistory] == "" {
 		t.Error("the history is gone")
 	}
-	if IsLetter(msg) {
+	if isLetter(msg) {
 		t.Error("a redriven message is not a dead letter any more")
 	}
 }
@@ -149,7 +149,7 @@ func TestDecodeWatermillLetter(t *testing.T) {
 	if len(msg.Metadata) != 5 {
 		t.Error("Decode changed the message it was given")
 	}
-	if !IsLetter(l.Encode()) {
+	if !isLetter(l.Encode()) {
 		t.Error("encoded again it is no letter")
 	}
 }

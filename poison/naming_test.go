@@ -23,7 +23,7 @@ func TestOneTopicForAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := queue.Initialize(naming.Source{Topic: "orders"}, naming.Source{Topic: "payments", Handler: "billing"}); err != nil {
+	if err := errors.Join(queue.Inside().Initialize("orders", ""), queue.Inside().Initialize("payments", "billing")); err != nil {
 		t.Fatal(err)
 	}
 	for topic, err := range map[string]error{"orders": errors.New("boom"), "payments": classify.Invalid(errors.New("bad"))} {

@@ -88,7 +88,7 @@ func TestNoRoomHereButThere(t *testing.T) {
 	dead, other := &sink{refuse: narrow(1 << 10)}, &sink{refuse: narrow(1 << 20)}
 	placedBy(t, dead, QueueConfig{Fallbacks: []Sink{{Publisher: &sink{refuse: narrow(1 << 10)}}, {Publisher: other}}}, ofSize("large", 1<<10))
 	got := other.in("unknown.dlq")
-	if len(got) != 1 || !IsLetter(got[0]) || dead.topics() != "" {
+	if len(got) != 1 || !isLetter(got[0]) || dead.topics() != "" {
 		t.Errorf("here %q, there %q", dead.topics(), other.topics())
 	}
 }
@@ -119,7 +119,7 @@ func TestNoRoomAnywhere(t *testing.T) {
 		}
 		wider.Store(true)
 		time.Sleep(time.Minute)
-		if got := dead.in("orders.dlq"); len(got) != 1 || !IsLetter(got[0]) {
+		if got := dead.in("orders.dlq"); len(got) != 1 || !isLetter(got[0]) {
 			t.Errorf("placed %s", dead.topics())
 		}
 	})

@@ -81,11 +81,11 @@ func TestRefusedLetterIsPacked(t *testing.T) {
 				if err != nil || l.Redrive.Count != 3 || l.Failure.Description != "no such customer" || l.Origin.Topic != "unknown" {
 					t.Errorf("%s: reads %+v, %v", name, l, err)
 				}
-				if l.Original.UUID != sent.UUID || !maps.Equal(l.Original.Metadata, ProducerMetadata(sent.Metadata)) {
+				if l.Original.UUID != sent.UUID || !maps.Equal(l.Original.Metadata, producerMetadata(sent.Metadata)) {
 					t.Errorf("%s: the original has id %q and %d keys", name, l.Original.UUID, len(l.Original.Metadata))
 				}
 			}
-			if _, packed := ProducerMetadata(taken[0].Metadata)[KeyOriginalMetadata]; packed {
+			if _, packed := producerMetadata(taken[0].Metadata)[KeyOriginalMetadata]; packed {
 				t.Error("what is packed counts as the producer's")
 			}
 		})
@@ -185,7 +185,7 @@ func TestCountsAreNotCut(t *testing.T) {
 		l.Redrive.Count = 1_000_000
 		l.stage.Number = 1_000_000
 		back := Read(l.encode(limits{total: total, description: 256}))
-		if back.Redrive.Count != l.Redrive.Count || back.Failure.Attempts != l.Failure.Attempts || RetryStageOf(l.encode(limits{total: total})).Number != l.stage.Number {
+		if back.Redrive.Count != l.Redrive.Count || back.Failure.Attempts != l.Failure.Attempts || stageOf(l.encode(limits{total: total})).Number != l.stage.Number {
 			t.Errorf("within %d bytes: %d redrives, %d attempts", total, back.Redrive.Count, back.Failure.Attempts)
 		}
 	}

@@ -71,18 +71,16 @@ func (l Letter) Open(ctx context.Context, s *seal.Sealer) (Letter, error) {
 	return l, nil
 }
 
-// Seal returns a copy of a dead letter with its payload and its producer's metadata sealed with the current key. All
-// that Read reads stays readable. changed reports whether it is a copy: a letter that the current key sealed already is
-// returned as it is. A queue and a letters.Store seal their letters: Seal is for stores of your own.
-func Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (_ *message.Message, changed bool, err error) {
+// sealMessage is deadletter.Letters.Seal.
+func sealMessage(ctx context.Context, s *seal.Sealer, msg *message.Message) (_ *message.Message, changed bool, err error) {
 	if msg == nil {
-		return nil, false, errors.New("poison: Seal: the message is nil")
+		return nil, false, errors.New("poison: seal: the message is nil")
 	}
 	l := Read(msg)
 	if l.Sealed {
 		return reseal(ctx, s, l, msg)
 	}
-	producers := ProducerMetadata(msg.Metadata)
+	producers := producerMetadata(msg.Metadata)
 	c := envelope.Content{Payload: msg.Payload, Metadata: make(map[string]string, len(producers))}
 	sealed := message.NewMessageWithContext(msg.Context(), msg.UUID, nil)
 	for key, value := range msg.Metadata {
@@ -150,7 +148,7 @@ func (l Letter) seal(ctx context.Context, s *seal.Sealer) (Letter, error) {
 	}
 	sealed, err := s.Inside().Seal(ctx, l.binding(), c)
 	if err == nil && l.parked != nil {
-		l.parked, _, err = Seal(ctx, s, l.parked)
+		l.parked, _, err = sealMessage(ctx, s, l.parked)
 	}
 	if err != nil {
 		return l, fmt.Errorf("poison: seal letter: %w", err)

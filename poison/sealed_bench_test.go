@@ -22,7 +22,7 @@ func BenchmarkSealedLetter(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := seal.New(keys, seal.Config{})
+	s, err := seal.New(keys)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -34,14 +34,14 @@ func (k *testKeys) Current(ctx context.Context) (seal.Key, error) {
 	return k.Keys.Current(ctx)
 }
 
-func newSealer(t testing.TB, config seal.Config) (*seal.Sealer, *testKeys) {
+func newSealer(t testing.TB, clear ...string) (*seal.Sealer, *testKeys) {
 	t.Helper()
 	ring, err := seal.ParseKeyring(testkit.Keyring("k1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	keys := &testKeys{Keys: ring}
-	s, err := seal.New(keys, config)
+	s, err := seal.New(keys, clear...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func anyMessage(t *rapid.T) *message.Message {
 
 // Feature D14, D6: in each form and with each budget, a sealed letter opens as the message that it was, and shows nothing that is sealed.
 func TestSealedForms(t *testing.T) {
-	s, _ := newSealer(t, seal.Config{Clear: []string{"clear-*"}})
+	s, _ := newSealer(t, "clear-*")
 	rapid.Check(t, func(t *rapid.T) {
 		l := sampleLetter()
 		l.Original = anyMessage(t)
@@ -110,7 +110,7 @@ func TestSealedForms(t *testing.T) {
 // Feature D14: Unseal brings back each message that Seal sealed, letters of other writers and raw forms too, and Read reads the same story
 // of both.
 func TestSealMessage(t *testing.T) {
-	s, _ := newSealer(t, seal.Config{Clear: []string{"clear-*"}})
+	s, _ := newSealer(t, "clear-*")
 	rapid.Check(t, func(t *rapid.T) {
 		l := sampleLetter()
 		l.Original = anyMessage(t)
@@ -122,7 +122,7 @@ func TestSealMessage(t *testing.T) {
 				return c
 			},
 		}[rapid.SampledFrom([]string{"whole", "packed", "none", "spring"}).Draw(t, "form")]()
-		sealed, _, err := Seal(t.Context(), s, msg)
+		sealed, _, err := sealMessage(t.Context(), s, msg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestSealMessage(t *testing.T) {
 		if err != nil || !sameMessage(opened.Original, before.Original) {
 			t.Fatalf("opened %+v, %v\nof     %+v", opened.Original, err, before.Original)
 		}
-		if again, changed, err := Seal(t.Context(), s, sealed); err != nil || changed || again != sealed {
+		if again, changed, err := sealMessage(t.Context(), s, sealed); err != nil || changed || again != sealed {
 			t.Fatalf("sealed twice: %v", err)
 		}
 	})
@@ -142,7 +142,7 @@ func TestSealMessage(t *testing.T) {
 
 // Feature D14: what leaves the queue is sealed; it opens as the message that failed, and after its redrive fails as a letter anew.
 func TestQueueSeals(t *testing.T) {
-	s, _ := newSealer(t, seal.Config{Clear: []string{"tenant"}})
+	s, _ := newSealer(t, "tenant")
 	dead := &sink{}
 	var told atomic.Pointer[Letter]
 	r := start(t, "orders", dead, QueueConfig{Shared: settings.Shared{Seal: s}, Hooks: Hooks{OnDeadLetter: func(_ context.Context, l Letter) { told.Store(&l) }}}, failing(errors.New("boom")))
@@ -179,7 +179,7 @@ func TestQueueSeals(t *testing.T) {
 
 // Feature D14, D4: while the keys are away nothing is published, in the clear or otherwise, and no message is lost. The log says why.
 func TestQueueWithoutKeys(t *testing.T) {
-	s, keys := newSealer(t, seal.Config{})
+	s, keys := newSealer(t)
 	keys.away.Store(true)
 	dead, log := &sink{}, &testkit.Log{}
 	r := start(t, "orders", dead, QueueConfig{Shared: settings.Shared{Seal: s, Logger: log}, PublishBackoff: time.Millisecond}, failing(errors.New("boom")))
@@ -216,7 +216,7 @@ func TestQueueWithoutKeys(t *testing.T) {
 
 // Feature D14, D12: a sealed letter that fails in its own consumer is parked as it is. One of before is sealed then, in each form.
 func TestParkedSealed(t *testing.T) {
-	s, _ := newSealer(t, seal.Config{})
+	s, _ := newSealer(t)
 	letter := sampleLetter()
 	letter.Original.Payload = []byte("card 4111111111111111")
 	sealed, err := letter.seal(t.Context(), s)

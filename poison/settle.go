@@ -183,10 +183,10 @@ func (q *Queue) destination(source naming.Source, deadLetter bool) string {
 // isDeadLetter reports whether msg failed in a consumer of dead letters. The name of its topic shows that, by itself or
 // as the name for the letter's origin. Metadata alone does not make a live topic a dead-letter topic.
 func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
-	if q.config.Naming.IsDeadLetter(topic) {
+	if q.config.Naming.Inside().IsDeadLetter(topic) {
 		return true
 	}
-	if !IsLetter(msg) || chain.ReentryOf(msg.Context()) != nil { // consumers of dead letters have no stages
+	if !isLetter(msg) || chain.ReentryOf(msg.Context()) != nil { // consumers of dead letters have no stages
 		return false
 	}
 	l := Read(msg)

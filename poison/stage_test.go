@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -20,7 +21,7 @@ var (
 	stageTried = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
-func stagedBy(t testing.TB, config poison.QueueConfig, msg *message.Message, failure *classify.Failure, stage poison.RetryStage) *message.Message {
+func stagedBy(t testing.TB, config poison.QueueConfig, msg *message.Message, failure *classify.Failure, stage deadletter.Stage) *message.Message {
 	t.Helper()
 	queue, err := poison.NewQueue(nowhere{}, config)
 	if err != nil {
@@ -57,11 +58,11 @@ func TestStagedTellsTheStory(t *testing.T) {
 	config := poison.QueueConfig{Node: "one", Origin: func(*message.Message) poison.Origin {
 		return poison.Origin{Topic: "orders", Partition: "7", Offset: "42", Key: []byte("key")}
 	}}
-	first := stagedBy(t, config, msg, failedTimes(2, stageTried, "first"), poison.RetryStage{Number: 1, DueAt: stageDue})
+	first := stagedBy(t, config, msg, failedTimes(2, stageTried, "first"), deadletter.Stage{Number: 1, DueAt: stageDue})
 	if first.UUID != "1" || string(first.Payload) != "payload" || first.Metadata["tenant"] != "acme" || len(msg.Metadata) != 1 {
 		t.Fatalf("staged %+v, message %v", first, msg.Metadata)
 	}
-	if got := poison.RetryStageOf(first); got != (poison.RetryStage{Number: 1, DueAt: stageDue}) {
+	if got := poison.Inside().StageOf(first); got != (deadletter.Stage{Number: 1, DueAt: stageDue}) {
 		t.Errorf("stage %+v", got)
 	}
 	first.SetContext(chain.WithReentry(context.Background(), &chain.Reentry{Handler: "billing", Stage: 1}))
@@ -69,8 +70,8 @@ func TestStagedTellsTheStory(t *testing.T) {
 		return poison.Origin{Topic: "orders", Partition: "0", Offset: "9"}
 	}
 	hold := stageDue.Add(time.Minute)
-	second := stagedBy(t, config, first, failedTimes(1, stageTried.Add(time.Minute), "second"), poison.RetryStage{Number: 2, DueAt: stageDue.Add(time.Hour), HoldUntil: hold})
-	if got := poison.RetryStageOf(second); got != (poison.RetryStage{Number: 2, DueAt: stageDue.Add(time.Hour), HoldUntil: hold}) {
+	second := stagedBy(t, config, first, failedTimes(1, stageTried.Add(time.Minute), "second"), deadletter.Stage{Number: 2, DueAt: stageDue.Add(time.Hour), HoldUntil: hold})
+	if got := poison.Inside().StageOf(second); got != (deadletter.Stage{Number: 2, DueAt: stageDue.Add(time.Hour), HoldUntil: hold}) {
 		t.Errorf("stage %+v", got)
 	}
 	l := poison.Read(second)
@@ -87,7 +88,7 @@ func TestStagedTellsTheStory(t *testing.T) {
 func TestStagedBelievesNoClaim(t *testing.T) {
 	msg := message.NewMessage("1", nil)
 	msg.Metadata = message.Metadata{poison.KeyAttempts: "99", poison.KeyFirstFailedAt: "2001-01-01T00:00:00Z", poison.KeyRetryStage: "3", poison.KeyRetryHoldUntil: "9999-01-01T00:00:00Z"}
-	l := poison.Read(stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), poison.RetryStage{Number: 1, DueAt: stageDue}))
+	l := poison.Read(stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), deadletter.Stage{Number: 1, DueAt: stageDue}))
 	if l.Failure.Attempts != 1 || !l.Failure.FirstFailedAt.Equal(stageTried) {
 		t.Errorf("%+v", l.Failure)
 	}
@@ -101,12 +102,12 @@ func TestStagedIsBounded(t *testing.T) {
 		failure := failedTimes(30, stageTried, long)
 		failure.Err = safecall.Panicked(long)
 		failure.Verdict.Reason, failure.Verdict.Description = strings.Repeat("r", 500), long
-		staged := stagedBy(t, poison.QueueConfig{MaxAdded: total}, msg, failure, poison.RetryStage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
+		staged := stagedBy(t, poison.QueueConfig{MaxAdded: total}, msg, failure, deadletter.Stage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
 		size := 0
 		for key, value := range staged.Metadata {
 			size += len(key) + len(value)
 		}
-		if size > total || poison.RetryStageOf(staged).Number != 2 || !poison.RetryStageOf(staged).HoldUntil.Equal(stageDue) || staged.Metadata[poison.KeyAttempts] != "30" {
+		if size > total || poison.Inside().StageOf(staged).Number != 2 || !poison.Inside().StageOf(staged).HoldUntil.Equal(stageDue) || staged.Metadata[poison.KeyAttempts] != "30" {
 			t.Errorf("%d bytes of %d: %v", size, total, staged.Metadata)
 		}
 		if staged.Metadata[poison.KeyFailureStack] != "" || len(staged.Metadata[poison.KeyFailureDescription]) > 256 || size > 6<<10 {
@@ -122,7 +123,7 @@ func TestStagedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), valueKey{}, "transaction"))
 	cancel()
 	msg := message.NewMessageWithContext(ctx, "1", nil)
-	staged := stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), poison.RetryStage{Number: 1, DueAt: stageDue})
+	staged := stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), deadletter.Stage{Number: 1, DueAt: stageDue})
 	if staged.Context().Err() != nil || staged.Context().Value(valueKey{}) != "transaction" {
 		t.Errorf("%v, %v", staged.Context().Err(), staged.Context().Value(valueKey{}))
 	}
@@ -135,7 +136,7 @@ func TestStageOfGarbage(t *testing.T) {
 		for _, key := range []string{poison.KeyRetryStage, poison.KeyRetryDueAt, poison.KeyRetryHoldUntil} {
 			msg.Metadata.Set(key, value)
 		}
-		if got := poison.RetryStageOf(msg); got != (poison.RetryStage{}) {
+		if got := poison.Inside().StageOf(msg); got != (deadletter.Stage{}) {
 			t.Errorf("%q: %+v", value, got)
 		}
 	}
@@ -144,9 +145,9 @@ func TestStageOfGarbage(t *testing.T) {
 // Decision 3: a letter that is brought back tells of no stage: it begins anew.
 func TestRedrivenLeavesItsStage(t *testing.T) {
 	msg := message.NewMessage("1", nil)
-	staged := stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), poison.RetryStage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
+	staged := stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), deadletter.Stage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
 	back := poison.Read(staged).Redriven("me", "campaign", stageDue)
-	if got := poison.RetryStageOf(back); got != (poison.RetryStage{}) {
+	if got := poison.Inside().StageOf(back); got != (deadletter.Stage{}) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -68,7 +68,7 @@ func TestHandler_router(t *testing.T) {
 
 	for _, p := range live.All() {
 		m := p.Msg.Metadata
-		if p.Topic != "orders" || m[poison.KeyRedriveCount] != "1" || m[poison.KeyRedrivenBy] != "night shift" || poison.IsLetter(p.Msg) ||
+		if p.Topic != "orders" || m[poison.KeyRedriveCount] != "1" || m[poison.KeyRedrivenBy] != "night shift" || poison.Inside().IsLetter(p.Msg) ||
 			m[poison.KeyOriginalTopic] != "orders" || m["tenant"] != "blue" || string(p.Msg.Payload) != string(in[p.Msg.UUID].Payload) {
 			t.Errorf("%s to %s: %v", p.Msg.UUID, p.Topic, m)
 		}

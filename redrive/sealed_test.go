@@ -22,7 +22,7 @@ import (
 
 func sealedLetter(t testing.TB, s *seal.Sealer, id string, change ...func(*poison.Letter)) *message.Message {
 	t.Helper()
-	msg, _, err := poison.Seal(t.Context(), s, letter(id, "secret of "+id, change...))
+	msg, _, err := poison.Inside().Seal(t.Context(), s, letter(id, "secret of "+id, change...))
 	if err != nil {
 		t.Fatal(err)
 	}

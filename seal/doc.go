@@ -4,7 +4,7 @@
 // # What is sealed
 //
 // A Sealer puts the payload of a letter, and the metadata of its producer, into one envelope. The envelope takes the
-// place of the payload. Config.Clear lists metadata that stay as they are: filters and searches find a letter by these
+// place of the payload. The keys that New lists stay as they are: filters and searches find a letter by these
 // alone. Everything that Spillway adds stays readable: origin, class, reason, counts, and the texts of errors. So a
 // sealed letter is listed, grouped, filtered, redriven and audited as any other. The texts of errors and panics are not
 // sealed: what hides secrets in them is masking. The id of the message and the key of its partition (x-original-key)

@@ -22,7 +22,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	if _, err = seal.New(keys, seal.Config{Clear: []string{"tenant"}}); err != nil {
+	if _, err = seal.New(keys, "tenant"); err != nil {
 		panic(err)
 	}
 	// spillway.New(spillway.Config{Seal: sealer, ...}) seals all dead letters.
@@ -94,7 +94,7 @@ func (k *kmsKeys) Find(ctx context.Context, id string, wrapped []byte) ([]byte, 
 // With a KMS, each letter carries its data key, wrapped. The KMS unwraps it when the letter is redriven.
 func ExampleKeys() {
 	keys := &kmsKeys{client: kms{mask: 0x5a}, id: "alias/orders", opened: map[string][]byte{}}
-	sealer, err := seal.New(keys, seal.Config{})
+	sealer, err := seal.New(keys)
 	if err != nil {
 		panic(err)
 	}

@@ -67,7 +67,7 @@ func TestKnownAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := with(t, keys, seal.Config{})
+		s := with(t, keys)
 		if *update {
 			sealed, err := s.Seal(t.Context(), b, want)
 			if err != nil {

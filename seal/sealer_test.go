@@ -27,12 +27,12 @@ func sealer(t testing.TB, ids ...string) *envelope.Sealer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return with(t, keys, seal.Config{})
+	return with(t, keys)
 }
 
-func with(t testing.TB, keys seal.Keys, config seal.Config) *envelope.Sealer {
+func with(t testing.TB, keys seal.Keys, clear ...string) *envelope.Sealer {
 	t.Helper()
-	s, err := seal.New(keys, config)
+	s, err := seal.New(keys, clear...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,10 +137,10 @@ func TestKeysWrong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mistaken := with(t, wrong, seal.Config{})
-	away := with(t, failing{err: errors.New("dial kms: refused")}, seal.Config{})
-	panics := with(t, failing{panics: true}, seal.Config{})
-	short := with(t, failing{}, seal.Config{})
+	mistaken := with(t, wrong)
+	away := with(t, failing{err: errors.New("dial kms: refused")})
+	panics := with(t, failing{panics: true})
+	short := with(t, failing{})
 	for name, of := range map[string]struct {
 		sealer *envelope.Sealer
 		want   error
@@ -192,7 +192,7 @@ func (f failing) Find(ctx context.Context, _ string, _ []byte) ([]byte, error) {
 // Feature D14: Keys that hang end after 10 s.
 func TestKeysHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := with(t, failing{hangs: true}, seal.Config{})
+		s := with(t, failing{hangs: true})
 		begun := time.Now()
 		if _, err := s.Seal(t.Context(), letter, content); !errors.Is(err, seal.ErrUnavailable) || time.Since(begun) != 10*time.Second {
 			t.Errorf("%v after %s", err, time.Since(begun))
@@ -240,7 +240,7 @@ func TestClear(t *testing.T) {
 		"a*b*c":    {"abc": true, "a-b-b-c": true, "acb": false, "ab": false, "aXbYcZc": true},
 		"a*ab":     {"ab": false, "aab": true},
 	} {
-		s := with(t, failing{}, seal.Config{Clear: []string{"unused", pattern}})
+		s := with(t, failing{}, "unused", pattern)
 		for key, want := range keys {
 			if s.IsClear(key) != want {
 				t.Errorf("%q is of %q: %t", key, pattern, !want)
@@ -249,17 +249,17 @@ func TestClear(t *testing.T) {
 	}
 }
 
-func TestConfig(t *testing.T) {
+func TestNew_refuses(t *testing.T) {
 	for _, of := range []struct {
-		keys   seal.Keys
-		config seal.Config
-		want   string
+		keys  seal.Keys
+		clear []string
+		want  string
 	}{
-		{nil, seal.Config{}, "seal: New: the Keys are nil: give a keyring, or Keys that ask a KMS"},
-		{(*failing)(nil), seal.Config{}, "seal: New: the Keys are nil: give a keyring, or Keys that ask a KMS"},
-		{failing{}, seal.Config{Clear: []string{""}}, "seal: Config.Clear contains an empty key: name a metadata key, or use * for all"},
+		{nil, nil, "seal: New: the Keys are nil: give a keyring, or Keys that ask a KMS"},
+		{(*failing)(nil), nil, "seal: New: the Keys are nil: give a keyring, or Keys that ask a KMS"},
+		{failing{}, []string{""}, "seal: New: clear contains an empty key: name a metadata key, or use * for all"},
 	} {
-		if _, err := seal.New(of.keys, of.config); err == nil || err.Error() != of.want {
+		if _, err := seal.New(of.keys, of.clear...); err == nil || err.Error() != of.want {
 			t.Errorf("%v\nwant %s", err, of.want)
 		}
 	}

@@ -238,7 +238,7 @@ func TestCorpusOfSecrets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sealer, err := seal.New(keys, seal.Config{})
+			sealer, err := seal.New(keys)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -46,7 +46,7 @@ func sealerOf(t *testing.T, ids ...string) *seal.Sealer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := seal.New(ring, seal.Config{Clear: []string{"tenant"}})
+	s, err := seal.New(ring, "tenant")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func sealerOf(t *testing.T, ids ...string) *seal.Sealer {
 // sealedLetter is a letter that a service sealed.
 func sealedLetter(t *testing.T, s *seal.Sealer, id string) *message.Message {
 	t.Helper()
-	sealed, _, err := poison.Seal(t.Context(), s, clearLetter(id))
+	sealed, _, err := poison.Inside().Seal(t.Context(), s, clearLetter(id))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,13 +49,13 @@ func (h *handler) handle(msg *message.Message) ([]*message.Message, error) {
 			return nil, err
 		}
 	case staged:
-		if poison.RetryStageOf(msg).Number < 1+draw(h.seed, id, len(delays)) {
+		if poison.Inside().StageOf(msg).Number < 1+draw(h.seed, id, len(delays)) {
 			return nil, errDown // nothing marks it: it is unknown
 		}
 	case hopeless:
 		return nil, classify.Transient(errDown)
 	case unnamed:
-		if poison.RetryStageOf(msg).Number < draw(h.seed, id, 2) {
+		if poison.Inside().StageOf(msg).Number < draw(h.seed, id, 2) {
 			return nil, errDown
 		}
 	case permanent, oversized, rejected:

@@ -14,6 +14,9 @@ import (
 type Inside interface {
 	// IsDeadLetterTopic reports whether topic is one of dead letters, by its name: what fails in its consumer is parked.
 	IsDeadLetterTopic(topic string) bool
+	// Initialize makes sure that the dead-letter topics of a handler of topic exist, with every publisher that is a
+	// poison.Initializer.
+	Initialize(topic, handler string) error
 	// CheckPublisher returns an error if pub, a handler's publisher, is one that takes the dead letters: the router closes
 	// it when that handler stops, and then nothing takes the letters of the other handlers.
 	CheckPublisher(pub message.Publisher) error

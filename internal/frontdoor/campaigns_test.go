@@ -65,7 +65,7 @@ func TestCampaignLearnsOfNoIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealer, err := seal.New(ring, seal.Config{})
+	sealer, err := seal.New(ring)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,12 +37,12 @@ func (s *Stages) warnOfAbandoned() {
 	for _, source := range sources {
 		var waiting map[string]int
 		err := safecall.Call("stages: ListWaiting", func() (err error) {
-			waiting, err = publisher.ListWaiting(ctx, s.config.Naming.StagePrefix(source))
+			waiting, err = publisher.ListWaiting(ctx, s.config.Naming.Inside().StagePrefix(source))
 			return err
 		})
 		s.unseen(err, source)
 		for _, topic := range slices.Sorted(maps.Keys(waiting)) {
-			if !known[topic] && waiting[topic] > 0 && s.config.Naming.IsStage(topic) {
+			if !known[topic] && waiting[topic] > 0 && s.config.Naming.Inside().IsStage(topic) {
 				s.abandoned(topic, waiting[topic])
 			}
 		}
@@ -59,7 +59,7 @@ type lister interface {
 // listed reports whether stage topics have the names of their groups. A lister can then tell what was consumed.
 func (s *Stages) listed() bool {
 	source := naming.Source{Topic: "orders", Handler: "billing", Delay: time.Second}
-	return s.config.Naming.StageTopic(source) == s.config.Naming.StageGroup(source)
+	return s.config.Naming.StageTopic(source) == s.config.Naming.Inside().StageGroup(source)
 }
 
 // topics returns the live topics of all handlers, and all of their stage topics.

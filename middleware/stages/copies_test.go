@@ -24,7 +24,7 @@ type calls struct {
 func (c *calls) add(msg *message.Message) (stage int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	stage = poison.RetryStageOf(msg).Number
+	stage = poison.Inside().StageOf(msg).Number
 	if c.by[msg.UUID] == nil {
 		c.by[msg.UUID] = map[int]int{}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -18,8 +19,8 @@ import (
 // stageOf reads the stage that msg waits in from its metadata, and corrects what cannot be true. After a change of the
 // configuration, a number that this topic does not serve becomes the nearest one. A message that names no stage has not
 // waited yet: it is a dead letter that re-enters, with all stages before it.
-func (w *waiter) stageOf(msg *message.Message) poison.RetryStage {
-	stage := poison.RetryStageOf(msg)
+func (w *waiter) stageOf(msg *message.Message) deadletter.Stage {
+	stage := poison.Inside().StageOf(msg)
 	number := 0
 	_, waited := msg.Metadata[poison.KeyRetryDueAt]
 	if _, named := msg.Metadata[poison.KeyRetryStage]; named || waited {
@@ -47,7 +48,7 @@ func (w *waiter) nearest(number int) int {
 // until returns the time to hold a message until that arrived at a time, and whether it is published to its topic again
 // then. No message is held for longer than fits says. So a due time that is garbage, or from a wrong clock, delays its
 // message by that much at most.
-func (w *waiter) until(ctx context.Context, stage poison.RetryStage, arrived time.Time) (until time.Time, again bool) {
+func (w *waiter) until(ctx context.Context, stage deadletter.Stage, arrived time.Time) (until time.Time, again bool) {
 	now := time.Now()
 	if w.at.delay == 0 || !stage.DueAt.After(now) {
 		return now, false
@@ -103,7 +104,7 @@ func (w *waiter) warn(event *logging.Event, hold time.Duration) {
 }
 
 // again publishes msg to the end of its topic.
-func (w *waiter) again(ctx context.Context, msg *message.Message, stage poison.RetryStage) {
+func (w *waiter) again(ctx context.Context, msg *message.Message, stage deadletter.Stage) {
 	taken := false
 	defer func() { // even if the publisher ends the goroutine
 		if taken {

@@ -44,7 +44,7 @@ func ExampleStages() {
 	router.AddPlugin(later.Plugin)
 
 	_, err = later.AddConsumerHandler(router, "billing", "orders", orders, func(msg *message.Message) error {
-		if msg.UUID == "order-1" && poison.RetryStageOf(msg).Number == 0 {
+		if msg.UUID == "order-1" && msg.Metadata.Get(poison.KeyRetryStage) == "" {
 			return errors.New("provider is away")
 		}
 		told <- msg.UUID + " is billed"

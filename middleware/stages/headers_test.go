@@ -37,7 +37,7 @@ func TestStageBehindHeaders(t *testing.T) {
 		sent := message.Metadata{"k": "a\nb", "outer": " c ", "a key": "v", "urn:x": "y", "plain": "z"}
 		var seen []message.Metadata
 		s.handle("billing", "orders", func(msg *message.Message) error {
-			seen = append(seen, poison.ProducerMetadata(maps.Clone(msg.Metadata)))
+			seen = append(seen, poison.Inside().ProducerMetadata(maps.Clone(msg.Metadata)))
 			if packed := msg.Metadata[poison.KeyOriginalMetadata]; packed != "" {
 				t.Errorf("the handler sees what is packed: %q", packed)
 			}

@@ -125,7 +125,7 @@ func (w *world) handle(msg *message.Message) error {
 
 // checkAttempt checks one invocation against what its message tells.
 func (w *world) checkAttempt(msg *message.Message, call int) {
-	stage := poison.RetryStageOf(msg)
+	stage := poison.Inside().StageOf(msg)
 	attempts, _ := strconv.Atoi(msg.Metadata[poison.KeyAttempts])
 	now := time.Now()
 	counted := 0

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/due"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -101,7 +102,7 @@ func (w *waiter) dueAt(msg *message.Message, arrived time.Time) time.Time {
 }
 
 // untilDue waits until the message is due, or goes round. It returns false if ctx ends before.
-func (w *waiter) untilDue(ctx context.Context, msg *message.Message, stage poison.RetryStage,
+func (w *waiter) untilDue(ctx context.Context, msg *message.Message, stage deadletter.Stage,
 	arrived time.Time) (again, ok bool) {
 	for {
 		shorter := w.sub.redelivery.Changed()
@@ -166,7 +167,7 @@ func (t *stageTopic) foreign(msg *message.Message) bool {
 	return origin.Handler != "" && origin.Handler != t.of.name || origin.Topic != "" && origin.Topic != t.of.topic
 }
 
-func (w *waiter) onReentry(msg *message.Message, stage poison.RetryStage) {
+func (w *waiter) onReentry(msg *message.Message, stage deadletter.Stage) {
 	hook := w.at.of.stages.config.Hooks.OnReentry
 	if hook == nil {
 		return

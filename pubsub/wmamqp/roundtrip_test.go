@@ -73,7 +73,7 @@ func TestRedriveRoundTrip(t *testing.T) {
 				t.Errorf("%q %q %v", redriven.UUID, redriven.Payload, redriven.Metadata)
 			}
 			// What a foreign consumer would get.
-			redriven.Metadata = poison.ProducerMetadata(redriven.Metadata)
+			redriven.Metadata = poison.Inside().ProducerMetadata(redriven.Metadata)
 			got, err := wmamqp.Marshaler{}.Marshal(&redriven)
 			if err != nil {
 				t.Fatal(err)

@@ -28,7 +28,7 @@ func sealer(t testing.TB, key string) *seal.Sealer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := seal.New(keys, seal.Config{})
+	s, err := seal.New(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestSealed(t *testing.T) {
 		if msg.UUID != "id-1" || string(msg.Payload) != secret || msg.Metadata["customer"] != person {
 			t.Errorf("redriven: %q %q %v", msg.UUID, msg.Payload, msg.Metadata)
 		}
-		msg.Metadata = poison.ProducerMetadata(msg.Metadata)
+		msg.Metadata = poison.Inside().ProducerMetadata(msg.Metadata)
 		got, err := wmamqp.Marshaler{}.Marshal(msg)
 		if err != nil || string(got.Body) != secret || got.MessageId != "m-1" || len(got.Headers) != 2 {
 			t.Errorf("redriven as %+v, %v", got, err)

@@ -52,7 +52,7 @@ func TestRecordSurvivesProperty(t *testing.T) {
 				}
 				hasID = true
 			}
-			if len(poison.ProducerMetadata(message.Metadata{string(h.Key): ""})) == 1 {
+			if len(poison.Inside().ProducerMetadata(message.Metadata{string(h.Key): ""})) == 1 {
 				record.Headers = append(record.Headers, h)
 			}
 		}

@@ -79,7 +79,7 @@ func text(record *sarama.ConsumerMessage) string {
 func withoutOurs(record *sarama.ConsumerMessage) *sarama.ConsumerMessage {
 	clean := *record
 	clean.Headers = slices.DeleteFunc(slices.Clone(record.Headers), func(h *sarama.RecordHeader) bool {
-		return len(poison.ProducerMetadata(message.Metadata{string(h.Key): ""})) == 0
+		return len(poison.Inside().ProducerMetadata(message.Metadata{string(h.Key): ""})) == 0
 	})
 	return &clean
 }

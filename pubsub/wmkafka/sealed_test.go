@@ -27,7 +27,7 @@ func sealer(t testing.TB, key string) *seal.Sealer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := seal.New(keys, seal.Config{})
+	s, err := seal.New(keys)
 	if err != nil {
 		t.Fatal(err)
 	}

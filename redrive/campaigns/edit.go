@@ -93,7 +93,7 @@ func (e *Edit) size() int {
 
 // reserved reports whether a metadata key is not the producer's.
 func reserved(key string) bool {
-	return len(poison.ProducerMetadata(message.Metadata{key: "x"})) == 0
+	return len(poison.Inside().ProducerMetadata(message.Metadata{key: "x"})) == 0
 }
 
 // text is the edit as JSON, for the record.

@@ -23,7 +23,7 @@ func TestSealed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gone, _, err := poison.Seal(t.Context(), lost, fixture.Letter("lost", `{"n":1}`))
+		gone, _, err := poison.Inside().Seal(t.Context(), lost, fixture.Letter("lost", `{"n":1}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,7 @@ func child(text string) error {
 	if err != nil {
 		return err
 	}
-	s, err := seal.New(keys, seal.Config{Clear: []string{"tenant"}})
+	s, err := seal.New(keys, "tenant")
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func testStore_resealErased(t *testing.T, on fixture.Database) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	both, err := seal.New(&once{Keys: ring, then: func() { erase("meanwhile") }}, seal.Config{Clear: []string{"tenant"}})
+	both, err := seal.New(&once{Keys: ring, then: func() { erase("meanwhile") }}, "tenant")
 	if err != nil {
 		t.Fatal(err)
 	}

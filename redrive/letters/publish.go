@@ -48,7 +48,7 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	for i, msg := range messages {
 		if _, sealed := msg.Metadata[poison.KeySealed]; s.seal != nil && !sealed {
 			var err error
-			if msg, _, err = poison.Seal(ctx, s.seal, msg); err != nil {
+			if msg, _, err = poison.Inside().Seal(ctx, s.seal, msg); err != nil {
 				return fmt.Errorf("letters: publish to %q: %w", logged(topic), err)
 			}
 		}

@@ -213,7 +213,7 @@ func (r *resealing) seal1(ctx context.Context, topic string, l *resealed) (chang
 	if msg.Metadata, err = metadatacodec.Read(l.before); err != nil {
 		return false, err
 	}
-	msg, changed, err = poison.Seal(ctx, r.store.seal, msg)
+	msg, changed, err = poison.Inside().Seal(ctx, r.store.seal, msg)
 	if err != nil || !changed {
 		return false, err
 	}

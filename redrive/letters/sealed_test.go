@@ -97,7 +97,7 @@ func testStore_sealed(t *testing.T, on fixture.Database) {
 	s, _ := fixture.Sealer(t, "k1")
 	store := sealedStore(t, db, s)
 	one, two := secretLetter("1"), secretLetter("2", from("refunds"), redrivenTimes(2))
-	queued, _, err := poison.Seal(t.Context(), s, secretLetter("3")) // by a queue
+	queued, _, err := poison.Inside().Seal(t.Context(), s, secretLetter("3")) // by a queue
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func testStore_sealed(t *testing.T, on fixture.Database) {
 func TestStore_sealAway(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
 	store := sealedStore(t, sqliteFile.Create(t)(), s)
-	sealed, _, err := poison.Seal(t.Context(), s, secretLetter("1"))
+	sealed, _, err := poison.Inside().Seal(t.Context(), s, secretLetter("1"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (c *cluster) drained(inFlight, n int) (perSecond float64, err error) {
 	done := make(chan struct{})
 	var published error
 	err = s.run(func(msg *message.Message) error {
-		if poison.RetryStageOf(msg).DueAt.IsZero() {
+		if poison.Inside().StageOf(msg).DueAt.IsZero() {
 			return harness.ErrDown
 		}
 		lock.Lock()

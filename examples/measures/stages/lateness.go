@@ -76,7 +76,7 @@ func (c *cluster) late(store *delay.Store, inFlight, n int) (late []float64, err
 	done := make(chan struct{})
 	again := make(map[int]bool)
 	err = s.run(func(msg *message.Message) error {
-		due := poison.RetryStageOf(msg).DueAt
+		due := poison.Inside().StageOf(msg).DueAt
 		if due.IsZero() {
 			return harness.ErrDown
 		}

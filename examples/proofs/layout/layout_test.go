@@ -57,6 +57,7 @@ var floors = map[string]int{
 	"internal/services":                  0,
 	"internal/sqlproxy":                  0,
 	"internal/wait":                      0,
+	"internal/topicname":                 0,
 	"internal/traced":                    0,
 	"naming":                             0,
 	"privacy":                            0,

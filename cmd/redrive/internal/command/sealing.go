@@ -38,7 +38,7 @@ func (a *app) unlock() error {
 	}
 	ring, err := seal.ReadKeyring(a.settings.keys)
 	if err == nil {
-		a.sealer, err = seal.New(ring, seal.Config{Clear: a.clear})
+		a.sealer, err = seal.New(ring, a.clear...)
 	}
 	if err != nil {
 		return wrong("--keys: %w: redrive help sealing shows a file", err)
@@ -57,7 +57,7 @@ func (a *app) newStore(ctx context.Context, db *sql.DB) (*letters.Store, error) 
 // clearFlag adds the flag for what stays readable in letters that the command seals.
 func (a *app) clearFlag(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&a.clear, "clear", nil, "metadata key that stays readable in what is sealed now: those of the "+
-		"service's seal.Config.Clear")
+		"service's seal.New")
 }
 
 // open opens a letter that is sealed. If it does not open, the error says which key it needs, and the letter has no
