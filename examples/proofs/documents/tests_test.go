@@ -32,3 +32,17 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 		}
 	})
 }
+
+// docs/dead-letters.md has each reason that Spillway sets.
+func TestReasonsAreDocumented(t *testing.T) {
+	_, reasons, _ := strings.Cut(read(t, "docs/dead-letters.md"), "### Reasons")
+	set := regexp.MustCompile(`(?m)^\tReason\w+ += "(\w+)"$`).FindAllStringSubmatch(read(t, "classify/class.go"), -1)
+	if len(set) < 10 {
+		t.Fatalf("classify/class.go sets %d reasons: it is not read", len(set))
+	}
+	for _, reason := range set {
+		if !strings.Contains(reasons, "`"+reason[1]+"`") {
+			t.Errorf("docs/dead-letters.md has no row of the reason %s", reason[1])
+		}
+	}
+}
