@@ -1,15 +1,11 @@
 package frontdoor_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,105 +21,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
-
-func hostileMessages() map[string]*message.Message {
-	with := func(id string, payload []byte, metadata message.Metadata) *message.Message {
-		msg := message.NewMessage(id, payload)
-		if metadata != nil {
-			msg.Metadata = metadata
-		}
-		return msg
-	}
-	many := message.Metadata{}
-	for i := range 10_000 {
-		many[fmt.Sprintf("key-%05d", i)] = "value"
-	}
-	return map[string]*message.Message{
-		"id of 300 bytes":       with(strings.Repeat("i", 300), []byte("p"), nil),
-		"id with NUL":           with("a\x00b", []byte("p"), nil),
-		"id not UTF-8":          with("\xff\xfe", []byte("p"), nil),
-		"payload nil":           with("payload nil", nil, nil),
-		"payload of 2 MiB":      with("payload of 2 MiB", bytes.Repeat([]byte{0, 0xff}, 1<<20), nil),
-		"metadata nil":          with("metadata nil", []byte("p"), message.Metadata(nil)),
-		"10,000 keys":           with("10,000 keys", []byte("p"), many),
-		"a value of 1 MiB":      with("a value of 1 MiB", []byte("p"), message.Metadata{"k": strings.Repeat("v", 1<<20)}),
-		"values not UTF-8":      with("values not UTF-8", []byte("p"), message.Metadata{"\xff": "\xfe\x00"}),
-		"our keys with garbage": with("our keys", []byte("p"), message.Metadata{"x-attempts": "99999999999", "x-redrive-count": "-1", "mine": "v"}),
-		"a forged failure":      with("a forged failure", []byte("p"), message.Metadata{"x-failure-class": "transient", "x-original-topic": "orders"}),
-	}
-}
-
-// Promises P1, P2, P4: each hostile message, whose handler ruins it in memory before it fails, ends as a dead letter
-// that holds it as it arrived; a good message behind it is handled; and a redrive brings it back byte for byte, with
-// nothing added but our keys.
-func TestHostileMessagesSurviveDeadLetterAndRedrive(t *testing.T) {
-	for name, hostile := range hostileMessages() {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, false)
-			arrived := hostile.Copy()
-			arrived.Payload = bytes.Clone(hostile.Payload)
-			var (
-				mu    sync.Mutex
-				back  *message.Message
-				ready bool
-			)
-			stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				if msg.UUID == "good" {
-					return nil, b.Apply(msg)
-				}
-				if ready {
-					back = msg.Copy()
-					return nil, nil
-				}
-				for i := range msg.Payload {
-					msg.Payload[i] = 'X'
-				}
-				msg.UUID, msg.Payload = "ruined", append(msg.Payload, "more"...)
-				clear(msg.Metadata)
-				msg.Metadata = nil
-				return nil, errors.New("boom")
-			})
-			defer stop()
-			b.Publish(hostile)
-			b.Publish(message.NewMessage("good", nil))
-			b.Eventually("it is set aside and the good one is handled", func() bool { return len(b.Waiting()) == 1 && len(b.Effects()) == 1 })
-
-			original := b.Waiting()[0].Letter.Original
-			if original.UUID != arrived.UUID || !bytes.Equal(original.Payload, arrived.Payload) {
-				t.Errorf("set aside as %.40q with %d bytes, arrived as %.40q with %d", original.UUID, len(original.Payload), arrived.UUID, len(arrived.Payload))
-			}
-			mu.Lock()
-			ready = true
-			mu.Unlock()
-			if report, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil || report.Redriven != 1 {
-				t.Fatalf("%+v, %v", report, err)
-			}
-			b.Eventually("it came back", func() bool { mu.Lock(); defer mu.Unlock(); return back != nil })
-			if back.UUID != arrived.UUID || !bytes.Equal(back.Payload, arrived.Payload) {
-				t.Errorf("came back as %.40q with %d bytes", back.UUID, len(back.Payload))
-			}
-			if want, got := producers(arrived.Metadata), producers(back.Metadata); !maps.Equal(want, got) {
-				t.Errorf("the producer's metadata came back as %.300v, want %.300v", got, want)
-			}
-			if back.Metadata["x-redrive-count"] != "1" || back.Metadata["x-failure-class"] != "" {
-				t.Errorf("metadata of a first redrive: count %q, class %q", back.Metadata["x-redrive-count"], back.Metadata["x-failure-class"])
-			}
-		})
-	}
-}
-
-// producers are the metadata without the keys that are ours to change.
-func producers(m message.Metadata) map[string]string {
-	own := map[string]string{}
-	for k, v := range m {
-		if !strings.HasPrefix(k, "x-") {
-			own[k] = v
-		}
-	}
-	return own
-}
 
 // Feature I5, bad input: with an idempotent receiver an empty id is an error that says so, never one shared key; and
 // without one it is a message like any other.

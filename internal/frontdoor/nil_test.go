@@ -84,27 +84,6 @@ func TestSharedPublisherIsRefused(t *testing.T) {
 	}
 }
 
-// Feature R12: without Config.Breaker, what documents hand to others of Channel.Breaker works all the same.
-func TestOutageOfNone(t *testing.T) {
-	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	guards := dlc.Breaker().Health
-	if found := guards(); found == nil || len(found) != 0 {
-		t.Errorf("%#v", found)
-	}
-	if err := dlc.Breaker().Open("billing", "deploy of the ledger"); err == nil || !strings.Contains(err.Error(), "set Config.Breaker") {
-		t.Errorf("held without a guard: %v", err)
-	}
-	if err := dlc.Breaker().Close("billing"); err != nil {
-		t.Error(err)
-	}
-	if health := dlc.Health(); !health.OK {
-		t.Errorf("%+v", health)
-	}
-}
-
 // Bad input: a nil context is an error with a sentence, with and without a database.
 func TestNewWithoutContext(t *testing.T) {
 	b := newBench(t, false)

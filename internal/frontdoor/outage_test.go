@@ -3,7 +3,6 @@ package frontdoor_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,44 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
-
-// Feature R12: behind the front door no message of an outage is dead-lettered, however few attempts a retry has. Health shows the
-// outage while it lasts.
-func TestOutageDeadLettersNone(t *testing.T) {
-	b := newBench(t, true)
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Breaker: &breaker.Config{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var away atomic.Bool
-	var calls, handled atomic.Int64
-	away.Store(true)
-	defer b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
-		if calls.Add(1); away.Load() {
-			return nil, classify.Away(errors.New("the bank is away"))
-		}
-		handled.Add(1)
-		return nil, nil
-	})()
-	const messages = 50
-	for i := range messages {
-		b.Publish(message.NewMessage(fmt.Sprint(i), nil))
-	}
-	testkit.Eventually(t, "all are held", func() bool {
-		h := ch.Health()
-		return !h.OK && h.Handlers[0].Waiting == messages-1 || len(h.Handlers) > 0 && h.Handlers[0].Waiting == messages
-	})
-	text, err := json.Marshal(ch.Health())
-	if err != nil || !strings.Contains(string(text), `"handler":"billing"`) || !strings.Contains(string(text), `"reason":"away"`) {
-		t.Errorf("%s, %v", text, err)
-	}
-	away.Store(false)
-	testkit.Eventually(t, "all are handled", func() bool { return handled.Load() == messages })
-	testkit.Eventually(t, "the guard closes", func() bool { return ch.Health().OK })
-	if letters := b.Waiting(); len(letters) != 0 {
-		t.Errorf("%d dead letters", len(letters))
-	}
-}
 
 // Decision 13: Health shows the channel's own stores that are away, with or without a guard.
 func TestHealthShowsStores(t *testing.T) {

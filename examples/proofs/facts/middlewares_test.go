@@ -25,7 +25,7 @@ func watermillAlone(t *testing.T, dead message.Publisher, retry wm.Retry) func(*
 }
 
 // Fact, promise P3: Retry and PoisonQueue dead-letter a healthy message when the router is closed in a backoff.
-// TestShutdownInBackoffIsNoFailure shows that Spillway does not.
+// TestRouterClosesWhileRetrying shows that Spillway does not.
 func TestFactWatermillDeadLettersAtShutdown(t *testing.T) {
 	b, dead := shop.New(t, false), &shop.Outputs{}
 	var failed atomic.Int32
@@ -43,7 +43,7 @@ func TestFactWatermillDeadLettersAtShutdown(t *testing.T) {
 }
 
 // Fact, feature D13: PoisonQueue lets the outputs of a failed handler be published.
-// TestFailedHandlersOutputsAreNotPublished shows that Spillway does not.
+// Row D13 of conformance shows that Spillway does not.
 func TestFactWatermillPublishesFailedHandlersOutputs(t *testing.T) {
 	b, dead := shop.New(t, false), &shop.Outputs{}
 	stop := b.Run(watermillAlone(t, dead, wm.Retry{InitialInterval: time.Millisecond}), func(msg *message.Message) ([]*message.Message, error) {
@@ -56,7 +56,7 @@ func TestFactWatermillPublishesFailedHandlersOutputs(t *testing.T) {
 }
 
 // Fact, feature D15: an output that cannot be published runs its handler again and again.
-// TestUndeliverableOutput shows that Spillway runs it once.
+// TestRouterUndeliverableOutput shows that Spillway runs it once.
 func TestFactWatermillRepeatsHandlerOfUndeliverableOutput(t *testing.T) {
 	b, dead := shop.New(t, false), &shop.Outputs{}
 	b.Outs.SetRefuse(func(*message.Message) error { return errors.New("message was too large") })
