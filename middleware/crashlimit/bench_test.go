@@ -6,6 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 // BenchmarkLimit is what the limit adds to a message: as long as nothing ended uncleanly, and while deliveries are marked.
@@ -22,9 +23,9 @@ func BenchmarkLimit(b *testing.B) {
 		l := newLimit(b, options{Config: Config{Delivered: func(*message.Message) (int, bool) { return 0, false }}})
 		bench(b, l.Middleware(succeed))
 	})
-	for _, d := range databases {
-		b.Run("marking, "+d.name, func(b *testing.B) {
-			l := haunted(b, options{store: storeOn(b, d.open(b, d.create(b)))})
+	for _, d := range databases.All {
+		b.Run("marking, "+d.Name, func(b *testing.B) {
+			l := haunted(b, options{store: storeOn(b, d.Open(b, d.Create(b)))})
 			bench(b, l.Middleware(succeed))
 		})
 	}

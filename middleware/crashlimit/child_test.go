@@ -26,7 +26,7 @@ const childVariable = "SPILLWAY_DELIVERY_CHILD"
 
 // order is what a consumer in a process of its own is told.
 type order struct {
-	Database int // of databases
+	Driver   string
 	Address  string
 	Receiver bool     // stands inside of the limit
 	Deadly   []string // messages that end the process
@@ -71,8 +71,7 @@ func child() {
 }
 
 func (o order) consume() error {
-	d := databases[o.Database]
-	db, err := sql.Open(d.driver, o.Address)
+	db, err := sql.Open(o.Driver, o.Address)
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 // prepare makes the tables of a source with n messages.
-func prepare(t *testing.T, d testDatabase, db *sql.DB, ids []string) {
+func prepare(t *testing.T, db *sql.DB, ids ...string) {
 	t.Helper()
 	for _, statement := range []string{
 		`CREATE TABLE todo (id VARCHAR(64) PRIMARY KEY, done INTEGER NOT NULL)`, `CREATE TABLE effects (id VARCHAR(64) NOT NULL)`,
@@ -23,7 +25,7 @@ func prepare(t *testing.T, d testDatabase, db *sql.DB, ids []string) {
 		}
 	}
 	for _, id := range ids {
-		if _, err := db.Exec(d.statement(`INSERT INTO todo (id, done) VALUES (?, 0)`), id); err != nil {
+		if _, err := db.Exec(`INSERT INTO todo (id, done) VALUES ('` + id + `', 0)`); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,21 +52,21 @@ func pairs(t *testing.T, db *sql.DB, query string) map[string]string {
 // Feature D10, promise P4: messages that end the process are set aside after a bounded number of restarts, and all others,
 // eight of which are in flight each time, are applied and never set aside. With a receiver they are applied once.
 func TestDeadlyMessages(t *testing.T) {
-	for i, d := range databases {
+	for _, d := range databases.All {
 		for name, o := range map[string]order{
 			"one": {Receiver: true, Deadly: []string{"20"}}, "two, without a receiver": {Deadly: []string{"03", "04"}},
 			"by its publisher": {Receiver: true, Deadly: []string{"20"}, Outputs: true},
 		} {
-			t.Run(d.name+", "+name, func(t *testing.T) {
+			t.Run(d.Name+", "+name, func(t *testing.T) {
 				t.Parallel()
 				o := o
-				o.Database, o.Address, o.Exit = i, d.create(t), true
-				db := d.open(t, o.Address)
+				o.Driver, o.Address, o.Exit = drivers[d.Name], d.Create(t), true
+				db := d.Open(t, o.Address)
 				var ids []string
 				for i := range 50 {
 					ids = append(ids, fmt.Sprintf("%02d", i))
 				}
-				prepare(t, d, db, ids)
+				prepare(t, db, ids...)
 				restarts, most := 0, len(o.Deadly)*(3+1)
 				for {
 					err := o.command().Run()
@@ -106,10 +108,10 @@ func TestDeadlyMessages(t *testing.T) {
 
 // Feature D10: what is left of a process after SIGKILL makes the next one mark; after an orderly end it does not.
 func TestKilledAndStopped(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		db := d.open(t, address)
-		prepare(t, d, db, nil)
-		o := order{Database: slices.IndexFunc(databases, func(o testDatabase) bool { return o.name == d.name }), Address: address}
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db := d.Open(t, address)
+		prepare(t, db)
+		o := order{Driver: drivers[d.Name], Address: address}
 		for _, kill := range []bool{false, true} {
 			cmd := o.command()
 			stdin, err1 := cmd.StdinPipe()
@@ -185,10 +187,10 @@ func wantLine(t *testing.T, said *bufio.Reader, want string) {
 // Feature D10, promise P3: ends in order are no deaths, while deliveries are marked: SIGTERM, and a handler that does not heed
 // its context, and outlasts the router's CloseTimeout.
 func TestStubbornHandler(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		db := d.open(t, address)
-		prepare(t, d, db, []string{"a"})
-		o := order{Database: slices.IndexFunc(databases, func(o testDatabase) bool { return o.name == d.name }), Address: address, Signal: true, Stubborn: true}
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db := d.Open(t, address)
+		prepare(t, db, "a")
+		o := order{Driver: drivers[d.Name], Address: address, Signal: true, Stubborn: true}
 		cmd, said := o.start(t)
 		wantLine(t, said, "handling a")
 		_ = cmd.Process.Kill() // from here on deliveries are marked; this one was not
@@ -219,10 +221,10 @@ func TestStubbornHandler(t *testing.T) {
 // Features D10, V3: a letter of a deadly message that was fixed and redriven is handled, though the process that refused it was
 // killed as soon as its letter had its place.
 func TestRedrivenAfterKill(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		db := d.open(t, address)
-		prepare(t, d, db, []string{"a"})
-		o := order{Database: slices.IndexFunc(databases, func(o testDatabase) bool { return o.name == d.name }), Address: address, Deadly: []string{"a"}, Exit: true}
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db := d.Open(t, address)
+		prepare(t, db, "a")
+		o := order{Driver: drivers[d.Name], Address: address, Deadly: []string{"a"}, Exit: true}
 		for range 4 {
 			if exit, ok := o.command().Run().(*exec.ExitError); !ok || exit.ExitCode() != deadlyExit {
 				t.Fatal(exit)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"sync"
 	"testing"
@@ -18,7 +17,9 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/faultproxy"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 func newRouter(t *testing.T, l *Limit, name string, h message.NoPublishHandlerFunc) (*message.Router, message.Publisher) {
@@ -106,8 +107,8 @@ func TestLostSessions(t *testing.T) {
 // Feature D10: a router's process is registered before its first message, and signs off after its last, which may still be
 // handled when the router closes. By default the consumer is the handler.
 func TestRouter(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		db := d.open(t, address)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db := d.Open(t, address)
 		l := haunted(t, options{store: storeOn(t, db)})
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
@@ -146,31 +147,14 @@ func TestRouter(t *testing.T) {
 	})
 }
 
-// Feature D10: a store that fails when the router starts is an error of Router.Run.
-func TestRouter_storeGone(t *testing.T) {
-	d := databases[0]
-	db := d.open(t, d.create(t))
-	l := newLimit(t, options{store: storeOn(t, db)})
-	if _, err := db.Exec(`ALTER TABLE spillway_processes RENAME TO elsewhere`); err != nil {
-		t.Fatal(err)
-	}
-	router, _ := newRouter(t, l, "billing", func(*message.Message) error { return nil })
-	wantText(t, router.Run(t.Context()), "crashlimit: register this process", "no such table")
-	if _, err := db.Exec(`ALTER TABLE elsewhere RENAME TO spillway_processes`); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(router.RunHandlers(t.Context()), router.Close()); err != nil {
-		t.Error(err)
-	}
-}
-
 // Feature D10, I1: around a receiver on the same database, SQLite's one write lock included, the mark is written before the
 // claim and removed after it; and a message that an outer handler hands on inside of its claim does not wait.
 func TestAroundAReceiver(t *testing.T) {
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
+	for _, d := range databases.All {
+		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
-			db := d.open(t, d.create(t))
+			db := d.Open(t, d.Create(t))
+			db.SetMaxOpenConns(0) // messages inside of transactions need connections too
 			keys, err := idempotency.NewStore(t.Context(), db, "shop")
 			if err != nil {
 				t.Fatal(err)
@@ -215,17 +199,16 @@ func TestAroundAReceiver(t *testing.T) {
 // Feature D10: without its database, which is cut off or does not answer, messages are handled; when it is back, deliveries
 // are marked again and the process is known to live.
 func TestDatabaseCutOff(t *testing.T) {
-	for _, d := range databases[1:] {
-		for _, how := range []string{"cut", "silent"} {
-			if d.driver == "mysql" && how == "silent" { // time-outs are database/sql's, whatever the driver is
+	for _, d := range databases.All[1:] {
+		for how, turn := range map[string]func(*faultproxy.Proxy){"cut": (*faultproxy.Proxy).Cut, "silent": (*faultproxy.Proxy).HalfOpen} {
+			if d.Name == "mariadb" && how == "silent" { // time-outs are database/sql's, whatever the driver is
 				continue
 			}
-			t.Run(d.name+", "+how, func(t *testing.T) {
+			t.Run(d.Name+", "+how, func(t *testing.T) {
 				t.Parallel()
-				direct := d.create(t)
-				p := newProxy(t)
-				address := p.to(t, d, direct)
-				db, observer := d.open(t, address), d.open(t, direct)
+				direct := d.Create(t)
+				p, address := through(t, direct)
+				db, observer := d.Open(t, address), d.Open(t, direct)
 				store := storeOn(t, db)
 				if how == "silent" {
 					store.timeout = statementTimeout
@@ -241,128 +224,43 @@ func TestDatabaseCutOff(t *testing.T) {
 					}
 				}
 				eventually(t, "a mark is written before", func() bool { handle("before"); return marked == 1 })
-				_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { p.turn(how); return nil, nil })(newMessage("during"))
+				_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { turn(p); return nil, nil })(newMessage("during"))
 				for range 100 {
 					handle("without")
 				}
 				if marked != 1 { // that of the message which was in flight
 					t.Errorf("%d marks without a database", marked)
 				}
-				p.turn("on")
+				p.Heal()
 				eventually(t, "marks are written and owed ones removed", func() bool { handle("after"); return marked == 1 && marks() == 0 })
 			})
 		}
 	}
 }
 
-// proxy stands between a store and its server.
-type proxy struct {
-	listener net.Listener
-	server   string
-	mu       sync.Mutex
-	state    string
-	conns    map[net.Conn]struct{}
-	all      sync.WaitGroup
-}
-
-func newProxy(t *testing.T) *proxy {
+// through returns the address of a database by way of a proxy.
+func through(t *testing.T, address string) (*faultproxy.Proxy, string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	config, err := mysql.ParseDSN(address)
+	at, isURL := (*url.URL)(nil), err != nil
+	server := ""
+	if isURL {
+		if at, err = url.Parse(address); err != nil {
+			t.Fatal(err)
+		}
+		server = at.Host
+	} else {
+		server = config.Addr
+	}
+	p, err := faultproxy.New(server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{listener: listener, state: "on", conns: map[net.Conn]struct{}{}}
-	t.Cleanup(func() {
-		p.turn("cut")
-		_ = listener.Close()
-		p.all.Wait()
-	})
-	return p
-}
-
-// to returns the address of a database by way of the proxy.
-func (p *proxy) to(t *testing.T, d testDatabase, address string) string {
-	t.Helper()
-	via := p.listener.Addr().String()
-	if d.driver == "mysql" {
-		config, err := mysql.ParseDSN(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.server, config.Addr = config.Addr, via
-		address = config.FormatDSN()
-	} else {
-		at, err := url.Parse(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.server, at.Host = at.Host, via
-		address = at.String()
+	t.Cleanup(p.Close)
+	if isURL {
+		at.Host = p.Addr()
+		return p, at.String()
 	}
-	p.all.Go(p.accept)
-	return address
-}
-
-func (p *proxy) accept() {
-	for {
-		conn, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", p.server)
-		if err != nil || !p.hold(conn, server) {
-			_ = conn.Close()
-			continue
-		}
-		p.all.Go(func() { p.pipe(conn, server) })
-		p.all.Go(func() { p.pipe(server, conn) })
-	}
-}
-
-func (p *proxy) hold(conns ...net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, conn := range conns {
-		if p.state == "cut" {
-			_ = conn.Close()
-			continue
-		}
-		p.conns[conn] = struct{}{}
-	}
-	return p.state != "cut"
-}
-
-// pipe copies. What is silent swallows.
-func (p *proxy) pipe(from, to net.Conn) {
-	defer func() { _, _ = from.Close(), to.Close() }()
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buffer)
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		silent := p.state == "silent"
-		p.mu.Unlock()
-		if silent {
-			continue
-		}
-		if _, err := to.Write(buffer[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// turn changes the state: on, cut or silent. Connections made before do not outlive a change to cut or on.
-func (p *proxy) turn(state string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state = state
-	if state == "silent" {
-		return
-	}
-	for conn := range p.conns {
-		_ = conn.Close()
-	}
-	clear(p.conns)
+	config.Addr = p.Addr()
+	return p, config.FormatDSN()
 }

@@ -53,21 +53,6 @@ func leave(h message.HandlerFunc, msg *message.Message) (err error) {
 	return err
 }
 
-// Feature D10: as long as nothing ended uncleanly no message reaches the store.
-func TestQuietAsksNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		h := started(t, f, options{}).Middleware(succeed)
-		before := f.calls
-		for range 100 {
-			_, _ = h(newMessage("a"))
-		}
-		if f.calls != before {
-			t.Errorf("%d statements for 100 messages", f.calls-before)
-		}
-	})
-}
-
 // Feature D10: after Max deliveries that never returned the handler is not called again, whatever becomes of the letter;
 // when the message is acked it starts anew.
 func TestExceeded(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 func must[T any](t testing.TB) func(v T, err error) T {
@@ -28,9 +29,9 @@ func must[T any](t testing.TB) func(v T, err error) T {
 
 // Feature D10: the contract of a store's processes, on each database.
 func TestStore_processes(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		ctx := t.Context()
-		s := storeOn(t, d.open(t, address))
+		s := storeOn(t, d.Open(t, address))
 		is, others := must[bool](t), must[[]row](t)
 		for _, r := range []registration{{"a", "node", time.Second}, {"b", "", 2 * time.Second}} {
 			if err := s.register(ctx, r); err != nil {
@@ -40,7 +41,7 @@ func TestStore_processes(t *testing.T) {
 		if is(s.beat(ctx, "b")); s.register(ctx, registration{"b", "", 2 * time.Second}) != nil || others(s.others(ctx, "a"))[0].beats != 1 {
 			t.Error("a process whose registration came through, and whose answer was lost, cannot register again")
 		}
-		another, err := NewStore(ctx, d.open(t, address), "Shop")
+		another, err := NewStore(ctx, d.Open(t, address), "Shop")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,20 +86,20 @@ func TestStore_processes(t *testing.T) {
 
 // Feature D10: the contract of a store's marks, on each database, whatever bytes the keys hold.
 func TestStore_marks(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) { testStoreMarks(t, d, address) })
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) { testStoreMarks(t, d, address) })
 }
 
 // Feature D10: the settings of the connections do not matter.
 func TestStore_mysqlSettings(t *testing.T) {
-	d := databases[2]
+	d := databases.MariaDB
 	for _, settings := range []string{"clientFoundRows=true&interpolateParams=true", "sql_mode=%27ANSI%27", "charset=latin1&interpolateParams=true", "tx_isolation=%27SERIALIZABLE%27"} {
 		t.Run(settings, func(t *testing.T) { testStoreMarks(t, d, mysqltest.With(mysqltest.Database(t), settings)) })
 	}
 }
 
-func testStoreMarks(t *testing.T, d testDatabase, address string) {
+func testStoreMarks(t *testing.T, d databases.Database, address string) {
 	ctx := t.Context()
-	db := d.open(t, address)
+	db := d.Open(t, address)
 	stores := map[string]*Store{}
 	for _, service := range []string{"shop", "Shop"} {
 		s, err := NewStore(ctx, db, service)
@@ -172,12 +173,12 @@ func testStoreMarks(t *testing.T, d testDatabase, address string) {
 
 // Feature D10: ten processes that begin at once make the tables once, and all register.
 func TestStore_tenAtOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		start := make(chan struct{})
 		var all sync.WaitGroup
 		limits := make([]*Limit, 10)
 		for i := range limits {
-			db := d.open(t, address)
+			db := d.Open(t, address)
 			all.Go(func() {
 				<-start
 				var err error
@@ -195,7 +196,7 @@ func TestStore_tenAtOnce(t *testing.T) {
 			return
 		}
 		var n int
-		if err := d.open(t, address).QueryRow(`SELECT count(*) FROM spillway_processes`).Scan(&n); err != nil || n != 10 {
+		if err := d.Open(t, address).QueryRow(`SELECT count(*) FROM spillway_processes`).Scan(&n); err != nil || n != 10 {
 			t.Errorf("%d processes are registered: %v", n, err)
 		}
 		eventually(t, "all proved that they live", func() bool {
@@ -209,7 +210,7 @@ func TestStore_tenAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if err := d.open(t, address).QueryRow(`SELECT count(*) FROM spillway_processes`).Scan(&n); err != nil || n != 0 {
+		if err := d.Open(t, address).QueryRow(`SELECT count(*) FROM spillway_processes`).Scan(&n); err != nil || n != 0 {
 			t.Errorf("%d processes did not sign off: %v", n, err)
 		}
 	})
@@ -217,8 +218,8 @@ func TestStore_tenAtOnce(t *testing.T) {
 
 // Feature D10: of concurrent deliveries of one message each gets a number of its own.
 func TestStore_concurrentMarks(t *testing.T) {
-	onEach(t, func(t *testing.T, d testDatabase, address string) {
-		s := storeOn(t, d.open(t, address))
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := storeOn(t, d.Open(t, address))
 		var all sync.WaitGroup
 		var entered atomic.Int64
 		for i := range 8 {
@@ -250,8 +251,8 @@ func (l locking) Locks(db *sql.DB) bool { return l.db == db }
 
 // Feature D10: inside of a claim that holds the database, the store is not waited for.
 func TestStore_within(t *testing.T) {
-	d := databases[0]
-	db := d.open(t, d.create(t))
+	d := databases.SQLite
+	db := d.Open(t, d.Create(t))
 	s := storeOn(t, db)
 	if s.within(t.Context()) || !s.within(chain.WithClaim(t.Context(), locking{db: db})) || s.within(chain.WithClaim(context.Background(), locking{})) {
 		t.Error("claims are not told apart")
@@ -260,11 +261,11 @@ func TestStore_within(t *testing.T) {
 
 // Feature D10, promise P1: a store without a database, or on a server without a service, is an error that says what to do.
 func TestStore_refuses(t *testing.T) {
-	for _, d := range databases {
+	for _, d := range databases.All {
 		_, err := NewStore(t.Context(), nil, "shop")
 		wantText(t, err, "crashlimit: ", "the *sql.DB is nil")
-		_, err = NewStore(t.Context(), d.open(t, d.create(t)), "")
-		if d.name == "sqlite" && err == nil {
+		_, err = NewStore(t.Context(), d.Open(t, d.Create(t)), "")
+		if d.Name == "sqlite" && err == nil {
 			continue
 		}
 		wantText(t, err, "crashlimit: NewStore", "the Service is empty")
