@@ -200,3 +200,20 @@ func (b *bench) waits() bool {
 	}
 	return n > 0
 }
+
+// Decision 8: a key committed while its message waits in a batch is found, and the message absorbed.
+func TestKeyCommittedMeanwhile(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		b.publish("first", "second", "third")
+		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID == "first" {
+				b.exec(`INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ('shop/billing', 'second', 0)`)
+			}
+			return b.whole(msg)
+		})
+		b.drained()
+		if effects, letters := b.effects(), b.letters(); len(effects) != 2 || effects["second"] != nil || len(letters) != 0 {
+			t.Errorf("effects %v, letters %v", effects, letters)
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/chain"
+)
+
+// Feature I3: a handler that succeeded although its lease was lost is recorded if no other delivery took the key over.
+func TestLeaseLostAndSucceeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{renew: func(context.Context, int) error { return errDown }}
+		attempts, lost, _, err := scriptedReceiver(t, s, func(*message.Message) ([]*message.Message, error) {
+			time.Sleep(2 * leaseTime)
+			return nil, nil
+		})
+		if err != nil || attempts != 1 || lost != 0 || s.n("complete") != 1 || s.n("release") != 0 {
+			t.Fatal(err, attempts, lost, s.calls)
+		}
+	})
+}
+
+// Feature I3: what the handler did is recorded as soon as the database can; a message whose record fails has not failed: it
+// is put back, neither retried nor counted, and its lease is left. Only a record that is refused is an error.
+func TestLeaseComplete(t *testing.T) {
+	refuse := func(context.Context, int) error { return classify.Permanent(errors.New("too large")) }
+	for name, test := range map[string]struct {
+		complete, renew func(context.Context, int) error
+		done, back      bool
+		lost, completes int
+	}{
+		"comes back": {complete: func(_ context.Context, n int) error { return map[bool]error{n < 6: errDown}[true] }, done: true, completes: 6},
+		"away":       {complete: func(context.Context, int) error { return errDown }, back: true},
+		"hangs":      {complete: func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }, back: true},
+		"lost":       {complete: func(context.Context, int) error { return idempotency.ErrLeaseLost }, back: true, lost: 1, completes: 1},
+		"lost after failing": {complete: func(_ context.Context, n int) error {
+			return map[bool]error{true: errDown, false: idempotency.ErrLeaseLost}[n == 1]
+		}, back: true, lost: 1, completes: 2},
+		"refused":            {complete: refuse, completes: 3},
+		"refused once":       {complete: func(ctx context.Context, n int) error { return map[bool]error{n == 1: refuse(ctx, n)}[true] }, done: true, completes: 2},
+		"refuses everything": {complete: refuse, renew: refuse, back: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &scripted{complete: test.complete, renew: test.renew}
+				attempts, lost, _, err := scriptedReceiver(t, s, func(*message.Message) ([]*message.Message, error) { return nil, nil })
+				if (err == nil) != test.done || aborted(err) != test.back || lost != test.lost || s.n("release") != 0 || s.n("lease") != 1 {
+					t.Error(err, lost, s.calls)
+				}
+				if (attempts == 0) != test.back || test.completes > 0 && s.n("complete") != test.completes {
+					t.Error(attempts, s.calls)
+				}
+				if name == "away" && (time.Since(s.began) < leaseTime*9/10 || time.Since(s.began) > leaseTime+2*time.Second) {
+					t.Error("tried for ", time.Since(s.began))
+				}
+				if name == "refused" && (class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), `key "m1" of consumer "shop/billing"`)) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Feature I3, promise P3: a message that went away while its success is recorded holds the shutdown up no longer than a
+// request may.
+func TestLeaseCompleteAtShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{complete: func(context.Context, int) error { return errDown }}
+		r := newReceiver(t, s, idempotency.ReceiverConfig{Lease: time.Hour})
+		ctx, cancel := context.WithCancel(t.Context())
+		msg := newMessage("m1")
+		msg.SetContext(ctx)
+		_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) { cancel(); return nil, nil })(msg)
+		if !aborted(err) || time.Since(s.began) > 10*time.Second || s.n("complete") < 2 {
+			t.Fatal(err, time.Since(s.began), s.calls)
+		}
+	})
+}
+
+// Features I3, I9: an attempt that fails in any way gives its lease up, although the message's context has ended, and its
+// error is left as it was.
+func TestLeaseReleased(t *testing.T) {
+	cause := errors.New("boom")
+	for name, fail := range map[string]func(*message.Message) error{
+		"error":      func(*message.Message) error { return cause },
+		"panic":      func(*message.Message) error { panic(cause) },
+		"goexit":     func(*message.Message) error { runtime.Goexit(); return nil },
+		"nack":       func(msg *message.Message) error { msg.Nack(); return nil },
+		"nil output": func(*message.Message) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &scripted{release: func(ctx context.Context, _ int) error {
+					if _, bounded := ctx.Deadline(); ctx.Err() != nil || !bounded {
+						t.Error("the release has no time")
+					}
+					return errDown
+				}}
+				r := newReceiver(t, s, idempotency.ReceiverConfig{Lease: leaseTime})
+				ctx, cancel := context.WithCancel(t.Context())
+				msg := newMessage("m1")
+				msg.SetContext(ctx)
+				ended := make(chan error, 1)
+				go func() {
+					defer close(ended)
+					defer func() { _ = recover() }()
+					_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+						cancel()
+						if !errors.Is(msg.Context().Err(), context.Canceled) {
+							t.Error("the handler's context lives on")
+						}
+						return []*message.Message{nil}, fail(msg)
+					})(msg)
+					ended <- err
+				}()
+				err, returned := <-ended
+				if returned && name == "error" && err != cause || name == "nack" && err != nil || name == "nil output" && class(err) != classify.ClassPermanent {
+					t.Error(err)
+				}
+				if s.n("release") != 1 || s.n("complete") != 0 || msg.Context() != ctx {
+					t.Error(s.calls)
+				}
+				time.Sleep(2 * leaseTime)
+				if s.n("renew") != 0 {
+					t.Error("renewed after the end")
+				}
+			})
+		})
+	}
+}
+
+// Feature I3: outputs outlive the handler's context, and carry neither lease nor fence.
+func TestLeaseOutputsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	msg := newMessage("m1")
+	msg.SetContext(ctx)
+	r := newReceiver(t, &scripted{}, idempotency.ReceiverConfig{Lease: leaseTime})
+	out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		return []*message.Message{message.NewMessageWithContext(msg.Context(), "", nil), msg}, nil
+	})(msg)
+	if err != nil || len(out) != 2 {
+		t.Fatal(out, err)
+	}
+	for _, m := range out {
+		if _, ok := idempotency.Fence(m.Context()); ok || chain.ClaimOf(m.Context()) != nil || m.Context().Err() != nil {
+			t.Error("an output carries the lease, or is cancelled with it")
+		}
+	}
+	cancel()
+	if out[0].Context().Err() == nil {
+		t.Error("an output outlives its source")
+	}
+}

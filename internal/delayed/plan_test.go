@@ -1,0 +1,132 @@
+package delayed
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+)
+
+// Due order, and never early by the database's clock, whatever the delays are.
+func TestDueOrder(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
+		random := rand.New(rand.NewPCG(seed, 1))
+		const n = 300
+		for i := range n {
+			put(t, s, "topic "+strconv.Itoa(random.IntN(2)), newMessage(numberedID(i)), time.Duration(random.IntN(1500))*time.Millisecond)
+		}
+		due := make(map[string]int64)
+		order := []string{}
+		err := s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
+			var id []byte
+			var at int64
+			err := rows.Scan(&id, &at)
+			due[string(id)] = at
+			order = append(order, string(id))
+			return err
+		}, `SELECT id, due_at FROM spillway_delayed ORDER BY due_at, seq`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := &outbox{before: func(_ string, messages []*message.Message) error {
+			var now int64
+			if err := s.db.DB().QueryRow(s.statements.now).Scan(&now); err != nil {
+				return err
+			}
+			for _, msg := range messages {
+				if now < due[msg.UUID] {
+					t.Errorf("%s is early by %dµs", msg.UUID, due[msg.UUID]-now)
+				}
+			}
+			return nil
+		}}
+		var late atomic.Int64
+		start(t, s, out, RelayConfig{OnMoved: func(_ context.Context, m Moved) {
+			if m.Late < 0 || !strings.HasPrefix(m.Topic, "topic ") || due[m.ID] == 0 {
+				t.Errorf("%+v", m)
+			}
+			late.Store(max(late.Load(), int64(m.Late)))
+		}})
+		eventually(t, "all are published", func() bool { return len(out.all()) == n })
+		if !reflect.DeepEqual(out.ids(), order) {
+			t.Error("they are not published in the order in which they are due")
+		}
+		t.Logf("at most %s late", time.Duration(late.Load()))
+	})
+}
+
+// shopService is how the service of tests stands in its column.
+var shopService = map[string]string{"sqlite": `x'73686f70'`, "postgres": `'shop'`, "mariadb": `'shop'`}
+
+// Many rows wait: what a take and a look cost does not depend on them.
+func TestPlan(t *testing.T) {
+	digits := "SELECT 0 AS n" + strings.Join([]string{"", "1", "2", "3", "4", "5", "6", "7", "8", "9"}, " UNION ALL SELECT ")
+	series := `WITH d AS (` + digits + `), series AS (
+	SELECT a.n + 10 * b.n + 100 * c.n + 1000 * e.n + 10000 * f.n + 1 AS n FROM d a, d b, d c, d e, d f)`
+	explain := map[string]string{"sqlite": `EXPLAIN QUERY PLAN `, "postgres": `EXPLAIN (ANALYZE, BUFFERS) `, "mariadb": `EXPLAIN `}
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s, series := newStore(t, d, address), series
+		// The first fifty are due.
+		at := s.db.Statement(`now_us() + CASE WHEN n <= 50 THEN -n ELSE n + 1000 END * 1000000.0`)
+		if d.Name != "postgres" { // where a tenth will do
+			series = strings.Replace(series, "d f)", "(SELECT 0 AS n) f)", 1)
+		}
+		if _, err := s.db.DB().Exec(`INSERT INTO spillway_delayed (service, topic, size, due_at, ready_at, id, metadata, payload) ` + series +
+			` SELECT ` + shopService[d.Name] + `, 'topic', 10, ` + at + `, ` + at + `, 'id', '\x01', 'payload' FROM series`); err != nil {
+			t.Fatal(err)
+		}
+		if d.Name != "mariadb" {
+			if _, err := s.db.DB().Exec(`ANALYZE`); err != nil {
+				t.Fatal(err)
+			}
+		}
+		service, begin := []byte(s.service), s.dialect.after(front)
+		for name, query := range map[string]string{"next": s.statements.next, "choose": s.statements.choose, "page": s.statements.page} {
+			plan, args := "", append(append([]any{service}, begin...), 200)
+			if name == "page" {
+				args = append(args, 200)
+			}
+			err := s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
+				columns, err := rows.Columns()
+				line := make([]sql.NullString, len(columns))
+				into := make([]any, len(line))
+				for i := range line {
+					into[i] = &line[i]
+				}
+				err = errors.Join(err, rows.Scan(into...))
+				for i := range line {
+					plan += columns[i] + ": " + line[i].String + " "
+				}
+				plan += "\n"
+				return err
+			}, explain[d.Name]+query, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(plan, "spillway_delayed_ready") ||
+				slices.ContainsFunc([]string{"Seq Scan", "Filter", "Sort", "filesort", "B-TREE", "type: ALL"}, func(s string) bool { return strings.Contains(plan, s) }) {
+				t.Errorf("%s:\n%s", name, plan)
+			}
+		}
+		begun := time.Now()
+		b, err := s.take(t.Context(), 200, time.Minute, front)
+		if err != nil || len(b.rows) != 50 || b.more {
+			t.Error(len(b.rows), b.more, err)
+		}
+		t.Logf("a take takes %s", time.Since(begun))
+	})
+}

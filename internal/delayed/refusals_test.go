@@ -1,0 +1,204 @@
+package delayed
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/settings"
+)
+
+// A topic that fails, in whatever way, does not stop another, and nothing of it is lost.
+func TestFailures(t *testing.T) {
+	ways := map[string]func(){"error": nil, "panic": func() { panic("\x00") }, "goexit": runtime.Goexit}
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		for name, way := range ways {
+			t.Run(name, func(t *testing.T) {
+				s := newStore(t, d, address)
+				for i := range 100 {
+					put(t, s, []string{"good", "bad"}[i%4/3], newMessage(numberedID(i)), 0)
+				}
+				var down atomic.Bool
+				var tries atomic.Int64
+				down.Store(true)
+				out := &outbox{before: func(topic string, _ []*message.Message) error {
+					if topic == "bad" && down.Load() {
+						tries.Add(1)
+						if way != nil {
+							way()
+						}
+						return errDown
+					}
+					return nil
+				}}
+				begun := time.Now()
+				start(t, s, out, RelayConfig{Batch: 7})
+				eventually(t, "the good ones are published", func() bool { return len(out.all()) == 75 })
+				put(t, s, "good", newMessage(numberedID(100)), 0)
+				eventually(t, "another good one is published", func() bool { return len(out.all()) == 76 })
+				time.Sleep(300 * time.Millisecond)
+				if n, most := tries.Load(), 12+int64(time.Since(begun)/maxTopicWait)*2; n > most {
+					t.Errorf("%d tries in vain, at most %d", n, most)
+				}
+				down.Store(false)
+				eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
+				wantOnce(t, out.ids(), 101)
+			})
+		}
+	})
+}
+
+// One message that is refused, for its size or otherwise, does not stop those behind it, also not those of its own call.
+func TestPoisoned(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		for _, refusal := range []error{errors.New("not this one"), classify.ErrTooLarge} {
+			s := newStore(t, d, address)
+			fill(t, s, 100, 0)
+			out := &outbox{before: func(_ string, messages []*message.Message) error {
+				for _, msg := range messages {
+					if msg.UUID == numberedID(50) {
+						return refusal
+					}
+				}
+				return nil
+			}}
+			r := start(t, s, out, RelayConfig{Batch: 30})
+			eventually(t, "all others are published", func() bool { return kept(t, s) == 1 })
+			r.stop()
+			if found := counts(out.ids()); len(found) != 99 || found[numberedID(50)] != 0 {
+				t.Errorf("%d are published", len(found))
+			}
+			var failures int
+			if err := s.db.DB().QueryRow(`SELECT failures FROM spillway_delayed`).Scan(&failures); err != nil || failures < 1 {
+				t.Error(failures, err)
+			}
+			if _, err := s.db.DB().Exec(`DELETE FROM spillway_delayed`); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Promise P4: what a rule alone knows as a refusal for size is given up, and what is no such refusal is not.
+func TestGiveUpByRule(t *testing.T) {
+	own, other := errors.New("body exceeds the quota"), errors.New("not now")
+	classifier, err := classify.New(classify.Config{Rules: []classify.Rule{classify.Is(own, classify.Verdict{TooLarge: true})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t, databases.SQLite, databases.SQLite.Create(t))
+	refusals := map[string]error{numberedID(1): own, numberedID(2): other}
+	fill(t, s, 4, 0)
+	out := &outbox{before: func(_ string, messages []*message.Message) error {
+		if len(messages) > 1 {
+			return other
+		}
+		return refusals[messages[0].UUID]
+	}}
+	given := make(chan string, 4)
+	giveUp := func(_ context.Context, _ string, msg *message.Message, _ error) error { given <- msg.UUID; return nil }
+	start(t, s, out, RelayConfig{Shared: settings.Shared{Classifier: classifier}, GiveUp: giveUp})
+	eventually(t, "one is left", func() bool { return kept(t, s) == 1 })
+	if id := <-given; id != numberedID(1) || len(given) != 0 || len(out.all()) != 2 {
+		t.Errorf("given up: %q and %d more; published: %v", id, len(given), out.ids())
+	}
+}
+
+// A row that cannot be read is put off, and does not stop others.
+func TestDamaged(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
+		put(t, s, "orders", newMessage(numberedID(0)), 0)
+		if _, err := s.db.DB().Exec(`UPDATE spillway_delayed SET metadata = 'damaged', failures = -5`); err != nil {
+			t.Fatal(err)
+		}
+		put(t, s, "orders", newMessage(numberedID(1)), 0)
+		out := &outbox{}
+		start(t, s, out, RelayConfig{})
+		eventually(t, "the other one is published", func() bool { return len(out.all()) == 1 && kept(t, s) == 1 })
+	})
+}
+
+type errorCounter struct {
+	watermill.NopLogger
+	n atomic.Int64
+}
+
+func (c *errorCounter) Error(string, error, watermill.LogFields) { c.n.Add(1) }
+
+// A database that fails is asked again, and what was published is deleted before anything else is taken.
+func TestDatabaseFails(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := newStore(t, d, address)
+		fill(t, s, 10, 0)
+		hide := func(from, to string) {
+			var err error
+			eventually(t, "the table is renamed", func() bool {
+				_, err = s.db.DB().Exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
+				return err == nil
+			})
+		}
+		var once sync.Once
+		logger := &errorCounter{}
+		out := &outbox{before: func(string, []*message.Message) error {
+			once.Do(func() {
+				hide("spillway_delayed", "hidden")
+				logger.n.Store(0) // of renewals while the statement took its time
+			})
+			return nil
+		}}
+		start(t, newStore(t, d, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Shared: settings.Shared{Logger: logger}})
+		eventually(t, "the failure is logged", func() bool { return logger.n.Load() > 0 })
+		time.Sleep(500 * time.Millisecond) // the lease is over
+		if n := logger.n.Load(); n > 5 {
+			t.Errorf("%d errors are logged", n)
+		}
+		hide("hidden", "spillway_delayed")
+		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
+		wantOnce(t, out.ids(), 10)
+	})
+}
+
+// Rows that others hold for longer are asked for with patience, and no longer than Poll.
+func TestContended(t *testing.T) {
+	for _, d := range databases.All[1:] {
+		t.Run(d.Name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t, d, d.Create(t))
+			put(t, s, "orders", newMessage("1"), 0)
+			tx, err := s.db.DB().Begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(`SELECT * FROM spillway_delayed FOR UPDATE`); err != nil {
+				t.Fatal(err)
+			}
+			out := &outbox{}
+			config := &RelayConfig{Batch: 10, Poll: time.Second, Lease: time.Second, Shared: settings.Shared{Logger: watermill.NopLogger{}}}
+			w := &worker{from: source{config, s, out}, topics: topics{}}
+			before := firstContended
+			for range 12 {
+				d := w.round(t.Context())
+				if d < before/2 || d > time.Second {
+					t.Errorf("it waits for %s after %s", d, before)
+				}
+				before = d
+			}
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if d := w.round(t.Context()); d != time.Second || len(out.all()) != 1 || w.misses != 0 {
+				t.Errorf("%s, %d published", d, len(out.all()))
+			}
+		})
+	}
+}
