@@ -25,6 +25,8 @@ import (
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/placing"
 )
 
 // Handler handles one call, as a message.HandlerFunc handles one message.
@@ -52,18 +54,22 @@ func Enter(steps ...Step) message.HandlerMiddleware {
 				}
 				known.Store(true)
 			}
+			var lane placing.Laned
+			if placing.Lanes.Load() {
+				lane = placing.LaneOf(msg.Context(), msg)
+			}
 			if stages.Load() {
 				if r := ReentryOf(msg.Context()); r != nil {
 					r.identify(msg)
-					return enter(run, msg, r)
+					return enter(run, msg, r, lane)
 				}
 			}
-			return enter(run, msg, nil)
+			return enter(run, msg, nil, lane)
 		}
 	}
 }
 
-func enter(run Handler, msg *message.Message, r *Reentry) ([]*message.Message, error) {
+func enter(run Handler, msg *message.Message, r *Reentry, lane placing.Laned) ([]*message.Message, error) {
 	c := begin(msg)
 	if c.Reentry = r; r != nil {
 		c.held = r.Held
@@ -74,6 +80,9 @@ func enter(run Handler, msg *message.Message, r *Reentry) ([]*message.Message, e
 			c.Restore()
 		}
 		c.end()
+		if lane != nil {
+			lane.Return()
+		}
 	}()
 	out, o := run(c)
 	failed = o.Next != Done

@@ -15,8 +15,8 @@ var ErrClosed = errors.New("lanes: closed")
 type Config[T any] struct {
 	// Running is the number of messages that run at the same time.
 	Running int
-	// Items is the number of messages that run or wait, and Bytes is their size. A message that is larger than Bytes runs
-	// when nothing else does.
+	// Items is the number of messages that run or wait, and Bytes is their size. As many as Running are taken in any case,
+	// and none is taken while as many run.
 	Items, Bytes int
 	// Key returns the key of a message. nil is no key. An empty key is a key.
 	Key func(T) []byte
@@ -37,10 +37,10 @@ type Lanes[T any] struct {
 	mu           sync.Mutex
 	work         sync.Cond // something is ready, or closed
 	closed       bool
-	started      int // workers
 	idle         int // workers that wait, and have no work coming
+	runnable     int // run, or are about to
 	items, bytes int
-	first, last  *entry[T]            // that may run: no other of their keys runs
+	first, last  *entry[T]            // that are about to run
 	ends         map[uint64]*entry[T] // the last one of each key that runs or waits
 	spare        *entry[T]
 	spares       int
@@ -123,11 +123,13 @@ func (l *Lanes[T]) add(item T, size int, lane uint64, keyed bool) (added bool, e
 }
 
 func (l *Lanes[T]) fits(size int) bool {
-	return l.items == 0 || l.items < l.config.Items && l.bytes+size <= l.config.Bytes
+	return l.runnable < l.config.Running && (l.items < l.config.Running ||
+		l.items < l.config.Items && l.bytes+size <= l.config.Bytes)
 }
 
-// ready lets e run when a worker is free.
+// ready lets e run: there is a worker for it.
 func (l *Lanes[T]) ready(e *entry[T]) {
+	l.runnable++
 	if l.last == nil {
 		l.first = e
 	} else {
@@ -137,8 +139,7 @@ func (l *Lanes[T]) ready(e *entry[T]) {
 	if l.idle > 0 {
 		l.idle-- // here, because the worker may wake up late
 		l.work.Signal()
-	} else if l.started < l.config.Running {
-		l.started++
+	} else {
 		l.workers.Go(l.run)
 	}
 }
@@ -159,31 +160,30 @@ func (l *Lanes[T]) run() {
 		if l.first = e.next; l.first == nil {
 			l.last = nil
 		}
-		e.next = nil
-		l.mu.Unlock()
-		l.config.Run(e.item)
-		l.mu.Lock()
-		l.ended(e)
+		for e != nil && !l.closed {
+			l.mu.Unlock()
+			l.config.Run(e.item)
+			l.mu.Lock()
+			e = l.ended(e)
+		}
 	}
 }
 
-// ended makes room, and lets the next one of the key run.
-func (l *Lanes[T]) ended(e *entry[T]) {
+// ended makes room, and returns the next one of the key.
+func (l *Lanes[T]) ended(e *entry[T]) (behind *entry[T]) {
 	l.items--
 	l.bytes -= e.size
-	switch {
-	case l.closed:
-		return
-	case e.behind != nil:
-		l.ready(e.behind)
-	case e.keyed:
-		delete(l.ends, e.lane)
+	if behind = e.behind; behind == nil {
+		if l.runnable--; e.keyed {
+			delete(l.ends, e.lane)
+		}
 	}
 	l.release(e)
 	select {
 	case l.room <- struct{}{}:
 	default:
 	}
+	return behind
 }
 
 // entry returns a spare one.

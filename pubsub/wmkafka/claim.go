@@ -2,7 +2,6 @@ package wmkafka
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -38,7 +37,7 @@ func (s *subscription) ConsumeClaim(session sarama.ConsumerGroupSession, claim s
 		}
 	}()
 	if s.config.InFlight > 1 {
-		s.consumeAhead(session, claim)
+		s.consumeInLanes(session, claim)
 	} else {
 		s.consumeInTurn(session, claim)
 	}
@@ -48,63 +47,6 @@ func (s *subscription) ConsumeClaim(session sarama.ConsumerGroupSession, claim s
 // holdable is the session's context, for messages that may be held.
 func holdable(session sarama.ConsumerGroupSession) context.Context {
 	return outage.WithMaxHold(session.Context(), maxHold)
-}
-
-// flight is a record whose message is on its way.
-type flight struct {
-	of    *delivery
-	acked chan bool
-}
-
-// consumeAhead delivers records of the partition before those in front of them are acked, beginning in order, up to
-// InFlight of them from the first on that is not.
-func (s *subscription) consumeAhead(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) {
-	ahead := make(chan flight, s.config.InFlight-1) // and the one that is waited for
-	var marking sync.WaitGroup
-	defer marking.Wait()
-	defer close(ahead)
-	marking.Go(func() { s.markAll(session, ahead) })
-	ctx := holdable(session)
-	for record := next(session, claim); record != nil; record = next(session, claim) {
-		f := flight{s.deliver(ctx, record), make(chan bool, 1)}
-		select {
-		case ahead <- f:
-		case <-session.Context().Done():
-			return
-		}
-		if !f.of.fly(f.acked) {
-			return
-		}
-	}
-}
-
-// markAll marks what has nothing unacked in front of it. It commits what is acked already in one request.
-func (s *subscription) markAll(session sarama.ConsumerGroupSession, ahead <-chan flight) {
-	marked, gap := false, false
-	commit := func() {
-		if marked {
-			s.commit(session)
-		}
-		marked = false
-	}
-	for f := range ahead {
-		var acked bool
-		select {
-		case acked = <-f.acked:
-		default:
-			commit()
-			acked = <-f.acked
-		}
-		if gap = gap || !acked; !gap {
-			session.MarkMessage(f.of.of.record, "")
-			if marked = true; f.of.first.Load() {
-				session.Commit()
-			}
-		}
-		if len(ahead) == 0 { // nothing may come for long
-			commit()
-		}
-	}
 }
 
 // next is nil when the session has ended.
@@ -117,12 +59,5 @@ func next(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) 
 		return nil
 	case record := <-claim.Messages():
 		return record
-	}
-}
-
-// commit is for clients that do not commit by themselves.
-func (s *subscription) commit(session sarama.ConsumerGroupSession) {
-	if !s.config.client.Consumer.Offsets.AutoCommit.Enable {
-		session.Commit()
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
 // delivery is a record on its way to the consumer, which holds it until the ack.
@@ -23,6 +22,7 @@ type delivery struct {
 
 	turn      *inTurn     // if the next message can be delivered while this one is placed
 	placement *placement  // of the turn, once there is one
+	inside    inside      // of lanes
 	first     atomic.Bool // it is placed, and committed, before the next message is delivered
 }
 
@@ -77,42 +77,6 @@ func (d *delivery) send() bool {
 
 // cancel ends the context of the message.
 func (d *delivery) cancel() { d.now.cancel() }
-
-// fly sends the message, and sends to acked whether it was acked.
-func (d *delivery) fly(acked chan<- bool) (sent bool) {
-	defer func() {
-		if !sent { // a logger may panic
-			acked <- false
-		}
-	}()
-	if sent = d.send(); sent {
-		go func() { acked <- d.untilAcked() }()
-	}
-	return sent
-}
-
-// untilAcked sends a nacked message again, with backoff, and reports whether it was acked in the end. It was not if the
-// session ended first: then a later ack or nack has no effect.
-func (d *delivery) untilAcked() bool {
-	for {
-		outcome := d.settled(nil)
-		d.cancel()
-		switch outcome {
-		case acked:
-			return true
-		case abandoned:
-			d.abandon()
-			return false
-		}
-		if !wait.For(&d.of, d.pause()) {
-			return false
-		}
-		d.msg = d.msg.Copy()
-		if !d.send() {
-			return false
-		}
-	}
-}
 
 type outcome int
 

@@ -14,14 +14,34 @@
 // So a slow handler does not hold up a rebalance, and the end of a session is no failure: package poison publishes and
 // counts nothing.
 //
-// A nacked message is redelivered after a wait that doubles, from 100 ms to 5 s, and never after its session. With
-// InFlight several messages of a partition are delivered at once, in no order. An offset is committed when all before
-// it are acked.
+// A nacked message is redelivered after a wait that doubles, from 100 ms to 5 s, and never after its session. An offset
+// is committed when all before it are acked.
+//
+// # Many keys at a time
+//
+// With InFlight 16, sixteen messages of a partition are handled at the same time, and never two with the same record
+// key. The messages of a key are handled in the order of the partition:
+//
+//	partition   a1 b1 a2 c1 b2 a3      InFlight: 3
+//	handled     a1 ───▶ a2 ──▶ a3
+//	            b1 ─▶ b2
+//	            c1 ─▶
+//
+// What to know of it:
+//
+//   - The next message of a key is delivered when the one before is acked, and the handler has returned. A handler that
+//     acks its message itself and then goes on is waited for, if it is behind a Spillway middleware. What it returns
+//     then is published later, and can be overtaken.
+//   - A nacked message holds up its key, and so does one that is published to a stage or as a dead letter.
+//   - A key that takes long holds up no other. Behind an unacked message 10,000 others can be handled, or 16 MiB be kept
+//     that wait for their keys. Then the partition waits.
+//   - A record without a key has no order and waits for no other. An empty key is a key.
+//   - At the end of a session, messages that were acked behind an unacked one come again, in the order of each key.
 //
 // # A failed message holds up no other
 //
-// When a handler has failed, its message is published to a retry stage or as a dead letter. The next message is
-// delivered meanwhile, in order. The offset of the failed message, and those behind it, are committed after the
+// When a handler has failed, its message is published to a retry stage or as a dead letter. With InFlight 1 the next
+// message is delivered meanwhile, in order. The offset of the failed message, and those behind it, are committed after the
 // publisher confirmed it:
 //
 //		offset       7        8        9        10
@@ -88,8 +108,8 @@
 // Stage topics that several handlers share need a Subscriber for each stage, in the group that stages.Config.Subscriber
 // is called with, and a Publisher with ProducerPerTopic. For them:
 //
-//   - SubscriberConfig.InFlight lets a stage handle that many due messages at once. A downstream that has just
-//     recovered must bear them. A message with a longer jitter then does not hold up those behind it.
+//   - SubscriberConfig.InFlight lets a stage handle due messages of that many keys at once. A downstream that has just
+//     recovered must bear them. A message with a longer jitter then does not hold up those of other keys.
 //   - PublisherConfig.InFlight sends the many messages of a delay store's relay in few requests: 200 is the relay's
 //     batch.
 //   - ListWaiting finds, at start-up, stage topics with messages that no group has acked.
@@ -111,9 +131,10 @@
 //   - Exclusive handling. A connection that falls silent is noticed within 20 to 30 s; a broker gives a member's
 //     partitions away after 10 s. Meanwhile another instance may handle the same message. A handler that ignores its
 //     context may still run when this process gets the message again. The idempotent receiver applies the effect once.
-//   - Order, with InFlight. Without it, a letter has the key of its message, so letters of one key stay in one
-//     partition and in order. Letters without a key can change places if they were published at the same time;
-//     MaxPlacing -1 keeps their order. A redriven message goes to the partition that the publisher's partitioner
+//   - Order of what failed: a message that is retried later, dead-lettered or redriven is overtaken by those behind it.
+//     A letter has the key of its message, so letters of one key stay in one partition and in order. Letters without a
+//     key can change places if they were published at the same time; InFlight 1 with MaxPlacing -1 keeps their order. A
+//     redriven message goes to the partition that the publisher's partitioner
 //     chooses for the key, behind newer messages. Sarama hashes with FNV-1a, Java and librdkafka with murmur2: if your
 //     producers differ, so may the partitions.
 //   - The timestamp. A letter and a redriven record have the time of their own publishing. The first timestamp is in
@@ -138,10 +159,8 @@ package wmkafka
 //  4. read and delivery make the message and its context, which ends with the session (message.go, deliver.go).
 //  5. A placement keeps the record's key, so letters of one key are placed in order, and await settles it (in_turn.go).
 //  6. marks.position is the offset below the first record that is not done, and mark hands it to the session (marks.go).
-//  7. Ahead, with InFlight above 1 (claim.go): up to InFlight records have a goroutine each, in no order, and markAll
-//     marks up to the first that is not acked.
+//  7. In lanes, with InFlight above 1 (in_lanes.go): each record is open in marks from take on, and a worker of package
+//     lanes delivers it until it is acked and the chain has returned.
 //
-// Two modes stay. In turn waits in the partition's own goroutine and starts none for a record. Ahead starts one for each
-// record and has no placements: a failed record holds up no other there, because the others are in flight already.
-// Order by key with several in flight belongs to the first: a lane is what current is now, one for each key in flight.
-// Then marks.take gives each record its entry, and not only a record that is placed.
+// Two modes stay. In turn waits in the partition's own goroutine and starts none for a record. In lanes there are
+// InFlight workers and no placements: a message that is placed holds up its key alone.

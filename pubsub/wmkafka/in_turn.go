@@ -16,24 +16,21 @@ import (
 // inTurn delivers the records of a partition, one handler at a time. While a failed message is placed elsewhere, it
 // delivers the next one, and marks no offset behind the failed one.
 type inTurn struct {
-	sub     *subscription
-	session sarama.ConsumerGroupSession
-	wake    chan struct{} // has an item if a message is being placed, or has been settled since
-	placed  sync.WaitGroup
-	quiet   bool // no message is being placed or has come back; of the goroutine of next
+	sub    *subscription
+	wake   chan struct{} // has an item if a message is being placed, or has been settled since
+	placed sync.WaitGroup
+	quiet  bool // no message is being placed or has come back; of the goroutine of next
 
-	mu         sync.Mutex
-	marks      marks
-	marked     int64
-	current    *delivery   // whose handler runs
-	back       []*delivery // nacked while they were placed, in the order of their offsets
-	committing bool
-	commits    bool // there is something to commit
+	mu      sync.Mutex
+	marks   marks
+	current *delivery   // whose handler runs
+	back    []*delivery // nacked while they were placed, in the order of their offsets
+	marker
 }
 
 func (s *subscription) consumeInTurn(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) {
 	t := &inTurn{
-		sub: s, session: session, wake: make(chan struct{}, 1),
+		sub: s, marker: s.marker(session), wake: make(chan struct{}, 1),
 		marks: marks{most: max(s.config.MaxPlacing, 1), mostBytes: s.config.maxPlacingBytes, ahead: maxInFlight},
 	}
 	defer t.placed.Wait() // for settleGrace at most
@@ -137,7 +134,7 @@ func (t *inTurn) handle(d *delivery) bool {
 			if d.first.Load() {
 				t.session.Commit()
 			}
-			t.commitMarked()
+			t.commitMarked(&t.mu)
 			return true
 		case abandoned:
 			d.abandon()
@@ -160,7 +157,7 @@ func (t *inTurn) leave(d *delivery, became outcome) (placing bool) {
 	}
 	t.current = nil
 	if became == acked {
-		t.mark(d)
+		t.done(d)
 	}
 	t.quiet = len(t.marks.open) == 0
 	return false
@@ -225,9 +222,9 @@ func (t *inTurn) await(d *delivery) {
 	switch outcome {
 	case acked:
 		t.mu.Lock()
-		t.mark(d)
+		t.done(d)
 		t.mu.Unlock()
-		t.commitMarked()
+		t.commitMarked(&t.mu)
 	case nacked:
 		t.requeue(d)
 	case abandoned:
@@ -255,34 +252,14 @@ func (t *inTurn) ring() {
 	}
 }
 
-// mark marks what is done, now that d is. The caller holds mu.
-func (t *inTurn) mark(d *delivery) {
+// done marks what is done, now that d is. The caller holds mu.
+func (t *inTurn) done(d *delivery) {
 	if d.placement != nil {
 		t.marks.confirm(d.placement)
 	} else {
 		t.marks.done(d.of.record.Offset)
 	}
-	if position := t.marks.position(); position > t.marked {
-		t.session.MarkOffset(d.of.record.Topic, d.of.record.Partition, position, "")
-		t.marked, t.commits = position, true
-	}
-}
-
-// commitMarked is for clients that do not commit by themselves. One request commits what was marked during the one
-// before.
-func (t *inTurn) commitMarked() {
-	if t.sub.config.client.Consumer.Offsets.AutoCommit.Enable {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for t.commits && !t.committing {
-		t.commits, t.committing = false, true
-		t.mu.Unlock()
-		t.session.Commit()
-		t.mu.Lock()
-		t.committing = false
-	}
+	t.marker.mark(d.of.record, t.marks.position())
 }
 
 // sizeOf is what a record holds of memory, about.

@@ -44,10 +44,11 @@ type SubscriberConfig struct {
 	// of the client's own that reads a new group's topics from the oldest message, leaves out aborted transactions, sends
 	// a heartbeat each second and notices a silent broker within 30 s. Default: no change.
 	Sarama func(*sarama.Config)
-	// InFlight is the number of messages of a partition that are delivered at the same time, counted from the first
-	// unacked one. If a session ends before that one is acked, all of them are redelivered, acked ones too: the idempotent
-	// receiver applies their effects once. They are handled in no order, whatever their keys. Set it for stage topics,
-	// whose due messages are then handled together. Set it for a live topic only if its order means nothing. Default: 1.
+	// InFlight is the number of messages of a partition that are handled at the same time. Messages with the same record
+	// key are handled one at a time, in the order of the partition, and a nacked one holds up those behind it. Records
+	// without a key have no order. While a message is unacked, up to 10,000 messages behind it can be acked. If the
+	// session ends before that one is acked, they are redelivered, in the order of each key: the idempotent receiver
+	// applies their effects once. Default: 1, for an order of the whole partition.
 	InFlight int
 	// MaxPlacing is the number of failed messages of a partition that are placed while the next ones are handled:
 	// published to a retry stage, or as a dead letter. At this number, or at 16 MiB of keys, headers and values, the

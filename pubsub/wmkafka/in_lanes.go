@@ -1,0 +1,165 @@
+package wmkafka
+
+import (
+	"math"
+	"sync"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/lanes"
+	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+// inLanes delivers records of a partition InFlight at a time, and never two of one key. Each record has an entry in
+// marks from take on, so no offset is marked behind one that is not acked.
+type inLanes struct {
+	sub  *subscription
+	room chan struct{} // has an item if a message has been settled since
+
+	mu    sync.Mutex
+	marks marks
+	marker
+}
+
+func (s *subscription) consumeInLanes(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) {
+	placing.Lanes.Store(true)
+	l := &inLanes{
+		sub: s, room: make(chan struct{}, 1), marker: s.marker(session),
+		marks: marks{most: math.MaxInt, mostBytes: math.MaxInt, ahead: maxInFlight},
+	}
+	all := lanes.New(lanes.Config[*delivery]{
+		Running: s.config.InFlight, Items: maxInFlight, Bytes: s.config.maxPlacingBytes, Run: l.run,
+		Key:  func(d *delivery) []byte { return d.of.record.Key },
+		Size: func(d *delivery) int { return sizeOf(d.of.record) },
+	})
+	defer all.Close() // after settleGrace at most
+	ctx := holdable(session)
+	for l.hasRoom() {
+		record := next(session, claim)
+		if record == nil {
+			return
+		}
+		d := s.deliver(ctx, record)
+		l.take(d)
+		if all.Add(session.Context(), d) != nil { // the session has ended
+			return
+		}
+	}
+}
+
+// hasRoom waits until a further record may be taken. It reports false if the session has ended.
+func (l *inLanes) hasRoom() bool {
+	for l.isFull() {
+		select {
+		case <-l.room:
+		case <-l.session.Context().Done():
+			return false
+		}
+	}
+	return true
+}
+
+func (l *inLanes) isFull() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.marks.full()
+}
+
+func (l *inLanes) take(d *delivery) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.marks.take()
+	d.placement = l.marks.place(d.of.record.Offset, nil, 0)
+}
+
+// run delivers a message until it is acked. Its lane goes on when run returns. After the end of the session nothing is
+// delivered: the handler of the message in front may still be at work.
+func (l *inLanes) run(d *delivery) {
+	for l.session.Context().Err() == nil && d.send() {
+		outcome := d.settled(nil)
+		d.cancel()
+		switch outcome {
+		case acked:
+			l.acked(d)
+		case abandoned:
+			d.abandon()
+			return
+		}
+		if !d.untilReturned() || outcome == acked || !wait.For(&d.of, d.pause()) {
+			return
+		}
+		d.again()
+	}
+}
+
+// acked marks what is done, now that d is.
+func (l *inLanes) acked(d *delivery) {
+	l.mu.Lock()
+	l.marks.confirm(d.placement)
+	l.mark(d.of.record, l.marks.position())
+	l.mu.Unlock()
+	if d.first.Load() {
+		l.session.Commit()
+	}
+	l.commitMarked(&l.mu)
+	select {
+	case l.room <- struct{}{}:
+	default:
+	}
+}
+
+// inside says whether chains are at work on the message of a delivery.
+type inside struct {
+	mu       sync.Mutex
+	depth    int
+	returned chan struct{} // closed when depth is 0 again; nil if nothing waits for it
+}
+
+// Enter is called when a chain begins with msg.
+func (d *delivery) Enter(msg *message.Message) bool {
+	d.inside.mu.Lock()
+	defer d.inside.mu.Unlock()
+	if d.msg != msg {
+		return false
+	}
+	d.inside.depth++
+	return true
+}
+
+// Return is called when the chain has returned.
+func (d *delivery) Return() {
+	d.inside.mu.Lock()
+	defer d.inside.mu.Unlock()
+	if d.inside.depth--; d.inside.depth == 0 && d.inside.returned != nil {
+		close(d.inside.returned)
+		d.inside.returned = nil
+	}
+}
+
+// untilReturned waits until the chain has returned: the handler may have acked or nacked its message itself. It reports
+// false if the session has ended.
+func (d *delivery) untilReturned() bool {
+	d.inside.mu.Lock()
+	if d.inside.depth == 0 {
+		d.inside.mu.Unlock()
+		return true
+	}
+	returned := make(chan struct{})
+	d.inside.returned = returned
+	d.inside.mu.Unlock()
+	select {
+	case <-returned:
+		return true
+	case <-d.of.Done():
+		return false
+	}
+}
+
+// again prepares another delivery.
+func (d *delivery) again() {
+	d.inside.mu.Lock()
+	defer d.inside.mu.Unlock()
+	d.msg = d.msg.Copy()
+}
