@@ -64,6 +64,20 @@
 // handlers take longer than that, bystanders may be counted more often, and in the end dead-lettered. Suspects run one
 // after the other: 100 of 50 ms take 5 seconds.
 //
+// # What each part is for
+//
+// A count of crashes alone is a third of this package. Each other part was taken out once, and a test failed:
+//
+//   - Suspects run alone. Otherwise three healthy messages of 50 were dead-lettered beside two deadly ones
+//     (TestDeadlyMessages).
+//   - Processes that may still live are waited for. Otherwise a message was dead-lettered because eight sessions were
+//     lost while its handlers went on (TestLostSessions).
+//   - A mark stays until outputs are published. Otherwise a message whose publisher ends the process was never refused
+//     (TestDeadlyMessages).
+//   - The marks of a refused message stay after its ack. Otherwise a lost ack let it reach its handler again
+//     (TestAckOfRefusedIsLost).
+//   - Config.Delivered needs no database and no statement. It is all that a service on RabbitMQ without a database has.
+//
 // # What it does not do
 //
 //   - It compares no clocks. A process has stopped if its heartbeats have not changed for three intervals of its own
