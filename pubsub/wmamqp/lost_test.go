@@ -56,28 +56,6 @@ func TestCloseInHandler(t *testing.T) {
 	}
 }
 
-// Promises P1 and P3: what a handler acks within the grace after Close is acked at the broker, many times over.
-func TestAckInGrace(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	for range 20 {
-		topic := b.queue()
-		b.send(topic, amqp091.Publishing{MessageId: "m"})
-		sub := b.subscriber(patient)
-		msg := b.next(b.subscribe(sub, topic))
-		closed := make(chan error, 1)
-		go func() { closed <- sub.Close() }()
-		<-msg.Context().Done()
-		acks(t, msg)
-		if err := <-closed; err != nil {
-			t.Fatal(err)
-		}
-		if n := b.ready(topic); n != 0 {
-			t.Fatalf("%d messages after the ack", n)
-		}
-	}
-}
-
 // Promise P3: the context of Subscribe ends a subscription as Close does, and leaves the others alone.
 func TestSubscribeContext(t *testing.T) {
 	t.Parallel()
@@ -108,25 +86,6 @@ func TestSubscribeContext(t *testing.T) {
 	eventually(t, "the other message is back", func() bool { return b.ready(one) == 1 })
 	b.send(two, amqp091.Publishing{MessageId: "3"})
 	acks(t, b.next(others))
-}
-
-// Close is bounded although a handler does not obey its context, may be called again, and refuses what comes after.
-func TestCloseIsBounded(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic := b.queue()
-	b.send(topic, amqp091.Publishing{MessageId: "m"})
-	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { *wmamqp.SettleGrace(c) = 50 * time.Millisecond })
-	b.next(b.subscribe(sub, topic)) // and never settled
-	soon(t, "Close, twice", func() {
-		for range 2 {
-			b.closed("the subscriber", sub.Close())
-		}
-	})
-	if _, err := sub.Subscribe(context.Background(), topic); err == nil {
-		t.Error("it subscribes after Close")
-	}
-	eventually(t, "the message is back", func() bool { return b.ready(topic) == 1 })
 }
 
 // spy is an application's marshaler with which a test gets hold of the channel.

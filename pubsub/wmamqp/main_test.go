@@ -167,18 +167,6 @@ func (b *broker) closed(what string, err error) {
 	}
 }
 
-// soon calls f, which must return although nothing else happens.
-func soon(t testing.TB, what string, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatalf("not within %s: %s", patience, what)
-	}
-}
-
 func (b *broker) publisher(change ...func(*wmamqp.PublisherConfig)) *wmamqp.Publisher {
 	b.Helper()
 	var config wmamqp.PublisherConfig
@@ -220,16 +208,11 @@ func (b *broker) subscribe(s message.Subscriber, topic string) <-chan *message.M
 
 func (b *broker) next(messages <-chan *message.Message) *message.Message {
 	b.Helper()
-	select {
-	case msg, open := <-messages:
-		if !open {
-			b.Fatal("the subscription has ended")
-		}
-		return msg
-	case <-time.After(patience):
-		b.Fatalf("no message within %s", patience)
+	msg := testkit.Receive(b, "a message", messages)
+	if msg == nil {
+		b.Fatal("the subscription has ended")
 	}
-	return nil
+	return msg
 }
 
 // run runs a handler of topic in a router behind a poison.Queue, until the test ends or stop is called.
@@ -240,27 +223,10 @@ func (b *broker) run(topic string, sub message.Subscriber, dead message.Publishe
 	if err != nil {
 		b.Fatal(err)
 	}
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: patience}, watermill.NopLogger{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	router.AddMiddleware(queue.Middleware)
-	router.AddConsumerHandler("billing", topic, sub, h)
-	ended := make(chan error, 1)
-	go func() { ended <- router.Run(context.Background()) }()
-	select {
-	case <-router.Running():
-	case err := <-ended:
-		b.Fatal(err)
-	}
-	stop = sync.OnceFunc(func() {
-		if err := router.Close(); err != nil {
-			b.Errorf("close the router: %v", err)
-		}
-		<-ended
+	return testkit.RunRouter(b, watermill.NopLogger{}, func(router *message.Router) {
+		router.AddMiddleware(queue.Middleware)
+		router.AddConsumerHandler("billing", topic, sub, h)
 	})
-	b.Cleanup(stop)
-	return stop
 }
 
 // list is what handlers report to a test.

@@ -1,8 +1,7 @@
 package wmamqp_test
 
 import (
-	"context"
-	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
@@ -55,7 +55,7 @@ func TestOutputQueueNacks(t *testing.T) {
 			t.Parallel()
 			b := newBroker(t)
 			topic := b.queue(kind)
-			ids, logger, outputs := b.numbered(topic, 6), &errorLog{}, topic+".other"
+			ids, logger, outputs := b.numbered(topic, 6), &testkit.Log{}, topic+".other"
 			makeRoom := b.full(outputs, kind)
 			dlc, err := spillway.New(t.Context(), spillway.Config{
 				Publisher: b.publisher(), Queue: poison.QueueConfig{Origin: wmamqp.Origin}, Logger: logger,
@@ -63,24 +63,15 @@ func TestOutputQueueNacks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			router, err := message.NewRouter(message.RouterConfig{CloseTimeout: patience}, logger)
-			if err != nil {
-				t.Fatal(err)
-			}
-			dlc.Attach(router)
-			router.AddHandler("billing", topic, b.subscriber(prefetch(6)), outputs, b.publisher(),
-				func(msg *message.Message) ([]*message.Message, error) {
-					return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, nil
-				})
-			ended := make(chan error, 1)
-			go func() { ended <- router.Run(context.Background()) }()
-			t.Cleanup(func() {
-				if err := errors.Join(router.Close(), <-ended); err != nil {
-					t.Error(err)
-				}
+			testkit.RunRouter(t, logger, func(router *message.Router) {
+				dlc.Attach(router)
+				router.AddHandler("billing", topic, b.subscriber(prefetch(6)), outputs, b.publisher(),
+					func(msg *message.Message) ([]*message.Message, error) {
+						return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, nil
+					})
 			})
 			eventually(t, "the outage of the output queue is in the log, or a letter is", func() bool {
-				said := strings.Join(logger.lines.get(), "\n")
+				said := fmt.Sprint(logger.Errors())
 				return strings.Contains(said, "An outage began") || strings.Contains(said, "dead-lettered")
 			})
 			makeRoom()
@@ -96,7 +87,7 @@ func TestOutputQueueNacks(t *testing.T) {
 				return len(made)+b.ready(topic+".dlq") >= len(ids)
 			})
 			if n := b.ready(topic + ".dlq"); n != 0 || len(made) != len(ids) {
-				said := strings.Join(logger.lines.get(), "\n")
+				said := fmt.Sprint(logger.Errors())
 				t.Errorf("%d letters of healthy messages, %d of %d outputs:\n%s", n, len(made), len(ids), said)
 			}
 			eventually(t, "the source is empty", func() bool { return b.ready(topic) == 0 })

@@ -1,7 +1,6 @@
 package wmamqp_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -65,21 +65,6 @@ func (d *downstream) handled() int {
 	return len(d.done)
 }
 
-// errorLog keeps the lines of errors.
-type errorLog struct {
-	watermill.NopLogger
-	lines list
-}
-
-func (l *errorLog) Error(msg string, err error, _ watermill.LogFields) {
-	if err != nil {
-		msg += ": " + err.Error()
-	}
-	l.lines.add(msg)
-}
-
-func (l *errorLog) With(watermill.LogFields) watermill.LoggerAdapter { return l }
-
 // Feature R12, promise P3: in an outage that is many times longer than a message may be held, messages are requeued and held again. The broker closes no
 // channel, no message is counted, dead-lettered or lost, and the outage does not use up the crash limit.
 //
@@ -100,7 +85,7 @@ func TestHeldInLongOutage(t *testing.T) {
 				b := newBroker(t)
 				topic := b.queue(kind)
 				ids := b.numbered(topic, 6)
-				logger, down := &errorLog{}, newDownstream()
+				logger, down := &testkit.Log{}, newDownstream()
 				sub := b.subscriber(change, func(c *wmamqp.SubscriberConfig) { c.MaxHold, c.Logger = hold, logger })
 				dead := b.publisher()
 				if err := dead.InitializeTopics(topic+".dlq", topic+".invalid"); err != nil {
@@ -114,7 +99,10 @@ func TestHeldInLongOutage(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				b.attach(dlc, topic, sub, down.handle)
+				testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
+					dlc.Attach(router)
+					router.AddConsumerHandler("billing", topic, sub, down.handle)
+				})
 				began := time.Now()
 				for n := 1; n <= 4; n++ {
 					eventually(t, "a message was requeued once more", func() bool { return down.mostRequeued() >= n })
@@ -128,37 +116,13 @@ func TestHeldInLongOutage(t *testing.T) {
 				if n := b.ready(topic + ".dlq"); n != 0 {
 					t.Errorf("%d letters", n)
 				}
-				for _, line := range logger.lines.get() {
-					if strings.Contains(strings.ToLower(line), "channel") || strings.Contains(line, "timeout") {
+				for _, line := range logger.Errors() {
+					if text := strings.ToLower(line.String()); strings.Contains(text, "channel") || strings.Contains(text, "timeout") {
 						t.Errorf("logged: %s", line)
 					}
 				}
 				t.Logf("an outage of %s, with messages held for %s: requeued at most %d times", time.Since(began).Round(time.Millisecond), hold, down.mostRequeued())
 			})
 		}
-	}
-}
-
-// attach runs a handler behind a channel until the test ends.
-func (b *broker) attach(dlc *spillway.Channel, topic string, sub message.Subscriber, h message.NoPublishHandlerFunc) {
-	b.Helper()
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: patience}, watermill.NopLogger{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	dlc.Attach(router)
-	router.AddConsumerHandler("billing", topic, sub, h)
-	ended := make(chan error, 1)
-	go func() { ended <- router.Run(context.Background()) }()
-	b.Cleanup(func() {
-		if err := errors.Join(router.Close(), <-ended); err != nil {
-			b.Error(err)
-		}
-	})
-	select {
-	case <-router.Running():
-	case err := <-ended:
-		ended <- nil
-		b.Fatal(err)
 	}
 }

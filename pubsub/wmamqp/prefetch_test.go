@@ -7,6 +7,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/gate"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -147,7 +148,7 @@ func TestCloseAtShutValve(t *testing.T) {
 	gate.Of(msg.Context()).Shut(make(chan struct{}))
 	msg.Nack()
 	b.unfetched(topic, 3)
-	soon(t, "Close", func() { b.closed("the subscriber", sub.Close()) })
+	testkit.Within(t, "Close", func() { b.closed("the subscriber", sub.Close()) })
 	if _, open := <-messages; open {
 		t.Error("a message came after Close")
 	}

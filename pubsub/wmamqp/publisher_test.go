@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
@@ -18,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -132,25 +130,6 @@ func TestHeadersTooLarge(t *testing.T) {
 	}
 	if got := b.get(name); len(got.Headers["big"].(string)) != fits {
 		t.Error("cut")
-	}
-}
-
-// Feature D6, promise P4: a letter that does not fit is cut until it does.
-func TestLetterIsShrunk(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic := b.queue()
-	b.send(topic, amqp091.Publishing{Headers: amqp091.Table{"big": strings.Repeat("x", 120<<10)}, MessageId: "id"})
-	dead := b.publisher()
-	if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
-		t.Fatal(err)
-	}
-	b.run(topic, b.subscriber(), dead, poison.QueueConfig{PublishBackoff: time.Millisecond}, func(*message.Message) error {
-		return classify.Permanent(errors.New(strings.Repeat("a long story ", 1<<10)))
-	})
-	d := b.get(topic + ".dlq")
-	if d.MessageId != "id" || d.Headers["big"] != strings.Repeat("x", 120<<10) || d.Headers[poison.KeyFailureClass] != "permanent" {
-		t.Errorf("%.2000v", d)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -90,37 +89,5 @@ func TestRedriveRoundTrip(t *testing.T) {
 				t.Errorf("%d more copies by CC", n)
 			}
 		})
-	}
-}
-
-// Promise P2: what the broker itself dead-lettered, with x-death, is handled, set aside and read by a foreign consumer
-// with its types.
-func TestBrokersOwnDeadLetter(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic, source := b.queue(), b.topic()
-	b.must(func(c *amqp091.Channel) error {
-		_, err := c.QueueDeclare(source, true, false, false, false, amqp091.Table{
-			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": topic, "x-message-ttl": int32(1),
-		})
-		return err
-	})
-	b.send(source, amqp091.Publishing{MessageId: "m", Body: []byte("body")})
-	dead := b.publisher()
-	if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
-		t.Fatal(err)
-	}
-	var seen list
-	b.run(topic, b.subscriber(), dead, poison.QueueConfig{}, func(msg *message.Message) error {
-		seen.add(msg.Metadata["x-death"])
-		return classify.Permanent(errors.New("failed"))
-	})
-	d := b.get(topic + ".dlq")
-	deaths, _ := d.Headers["x-death"].([]any)
-	if len(deaths) != 1 || deaths[0].(amqp091.Table)["count"] != int64(1) || d.MessageId != "m" || d.Expiration != "" {
-		t.Errorf("%#v", d.Headers)
-	}
-	if got := seen.get(); len(got) != 1 || !strings.Contains(got[0], `"reason":"expired"`) {
-		t.Errorf("%q", got)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
@@ -197,7 +198,7 @@ func TestNackBackoff(t *testing.T) {
 	}
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
 	b.next(b.subscribe(slow, topic)).Nack()
-	soon(t, "Close within the wait of an hour", func() { b.closed("the subscriber", slow.Close()) })
+	testkit.Within(t, "Close within the wait of an hour", func() { b.closed("the subscriber", slow.Close()) })
 	eventually(t, "the message is back", func() bool { return b.ready(topic) == 1 })
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // No broker: Subscribe and Backlog say so within bounded time, and Close returns.
@@ -118,30 +119,13 @@ func TestCloseUnderHandler(t *testing.T) {
 	}
 }
 
-// expiring is a context whose deadline is when the test says.
-type expiring struct {
-	context.Context
-	done chan struct{}
-}
-
-func (e *expiring) Done() <-chan struct{} { return e.done }
-
-func (e *expiring) Err() error {
-	select {
-	case <-e.done:
-		return context.DeadlineExceeded
-	default:
-		return nil
-	}
-}
-
 // Promise P3: the message's context is cancelled, and so its message aborted, even where a deadline ended the subscription.
 func TestDeadlineOfSubscription(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(1)...)
 	type key struct{}
-	ctx := &expiring{Context: context.WithValue(context.Background(), key{}, "value"), done: make(chan struct{})}
+	ctx, expire := testkit.Expiring(context.WithValue(context.Background(), key{}, "value"))
 	messages, err := c.subscriber(SubscriberConfig{}).Subscribe(ctx, c.topic)
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +133,7 @@ func TestDeadlineOfSubscription(t *testing.T) {
 	msg := c.next(messages)
 	call := chain.Keep(msg)
 	defer call.Release()
-	close(ctx.done)
+	expire()
 	<-msg.Context().Done()
 	if !call.Gone() || msg.Context().Value(key{}) != "value" {
 		t.Errorf("aborted %t: %v, value %v", call.Gone(), msg.Context().Err(), msg.Context().Value(key{}))

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.uber.org/goleak"
@@ -217,16 +215,11 @@ func (c *cluster) subscribe(sub message.Subscriber) <-chan *message.Message {
 // next returns the next message, which must come.
 func (c *cluster) next(messages <-chan *message.Message) *message.Message {
 	c.Helper()
-	select {
-	case msg, ok := <-messages:
-		if !ok {
-			c.Fatal("the subscription has ended")
-		}
-		return msg
-	case <-time.After(patience):
-		c.Fatal("no message came")
-		return nil
+	msg := testkit.Receive(c, "a message", messages)
+	if msg == nil {
+		c.Fatal("the subscription has ended")
 	}
+	return msg
 }
 
 // ends calls f, which must return although nothing else happens.
@@ -275,30 +268,14 @@ func (c *cluster) members() int {
 // run runs handlers in a router until the test ends, or the returned function is called.
 func (c *cluster) run(sub message.Subscriber, pub message.Publisher, attach func(*message.Router), handle message.HandlerFunc) (stop func()) {
 	c.Helper()
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, nil)
-	if err != nil {
-		c.Fatal(err)
-	}
-	attach(router)
-	if pub == nil {
-		router.AddConsumerHandler("billing", c.topic, sub, func(msg *message.Message) error { _, err := handle(msg); return err })
-	} else {
-		router.AddHandler("billing", c.topic, sub, "invoices", pub, handle)
-	}
-	done := make(chan error, 1)
-	go func() { done <- router.Run(context.Background()) }()
-	select {
-	case <-router.Running():
-	case err := <-done:
-		c.Fatal(err)
-	}
-	stop = sync.OnceFunc(func() {
-		if err := errors.Join(router.Close(), <-done); err != nil {
-			c.Error(err)
+	return testkit.RunRouter(c, nil, func(router *message.Router) {
+		attach(router)
+		if pub == nil {
+			router.AddConsumerHandler("billing", c.topic, sub, func(msg *message.Message) error { _, err := handle(msg); return err })
+		} else {
+			router.AddHandler("billing", c.topic, sub, "invoices", pub, handle)
 		}
 	})
-	c.Cleanup(stop)
-	return stop
 }
 
 // sink is a publisher that keeps what it is given.
@@ -332,25 +309,4 @@ func (s *sink) letters(t testing.TB) (letters []poison.Letter) {
 		letters = append(letters, l)
 	}
 	return letters
-}
-
-// logs keeps what is logged as an error.
-type logs struct {
-	watermill.NopLogger
-	lock sync.Mutex
-	text strings.Builder
-}
-
-func (l *logs) Error(text string, err error, fields watermill.LogFields) {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	fmt.Fprintln(&l.text, text, err, fields)
-}
-
-func (l *logs) With(watermill.LogFields) watermill.LoggerAdapter { return l }
-
-func (l *logs) String() string {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	return l.text.String()
 }

@@ -1,7 +1,6 @@
 package wmkafka
 
 import (
-	"encoding/json"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
@@ -82,62 +80,6 @@ func TestHeldInOutage(t *testing.T) {
 			c.eventually("all are committed", func() bool { return c.committed() == n })
 			if letters := dead.letters(t); len(letters) != 0 {
 				t.Errorf("%d letters: %v", len(letters), letters[0].Failure)
-			}
-		})
-	}
-}
-
-// Feature R17, promise P4: poison at the head of a partition holds up the messages behind it for a bounded time, with
-// the breaker. 30 messages that cannot be read, or that fail with an unknown error, are dead-lettered, and the 10
-// messages behind them are handled. Only the unknown error opens the breaker.
-func TestPoisonBeforeGoodMessages(t *testing.T) {
-	t.Parallel()
-	const bad, good = 30, 10
-	for name, row := range map[string]struct {
-		class classify.Class
-		fails func() error
-		opens bool
-	}{
-		"unreadable":    {classify.ClassInvalid, func() error { return json.Unmarshal([]byte("no JSON"), new(int)) }, false},
-		"unknown error": {classify.ClassUnknown, func() error { return errors.New("no such order") }, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newCluster(t)
-			poisonous := map[string]bool{}
-			for i, record := range numbered(bad + good) {
-				c.produce(record)
-				if i < bad {
-					poisonous[string(record.Headers[0].Value)] = true
-				}
-			}
-			dead, done, opened := &sink{}, &distinct{}, false
-			ch := c.channel(spillway.Config{Publisher: dead,
-				Breaker: &breaker.Config{Window: time.Second, Probe: 50 * time.Millisecond, Doubt: 3 * time.Second},
-				Retry: middleware.RetryConfig{
-					Backoff: middleware.Backoff{Initial: 100 * time.Millisecond, Max: 200 * time.Millisecond}}})
-			c.run(c.subscriber(SubscriberConfig{}), nil, ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
-				if poisonous[msg.UUID] {
-					return nil, row.fails()
-				}
-				done.add(msg.UUID)
-				return nil, nil
-			})
-			c.eventually("all good messages are handled", func() bool {
-				for _, s := range ch.Breaker().Health() {
-					opened = opened || s.State == breaker.Open
-				}
-				return done.n.Load() == good
-			})
-			c.eventually("all are committed", func() bool { return c.committed() == bad+good })
-			letters := dead.letters(t)
-			for _, letter := range letters {
-				if letter.Failure.Class != row.class {
-					t.Errorf("%+v", letter.Failure)
-				}
-			}
-			if len(letters) != bad || opened != row.opens {
-				t.Errorf("%d letters; the breaker opened: %t", len(letters), opened)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package wmkafka
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -59,7 +60,7 @@ func TestInitializeTopics(t *testing.T) {
 				}
 				c.create(source, row.partitions, entries)
 			}
-			logged := &logs{}
+			logged := &testkit.Log{}
 			pub := c.publisher(PublisherConfig{Sarama: sends(3<<20 + letterRoom), Shared: settings.Shared{Logger: logged}})
 			dlq, invalid := c.topic+".dlq", c.topic+".invalid"
 			c.deleteLater(dlq, invalid)
@@ -82,8 +83,8 @@ func TestInitializeTopics(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if text := logged.String(); text != "" {
-				t.Errorf("logged: %s", text)
+			if lines := logged.Errors(); len(lines) > 0 {
+				t.Errorf("logged: %v", lines)
 			}
 		})
 	}
@@ -97,8 +98,8 @@ func TestFlawsOfExistingTopics(t *testing.T) {
 	c := newCluster(t)
 	room := strconv.Itoa(kafkaMaxMessageBytes + letterRoom)
 	sound := map[string]string{"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete", "max.message.bytes": room}
-	logged := &logs{}
-	strict, lax := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}}), c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}, AllowLossyTopics: true})
+	refused, logged := &testkit.Log{}, &testkit.Log{}
+	strict, lax := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: refused}}), c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}, AllowLossyTopics: true})
 	for setting, row := range map[string]struct{ value, want string }{
 		"retention.ms":      {"604800000", "retention.ms=604800000; set it to -1"},
 		"retention.bytes":   {"1000000", "retention.bytes=1000000; set it to -1"},
@@ -121,16 +122,16 @@ func TestFlawsOfExistingTopics(t *testing.T) {
 				!strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), "PublisherConfig.AllowLossyTopics")) {
 				t.Errorf("%q: %v", setting, err)
 			}
-			if logged.String() != "" {
-				t.Errorf("%q: logged %s", setting, logged)
+			if lines := refused.Errors(); len(lines) > 0 {
+				t.Errorf("%q: logged %v", setting, lines)
 			}
-			if err := lax.InitializeTopicsFor(c.topic, topic); err != nil || !strings.Contains(logged.String(), row.want) {
-				t.Errorf("%q accepted: %v, logged %s", setting, err, logged)
+			told := len(logged.Errors())
+			if err := lax.InitializeTopicsFor(c.topic, topic); err != nil || !strings.Contains(fmt.Sprint(logged.Errors()[told:]), row.want) {
+				t.Errorf("%q accepted: %v, logged %v", setting, err, logged.Errors()[told:])
 			}
 			if after, err := describeTopic(c.admin, topic); err != nil || after != before {
 				t.Errorf("%+v became %+v, %v", before, after, err)
 			}
-			*logged = logs{}
 		}
 	}
 }
@@ -228,17 +229,17 @@ func TestInitializeTopicsReplicas(t *testing.T) {
 	sound["min.insync.replicas"] = "2"
 	c.create(strong, 1, sound)
 	c.deleteLater(made)
-	logged := &logs{}
+	logged := &testkit.Log{}
 	pub := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}})
-	if err := pub.InitializeTopicsFor(source, strong); err != nil || logged.String() != "" {
-		t.Errorf("%v, logged %s", err, logged)
+	if err := pub.InitializeTopicsFor(source, strong); err != nil || len(logged.Errors()) > 0 {
+		t.Errorf("%v, logged %v", err, logged.Errors())
 	}
 	if err := pub.InitializeTopicsFor(source, weak); err != nil {
 		t.Error(err)
 	}
 	for _, part := range []string{"event:topic_weak", weak, "min.insync.replicas=1", "set it to 2", "more replicas than 1"} {
-		if !strings.Contains(logged.String(), part) {
-			t.Errorf("the log lacks %q: %s", part, logged)
+		if !strings.Contains(fmt.Sprint(logged.Errors()), part) {
+			t.Errorf("the log lacks %q: %v", part, logged.Errors())
 		}
 	}
 	wanted := topicSettings{replicas: 3, minInSync: 2}
