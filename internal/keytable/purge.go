@@ -11,26 +11,24 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 )
 
-// A key may go that was applied long ago. A lease that is not over may not, whenever it began: its owner is at work.
-const (
-	oldPostgres = `applied_at < $1 AND (expires_at IS NULL OR expires_at <= ` + nowPostgres +
-		`) ORDER BY applied_at LIMIT $2`
-	oldMySQL  = `applied_at < ? AND (expires_at IS NULL OR expires_at <= ` + nowMySQL + `) ORDER BY applied_at LIMIT ?`
-	oldSQLite = `applied_at < ? AND (expires_at IS NULL OR expires_at <= ` + nowSQLite + `) ORDER BY applied_at LIMIT ?`
-)
+// old is true of keys that were applied long ago. A lease that is not over stays, whenever it began: its owner is at
+// work.
+const old = `applied_at < ? AND (expires_at IS NULL OR expires_at <= now_ms()) ORDER BY applied_at LIMIT ?`
 
-const (
+var (
 	// The array is made once, before the rows are deleted by their places: a join might be planned to ask for old keys
 	// again and again.
-	purgePostgres = `DELETE FROM spillway_keys WHERE ctid = ANY (ARRAY (
-SELECT ctid FROM spillway_keys WHERE ` + oldPostgres + ` FOR UPDATE SKIP LOCKED))`
+	purgePostgres = statement(database.Postgres, `DELETE FROM spillway_keys WHERE ctid = ANY (ARRAY (
+SELECT ctid FROM spillway_keys WHERE `+old+` FOR UPDATE SKIP LOCKED))`)
 
 	// Without the index MySQL might lock every row that it looks at.
-	chooseMySQL = `SELECT consumer, id FROM spillway_keys FORCE INDEX (spillway_keys_applied_at) WHERE ` + oldMySQL +
-		` FOR UPDATE SKIP LOCKED`
-	deleteMySQL = `DELETE FROM spillway_keys WHERE consumer = ? AND id IN (%s)`
-	purgeSQLite = `DELETE FROM spillway_keys WHERE rowid IN (SELECT rowid FROM spillway_keys WHERE ` + oldSQLite + `)`
+	chooseMySQL = statement(database.MySQL, `SELECT consumer, id FROM spillway_keys FORCE INDEX (spillway_keys_applied_at) WHERE `+
+		old+` FOR UPDATE SKIP LOCKED`)
+	purgeSQLite = statement(database.SQLite, `DELETE FROM spillway_keys WHERE rowid IN (SELECT rowid FROM spillway_keys WHERE `+
+		old+`)`)
 )
+
+const deleteMySQL = `DELETE FROM spillway_keys WHERE consumer = ? AND id IN (%s)`
 
 // Purge deletes at most limit keys that were applied before a time in Unix milliseconds, the oldest first, in one short
 // transaction. On a server it passes over keys that others are about to change. The time is by the caller's clock, as
@@ -72,11 +70,11 @@ func purgeBetweenClaims(ctx context.Context, db *sql.DB, before int64, limit int
 
 // purgeChosen locks the rows first, by the index, and deletes them by their keys.
 func purgeChosen(ctx context.Context, tx *sql.Tx, before int64, limit int) (int, error) {
-	old, err := chosen(ctx, tx, before, limit)
+	rows, err := chosen(ctx, tx, before, limit)
 	if err != nil {
 		return 0, err
 	}
-	return remove(ctx, tx, old)
+	return remove(ctx, tx, rows)
 }
 
 func deleted(result sql.Result, err error) (int, error) {
@@ -94,24 +92,24 @@ func chosen(ctx context.Context, tx *sql.Tx, before int64, limit int) (map[strin
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
-	old := make(map[string][]any)
+	ids := make(map[string][]any)
 	for rows.Next() {
 		var consumer string
 		var id []byte
 		if err := rows.Scan(&consumer, &id); err != nil {
 			return nil, err
 		}
-		old[consumer] = append(old[consumer], id)
+		ids[consumer] = append(ids[consumer], id)
 	}
-	return old, rows.Err()
+	return ids, rows.Err()
 }
 
 // maxIn is how many ids a statement names: a server takes 65,535 arguments.
 const maxIn = 1000
 
 // remove deletes keys by the primary key.
-func remove(ctx context.Context, tx *sql.Tx, old map[string][]any) (n int, err error) {
-	for consumer, ids := range old {
+func remove(ctx context.Context, tx *sql.Tx, of map[string][]any) (n int, err error) {
+	for consumer, ids := range of {
 		for some := range slices.Chunk(ids, maxIn) {
 			marks := strings.TrimSuffix(strings.Repeat("?, ", len(some)), ", ")
 			args := append([]any{[]byte(consumer)}, some...)

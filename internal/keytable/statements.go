@@ -36,59 +36,51 @@ func DialectOf(kind database.Kind) *Dialect {
 		database.SQLite: &InSQLite}[kind]
 }
 
-// The clocks of the databases, in Unix milliseconds. Leases are measured by these alone, so that the clocks of
-// processes do not matter.
-const (
-	nowPostgres = `(extract(epoch FROM clock_timestamp()) * 1000)::bigint`
-	// a zone's time is ambiguous in autumn
-	nowMySQL  = `(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)`
-	nowSQLite = `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`
-)
+// statement writes a text in a database's own SQL. The clock is the database's, so that the clocks of processes do not
+// matter to leases.
+func statement(kind database.Kind, text string) string { return database.Of(kind, nil).Statement(text) }
 
 // leaseOver is true of a row whose lease has expired. One that began in the future, by more than a second, is over too:
 // the clock was set back, and to wait for it might take as long as it was wrong.
-func leaseOver(now string) string {
-	return `expires_at IS NOT NULL AND (expires_at <= ` + now + ` OR applied_at > ` + now + ` + 1000)`
-}
+const leaseOver = `expires_at IS NOT NULL AND (expires_at <= now_ms() OR applied_at > now_ms() + 1000)`
 
 // InPostgres, InMySQL (MariaDB too) and InSQLite are the dialects.
 var (
-	InPostgres = Dialect{
-		enter: `INSERT INTO spillway_keys (consumer, id, applied_at, fingerprint, version, nonce) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
-		upsert: `INSERT INTO spillway_keys AS k (consumer, id, applied_at, fingerprint, version, nonce) VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (consumer, id) DO UPDATE SET applied_at = EXCLUDED.applied_at, fingerprint = EXCLUDED.fingerprint, version = EXCLUDED.version, nonce = EXCLUDED.nonce, outputs = NULL
-WHERE k.expires_at IS NULL AND (k.version IS NULL OR k.version < EXCLUDED.version)`,
-		find: `SELECT outputs, fingerprint, version, expires_at IS NULL FROM spillway_keys WHERE consumer = $1 AND id = $2`,
-		takeOver: `UPDATE spillway_keys SET applied_at = $1, fingerprint = $2, version = $3, nonce = $4, outputs = NULL, expires_at = NULL
-WHERE consumer = $5 AND id = $6 AND ` + leaseOver(nowPostgres),
-		record:  `UPDATE spillway_keys SET outputs = $1 WHERE consumer = $2 AND id = $3`,
-		entered: `SELECT count(*) FROM spillway_keys WHERE consumer = $1 AND id = $2 AND nonce = $3`,
+	InPostgres = Dialect{enter: enterOnce, upsert: enterHigher,
 		published: `UPDATE spillway_keys SET outputs = NULL WHERE ctid IN (SELECT ctid FROM spillway_keys
-WHERE consumer = $1 AND id = $2 AND version IS NOT DISTINCT FROM $3::bigint AND outputs IS NOT NULL AND expires_at IS NULL FOR UPDATE SKIP LOCKED)`,
-	}
-	InMySQL = Dialect{
-		enter:     `INSERT INTO spillway_keys (consumer, id, applied_at, fingerprint, version, nonce) VALUES (?, ?, ?, ?, ?, ?)`,
+WHERE consumer = ? AND id = ? AND version IS NOT DISTINCT FROM ?::bigint AND outputs IS NOT NULL AND expires_at IS NULL FOR UPDATE SKIP LOCKED)`,
+	}.in(database.Postgres)
+	InMySQL = Dialect{enter: enter, bytes: true,
 		duplicate: func(err error) bool { return mysql.Number(err) == mysql.Duplicate },
 		advance: `UPDATE spillway_keys SET applied_at = ?, fingerprint = ?, version = ?, nonce = ?, outputs = NULL
 WHERE consumer = ? AND id = ? AND expires_at IS NULL AND (version IS NULL OR version < ?)`,
-		find: `SELECT outputs, fingerprint, version, expires_at IS NULL FROM spillway_keys WHERE consumer = ? AND id = ?`,
-		takeOver: `UPDATE spillway_keys SET applied_at = ?, fingerprint = ?, version = ?, nonce = ?, outputs = NULL, expires_at = NULL
-WHERE consumer = ? AND id = ? AND ` + leaseOver(nowMySQL),
-		record:    `UPDATE spillway_keys SET outputs = ? WHERE consumer = ? AND id = ?`,
-		entered:   `SELECT COUNT(*) FROM spillway_keys WHERE consumer = ? AND id = ? AND nonce = ?`,
 		published: `UPDATE spillway_keys SET outputs = NULL WHERE consumer = ? AND id = ? AND version <=> ? AND outputs IS NOT NULL AND expires_at IS NULL`,
-		bytes:     true,
-	}
-	InSQLite = Dialect{
-		enter: `INSERT INTO spillway_keys (consumer, id, applied_at, fingerprint, version, nonce) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		upsert: `INSERT INTO spillway_keys (consumer, id, applied_at, fingerprint, version, nonce) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (consumer, id) DO UPDATE SET applied_at = excluded.applied_at, fingerprint = excluded.fingerprint, version = excluded.version, nonce = excluded.nonce, outputs = NULL
-WHERE expires_at IS NULL AND (version IS NULL OR version < excluded.version)`,
-		find: `SELECT outputs, fingerprint, version, expires_at IS NULL FROM spillway_keys WHERE consumer = ? AND id = ?`,
-		takeOver: `UPDATE spillway_keys SET applied_at = ?, fingerprint = ?, version = ?, nonce = ?, outputs = NULL, expires_at = NULL
-WHERE consumer = ? AND id = ? AND ` + leaseOver(nowSQLite),
-		record:    `UPDATE spillway_keys SET outputs = ? WHERE consumer = ? AND id = ?`,
-		entered:   `SELECT count(*) FROM spillway_keys WHERE consumer = ? AND id = ? AND nonce = ?`,
+	}.in(database.MySQL)
+	InSQLite = Dialect{enter: enterOnce, upsert: enterHigher,
 		published: `UPDATE spillway_keys SET outputs = NULL WHERE consumer = ? AND id = ? AND version IS ? AND outputs IS NOT NULL AND expires_at IS NULL`,
-	}
+	}.in(database.SQLite)
 )
+
+const (
+	enter = `INSERT INTO spillway_keys (consumer, id, applied_at, fingerprint, version, nonce) VALUES (?, ?, ?, ?, ?, ?)`
+
+	enterOnce   = enter + ` ON CONFLICT DO NOTHING`
+	enterHigher = `INSERT INTO spillway_keys AS k (consumer, id, applied_at, fingerprint, version, nonce) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (consumer, id) DO UPDATE SET applied_at = EXCLUDED.applied_at, fingerprint = EXCLUDED.fingerprint, version = EXCLUDED.version, nonce = EXCLUDED.nonce, outputs = NULL
+WHERE k.expires_at IS NULL AND (k.version IS NULL OR k.version < EXCLUDED.version)`
+)
+
+// in completes the dialect of a kind of database with the statements that all have.
+func (d Dialect) in(kind database.Kind) Dialect {
+	const key = `WHERE consumer = ? AND id = ?`
+	d.find = `SELECT outputs, fingerprint, version, expires_at IS NULL FROM spillway_keys ` + key
+	d.takeOver = `UPDATE spillway_keys SET applied_at = ?, fingerprint = ?, version = ?, nonce = ?, outputs = NULL, expires_at = NULL
+` + key + ` AND ` + leaseOver
+	d.record = `UPDATE spillway_keys SET outputs = ? ` + key
+	d.entered = `SELECT count(*) FROM spillway_keys ` + key + ` AND nonce = ?`
+	for _, text := range []*string{&d.enter, &d.upsert, &d.advance, &d.find, &d.takeOver, &d.record, &d.entered,
+		&d.published} {
+		*text = statement(kind, *text)
+	}
+	return d
+}

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // The page on the states of a key shows the SQL that runs, where it shows any.
@@ -13,7 +15,7 @@ func TestStatesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := func(text string) string {
-		text = strings.NewReplacer(microsPostgres, "now_us", nowPostgres, "now").Replace(text)
+		text = strings.ReplaceAll(text, statement(database.Postgres, "now_ms()"), "now")
 		return strings.Join(strings.Fields(text), " ")
 	}
 	shown := plain(string(page))
