@@ -8,36 +8,47 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
+	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Conventions, bad input: a part that is on without what it needs has no effect. It is an error that names the part or
-// field, and what to set.
-func TestFieldsWithoutEffect(t *testing.T) {
-	b := newBench(t, false)
-	good := &shop.Outputs{}
+// Conventions, bad input: a configuration with which messages could be lost, that says two things, or has a part on
+// without what the part needs, is an error that names the field, and what to set.
+func TestNewRefuses(t *testing.T) {
+	db := newBench(t, true).DB
+	var typedNil *shop.Outputs
+	good, keys := &shop.Outputs{}, shop.KeysOf(t, db)
 	delivered := func(*message.Message) (int, bool) { return 0, false }
-	for _, c := range []struct {
-		says, remedy string
-		config       spillway.Config
-	}{
-		{"stages: Config.Publisher is nil", "give a publisher", spillway.Config{Publisher: good, Stages: &stages.Config{}}},
-		{"Config.Receiver is set", "set Config.DB or Config.Idempotency", spillway.Config{Publisher: good, Receiver: &idempotency.ReceiverConfig{}}},
-		{"Config.CrashLimit is set", "Config.CrashLimit.Store", spillway.Config{Publisher: good, CrashLimit: &crashlimit.Config{}}},
-		{"Config.Heartbeat is 1s", "set Config.Store", spillway.Config{Publisher: good, CrashLimit: &crashlimit.Config{Delivered: delivered, Heartbeat: time.Second}}},
-		{"Config.Purge is set", "set Config.DB or Config.Idempotency", spillway.Config{Publisher: good, Purge: &idempotency.PurgeConfig{Retention: time.Hour}}},
-		{"PurgeConfig.Retention is 0s", "set it", spillway.Config{DB: b.DB, Service: "shop", Purge: &idempotency.PurgeConfig{}}},
-		{"Config.Retention is set", "set Config.DB and no Config.Publisher", spillway.Config{Publisher: good, DB: b.DB, Retention: &letters.RetentionConfig{}}},
-		{"RetentionConfig.Rules is empty", "name the states", spillway.Config{DB: b.DB, Retention: &letters.RetentionConfig{}}},
-		{"Config.Service is set", "set Config.DB", spillway.Config{Publisher: good, Service: "shop"}},
+	for says, config := range map[string]spillway.Config{
+		"Config.Publisher is nil: dead letters would be lost; set Config.DB, or": {Publisher: typedNil},
+		"RetryConfig.Attempts":            {Publisher: good, Retry: middleware.RetryConfig{Attempts: -1}},
+		"Rules[0]":                        {Publisher: good, Classify: classify.Config{Rules: []classify.Rule{nil}}},
+		"Default cannot be":               {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},
+		"stages: Config.Publisher is nil": {Publisher: good, Stages: &stages.Config{}},
+		"Config.Receiver is set, and has no effect: no message would be recognised; set Config.DB or Config.Idempotency": {Publisher: good,
+			Receiver: &idempotency.ReceiverConfig{}},
+		"Key is not": {Publisher: good, Idempotency: keys, Receiver: &idempotency.ReceiverConfig{Version: idempotency.VersionMetadata("v")}},
+		"CrashLimit.Delivered": {Publisher: good, Idempotency: keys, Receiver: &idempotency.ReceiverConfig{Lease: time.Minute},
+			CrashLimit: &crashlimit.Config{Delivered: delivered}},
+		"Config.CrashLimit is set":   {Publisher: good, CrashLimit: &crashlimit.Config{Max: 3}},
+		"Config.Heartbeat is 1s":     {Publisher: good, CrashLimit: &crashlimit.Config{Delivered: delivered, Heartbeat: time.Second}},
+		"Config.Max":                 {Publisher: good, CrashLimit: &crashlimit.Config{Delivered: delivered, Max: -1}},
+		"Config.Purge is set":        {Publisher: good, Purge: &idempotency.PurgeConfig{Retention: time.Hour}},
+		"PurgeConfig.Retention is 0": {DB: db, Service: "shop", Purge: &idempotency.PurgeConfig{Every: time.Minute}},
+		"Config.Retention is set, and has no effect: the channel has no dead-letter store; set Config.DB and no Config.Publisher": {Publisher: good,
+			DB: db, Retention: &letters.RetentionConfig{Rules: make([]letters.RetentionRule, 1)}},
+		"RetentionConfig.Rules is empty": {DB: db, Retention: &letters.RetentionConfig{}},
+		"Rules[0].Statuses is":           {DB: db, Retention: &letters.RetentionConfig{Rules: make([]letters.RetentionRule, 1)}},
+		"Config.Service is set":          {Publisher: good, Service: "shop"},
 	} {
-		if _, err := spillway.New(t.Context(), c.config); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.remedy) {
-			t.Errorf("%s: %v", c.says, err)
+		if _, err := spillway.New(t.Context(), config); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want an error with %q, got %v", says, err)
 		}
 	}
 }

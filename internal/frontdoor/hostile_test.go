@@ -8,18 +8,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
-	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/redrive"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Feature I5, bad input: with an idempotent receiver an empty id is an error that says so, never one shared key; and
@@ -190,38 +185,6 @@ func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 	b.Eventually("its output is set aside", func() bool { return len(b.Waiting()) == 1 && b.Waiting()[0].Topic == "invoices.dlq" })
 	if origin := b.Waiting()[0].Letter.Origin; origin.Topic != "invoices" || origin.Handler != "print" {
 		t.Errorf("the output's origin is %+v", origin)
-	}
-}
-
-// Bad input: a configuration with which messages could be lost, or that says two things, does not construct, and the
-// error names the field.
-func TestNewRefuses(t *testing.T) {
-	var typedNil *shop.Outputs
-	good := &shop.Outputs{}
-	db := newBench(t, true).DB
-	keys := shop.KeysOf(t, db)
-	for field, config := range map[string]spillway.Config{
-		"Config.Publisher is nil": {},
-		"Config.DB, or":           {Publisher: typedNil},
-		"RetryConfig.Attempts":    {Publisher: good, Retry: middleware.RetryConfig{Attempts: -1}},
-		"Rules[0]":                {Publisher: good, Classify: classify.Config{Rules: []classify.Rule{nil}}},
-		"Default cannot be":       {Publisher: good, Classify: classify.Config{Default: classify.ClassAborted}},
-		"no keys to purge":        {Publisher: good, Purge: &idempotency.PurgeConfig{Retention: time.Hour}},
-		"CrashLimit.Delivered": {Publisher: good, Idempotency: keys, Receiver: &idempotency.ReceiverConfig{Lease: time.Minute},
-			CrashLimit: &crashlimit.Config{Delivered: func(*message.Message) (int, bool) { return 0, false }}},
-		"Config.CrashLimit is set": {Publisher: good, CrashLimit: &crashlimit.Config{Max: 3}},
-		"Config.Receiver is set":   {Publisher: good, Receiver: &idempotency.ReceiverConfig{MarkPublished: true}},
-		"PurgeConfig.Retention":    {Publisher: good, Idempotency: keys, Purge: &idempotency.PurgeConfig{Every: time.Minute}},
-		"RetentionConfig.Rules":    {DB: db, Retention: &letters.RetentionConfig{}},
-		"no dead-letter store":     {Publisher: good, DB: db, Retention: &letters.RetentionConfig{Rules: make([]letters.RetentionRule, 1)}},
-		"Rules[0].Statuses is":     {DB: db, Retention: &letters.RetentionConfig{Rules: make([]letters.RetentionRule, 1)}},
-		"Key is not": {Publisher: good, Idempotency: keys,
-			Receiver: &idempotency.ReceiverConfig{Version: idempotency.VersionMetadata("v")}},
-		"Config.Max": {Publisher: good, CrashLimit: &crashlimit.Config{Delivered: func(*message.Message) (int, bool) { return 0, false }, Max: -1}},
-	} {
-		if _, err := spillway.New(t.Context(), config); err == nil || !strings.Contains(err.Error(), field) {
-			t.Errorf("want an error with %q, got %v", field, err)
-		}
 	}
 }
 

@@ -20,9 +20,7 @@ import (
 // Feature D10: a message that was in flight when a process ended is handled alone: nothing runs beside it, neither what
 // began before nor what comes, and a message that waits is not counted.
 func TestSuspectsRunAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := started(t, f, options{})
+	begins(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		var running atomic.Int64
 		h := l.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			suspect := msg.UUID[0] == 's'
@@ -74,9 +72,7 @@ func TestSuspectsRunAlone(t *testing.T) {
 
 // Feature D10: handlers that wait for each other are not kept apart for ever.
 func TestSuspectsWaitIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := afterCrash(t, f, options{aloneWait: 5 * time.Second})
+	marks(t, options{aloneWait: 5 * time.Second}, func(t *testing.T, f *fake, l *Limit) {
 		met := make(chan struct{})
 		begin := time.Now()
 		var all sync.WaitGroup
@@ -103,9 +99,7 @@ func TestSuspectsWaitIsBounded(t *testing.T) {
 
 // Feature D10: as long as others come and go, a suspect's turn is waited for, however many there are.
 func TestSuspectsTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := afterCrash(t, f, options{aloneWait: 5 * time.Second})
+	marks(t, options{aloneWait: 5 * time.Second}, func(t *testing.T, f *fake, l *Limit) {
 		var running atomic.Int64
 		h := l.Middleware(func(*message.Message) ([]*message.Message, error) {
 			if running.Add(1) != 1 {
@@ -128,9 +122,7 @@ func TestSuspectsTurn(t *testing.T) {
 
 // Promise P3: a message that goes away while it waits is given back, uncounted; one with a deadline keeps half of its time.
 func TestSuspectGoesAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := afterCrash(t, f, options{aloneWait: time.Hour})
+	marks(t, options{aloneWait: time.Hour}, func(t *testing.T, f *fake, l *Limit) {
 		f.leaveMarks("s", 1)
 		release, done := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -225,9 +217,7 @@ func TestAckedMessageWaits(t *testing.T) {
 
 // Promise P3: a message that has no time left when it comes is the handler's to fail, not ours.
 func TestSuspectOutOfTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := afterCrash(t, f, options{})
+	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		release, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)

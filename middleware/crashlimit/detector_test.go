@@ -40,8 +40,7 @@ func crash(l *Limit) {
 
 // Feature D10: a process that begins alone, or after one that ended in order, marks nothing.
 func TestOrderlyEndIsNotMarked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		for range 3 {
 			l := started(t, f, options{})
 			wantMode(t, l, quiet, "at the start")
@@ -56,8 +55,7 @@ func TestOrderlyEndIsNotMarked(t *testing.T) {
 
 // Feature D10: beside a process that lives a new one marks until that has beaten twice, and the other not at all.
 func TestScalingOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		first := started(t, f, options{})
 		tick(1)
 		second := started(t, f, options{})
@@ -72,8 +70,7 @@ func TestScalingOut(t *testing.T) {
 
 // Feature D10: a process that signs off proves as much as one that beats.
 func TestRollingDeploy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		first := started(t, f, options{})
 		tick(1)
 		second := started(t, f, options{})
@@ -86,8 +83,7 @@ func TestRollingDeploy(t *testing.T) {
 
 // Feature D10: after a crash the next process marks from its first message on, until things have run clean.
 func TestRestartAfterCrash(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		first := started(t, f, options{})
 		crash(first)
 		second := started(t, f, options{})
@@ -108,8 +104,7 @@ func TestRestartAfterCrash(t *testing.T) {
 
 // Feature D10: processes that live notice the end of another, and each new end extends their marking.
 func TestAnothersCrash(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		first, second := started(t, f, options{}), started(t, f, options{})
 		third, fourth := started(t, f, options{}), started(t, f, options{})
 		tick(5)
@@ -133,8 +128,7 @@ func TestAnothersCrash(t *testing.T) {
 
 // Feature D10: a last beat that was on its way when its process ended does not prove that it lives.
 func TestOneBeatIsNoProof(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		first := started(t, f, options{})
 		id := first.current.id
 		crash(first)
@@ -147,8 +141,7 @@ func TestOneBeatIsNoProof(t *testing.T) {
 
 // Feature D10: a process that beats more slowly than this one is not taken for dead.
 func TestSlowBeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		first := started(t, f, options{Config: Config{Heartbeat: 30 * time.Second}})
 		second := started(t, f, options{})
 		time.Sleep(2 * time.Minute)
@@ -163,8 +156,7 @@ func TestSlowBeats(t *testing.T) {
 
 // Feature D10: a detector that was suspended, or had no database, takes no process for dead because of that.
 func TestSuspendedObserver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		first, second := started(t, f, options{}), started(t, f, options{})
 		tick(5)
 		f.set(func() { f.down = true })
@@ -185,8 +177,7 @@ func TestSuspendedObserver(t *testing.T) {
 
 // Feature D10: an outage is no clean run: marking goes on, and ends when the store can be seen again.
 func TestOutageKeepsMarking(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		crash(started(t, f, options{}))
 		l := started(t, f, options{})
 		tick(5)
@@ -201,9 +192,7 @@ func TestOutageKeepsMarking(t *testing.T) {
 
 // Feature D10: a process that was suspended and taken for lost lives again, and one that was forgotten registers again.
 func TestRevival(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := started(t, f, options{})
+	begins(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		tick(1)
 		id := l.current.id
 		f.set(func() { f.processes[id].lostAt = time.Now() })
@@ -222,8 +211,7 @@ func TestRevival(t *testing.T) {
 // Feature D10: a store that is down when the router starts is an error that says what to do; a lazy start goes on, and
 // catches up when the store is there.
 func TestStoreDownAtStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		crash(started(t, f, options{}))
 		f.down = true
 		l := newLimit(t, options{store: f})
@@ -242,8 +230,7 @@ func TestStoreDownAtStart(t *testing.T) {
 
 // Feature D10: registration by the first message is bounded in time.
 func TestLazyStartIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		f.hang = make(chan struct{})
 		l := newLimit(t, options{store: f})
 		begin := time.Now()

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"os"
 	"testing"
+	"testing/synctest"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/go-sql-driver/mysql"
@@ -56,3 +57,21 @@ func newLimit(t testing.TB, config options) *Limit {
 func newMessage(id string) *message.Message { return message.NewMessage(id, []byte("payload")) }
 
 func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
+
+// within runs a test on a clock of its own, with a store in memory.
+func within(t *testing.T, test func(*testing.T, *fake)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newFake()) })
+}
+
+// begins is within, for a limit that has started.
+func begins(t *testing.T, config options, test func(*testing.T, *fake, *Limit)) {
+	t.Helper()
+	within(t, func(t *testing.T, f *fake) { test(t, f, started(t, f, config)) })
+}
+
+// marks is within, for a limit that marks.
+func marks(t *testing.T, config options, test func(*testing.T, *fake, *Limit)) {
+	t.Helper()
+	within(t, func(t *testing.T, f *fake) { test(t, f, afterCrash(t, f, config)) })
+}

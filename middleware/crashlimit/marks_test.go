@@ -29,9 +29,7 @@ func TestMarkGoesWithTheDelivery(t *testing.T) {
 		"aborted": func() error { return context.Canceled },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake()
-				l := afterCrash(t, f, options{})
+			marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				msg := newMessage("a")
@@ -60,9 +58,7 @@ func TestMarkGoesWithTheDelivery(t *testing.T) {
 
 // Feature D10: a mark goes also when marking ended before its delivery did.
 func TestMarkGoesAfterMarking(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := afterCrash(t, f, options{})
+	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) {
 			time.Sleep(time.Hour)
 			synctest.Wait()
@@ -77,9 +73,7 @@ func TestMarkGoesAfterMarking(t *testing.T) {
 
 // Feature D10: attached twice, or given the same message twice at a time, a limit neither waits for itself nor counts.
 func TestTwiceAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := afterCrash(t, f, options{})
+	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		begin, calls := time.Now(), 0
 		f.leaveMarks("a", 1)
 		_, err := l.Middleware(l.Middleware(func(*message.Message) ([]*message.Message, error) {
@@ -153,9 +147,7 @@ func TestTooManyDebts(t *testing.T) {
 // Features D10, V3: a redriven message starts anew, though the marks of the refused one were not removed before the process
 // ended, and uses up a count of its own.
 func TestRedriven(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := afterCrash(t, f, options{})
+	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		f.leaveMarks("a", 3)
 		redriven := func(count string) *message.Message {
 			msg := newMessage("a")
@@ -182,9 +174,7 @@ func TestRedriven(t *testing.T) {
 // Feature D10, promise P4: a delivery does not go on while an earlier one of its message, in the same process, waits to learn
 // whether too many processes ended.
 func TestSecondDeliveryWaitsForTheFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := afterCrash(t, f, options{})
+	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		f.leaveMarks("a", 3)
 		f.leaveMarks("b", 2)
 		calls := map[string]int{}
@@ -226,9 +216,7 @@ func TestSecondDeliveryWaitsForTheFirst(t *testing.T) {
 
 // Feature D10, promise P3: what this process lived through is no death, also by a limit that it dropped without closing it.
 func TestOwnMarks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := afterCrash(t, f, options{})
+	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		begin, calls := time.Now(), 0
 		f.left[markOf("a")] = []written{{1, l.self + ".1"}, {2, l.self + ".2"}, {3, l.self + ".3"}, {4, "b.1"}, {5, "c.1"}}
 		for range 2 {
@@ -245,8 +233,7 @@ func TestOwnMarks(t *testing.T) {
 // Feature D10: messages that nothing tells apart, in flight in processes that live, are handled, all and at once. Those that
 // ended with one are counted. A key tells them apart.
 func TestWithoutIDs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		afterCrash(t, f, options{})
 		begin, release := time.Now(), make(chan struct{})
 		var all sync.WaitGroup
@@ -313,9 +300,7 @@ func TestMarkStaysUntilPublished(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake()
-				l := afterCrash(t, f, options{})
+			marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 				f.leaveMarks("a", 1)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()

@@ -16,8 +16,7 @@ import (
 
 // Feature D10: protection never stops the consumer: without a store messages are handled, and it is asked now and then.
 func TestStoreDownWhileMarking(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		var log bytes.Buffer
 		l := afterCrash(t, f, options{Config: Config{Shared: settings.Shared{Logger: watermill.NewStdLoggerWithOut(&log, false, false)}}})
 		h := l.Middleware(succeed)
@@ -49,8 +48,7 @@ func TestStoreDownWhileMarking(t *testing.T) {
 
 // Feature D10: while the store is away nothing is refused and nothing waits, and it is asked as often as the process beats.
 func TestStoreDownAsksSeldom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		var log bytes.Buffer
 		l := afterCrash(t, f, options{Config: Config{Shared: settings.Shared{Logger: watermill.NewStdLoggerWithOut(&log, false, false)}}})
 		f.leaveMarks("1", 3)
@@ -102,9 +100,7 @@ func TestOutageComesBack(t *testing.T) {
 
 // Feature D10: a delivery that returned does not count, also where its mark could not be removed then.
 func TestOwedMarks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := afterCrash(t, f, options{Config: Config{Heartbeat: time.Minute}})
+	marks(t, options{Config: Config{Heartbeat: time.Minute}}, func(t *testing.T, f *fake, l *Limit) {
 		fails := func(*message.Message) ([]*message.Message, error) {
 			f.set(func() { f.down = true })
 			return nil, errBoom
@@ -133,9 +129,7 @@ func TestOwedMarks(t *testing.T) {
 
 // Feature D10: inside of an outer message's claim, which holds the database, a message goes unmarked.
 func TestInsideOfAClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := afterCrash(t, f, options{})
+	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		f.exclusive = true
 		before := f.calls
 		if _, err := l.Middleware(succeed)(newMessage("a")); err != nil || f.calls != before {
@@ -150,9 +144,7 @@ func TestInsideOfAClaim(t *testing.T) {
 
 // Feature D10: the marks of a message that was refused and acked go when the store is back, also if the message came again meanwhile.
 func TestOwedMarksOfRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := afterCrash(t, f, options{Config: Config{Heartbeat: time.Minute}})
+	marks(t, options{Config: Config{Heartbeat: time.Minute}}, func(t *testing.T, f *fake, l *Limit) {
 		f.leaveMarks("1", 3)
 		refused := newMessage("1")
 		if _, err := l.Middleware(succeed)(refused); err == nil {

@@ -12,9 +12,7 @@ import (
 
 // Feature D10, promise P3: what an orderly end leaves behind is signed off before the end, and what comes after leaves nothing.
 func TestOrderlyEndLeavesNoMarks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := afterCrash(t, f, options{})
+	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		release := make(chan struct{})
 		var all sync.WaitGroup
 		hold := func(id string) {
@@ -93,9 +91,7 @@ func TestSignOff(t *testing.T) {
 
 // Feature D10: a sign-off that fails is an error of Close.
 func TestSignOffFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		l := started(t, f, options{})
+	begins(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		f.down = true
 		wantText(t, l.Close(), "sign this process off", errDown.Error())
 	})

@@ -56,8 +56,7 @@ func leave(h message.HandlerFunc, msg *message.Message) (err error) {
 // Feature D10: after Max deliveries that never returned the handler is not called again, whatever becomes of the letter;
 // when the message is acked it starts anew.
 func TestExceeded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		var told, unfinished []Unfinished
 		l := afterCrash(t, f, options{Config: Config{Max: 2, Hooks: Hooks{
 			OnExceeded:   func(_ context.Context, u Unfinished) { told = append(told, u); panic("hook") },
@@ -113,8 +112,7 @@ func TestExceeded(t *testing.T) {
 // a refused message outlive the ack, until the process ends in order or has lived on for long. Where only content names
 // messages, the marks go with the ack: another message would find them.
 func TestAckOfRefusedIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		refuse := func(l *Limit, id string) {
 			t.Helper()
 			msg := newMessage(id)
@@ -157,8 +155,7 @@ func TestAckOfRefusedIsLost(t *testing.T) {
 
 // Feature D10: deliveries that never return are counted up to the limit, and a success clears the count.
 func TestCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		run := func(want int, deadly bool) error { // a process from start to end
 			l := afterCrash(t, f, options{})
 			var err error
@@ -238,8 +235,7 @@ func TestDelivered(t *testing.T) {
 // Feature D10, promise P3: deployments, nacks and lost connections, which the broker counts too, set nothing aside by default,
 // and the store's count stays what it is without the broker's.
 func TestDelivered_default(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+	within(t, func(t *testing.T, f *fake) {
 		count := func(msg *message.Message) (int, bool) { return len(msg.Payload), true }
 		for name, l := range map[string]*Limit{"alone": newLimit(t, options{Config: Config{Delivered: count}}), "with a store": afterCrash(t, f, options{Config: Config{Delivered: count}})} {
 			h := l.Middleware(succeed)
