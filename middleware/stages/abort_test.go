@@ -37,10 +37,7 @@ func TestStagesAborted(t *testing.T) {
 				}
 				return nil
 			})
-			s.run()
-			s.publish("orders", "1")
-			time.Sleep(10 * time.Minute)
-			s.stop()
+			s.passes(10*time.Minute, "1")
 			got := n.of("1")
 			if len(got) != 3 || got[2].metadata[poison.KeyAttempts] != "1" || s.broker.times("orders.billing.retry.1m") != 1 || s.broker.times("orders.billing.retry.1h") != 0 || len(s.letters.all()) != 0 {
 				t.Errorf("%s: handled %v, letters %v", name, got, s.letters.all())
@@ -66,10 +63,7 @@ func TestStagesInsideOfAClaim(t *testing.T) {
 			_, err = s.stages.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errBoom })(msg)
 			return nil
 		})
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(time.Second)
-		s.stop()
+		s.passes(time.Second, "1")
 		if err == nil || s.broker.times("orders.billing.retry.1m") != 0 {
 			t.Errorf("got %v, staged %d times", err, s.broker.times("orders.billing.retry.1m"))
 		}

@@ -118,10 +118,7 @@ func TestStagesMasks(t *testing.T) {
 		s.chained(true, queue, newRetry(t, middleware.RetryConfig{}))
 		n := newNote()
 		s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return errors.New("card 4711 refused") })
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(time.Minute)
-		s.stop()
+		s.passes(time.Minute, "1")
 		letter := dead.all()["1"]
 		if len(n.of("1")) != 2 || len(letter.Failure.History) != 2 || letter.Original.Metadata["tenant"] != "hidden" {
 			t.Fatalf("handled %v, letter %+v", n.of("1"), letter)

@@ -36,10 +36,7 @@ func TestStagesExtend(t *testing.T) {
 				}
 			})
 		}
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(time.Hour)
-		s.stop()
+		s.passes(time.Hour, "1")
 		got := n.of("1")
 		if len(got) != 3 || got[2].name != "OnOrder" || got[2].metadata[poison.KeyOriginalHandler] != "OnOrder" || reached != 3 || len(s.letters.all()) != 0 {
 			t.Errorf("handled %v, through %d middlewares", got, reached)
@@ -229,10 +226,7 @@ func TestStagedIsLogged(t *testing.T) {
 			}
 			return nil
 		})
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(time.Minute)
-		s.stop()
+		s.passes(time.Minute, "1")
 		if log.count("card **** refused") != 1 || log.count("message_id:1") != 1 || log.count("4242") != 0 {
 			t.Errorf("%s", strings.Join(log.all(), "\n"))
 		}

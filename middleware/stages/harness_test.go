@@ -120,6 +120,15 @@ func (s *staging) publish(topic string, ids ...string) {
 	}
 }
 
+// passes runs the router for a time, with messages on the topic orders.
+func (s *staging) passes(d time.Duration, ids ...string) {
+	s.Helper()
+	s.run()
+	s.publish("orders", ids...)
+	time.Sleep(d)
+	s.stop()
+}
+
 // lines is a logger that counts its lines at the levels Error and Info.
 type lines struct{ testkit.Log }
 

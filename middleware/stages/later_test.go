@@ -39,10 +39,7 @@ func TestLater(t *testing.T) {
 		}
 		s.router.AddMiddleware(chain.Enter(chain.StepOf(newQueue(s, s.letters)), chain.StepOf(s.stages), watch))
 		s.handle("billing", "orders", func(*message.Message) error { return errBoom })
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(time.Hour)
-		s.stop()
+		s.passes(time.Hour, "1")
 		want := []string{"true true true true false false", "true true true true false false", "true false false false false false"}
 		if !slices.Equal(seen, want) || len(s.letters.all()) != 1 {
 			t.Errorf("seen\n%s\n%d letters", strings.Join(seen, "\n"), len(s.letters.all()))

@@ -63,10 +63,7 @@ func TestPlacingBegins(t *testing.T) {
 				}
 				return errBoom
 			})
-			s.run()
-			s.publish("orders", id)
-			time.Sleep(time.Minute)
-			s.stop()
+			s.passes(time.Minute, id)
 			if !slices.Equal(told.all, want) {
 				t.Errorf("%s: %v, want %v", id, told.all, want)
 			}

@@ -58,10 +58,7 @@ func TestStageNeverTakes(t *testing.T) {
 			}
 			n := newNote()
 			s.handle("billing", "orders", failTimes(n, 1))
-			s.run()
-			s.publish("orders", "bad", "good")
-			time.Sleep(time.Minute)
-			s.stop()
+			s.passes(time.Minute, "bad", "good")
 			letter, ok := s.letters.all()["bad"]
 			if !ok || len(n.of("bad")) != 1 || len(n.of("good")) != 2 || len(s.broker.left()["orders"]) != 0 {
 				t.Fatalf("%s: letters %v, handled %v, %v", name, s.letters.all(), n.of("bad"), n.of("good"))
@@ -93,10 +90,7 @@ func TestStageRoundNotTaken(t *testing.T) {
 			}
 			n := newNote()
 			s.handle("billing", "orders", failTimes(n, 1))
-			s.run()
-			s.publish("orders", "1", "2")
-			time.Sleep(5 * time.Minute)
-			s.stop()
+			s.passes(5*time.Minute, "1", "2")
 			for _, id := range []string{"1", "2"} {
 				if got := n.of(id); len(got) != 2 || got[1].at < time.Minute || got[1].at > time.Minute+30*time.Second {
 					t.Errorf("%s: %s handled %v", name, id, got)
@@ -128,10 +122,7 @@ func TestStageHooksPanic(t *testing.T) {
 		}, log)
 		n := newNote()
 		s.handle("billing", "orders", failTimes(n, 2))
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(2 * time.Minute)
-		s.stop()
+		s.passes(2*time.Minute, "1")
 		if len(n.of("1")) != 3 || log.count("A hook panicked") != 4 {
 			t.Errorf("handled %v, logged %q", n.of("1"), log.all())
 		}
@@ -175,10 +166,7 @@ func TestStageHandlerSettlesItself(t *testing.T) {
 				}
 				return nil
 			})
-			s.run()
-			s.publish("orders", "1")
-			time.Sleep(time.Minute)
-			s.stop()
+			s.passes(time.Minute, "1")
 			letter, dead := s.letters.all()["1"]
 			if len(n.of("1")) != row.handled || dead != (row.reason != "") || letter.Failure.Reason != row.reason || dead && letter.Failure.Attempts != 2 {
 				t.Errorf("%s: handled %d times, letter %+v", name, len(n.of("1")), letter.Failure)
@@ -206,10 +194,7 @@ func TestStageGoesAwayInTheWait(t *testing.T) {
 		}
 		n := newNote()
 		s.handle("billing", "orders", failTimes(n, 1))
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(10 * time.Minute)
-		s.stop()
+		s.passes(10*time.Minute, "1")
 		got := n.of("1")
 		if len(got) != 2 || got[1].at.Truncate(time.Second) != time.Minute || got[1].metadata[poison.KeyAttempts] != "1" || deliveries.Load() != 6 || len(s.letters.all()) != 0 {
 			t.Errorf("%d deliveries, handled %v, letters %v", deliveries.Load(), got, s.letters.all())

@@ -42,10 +42,7 @@ func TestStagesRetryAfter(t *testing.T) {
 				}
 				return errBoom
 			})
-			s.run()
-			s.publish("orders", "1")
-			time.Sleep(27 * time.Hour)
-			s.stop()
+			s.passes(27*time.Hour, "1")
 			got := n.of("1")
 			wantTimes(t, got, row.times...)
 			if len(got) > 1 && got[1].metadata[poison.KeyRetryStage] != row.stage || len(s.letters.all()) != 1 {
@@ -113,10 +110,7 @@ func TestStageAskedAgain(t *testing.T) {
 				}
 				return nil
 			})
-			s.run()
-			s.publish("orders", "1")
-			time.Sleep(time.Hour)
-			s.stop()
+			s.passes(time.Hour, "1")
 			if asked != row.asked || len(n.of("1")) != row.handled || len(s.letters.all()) != row.deadTimes {
 				t.Errorf("%s: asked %d times, handled %v, letters %v", name, asked, n.of("1"), s.letters.all())
 			}

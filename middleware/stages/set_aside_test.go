@@ -32,10 +32,7 @@ func TestStagesOfAWrappedFunction(t *testing.T) {
 			_, err := wrapped(msg)
 			return err
 		})
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(time.Hour)
-		s.stop()
+		s.passes(time.Hour, "1")
 		for i, h := range n.of("1") {
 			if h.name != "billing" {
 				t.Errorf("attempt %d as %q", i+1, h.name)
@@ -117,10 +114,7 @@ func TestStageRefusesAcked(t *testing.T) {
 		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
 		s.handle("billing", "orders", func(msg *message.Message) error { msg.Ack(); return errBoom })
 		s.broker.refuse("orders.billing.retry.1s", errors.New("leader not available"))
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(time.Minute)
-		s.stop()
+		s.passes(time.Minute, "1")
 		if len(s.letters.all()) != 1 {
 			t.Error("it is nowhere")
 		}
@@ -203,10 +197,7 @@ func TestExtendedHandlerWithOutputs(t *testing.T) {
 		if _, err := s.stages.Extend(s.router, "billing", "orders"); err != nil {
 			t.Fatal(err)
 		}
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(time.Minute)
-		s.stop()
+		s.passes(time.Minute, "1")
 		if letter := s.letters.all()["1"]; !strings.Contains(letter.Failure.Description, "publisher") {
 			t.Errorf("letter %+v", letter)
 		}
@@ -230,10 +221,7 @@ func TestStagesPassedBy(t *testing.T) {
 			} else {
 				s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return nil })
 			}
-			s.run()
-			s.publish("orders", "1", "2")
-			time.Sleep(time.Minute)
-			s.stop()
+			s.passes(time.Minute, "1", "2")
 			want := 1
 			if extended {
 				want = 2

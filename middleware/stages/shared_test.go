@@ -201,10 +201,7 @@ func TestStagesSharedTopicsWithOriginOfOnesOwn(t *testing.T) {
 			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Shared: settings.Shared{Naming: perTopic}, SharedTopics: true}, nil, queue)
 			n := newNote()
 			s.handle("billing", "orders", failTimes(n, 1))
-			s.run()
-			s.publish("orders", "1")
-			time.Sleep(time.Minute)
-			s.stop()
+			s.passes(time.Minute, "1")
 			own := origin.Topic == "orders"
 			if _, dead := s.letters.all()["1"]; dead == own || len(n.of("1")) != 1 && !own || len(n.of("1")) != 2 && own {
 				t.Errorf("%+v: handled %d times, letters %v", origin, len(n.of("1")), s.letters.all())

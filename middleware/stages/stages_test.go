@@ -107,10 +107,7 @@ func TestStagesExhausted(t *testing.T) {
 			}
 			return classify.Transient(errBoom)
 		})
-		s.run()
-		s.publish("orders", "permanent", "invalid", "down")
-		time.Sleep(10 * time.Second)
-		s.stop()
+		s.passes(10*time.Second, "permanent", "invalid", "down")
 		letters := s.letters.all()
 		if len(letters) != 3 || len(n.of("permanent")) != 1 || len(n.of("invalid")) != 1 || len(n.of("down")) != 3 {
 			t.Fatalf("letters %v, handled %v", letters, n.of("down"))

@@ -170,10 +170,7 @@ func TestStageAckDeadline(t *testing.T) {
 				}
 				return nil
 			})
-			s.run()
-			s.publish("orders", "1", "2", "3", "4")
-			time.Sleep(time.Hour)
-			s.stop()
+			s.passes(time.Hour, "1", "2", "3", "4")
 			for _, id := range []string{"1", "2", "3", "4"} {
 				if got := n.of(id); len(got) != 2 || got[1].at-got[0].at < 10*time.Minute || got[1].at-got[0].at > 11*time.Minute {
 					t.Errorf("%s: handled %v", id, got)
@@ -230,10 +227,7 @@ func TestStageAckDeadlineAlmostPassed(t *testing.T) {
 				}
 				return nil
 			})
-			s.run()
-			s.publish("orders", "1", "2")
-			time.Sleep(time.Hour)
-			s.stop()
+			s.passes(time.Hour, "1", "2")
 			if got := n.of("2"); len(got) != 2 || got[1].at-got[0].at < 10*time.Minute || got[1].at-got[0].at > 12*time.Minute {
 				t.Errorf("%s: handled %v", left, got)
 			}

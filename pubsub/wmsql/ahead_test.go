@@ -95,10 +95,7 @@ func (b *bench) ahead(n int, running bool) {
 	log := &errorLog{}
 	logged := func(c *wmsql.SubscriberConfig) { c.Logger = log }
 	sub := b.subscriber(logged)
-	messages, err := sub.Subscribe(b.Context(), b.topic)
-	if err != nil {
-		b.Fatal(err)
-	}
+	messages := b.messages(sub)
 	for range old {
 		(<-messages).Ack()
 	}
@@ -120,7 +117,7 @@ func (b *bench) ahead(n int, running bool) {
 			b.Fatal(err)
 		}
 	}
-	_, err = b.subscriber().Subscribe(b.Context(), b.topic)
+	_, err := b.subscriber().Subscribe(b.Context(), b.topic)
 	if !errors.Is(err, wmsql.ErrPositionAhead) || !strings.Contains(fmt.Sprint(err), "RestartIfAhead") {
 		b.Errorf("subscribed: %v", err)
 	}

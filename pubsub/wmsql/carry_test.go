@@ -81,14 +81,8 @@ func TestMessageSurvives(t *testing.T) {
 func TestMessageSurvivesProperty(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		stock := b.stockPublisher(b.stockSchema())
-		ours, err := b.subscriber(func(c *wmsql.SubscriberConfig) { c.PollInterval = time.Millisecond }).Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
-		theirs, err := b.stockSubscriber(wsql.SubscriberConfig{ConsumerGroup: "stock", PollInterval: time.Millisecond}).Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ours := b.messages(b.subscriber(func(c *wmsql.SubscriberConfig) { c.PollInterval = time.Millisecond }))
+		theirs := b.messages(b.stockSubscriber(wsql.SubscriberConfig{ConsumerGroup: "stock", PollInterval: time.Millisecond}))
 		next := func(t *rapid.T, messages <-chan *message.Message) *message.Message {
 			select {
 			case msg := <-messages:

@@ -206,10 +206,7 @@ func TestFactWatermillStopsAtMetadata(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer sub.Close()
-			messages, err := sub.Subscribe(t.Context(), b.topic)
-			if err != nil {
-				t.Fatal(err)
-			}
+			messages := b.messages(sub)
 			msg := <-messages
 			if msg.Metadata != nil {
 				t.Errorf("null is %v", msg.Metadata)

@@ -18,10 +18,7 @@ import (
 // first that is taken until nothing has come for a while. If some are missing, that is a longer while.
 func (b *bench) load(sub message.Subscriber, publishers, each int) map[string]int {
 	b.Helper()
-	messages, err := sub.Subscribe(b.Context(), b.topic)
-	if err != nil {
-		b.Fatal(err)
-	}
+	messages := b.messages(sub)
 	var all sync.WaitGroup
 	for p := range publishers {
 		all.Go(func() {
@@ -68,10 +65,7 @@ func TestStockLosesRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	messages, err := stock.Subscribe(t.Context(), b.topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	messages := b.messages(stock)
 	for _, row := range []struct {
 		number int
 		id     string

@@ -13,10 +13,7 @@ import (
 // consume acks whatever comes and tells when it came.
 func (b *bench) consume(change ...func(*wmsql.SubscriberConfig)) <-chan string {
 	b.Helper()
-	messages, err := b.subscriber(change...).Subscribe(b.Context(), b.topic)
-	if err != nil {
-		b.Fatal(err)
-	}
+	messages := b.messages(b.subscriber(change...))
 	ids := make(chan string, 1000)
 	go func() {
 		for msg := range messages {

@@ -55,10 +55,7 @@ func TestTakesTheirPlace(t *testing.T) {
 		b.publish(want...)
 		take := func(sub message.Subscriber, n int) {
 			t.Helper()
-			messages, err := sub.Subscribe(t.Context(), b.topic)
-			if err != nil {
-				t.Fatal(err)
-			}
+			messages := b.messages(sub)
 			for range n {
 				select {
 				case msg := <-messages:
@@ -127,10 +124,7 @@ func TestInterleavedTransactions(t *testing.T) {
 			t.Fatal(err)
 		}
 		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Batch = 1 })
-		messages, err := sub.Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(sub)
 		got := collect(t, 2, messages)
 		b.until("both are acknowledged", func() bool { return b.backlog(b.topic, "") == 0 })
 		if got["low number"] != 1 || got["high number"] != 1 {

@@ -149,10 +149,7 @@ func TestLateErrorOfRows(t *testing.T) {
 func TestNackBackoffHoldsNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.publish("a")
-		messages, err := b.subscriber(func(c *wmsql.SubscriberConfig) { c.NackBackoff = time.Hour }).Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(b.subscriber(func(c *wmsql.SubscriberConfig) { c.NackBackoff = time.Hour }))
 		msg := <-messages
 		if !b.held() {
 			t.Error("a message without a transaction")

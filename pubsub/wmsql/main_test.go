@@ -97,6 +97,16 @@ func (b *bench) subscriber(change ...func(*wmsql.SubscriberConfig)) *wmsql.Subsc
 	return sub
 }
 
+// messages subscribes to the topic.
+func (b *bench) messages(sub message.Subscriber) <-chan *message.Message {
+	b.Helper()
+	messages, err := sub.Subscribe(b.Context(), b.topic)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return messages
+}
+
 func (b *bench) publish(ids ...string) {
 	b.Helper()
 	for _, id := range ids {

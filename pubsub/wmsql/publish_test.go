@@ -82,14 +82,11 @@ func TestPublishTooLate(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.publish("nacked", "next")
 		sub := b.subscriber()
-		messages, err := sub.Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(sub)
 		nacked := <-messages
 		nacked.Nack()
 		again := <-messages
-		err = b.pub.Publish(b.outs, message.NewMessageWithContext(nacked.Context(), "", nil))
+		err := b.pub.Publish(b.outs, message.NewMessageWithContext(nacked.Context(), "", nil))
 		if !errors.Is(err, sql.ErrTxDone) {
 			t.Errorf("%v", err)
 		}

@@ -19,10 +19,7 @@ func TestRegisterOnABusyServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.AfterFunc(2500*time.Millisecond, func() { _ = tx.Rollback() })
-		messages, err := b.subscriber().Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(b.subscriber())
 		b.receive(messages, "a").Ack()
 		b.drained()
 	})

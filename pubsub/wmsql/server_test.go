@@ -28,10 +28,7 @@ func onPostgres(t *testing.T) *bench {
 func (b *bench) handle(ids ...string) {
 	b.Helper()
 	sub := b.subscriber()
-	messages, err := sub.Subscribe(b.Context(), b.topic)
-	if err != nil {
-		b.Fatal(err)
-	}
+	messages := b.messages(sub)
 	for range ids {
 		select {
 		case msg := <-messages:
@@ -110,10 +107,7 @@ func TestHandOversAreNoMoves(t *testing.T) {
 	var subs []*wmsql.Subscriber
 	for range 3 {
 		sub := b.subscriber(logged)
-		messages, err := sub.Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(sub)
 		subs = append(subs, sub)
 		go func() {
 			for msg := range messages {
@@ -216,10 +210,7 @@ func TestServerStays(t *testing.T) {
 	for len(seen) < publishers*each {
 		log := &errorLog{}
 		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Logger = log })
-		messages, err := sub.Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(sub)
 		for range min(25, publishers*each-len(seen)) {
 			select {
 			case msg := <-messages:

@@ -51,10 +51,7 @@ func (b *bench) stock(deadline time.Duration) (*wsql.Subscriber, <-chan *message
 	b.Helper()
 	brief := 10 * time.Millisecond
 	sub := b.stockSubscriber(wsql.SubscriberConfig{AckDeadline: &deadline, PollInterval: brief, ResendInterval: brief, RetryInterval: brief})
-	messages, err := sub.Subscribe(b.Context(), b.topic)
-	if err != nil {
-		b.Fatal(err)
-	}
+	messages := b.messages(sub)
 	return sub, messages
 }
 

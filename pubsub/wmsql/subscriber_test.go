@@ -62,10 +62,7 @@ func TestSubscribeCreatesTables(t *testing.T) {
 		b.exec(`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "` + schema + `" TO ` + role)
 		plain := *b
 		plain.db = openAt(t, s.name, s.to("", role))
-		messages, err := plain.subscriber().Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(plain.subscriber())
 		b.publish("x")
 		if msg := <-messages; msg == nil || !msg.Ack() {
 			t.Error("no message")
@@ -82,10 +79,7 @@ func TestSubscribeErrors(t *testing.T) {
 		if _, err := sub.Backlog(t.Context(), b.topic+".none"); err == nil {
 			t.Error("the backlog of no table")
 		}
-		messages, err := sub.Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(sub)
 		if err := errors.Join(sub.Close(), sub.Close()); err != nil {
 			t.Error(err)
 		}
@@ -96,7 +90,8 @@ func TestSubscribeErrors(t *testing.T) {
 			t.Errorf("after Close: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		if messages, err = b.subscriber().Subscribe(ctx, b.topic); err != nil {
+		messages, err := b.subscriber().Subscribe(ctx, b.topic)
+		if err != nil {
 			t.Fatal(err)
 		}
 		cancel()

@@ -77,10 +77,7 @@ func TestAdapterPanics(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.publish("a")
 		log := &logged{}
-		messages, err := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Schema, c.Logger = &panicking{SchemaAdapter: b.stockSchema()}, log }).Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(b.subscriber(func(c *wmsql.SubscriberConfig) { c.Schema, c.Logger = &panicking{SchemaAdapter: b.stockSchema()}, log }))
 		(<-messages).Ack()
 		if errs := log.get("error", "select"); len(errs) != 1 {
 			t.Errorf("%q", log.get("", ""))
@@ -95,10 +92,7 @@ func TestOwnQuery(t *testing.T) {
 		log := &logged{}
 		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Schema, c.Logger = b.embedded(), log })
 		b.publish("a", "skip", "b")
-		messages, err := sub.Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(sub)
 		for _, want := range []string{"a", "b"} {
 			msg := <-messages
 			if msg.UUID != want {

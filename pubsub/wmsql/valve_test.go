@@ -66,10 +66,7 @@ func TestShutValveHoldsNoTransaction(t *testing.T) {
 		own, transactions := b.own(s)
 		sub := own.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.NackBackoff = time.Hour })
 		b.publish("a", "b", "c")
-		messages, err := sub.Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(sub)
 		b.receive(messages, "a").Ack()
 		msg := b.receive(messages, "b")
 		b.until("the server sees the transaction", func() bool { return transactions() == 1 })
@@ -97,10 +94,7 @@ func TestValveEndsBatch(t *testing.T) {
 	onServers(t, func(t *testing.T, b *bench, s server) {
 		own, transactions := b.own(s)
 		b.publish("a", "b", "c")
-		messages, err := own.subscriber(oneBatch).Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(own.subscriber(oneBatch))
 		msg := b.receive(messages, "a")
 		reopen := make(chan struct{})
 		gate.Of(msg.Context()).Shut(reopen)
@@ -128,10 +122,7 @@ func TestGivenBackIsNotCounted(t *testing.T) {
 			c.NackBackoff, *wmsql.MaxDeliveries(c), c.AckDeadline, *wmsql.SettleGrace(c) = time.Hour, 1, 200*time.Millisecond, time.Minute
 		})
 		b.publish("a", "b")
-		messages, err := sub.Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(sub)
 		for i := range 20 {
 			msg := b.receive(messages, "a")
 			if i%4 == 0 {
@@ -160,10 +151,7 @@ func TestHangingProbeIsNotCounted(t *testing.T) {
 			*wmsql.MaxDeliveries(c), c.AckDeadline, *wmsql.SettleGrace(c) = 1, 100*time.Millisecond, 100*time.Millisecond
 		})
 		b.publish("a")
-		messages, err := sub.Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(sub)
 		reopen := make(chan struct{})
 		msg := b.receive(messages, "a")
 		gate.Of(msg.Context()).Shut(reopen)
@@ -188,10 +176,7 @@ func TestCloseAtShutValve(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		sub := b.subscriber()
 		b.publish("a")
-		messages, err := sub.Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := b.messages(sub)
 		msg := b.receive(messages, "a")
 		gate.Of(msg.Context()).Shut(make(chan struct{}))
 		msg.Nack()
@@ -203,10 +188,7 @@ func TestCloseAtShutValve(t *testing.T) {
 		if _, open := <-messages; open {
 			t.Error("a message came after Close")
 		}
-		messages, err = b.subscriber().Subscribe(t.Context(), b.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages = b.messages(b.subscriber())
 		b.receive(messages, "a").Ack()
 	})
 }
