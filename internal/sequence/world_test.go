@@ -46,6 +46,7 @@ type world struct {
 
 	source     []message
 	committed  int // by the group
+	purged     int // offsets before it may have no key any more
 	generation int
 	processes  []*process
 
@@ -165,7 +166,22 @@ func (w *world) purge() {
 			return
 		}
 	}
+	for _, other := range w.source {
+		if other.id == m.id {
+			w.purged = max(w.purged, other.offset+1)
+		}
+	}
 	w.store.Purge(m.id)
+}
+
+// rewind is a person's reset of the group's offset, within the retention of keys. All instances are stopped for it.
+func (w *world) rewind() {
+	for len(w.processes) > 0 {
+		w.crash(w.processes[0])
+	}
+	if w.purged < w.committed {
+		w.committed -= w.choose(w.committed - w.purged + 1)
+	}
 }
 
 // discard is a person's way with the first message of a sequence. The row stays, for the owner to find, if the person's
@@ -203,6 +219,8 @@ func (w *world) step() {
 		w.creating = true
 	case n == 8:
 		w.discard()
+	case n == 11 && w.choose(4) == 0:
+		w.rewind()
 	case n < 11 && len(w.processes) > 0:
 		p := w.processes[w.choose(len(w.processes))]
 		p.stopped = !p.stopped
