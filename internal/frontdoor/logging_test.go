@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,51 +21,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// lines keeps the Error and Info lines. The router may log after it has closed.
-type lines struct {
-	watermill.NopLogger
-	mu   sync.Mutex
-	kept []line
-}
-
-type line struct {
-	level  watermill.LogLevel
-	msg    string
-	err    error
-	fields watermill.LogFields
-}
-
-func (l *lines) add(of line) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.kept = append(l.kept, of)
-}
-
-func (l *lines) Error(msg string, err error, fields watermill.LogFields) {
-	l.add(line{watermill.ErrorLogLevel, msg, err, fields})
-}
-
-func (l *lines) Info(msg string, fields watermill.LogFields) {
-	l.add(line{watermill.InfoLogLevel, msg, nil, fields})
-}
-
-func (l *lines) With(watermill.LogFields) watermill.LoggerAdapter { return l }
-
-func (l *lines) errors() (n int) {
-	for _, of := range l.all() {
-		if of.level == watermill.ErrorLogLevel {
-			n++
-		}
-	}
-	return n
-}
-
-func (l *lines) all() []line {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.kept)
-}
-
 // logged runs a message through a channel and a handler on a router with logger, until a letter or a success.
 func logged(t *testing.T, config spillway.Config, logger watermill.LoggerAdapter, handle message.NoPublishHandlerFunc) {
 	t.Helper()
@@ -80,27 +34,23 @@ func logged(t *testing.T, config spillway.Config, logger watermill.LoggerAdapter
 	if err != nil {
 		t.Fatal(err)
 	}
-	router, err := message.NewRouter(message.RouterConfig{}, logger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dlc.Attach(router)
 	orders := gochannel.NewGoChannel(gochannel.Config{}, nil)
-	router.AddConsumerHandler("billing", "orders", orders, func(msg *message.Message) error {
-		err := handle(msg)
-		if err == nil {
-			done <- struct{}{}
-		}
-		return err
+	stop := testkit.RunRouter(t, logger, func(router *message.Router) {
+		dlc.Attach(router)
+		router.AddConsumerHandler("billing", "orders", orders, func(msg *message.Message) error {
+			err := handle(msg)
+			if err == nil {
+				done <- struct{}{}
+			}
+			return err
+		})
 	})
-	ran := make(chan error, 1)
-	go func() { ran <- router.Run(context.Background()) }()
-	<-router.Running()
 	if err := orders.Publish("orders", message.NewMessage("m-1", []byte("the payload"))); err != nil {
 		t.Fatal(err)
 	}
 	<-done
-	if err := errors.Join(router.Close(), <-ran, letters.Close()); err != nil {
+	stop()
+	if err := letters.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -143,7 +93,7 @@ func TestErrorsAreLogged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			logger := &lines{}
+			logger := &testkit.Log{}
 			c.config.Privacy = masking(t, "4242", "****")
 			logged(t, c.config, logger, c.handle)
 			want := watermill.LogFields{"message_id": "m-1", "topic": "orders", "handler": "billing"}
@@ -151,30 +101,30 @@ func TestErrorsAreLogged(t *testing.T) {
 				want["dead_letter_topic"] = "orders.dlq"
 			}
 			retries := 0
-			for _, line := range logger.all() {
-				all := fmt.Sprint(line.msg, line.err, line.fields)
+			for _, line := range append(logger.Lines(watermill.InfoLogLevel, ""), logger.Errors()...) {
+				all := fmt.Sprint(line.Text, line.Err, line.Fields)
 				if strings.Contains(all, "4242") || strings.Contains(all, "payload") || len(all) > 2<<10 {
-					t.Errorf("level %d: %.300s", line.level, all)
+					t.Errorf("level %d: %.300s", line.Level, all)
 				}
-				cause := fmt.Sprint(line.err, line.fields["error"])
-				if line.msg == "The handler failed and is called again" && line.level == watermill.InfoLogLevel {
+				cause := fmt.Sprint(line.Err, line.Fields["error"])
+				if line.Text == "The handler failed and is called again" && line.Level == watermill.InfoLogLevel {
 					retries++
-					has(t, line.fields, watermill.LogFields{"message_id": "m-1", "topic": "orders", "handler": "billing", "attempt": retries})
+					has(t, line.Fields, watermill.LogFields{"message_id": "m-1", "topic": "orders", "handler": "billing", "attempt": retries})
 					if !strings.Contains(cause, c.cause) {
 						t.Errorf("a retry has the cause %.100q", cause)
 					}
 				}
-				if line.msg != c.text {
+				if line.Text != c.text {
 					continue
 				}
-				has(t, line.fields, want)
-				has(t, line.fields, c.fields)
-				if line.level != c.level || !strings.Contains(cause, c.cause) {
-					t.Errorf("level %d, cause %.100q", line.level, cause)
+				has(t, line.Fields, want)
+				has(t, line.Fields, c.fields)
+				if line.Level != c.level || !strings.Contains(cause, c.cause) {
+					t.Errorf("level %d, cause %.100q", line.Level, cause)
 				}
 			}
-			if wantLines := map[watermill.LogLevel]int{watermill.ErrorLogLevel: 1}[c.level]; logger.errors() != wantLines || retries != c.retries {
-				t.Errorf("%d Error lines, %d retries: %v", logger.errors(), retries, logger.all())
+			if wantLines := map[watermill.LogLevel]int{watermill.ErrorLogLevel: 1}[c.level]; len(logger.Errors()) != wantLines || retries != c.retries {
+				t.Errorf("%d Error lines, %d retries: %v", len(logger.Errors()), retries, logger.Errors())
 			}
 		})
 	}
@@ -191,12 +141,12 @@ func has(t *testing.T, fields, want watermill.LogFields) {
 
 // Feature O5: a Logger of the Config's own is used in place of the router's.
 func TestLoggerOfItsOwn(t *testing.T) {
-	own, routers := &lines{}, &lines{}
+	own, routers := &testkit.Log{}, &testkit.Log{}
 	logged(t, spillway.Config{Logger: own}, routers, func(*message.Message) error {
 		return classify.Permanent(errors.New("refused"), classify.Reason("refused"))
 	})
-	if own.errors() != 1 || routers.errors() != 0 {
-		t.Errorf("own %v, the router's %v", own.all(), routers.all())
+	if len(own.Errors()) != 1 || len(routers.Errors()) != 0 {
+		t.Errorf("own %v, the router's %v", own.Errors(), routers.Errors())
 	}
 }
 
@@ -214,15 +164,10 @@ func TestStormOfFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	router, err := message.NewRouter(message.RouterConfig{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dlc.Attach(router)
-	router.AddConsumerHandler("billing", "orders", orders, func(*message.Message) error { return errors.New("the bank is away") })
-	ran := make(chan error, 1)
-	go func() { ran <- router.Run(context.Background()) }()
-	<-router.Running()
+	stop := testkit.RunRouter(t, nil, func(router *message.Router) {
+		dlc.Attach(router)
+		router.AddConsumerHandler("billing", "orders", orders, func(*message.Message) error { return errors.New("the bank is away") })
+	})
 	for n := range storm {
 		if err := orders.Publish("orders", message.NewMessage(fmt.Sprint(n), nil)); err != nil {
 			t.Fatal(err)
@@ -232,7 +177,8 @@ func TestStormOfFailures(t *testing.T) {
 		}
 	}
 	testkit.Eventually(t, "all are dead letters", func() bool { return placed.Load() == storm })
-	if err := errors.Join(router.Close(), <-ran, letters.Close()); err != nil {
+	stop()
+	if err := letters.Close(); err != nil {
 		t.Error(err)
 	}
 	retries, dead := log.Lines(watermill.InfoLogLevel, "is called again"), log.Lines(watermill.ErrorLogLevel, "dead-lettered")
@@ -275,7 +221,7 @@ func TestAttachAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			router, err := message.NewRouter(message.RouterConfig{}, &lines{})
+			router, err := message.NewRouter(message.RouterConfig{}, &testkit.Log{})
 			if err != nil {
 				t.Error(err)
 				return

@@ -38,8 +38,7 @@ func (s *sim) opens(t *testing.T, n int) (wait func()) {
 
 // Feature R12: a probe that is permanent goes its own way. It neither closes the breaker nor keeps the next message from being tried.
 func TestPermanentProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, breaker.Config{})
+	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		wait := s.opens(t, 10)
 		time.Sleep(20 * time.Second)
 		s.service.set(func(id string) error {
@@ -59,8 +58,7 @@ func TestPermanentProbe(t *testing.T) {
 // Feature R12: without a message nothing happens while the breaker is open. The next message that comes is the probe. If
 // none comes for ten minutes, nothing says any more that the downstream is away.
 func TestNoMessageWhileOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, breaker.Config{MaxHold: time.Second})
+	simulated(t, breaker.Config{MaxHold: time.Second}, func(t *testing.T, s *sim) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s.service.fail(errAway)
 		h := s.handler(t)
@@ -139,8 +137,7 @@ func TestFreeze(t *testing.T) {
 // Feature R12, promise P3: a message whose context ends while it is held is given back, uncounted. So is one that was held for long
 // enough, or whose deadline comes near.
 func TestHeldMessageGoesAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, breaker.Config{})
+	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		wait := s.opens(t, 3)
 		h := s.handler(t)
 		cancelled, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errBoom)
@@ -214,8 +211,7 @@ func (s *sim) staged(t *testing.T, stage *[]string) message.HandlerFunc {
 // Feature R12: one message alone keeps the breaker open for Config.Alone. Then it goes to its next stage, and the next message shows that
 // it was a false alarm. After that a message alone does not open the breaker.
 func TestAloneWithStages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, breaker.Config{})
+	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		var stage []string
 		h := s.staged(t, &stage)
 		s.service.set(func(id string) error {
@@ -242,8 +238,7 @@ func TestAloneWithStages(t *testing.T) {
 // Feature R12: a message that was given back because its hold ended is not to blame for an outage that ended before it came again. In
 // the next outage the messages are held too. If the same message fails alone again, it is to blame.
 func TestHoldThatEndsIsNoBlame(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, breaker.Config{MaxHold: 4 * time.Second})
+	simulated(t, breaker.Config{MaxHold: 4 * time.Second}, func(t *testing.T, s *sim) {
 		var stage []string
 		h := s.staged(t, &stage)
 		var counted []string
@@ -289,8 +284,7 @@ func TestHoldThatEndsIsNoBlame(t *testing.T) {
 
 // Feature R12: at most two messages of an outage go to a stage because they were alone, however long the outage lasts.
 func TestFewAreAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, breaker.Config{})
+	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		var stage []string
 		h := s.staged(t, &stage)
 		s.service.fail(errAway)
@@ -321,8 +315,7 @@ func TestAloneWithoutStages(t *testing.T) {
 
 // Feature R12: a retry-after of errors in a row holds the handler until then.
 func TestRetryAfterOfADownstream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, breaker.Config{})
+	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		began := time.Now()
 		s.service.set(func(string) error {
 			if time.Since(began) < 90*time.Second {
@@ -380,8 +373,7 @@ func TestScopes(t *testing.T) {
 
 // Feature R12: a message of a subscription that can stop taking messages is given back at once, and comes again when a probe is due.
 func TestValve(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, breaker.Config{})
+	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		s.service.fail(errAway)
 		time.AfterFunc(time.Minute, func() { s.service.fail(nil) })
 		valve := new(gate.Valve)

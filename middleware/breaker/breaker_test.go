@@ -54,8 +54,7 @@ func TestBreakerHoldsAnOutage(t *testing.T) {
 
 // Feature R12: after the first success the rate grows: 1, 2, 4 and so on in 250 ms. The messages that waited do not come all at once.
 func TestRamp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, breaker.Config{})
+	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		wait := s.opens(t, 100)
 		time.Sleep(time.Second)
 		s.service.fail(nil)

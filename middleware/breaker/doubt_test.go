@@ -168,8 +168,7 @@ func TestOnlyAwayHoldsWithoutEnd(t *testing.T) {
 // Feature R17, promise P4: while many messages are held because their errors say away, one that is poison ends,
 // although its broker allows short holds alone.
 func TestPoisonBesideAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, breaker.Config{MaxHold: 3 * time.Second})
+	simulated(t, breaker.Config{MaxHold: 3 * time.Second}, func(t *testing.T, s *sim) {
 		s.service.set(func(id string) error {
 			if id == "poison" {
 				return errBoom
@@ -198,8 +197,7 @@ func TestPoisonBesideAway(t *testing.T) {
 // long as it lasts.
 func TestOutageWithTimeouts(t *testing.T) {
 	for _, consumers := range []int{1, 10} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSim(t, breaker.Config{MaxHold: time.Hour})
+		simulated(t, breaker.Config{MaxHold: time.Hour}, func(t *testing.T, s *sim) {
 			calls := 0
 			s.service.set(func(string) error {
 				if calls++; calls%2 == 0 {

@@ -51,8 +51,7 @@ func TestOutageProperty(t *testing.T) {
 // Feature R12: if half of the keys fail, the others are handled all the same, and the failing ones end.
 func TestHalfOfTheKeysFail(t *testing.T) {
 	for _, bad := range []error{errBoom, errAway} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSim(t, breaker.Config{})
+		simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 			const n, bads = 4000, 2000
 			s.service.set(func(id string) error {
 				if i, _ := strconv.Atoi(id); i < bads && i%2 == 0 {
@@ -77,8 +76,7 @@ func TestHalfOfTheKeysFail(t *testing.T) {
 // longest, which are mostly the failing ones, do not keep it open.
 func TestManyPoisoned(t *testing.T) {
 	for seed, outage := range []time.Duration{0, 0, 0, 8 * time.Second, 8 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSim(t, breaker.Config{})
+		simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 			const n, every = 8000, 5 * time.Millisecond
 			began, bad, bads := time.Now(), map[string]bool{}, 0
 			random := rand.New(rand.NewPCG(uint64(seed), 0))
@@ -137,8 +135,7 @@ func TestFlappingDownstream(t *testing.T) {
 // a minute is held.
 func TestHangingDownstream(t *testing.T) {
 	for name, timeout := range map[string]error{"transient": classify.Transient(errors.New("timeout")), "unknown": errors.New("timeout")} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSim(t, breaker.Config{})
+		simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 			s.takes = 3 * time.Second
 			s.service.fail(timeout)
 			go func() {
@@ -156,8 +153,7 @@ func TestHangingDownstream(t *testing.T) {
 
 // Feature R12: a large share of failures opens the breaker also if nothing succeeded yet, and messages are counted, not attempts.
 func TestShareOpens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, breaker.Config{})
+	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		s.service.fail(errBoom)
 		time.AfterFunc(time.Minute, func() { s.service.fail(nil) })
 		s.consume(t, 30, ids(300))

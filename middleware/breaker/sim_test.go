@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -43,6 +44,12 @@ func newSim(t testing.TB, config breaker.Config) *sim {
 	}
 	s.breaker = newBreaker(t, config)
 	return s
+}
+
+// simulated runs a test with a sim on a clock of its own.
+func simulated(t *testing.T, config breaker.Config, test func(*testing.T, *sim)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newSim(t, config)) })
 }
 
 // handler returns the chain of Retry and the breaker around the service.
