@@ -6,13 +6,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
@@ -33,25 +33,12 @@ func (b *bench) keyed(handler string, onStale func(context.Context, idempotency.
 // both runs a router with the handlers "billing" and "prices" on one topic.
 func (b *bench) both(attach func(*message.Router), handle message.NoPublishHandlerFunc) (stop func()) {
 	b.T.Helper()
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	attach(router)
-	for _, name := range []string{"billing", "prices"} {
-		router.AddConsumerHandler(name, "orders", shop.StaysOpen(b.Source), handle)
-	}
-	done := make(chan error, 1)
-	go func() { done <- router.Run(context.Background()) }()
-	<-router.Running()
-	return func() {
-		if err := router.Close(); err != nil {
-			b.T.Error(err)
+	return testkit.RunRouter(b.T, watermill.NopLogger{}, func(router *message.Router) {
+		attach(router)
+		for _, name := range []string{"billing", "prices"} {
+			router.AddConsumerHandler(name, "orders", shop.StaysOpen(b.Source), handle)
 		}
-		if err := <-done; err != nil {
-			b.T.Error(err)
-		}
-	}
+	})
 }
 
 // Features I5, I6: one handler of a channel has a business key and a version. It skips what is stale. Its neighbour on

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
@@ -46,25 +47,12 @@ func (b *bench) staged(store *delay.Store) func(*spillway.Config) {
 // runStaged is bench.run with stages.
 func (b *bench) runStaged(ch *spillway.Channel, handle message.HandlerFunc) (stop func()) {
 	b.T.Helper()
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	ch.Attach(router)
-	if _, err := ch.Stages().AddHandler(router, "billing", "orders", shop.StaysOpen(b.Source), "invoices", b.Outs, handle); err != nil {
-		b.T.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- router.Run(context.Background()) }()
-	<-router.Running()
-	return func() {
-		if err := router.Close(); err != nil {
-			b.T.Error(err)
+	return testkit.RunRouter(b.T, watermill.NopLogger{}, func(router *message.Router) {
+		ch.Attach(router)
+		if _, err := ch.Stages().AddHandler(router, "billing", "orders", shop.StaysOpen(b.Source), "invoices", b.Outs, handle); err != nil {
+			b.T.Fatal(err)
 		}
-		if err := <-done; err != nil {
-			b.T.Error(err)
-		}
-	}
+	})
 }
 
 // Features R5, R8, R9, V1: through the front door a message that fails for the moment takes effect later, once and with its

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -13,12 +12,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/faultproxy"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
@@ -26,32 +23,6 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
-
-// behind returns a pool whose connections go through a proxy.
-func behind(t *testing.T, d databases.Database, address string) (*sql.DB, *faultproxy.Proxy) {
-	t.Helper()
-	var server string
-	var through func(proxy string) string
-	if d.Name == databases.MariaDB.Name {
-		config, err := mysql.ParseDSN(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		server, through = config.Addr, func(proxy string) string { config.Addr = proxy; return config.FormatDSN() }
-	} else {
-		at, err := url.Parse(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		server, through = at.Host, func(proxy string) string { at.Host = proxy; return at.String() }
-	}
-	proxy, err := faultproxy.New(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Close)
-	return d.Open(t, through(proxy.Addr())), proxy
-}
 
 // Promises P1, P3, P7, decision 13: the store of keys, that of the crash limit and that of messages that wait for a stage are cut off
 // under load, each alone and all at once, as users configure them. No message is dead-lettered, lost, doubled or counted for it.
@@ -91,7 +62,7 @@ func storesCutOff(t *testing.T, d databases.Database, configure func(*testing.T,
 	if _, err := direct.Exec(`CREATE TABLE effects (id VARCHAR(36) NOT NULL)`); err != nil {
 		t.Fatal(err)
 	}
-	cut, proxy := behind(t, d, address)
+	cut, proxy := d.Behind(t, address)
 	live := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	t.Cleanup(func() { _ = live.Close() })
 	dead := &shop.Outputs{}

@@ -1,15 +1,14 @@
 package breaker_test
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
@@ -26,21 +25,17 @@ func TestOpenMisspelt(t *testing.T) {
 	if err := breaker.Close("later"); err != nil {
 		t.Error(err)
 	}
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	source := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	var router *message.Router
 	add := func(name string) {
 		router.AddConsumerHandler(name, "orders", source, func(*message.Message) error { return nil })
 	}
-	router.AddMiddleware(breaker.Middleware)
-	router.AddPlugin(breaker.Plugin)
-	add("billing")
-	done := make(chan error, 1)
-	go func() { done <- router.Run(context.Background()) }()
-	<-router.Running()
-
+	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
+		router = r
+		router.AddMiddleware(breaker.Middleware)
+		router.AddPlugin(breaker.Plugin)
+		add("billing")
+	})
 	for name, err := range map[string]error{"Open": breaker.Open("biling", "a deploy"), "Close": breaker.Close("biling")} {
 		if err == nil || !strings.Contains(err.Error(), name+`: no handler is named "biling"`) || !strings.Contains(err.Error(), `"billing"`) {
 			t.Errorf("%s: %v", name, err)
@@ -65,12 +60,6 @@ func TestOpenMisspelt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := breaker.Open("shipping", "a deploy"); err != nil {
-		t.Error(err)
-	}
-	if err := router.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-done; err != nil {
 		t.Error(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +12,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
@@ -207,8 +205,8 @@ func TestDatabaseCutOff(t *testing.T) {
 			t.Run(d.Name+", "+how, func(t *testing.T) {
 				t.Parallel()
 				direct := d.Create(t)
-				p, address := through(t, direct)
-				db, observer := d.Open(t, address), d.Open(t, direct)
+				observer := d.Open(t, direct)
+				db, p := d.Behind(t, direct)
 				store := storeOn(t, db)
 				if how == "silent" {
 					store.timeout = statementTimeout
@@ -236,31 +234,4 @@ func TestDatabaseCutOff(t *testing.T) {
 			})
 		}
 	}
-}
-
-// through returns the address of a database by way of a proxy.
-func through(t *testing.T, address string) (*faultproxy.Proxy, string) {
-	t.Helper()
-	config, err := mysql.ParseDSN(address)
-	at, isURL := (*url.URL)(nil), err != nil
-	server := ""
-	if isURL {
-		if at, err = url.Parse(address); err != nil {
-			t.Fatal(err)
-		}
-		server = at.Host
-	} else {
-		server = config.Addr
-	}
-	p, err := faultproxy.New(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	if isURL {
-		at.Host = p.Addr()
-		return p, at.String()
-	}
-	config.Addr = p.Addr()
-	return p, config.FormatDSN()
 }
