@@ -3,14 +3,12 @@ package wmsql_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/lib/pq" // registers "postgres"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database/postgres"
@@ -131,12 +129,11 @@ func TestBatchInterruptsAnswered(t *testing.T) {
 		if !b.isPostgres() {
 			t.Skip("the driver of MySQL closes the connection")
 		}
-		connector, err := b.db.Driver().(driver.DriverContext).OpenConnector(s.address)
-		if err != nil {
+		own := *b
+		var err error
+		if own.db, err = sql.Open("postgres", s.address); err != nil { // lib/pq
 			t.Fatal(err)
 		}
-		own := *b
-		own.db = sql.OpenDB(asking{connector, b.db})
 		t.Cleanup(func() { _ = own.db.Close() })
 		var seen deliveries
 		ids := []string{"a", "slow", "c"}
@@ -158,43 +155,4 @@ func TestBatchInterruptsAnswered(t *testing.T) {
 			t.Errorf("%d deliveries", n)
 		}
 	})
-}
-
-// asking connects to PostgreSQL in such a way.
-type asking struct {
-	driver.Connector
-	beside *sql.DB
-}
-
-func (a asking) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := a.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &askingConn{Conn: conn.(*stdlib.Conn), beside: a.beside}, nil
-}
-
-type askingConn struct {
-	*stdlib.Conn
-	beside *sql.DB
-	bad    atomic.Bool
-}
-
-func (c *askingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if c.bad.Load() {
-		return nil, driver.ErrBadConn
-	}
-	stop := context.AfterFunc(ctx, func() {
-		c.bad.Store(true)
-		_, _ = c.beside.Exec(`SELECT pg_cancel_backend($1)`, c.Conn.Conn().PgConn().PID())
-	})
-	defer stop()
-	return c.Conn.ExecContext(context.WithoutCancel(ctx), query, args)
-}
-
-func (c *askingConn) ResetSession(ctx context.Context) error {
-	if c.bad.Load() {
-		return driver.ErrBadConn
-	}
-	return c.Conn.ResetSession(ctx)
 }
