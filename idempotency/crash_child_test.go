@@ -16,6 +16,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit/wire"
 )
 
 // planned is a message of the source, and where the process dies that is the first to have it there.
@@ -71,15 +72,15 @@ func live(t *testing.T, text string) {
 }
 
 func (m *mortal) consume(d database) {
-	db, w := openWire(m.t, d, m.Address)
+	db, w := wire.Open(m.t, d.driver, m.Address)
 	m.driver = d.driver
-	w.set(func(_ *wireConn, statement string) error {
-		if isCommit(statement) && m.handled.Load() {
+	w.Set(func(_ *wire.Conn, statement string) error {
+		if wire.IsCommit(statement) && m.handled.Load() {
 			m.die("committing")
 		}
 		return nil
-	}, func(_ *wireConn, statement string) error {
-		if isCommit(statement) && m.handled.Load() {
+	}, func(_ *wire.Conn, statement string) error {
+		if wire.IsCommit(statement) && m.handled.Load() {
 			m.die("committed")
 		}
 		return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/testkit/wire"
 )
 
 // faulty is a cell whose store has one connection, over a wire that does what a test says.
@@ -21,21 +22,21 @@ type faulty struct {
 	*cell
 	own   *sql.DB
 	store idempotency.Store
-	wire  *wire
+	wire  *wire.Wire
 }
 
 func onFaulty(t *testing.T, d database) *faulty {
 	t.Helper()
 	f := &faulty{cell: newCell(t, d)}
-	f.own, f.wire = openWire(t, d, f.address)
+	f.own, f.wire = wire.Open(t, d.driver, f.address)
 	f.own.SetMaxOpenConns(1) // what a fault leaves behind meets the next claim
 	f.store = d.store(f.own)
 	return f
 }
 
 // at is a fault of statements in which there is a text, at their begin on MySQL.
-func (f *faulty) at(text string, fault func(*wireConn) error) func(*wireConn, string) error {
-	return func(c *wireConn, statement string) error {
+func (f *faulty) at(text string, fault func(*wire.Conn) error) func(*wire.Conn, string) error {
+	return func(c *wire.Conn, statement string) error {
 		if strings.HasPrefix(statement, text) || f.says == "postgres" && strings.Contains(statement, text) {
 			return fault(c)
 		}
@@ -61,7 +62,7 @@ func (f *faulty) do(c idempotency.Claim, statement string) {
 
 // Promise P7: a driver that panics leaves no key locked, wherever it does.
 func TestDriverPanics(t *testing.T) {
-	boom := func(*wireConn) error { panic("boom") }
+	boom := func(*wire.Conn) error { panic("boom") }
 	for _, d := range []database{onPostgres, onMariaDB} {
 		before := map[string][]string{"postgres": {"BEGIN", "UPDATE spillway_keys", "COMMIT"},
 			"mysql": {"BEGIN", "COMMIT", "SET", "SAVEPOINT", "RELEASE", "UPDATE"}}[d.says]
@@ -70,9 +71,9 @@ func TestDriverPanics(t *testing.T) {
 			t.Run(fmt.Sprint(d.name, " ", i, " ", text), func(t *testing.T) {
 				f := onFaulty(t, d)
 				if i < len(before) {
-					f.wire.set(f.at(text, boom), nil)
+					f.wire.Set(f.at(text, boom), nil)
 				} else {
-					f.wire.set(nil, f.at(text, boom))
+					f.wire.Set(nil, f.at(text, boom))
 				}
 				func() {
 					defer func() {
@@ -94,7 +95,7 @@ func TestDriverPanics(t *testing.T) {
 					}
 					_ = c.Commit([]byte("x"))
 				}()
-				f.wire.set(nil, nil)
+				f.wire.Set(nil, nil)
 				for _, store := range []idempotency.Store{d.store(f.db), f.store} {
 					ctx, cancel := context.WithTimeout(t.Context(), deadline)
 					defer cancel()
@@ -118,7 +119,7 @@ func TestDriverPanics(t *testing.T) {
 func TestPostgresTrips(t *testing.T) {
 	f := onFaulty(t, onPostgres)
 	var said []string
-	f.wire.set(func(_ *wireConn, statement string) error { said = append(said, statement); return nil }, nil)
+	f.wire.Set(func(_ *wire.Conn, statement string) error { said = append(said, statement); return nil }, nil)
 	r := f.receiverOn(f.store, idempotency.ReceiverConfig{})
 	for i, outputs := range [][]*message.Message{nil, {newMessage("out")}, nil} {
 		said = nil
@@ -138,7 +139,7 @@ func TestPostgresTrips(t *testing.T) {
 func TestMySQLTrips(t *testing.T) {
 	f := onFaulty(t, onMariaDB)
 	said := 0
-	f.wire.set(func(*wireConn, string) error { said++; return nil }, nil)
+	f.wire.Set(func(*wire.Conn, string) error { said++; return nil }, nil)
 	for i, row := range []struct {
 		statements []string
 		want       int
@@ -158,7 +159,7 @@ func TestMySQLTrips(t *testing.T) {
 func TestMySQLCommitRefused(t *testing.T) {
 	f := onFaulty(t, onMariaDB)
 	refused := &mysqldriver.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}
-	f.wire.set(f.at("COMMIT", func(*wireConn) error { return refused }), nil)
+	f.wire.Set(f.at("COMMIT", func(*wire.Conn) error { return refused }), nil)
 	r := f.receiverOn(f.store, idempotency.ReceiverConfig{})
 	if _, err := r.Middleware(f.write)(newMessage("m1")); !errors.Is(err, refused) || strings.Contains(err.Error(), "perhaps") {
 		t.Fatal(err)
@@ -171,7 +172,7 @@ func TestMySQLConnectionNotRestored(t *testing.T) {
 	f := onFaulty(t, onMariaDB)
 	c := f.claim("same")
 	f.do(c, `SET @any = 1`)
-	f.wire.set(f.at("SET", func(*wireConn) error { return errors.New("bad") }), nil)
+	f.wire.Set(f.at("SET", func(*wire.Conn) error { return errors.New("bad") }), nil)
 	if err := c.Commit([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +186,7 @@ func TestMySQLConnectionNotRestored(t *testing.T) {
 func TestMySQLWithoutCompounds(t *testing.T) {
 	f := onFaulty(t, onMariaDB)
 	asked := 0
-	f.wire.set(f.at("BEGIN ", func(*wireConn) error {
+	f.wire.Set(f.at("BEGIN ", func(*wire.Conn) error {
 		asked++
 		return &mysqldriver.MySQLError{Number: 1064, Message: "You have an error in your SQL syntax"}
 	}), nil)
@@ -216,7 +217,7 @@ func TestMySQLErrorInDoubt(t *testing.T) {
 			if err := insert(); err != nil {
 				t.Fatal(err)
 			}
-			f.wire.set(f.at("UPDATE", func(conn *wireConn) (err error) {
+			f.wire.Set(f.at("UPDATE", func(conn *wire.Conn) (err error) {
 				if rolledBack {
 					_, err = conn.Conn.(driver.ExecerContext).ExecContext(t.Context(), `ROLLBACK`, nil)
 				}
@@ -225,7 +226,7 @@ func TestMySQLErrorInDoubt(t *testing.T) {
 			if _, err := c.Tx().Exec(`UPDATE effects SET id = 'x'`); !errors.Is(err, cause) {
 				t.Fatal(err)
 			}
-			f.wire.set(nil, nil)
+			f.wire.Set(nil, nil)
 			if err := insert(); (err != nil) != rolledBack || rolledBack && !errors.Is(err, cause) {
 				t.Error("the next statement: ", err)
 			}

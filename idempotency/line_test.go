@@ -8,6 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/watermill-spillway/spillway/internal/faultproxy"
+	"github.com/watermill-spillway/spillway/internal/testkit/wire"
 )
 
 // line is what a store has to its database, and what a case breaks: the network where there is one, the driver else.
@@ -23,7 +24,7 @@ type line interface {
 func (c *cell) over() (*sql.DB, line) {
 	c.Helper()
 	if c.says == "sqlite" {
-		db, w := openWire(c, c.database, c.address)
+		db, w := wire.Open(c, c.driver, c.address)
 		return db, &driverLine{w}
 	}
 	address := c.address
@@ -57,36 +58,24 @@ func (c *cell) over() (*sql.DB, line) {
 }
 
 // driverLine is a file's.
-type driverLine struct{ *wire }
+type driverLine struct{ *wire.Wire }
 
-func (l *driverLine) cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.isDown = true
-	for conn := range l.conns {
-		_ = conn.cut()
-	}
-}
-
-func (l *driverLine) mend() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.isDown = false
-}
+func (l *driverLine) cut()  { l.Cut() }
+func (l *driverLine) mend() { l.Mend() }
 
 func (l *driverLine) cutAtCommit(answer bool) {
-	once := func(c *wireConn, statement string) error {
-		if !isCommit(statement) {
+	once := func(c *wire.Conn, statement string) error {
+		if !wire.IsCommit(statement) {
 			return nil
 		}
-		l.set(nil, nil)
-		return c.cut()
+		l.Set(nil, nil)
+		return c.Cut()
 	}
 	if answer {
-		l.set(nil, once)
+		l.Set(nil, once)
 		return
 	}
-	l.set(once, nil)
+	l.Set(once, nil)
 }
 
 // proxyLine is a server's. The proxy speaks no protocol, but knows a COMMIT when it passes.
@@ -98,7 +87,7 @@ func (l proxyLine) mend() { l.Heal() }
 func (l proxyLine) cutAtCommit(answer bool) {
 	var passed atomic.Bool // the COMMIT: what the server says next is its answer
 	l.Watch(func(said []byte) faultproxy.Verdict {
-		if !commits.Match(said) { // other packets may come with it, such as the close of a statement
+		if !wire.IsCommit(string(said)) { // other packets may come with it, such as the close of a statement
 			return faultproxy.Pass
 		}
 		if answer {

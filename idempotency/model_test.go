@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit/wire"
 )
 
 // modelRunsVariable says how many random interleavings each server is put through, and five times as many SQLite.
@@ -70,18 +71,18 @@ type model struct {
 }
 
 func newModel(c *cell) *model {
-	db, w := openWire(c, c.database, c.address)
+	db, w := wire.Open(c, c.driver, c.address)
 	m := &model{c: c, store: c.store(db).(modelStore), done: map[string]int{}}
 	c.store(c.db)
-	cutAt := func(when int32) func(*wireConn, string) error {
-		return func(conn *wireConn, statement string) error {
-			if when == 1 && statement == cutNow || isCommit(statement) && m.cutNext.CompareAndSwap(when, 0) {
-				return conn.cut()
+	cutAt := func(when int32) func(*wire.Conn, string) error {
+		return func(conn *wire.Conn, statement string) error {
+			if when == 1 && statement == cutNow || wire.IsCommit(statement) && m.cutNext.CompareAndSwap(when, 0) {
+				return conn.Cut()
 			}
 			return nil
 		}
 	}
-	w.set(cutAt(1), cutAt(2))
+	w.Set(cutAt(1), cutAt(2))
 	return m
 }
 

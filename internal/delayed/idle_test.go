@@ -1,9 +1,6 @@
 package delayed
 
 import (
-	"context"
-	"database/sql"
-	"database/sql/driver"
 	"slices"
 	"sync"
 	"testing"
@@ -12,61 +9,29 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/internal/testkit/wire"
 )
 
-// spy is a driver that remembers what it is asked.
-type spy struct {
-	driver.Connector
-	mu    sync.Mutex
-	asked []string
+// asked notes what a database is asked.
+type asked struct {
+	mu  sync.Mutex
+	all []string
 }
 
-func (s *spy) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := s.Connector.Connect(ctx)
-	return &spyConn{conn, s}, err
+func (a *asked) note(_ *wire.Conn, query string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, query)
+	return nil
 }
 
-func (s *spy) note(query string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked = append(s.asked, query)
+func (a *asked) take() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := a.all
+	a.all = nil
+	return all
 }
-
-func (s *spy) take() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	asked := s.asked
-	s.asked = nil
-	return asked
-}
-
-type spyConn struct {
-	driver.Conn
-	spy *spy
-}
-
-func (c *spyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	c.spy.note(query)
-	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
-}
-
-func (c *spyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	c.spy.note(query)
-	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
-}
-
-func (c *spyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	c.spy.note("BEGIN")
-	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
-}
-
-type connector struct {
-	dsn    string
-	driver driver.Driver
-}
-
-func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
-func (c connector) Driver() driver.Driver                        { return c.driver }
 
 // An idle relay asks one thing per Poll: of an empty store, of one in which nothing is due yet, and of one whose rows
 // others have.
@@ -74,9 +39,9 @@ func TestIdle(t *testing.T) {
 	d := databases.SQLite
 	address := d.Create(t)
 	plain := d.Open(t, address)
-	watched := &spy{Connector: connector{address, plain.Driver()}}
-	db := sql.OpenDB(watched)
-	t.Cleanup(func() { _ = db.Close() })
+	db, w := wire.Open(t, "sqlite", address)
+	watched := &asked{}
+	w.Set(watched.note, nil)
 	s, other := on(t, db), on(t, plain)
 	const poll = 20 * time.Millisecond
 	start(t, s, &outbox{}, RelayConfig{Poll: poll})
