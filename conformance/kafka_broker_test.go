@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
@@ -36,6 +38,31 @@ func (b kafkaBroker) subscriber(t testing.TB, group string, config func(*sarama.
 		t.Fatal(err)
 	}
 	return sub
+}
+
+// keyed is for row R13.
+func (b kafkaBroker) keyed(t testing.TB, group string) (message.Publisher, message.Subscriber) {
+	t.Helper()
+	pub, err := wmkafka.NewPublisher(b, wmkafka.PublisherConfig{Marshaler: wmkafka.Marshaler{Inner: byTenant{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, err := wmkafka.NewSubscriber(b, group, wmkafka.SubscriberConfig{Sarama: patient, InFlight: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pub, sub
+}
+
+// byTenant gives records a key.
+type byTenant struct{ kafka.DefaultMarshaler }
+
+func (m byTenant) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
+	record, err := m.DefaultMarshaler.Marshal(topic, msg)
+	if err == nil {
+		record.Key = sarama.StringEncoder(msg.Metadata.Get("tenant"))
+	}
+	return record, err
 }
 
 // admin does something with a connection of its own, because the broker may have been restarted.

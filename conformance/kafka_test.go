@@ -39,6 +39,7 @@ func TestKafka(t *testing.T) {
 		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t, nil) },
 		Subscriber: func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, patient) },
 		Stages:     b.stages,
+		Keyed:      b.keyed,
 		Origin:     wmkafka.Origin,
 		Backlog: func(t testing.TB, group string) func(context.Context, string) (int, error) {
 			sub := b.subscriber(t, group, patient)

@@ -38,6 +38,10 @@ type Target struct {
 	// its ack, and whose RedeliveryTime is after. Default: the broker has no such time, and the rows that need it do not
 	// run.
 	Redelivers func(t testing.TB, group string, after time.Duration) message.Subscriber
+	// Keyed returns a publisher whose messages have the value of the metadata field "tenant" as their key, and a subscriber
+	// of the group that takes messages of 16 keys at a time, those of one key in order. The suite closes both. Default: the
+	// pub/sub has no keys, and row R13 does not run.
+	Keyed func(t testing.TB, group string) (message.Publisher, message.Subscriber)
 	// Origin is poison.QueueConfig.Origin for this pub/sub.
 	Origin func(*message.Message) poison.Origin
 	// Backlog returns redrive.DrainTopicConfig.Backlog for a consumer group.
