@@ -3,7 +3,6 @@ package idempotency_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,29 +12,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/settings"
 )
-
-// errorLog keeps errors.
-type errorLog struct {
-	watermill.NopLogger
-	mu    sync.Mutex
-	lines []string
-}
-
-func (l *errorLog) Error(text string, err error, fields watermill.LogFields) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines, fmt.Sprintln(text, err, fields))
-}
-
-func (l *errorLog) With(watermill.LogFields) watermill.LoggerAdapter { return l }
-
-func (l *errorLog) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.lines)
-}
 
 // Bad input, promise P4: handlers that write through the *sql.DB wait for connections that the claims of others hold. That is
 // logged, once, with what to do.
@@ -46,7 +25,7 @@ func TestPoolUsedUp(t *testing.T) {
 		}
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			c, logger := newCell(t, d), &errorLog{}
+			c, logger := newCell(t, d), &testkit.Log{}
 			c.db.SetMaxOpenConns(4)
 			r := c.receiver(idempotency.ReceiverConfig{Shared: settings.Shared{Logger: logger}})
 			ctx, cancel := context.WithCancel(t.Context())
@@ -65,10 +44,10 @@ func TestPoolUsedUp(t *testing.T) {
 					}
 				})
 			}
-			eventually(t, "it is logged", func() bool { return len(logger.all()) > 0 })
+			eventually(t, "it is logged", func() bool { return len(logger.Errors()) > 0 })
 			cancel()
 			all.Wait()
-			if told := logger.all(); len(told) != 1 || !strings.Contains(told[0], "SetMaxOpenConns") || !strings.Contains(told[0], "max_open_connections:4") {
+			if told := logger.Errors(); len(told) != 1 || !strings.Contains(told[0].String(), "SetMaxOpenConns") || told[0].Fields["max_open_connections"] != 4 {
 				t.Errorf("%q", told)
 			}
 		})

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -48,19 +47,6 @@ func (f *fakeStore) Purge(ctx context.Context, before time.Time, limit int) (int
 	default:
 		panic(next)
 	}
-}
-
-// fakeLog notes errors.
-type fakeLog struct {
-	watermill.NopLogger
-	mu    sync.Mutex
-	lines []string
-}
-
-func (l *fakeLog) Error(msg string, err error, fields watermill.LogFields) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines, fmt.Sprint(msg, ": ", err, " ", fields))
 }
 
 func newPurge(t *testing.T, store Store, config PurgeConfig) *Purge {
@@ -121,7 +107,7 @@ func TestPurgeSchedule(t *testing.T) {
 	first := make(map[string]bool)
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			log := &fakeLog{}
+			log := &testkit.Log{}
 			store := &fakeStore{numbers: []any{errors.New("boom"), "panic", 5}, began: time.Now(), takes: time.Second}
 			p := newPurge(t, store, PurgeConfig{Retention: 30 * 24 * time.Hour, Shared: settings.Shared{Logger: log}})
 			for round := range 2 {
@@ -149,8 +135,8 @@ func TestPurgeSchedule(t *testing.T) {
 					t.Error(times)
 				}
 			}
-			if len(log.lines) != 2 || !strings.Contains(log.lines[0], "boom") || !strings.Contains(log.lines[0], "fakeStore") {
-				t.Error(log.lines)
+			if told := fmt.Sprint(log.Errors()); len(log.Errors()) != 2 || !strings.Contains(told, "boom") || !strings.Contains(told, "fakeStore") {
+				t.Error(told)
 			}
 		})
 	}
@@ -162,15 +148,15 @@ func TestPurgeSchedule(t *testing.T) {
 // Feature I8: a router that stops interrupts a purge without calling that a failure, and waits no longer than it must.
 func TestPurgeStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &fakeLog{}
+		log := &testkit.Log{}
 		store := &fakeStore{takes: 30 * time.Second}
 		p := newPurge(t, store, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Shared: settings.Shared{Logger: log}})
 		_ = p.start()
 		time.Sleep(5 * time.Second)
 		began := time.Now()
 		p.stop()
-		if time.Since(began) != 0 || len(log.lines) > 0 || len(store.asked) != 1 {
-			t.Error(time.Since(began), log.lines, store.asked)
+		if time.Since(began) != 0 || len(log.Errors()) > 0 || len(store.asked) != 1 {
+			t.Error(time.Since(began), log.Errors(), store.asked)
 		}
 		deaf := deafStore{answer: make(chan struct{})}
 		p = newPurge(t, deaf, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Shared: settings.Shared{Logger: log}})
@@ -178,8 +164,8 @@ func TestPurgeStops(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		began = time.Now()
 		p.stop()
-		if time.Since(began) != stopTimeout || len(log.lines) != 1 || !strings.Contains(log.lines[0], "did not end") {
-			t.Error(time.Since(began), log.lines)
+		if time.Since(began) != stopTimeout || len(log.Errors()) != 1 || !strings.Contains(log.Errors()[0].String(), "did not end") {
+			t.Error(time.Since(began), log.Errors())
 		}
 		close(deaf.answer)
 	})
@@ -202,9 +188,9 @@ func TestPurgeRetention(t *testing.T) {
 		{13 * day, 0, "the retention 312h0m0s is shorter than the horizon 336h0m0s"}, {14 * day, 0, ""},
 		{day, 2 * day, "the retention 24h0m0s is shorter than the horizon 48h0m0s"}, {2 * day, 2 * day, ""}, {day, time.Hour, ""},
 	} {
-		log := &fakeLog{}
+		log := &testkit.Log{}
 		newPurge(t, &fakeStore{}, PurgeConfig{Retention: c.retention, Horizon: c.horizon, Shared: settings.Shared{Logger: log}})
-		if told := strings.Join(log.lines, ""); !strings.Contains(told, c.told) || (told == "") != (c.told == "") || told != "" && !strings.Contains(told, "applied again") {
+		if told := strings.Trim(fmt.Sprint(log.Errors()), "[]"); !strings.Contains(told, c.told) || (told == "") != (c.told == "") || told != "" && !strings.Contains(told, "applied again") {
 			t.Errorf("%s, %s: %q", c.retention, c.horizon, told)
 		}
 	}

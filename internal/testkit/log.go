@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,6 +71,11 @@ func (l *Log) Has(words, field string, value any) bool {
 	return slices.ContainsFunc(l.lines, func(line Line) bool {
 		return strings.Contains(line.Text, words) && line.Fields[field] == value
 	})
+}
+
+// Is reports whether the error of a line is target.
+func (l *Log) Is(target error) bool {
+	return slices.ContainsFunc(l.Errors(), func(line Line) bool { return errors.Is(line.Err, target) })
 }
 
 // StandsFor returns how many events lines tell of: a line with the field repeated is one for so many.

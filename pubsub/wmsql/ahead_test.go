@@ -4,39 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
-
-// errorLog keeps the errors that are logged.
-type errorLog struct {
-	watermill.NopLogger
-	mu     sync.Mutex
-	errors []error
-}
-
-func (l *errorLog) With(watermill.LogFields) watermill.LoggerAdapter { return l }
-
-func (l *errorLog) Error(_ string, err error, _ watermill.LogFields) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.errors = append(l.errors, err)
-}
-
-func (l *errorLog) has(target error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.errors, func(err error) bool { return errors.Is(err, target) })
-}
 
 func (b *bench) offsetsTable() string {
 	return b.sql(wsql.DefaultPostgreSQLOffsetsAdapter{}.MessagesOffsetsTable(b.topic), wsql.DefaultMySQLOffsetsAdapter{}.MessagesOffsetsTable(b.topic))
@@ -92,7 +69,7 @@ func (b *bench) ahead(n int, running bool) {
 		old = append(old, fmt.Sprintf("old-%d", i))
 	}
 	b.publish(old...)
-	log := &errorLog{}
+	log := &testkit.Log{}
 	logged := func(c *wmsql.SubscriberConfig) { c.Logger = log }
 	sub := b.subscriber(logged)
 	messages := b.messages(sub)
@@ -107,7 +84,7 @@ func (b *bench) ahead(n int, running bool) {
 	}
 	ids := b.beginAgain(n)
 	if running {
-		b.until("the error is logged", func() bool { return log.has(wmsql.ErrPositionAhead) })
+		b.until("the error is logged", func() bool { return log.Is(wmsql.ErrPositionAhead) })
 		select {
 		case msg := <-messages:
 			b.Errorf("%s was delivered, and the messages before it never will be", msg.UUID)
@@ -146,11 +123,11 @@ func (b *bench) ahead(n int, running bool) {
 // A position is good where rows behind it are gone, or an operator has moved it, or watermill-sql's subscriber wrote it.
 func TestPositionIsGood(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		log := &errorLog{}
+		log := &testkit.Log{}
 		ids := b.consume(func(c *wmsql.SubscriberConfig) { c.Logger = log })
 		check := func(what string) {
 			t.Helper()
-			if log.has(wmsql.ErrPositionAhead) {
+			if log.Is(wmsql.ErrPositionAhead) {
 				t.Errorf("%s: the running subscription refuses", what)
 			}
 			sub := b.subscriber()

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -199,7 +200,7 @@ func TestFactWatermillStopsAtMetadata(t *testing.T) {
 	for _, metadata := range []string{`{"n":1}`, `["a"]`} {
 		onEach(t, func(t *testing.T, b *bench) {
 			b.insert("null", `'null'`)
-			log := &logged{}
+			log := &testkit.Log{}
 			brief := 10 * time.Millisecond
 			sub, err := wsql.NewSubscriber(b.db, wsql.SubscriberConfig{SchemaAdapter: b.stockSchema(), OffsetsAdapter: b.offsets(), PollInterval: brief, RetryInterval: brief}, log)
 			if err != nil {
@@ -215,7 +216,7 @@ func TestFactWatermillStopsAtMetadata(t *testing.T) {
 			b.until("it is acknowledged", func() bool { return b.backlog(b.topic, "") == 0 })
 			b.insert("bad", `'`+metadata+`'`)
 			b.publish("good")
-			b.until("it has failed ten times", func() bool { return len(log.get("", "unmarshal")) >= 10 })
+			b.until("it has failed ten times", func() bool { return strings.Count(fmt.Sprint(log.Errors()), "unmarshal") >= 10 })
 			select {
 			case msg := <-messages:
 				t.Errorf("%q is delivered", msg.UUID)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -28,7 +29,7 @@ func TestRefusalStays(t *testing.T) {
 			old, fresh := batchOf("old", 5), batchOf("new", 5)
 			b.publish(old...)
 			b.handle(old...)
-			log := &errorLog{}
+			log := &testkit.Log{}
 			sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Logger = log })
 			var messages <-chan *message.Message
 			if running {
@@ -39,7 +40,7 @@ func TestRefusalStays(t *testing.T) {
 			}
 			b.exec(`UPDATE ` + b.offsetsTable() + ` SET last_processed_transaction_id = (pg_current_xact_id()::text::bigint + 200)::text::xid8`)
 			if running {
-				b.until("the error is logged", func() bool { return log.has(wmsql.ErrPositionAhead) })
+				b.until("the error is logged", func() bool { return log.Is(wmsql.ErrPositionAhead) })
 			} else {
 				b.refuses("ahead")
 			}
@@ -82,7 +83,7 @@ func TestServerMoved(t *testing.T) {
 			old, fresh := batchOf("old", 5), batchOf("new", 5)
 			b.publish(old...)
 			b.handle(old...)
-			log := &errorLog{}
+			log := &testkit.Log{}
 			sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Logger = log })
 			var messages <-chan *message.Message
 			if running {
@@ -95,7 +96,7 @@ func TestServerMoved(t *testing.T) {
 			b.exec(`WITH moved AS (UPDATE ` + b.offsetsTable() + ` SET spillway_server = '1', last_processed_transaction_id = (pg_current_xact_id()::text::bigint - 1)::text::xid8 RETURNING 1)
 				INSERT INTO ` + b.table(b.topic) + ` (uuid, payload, metadata, transaction_id) SELECT 'new-' || i, 'x', '{}', '3' FROM generate_series(0, 4) i, moved`)
 			if running {
-				b.until("the error is logged", func() bool { return log.has(wmsql.ErrPositionAhead) })
+				b.until("the error is logged", func() bool { return log.Is(wmsql.ErrPositionAhead) })
 				b.silent(messages)
 			}
 			b.refuses("another server")

@@ -208,7 +208,7 @@ func TestServerStays(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for len(seen) < publishers*each {
-		log := &errorLog{}
+		log := &testkit.Log{}
 		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Logger = log })
 		messages := b.messages(sub)
 		for range min(25, publishers*each-len(seen)) {
@@ -219,13 +219,13 @@ func TestServerStays(t *testing.T) {
 				}
 				seen[msg.UUID] = true
 			case <-time.After(patience):
-				t.Fatalf("only %d messages came: %v", len(seen), log.errors)
+				t.Fatalf("only %d messages came: %v", len(seen), log.Errors())
 			}
 		}
 		if err := sub.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if log.has(wmsql.ErrPositionAhead) {
+		if log.Is(wmsql.ErrPositionAhead) {
 			t.Fatal("a false alarm")
 		}
 	}

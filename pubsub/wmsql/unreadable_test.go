@@ -2,12 +2,15 @@ package wmsql_test
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/ThreeDotsLabs/watermill"
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
@@ -76,11 +79,11 @@ func (p *panicking) SelectQuery(topic, group string, offsets wsql.OffsetsAdapter
 func TestAdapterPanics(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.publish("a")
-		log := &logged{}
+		log := &testkit.Log{}
 		messages := b.messages(b.subscriber(func(c *wmsql.SubscriberConfig) { c.Schema, c.Logger = &panicking{SchemaAdapter: b.stockSchema()}, log }))
 		(<-messages).Ack()
-		if errs := log.get("error", "select"); len(errs) != 1 {
-			t.Errorf("%q", log.get("", ""))
+		if errs := log.Errors(); len(errs) != 1 || !strings.Contains(errs[0].String(), "select") {
+			t.Errorf("%q", errs)
 		}
 	})
 }
@@ -89,7 +92,7 @@ func TestAdapterPanics(t *testing.T) {
 // says so.
 func TestOwnQuery(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		log := &logged{}
+		log := &testkit.Log{}
 		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Schema, c.Logger = b.embedded(), log })
 		b.publish("a", "skip", "b")
 		messages := b.messages(sub)
@@ -100,13 +103,13 @@ func TestOwnQuery(t *testing.T) {
 			}
 			msg.Ack()
 		}
-		said := len(log.get("info", "not watermill-sql's own")) == 1
+		said := len(log.Lines(watermill.InfoLogLevel, "not watermill-sql's own")) == 1
 		if _, err := sub.Backlog(t.Context(), b.topic); err == nil || !said {
 			t.Errorf("backlog: %v; it was said: %t", err, said)
 		}
 	})
 	onEach(t, func(t *testing.T, b *bench) { // by pointer it is watermill-sql's own all the same
-		log := &logged{}
+		log := &testkit.Log{}
 		b.subscriber(func(c *wmsql.SubscriberConfig) {
 			c.Logger = log
 			if s, ok := b.stockSchema().(wsql.DefaultPostgreSQLSchema); ok {
@@ -115,7 +118,7 @@ func TestOwnQuery(t *testing.T) {
 				c.Schema = &s
 			}
 		})
-		if lines := log.get("info", ""); len(lines) != 0 {
+		if lines := log.Lines(watermill.InfoLogLevel, ""); len(lines) != 0 {
 			t.Errorf("%+v", lines)
 		}
 	})
