@@ -65,7 +65,7 @@
 //
 // # Marks and rules
 //
-// A handler marks the errors that it knows with Transient, Away, NotNow, Permanent, Invalid, Discard or With. A mark
+// A handler marks the errors that it knows with Transient, Away, NotNow, Permanent, Invalid or Discard. A mark
 // survives any wrapping with %w. For errors of third parties there are rules in a Config, and built-in
 // knowledge. A rule is Is for a sentinel, As for an error type, or a function of your own.
 //

@@ -53,10 +53,6 @@ func Invalid(err error, opts ...Option) error { return mark(err, ClassInvalid, o
 // Discard marks the message as one that may be dropped: it is acked and counted, and kept nowhere.
 func Discard(err error, opts ...Option) error { return mark(err, ClassDiscard, opts) }
 
-// With adds a reason, a description or a retry-after and leaves the class to the marks inside err, the rules and the
-// built-in knowledge.
-func With(err error, opts ...Option) error { return mark(err, ClassUnknown, opts) }
-
 // marked is an error with a verdict. It reads like the error it holds, so that wrapping changes no message.
 type marked struct {
 	error
