@@ -42,7 +42,7 @@ IN_TABLES = $(call lane,tables,100)
 IN_STORES = $(call lane,stores,200)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-redis demo-nats demo-sql demo-stages demo-redrive demo-outage demo-observe test check services services-down format vet staticcheck static unit-and-stores unit start served served-brokers served-tables served-stores embedded allocs conformance conformance-idempotency conformance-many bench bench-kafka bench-sql bench-idempotency bench-stages chaos outage-campaign chaos-tables fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-redis demo-nats demo-sql demo-stages demo-redrive demo-outage demo-observe test check services services-down format vet staticcheck static unit-and-stores unit start served served-brokers served-tables served-stores embedded allocs conformance conformance-idempotency bench bench-kafka bench-sql bench-idempotency bench-stages chaos outage-campaign chaos-tables fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -127,7 +127,6 @@ format:
 
 vet:
 	$(GO) vet $(ALL)
-	$(GO) vet -tags campaign ./conformance
 
 staticcheck:
 	$(GO) run $(STATICCHECK) $(ALL)
@@ -198,9 +197,6 @@ conformance-idempotency: ## the idempotent receiver: cases, kills, interleavings
 	SPILLWAY_CONFORMANCE_OUT=$$results SPILLWAY_IDEMPOTENCY_KILLS=50 SPILLWAY_IDEMPOTENCY_MESSAGES=2000 SPILLWAY_IDEMPOTENCY_RUNS=100 \
 	$(GO) test -count=1 -timeout 15m -run '^Test(Matrix|Crash|Consumers|Model)$$' ./idempotency; status=$$?; \
 	$(GO) run ./conformance/internal/report $$results && exit $$status
-
-conformance-many: start ## what a process holds of 100,000 messages that wait in stages at once (an hour; SPILLWAY_STAGES_MANY, _DELAY)
-	$(GO) test -tags campaign -count=1 -v -timeout 3h -run TestHundredThousandDelayed ./conformance
 
 bench-kafka: ## what the protection costs on one Kafka partition, as JSON lines
 	@$(SERVICES) up kafka >&2

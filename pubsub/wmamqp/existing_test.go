@@ -7,7 +7,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -71,25 +70,4 @@ func TestInitializeRefusesLossyQueues(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Feature D5: a handler is not started over a dead-letter queue that loses letters.
-func TestStartRefusesLossyQueue(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic := b.queue()
-	b.must(func(c *amqp091.Channel) error {
-		_, err := c.QueueDeclare(topic+".dlq", true, false, false, false, amqp091.Table{"x-max-length": 1})
-		return err
-	})
-	queue, err := poison.NewQueue(b.publisher(), poison.QueueConfig{Origin: wmamqp.Origin})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sub, err := queue.InitializeOnSubscribe(b.subscriber()) // as the router calls it
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = sub.Subscribe(t.Context(), topic)
-	says(t, err, topic+".dlq", "x-max-length 1", "AllowLossyTopics")
 }

@@ -34,22 +34,6 @@ func TestInFlightSingleActive(t *testing.T) {
 	}
 }
 
-// A connection that has no room for so many channels is an error, and no channel keeps a message.
-func TestInFlightNoChannel(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	one, two := b.queue(), b.queue()
-	few := amqp091.Config{ChannelMax: 12} // to declare a queue takes one for a while
-	sub := b.subscriber(inFlight(4), func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpConfig = &few })
-	b.subscribe(sub, one)
-	b.subscribe(sub, two)
-	third := b.queue()
-	b.send(third, amqp091.Publishing{MessageId: "m"})
-	_, err := sub.Subscribe(context.Background(), third)
-	says(t, err, third, "12 channels", "2 other subscriptions", "InFlight 4")
-	acks(t, b.next(b.subscribe(b.subscriber(), third)))
-}
-
 // Promise P1: what the end of a subscription requeues comes to none of its own consumers: a quorum queue counts, and from
 // RabbitMQ 4 on drops a message that was requeued often.
 func TestGivenBackOnce(t *testing.T) {
@@ -130,7 +114,7 @@ func TestInFlightIdleEnd(t *testing.T) {
 	}
 }
 
-// Subscriptions that begin at once do not take the channels of each other, and one whose context has ended does not begin.
+// A connection that has no room for so many channels is an error. Subscriptions that begin at once do not take the channels of each other, and one whose context has ended does not begin.
 func TestInFlightAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -148,7 +132,7 @@ func TestInFlightAtOnce(t *testing.T) {
 	for range queues {
 		if err := <-errs; err != nil {
 			failed++
-			says(t, err, "9 channels")
+			says(t, err, "9 channels", "2 other subscriptions", "InFlight 4")
 		}
 	}
 	eventually(t, "two have all their consumers", func() bool {

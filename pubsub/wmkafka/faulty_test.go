@@ -82,14 +82,18 @@ func (f *faulty) soon(config *sarama.Config) {
 // publishes again when it is back.
 func TestPublishIsBounded(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]struct{ silent, refuses bool }{"gone": {refuses: true}, "silent": {silent: true}} {
+	for name, fault := range map[string]struct{ silent, refuses, opens bool }{
+		"gone": {refuses: true}, "silent": {silent: true}, "silent, while a producer is opened": {silent: true, opens: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // with the other one: nothing happens to the broker itself
 			c := newCluster(t)
 			dialer := &faulty{}
-			pub := c.publisher(PublisherConfig{Sarama: dialer.into})
-			if err := pub.Publish(c.topic, message.NewMessage("before", nil)); err != nil {
-				t.Fatal(err)
+			pub := c.publisher(PublisherConfig{Sarama: dialer.into, ProducerPerTopic: fault.opens})
+			if !fault.opens {
+				if err := pub.Publish(c.topic, message.NewMessage("before", nil)); err != nil {
+					t.Fatal(err)
+				}
 			}
 			dialer.set(fault.silent, fault.refuses)
 			var all sync.WaitGroup

@@ -255,10 +255,10 @@ func (c *cluster) committed() int64 {
 	return response.GetBlock(c.topic, 0).Offset
 }
 
-// members is how many members the group has when it is stable, and 0 otherwise.
-func (c *cluster) members() int {
+// members is how many members the group, or another, has when it is stable, and 0 otherwise.
+func (c *cluster) members(group ...string) int {
 	c.Helper()
-	groups, err := c.admin.DescribeConsumerGroups([]string{c.group})
+	groups, err := c.admin.DescribeConsumerGroups(append(group, c.group)[:1])
 	if err != nil || len(groups) != 1 || groups[0].State != "Stable" {
 		return 0
 	}

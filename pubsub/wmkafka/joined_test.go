@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/due"
@@ -74,14 +74,7 @@ func TestRebalanceLines(t *testing.T) {
 	d.subscribe(d.subscriber(SubscriberConfig{Shared: settings.Shared{Logger: live}}))
 	d.create(d.topic+".retry.1s", 2, nil)
 	d.consume(d.stagesWith(SubscriberConfig{Shared: settings.Shared{Logger: staged}}), d.topic+".retry.1s")
-	members := func(group string) int {
-		found, err := d.admin.DescribeConsumerGroups([]string{group})
-		if err != nil || len(found) != 1 || found[0].State != "Stable" {
-			return 0
-		}
-		return len(found[0].Members)
-	}
-	d.eventually("both are members", func() bool { return members(d.cluster.group) == 1 && members(d.group) == 1 })
+	d.eventually("both are members", func() bool { return d.members() == 1 && d.members(d.group) == 1 })
 	for name, log := range map[string]*testkit.Log{"live": live, "staged": staged} {
 		if lines := linesOf(log, watermill.InfoLogLevel, "session_again"); len(lines) > 0 {
 			t.Errorf("%s: the start has the line %v", name, lines[0])
@@ -152,30 +145,8 @@ func TestStagesInGroupOfSubscriber(t *testing.T) {
 		t.Parallel()
 		d := newDesk(newCluster(t))
 		d.group = d.cluster.group
-		group, err := sarama.NewConsumerGroup(d.brokers, d.group, subscriberDefaults())
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			for ctx.Err() == nil {
-				_ = group.Consume(ctx, []string{d.topic}, idleHandler{})
-			}
-			ended <- group.Close()
-		}()
-		d.cleanup(func() error { cancel(); return <-ended })
+		d.subscribe(d.stock(kafka.SubscriberConfig{}))
 		d.eventually("it is a member", func() bool { return d.members() == 1 })
 		refused(t, stage(d), d.group)
 	})
-}
-
-// idleHandler is a member that handles nothing.
-type idleHandler struct{}
-
-func (idleHandler) Setup(sarama.ConsumerGroupSession) error   { return nil }
-func (idleHandler) Cleanup(sarama.ConsumerGroupSession) error { return nil }
-func (idleHandler) ConsumeClaim(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim) error {
-	<-s.Context().Done()
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/IBM/sarama"
@@ -62,38 +61,6 @@ func TestPublishSeveral(t *testing.T) {
 	}
 	if isTooLarge(nil) || isTooLarge(sarama.ErrNotEnoughReplicas) || isTooLarge(sarama.ConfigurationError("other")) || !isTooLarge(sarama.ErrMessageSetSizeTooLarge) {
 		t.Error("other refusals are taken for one of the size")
-	}
-}
-
-// After Close: publishing and initializing say so, however often it is closed. It means most with -race.
-func TestClosedPublisher(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	pub := c.publisher(PublisherConfig{})
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for {
-				if err := pub.Publish(c.topic, message.NewMessage("", nil)); err != nil {
-					if !errors.Is(err, ErrClosed) {
-						t.Error(err)
-					}
-					return
-				}
-			}
-		})
-	}
-	c.eventually("it publishes", func() bool { return c.size(c.topic) > 10 })
-	for range 3 {
-		all.Go(func() {
-			if err := pub.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if err := pub.InitializeTopics("x"); !errors.Is(err, ErrClosed) {
-		t.Error(err)
 	}
 }
 
