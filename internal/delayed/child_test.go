@@ -3,20 +3,14 @@ package delayed
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
-	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
-
-const childVariable = "SPILLWAY_DELAY_CHILD"
 
 // order is what a relay in a process of its own is told.
 type order struct {
@@ -31,35 +25,6 @@ const (
 	killDeleted   = "after a delete, before the next take"
 )
 
-// command is this test binary as a relay. It stops in order when its input ends.
-func (o order) command(t *testing.T) *exec.Cmd {
-	line, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), childVariable+"="+string(line))
-	cmd.Stderr = os.Stderr
-	return cmd
-}
-
-func child() {
-	var o order
-	err := json.Unmarshal([]byte(os.Getenv(childVariable)), &o)
-	if err == nil {
-		err = o.relay()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "child:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
 func (o order) relay() error {
 	db, err := sql.Open(o.Driver, o.Address)
 	if err != nil {
@@ -72,9 +37,7 @@ func (o order) relay() error {
 	calls := 0
 	kill := func(step string) {
 		if step == o.Kill && calls >= o.After {
-			self, _ := os.FindProcess(os.Getpid())
-			_ = self.Kill()
-			select {}
+			child.Kill()
 		}
 	}
 	relay, err := NewRelay(store, sinkFunc(func(messages ...*message.Message) error {
@@ -95,11 +58,8 @@ func (o order) relay() error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		stop()
-	}()
+	ctx, stop := child.Context()
+	defer stop()
 	return relay.Run(ctx)
 }
 
@@ -119,10 +79,10 @@ func TestKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		fill(t, s, n, 0)
-		o := order{Address: address, Driver: map[string]string{"sqlite": "sqlite", "postgres": "pgx", "mariadb": "mysql"}[d.Name]}
+		o := order{Address: address, Driver: child.Driver(d.Name)}
 		for i := range kills {
 			o.Kill, o.After = []string{killTaken, killPublished, killDeleted}[i%3], 1+i%2
-			cmd := o.command(t)
+			cmd := child.Command(t, o)
 			stdin, err := cmd.StdinPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -135,7 +95,7 @@ func TestKilled(t *testing.T) {
 			}
 		}
 		o.Kill = ""
-		cmd := o.command(t)
+		cmd := child.Command(t, o)
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)

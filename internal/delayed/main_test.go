@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -18,14 +17,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" {
-		child()
-		return
-	}
+	child.Main(order.relay)
 	_ = flag.Set("rapid.checks", "40")      // on each database
 	_ = mysql.SetLogger(&mysql.NopLogger{}) // of connections that tests cut
 	goleak.VerifyTestMain(m)

@@ -3,12 +3,10 @@ package crashlimit
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"sync"
@@ -21,8 +19,6 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/poison"
 )
-
-const childVariable = "SPILLWAY_DELIVERY_CHILD"
 
 // order is what a consumer in a process of its own is told.
 type order struct {
@@ -38,38 +34,9 @@ type order struct {
 	Signal   bool     // at SIGTERM
 }
 
-// command is this test binary as a consumer. It stops in order when its input ends.
-func (o order) command() *exec.Cmd {
-	line, err := json.Marshal(o)
-	if err != nil {
-		panic(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		panic(err)
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), childVariable+"="+string(line))
-	cmd.Stderr = os.Stderr
-	return cmd
-}
-
 const deadlyExit = 42
 
-// child is the consumer: a router with a queue, the limit and perhaps a receiver, over a source that survives.
-func child() {
-	var o order
-	err := json.Unmarshal([]byte(os.Getenv(childVariable)), &o)
-	if err == nil {
-		err = o.consume()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "child:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
+// consume runs a router with a queue, the limit and perhaps a receiver, over a source that survives.
 func (o order) consume() error {
 	db, err := sql.Open(o.Driver, o.Address)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -69,7 +70,7 @@ func TestDeadlyMessages(t *testing.T) {
 				prepare(t, db, ids...)
 				restarts, most := 0, len(o.Deadly)*(3+1)
 				for {
-					err := o.command().Run()
+					err := child.Command(t, o).Run()
 					if err == nil {
 						break
 					}
@@ -113,7 +114,7 @@ func TestKilledAndStopped(t *testing.T) {
 		prepare(t, db)
 		o := order{Driver: drivers[d.Name], Address: address}
 		for _, kill := range []bool{false, true} {
-			cmd := o.command()
+			cmd := child.Command(t, o)
 			stdin, err1 := cmd.StdinPipe()
 			stdout, err2 := cmd.StdoutPipe()
 			if err1 != nil || err2 != nil {
@@ -155,7 +156,7 @@ func TestKilledAndStopped(t *testing.T) {
 // start starts a consumer and returns what it says, line by line.
 func (o order) start(t *testing.T) (cmd *exec.Cmd, said *bufio.Reader) {
 	t.Helper()
-	cmd = o.command()
+	cmd = child.Command(t, o)
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -209,7 +210,7 @@ func TestStubbornHandler(t *testing.T) {
 			}
 		}
 		o.Signal, o.Stubborn, o.Exit = false, false, true
-		if err := o.command().Run(); err != nil {
+		if err := child.Command(t, o).Run(); err != nil {
 			t.Fatal(err)
 		}
 		if letters, effects := pairs(t, db, `SELECT id, reason FROM letters`), pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`); len(letters) != 0 || effects["a"] != "1" {
@@ -226,12 +227,12 @@ func TestRedrivenAfterKill(t *testing.T) {
 		prepare(t, db, "a")
 		o := order{Driver: drivers[d.Name], Address: address, Deadly: []string{"a"}, Exit: true}
 		for range 4 {
-			if exit, ok := o.command().Run().(*exec.ExitError); !ok || exit.ExitCode() != deadlyExit {
+			if exit, ok := child.Command(t, o).Run().(*exec.ExitError); !ok || exit.ExitCode() != deadlyExit {
 				t.Fatal(exit)
 			}
 		}
 		o.Die = true
-		if exit, ok := o.command().Run().(*exec.ExitError); !ok || exit.Success() {
+		if exit, ok := child.Command(t, o).Run().(*exec.ExitError); !ok || exit.Success() {
 			t.Fatal(exit)
 		}
 		if letters := pairs(t, db, `SELECT id, reason FROM letters`); letters["a"] != "max_delivery_count_exceeded" {
@@ -244,7 +245,7 @@ func TestRedrivenAfterKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.Deadly, o.Die, o.Redrives = nil, false, "1"
-		if err := o.command().Run(); err != nil {
+		if err := child.Command(t, o).Run(); err != nil {
 			t.Fatal(err)
 		}
 		if effects := pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`); effects["a"] != "1" {

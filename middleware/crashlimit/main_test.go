@@ -3,7 +3,6 @@ package crashlimit
 import (
 	"crypto/rand"
 	"database/sql"
-	"os"
 	"testing"
 	"testing/synctest"
 
@@ -12,13 +11,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" {
-		child()
-		return
-	}
+	child.Main(order.consume)
 	_ = mysql.SetLogger(&mysql.NopLogger{}) // of connections that tests cut
 	goleak.VerifyTestMain(m)
 }

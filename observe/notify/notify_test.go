@@ -19,6 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
@@ -26,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	dieIfAsked()
+	child.Main(order.report)
 	goleak.VerifyTestMain(m)
 }
 

@@ -3,11 +3,8 @@ package notify_test
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -16,32 +13,16 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-const childVariable = "SPILLWAY_NOTIFY_CHILD"
-
 // order is what a process of its own does: it reports a letter, and is killed when it is about to send the notice.
 type order struct{ Driver, Address string }
 
-var drivers = map[string]string{"sqlite": "sqlite", "postgres": "pgx", "mariadb": "mysql"}
-
-func dieIfAsked() {
-	text := os.Getenv(childVariable)
-	if text == "" {
-		return
-	}
-	fmt.Fprintln(os.Stderr, "child:", child(text))
-	os.Exit(1)
-}
-
-func child(text string) error {
-	var o order
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		return err
-	}
+func (o order) report() error {
 	db, err := sql.Open(o.Driver, o.Address)
 	if err != nil {
 		return err
@@ -72,15 +53,10 @@ func child(text string) error {
 // runChild runs a process until it is killed.
 func runChild(t *testing.T, d databases.Database, address string) {
 	t.Helper()
-	text, err := json.Marshal(order{drivers[d.Name], address})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
-	out, err := cmd.CombinedOutput()
+	cmd := child.Command(t, order{child.Driver(d.Name), address})
+	err := cmd.Run()
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
-		t.Fatalf("the process was not killed: %v\n%s", err, out)
+		t.Fatalf("the process was not killed: %v", err)
 	}
 }
 

@@ -1,13 +1,7 @@
 package campaigns_test
 
 import (
-	"context"
 	"database/sql"
-	"encoding/json"
-	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -20,6 +14,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -27,16 +22,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-const childVariable = "SPILLWAY_CAMPAIGNS_CHILD"
-
 func TestMain(m *testing.M) {
-	if text := os.Getenv(childVariable); text != "" {
-		if err := child(text); err != nil {
-			fmt.Fprintln(os.Stderr, "child:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	child.Main(order.work)
 	goleak.VerifyTestMain(m)
 }
 
@@ -57,19 +44,13 @@ const (
 	killMarked    = "after a mark, before the next publish"
 )
 
-var drivers = map[string]string{"sqlite": "sqlite", "postgres": "pgx", "mariadb": "mysql"}
-
-func child(text string) error {
-	var o order
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		return err
-	}
+func (o order) work() error {
 	db, err := sql.Open(o.Driver, o.Address)
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	go func() { _, _ = io.Copy(io.Discard, os.Stdin); stop() }()
+	ctx, stop := child.Context()
+	defer stop()
 	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
 	if err != nil {
 		return err
@@ -80,9 +61,7 @@ func child(text string) error {
 	}
 	die := func(step string, calls int) {
 		if step == o.Kill && calls >= o.After {
-			self, _ := os.FindProcess(os.Getpid())
-			_ = self.Kill()
-			select {}
+			child.Kill()
 		}
 	}
 	if o.Kill == killStart {
@@ -124,22 +103,6 @@ func child(text string) error {
 	return worker.Run(ctx)
 }
 
-// command is this test binary as a worker. It stops in order when its input ends.
-func (o order) command(t *testing.T) *exec.Cmd {
-	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
-	cmd.Stderr = os.Stderr
-	return cmd
-}
-
 // Feature V7: wherever a process is killed, starter or worker, no letter is lost, each is in the campaign once, and a kill costs
 // at most the one letter that was in flight a second time. With a higher Concurrency it costs at most those in flight and
 // those that are not marked yet more.
@@ -166,8 +129,8 @@ func killed(t *testing.T, n, concurrency, costs int, kills []order) {
 		fixture.Publish(t, store, "orders.dlq", fixture.Several(n)...)
 		for _, o := range kills {
 			o.Concurrency = concurrency
-			o.Driver, o.Address = drivers[d.Name], address
-			cmd := o.command(t)
+			o.Driver, o.Address = child.Driver(d.Name), address
+			cmd := child.Command(t, o)
 			stdin, err := cmd.StdinPipe()
 			if err != nil {
 				t.Fatal(err)

@@ -3,9 +3,7 @@ package erasure_test
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"os"
 	"os/exec"
 	"testing"
 
@@ -13,12 +11,11 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
-
-const childVariable = "SPILLWAY_ERASURE_CHILD"
 
 var eventually = testkit.Eventually
 
@@ -32,11 +29,7 @@ type order struct {
 	Steps           int
 }
 
-func child(text string) error {
-	var o order
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		return err
-	}
+func (o order) erase() error {
 	db, err := sql.Open(o.Driver, o.Address)
 	if err != nil {
 		return err
@@ -49,9 +42,7 @@ func child(text string) error {
 	defer stop()
 	_, err = erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act, Progress: func(erasure.Report) {
 		if o.Steps--; o.Steps == 0 {
-			self, _ := os.FindProcess(os.Getpid())
-			_ = self.Kill()
-			select {}
+			child.Kill()
 		}
 	}})
 	return err
@@ -60,24 +51,14 @@ func child(text string) error {
 // Feature D14: an erasure that is killed at any step, and run again, erases all of it: each letter once, whole or not at all, with
 // what belongs to it. Counted by id.
 func TestErase_killed(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
 		s, ctx := open(t, db), t.Context()
 		const n = 650
 		fill(t, db, s, n)
-		driver := map[string]string{"sqlite": "sqlite", "postgres": "pgx", "mariadb": "mysql"}[d.Name]
 		// The steps: campaigns, keys of what waits, what waits, and then the keys and the letters of each batch.
 		for _, steps := range []int{1, 2, 3, 4, 5, 3, 4} {
-			text, err := json.Marshal(order{driver, address, steps})
-			if err != nil {
-				t.Fatal(err)
-			}
-			cmd := exec.CommandContext(ctx, self)
-			cmd.Env, cmd.Stderr = append(os.Environ(), childVariable+"="+string(text)), os.Stderr
+			cmd := child.Command(t, order{child.Driver(d.Name), address, steps})
 			var exit *exec.ExitError
 			if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != -1 {
 				t.Fatalf("the process was not killed after %d steps: %v", steps, err)

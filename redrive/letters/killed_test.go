@@ -4,11 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"os"
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"os/exec"
 	"testing"
 	"time"
@@ -26,8 +25,6 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-const childVariable = "SPILLWAY_LETTERS_CHILD"
-
 // killing is what a process reseals, until it ends itself without a word: so long after so many transactions, and at the latest at its end.
 type killing struct {
 	Driver, Address string
@@ -35,20 +32,10 @@ type killing struct {
 	After           time.Duration
 }
 
-func killSelf() {
-	self, _ := os.FindProcess(os.Getpid())
-	_ = self.Kill()
-	select {}
-}
-
-func child(text string) error {
-	var k killing
-	if err := json.Unmarshal([]byte(text), &k); err != nil {
-		return err
-	}
+func (k killing) reseal() error {
 	// A trigger of the test calls it in the middle of a transaction.
 	err := sqlite.RegisterScalarFunction("kill_self", 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
-		killSelf()
+		child.Kill()
 		return nil, nil
 	})
 	if err != nil {
@@ -75,11 +62,11 @@ func child(text string) error {
 	steps := 0
 	_, err = store.Inside().Reseal(ctx, letters.Filter{}, letters.Act{By: "ada"}, inside.ResealOptions{Progress: func(inside.Resealed) {
 		if steps++; steps == k.Steps {
-			time.AfterFunc(k.After, killSelf)
+			time.AfterFunc(k.After, child.Kill)
 		}
 	}})
 	if err == nil {
-		killSelf()
+		child.Kill()
 	}
 	return err
 }
@@ -87,10 +74,6 @@ func child(text string) error {
 // Feature D14: a Reseal that is killed anywhere, also in a transaction, leaves each letter with its old envelope or its new one. Run
 // again it reseals the others: each letter once, by its events. All letters open as they were. Counted by id.
 func TestStore_resealKilled(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
 		k1, _ := fixture.Sealer(t, "k1")
@@ -145,18 +128,11 @@ func TestStore_resealKilled(t *testing.T) {
 			}
 			return done
 		}
-		name := map[string]string{"sqlite": "sqlite", "postgres": "pgx", "mariadb": "mysql"}[d.Name]
 		kill := func(k killing) {
 			t.Helper()
-			k.Driver, k.Address = name, address
-			text, err := json.Marshal(k)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cmd := exec.CommandContext(t.Context(), self)
-			cmd.Env, cmd.Stderr = append(os.Environ(), childVariable+"="+string(text)), os.Stderr
+			k.Driver, k.Address = child.Driver(d.Name), address
 			var exit *exec.ExitError
-			if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != -1 {
+			if err := child.Command(t, k).Run(); !errors.As(err, &exit) || exit.ExitCode() != -1 {
 				t.Fatalf("the process was not killed: %v", err)
 			}
 		}

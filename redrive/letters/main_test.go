@@ -1,25 +1,18 @@
 package letters_test
 
 import (
-	"fmt"
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(childVariable); text != "" {
-		if err := child(text); err != nil {
-			fmt.Fprintln(os.Stderr, "child:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	child.Main(killing.reseal)
 	goleak.VerifyTestMain(m)
 }
 

@@ -142,6 +142,7 @@ var floors = map[string]int{
 	"internal/testkit/browser":                5,
 	"internal/testkit/databases":              5,
 	"internal/testkit/redelivering":           5,
+	"internal/testkit/child":                  5,
 	"internal/testkit/wire":                   5,
 	"internal/testkit/draining":               5,
 	"examples/proofs/columns":                 6,
