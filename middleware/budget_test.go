@@ -99,24 +99,6 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// Feature R11: the floor is there if a burst of traffic is forgotten before the retries that it was worth.
-func TestBudgetFloorAfterBurst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newTill(t, &middleware.Budget{Share: 0.2, PerSecond: 1, TTL: 10 * time.Second})
-		for range 6400 {
-			b.handle(newMessage("1"))
-		}
-		time.Sleep(5 * time.Second)
-		if n := b.of(1270, newMessage("1")); n != 1270 {
-			t.Errorf("%d of the burst's", n)
-		}
-		time.Sleep(6 * time.Second) // the burst is forgotten, and its retries are not
-		if n := b.of(12, newMessage("1")); n != 10 {
-			t.Errorf("%d of the floor's", n)
-		}
-	})
-}
-
 // Feature R11: whatever happens, a message is tried again if the floor or the share has room, and only then.
 func TestBudgetModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -53,60 +53,6 @@ func TestOutputsThroughAnOutage(t *testing.T) {
 	})
 }
 
-// Promises P3, P4: a broker that is away for long gives its sources back, uncounted, each after MaxHold.
-func TestOutputsGiveTheSourceBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dead, pub := &publisher{}, &publisher{refuse: refusing("a", 1<<30, errRefusedDial)}
-		o := newOutputs(t, dead, middleware.OutputsConfig{MaxHold: 7 * time.Second})
-		decorated := decorate(t, o, pub)
-		for range 50 {
-			msg, began := newMessage("1"), time.Now()
-			if err := route(o, decorated, msg, producing("a")); !aborted(err) || time.Since(began) != 7*time.Second {
-				t.Fatalf("after %s: %v", time.Since(began), err)
-			}
-			if !msg.Equals(newMessage("1")) {
-				t.Fatal("the source did not come back as it arrived:", msg)
-			}
-		}
-		if len(dead.ids()) != 0 {
-			t.Errorf("%d letters", len(dead.ids()))
-		}
-	})
-}
-
-// Feature D15, promise P4: an output that alone is refused, while others get through, sets its source aside in the end,
-// although the error is that of an outage.
-func TestOutputRefusedAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dead, pub := &publisher{}, &publisher{refuse: refusing("a", 1<<30, errRefusedDial)}
-		o := newOutputs(t, dead, middleware.OutputsConfig{})
-		decorated := decorate(t, o, pub)
-		stop := make(chan struct{})
-		var others sync.WaitGroup
-		others.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(time.Second):
-					if err := route(o, decorated, newMessage("other"), producing("b")); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		})
-		began := time.Now()
-		for err := error(nil); len(dead.ids()) == 0; {
-			if err = route(o, decorated, newMessage("1"), producing("a")); err != nil && !aborted(err) || time.Since(began) > 10*time.Minute {
-				t.Fatalf("after %s: %v", time.Since(began), err)
-			}
-		}
-		close(stop)
-		others.Wait()
-		wantSetAside(t, dead.letters(t)[0], "a", errRefusedDial)
-	})
-}
-
 // Feature D15, promises P3, P4, decision 21: a broker that nacks outputs for minutes costs no source. An output queue that is full for good
 // costs one source in five minutes, and those behind it are held.
 func TestOutputsThroughNacks(t *testing.T) {

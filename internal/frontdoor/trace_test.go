@@ -239,20 +239,3 @@ func TestTracerPanics(t *testing.T) {
 		t.Errorf("%d calls, %d letters", calls, len(dead.taken))
 	}
 }
-
-// Feature O2: what claims to be a trace fails no message, however long or odd it is.
-func TestTracerForged(t *testing.T) {
-	for _, forged := range []string{"\x00\xff", strings.Repeat("x", 1<<20), "00-0-0-0", "\n\x1b[2J"} {
-		f := &follower{}
-		channel, dead := traced(t, spillway.Config{Tracer: f, Retry: middleware.RetryConfig{Attempts: 1}})
-		_, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("boom") })(
-			order(t, message.Metadata{poison.KeyEarlierTrace: forged, "traceparent": forged, "tracestate": forged, "baggage": forged}))
-		if err != nil || len(dead.taken) != 1 {
-			t.Fatalf("error %v, %d letters", err, len(dead.taken))
-		}
-		letter, err := poison.Decode(dead.taken[0])
-		if err != nil || letter.Trace != "op2" || letter.Original.Metadata["traceparent"] != forged || letter.Original.Metadata["baggage"] != forged {
-			t.Errorf("the letter has the trace %q, error %v", letter.Trace, err)
-		}
-	}
-}

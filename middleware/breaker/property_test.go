@@ -1,7 +1,6 @@
 package breaker_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
@@ -46,30 +44,6 @@ func TestOutageProperty(t *testing.T) {
 			}
 		})
 	})
-}
-
-// Feature R12: if half of the keys fail, the others are handled all the same, and the failing ones end.
-func TestHalfOfTheKeysFail(t *testing.T) {
-	for _, bad := range []error{errBoom, errAway} {
-		simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
-			const n, bads = 4000, 2000
-			s.service.set(func(id string) error {
-				if i, _ := strconv.Atoi(id); i < bads && i%2 == 0 {
-					return bad
-				}
-				return nil
-			})
-			began := time.Now()
-			s.consume(t, 20, flow(n, 2*time.Millisecond))
-			if len(s.handled) != n-bads/2 || len(s.dead) != bads/2 {
-				t.Errorf("%v: %d handled, %d dead", bad, len(s.handled), len(s.dead))
-			}
-			t.Logf("%v: opened %d times in %s", bad, s.opened(), time.Since(began))
-			if took := time.Since(began); took > 20*time.Minute {
-				t.Errorf("%v: it took %s, opened %d times", bad, took, s.opened())
-			}
-		})
-	}
 }
 
 // Feature R12, promise P4: where some messages fail for good, no row of them opens the breaker, and after an outage those that waited
@@ -129,26 +103,6 @@ func TestFlappingDownstream(t *testing.T) {
 			}
 		})
 	})
-}
-
-// Feature R12: a downstream that hangs until a time-out opens the breaker after a window without a success. An outage of
-// a minute is held.
-func TestHangingDownstream(t *testing.T) {
-	for name, timeout := range map[string]error{"transient": classify.Transient(errors.New("timeout")), "unknown": errors.New("timeout")} {
-		simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
-			s.takes = 3 * time.Second
-			s.service.fail(timeout)
-			go func() {
-				time.Sleep(time.Minute)
-				s.service.fail(nil)
-			}()
-			s.consume(t, 8, ids(100))
-			if s.opened() == 0 || len(s.dead) > 8 {
-				t.Errorf("%s: opened %d times, %d dead", name, s.opened(), len(s.dead))
-			}
-			s.checkHeld(t)
-		})
-	}
 }
 
 // Feature R12: a large share of failures opens the breaker also if nothing succeeded yet, and messages are counted, not attempts.
