@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 // An Event is a kind of log line: its level, its text and its fields. All events of the library are declared in this
@@ -117,3 +119,25 @@ func (l Line) Write(err error, fields Fields) {
 		l.log.core.countBack(l.place, of, 1)
 	}
 }
+
+// The events are in failing.go, outages.go, waiting.go, receiver.go, returning.go and adapters.go. The comment of each
+// begins with when a line comes: each time, message or try; once for what the fields name; outage, once an outage;
+// start or stop of the router. What to do follows.
+
+// The levels of events. An operator must act on an Error line. What the service does by itself is an Info line, or a
+// Debug line if it is part of its daily work. An outage is one Error line when it begins, and one Info line when it
+// ends.
+const (
+	isError = watermill.ErrorLogLevel
+	isInfo  = watermill.InfoLogLevel
+	isDebug = watermill.DebugLogLevel
+)
+
+// Cause returns an error with the head of text. Mask text before: a cut first can leave half of a secret. The error
+// does not wrap the original, whose text is not masked.
+func Cause(text string) error { return masked(boundedtext.Text(text, maxError)) }
+
+// masked is an error whose text is masked.
+type masked string
+
+func (m masked) Error() string { return string(m) }
