@@ -1,7 +1,6 @@
 package idempotency_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
@@ -64,17 +63,6 @@ func testLease(t *testing.T, d database) {
 		}
 		return l
 	}
-	found := func(t *testing.T, s idempotency.Store, e idempotency.Entry) *idempotency.Record {
-		t.Helper()
-		l, err := s.Lease(ctx, e, long)
-		if err != nil || l.Recorded() == nil {
-			t.Fatalf("got %+v, %v", l, err)
-		}
-		if l.Fence() != 0 || l.Renew(ctx) == nil || l.Complete(ctx, nil) == nil || l.Release(ctx) != nil {
-			t.Fatal("what was recorded is a lease too")
-		}
-		return l.Recorded()
-	}
 	held := func(t *testing.T, s idempotency.Store, e idempotency.Entry) {
 		t.Helper()
 		if l, err := s.Lease(ctx, e, long); !errors.Is(err, idempotency.ErrHeld) {
@@ -106,34 +94,6 @@ func testLease(t *testing.T, d database) {
 		held(t, there, entry)
 		win(t, there, idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m2"}})
 		win(t, there, idempotency.Entry{Key: idempotency.Key{Consumer: "shop/shipping", ID: "m1"}})
-	})
-
-	t.Run("complete records", func(t *testing.T) {
-		here, there, db := start(t)
-		l := win(t, here, entry)
-		outputs := []byte{0, 0xff, 'a'}
-		for range 2 { // the second as if the answer to the first were lost
-			if err := l.Complete(ctx, outputs); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if r := found(t, there, entry); !bytes.Equal(r.Outputs, outputs) || string(r.Fingerprint) != "print" || r.Versioned {
-			t.Fatalf("%+v", r)
-		}
-		if err := errors.Join(l.Release(ctx), here.MarkPublished(ctx, entry)); err != nil || !errors.Is(l.Renew(ctx), idempotency.ErrLeaseLost) {
-			t.Fatal(err)
-		}
-		if r := found(t, there, entry); r.Outputs != nil {
-			t.Fatalf("%+v", r)
-		}
-		c, err := there.Claim(ctx, entry)
-		if err != nil || c.Recorded() == nil {
-			t.Fatal(err)
-		}
-		_ = c.Release()
-		if n := count(t, db, `spillway_keys WHERE outputs IS NULL AND version IS NULL`); n != 1 {
-			t.Fatal("no outputs and no version are not NULL")
-		}
 	})
 
 	t.Run("expires", func(t *testing.T) {

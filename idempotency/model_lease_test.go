@@ -18,6 +18,12 @@ func (k *modelKey) lease(t *rapid.T) {
 		record = l.Recorded()
 	}
 	k.found(t, version, record, err)
+	if record != nil {
+		ctx := k.context(t)
+		if l.Fence() != 0 || l.Renew(ctx) == nil || l.Complete(ctx, nil) == nil || l.Release(ctx) != nil {
+			t.Fatal("what was recorded is a lease too")
+		}
+	}
 	if err != nil || record != nil {
 		return
 	}
