@@ -211,8 +211,8 @@ func (b *bench) missingDestination() {
 
 // Feature D6: an error of a megabyte adds no more than the budget.
 func (b *bench) budget() {
-	const budget = 4 << 10
-	b.failing(b.channel(func(c *spillway.Config) { c.Queue.MaxAdded = budget }), func(string) error {
+	const budget = poison.MaxAdded
+	b.failing(b.channel(), func(string) error {
 		return classify.Permanent(errors.New(strings.Repeat("é", 1<<19)))
 	})
 	b.ids("verbose")

@@ -187,11 +187,11 @@ func (r reader) identity(key string) string {
 	return value
 }
 
-func (r reader) text(key string) string { return boundedtext.Text(r[key], DefaultMaxAdded) }
+func (r reader) text(key string) string { return boundedtext.Text(r[key], MaxAdded) }
 
 // line reads a text that was written by writer.text.
 func (r reader) line(key string) string {
-	return boundedtext.Text(fromLine(r.text(key)), DefaultMaxAdded)
+	return boundedtext.Text(fromLine(r.text(key)), MaxAdded)
 }
 
 func (r reader) count(key string) int { return boundedtext.Count(r[key]) }

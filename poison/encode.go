@@ -14,12 +14,10 @@ import (
 // limits bound what a letter adds to the original message, in bytes of keys and values.
 type limits struct{ total, description, stack, history int }
 
-// DefaultMaxAdded is the default of QueueConfig.MaxAdded, in bytes. AMQP carries all headers in one frame of 128 KiB,
-// and a record of Kafka's default size must still fit with them.
-const DefaultMaxAdded = 16 << 10
-
-// minMaxAdded leaves room for the values that make a letter one.
-const minMaxAdded = 1 << 10
+// MaxAdded is the most bytes of metadata that a letter adds to its message, without Watermill's keys. AMQP carries all
+// headers in one frame of 128 KiB, and a record of Kafka's default size must still fit with them. What a publisher
+// refuses for its size is cut to less.
+const MaxAdded = 16 << 10
 
 const (
 	maxIdentity = 4 << 10 // a longer id, key or name is left out: half of one would name something else
@@ -28,7 +26,7 @@ const (
 )
 
 var (
-	defaultLimits = limits{total: DefaultMaxAdded, description: 4 << 10, stack: 8 << 10, history: maxHistory}
+	defaultLimits = limits{total: MaxAdded, description: 4 << 10, stack: 8 << 10, history: maxHistory}
 	shrunkLimits  = limits{total: 3 << 10, description: 256} // room for the longest reason, and a topic of 2 KiB
 	leastLimits   = limits{total: 256, description: 64}      // what makes a letter one
 	countLimits   = limits{total: len(KeyRedriveCount) + 7}  // and nothing else
@@ -50,7 +48,7 @@ func (l limits) shrinking(form rawForm) []limits {
 }
 
 // Encode returns the letter as a message to publish: a copy of the original with the keys of this package added, at
-// most DefaultMaxAdded bytes. Texts that are too long keep their heads, with a mark where they were cut.
+// most MaxAdded bytes. Texts that are too long keep their heads, with a mark where they were cut.
 func (l Letter) Encode() *message.Message { return l.encode(defaultLimits) }
 
 // encode writes the class if there is a failure, and never on a message that is redriven.

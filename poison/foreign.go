@@ -95,7 +95,7 @@ func (l *Letter) readConnect(r reader, repeated headers) {
 	l.Failure.Description = strings.TrimSpace(r.text(prefix + "exception.message"))
 	if class, task := r.identity(prefix+"class.name"), decimal(parse(r.identity(prefix+"task.id"), 32)); class != "" {
 		l.Failure.Description = boundedtext.Text(strings.TrimSpace(l.Failure.Description+" (in "+class+", task "+task+")"),
-			DefaultMaxAdded)
+			MaxAdded)
 	}
 	l.readJavaStack(r, prefix+"exception.stacktrace")
 }

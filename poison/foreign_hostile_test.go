@@ -80,7 +80,7 @@ func TestForeignHostileValues(t *testing.T) {
 				t.Errorf("%.20q: believed %+v", value, o)
 			}
 			if f := l.Failure; f.Attempts != 0 || !f.LastFailedAt.IsZero() && len(value) > 8 ||
-				len(f.Description) > DefaultMaxAdded || len(f.Stack) > DefaultMaxAdded || len(f.Type) > 2*DefaultMaxAdded+3 || len(f.Reason) > 128 {
+				len(f.Description) > MaxAdded || len(f.Stack) > MaxAdded || len(f.Type) > 2*MaxAdded+3 || len(f.Reason) > 128 {
 				t.Errorf("%.20q: believed %+v", value, f)
 			}
 		}

@@ -49,7 +49,7 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("the producer's %q changed from %q to %q", key, msg.Metadata[key], value)
 			}
 		}
-		if added > DefaultMaxAdded {
+		if added > MaxAdded {
 			t.Fatalf("%d bytes added", added)
 		}
 		for key := range own {

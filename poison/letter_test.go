@@ -102,7 +102,7 @@ func TestEncodeKeepsBudget(t *testing.T) {
 				History: []classify.Attempt{{At: longAgo, Error: anyText.Draw(t, "error")}},
 			},
 		}
-		max := limits{total: rapid.IntRange(minMaxAdded, 20_000).Draw(t, "budget"), description: 4 << 10, stack: 8 << 10, history: maxHistory}
+		max := limits{total: rapid.IntRange(1<<10, 20_000).Draw(t, "budget"), description: 4 << 10, stack: 8 << 10, history: maxHistory}
 		msg := l.encode(max)
 		added := 0
 		for key, value := range msg.Metadata {
@@ -170,7 +170,7 @@ func TestDecodeHostileValues(t *testing.T) {
 		!l.Failure.FirstFailedAt.IsZero() || l.Origin.Key != nil || l.Origin.Topic != "" {
 		t.Errorf("believed garbage: %+v", l)
 	}
-	if len(l.Failure.Description) > DefaultMaxAdded || len(l.Failure.History) > attempts.Kept {
+	if len(l.Failure.Description) > MaxAdded || len(l.Failure.History) > attempts.Kept {
 		t.Errorf("unbounded: description %d bytes, history %d", len(l.Failure.Description), len(l.Failure.History))
 	}
 	if _, err := Decode(message.NewMessage("id", nil)); !errors.Is(err, ErrNotLetter) {

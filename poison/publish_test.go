@@ -41,7 +41,7 @@ func TestPublishBackoff(t *testing.T) {
 
 // Feature D4: cut to the bone, a letter is never larger than it was before, Watermill's keys included.
 func TestCutDownIsSmaller(t *testing.T) {
-	for _, most := range []int{minMaxAdded, 1500, 4 << 10, DefaultMaxAdded} {
+	for _, most := range []int{1 << 10, 1500, 4 << 10, MaxAdded} {
 		for _, watermill := range []bool{false, true} {
 			var sizes []int
 			dead := &sink{refuse: func(_ int, _ string, msg *message.Message) error {
@@ -52,10 +52,11 @@ func TestCutDownIsSmaller(t *testing.T) {
 				sizes = append(sizes, size)
 				return classify.ErrTooLarge
 			}}
-			queue, err := NewQueue(dead, QueueConfig{MaxAdded: most, WatermillKeys: watermill})
+			queue, err := NewQueue(dead, QueueConfig{WatermillKeys: watermill})
 			if err != nil {
 				t.Fatal(err)
 			}
+			queue.limits.total = most
 			failure := &classify.Failure{}
 			for i := range 10 {
 				attempts.Add(failure, fmt.Errorf("%d %s", i, strings.Repeat("long ", 2000)), classify.Verdict{}, time.Now())
@@ -68,8 +69,8 @@ func TestCutDownIsSmaller(t *testing.T) {
 			if watermill {
 				extra = 4 << 10
 			}
-			if whole > most+extra || cut > whole || cut > 4<<10 || most == DefaultMaxAdded && cut >= whole {
-				t.Errorf("MaxAdded %d, with Watermill's keys %t: sizes %v", most, watermill, sizes)
+			if whole > most+extra || cut > whole || cut > 4<<10 || most == MaxAdded && cut >= whole {
+				t.Errorf("budget %d, with Watermill's keys %t: sizes %v", most, watermill, sizes)
 			}
 		}
 	}

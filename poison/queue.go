@@ -27,16 +27,13 @@ type QueueConfig struct {
 	// PublishBackoff is the wait after the first refusal, with a jitter of one half. It doubles with each refusal, up to 1
 	// s. A longer wait stays as it is. Default: 50 ms.
 	PublishBackoff time.Duration
-	// MaxAdded is the maximum of bytes of metadata that a letter adds to its message, without WatermillKeys. It must be at
-	// least 1 KiB. Default: DefaultMaxAdded.
-	MaxAdded int
 	// Origin returns what the broker knows of a message's origin, such as wmkafka.Origin. Topic, handler and id that it
 	// leaves empty are those of the router. Default: the router's alone.
 	Origin func(*message.Message) Origin
 	// MaskMetadata changes the producer's metadata in the letter itself, value by value: a redriven message has the masked
 	// values. If it panics, the value is withheld. Default: none.
 	MaskMetadata func(key, value string) string
-	// WatermillKeys also writes the metadata keys of Watermill's PoisonQueue, up to 4 KiB beyond MaxAdded. Default: false.
+	// WatermillKeys also writes the metadata keys of Watermill's PoisonQueue, up to 4 KiB. Default: false.
 	WatermillKeys bool
 	// Node names this process in letters. Default: the host's name.
 	Node string
@@ -83,9 +80,6 @@ func (c *QueueConfig) setDefaults() {
 	if c.PublishBackoff == 0 {
 		c.PublishBackoff = 50 * time.Millisecond
 	}
-	if c.MaxAdded == 0 {
-		c.MaxAdded = DefaultMaxAdded
-	}
 	if c.Node == "" {
 		c.Node, _ = os.Hostname()
 	}
@@ -108,10 +102,6 @@ func (c *QueueConfig) validate() error {
 	if c.PublishAttempts < 0 || c.PublishBackoff < 0 {
 		return fmt.Errorf("poison: QueueConfig.PublishAttempts (%d) and PublishBackoff (%s) must not be negative",
 			c.PublishAttempts, c.PublishBackoff)
-	}
-	if c.MaxAdded < minMaxAdded {
-		return fmt.Errorf("poison: QueueConfig.MaxAdded is %d bytes: it must be at least %d, for the origin and the reason",
-			c.MaxAdded, minMaxAdded)
 	}
 	if err := c.Naming.Validate(); err != nil {
 		return fmt.Errorf("poison: QueueConfig.Naming: %w", err)
@@ -163,15 +153,13 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	limits := defaultLimits
-	limits.total = config.MaxAdded
 	sink := outage.New(outage.Config{Name: "poison: the publisher of dead letters", Lost: outage.Lost,
 		Logger: config.Logger})
 	through := []string{destination.Through(publisher)}
 	for _, sink := range config.Fallbacks {
 		through = append(through, destination.Through(sink.Publisher))
 	}
-	q := &Queue{publisher: publisher, through: through, config: config, limits: limits, sink: sink, noRoom: newNoRoom()}
+	q := &Queue{publisher: publisher, through: through, config: config, limits: defaultLimits, sink: sink, noRoom: newNoRoom()}
 	q.link, q.owned = chain.LinkOf(q.step), outage.OwnedBy(sink)
 	return q, nil
 }

@@ -166,7 +166,6 @@ func TestNewQueueRefuses(t *testing.T) {
 	for field, config := range map[string]QueueConfig{
 		"QueueConfig.Fallbacks[1].Publisher":                           {Fallbacks: []Sink{{Publisher: good}, {}}},
 		"QueueConfig.Naming: naming: Scheme.DeadLetter is \"{topic}\"": {Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: "{topic}"}}},
-		"QueueConfig.MaxAdded":                                         {MaxAdded: 100},
 		"QueueConfig.PublishAttempts":                                  {PublishAttempts: -1},
 	} {
 		if _, err := NewQueue(good, config); err == nil || !strings.Contains(err.Error(), field) {

@@ -115,7 +115,7 @@ func TestSealMessage(t *testing.T) {
 		l := sampleLetter()
 		l.Original = anyMessage(t)
 		msg := map[string]func() *message.Message{
-			"whole": l.Encode, "packed": func() *message.Message { return l.raw(packed, DefaultMaxAdded) }, "none": l.Original.Copy,
+			"whole": l.Encode, "packed": func() *message.Message { return l.raw(packed, MaxAdded) }, "none": l.Original.Copy,
 			"spring": func() *message.Message {
 				c := l.Original.Copy()
 				c.Metadata[springTopic], c.Metadata[springException] = "orders", "java.lang.Error"

@@ -97,22 +97,20 @@ func TestStagedBelievesNoClaim(t *testing.T) {
 // Feature D6: what a stage adds is bounded, says first what the stage needs, and carries no stack.
 func TestStagedIsBounded(t *testing.T) {
 	long := strings.Repeat("down and out ", 1000)
-	for _, total := range []int{1 << 10, poison.DefaultMaxAdded} {
-		msg := message.NewMessage("1", nil)
-		failure := failedTimes(30, stageTried, long)
-		failure.Err = safecall.Panicked(long)
-		failure.Verdict.Reason, failure.Verdict.Description = strings.Repeat("r", 500), long
-		staged := stagedBy(t, poison.QueueConfig{MaxAdded: total}, msg, failure, deadletter.Stage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
-		size := 0
-		for key, value := range staged.Metadata {
-			size += len(key) + len(value)
-		}
-		if size > total || poison.Inside().StageOf(staged).Number != 2 || !poison.Inside().StageOf(staged).HoldUntil.Equal(stageDue) || staged.Metadata[poison.KeyAttempts] != "30" {
-			t.Errorf("%d bytes of %d: %v", size, total, staged.Metadata)
-		}
-		if staged.Metadata[poison.KeyFailureStack] != "" || len(staged.Metadata[poison.KeyFailureDescription]) > 256 || size > 6<<10 {
-			t.Errorf("%d bytes: %v", size, staged.Metadata)
-		}
+	msg := message.NewMessage("1", nil)
+	failure := failedTimes(30, stageTried, long)
+	failure.Err = safecall.Panicked(long)
+	failure.Verdict.Reason, failure.Verdict.Description = strings.Repeat("r", 500), long
+	staged := stagedBy(t, poison.QueueConfig{}, msg, failure, deadletter.Stage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
+	size := 0
+	for key, value := range staged.Metadata {
+		size += len(key) + len(value)
+	}
+	if poison.Inside().StageOf(staged).Number != 2 || !poison.Inside().StageOf(staged).HoldUntil.Equal(stageDue) || staged.Metadata[poison.KeyAttempts] != "30" {
+		t.Errorf("%d bytes: %v", size, staged.Metadata)
+	}
+	if staged.Metadata[poison.KeyFailureStack] != "" || len(staged.Metadata[poison.KeyFailureDescription]) > 256 || size > 6<<10 {
+		t.Errorf("%d bytes: %v", size, staged.Metadata)
 	}
 }
 

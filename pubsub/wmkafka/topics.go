@@ -16,7 +16,7 @@ import (
 const (
 	// kafkaMaxMessageBytes is the largest record of a topic with Kafka's defaults.
 	kafkaMaxMessageBytes = 1<<20 + 12
-	// letterRoom is how much larger a letter may be than its message: four times what poison.DefaultMaxAdded adds.
+	// letterRoom is how much larger a letter may be than its message: four times what poison.MaxAdded adds.
 	letterRoom = 64 << 10
 	// requestRoom is what a request adds to the record in it, at most.
 	requestRoom = 16 << 10

@@ -15,7 +15,7 @@ import (
 const (
 	// statementOverhead is room for what a statement has beside its long arguments.
 	statementOverhead = 4 << 10
-	// letterRoom is what a dead letter may add to its message: poison.DefaultMaxAdded in JSON, and then some.
+	// letterRoom is what a dead letter may add to its message: poison.MaxAdded in JSON, and then some.
 	letterRoom = 64 << 10
 	// sinkRoom is what other places for dead letters on the same server keep for themselves, such as letters.Store.
 	sinkRoom = 64 << 10

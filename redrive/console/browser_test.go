@@ -17,11 +17,11 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
-// serve returns the address of the console, under a prefix.
+// serve returns the address of the console.
 func (b *bench) serve() string {
 	server := httptest.NewServer(b.console)
 	b.t.Cleanup(server.Close)
-	return server.URL + b.console.config.Prefix
+	return server.URL
 }
 
 // An incident fills a bench with letters of several causes, and one with all that a page can show.

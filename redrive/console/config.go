@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
@@ -30,9 +29,6 @@ type Config struct {
 	// whom it does not know is no error: return the zero Person. Loopback lets all look who come from the same machine,
 	// and proves no more. Required.
 	Access func(*http.Request) (Person, error)
-	// Prefix is the path that the console is mounted under, such as /deadletters. A server that strips the path itself, as
-	// http.StripPrefix does, needs none. Links are relative, so a proxy may add another prefix. Default: none.
-	Prefix string
 	// TrustedOrigins are origins, such as https://ops.example.com, whose pages may send forms to the console. Name the
 	// origin that people see if a proxy changes the Host header. Default: the console's own.
 	TrustedOrigins []string
@@ -45,7 +41,6 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	c.Prefix = strings.TrimSuffix(c.Prefix, "/")
 	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)
 }
 
@@ -56,9 +51,6 @@ func (c *Config) validate() error {
 	case c.Access == nil:
 		return errors.New("console: Config.Access is nil: set it to a function that says who sends a request, and what " +
 			"that person may do; on your own machine, without a proxy or a tunnel, console.Loopback lets all look")
-	case c.Prefix != "" && (!strings.HasPrefix(c.Prefix, "/") || strings.ContainsAny(c.Prefix, "?#%") ||
-		strings.Contains(c.Prefix, "//")):
-		return fmt.Errorf("console: Config.Prefix is %q: it must be a path such as /deadletters", c.Prefix)
 	}
 	for _, origin := range c.TrustedOrigins {
 		if u, err := url.Parse(origin); err != nil || u.Scheme != "http" && u.Scheme != "https" {

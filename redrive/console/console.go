@@ -83,7 +83,7 @@ const (
 // ServeHTTP answers a request.
 func (c *console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	protect(w.Header())
-	path, under := c.within(hr.URL.EscapedPath())
+	path := hr.URL.EscapedPath()
 	if path == "" { // so that links lead somewhere, the address of the root ends with a slash
 		redirect(w, http.StatusTemporaryRedirect, "./"+lastPart(hr)+"/")
 		return
@@ -91,7 +91,7 @@ func (c *console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	r := &request{http: hr, path: path, base: baseOf(path), now: c.now(), privacy: c.desk.Masks,
 		arrived: c.awaitBody(w, hr)}
 	var allowed []string
-	if under {
+	if path[0] == '/' { // else a prefix was stripped that is not whole, as of /deadlettersandmore
 		r.route, allowed = c.match(r)
 	}
 	timeout := c.timeout
@@ -119,15 +119,6 @@ func lastPart(hr *http.Request) string {
 		seen = u.EscapedPath()
 	}
 	return seen[strings.LastIndex(seen, "/")+1:]
-}
-
-// within returns the path within the console. It is empty for the root without a slash.
-func (c *console) within(path string) (rest string, under bool) {
-	rest, under = strings.CutPrefix(path, c.config.Prefix)
-	if rest != "" && rest[0] != '/' {
-		return path, false
-	}
-	return rest, under
 }
 
 // baseOf leads from a path to the root.

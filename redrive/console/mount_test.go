@@ -13,15 +13,12 @@ import (
 func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	b := newBench(t)
 	b.fill(3, 120)
-	prefixed := newBench(t, func(c *Config) { c.Prefix = "/ops/deadletters/" })
-	prefixed.fill(3, 120)
 	for what, mounted := range map[string]struct {
 		root    string
 		handler http.Handler
 	}{
 		"at the root":             {"/", b.console},
 		"with StripPrefix":        {"/deadletters/", http.StripPrefix("/deadletters", b.console)},
-		"with Config.Prefix":      {"/ops/deadletters/", prefixed.console},
 		"behind a longer address": {"/team/shop/deadletters/", http.StripPrefix("/team/shop/deadletters", b.console)},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -90,20 +87,23 @@ func count(seen map[string]bool, kind string) (n int) {
 
 // The root without its slash leads to the root, and nowhere else.
 func TestRootWithoutSlash(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.Prefix = "/deadletters" })
-	stripped := newBench(t)
-	for path, handler := range map[string]http.Handler{"/deadletters": b.console, "/javascript:alert(1)": http.StripPrefix("/javascript:alert(1)", stripped.console)} {
+	b := newBench(t)
+	for _, path := range []string{"/deadletters", "/javascript:alert(1)"} {
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		http.StripPrefix(path, b.console).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		base, _ := url.Parse("http://example.com" + path)
 		to, err := base.Parse(w.Header().Get("Location"))
 		if err != nil || w.Code != http.StatusTemporaryRedirect || to.String() != base.String()+"/" {
 			t.Errorf("%s: status %d, to %v, %v", path, w.Code, to, err)
 		}
 	}
+	w := httptest.NewRecorder()
+	http.StripPrefix("/deadletters", b.console).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/deadlettersandmore", nil))
+	if w.Code != http.StatusNotFound {
+		t.Errorf("status %d", w.Code)
+	}
 	b.get("/elsewhere").want(t, http.StatusNotFound)
-	b.get("/deadlettersandmore").want(t, http.StatusNotFound)
-	b.get("/deadletters//evil.example/").want(t, http.StatusNotFound)
+	b.get("//evil.example/").want(t, http.StatusNotFound)
 }
 
 // Feature V11: a page is at most 60 KiB, compressed, and needs one style and one script that a browser keeps for good.

@@ -12,7 +12,7 @@ var (
 	name = regexp.MustCompile(`(?:\b([a-z]+)\.)?\b([A-Z]\w*)(?:\.([A-Z]\w*))?`)
 )
 
-// The exported names that Markdown cites, as `poison.QueueConfig.MaxAdded` or `QueueConfig.MaxAdded`, exist.
+// The exported names that Markdown cites, as `poison.QueueConfig.Node` or `QueueConfig.Node`, exist.
 func TestNamesInMarkdownExist(t *testing.T) {
 	imports := exported(t)
 	packages := map[string]*types.Package{}
