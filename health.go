@@ -11,7 +11,7 @@ import (
 type Health struct {
 	// OK reports whether no handler's messages are held, and no store is away.
 	OK bool `json:"ok"`
-	// Handlers has the handlers whose messages are held, with the state of their guard.
+	// Handlers has the handlers whose messages are held, with the state of their breaker.
 	Handlers []breaker.Status `json:"handlers"`
 	// Stores has the channel's own stores and publishers that are away: the store of keys, the publisher of dead letters,
 	// that of the stages or their store. They do not depend on Config.Breaker.

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -184,12 +182,6 @@ func TestHooksAreContained(t *testing.T) {
 	})
 }
 
-// hasNext stands for stages that have a next one, or not.
-type hasNext bool
-
-func (hasNext) Has(*chain.Call) bool                         { return true }
-func (n hasNext) HasNext(*chain.Call, classify.Verdict) bool { return bool(n) }
-
 // staged is a part that has a next stage, and takes messages into it.
 func (s *sim) staged(t *testing.T, stage *[]string) message.HandlerFunc {
 	h := chain.Enter(func(next chain.Handler) chain.Handler {
@@ -208,111 +200,6 @@ func (s *sim) staged(t *testing.T, stage *[]string) message.HandlerFunc {
 	return h(func(msg *message.Message) ([]*message.Message, error) { return s.service.handle(msg) })
 }
 
-// Feature R12: one message alone keeps the breaker open for Config.Alone. Then it goes to its next stage, and the next message shows that
-// it was a false alarm. After that a message alone does not open the breaker.
-func TestAloneWithStages(t *testing.T) {
-	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
-		var stage []string
-		h := s.staged(t, &stage)
-		s.service.set(func(id string) error {
-			if strings.HasPrefix(id, "poison") {
-				return errAway
-			}
-			return nil
-		})
-		began := time.Now()
-		s.deliver(t.Context(), h, "poison")
-		if took := time.Since(began); len(stage) != 1 || took < time.Minute || took > 70*time.Second {
-			t.Errorf("%v after %s", stage, took)
-		}
-		s.deliver(t.Context(), h, "good")
-		time.Sleep(time.Second)
-		began = time.Now()
-		s.deliver(t.Context(), h, "poison 2")
-		if took := time.Since(began); s.dead["poison 2"] == nil || took > 10*time.Second {
-			t.Errorf("%v after %s", s.dead, took)
-		}
-	})
-}
-
-// Feature R12: a message that was given back because its hold ended is not to blame for an outage that ended before it came again. In
-// the next outage the messages are held too. If the same message fails alone again, it is to blame.
-func TestHoldThatEndsIsNoBlame(t *testing.T) {
-	simulated(t, breaker.Config{MaxHold: 4 * time.Second}, func(t *testing.T, s *sim) {
-		var stage []string
-		h := s.staged(t, &stage)
-		var counted []string
-		one := func(id string) bool { // one delivery, which may give the message back
-			_, err := h(newMessage(t.Context(), id))
-			if err != nil && !chain.IsAborted(err) {
-				counted = append(counted, id)
-				return true
-			}
-			return err == nil
-		}
-		for outage := range 3 {
-			first, next := fmt.Sprint("first ", outage), fmt.Sprint("next ", outage)
-			s.service.fail(errAway)
-			time.AfterFunc(6*time.Second, func() { s.service.fail(nil) })
-			if one(first) {
-				t.Fatal(first, " was counted, or handled in the outage")
-			}
-			for !one(next) {
-			}
-			for !one(first) {
-			}
-			time.Sleep(30 * time.Second)
-		}
-		if len(stage)+len(counted) != 0 {
-			t.Errorf("staged %v, counted %v", stage, counted)
-		}
-
-		s.service.set(func(id string) error {
-			if id == "poison" {
-				return errAway
-			}
-			return nil
-		})
-		for deliveries := 1; !one("poison"); deliveries++ {
-			one(fmt.Sprint("good ", deliveries))
-			if deliveries == 10 {
-				t.Fatal("a message that fails alone is given back again and again")
-			}
-		}
-	})
-}
-
-// Feature R12: at most two messages of an outage go to a stage because they were alone, however long the outage lasts.
-func TestFewAreAlone(t *testing.T) {
-	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
-		var stage []string
-		h := s.staged(t, &stage)
-		s.service.fail(errAway)
-		time.AfterFunc(24*time.Hour, func() { s.service.fail(nil) })
-		for i := range 10 {
-			s.deliver(t.Context(), h, fmt.Sprint(i))
-		}
-		if len(stage) != 2 || len(s.handled) != 10 || len(s.dead) != 0 { // a stage takes with success here
-			t.Errorf("staged %v, handled %d, dead %v", stage, len(s.handled), s.dead)
-		}
-	})
-}
-
-// Feature R12: without stages a message that fails alone is held, and an Error line names it once.
-func TestAloneWithoutStages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logger := new(testkit.Log)
-		s := newSim(t, breaker.Config{Shared: settings.Shared{Logger: logger}})
-		s.service.fail(errAway)
-		time.AfterFunc(10*time.Minute, func() { s.service.fail(nil) })
-		s.deliver(t.Context(), s.handler(t), "alone")
-		s.checkAllHandled(t, 1)
-		if lines := logger.Lines(watermill.ErrorLogLevel, "One message alone"); len(lines) != 1 || lines[0].Fields["message_id"] != "alone" {
-			t.Error(lines)
-		}
-	})
-}
-
 // Feature R12: a retry-after of errors in a row holds the handler until then.
 func TestRetryAfterOfADownstream(t *testing.T) {
 	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
@@ -328,46 +215,6 @@ func TestRetryAfterOfADownstream(t *testing.T) {
 		if calls := s.service.count(); calls > 20+5+2 {
 			t.Errorf("%d calls", calls)
 		}
-	})
-}
-
-// Feature R12: a scope fails alone. Messages of other scopes pass. Scopes beyond the bound share one state.
-func TestScopes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSim(t, breaker.Config{Scope: func(msg *message.Message) string {
-			scope, _, _ := strings.Cut(msg.UUID, "/")
-			return scope
-		}})
-		s.service.set(func(id string) error {
-			if id[0] == 'g' {
-				return nil
-			}
-			return errAway
-		})
-		h := s.handler(t)
-		var all sync.WaitGroup
-		fail := func(scope string) {
-			for i := range 3 {
-				all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint(scope, "/", i)) })
-			}
-			time.Sleep(time.Second)
-		}
-		for i := range 100 {
-			fail(fmt.Sprintf("bad %02d", i))
-		}
-		began := time.Now()
-		s.deliver(t.Context(), h, "good")
-		if health := s.breaker.Health(); time.Since(began) > time.Second || len(health) != 100 || health[0].Scope != "bad 00" || health[99].Scope != "bad 99" {
-			t.Errorf("after %s: %+v", time.Since(began), health)
-		}
-		fail("c")
-		fail("d")
-		if health := s.breaker.Health(); len(health) != 101 || health[0].Scope != "(others)" || health[0].Waiting < 5 {
-			t.Errorf("%+v", health)
-		}
-		s.service.fail(nil)
-		all.Wait()
-		s.checkAllHandled(t, 307)
 	})
 }
 

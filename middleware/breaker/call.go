@@ -262,7 +262,7 @@ func (s *cell) admit(p *call, now time.Time) bool {
 // dead-letter its message.
 func (p *call) bounded(err error) error {
 	if longest := p.breaker.config.MaxProbe; p.after > longest {
-		return classify.Away(err, classify.RetryAfter(longest)) // only an error that says away sends a message to its next stage
+		return classify.Away(err, classify.RetryAfter(longest)) // no other error sends a message to its next stage
 	}
 	return err
 }

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// awayInARow is the number of failures in a row that open the breaker if each of their errors says away. One alone may be a
-	// hiccup.
+	// awayInARow is the number of failures in a row that open the breaker if each of their errors says away. One alone may
+	// be a hiccup.
 	awayInARow = 3
 	// maxRetryAfter is the longest retry-after of an error that the breaker waits for before a probe.
 	maxRetryAfter = 5 * time.Minute

@@ -1,9 +1,7 @@
 package crashlimit
 
 import (
-	"bytes"
 	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,14 +9,15 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature D10: protection never stops the consumer: without a store messages are handled, and it is asked now and then.
 func TestStoreDownWhileMarking(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
-		var log bytes.Buffer
-		l := afterCrash(t, f, options{Config: Config{Shared: settings.Shared{Logger: watermill.NewStdLoggerWithOut(&log, false, false)}}})
+		log := &testkit.Log{}
+		l := afterCrash(t, f, options{Config: Config{Shared: settings.Shared{Logger: log}}})
 		h := l.Middleware(succeed)
 		f.set(func() { f.hang = make(chan struct{}) })
 		begin := time.Now()
@@ -30,13 +29,13 @@ func TestStoreDownWhileMarking(t *testing.T) {
 		if took := time.Since(begin); took > 3*time.Second {
 			t.Errorf("100 messages waited for %s", took)
 		}
-		if n := strings.Count(log.String(), "crash limit fails"); n != 1 {
+		if n := len(log.Lines(watermill.ErrorLogLevel, "crash limit fails")); n != 1 {
 			t.Errorf("logged %d times", n)
 		}
 		close(f.hang)
 		tick(2)
-		if n := strings.Count(log.String(), "crash limit answers again"); n != 1 || !strings.Contains(log.String(), "unmarked=99") {
-			t.Errorf("logged %d times: %s", n, log.String())
+		if n := len(log.Lines(watermill.InfoLogLevel, "crash limit answers again")); n != 1 || !log.Has("answers again", "unmarked", int64(99)) {
+			t.Errorf("logged %d times", n)
 		}
 		seen := 0
 		_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { seen = f.marksOf("b"); return nil, nil })(newMessage("b"))
@@ -49,8 +48,8 @@ func TestStoreDownWhileMarking(t *testing.T) {
 // Feature D10: while the store is away nothing is refused and nothing waits, and it is asked as often as the process beats.
 func TestStoreDownAsksSeldom(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
-		var log bytes.Buffer
-		l := afterCrash(t, f, options{Config: Config{Shared: settings.Shared{Logger: watermill.NewStdLoggerWithOut(&log, false, false)}}})
+		log := &testkit.Log{}
+		l := afterCrash(t, f, options{Config: Config{Shared: settings.Shared{Logger: log}}})
 		f.leaveMarks("1", 3)
 		f.set(func() { f.down = true })
 		before, begin := f.calls, time.Now()
@@ -65,10 +64,8 @@ func TestStoreDownAsksSeldom(t *testing.T) {
 		}
 		f.set(func() { f.down = false })
 		tick(1)
-		for _, text := range []string{"crash limit fails", "crash limit answers again"} {
-			if n := strings.Count(log.String(), text); n != 1 {
-				t.Errorf("%q is logged %d times", text, n)
-			}
+		if fails, back := log.Lines(watermill.ErrorLogLevel, "crash limit fails"), log.Lines(watermill.InfoLogLevel, "answers again"); len(fails) != 1 || len(back) != 1 {
+			t.Errorf("logged %v, %v", fails, back)
 		}
 	})
 }
