@@ -39,17 +39,22 @@ func (e *echo) called(id string) int {
 	return e.calls[id]
 }
 
+// serving runs a router with the handler of e behind o.
+func serving(t testing.TB, o *middleware.Outputs, source message.Subscriber, pub message.Publisher, e *echo) (stop func()) {
+	return running(t, func(r *message.Router) {
+		r.AddMiddleware(o.Middleware)
+		r.AddPublisherDecorators(o.Decorate)
+		r.AddHandler("billing", "orders", source, "invoices", pub, e.handle)
+	})
+}
+
 // Feature D15, promise P4: a message whose output no publisher takes is set aside, its handler ran once, and the message
 // behind it goes on. Without Outputs the handler runs without end and the next one is never handled.
 func TestRouterUndeliverableOutput(t *testing.T) {
 	source, dead, e := newPartition("1", "2"), &publisher{}, &echo{}
 	pub := &publisher{refuse: refusing("out of 1", 999, errBoom)}
 	o := newOutputs(t, dead, middleware.OutputsConfig{Backoff: quick})
-	stop := running(t, func(r *message.Router) {
-		r.AddMiddleware(o.Middleware)
-		r.AddPublisherDecorators(o.Decorate)
-		r.AddHandler("billing", "orders", source, "invoices", pub, e.handle)
-	})
+	stop := serving(t, o, source, pub, e)
 	eventually(t, "both sources are acked", source.drained)
 	stop()
 	letters := dead.letters(t)
@@ -75,11 +80,7 @@ func TestRouterManyAtOnce(t *testing.T) {
 		return nil
 	}}
 	o := newOutputs(t, dead, middleware.OutputsConfig{Backoff: quick})
-	running(t, func(r *message.Router) {
-		r.AddMiddleware(o.Middleware)
-		r.AddPublisherDecorators(o.Decorate)
-		r.AddHandler("billing", "orders", in, "invoices", pub, e.handle)
-	})
+	serving(t, o, in, pub, e)
 	for i := range messages {
 		publish(t, in, "orders", newMessage("m"+string(rune('a'+i/10))+string(rune('0'+i%10))))
 	}
@@ -106,11 +107,7 @@ func TestRouterLetterRefused(t *testing.T) {
 	dead := &publisher{refuse: refusing("1", 7, errBoom)} // of three tries each
 	pub := &publisher{refuse: refusing("out of 1", 999, errBoom)}
 	o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: 2, Backoff: quick})
-	stop := running(t, func(r *message.Router) {
-		r.AddMiddleware(o.Middleware)
-		r.AddPublisherDecorators(o.Decorate)
-		r.AddHandler("billing", "orders", source, "invoices", pub, e.handle)
-	})
+	stop := serving(t, o, source, pub, e)
 	eventually(t, "both sources are acked", source.drained)
 	stop()
 	deliveries, _ := source.state()
@@ -130,11 +127,7 @@ func TestRouterClosesWhileOutputsAreRefused(t *testing.T) {
 		source, dead, e, refused := newPartition("1"), &publisher{}, &echo{}, make(chan struct{}, 99)
 		pub := &publisher{refuse: func(string, *message.Message) error { refused <- struct{}{}; return errBoom }}
 		o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: attempts, Backoff: every(time.Hour)})
-		stop := running(t, func(r *message.Router) {
-			r.AddMiddleware(o.Middleware)
-			r.AddPublisherDecorators(o.Decorate)
-			r.AddHandler("billing", "orders", source, "invoices", pub, e.handle)
-		})
+		stop := serving(t, o, source, pub, e)
 		<-refused
 		stop()
 		msg := source.messages[0]
