@@ -17,6 +17,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
@@ -29,20 +30,20 @@ func TestOutputsBrokerCrashes(t *testing.T) {
 			config := wmamqp.PublisherConfig{}
 			config.AMQP.Queue.Arguments = queueType("classic") // a quorum queue that was just made takes long to come back
 			pub, err := wmamqp.NewPublisher(services.AMQP(t), config)
-			if err != nil {
-				t.Fatal(err)
+			if err == nil {
+				err = pub.InitializeTopics(topic)
 			}
-			if err := pub.InitializeTopics(topic); err != nil {
+			if err != nil {
 				t.Fatal(err)
 			}
 			return pub
 		},
 		"kafka": func(t *testing.T, topic string) message.Publisher {
 			pub, err := wmkafka.NewPublisher(services.Kafka(t), wmkafka.PublisherConfig{})
-			if err != nil {
-				t.Fatal(err)
+			if err == nil {
+				err = pub.InitializeTopics(topic)
 			}
-			if err := pub.InitializeTopics(topic); err != nil {
+			if err != nil {
 				t.Fatal(err)
 			}
 			return pub
@@ -57,28 +58,20 @@ func TestOutputsBrokerCrashes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			router, err := message.NewRouter(message.RouterConfig{}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			channel.Attach(router)
 			published := &ids{}
-			router.AddPublisherDecorators(func(pub message.Publisher) (message.Publisher, error) {
-				return confirmed{pub, published}, nil
-			})
 			const all = 200
 			source := &inMemory{n: all, acked: make(chan struct{})}
-			router.AddHandler("billing", "orders", source, topic, pub, func(msg *message.Message) ([]*message.Message, error) {
-				time.Sleep(5 * time.Millisecond)
-				return []*message.Message{message.NewMessage(msg.UUID, []byte("output"))}, nil
+			stop := testkit.RunRouter(t, nil, func(router *message.Router) {
+				channel.Attach(router)
+				router.AddPublisherDecorators(func(pub message.Publisher) (message.Publisher, error) {
+					return confirmed{pub, published}, nil
+				})
+				router.AddHandler("billing", "orders", source, topic, pub, func(msg *message.Message) ([]*message.Message, error) {
+					time.Sleep(5 * time.Millisecond)
+					return []*message.Message{message.NewMessage(msg.UUID, []byte("output"))}, nil
+				})
 			})
-			stopped := make(chan error, 1)
-			go func() { stopped <- router.Run(t.Context()) }()
-			for deadline := time.Now().Add(time.Minute); published.len() < 50; time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("nothing is published")
-				}
-			}
+			testkit.Eventually(t, "outputs are published", func() bool { return published.len() >= 50 })
 			services.Kill(t, name)
 			time.Sleep(3 * time.Second) // longer than the five attempts
 			services.Start(t, name)
@@ -87,12 +80,7 @@ func TestOutputsBrokerCrashes(t *testing.T) {
 			case <-time.After(3 * time.Minute):
 				t.Error("not all sources were acked")
 			}
-			if err := router.Close(); err != nil {
-				t.Error(err)
-			}
-			if err := <-stopped; err != nil {
-				t.Error(err)
-			}
+			stop()
 			if n := dead.len(); n > 0 {
 				t.Errorf("%d healthy sources of %d are set aside", n, all)
 			}

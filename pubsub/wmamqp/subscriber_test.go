@@ -137,37 +137,6 @@ func TestOriginOfOthers(t *testing.T) {
 	}
 }
 
-// Feature D8, promise P4: what the application's marshaler cannot read becomes an invalid letter with the raw body, and
-// the messages behind it go on.
-func TestUnreadableIsSetAside(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic := b.queue()
-	b.send(topic, amqp091.Publishing{Body: []byte("\x00raw"), MessageId: "bad", Headers: amqp091.Table{"n": int16(7), "type": "bad"}})
-	b.send(topic, amqp091.Publishing{Body: []byte("fine"), MessageId: "good"})
-	dead := b.publisher()
-	if err := dead.InitializeTopics(topic + ".invalid"); err != nil {
-		t.Fatal(err)
-	}
-	sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler = picky{} })
-	var handled list
-	b.run(topic, sub, dead, poison.QueueConfig{}, func(msg *message.Message) error { handled.add(string(msg.Payload)); return nil })
-	eventually(t, "the good one is handled", func() bool { return reflect.DeepEqual(handled.get(), []string{"fine"}) })
-	d := b.get(topic + ".invalid")
-	if string(d.Body) != "\x00raw" || d.MessageId != "bad" || d.Headers["n"] != int16(7) || d.Headers[poison.KeyFailureReason] != "unmarshal_error" {
-		t.Errorf("%q %v", d.Body, d.Headers)
-	}
-}
-
-type picky struct{ amqp.DefaultMarshaler }
-
-func (picky) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
-	if d.Headers["type"] == "bad" {
-		panic("no such type")
-	}
-	return message.NewMessage(d.MessageId, d.Body), nil
-}
-
 // Promise P4: a message that is requeued again and again does not spin: the waits double, to their bound; an ack ends
 // the row, and Close a wait.
 func TestNackBackoff(t *testing.T) {
