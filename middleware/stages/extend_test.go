@@ -82,66 +82,49 @@ func (h *listing) ListWaiting(_ context.Context, prefix string) (map[string]int,
 	return found, nil
 }
 
-// Feature R5: at the start an error in the log names each stage topic where messages wait without a consumer, and none that a
-// handler here has, also retired.
+// Features R5, D3: at the start an error in the log names each stage topic where messages wait without a consumer, and none
+// that a handler here has, also retired. The search follows the names of the scheme. Where stage topics are not named as
+// their groups are, a Lister would take them all for abandoned: it is not asked.
 func TestStagesTellOfTheAbandoned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &lines{}
-		h := &listing{broker: newBroker(), err: errors.New("no rights"), waiting: map[string]int{
+	const told = "no handler of this process"
+	for name, row := range map[string]struct {
+		naming  naming.Scheme
+		waiting map[string]int
+		says    map[string]int // texts of the log, and in how many lines
+		lines   int
+	}{
+		"defaults": {naming.Scheme{}, map[string]int{
 			"orders.billing.retry.1s": 5, "orders.billing.retry.7s": 6, "orders.billing.retry.9m": 7, "orders.gone.retry.1s": 8, "orders.gone.retry.2s": 0,
 			"orders.dlq": 9, "parcels.x.retry.1s": 1,
-		}}
-		s := newStaging(t, stages.Config{
-			Publisher: h, Stages: []stages.Stage{{Delay: time.Second}, {Delay: 7 * time.Second, Retired: true}},
-		}, log)
-		s.broker = h.broker
-		s.handle("billing", "orders", failTimes(newNote(), 0))
-		s.handle("packing", "parcels", failTimes(newNote(), 0))
-		s.run()
-		s.stop()
-		if log.count("no handler of this process") != 2 || log.count("orders.billing.retry.9m") != 1 || log.count("messages:8") != 1 ||
-			log.count("The search for messages") != 1 || len(log.all()) != 3 {
-			t.Errorf("%s", strings.Join(log.all(), "\n"))
-		}
-		if err := (*stages.Stages)(nil).Plugin(s.router); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// Feature R5, D3: the search follows the names of the scheme.
-func TestStagesTellOfTheAbandonedInEveryStyle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &lines{}
-		h := &listing{broker: newBroker(), waiting: map[string]int{
+		}, map[string]int{told: 2, "orders.billing.retry.9m": 1, "messages:8": 1, "The search for messages": 1}, 3},
+		"another style": {naming.Scheme{Style: naming.NATS}, map[string]int{
 			"orders--billing-retry-1s": 5, "orders--billing-retry-9m": 7, "orders--gone-retry": 8, "orders-dlq": 9, "orders--billing-retries": 1,
-		}}
-		s := newStaging(t, stages.Config{Publisher: h, Stages: stages.Delays(time.Second), Shared: settings.Shared{Naming: naming.Scheme{Style: naming.NATS}}}, log)
-		s.broker = h.broker
-		s.handle("billing", "orders", failTimes(newNote(), 0))
-		s.run()
-		s.stop()
-		if log.count("no handler of this process") != 2 || log.count("orders--billing-retry-9m") != 1 || log.count("messages:8") != 1 || len(log.all()) != 2 {
-			t.Errorf("%s", strings.Join(log.all(), "\n"))
-		}
-	})
-}
-
-// Feature R5: where stage topics are not named as their groups are, a Lister would take them all for abandoned: it is not
-// asked.
-func TestStagesOfOtherNamesAreNotListed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &lines{}
-		h := &listing{broker: newBroker(), waiting: map[string]int{"orders.retry.9m": 7}}
-		s := newStaging(t, stages.Config{Publisher: h, Stages: stages.Delays(time.Second), Shared: settings.Shared{Naming: perTopic}}, log)
-		s.broker = h.broker
-		s.handle("billing", "orders", failTimes(newNote(), 0))
-		s.run()
-		s.stop()
-		if n := len(log.all()); n != 0 {
-			t.Errorf("%s", strings.Join(log.all(), "\n"))
-		}
-	})
+		}, map[string]int{told: 2, "orders--billing-retry-9m": 1, "messages:8": 1}, 2},
+		"named otherwise than groups": {perTopic, map[string]int{"orders.retry.9m": 7}, nil, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			log, h := &lines{}, &listing{broker: newBroker(), err: errors.New("no rights"), waiting: row.waiting}
+			s := newStaging(t, stages.Config{
+				Publisher: h, Stages: []stages.Stage{{Delay: time.Second}, {Delay: 7 * time.Second, Retired: true}}, Shared: settings.Shared{Naming: row.naming},
+			}, log)
+			s.broker = h.broker
+			s.handle("billing", "orders", failTimes(newNote(), 0))
+			s.handle("packing", "parcels", failTimes(newNote(), 0))
+			s.run()
+			s.stop()
+			for text, n := range row.says {
+				if got := log.count(text); got != n {
+					t.Errorf("%s: %q is in %d lines, want %d", name, text, got, n)
+				}
+			}
+			if all := log.all(); len(all) != row.lines {
+				t.Errorf("%s:\n%s", name, strings.Join(all, "\n"))
+			}
+		})
+	}
+	if err := (*stages.Stages)(nil).Plugin(nil); err != nil {
+		t.Error(err)
+	}
 }
 
 // Feature D5: stage topics are made before they are subscribed to, and one that cannot be made stops the start.
