@@ -156,6 +156,7 @@ var floors = map[string]int{
 	"examples/proofs/modules":                 6,
 	"examples/proofs/modules/proxy":           6,
 	"examples/proofs/foreign":                 6,
+	"examples/proofs/secrets":                 6,
 	// programs
 	"cmd/redrive":                  6,
 	"cmd/redrive/internal/archive": 5,

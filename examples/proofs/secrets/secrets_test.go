@@ -1,4 +1,5 @@
-package main
+// Package secrets_test proves that no part of Spillway, nor the command, shows a secret that a message or an error has.
+package secrets_test
 
 import (
 	"bytes"
@@ -12,6 +13,8 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -359,12 +362,19 @@ func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sea
 // onTerminal shows all letters with the command, as people and programs see them.
 func onTerminal(t *testing.T, d databases.Database, address string, seen *witness, waiting []letters.Letter) {
 	t.Helper()
-	s := shopOn(t, d, address)
-	rules := t.TempDir() + "/rules.json"
+	folder := t.TempDir()
+	binary := filepath.Join(folder, "redrive")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/watermill-spillway/spillway/cmd/redrive").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if d.Name == databases.SQLite.Name {
+		file, _, _ := strings.Cut(strings.TrimPrefix(address, "file:"), "?")
+		address = "sqlite://" + file
+	}
+	rules := filepath.Join(folder, "rules.json")
 	if err := os.WriteFile(rules, []byte(`{"metadata":["customer"],"patterns":["customer \"([^\"]+)\""],"payload":["$.users[*].name"]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.env = append(s.env, "SPILLWAY_PRIVACY="+rules)
 	lines := [][]string{{"list"}, {"list", "--json"}, {"causes"}, {"causes", "--json"}, {"export", "--masked"}, {"export", "--format", "csv"}, {"audit", "--json"}, {"redrive", "--all", "--dry-run"}}
 	for i, l := range waiting {
 		line := []string{"show", fmt.Sprint(l.Seq), "--limit", "0"}
@@ -374,8 +384,14 @@ func onTerminal(t *testing.T, d databases.Database, address string, seen *witnes
 		lines = append(lines, line)
 	}
 	for _, line := range lines {
-		got := s.pipe(line...)
-		seen.saw("terminal", line, got.out, got.err)
+		cmd := exec.CommandContext(t.Context(), binary, line...)
+		cmd.Env = []string{"HOME=" + folder, "SPILLWAY_DB=" + address, "SPILLWAY_SERVICE=shop", "SPILLWAY_BY=ann", "SPILLWAY_PRIVACY=" + rules}
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		seen.saw("terminal", line, string(out))
 	}
 }
 
