@@ -18,7 +18,7 @@ const tenantKey = "tenant"
 
 // lanes is what handlers of many keys see.
 type lanes struct {
-	*bench
+	b       *bench
 	mu      sync.Mutex
 	busy    map[string]bool
 	tries   map[string]int
@@ -35,7 +35,7 @@ func (b *bench) manyKeys() {
 	}
 	pub, sub := b.target.Keyed(b.T, b.group)
 	b.Cleanup(func() { _ = pub.Close() })
-	l := &lanes{bench: b, busy: map[string]bool{}, tries: map[string]int{}, order: map[string][]string{}}
+	l := &lanes{b: b, busy: map[string]bool{}, tries: map[string]int{}, order: map[string][]string{}}
 	const n, keys = 300, 30
 	want := map[string][]string{}
 	bad := int32(0)
@@ -79,7 +79,7 @@ func (l *lanes) handle(msg *message.Message) error {
 	key := msg.Metadata.Get(tenantKey)
 	l.mu.Lock()
 	if l.busy[key] {
-		l.Errorf("two of %s are handled at the same time", key)
+		l.b.Errorf("two of %s are handled at the same time", key)
 	}
 	l.busy[key] = true
 	l.running++
@@ -101,5 +101,5 @@ func (l *lanes) handle(msg *message.Message) error {
 	if !slices.Contains(l.order[key], msg.UUID) {
 		l.order[key] = append(l.order[key], msg.UUID)
 	}
-	return l.apply(msg)
+	return l.b.apply(msg)
 }
