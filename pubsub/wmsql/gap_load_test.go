@@ -3,54 +3,14 @@ package wmsql_test
 import (
 	"database/sql"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
-	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
-
-// load publishes from several sides at once while messages are taken, and returns how often each was delivered, from the
-// first that is taken until nothing has come for a while. If some are missing, that is a longer while.
-func (b *bench) load(sub message.Subscriber, publishers, each int) map[string]int {
-	b.Helper()
-	messages := b.messages(sub)
-	var all sync.WaitGroup
-	for p := range publishers {
-		all.Go(func() {
-			for i := range each {
-				if err := b.pub.Publish(b.topic, message.NewMessage(fmt.Sprintf("%d-%d", p, i), []byte("{}"))); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	}
-	published := make(chan struct{})
-	go func() { all.Wait(); close(published) }()
-	seen := map[string]int{}
-	for {
-		quiet := 2 * time.Second
-		if len(seen) < publishers*each {
-			quiet = patience
-		}
-		select {
-		case msg := <-messages:
-			seen[msg.UUID]++
-			msg.Ack()
-			continue
-		case <-time.After(quiet):
-		}
-		select {
-		case <-published:
-			return seen
-		default:
-		}
-	}
-}
 
 // Fact: watermill-sql's own subscriber for MySQL passes over a row that becomes visible after a row with a higher number, for
 // good. So rows of concurrent publishers come: the server gives a number out before it writes the row. When this test fails,
