@@ -18,8 +18,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/stages"
-	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/redrive"
 )
 
 func delayStore(t testing.TB, db *sql.DB) *delay.Store {
@@ -53,59 +51,6 @@ func (b *bench) runStaged(ch *spillway.Channel, handle message.HandlerFunc) (sto
 			b.T.Fatal(err)
 		}
 	})
-}
-
-// Features R5, R8, R9, V1: through the front door a message that fails for the moment takes effect later, once and with its
-// output, from stage topics and from the database; one that no stage helps is set aside with its whole story, and comes
-// back at the first stage.
-func TestChannelWithStages(t *testing.T) {
-	for _, kind := range []string{"topics", "database"} {
-		t.Run(kind, func(t *testing.T) {
-			b := newBench(t, false)
-			ch := b.Channel(b.staged(nil), func(c *spillway.Config) {
-				if kind == "database" {
-					c.Idempotency, c.Service, c.DB, c.Stages.Store = nil, "shop", b.DB, delayStore(t, b.DB)
-				}
-			})
-			healed := make(chan struct{})
-			stop := b.runStaged(ch, func(msg *message.Message) ([]*message.Message, error) {
-				if name := message.HandlerNameFromCtx(msg.Context()); name != "billing" {
-					t.Errorf("handled as %q", name)
-				}
-				select {
-				case <-healed:
-				default:
-					if msg.UUID == "down" || msg.UUID == "passing" && msg.Metadata["x-retry-stage"] != "2" {
-						return nil, classify.Transient(errors.New("503"))
-					}
-				}
-				return []*message.Message{message.NewMessage("invoice of "+msg.UUID, nil)}, b.Apply(msg)
-			})
-			defer stop()
-			b.Publish(message.NewMessage("down", nil), message.NewMessage("passing", nil), message.NewMessage("good", nil))
-			b.Eventually("one is set aside and two took effect", func() bool { return len(b.Waiting()) == 1 && len(b.Effects()) == 2 })
-			failure := b.Waiting()[0].Letter.Failure
-			if failure.Attempts != 3 || len(failure.History) != 3 || failure.Reason != classify.ReasonTransientMaxRetries {
-				t.Errorf("set aside with %+v", failure)
-			}
-			close(healed)
-			report, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{
-				Rules: redrive.Rules{
-					Allow:        []string{"orders"},
-					ReentryTopic: ch.Stages().ReentryTopic,
-					Hooks: redrive.Hooks{OnRedrive: func(_ context.Context, _ poison.Letter, topic string) {
-						if !strings.HasPrefix(topic, "orders.billing.retry") {
-							t.Errorf("redriven to %q", topic)
-						}
-					}},
-				},
-			})
-			if err != nil || report.Redriven != 1 {
-				t.Fatalf("%+v, %v", report, err)
-			}
-			b.Eventually("all took effect, and their outputs are out", func() bool { return len(b.Effects()) == 3 && len(b.Outs.IDs()) == 3 })
-		})
-	}
 }
 
 // A channel whose stages are half configured says so, and so does one without that is asked to add a handler.
