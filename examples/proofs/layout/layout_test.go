@@ -67,6 +67,7 @@ var floors = map[string]int{
 	// rooms of one job each, and the adapters
 	"delay":                              1,
 	"internal/delayed":                   1,
+	"internal/traced/attempt":            1,
 	"internal/inside":                    1,
 	"idempotency":                        1,
 	"idempotency/pgxstore":               1,
