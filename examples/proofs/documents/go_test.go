@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,7 +18,9 @@ import (
 
 // packagesOfDocs are the packages that Go in Markdown may use, by the names that it uses for them.
 var packagesOfDocs = map[string]string{
-	"context": "context", "sql": "database/sql", "errors": "errors", "fmt": "fmt", "fs": "io/fs", "log": "log", "json": "encoding/json", "http": "net/http", "os": "os", "strings": "strings", "subtle": "crypto/subtle", "testing": "testing", "time": "time",
+	"context": "context", "sql": "database/sql", "errors": "errors", "fmt": "fmt", "fs": "io/fs", "log": "log",
+	"json": "encoding/json", "http": "net/http", "os": "os", "strings": "strings", "subtle": "crypto/subtle",
+	"testing": "testing", "time": "time",
 	"watermill":    "github.com/ThreeDotsLabs/watermill",
 	"cqrs":         "github.com/ThreeDotsLabs/watermill/components/cqrs",
 	"forwarder":    "github.com/ThreeDotsLabs/watermill/components/forwarder",
@@ -25,38 +28,22 @@ var packagesOfDocs = map[string]string{
 	"wm":           "github.com/ThreeDotsLabs/watermill/message/router/middleware",
 	"gochannel":    "github.com/ThreeDotsLabs/watermill/pubsub/gochannel",
 	"gobreaker":    "github.com/sony/gobreaker",
-	"spillway":     module,
-	"classify":     module + "/classify",
-	"conformance":  module + "/conformance",
-	"crashlimit":   module + "/middleware/crashlimit",
-	"delay":        module + "/delay",
-	"idempotency":  module + "/idempotency",
-	"middleware":   module + "/middleware",
-	"breaker":      module + "/middleware/breaker",
-	"stages":       module + "/middleware/stages",
 	"redis":        "github.com/redis/go-redis/v9",
 	"redisstream":  "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream",
 	"redisstreams": module + "/examples/redis/streams",
-	"pgxstore":     module + "/idempotency/pgxstore",
-	"naming":       module + "/naming",
-	"notify":       module + "/observe/notify",
-	"webhook":      module + "/observe/notify/webhook",
-	"poison":       module + "/poison",
-	"privacy":      module + "/privacy",
-	"seal":         module + "/seal",
-	"settings":     module + "/settings",
-	"redrive":      module + "/redrive",
-	"letters":      module + "/redrive/letters",
-	"campaigns":    module + "/redrive/campaigns",
-	"console":      module + "/redrive/console",
-	"prom":         module + "/observe/prom",
-	"telemetry":    module + "/observe/telemetry",
+	"jetstream":    module + "/examples/nats/jetstream",
 	"prometheus":   "github.com/prometheus/client_golang/prometheus",
 	"promhttp":     "github.com/prometheus/client_golang/prometheus/promhttp",
-	"wmamqp":       module + "/pubsub/wmamqp",
-	"wmkafka":      module + "/pubsub/wmkafka",
-	"jetstream":    module + "/examples/nats/jetstream",
-	"wmsql":        module + "/pubsub/wmsql",
+	"spillway":     module,
+}
+
+func init() {
+	for _, folder := range strings.Fields(`classify conformance delay idempotency idempotency/pgxstore middleware
+		middleware/breaker middleware/crashlimit middleware/stages naming observe/notify observe/notify/webhook
+		observe/prom observe/telemetry poison privacy pubsub/wmamqp pubsub/wmkafka pubsub/wmsql redrive redrive/campaigns
+		redrive/console redrive/erasure redrive/letters seal settings`) {
+		packagesOfDocs[path.Base(folder)] = module + "/" + folder
+	}
 }
 
 // whatYouHaveInDocs is what Go in Markdown uses without declaring it.
