@@ -38,7 +38,7 @@ func (n *Notifier) notice(t ledger.Telling) Notice {
 	var a about
 	_ = json.Unmarshal([]byte(t.About), &a) // a damaged row has no more than its kind
 	notice := Notice{
-		Kind: Kind(t.Kind), Status: Status(t.Step), Service: n.config.Service, Instance: line(n.config.Instance, maxName),
+		Kind: Kind(t.Kind), Status: Status(t.Step), Service: n.config.Service, Instance: line(n.instance, maxName),
 		Subject: line(a.Subject, maxName), Cause: line(a.Cause, maxName), Topic: line(a.Topic, maxName),
 		Handler: line(a.Handler, maxName), Class: line(a.Class, maxName), Reason: line(a.Reason, maxName),
 		Description: line(a.Description, maxDescription), Count: t.Count, Total: t.Total, First: t.First.UTC(),

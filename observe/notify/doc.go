@@ -20,10 +20,10 @@
 // letter for a whole Window is new again.
 //
 // States are the other half: an open guard, a store that is away, letters that wait for too long or are too many, a
-// campaign that stopped itself. A state is a notice when it begins, and one when it was over for Config.Settle. If it
+// campaign that stopped itself. A state is a notice when it begins, and one when it was over for a minute. If it
 // comes back before, it goes on.
 //
-// If more than Config.MaxNew causes are new within a minute, the others are counted too: that is one notice of kind
+// If more than 10 causes are new within a minute, the others are counted too: that is one notice of kind
 // ManyNotices, and one with their number.
 //
 // # Several instances
@@ -39,7 +39,7 @@
 // # What it costs
 //
 // A hook adds to a number under a lock. It never waits for a database or for a Sink, and no Sink can fail a message.
-// What is kept in memory is bounded: 1,000 subjects between two rounds of a second, and Config.QueueSize notices for
+// What is kept in memory is bounded: 1,000 subjects between two rounds of a second, and 100 notices for
 // each Sink. What is dropped is counted, and the next notice has the number.
 //
 // A hook is called when the letter was placed. If it was written in the transaction of its message, and that is rolled
@@ -47,7 +47,7 @@
 //
 // # Sinks
 //
-// A Sink is a function. Slog writes to a log, and package webhook sends requests. Each Sink has a goroutine of its own,
+// A Sink is a function. Package webhook sends requests. Each Sink has a goroutine of its own,
 // which runs while the router runs: a Sink that hangs keeps no other from its notices. A Sink that fails, or panics, is
-// called again after 1 s, then 2 s, and so on up to a minute, until Config.GiveUp.
+// called again after 1 s, then 2 s, and so on up to a minute, until an hour has gone by.
 package notify

@@ -28,7 +28,7 @@ const (
 	StoreAway Kind = "store_away"
 	// Unplaced says that all publishers refused a letter. Its message was given back.
 	Unplaced Kind = "unplaced"
-	// ManyNotices says that more notices of one kind were due than Config.MaxNew within a minute. Those are counted and
+	// ManyNotices says that more notices of one kind were due than 10 within a minute. Those are counted and
 	// not told one by one. Notice.Subject is their kind.
 	ManyNotices Kind = "many_notices"
 )
@@ -94,7 +94,7 @@ type Notice struct {
 }
 
 // Sink sends a notice. A Sink is called with one notice at a time. It must end with ctx. Its error is logged, and has
-// the notice sent again later, until Config.GiveUp; classify.RetryAfter on the error says when. An error that is marked
+// the notice sent again later, for an hour; classify.RetryAfter on the error says when. An error that is marked
 // with classify.Permanent gives the notice up at once. A panic is an error.
 type Sink func(ctx context.Context, n Notice) error
 

@@ -3,6 +3,8 @@ package notify
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,17 +23,18 @@ import (
 // Notifier sends notices about a channel. It is safe for concurrent use. It needs no closing: what it does begins and
 // ends with the router that has its Plugin.
 type Notifier struct {
-	config  Config
-	pace    pace
-	late    *logging.Late // nil with a logger of the configuration
-	pending *pending
-	life    *lifecycle.Lifecycle
+	config   Config
+	instance string // the name of the process in notices
+	pace     pace
+	late     *logging.Late // nil with a logger of the configuration
+	pending  *pending
+	life     *lifecycle.Lifecycle
 
 	observes atomic.Bool
 
 	mu        sync.Mutex
 	channel   *spillway.Channel
-	campaigns *campaigns.Campaigns
+	campaigns []*campaigns.Campaigns
 	shared    *ledger.Ledger // by which instances agree; in memory without a database
 	local     *ledger.Ledger // of this process, for what must be told while the database is away
 	running   *running
@@ -44,20 +47,24 @@ func New(config Config) (*Notifier, error) {
 		return nil, err
 	}
 	config.Sinks, config.Kinds = slices.Clone(config.Sinks), slices.Clone(config.Kinds)
-	n := &Notifier{config: config, pace: paces, pending: newPending()}
+	host, _ := os.Hostname() // without a name there is the process's id
+	n := &Notifier{config: config, instance: fmt.Sprintf("%s/%d", host, os.Getpid()), pace: paces, pending: newPending()}
 	n.life = lifecycle.New(n.start, n.stop)
 	return n, nil
 }
 
-// Watch tells the Notifier which channel it looks at: the letters that wait, the guards, the stores. With a database
-// Watch makes the table spillway_notices if that is missing, within ctx. It is called once, after
-// spillway.New. The Notifier must be in the Config.Observers of the channel.
-func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel) error {
+// Watch tells the Notifier which channel it looks at: the letters that wait, the breakers, the stores; and which
+// campaigns, for notices of kind CampaignStopped. With a database Watch makes the table spillway_notices if that is
+// missing, within ctx. It is called once, after spillway.New. The Notifier must be in the Config.Observers of the
+// channel.
+func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel, all ...*campaigns.Campaigns) error {
 	switch {
 	case ctx == nil:
 		return errors.New("notify: Watch: the context is nil: use context.Background() if there is no other")
 	case safecall.IsNil(channel):
 		return errors.New("notify: Watch: the Channel is nil: check the error of spillway.New")
+	case slices.Contains(all, nil):
+		return errors.New("notify: Watch: the Campaigns are nil: check the error of campaigns.New, or leave them out")
 	}
 	if !n.observes.Load() {
 		return errors.New("notify: Watch: no Channel has the Notifier: name it in Config.Observers, and then call spillway.New " +
@@ -68,9 +75,9 @@ func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel) error {
 	if n.channel != nil {
 		return errors.New("notify: Watch was called before: it takes one channel, and another channel needs a Notifier of its own")
 	}
-	rules := ledger.Rules{Window: n.config.Window, Settle: n.config.Settle, Lease: n.pace.lease,
-		MaxNew: int64(n.config.MaxNew), Lasts: lasts, Many: string(ManyNotices)}
-	n.local = ledger.InMemory(n.config.Instance, rules)
+	rules := ledger.Rules{Window: n.config.Window, Settle: n.pace.settle, Lease: n.pace.lease,
+		MaxNew: n.pace.most, Lasts: lasts, Many: string(ManyNotices)}
+	n.local = ledger.InMemory(n.instance, rules)
 	n.shared = n.local
 	if n.config.DB != nil {
 		shared, err := ledger.InTable(ctx, n.config.DB, n.config.Service, n.holder(), rules)
@@ -79,18 +86,7 @@ func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel) error {
 		}
 		n.shared = shared
 	}
-	n.channel = channel
-	return nil
-}
-
-// WatchCampaigns has the Notifier look at campaigns too, for notices of kind CampaignStopped.
-func (n *Notifier) WatchCampaigns(all *campaigns.Campaigns) error {
-	if all == nil {
-		return errors.New("notify: WatchCampaigns: the Campaigns are nil: check the error of campaigns.New")
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.campaigns = all
+	n.channel, n.campaigns = channel, all
 	return nil
 }
 

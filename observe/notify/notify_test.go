@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +23,7 @@ import (
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -82,7 +83,8 @@ type service struct {
 	log      *testkit.Log
 }
 
-func start(t testing.TB, with notify.Config, config spillway.Config, handle message.NoPublishHandlerFunc) *service {
+func start(t testing.TB, with notify.Config, config spillway.Config, handle message.NoPublishHandlerFunc,
+	hurry func(*notify.Notifier), all ...*campaigns.Campaigns) *service {
 	t.Helper()
 	s := &service{live: gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil), log: &testkit.Log{}}
 	if with.Logger == nil {
@@ -93,6 +95,7 @@ func start(t testing.TB, with notify.Config, config spillway.Config, handle mess
 		t.Fatal(err)
 	}
 	notify.Hurry(s.notifier)
+	hurry(s.notifier)
 	if config.Publisher == nil && config.DB == nil {
 		config.Publisher = nowhere{}
 	}
@@ -102,7 +105,7 @@ func start(t testing.TB, with notify.Config, config spillway.Config, handle mess
 	if s.channel, err = spillway.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.notifier.Watch(t.Context(), s.channel); err != nil {
+	if err := s.notifier.Watch(t.Context(), s.channel, all...); err != nil {
 		t.Fatal(err)
 	}
 	if handle == nil {
@@ -142,17 +145,18 @@ func TestNewCause(t *testing.T) {
 	var in inbox
 	var called atomic.Int32
 	s := start(t, notify.Config{
-		Sinks: []notify.Sink{in.sink, notify.Slog(slog.New(slog.DiscardHandler))}, Shared: settings.Shared{Service: "shop", Privacy: stars(t)}, Instance: "shop-1",
+		Sinks: []notify.Sink{in.sink}, Shared: settings.Shared{Service: "shop", Privacy: stars(t)},
 		Link: func(n notify.Notice) string {
 			return "https://runbooks.example.com/" + string(n.Kind) + "?cause=" + n.Cause
 		},
 	}, spillway.Config{Queue: poison.QueueConfig{Hooks: poison.Hooks{OnDeadLetter: func(context.Context, poison.Letter) { called.Add(1) }}}},
 		func(msg *message.Message) error {
 			return classify.Permanent(errors.New("customer "+msg.UUID+" has no password hunter2"), classify.Reason("no_such_customer"))
-		})
+		}, notify.Hurry)
 	s.publish(t, "1", "2", "3")
+	host, _ := os.Hostname()
 	n := in.one(t, notify.NewCause, notify.StatusNew)
-	if n.Service != "shop" || n.Instance != "shop-1" || n.Topic != "orders" || n.Handler != "billing" || n.Class != "permanent" || n.Reason != "no_such_customer" ||
+	if n.Service != "shop" || n.Instance != fmt.Sprintf("%s/%d", host, os.Getpid()) || n.Topic != "orders" || n.Handler != "billing" || n.Class != "permanent" || n.Reason != "no_such_customer" ||
 		len(n.Cause) != 32 || n.ID == "" || n.Count < 1 || n.First.IsZero() || n.Last.Before(n.First) || n.Link != "https://runbooks.example.com/new_cause?cause="+n.Cause {
 		t.Errorf("%+v", n)
 	}

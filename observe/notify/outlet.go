@@ -35,7 +35,7 @@ type outlet struct {
 const maxRetryAfter = 10 * time.Minute
 
 func newOutlet(n *Notifier, number int, sink Sink, sent *sent) *outlet {
-	o := &outlet{n: n, number: number, sink: sink, sent: sent, queue: make(chan *parcel, n.config.QueueSize),
+	o := &outlet{n: n, number: number, sink: sink, sent: sent, queue: make(chan *parcel, n.pace.queue),
 		ended: make(chan struct{})}
 	o.ctx, o.end = context.WithCancel(context.Background())
 	go func() {
@@ -60,7 +60,7 @@ func (o *outlet) offer(p *parcel) {
 	o.sent.done(p, false)
 }
 
-var errFull = errors.New("Config.QueueSize notices wait: the sink is slower than the notices, or does not answer")
+var errFull = errors.New("the queue of its notices is full: it is slower than the notices, or does not answer")
 
 // finish waits for the sink until ctx ends, and then interrupts it. A sink that goes on nevertheless is left behind.
 func (o *outlet) finish(ctx context.Context) {
@@ -106,7 +106,7 @@ func (o *outlet) deliver(p *parcel) {
 		}
 		verdict := o.judge(err)
 		pause := max(waits.NextBackOff(), min(verdict.RetryAfter, maxRetryAfter))
-		if never := refusesForGood(verdict); never || time.Since(p.made)+pause > o.n.config.GiveUp {
+		if never := refusesForGood(verdict); never || time.Since(p.made)+pause > o.n.pace.giveUp {
 			o.missed.Add(1)
 			logging.NoticeGivenUp.Write(o.n.logger(), o.cause(err), o.fields(p))
 			o.sent.done(p, false)

@@ -45,7 +45,7 @@ func (r *running) mine(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.n.pace.answer)
 	defer cancel()
 	// an instance whose clock ticks a little early is in time
-	return r.n.shared.Turn(ctx, "poll", r.n.config.Poll-r.n.config.Poll/10)
+	return r.n.shared.Turn(ctx, "poll", r.n.pace.poll-r.n.pace.poll/10)
 }
 
 // lasts reports a state.
@@ -119,31 +119,36 @@ func (r *running) pollLetters(ctx context.Context) error {
 }
 
 func (r *running) pollCampaigns(ctx context.Context) error {
-	r.n.mu.Lock()
-	all := r.n.campaigns
-	r.n.mu.Unlock()
-	if all == nil || !r.n.wants(CampaignStopped) {
+	if !r.n.wants(CampaignStopped) {
 		return nil
 	}
 	asked, cancel := context.WithTimeout(ctx, r.n.pace.answer)
 	defer cancel()
-	paused, err := all.List(asked, campaigns.List{States: []campaigns.State{campaigns.Paused}})
-	for _, c := range paused {
-		stopped, itself, err := stoppedItself(asked, all, c.ID)
+	for _, all := range r.n.campaigns {
+		paused, err := all.List(asked, campaigns.List{States: []campaigns.State{campaigns.Paused}})
 		if err != nil {
 			return err
 		}
-		if itself {
-			why := c.Why
-			if !c.ResumeAt.IsZero() {
-				why += "; it resumes by itself at " + c.ResumeAt.UTC().Format(time.RFC3339)
-			}
-			if err := r.lasts(ctx, CampaignStopped, c.ID, stopped, about{Subject: c.ID, Description: why}); err != nil {
+		for _, c := range paused {
+			if err := r.pollCampaign(ctx, asked, all, c); err != nil {
 				return err
 			}
 		}
 	}
-	return err
+	return nil
+}
+
+// pollCampaign reports a paused campaign, if it stopped itself.
+func (r *running) pollCampaign(ctx, asked context.Context, all *campaigns.Campaigns, c campaigns.Campaign) error {
+	stopped, itself, err := stoppedItself(asked, all, c.ID)
+	if err != nil || !itself {
+		return err
+	}
+	why := c.Why
+	if !c.ResumeAt.IsZero() {
+		why += "; it resumes by itself at " + c.ResumeAt.UTC().Format(time.RFC3339)
+	}
+	return r.lasts(ctx, CampaignStopped, c.ID, stopped, about{Subject: c.ID, Description: why})
 }
 
 // stoppedItself returns when a campaign paused last, and whether a worker did that.

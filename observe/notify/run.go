@@ -40,7 +40,7 @@ func (n *Notifier) start() error {
 	return nil
 }
 
-// stop ends the loop and the sinks, within about CloseTimeout.
+// stop ends the loop and the sinks, within about pace.end.
 func (n *Notifier) stop() {
 	n.mu.Lock()
 	r := n.running
@@ -48,7 +48,7 @@ func (n *Notifier) stop() {
 	n.mu.Unlock()
 	r.end()
 	<-r.ended
-	ctx, cancel := context.WithTimeout(context.Background(), n.config.CloseTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), n.pace.end)
 	defer cancel()
 	r.write(ctx) // what happened since the last round
 	for _, o := range r.outlets {
@@ -104,7 +104,7 @@ func (r *running) turn(ctx context.Context) error {
 	}
 	if now := time.Now(); now.Sub(r.lastSweep) >= r.n.pace.sweep {
 		r.lastSweep = now
-		r.sent.expire(r.n.config.GiveUp + r.n.pace.lease)
+		r.sent.expire(r.n.pace.giveUp + r.n.pace.lease)
 		if r.n.local != r.n.shared {
 			_ = r.sweep(ctx, r.n.local) // which is in memory
 		}
@@ -112,7 +112,7 @@ func (r *running) turn(ctx context.Context) error {
 			err = r.sweep(ctx, r.n.shared)
 		}
 	}
-	if now := time.Now(); now.Sub(r.lastPoll) >= r.n.config.Poll {
+	if now := time.Now(); now.Sub(r.lastPoll) >= r.n.pace.poll {
 		r.lastPoll = now
 		if pollErr := r.poll(ctx); err == nil {
 			err = pollErr

@@ -116,7 +116,10 @@ func TestHandOver(t *testing.T) {
 		var in inbox
 		begun := make(chan string, 100)
 		hangs := func(ctx context.Context, n notify.Notice) error { begun <- n.Reason; <-ctx.Done(); return ctx.Err() }
-		one := newInstance(t, d.Open(t, address), notify.Config{Sinks: []notify.Sink{hangs}, CloseTimeout: 10 * time.Millisecond}, notify.Hurry)
+		one := newInstance(t, d.Open(t, address), notify.Config{Sinks: []notify.Sink{hangs}}, func(n *notify.Notifier) {
+			notify.Hurry(n)
+			notify.End(n, 10*time.Millisecond)
+		})
 		for i := range 5 {
 			one.hooks.OnDeadLetter(context.Background(), letter(cause(i)))
 		}

@@ -22,10 +22,11 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
-// quick looks often. A state ends soon after.
-var quick = notify.Config{Poll: 20 * time.Millisecond, Settle: 200 * time.Millisecond}
+// quick looks often.
+func quick(n *notify.Notifier) { notify.Look(n, 20*time.Millisecond, 200*time.Millisecond) }
 
 // some waits for a notice of a kind and status, and returns the first: on a machine that stands still a state can end and begin again.
 func (b *inbox) some(t testing.TB, kind notify.Kind, status notify.Status) notify.Notice {
@@ -51,9 +52,8 @@ func stored(t testing.TB, store *letters.Store, cause string, n int) {
 func TestLettersWait(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var in inbox
-		with := quick
-		with.Threshold, with.Sinks = 3, []notify.Sink{in.sink}
-		s := start(t, with, spillway.Config{Service: "shop", DB: d.Open(t, address)}, nil)
+		with := notify.Config{Threshold: 3, Sinks: []notify.Sink{in.sink}}
+		s := start(t, with, spillway.Config{Service: "shop", DB: d.Open(t, address)}, nil, quick)
 		stored(t, s.channel.Letters(), "many", 5)
 		stored(t, s.channel.Letters(), "few", 2)
 		n := in.some(t, notify.Threshold, notify.StatusNew)
@@ -88,16 +88,16 @@ func TestLettersWait(t *testing.T) {
 func TestCampaignStops(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var in inbox
-		with := quick
-		with.Sinks = []notify.Sink{in.sink}
-		s := start(t, with, spillway.Config{Service: "shop", DB: d.Open(t, address)}, nil)
-		all, err := campaigns.New(t.Context(), s.channel.Letters(), campaigns.Config{Allow: []string{"orders"}})
+		db := d.Open(t, address)
+		store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.notifier.WatchCampaigns(all); err != nil {
+		all, err := campaigns.New(t.Context(), store, campaigns.Config{Allow: []string{"orders"}})
+		if err != nil {
 			t.Fatal(err)
 		}
+		s := start(t, notify.Config{Sinks: []notify.Sink{in.sink}}, spillway.Config{Service: "shop", DB: db}, nil, quick, all)
 		began := func(cause, by, why string) campaigns.Campaign {
 			stored(t, s.channel.Letters(), cause, 1)
 			c, err := all.Start(t.Context(), campaigns.Request{Filter: letters.Filter{Reasons: []string{cause}}, Act: campaigns.Act{By: "ann", Reason: "repaired"}})
@@ -140,13 +140,10 @@ func (r *refusing) Publish(string, ...*message.Message) error {
 // Feature O4: a publisher of letters that is away is a notice, and one when it is back.
 func TestStoreAway(t *testing.T) {
 	var in inbox
-	with := quick
-	with.Sinks = []notify.Sink{in.sink}
 	pub := &refusing{}
 	pub.away.Store(true)
-	s := start(t, with, spillway.Config{Publisher: pub, Queue: poison.QueueConfig{PublishAttempts: 1}}, func(*message.Message) error {
-		return errors.New("boom")
-	})
+	s := start(t, notify.Config{Sinks: []notify.Sink{in.sink}}, spillway.Config{Publisher: pub, Queue: poison.QueueConfig{PublishAttempts: 1}},
+		func(*message.Message) error { return errors.New("boom") }, quick)
 	s.publish(t, "1")
 	if n := in.some(t, notify.StoreAway, notify.StatusNew); n.Subject == "" || !strings.Contains(n.Title, n.Subject) {
 		t.Errorf("%+v", n)
@@ -174,10 +171,10 @@ func TestDatabaseAway(t *testing.T) {
 			proxy.Heal()
 			db := databases.Postgres.Open(t, address.String())
 			var in inbox
-			with := quick
-			with.Sinks = []notify.Sink{in.sink}
-			with.Poll, with.Settle = 100*time.Millisecond, time.Second
-			one := newInstance(t, db, with, func(n *notify.Notifier) { notify.HurryWith(n, 20*time.Second, 2*time.Second) })
+			one := newInstance(t, db, notify.Config{Sinks: []notify.Sink{in.sink}}, func(n *notify.Notifier) {
+				notify.HurryWith(n, 20*time.Second, 2*time.Second)
+				notify.Look(n, 100*time.Millisecond, time.Second)
+			})
 			one.hooks.OnDeadLetter(context.Background(), letter("before"+name))
 			testkit.Eventually(t, "the first notice", func() bool { return len(in.of(notify.NewCause, notify.StatusNew)) > 0 })
 			fault()

@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -98,15 +99,12 @@ func TestLinks(t *testing.T) {
 
 // A configuration that cannot work is an error that names the field.
 func TestRefusedConfigurations(t *testing.T) {
-	sinks := []notify.Sink{notify.Slog(nil)}
+	sinks := []notify.Sink{(&inbox{}).sink}
 	for says, config := range map[string]notify.Config{
-		"Sinks is empty":         {},
-		"Sinks[0] is nil":        {Sinks: []notify.Sink{nil}},
-		"Kinds has \"x\"":        {Sinks: sinks, Kinds: []notify.Kind{"x"}},
-		"Window is -1s":          {Sinks: sinks, Window: -time.Second},
-		"Settle is 1s, and Poll": {Sinks: sinks, Settle: time.Second},
-		"MaxNew (-1)":            {Sinks: sinks, MaxNew: -1},
-		"QueueSize (-1)":         {Sinks: sinks, QueueSize: -1},
+		"Sinks is empty":  {},
+		"Sinks[0] is nil": {Sinks: []notify.Sink{nil}},
+		"Kinds has \"x\"": {Sinks: sinks, Kinds: []notify.Kind{"x"}},
+		"Window is -1s":   {Sinks: sinks, Window: -time.Second},
 	} {
 		if _, err := notify.New(config); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
@@ -118,7 +116,7 @@ func TestRefusedConfigurations(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"Watch without a channel": n.Watch(t.Context(), nil), "Watch without a context": n.Watch(nil, nil), //lint:ignore SA1012 it is the test
-		"WatchCampaigns": n.WatchCampaigns(nil), "Plugin": n.Plugin(nil),
+		"Watch": n.Watch(t.Context(), &spillway.Channel{}, nil), "Plugin": n.Plugin(nil),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", what)

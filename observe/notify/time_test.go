@@ -30,13 +30,16 @@ type bubble struct {
 	log     *testkit.Log
 }
 
-func inBubble(t *testing.T, with notify.Config) *bubble {
+func inBubble(t *testing.T, with notify.Config, bounds ...func(*notify.Notifier)) *bubble {
 	t.Helper()
 	b := &bubble{log: &testkit.Log{}}
 	with.Logger = b.log
 	n, err := notify.New(with)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, bound := range bounds {
+		bound(n)
 	}
 	config := spillway.Config{Publisher: nowhere{}, Breaker: &breaker.Config{}}
 	if err := n.Observe(&config); err != nil {
@@ -179,21 +182,21 @@ func TestVerdictsOfSinks(t *testing.T) {
 	})
 }
 
-// Feature O4: a sink that hangs holds up no other sink, no hook, and the end for no longer than CloseTimeout. What does not fit its queue is
+// Feature O4: a sink that hangs holds up no other sink, no hook, and the end for no longer than 5 s. What does not fit its queue is
 // counted.
 func TestHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var in inbox
 		deaf := make(chan struct{}) // a sink that does not even end with its context
 		var once atomic.Bool
-		b := inBubble(t, notify.Config{QueueSize: 2, MaxNew: 1000, GiveUp: 10 * time.Minute, Sinks: []notify.Sink{in.sink, func(ctx context.Context, _ notify.Notice) error {
+		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink, func(ctx context.Context, _ notify.Notice) error {
 			if once.CompareAndSwap(false, true) {
 				<-deaf
 			} else {
 				<-ctx.Done()
 			}
 			return ctx.Err()
-		}}})
+		}}}, notify.Bound)
 		for i := range 10 {
 			b.place(cause(i))
 			time.Sleep(2 * time.Second)
@@ -205,7 +208,7 @@ func TestHangs(t *testing.T) {
 			t.Errorf("%v", lines)
 		}
 		b.place(cause(0))
-		time.Sleep(2 * time.Hour) // GiveUp has the summary told to those who listen
+		time.Sleep(2 * time.Hour) // giving up has the summary told to those who listen
 		if all := in.of(notify.NewCause, notify.StatusSummary); len(all) != 1 {
 			t.Errorf("%+v", all)
 		}

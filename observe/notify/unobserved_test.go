@@ -10,7 +10,7 @@ import (
 
 func observing(t *testing.T) *notify.Notifier {
 	t.Helper()
-	n, err := notify.New(notify.Config{Sinks: []notify.Sink{notify.Slog(nil)}})
+	n, err := notify.New(notify.Config{Sinks: []notify.Sink{(&inbox{}).sink}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ const recentPlaces = 16
 // visited is an entry of attempts.recent.
 type visited struct {
 	place
-	*series
+	series *series
 }
 
 // series are those of the attempts in one place.

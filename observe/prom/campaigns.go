@@ -15,7 +15,7 @@ const maxCampaigns = 20
 
 // redriving is the collector of campaigns.
 type redriving struct {
-	*source[campaignsAnswer]
+	source                  *source[campaignsAnswer]
 	state                   sourceState
 	states, stopped, inHand *prometheus.Desc
 }
@@ -43,9 +43,9 @@ func (r *redriving) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (r *redriving) Collect(ch chan<- prometheus.Metric) {
-	now, at, ok := r.read()
+	now, at, ok := r.source.read()
 	r.state.collect(ch, at, ok)
-	if !r.fresh(at, ok) {
+	if !r.source.fresh(at, ok) {
 		return
 	}
 	for _, state := range campaigns.States {

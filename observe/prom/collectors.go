@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // collectors makes the metrics of what hooks tell.
 func (m *Metrics) collectors() []prometheus.Collector {
-	m.attempts = newAttempts(m.labels, m.config.MaxValues, m.config.Buckets)
+	m.attempts = newAttempts(m.labels, m.config.MaxValues, seconds)
 	all := []prometheus.Collector{m.labels.folded, m.attempts}
 	counter := func(into **prometheus.CounterVec, name, help string, labels ...string) {
 		*into = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)

@@ -21,7 +21,7 @@
 // series are the same on each instance.
 //
 // If the database does not answer, spillway_source_up is 0, and the series of the source keep their last values for
-// Config.Stale. Then they end. The scrape itself goes on, within Config.Timeout.
+// 5 minutes. Then they end. The scrape itself goes on, within Config.Timeout.
 //
 // # Labels are bounded
 //

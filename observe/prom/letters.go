@@ -14,7 +14,7 @@ import (
 
 // backlog is the collector of the letters in the store.
 type backlog struct {
-	*source[lettersAnswer]
+	source *source[lettersAnswer]
 	state  sourceState
 	labels *bounded
 
@@ -69,9 +69,9 @@ func (b *backlog) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (b *backlog) Collect(ch chan<- prometheus.Metric) {
-	now, at, ok := b.read()
+	now, at, ok := b.source.read()
 	b.state.collect(ch, at, ok)
-	if !b.fresh(at, ok) {
+	if !b.source.fresh(at, ok) {
 		return
 	}
 	for status, n := range now.Totals {
@@ -85,7 +85,7 @@ func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 	}
 	others := now.Others
 	for i, g := range now.Groups {
-		if i >= b.config.MaxCauses { // of an instance with another Config
+		if i >= maxCauses { // of an instance of another version
 			others += g.Waiting
 			continue
 		}
@@ -117,7 +117,7 @@ func (b *backlog) bound(topic, handler, class, reason string) []string {
 }
 
 // askLetters asks the store. All numbers are kept with the letters: no statement counts letters.
-func askLetters(ctx context.Context, store *letters.Store, maxCauses int) (a lettersAnswer, err error) {
+func askLetters(ctx context.Context, store *letters.Store) (a lettersAnswer, err error) {
 	if a.Totals, err = store.Inside().Totals(ctx); err != nil {
 		return a, err
 	}

@@ -111,7 +111,7 @@ func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel) ([]pro
 	if store != nil {
 		source, err := newSource(ctx, store.Inside().DB(), store.Inside().Service(), "letters/1", &m.config,
 			func(ctx context.Context) (lettersAnswer, error) {
-				return askLetters(ctx, store, m.config.MaxCauses)
+				return askLetters(ctx, store)
 			})
 		if err != nil {
 			return nil, err

@@ -15,7 +15,7 @@ import (
 // statement hangs, however many scrapes come.
 func TestScrapesOfADatabaseThatHangs(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		one := instances(t, d, address, 1, prom.Config{Interval: time.Millisecond, Timeout: 2 * time.Second, Stale: time.Hour})[0]
+		one := instances(t, d, address, 1, prom.Config{Interval: time.Millisecond, Timeout: 2 * time.Second})[0]
 		one.letter(t, "1", "boom")
 		testkit.Eventually(t, "the letter", func() bool { return value(t, one.scrape(t), "spillway_letters_causes") == 1 })
 		release := make(chan struct{})

@@ -185,10 +185,10 @@ spillway_letters_causes 0
 `)
 }
 
-// Feature O1: a database that is away is a series, and ends no scrape. What was known stays for Stale.
+// Feature O1: a database that is away is a series, and ends no scrape. What was known stays for 5 minutes.
 func TestStoreAway(t *testing.T) {
 	db := open(t)
-	s := start(t, prom.Config{Interval: time.Millisecond, Stale: time.Hour}, spillway.Config{DB: db}, func(*message.Message) error {
+	s := start(t, prom.Config{Interval: time.Millisecond}, spillway.Config{DB: db}, func(*message.Message) error {
 		return classify.Permanent(errBoom)
 	})
 	s.publish(t, "1")
@@ -243,9 +243,7 @@ func TestRefusals(t *testing.T) {
 	for says, config := range map[string]prom.Config{
 		"Registerer is nil": {},
 		"another Metrics":   {Registerer: registry},
-		"Buckets[1] is 1":   {Registerer: registry, Buckets: []float64{1, 1}},
 		"MaxValues is -1":   {Registerer: registry, MaxValues: -1},
-		"MaxCauses is 101":  {Registerer: registry, MaxCauses: 101},
 		"Interval (-1s)":    {Registerer: registry, Interval: -time.Second},
 	} {
 		if _, err := prom.New(config); err == nil || !strings.Contains(err.Error(), says) {

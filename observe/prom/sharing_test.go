@@ -188,7 +188,7 @@ func TestInstanceDiesInItsTurn(t *testing.T) {
 // the database's clock.
 func TestAnswerThatNobodyRenews(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		all := instances(t, d, address, 2, prom.Config{Interval: time.Hour, Timeout: time.Minute, Stale: 24 * time.Hour})
+		all := instances(t, d, address, 2, prom.Config{Interval: time.Hour, Timeout: time.Minute})
 		if up := value(t, all[0].scrape(t), "spillway_source_up"); up != 1 {
 			t.Fatal(up)
 		}

@@ -100,7 +100,7 @@ func (s *source[T]) askText(ctx context.Context) ([]byte, error) {
 
 // fresh reports whether an answer of then may still be shown.
 func (s *source[T]) fresh(at time.Time, ok bool) bool {
-	return !at.IsZero() && (ok || time.Since(at) <= s.config.Stale)
+	return !at.IsZero() && (ok || time.Since(at) <= stale)
 }
 
 // sourceState are the series that say whether a source answers. They are there at each scrape.

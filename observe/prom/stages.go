@@ -10,7 +10,7 @@ import (
 
 // staged is the collector of the messages that wait in the delay store.
 type staged struct {
-	*source[[]delayed.Waiting]
+	source           *source[[]delayed.Waiting]
 	of               *stages.Stages
 	state            sourceState
 	labels           *bounded
@@ -33,9 +33,9 @@ func (s *staged) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (s *staged) Collect(ch chan<- prometheus.Metric) {
-	now, at, ok := s.read()
+	now, at, ok := s.source.read()
 	s.state.collect(ch, at, ok)
-	if !s.fresh(at, ok) {
+	if !s.source.fresh(at, ok) {
 		return
 	}
 	type sum struct{ waiting, overdue float64 }

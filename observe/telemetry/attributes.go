@@ -38,9 +38,10 @@ var operations = map[observe.Kind]string{
 }
 
 const (
-	maxValue = 200 // of what a message or an application names, in characters
-	maxText  = 1 << 10
-	maxDepth = 16 // of causes
+	maxValues = 200 // of each attribute of an instrument; all others are "other"
+	maxValue  = 200 // of what a message or an application names, in characters
+	maxText   = 1 << 10
+	maxDepth  = 16 // of causes
 )
 
 // clean makes a value that each exporter takes: few characters, UTF-8, one line.

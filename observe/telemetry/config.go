@@ -1,8 +1,6 @@
 package telemetry
 
 import (
-	"fmt"
-
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
@@ -29,13 +27,6 @@ type Config struct {
 	// false, attempts are children of the producer's span, so that one trace has them all. With a span in the context of
 	// the message, such as that of a middleware further out, attempts are its children in both cases.
 	LinkProducer bool
-	// SampleByAttributes gives the sampler the attributes of an attempt: system, operation, destination, consumer group.
-	// They cost each attempt an allocation, sampled or not. The name and kind of the span it has in any case, and the
-	// attributes of what is published. Default: false, they are set on spans that are recorded.
-	SampleByAttributes bool
-	// MaxValues is the largest number of values of each attribute of an instrument; all others are "other". Default: 200.
-	// At most 10,000.
-	MaxValues int
 }
 
 func (c *Config) setDefaults() {
@@ -51,14 +42,4 @@ func (c *Config) setDefaults() {
 			c.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 		}
 	}
-	if c.MaxValues == 0 {
-		c.MaxValues = 200
-	}
-}
-
-func (c *Config) validate() error {
-	if c.MaxValues < 1 || c.MaxValues > 10_000 {
-		return fmt.Errorf("telemetry: Config.MaxValues is %d: it must be 1 to 10,000", c.MaxValues)
-	}
-	return nil
 }

@@ -44,7 +44,7 @@
 // # What is shown
 //
 // No payload, no value of metadata, and no text of an error without the masks of the channel. Values that come with
-// messages are cut, and instruments have at most Config.MaxValues values of each attribute.
+// messages are cut, and instruments have at most 200 values of each attribute.
 //
 // # What a message waits for
 //

@@ -23,18 +23,18 @@ type where struct {
 	place
 	name       string
 	start      []trace.SpanStartOption
-	attributes []attribute.KeyValue // set if the span is recorded; nil if they are in start
+	attributes []attribute.KeyValue // set if the span is recorded
 	kafka      bool
 }
 
 // whereOf returns what is known of the place of an attempt.
 func (t *tracer) whereOf(op *observe.Operation) *where {
 	p := place{op.Topic, op.Handler}
-	if w := t.latest.Load(); w != nil && w.place == p {
+	if w := t.places.latest.Load(); w != nil && w.place == p {
 		return w
 	}
-	if w := (*t.known.Load())[p]; w != nil {
-		t.latest.Store(w)
+	if w := (*t.places.known.Load())[p]; w != nil {
+		t.places.latest.Store(w)
 		return w
 	}
 	return t.addPlace(p, op)
@@ -51,22 +51,17 @@ func (t *tracer) addPlace(p place, op *observe.Operation) *where {
 		attributes = append(attributes, semconv.MessagingConsumerGroupName(clean(group)))
 	}
 	p = place{strings.Clone(p.topic), strings.Clone(p.handler)}
-	w := &where{place: p, name: "process " + clean(p.topic), kafka: system == "kafka",
+	w := &where{place: p, name: "process " + clean(p.topic), kafka: system == "kafka", attributes: attributes,
 		start: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}}
-	if t.config.SampleByAttributes {
-		w.start = append(w.start, trace.WithAttributes(attributes...))
-	} else {
-		w.attributes = attributes
-	}
-	t.adding.Lock()
-	defer t.adding.Unlock()
-	now := *t.known.Load()
-	if len(now) >= t.config.MaxValues || op.Stage > 0 { // the subscriber of a stage is another one
+	t.places.adding.Lock()
+	defer t.places.adding.Unlock()
+	now := *t.places.known.Load()
+	if len(now) >= maxValues || op.Stage > 0 { // the subscriber of a stage is another one
 		return w
 	}
 	next := maps.Clone(now)
 	next[p] = w
-	t.known.Store(&next)
+	t.places.known.Store(&next)
 	return w
 }
 

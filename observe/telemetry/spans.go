@@ -27,8 +27,7 @@ type tracer struct {
 	tracer trace.Tracer
 	origin originOf // nil outside of a channel
 	meters *instruments
-
-	*places
+	places *places
 }
 
 // places are those of attempts.
@@ -73,7 +72,7 @@ func (t *tracer) attempt(ctx context.Context, op *observe.Operation) context.Con
 		}
 	}
 	in, span := t.tracer.Start(in, w.name, start...)
-	if w.attributes != nil && span.IsRecording() {
+	if span.IsRecording() {
 		span.SetAttributes(w.attributes...)
 	}
 	return in

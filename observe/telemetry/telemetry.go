@@ -26,15 +26,11 @@ type Telemetry struct {
 	meters *instruments
 }
 
-// New returns a Telemetry. It returns an error that names the field of config that is wrong, or that of the
-// MeterProvider.
+// New returns a Telemetry. It returns the error of the MeterProvider.
 func New(config Config) (*Telemetry, error) {
 	config.setDefaults()
-	if err := config.validate(); err != nil {
-		return nil, err
-	}
 	meters, err := newInstruments(config.MeterProvider.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)),
-		few.New(config.MaxValues, maxValue, nil), config.system)
+		few.New(maxValues, maxValue, nil), config.system)
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -281,22 +282,35 @@ func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sea
 	if err := spanned.Observe(&config); err != nil {
 		t.Fatal(err)
 	}
-	notifier, err := notify.New(notify.Config{MaxNew: 1000, Sinks: []notify.Sink{func(_ context.Context, n notify.Notice) error {
+	hear := func(_ context.Context, n notify.Notice) error {
 		text, err := json.Marshal(n)
 		seen.saw("notice", string(text))
 		return err
-	}}})
-	if err != nil {
-		t.Fatal(err)
 	}
-	if err := notifier.Observe(&config); err != nil {
-		t.Fatal(err)
+	var notifiers []*notify.Notifier
+	tell := map[string]func(context.Context, poison.Letter){}
+	for some := range slices.Chunk(all, 10) { // a Notifier tells ten causes a minute
+		notifier, err := notify.New(notify.Config{Sinks: []notify.Sink{hear}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := config
+		own.Service, own.Queue.Hooks = fmt.Sprint("shop", len(notifiers)), poison.Hooks{}
+		if err := notifier.Observe(&own); err != nil {
+			t.Fatal(err)
+		}
+		notifiers = append(notifiers, notifier)
+		for _, l := range some {
+			tell[l.ID] = own.Queue.Hooks.OnDeadLetter
+		}
+	}
+	theirs := config.Queue.Hooks.OnDeadLetter
+	config.Queue.Hooks.OnDeadLetter = func(ctx context.Context, l poison.Letter) {
+		tell[l.Original.UUID](ctx, l)
+		theirs(ctx, l)
 	}
 	dlc, err := spillway.New(t.Context(), config)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := notifier.Watch(t.Context(), dlc); err != nil {
 		t.Fatal(err)
 	}
 	router, err := message.NewRouter(message.RouterConfig{}, log)
@@ -304,7 +318,12 @@ func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sea
 		t.Fatal(err)
 	}
 	dlc.Attach(router)
-	router.AddPlugin(notifier.Plugin)
+	for _, notifier := range notifiers {
+		if err := notifier.Watch(t.Context(), dlc); err != nil {
+			t.Fatal(err)
+		}
+		router.AddPlugin(notifier.Plugin)
+	}
 	live := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
 	defer live.Close()
 	byID := map[string]leak{}

@@ -1,14 +1,13 @@
 package webhook
 
 import (
-	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/watermill-spillway/spillway/observe/notify"
 )
@@ -25,21 +24,18 @@ type Config struct {
 	Secret []byte
 	// Header is added to each request, such as an Authorization. Default: none.
 	Header http.Header
-	// Client sends the requests: set its Transport for TLS and proxies. Its CheckRedirect is not used: a redirect to
+	// Client sends the requests: set its Transport for TLS and proxies, and its Timeout for less than 10 s. Its CheckRedirect is not used: a redirect to
 	// another host is an error. Default: http.DefaultClient.
 	Client *http.Client
-	// Timeout bounds each request with its answer. Default: 10 s.
-	Timeout time.Duration
 }
 
 func (c *Config) setDefaults() {
 	if c.Body == nil {
-		c.Body = JSON
+		c.Body = func(n notify.Notice) ([]byte, error) { return json.Marshal(n) }
 	}
 	if c.Client == nil {
 		c.Client = http.DefaultClient
 	}
-	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	c.Header = maps.Clone(c.Header)
 }
 
@@ -53,9 +49,6 @@ func (c *Config) validate() (*url.URL, error) {
 	if len(c.Secret) > 0 && len(c.Secret) < 16 {
 		return nil, fmt.Errorf("webhook: Config.Secret has %d bytes: it must have at least 16, of a random source",
 			len(c.Secret))
-	}
-	if c.Timeout < time.Millisecond {
-		return nil, fmt.Errorf("webhook: Config.Timeout is %s: it must be at least 1ms", c.Timeout)
 	}
 	for name, values := range c.Header {
 		for _, value := range values {

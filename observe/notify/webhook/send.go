@@ -3,7 +3,6 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,10 +19,8 @@ import (
 const (
 	maxAnswer    = 4 << 10 // bytes that are read of an answer
 	maxRedirects = 3
+	maxTime      = 10 * time.Second // of a request with its answer; what hangs for longer is tried again
 )
-
-// JSON is the notice as it is. It is the default of Config.Body.
-func JSON(n notify.Notice) ([]byte, error) { return json.Marshal(n) }
 
 // New returns a Sink that sends each notice to Config.URL.
 func New(config Config) (notify.Sink, error) {
@@ -46,7 +43,7 @@ type hook struct {
 }
 
 func (h *hook) send(ctx context.Context, n notify.Notice) error {
-	ctx, cancel := context.WithTimeout(ctx, h.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
 	body, err := h.config.Body(n)
 	if err != nil {
@@ -81,7 +78,7 @@ func (h *hook) failed(ctx context.Context, err error) error {
 		return classify.Permanent(errors.New("webhook: " + redirect.why))
 	}
 	if ctx.Err() != nil {
-		return classify.Transient(fmt.Errorf("webhook: no answer within %s: %w", h.config.Timeout, ctx.Err()))
+		return classify.Transient(fmt.Errorf("webhook: no answer within %s: %w", maxTime, ctx.Err()))
 	}
 	var about *url.Error
 	if errors.As(err, &about) { // its text has the address

@@ -47,7 +47,11 @@ func serve(t *testing.T, config webhook.Config, answer http.HandlerFunc) (send n
 	t.Helper()
 	server = httptest.NewServer(answer)
 	t.Cleanup(server.Close)
-	config.URL, config.Client = server.URL+path, server.Client()
+	client := server.Client()
+	if config.Client != nil {
+		client.Timeout = config.Client.Timeout
+	}
+	config.URL, config.Client = server.URL+path, client
 	send, err := webhook.New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +121,7 @@ func TestPage(t *testing.T) {
 	}
 	full := notice
 	full.Subject, full.Missed = "s", 1
-	compact, _ := webhook.JSON(full)
+	compact, _ := json.Marshal(full)
 	var fields map[string]any
 	if err := json.Unmarshal(compact, &fields); err != nil {
 		t.Fatal(err)
@@ -240,7 +244,7 @@ func TestBadServers(t *testing.T) {
 			}
 		}},
 	} {
-		send, server := serve(t, webhook.Config{Timeout: row.timeout}, row.answer)
+		send, server := serve(t, webhook.Config{Client: &http.Client{Timeout: row.timeout}}, row.answer)
 		err := send(t.Context(), notice)
 		if err == nil || classOf(t, err).Class != classify.ClassTransient {
 			t.Errorf("%s: %v", name, err)
@@ -289,7 +293,7 @@ func TestAddressIsHidden(t *testing.T) {
 		}
 	}
 	for says, config := range map[string]webhook.Config{
-		"Secret has 5 bytes": {Secret: []byte("short")}, "Timeout is -1s": {Timeout: -time.Second}, "Header[\"X\"]": {Header: http.Header{"X": {"a\r\nb"}}},
+		"Secret has 5 bytes": {Secret: []byte("short")}, "Header[\"X\"]": {Header: http.Header{"X": {"a\r\nb"}}},
 	} {
 		config.URL = "https://hooks.example.com"
 		if _, err := webhook.New(config); err == nil || !strings.Contains(err.Error(), says) {

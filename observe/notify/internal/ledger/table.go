@@ -101,23 +101,23 @@ func (t *table) renew(ctx context.Context, holder string, lease time.Duration, k
 
 // within is a transaction on the table.
 type within struct {
-	*table
-	ctx context.Context
-	tx  *sql.Tx
+	table *table
+	ctx   context.Context
+	tx    *sql.Tx
 }
 
 func (w *within) key(key Key) []any {
-	return []any{w.service, w.db.Text(key.Kind), w.db.Text(database.Column(key.Subject))}
+	return []any{w.table.service, w.table.db.Text(key.Kind), w.table.db.Text(database.Column(key.Subject))}
 }
 
 // get locks the row, if there is one.
 func (w *within) get(key Key) (*entry, int64, error) {
 	e, now := &entry{}, int64(0)
 	var step string
-	err := w.tx.QueryRowContext(w.ctx, w.statements.get, w.key(key)...).Scan(&e.opened, &e.ends, &e.total, &e.untold, &e.first,
+	err := w.tx.QueryRowContext(w.ctx, w.table.statements.get, w.key(key)...).Scan(&e.opened, &e.ends, &e.total, &e.untold, &e.first,
 		&e.last, &e.about, &step, &e.said, &e.number, &e.holder, &e.leased, &e.tries, &now)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = w.tx.QueryRowContext(w.ctx, w.statements.clock).Scan(&now)
+		err = w.tx.QueryRowContext(w.ctx, w.table.statements.clock).Scan(&now)
 		return nil, now, err
 	}
 	e.telling = Step(step)
@@ -125,7 +125,7 @@ func (w *within) get(key Key) (*entry, int64, error) {
 }
 
 func (w *within) make(key Key) (*entry, int64, error) {
-	if _, err := w.tx.ExecContext(w.ctx, w.statements.make, append(w.key(key), w.values(&entry{})...)...); err != nil {
+	if _, err := w.tx.ExecContext(w.ctx, w.table.statements.make, append(w.key(key), w.values(&entry{})...)...); err != nil {
 		return nil, 0, err
 	}
 	e, now, err := w.get(key)
@@ -136,21 +136,21 @@ func (w *within) make(key Key) (*entry, int64, error) {
 }
 
 func (w *within) add(key Key, e *entry) error {
-	_, err := w.tx.ExecContext(w.ctx, w.statements.add, append(w.key(key), w.values(e)...)...)
+	_, err := w.tx.ExecContext(w.ctx, w.table.statements.add, append(w.key(key), w.values(e)...)...)
 	return err
 }
 
 func (w *within) put(key Key, e *entry) error {
-	_, err := w.tx.ExecContext(w.ctx, w.statements.put, append(w.values(e), w.key(key)...)...)
+	_, err := w.tx.ExecContext(w.ctx, w.table.statements.put, append(w.values(e), w.key(key)...)...)
 	return err
 }
 
 func (w *within) remove(key Key) error {
-	_, err := w.tx.ExecContext(w.ctx, w.statements.remove, w.key(key)...)
+	_, err := w.tx.ExecContext(w.ctx, w.table.statements.remove, w.key(key)...)
 	return err
 }
 
 func (w *within) values(e *entry) []any {
-	return []any{e.opened, e.ends, e.total, e.untold, e.first, e.last, w.db.Text(e.about), w.db.Text(string(e.telling)),
-		e.said, e.number, w.db.Text(e.holder), e.leased, e.tries}
+	return []any{e.opened, e.ends, e.total, e.untold, e.first, e.last, w.table.db.Text(e.about), w.table.db.Text(string(e.telling)),
+		e.said, e.number, w.table.db.Text(e.holder), e.leased, e.tries}
 }
