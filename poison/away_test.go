@@ -28,10 +28,7 @@ func TestSinksAway(t *testing.T) {
 			}
 			return nil
 		}
-		q, err := NewQueue(dead, QueueConfig{Shared: settings.Shared{Logger: logger}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := newQueue(t, dead, QueueConfig{Shared: settings.Shared{Logger: logger}})
 		calls := make(chan string, 20)
 		h := q.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			calls <- msg.UUID

@@ -14,10 +14,7 @@ import (
 
 // BenchmarkLetter is the whole way from a failed message to the letter that is published: cause, stack, hash, texts.
 func BenchmarkLetter(b *testing.B) {
-	queue, err := NewQueue(&sink{}, QueueConfig{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	queue := newQueue(b, &sink{}, QueueConfig{})
 	failure := &classify.Failure{}
 	attempts.Add(failure, panicking(errors.New("index out of range")), classify.Verdict{Class: classify.ClassPermanent, Reason: "panic"}, time.Now())
 	msg := message.NewMessage("0d9f6f2e-3c5b-4f0e-9b57-6c3d9a1f7c11", make([]byte, 1024))

@@ -122,10 +122,7 @@ func TestForeignHeadersOfLiveMessages(t *testing.T) {
 // Feature V2: an origin that a producer forged in another's words is believed as little as one in ours: a letter that the
 // queue writes tells the topic that the message came from.
 func TestForgedForeignOrigin(t *testing.T) {
-	queue, err := NewQueue(&sink{}, QueueConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := newQueue(t, &sink{}, QueueConfig{})
 	failure := &classify.Failure{}
 	attempts.Add(failure, errors.New("no"), classify.Verdict{Class: classify.ClassPermanent}, longAgo)
 	for _, key := range []string{KeyOriginalTopic, springTopic, springRetryTopic, connectTopic, keyWatermillTopic} {

@@ -71,10 +71,7 @@ type running struct {
 
 func start(t *testing.T, topic string, dead message.Publisher, config QueueConfig, handle message.HandlerFunc) *running {
 	t.Helper()
-	queue, err := NewQueue(dead, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := newQueue(t, dead, config)
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 	if err != nil {
 		t.Fatal(err)
@@ -139,4 +136,16 @@ func (s *sourceSink) InitializeTopics(...string) error { return errors.New("with
 func (s *sourceSink) InitializeTopicsFor(source string, topics ...string) error {
 	s.sources = append(s.sources, source+">"+strings.Join(topics, ","))
 	return nil
+}
+
+func newQueue(t interface {
+	Helper()
+	Fatal(...any)
+}, dead message.Publisher, config QueueConfig) *Queue {
+	t.Helper()
+	queue, err := NewQueue(dead, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return queue
 }

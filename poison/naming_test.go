@@ -19,10 +19,7 @@ import (
 func TestOneTopicForAll(t *testing.T) {
 	dead := &initializingSink{}
 	config := QueueConfig{Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: "service.dead"}}}
-	queue, err := NewQueue(dead, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := newQueue(t, dead, config)
 	if err := errors.Join(queue.Inside().Initialize("orders", ""), queue.Inside().Initialize("payments", "billing")); err != nil {
 		t.Fatal(err)
 	}

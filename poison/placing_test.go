@@ -49,10 +49,7 @@ func TestPlacingBegins(t *testing.T) {
 		}, want: []string{"handled"}},
 	} {
 		e := &events{}
-		queue, err := NewQueue(&sink{refuse: func(int, string, *message.Message) error { e.add("published"); return nil }}, QueueConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		queue := newQueue(t, &sink{refuse: func(int, string, *message.Message) error { e.add("published"); return nil }}, QueueConfig{})
 		msg := message.NewMessage("id", nil)
 		ctx := placing.With(context.Background(), e)
 		if row.with != nil {
@@ -74,10 +71,7 @@ func TestPlacingBegins(t *testing.T) {
 func TestPlacingWaitsForItsTurn(t *testing.T) {
 	ctx, end := context.WithCancel(context.Background())
 	dead, e := &sink{}, &events{during: end}
-	queue, err := NewQueue(dead, QueueConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := newQueue(t, dead, QueueConfig{})
 	msg := message.NewMessageWithContext(placing.With(ctx, e), "id", nil)
 	if _, err := queue.Middleware(failing(errors.New("boom")))(msg); !chain.IsAborted(err) || dead.tries != 0 {
 		t.Errorf("%v, and %d were published", err, dead.tries)

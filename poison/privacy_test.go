@@ -49,13 +49,10 @@ func TestQueueMasksByDefault(t *testing.T) {
 				if refused {
 					taken.refuse = fmt.Errorf("publish to amqp://a:%s@b/", secret)
 				}
-				queue, err := NewQueue(taken, QueueConfig{PublishAttempts: 1, Hooks: Hooks{OnDeadLetter: hook, OnUnplaced: failed, OnPublishError: failed}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				queue := newQueue(t, taken, QueueConfig{PublishAttempts: 1, Hooks: Hooks{OnDeadLetter: hook, OnUnplaced: failed, OnPublishError: failed}})
 				msg := message.NewMessage("m", []byte("password=hunter2"))
 				msg.Metadata["password"] = secret
-				_, err = queue.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, c.fail() })(msg)
+				_, err := queue.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, c.fail() })(msg)
 				if (err != nil) != refused {
 					t.Fatal(err)
 				}

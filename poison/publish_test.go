@@ -23,10 +23,7 @@ func TestPublishBackoff(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var at []time.Time
 			dead := &sink{refuse: func(int, string, *message.Message) error { at = append(at, time.Now()); return errors.New("not now") }}
-			queue, err := NewQueue(dead, QueueConfig{PublishAttempts: len(want) + 1, PublishBackoff: first})
-			if err != nil {
-				t.Fatal(err)
-			}
+			queue := newQueue(t, dead, QueueConfig{PublishAttempts: len(want) + 1, PublishBackoff: first})
 			if err := queue.Place(message.NewMessage("m", nil), errors.New("failed")); err == nil || len(at) != len(want)+1 {
 				t.Fatal(err, len(at))
 			}
@@ -52,10 +49,7 @@ func TestCutDownIsSmaller(t *testing.T) {
 				sizes = append(sizes, size)
 				return classify.ErrTooLarge
 			}}
-			queue, err := NewQueue(dead, QueueConfig{WatermillKeys: watermill})
-			if err != nil {
-				t.Fatal(err)
-			}
+			queue := newQueue(t, dead, QueueConfig{WatermillKeys: watermill})
 			queue.limits.total = most
 			failure := &classify.Failure{}
 			for i := range 10 {

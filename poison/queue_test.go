@@ -180,10 +180,7 @@ func TestMissingDestinationEndsRun(t *testing.T) {
 	defer pubsub.Close()
 	for missing, want := range map[string]string{"orders.invalid": `topic "orders.invalid" does not exist`, "": ""} {
 		dead := &initializingSink{missing: missing}
-		queue, err := NewQueue(dead, QueueConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		queue := newQueue(t, dead, QueueConfig{})
 		router := message.NewDefaultRouter(nil)
 		router.AddMiddleware(queue.Middleware)
 		router.AddSubscriberDecorators(queue.InitializeOnSubscribe)
@@ -192,7 +189,7 @@ func TestMissingDestinationEndsRun(t *testing.T) {
 		if missing == "" {
 			go func() { <-router.Running(); cancel() }()
 		}
-		err = router.Run(ctx)
+		err := router.Run(ctx)
 		cancel()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("missing %q: Run returned %v", missing, err)
@@ -218,10 +215,7 @@ func TestQueueWritesWatermillKeys(t *testing.T) {
 // Feature D5: a sink that can give topics what suits their source is told the source.
 func TestInitializeTellsTheSource(t *testing.T) {
 	dead, fallback := &sourceSink{}, &sourceSink{}
-	queue, err := NewQueue(dead, QueueConfig{Fallbacks: []Sink{{Publisher: fallback, Topic: "last"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := newQueue(t, dead, QueueConfig{Fallbacks: []Sink{{Publisher: fallback, Topic: "last"}}})
 	if err := errors.Join(queue.initializeFor("orders"), queue.initializeFor("orders.dlq")); err != nil {
 		t.Fatal(err)
 	}

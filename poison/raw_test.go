@@ -37,10 +37,7 @@ func strict(err error) func(int, string, *message.Message) error {
 
 func placedBy(t *testing.T, dead message.Publisher, config QueueConfig, msg *message.Message) {
 	t.Helper()
-	queue, err := NewQueue(dead, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := newQueue(t, dead, config)
 	if err := queue.Place(msg, errors.New("no such customer")); err != nil {
 		t.Fatal(err)
 	}
@@ -134,10 +131,7 @@ func TestRawTakesAnything(t *testing.T) {
 			msg.Metadata[rapid.SampledFrom(append(keys, draw("key"))).Draw(t, "which")] = draw("value")
 		}
 		dead := &sink{refuse: strict(classify.ErrRefused)}
-		queue, err := NewQueue(dead, QueueConfig{Node: draw("node")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		queue := newQueue(t, dead, QueueConfig{Node: draw("node")})
 		if err := queue.Place(msg, errors.New(draw("error"))); err != nil {
 			t.Fatal(err)
 		}

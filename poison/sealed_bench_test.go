@@ -26,10 +26,7 @@ func BenchmarkSealedLetter(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	queue, err := NewQueue(&sink{}, QueueConfig{Shared: settings.Shared{Seal: s}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	queue := newQueue(b, &sink{}, QueueConfig{Shared: settings.Shared{Seal: s}})
 	msg := message.NewMessage("0d9f6f2e-3c5b-4f0e-9b57-6c3d9a1f7c11", make([]byte, 1024))
 	for _, k := range []string{"tenant", "event-type", "trace-id", "content-type", "schema"} {
 		msg.Metadata.Set(k, "value of "+k)

@@ -51,16 +51,12 @@ func TestDiscard_single(t *testing.T) {
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(4)...)
 	p := b.get("/discard?seq=1&seq=2&seq=3")
 	p.want(t, http.StatusOK, "Discard 3 letters")
-	if _, err := b.store.MarkAll(t.Context(), oneLetter(2, nil), letters.StatusRedriven, letters.Act{By: "eve"}); err != nil {
-		t.Fatal(err)
-	}
+	b.mark(oneLetter(2, nil), letters.StatusRedriven)
 	at := b.post("/discard", with(p.fields(t), "reason", "INC-7")).goes(t, "discards/")
 	b.want(letters.StatusDiscarded, 2)
 	b.want(letters.StatusRedriven, 1)
 	b.get(at).want(t, http.StatusOK, "2 letters are discarded")
-	if _, err := b.store.MarkAll(t.Context(), oneLetter(1, []letters.Status{letters.StatusDiscarded}), letters.StatusRefused, letters.Act{By: "eve"}); err != nil {
-		t.Fatal(err)
-	}
+	b.mark(oneLetter(1, []letters.Status{letters.StatusDiscarded}), letters.StatusRefused)
 	b.post("/discard", with(b.get("/discard?seq=4").fields(t), "reason", "INC-8")).goes(t, "discards/")
 	undo, _, _ := strings.Cut(at, "?")
 	b.post(undo+"/undo", reason).goes(t, "discards/")
@@ -74,14 +70,10 @@ func TestDiscard_single(t *testing.T) {
 func TestDiscard_more(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)
-	if _, err := b.store.MarkAll(t.Context(), oneLetter(2, nil), letters.StatusRefused, letters.Act{By: "eve"}); err != nil {
-		t.Fatal(err)
-	}
+	b.mark(oneLetter(2, nil), letters.StatusRefused)
 	p := b.get("/discard?" + b.everything())
 	p.want(t, http.StatusOK, "Discard 2 letters")
-	if _, err := b.store.MarkAll(t.Context(), oneLetter(2, []letters.Status{letters.StatusRefused}), letters.StatusWaiting, letters.Act{By: "eve"}); err != nil {
-		t.Fatal(err)
-	}
+	b.mark(oneLetter(2, []letters.Status{letters.StatusRefused}), letters.StatusWaiting)
 	p = b.post("/discard", with(p.fields(t), "reason", "INC-7"))
 	p.want(t, http.StatusConflict, "3 letters match now", "Discard 3 letters", `value="INC-7"`)
 	b.want(letters.StatusDiscarded, 0)

@@ -202,3 +202,11 @@ func numberIf(n int, known bool) operate.Number {
 	}
 	return operate.Exactly(n)
 }
+
+// mark gives letters another state, as eve.
+func (b *bench) mark(f letters.Filter, status letters.Status) {
+	b.t.Helper()
+	if _, err := b.store.MarkAll(b.t.Context(), f, status, letters.Act{By: "eve"}); err != nil {
+		b.t.Fatal(err)
+	}
+}

@@ -151,9 +151,7 @@ func TestDiscardGoesOnInBrowser(t *testing.T) {
 	t.Cleanup(server.Close)
 	p := browser.Start(t).Page(t, browser.Options{})
 	for parts.Load() == 0 { // all at once, if the machine stood still and then did not
-		if _, err := b.store.MarkAll(t.Context(), fixture.Status(letters.StatusDiscarded), letters.StatusWaiting, letters.Act{By: "eve"}); err != nil {
-			t.Fatal(err)
-		}
+		b.mark(fixture.Status(letters.StatusDiscarded), letters.StatusWaiting)
 		p.Open(server.URL + "/discard?" + b.everything())
 		p.Type("input[name=reason]", "INC-7")
 		for p.Follow("button.danger") == http.StatusServiceUnavailable {

@@ -14,9 +14,7 @@ import (
 func TestSelectionOfAllStates(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 20)
-	if _, err := b.store.MarkAll(t.Context(), letters.Filter{MaxSeq: 12}, letters.StatusSucceeded, letters.Act{By: "eve"}); err != nil {
-		t.Fatal(err)
-	}
+	b.mark(letters.Filter{MaxSeq: 12}, letters.StatusSucceeded)
 	chosen := func(statuses ...letters.Status) string {
 		f := letters.Filter{Statuses: statuses}
 		n, err := b.store.Count(t.Context(), f)
@@ -83,9 +81,7 @@ func TestNumbersAsTyped(t *testing.T) {
 func TestDiscardedAreNotRedriven(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 3)
-	if _, err := b.store.MarkAll(t.Context(), oneLetter(2, nil), letters.StatusDiscarded, letters.Act{By: "eve"}); err != nil {
-		t.Fatal(err)
-	}
+	b.mark(oneLetter(2, nil), letters.StatusDiscarded)
 	f := letters.Filter{Statuses: []letters.Status{letters.StatusDiscarded}, MaxSeq: 3}
 	b.get("/redrive?"+operate.Selection{Filter: f, Number: 1}.Values().Encode()).want(t, http.StatusBadRequest, "Discarded and erased letters are not redriven. Restore discarded letters first: the record of the discard has a link.")
 	b.get("/redrive?seq=2").want(t, http.StatusOK, "None of the chosen letters waits: they were redriven, discarded or erased, or they are not there.")

@@ -61,10 +61,7 @@ func testStore_arrivesAgain(t *testing.T, on fixture.Database) {
 	for _, s := range marked {
 		id, behind := string(s), "behind "+string(s)
 		publish(t, store, "orders.dlq", letter(id, "a"), letter(behind, "b"))
-		taken, err := fixture.Take(ctx, store, letters.Filter{IDs: []string{id}}, time.Hour, 1)
-		if err != nil || len(taken) != 1 {
-			t.Fatal(taken, err)
-		}
+		taken := take(t, store, letters.Filter{IDs: []string{id}}, 1)
 		if err := fixture.Mark(ctx, store, taken[0], s, letters.Act{}); err != nil {
 			t.Fatal(err)
 		}

@@ -22,10 +22,7 @@ func testStore_audit(t *testing.T, on fixture.Database) {
 	db := on.Create(t)()
 	store, ctx := storeOn(t, db), t.Context()
 	publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"), letter("", "no id"))
-	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 3)
-	if err != nil || len(taken) != 3 {
-		t.Fatal(taken, err)
-	}
+	taken := take(t, store, letters.Filter{}, 3)
 	hostile := "ann\x00\xff"
 	act := letters.Act{By: hostile, Reason: strings.Repeat("r", 1024), RedriveID: "campaign-1", Detail: "price: 1 → 2"}
 	if recorded, err := store.Inside().Record(ctx, nil, string(letters.EventEdited), act, 1, 2, 99); err != nil || !slices.Equal(recorded, []int64{1, 2}) {
@@ -150,10 +147,7 @@ func testStore_auditWithTheChange(t *testing.T, on fixture.Database) {
 	if events, err := store.Audit(ctx, letters.EventFilter{}); err != nil || len(events) != 0 {
 		t.Errorf("%+v, %v", events, err)
 	}
-	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 1)
-	if err != nil || len(taken) != 1 {
-		t.Fatal(taken, err)
-	}
+	taken := take(t, store, letters.Filter{}, 1)
 	mustExec(t, db, `ALTER TABLE spillway_letter_events RENAME TO gone`)
 	if err := fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}); err == nil {
 		t.Error("marked without an event")

@@ -57,10 +57,7 @@ func testStore_erase(t *testing.T, on fixture.Database) {
 			t.Fatal(status, m, err)
 		}
 	}
-	taken, err := fixture.Take(ctx, store, letters.Filter{IDs: []string{"ann-100", "other-100"}}, time.Hour, 2)
-	if err != nil || len(taken) != 2 {
-		t.Fatal(taken, err)
-	}
+	taken := take(t, store, letters.Filter{IDs: []string{"ann-100", "other-100"}}, 2)
 	if _, err := store.Inside().Record(ctx, nil, string(letters.EventEdited), letters.Act{By: "ann", Reason: "r", Detail: `{"set":{"customer":"` + person + `"}}`}, 1); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package letters_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -27,3 +28,13 @@ var (
 )
 
 func newStore(t testing.TB) *letters.Store { return sqliteFile.NewStore(t) }
+
+// take claims n of the letters that f chooses, for an hour.
+func take(t *testing.T, store *letters.Store, f letters.Filter, n int) []fixture.Taken {
+	t.Helper()
+	taken, err := fixture.Take(t.Context(), store, f, time.Hour, n)
+	if err != nil || len(taken) != n {
+		t.Fatal(taken, err)
+	}
+	return taken
+}

@@ -52,9 +52,7 @@ func testRetention(t *testing.T, on fixture.Database) {
 		t.Fatal(n, err)
 	}
 	succeeded := letters.Filter{Statuses: []letters.Status{letters.StatusSucceeded}, IDs: []string{"leased"}}
-	if taken, err := fixture.Take(t.Context(), stores[0], succeeded, time.Hour, 1); err != nil || len(taken) != 1 {
-		t.Fatal(taken, err)
-	}
+	take(t, stores[0], succeeded, 1)
 	noise, err := stores[0].Groups(t.Context(), letters.Filter{Statuses: letters.Statuses(), Topics: []string{"orders"}, Description: "noise"})
 	if err != nil || len(noise) != 1 {
 		t.Fatal(noise, err)

@@ -23,10 +23,7 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 	db := on.Create(t)()
 	store, ctx := storeOn(t, db), t.Context()
 	publish(t, store, "orders.dlq", letter("", "a"), letter("", "b"), letter("", "c"), letter("", "other", fixture.By("mailer")), letter("id-1", "x"), letter("id-1", "y"))
-	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 10)
-	if err != nil || len(taken) != 6 {
-		t.Fatal(taken, err)
-	}
+	taken := take(t, store, letters.Filter{}, 6)
 	identities := map[string]bool{}
 	for _, l := range taken {
 		if identities[l.Identity] = true; len(l.Identity) != 32 {
@@ -38,14 +35,11 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 	}
 	act := letters.Act{By: "ann", RedriveID: "campaign-1"}
 	for i, t2 := range taken {
+		by := act
 		if i == 2 { // c is of another redrive
-			other := act
-			other.RedriveID = "campaign-2"
-			err = fixture.Mark(ctx, store, t2, letters.StatusRedriven, other)
-		} else {
-			err = fixture.Mark(ctx, store, t2, letters.StatusRedriven, act)
+			by.RedriveID = "campaign-2"
 		}
-		if err != nil {
+		if err := fixture.Mark(ctx, store, t2, letters.StatusRedriven, by); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -225,10 +224,7 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 	if _, err := plain.MarkAll(t.Context(), discard, letters.StatusDiscarded, letters.Act{By: "ada"}); err != nil {
 		t.Fatal(err)
 	}
-	leased, err := fixture.Take(t.Context(), plain, letters.Filter{IDs: []string{"leased", "leased too"}}, time.Hour, 2)
-	if err != nil || len(leased) != 2 {
-		t.Fatal(leased, err)
-	}
+	leased := take(t, plain, letters.Filter{IDs: []string{"leased", "leased too"}}, 2)
 	store := sealedStore(t, db, both)
 	before := list(t, store, letters.Filter{})
 	keys.Away.Store(true)

@@ -323,10 +323,7 @@ func testStore_hostileText(t *testing.T, on fixture.Database) {
 	if err != nil || !slices.ContainsFunc(groups, func(g letters.Group) bool { return g.Description == entries[1].Letter.Failure.Description }) {
 		t.Errorf("%+v, %v", groups, err)
 	}
-	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 10)
-	if err != nil || len(taken) != 2 {
-		t.Fatal(taken, err)
-	}
+	taken := take(t, store, letters.Filter{}, 2)
 	forged := taken[0]
 	forged.Claim.Token = hostile
 	if err := fixture.Mark(ctx, store, forged, letters.StatusDiscarded, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {

@@ -23,10 +23,7 @@ func testStore_sweep(t *testing.T, on fixture.Database) {
 	store, ctx := storeOn(t, db), t.Context()
 	publish(t, store, "orders.dlq", several(450)...) // more than one transaction
 	publish(t, store, "orders.dlq", letter("b", "{}", fixture.By("b")), letter("old", "{}", func(l *poison.Letter) { l.Failure.LastFailedAt = fixture.FailedAt.Add(-time.Hour) }))
-	taken, err := fixture.Take(ctx, store, letters.Filter{IDs: []string{"id-7"}}, time.Hour, 1)
-	if err != nil || len(taken) != 1 {
-		t.Fatal(taken, err)
-	}
+	taken := take(t, store, letters.Filter{IDs: []string{"id-7"}}, 1)
 	act := letters.Act{By: "ann", Reason: "the customer is gone"}
 	if n, err := store.MarkAll(ctx, letters.Filter{Handlers: []string{"billing"}}, letters.StatusDiscarded, act); err != nil || n != 450 {
 		t.Errorf("discarded %d, %v", n, err)
@@ -79,10 +76,7 @@ func testStore_learn(t *testing.T, on fixture.Database) {
 	db := on.Create(t)()
 	store, ctx := storeOn(t, db), t.Context()
 	publish(t, store, "orders.dlq", several(6)...)
-	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 10)
-	if err != nil || len(taken) != 6 {
-		t.Fatal(taken, err)
-	}
+	taken := take(t, store, letters.Filter{}, 6)
 	act := letters.Act{By: "ann", RedriveID: "campaign-1"}
 	if marked, err := fixture.MarkEach(ctx, store, letters.StatusRedriven, act, taken...); err != nil || len(marked) != 6 {
 		t.Fatal(marked, err)
