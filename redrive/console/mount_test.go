@@ -98,7 +98,7 @@ func TestRootWithoutSlash(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	http.StripPrefix("/deadletters", b.console).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/deadlettersandmore", nil))
+	http.StripPrefix("/deadletters", b.console).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/deadlettersletters", nil))
 	if w.Code != http.StatusNotFound {
 		t.Errorf("status %d", w.Code)
 	}
