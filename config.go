@@ -41,11 +41,11 @@ type Config struct {
 	// Publisher receives the dead letters. It must belong to the channel: the router closes a handler's publisher when
 	// that handler stops. Default: the dead-letter store in DB, which Channel.Letters returns.
 	Publisher message.Publisher
-	// Idempotency makes each message take effect once. Set it for a store with settings of its own, such as pgxstore.New
-	// or wmsql.Join. Default: the store in DB, or none without DB.
+	// Idempotency makes each message take effect once. Set it for a store with settings of its own, such as
+	// pgxstore.New or wmsql.Join. Default: the store in DB, or none without DB.
 	Idempotency idempotency.Store
-	// Tracer follows each attempt, and each publishing to a stage or of a dead letter. Package observe/telemetry has the
-	// one for OpenTelemetry. Default: none.
+	// Tracer follows each attempt, and each publishing to a stage or of a dead letter. Package observe/telemetry has
+	// the one for OpenTelemetry. Default: none.
 	Tracer observe.Tracer
 	// Privacy masks secrets in what is shown: texts of letters, log lines, errors, and what hooks are called with. It
 	// never changes what is redriven. Give it rules with privacy.New; privacy.None() turns masking off. Default:
@@ -69,30 +69,32 @@ type Config struct {
 	Seal *seal.Sealer
 	// Queue configures where dead letters go and what they carry.
 	Queue poison.QueueConfig
-	// CrashLimit dead-letters a message that ended the process too often. Nil means no limit. &crashlimit.Config{} counts in
-	// a store in DB, after 3 crashes. It needs DB, CrashLimit.Store, or a broker's own count (CrashLimit.Delivered), and
-	// Attach or Plugin. Default: nil.
+	// CrashLimit dead-letters a message that ended the process too often. Nil means no limit. &crashlimit.Config{}
+	// counts in a store in DB, after 3 crashes. It needs DB, CrashLimit.Store, or a broker's own count
+	// (CrashLimit.Delivered), and Attach or Plugin. Default: nil.
 	CrashLimit *crashlimit.Config
 	// Guard configures which messages never reach a handler.
 	Guard middleware.GuardConfig
-	// Stages retries the messages of the handlers of Channel.Stages later, while the messages behind go on. Nil means no
-	// stages. A Subscriber and a Publisher are required. With Stages.Store, such as delay.NewStore(ctx, db, service), messages
-	// wait in a database instead of in stage topics. It needs Attach or Plugin. Default: nil.
+	// Stages retries the messages of the handlers of Channel.Stages later, while the messages behind go on. Nil means
+	// no stages. A Subscriber and a Publisher are required. With Stages.Store, such as delay.NewStore(ctx, db,
+	// service), messages wait in a database instead of in stage topics. It needs Attach or Plugin. Default: nil.
 	Stages *stages.Config
 	// Retry configures how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
-	// Breaker holds messages while what a handler needs is away, instead of retrying and dead-lettering them one by one.
-	// Nil means no breaker. &breaker.Config{} has useful defaults. A handler whose every message fails looks like an
-	// outage: its messages wait too. Default: nil.
+	// Breaker holds messages while what a handler needs is away, instead of retrying and dead-lettering them one by
+	// one. Nil means no breaker. &breaker.Config{} has useful defaults. A handler whose every message fails looks like
+	// an outage: its messages wait too. Default: nil.
 	Breaker *breaker.Config
-	// Receiver configures how messages are recognised, for every handler of the channel, or by Receiver.Handlers for one
-	// of them. It is an error without DB or Idempotency. Default: by the messages' ids, if there is DB or Idempotency.
+	// Receiver configures how messages are recognised, for every handler of the channel, or by Receiver.Handlers for
+	// one of them. It is an error without DB or Idempotency. Default: by the messages' ids, if there is DB or
+	// Idempotency.
 	Receiver *idempotency.ReceiverConfig
-	// Purge deletes the receiver's old keys. Nil keeps keys for good. Purge.Retention is required. It needs Attach or Plugin,
-	// and is an error without DB or Idempotency. Default: nil.
+	// Purge deletes the receiver's old keys. Nil keeps keys for good. Purge.Retention is required. It needs Attach or
+	// Plugin, and is an error without DB or Idempotency. Default: nil.
 	Purge *idempotency.PurgeConfig
-	// Retention deletes letters of the dead-letter store in DB, by status, class, reason, cause and age. Nil keeps letters for
-	// good. Retention.Rules are required. It needs Attach or Plugin, and is an error without such a store. Default: nil.
+	// Retention deletes letters of the dead-letter store in DB, by status, class, reason, cause and age. Nil keeps
+	// letters for good. Retention.Rules are required. It needs Attach or Plugin, and is an error without such a store.
+	// Default: nil.
 	Retention *letters.RetentionConfig
 	// Outputs configures how often the publishing of produced messages is tried.
 	Outputs middleware.OutputsConfig

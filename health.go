@@ -13,8 +13,8 @@ type Health struct {
 	OK bool `json:"ok"`
 	// Handlers has the handlers whose messages are held, with the state of their breaker.
 	Handlers []breaker.Status `json:"handlers"`
-	// Stores has the channel's own stores and publishers that are away: the store of keys, the publisher of dead letters,
-	// that of the stages or their store. They do not depend on Config.Breaker.
+	// Stores has the channel's own stores and publishers that are away: the store of keys, the publisher of dead
+	// letters, that of the stages or their store. They do not depend on Config.Breaker.
 	Stores []StoreHealth `json:"stores,omitempty"`
 	// Budgets has the retry budgets that are spent. Messages wait for them, or go to their next stage, so OK does not
 	// depend on them.

@@ -12,8 +12,8 @@ type Config struct {
 	// Default is the class of an error that is not known. It must not be ClassDiscard or ClassAborted. Default:
 	// ClassUnknown.
 	Default Class
-	// OnRulePanic is called for a rule, or a method of the error itself, that panicked. It is also called for a rule that
-	// gave a class that no rule can give. Then there is no stack. The text is for a log.
+	// OnRulePanic is called for a rule, or a method of the error itself, that panicked. It is also called for a rule
+	// that gave a class that no rule can give. Then there is no stack. The text is for a log.
 	OnRulePanic func(text string, stack []byte)
 }
 

@@ -27,7 +27,8 @@ func (errRedis) RedisError()     {}
 
 func dial(cause error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: cause} }
 
-// Feature C7: what is not about the message, and what may be: a time-out, a connection that was lost under the request, a statement.
+// Feature C7: what is not about the message, and what may be: a time-out, a connection that was lost under the request,
+// a statement.
 func TestKnowledgeAway(t *testing.T) {
 	state := func(code string) error { return &pgconn.PgError{Code: code} }
 	number := func(n uint16) error { return &mysql.MySQLError{Number: n} }
@@ -126,7 +127,8 @@ type Error struct{ Code string }
 
 func (e *Error) Error() string { return e.Code }
 
-// Feature C7: a rule can say that an error is away. Alone, Away means transient; beside a class that does not pass with time it is refused.
+// Feature C7: a rule can say that an error is away. Alone, Away means transient; beside a class that does not pass with
+// time it is refused.
 func TestRuleAway(t *testing.T) {
 	c := newClassifier(t, classify.Config{Rules: []classify.Rule{classify.Is(errSentinel, classify.Verdict{Away: true, Reason: "maintenance"})}})
 	if v := c.Classify(wrap(errSentinel, 2)); v != (classify.Verdict{Class: classify.ClassTransient, Away: true, Reason: "maintenance"}) {

@@ -66,7 +66,8 @@ func TestKnowledgeNet(t *testing.T) {
 	check(t, "weather", &net.OpError{Op: "read", Err: errors.New("no such luck")}, classify.ClassTransient)
 }
 
-// Feature C4: errors of a real HTTP client: the server does not listen, hangs up, is too slow, or the request is nonsense.
+// Feature C4: errors of a real HTTP client: the server does not listen, hangs up, is too slow, or the request is
+// nonsense.
 func TestKnowledgeHTTP(t *testing.T) {
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

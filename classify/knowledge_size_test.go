@@ -30,8 +30,8 @@ type structs []*struct{ err error }
 
 func (structs) Error() string { return "structs" }
 
-// Feature D4: types and codes tell a refusal for size, and words only where a client has nothing else. A client that speaks
-// to a TLS listener without TLS has no message that is too large.
+// Feature D4: types and codes tell a refusal for size, and words only where a client has nothing else. A client that
+// speaks to a TLS listener without TLS has no message that is too large.
 func TestIsTooLarge(t *testing.T) {
 	var classifier *classify.Classifier
 	for _, err := range []error{

@@ -39,7 +39,8 @@ func (e errValue) Code() grpcCode            { return e.code }
 func (errFaulty) Error() string              { return "faulty" }
 func (errFaulty) GRPCStatus() error          { panic("no status") }
 
-// Features C4, C7: statuses of HTTP and gRPC that errors carry. A service that is overloaded or down, and says when to come back, is away.
+// Features C4, C7: statuses of HTTP and gRPC that errors carry. A service that is overloaded or down, and says when to
+// come back, is away.
 func TestKnowledgeStatus(t *testing.T) {
 	const T, U = classify.ClassTransient, classify.ClassUnknown
 	for name, row := range map[string]struct {

@@ -37,9 +37,9 @@ func NotNow(err error, opts ...Option) error {
 
 // Away marks err as not about the message: something that the handler needs is away, so other messages would fail too.
 // It is transient. A breaker holds messages after such an error instead of trying each one, and RetryAfter sets
-// the least time for which it holds them. Without a breaker the mark means the same as Transient. Built-in knowledge sets
-// it for errors that say so, such as a refused connection: mark those Transient if only this message's own server is
-// away, such as a customer's webhook.
+// the least time for which it holds them. Without a breaker the mark means the same as Transient. Built-in knowledge
+// sets it for errors that say so, such as a refused connection: mark those Transient if only this message's own server
+// is away, such as a customer's webhook.
 func Away(err error, opts ...Option) error {
 	return mark(err, ClassTransient, append([]Option{func(v *Verdict) { v.Away = true }}, opts...))
 }

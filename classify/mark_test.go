@@ -101,8 +101,8 @@ func TestMarkCannotAbort(t *testing.T) {
 	}
 }
 
-// Feature C6: a "not now" is transient, survives wrapping, and goes with the class: a mark further out that names another
-// class takes it away.
+// Feature C6: a "not now" is transient, survives wrapping, and goes with the class: a mark further out that names
+// another class takes it away.
 func TestNotNow(t *testing.T) {
 	var judge *classify.Classifier
 	err := fmt.Errorf("a: %w", classify.NotNow(errors.New("locked"), classify.Reason("locked"), classify.RetryAfter(time.Second)))

@@ -27,7 +27,8 @@ var statusRule = classify.As(func(errStatus) classify.Verdict { return permanent
 
 var permanent = classify.Verdict{Class: classify.ClassPermanent, Reason: "rule"}
 
-// Feature C3: rules by sentinel, type, type with a verdict of its own and predicate, found bare, in causes and in joins.
+// Feature C3: rules by sentinel, type, type with a verdict of its own and predicate, found bare, in causes and in
+// joins.
 func TestRules(t *testing.T) {
 	status := func(e errStatus) (v classify.Verdict) {
 		if e.code != 404 {

@@ -6,9 +6,9 @@ var (
 	// ErrTooLarge is wrapped by a publisher's error to say that a message was refused for its size, which is permanent.
 	// For errors of a publisher that you do not change, give a rule with Verdict.TooLarge.
 	ErrTooLarge = errors.New("message too large")
-	// ErrRefused is wrapped by a publisher's error to say that it can never accept this message because of its content: a
-	// header, a property, an id. A poison.Queue then offers the letter to its fallbacks, and at last publishes less and
-	// less of it.
+	// ErrRefused is wrapped by a publisher's error to say that it can never accept this message because of its content:
+	// a header, a property, an id. A poison.Queue then offers the letter to its fallbacks, and at last publishes less
+	// and less of it.
 	ErrRefused = errors.New("message refused for what it carries")
 )
 

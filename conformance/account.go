@@ -149,8 +149,8 @@ func (b *bench) wantOutputs(of []string) {
 const (
 	// silence is how long a topic gives nothing when it has nothing more to give.
 	silence = 8 * time.Second
-	// late is how long what must be there may take to show. On tables a transaction of another row of the suite holds it
-	// up.
+	// late is how long what must be there may take to show. On tables a transaction of another row of the suite holds
+	// it up.
 	late = 30 * time.Second
 )
 

@@ -47,7 +47,8 @@ func (b amqpBroker) subscriber(t testing.TB, group, uri string) *wmamqp.Subscrib
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A router that closes cancels its handlers' contexts too, and of a handler that sees that first leaves the subscriber open.
+	// A router that closes cancels its handlers' contexts too, and of a handler that sees that first leaves the
+	// subscriber open.
 	t.Cleanup(func() { _ = sub.Close() })
 	return sub
 }

@@ -29,7 +29,8 @@ type setting struct {
 	Store  string
 	// Limit sets messages aside that end the process.
 	Limit bool
-	// Downstream is the address that the handler calls first. With Guarded, a guard of outages stands before the handler.
+	// Downstream is the address that the handler calls first. With Guarded, a guard of outages stands before the
+	// handler.
 	Downstream string
 	Guarded    bool
 	// DeadThrough and SourceThrough are addresses to connect to in the broker's place.

@@ -14,7 +14,8 @@ var update = flag.Bool("update", false, "write the table of sentences in docs/pu
 
 const page = "../docs/pubsub.md"
 
-// The page has each sentence, with what is lost without it and the rows that rest on it. Each sentence is held by a row.
+// The page has each sentence, with what is lost without it and the rows that rest on it. Each sentence is held by a
+// row.
 func TestContractIsOnItsPage(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {

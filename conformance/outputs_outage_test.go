@@ -22,8 +22,8 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
-// Feature D15, promises P1, P3, decision 13: the broker of the outputs crashes under load, and comes back after longer than the
-// attempts take. The handlers have succeeded: no source is set aside, and each output is published.
+// Feature D15, promises P1, P3, decision 13: the broker of the outputs crashes under load, and comes back after longer
+// than the attempts take. The handlers have succeeded: no source is set aside, and each output is published.
 func TestOutputsBrokerCrashes(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, topic string) message.Publisher{
 		"rabbitmq": func(t *testing.T, topic string) message.Publisher {

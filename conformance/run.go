@@ -140,7 +140,8 @@ type Line struct {
 	// Rests lists the ids of the sentences of docs/pubsub.md that the feature rests on.
 	Rests  []string `json:"rests,omitempty"`
 	Result string   `json:"result"` // pass, fail, skipped or pinned
-	// Sentence is what the pub/sub does not keep, such as "K12 (keeps): ...", if Result is pinned. Reason is the target's.
+	// Sentence is what the pub/sub does not keep, such as "K12 (keeps): ...", if Result is pinned. Reason is the
+	// target's.
 	Sentence string `json:"sentence,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// The suite on tables of PostgreSQL and of MariaDB, with our subscriber and with watermill-sql's own, on the same tables.
+// The suite on tables of PostgreSQL and of MariaDB, with our subscriber and with watermill-sql's own, on the same
+// tables.
 func TestSQL(t *testing.T) {
 	t.Parallel()
 	for _, server := range []sqlServer{postgres, mariadb} {
@@ -75,7 +76,8 @@ func (s *tables) target(name string) conformance.Target {
 	}
 }
 
-// stock is watermill-sql's own subscriber; dead letters and outputs are published by ours, in transactions of their own.
+// stock is watermill-sql's own subscriber; dead letters and outputs are published by ours, in transactions of their
+// own.
 func (s *tables) stock(name string) conformance.Target {
 	target := s.target(name)
 	target.Only = conformance.SecondColumn()

@@ -21,8 +21,8 @@ import (
 type Target struct {
 	// Name heads the pub/sub's column in the matrix.
 	Name string
-	// Only lists the rows of a column that differs from another one of the same pub/sub in little, such as its marshaler.
-	// Default: all rows.
+	// Only lists the rows of a column that differs from another one of the same pub/sub in little, such as its
+	// marshaler. Default: all rows.
 	Only []string
 
 	// Publisher returns a new publisher that confirms what it publishes. The suite closes it.
@@ -31,16 +31,16 @@ type Target struct {
 	// subscriber must fail to unmarshal a message whose payload is Unreadable, and deliver the message marked by
 	// poison.MarkUnreadable.
 	Subscriber func(t testing.TB, group string) message.Subscriber
-	// Stages returns the publisher and the subscribers of the stage topics of a service, if they are more than a Publisher
-	// and a Subscriber for each topic. They are closed with the test.
+	// Stages returns the publisher and the subscribers of the stage topics of a service, if they are more than a
+	// Publisher and a Subscriber for each topic. They are closed with the test.
 	Stages func(t testing.TB, service string) (message.Publisher, func(topic, group string) (message.Subscriber, error))
-	// Redelivers returns a subscriber of the group to which the broker redelivers a message that has waited this long for
-	// its ack, and whose RedeliveryTime is after. Default: the broker has no such time, and the rows that need it do not
-	// run.
+	// Redelivers returns a subscriber of the group to which the broker redelivers a message that has waited this long
+	// for its ack, and whose RedeliveryTime is after. Default: the broker has no such time, and the rows that need it
+	// do not run.
 	Redelivers func(t testing.TB, group string, after time.Duration) message.Subscriber
-	// Keyed returns a publisher whose messages have the value of the metadata field "tenant" as their key, and a subscriber
-	// of the group that takes messages of 16 keys at a time, those of one key in order. The suite closes both. Default: the
-	// pub/sub has no keys, and row R13 does not run.
+	// Keyed returns a publisher whose messages have the value of the metadata field "tenant" as their key, and a
+	// subscriber of the group that takes messages of 16 keys at a time, those of one key in order. The suite closes
+	// both. Default: the pub/sub has no keys, and row R13 does not run.
 	Keyed func(t testing.TB, group string) (message.Publisher, message.Subscriber)
 	// Origin is poison.QueueConfig.Origin for this pub/sub.
 	Origin func(*message.Message) poison.Origin
@@ -49,12 +49,13 @@ type Target struct {
 
 	// CreateTopic makes a topic that can be published to and subscribed to at once, and removes it after the test. The
 	// suite calls it for each topic that it publishes to itself: live topics, topics of outputs, fallbacks, and
-	// dead-letter topics of foreign letters. Each other topic, of dead letters, stages, parked and quarantined letters, is
-	// made by the publisher's InitializeTopics. Default: topics come into being by themselves.
+	// dead-letter topics of foreign letters. Each other topic, of dead letters, stages, parked and quarantined letters,
+	// is made by the publisher's InitializeTopics. Default: topics come into being by themselves.
 	CreateTopic func(t testing.TB, topic string)
 	// BadTopic is a name that the broker does not accept.
 	BadTopic string
-	// Naming names the topics that are derived from others, if the broker takes no names with dots. Default: naming.Dots.
+	// Naming names the topics that are derived from others, if the broker takes no names with dots. Default:
+	// naming.Dots.
 	Naming naming.Scheme
 	// Origins lists the metadata keys of the origin that the broker fills in beside topic, handler and id.
 	Origins []string
@@ -65,8 +66,8 @@ type Target struct {
 	// Hostile lists messages that only the broker's own client can send.
 	Hostile []Hostile
 
-	// Database is for a pub/sub on tables whose messages are consumed in a transaction that the handler's writes join. It
-	// returns the database that holds the messages, the same at each call, and the store of keys that joins the
+	// Database is for a pub/sub on tables whose messages are consumed in a transaction that the handler's writes join.
+	// It returns the database that holds the messages, the same at each call, and the store of keys that joins the
 	// transaction. The suite makes tables of its own in the database. Default: effects are in SQLite.
 	Database func(t testing.TB) (*sql.DB, idempotency.Store)
 
@@ -76,8 +77,8 @@ type Target struct {
 	// Holds reports that a message which waits in a topic holds a transaction or runs into a deadline. Long stages then
 	// wait in the store of Delays.
 	Holds bool
-	// GoesOn is the number of failed messages of a topic that are placed elsewhere while the subscriber delivers the next
-	// ones, in order. 0 means that the next message waits for the confirm.
+	// GoesOn is the number of failed messages of a topic that are placed elsewhere while the subscriber delivers the
+	// next ones, in order. 0 means that the next message waits for the confirm.
 	GoesOn int
 	// Competing reports that all subscribers of a topic share its messages, whatever their groups.
 	Competing bool
@@ -91,8 +92,8 @@ type Target struct {
 	// Restart stops the broker gracefully, starts it, and returns when it answers. It may skip the test if the broker
 	// cannot be restarted.
 	Restart func(t testing.TB)
-	// Beside is locked while a row runs, for targets on one broker whose suites run at the same time: give all of them the
-	// same lock. A row that restarts the broker then waits until no other row runs. Default: none.
+	// Beside is locked while a row runs, for targets on one broker whose suites run at the same time: give all of them
+	// the same lock. A row that restarts the broker then waits until no other row runs. Default: none.
 	Beside *sync.RWMutex
 	// Service names the server among those of "make services", if it can be killed and holds messages and effects. The
 	// suite kills it, and starts it again.
@@ -105,9 +106,10 @@ type Target struct {
 	// SubscriberThrough returns a subscriber whose connections all go to address.
 	SubscriberThrough func(t testing.TB, group, address string) message.Subscriber
 
-	// Pins maps what the pub/sub does not offer to the sentence of docs/pubsub.md that it does not keep, and the reason,
-	// such as "K12: lives in one process". The suite does not run what is pinned. A key is the id of a row, such as "F2",
-	// or of one case of a row, such as "H1/id of 300 bytes". The name of a case is the name of its subtest, with spaces.
+	// Pins maps what the pub/sub does not offer to the sentence of docs/pubsub.md that it does not keep, and the
+	// reason, such as "K12: lives in one process". The suite does not run what is pinned. A key is the id of a row,
+	// such as "F2", or of one case of a row, such as "H1/id of 300 bytes". The name of a case is the name of its
+	// subtest, with spaces.
 	Pins map[string]string
 
 	command func() (*exec.Cmd, error) // of a consuming process

@@ -9,8 +9,8 @@
 //
 // # How it works
 //
-// Stages put a message as a row into the table spillway_delayed. Their relay looks for the first row that is due, sleeps
-// until it is, at most 1 second, and then does this again and again:
+// Stages put a message as a row into the table spillway_delayed. Their relay looks for the first row that is due,
+// sleeps until it is, at most 1 second, and then does this again and again:
 //
 //	take     at most 200 rows that are due, and about 16 MiB: a token and a lease in one short transaction
 //	publish  in due order, messages of one topic that follow each other in one call; no transaction is open meanwhile

@@ -24,8 +24,8 @@ type Store struct {
 //
 // On PostgreSQL the table is the first of its name on the search path. On MySQL and MariaDB a binary log must not have
 // binlog_format=STATEMENT. On SQLite the database must be a file, and WAL mode is advisable. Writers of a process come
-// one after the other there, so a message that fails inside an idempotent receiver's claim on the same *sql.DB cannot be
-// stored, and delays relays. Each lease writes its messages anew on SQLite: keep messages of megabytes elsewhere.
+// one after the other there, so a message that fails inside an idempotent receiver's claim on the same *sql.DB cannot
+// be stored, and delays relays. Each lease writes its messages anew on SQLite: keep messages of megabytes elsewhere.
 func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
 	in, err := delayed.NewStore(ctx, db, service)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // messagesVariable says how many messages the consumers share. Default: 100.
 const messagesVariable = "SPILLWAY_IDEMPOTENCY_MESSAGES"
 
-// Features I1, I2, promise P7: eight processes' worth of pools share one database and take turns at messages that all come
-// three times, in random order. SQLite's processes wait for one lock, in WAL mode and with a busy time-out as its
+// Features I1, I2, promise P7: eight processes' worth of pools share one database and take turns at messages that all
+// come three times, in random order. SQLite's processes wait for one lock, in WAL mode and with a busy time-out as its
 // documentation asks for: no delivery is told busy there either, and what a process costs the others is its commits.
 func TestConsumers(t *testing.T) {
 	row{"P7-eight", "8 consumers on the same messages, each delivered 3 times in random order: one effect each", nil}.on(t,

@@ -31,9 +31,10 @@ var steps = []step{
 	{"published", "after the publish, before the mark and the ack"}, {"acking", "after the mark, before the ack"},
 }
 
-// Features I2, I3, I4, promises P1, P7: a real process is killed with SIGKILL at each step of a message, and the next one
-// goes on with what was not acked. Transaction mode: one effect. Lease mode: the effect is outside of SQL, and happens
-// again where the process died between it and its record. Either way outputs are published under one id and nothing is lost.
+// Features I2, I3, I4, promises P1, P7: a real process is killed with SIGKILL at each step of a message, and the next
+// one goes on with what was not acked. Transaction mode: one effect. Lease mode: the effect is outside of SQL, and
+// happens again where the process died between it and its record. Either way outputs are published under one id and
+// nothing is lost.
 func TestCrash(t *testing.T) {
 	if text := os.Getenv(crashVariable); text != "" {
 		live(t, text)

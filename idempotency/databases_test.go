@@ -34,8 +34,8 @@ func TestNested(t *testing.T) {
 	})
 }
 
-// Decision 8: a claim keeps other writers out of its database on SQLite, and elsewhere only where it holds the pool's one
-// connection.
+// Decision 8: a claim keeps other writers out of its database on SQLite, and elsewhere only where it holds the pool's
+// one connection.
 func TestLocks(t *testing.T) {
 	onDatabases(t, func(c *cell) {
 		r := c.receiver(idempotency.ReceiverConfig{})
@@ -56,8 +56,9 @@ func TestLocks(t *testing.T) {
 	})
 }
 
-// Promise P7: a handler that ends the transaction by other ways than those of P7-commits and P7-rolls-back is set aside if
-// something stayed or if it said that it had succeeded. What it wrote in another transaction after that is rolled back.
+// Promise P7: a handler that ends the transaction by other ways than those of P7-commits and P7-rolls-back is set aside
+// if something stayed or if it said that it had succeeded. What it wrote in another transaction after that is rolled
+// back.
 func TestHandlerEndsTransaction(t *testing.T) {
 	onDatabases(t, func(c *cell) {
 		const more = `INSERT INTO effects VALUES ('more')`
@@ -115,8 +116,8 @@ func wantAutocommit(t *testing.T, db *sql.DB) {
 	}
 }
 
-// Promise P7: a handler that leaves rows open hangs nothing and spoils no connection. On a server it is not applied. One that
-// sets savepoints and rolls back to them does as it may.
+// Promise P7: a handler that leaves rows open hangs nothing and spoils no connection. On a server it is not applied.
+// One that sets savepoints and rolls back to them does as it may.
 func TestHandlerSpoilsTransaction(t *testing.T) {
 	onDatabases(t, func(c *cell) {
 		c.db.SetMaxOpenConns(1)

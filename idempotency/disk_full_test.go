@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
-// SQLite's disk is really full, by max_page_count. A server's cannot be filled for one test: there a trigger raises what
-// the server says then, SQLSTATE 53100 or error 1114.
+// SQLite's disk is really full, by max_page_count. A server's cannot be filled for one test: there a trigger raises
+// what the server says then, SQLSTATE 53100 or error 1114.
 var diskRows = []row{
 	{"P7-disk-claim", "a disk that is full at the claim gives the message back, and the handler is not called", (*cell).fullAtClaim},
 	{"P7-disk-handler", "one that is full under the handler undoes everything, whether the handler minds or not", (*cell).fullInHandler},
@@ -114,9 +114,10 @@ func (c *cell) fullAtClaim() {
 	c.rows(0, accepted+1)
 }
 
-// Feature I2, promise P7. A handler that ignores the error, writes on and returns none is never half applied under its key.
-// On PostgreSQL the transaction is lost. SQLite may roll back by itself, and commits what follows on its own: the message
-// is set aside. MariaDB takes back the statement alone, as SQLite may: then the rest is what the handler chose to commit.
+// Feature I2, promise P7. A handler that ignores the error, writes on and returns none is never half applied under its
+// key. On PostgreSQL the transaction is lost. SQLite may roll back by itself, and commits what follows on its own: the
+// message is set aside. MariaDB takes back the statement alone, as SQLite may: then the rest is what the handler chose
+// to commit.
 func (c *cell) fullInHandler() {
 	r := c.alone()
 	c.exec(`CREATE TABLE big (id TEXT NOT NULL)`)

@@ -106,7 +106,8 @@ func (c *cell) downAfterCommit() {
 	c.rows(1, 1)
 }
 
-// Promise P7, features I2, I4: by the next delivery everything is as it should be, whatever the database had of the COMMIT.
+// Promise P7, features I2, I4: by the next delivery everything is as it should be, whatever the database had of the
+// COMMIT.
 func (c *cell) cutAtCommit(answer bool) {
 	r, l, fails := c.broken()
 	l.cutAtCommit(answer)
@@ -128,8 +129,8 @@ func (c *cell) cutAtCommit(answer bool) {
 	c.rows(1, 1)
 }
 
-// Promise P7, feature I4: ids that differ between attempts. Nothing of an attempt is published before its commit, so only one
-// attempt's id is ever seen.
+// Promise P7, feature I4: ids that differ between attempts. Nothing of an attempt is published before its commit, so
+// only one attempt's id is ever seen.
 func (c *cell) newIDs() {
 	for _, answer := range []bool{false, true} {
 		r, l, fails := c.broken()

@@ -40,8 +40,8 @@ func (c *cell) told(name string, err error) {
 	c.explains(err)
 }
 
-// Promises P1, P7: what it committed stays, with the key, so another attempt would be absorbed as if this one had been a
-// success: that is why it is permanent. A store may keep the method from committing; then nothing stays.
+// Promises P1, P7: what it committed stays, with the key, so another attempt would be absorbed as if this one had been
+// a success: that is why it is permanent. A store may keep the method from committing; then nothing stays.
 func (c *cell) handlerCommits() {
 	r := c.receiver(idempotency.ReceiverConfig{})
 	for name, end := range ends((*sql.Tx).Commit, `COMMIT`) {
@@ -102,8 +102,9 @@ func (c *cell) handlerRollsBack() {
 	c.rows(1, 1)
 }
 
-// Promise P7: a failed statement, its error ignored, and success returned. What the database makes of that differs: SQLite
-// and MariaDB go on after a mere mistake, PostgreSQL commits nothing. There is either everything or nothing and an error.
+// Promise P7: a failed statement, its error ignored, and success returned. What the database makes of that differs:
+// SQLite and MariaDB go on after a mere mistake, PostgreSQL commits nothing. There is either everything or nothing and
+// an error.
 func (c *cell) handlerIgnores() {
 	r := c.receiver(idempotency.ReceiverConfig{})
 	for outputs := range 2 {

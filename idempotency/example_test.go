@@ -70,8 +70,8 @@ func ExampleReceiver() {
 	// the same id: true
 }
 
-// On a database server a store needs a service. A claim holds a connection while its handler runs: the pool needs one for
-// each message that is handled at the same time. MySQL and MariaDB differ in the driver alone.
+// On a database server a store needs a service. A claim holds a connection while its handler runs: the pool needs one
+// for each message that is handled at the same time. MySQL and MariaDB differ in the driver alone.
 func ExampleNewStore() {
 	db, err := sql.Open("pgx", "postgres://app@localhost/shop") // or another driver
 	if err != nil {

@@ -155,7 +155,8 @@ func TestMySQLTrips(t *testing.T) {
 	}
 }
 
-// Feature I2: a commit that the server refuses, as a Galera cluster does, is an error with its cause, and nothing stays.
+// Feature I2: a commit that the server refuses, as a Galera cluster does, is an error with its cause, and nothing
+// stays.
 func TestMySQLCommitRefused(t *testing.T) {
 	f := onFaulty(t, onMariaDB)
 	refused := &mysqldriver.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}
@@ -205,8 +206,8 @@ func TestMySQLWithoutCompounds(t *testing.T) {
 	f.rows(0, 1)
 }
 
-// Promise P7: an error after which the server has rolled everything back, whatever its number is, is found out before the
-// next statement could commit on its own. After any other the handler may go on.
+// Promise P7: an error after which the server has rolled everything back, whatever its number is, is found out before
+// the next statement could commit on its own. After any other the handler may go on.
 func TestMySQLErrorInDoubt(t *testing.T) {
 	for _, rolledBack := range []bool{true, false} {
 		t.Run(fmt.Sprint("rolled back ", rolledBack), func(t *testing.T) {

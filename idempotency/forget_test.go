@@ -10,8 +10,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
-// Feature D14: what a key keeps of a message is gone: its outputs and its fingerprint, or the key itself. A key that stays absorbs
-// its message, a key that was removed does not. Keys of others, of other services and under a lease stay as they are.
+// Feature D14: what a key keeps of a message is gone: its outputs and its fingerprint, or the key itself. A key that
+// stays absorbs its message, a key that was removed does not. Keys of others, of other services and under a lease stay
+// as they are.
 func TestForget(t *testing.T) {
 	onKinds(t, func(t *cell) {
 		db, store := t.db, t.store(t.db)

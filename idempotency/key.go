@@ -25,8 +25,8 @@ func byID(msg *message.Message) (string, error) {
 	return msg.UUID, nil
 }
 
-// ByMetadata returns a Key for ReceiverConfig that takes the value of a metadata field, such as an idempotency key set by
-// the producer. A message without the field is invalid, with reason missing_metadata.
+// ByMetadata returns a Key for ReceiverConfig that takes the value of a metadata field, such as an idempotency key set
+// by the producer. A message without the field is invalid, with reason missing_metadata.
 func ByMetadata(field string) func(*message.Message) (string, error) {
 	return func(msg *message.Message) (string, error) {
 		if v := msg.Metadata.Get(field); v != "" {
@@ -37,8 +37,8 @@ func ByMetadata(field string) func(*message.Message) (string, error) {
 	}
 }
 
-// ByPayloadHash is a Key for ReceiverConfig that takes the SHA-256 of the payload, for producers that give each delivery
-// a new id. Messages with the same payload are then the same message, even if they were not meant to be. A
+// ByPayloadHash is a Key for ReceiverConfig that takes the SHA-256 of the payload, for producers that give each
+// delivery a new id. Messages with the same payload are then the same message, even if they were not meant to be. A
 // message without a payload is invalid.
 func ByPayloadHash(msg *message.Message) (string, error) {
 	if len(msg.Payload) == 0 {

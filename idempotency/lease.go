@@ -15,26 +15,26 @@ import (
 // goroutines. Errors wrap their causes. After any error but ErrLeaseLost the outcome may be unknown; the call may be
 // repeated.
 type Lease interface {
-	// Fence returns the fencing token. It is positive, and higher than the token of every earlier lease of the key. After
-	// a Purge of the key it begins anew with the database's clock, and can be lower if that clock was set back.
+	// Fence returns the fencing token. It is positive, and higher than the token of every earlier lease of the key.
+	// After a Purge of the key it begins anew with the database's clock, and can be lower if that clock was set back.
 	Fence() int64
 
-	// Recorded returns what was recorded when the key was applied with this version or a higher one. It returns nil if the
-	// lease was won. A lease with a record cannot be renewed or completed.
+	// Recorded returns what was recorded when the key was applied with this version or a higher one. It returns nil if
+	// the lease was won. A lease with a record cannot be renewed or completed.
 	Recorded() *Record
 
 	// Renew makes the lease last for its whole duration from now. It returns ErrLeaseLost if another delivery has taken
-	// the key over, or if the key was removed. A lease that expired and was not taken over is still its owner's. A jump of
-	// the database's clock can end a lease at once: ahead by what is left of it, or back by more than a second and the
-	// time since the last renewal. Another delivery may own the key then, and the owner learns of it by Renew.
+	// the key over, or if the key was removed. A lease that expired and was not taken over is still its owner's. A jump
+	// of the database's clock can end a lease at once: ahead by what is left of it, or back by more than a second and
+	// the time since the last renewal. Another delivery may own the key then, and the owner learns of it by Renew.
 	Renew(ctx context.Context) error
 
-	// Complete records the key as applied, with outputs, byte for byte, and with the entry's fingerprint and version. If
-	// it returns ErrLeaseLost, it has changed nothing. After a success it succeeds again.
+	// Complete records the key as applied, with outputs, byte for byte, and with the entry's fingerprint and version.
+	// If it returns ErrLeaseLost, it has changed nothing. After a success it succeeds again.
 	Complete(ctx context.Context, outputs []byte) error
 
-	// Release gives the lease up, so that the key can be leased at once. What was recorded before stays. For a lease that
-	// was lost or completed it does nothing.
+	// Release gives the lease up, so that the key can be leased at once. What was recorded before stays. For a lease
+	// that was lost or completed it does nothing.
 	Release(ctx context.Context) error
 }
 

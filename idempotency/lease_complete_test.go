@@ -30,8 +30,9 @@ func TestLeaseLostAndSucceeded(t *testing.T) {
 	})
 }
 
-// Feature I3: what the handler did is recorded as soon as the database can; a message whose record fails has not failed: it
-// is put back, neither retried nor counted, and its lease is left. Only a record that is refused is an error.
+// Feature I3: what the handler did is recorded as soon as the database can; a message whose record fails has not
+// failed: it is put back, neither retried nor counted, and its lease is left. Only a record that is refused is an
+// error.
 func TestLeaseComplete(t *testing.T) {
 	refuse := func(context.Context, int) error { return classify.Permanent(errors.New("too large")) }
 	for name, test := range map[string]struct {
@@ -87,8 +88,8 @@ func TestLeaseCompleteAtShutdown(t *testing.T) {
 	})
 }
 
-// Features I3, I9: an attempt that fails in any way gives its lease up, although the message's context has ended, and its
-// error is left as it was.
+// Features I3, I9: an attempt that fails in any way gives its lease up, although the message's context has ended, and
+// its error is left as it was.
 func TestLeaseReleased(t *testing.T) {
 	cause := errors.New("boom")
 	for name, fail := range map[string]func(*message.Message) error{

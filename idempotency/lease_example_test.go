@@ -29,8 +29,8 @@ func (m *mailer) send(token int64, text string) error {
 	return nil
 }
 
-// A mail cannot be part of a transaction. Under a lease no other process sends it meanwhile, and a duplicate that comes later
-// sends none. The fencing token lets the other side refuse a sender that was suspended for too long.
+// A mail cannot be part of a transaction. Under a lease no other process sends it meanwhile, and a duplicate that comes
+// later sends none. The fencing token lets the other side refuse a sender that was suspended for too long.
 func ExampleFence() {
 	dir, err := os.MkdirTemp("", "spillway")
 	if err != nil {

@@ -57,7 +57,8 @@ func (c *cell) renewed() {
 	})
 }
 
-// mostLease is a lease whose end a test waits for. A disk may stand still for two thirds of it: then a receiver refuses to begin.
+// mostLease is a lease whose end a test waits for. A disk may stand still for two thirds of it: then a receiver refuses
+// to begin.
 const mostLease = 3 * time.Second
 
 // Features I3, I4, promise P7: the other delivery applies the message while the first sleeps past its lease.
@@ -179,8 +180,8 @@ func (c *cell) leaseDown() {
 	c.rows(0, 1)
 }
 
-// renewedInTime runs a test in which a lease must be renewed, again with a longer one where the lease was lost: a disk that
-// stands still for longer than a lease lasts makes every renewal late.
+// renewedInTime runs a test in which a lease must be renewed, again with a longer one where the lease was lost: a disk
+// that stands still for longer than a lease lasts makes every renewal late.
 func renewedInTime(t *testing.T, test func(lease time.Duration) error) {
 	t.Helper()
 	for lease := time.Second; ; lease *= 2 {

@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// Feature I3, decision 8: a lease of a joined store is committed while the message's own transaction is open: other processes
-// see it, and the key is applied when the handler has succeeded.
+// Feature I3, decision 8: a lease of a joined store is committed while the message's own transaction is open: other
+// processes see it, and the key is applied when the handler has succeeded.
 func TestLeaseJoined(t *testing.T) {
 	for _, d := range kinds[1:] {
 		t.Run(d.name, func(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
-// Feature I3: a lease is renewed while its handler runs, every third of it, and not after that; a short handler costs none.
+// Feature I3: a lease is renewed while its handler runs, every third of it, and not after that; a short handler costs
+// none.
 func TestLeaseRenewal(t *testing.T) {
 	for handler, renewals := range map[time.Duration]int{time.Second: 0, 10*leaseTime + time.Second: 30} {
 		synctest.Test(t, func(t *testing.T) {
@@ -148,7 +149,8 @@ func TestLeaseSlowlyWon(t *testing.T) {
 	}
 }
 
-// Feature I3: a receiver or a retry inside of a lease is known as inside of a transaction; one of the other mode is refused.
+// Feature I3: a receiver or a retry inside of a lease is known as inside of a transaction; one of the other mode is
+// refused.
 func TestLeaseNested(t *testing.T) {
 	db := openWithEffects(t)
 	store := storeOn(db)

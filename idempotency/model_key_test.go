@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 )
 
-// modelKey is what the model knows of a key: absent, applied with a version, and leased beside that. Its open claim is not
-// in the database yet.
+// modelKey is what the model knows of a key: absent, applied with a version, and leased beside that. Its open claim is
+// not in the database yet.
 type modelKey struct {
 	*model
 	key       idempotency.Key

@@ -19,8 +19,9 @@ import (
 // modelRunsVariable says how many random interleavings each server is put through, and five times as many SQLite.
 const modelRunsVariable = "SPILLWAY_IDEMPOTENCY_RUNS"
 
-// Features I1, I2, I3, I4, I6, I8, I9, promise P7: random interleavings of claims, commits, crashes, lost answers, retries,
-// versions, leases, expiry, purges and redrives leave what a small model says. rapid prints how to repeat a failure.
+// Features I1, I2, I3, I4, I6, I8, I9, promise P7: random interleavings of claims, commits, crashes, lost answers,
+// retries, versions, leases, expiry, purges and redrives leave what a small model says. rapid prints how to repeat a
+// failure.
 func TestModel(t *testing.T) {
 	runs := number(t, modelRunsVariable, 5)
 	for _, d := range columns { // one after another: the number of runs is rapid's, and one for all
@@ -126,8 +127,8 @@ func (m *model) run(t *rapid.T) {
 // busy reports whether an action would wait for an open claim.
 func (m *model) busy(k *modelKey) bool {
 	for _, other := range m.keys {
-		// SQLite has one lock. In MariaDB a claim may lock the gap beside its key, after a rollback or a purge, and then new keys
-		// wait that belong there. On PostgreSQL claims of different keys interleave.
+		// SQLite has one lock. In MariaDB a claim may lock the gap beside its key, after a rollback or a purge, and
+		// then new keys wait that belong there. On PostgreSQL claims of different keys interleave.
 		if other.claim != nil && (other == k || m.c.says != "postgres") {
 			return true
 		}

@@ -55,7 +55,8 @@ func (c *cell) consumers() {
 }
 
 // Features I1, I4: two handlers that were given one consumer name are one consumer. The second handler is never called
-// for what the first applied, and what it returns is what the first produced. Each handler has a name of its own for that.
+// for what the first applied, and what it returns is what the first produced. Each handler has a name of its own for
+// that.
 func (c *cell) oneName() {
 	returns := func(payload string) message.HandlerFunc {
 		return c.writeAnd(func(*message.Message) ([]*message.Message, error) {
@@ -72,8 +73,8 @@ func (c *cell) oneName() {
 	c.rows(1, 1)
 }
 
-// Features I2, I4, promise P7: an attempt that ends in any way but success leaves nothing, and its error is unchanged; one
-// that succeeds leaves everything.
+// Features I2, I4, promise P7: an attempt that ends in any way but success leaves nothing, and its error is unchanged;
+// one that succeeds leaves everything.
 func (c *cell) together() {
 	r := c.receiver(idempotency.ReceiverConfig{})
 	boom := errors.New("boom")
@@ -110,7 +111,8 @@ func (c *cell) together() {
 	}
 }
 
-// Feature I2: eight deliveries at once, on two pools, call the handler once; the others wait and return what it returned.
+// Feature I2: eight deliveries at once, on two pools, call the handler once; the others wait and return what it
+// returned.
 func (c *cell) waits() {
 	var called atomic.Int64
 	holding, free := make(chan struct{}), make(chan struct{})

@@ -40,8 +40,8 @@ func (c slowConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Promise P4: the wait for another's key ends with the context when the driver's request to cancel overtakes the statement,
-// as lib/pq's can: PostgreSQL drops a request that finds nothing to cancel.
+// Promise P4: the wait for another's key ends with the context when the driver's request to cancel overtakes the
+// statement, as lib/pq's can: PostgreSQL drops a request that finds nothing to cancel.
 func TestPostgresWaitEndsWhenTheCancelIsLost(t *testing.T) {
 	connector, err := pq.NewConnector(postgrestest.Schema(t))
 	if err != nil {

@@ -28,8 +28,9 @@ func (c *cell) redrive(h message.HandlerFunc, messages ...*message.Message) (let
 	return dead.read(), out.read()
 }
 
-// Feature I9, promises P1, P7: failed for good, and failed too often. What a redriven message produced is published once: the key forgets it
-// then, which is how a campaign learns of it, so a copy of the redriven message publishes nothing again.
+// Feature I9, promises P1, P7: failed for good, and failed too often. What a redriven message produced is published
+// once: the key forgets it then, which is how a campaign learns of it, so a copy of the redriven message publishes
+// nothing again.
 func (c *cell) redriven() {
 	for i, cause := range []error{classify.Permanent(errors.New("boom")), classify.Transient(errors.New("boom"))} {
 		id := []string{"permanent", "transient"}[i]

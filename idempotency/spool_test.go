@@ -16,8 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway"
 )
 
-// spool is a source that outlives its process: messages in order, one at a time, each until it is acked. Acks are lines of
-// a file, and what is there is not delivered again.
+// spool is a source that outlives its process: messages in order, one at a time, each until it is acked. Acks are lines
+// of a file, and what is there is not delivered again.
 type spool struct {
 	t        testing.TB
 	messages []*message.Message

@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 )
 
-// Promise P1, feature I1: two services with a handler of one name in one database each apply a message. The same service
-// absorbs it. Without services in the key the second service would absorb what the first one applied.
+// Promise P1, feature I1: two services with a handler of one name in one database each apply a message. The same
+// service absorbs it. Without services in the key the second service would absorb what the first one applied.
 func TestServices(t *testing.T) { onDatabases(t, (*cell).services) }
 
 func (c *cell) services() {
@@ -29,8 +29,8 @@ func (c *cell) services() {
 	c.rows(2, 2)
 }
 
-// Promise P1: a server without a service, a service that could be read as another one, and no database are errors that say
-// what to do.
+// Promise P1: a server without a service, a service that could be read as another one, and no database are errors that
+// say what to do.
 func TestNewStoreRefusesConfig(t *testing.T) {
 	onDatabases(t, func(c *cell) {
 		for service, want := range map[string]string{"": "the Service is empty", "a/b": "letters a to z", strings.Repeat("a", 101): "at most 100"} {

@@ -61,20 +61,21 @@ type Store interface {
 	// a key that is applied with a lower version, or with none. An error leaves nothing behind, and wraps its cause.
 	Claim(ctx context.Context, entry Entry) (Claim, error)
 
-	// Lease leases the key for d, at least a second, by the clock of the store's database. It commits before it returns,
-	// and leaves no transaction open. Keys, versions and waits are as in Claim. Lease does not wait for another lease: the
-	// error wraps ErrHeld. It takes a lease over that has expired, that was given up, or that began in the future because
-	// the clock was set back. What is recorded of the key stays recorded until Lease.Complete. After an error, which wraps
-	// its cause, a lease may be left; it expires.
+	// Lease leases the key for d, at least a second, by the clock of the store's database. It commits before it
+	// returns, and leaves no transaction open. Keys, versions and waits are as in Claim. Lease does not wait for
+	// another lease: the error wraps ErrHeld. It takes a lease over that has expired, that was given up, or that began
+	// in the future because the clock was set back. What is recorded of the key stays recorded until Lease.Complete.
+	// After an error, which wraps its cause, a lease may be left; it expires.
 	Lease(ctx context.Context, entry Entry, d time.Duration) (Lease, error)
 
-	// MarkPublished forgets the outputs that were recorded with an entry. The receiver calls it after they were published.
-	// A key that does not exist, is not applied, or is applied with another version is no error.
+	// MarkPublished forgets the outputs that were recorded with an entry. The receiver calls it after they were
+	// published. A key that does not exist, is not applied, or is applied with another version is no error.
 	MarkPublished(ctx context.Context, entry Entry) error
 
-	// Purge deletes at most limit keys that were applied before a time, the oldest first, and returns how many it deleted.
-	// It is one short transaction that passes over keys that others are about to change; on SQLite claims wait for it. So
-	// fewer than limit are deleted if there are no more, or if the others were locked. Leased keys stay. See NewPurge.
+	// Purge deletes at most limit keys that were applied before a time, the oldest first, and returns how many it
+	// deleted. It is one short transaction that passes over keys that others are about to change; on SQLite claims wait
+	// for it. So fewer than limit are deleted if there are no more, or if the others were locked. Leased keys stay. See
+	// NewPurge.
 	Purge(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
@@ -87,13 +88,13 @@ type Claim interface {
 	// this claim is the first. A claim with a record can only be released.
 	Recorded() *Record
 
-	// Commit records outputs with the key, byte for byte, and commits them with the handler's writes. It ends the claim.
-	// If it fails, nothing was committed, unless the handler ended the transaction itself: then the error wraps
+	// Commit records outputs with the key, byte for byte, and commits them with the handler's writes. It ends the
+	// claim. If it fails, nothing was committed, unless the handler ended the transaction itself: then the error wraps
 	// sql.ErrTxDone.
 	Commit(outputs []byte) error
 
-	// Release rolls back, so that neither key nor writes stay. After the claim has ended it does nothing and returns nil.
-	// An error that wraps sql.ErrTxDone means that the handler committed the transaction itself.
+	// Release rolls back, so that neither key nor writes stay. After the claim has ended it does nothing and returns
+	// nil. An error that wraps sql.ErrTxDone means that the handler committed the transaction itself.
 	Release() error
 }
 
@@ -102,8 +103,8 @@ type optimisticStore interface {
 	// pipelines reports whether they can.
 	pipelines() bool
 	// claimOptimistic is Claim, but for the key: that is entered with the first statement of Tx, which waits for others
-	// that hold it until its own context ends, or ctx, unless that ended because the message was acked. Where the key was
-	// applied its error wraps ErrApplied.
+	// that hold it until its own context ends, or ctx, unless that ended because the message was acked. Where the key
+	// was applied its error wraps ErrApplied.
 	claimOptimistic(ctx context.Context, entry Entry, acked <-chan struct{}) (optimisticClaim, error)
 }
 

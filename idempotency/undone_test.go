@@ -25,8 +25,8 @@ var clockRows = []row{
 	{"P7-clock", "keys entered an hour ahead or behind, by a clock that jumped, are recognised all the same", (*cell).clockJumps},
 }
 
-// Feature I2, promises P1, P7. SQLite has one lock and so no two that wait for each other, except who writes past Tx: that
-// ends with the driver's busy time-out.
+// Feature I2, promises P1, P7. SQLite has one lock and so no two that wait for each other, except who writes past Tx:
+// that ends with the driver's busy time-out.
 func (c *cell) deadlocked() {
 	if c.says == "sqlite" {
 		c.waitsForItself()
@@ -90,8 +90,8 @@ func (c *cell) waitsForItself() {
 	c.rows(1, 1)
 }
 
-// Feature I2, promises P1, P7. At READ COMMITTED no database makes one by itself; a function or trigger may raise one. In
-// SQLite the claim writes first and keeps everybody else from writing, which is what makes the failure impossible.
+// Feature I2, promises P1, P7. At READ COMMITTED no database makes one by itself; a function or trigger may raise one.
+// In SQLite the claim writes first and keeps everybody else from writing, which is what makes the failure impossible.
 func (c *cell) serialization() {
 	raise := map[string]string{
 		"postgres": `DO $$ BEGIN RAISE EXCEPTION 'could not serialize access' USING ERRCODE = '40001'; END $$`,

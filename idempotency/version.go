@@ -13,9 +13,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
-// VersionMetadata returns a Version for ReceiverConfig that reads the version from a metadata field: a decimal number of 64 bits, with
-// an optional sign. A message without the field is invalid, with reason missing_metadata. Any other value is invalid
-// too.
+// VersionMetadata returns a Version for ReceiverConfig that reads the version from a metadata field: a decimal number
+// of 64 bits, with an optional sign. A message without the field is invalid, with reason missing_metadata. Any other
+// value is invalid too.
 func VersionMetadata(field string) func(*message.Message) (int64, error) {
 	return func(msg *message.Message) (int64, error) {
 		text := msg.Metadata.Get(field)

@@ -20,8 +20,8 @@ const (
 	FullJitter Jitter = iota
 	// EqualJitter draws a wait from half the interval to the whole interval.
 	EqualJitter
-	// DecorrelatedJitter draws a wait from Initial to Multiplier times the wait before, at most Max. Brooker's multiplier
-	// is 3.
+	// DecorrelatedJitter draws a wait from Initial to Multiplier times the wait before, at most Max. Brooker's
+	// multiplier is 3.
 	DecorrelatedJitter
 	// NoJitter waits the interval itself.
 	NoJitter
@@ -37,8 +37,8 @@ type Backoff struct {
 	Multiplier float64
 	// Jitter is how a wait is drawn from the interval. Default: FullJitter.
 	Jitter Jitter
-	// New returns a strategy of your own, which replaces all fields above. It is called once for each failing message and
-	// class of error. If the strategy returns backoff.Stop, the retries end. Default: none.
+	// New returns a strategy of your own, which replaces all fields above. It is called once for each failing message
+	// and class of error. If the strategy returns backoff.Stop, the retries end. Default: none.
 	New func() backoff.BackOff
 }
 

@@ -75,8 +75,8 @@ func (b *till) of(n int, msg *message.Message) (granted int) {
 	return granted
 }
 
-// Feature R11: each TTL has as many further attempts as PerSecond says, without any traffic before too, and the share of what was
-// handled in addition.
+// Feature R11: each TTL has as many further attempts as PerSecond says, without any traffic before too, and the share
+// of what was handled in addition.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTill(t, &middleware.Budget{Share: 0.25, PerSecond: 3, TTL: 10 * time.Second})
@@ -152,7 +152,8 @@ func TestBudgetModel(t *testing.T) {
 	})
 }
 
-// Feature R11: live messages, messages of stages and redriven messages do not spend each other's budget, nor do handlers.
+// Feature R11: live messages, messages of stages and redriven messages do not spend each other's budget, nor do
+// handlers.
 func TestBudgetsAreSeparate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared, err := middleware.NewBudget(middleware.Budget{Share: -1, PerSecond: 1})

@@ -45,8 +45,8 @@ func ExampleRetry() {
 	// in the end: <nil>
 }
 
-// Handlers that call the same service share one budget: their further attempts together stay under a tenth of their messages, and
-// five a second.
+// Handlers that call the same service share one budget: their further attempts together stay under a tenth of their
+// messages, and five a second.
 func ExampleNewBudget() {
 	budget, err := middleware.NewBudget(middleware.Budget{Share: 0.1, PerSecond: 5})
 	if err != nil {
@@ -132,8 +132,8 @@ func (p upTo) Publish(topic string, messages ...*message.Message) error {
 
 func (p upTo) Close() error { return nil }
 
-// An invoice too large for its topic would come again and again. Instead its order is set aside, and the next order goes
-// on.
+// An invoice too large for its topic would come again and again. Instead its order is set aside, and the next order
+// goes on.
 func ExampleOutputs() {
 	taken := make(chan string, 10)
 	queue, err := poison.NewQueue(upTo{bytes: 1 << 20, taken: taken}, poison.QueueConfig{})

@@ -31,8 +31,8 @@ func TestHopsAreCounted(t *testing.T) {
 	}
 }
 
-// Feature D11, promises P2, P4: what a guard writes into outputs. The source stays as it arrived, or its redeliveries would
-// be taken for hops. Nil outputs are left to Recover.
+// Feature D11, promises P2, P4: what a guard writes into outputs. The source stays as it arrived, or its redeliveries
+// would be taken for hops. Nil outputs are left to Recover.
 func TestHopsOfOutputs(t *testing.T) {
 	for name, row := range map[string]struct {
 		max     int

@@ -17,8 +17,8 @@ const (
 	// minNotNow and maxNotNow bound the waits before a handler is called again. Each wait is twice the one before.
 	minNotNow = 250 * time.Millisecond
 	maxNotNow = 10 * time.Second
-	// notNowFor is how long a message may come again uncounted. It is longer than most locks and pauses, and each message
-	// must end.
+	// notNowFor is how long a message may come again uncounted. It is longer than most locks and pauses, and each
+	// message must end.
 	notNowFor = time.Hour
 	// postponedFor is how long after its last classify.NotNow a message that comes again is a new one.
 	postponedFor = 10 * time.Minute

@@ -20,8 +20,8 @@ func aborted(err error) bool {
 	return ok && failure.Verdict.Class == classify.ClassAborted
 }
 
-// Feature C6: what a handler says that it cannot handle now is handled again, uncounted, or given back after NotNowHold; after
-// an hour, over all deliveries, the error is a transient failure with the usual attempts.
+// Feature C6: what a handler says that it cannot handle now is handled again, uncounted, or given back after
+// NotNowHold; after an hour, over all deliveries, the error is a transient failure with the usual attempts.
 func TestNotNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var counted []middleware.Attempt
@@ -65,8 +65,8 @@ func TestNotNow(t *testing.T) {
 	})
 }
 
-// Feature C6, promise R2: a success and another error end it, each attempt gets the message as it arrived, and the waits heed
-// the error's retry-after, the deadline and the end of the message's context.
+// Feature C6, promise R2: a success and another error end it, each attempt gets the message as it arrived, and the
+// waits heed the error's retry-after, the deadline and the end of the message's context.
 func TestNotNowEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := middleware.NewRetry(middleware.RetryConfig{Backoff: every(time.Second)})

@@ -29,17 +29,17 @@ type OutputsConfig struct {
 	//     not confirm in time. If it confirms nothing for five minutes, the attempts of one source in each further five
 	//     minutes count.
 	Attempts int
-	// MaxHold is how long a source is held at most while the broker of its outputs is away. Then the source is given back,
-	// uncounted, and its handler runs again. It is never held for longer than its adapter allows, or than half of a known
-	// redelivery time of its broker: see stages.Config.Subscriber. Default: that time (with wmkafka's Subscriber 24 hours,
-	// with wmamqp's 15 minutes), or 20 s if nothing is known.
+	// MaxHold is how long a source is held at most while the broker of its outputs is away. Then the source is given
+	// back, uncounted, and its handler runs again. It is never held for longer than its adapter allows, or than half of
+	// a known redelivery time of its broker: see stages.Config.Subscriber. Default: that time (with wmkafka's
+	// Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s if nothing is known.
 	MaxHold time.Duration
 	// Backoff says how long to wait between attempts, while the source is held. A retry-after is honoured up to 30 s.
 	Backoff Backoff
 	// OnOutputError is called after each refused publish. A panic in it is logged.
 	OnOutputError func(context.Context, error)
-	// Shared: Classifier judges the publisher's errors. Logger receives an Error line per refused publish, and one Info line if
-	// outputs are not protected.
+	// Shared: Classifier judges the publisher's errors. Logger receives an Error line per refused publish, and one Info
+	// line if outputs are not protected.
 	settings.Shared
 }
 
@@ -107,8 +107,9 @@ func (outputs *Outputs) step(next chain.Handler) chain.Handler {
 				msg = msg.CopyWithContext()
 				out[i] = msg
 			}
-			// Metadata copied from a redriven source would give the output an origin that is not its own. Any producer can write
-			// metadata that look like a letter's. A consumer of a dead-letter topic passes the letter's metadata on.
+			// Metadata copied from a redriven source would give the output an origin that is not its own. Any producer
+			// can write metadata that look like a letter's. A consumer of a dead-letter topic passes the letter's
+			// metadata on.
 			if own := poison.Inside().ProducerMetadata(msg.Metadata); len(own) != len(msg.Metadata) &&
 				!outputs.inside.IsDeadLetterTopic(message.SubscribeTopicFromCtx(c.Ctx)) {
 				msg.Metadata = own

@@ -44,9 +44,9 @@ type sink struct{}
 func (sink) Publish(string, ...*message.Message) error { return nil }
 func (sink) Close() error                              { return nil }
 
-// Feature D15, promise P2: large outputs that are refused once are published as they were made. Where a decorator wrote into
-// their payloads, which are not copied, they are not published again: the source comes again, or is set aside where that would
-// not help.
+// Feature D15, promise P2: large outputs that are refused once are published as they were made. Where a decorator wrote
+// into their payloads, which are not copied, they are not published again: the source comes again, or is set aside
+// where that would not help.
 func TestLargeOutputsRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		scribbles bool

@@ -92,8 +92,8 @@ func TestRouterOwnHandlers(t *testing.T) {
 	}
 }
 
-// Decision 9: a gochannel that preserves contexts carries a tie into the handlers behind it. It does no harm there: each
-// handler's refusals set its own source aside, and a handler that is not protected sets nothing aside.
+// Decision 9: a gochannel that preserves contexts carries a tie into the handlers behind it. It does no harm there:
+// each handler's refusals set its own source aside, and a handler that is not protected sets nothing aside.
 func TestRouterPreservedContext(t *testing.T) {
 	// Each instance is closed by the handlers of one topic, so each topic has its own.
 	one, two, three := newChannel(gochannel.Config{PreserveContext: true}), newChannel(gochannel.Config{PreserveContext: true}), newChannel(gochannel.Config{PreserveContext: true})

@@ -21,8 +21,8 @@ import (
 
 var errRefusedDial = fmt.Errorf("publish: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
 
-// Feature D15, promise P3, decision 13: sources are held through an outage of their outputs' broker, and none is set aside or
-// nacked. The log has one Error for the outage.
+// Feature D15, promise P3, decision 13: sources are held through an outage of their outputs' broker, and none is set
+// aside or nacked. The log has one Error for the outage.
 func TestOutputsThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger, began := watermill.NewCaptureLogger(), time.Now()
@@ -53,8 +53,8 @@ func TestOutputsThroughAnOutage(t *testing.T) {
 	})
 }
 
-// Feature D15, promises P3, P4, decision 21: a broker that nacks outputs for minutes costs no source. An output queue that is full for good
-// costs one source in five minutes, and those behind it are held.
+// Feature D15, promises P3, P4, decision 21: a broker that nacks outputs for minutes costs no source. An output queue
+// that is full for good costs one source in five minutes, and those behind it are held.
 func TestOutputsThroughNacks(t *testing.T) {
 	for lasts, letters := range map[time.Duration]int{4 * time.Minute: 0, 16 * time.Minute: 3} {
 		t.Run(lasts.String(), func(t *testing.T) {

@@ -48,8 +48,8 @@ func serving(t testing.TB, o *middleware.Outputs, source message.Subscriber, pub
 	})
 }
 
-// Feature D15, promise P4: a message whose output no publisher takes is set aside, its handler ran once, and the message
-// behind it goes on. Without Outputs the handler runs without end and the next one is never handled.
+// Feature D15, promise P4: a message whose output no publisher takes is set aside, its handler ran once, and the
+// message behind it goes on. Without Outputs the handler runs without end and the next one is never handled.
 func TestRouterUndeliverableOutput(t *testing.T) {
 	source, dead, e := newPartition("1", "2"), &publisher{}, &echo{}
 	pub := &publisher{refuse: refusing("out of 1", 999, errBoom)}
@@ -137,8 +137,8 @@ func TestRouterClosesWhileOutputsAreRefused(t *testing.T) {
 	}
 }
 
-// Promise P3, feature R1: the router closes in a retry's wait. Watermill's own Retry and PoisonQueue publish the message
-// with the reason "context canceled" then.
+// Promise P3, feature R1: the router closes in a retry's wait. Watermill's own Retry and PoisonQueue publish the
+// message with the reason "context canceled" then.
 func TestRouterClosesWhileRetrying(t *testing.T) {
 	source, dead, failed := newPartition("1"), &publisher{}, make(chan struct{})
 	stop := running(t, func(r *message.Router) {

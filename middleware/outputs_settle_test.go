@@ -98,8 +98,8 @@ func TestOutputsAndLetterRefused(t *testing.T) {
 	})
 }
 
-// Promise P2: a source that was passed on is restored when it is nacked, and what a publisher took of it before, and may
-// still hold, stays what the handler made.
+// Promise P2: a source that was passed on is restored when it is nacked, and what a publisher took of it before, and
+// may still hold, stays what the handler made.
 func TestPassthroughIsNotRestoredInThePublisher(t *testing.T) {
 	dead, pub := &publisher{}, &holding{}
 	o := newOutputs(t, dead, middleware.OutputsConfig{})

@@ -272,8 +272,8 @@ func TestTieIsUsedOnce(t *testing.T) {
 	}
 }
 
-// Decision 15: our keys on an output are its producer's word, however much its source looks like a letter or comes out of a
-// stage, and go off. A consumer of a dead-letter topic passes them on.
+// Decision 15: our keys on an output are its producer's word, however much its source looks like a letter or comes out
+// of a stage, and go off. A consumer of a dead-letter topic passes them on.
 func TestOutputsBelieveDeadLetterTopics(t *testing.T) {
 	forged := newMessage("1")
 	forged.Metadata.Set(poison.KeyFailureClass, "permanent")

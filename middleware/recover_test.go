@@ -19,8 +19,8 @@ type thrown struct{ code int }
 //go:noinline
 func explode(value any) { panic(value) }
 
-// Feature C4, decision 11: whatever is thrown becomes a permanent error with no outputs, with the value and the stack of
-// the function that threw it.
+// Feature C4, decision 11: whatever is thrown becomes a permanent error with no outputs, with the value and the stack
+// of the function that threw it.
 func TestRecoverPanics(t *testing.T) {
 	var nilMap map[string]string
 	for name, row := range map[string]struct {

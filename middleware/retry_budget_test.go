@@ -38,8 +38,8 @@ func spentBudget(t *testing.T, config middleware.RetryConfig) (*middleware.Retry
 	return r, seen
 }
 
-// Feature R11: without stages a message waits for the budget, and its attempts go on where they were. MaxElapsed does not count the
-// wait, so that the budget dead-letters nothing.
+// Feature R11: without stages a message waits for the budget, and its attempts go on where they were. MaxElapsed does
+// not count the wait, so that the budget dead-letters nothing.
 func TestBudgetWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, seen := spentBudget(t, middleware.RetryConfig{Backoff: every(time.Second), MaxElapsed: 5 * time.Second})
@@ -58,8 +58,8 @@ func TestBudgetWaits(t *testing.T) {
 	})
 }
 
-// Feature R11: a message whose wait ends is given back, uncounted: at NotNowHold, before its deadline, or with its transaction, which
-// is not held open.
+// Feature R11: a message whose wait ends is given back, uncounted: at NotNowHold, before its deadline, or with its
+// transaction, which is not held open.
 func TestBudgetGivesBack(t *testing.T) {
 	for name, row := range map[string]struct {
 		ctx  func(context.Context) (context.Context, context.CancelFunc)
@@ -97,7 +97,8 @@ func TestBudgetGivesBack(t *testing.T) {
 	}
 }
 
-// Feature R11: each message ends. One that comes again and again, with a budget that others use up, is tried again after an hour.
+// Feature R11: each message ends. One that comes again and again, with a budget that others use up, is tried again
+// after an hour.
 func TestBudgetEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = time.Hour
@@ -147,7 +148,8 @@ func TestBudgetOfAcked(t *testing.T) {
 	})
 }
 
-// Feature R11: a message that has a next stage goes there at once. One in its last stage waits, because the dead letters are next.
+// Feature R11: a message that has a next stage goes there at once. One in its last stage waits, because the dead
+// letters are next.
 func TestBudgetAndStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, seen := spentBudget(t, middleware.RetryConfig{Attempts: 3, Backoff: every(time.Second)})
@@ -171,8 +173,8 @@ func TestBudgetAndStages(t *testing.T) {
 	})
 }
 
-// Feature R11: messages that come out of a stage wait before their attempt while the messages before them fail. Messages that succeed
-// do not use up anything, nor do permanent failures.
+// Feature R11: messages that come out of a stage wait before their attempt while the messages before them fail.
+// Messages that succeed do not use up anything, nor do permanent failures.
 func TestBudgetOfStage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRetry(t, middleware.RetryConfig{Budget: &middleware.Budget{Share: -1, PerSecond: 1}, Attempts: 1})
@@ -202,7 +204,8 @@ func TestBudgetOfStage(t *testing.T) {
 	})
 }
 
-// Feature R11: the log has ten lines for a budget that is spent, and then one a minute, with the number of messages. A hook that panics is contained.
+// Feature R11: the log has ten lines for a budget that is spent, and then one a minute, with the number of messages. A
+// hook that panics is contained.
 func TestBudgetIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testkit.Log{}

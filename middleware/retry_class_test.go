@@ -42,7 +42,8 @@ func TestPerClassAttempts(t *testing.T) {
 	}
 }
 
-// Feature C5: each class waits in its own way, goes on with it when it comes again, and attempts of all classes count together.
+// Feature C5: each class waits in its own way, goes on with it when it comes again, and attempts of all classes count
+// together.
 func TestPerClassBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pauses []time.Duration
@@ -70,7 +71,8 @@ func TestPerClassBackoff(t *testing.T) {
 	})
 }
 
-// Feature R3: a strategy of one's own is asked for once for each class, and ends the retries of a message that alternates.
+// Feature R3: a strategy of one's own is asked for once for each class, and ends the retries of a message that
+// alternates.
 func TestOwnStrategyOfAlternatingErrors(t *testing.T) {
 	asked := 0
 	r := newRetry(t, middleware.RetryConfig{Attempts: 50, Backoff: middleware.Backoff{New: func() backoff.BackOff {

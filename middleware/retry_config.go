@@ -21,22 +21,23 @@ type RetryConfig struct {
 	// errors are not retried.
 	PerClass map[classify.Class]Policy
 	// MaxElapsed bounds the time from the message's arrival here to the end of the last wait. Time in which a
-	// breaker held the message does not count. 0 means no bound. If the subscriber has an ack deadline, set it below: after
-	// the deadline the message is redelivered while the retry still goes on.
+	// breaker held the message does not count. 0 means no bound. If the subscriber has an ack deadline, set it below:
+	// after the deadline the message is redelivered while the retry still goes on.
 	MaxElapsed time.Duration
 	// MaxWait is the longest retry-after that is waited for while the message is held. If an error asks for more, its
 	// message goes on at once, to a stage or the dead letters. Default: 30 s.
 	MaxWait time.Duration
-	// NotNowHold is how long a message whose handler returns classify.NotNow is held at most before it is given back. Meanwhile it is handled again, after
-	// waits from 250 ms to 10 s. Set it below the time after which the broker redelivers a message without an ack.
-	// It comes again uncounted for an hour. After that the error is a transient failure. The hour starts with the first
-	// such error, and starts again after ten minutes without one. This process remembers it, for 1,000 messages.
-	// Default: what the adapter allows (wmkafka's Subscriber 24 hours, wmamqp's 15 minutes), or 20 s.
+	// NotNowHold is how long a message whose handler returns classify.NotNow is held at most before it is given back.
+	// Meanwhile it is handled again, after waits from 250 ms to 10 s. Set it below the time after which the broker
+	// redelivers a message without an ack. It comes again uncounted for an hour. After that the error is a transient
+	// failure. The hour starts with the first such error, and starts again after ten minutes without one. This process
+	// remembers it, for 1,000 messages. Default: what the adapter allows (wmkafka's Subscriber 24 hours, wmamqp's 15
+	// minutes), or 20 s.
 	NotNowHold time.Duration
-	// Budget bounds further attempts as a share of the handled messages. If it is spent, a message goes to its next stage
-	// instead of being tried again in place. Without a next stage it waits, and is given back after NotNowHold. Messages
-	// out of stages wait before their attempt. None is dead-lettered because of the budget: after an hour a message goes
-	// on without it. Default: none.
+	// Budget bounds further attempts as a share of the handled messages. If it is spent, a message goes to its next
+	// stage instead of being tried again in place. Without a next stage it waits, and is given back after NotNowHold.
+	// Messages out of stages wait before their attempt. None is dead-lettered because of the budget: after an hour a
+	// message goes on without it. Default: none.
 	Budget *Budget
 	// Hooks are called after events. Default: none.
 	Hooks RetryHooks
@@ -47,13 +48,13 @@ type RetryConfig struct {
 // RetryHooks are called in the goroutine of the message, and must be quick. A panic of a hook is logged and changes
 // nothing.
 type RetryHooks struct {
-	// OnAttempt is called after every attempt, successes too. It is also called if the attempt ended before the handler,
-	// at a receiver that absorbed a duplicate for example. It is not called if the message went away.
+	// OnAttempt is called after every attempt, successes too. It is also called if the attempt ended before the
+	// handler, at a receiver that absorbed a duplicate for example. It is not called if the message went away.
 	OnAttempt func(context.Context, Attempt)
 	// OnRetry is called before the wait for the next attempt.
 	OnRetry func(context.Context, Attempt, time.Duration)
-	// OnBudgetSpent is called if Budget has no further attempt for a message, before the message goes to its next stage or
-	// waits.
+	// OnBudgetSpent is called if Budget has no further attempt for a message, before the message goes to its next stage
+	// or waits.
 	OnBudgetSpent func(context.Context, BudgetSpent)
 }
 
@@ -67,8 +68,8 @@ type Policy struct {
 
 // Attempt is one call of the handler.
 type Attempt struct {
-	// Topic and Handler are the topic that the handler is subscribed to, and its name. For a message out of a stage they
-	// are those of the live handler. They are empty outside of a router.
+	// Topic and Handler are the topic that the handler is subscribed to, and its name. For a message out of a stage
+	// they are those of the live handler. They are empty outside of a router.
 	Topic, Handler string
 	// Elapsed is how long the call took, with all parts inside of Retry. The time in which a breaker held the
 	// message does not count.

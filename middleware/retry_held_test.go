@@ -39,7 +39,8 @@ func TestHeldIsNotElapsed(t *testing.T) {
 	})
 }
 
-// Feature C6: a message that was held before its handler said "not now" is held no longer for that, or its broker redelivers it.
+// Feature C6: a message that was held before its handler said "not now" is held no longer for that, or its broker
+// redelivers it.
 func TestHeldCountsForNotNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

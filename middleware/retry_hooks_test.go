@@ -69,7 +69,8 @@ func TestRetryHooks(t *testing.T) {
 	})
 }
 
-// Feature O1: a hook is called with where the attempt was, and how long it took; the time in which a part held the message does not count.
+// Feature O1: a hook is called with where the attempt was, and how long it took; the time in which a part held the
+// message does not count.
 func TestRetryHooksSayWhereAndHowLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts []string

@@ -20,7 +20,8 @@ func Example() {
 	// orders-dlq orders-dlq-parked orders--billing-retry-5s
 }
 
-// The names that Spring Kafka uses for its dead-letter topics, those of a Pulsar subscription, and one topic for a whole service.
+// The names that Spring Kafka uses for its dead-letter topics, those of a Pulsar subscription, and one topic for a
+// whole service.
 func ExampleScheme() {
 	source := naming.Source{Topic: "orders", Handler: "billing"}
 	for _, pattern := range []string{"{topic}-dlt", "{topic}-billing-DLQ", "{topic}.{handler}.dlq", "billing.dead"} {
@@ -37,7 +38,8 @@ func ExampleScheme() {
 	// billing.dead
 }
 
-// A name that the broker does not allow is changed, and distinguished by a hash. Names of other sources stay as they are.
+// A name that the broker does not allow is changed, and distinguished by a hash. Names of other sources stay as they
+// are.
 func ExampleScheme_StageTopic() {
 	scheme := naming.Scheme{Style: naming.Kafka}
 	for _, handler := range []string{"billing", "bill customers", "bill/customers"} {

@@ -59,8 +59,8 @@ var schemes = []naming.Scheme{
 	{Stage: "{handler}~{topic}~{delay}", Reentry: "{handler}~{topic}~again", DeadLetter: "dead/{topic}/{handler}", Parked: "aside/{topic}", Quarantine: "quarantine/{topic}"},
 }
 
-// Feature D3: two sources never share a name, every name is legal, and every dead-letter topic is recognised by its name, whatever the names of topics
-// and handlers are.
+// Feature D3: two sources never share a name, every name is legal, and every dead-letter topic is recognised by its
+// name, whatever the names of topics and handlers are.
 func TestNamesAreDistinctLegalAndRecognised(t *testing.T) {
 	for _, scheme := range schemes {
 		if err := scheme.Validate(); err != nil {
@@ -92,7 +92,8 @@ func TestNamesAreDistinctLegalAndRecognised(t *testing.T) {
 	}
 }
 
-// likenesses are sources that could have the names of source: its topic and handler split elsewhere, or called as a name that was changed.
+// likenesses are sources that could have the names of source: its topic and handler split elsewhere, or called as a
+// name that was changed.
 func likenesses(scheme naming.Scheme, source naming.Source) (sources []naming.Source) {
 	add := func(topic, handler string) {
 		like := source

@@ -35,11 +35,11 @@ type Scheme struct {
 	// Reentry is the pattern of the topics that messages come back to from a delay store. Default:
 	// {topic}.{handler}.retry.
 	Reentry string
-	// Names are names that no pattern gives. A key is the name by pattern, a value the name to use. No two keys may have
-	// one value. Default: none.
+	// Names are names that no pattern gives. A key is the name by pattern, a value the name to use. No two keys may
+	// have one value. Default: none.
 	Names map[string]string
-	// MaxLength is the greatest length of a name in bytes. Longer names are cut. It must be at least 64. Default: 249, or
-	// 200 for NATS.
+	// MaxLength is the greatest length of a name in bytes. Longer names are cut. It must be at least 64. Default: 249,
+	// or 200 for NATS.
 	MaxLength int
 }
 

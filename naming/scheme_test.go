@@ -61,7 +61,8 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// Feature D12: what is recognised by its name: the topics of letters, and of stages, also where a name has a part less or more.
+// Feature D12: what is recognised by its name: the topics of letters, and of stages, also where a name has a part less
+// or more.
 func TestRecognised(t *testing.T) {
 	byClass := naming.Scheme{DeadLetter: "{topic}.{class}"}
 	perHandler := naming.Scheme{DeadLetter: "{topic}.{handler}.dlq"}

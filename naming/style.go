@@ -13,8 +13,8 @@ const (
 	Dots Style = iota
 	// Dashes joins with dashes: orders-dlq, and orders--billing-retry-5s. Every printable character is allowed.
 	Dashes
-	// Kafka joins with dots. ASCII letters, digits and ". _ -" are allowed. Kafka refuses a topic whose name differs from
-	// that of another in "." and "_" alone, so a handler's name with "_" is changed too.
+	// Kafka joins with dots. ASCII letters, digits and ". _ -" are allowed. Kafka refuses a topic whose name differs
+	// from that of another in "." and "_" alone, so a handler's name with "_" is changed too.
 	Kafka
 	// NATS joins with dashes. ASCII letters, digits and "_ -" are allowed, because the name of a stream or a durable
 	// consumer has neither dots, spaces, "*", ">" nor slashes.

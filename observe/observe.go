@@ -16,8 +16,9 @@ import (
 // Tracer follows operations. Its methods are called in the goroutine of the message, and must be quick. A Tracer that
 // panics is logged, and the message goes on without it. It must be safe for concurrent use.
 type Tracer interface {
-	// Begin is called before an operation. The handler or publisher works in the context that Begin returns, which must be
-	// ctx or made of ctx. If it returns nil, the operation is not followed, and the other methods are not called for it.
+	// Begin is called before an operation. The handler or publisher works in the context that Begin returns, which must
+	// be ctx or made of ctx. If it returns nil, the operation is not followed, and the other methods are not called for
+	// it.
 	Begin(ctx context.Context, op Operation) context.Context
 	// End is called after the operation, with the context that Begin returned. It is called after a panic and
 	// runtime.Goexit too.
@@ -59,11 +60,11 @@ type Operation struct {
 	// Message is the message. Of an Attempt it is the one that the handler gets, and may change, of all others as it
 	// arrived or waited.
 	Message *message.Message
-	// Number counts the attempts of the handler since the message was delivered, from 1. It is 0 if the parts are attached
-	// one by one. For a publishing it counts the calls of the publisher.
+	// Number counts the attempts of the handler since the message was delivered, from 1. It is 0 if the parts are
+	// attached one by one. For a publishing it counts the calls of the publisher.
 	Number int
-	// Stage is the number of the stage that the message goes to, or that an Attempt's message came out of. The first is 1,
-	// and 0 is none.
+	// Stage is the number of the stage that the message goes to, or that an Attempt's message came out of. The first is
+	// 1, and 0 is none.
 	Stage int
 	// Redrives counts the redrives of the message. For Redrive, the one that begins is counted.
 	Redrives int
@@ -77,8 +78,8 @@ type Operation struct {
 	// Parent is the Trace of what the operation is a step of, in the same process: of the attempt that led to a
 	// publishing, of the caller of a drain, or of the redrive that a Settle ends. It is "" if there is none.
 	Parent string
-	// Earlier is the Trace of an operation that led to this one, maybe a wait ago: of the attempt before an Attempt in the
-	// same delivery, of what published the message to where it waited. It can be forged.
+	// Earlier is the Trace of an operation that led to this one, maybe a wait ago: of the attempt before an Attempt in
+	// the same delivery, of what published the message to where it waited. It can be forged.
 	Earlier string
 }
 

@@ -15,8 +15,9 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Promises P1, P3, decisions 13, 17: while what takes the letters is away, messages are held rather than nacked again and again,
-// which a broker may count and end. Their handlers run once, and the log has one line at the begin and one at the end.
+// Promises P1, P3, decisions 13, 17: while what takes the letters is away, messages are held rather than nacked again
+// and again, which a broker may count and end. Their handlers run once, and the log has one line at the begin and one
+// at the end.
 func TestSinksAway(t *testing.T) {
 	down := outage.NewError("no connection")
 	synctest.Test(t, func(t *testing.T) {

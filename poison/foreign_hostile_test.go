@@ -49,7 +49,8 @@ func TestFirstHop(t *testing.T) {
 	}
 }
 
-// Promise P2, bad input: what cannot be a partition, an offset, a time or a count reads as absent, and texts are bounded.
+// Promise P2, bad input: what cannot be a partition, an offset, a time or a count reads as absent, and texts are
+// bounded.
 func TestForeignHostileValues(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for _, value := range []string{
@@ -119,8 +120,8 @@ func TestForeignHeadersOfLiveMessages(t *testing.T) {
 	}
 }
 
-// Feature V2: an origin that a producer forged in another's words is believed as little as one in ours: a letter that the
-// queue writes tells the topic that the message came from.
+// Feature V2: an origin that a producer forged in another's words is believed as little as one in ours: a letter that
+// the queue writes tells the topic that the message came from.
 func TestForgedForeignOrigin(t *testing.T) {
 	queue := newQueue(t, &sink{}, QueueConfig{})
 	failure := &classify.Failure{}

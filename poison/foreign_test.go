@@ -132,7 +132,8 @@ func TestDecodeForeignLetters(t *testing.T) {
 // equalLetters compares by what is written of both.
 func equalLetters(a, b Letter) bool { return maps.Equal(a.Encode().Metadata, b.Encode().Metadata) }
 
-// checkOriginal holds the original, what is redriven and what is written again to the record without its writer's headers.
+// checkOriginal holds the original, what is redriven and what is written again to the record without its writer's
+// headers.
 func checkOriginal(t *testing.T, l Letter, record foreignRecord) {
 	t.Helper()
 	own := message.Metadata{}

@@ -133,11 +133,11 @@ func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 	return ready
 }
 
-// InitializeOnSubscribe is a router's subscriber decorator that makes sure, as each handler starts, that the dead-letter
-// topics of its topic exist, so that a missing destination is an error of Router.Run. Of Watermill's own publishers,
-// those of NATS with AutoProvision, Google Cloud and SQS look for the topic too. With any other publisher that is no
-// Initializer, a missing topic shows when the first letter is refused; one Info line says so. The decorator does not know
-// the handler's name: if the Naming uses the name, the topics are made before their first letter.
+// InitializeOnSubscribe is a router's subscriber decorator that makes sure, as each handler starts, that the
+// dead-letter topics of its topic exist, so that a missing destination is an error of Router.Run. Of Watermill's own
+// publishers, those of NATS with AutoProvision, Google Cloud and SQS look for the topic too. With any other publisher
+// that is no Initializer, a missing topic shows when the first letter is refused; one Info line says so. The decorator
+// does not know the handler's name: if the Naming uses the name, the topics are made before their first letter.
 func (q *Queue) InitializeOnSubscribe(sub message.Subscriber) (message.Subscriber, error) {
 	if safecall.IsNil(sub) {
 		return nil, errors.New("poison: InitializeOnSubscribe: the subscriber is nil")

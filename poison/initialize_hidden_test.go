@@ -34,8 +34,8 @@ func (m *makes) InitializeTopicsFor(source string, topics ...string) error {
 
 func (m *makes) InitializeTopics(...string) error { return errors.New("without a source") }
 
-// Feature D5: a publisher's topics are made through decorators; one that hides it is refused at construction, before the first
-// letter finds out, and goes with WithInitializer.
+// Feature D5: a publisher's topics are made through decorators; one that hides it is refused at construction, before
+// the first letter finds out, and goes with WithInitializer.
 func TestInitializerInsideOfADecorator(t *testing.T) {
 	m := &makes{Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil)}
 	transformed, err := message.MessageTransformPublisherDecorator(func(*message.Message) {})(m)

@@ -4,8 +4,8 @@ import "github.com/watermill-spillway/spillway/internal/deadletter"
 
 // The metadata keys of a dead letter. Values are UTF-8 text; what is not is base64 under the key with Base64Suffix.
 const (
-	// Origin: where the message first came from, if its metadata can be trusted. Handler and consumer group are those of
-	// the latest failure; a parked letter keeps its own.
+	// Origin: where the message first came from, if its metadata can be trusted. Handler and consumer group are those
+	// of the latest failure; a parked letter keeps its own.
 	KeyOriginalTopic     = "x-original-topic"
 	KeyOriginalPartition = "x-original-partition"
 	KeyOriginalOffset    = "x-original-offset"
@@ -33,12 +33,12 @@ const (
 	KeyFailureStackHash   = "x-failure-stack-hash"
 	KeyFailureNode        = "x-failure-node"
 
-	// KeySealed says that the payload is an envelope of package seal, with the payload and metadata of the producer. Its
-	// value is the version of that, 1.
+	// KeySealed says that the payload is an envelope of package seal, with the payload and metadata of the producer.
+	// Its value is the version of that, 1.
 	KeySealed = "x-sealed"
 
-	// Attempts: how often it was tried since it was published or redriven. An attempt that ended before the handler counts
-	// too.
+	// Attempts: how often it was tried since it was published or redriven. An attempt that ended before the handler
+	// counts too.
 	KeyAttempts       = "x-attempts"
 	KeyFirstFailedAt  = "x-first-failed-at"
 	KeyLastFailedAt   = "x-last-failed-at"
@@ -47,13 +47,14 @@ const (
 	// Stage: which retry stage the message waits in, and until when.
 	KeyRetryStage = "x-retry-stage"
 	KeyRetryDueAt = "x-retry-due-at"
-	// Until when the message is held in its place. Then it goes to the end of its stage. Only if that is before it is due.
+	// Until when the message is held in its place. Then it goes to the end of its stage. Only if that is before it is
+	// due.
 	KeyRetryHoldUntil = "x-retry-hold-until"
 	// Which publishing to a stage topic it is. A message with the same value is a copy that the broker delivered again.
 	KeyRetryEntry = "x-retry-entry"
 
-	// KeyEarlierTrace is the observe.Tracer's text for the operation that brought the message here: into its stage, among
-	// the dead letters, or back.
+	// KeyEarlierTrace is the observe.Tracer's text for the operation that brought the message here: into its stage,
+	// among the dead letters, or back.
 	KeyEarlierTrace = "x-earlier-trace"
 
 	// Redrive: how often, when, by whom and in which campaign the message came back.

@@ -17,8 +17,8 @@ type Letter struct {
 	// Original is the message as it arrived: its id, the producer's metadata, its payload byte for byte.
 	// None of this package's metadata keys is left on it.
 	Original *message.Message
-	// Identity is the letter's own name in its letters.Store, 32 hexadecimal digits. It stays the same for as long as the
-	// letter is there, and is made of nothing that the message has. It is empty elsewhere.
+	// Identity is the letter's own name in its letters.Store, 32 hexadecimal digits. It stays the same for as long as
+	// the letter is there, and is made of nothing that the message has. It is empty elsewhere.
 	Identity string
 	// Topic is the dead-letter topic the letter was placed in, empty before that and after Decode.
 	Topic string
@@ -32,8 +32,8 @@ type Letter struct {
 	Origin  Origin
 	Failure Failure
 	Redrive Redrive
-	// Trace is the observe.Tracer's text for the operation that placed the letter, such as a W3C traceparent. It is empty
-	// without a Tracer.
+	// Trace is the observe.Tracer's text for the operation that placed the letter, such as a W3C traceparent. It is
+	// empty without a Tracer.
 	Trace string
 
 	redriven bool // on its way back: no dead letter any more
@@ -69,8 +69,8 @@ type Failure struct {
 	StackHash string
 	// Node is the host that gave up on the message.
 	Node string
-	// Attempts counts how often the message was tried since it was published or redriven. Attempts that ended before the
-	// handler count too.
+	// Attempts counts how often the message was tried since it was published or redriven. Attempts that ended before
+	// the handler count too.
 	Attempts      int
 	FirstFailedAt time.Time
 	LastFailedAt  time.Time

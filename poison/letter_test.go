@@ -205,7 +205,8 @@ func TestCause(t *testing.T) {
 	}
 }
 
-// Feature D1: the stack is the handler's, and its hash the same in every attempt, however the parts around it came there.
+// Feature D1: the stack is the handler's, and its hash the same in every attempt, however the parts around it came
+// there.
 func TestStackEndsAtHandler(t *testing.T) {
 	const frames = "main.charge(...)\n\t/app/charge.go:7 +0x1d\nmain.handle(0xc0)\n\t/app/main.go:9\n"
 	for _, below := range []string{

@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Feature D3, D5, D12: with a pattern without a placeholder one topic, which Initialize makes, takes the letters of all topics,
-// handlers and classes, and what fails in its own consumer is parked.
+// Feature D3, D5, D12: with a pattern without a placeholder one topic, which Initialize makes, takes the letters of all
+// topics, handlers and classes, and what fails in its own consumer is parked.
 func TestOneTopicForAll(t *testing.T) {
 	dead := &initializingSink{}
 	config := QueueConfig{Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: "service.dead"}}}

@@ -40,8 +40,8 @@ func ofSize(id string, size int) *message.Message {
 	return msg
 }
 
-// Feature D4, promise P4: of a message that leaves little room its letter has what fits; at last the message is placed as it came, and
-// the log has its story. Those behind it go on.
+// Feature D4, promise P4: of a message that leaves little room its letter has what fits; at last the message is placed
+// as it came, and the log has its story. Those behind it go on.
 func TestNoRoomForALetter(t *testing.T) {
 	const most = 1 << 20
 	for _, row := range []struct {
@@ -93,7 +93,8 @@ func TestNoRoomHereButThere(t *testing.T) {
 	}
 }
 
-// Promises P1, P4: a message that is larger than any sink takes stays, comes again ever more slowly, and is placed once there is room.
+// Promises P1, P4: a message that is larger than any sink takes stays, comes again ever more slowly, and is placed once
+// there is room.
 func TestNoRoomAnywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testkit.Log{}

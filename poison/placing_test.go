@@ -29,8 +29,8 @@ func (e *events) Placing(_ context.Context, msg *message.Message) {
 	}
 }
 
-// Promise P1: the subscriber learns that a message is being placed after its handler and before the publisher, and learns
-// nothing of a message of which no letter is made.
+// Promise P1: the subscriber learns that a message is being placed after its handler and before the publisher, and
+// learns nothing of a message of which no letter is made.
 func TestPlacingBegins(t *testing.T) {
 	boom := errors.New("boom")
 	for name, row := range map[string]struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// Feature D14: without any configuration no credential of an error is in the letter's texts, in the hooks, or in the error that the router
-// gets. Payload and metadata keep their bytes.
+// Feature D14: without any configuration no credential of an error is in the letter's texts, in the hooks, or in the
+// error that the router gets. Payload and metadata keep their bytes.
 func TestQueueMasksByDefault(t *testing.T) {
 	const secret = "hunter2"
 	failure := fmt.Errorf("connect postgres://ops:%s@db/x: %w", secret, errors.New("password="+secret))

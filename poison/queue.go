@@ -24,14 +24,14 @@ type QueueConfig struct {
 	Fallbacks []Sink
 	// PublishAttempts is how often each publisher is tried; refusals for size do not count. Default: 3.
 	PublishAttempts int
-	// PublishBackoff is the wait after the first refusal, with a jitter of one half. It doubles with each refusal, up to 1
-	// s. A longer wait stays as it is. Default: 50 ms.
+	// PublishBackoff is the wait after the first refusal, with a jitter of one half. It doubles with each refusal, up
+	// to 1 s. A longer wait stays as it is. Default: 50 ms.
 	PublishBackoff time.Duration
 	// Origin returns what the broker knows of a message's origin, such as wmkafka.Origin. Topic, handler and id that it
 	// leaves empty are those of the router. Default: the router's alone.
 	Origin func(*message.Message) Origin
-	// MaskMetadata changes the producer's metadata in the letter itself, value by value: a redriven message has the masked
-	// values. If it panics, the value is withheld. Default: none.
+	// MaskMetadata changes the producer's metadata in the letter itself, value by value: a redriven message has the
+	// masked values. If it panics, the value is withheld. Default: none.
 	MaskMetadata func(key, value string) string
 	// WatermillKeys also writes the metadata keys of Watermill's PoisonQueue, up to 4 KiB. Default: false.
 	WatermillKeys bool
@@ -39,29 +39,30 @@ type QueueConfig struct {
 	Node string
 	// Hooks are called after events. Default: none.
 	Hooks Hooks
-	// Shared: Naming names the dead-letter topics. Classifier judges errors that no retry further in has judged, and decides
-	// which refusals of publishers are for size, for stages and outputs too. Privacy masks the texts of errors and panics
-	// (description, history, stack, reason) before they go into the letter, the log, a hook, or an error that the router
-	// gets. It changes neither payload nor metadata. Seal encrypts the payload and the producer's metadata of each letter,
-	// before any publisher gets it. If its Keys fail, nothing is published: the message is held or nacked, as if all
-	// publishers refused it. Hooks are called with the sealed letter. Give letters.NewStore and redrive.Rules the same
-	// Sealer. Logger receives one Error line per dead letter. The line has its cause, masked and cut at 1 KiB, its class
-	// and reason, the message's id, topic and handler, and where the letter is. Tracer follows each publishing of a letter.
+	// Shared: Naming names the dead-letter topics. Classifier judges errors that no retry further in has judged, and
+	// decides which refusals of publishers are for size, for stages and outputs too. Privacy masks the texts of errors
+	// and panics (description, history, stack, reason) before they go into the letter, the log, a hook, or an error
+	// that the router gets. It changes neither payload nor metadata. Seal encrypts the payload and the producer's
+	// metadata of each letter, before any publisher gets it. If its Keys fail, nothing is published: the message is
+	// held or nacked, as if all publishers refused it. Hooks are called with the sealed letter. Give letters.NewStore
+	// and redrive.Rules the same Sealer. Logger receives one Error line per dead letter. The line has its cause, masked
+	// and cut at 1 KiB, its class and reason, the message's id, topic and handler, and where the letter is. Tracer
+	// follows each publishing of a letter.
 	settings.Shared
 }
 
 // Hooks are called after the event, in the goroutine of the message, and must be quick. Several are called at the same
 // time. They may keep the letter. A panic of a hook is logged and changes nothing.
 type Hooks struct {
-	// OnDeadLetter is called with each letter that a publisher confirmed; Letter.Topic says where it is. A letter that is
-	// written in the transaction of its message is committed or rolled back after the hook, with that transaction.
+	// OnDeadLetter is called with each letter that a publisher confirmed; Letter.Topic says where it is. A letter that
+	// is written in the transaction of its message is committed or rolled back after the hook, with that transaction.
 	OnDeadLetter func(context.Context, Letter)
 	// OnDiscard is called with each message that was dropped because its error was marked with classify.Discard.
 	OnDiscard func(context.Context, Letter)
 	// OnPublishError is called with each refusal by a publisher.
 	OnPublishError func(context.Context, Letter, error)
-	// OnUnplaced is called with each letter that all publishers refused. The message is nacked and redelivered. But if its
-	// handler had acked it, the message is lost: this hook and the log are the only record.
+	// OnUnplaced is called with each letter that all publishers refused. The message is nacked and redelivered. But if
+	// its handler had acked it, the message is lost: this hook and the log are the only record.
 	OnUnplaced func(context.Context, Letter, error)
 }
 

@@ -43,8 +43,8 @@ func placedBy(t *testing.T, dead message.Publisher, config QueueConfig, msg *mes
 	}
 }
 
-// Feature D4, promises P2 and P4: a letter that every sink refuses for what it carries is placed in its raw form, out of which
-// it is read as it was. So are those that a publisher panics over, or refuses with what is permanent.
+// Feature D4, promises P2 and P4: a letter that every sink refuses for what it carries is placed in its raw form, out
+// of which it is read as it was. So are those that a publisher panics over, or refuses with what is permanent.
 func TestRefusedLetterIsPacked(t *testing.T) {
 	for name, refuse := range map[string]func(int, string, *message.Message) error{
 		"ErrRefused": strict(classify.ErrRefused),
@@ -89,7 +89,8 @@ func TestRefusedLetterIsPacked(t *testing.T) {
 	}
 }
 
-// Feature D4, promise P4: metadata that are too large even when packed are dropped, and the letter says how much that was.
+// Feature D4, promise P4: metadata that are too large even when packed are dropped, and the letter says how much that
+// was.
 func TestRefusedLetterIsBare(t *testing.T) {
 	noise := make([]byte, 64<<10)
 	_, _ = rand.Read(noise)
@@ -138,7 +139,8 @@ func TestRawTakesAnything(t *testing.T) {
 	})
 }
 
-// Promise P4: packed metadata may be forged. They are bounded, bring none of our keys, and mean nothing on a live topic.
+// Promise P4: packed metadata may be forged. They are bounded, bring none of our keys, and mean nothing on a live
+// topic.
 func TestUnpackHostile(t *testing.T) {
 	pack := func(fields string) string {
 		var compressed bytes.Buffer
@@ -208,8 +210,8 @@ func TestBase64IsBoundedFirst(t *testing.T) {
 	}
 }
 
-// Decision 15: the key that a live topic's message claims for itself is not believed where the adapter knows it: a redrive would
-// publish under a key that the producer could not choose. A redriven message keeps its first place.
+// Decision 15: the key that a live topic's message claims for itself is not believed where the adapter knows it: a
+// redrive would publish under a key that the producer could not choose. A redriven message keeps its first place.
 func TestClaimedKeyIsNotBelieved(t *testing.T) {
 	for name, known := range map[string]Origin{"a key": {Topic: "unknown", Key: []byte("tenant-1")}, "none": {Topic: "unknown"}} {
 		dead := &sink{}
@@ -222,8 +224,8 @@ func TestClaimedKeyIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Promise P4: metadata with the key that Watermill's own marshalers keep for themselves are packed. No try is lost on it, as the refusal
-// does not pass.
+// Promise P4: metadata with the key that Watermill's own marshalers keep for themselves are packed. No try is lost on
+// it, as the refusal does not pass.
 func TestReservedMetadataIsPacked(t *testing.T) {
 	const reserved = "_watermill_message_uuid"
 	dead := &sink{refuse: func(_ int, _ string, msg *message.Message) error {

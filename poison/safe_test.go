@@ -19,8 +19,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// throughHeaders sends msg as NATS does: names that are none are dropped, newlines become spaces, spaces at the ends go, and an id
-// among the metadata replaces the message's.
+// throughHeaders sends msg as NATS does: names that are none are dropped, newlines become spaces, spaces at the ends
+// go, and an id among the metadata replaces the message's.
 func throughHeaders(t interface{ Fatal(...any) }, msg *message.Message) *message.Message {
 	header := http.Header{keyWatermillID: {msg.UUID}}
 	for key, value := range msg.Metadata {
@@ -45,7 +45,8 @@ func throughHeaders(t interface{ Fatal(...any) }, msg *message.Message) *message
 	}
 }
 
-// Feature D1, H1: what a letter tells comes back over a transport with headers: three attempts are three, and a stack has its lines.
+// Feature D1, H1: what a letter tells comes back over a transport with headers: three attempts are three, and a stack
+// has its lines.
 func TestLetterSurvivesHeaders(t *testing.T) {
 	l := sampleLetter()
 	l.Failure.Description = "first: C:\\new\r\nsecond\n"
@@ -74,7 +75,8 @@ func TestLetterSurvivesHeaders(t *testing.T) {
 	}
 }
 
-// Feature H1, promise P2: ids and metadata that headers would change or lose come back as they were, and so they do from a stage.
+// Feature H1, promise P2: ids and metadata that headers would change or lose come back as they were, and so they do
+// from a stage.
 func TestOriginalSurvivesHeaders(t *testing.T) {
 	for name, original := range map[string]*message.Message{
 		"newline in a value": carrying("m", message.Metadata{"k": "a\nb\r\nc"}),

@@ -15,8 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// BenchmarkSealedLetter is BenchmarkLetter plain and sealed in turns, so that a busy machine slows both. It reports how many times as long
-// a sealed letter takes.
+// BenchmarkSealedLetter is BenchmarkLetter plain and sealed in turns, so that a busy machine slows both. It reports how
+// many times as long a sealed letter takes.
 func BenchmarkSealedLetter(b *testing.B) {
 	keys, err := seal.ParseKeyring(testkit.Keyring("k1"))
 	if err != nil {

@@ -64,7 +64,8 @@ func anyMessage(t *rapid.T) *message.Message {
 	return msg
 }
 
-// Feature D14, D6: in each form and with each budget, a sealed letter opens as the message that it was, and shows nothing that is sealed.
+// Feature D14, D6: in each form and with each budget, a sealed letter opens as the message that it was, and shows
+// nothing that is sealed.
 func TestSealedForms(t *testing.T) {
 	s, _ := newSealer(t, "clear-*")
 	rapid.Check(t, func(t *rapid.T) {
@@ -107,8 +108,8 @@ func TestSealedForms(t *testing.T) {
 	})
 }
 
-// Feature D14: Unseal brings back each message that Seal sealed, letters of other writers and raw forms too, and Read reads the same story
-// of both.
+// Feature D14: Unseal brings back each message that Seal sealed, letters of other writers and raw forms too, and Read
+// reads the same story of both.
 func TestSealMessage(t *testing.T) {
 	s, _ := newSealer(t, "clear-*")
 	rapid.Check(t, func(t *rapid.T) {
@@ -140,7 +141,8 @@ func TestSealMessage(t *testing.T) {
 	})
 }
 
-// Feature D14: what leaves the queue is sealed; it opens as the message that failed, and after its redrive fails as a letter anew.
+// Feature D14: what leaves the queue is sealed; it opens as the message that failed, and after its redrive fails as a
+// letter anew.
 func TestQueueSeals(t *testing.T) {
 	s, _ := newSealer(t, "tenant")
 	dead := &sink{}
@@ -177,7 +179,8 @@ func TestQueueSeals(t *testing.T) {
 	}
 }
 
-// Feature D14, D4: while the keys are away nothing is published, in the clear or otherwise, and no message is lost. The log says why.
+// Feature D14, D4: while the keys are away nothing is published, in the clear or otherwise, and no message is lost. The
+// log says why.
 func TestQueueWithoutKeys(t *testing.T) {
 	s, keys := newSealer(t)
 	keys.away.Store(true)
@@ -214,7 +217,8 @@ func TestQueueWithoutKeys(t *testing.T) {
 	}
 }
 
-// Feature D14, D12: a sealed letter that fails in its own consumer is parked as it is. One of before is sealed then, in each form.
+// Feature D14, D12: a sealed letter that fails in its own consumer is parked as it is. One of before is sealed then, in
+// each form.
 func TestParkedSealed(t *testing.T) {
 	s, _ := newSealer(t)
 	letter := sampleLetter()

@@ -46,8 +46,8 @@ func (q *Queue) settleOrNack(c *chain.Call, o chain.Outcome) chain.Outcome {
 
 var errGoexit = errors.New("the handler called runtime.Goexit")
 
-// settle decides what becomes of a message that the parts further in gave up. No part further in has a next stage for it
-// any more: it is dead-lettered.
+// settle decides what becomes of a message that the parts further in gave up. No part further in has a next stage for
+// it any more: it is dead-lettered.
 func (q *Queue) settle(c *chain.Call, o chain.Outcome) chain.Outcome {
 	if c.Nacked() { // on its way back already: placing it too would make two of it
 		return o

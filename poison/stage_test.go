@@ -50,8 +50,8 @@ type errorText string
 
 func (e errorText) Error() string { return string(e) }
 
-// Feature R10, promise P2: a message goes into a stage with its id, payload and metadata, and its story beside them; out of
-// it the story goes on, so that a letter tells all of it and its original is what once arrived.
+// Feature R10, promise P2: a message goes into a stage with its id, payload and metadata, and its story beside them;
+// out of it the story goes on, so that a letter tells all of it and its original is what once arrived.
 func TestStagedTellsTheStory(t *testing.T) {
 	msg := message.NewMessage("1", []byte("payload"))
 	msg.Metadata.Set("tenant", "acme")

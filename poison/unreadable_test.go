@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 )
 
-// Feature D8: what the adapter could not read is set aside with its raw bytes before any handler sees it, also when it is
-// delivered again as a copy; the letter carries no mark, and the message behind it is handled.
+// Feature D8: what the adapter could not read is set aside with its raw bytes before any handler sees it, also when it
+// is delivered again as a copy; the letter carries no mark, and the message behind it is handled.
 func TestUnreadableIsSetAside(t *testing.T) {
 	dead, handled := &sink{}, make(chan string, 10)
 	dead.refuse = func(try int, _ string, _ *message.Message) error {

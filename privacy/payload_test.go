@@ -44,7 +44,8 @@ func TestPayloadPaths(t *testing.T) {
 	}
 }
 
-// Feature D14: by default the names of secrets are masked in a payload, and credentials within its texts; what is no JSON is a text.
+// Feature D14: by default the names of secrets are masked in a payload, and credentials within its texts; what is no
+// JSON is a text.
 func TestPayload(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"Password":"x","n":{"client_secret":5},"token":{"a":["b"]},"secret":null,"has_password":true,"api_key":""}`: `{"Password":"[redacted]","n":{"client_secret":"[redacted]"},"token":"[redacted]","secret":null,"has_password":true,"api_key":""}`,
@@ -73,8 +74,8 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// Feature D14: JSON that is cut or broken shows nothing behind the break, if a path is to be followed, and changes no more when it is masked
-// again.
+// Feature D14: JSON that is cut or broken shows nothing behind the break, if a path is to be followed, and changes no
+// more when it is masked again.
 func TestPayloadBroken(t *testing.T) {
 	r := redactorOf(t, "$.users[*].name", "$.card")
 	whole := `{"users":[{"name":"Jane Fakename","id":1}],"card":{"number":"12345","x":[1,2]},"n":1}`

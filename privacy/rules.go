@@ -12,15 +12,15 @@ type Rules struct {
 	// one. Upper and lower case are the same. Default: keys that name a secret, such as Authorization, db_password and
 	// X-Api-Key.
 	Metadata []string
-	// Patterns are RE2 expressions. What they match is masked in all texts. If an expression has groups, only the groups
-	// are masked: `customer (\w+)` keeps the word customer. Default: none.
+	// Patterns are RE2 expressions. What they match is masked in all texts. If an expression has groups, only the
+	// groups are masked: `customer (\w+)` keeps the word customer. Default: none.
 	Patterns []string
 	// Payload are JSON paths to the values that are masked in payloads: $.card.number, $..password, $.users[*].name,
 	// $.rows[0], $['last name'], $.* and $ itself. Names match in upper and lower case. Default: names of secrets,
 	// anywhere.
 	Payload []string
-	// Mask changes each text before the other rules do, but no payload. If it panics, the text is withheld. It must be safe
-	// for concurrent use. Default: none.
+	// Mask changes each text before the other rules do, but no payload. If it panics, the text is withheld. It must be
+	// safe for concurrent use. Default: none.
 	Mask func(text string) string
 	// WithoutDefaults masks what these rules name and nothing else. Default: false.
 	WithoutDefaults bool

@@ -273,7 +273,8 @@ func TestTextCutBefore(t *testing.T) {
 	}
 }
 
-// Feature D14: a mask of the caller's own runs before the rules, also without rules; if it panics, the text is withheld.
+// Feature D14: a mask of the caller's own runs before the rules, also without rules; if it panics, the text is
+// withheld.
 func TestMask(t *testing.T) {
 	hide := func(text string) string { return strings.ReplaceAll(text, "Jane", "****") }
 	for want, rules := range map[string]privacy.Rules{

@@ -9,8 +9,8 @@ import (
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
-// Feature D14: payloads that hold no secret keep every byte: the real webhooks of the demo, but for the one that has a signed URL with a key
-// of AWS. So does the stack of a panic.
+// Feature D14: payloads that hold no secret keep every byte: the real webhooks of the demo, but for the one that has a
+// signed URL with a key of AWS. So does the stack of a panic.
 func TestWebhooksStayReadable(t *testing.T) {
 	all, err := os.ReadFile("../examples/internal/webhooks/github-webhooks.jsonl")
 	if err != nil {

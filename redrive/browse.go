@@ -15,8 +15,8 @@ import (
 // browser is a subscriber that shows messages without taking them, as those of wmkafka, wmamqp and wmsql do.
 type browser interface {
 	// Browse calls each with the messages of topic that the consumer group has not acked and that are there when Browse
-	// begins, until each returns false. It settles and commits nothing: a subscription gets the messages as if Browse had
-	// not been called.
+	// begins, until each returns false. It settles and commits nothing: a subscription gets the messages as if Browse
+	// had not been called.
 	Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error
 }
 

@@ -42,7 +42,8 @@ func (s *shelf) Browse(_ context.Context, _ string, each func(*message.Message) 
 	return s.err
 }
 
-// Feature V5: a dry run of a drain counts what the drain would then do, by cause and target, and shows a sample and what is refused.
+// Feature V5: a dry run of a drain counts what the drain would then do, by cause and target, and shows a sample and
+// what is refused.
 func TestPlanTopic(t *testing.T) {
 	waiting := append(several(12), letter("forged", "", from("admin")), letter("none", "", from("")), letter("old", "", redrivenTimes(5)),
 		letter("other", "", func(l *poison.Letter) { l.Origin.Handler = "mail" }), letter("far", "", from("far")), message.NewMessage("plain", nil))

@@ -135,8 +135,8 @@ func testDrain_tooLarge(t *testing.T, on database) {
 	}
 }
 
-// Feature V1, V3: a message that fills its topic comes back without room for more than the count of its redrives, and one attempt is
-// enough. It goes nowhere else without the keys that say whose it is.
+// Feature V1, V3: a message that fills its topic comes back without room for more than the count of its redrives, and
+// one attempt is enough. It goes nowhere else without the keys that say whose it is.
 func TestDrain_leavesNoRoom(t *testing.T) {
 	live := &outbox{Before: func(_ string, msg *message.Message) error {
 		for key := range msg.Metadata {
@@ -161,8 +161,8 @@ func TestDrain_leavesNoRoom(t *testing.T) {
 	}
 }
 
-// Feature D6, promise P1: a message of max_allowed_packet less 64 KiB is set aside with the longest story, and comes back as
-// it was. A larger one goes to the queue's fallback.
+// Feature D6, promise P1: a message of max_allowed_packet less 64 KiB is set aside with the longest story, and comes
+// back as it was. A larger one goes to the queue's fallback.
 func TestDrain_mysqlLargestMessage(t *testing.T) {
 	for _, settings := range []string{"parseTime=true", "interpolateParams=true"} {
 		t.Run(settings, func(t *testing.T) {

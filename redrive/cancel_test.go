@@ -60,8 +60,8 @@ func testDrain_cancelledWhileWaiting(t *testing.T, on database) {
 	}
 }
 
-// Promises P1, P3: when the context of a drain ends, letters that were not begun are free at once, and do not wait for a
-// publisher that is stuck. The letter in hand stays leased until the publisher returns.
+// Promises P1, P3: when the context of a drain ends, letters that were not begun are free at once, and do not wait for
+// a publisher that is stuck. The letter in hand stays leased until the publisher returns.
 func TestDrain_endsWhileAPublisherIsStuck(t *testing.T) {
 	onEach(t, testDrain_endsWhileAPublisherIsStuck)
 }

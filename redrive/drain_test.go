@@ -21,8 +21,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Features V1, V3, V4, promise P2: a drain brings every letter back once, in order, as the message that it was, and reports its
-// progress.
+// Features V1, V3, V4, promise P2: a drain brings every letter back once, in order, as the message that it was, and
+// reports its progress.
 func TestDrain(t *testing.T) { onEach(t, testDrain) }
 
 func testDrain(t *testing.T, on database) {
@@ -114,8 +114,8 @@ func testDrain_chooses(t *testing.T, on database) {
 	}
 }
 
-// Feature V8, promises P1, P6: a letter whose topic is not allowed goes nowhere and goes on waiting, where an operator sees
-// it, and the report says how many of which topics there are.
+// Feature V8, promises P1, P6: a letter whose topic is not allowed goes nowhere and goes on waiting, where an operator
+// sees it, and the report says how many of which topics there are.
 func TestDrain_allowList(t *testing.T) { onEach(t, testDrain_allowList) }
 
 func testDrain_allowList(t *testing.T, on database) {

@@ -69,7 +69,8 @@ func ExampleDrain() {
 	// 2 redriven, 0 refused <nil>
 }
 
-// A handler brings letters back as they arrive. On a router it is added with router.AddPlugin(handler.Plugin(sub, topic)).
+// A handler brings letters back as they arrive. On a router it is added with router.AddPlugin(handler.Plugin(sub,
+// topic)).
 func ExampleHandler() {
 	print := publisherFunc(func(topic string, messages ...*message.Message) error {
 		fmt.Println(messages[0].UUID, "to", topic)

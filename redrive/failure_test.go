@@ -54,8 +54,8 @@ func testDrain_refusals(t *testing.T, on database) {
 	}
 }
 
-// Feature V1, promises P1, P4: a drain ends when its publisher refuses three letters in a row, and loses none. Letters that are
-// refused for good do not stand in the way of the others for ever.
+// Feature V1, promises P1, P4: a drain ends when its publisher refuses three letters in a row, and loses none. Letters
+// that are refused for good do not stand in the way of the others for ever.
 func TestDrain_refusedLettersStepBack(t *testing.T) { onEach(t, testDrain_refusedLettersStepBack) }
 
 func testDrain_refusedLettersStepBack(t *testing.T, on database) {
@@ -81,8 +81,8 @@ func testDrain_refusedLettersStepBack(t *testing.T, on database) {
 	wantCount(t, s, letters.Filter{}, 3)
 }
 
-// Promises P1, P6: whatever happens between publish and mark, the letter is still there. A publisher that ends its goroutine
-// ends the drain with an error.
+// Promises P1, P6: whatever happens between publish and mark, the letter is still there. A publisher that ends its
+// goroutine ends the drain with an error.
 func TestDrain_diesBetweenPublishAndMark(t *testing.T) {
 	onEach(t, testDrain_diesBetweenPublishAndMark)
 }

@@ -17,19 +17,20 @@ import (
 // HandlerConfig configures a Handler. Rules.Allow and Park are required.
 type HandlerConfig struct {
 	Rules
-	// Park takes the letters that are not redriven, into <topic>.parked and <topic>.quarantine. A letters.Store will do.
-	// These topics must exist before the first letter. If Park is a poison.Initializer, it
-	// creates them or fails. For any other publisher, create both topics yourself: if one is missing, a letter for it is
-	// nacked without end. A decorator that hides the initializer is refused: see poison.WithInitializer. Required.
+	// Park takes the letters that are not redriven, into <topic>.parked and <topic>.quarantine. A letters.Store will
+	// do. These topics must exist before the first letter. If Park is a poison.Initializer, it
+	// creates them or fails. For any other publisher, create both topics yourself: if one is missing, a letter for it
+	// is nacked without end. A decorator that hides the initializer is refused: see poison.WithInitializer. Required.
 	Park message.Publisher
-	// MinWait is the shortest time between a letter's latest failure or redrive, whichever is later, and its next redrive.
-	// So MaxRedrives redrives take at least MaxRedrives times MinWait. Letters behind it wait too. A subscriber that holds
-	// a transaction for its message holds it during the wait. A negative value means no wait. Default: DefaultMinWait.
+	// MinWait is the shortest time between a letter's latest failure or redrive, whichever is later, and its next
+	// redrive. So MaxRedrives redrives take at least MaxRedrives times MinWait. Letters behind it wait too. A
+	// subscriber that holds a transaction for its message holds it during the wait. A negative value means no wait.
+	// Default: DefaultMinWait.
 	MinWait time.Duration
 }
 
-// Handler redrives the letters of dead-letter topics as they arrive, after each has rested for MinWait. It acks a message
-// after one of these:
+// Handler redrives the letters of dead-letter topics as they arrive, after each has rested for MinWait. It acks a
+// message after one of these:
 //   - the letter was published to its topic;
 //   - the message was published unchanged to <topic>.parked: it is no letter, was not chosen, is not allowed, or the
 //     publisher refused it;
@@ -114,8 +115,8 @@ func (h *Handler) makeReady(topic string) {
 	}
 }
 
-// Handle redrives one letter. It is for Router.AddConsumerHandler, without Plugin: the topics of Park are then made with
-// the first letter of each topic.
+// Handle redrives one letter. It is for Router.AddConsumerHandler, without Plugin: the topics of Park are then made
+// with the first letter of each topic.
 func (h *Handler) Handle(msg *message.Message) error {
 	if msg == nil {
 		return errors.New("redrive: the message is nil")

@@ -256,7 +256,8 @@ func TestHandler_construction(t *testing.T) {
 	}
 }
 
-// Promise P1: a publisher that the router closes with another handler is an error at the start, also behind a decorator.
+// Promise P1: a publisher that the router closes with another handler is an error at the start, also behind a
+// decorator.
 func TestHandler_publisherOfAnotherHandler(t *testing.T) {
 	shared := &outbox{}
 	for name, h := range map[string]*redrive.Handler{

@@ -20,12 +20,12 @@ type Hooks struct {
 	OnRedrive func(ctx context.Context, l poison.Letter, topic string)
 	// OnQuarantine is called with a letter that failed again after MaxRedrives redrives.
 	OnQuarantine func(context.Context, poison.Letter)
-	// OnRefused is called with a letter whose topic is not allowed. The topic is empty if the letter has none. Drain does
-	// not call it: such letters stay in the Store, and Report counts them.
+	// OnRefused is called with a letter whose topic is not allowed. The topic is empty if the letter has none. Drain
+	// does not call it: such letters stay in the Store, and Report counts them.
 	OnRefused func(ctx context.Context, l poison.Letter, topic string)
-	// OnParked is called with a message of a dead-letter topic that was parked, and the reason. The reason is: not chosen,
-	// not allowed, no letter, or not accepted by the publisher. Of a message that is no letter, only Original and Topic
-	// are set. Drain parks nothing.
+	// OnParked is called with a message of a dead-letter topic that was parked, and the reason. The reason is: not
+	// chosen, not allowed, no letter, or not accepted by the publisher. Of a message that is no letter, only Original
+	// and Topic are set. Drain parks nothing.
 	OnParked func(ctx context.Context, l poison.Letter, why error)
 	// OnPublishError is called with each refusal by a publisher.
 	OnPublishError func(context.Context, poison.Letter, error)

@@ -48,8 +48,8 @@ func (s *strict) Publish(topic string, messages ...*message.Message) error {
 	return s.outbox.Publish(topic, messages...)
 }
 
-// Feature D16, promise P4: what a handler parks and quarantines has a place before its first letter comes, whichever way
-// the handler is used; a place that cannot be made is an error at start-up.
+// Feature D16, promise P4: what a handler parks and quarantines has a place before its first letter comes, whichever
+// way the handler is used; a place that cannot be made is an error at start-up.
 func TestParkIsInitialized(t *testing.T) {
 	over, unchosen := letter("over", "a", redrivenTimes(3)), message.NewMessage("plain", nil)
 	both := func(t *testing.T, park *strict, topic string) {
@@ -115,7 +115,8 @@ func (m metered) Publish(topic string, messages ...*message.Message) error {
 }
 func (m metered) Close() error { return m.pub.Close() }
 
-// Feature D16: a Park that hides its initializer is refused at construction, of a drain too, and goes with WithInitializer.
+// Feature D16: a Park that hides its initializer is refused at construction, of a drain too, and goes with
+// WithInitializer.
 func TestParkThatHidesItsInitializer(t *testing.T) {
 	park := &strict{}
 	_, err := redrive.NewHandler(&outbox{}, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Park: metered{park}})

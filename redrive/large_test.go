@@ -15,8 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Feature D6, V9: letters of 10 MiB are stored, listed, shown and redriven byte for byte, and never many of them are in memory:
-// a page and a drain have 32 MiB, and a list of heads reads no body.
+// Feature D6, V9: letters of 10 MiB are stored, listed, shown and redriven byte for byte, and never many of them are in
+// memory: a page and a drain have 32 MiB, and a list of heads reads no body.
 func TestDrain_largeLetters(t *testing.T) {
 	for _, on := range []fixture.Database{fixture.SQLite, fixture.Postgres, fixture.MySQL} {
 		t.Run(on.Name, func(t *testing.T) { testDrain_largeLetters(t, on) }) // one after the other: memory is measured
@@ -78,7 +78,8 @@ func testDrain_largeLetters(t *testing.T, on fixture.Database) {
 	}
 }
 
-// live is how many bytes are in use. The second collection takes what sync.Pool kept at the first: a driver's read buffers.
+// live is how many bytes are in use. The second collection takes what sync.Pool kept at the first: a driver's read
+// buffers.
 func live() uint64 {
 	runtime.GC()
 	runtime.GC()

@@ -16,8 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
-// Feature V2: the rate is exact to 1 % also where a publisher that is called by one at a time now and then takes longer than
-// the time between two letters. After a time without letters none are made up for.
+// Feature V2: the rate is exact to 1 % also where a publisher that is called by one at a time now and then takes longer
+// than the time between two letters. After a time without letters none are made up for.
 func TestHandler_rateOfSlowPublisher(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -46,8 +46,8 @@ func TestHandler_rateOfSlowPublisher(t *testing.T) {
 	})
 }
 
-// Feature V2: however long publishes take, the letters behind make up for at most a turn and 100 ms, as the row of the conformance suite
-// believes.
+// Feature V2: however long publishes take, the letters behind make up for at most a turn and 100 ms, as the row of the
+// conformance suite believes.
 func TestHandler_rateOfStalledPublisher(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -83,8 +83,8 @@ func TestHandler_rateOfStalledPublisher(t *testing.T) {
 	}
 }
 
-// Feature V2: the rate bounds what the publisher is called for, also for letters that it refuses and is offered again, and
-// of letters that may not wait longer, or whose context ends in the wait, none uses up a turn.
+// Feature V2: the rate bounds what the publisher is called for, also for letters that it refuses and is offered again,
+// and of letters that may not wait longer, or whose context ends in the wait, none uses up a turn.
 func TestHandler_rateBoundsAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
@@ -130,8 +130,8 @@ func TestHandler_rateBoundsAttempts(t *testing.T) {
 	})
 }
 
-// Feature V1, promise P6: a letter rests for MinWait after its failure, and after its redrive, so that one which fails at
-// once again has its redrives over a time in which its cause can pass. A time from the future counts as now.
+// Feature V1, promise P6: a letter rests for MinWait after its failure, and after its redrive, so that one which fails
+// at once again has its redrives over a time in which its cause can pass. A time from the future counts as now.
 func TestHandler_minWait(t *testing.T) {
 	for name, row := range map[string]struct {
 		configured       time.Duration

@@ -27,8 +27,8 @@ var entryRows = map[string]struct {
 	"forged origin, panics": {"secrets", func(poison.Letter) string { panic("boom") }, "unknown.parked", true},
 }
 
-// Features V1, V8: the allow-list decides by a letter's origin, and ReentryTopic where it then enters; one that panics, or has
-// nothing to say, leaves it to enter at its origin.
+// Features V1, V8: the allow-list decides by a letter's origin, and ReentryTopic where it then enters; one that panics,
+// or has nothing to say, leaves it to enter at its origin.
 func TestReentryTopic(t *testing.T) {
 	for name, row := range entryRows {
 		live, park := &outbox{}, &outbox{}

@@ -27,15 +27,15 @@ var ErrNotAllowed = errors.New("redrive: topic not in the allow-list")
 // Rules are what a Handler, Drain and DrainTopic have in common: which letters are redriven, to which topic, and how
 // fast.
 type Rules struct {
-	// Allow lists the topics, by their exact names, that letters may be published to. No letter goes to any other topic,
-	// whatever its metadata say. Required. For Drain, at most letters.MaxListed topics.
+	// Allow lists the topics, by their exact names, that letters may be published to. No letter goes to any other
+	// topic, whatever its metadata say. Required. For Drain, at most letters.MaxListed topics.
 	Allow []string
 	// To is published to instead of each letter's origin topic. It must be in Allow. Default: the origin topic.
 	To string
 	// ReentryTopic returns the topic at which a letter enters instead of its origin topic, or "" for its origin topic.
-	// Allow must hold the origin topic in both cases. With the method ReentryTopic of stages.Stages, letters enter at the
-	// first retry stage, apart from live traffic. The name must not come from the letter: nothing else checks it. Default:
-	// the origin topic.
+	// Allow must hold the origin topic in both cases. With the method ReentryTopic of stages.Stages, letters enter at
+	// the first retry stage, apart from live traffic. The name must not come from the letter: nothing else checks it.
+	// Default: the origin topic.
 	ReentryTopic func(poison.Letter) string
 	// Filter chooses the letters. Default: all letters; of a Store, all that wait. For a topic, the fields that choose
 	// rows of a Store must be empty. For Drain, Filter.Limit and NewestFirst must be empty.
@@ -54,12 +54,12 @@ type Rules struct {
 	PublishAttempts int
 	// Hooks are called on each event. Default: none.
 	Hooks Hooks
-	// Shared: Seal opens letters that are sealed. A letter that does not open is not redriven: in a Store it stays as it is,
-	// and in a topic it is parked. While the Keys are unavailable, letters stay where they are, and a drain ends with the
-	// error. Without Seal that of the Store opens its letters. Classifier decides which refusals of a publisher are for
-	// size: such a letter goes without its history, and says nothing of the publisher. Privacy masks the texts of errors,
-	// in the log and for Hooks. Logger receives refusals. Naming names the topics of Park: give the Scheme that the queue
-	// has.
+	// Shared: Seal opens letters that are sealed. A letter that does not open is not redriven: in a Store it stays as
+	// it is, and in a topic it is parked. While the Keys are unavailable, letters stay where they are, and a drain ends
+	// with the error. Without Seal that of the Store opens its letters. Classifier decides which refusals of a
+	// publisher are for size: such a letter goes without its history, and says nothing of the publisher. Privacy masks
+	// the texts of errors, in the log and for Hooks. Logger receives refusals. Naming names the topics of Park: give
+	// the Scheme that the queue has.
 	settings.Shared
 }
 

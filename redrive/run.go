@@ -33,8 +33,8 @@ type drain struct {
 	report   Report
 	refusals int   // in a row
 	err      error // what ended the drain
-	// considered are the letters that this drain is through with and that its filter chooses still, or again: those whose
-	// lease was lost, and all of them where Filter.Statuses has the new status.
+	// considered are the letters that this drain is through with and that its filter chooses still, or again: those
+	// whose lease was lost, and all of them where Filter.Statuses has the new status.
 	considered map[int64]struct{}
 }
 

@@ -38,7 +38,8 @@ func wantAsPublished(t testing.TB, published fixture.Published) {
 	}
 }
 
-// Feature D14: a drain of a Store redrives sealed letters byte for byte, and goes on behind those that do not open, which stay as they are.
+// Feature D14: a drain of a Store redrives sealed letters byte for byte, and goes on behind those that do not open,
+// which stay as they are.
 func TestDrain_sealed(t *testing.T) { onEach(t, testDrain_sealed) }
 
 func testDrain_sealed(t *testing.T, on database) {
@@ -104,8 +105,8 @@ func TestDrain_sealAway(t *testing.T) {
 	}
 }
 
-// Feature D14: a drain of a topic redrives sealed letters byte for byte. Forged, cut and moved envelopes, and those of lost keys, are parked
-// as they are.
+// Feature D14: a drain of a topic redrives sealed letters byte for byte. Forged, cut and moved envelopes, and those of
+// lost keys, are parked as they are.
 func TestDrainTopic_sealed(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
 	lost, _ := fixture.Sealer(t, "k3")
@@ -156,7 +157,8 @@ func TestDrainTopic_sealed(t *testing.T) {
 	}
 }
 
-// Feature D14: a handler of a dead-letter topic gives sealed letters back while the keys are away, and redrives them then.
+// Feature D14: a handler of a dead-letter topic gives sealed letters back while the keys are away, and redrives them
+// then.
 func TestHandler_sealAway(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
 	live, park := &outbox{}, &outbox{}

@@ -94,8 +94,8 @@ func testDrain_concurrencyCap(t *testing.T, on database) {
 	}
 }
 
-// Promise P1: a lease that ended in the wait for a slow rate is renewed before the publish, and a letter that another drain
-// took over meanwhile is left to that drain.
+// Promise P1: a lease that ended in the wait for a slow rate is renewed before the publish, and a letter that another
+// drain took over meanwhile is left to that drain.
 func TestDrain_renewsLeases(t *testing.T) { onEach(t, testDrain_renewsLeases) }
 
 func testDrain_renewsLeases(t *testing.T, on database) {
@@ -169,8 +169,8 @@ func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
 	}
 }
 
-// Feature V5, promise P1: a letter that another transaction has locked when its turn comes is not passed over for good: the
-// drain ends only when it finds no letter that waits.
+// Feature V5, promise P1: a letter that another transaction has locked when its turn comes is not passed over for good:
+// the drain ends only when it finds no letter that waits.
 func TestDrain_comesBackForLockedLetters(t *testing.T) {
 	for _, on := range []database{postgresSchema, mysqlDatabase} {
 		t.Run(on.Name, func(t *testing.T) {
@@ -198,8 +198,8 @@ func TestDrain_comesBackForLockedLetters(t *testing.T) {
 	}
 }
 
-// Promise P1: a letter that steps back or comes again gets a number that no other letter has, also when many are given out
-// meanwhile, and so overwrites none.
+// Promise P1: a letter that steps back or comes again gets a number that no other letter has, also when many are given
+// out meanwhile, and so overwrites none.
 func TestDrain_mysqlNumbers(t *testing.T) {
 	open := mysqlDatabase.Create(t)
 	db := open()

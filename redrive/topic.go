@@ -20,12 +20,12 @@ type DrainTopicConfig struct {
 	Park message.Publisher
 	// Max is the largest number of messages that are taken. Default: all.
 	Max int
-	// IdleAfter is the time without a message after which the topic counts as empty. It must be longer than a subscription
-	// takes. Default: 5 s.
+	// IdleAfter is the time without a message after which the topic counts as empty. It must be longer than a
+	// subscription takes. Default: 5 s.
 	IdleAfter time.Duration
 	// Backlog returns the number of messages that wait in the topic. It is called once, before the subscription.
-	// DrainTopic ends after that many messages, or after IdleAfter without an error if fewer come: compare Report.Taken.
-	// Default: none; then only IdleAfter ends the drain.
+	// DrainTopic ends after that many messages, or after IdleAfter without an error if fewer come: compare
+	// Report.Taken. Default: none; then only IdleAfter ends the drain.
 	Backlog func(ctx context.Context, topic string) (int, error)
 }
 

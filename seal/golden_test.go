@@ -44,8 +44,8 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// Feature D14: envelopes of earlier versions open for ever. The bytes are also computed here, without the package, from the page of its
-// documentation.
+// Feature D14: envelopes of earlier versions open for ever. The bytes are also computed here, without the package, from
+// the page of its documentation.
 func TestKnownAnswers(t *testing.T) {
 	const file = "testdata/envelopes.json"
 	text, err := os.ReadFile(file)

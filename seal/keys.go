@@ -22,8 +22,8 @@ type Keys interface {
 
 // Key is a key for new letters.
 type Key struct {
-	// ID names the key in each letter, where all can read it: 1 to 64 of A-Z a-z 0-9 . _ - : / . Two keys never share an
-	// id. For envelope encryption it is the id of the KMS's key, which wraps the data key.
+	// ID names the key in each letter, where all can read it: 1 to 64 of A-Z a-z 0-9 . _ - : / . Two keys never share
+	// an id. For envelope encryption it is the id of the KMS's key, which wraps the data key.
 	ID string
 	// Secret is the key, or the data key: SecretSize random bytes. It is not changed.
 	Secret []byte

@@ -48,8 +48,8 @@ var (
 	content = envelope.Content{Payload: []byte(`{"card":"4111111111111111"}`), Metadata: map[string]string{"customer": "Ada Lovelace", "": "empty key"}}
 )
 
-// Feature D14: what is sealed opens as it was: any bytes, nil and empty payloads kept apart; it opens for no other letter, and the
-// same content of the same letter has the same fingerprint, and no other has it.
+// Feature D14: what is sealed opens as it was: any bytes, nil and empty payloads kept apart; it opens for no other
+// letter, and the same content of the same letter has the same fingerprint, and no other has it.
 func TestSealOpens(t *testing.T) {
 	s := sealer(t, "k1")
 	rapid.Check(t, func(t *rapid.T) {
@@ -90,8 +90,8 @@ func TestSealOpens(t *testing.T) {
 	})
 }
 
-// Feature D14: an envelope in which any one bit is changed, that is cut anywhere, or that has a byte more, does not open, and nothing of it
-// is returned.
+// Feature D14: an envelope in which any one bit is changed, that is cut anywhere, or that has a byte more, does not
+// open, and nothing of it is returned.
 func TestTampered(t *testing.T) {
 	s := sealer(t, "k1", "k2", "k3", "kq", "j1", "i1", "o1", "c1", "K1", "s1", "k0", "k5", "k9")
 	sealed, err := s.Seal(t.Context(), letter, content)

@@ -20,14 +20,14 @@ import (
 
 // Shared has the fields that mean the same for all parts.
 type Shared struct {
-	// Service names the service in the tables of a database that services share: letters, digits and ". _ -", at most 100
-	// bytes. Default: none, which is an error for a store on a database server.
+	// Service names the service in the tables of a database that services share: letters, digits and ". _ -", at most
+	// 100 bytes. Default: none, which is an error for a store on a database server.
 	Service string
 	// Logger receives the log lines of a part. Payloads are never logged. Default: none; in a spillway.Channel, the
 	// channel's.
 	Logger watermill.LoggerAdapter
-	// Classifier judges errors. Default: the marks of package classify and its built-in knowledge; in a spillway.Channel,
-	// the one made of Config.Classify.
+	// Classifier judges errors. Default: the marks of package classify and its built-in knowledge; in a
+	// spillway.Channel, the one made of Config.Classify.
 	Classifier *classify.Classifier
 	// Privacy masks secrets in what is shown: texts of letters, log lines, errors, and what hooks are called with. It
 	// never changes what is redriven. privacy.None() turns masking off. Default: credentials are masked.
@@ -37,6 +37,7 @@ type Shared struct {
 	// Naming names the topics that are derived from live topics. Default: <topic>.dlq, <topic>.invalid, and so on, as
 	// package naming says.
 	Naming naming.Scheme
-	// Seal encrypts dead letters at rest, and opens them, as package seal says. Default: none, and letters are readable.
+	// Seal encrypts dead letters at rest, and opens them, as package seal says. Default: none, and letters are
+	// readable.
 	Seal *seal.Sealer
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// Feature V10: a freeze from the command line is there for the breakers of the service, with its reason, and ends by hand.
+// Feature V10: a freeze from the command line is there for the breakers of the service, with its reason, and ends by
+// hand.
 func TestBreaker(t *testing.T) {
 	s := newShop(t, incident()...)
 	if got := s.pipe("breaker", "list"); got.code != 1 || !strings.Contains(got.err, "not in this database") {

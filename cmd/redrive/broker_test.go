@@ -28,8 +28,8 @@ var brokers = map[string]func(*testing.T) string{
 	"amqp":  func(t *testing.T) string { return services.AMQP(t) },
 }
 
-// Features V1, V8 and V10: a dead-letter topic is redriven straight from each broker, to allowed topics only, once, and on request no more
-// than a few.
+// Features V1, V8 and V10: a dead-letter topic is redriven straight from each broker, to allowed topics only, once, and
+// on request no more than a few.
 func TestDrain(t *testing.T) {
 	for name, address := range brokers {
 		t.Run(name, func(t *testing.T) {
@@ -95,8 +95,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Features V1 and V10: on Kafka, the partition of a killed drain is not given on before its session ended. A drain that does not wait for that
-// says that it took none, and one that waits takes them all.
+// Features V1 and V10: on Kafka, the partition of a killed drain is not given on before its session ended. A drain that
+// does not wait for that says that it took none, and one that waits takes them all.
 func TestDrain_killed(t *testing.T) {
 	address := brokers["kafka"](t)
 	s := shopOn(t, databases.Postgres, databases.Postgres.Create(t))
@@ -172,7 +172,8 @@ func (s *shop) subscribe(broker *connect.Broker, group, topic string, n int) (id
 	return ids
 }
 
-// Features V7 and V10: redrive work does the campaigns of a service that runs no worker. Killed, and begun again, it loses none.
+// Features V7 and V10: redrive work does the campaigns of a service that runs no worker. Killed, and begun again, it
+// loses none.
 func TestWork(t *testing.T) {
 	var messages []*message.Message
 	for i := range 60 {

@@ -77,7 +77,8 @@ func (p *pageServer) send(method, path string, form url.Values, header ...string
 	return response.StatusCode, string(text)
 }
 
-// Feature V11: the console of the command acts under the name of --by, masks what the command masks, and answers this machine alone.
+// Feature V11: the console of the command acts under the name of --by, masks what the command masks, and answers this
+// machine alone.
 func TestConsole(t *testing.T) {
 	s := newShop(t, letter("id-1", `{"password":"hunter2","order":4711}`))
 	p := s.console()

@@ -8,8 +8,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
-// Feature V9, V10, promise P6: letters that were given up are not redriven, and the command says so wherever they are asked for. Putting
-// back is a command, and then they are redriven.
+// Feature V9, V10, promise P6: letters that were given up are not redriven, and the command says so wherever they are
+// asked for. Putting back is a command, and then they are redriven.
 func TestDiscard(t *testing.T) {
 	s := newShop(t, letter("id-0", "{}"), letter("id-1", "{}"), letter("id-2", "{}"), letter("id-3", "{}"))
 	ok := func(out string, args ...string) {

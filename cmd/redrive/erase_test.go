@@ -14,8 +14,8 @@ import (
 
 const erased = "ann.smith@example.com"
 
-// Features D14 and V10: a person's data are erased from the command line, after a dry run and a question that names the numbers. The value is
-// not on record, and what was erased is not exported.
+// Features D14 and V10: a person's data are erased from the command line, after a dry run and a question that names the
+// numbers. The value is not on record, and what was erased is not exported.
 func TestEraseCommand(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		s := shopOn(t, d, address, append(incident(), letter("ann", `{"email":"`+erased+`"}`, func(l *poison.Letter) {
@@ -73,8 +73,8 @@ func TestEraseCommand(t *testing.T) {
 	})
 }
 
-// Features D14 and V9: rules of retention run once from the command line, the first that matches decides, and a dry run says how
-// many letters each deletes.
+// Features D14 and V9: rules of retention run once from the command line, the first that matches decides, and a dry run
+// says how many letters each deletes.
 func TestPurge_rules(t *testing.T) {
 	s := newShop(t, incident()...)
 	s.pipe("discard", "--all", "--reason", "a test", "--yes")

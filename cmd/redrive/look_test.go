@@ -116,7 +116,8 @@ func TestWidths(t *testing.T) {
 	}
 }
 
-// Feature V10: on a terminal of 80 columns the ids of letters are whole, causes say when and where, and help names no default twice.
+// Feature V10: on a terminal of 80 columns the ids of letters are whole, causes say when and where, and help names no
+// default twice.
 func TestNarrow(t *testing.T) {
 	ids := []string{"0195f6f2-0000-7000-8000-000000000001", "0195f6f2-0000-7000-8000-000000000002"}
 	s := newShop(t, letter(ids[0], "{}"), letter(ids[1], "{}"))

@@ -89,8 +89,8 @@ func (s *shop) steps(all []step) {
 	}
 }
 
-// Features D14 and V10: without its key no command prints a sealed letter or its envelope, and each says which key and what to do. With the
-// key, show, diff and export have the message as it was.
+// Features D14 and V10: without its key no command prints a sealed letter or its envelope, and each says which key and
+// what to do. With the key, show, diff and export have the message as it was.
 func TestSealed_shown(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		s := sealedShop(t, d, address)
@@ -149,8 +149,8 @@ func (s *shop) letterOf(id string) letters.Letter {
 	return found[0]
 }
 
-// Features D14 and V8: export --sealed needs no key, and what import makes of it opens as it was. What is exported open is sealed again
-// by import.
+// Features D14 and V8: export --sealed needs no key, and what import makes of it opens as it was. What is exported open
+// is sealed again by import.
 func TestSealed_moved(t *testing.T) {
 	s := sealedShop(t, databases.SQLite, databases.SQLite.Create(t))
 	keys := keyFile(t, "b", "a")
@@ -178,8 +178,8 @@ func TestSealed_moved(t *testing.T) {
 	}
 }
 
-// Features D14 and V9: reseal counts letters by key, asks, and leaves what does not open and what is leased; the record says who did it and
-// why. Run again, it does what is left.
+// Features D14 and V9: reseal counts letters by key, asks, and leaves what does not open and what is leased; the record
+// says who did it and why. Run again, it does what is left.
 func TestReseal(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		s := sealedShop(t, d, address)
@@ -219,7 +219,8 @@ func TestReseal(t *testing.T) {
 	})
 }
 
-// Features D14 and V8: the command's worker leaves letters as they are without their key, and brings them back byte for byte with it.
+// Features D14 and V8: the command's worker leaves letters as they are without their key, and brings them back byte for
+// byte with it.
 func TestSealed_work(t *testing.T) {
 	d := databases.Postgres // where the command's broker of tables is
 	s := sealedShop(t, d, d.Create(t))

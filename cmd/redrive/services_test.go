@@ -21,7 +21,8 @@ func (s *shop) alsoOf(service string) {
 	}
 }
 
-// Promise P6: of services that have one table, each finds its own letters, and a name that is misspelt finds the names that there are.
+// Promise P6: of services that have one table, each finds its own letters, and a name that is misspelt finds the names
+// that there are.
 func TestServicesOfOneTable(t *testing.T) {
 	for _, d := range databases.All {
 		t.Run(d.Name, func(t *testing.T) {

@@ -7,7 +7,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// A flag or an argument that is given empty is refused, beside other flags too: it is what a shell makes of a variable that is not set.
+// A flag or an argument that is given empty is refused, beside other flags too: it is what a shell makes of a variable
+// that is not set.
 func TestEmptyValues(t *testing.T) {
 	s := newShop(t, incident()...)
 	act := []string{"--topic", "orders", "--reason", "INC-1", "--yes"}
@@ -61,7 +62,8 @@ func TestEmptyValues(t *testing.T) {
 	}
 }
 
-// Feature V10: a value that cannot be ends with exit code 2, before anything is done. The error names the flag, and what may be given.
+// Feature V10: a value that cannot be ends with exit code 2, before anything is done. The error names the flag, and
+// what may be given.
 func TestWrongValues(t *testing.T) {
 	s := newShop(t, incident()...)
 	for _, c := range []struct{ says, line string }{

@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// Promises P1 and P7, end to end on RabbitMQ: whenever the consumer is killed, nothing is lost and nothing happens twice.
+// Promises P1 and P7, end to end on RabbitMQ: whenever the consumer is killed, nothing is lost and nothing happens
+// twice.
 func TestDemo(t *testing.T) {
 	services.AMQP(t)
 	testDemo(t, 1, crash.Plan{Kills: 1, KillAt: 1}, "quorum")

@@ -22,8 +22,8 @@ type report struct {
 	HealthyDeadLettered int `json:"healthy_dead_lettered"`
 	// ByCause says for which reason healthy ones were set aside.
 	ByCause map[string]int `json:"by_cause"`
-	// WrongLetters have another reason than their kind demands, or a payload that is not the original's; Undue are effects
-	// of what must not have any, and ids that were never published.
+	// WrongLetters have another reason than their kind demands, or a payload that is not the original's; Undue are
+	// effects of what must not have any, and ids that were never published.
 	WrongLetters int `json:"wrong_letters"`
 	Undue        int `json:"undue"`
 	// OutputsMissing are effects without their output, OutputsChanged those with outputs of several ids.

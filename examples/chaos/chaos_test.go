@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Promises P1, P3, P4 and P7, end to end on each broker, in brief: whatever is killed, cut or stopped, each message takes
-// effect once, or is a dead letter where its kind demands it. "make chaos" is the same at length.
+// Promises P1, P3, P4 and P7, end to end on each broker, in brief: whatever is killed, cut or stopped, each message
+// takes effect once, or is a dead letter where its kind demands it. "make chaos" is the same at length.
 func TestCampaign(t *testing.T) {
 	seed := 1 + rand.Uint64N(1<<32)
 	if given := os.Getenv("SPILLWAY_CHAOS_SEED"); given != "" {

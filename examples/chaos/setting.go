@@ -27,8 +27,8 @@ type setting struct {
 	Topic   string
 	Seed    uint64
 	Debug   bool // log each retry
-	// Downstream is the address that the handler calls, if outages are a part of the campaign. A guard of outages is then
-	// on.
+	// Downstream is the address that the handler calls, if outages are a part of the campaign. A guard of outages is
+	// then on.
 	Downstream string
 }
 

@@ -33,7 +33,8 @@ func byKeyboard(p *browser.Page) hand {
 	}}
 }
 
-// Feature V11: a person closes the incident from the overview to the verdict, with and without script, and by keyboard alone.
+// Feature V11: a person closes the incident from the overview to the verdict, with and without script, and by keyboard
+// alone.
 func TestIncident(t *testing.T) {
 	engine := browser.Start(t)
 	for name, way := range map[string]struct {

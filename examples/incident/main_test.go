@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// Features V6, V7, V9 and V10, promises P1 and P7, end to end: an incident through the built command. Nothing is lost, nothing happens twice,
-// everything is on record, and docs/incidents.md shows what the command prints.
+// Features V6, V7, V9 and V10, promises P1 and P7, end to end: an incident through the built command. Nothing is lost,
+// nothing happens twice, everything is on record, and docs/incidents.md shows what the command prints.
 func TestIncident(t *testing.T) {
 	services.Postgres(t)
 	r, steps, err := run(context.Background(), plan{messages: 1000, failing: 120, rate: 50, seed: 1, broker: "sql"}, t.Output())

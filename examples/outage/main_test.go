@@ -148,7 +148,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Promise P3, feature R12, end to end: with the guard an outage dead-letters nothing, loses nothing, and the downstream is hardly called.
+// Promise P3, feature R12, end to end: with the guard an outage dead-letters nothing, loses nothing, and the downstream
+// is hardly called.
 func TestGuarded(t *testing.T) {
 	for _, c := range []struct {
 		on, how string

@@ -7,7 +7,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// A message stays in the topic until it is acked: it comes again after a nack, and the next subscription gets what was not settled.
+// A message stays in the topic until it is acked: it comes again after a nack, and the next subscription gets what was
+// not settled.
 func TestMemory(t *testing.T) {
 	topic := newMemory(2)
 	messages, err := topic.Subscribe(t.Context(), "")

@@ -1,5 +1,6 @@
-// Command quickstart protects a router with a dead letter channel, in one process and one file. Its database is shop.db,
-// in the folder where it runs. Run it, look at the dead letter, and run it with -fixed: docs/start.md tells the story.
+// Command quickstart protects a router with a dead letter channel, in one process and one file. Its database is
+// shop.db, in the folder where it runs. Run it, look at the dead letter, and run it with -fixed: docs/start.md tells
+// the story.
 package main
 
 import (

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// Promises P1 and P7, and feature D9, end to end on tables: whenever the consumer is killed, nothing is lost and nothing
-// happens twice.
+// Promises P1 and P7, and feature D9, end to end on tables: whenever the consumer is killed, nothing is lost and
+// nothing happens twice.
 func TestDemo(t *testing.T) {
 	services.Postgres(t)
 	services.MySQL(t)

@@ -37,8 +37,9 @@ func TestAckedFirst(t *testing.T) {
 	}
 }
 
-// Promise P3: a handler that goes on with a context of its own, when its message has gone away, is let end. So is one that says
-// nothing. A server that stands still for longer than the key may take by then fails a delivery, and not many in a row.
+// Promise P3: a handler that goes on with a context of its own, when its message has gone away, is let end. So is one
+// that says nothing. A server that stands still for longer than the key may take by then fails a delivery, and not many
+// in a row.
 func TestGoneAway(t *testing.T) {
 	db, _ := open(t, "")
 	r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{})
@@ -72,8 +73,8 @@ func TestGoneAway(t *testing.T) {
 	}
 }
 
-// Promise P3: who waits for a key goes when its message does, whatever context the statement has; and a statement that ends
-// its wait by itself is an error of its own.
+// Promise P3: who waits for a key goes when its message does, whatever context the statement has; and a statement that
+// ends its wait by itself is an error of its own.
 func TestWaitEnds(t *testing.T) {
 	db, _ := open(t, "")
 	db.SetMaxOpenConns(3)

@@ -5,12 +5,12 @@
 //	store, err := pgxstore.New(ctx, db, "shop")
 //	dlc, err := spillway.New(ctx, spillway.Config{Publisher: dead, Idempotency: store})
 //
-// With the store of idempotency.NewStore a message costs a round trip for its key. With this one the key travels with the
-// handler's first statement, and costs none. Measured beside handlers with a transaction of their own and no keys: 1.07
-// of their messages a second with 1 consumer and 0.96 with 8, where idempotency.NewStore has 0.89 and 0.77. Use this store
-// if round trips to the database dominate the time of a message, and if every handler tolerates what is listed below.
-// Nothing else is different: the table, the states of a key, what commits with what, leases. One process may use one
-// store, and the next process the other. The package is separate because it imports pgx.
+// With the store of idempotency.NewStore a message costs a round trip for its key. With this one the key travels with
+// the handler's first statement, and costs none. Measured beside handlers with a transaction of their own and no keys:
+// 1.07 of their messages a second with 1 consumer and 0.96 with 8, where idempotency.NewStore has 0.89 and 0.77. Use
+// this store if round trips to the database dominate the time of a message, and if every handler tolerates what is
+// listed below. Nothing else is different: the table, the states of a key, what commits with what, leases. One process
+// may use one store, and the next process the other. The package is separate because it imports pgx.
 //
 // # How the key travels
 //

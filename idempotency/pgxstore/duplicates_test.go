@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 )
 
-// Promises P1, P7: a handler that leaves while a goroutine of its own is in the first statement leaves no transaction in the
-// pool, and no key locked.
+// Promises P1, P7: a handler that leaves while a goroutine of its own is in the first statement leaves no transaction
+// in the pool, and no key locked.
 func TestLeftInStatement(t *testing.T) {
 	boom := errors.New("boom")
 	for name, leave := range map[string]func(*message.Message) error{
@@ -54,8 +54,8 @@ func TestLeftInStatement(t *testing.T) {
 	}
 }
 
-// Promise P7: whatever the handler of a duplicate does and returns, the message is absorbed, with what was recorded; and what
-// the first statement locked is free as soon as it has returned.
+// Promise P7: whatever the handler of a duplicate does and returns, the message is absorbed, with what was recorded;
+// and what the first statement locked is free as soon as it has returned.
 func TestDuplicates(t *testing.T) {
 	applied := func(t *testing.T, err error) {
 		t.Helper()

@@ -15,9 +15,10 @@ import (
 )
 
 // New returns the store that idempotency.NewStore returns, except that a key goes with the handler's first statement,
-// through pgx's pipeline. Open db with github.com/jackc/pgx/v5/stdlib. The pipeline is used if a connection's default_query_exec_mode is
-// cache_statement, the default, or cache_describe; on other connections, and on those of other drivers, the key
-// goes by itself before the first statement. A database other than PostgreSQL is an error. The store does not close db.
+// through pgx's pipeline. Open db with github.com/jackc/pgx/v5/stdlib. The pipeline is used if a connection's
+// default_query_exec_mode is cache_statement, the default, or cache_describe; on other connections, and on those of
+// other drivers, the key goes by itself before the first statement. A database other than PostgreSQL is an error. The
+// store does not close db.
 func New(ctx context.Context, db *sql.DB, service string) (idempotency.Store, error) {
 	store, err := idempotency.NewStore(ctx, db, service)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 )
 
-// Feature I2: a claim is one round trip, of BEGIN and the key, or of BEGIN, the key and the handler's first statement. Where
-// the connection cannot do that, it goes as text.
+// Feature I2: a claim is one round trip, of BEGIN and the key, or of BEGIN, the key and the handler's first statement.
+// Where the connection cannot do that, it goes as text.
 func TestRoundTrips(t *testing.T) {
 	const query = `SELECT id FROM effects WHERE id = $1`
 	reads := func(msg *message.Message) ([]*message.Message, error) {
@@ -68,12 +68,12 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// once leaves out what was said again at once: a connection may stand where another stood in memory, which had the statement
-// prepared, and then the text is sent twice.
+// once leaves out what was said again at once: a connection may stand where another stood in memory, which had the
+// statement prepared, and then the text is sent twice.
 func once(said []string) []string { return slices.Compact(said) }
 
-// Feature I1: a duplicate costs the claim with the first statement, which is rolled back, a look at what is recorded, and the end of the
-// transaction.
+// Feature I1: a duplicate costs the claim with the first statement, which is rolled back, a look at what is recorded,
+// and the end of the transaction.
 func TestDuplicateRoundTrips(t *testing.T) {
 	db, said := open(t, "")
 	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{}).Middleware(write)

@@ -14,7 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 )
 
-// Feature I2: a first statement that changes the settings goes after the key, and the settings are put back for the commit.
+// Feature I2: a first statement that changes the settings goes after the key, and the settings are put back for the
+// commit.
 func TestSettings(t *testing.T) {
 	db, said := open(t, "")
 	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
@@ -31,7 +32,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Feature I1: on another driver's connections it is the store of package idempotency. A nil *sql.DB is an error in time.
+// Feature I1: on another driver's connections it is the store of package idempotency. A nil *sql.DB is an error in
+// time.
 func TestOtherDriver(t *testing.T) {
 	db, err := sql.Open("postgres", postgrestest.Schema(t))
 	if err != nil {

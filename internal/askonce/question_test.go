@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Feature O1: an instance that was slow in its turn does not put its answer over that of an instance that asked later: numbers that only
-// rise would fall.
+// Feature O1: an instance that was slow in its turn does not put its answer over that of an instance that asked later:
+// numbers that only rise would fall.
 func TestSlowAnswerStaysBehind(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		open := func() *askonce.Question {

@@ -9,8 +9,9 @@ import (
 
 // Config says what calls share.
 type Config[T any] struct {
-	// Together writes several items. It returns the indexes of those that it left out: their calls write alone. After an
-	// error all calls do, so it has written all or none. Its context ends after Timeout, and when all callers have left.
+	// Together writes several items. It returns the indexes of those that it left out: their calls write alone. After
+	// an error all calls do, so it has written all or none. Its context ends after Timeout, and when all callers have
+	// left.
 	Together func(ctx context.Context, items []T) (leftOut []int, err error)
 	// Rows and Bytes bound a batch. An item of more than a quarter of Bytes is written at once, and alone.
 	Rows, Bytes int
@@ -20,7 +21,8 @@ type Config[T any] struct {
 	Timeout time.Duration
 }
 
-// Batcher writes what several callers have at the same time in one batch. It is safe for concurrent use, and has a goroutine only while a batch is written.
+// Batcher writes what several callers have at the same time in one batch. It is safe for concurrent use, and has a
+// goroutine only while a batch is written.
 type Batcher[T any] struct {
 	config Config[T]
 

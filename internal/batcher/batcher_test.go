@@ -170,7 +170,8 @@ func TestBatcher_panicAlone(t *testing.T) {
 	})
 }
 
-// A caller whose context ends has its answer, before its batch and while it is written. Others go on; without any, the batch ends.
+// A caller whose context ends has its answer, before its batch and while it is written. Others go on; without any, the
+// batch ends.
 func TestBatcher_contextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(1, 100, 100)

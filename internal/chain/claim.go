@@ -12,8 +12,8 @@ import (
 type Claim interface {
 	// Holds reports whether msg is the claimed message. The context may be of another message by now.
 	Holds(msg *message.Message) bool
-	// Locks reports whether the transaction is open and keeps other writers out of db: to wait for db would be to wait for
-	// itself.
+	// Locks reports whether the transaction is open and keeps other writers out of db: to wait for db would be to wait
+	// for itself.
 	Locks(db *sql.DB) bool
 }
 

@@ -14,8 +14,8 @@ import (
 type Reentry struct {
 	// Handler is the name of the handler that the message first came to.
 	Handler string
-	// As is the name of the router's handler that gets the message out of the stage. Some pub/subs pass a context on with
-	// what a handler published: a handler with another name then ignores the Reentry.
+	// As is the name of the router's handler that gets the message out of the stage. Some pub/subs pass a context on
+	// with what a handler published: a handler with another name then ignores the Reentry.
 	As string
 	// Topic is the stage topic that the message waited in.
 	Topic string
@@ -23,7 +23,8 @@ type Reentry struct {
 	Stage int
 	// Foreign means that the message waits for another handler, which may never get it.
 	Foreign bool
-	// Held is how long the stage held the message, which counts against the time that its adapter allows. See Call.Held.
+	// Held is how long the stage held the message, which counts against the time that its adapter allows. See
+	// Call.Held.
 	Held time.Duration
 	// Met is set by the stages' middleware.
 	Met bool

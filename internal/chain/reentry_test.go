@@ -43,8 +43,8 @@ func TestReentryIsTheOriginHandlers(t *testing.T) {
 	}
 }
 
-// Decision 6: parts that are attached one by one, each with a chain of its own, all see the handler that the message first
-// came to, and where it came from; so does what the message is restored to.
+// Decision 6: parts that are attached one by one, each with a chain of its own, all see the handler that the message
+// first came to, and where it came from; so does what the message is restored to.
 func TestReentryOfNestedChains(t *testing.T) {
 	var seen []string
 	part := func(next Handler) Handler {

@@ -27,9 +27,9 @@ func CarryTransaction(to, from context.Context) context.Context {
 
 // Joined is a transaction of a subscriber that stores can write in.
 type Joined interface {
-	// Write runs work behind a savepoint of the transaction, on its connection. It reports false, and does not run work,
-	// if the transaction is of another database than db, or the message is settled. An error of work undoes work and
-	// nothing else.
+	// Write runs work behind a savepoint of the transaction, on its connection. It reports false, and does not run
+	// work, if the transaction is of another database than db, or the message is settled. An error of work undoes work
+	// and nothing else.
 	Write(db *sql.DB, work func(*sql.Tx) error) (joined bool, err error)
 }
 

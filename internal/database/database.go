@@ -8,10 +8,10 @@
 //
 // # Adding a table
 //
-// Open asks the server whether it is PostgreSQL, MySQL, MariaDB or SQLite, and brings the tables to their newest version,
-// with their rows. Write a file of SQL into each folder of schema/files, under the next number. Its last statement records the component
-// and its version in spillway_schema. Then declare a schema.Table that names the file and its columns, and pass it to
-// Open. A new column is a file more, and a schema.Version more.
+// Open asks the server whether it is PostgreSQL, MySQL, MariaDB or SQLite, and brings the tables to their newest
+// version, with their rows. Write a file of SQL into each folder of schema/files, under the next number. Its last
+// statement records the component and its version in spillway_schema. Then declare a schema.Table that names the file
+// and its columns, and pass it to Open. A new column is a file more, and a schema.Version more.
 //
 // # Adding a database
 //
@@ -49,8 +49,8 @@ type engine interface {
 	Text(s string) any
 	Bytes(s string) any
 	SkipLocked() string
-	// Write runs work in a transaction. Again runs one statement. Read runs a statement that does not write. All of them
-	// run it again if others were in its way.
+	// Write runs work in a transaction. Again runs one statement. Read runs a statement that does not write. All of
+	// them run it again if others were in its way.
 	Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error
 	Again(ctx context.Context, db *sql.DB, statement func() error) error
 	Read(ctx context.Context, read func() error) error

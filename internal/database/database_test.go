@@ -16,7 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
-// Feature V9: a writer that is the victim of a deadlock, or finds another in its way, tries again. Other errors return at once.
+// Feature V9: a writer that is the victim of a deadlock, or finds another in its way, tries again. Other errors return
+// at once.
 func TestWrite(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		address := d.create(t)
@@ -82,7 +83,8 @@ func TestWrite_givesUp(t *testing.T) {
 	}
 }
 
-// Decision 8: on SQLite a writer waits behind the gate of its *sql.DB for no longer than its context lasts. A read does not.
+// Decision 8: on SQLite a writer waits behind the gate of its *sql.DB for no longer than its context lasts. A read does
+// not.
 func TestExec_waitsInTheRow(t *testing.T) {
 	d := databases[2]
 	db := database.Of(d.kind, d.fresh(t, `CREATE TABLE t (a INT)`, `PRAGMA journal_mode = WAL`))
@@ -192,7 +194,8 @@ func (r *oneRow) Next(to []driver.Value) error {
 	return nil
 }
 
-// Feature V9: a database says what it is. One on which no store can be is an error that says what it is, and which can be.
+// Feature V9: a database says what it is. One on which no store can be is an error that says what it is, and which can
+// be.
 func TestDetect(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		if db, err := database.Detect(t.Context(), d.fresh(t)); err != nil || db.Kind() != d.kind {

@@ -14,7 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/keytable"
 )
 
-// Feature I1: on PostgreSQL the table is upgraded where it is along the search path, and gets no empty twin in front of it.
+// Feature I1: on PostgreSQL the table is upgraded where it is along the search path, and gets no empty twin in front of
+// it.
 func TestUpgrade_searchPath(t *testing.T) {
 	d := databases[0]
 	db := d.fresh(t, d.unversioned...)
@@ -31,8 +32,8 @@ func TestUpgrade_searchPath(t *testing.T) {
 	exec(t, first, `INSERT INTO spillway_keys (consumer, id, applied_at, fence) VALUES ('c', 'i', 1, 1)`)
 }
 
-// restricted opens the owner's database for a role that may read and write rows, and nothing else. On MySQL and SQLite a
-// session that may only read stands for it.
+// restricted opens the owner's database for a role that may read and write rows, and nothing else. On MySQL and SQLite
+// a session that may only read stands for it.
 func (d testDatabase) restricted(t testing.TB, address string, owner *sql.DB) *sql.DB {
 	t.Helper()
 	switch d.kind {
@@ -52,7 +53,8 @@ func (d testDatabase) restricted(t testing.TB, address string, owner *sql.DB) *s
 	return db
 }
 
-// Feature I1: a role without rights starts where the table is current, recorded or not. Otherwise the error names the file.
+// Feature I1: a role without rights starts where the table is current, recorded or not. Otherwise the error names the
+// file.
 func TestUpgrade_withoutRights(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		address := d.create(t)

@@ -82,8 +82,8 @@ func TestUpgrade_tenAtOnce(t *testing.T) {
 	})
 }
 
-// Feature I1: an upgrade that ended between any two statements, and one that a user made by hand, is completed. Nothing is
-// done twice.
+// Feature I1: an upgrade that ended between any two statements, and one that a user made by hand, is completed. Nothing
+// is done twice.
 func TestUpgrade_cutShort(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		all := d.statements(t)
@@ -186,7 +186,8 @@ func TestUpgrade_requires(t *testing.T) {
 	}
 }
 
-// Feature I1: an upgrade that fails names its file. In one transaction it leaves nothing. One that did not do enough is noticed.
+// Feature I1: an upgrade that fails names its file. In one transaction it leaves nothing. One that did not do enough is
+// noticed.
 func TestUpgrade_fails(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		db := d.fresh(t, d.unversioned...)

@@ -12,13 +12,14 @@ import (
 
 // Inside is a poison.Queue as the other parts see it: its method Inside returns it.
 type Inside interface {
-	// IsDeadLetterTopic reports whether topic is one of dead letters, by its name: what fails in its consumer is parked.
+	// IsDeadLetterTopic reports whether topic is one of dead letters, by its name: what fails in its consumer is
+	// parked.
 	IsDeadLetterTopic(topic string) bool
 	// Initialize makes sure that the dead-letter topics of a handler of topic exist, with every publisher that is a
 	// poison.Initializer.
 	Initialize(topic, handler string) error
-	// CheckPublisher returns an error if pub, a handler's publisher, is one that takes the dead letters: the router closes
-	// it when that handler stops, and then nothing takes the letters of the other handlers.
+	// CheckPublisher returns an error if pub, a handler's publisher, is one that takes the dead letters: the router
+	// closes it when that handler stops, and then nothing takes the letters of the other handlers.
 	CheckPublisher(pub message.Publisher) error
 	// Classifier returns QueueConfig.Classifier, which decides what is a refusal for size. It may be nil.
 	Classifier() *classify.Classifier
@@ -29,8 +30,8 @@ type Inside interface {
 	// Shown returns v with its texts masked, for hooks and tracers.
 	Shown(v classify.Verdict) classify.Verdict
 	// ForStage returns the message that is published to a retry stage in place of original, a message as it arrived. It
-	// has original's origin and the failure so far, earlier stages included, without the stack. The context of the message
-	// has the values of original's context and does not end with it. ForStage takes over original.
+	// has original's origin and the failure so far, earlier stages included, without the stack. The context of the
+	// message has the values of original's context and does not end with it. ForStage takes over original.
 	ForStage(original *message.Message, failure *classify.Failure, number int, due, holdUntil time.Time) *message.Message
 	// FromStage restores what ForStage packed of msg, which comes out of a retry stage: the id and the metadata that a
 	// transport could have changed.

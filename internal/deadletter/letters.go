@@ -11,18 +11,20 @@ import (
 
 // Letters is package poison as the other parts see it: poison.Inside returns it.
 type Letters interface {
-	// IsLetter reports whether msg carries the failure of a dead letter. A message in a retry stage carries one too: see
-	// StageOf.
+	// IsLetter reports whether msg carries the failure of a dead letter. A message in a retry stage carries one too:
+	// see StageOf.
 	IsLetter(msg *message.Message) bool
-	// ProducerMetadata returns metadata without the keys of package poison and of the other writers whose letters it reads.
-	// It returns a copy, or metadata itself if it has none of these keys. Headers of Spring Kafka and Kafka Connect are
-	// removed only from a letter: a count of attempts alone, as in a message on its way through retry topics, stays.
+	// ProducerMetadata returns metadata without the keys of package poison and of the other writers whose letters it
+	// reads. It returns a copy, or metadata itself if it has none of these keys. Headers of Spring Kafka and Kafka
+	// Connect are removed only from a letter: a count of attempts alone, as in a message on its way through retry
+	// topics, stays.
 	ProducerMetadata(metadata message.Metadata) message.Metadata
-	// StageOf reads which retry stage msg waits in, or came from. The values are those of the message and are not verified.
+	// StageOf reads which retry stage msg waits in, or came from. The values are those of the message and are not
+	// verified.
 	StageOf(msg *message.Message) Stage
-	// Seal returns a copy of a dead letter with its payload and its producer's metadata sealed with the current key. All
-	// that poison.Read reads stays readable. changed reports whether it is a copy: a letter that the current key sealed
-	// already is returned as it is.
+	// Seal returns a copy of a dead letter with its payload and its producer's metadata sealed with the current key.
+	// All that poison.Read reads stays readable. changed reports whether it is a copy: a letter that the current key
+	// sealed already is returned as it is.
 	Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (_ *message.Message, changed bool, err error)
 }
 

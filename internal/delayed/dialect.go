@@ -16,7 +16,8 @@ type dialect struct {
 	lock string
 	// hint is by which index rows are chosen, and hintKey the same for rows that are chosen by their numbers.
 	hint, hintKey string
-	// behind is the condition to come behind a place in the order of spillway_delayed_ready, and after is what it binds.
+	// behind is the condition to come behind a place in the order of spillway_delayed_ready, and after is what it
+	// binds.
 	behind string
 	after  func(place) []any
 	// among is the condition to have one of these numbers, and what it binds.

@@ -17,8 +17,8 @@ import (
 type Selection struct {
 	// IDs are ids of messages, at most MaxIDs of them.
 	IDs []string
-	// Metadata are keys of the messages' metadata with the values that they must have, byte for byte. All of them must be
-	// there.
+	// Metadata are keys of the messages' metadata with the values that they must have, byte for byte. All of them must
+	// be there.
 	Metadata map[string]string
 }
 
@@ -29,8 +29,8 @@ const MaxIDs = 500
 type EraseOptions struct {
 	// DryRun counts the messages and removes none.
 	DryRun bool
-	// Before is called with the ids of at most 500 messages before they are removed, outside of any transaction, and by a
-	// dry run too. An error ends Erase. Default: none.
+	// Before is called with the ids of at most 500 messages before they are removed, outside of any transaction, and by
+	// a dry run too. An error ends Erase. Default: none.
 	Before func(ctx context.Context, ids []string) error
 }
 

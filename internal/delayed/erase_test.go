@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
-// Feature D14: a person's messages that wait are removed, by id or by metadata, and no others. One that a relay is publishing
-// stays until the relay is done.
+// Feature D14: a person's messages that wait are removed, by id or by metadata, and no others. One that a relay is
+// publishing stays until the relay is done.
 func TestErase(t *testing.T) {
 	for _, d := range databases.All {
 		t.Run(d.Name, func(t *testing.T) {

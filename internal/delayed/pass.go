@@ -20,11 +20,11 @@ const (
 	// PostgreSQL reads the index entries of all rows that have been deleted since, and so do others that keep old
 	// versions.
 	dear = 10 * time.Millisecond
-	// dearEvery times its cost is how long such a look is not repeated. Until then a row in front is not seen: one whose
-	// transaction committed after it was due, or one that another relay gave back.
+	// dearEvery times its cost is how long such a look is not repeated. Until then a row in front is not seen: one
+	// whose transaction committed after it was due, or one that another relay gave back.
 	dearEvery = 100
-	// margin is how far behind the database's clock the place stays where others begin: what is put is due from when its
-	// statement ran, and seen when it is committed.
+	// margin is how far behind the database's clock the place stays where others begin: what is put is due from when
+	// its statement ran, and seen when it is committed.
 	margin = 10 * time.Second
 	// passPage is how many rows of topics that refuse are passed over with one statement.
 	passPage = 2000

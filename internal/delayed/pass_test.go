@@ -30,8 +30,8 @@ func bulk(t testing.TB, s *Store, topic string, n int) {
 	}
 }
 
-// Feature R8, promise P4: what waits for a topic that refuses is passed over, and not written again and again. Messages of
-// other topics that come after it are published meanwhile; and when the topic takes messages again, all of them are.
+// Feature R8, promise P4: what waits for a topic that refuses is passed over, and not written again and again. Messages
+// of other topics that come after it are published meanwhile; and when the topic takes messages again, all of them are.
 func TestRefusedIsPassedOver(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		s := newStore(t, d, address)
@@ -142,8 +142,8 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// With an old snapshot open, PostgreSQL keeps the index entries of deleted rows. A look that begins behind them reads none
-// of them, nor those of leases that lie in the future.
+// With an old snapshot open, PostgreSQL keeps the index entries of deleted rows. A look that begins behind them reads
+// none of them, nor those of leases that lie in the future.
 func TestDeadEntries(t *testing.T) {
 	d := databases.Postgres
 	s := newStore(t, d, d.Create(t))

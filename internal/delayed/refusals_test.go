@@ -57,7 +57,8 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// One message that is refused, for its size or otherwise, does not stop those behind it, also not those of its own call.
+// One message that is refused, for its size or otherwise, does not stop those behind it, also not those of its own
+// call.
 func TestPoisoned(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		for _, refusal := range []error{errors.New("not this one"), classify.ErrTooLarge} {

@@ -21,18 +21,18 @@ type RelayConfig struct {
 	// Poll is how often the relay looks for what another process put, and so the longest that such a message is late.
 	// Default: 1 second.
 	Poll time.Duration
-	// Lease is how long the messages of a relay that died wait for another relay. A relay that lives renews it. It must be
-	// at least 100 milliseconds. Default: 10 seconds.
+	// Lease is how long the messages of a relay that died wait for another relay. A relay that lives renews it. It must
+	// be at least 100 milliseconds. Default: 10 seconds.
 	Lease time.Duration
 	// GiveUp is called with a message that the publisher can never accept: the error is a refusal for size, or wraps
-	// classify.ErrRefused. If GiveUp returns nil, it has placed the message elsewhere, and the message leaves the store.
-	// Default: none; such a message is tried again every minute.
+	// classify.ErrRefused. If GiveUp returns nil, it has placed the message elsewhere, and the message leaves the
+	// store. Default: none; such a message is tried again every minute.
 	GiveUp func(ctx context.Context, topic string, msg *message.Message, refusal error) error
 	// OnMoved is called with each message that the publisher has taken, in due order, before its row is deleted. It is
 	// called again if the message is published again. A panic is logged. Default: none.
 	OnMoved func(context.Context, Moved)
-	// Shared: Classifier decides which refusals of the publisher are for size, in stages that of their queue. Logger receives
-	// refusals of the publisher, and failures of the database.
+	// Shared: Classifier decides which refusals of the publisher are for size, in stages that of their queue. Logger
+	// receives refusals of the publisher, and failures of the database.
 	settings.Shared
 }
 

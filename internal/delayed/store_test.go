@@ -147,8 +147,8 @@ func TestPut_within(t *testing.T) {
 	}
 }
 
-// Ten processes that start at once make the table once. A table, a database and a service that cannot be the store's are
-// refused.
+// Ten processes that start at once make the table once. A table, a database and a service that cannot be the store's
+// are refused.
 func TestNewStore(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var all sync.WaitGroup

@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
-// Promise P1: messages that are put at the same time are all there, once, each with its topic, payload and delay. A message that
-// the database refuses fails for its caller alone.
+// Promise P1: messages that are put at the same time are all there, once, each with its topic, payload and delay. A
+// message that the database refuses fails for its caller alone.
 func TestStore_together(t *testing.T) {
 	for _, d := range databases.All {
 		t.Run(d.Name, func(t *testing.T) {

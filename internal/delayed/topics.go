@@ -6,7 +6,8 @@ import (
 )
 
 const (
-	// maxRefusals is how many messages in a row a topic may refuse before it is believed to be down, and not the messages.
+	// maxRefusals is how many messages in a row a topic may refuse before it is believed to be down, and not the
+	// messages.
 	maxRefusals = 3
 	// maxTopics bounds what is remembered: names of topics may come from messages.
 	maxTopics = 1000

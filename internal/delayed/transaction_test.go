@@ -137,8 +137,8 @@ func TestPut_inTransaction(t *testing.T) {
 	}
 }
 
-// A Put that is the victim of a deadlock ended the message's transaction. On MySQL and MariaDB what is said after it would
-// commit by itself: a handler that ignores the error is not taken at its word, and the message comes again.
+// A Put that is the victim of a deadlock ended the message's transaction. On MySQL and MariaDB what is said after it
+// would commit by itself: a handler that ignores the error is not taken at its word, and the message comes again.
 func TestPut_deadlock(t *testing.T) {
 	db := databases.MariaDB.New(t)
 	store := storeOn(t, db)
@@ -182,8 +182,8 @@ func TestPut_deadlock(t *testing.T) {
 	}
 }
 
-// victim lets put meet another transaction that has the gap where the row belongs, waits for the row of the account, and has
-// written more: MySQL ends the lighter one.
+// victim lets put meet another transaction that has the gap where the row belongs, waits for the row of the account,
+// and has written more: MySQL ends the lighter one.
 func victim(db *sql.DB, put func() error) (err error) {
 	other, err := db.BeginTx(context.Background(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {

@@ -27,8 +27,8 @@ func (panics) Deduplicates() bool { panic("boom") }
 
 type around struct{ message.Publisher }
 
-// Feature V1, promise P1: a publisher whose broker drops messages by their ids is refused, however it is decorated. The outermost
-// decorator that knows decides.
+// Feature V1, promise P1: a publisher whose broker drops messages by their ids is refused, however it is decorated. The
+// outermost decorator that knows decides.
 func TestCheckKeeps(t *testing.T) {
 	drops, keeps := says{plain{}, true}, says{plain{}, false}
 	for name, row := range map[string]struct {

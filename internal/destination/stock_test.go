@@ -75,8 +75,8 @@ func own(v reflect.Value) (p *looking, ok bool) {
 	return (*looking)(v.Addr().UnsafePointer()), true
 }
 
-// Feature D5: a publisher that looks for its topic before the first message does so at start-up, without a message. One that cannot be asked
-// is in the log, once; one that makes topics, or whose topics come into being, is not.
+// Feature D5: a publisher that looks for its topic before the first message does so at start-up, without a message. One
+// that cannot be asked is in the log, once; one that makes topics, or whose topics come into being, is not.
 func TestProbe(t *testing.T) {
 	stockForTest(t)
 	auto := func() *looking {

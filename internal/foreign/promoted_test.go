@@ -28,8 +28,8 @@ func (staysOpen) Close() error            { return nil }
 func (*ignores) Close() error             { return nil }
 func (unwraps) Unwrap() message.Publisher { return nil }
 
-// Feature D4: a struct passes Close on if its Close is that of the publisher that it embeds. One with a Close of its own keeps a
-// shared publisher open.
+// Feature D4: a struct passes Close on if its Close is that of the publisher that it embeds. One with a Close of its
+// own keeps a shared publisher open.
 func TestPromoted(t *testing.T) {
 	for _, c := range []struct {
 		of   reflect.Type

@@ -67,8 +67,8 @@ func WithHandler(ctx context.Context, handler string) context.Context {
 	return context.WithValue(ctx, handlerName, handler)
 }
 
-// KeyOf returns the key under which get, a function of another module, looks for a value in a context. The key's type is
-// private, but each context that get reads sees the key. If get reads none, the key is one that nothing reads.
+// KeyOf returns the key under which get, a function of another module, looks for a value in a context. The key's type
+// is private, but each context that get reads sees the key. If get reads none, the key is one that nothing reads.
 func KeyOf(name string, get func(context.Context)) any {
 	read := &reading{Context: context.Background()}
 	get(read)

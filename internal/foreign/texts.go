@@ -21,8 +21,8 @@ const (
 )
 
 // textRow is what a sentinel of another module says. For Away and Passes the text must be all that the error says, or
-// begin it if start is set. For AwayForUs and Unconnected it is anywhere in what the error says, and for Cut and Lost at
-// the end, or at the beginning if start is set.
+// begin it if start is set. For AwayForUs and Unconnected it is anywhere in what the error says, and for Cut and Lost
+// at the end, or at the beginning if start is set.
 type textRow struct {
 	of, text string
 	start    bool

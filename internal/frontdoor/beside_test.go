@@ -28,8 +28,8 @@ func crashStore(t testing.TB, db *sql.DB) *crashlimit.Store {
 	return store
 }
 
-// Feature D10: a channel with a database and a crash limit registers its process while the router runs, and signs off before
-// the router has closed.
+// Feature D10: a channel with a database and a crash limit registers its process while the router runs, and signs off
+// before the router has closed.
 func TestDeliveriesRegister(t *testing.T) {
 	b := newBench(t, true)
 	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, DB: b.DB, CrashLimit: &crashlimit.Config{Max: 3}})
@@ -99,7 +99,8 @@ func TestRetentionRuns(t *testing.T) {
 	}
 }
 
-// Feature D10: a channel tells messages without an id apart by the coordinates that its adapter knows, and by nothing else.
+// Feature D10: a channel tells messages without an id apart by the coordinates that its adapter knows, and by nothing
+// else.
 func TestDeliveriesCoordinates(t *testing.T) {
 	b := newBench(t, true)
 	known := map[string]poison.Origin{"a": {Topic: "orders", Partition: "0", Offset: "7"}, "b": {Topic: "orders", Partition: "0", Offset: "8"}}

@@ -57,8 +57,9 @@ func (b *bench) campaign(all *campaigns.Campaigns, r campaigns.Request, until fu
 	return c
 }
 
-// Features V7, V12, R10, D14, promise P6, decision 22: messages without an id go through stages, become sealed letters, are redriven, and
-// fail again in the same way. The campaign knows of each of them, without a receiver, and pauses itself.
+// Features V7, V12, R10, D14, promise P6, decision 22: messages without an id go through stages, become sealed letters,
+// are redriven, and fail again in the same way. The campaign knows of each of them, without a receiver, and pauses
+// itself.
 func TestCampaignLearnsOfNoIDs(t *testing.T) {
 	b := newBench(t, false)
 	ring, err := seal.ParseKeyring(testkit.Keyring("key-1"))
@@ -95,8 +96,9 @@ func TestCampaignLearnsOfNoIDs(t *testing.T) {
 	}
 }
 
-// Features D15, I4, V12, promise P7: a redriven letter whose output could not be published has succeeded when the output is published, and
-// not because its message is applied. The handler runs again only if a person chose that, and it is on record.
+// Features D15, I4, V12, promise P7: a redriven letter whose output could not be published has succeeded when the
+// output is published, and not because its message is applied. The handler runs again only if a person chose that, and
+// it is on record.
 func TestCampaignOfUndeliverableOutputs(t *testing.T) {
 	b := newBench(t, false)
 	var repaired atomic.Bool

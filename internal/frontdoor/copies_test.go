@@ -46,8 +46,8 @@ func (p *tally) setRefuse(refuse bool) {
 	p.refuse = refuse
 }
 
-// Feature R5b: a broker redelivers messages after 2 s that are held for longer, because what they need is away. None is lost, none is
-// handled twice beside itself, and none dead-lettered twice.
+// Feature R5b: a broker redelivers messages after 2 s that are held for longer, because what they need is away. None is
+// lost, none is handled twice beside itself, and none dead-lettered twice.
 func TestHeldMessagesComeAgain(t *testing.T) {
 	const messages = 20
 	for name, row := range map[string]struct {

@@ -20,8 +20,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature I1, V9, promise P7: the quick start is the same on each database. A handler fails until its cause is gone, its letter
-// waits in the database, comes back once, and each message takes effect once although it is delivered twice.
+// Feature I1, V9, promise P7: the quick start is the same on each database. A handler fails until its cause is gone,
+// its letter waits in the database, comes back once, and each message takes effect once although it is delivered twice.
 func TestOneDatabaseAtTheDoor(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
@@ -90,7 +90,8 @@ func effects(t *testing.T, db *sql.DB) string {
 	return strings.Join(ids, ",")
 }
 
-// A database of several services needs the service's name, because handlers of one name would absorb each other's messages.
+// A database of several services needs the service's name, because handlers of one name would absorb each other's
+// messages.
 func TestServiceIsRequired(t *testing.T) {
 	for _, d := range []databases.Database{databases.Postgres, databases.MariaDB} {
 		t.Run(d.Name, func(t *testing.T) {

@@ -115,8 +115,8 @@ func canceled() context.Context {
 }
 
 // Feature V8, promise P6: a forged origin sends no message anywhere. On a live message it is not believed: the
-// letter goes back to the topic where it failed, even if the forged one is allowed. In a letter that was forged whole, the
-// allow-list has the last word.
+// letter goes back to the topic where it failed, even if the forged one is allowed. In a letter that was forged whole,
+// the allow-list has the last word.
 func TestForgedOriginGoesNowhere(t *testing.T) {
 	b := newBench(t, false)
 	elsewhere, err := b.Source.Subscribe(t.Context(), "payroll")
@@ -152,8 +152,8 @@ func TestForgedOriginGoesNowhere(t *testing.T) {
 	}
 }
 
-// Promise P6, P7: a redriven message that its handler passes on, metadata and all, does not make its output look as if it
-// came from the first topic: when the output fails further on, it goes back there and not to the first.
+// Promise P6, P7: a redriven message that its handler passes on, metadata and all, does not make its output look as if
+// it came from the first topic: when the output fails further on, it goes back there and not to the first.
 func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 	b := newBench(t, false)
 	var repaired atomic.Bool

@@ -66,8 +66,8 @@ type slow struct {
 
 func (s slow) RedeliveryTime() time.Duration { return s.redelivers }
 
-// Feature R12: the guard holds a message for no longer than fits what its subscriber says, through the router's decorators. A MaxHold
-// that is longer is cut, and the log says so.
+// Feature R12: the guard holds a message for no longer than fits what its subscriber says, through the router's
+// decorators. A MaxHold that is longer is cut, and the log says so.
 func TestHoldFitsSubscriber(t *testing.T) {
 	b, log := newBench(t, true), &testkit.Log{}
 	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Logger: log, Breaker: &breaker.Config{MaxHold: time.Hour}})

@@ -236,8 +236,8 @@ func (s stores) wantRows(t testing.TB, d *database.Database) {
 	}
 }
 
-// Features I1, V9: an owner runs the files of Schema by hand. Then a role that may not create tables opens every store, and
-// works. Nothing is done a second time.
+// Features I1, V9: an owner runs the files of Schema by hand. Then a role that may not create tables opens every store,
+// and works. Nothing is done a second time.
 func TestSchemaByHand(t *testing.T) {
 	catalogs := map[database.Kind]string{
 		database.Postgres: `SELECT concat(oid, ' ', relname, ' ', relfilenode) FROM pg_class WHERE relnamespace = current_schema()::regnamespace ORDER BY oid`,

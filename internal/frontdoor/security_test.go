@@ -20,8 +20,8 @@ import (
 
 // Statements of docs/security.md that no other test holds.
 
-// A publisher to a live topic that takes another message's id is applied in its place; the other is not lost, but dead-lettered as
-// invalid.
+// A publisher to a live topic that takes another message's id is applied in its place; the other is not lost, but
+// dead-lettered as invalid.
 func TestSecurityTakenID(t *testing.T) {
 	b := newBench(t, false)
 	stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
@@ -36,7 +36,8 @@ func TestSecurityTakenID(t *testing.T) {
 	}
 }
 
-// A publisher to a live topic can claim that its own message was redriven often: such a message is quarantined at its first redrive.
+// A publisher to a live topic can claim that its own message was redriven often: such a message is quarantined at its
+// first redrive.
 func TestSecurityClaimedRedrives(t *testing.T) {
 	b := newBench(t, false)
 	stop := b.Run(b.Channel().Attach, func(*message.Message) ([]*message.Message, error) {
@@ -53,7 +54,8 @@ func TestSecurityClaimedRedrives(t *testing.T) {
 	}
 }
 
-// A person who sends messages that fail as if the downstream was away cannot stop the good ones among them, and the own ones end.
+// A person who sends messages that fail as if the downstream was away cannot stop the good ones among them, and the own
+// ones end.
 func TestSecurityPretendedOutage(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -19,8 +19,9 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
-// Features R12, R8, R11: messages that come out of their stage, or out of the delay store, while the downstream is away wait in the
-// guard. They go to no other stage and into no dead letter, and each takes effect once when the downstream is back.
+// Features R12, R8, R11: messages that come out of their stage, or out of the delay store, while the downstream is away
+// wait in the guard. They go to no other stage and into no dead letter, and each takes effect once when the downstream
+// is back.
 func TestOutageOfStagedMessages(t *testing.T) {
 	for name, inStore := range map[string]bool{"topics": false, "store": true} {
 		t.Run(name, func(t *testing.T) {

@@ -37,8 +37,8 @@ func (l late) Subscribe(ctx context.Context, topic string) (<-chan *message.Mess
 
 func (late) Close() error { return nil }
 
-// Promise P1: what is due in the store when a router starts is published when its re-entry topic has a subscription, and not
-// before: a pub/sub that keeps nothing for others would lose it.
+// Promise P1: what is due in the store when a router starts is published when its re-entry topic has a subscription,
+// and not before: a pub/sub that keeps nothing for others would lose it.
 func TestRelayAwaitsSubscriptions(t *testing.T) {
 	b := newBench(t, false)
 	store := delayStore(t, b.DB)
@@ -59,8 +59,8 @@ func TestRelayAwaitsSubscriptions(t *testing.T) {
 	b.Eventually("it took effect", func() bool { return len(b.Effects()) == 1 })
 }
 
-// Features I9, R5: where the receiver has leases in place of transactions, a message that fails lets go of its key, and takes
-// effect in its stage, once; a copy that comes meanwhile waits for its turn, in no stage and uncounted.
+// Features I9, R5: where the receiver has leases in place of transactions, a message that fails lets go of its key, and
+// takes effect in its stage, once; a copy that comes meanwhile waits for its turn, in no stage and uncounted.
 func TestStagesUnderLease(t *testing.T) {
 	b := newBench(t, false)
 	var putBack, staged atomic.Int32
@@ -95,8 +95,9 @@ func TestStagesUnderLease(t *testing.T) {
 	}
 }
 
-// Promise P1: what waits in DB since Stages had their store there is named at the start of a channel that does not read it, with
-// and without stage topics. A channel that reads it, another service, and a database without the table name nothing.
+// Promise P1: what waits in DB since Stages had their store there is named at the start of a channel that does not read
+// it, with and without stage topics. A channel that reads it, another service, and a database without the table name
+// nothing.
 func TestRowsLeftAreReported(t *testing.T) {
 	b := newBench(t, false)
 	start := func(what string, want int, change ...func(*spillway.Config)) {

@@ -8,8 +8,8 @@ import (
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
-// Campaigns is the inside of campaigns.Campaigns. Store is *letters.Store. The other type parameters are types of package
-// campaigns, which imports this one.
+// Campaigns is the inside of campaigns.Campaigns. Store is *letters.Store. The other type parameters are types of
+// package campaigns, which imports this one.
 type Campaigns[Store any, State comparable, Request, Plan any] interface {
 	// Store returns the Store of campaigns.New.
 	Store() Store
@@ -17,20 +17,20 @@ type Campaigns[Store any, State comparable, Request, Plan any] interface {
 	Summary(ctx context.Context) (Summary[State], error)
 	// Plan is campaigns.Campaigns.Plan, with what a page shows of it.
 	Plan(ctx context.Context, r Request) (Plan, Details, error)
-	// History returns what was done with a campaign, the oldest first, at most 1,000 events after a Seq. The events stay on
-	// record after the campaign has ended.
+	// History returns what was done with a campaign, the oldest first, at most 1,000 events after a Seq. The events
+	// stay on record after the campaign has ended.
 	History(ctx context.Context, id string, after int64) ([]CampaignEvent, error)
 	// Holding returns those of the letters, at most campaigns.MaxSeqs, that a campaign of the service has and is not
-	// through with, each with the id of the campaign. Other campaigns do not take them. A campaign that was cancelled has a
-	// letter until its worker gives it back.
+	// through with, each with the id of the campaign. Other campaigns do not take them. A campaign that was cancelled
+	// has a letter until its worker gives it back.
 	Holding(ctx context.Context, seqs ...int64) (map[int64]string, error)
-	// LeftBehind says why a campaign left letters behind that it had selected: those that were refused, failed or are gone,
-	// by reason, the most first, at most 20 reasons.
+	// LeftBehind says why a campaign left letters behind that it had selected: those that were refused, failed or are
+	// gone, by reason, the most first, at most 20 reasons.
 	LeftBehind(ctx context.Context, id string) ([]Behind, error)
 	// Forget takes a person's values from what the campaigns keep: from the requests of campaigns (IDs, metadata,
-	// description and payload of their filters, their edits and reasons) and from reasons and details of their events. The
-	// word erased takes their place. A value of fewer than 4 bytes is replaced only if it is all of a text. What the
-	// campaigns did, and their counts, stay. With a dry run nothing is changed.
+	// description and payload of their filters, their edits and reasons) and from reasons and details of their events.
+	// The word erased takes their place. A value of fewer than 4 bytes is replaced only if it is all of a text. What
+	// the campaigns did, and their counts, stay. With a dry run nothing is changed.
 	Forget(ctx context.Context, dryRun bool, values ...string) (Forgotten, error)
 	// ForgetLetters takes the texts that the campaigns keep of letters: why a letter was refused, which can quote its
 	// payload. It takes at most 500 letters, and returns how many texts there were.
@@ -41,8 +41,8 @@ type Campaigns[Store any, State comparable, Request, Plan any] interface {
 type Summary[State comparable] struct {
 	// States has the number of campaigns in each state.
 	States map[State]int `json:"states"`
-	// Stopped is the number of paused campaigns that stopped themselves, because too many letters failed again, and wait
-	// for Resume.
+	// Stopped is the number of paused campaigns that stopped themselves, because too many letters failed again, and
+	// wait for Resume.
 	Stopped int `json:"stopped"`
 }
 
@@ -62,8 +62,8 @@ const (
 	// CampaignLeft says that a worker cannot do the campaign, and why. Another worker may be able to. Each reason is on
 	// record once.
 	CampaignLeft = "left to other workers"
-	// CampaignWaits says that a campaign waits for its turn: more campaigns have letters due than a worker works on at the
-	// same time.
+	// CampaignWaits says that a campaign waits for its turn: more campaigns have letters due than a worker works on at
+	// the same time.
 	CampaignWaits = "waits for its turn"
 )
 
@@ -128,7 +128,8 @@ type PlannedLetter struct {
 type Diff struct {
 	// Refused says why the edit does not fit. Then nothing else is set.
 	Refused string `json:"refused,omitempty"`
-	// Before and After are the payloads, if they differ. They hold 64 KiB each at most: Cut reports whether there is more.
+	// Before and After are the payloads, if they differ. They hold 64 KiB each at most: Cut reports whether there is
+	// more.
 	Before []byte `json:"before,omitempty"`
 	After  []byte `json:"after,omitempty"`
 	Cut    bool   `json:"cut,omitempty"`

@@ -27,8 +27,8 @@ type TopicPlan struct {
 	Quarantine int `json:"quarantine"`
 	// Refused is the number of letters whose topic is not in Allow: they would go to <topic>.parked.
 	Refused int `json:"refused"`
-	// RefusedTopics are the topics of Refused letters, the most letters first, at most 100. An empty topic says that there
-	// is none.
+	// RefusedTopics are the topics of Refused letters, the most letters first, at most 100. An empty topic says that
+	// there is none.
 	RefusedTopics []TopicCount `json:"refused_topics,omitempty"`
 	// NotChosen is the number of letters that the filter does not choose: they would go to <topic>.parked.
 	NotChosen int `json:"not_chosen"`

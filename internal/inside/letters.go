@@ -24,15 +24,15 @@ type Letters[Filter, Letter, Act, Rule any, Status comparable] interface {
 	// OldestWaiting returns, by cause, when the waiting letter that was stored first failed first. A cause without a
 	// waiting letter has no entry. Each cause costs a look into an index, however many letters it has.
 	OldestWaiting(ctx context.Context, causes ...string) (map[string]time.Time, error)
-	// Arrivals returns the arrivals of each cause, in the order of the causes, at most letters.MaxListed of them. A letter
-	// that arrives again counts each time.
+	// Arrivals returns the arrivals of each cause, in the order of the causes, at most letters.MaxListed of them. A
+	// letter that arrives again counts each time.
 	Arrivals(ctx context.Context, causes ...string) ([]Arrivals, error)
 
 	// OpenWith is letters.Store.Open with other keys.
 	OpenWith(ctx context.Context, sealer *seal.Sealer, l Letter) (opened Letter, err error)
-	// SealKeys counts the letters of the service by the key that they are sealed with, whatever their status, in the order
-	// of the keys. It reads all letters, without their bodies. A key that has no letters here, and none in a topic, is
-	// needed no more.
+	// SealKeys counts the letters of the service by the key that they are sealed with, whatever their status, in the
+	// order of the keys. It reads all letters, without their bodies. A key that has no letters here, and none in a
+	// topic, is needed no more.
 	SealKeys(ctx context.Context) ([]KeyCount, error)
 
 	// Reseal is letters.Store.Reseal, with a report. Letters that do not open are no error.
@@ -40,12 +40,12 @@ type Letters[Filter, Letter, Act, Rule any, Status comparable] interface {
 	// Retention returns what deletes letters by rules.
 	Retention(rules []Rule, act Act) (Retention, error)
 
-	// Record writes an event for each of the letters, at most letters.MaxLimit, and changes nothing else. kind is selected,
-	// edited or shown: the Store records the other kinds. tx is a transaction on the Store's database, or nil. Record
-	// returns the Seqs of the letters that are there.
+	// Record writes an event for each of the letters, at most letters.MaxLimit, and changes nothing else. kind is
+	// selected, edited or shown: the Store records the other kinds. tx is a transaction on the Store's database, or
+	// nil. Record returns the Seqs of the letters that are there.
 	Record(ctx context.Context, tx *sql.Tx, kind string, act Act, seqs ...int64) (recorded []int64, err error)
-	// RecordErasure writes the event erasure: a program erased a person's data, or is about to. act.Detail says by what it
-	// looked for them, without a value of the person, and what it found.
+	// RecordErasure writes the event erasure: a program erased a person's data, or is about to. act.Detail says by what
+	// it looked for them, without a value of the person, and what it found.
 	RecordErasure(ctx context.Context, act Act) error
 	// Erase removes the payload, the metadata and all texts of the letters that f chooses.
 	Erase(ctx context.Context, f Filter, act Act, options EraseOptions) (Erased, error)
@@ -55,16 +55,17 @@ type Letters[Filter, Letter, Act, Rule any, Status comparable] interface {
 type Claims[Filter, Letter, Act any, Status comparable] interface {
 	// LastSeq returns the greatest Seq in the table, or 0. As Filter.MaxSeq it leaves out letters that arrive later.
 	LastSeq(ctx context.Context) (int64, error)
-	// Free returns the Seqs of the first n letters, 1 to letters.MaxLimit, that f chooses and that have no lease. Letters
-	// that another transaction is writing are among them. Their size may make it fewer than n.
+	// Free returns the Seqs of the first n letters, 1 to letters.MaxLimit, that f chooses and that have no lease.
+	// Letters that another transaction is writing are among them. Their size may make it fewer than n.
 	Free(ctx context.Context, f Filter, n int) ([]int64, error)
-	// Claim leases those of the letters, at most letters.MaxLimit, that f still chooses, that have no lease, and that no
-	// other transaction is writing at this moment. It reads them into memory: Free returns as many as may be.
+	// Claim leases those of the letters, at most letters.MaxLimit, that f still chooses, that have no lease, and that
+	// no other transaction is writing at this moment. It reads them into memory: Free returns as many as may be.
 	Claim(ctx context.Context, f Filter, seqs []int64, lease time.Duration) (Claim[Letter], error)
 	// Renew lets the lease last for the given time from now on. It returns the letters that still have it.
 	Renew(ctx context.Context, lease time.Duration, c Claim[Letter]) (still Claim[Letter], err error)
-	// Settle gives claimed letters, at most letters.MaxLimit, their new status, records act and ends their leases, in one
-	// transaction. It returns those that were settled: the leases of the others are lost. After an error none is settled.
+	// Settle gives claimed letters, at most letters.MaxLimit, their new status, records act and ends their leases, in
+	// one transaction. It returns those that were settled: the leases of the others are lost. After an error none is
+	// settled.
 	Settle(ctx context.Context, status Status, act Act, claims ...Claim[Letter]) (settled []Letter, err error)
 	// Release ends the leases of letters and leaves the letters as they were. A lease that is lost is no error.
 	Release(ctx context.Context, c Claim[Letter]) error
@@ -72,14 +73,14 @@ type Claims[Filter, Letter, Act any, Status comparable] interface {
 	// lease it changes nothing, and the error is letters.ErrLeaseLost.
 	Postpone(ctx context.Context, c Claim[Letter]) error
 	// BreakLeases takes letters away from the holders of their leases, and records it. A holder learns of it when it
-	// settles or renews. What it published is published: break a lease only if its holder is gone. It returns the Seqs of
-	// the letters whose leases it broke.
+	// settles or renews. What it published is published: break a lease only if its holder is gone. It returns the Seqs
+	// of the letters whose leases it broke.
 	BreakLeases(ctx context.Context, act Act, seqs ...int64) (broken []int64, err error)
 
-	// HandleAgain lets the handler of a claimed letter run again although the idempotent receiver has applied its message:
-	// it removes the receiver's key, whose id is the message's, and records it. What the handler wrote before is written
-	// again then, and what it produces anew takes the place of the recorded outputs. It reports false if there is no such
-	// key: then the handler runs anyway, or the receiver has other keys. Publish the letter after it.
+	// HandleAgain lets the handler of a claimed letter run again although the idempotent receiver has applied its
+	// message: it removes the receiver's key, whose id is the message's, and records it. What the handler wrote before
+	// is written again then, and what it produces anew takes the place of the recorded outputs. It reports false if
+	// there is no such key: then the handler runs anyway, or the receiver has other keys. Publish the letter after it.
 	HandleAgain(ctx context.Context, l Letter, act Act) (removed bool, err error)
 	// CheckKeys returns an error if the idempotent receiver does not keep its keys in the database of the letters.
 	CheckKeys(ctx context.Context) error
@@ -91,7 +92,8 @@ type Claims[Filter, Letter, Act any, Status comparable] interface {
 	//     are published. The receiver marks that within a spillway.Channel. Elsewhere it is believed 5 minutes after the
 	//     message was applied, but never of a letter of reason output_undeliverable, whose message was applied before.
 	//
-	// Otherwise another program marks it, by letters.Store.MarkAll. Live traffic does nothing for it: Learn looks keys up.
+	// Otherwise another program marks it, by letters.Store.MarkAll. Live traffic does nothing for it: Learn looks keys
+	// up.
 	Learn(ctx context.Context, redriveID string) (Outcome, error)
 }
 
@@ -99,8 +101,8 @@ type Claims[Filter, Letter, Act any, Status comparable] interface {
 type Claim[Letter any] struct {
 	// Token proves the lease.
 	Token string
-	// Until is when others may take the letters, by this process's clock and a little early. The lease itself goes by the
-	// database's clock. A letter stays with its holder until another takes it.
+	// Until is when others may take the letters, by this process's clock and a little early. The lease itself goes by
+	// the database's clock. A letter stays with its holder until another takes it.
 	Until   time.Time
 	Letters []Letter
 }
@@ -127,8 +129,8 @@ type Arrivals struct {
 	Cause string
 	// From is the begin of the first minute.
 	From time.Time
-	// PerMinute are the numbers of arrivals, the oldest minute first. The last minute is the current one: it is not over
-	// yet.
+	// PerMinute are the numbers of arrivals, the oldest minute first. The last minute is the current one: it is not
+	// over yet.
 	PerMinute [60]int
 }
 
@@ -177,8 +179,8 @@ type EraseOptions struct {
 	// Texts must not stay in the reasons and details of the events of the letters. The word erased takes their place.
 	// Texts of fewer than 4 bytes are replaced only if they are all of it. Default: none.
 	Texts []string
-	// Before is called with at most 200 letters before they are erased, outside of any transaction: their Seqs and the ids
-	// of their messages. Letters that have a lease are among them. An error ends Erase. Default: none.
+	// Before is called with at most 200 letters before they are erased, outside of any transaction: their Seqs and the
+	// ids of their messages. Letters that have a lease are among them. An error ends Erase. Default: none.
 	Before func(ctx context.Context, seqs []int64, messageIDs []string) error
 	// Progress is called after each transaction with what was done so far. Default: none.
 	Progress func(done Erased)
@@ -188,7 +190,7 @@ type EraseOptions struct {
 type Erased struct {
 	// Letters is the number of letters that were erased.
 	Letters int
-	// InHand is the number of letters that stay because they have a lease, or another transaction was writing them. Erase
-	// them by another call when the lease is over.
+	// InHand is the number of letters that stay because they have a lease, or another transaction was writing them.
+	// Erase them by another call when the lease is over.
 	InHand int
 }

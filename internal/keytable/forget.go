@@ -16,11 +16,11 @@ import (
 // Eraser is a store of keys that can forget what they keep of a message: a store of idempotency.NewStore or pgxstore.
 type Eraser interface {
 	// Forget takes the outputs and the fingerprint from keys, or removes the keys. An output that was not published yet
-	// is then never published. It returns how many keys there are, and how many others stay as they were because a handler
-	// has leased them.
+	// is then never published. It returns how many keys there are, and how many others stay as they were because a
+	// handler has leased them.
 	Forget(ctx context.Context, f Forgetting) (keys, held int, err error)
-	// CountOutputs counts the keys of the store's service that have recorded outputs, apart from some. It reads all keys
-	// of the service, without their outputs, in small steps.
+	// CountOutputs counts the keys of the store's service that have recorded outputs, apart from some. It reads all
+	// keys of the service, without their outputs, in small steps.
 	CountOutputs(ctx context.Context, except []string) (int, error)
 }
 

@@ -9,8 +9,8 @@ import (
 type leasing struct {
 	// enter inserts a leased row: consumer, id, duration. Where the key is there it changes nothing, or is a duplicate.
 	enter string
-	// take leases a key whose lease is over, and that was not applied before it: duration, consumer, id. With takeVersion
-	// it may also be applied, with a lower version or none: duration, consumer, id, version.
+	// take leases a key whose lease is over, and that was not applied before it: duration, consumer, id. With
+	// takeVersion it may also be applied, with a lower version or none: duration, consumer, id, version.
 	take, takeVersion string
 	// fence reads the fence of a lease that was just won: consumer, id.
 	fence string

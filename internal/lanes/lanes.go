@@ -15,8 +15,8 @@ var ErrClosed = errors.New("lanes: closed")
 type Config[T any] struct {
 	// Running is the number of messages that run at the same time.
 	Running int
-	// Items is the number of messages that run or wait, and Bytes is their size. As many as Running are taken in any case,
-	// and none is taken while as many run.
+	// Items is the number of messages that run or wait, and Bytes is their size. As many as Running are taken in any
+	// case, and none is taken while as many run.
 	Items, Bytes int
 	// Key returns the key of a message. nil is no key. An empty key is a key.
 	Key func(T) []byte

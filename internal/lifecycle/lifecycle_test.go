@@ -188,8 +188,8 @@ func (c closes) Close() error {
 	return nil
 }
 
-// Features D10, I8: what runs beside a router runs before its first subscription and after its last publisher is closed, and
-// when it could not start, no handler subscribes; the next router tries again.
+// Features D10, I8: what runs beside a router runs before its first subscription and after its last publisher is
+// closed, and when it could not start, no handler subscribes; the next router tries again.
 func TestOrder(t *testing.T) {
 	var happened []string
 	fails := true

@@ -20,8 +20,8 @@ func fail(logger watermill.LoggerAdapter, handler string, n int) {
 	logging.OutputRefused.Write(logger, fmt.Errorf("failure %d", n), logging.Fields{logging.Topic: "orders", logging.Handler: handler})
 }
 
-// Feature O5: a storm of 10,000 failures in one place writes few lines, whose counts add up to 10,000. The first ten come at once, and
-// the count when the storm ends.
+// Feature O5: a storm of 10,000 failures in one place writes few lines, whose counts add up to 10,000. The first ten
+// come at once, and the count when the storm ends.
 func TestStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := &testkit.Log{}
@@ -123,7 +123,8 @@ func TestAlwaysWritten(t *testing.T) {
 	})
 }
 
-// Feature O5: what comes with a message cannot make two lines of one, nor a long one, and errors are masked before they are cut.
+// Feature O5: what comes with a message cannot make two lines of one, nor a long one, and errors are masked before they
+// are cut.
 func TestHostileValues(t *testing.T) {
 	kept := &testkit.Log{}
 	logger := logging.Wrap(kept, func(text string) string { return strings.ReplaceAll(text, "4242", "****") })
@@ -186,8 +187,8 @@ func TestBadLoggers(t *testing.T) {
 	}
 }
 
-// Feature O5: a logger that hangs delays one message by seconds, and the others not at all. Its lines wait; those that have no room are
-// counted, and their count is written when the logger goes on.
+// Feature O5: a logger that hangs delays one message by seconds, and the others not at all. Its lines wait; those that
+// have no room are counted, and their count is written when the logger goes on.
 func TestLoggerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept, block := &testkit.Log{}, make(chan struct{})

@@ -13,7 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Feature O5: a late logger drops its lines until it is bound, and so does what With made of it; the first logger stays.
+// Feature O5: a late logger drops its lines until it is bound, and so does what With made of it; the first logger
+// stays.
 func TestLate(t *testing.T) {
 	late, first, second := logging.NewLate(), watermill.NewCaptureLogger(), watermill.NewCaptureLogger()
 	child := late.With(watermill.LogFields{"a": 1, "b": 1}).With(watermill.LogFields{"b": 2})

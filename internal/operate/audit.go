@@ -66,8 +66,8 @@ func (d *Desk) Audit(ctx context.Context, who Person, r Record) (events []letter
 	return d.Events(who, events), err
 }
 
-// Events are entries of the record as a person may see them: masked, and without details, which have values of messages,
-// for a person who may not look.
+// Events are entries of the record as a person may see them: masked, and without details, which have values of
+// messages, for a person who may not look.
 func (d *Desk) Events(who Person, events []letters.Event) []letters.Event {
 	shown := slices.Clone(events)
 	for i := range shown {

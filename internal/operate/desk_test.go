@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Features V10, V11: whatever face asks, nothing is done for a person without the right to it, or without a reason that the
-// record can keep. The desk has no store: what it did anyway would panic.
+// Features V10, V11: whatever face asks, nothing is done for a person without the right to it, or without a reason that
+// the record can keep. The desk has no store: what it did anyway would panic.
 func TestDeskAsksForRightAndReason(t *testing.T) {
 	ctx, d, s := t.Context(), &Desk{}, Selection{Seqs: []int64{1}}
 	for name, do := range map[string]func(Person) error{
@@ -45,7 +45,8 @@ func TestDeskAsksForRightAndReason(t *testing.T) {
 	}
 }
 
-// Feature D14: a person who may not look gets no value of a message with an event, and no person gets one that is masked.
+// Feature D14: a person who may not look gets no value of a message with an event, and no person gets one that is
+// masked.
 func TestEventsAreMasked(t *testing.T) {
 	d := &Desk{}
 	events := []letters.Event{{MessageID: "password=hunter2", Act: letters.Act{

@@ -180,7 +180,8 @@ func (k *kept) outcome() fate {
 var errCopy = errors.New("the message came again while it was held, and is requeued as it was")
 
 // Settle reports whether c's message is a copy of one that is held here, or was lately. If that one is held or handled,
-// Settle waits for its outcome. The copy is settled in the same way: it is done, or requeued. Settle returns false if the message is none, or takes the place of a copy whose session has ended.
+// Settle waits for its outcome. The copy is settled in the same way: it is done, or requeued. Settle returns false if
+// the message is none, or takes the place of a copy whose session has ended.
 func Settle(c *chain.Call) (o chain.Outcome, settled bool) {
 	if last := keeping.Load(); last == 0 || c.Reentry != nil {
 		return o, false

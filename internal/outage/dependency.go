@@ -37,9 +37,9 @@ type Config struct {
 	// have caused. After maxInterruptions of these errors, Do returns the error. Default: none. With every client, Do
 	// returns the error after maxRefusal if the message alone loses connections again and again.
 	Lost func(error) bool
-	// Nacked reports whether an error that is Away may last for good, because a thing that is reached refuses by itself.
-	// If all messages have it for maxRefusal, Do returns it for one message in each such time. Default: none. Give the
-	// function Nacked if a message that is let go has another place to go to.
+	// Nacked reports whether an error that is Away may last for good, because a thing that is reached refuses by
+	// itself. If all messages have it for maxRefusal, Do returns it for one message in each such time. Default: none.
+	// Give the function Nacked if a message that is let go has another place to go to.
 	Nacked func(error) bool
 	// Logger receives a line when an outage begins, and one when it ends. Default: none.
 	Logger watermill.LoggerAdapter

@@ -47,8 +47,8 @@ func (d *thing) ask() error {
 	return nil
 }
 
-// Promise P3: messages are held through an outage of 14 s, with one attempt a second for all of them, come through when it is
-// over, and the log has one line for its begin and one for its end.
+// Promise P3: messages are held through an outage of 14 s, with one attempt a second for all of them, come through when
+// it is over, and the log has one line for its begin and one for its end.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := watermill.NewCaptureLogger()
@@ -86,8 +86,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// Promise P3: a message is given back, uncounted, when it was held for MaxHold or until shortly before its deadline, and at
-// once when its context ends.
+// Promise P3: a message is given back, uncounted, when it was held for MaxHold or until shortly before its deadline,
+// and at once when its context ends.
 func TestGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Config{})
@@ -131,8 +131,8 @@ func TestAckedIsNotGivenBack(t *testing.T) {
 	})
 }
 
-// Promise P4: a message that alone is refused ends, in a bounded time, and holds no other up meanwhile; so does one that
-// is refused in company with a few others, and one that is refused for what it is ends at once.
+// Promise P4: a message that alone is refused ends, in a bounded time, and holds no other up meanwhile; so does one
+// that is refused in company with a few others, and one that is refused for what it is ends at once.
 func TestRefusedAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := watermill.NewCaptureLogger()

@@ -2,12 +2,12 @@
 // outputs.
 //
 // A Dependency is one such thing. If a request fails because the thing is away (see Away), the error is not about the
-// message. Dependency.Do then holds the message and tries again, and at last gives it back, uncounted. During an outage, one
-// caller a second tries, and the others wait for the outcome. There is no goroutine, and every wait ends with the
-// message's context.
+// message. Dependency.Do then holds the message and tries again, and at last gives it back, uncounted. During an
+// outage, one caller a second tries, and the others wait for the outcome. There is no goroutine, and every wait ends
+// with the message's context.
 //
-// Failures count as an outage after a second. The dependency logs when an outage began, and when failures have stopped for
-// two seconds.
+// Failures count as an outage after a second. The dependency logs when an outage began, and when failures have stopped
+// for two seconds.
 //
 // Some errors look like an outage and are about the message. Dependency.Do returns such an error after bounded time:
 //

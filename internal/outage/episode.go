@@ -11,8 +11,8 @@ const (
 	// declaredAfter is how long attempts must have failed before the log calls it an outage. All requests in flight can
 	// fail at one instant.
 	declaredAfter = time.Second
-	// calm is how long no attempt must have failed before the log says that the outage is over. Messages do not wait for
-	// it.
+	// calm is how long no attempt must have failed before the log says that the outage is over. Messages do not wait
+	// for it.
 	calm = 2 * time.Second
 )
 

@@ -66,8 +66,8 @@ func until(t *testing.T, g *Dependency, id string, try func() error) (time.Durat
 	}
 }
 
-// Promise P4: a message over which the other side closes the connection ends, although nothing else can pass meanwhile. The
-// log has as many ends of outages as begins.
+// Promise P4: a message over which the other side closes the connection ends, although nothing else can pass meanwhile.
+// The log has as many ends of outages as begins.
 func TestCutsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := watermill.NewCaptureLogger()
@@ -93,8 +93,8 @@ func TestCutsTheConnection(t *testing.T) {
 	})
 }
 
-// Decision 13: an outage that begins with lost connections and goes on with refused ones sets nothing aside. Where a proxy
-// goes on to accept connections, a day of that sets few aside.
+// Decision 13: an outage that begins with lost connections and goes on with refused ones sets nothing aside. Where a
+// proxy goes on to accept connections, a day of that sets few aside.
 func TestOutageOfADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, n := New(Config{}), 0
@@ -162,8 +162,8 @@ func TestFlapping(t *testing.T) {
 	})
 }
 
-// Promise P4: a message that is refused while others pass is offered less and less often, and is no outage, also when the
-// others have ended.
+// Promise P4: a message that is refused while others pass is offered less and less often, and is no outage, also when
+// the others have ended.
 func TestRefusedIsNoStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, hold := range []time.Duration{0, time.Second} { // deliveries share the wait
@@ -195,8 +195,8 @@ func TestRefusedIsNoStorm(t *testing.T) {
 	})
 }
 
-// Promise P5: one outage is one line for its begin and one for its end, although some attempts succeed and fail meanwhile. A
-// moment without a connection is none. No message waits for the line.
+// Promise P5: one outage is one line for its begin and one for its end, although some attempts succeed and fail
+// meanwhile. A moment without a connection is none. No message waits for the line.
 func TestOneOutageIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := watermill.NewCaptureLogger()

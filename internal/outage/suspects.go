@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// maxRefusal is how long a message may be refused while others pass. A store that is short of connections refuses some
-	// messages too.
+	// maxRefusal is how long a message may be refused while others pass. A store that is short of connections refuses
+	// some messages too.
 	maxRefusal = 5 * time.Minute
 	// minRefusals is how often others must have passed between two refusals of a message.
 	minRefusals = 3
@@ -90,8 +90,8 @@ func (s *suspects) noteLink(one *suspect, of recent.Message, now time.Time, l li
 	if one.hopeless || l != cut || one.cuts <= maxInterruptions {
 		return
 	}
-	// If the next message has cuts too, perhaps no message causes them: a proxy can accept connections for a server that
-	// is away.
+	// If the next message has cuts too, perhaps no message causes them: a proxy can accept connections for a server
+	// that is away.
 	if now.Sub(one.firstCut) >= maxRefusal<<min(s.inVain, maxDoublings) {
 		one.hopeless = true
 		s.inVain++

@@ -18,8 +18,8 @@ type Statement struct {
 // nothing was sent: the connection is another driver's, or its settings or the arguments are nothing for a pipeline.
 type Sender func(ctx context.Context, conn driver.Conn, statements ...Statement) (changed []int64, err error)
 
-// Store is a store of keys whose statements can go through a Sender. T is idempotency.Store, of which this package knows
-// nothing.
+// Store is a store of keys whose statements can go through a Sender. T is idempotency.Store, of which this package
+// knows nothing.
 type Store[T any] interface {
 	// Pipelined returns the store with send, or false if its database is not PostgreSQL.
 	Pipelined(send Sender) (store T, ok bool)

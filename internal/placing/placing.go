@@ -9,9 +9,9 @@ import (
 
 // Delivery is one delivery of a message by a subscriber that can go on before the ack. It is safe for concurrent use.
 type Delivery interface {
-	// Placing is called when nothing is left but to place msg elsewhere. The subscriber ignores a message that is not the
-	// one it delivered, and each call but the first. Placing may wait until those before msg with its key are placed, or
-	// until ctx ends.
+	// Placing is called when nothing is left but to place msg elsewhere. The subscriber ignores a message that is not
+	// the one it delivered, and each call but the first. Placing may wait until those before msg with its key are
+	// placed, or until ctx ends.
 	Placing(ctx context.Context, msg *message.Message)
 }
 

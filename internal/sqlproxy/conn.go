@@ -14,8 +14,8 @@ import (
 type Owner interface {
 	// Before is called before each statement of the user's, and may run some of the owner's own. An error refuses it.
 	Before(ctx context.Context, statement string, args []driver.NamedValue) error
-	// Failed is called with the error of a statement, or of reading its rows, and the context that it ran with. It returns
-	// the error that the user gets.
+	// Failed is called with the error of a statement, or of reading its rows, and the context that it ran with. It
+	// returns the error that the user gets.
 	Failed(ctx context.Context, err error) error
 }
 

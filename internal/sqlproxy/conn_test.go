@@ -49,7 +49,8 @@ func open(t *testing.T, life context.Context, f *fake, prepared map[string]drive
 	return n
 }
 
-// What the user begins is the owner's to decide, and what was prepared stays prepared for the next Conn of the connection.
+// What the user begins is the owner's to decide, and what was prepared stays prepared for the next Conn of the
+// connection.
 func TestNesting(t *testing.T) {
 	f := &fake{}
 	prepared := map[string]driver.Stmt{}

@@ -23,8 +23,8 @@ func (hasNext) Has(*chain.Call) bool { return true }
 
 func (n hasNext) HasNext(*chain.Call, classify.Verdict) bool { return bool(n) }
 
-// Feature R12: one message alone keeps the breaker open for Config.Alone. Then it goes to its next stage, and the next message shows that
-// it was a false alarm. After that a message alone does not open the breaker.
+// Feature R12: one message alone keeps the breaker open for Config.Alone. Then it goes to its next stage, and the next
+// message shows that it was a false alarm. After that a message alone does not open the breaker.
 func TestAloneWithStages(t *testing.T) {
 	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		var stage []string
@@ -50,8 +50,8 @@ func TestAloneWithStages(t *testing.T) {
 	})
 }
 
-// Feature R12: a message that was given back because its hold ended is not to blame for an outage that ended before it came again. In
-// the next outage the messages are held too. If the same message fails alone again, it is to blame.
+// Feature R12: a message that was given back because its hold ended is not to blame for an outage that ended before it
+// came again. In the next outage the messages are held too. If the same message fails alone again, it is to blame.
 func TestHoldThatEndsIsNoBlame(t *testing.T) {
 	simulated(t, breaker.Config{MaxHold: 4 * time.Second}, func(t *testing.T, s *sim) {
 		var stage []string

@@ -20,7 +20,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// opens starts n messages that find the downstream away, and returns when the breaker is open and a function that waits for them.
+// opens starts n messages that find the downstream away, and returns when the breaker is open and a function that waits
+// for them.
 func (s *sim) opens(t *testing.T, n int) (wait func()) {
 	s.service.fail(errAway)
 	h := s.handler(t)
@@ -34,7 +35,8 @@ func (s *sim) opens(t *testing.T, n int) (wait func()) {
 	return all.Wait
 }
 
-// Feature R12: a probe that is permanent goes its own way. It neither closes the breaker nor keeps the next message from being tried.
+// Feature R12: a probe that is permanent goes its own way. It neither closes the breaker nor keeps the next message
+// from being tried.
 func TestPermanentProbe(t *testing.T) {
 	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		wait := s.opens(t, 10)
@@ -53,8 +55,8 @@ func TestPermanentProbe(t *testing.T) {
 	})
 }
 
-// Feature R12: without a message nothing happens while the breaker is open. The next message that comes is the probe. If
-// none comes for ten minutes, nothing says any more that the downstream is away.
+// Feature R12: without a message nothing happens while the breaker is open. The next message that comes is the probe.
+// If none comes for ten minutes, nothing says any more that the downstream is away.
 func TestNoMessageWhileOpen(t *testing.T) {
 	simulated(t, breaker.Config{MaxHold: time.Second}, func(t *testing.T, s *sim) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -89,7 +91,8 @@ func TestNoMessageWhileOpen(t *testing.T) {
 	})
 }
 
-// Feature R12: a freeze by hand holds messages without a probe until it is lifted by hand, in whatever state the breaker was.
+// Feature R12: a freeze by hand holds messages without a probe until it is lifted by hand, in whatever state the
+// breaker was.
 func TestFreeze(t *testing.T) {
 	for _, handler := range []string{"billing", ""} {
 		synctest.Test(t, func(t *testing.T) {
@@ -132,8 +135,8 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// Feature R12, promise P3: a message whose context ends while it is held is given back, uncounted. So is one that was held for long
-// enough, or whose deadline comes near.
+// Feature R12, promise P3: a message whose context ends while it is held is given back, uncounted. So is one that was
+// held for long enough, or whose deadline comes near.
 func TestHeldMessageGoesAway(t *testing.T) {
 	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		wait := s.opens(t, 3)
@@ -218,7 +221,8 @@ func TestRetryAfterOfADownstream(t *testing.T) {
 	})
 }
 
-// Feature R12: a message of a subscription that can stop taking messages is given back at once, and comes again when a probe is due.
+// Feature R12: a message of a subscription that can stop taking messages is given back at once, and comes again when a
+// probe is due.
 func TestValve(t *testing.T) {
 	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		s.service.fail(errAway)

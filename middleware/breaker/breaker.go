@@ -18,14 +18,14 @@ import (
 type link = chain.Link
 
 // Breaker holds the messages of handlers whose downstream is away. It is safe for concurrent use by any number of
-// handlers and routers. It needs no closing. A nil Breaker, which a spillway.Channel without Config.Breaker has, holds no
-// message: Middleware returns the handler as it is, Health is empty, and Open and Close do nothing.
+// handlers and routers. It needs no closing. A nil Breaker, which a spillway.Channel without Config.Breaker has, holds
+// no message: Middleware returns the handler as it is, Health is empty, and Open and Close do nothing.
 type Breaker struct {
 	link
 	config  Config
 	changes changes
-	// troubled counts the cells in which something failed lately, and the freezes. While it is 0 messages pass and nothing
-	// is noted.
+	// troubled counts the cells in which something failed lately, and the freezes. While it is 0 messages pass and
+	// nothing is noted.
 	troubled atomic.Int64
 
 	mu      sync.RWMutex
@@ -59,8 +59,8 @@ func New(config Config) (*Breaker, error) {
 	return g, nil
 }
 
-// Middleware puts the breaker around h. Put it inside of middleware.Retry and of retry stages, and outside of the idempotent receiver:
-// then each attempt passes the breaker, and a held failure is not counted.
+// Middleware puts the breaker around h. Put it inside of middleware.Retry and of retry stages, and outside of the
+// idempotent receiver: then each attempt passes the breaker, and a held failure is not counted.
 func (g *Breaker) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	if g == nil {
 		return h

@@ -12,8 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// Feature R12: errors that say so open the breaker after three in a row. Messages wait, uncounted, and all are handled when the
-// downstream is back. While the breaker is open only probes call it.
+// Feature R12: errors that say so open the breaker after three in a row. Messages wait, uncounted, and all are handled
+// when the downstream is back. While the breaker is open only probes call it.
 func TestBreakerHoldsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []string
@@ -52,7 +52,8 @@ func TestBreakerHoldsAnOutage(t *testing.T) {
 	})
 }
 
-// Feature R12: after the first success the rate grows: 1, 2, 4 and so on in 250 ms. The messages that waited do not come all at once.
+// Feature R12: after the first success the rate grows: 1, 2, 4 and so on in 250 ms. The messages that waited do not
+// come all at once.
 func TestRamp(t *testing.T) {
 	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		wait := s.opens(t, 100)
@@ -75,8 +76,8 @@ func TestRamp(t *testing.T) {
 	})
 }
 
-// Feature R12: a Breaker that is nil, as that of a channel without Config.Breaker, holds nothing. Its methods can be given
-// to others.
+// Feature R12: a Breaker that is nil, as that of a channel without Config.Breaker, holds nothing. Its methods can be
+// given to others.
 func TestNilBreaker(t *testing.T) {
 	var g *breaker.Breaker
 	health, open, stop, plugin, middleware := g.Health, g.Open, g.Close, g.Plugin, g.Middleware

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// awayInARow is the number of failures in a row that open the breaker if each of their errors says away. One alone may
-	// be a hiccup.
+	// awayInARow is the number of failures in a row that open the breaker if each of their errors says away. One alone
+	// may be a hiccup.
 	awayInARow = 3
 	// maxRetryAfter is the longest retry-after of an error that the breaker waits for before a probe.
 	maxRetryAfter = 5 * time.Minute
@@ -24,13 +24,13 @@ const (
 	calm = 10 * time.Minute
 	// maxFlaps bounds how often the bar is raised.
 	maxFlaps = 5
-	// probeLease is how long the breaker waits for the outcome of a probe before it lets another message try. A handler may
-	// hang.
+	// probeLease is how long the breaker waits for the outcome of a probe before it lets another message try. A handler
+	// may hang.
 	probeLease = 30 * time.Second
 	// maxSacrificed is the number of messages in an outage that may go to a stage because nothing confirms the outage.
 	maxSacrificed = 2
-	// maxMixedSacrificed is that number if many messages failed among others that succeeded: perhaps all that wait are of
-	// those.
+	// maxMixedSacrificed is that number if many messages failed among others that succeeded: perhaps all that wait are
+	// of those.
 	maxMixedSacrificed = 10
 )
 

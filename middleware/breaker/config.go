@@ -16,12 +16,12 @@ import (
 type Config struct {
 	// FailureRate is the share of failed messages at which the breaker opens, from above 0 to 1. Default: 0.5.
 	FailureRate float64
-	// MinMessages is the number of messages of which FailureRate is taken at least. So many messages that fail in a row open the
-	// breaker too. Default: 20.
+	// MinMessages is the number of messages of which FailureRate is taken at least. So many messages that fail in a row
+	// open the breaker too. Default: 20.
 	MinMessages int
-	// Window is the time in which messages count for FailureRate. It begins with a failure. The breaker also opens if nothing
-	// succeeds for a whole Window: then at least 5 attempts must have failed, of 3 messages if the errors are unknown.
-	// Default: 10 s.
+	// Window is the time in which messages count for FailureRate. It begins with a failure. The breaker also opens if
+	// nothing succeeds for a whole Window: then at least 5 attempts must have failed, of 3 messages if the errors are
+	// unknown. Default: 10 s.
 	Window time.Duration
 	// Doubt is how long errors of a kind that does not say away hold messages in all. Then messages that fail with it
 	// go on as without a breaker, and an Error line says so. Doubt is also how long one or two messages alone, whose
@@ -32,24 +32,25 @@ type Config struct {
 	Probe time.Duration
 	// MaxProbe is the longest wait between probes. Default: 5 s, or Probe if that is longer.
 	MaxProbe time.Duration
-	// MaxHold is how long a message is held at most before it is given back, uncounted. A message is never held for longer
-	// than its adapter allows, or than half of a known redelivery time of its broker: see stages.Config.Subscriber.
-	// Default: that time (with wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s if nothing is known.
+	// MaxHold is how long a message is held at most before it is given back, uncounted. A message is never held for
+	// longer than its adapter allows, or than half of a known redelivery time of its broker: see
+	// stages.Config.Subscriber. Default: that time (with wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or
+	// 20 s if nothing is known.
 	MaxHold time.Duration
-	// Scope returns the part of a handler's messages that fails alone, such as a tenant or a message type: each scope has
-	// a state of its own. Scope is called only while something fails. It must not change the message. If Scope panics, the
-	// message has no scope. At most 100 scopes of a handler have a state. A further scope takes the place of the one whose
-	// latest failure is longest ago, of those that hold no message. If all hold messages, further scopes share one state.
-	// Default: the handler has one state.
+	// Scope returns the part of a handler's messages that fails alone, such as a tenant or a message type: each scope
+	// has a state of its own. Scope is called only while something fails. It must not change the message. If Scope
+	// panics, the message has no scope. At most 100 scopes of a handler have a state. A further scope takes the place
+	// of the one whose latest failure is longest ago, of those that hold no message. If all hold messages, further
+	// scopes share one state. Default: the handler has one state.
 	Scope func(*message.Message) string
-	// Store shares outages among the instances of a service: one that finds an outage opens the breakers of the others, and
-	// one whose message succeeds closes them. A freeze in the Store counts in all instances. It needs Plugin, or a
+	// Store shares outages among the instances of a service: one that finds an outage opens the breakers of the others,
+	// and one whose message succeeds closes them. A freeze in the Store counts in all instances. It needs Plugin, or a
 	// spillway.Channel's Attach. Default: each instance decides for itself.
 	Store *Store
 	// Hooks are called after events. Default: none.
 	Hooks Hooks
-	// Shared: Classifier judges the errors. Logger receives an Error line when the breaker opens, an Info line when it closes,
-	// and Debug lines between. Privacy masks the text of an error before it is logged or shown.
+	// Shared: Classifier judges the errors. Logger receives an Error line when the breaker opens, an Info line when it
+	// closes, and Debug lines between. Privacy masks the text of an error before it is logged or shown.
 	settings.Shared
 }
 
@@ -57,8 +58,8 @@ type Config struct {
 type Hooks struct {
 	// OnChange is called after each change of a state, one at a time and in order.
 	OnChange func(Change)
-	// OnWaited is called after a message waited in the breaker, with how long. Then the message is handled, or it is given
-	// back, uncounted. The context is the message's.
+	// OnWaited is called after a message waited in the breaker, with how long. Then the message is handled, or it is
+	// given back, uncounted. The context is the message's.
 	OnWaited func(ctx context.Context, waited time.Duration, givenBack bool)
 }
 

@@ -2,9 +2,9 @@
 // letters.
 //
 // A Breaker stands between Retry and the handler. While it is closed it lets every message pass, and costs one atomic
-// load. When it finds an outage it opens: each message of the handler waits in the breaker, uncounted. The breaker returns
-// no error for it, so nothing is retried, staged or dead-lettered. Then it lets one message try at a time, and lets the
-// rate grow when one succeeds.
+// load. When it finds an outage it opens: each message of the handler waits in the breaker, uncounted. The breaker
+// returns no error for it, so nothing is retried, staged or dead-lettered. Then it lets one message try at a time, and
+// lets the rate grow when one succeeds.
 //
 //	          away in a row, share, nothing succeeds
 //	┌────────┐ ───────────────────────────────────────▶ ┌──────┐  the wait is over   ┌─────────┐

@@ -10,7 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// The downstream is away for the first two attempts. The breaker holds the message and tries again, and no error leaves it.
+// The downstream is away for the first two attempts. The breaker holds the message and tries again, and no error leaves
+// it.
 func ExampleBreaker_Middleware() {
 	breaker, err := breaker.New(breaker.Config{})
 	if err != nil {

@@ -178,8 +178,8 @@ func (m *model) left() int {
 	return m.next - len(m.ended)
 }
 
-// Feature R12: whatever happens in whatever order, the breaker changes its state as its documentation says, only probes begin while it
-// is open, no failure leaves it then, no message is lost, and all end when the downstream is back.
+// Feature R12: whatever happens in whatever order, the breaker changes its state as its documentation says, only probes
+// begin while it is open, no failure leaves it then, no message is lost, and all end when the downstream is back.
 func TestBreakerAgainstModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(inBubble{t}, func(rt *rapid.T) {

@@ -16,8 +16,9 @@ import (
 // inBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.
 type inBubble struct{ rapid.TB }
 
-// Feature R12: whatever the outage, its begin, its length and the load: no message is dead or lost, only probes call the downstream
-// while the breaker is open, and all is handled within 10 seconds of its return, and the time that the work takes.
+// Feature R12: whatever the outage, its begin, its length and the load: no message is dead or lost, only probes call
+// the downstream while the breaker is open, and all is handled within 10 seconds of its return, and the time that the
+// work takes.
 func TestOutageProperty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(inBubble{t}, func(rt *rapid.T) {
@@ -46,8 +47,8 @@ func TestOutageProperty(t *testing.T) {
 	})
 }
 
-// Feature R12, promise P4: where some messages fail for good, no row of them opens the breaker, and after an outage those that waited
-// longest, which are mostly the failing ones, do not keep it open.
+// Feature R12, promise P4: where some messages fail for good, no row of them opens the breaker, and after an outage
+// those that waited longest, which are mostly the failing ones, do not keep it open.
 func TestManyPoisoned(t *testing.T) {
 	for seed, outage := range []time.Duration{0, 0, 0, 8 * time.Second, 8 * time.Second} {
 		simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
@@ -83,7 +84,8 @@ func TestManyPoisoned(t *testing.T) {
 	}
 }
 
-// Feature R12: a downstream that flaps is called less, and hardly a message of it is dead: one that fails while others succeed counts.
+// Feature R12: a downstream that flaps is called less, and hardly a message of it is dead: one that fails while others
+// succeed counts.
 func TestFlappingDownstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(inBubble{t}, func(rt *rapid.T) {
@@ -105,7 +107,8 @@ func TestFlappingDownstream(t *testing.T) {
 	})
 }
 
-// Feature R12: a large share of failures opens the breaker also if nothing succeeded yet, and messages are counted, not attempts.
+// Feature R12: a large share of failures opens the breaker also if nothing succeeded yet, and messages are counted, not
+// attempts.
 func TestShareOpens(t *testing.T) {
 	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		s.service.fail(errBoom)

@@ -85,7 +85,8 @@ func (i *instance) until(reason string) {
 	}, func() string { return fmt.Sprintf("%+v", i.breaker.Health()) })
 }
 
-// Feature R12: an outage that one instance finds opens the breakers of the others. A message that succeeds in one closes them all.
+// Feature R12: an outage that one instance finds opens the breakers of the others. A message that succeeds in one
+// closes them all.
 func TestSharedOutage(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var away, never atomic.Bool
@@ -114,7 +115,8 @@ func TestSharedOutage(t *testing.T) {
 	})
 }
 
-// Feature R12: a sign of life that is on its way to the store does not undo the end of the outage that another instance wrote.
+// Feature R12: a sign of life that is on its way to the store does not undo the end of the outage that another instance
+// wrote.
 func TestSharedProofStands(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
@@ -139,7 +141,8 @@ func TestSharedProofStands(t *testing.T) {
 	})
 }
 
-// Feature R12: an instance that could not ask the store for a while knows afterwards whether a message of another one succeeded meanwhile.
+// Feature R12: an instance that could not ask the store for a while knows afterwards whether a message of another one
+// succeeded meanwhile.
 func TestSharedProofStandsWhileStoreIsAway(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var away atomic.Bool
@@ -201,7 +204,8 @@ VALUES ('shop', 'billing', '', 'dead', 'open', 'away', 'the bank is away', '', 1
 	})
 }
 
-// Feature R12: a freeze in the store holds messages in all instances, also in those that start later, until it is released by hand.
+// Feature R12: a freeze in the store holds messages in all instances, also in those that start later, until it is
+// released by hand.
 func TestSharedFreeze(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var never atomic.Bool

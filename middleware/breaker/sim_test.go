@@ -16,8 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// sim is a handler behind Retry and the breaker, with consumers that have one message in flight each. A message that is given back comes
-// again. One whose error leaves Retry is dead.
+// sim is a handler behind Retry and the breaker, with consumers that have one message in flight each. A message that is
+// given back comes again. One whose error leaves Retry is dead.
 type sim struct {
 	breaker *breaker.Breaker
 	service service

@@ -15,8 +15,8 @@ const (
 	apart = 2 * time.Minute
 	// minAttempts and minUnknown are what must fail before a time without a success counts as an outage.
 	minAttempts, minUnknown = 5, 3
-	// minMixed and minMixedShare are what must fail among others that succeed to explain failures in a row, and maxMixed
-	// is the number of messages of which that is known. chance is how likely a row may be that is no outage.
+	// minMixed and minMixedShare are what must fail among others that succeed to explain failures in a row, and
+	// maxMixed is the number of messages of which that is known. chance is how likely a row may be that is no outage.
 	minMixed, minMixedShare, maxMixed, chance = 10, 0.1, 2000, 1e-4
 	// minWitnesses is the number of messages that confirm an outage.
 	minWitnesses = 3

@@ -120,7 +120,8 @@ func TestSuspectsTurn(t *testing.T) {
 	})
 }
 
-// Promise P3: a message that goes away while it waits is given back, uncounted; one with a deadline keeps half of its time.
+// Promise P3: a message that goes away while it waits is given back, uncounted; one with a deadline keeps half of its
+// time.
 func TestSuspectGoesAway(t *testing.T) {
 	marks(t, options{aloneWait: time.Hour}, func(t *testing.T, f *fake, l *Limit) {
 		f.leaveMarks("s", 1)

@@ -9,7 +9,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
-// BenchmarkLimit is what the limit adds to a message: as long as nothing ended uncleanly, and while deliveries are marked.
+// BenchmarkLimit is what the limit adds to a message: as long as nothing ended uncleanly, and while deliveries are
+// marked.
 func BenchmarkLimit(b *testing.B) {
 	b.Run("quiet", func(b *testing.B) {
 		l := newLimit(b, options{store: newFake()})

@@ -50,8 +50,9 @@ func pairs(t *testing.T, db *sql.DB, query string) map[string]string {
 	return found
 }
 
-// Feature D10, promise P4: messages that end the process are set aside after a bounded number of restarts, and all others,
-// eight of which are in flight each time, are applied and never set aside. With a receiver they are applied once.
+// Feature D10, promise P4: messages that end the process are set aside after a bounded number of restarts, and all
+// others, eight of which are in flight each time, are applied and never set aside. With a receiver they are applied
+// once.
 func TestDeadlyMessages(t *testing.T) {
 	for _, d := range databases.All {
 		for name, o := range map[string]order{
@@ -185,8 +186,8 @@ func wantLine(t *testing.T, said *bufio.Reader, want string) {
 	}
 }
 
-// Feature D10, promise P3: ends in order are no deaths, while deliveries are marked: SIGTERM, and a handler that does not heed
-// its context, and outlasts the router's CloseTimeout.
+// Feature D10, promise P3: ends in order are no deaths, while deliveries are marked: SIGTERM, and a handler that does
+// not heed its context, and outlasts the router's CloseTimeout.
 func TestStubbornHandler(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
@@ -219,8 +220,8 @@ func TestStubbornHandler(t *testing.T) {
 	})
 }
 
-// Features D10, V3: a letter of a deadly message that was fixed and redriven is handled, though the process that refused it was
-// killed as soon as its letter had its place.
+// Features D10, V3: a letter of a deadly message that was fixed and redriven is handled, though the process that
+// refused it was killed as soon as its letter had its place.
 func TestRedrivenAfterKill(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)

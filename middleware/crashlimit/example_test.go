@@ -16,8 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 )
 
-// A message that ends the process is refused after it did so a few times, by the store's count. No program can show that and
-// live, so this shows the broker's own count, which can stand beside it.
+// A message that ends the process is refused after it did so a few times, by the store's count. No program can show
+// that and live, so this shows the broker's own count, which can stand beside it.
 func ExampleLimit() {
 	dir, err := os.MkdirTemp("", "spillway")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Features D10, V3: a redriven message starts anew, though the marks of the refused one were not removed before the process
-// ended, and uses up a count of its own.
+// Features D10, V3: a redriven message starts anew, though the marks of the refused one were not removed before the
+// process ended, and uses up a count of its own.
 func TestRedriven(t *testing.T) {
 	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		f.leaveMarks("a", 3)
@@ -41,8 +41,8 @@ func TestRedriven(t *testing.T) {
 	})
 }
 
-// Feature D10: messages that nothing tells apart, in flight in processes that live, are handled, all and at once. Those that
-// ended with one are counted. A key tells them apart.
+// Feature D10: messages that nothing tells apart, in flight in processes that live, are handled, all and at once. Those
+// that ended with one are counted. A key tells them apart.
 func TestWithoutIDs(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		afterCrash(t, f, options{})

@@ -22,26 +22,26 @@ type Config struct {
 	// Max is the number of processes that may end while they handle a message. After that the message is dead-lettered.
 	// Default: 3 by the Store's count, and 20 by Delivered's, where nacks count too. What is set is for both.
 	Max int
-	// Key returns what distinguishes messages, such as the broker's topic, partition and offset if messages have no id. It
-	// must return the same for each delivery of a message, and not change the message. Default, and if Key returns nothing
-	// or panics: the message's id. For a message without an id, a spillway.Channel takes the place that Config.Queue.Origin
-	// knows. Otherwise a hash of payload and metadata is the key.
+	// Key returns what distinguishes messages, such as the broker's topic, partition and offset if messages have no id.
+	// It must return the same for each delivery of a message, and not change the message. Default, and if Key returns
+	// nothing or panics: the message's id. For a message without an id, a spillway.Channel takes the place that
+	// Config.Queue.Origin knows. Otherwise a hash of payload and metadata is the key.
 	Key func(*message.Message) string
-	// Store counts unfinished deliveries, as NewStore makes it. Default: in a spillway.Channel a store in its DB; without
-	// one Delivered is required.
+	// Store counts unfinished deliveries, as NewStore makes it. Default: in a spillway.Channel a store in its DB;
+	// without one Delivered is required.
 	Store *Store
 	// Heartbeat is how often a process shows the Store that it lives. Default: 2 seconds.
 	Heartbeat time.Duration
-	// Delivered returns how often the broker delivered the message before and had it back, for brokers that count, such as
-	// wmamqp.DeliveryCount on quorum queues. It is called for every message. Default: none.
+	// Delivered returns how often the broker delivered the message before and had it back, for brokers that count, such
+	// as wmamqp.DeliveryCount on quorum queues. It is called for every message. Default: none.
 	//
-	// Brokers also count deliveries that ended in a nack or with the connection, so three deployments would use up a Max
-	// of 3. So the default of this count is 20, which is RabbitMQ 4's own limit by default. Max must be more than a
+	// Brokers also count deliveries that ended in a nack or with the connection, so three deployments would use up a
+	// Max of 3. So the default of this count is 20, which is RabbitMQ 4's own limit by default. Max must be more than a
 	// message can have of those. A limit of the queue's own must be higher, or none, since it drops the message.
 	// wmamqp.DeliveryCount leaves out what this process gave back itself.
 	//
-	// The count has no bound if an idempotent receiver leases keys, because it gives duplicates back, or if a retry stage
-	// may refuse what it is given. Use a Store then.
+	// The count has no bound if an idempotent receiver leases keys, because it gives duplicates back, or if a retry
+	// stage may refuse what it is given. Use a Store then.
 	Delivered func(*message.Message) (int, bool)
 	// Hooks are called after events. Default: none.
 	Hooks Hooks
@@ -51,8 +51,8 @@ type Config struct {
 
 // Hooks are called in the goroutine of the message, and must be quick. A panic of a hook is logged and changes nothing.
 type Hooks struct {
-	// OnUnfinished is called with a message of which earlier deliveries did not return, because their processes ended. It
-	// is called once for each delivery, before the handler. By the broker's own count alone it is not called.
+	// OnUnfinished is called with a message of which earlier deliveries did not return, because their processes ended.
+	// It is called once for each delivery, before the handler. By the broker's own count alone it is not called.
 	OnUnfinished func(context.Context, Unfinished)
 	// OnExceeded is called for each delivery that was refused.
 	OnExceeded func(context.Context, Unfinished)
@@ -72,11 +72,11 @@ const (
 	defaultMax = 3
 	// defaultBrokerMax is for a count that rises with each deployment, nack and lost connection too.
 	defaultBrokerMax = 20
-	// defaultQuietAfter is how long processes must run clean after an unclean end until they stop counting: longer than a
-	// supervisor and the broker take to bring a message back after a crash.
+	// defaultQuietAfter is how long processes must run clean after an unclean end until they stop counting: longer than
+	// a supervisor and the broker take to bring a message back after a crash.
 	defaultQuietAfter = 10 * time.Minute
-	// defaultAloneWait is how long a suspect waits for handlers that do not return, to be handled alone, and others wait
-	// for it. After that they run beside each other, because handlers may wait for each other.
+	// defaultAloneWait is how long a suspect waits for handlers that do not return, to be handled alone, and others
+	// wait for it. After that they run beside each other, because handlers may wait for each other.
 	defaultAloneWait = 30 * time.Second
 	// defaultWithin bounds what a router waits for when it starts and when it ends.
 	defaultWithin = 5 * time.Second

@@ -84,7 +84,8 @@ func TestTwiceAtATime(t *testing.T) {
 	})
 }
 
-// Feature D10: marks beyond those that are remembered are forgotten, and said to be, once; those that are remembered go.
+// Feature D10: marks beyond those that are remembered are forgotten, and said to be, once; those that are remembered
+// go.
 func TestTooManyDebts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, kind := range []string{"owed", "kept"} {
@@ -141,8 +142,8 @@ func TestTooManyDebts(t *testing.T) {
 	})
 }
 
-// Feature D10, promise P4: a delivery does not go on while an earlier one of its message, in the same process, waits to learn
-// whether too many processes ended.
+// Feature D10, promise P4: a delivery does not go on while an earlier one of its message, in the same process, waits to
+// learn whether too many processes ended.
 func TestSecondDeliveryWaitsForTheFirst(t *testing.T) {
 	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		f.leaveMarks("a", 3)
@@ -184,7 +185,8 @@ func TestSecondDeliveryWaitsForTheFirst(t *testing.T) {
 	})
 }
 
-// Feature D10, promise P3: what this process lived through is no death, also by a limit that it dropped without closing it.
+// Feature D10, promise P3: what this process lived through is no death, also by a limit that it dropped without closing
+// it.
 func TestOwnMarks(t *testing.T) {
 	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		begin, calls := time.Now(), 0
@@ -200,8 +202,8 @@ func TestOwnMarks(t *testing.T) {
 	})
 }
 
-// Feature D10, D15: the mark, and the turn of a suspect, stay until what the handler produced is published, and its message
-// acked, or nacked, or gone.
+// Feature D10, D15: the mark, and the turn of a suspect, stay until what the handler produced is published, and its
+// message acked, or nacked, or gone.
 func TestMarkStaysUntilPublished(t *testing.T) {
 	for name, settle := range map[string]func(*message.Message, *Limit, context.CancelFunc){
 		"acked":  func(msg *message.Message, _ *Limit, _ context.CancelFunc) { msg.Ack() },

@@ -45,7 +45,8 @@ func TestStoreDownWhileMarking(t *testing.T) {
 	})
 }
 
-// Feature D10: while the store is away nothing is refused and nothing waits, and it is asked as often as the process beats.
+// Feature D10: while the store is away nothing is refused and nothing waits, and it is asked as often as the process
+// beats.
 func TestStoreDownAsksSeldom(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		log := &testkit.Log{}
@@ -139,7 +140,8 @@ func TestInsideOfAClaim(t *testing.T) {
 	})
 }
 
-// Feature D10: the marks of a message that was refused and acked go when the store is back, also if the message came again meanwhile.
+// Feature D10: the marks of a message that was refused and acked go when the store is back, also if the message came
+// again meanwhile.
 func TestOwedMarksOfRefused(t *testing.T) {
 	marks(t, options{Config: Config{Heartbeat: time.Minute}}, func(t *testing.T, f *fake, l *Limit) {
 		f.leaveMarks("1", 3)

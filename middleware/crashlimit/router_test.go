@@ -52,8 +52,8 @@ func haunted(t testing.TB, config options) *Limit {
 	return l
 }
 
-// Feature D10, promise P3: sessions that are lost, again and again, while handlers go on are no deaths: neither in one process,
-// by however many limits, nor in processes that live. Those that died are counted beside them.
+// Feature D10, promise P3: sessions that are lost, again and again, while handlers go on are no deaths: neither in one
+// process, by however many limits, nor in processes that live. Those that died are counted beside them.
 func TestLostSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // on a clock of its own: a process that a busy machine stops is taken for one that ended
 		f := newFake()
@@ -102,8 +102,8 @@ func TestLostSessions(t *testing.T) {
 	})
 }
 
-// Feature D10: a router's process is registered before its first message, and signs off after its last, which may still be
-// handled when the router closes. By default the consumer is the handler.
+// Feature D10: a router's process is registered before its first message, and signs off after its last, which may still
+// be handled when the router closes. By default the consumer is the handler.
 func TestRouter(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
@@ -145,8 +145,8 @@ func TestRouter(t *testing.T) {
 	})
 }
 
-// Feature D10, I1: around a receiver on the same database, SQLite's one write lock included, the mark is written before the
-// claim and removed after it; and a message that an outer handler hands on inside of its claim does not wait.
+// Feature D10, I1: around a receiver on the same database, SQLite's one write lock included, the mark is written before
+// the claim and removed after it; and a message that an outer handler hands on inside of its claim does not wait.
 func TestAroundAReceiver(t *testing.T) {
 	for _, d := range databases.All {
 		t.Run(d.Name, func(t *testing.T) {
@@ -194,8 +194,8 @@ func TestAroundAReceiver(t *testing.T) {
 	}
 }
 
-// Feature D10: without its database, which is cut off or does not answer, messages are handled; when it is back, deliveries
-// are marked again and the process is known to live.
+// Feature D10: without its database, which is cut off or does not answer, messages are handled; when it is back,
+// deliveries are marked again and the process is known to live.
 func TestDatabaseCutOff(t *testing.T) {
 	for _, d := range databases.All[1:] {
 		for how, turn := range map[string]func(*faultproxy.Proxy){"cut": (*faultproxy.Proxy).Cut, "silent": (*faultproxy.Proxy).HalfOpen} {

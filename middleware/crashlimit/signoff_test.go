@@ -10,7 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Feature D10, promise P3: what an orderly end leaves behind is signed off before the end, and what comes after leaves nothing.
+// Feature D10, promise P3: what an orderly end leaves behind is signed off before the end, and what comes after leaves
+// nothing.
 func TestOrderlyEndLeavesNoMarks(t *testing.T) {
 	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		release := make(chan struct{})
@@ -42,7 +43,8 @@ func TestOrderlyEndLeavesNoMarks(t *testing.T) {
 	})
 }
 
-// Feature D10: the last message signs off, when the end came while it was handled, and what comes later registers again.
+// Feature D10: the last message signs off, when the end came while it was handled, and what comes later registers
+// again.
 func TestSignOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, mode := range []string{"quiet", "marking"} {
@@ -97,7 +99,8 @@ func TestSignOffFails(t *testing.T) {
 	})
 }
 
-// Feature D10: who closes, and when, makes no difference: while a handler runs its process is registered, and in the end it is not.
+// Feature D10: who closes, and when, makes no difference: while a handler runs its process is registered, and in the
+// end it is not.
 func TestSignOffUnderLoad(t *testing.T) {
 	f := newFake()
 	l := newLimit(t, options{store: f})

@@ -170,8 +170,8 @@ func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, row
 		v.slot, v.turned = l.admission.wait(v.slot), false
 		return true, q.wait(c, next)
 	case f.dead+f.unknown > 0 && !v.turned:
-		// A suspect was in flight when a process ended. It runs alone, so that if this one ends too, only the deadly message
-		// is counted, and it is counted only when it runs: others wait for the same.
+		// A suspect was in flight when a process ended. It runs alone, so that if this one ends too, only the deadly
+		// message is counted, and it is counted only when it runs: others wait for the same.
 		v.turned = true
 		return true, v.move(c, true)
 	case v.slot == slotAside:

@@ -53,8 +53,8 @@ func leave(h message.HandlerFunc, msg *message.Message) (err error) {
 	return err
 }
 
-// Feature D10: after Max deliveries that never returned the handler is not called again, whatever becomes of the letter;
-// when the message is acked it starts anew.
+// Feature D10: after Max deliveries that never returned the handler is not called again, whatever becomes of the
+// letter; when the message is acked it starts anew.
 func TestExceeded(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var told, unfinished []Unfinished
@@ -232,8 +232,8 @@ func TestDelivered(t *testing.T) {
 	})
 }
 
-// Feature D10, promise P3: deployments, nacks and lost connections, which the broker counts too, set nothing aside by default,
-// and the store's count stays what it is without the broker's.
+// Feature D10, promise P3: deployments, nacks and lost connections, which the broker counts too, set nothing aside by
+// default, and the store's count stays what it is without the broker's.
 func TestDelivered_default(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		count := func(msg *message.Message) (int, bool) { return len(msg.Payload), true }

@@ -59,7 +59,8 @@ type store interface {
 	forget(ctx context.Context, id string) error
 	signOff(ctx context.Context, id string) error
 
-	// enter leaves the mark of a delivery, and reports whether it did: not if the message has a delivery of that number.
+	// enter leaves the mark of a delivery, and reports whether it did: not if the message has a delivery of that
+	// number.
 	enter(ctx context.Context, m mark, w written) (entered bool, err error)
 	// marks returns what deliveries of a message left, in their order.
 	marks(ctx context.Context, m mark) ([]written, error)

@@ -259,7 +259,8 @@ func TestStore_within(t *testing.T) {
 	}
 }
 
-// Feature D10, promise P1: a store without a database, or on a server without a service, is an error that says what to do.
+// Feature D10, promise P1: a store without a database, or on a server without a service, is an error that says what to
+// do.
 func TestStore_refuses(t *testing.T) {
 	for _, d := range databases.All {
 		_, err := NewStore(t.Context(), nil, "shop")

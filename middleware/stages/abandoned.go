@@ -51,8 +51,8 @@ func (s *Stages) warnOfAbandoned() {
 
 // lister is a publisher that knows in which topics messages wait.
 type lister interface {
-	// ListWaiting returns the topics whose names begin with prefix and hold messages that the consumer group of the same
-	// name has not consumed: all of them if there is no such group, or if the broker has no groups.
+	// ListWaiting returns the topics whose names begin with prefix and hold messages that the consumer group of the
+	// same name has not consumed: all of them if there is no such group, or if the broker has no groups.
 	ListWaiting(ctx context.Context, prefix string) (map[string]int, error)
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Promise P3: a message that goes away while it is handled, live or in a stage, goes to no stage: it comes again where it
-// was, and the attempt is not counted.
+// Promise P3: a message that goes away while it is handled, live or in a stage, goes to no stage: it comes again where
+// it was, and the attempt is not counted.
 func TestStagesAborted(t *testing.T) {
 	for name, topic := range map[string]string{"live": "orders", "in a stage": "orders.billing.retry.1m"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -52,8 +52,8 @@ type claim struct{ msg *message.Message }
 func (c claim) Holds(msg *message.Message) bool { return c.msg == msg }
 func (claim) Locks(*sql.DB) bool                { return false }
 
-// Promise P1: inside of a receiver's claim, where they do not belong, stages let errors pass outward: a message that waited
-// would commit as a success.
+// Promise P1: inside of a receiver's claim, where they do not belong, stages let errors pass outward: a message that
+// waited would commit as a success.
 func TestStagesInsideOfAClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Minute)}, nil)

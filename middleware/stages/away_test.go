@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
-// Promises P1, P3, decisions 13, 17: while the stages' broker is away a failed message is held rather than nacked again and
-// again, which a broker may count and end. The outage is one Error line, and one Info line when it is over.
+// Promises P1, P3, decisions 13, 17: while the stages' broker is away a failed message is held rather than nacked again
+// and again, which a broker may count and end. The outage is one Error line, and one Info line when it is over.
 func TestStageBrokerAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := watermill.NewCaptureLogger()
@@ -46,8 +46,8 @@ func TestStageBrokerAway(t *testing.T) {
 	})
 }
 
-// Promises P3, P4, decision 21: a broker that nacks what goes into a stage is held like one that is away: the message is not nacked again
-// and again. After five minutes of nothing else the message is dead-lettered.
+// Promises P3, P4, decision 21: a broker that nacks what goes into a stage is held like one that is away: the message
+// is not nacked again and again. After five minutes of nothing else the message is dead-lettered.
 func TestStageBrokerNacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := &testkit.Log{}

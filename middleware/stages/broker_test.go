@@ -19,15 +19,15 @@ type broker struct {
 	arrived   map[string]chan struct{}
 	refuses   func(topic string, msg *message.Message) error
 	published map[string]int
-	// lasts is how long the session of a delivery lasts: then it is cancelled, and the message delivered again, whatever
-	// becomes of it meanwhile. Nil or 0 is for as long as it takes.
+	// lasts is how long the session of a delivery lasts: then it is cancelled, and the message delivered again,
+	// whatever becomes of it meanwhile. Nil or 0 is for as long as it takes.
 	lasts func(topic string) time.Duration
 	// deadline is an ack deadline, as a SQL subscriber has one. 0 is none.
 	deadline time.Duration
 	// endless is a broker whose messages' contexts outlive their subscriber.
 	endless bool
-	// prefetch is how many messages a consumer delivers at the same time, and holds how long its adapter lets a part hold one. 0 is
-	// one message, and what parts do by themselves.
+	// prefetch is how many messages a consumer delivers at the same time, and holds how long its adapter lets a part
+	// hold one. 0 is one message, and what parts do by themselves.
 	prefetch int
 	holds    time.Duration
 	// redelivers is what a consumer says of the time after which the broker delivers a message again. 0 is never.

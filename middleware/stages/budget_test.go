@@ -16,8 +16,9 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
-// Feature R11: messages that come out of a stage do not all fall upon a service that still fails. They wait before their attempt, count
-// none meanwhile, and go on at full speed when the service is back. None is lost, and none is dead-lettered.
+// Feature R11: messages that come out of a stage do not all fall upon a service that still fails. They wait before
+// their attempt, count none meanwhile, and go on at full speed when the service is back. None is lost, and none is
+// dead-lettered.
 func TestBudgetOfStages(t *testing.T) {
 	const messages, backAfter = 2000, time.Minute
 	for _, concurrency := range []int{0, 1, 20} {
@@ -65,7 +66,8 @@ func TestBudgetOfStages(t *testing.T) {
 	}
 }
 
-// Feature R11: a few percent of messages that always fail do not spend the budget of a busy handler: they pass its stages in time.
+// Feature R11: a few percent of messages that always fail do not spend the budget of a busy handler: they pass its
+// stages in time.
 func TestBudgetOfBusyHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, 2*time.Second, 5*time.Second), Jitter: -1}, nil)

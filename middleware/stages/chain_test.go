@@ -24,7 +24,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// chained replaces the router's middlewares: one chain of steps, as the front door composes it, or each part on its own.
+// chained replaces the router's middlewares: one chain of steps, as the front door composes it, or each part on its
+// own.
 func (s *staging) chained(together bool, queue *poison.Queue, retry *middleware.Retry) {
 	s.Helper()
 	var err error
@@ -38,8 +39,8 @@ func (s *staging) chained(together bool, queue *poison.Queue, retry *middleware.
 	s.router.AddMiddleware(queue.Middleware, s.stages.Middleware, retry.Middleware, middleware.Recover)
 }
 
-// Features R1, R5, C5: what is tried at once comes before each stage: nothing by default where a stage waits in the same
-// chain, and what is said, in all or for a class, where it is. Attempts add up.
+// Features R1, R5, C5: what is tried at once comes before each stage: nothing by default where a stage waits in the
+// same chain, and what is said, in all or for a class, where it is. Attempts add up.
 func TestStagesAroundRetry(t *testing.T) {
 	quickly := middleware.Backoff{Initial: time.Millisecond, Max: time.Millisecond}
 	policy := map[classify.Class]middleware.Policy{classify.ClassTransient: {Attempts: 3}}
@@ -98,8 +99,8 @@ func TestStagesAroundRetry(t *testing.T) {
 	}
 }
 
-// Feature D14: in a stage texts are masked and the producer's metadata are not: the handler needs them. In the letter both
-// are.
+// Feature D14: in a stage texts are masked and the producer's metadata are not: the handler needs them. In the letter
+// both are.
 func TestStagesMasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dead := &letters{kept: map[string]poison.Letter{}}
@@ -133,8 +134,8 @@ func TestStagesMasks(t *testing.T) {
 	})
 }
 
-// Decision 6, promise P7: the idempotent receiver sees one consumer, whichever stage the message comes out of: the key that
-// a stage claimed is known on the live topic.
+// Decision 6, promise P7: the idempotent receiver sees one consumer, whichever stage the message comes out of: the key
+// that a stage claimed is known on the live topic.
 func TestStagesOneConsumer(t *testing.T) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "keys.db"))
 	if err != nil {

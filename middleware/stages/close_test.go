@@ -49,8 +49,8 @@ func (c *closes) Close() error {
 	return nil
 }
 
-// Feature R9: when the context of Run ends, Watermill leaves subscribers open. Those of the stages are closed then, each once and
-// one that several stages have with the last; one that a handler has too is left to the router.
+// Feature R9: when the context of Run ends, Watermill leaves subscribers open. Those of the stages are closed then,
+// each once and one that several stages have with the last; one that a handler has too is left to the router.
 func TestStageSubscribersAreClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		shared, extend, own bool
@@ -115,7 +115,8 @@ func TestStageSubscribersAreClosed(t *testing.T) {
 	}
 }
 
-// Feature R9: an Extend that fails closes no subscriber that a handler, or another's stages, have too, and leaves nothing behind.
+// Feature R9: an Extend that fails closes no subscriber that a handler, or another's stages, have too, and leaves
+// nothing behind.
 func TestFailedExtendLeavesTheSharedOpen(t *testing.T) {
 	ps, closed := gochannel.NewGoChannel(gochannel.Config{}, nil), &counts{}
 	defer ps.Close()
@@ -158,8 +159,8 @@ func TestFailedExtendLeavesTheSharedOpen(t *testing.T) {
 	}
 }
 
-// Feature R9: a handler's own middlewares that its stages would lack are refused, whether they were there before Extend or came
-// later past it: a tenant's context that one of them sets must not be missing at the second attempt.
+// Feature R9: a handler's own middlewares that its stages would lack are refused, whether they were there before Extend
+// or came later past it: a tenant's context that one of them sets must not be missing at the second attempt.
 func TestExtendRefusesMiddlewaresOfItsOwn(t *testing.T) {
 	tenant := func(h message.HandlerFunc) message.HandlerFunc { return h }
 	s := newStaging(t, stages.Config{Stages: stages.Delays(1e9)}, nil)
@@ -190,7 +191,8 @@ func TestExtendRefusesMiddlewaresOfItsOwn(t *testing.T) {
 	}
 }
 
-// Feature D4: a publisher that takes letters, or staged messages, and a handler's outputs too would be closed with the handler.
+// Feature D4: a publisher that takes letters, or staged messages, and a handler's outputs too would be closed with the
+// handler.
 func TestStagesRefuseASharedPublisher(t *testing.T) {
 	ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	defer ps.Close()

@@ -30,8 +30,8 @@ func topicOf(name string) *stageTopic {
 	return &stageTopic{of: &handler{name: "billing", stages: &Stages{}}, topic: name}
 }
 
-// Feature R5b: a copy is known by its entry, its id and its payload, and without an entry by all that it has. What has neither entry nor id
-// is no copy of anything.
+// Feature R5b: a copy is known by its entry, its id and its payload, and without an entry by all that it has. What has
+// neither entry nor id is no copy of anything.
 func TestIdentify(t *testing.T) {
 	one := staged("e", "1", "p", "a", "b", "c", "d")
 	id, named, ok := topicOf("t").identify(one)

@@ -98,7 +98,8 @@ func (r redelivered) check(t testing.TB, log *lines) {
 
 const s5, m1, m2, m3 = 5 * time.Second, time.Minute, 2 * time.Minute, 3 * time.Minute
 
-// Feature R5b: a stage that is longer than the broker's redelivery time multiplies no message. On JetStream, 20 messages became 286 letters.
+// Feature R5b: a stage that is longer than the broker's redelivery time multiplies no message. On JetStream, 20
+// messages became 286 letters.
 func TestStagesLongerThanRedelivery(t *testing.T) {
 	jetstream := func(after time.Duration, parallel int) *redelivering.PubSub {
 		p := redelivering.New(after)
@@ -135,8 +136,8 @@ func TestStagesLongerThanRedelivery(t *testing.T) {
 	}
 }
 
-// Feature R5b: whatever the broker's redelivery time, its client and what its subscriber says, a message is handled once in each stage, and
-// becomes one letter.
+// Feature R5b: whatever the broker's redelivery time, its client and what its subscriber says, a message is handled
+// once in each stage, and becomes one letter.
 func TestRedeliveryProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := redelivering.New(rapid.SampledFrom([]time.Duration{time.Second, 2 * time.Second, 7 * time.Second, 30 * time.Second}).Draw(rt, "after"))
@@ -176,7 +177,8 @@ func TestRedeliveryProperty(t *testing.T) {
 	})
 }
 
-// Feature R5b: two messages of one id that a producer published are two, whether they differ or not. So are messages without an id.
+// Feature R5b: two messages of one id that a producer published are two, whether they differ or not. So are messages
+// without an id.
 func TestProducersDuplicates(t *testing.T) {
 	for name, payloads := range map[string][2]string{"equal": {"p", "p"}, "different": {"p", "q"}} {
 		for _, id := range []string{"1", ""} {

@@ -14,8 +14,8 @@ import (
 
 type orderPlaced struct{ Order string }
 
-// Feature R9: the handlers of cqrs processors are handled again later, with the event or command decoded as before: those of
-// which the processor tells the handler, and those of a group.
+// Feature R9: the handlers of cqrs processors are handled again later, with the event or command decoded as before:
+// those of which the processor tells the handler, and those of a group.
 func TestStagesExtendCQRS(t *testing.T) {
 	for _, kind := range []string{"event", "group", "command"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -79,8 +79,8 @@ func (w *waiter) allowed(ctx context.Context) time.Duration {
 	return min(w.at.maxHold(), outage.MaxHold(ctx, 0))
 }
 
-// fits returns how long a message with ctx waits before it goes round. It is stageTopic.holds, or less if its adapter allows
-// less. It is half of the time that is left before an ack deadline, or minHold in a transaction.
+// fits returns how long a message with ctx waits before it goes round. It is stageTopic.holds, or less if its adapter
+// allows less. It is half of the time that is left before an ack deadline, or minHold in a transaction.
 func (w *waiter) fits(ctx context.Context, now time.Time) time.Duration {
 	holds := evenly(w.at.longest, w.allowed(ctx))
 	hold := holds

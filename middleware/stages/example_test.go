@@ -70,8 +70,8 @@ func ExampleStages() {
 	// order-1 is billed
 }
 
-// A handler that the router has already gets stages too. So do those of cqrs: its processors return, or name, the handlers
-// that they add.
+// A handler that the router has already gets stages too. So do those of cqrs: its processors return, or name, the
+// handlers that they add.
 func ExampleStages_Extend() {
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	queue, err := poison.NewQueue(pubsub, poison.QueueConfig{})

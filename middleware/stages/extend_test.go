@@ -17,8 +17,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Feature R9: a handler that the router has already, as the processors of cqrs add theirs, gets stages: the same function
-// under the same name, and middlewares that are added to both.
+// Feature R9: a handler that the router has already, as the processors of cqrs add theirs, gets stages: the same
+// function under the same name, and middlewares that are added to both.
 func TestStagesExtend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
@@ -82,9 +82,9 @@ func (h *listing) ListWaiting(_ context.Context, prefix string) (map[string]int,
 	return found, nil
 }
 
-// Features R5, D3: at the start an error in the log names each stage topic where messages wait without a consumer, and none
-// that a handler here has, also retired. The search follows the names of the scheme. Where stage topics are not named as
-// their groups are, a Lister would take them all for abandoned: it is not asked.
+// Features R5, D3: at the start an error in the log names each stage topic where messages wait without a consumer, and
+// none that a handler here has, also retired. The search follows the names of the scheme. Where stage topics are not
+// named as their groups are, a Lister would take them all for abandoned: it is not asked.
 func TestStagesTellOfTheAbandoned(t *testing.T) {
 	const told = "no handler of this process"
 	for name, row := range map[string]struct {

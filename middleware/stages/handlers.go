@@ -12,8 +12,8 @@ import (
 )
 
 // AddHandler adds a handler to the router as Router.AddHandler does. The handler gets the messages of the live topic,
-// and those of its stages that are due. Its stages stop with it, and have its middlewares. After an error the router is as before. If the name is
-// taken, AddHandler panics as the router does.
+// and those of its stages that are due. Its stages stop with it, and have its middlewares. After an error the router is
+// as before. If the name is taken, AddHandler panics as the router does.
 func (s *Stages) AddHandler(router *message.Router, name, topic string, sub message.Subscriber, publishTopic string,
 	pub message.Publisher, h message.HandlerFunc) (*message.Handler, error) {
 	switch {

@@ -28,7 +28,8 @@ func (p inHeaders) Publish(topic string, messages ...*message.Message) error {
 	return p.Publisher.Publish(topic, messages...)
 }
 
-// Feature R10, promise P2: metadata that a stage's transport changes or loses are what they were for each attempt, in each stage.
+// Feature R10, promise P2: metadata that a stage's transport changes or loses are what they were for each attempt, in
+// each stage.
 func TestStageBehindHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Promise P1: a message goes to a stage when the stage's handler has subscribed, and not before; who waits for one that never
-// does, or whose own message ends, gives up.
+// Promise P1: a message goes to a stage when the stage's handler has subscribed, and not before; who waits for one that
+// never does, or whose own message ends, gives up.
 func TestLatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -17,8 +17,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Timers of a synctest bubble that fire on two processors at once share one context of the race detector: Go 1.26 crashes now and
-	// then, where thousands do.
+	// Timers of a synctest bubble that fire on two processors at once share one context of the race detector: Go 1.26
+	// crashes now and then, where thousands do.
 	runtime.GOMAXPROCS(1)
 	goleak.VerifyTestMain(m)
 }

@@ -29,8 +29,9 @@ func (h *holding) Subscribe(ctx context.Context, _ string) (<-chan *message.Mess
 func (h *holding) Close() error   { return nil }
 func (h *holding) HoldsUntilDue() {}
 
-// Promise P4: if the live subscription or that of a stage ends by itself, the handler ends as one without stages does: the router stops,
-// and one Error line names the topic. A graceful end makes no line, also if a subscriber ends before the handler that shares it.
+// Promise P4: if the live subscription or that of a stage ends by itself, the handler ends as one without stages does:
+// the router stops, and one Error line names the topic. A graceful end makes no line, also if a subscriber ends before
+// the handler that shares it.
 func TestSubscriptionEndsByItself(t *testing.T) {
 	const live, stage = "orders", "orders.billing.retry.1s"
 	for name, row := range map[string]struct {
@@ -99,8 +100,8 @@ func TestSubscriptionEndsByItself(t *testing.T) {
 	}
 }
 
-// Feature R5: a subscriber that holds the messages of a stage can hand one over late. While its hook runs the handler has not ended.
-// What comes later is nacked.
+// Feature R5: a subscriber that holds the messages of a stage can hand one over late. While its hook runs the handler
+// has not ended. What comes later is nacked.
 func TestHandedOverAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sub, release := &holding{}, make(chan struct{})

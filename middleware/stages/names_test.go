@@ -65,7 +65,8 @@ func names(router *message.Router) (names []string) {
 	return names
 }
 
-// Feature R9: what cannot be set up is an error, the router is left as it was, and subscribers that were made are closed.
+// Feature R9: what cannot be set up is an error, the router is left as it was, and subscribers that were made are
+// closed.
 func TestStagesAddRefused(t *testing.T) {
 	nobody := func(*message.Message) error { return nil }
 	for want, subscriber := range map[string]func(n int, sub message.Subscriber) (message.Subscriber, error){

@@ -17,8 +17,9 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
-// Feature R12: a downstream is away for hours when messages come out of their stage. They wait, and count nothing. Neither a message
-// that is held by the guard, nor one that waits for room, is held for longer than its broker allows, such as RabbitMQ's consumer_timeout.
+// Feature R12: a downstream is away for hours when messages come out of their stage. They wait, and count nothing.
+// Neither a message that is held by the guard, nor one that waits for room, is held for longer than its broker allows,
+// such as RabbitMQ's consumer_timeout.
 func TestOutageOfHours(t *testing.T) {
 	const from, until = 5 * time.Minute, 3 * time.Hour
 	for name, row := range map[string]struct {

@@ -29,8 +29,9 @@ func (s *story) add(event string) {
 
 func (s *story) Placing(_ context.Context, msg *message.Message) { s.add("placing " + msg.UUID) }
 
-// Promise P1: the subscriber learns that a message is being placed after its handler and before its stage is published to.
-// That is so for a message that comes out of a stage too, and for one that its stage refuses, whose letter is made then.
+// Promise P1: the subscriber learns that a message is being placed after its handler and before its stage is published
+// to. That is so for a message that comes out of a stage too, and for one that its stage refuses, whose letter is made
+// then.
 func TestPlacingBegins(t *testing.T) {
 	for id, want := range map[string][]string{
 		"bad":       {"handled", "placing bad", "to orders.billing.retry.1s", "handled", "placing bad"},

@@ -59,7 +59,8 @@ func (t *stageTopic) initialize() error {
 	return nil
 }
 
-// runRelay runs the relay, after the handlers have subscribed that it publishes for: some pub/subs lose earlier messages.
+// runRelay runs the relay, after the handlers have subscribed that it publishes for: some pub/subs lose earlier
+// messages.
 func (s *Stages) runRelay(ctx context.Context) {
 	ready, cancel := context.WithTimeout(ctx, maxSubscribing)
 	defer cancel()

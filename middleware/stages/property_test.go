@@ -252,8 +252,8 @@ func (w *world) ended() {
 	}
 }
 
-// Features R5, R6, R10, promises P1, P2, P3: whatever fails, and however: no message is handled early, none is lost, each
-// counts its attempts, and where nothing went wrong beside the handler none is later than the jitter's amplitude.
+// Features R5, R6, R10, promises P1, P2, P3: whatever fails, and however: no message is handled early, none is lost,
+// each counts its attempts, and where nothing went wrong beside the handler none is later than the jitter's amplitude.
 func TestStagesProperty(t *testing.T) {
 	for _, rough := range []bool{false, true} {
 		t.Run(fmt.Sprintf("rough=%v", rough), func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 
 const (
 	// maxRefusal is how long a stage may refuse a message, which holds up those behind it when it is given back. If the
-	// stage took another message meanwhile, the message is refused for good. If the stage took none, there is an outage,
-	// and one message is dead-lettered in that time.
+	// stage took another message meanwhile, the message is refused for good. If the stage took none, there is an
+	// outage, and one message is dead-lettered in that time.
 	maxRefusal = 5 * time.Minute
 	// forgotten is how long after its last refusal a message that comes again is a new one: refused ones come at once.
 	forgotten = time.Minute

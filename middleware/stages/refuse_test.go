@@ -137,8 +137,8 @@ func TestStageHooksPanic(t *testing.T) {
 	})
 }
 
-// Promise P1: a handler that settles its message itself, or ends its goroutine, in a stage: what it nacked comes again, what
-// it acked and then failed waits for its next attempt, and Goexit is a letter.
+// Promise P1: a handler that settles its message itself, or ends its goroutine, in a stage: what it nacked comes again,
+// what it acked and then failed waits for its next attempt, and Goexit is a letter.
 func TestStageHandlerSettlesItself(t *testing.T) {
 	for name, row := range map[string]struct {
 		second  func(*message.Message) error

@@ -16,8 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Feature R4: a retry-after is never cut short, and no stage is gone through that is shorter: the next that is not, or the
-// last, takes the message; one that asks for more than any wait is set aside at once.
+// Feature R4: a retry-after is never cut short, and no stage is gone through that is shorter: the next that is not, or
+// the last, takes the message; one that asks for more than any wait is set aside at once.
 func TestStagesRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, row := range map[string]struct {
@@ -78,7 +78,8 @@ func TestStagesJitter(t *testing.T) {
 	}
 }
 
-// Promise P1: a stage that refuses for a moment is asked again, while the handler is not; one that says too large is not.
+// Promise P1: a stage that refuses for a moment is asked again, while the handler is not; one that says too large is
+// not.
 func TestStageAskedAgain(t *testing.T) {
 	for name, row := range map[string]struct {
 		err                       error

@@ -18,8 +18,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Promise P3: a router that closes while a thousand messages wait at once closes at once, handles none of them, and leaves
-// no goroutine.
+// Promise P3: a router that closes while a thousand messages wait at once closes at once, handles none of them, and
+// leaves no goroutine.
 func TestStagesCloseManyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 10}, watermill.NopLogger{})
@@ -98,8 +98,8 @@ func TestStagesAddedLater(t *testing.T) {
 	})
 }
 
-// Feature R9: two routers have handlers of one Stages, as two consumers of one service; a message that waits is handled by
-// one of them, once.
+// Feature R9: two routers have handlers of one Stages, as two consumers of one service; a message that waits is handled
+// by one of them, once.
 func TestStagesOfTwoRouters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
@@ -125,8 +125,9 @@ func TestStagesOfTwoRouters(t *testing.T) {
 	})
 }
 
-// Features R9, I2: a handler and its stages are one handler of the router. Outputs of a stage go where the handler's go, by the same
-// publisher under the same name, which is closed once, when the handler has stopped; middlewares reach all messages.
+// Features R9, I2: a handler and its stages are one handler of the router. Outputs of a stage go where the handler's
+// go, by the same publisher under the same name, which is closed once, when the handler has stopped; middlewares reach
+// all messages.
 func TestStagesOutputs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
@@ -199,7 +200,8 @@ func (c *closing) times() int {
 	return c.n
 }
 
-// Feature R9: a handler that is stopped stops with its stages, which keep their messages for the next consumer; other handlers go on.
+// Feature R9: a handler that is stopped stops with its stages, which keep their messages for the next consumer; other
+// handlers go on.
 func TestStageStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Minute)}, nil)

@@ -60,8 +60,8 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 // stageAttempts is how often a message is offered to its stage.
 const stageAttempts = 3
 
-// insist calls try a few times, with waits between that end with the message. During an outage, outage.Dependency calls it
-// again.
+// insist calls try a few times, with waits between that end with the message. During an outage, outage.Dependency calls
+// it again.
 func (s *Stages) insist(c *chain.Call, try func() error) error {
 	waits := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxElapsedTime(0))

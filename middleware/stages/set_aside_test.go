@@ -73,8 +73,8 @@ func TestStageRefusesOneMessage(t *testing.T) {
 	})
 }
 
-// Promise P4, and its bound: an outage of the stage, whatever the publisher calls it, sets one message aside in five minutes
-// and no more, however many are in flight.
+// Promise P4, and its bound: an outage of the stage, whatever the publisher calls it, sets one message aside in five
+// minutes and no more, however many are in flight.
 func TestStageOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
@@ -204,8 +204,8 @@ func TestExtendedHandlerWithOutputs(t *testing.T) {
 	})
 }
 
-// A handler that messages reach past the stages says so once: one that was added, and one that was extended and has middlewares that
-// its stages lack, if no plugin refuses that at the start.
+// A handler that messages reach past the stages says so once: one that was added, and one that was extended and has
+// middlewares that its stages lack, if no plugin refuses that at the start.
 func TestStagesPassedBy(t *testing.T) {
 	for _, extended := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

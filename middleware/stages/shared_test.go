@@ -31,7 +31,8 @@ func (e *everyGroup) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
-// Feature R7: in topics that handlers share, each passes by what waits for another, and handles what waits for itself once.
+// Feature R7: in topics that handlers share, each passes by what waits for another, and handles what waits for itself
+// once.
 func TestStagesSharedTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &everyGroup{newBroker(), map[string][]string{}}
@@ -87,7 +88,8 @@ func (s subscribedTo) Subscribe(ctx context.Context, _ string) (<-chan *message.
 }
 
 // Promise P1: a message of another handler, in a stage topic that is not declared as shared, is seen by no other:
-// it is set aside when it is due, not handled by the wrong handler. Where a topic's name has the handler in it, the stage does not look.
+// it is set aside when it is due, not handled by the wrong handler. Where a topic's name has the handler in it, the
+// stage does not look.
 func TestStagesForeign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, row := range map[string]struct {

@@ -56,8 +56,8 @@ func (n *note) add(msg *message.Message) int {
 	return len(n.by[msg.UUID])
 }
 
-// Features R5, R9, R10: a message that fails for the moment is handled again after each delay, by the same handler under the
-// same name, while those behind it go on; its story travels with it.
+// Features R5, R9, R10: a message that fails for the moment is handled again after each delay, by the same handler
+// under the same name, while those behind it go on; its story travels with it.
 func TestStagesHandleLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStaging(t, stages.Config{Stages: stages.Delays(5*time.Second, time.Minute, 10*time.Minute), Jitter: -1}, nil)

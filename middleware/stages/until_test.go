@@ -96,8 +96,8 @@ func shift(metadata map[string]string, start time.Time) {
 	}
 }
 
-// Feature R5: in a stage that is longer than a message is held, messages that come all the time are late by the jitter's
-// amplitude at the most: who goes round does not wait behind those that came after it.
+// Feature R5: in a stage that is longer than a message is held, messages that come all the time are late by the
+// jitter's amplitude at the most: who goes round does not wait behind those that came after it.
 func TestStageLatenessWhereMessagesGoRound(t *testing.T) {
 	for name, row := range map[string]struct{ delay, maxHold time.Duration }{
 		"default":         {10 * time.Minute, 0},
@@ -155,8 +155,8 @@ func TestStageDueAfterDowntime(t *testing.T) {
 	})
 }
 
-// Feature R3: a stage that outlasts the ack deadline of its subscriber goes round, a bounded number of times, is reported
-// once, and loses nothing.
+// Feature R3: a stage that outlasts the ack deadline of its subscriber goes round, a bounded number of times, is
+// reported once, and loses nothing.
 func TestStageAckDeadline(t *testing.T) {
 	for deadline, most := range map[time.Duration]int{30 * time.Second: 60, 3 * time.Second: 450, 100 * time.Millisecond: 4} {
 		synctest.Test(t, func(t *testing.T) {

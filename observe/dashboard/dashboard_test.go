@@ -64,7 +64,8 @@ func load(t *testing.T) (b board) {
 // units are those of Grafana that the panels may have.
 var units = []string{"none", "short", "s", "ops", "percentunit"}
 
-// Feature O3: Grafana imports the dashboard as it is: ids are unique, no panel covers another, and the data source is a variable.
+// Feature O3: Grafana imports the dashboard as it is: ids are unique, no panel covers another, and the data source is a
+// variable.
 func TestStructure(t *testing.T) {
 	b := load(t)
 	if b.UID != "spillway" || b.Title == "" || b.SchemaVersion < 38 || len(b.Panels) == 0 {
@@ -151,7 +152,8 @@ func queries(t *testing.T) map[string]string {
 	return found
 }
 
-// Feature O3: every series that the dashboard asks for is registered, with every label that it uses. So are those of the variables.
+// Feature O3: every series that the dashboard asks for is registered, with every label that it uses. So are those of
+// the variables.
 func TestSeriesExist(t *testing.T) {
 	series := seriestest.Load(t)
 	rules, err := os.ReadFile("../alerts/spillway.rules.yml")

@@ -19,8 +19,8 @@ type Config struct {
 	// Kinds are the kinds of notices that are sent. Default: all.
 	Kinds []Kind
 	// DB is the database in which the instances of a service agree who sends a notice, in the table spillway_notices.
-	// Default: the DB of the spillway.Config that Observe is called with. If that has none, each process sends notices of
-	// its own.
+	// Default: the DB of the spillway.Config that Observe is called with. If that has none, each process sends notices
+	// of its own.
 	DB *sql.DB
 	// Link returns an address that stands in the notice, such as that of a dashboard or a runbook, or "". It must be of
 	// http or https. It is called with the whole notice, and can use Notice.Kind and Notice.Cause. If it panics, the
@@ -28,17 +28,18 @@ type Config struct {
 	Link func(Notice) string
 
 	// Window is the time after the first notice of a cause in which further letters of the cause are counted. Then one
-	// notice has their number, if there are any, and the next Window begins. A cause without a letter for a whole Window
-	// is new again. Default: 1 h.
+	// notice has their number, if there are any, and the next Window begins. A cause without a letter for a whole
+	// Window is new again. Default: 1 h.
 	Window time.Duration
-	// Threshold is the number of letters of a cause that wait, from which a notice is sent. Default: 100. Below 0: never.
+	// Threshold is the number of letters of a cause that wait, from which a notice is sent. Default: 100. Below 0:
+	// never.
 	Threshold int
 	// OldestAge is the age of the letter that waits longest from which a notice is sent. Default: 24 h. Below 0: never.
 	OldestAge time.Duration
 
-	// Shared: Service names the service in DB and in notices. Privacy masks secrets in the texts of notices, and in the errors
-	// of sinks. Logger receives a line when a Sink begins to refuse, and when it accepts again. Default: those of the
-	// spillway.Config that Observe is called with.
+	// Shared: Service names the service in DB and in notices. Privacy masks secrets in the texts of notices, and in the
+	// errors of sinks. Logger receives a line when a Sink begins to refuse, and when it accepts again. Default: those
+	// of the spillway.Config that Observe is called with.
 	settings.Shared
 }
 
@@ -88,8 +89,8 @@ type pace struct {
 }
 
 // No user needs other paces. A state would end between two looks, if settle were less than 4 times poll. More than ten
-// notices a minute are read by nobody, and one of more than an hour ago is in the summary. Kubernetes kills what ends for
-// longer than 30 s.
+// notices a minute are read by nobody, and one of more than an hour ago is in the summary. Kubernetes kills what ends
+// for longer than 30 s.
 var paces = pace{round: time.Second, sweep: 5 * time.Second, lease: 30 * time.Second, answer: 5 * time.Second,
 	retry: time.Second, poll: 15 * time.Second, settle: time.Minute, giveUp: time.Hour, end: 5 * time.Second, most: 10,
 	queue: 100}

@@ -2,7 +2,8 @@ package notify
 
 import "time"
 
-// Hurry makes a Notifier do in milliseconds what it does in seconds. A lease does not end by itself: a machine may stand still.
+// Hurry makes a Notifier do in milliseconds what it does in seconds. A lease does not end by itself: a machine may
+// stand still.
 func Hurry(n *Notifier) {
 	n.pace.round, n.pace.sweep, n.pace.retry = 5*time.Millisecond, 20*time.Millisecond, time.Millisecond
 	n.pace.lease, n.pace.answer = time.Hour, 10*time.Second

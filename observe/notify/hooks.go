@@ -18,8 +18,8 @@ import (
 var _ spillway.Observer = (*Notifier)(nil)
 
 // Observe is called by spillway.New, for a Notifier in Config.Observers. It puts the hooks of the Notifier before those
-// of config. The DB, Service and Logger of config are the Notifier's too, unless its own Config has them. A Notifier has
-// one channel.
+// of config. The DB, Service and Logger of config are the Notifier's too, unless its own Config has them. A Notifier
+// has one channel.
 func (n *Notifier) Observe(config *spillway.Config) error {
 	if !n.observes.CompareAndSwap(false, true) {
 		return errors.New("notify: Observe was called before, and everything would count twice: name a Notifier in the " +

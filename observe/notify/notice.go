@@ -24,7 +24,8 @@ const (
 	CampaignStopped Kind = "campaign_stopped"
 	// GuardOpen says that a breaker holds the messages of a handler.
 	GuardOpen Kind = "guard_open"
-	// StoreAway says that a store or a publisher of the channel itself, or the database of the notices, does not answer.
+	// StoreAway says that a store or a publisher of the channel itself, or the database of the notices, does not
+	// answer.
 	StoreAway Kind = "store_away"
 	// Unplaced says that all publishers refused a letter. Its message was given back.
 	Unplaced Kind = "unplaced"
@@ -69,8 +70,8 @@ type Notice struct {
 	// Service is spillway.Config.Service, and Instance the process that sends.
 	Service  string `json:"service,omitempty"`
 	Instance string `json:"instance"`
-	// Subject is what the notice is about, if that is not a cause or a handler: a store, a campaign, a scope, or a kind of
-	// notices.
+	// Subject is what the notice is about, if that is not a cause or a handler: a store, a campaign, a scope, or a kind
+	// of notices.
 	Subject string `json:"subject,omitempty"`
 	// Cause is the hash of the cause, as letters.Group.Cause has it.
 	Cause   string `json:"cause,omitempty"`

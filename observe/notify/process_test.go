@@ -79,7 +79,8 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// Feature O4: if the second process is killed too, the notice is given up, and said to be: a notice that kills must not kill for ever.
+// Feature O4: if the second process is killed too, the notice is given up, and said to be: a notice that kills must not
+// kill for ever.
 func TestKilledTwice(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		runChild(t, d, address)

@@ -46,8 +46,8 @@ func newInstance(t testing.TB, db *sql.DB, with notify.Config, hurry func(*notif
 	return &instance{n, config.Queue.Hooks, stop}
 }
 
-// Feature O4: a storm of 100,000 letters of 3 causes in 4 instances is one first notice for each cause, and one with the number of the
-// others: by the counts, nothing is told twice and no letter is forgotten.
+// Feature O4: a storm of 100,000 letters of 3 causes in 4 instances is one first notice for each cause, and one with
+// the number of the others: by the counts, nothing is told twice and no letter is forgotten.
 func TestStorm(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		const instances, causes = 4, 3
@@ -109,8 +109,8 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// Feature O4: what an instance has not begun to send when its router closes, another sends at once; and a Notifier that is started again
-// goes on.
+// Feature O4: what an instance has not begun to send when its router closes, another sends at once; and a Notifier that
+// is started again goes on.
 func TestHandOver(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var in inbox

@@ -28,7 +28,8 @@ import (
 // quick looks often.
 func quick(n *notify.Notifier) { notify.Look(n, 20*time.Millisecond, 200*time.Millisecond) }
 
-// some waits for a notice of a kind and status, and returns the first: on a machine that stands still a state can end and begin again.
+// some waits for a notice of a kind and status, and returns the first: on a machine that stands still a state can end
+// and begin again.
 func (b *inbox) some(t testing.TB, kind notify.Kind, status notify.Status) notify.Notice {
 	t.Helper()
 	testkit.Eventually(t, fmt.Sprintf("a notice %s of %s", status, kind), func() bool { return len(b.of(kind, status)) > 0 }, b.String)
@@ -153,8 +154,8 @@ func TestStoreAway(t *testing.T) {
 	in.some(t, notify.NewCause, notify.StatusNew)
 }
 
-// Feature O4: while the database of the notices is away, no hook waits, the process says so itself, and letters are told when it is back,
-// with their number.
+// Feature O4: while the database of the notices is away, no hook waits, the process says so itself, and letters are
+// told when it is back, with their number.
 func TestDatabaseAway(t *testing.T) {
 	address, err := url.Parse(databases.Postgres.Create(t))
 	if err != nil {

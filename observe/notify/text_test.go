@@ -30,7 +30,8 @@ func readable(t interface{ Errorf(string, ...any) }, text string, most int) {
 	}
 }
 
-// Feature O4: a text of a notice is one line without control characters and marks of direction, whatever the message had.
+// Feature O4: a text of a notice is one line without control characters and marks of direction, whatever the message
+// had.
 func TestLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain": "plain", " a\tb\r\nc  d ": "a b c d", "\x1b[2Jx": "\ufffd[2Jx", "a\u202eb": "a\ufffdb", "a\u2066b\u2069": "a\ufffdb\ufffd", "\xff": "\ufffd", "a\x00": "a\ufffd",
@@ -46,7 +47,8 @@ func TestLine(t *testing.T) {
 	})
 }
 
-// Feature O4: hostile topics, handlers, reasons and descriptions, and secrets in them, stay within the bounds of a notice.
+// Feature O4: hostile topics, handlers, reasons and descriptions, and secrets in them, stay within the bounds of a
+// notice.
 func TestHostileLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var in inbox

@@ -29,7 +29,8 @@ func TestWatchWithoutObserve(t *testing.T) {
 	}
 }
 
-// Feature O4, bad input: one Notifier for two channels is an error with a sentence, and leaves the first channel its own.
+// Feature O4, bad input: one Notifier for two channels is an error with a sentence, and leaves the first channel its
+// own.
 func TestObserveTwice(t *testing.T) {
 	n := observing(t)
 	config := spillway.Config{Publisher: nowhere{}, Observers: []spillway.Observer{n}}

@@ -17,11 +17,11 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// MaxValues is the largest number of values of each label; all others are "other". Default: 200. At most 10,000.
 	MaxValues int
-	// Interval is the least time between two queries of the dead-letter store, and of each other source: one instance of
-	// the service asks, and the others read its answer. Give all instances the same. Default: 30 s.
+	// Interval is the least time between two queries of the dead-letter store, and of each other source: one instance
+	// of the service asks, and the others read its answer. Give all instances the same. Default: 30 s.
 	Interval time.Duration
-	// Timeout bounds such a query, and so how long a scrape waits for the database. It must be below the scrape timeout of
-	// Prometheus, which is 10 s by default. Default: 5 s.
+	// Timeout bounds such a query, and so how long a scrape waits for the database. It must be below the scrape timeout
+	// of Prometheus, which is 10 s by default. Default: 5 s.
 	Timeout time.Duration
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Feature O1: 10,000 topics, handlers and reasons, with newlines and bytes that are not UTF-8, make a bounded number of series. Each event
-// is counted, and so is each value that was folded.
+// Feature O1: 10,000 topics, handlers and reasons, with newlines and bytes that are not UTF-8, make a bounded number of
+// series. Each event is counted, and so is each value that was folded.
 func TestSeriesAreBounded(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	metrics, err := prom.New(prom.Config{Registerer: registry, MaxValues: 50})
@@ -82,7 +82,8 @@ func wantCleanLabels(t *testing.T, name string, labels []*dto.LabelPair) {
 	}
 }
 
-// Feature O1: two channels in one process have series of their own, by a label of the caller's. Without it the error says what to do.
+// Feature O1: two channels in one process have series of their own, by a label of the caller's. Without it the error
+// says what to do.
 func TestTwoChannels(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	configs := make([]spillway.Config, 2)

@@ -36,7 +36,8 @@ func served(t *testing.T, registry *prometheus.Registry) string {
 	return string(body)
 }
 
-// Feature O1: promtool finds nothing wrong with what Prometheus gets, names, types and help texts, when each event happened.
+// Feature O1: promtool finds nothing wrong with what Prometheus gets, names, types and help texts, when each event
+// happened.
 func TestPromtool(t *testing.T) {
 	s := everything(t)
 	scraped := served(t, s.registry)

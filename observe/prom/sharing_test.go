@@ -99,7 +99,8 @@ func asks(all []*instance) (n int) {
 	return n
 }
 
-// Feature O1: 5 instances that are scraped 100 times each, at the same time, ask the database once, and all of them have the answer.
+// Feature O1: 5 instances that are scraped 100 times each, at the same time, ask the database once, and all of them
+// have the answer.
 func TestInstancesShareOneAnswer(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		all := instances(t, d, address, 5, prom.Config{Interval: time.Hour, Timeout: time.Minute})
@@ -134,7 +135,8 @@ func TestInstancesShareOneAnswer(t *testing.T) {
 	})
 }
 
-// Feature O1: turns are an interval apart, by the database's clock, however many instances are scraped how often. All learn what is new.
+// Feature O1: turns are an interval apart, by the database's clock, however many instances are scraped how often. All
+// learn what is new.
 func TestInstancesTakeTurns(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		const interval = 200 * time.Millisecond
@@ -154,8 +156,8 @@ func TestInstancesTakeTurns(t *testing.T) {
 	})
 }
 
-// Feature O1: an instance whose turn fails, or that dies in it, does not keep the others from asking in the next turn. Until then, all have
-// the old answer.
+// Feature O1: an instance whose turn fails, or that dies in it, does not keep the others from asking in the next turn.
+// Until then, all have the old answer.
 func TestInstanceDiesInItsTurn(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		all := instances(t, d, address, 2, prom.Config{Interval: 50 * time.Millisecond, Timeout: time.Minute})
@@ -184,8 +186,8 @@ func TestInstanceDiesInItsTurn(t *testing.T) {
 	})
 }
 
-// Feature O1: an answer that no instance renews is not shown as new: all instances say that the source is away. The age of an answer is by
-// the database's clock.
+// Feature O1: an answer that no instance renews is not shown as new: all instances say that the source is away. The age
+// of an answer is by the database's clock.
 func TestAnswerThatNobodyRenews(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		all := instances(t, d, address, 2, prom.Config{Interval: time.Hour, Timeout: time.Minute})

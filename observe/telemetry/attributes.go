@@ -28,7 +28,8 @@ const (
 	redrivesKey  = attribute.Key("spillway.redrive.count")
 )
 
-// operationTypeSend is what newer conventions call the type "publish". An older semconv keeps the versions that users need low.
+// operationTypeSend is what newer conventions call the type "publish". An older semconv keeps the versions that users
+// need low.
 var operationTypeSend = semconv.MessagingOperationTypeKey.String("send")
 
 // operations are the values of spillway.operation.

@@ -30,8 +30,8 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// theirs is a tracing middleware as users of Watermill have it: a span around the handler, a child of the producer's, whose context the
-// message carries on. Some write their own span into the metadata.
+// theirs is a tracing middleware as users of Watermill have it: a span around the handler, a child of the producer's,
+// whose context the message carries on. Some write their own span into the metadata.
 func theirs(tracer trace.Tracer, name string, writes bool) message.HandlerMiddleware {
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
@@ -104,8 +104,9 @@ func named(spans tracetest.SpanStubs, name string) (found tracetest.SpanStubs) {
 	return found
 }
 
-// Feature O2: between a user's tracing middleware outside of the channel and one inside, the attempt is the child of the one, and the
-// parent of the other. What they write into the metadata does not come into the letter, unless it was there before the channel.
+// Feature O2: between a user's tracing middleware outside of the channel and one inside, the attempt is the child of
+// the one, and the parent of the other. What they write into the metadata does not come into the letter, unless it was
+// there before the channel.
 func TestTheirMiddlewares(t *testing.T) {
 	for _, writes := range []bool{false, true} {
 		observed, kept, tracer := follow(t, telemetry.Config{})
@@ -165,7 +166,8 @@ func (p tracing) Publish(topic string, messages ...*message.Message) error {
 
 func (p tracing) Unwrap() message.Publisher { return p.Publisher }
 
-// Feature O2: without a trace of the producer, an attempt begins one. With LinkProducer, an attempt begins one and links to it.
+// Feature O2: without a trace of the producer, an attempt begins one. With LinkProducer, an attempt begins one and
+// links to it.
 func TestRoots(t *testing.T) {
 	for _, links := range []bool{false, true} {
 		observed, kept, tracer := follow(t, telemetry.Config{LinkProducer: links})

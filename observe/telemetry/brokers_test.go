@@ -19,7 +19,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
-// Feature O2: over a stage topic, a dead-letter topic and DrainTopic, on Kafka. The spans have partition, offset and group.
+// Feature O2: over a stage topic, a dead-letter topic and DrainTopic, on Kafka. The spans have partition, offset and
+// group.
 func TestStoryKafka(t *testing.T) {
 	brokers := services.Kafka(t)
 	topic := "telemetry-" + watermill.NewShortUUID()

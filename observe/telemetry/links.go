@@ -10,7 +10,8 @@ import (
 
 const (
 	parentKey, stateKey = "traceparent", "tracestate" // of W3C
-	// maxLink is the longest text that is read: a traceparent, and a tracestate of the 512 characters that W3C asks for.
+	// maxLink is the longest text that is read: a traceparent, and a tracestate of the 512 characters that W3C asks
+	// for.
 	maxLink = 1 << 10
 )
 

@@ -16,8 +16,8 @@ const (
 	quickly      = 2 * time.Second // where the peer answers, or there is nothing to ask it
 )
 
-// Feature D4, promise P3: Close returns within 4 s as a whole, whatever the peer does and whatever is in flight; what is
-// left then ends by itself, and leaves no goroutine.
+// Feature D4, promise P3: Close returns within 4 s as a whole, whatever the peer does and whatever is in flight; what
+// is left then ends by itself, and leaves no goroutine.
 func TestCloseWhateverThePeerDoes(t *testing.T) {
 	if unracedAlone(t) {
 		return
@@ -70,7 +70,8 @@ func peerPublisher(t *testing.T, p *peer) func() error {
 	return pub.Close
 }
 
-// peerPublishing is a publisher with two messages in flight when it is closed, on a channel that is open and on another.
+// peerPublishing is a publisher with two messages in flight when it is closed, on a channel that is open and on
+// another.
 func peerPublishing(t *testing.T, p *peer) func() error {
 	config := wmamqp.PublisherConfig{AMQP: p.config(), ConfirmTimeout: time.Hour}
 	*wmamqp.Channels(&config) = 2
@@ -103,8 +104,8 @@ func peerOpening(t *testing.T, p *peer) func() error {
 	}
 }
 
-// peerSubscriber is a subscriber with three messages in hand, two of which are not settled: one handler obeys its context
-// and one does not.
+// peerSubscriber is a subscriber with three messages in hand, two of which are not settled: one handler obeys its
+// context and one does not.
 func peerSubscriber(t *testing.T, p *peer) func() error {
 	sub, err := wmamqp.NewSubscriber("amqp://peer/", wmamqp.SubscriberConfig{AMQP: p.config(), InFlight: 3})
 	if err != nil {

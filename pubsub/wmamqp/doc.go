@@ -37,9 +37,9 @@
 // dials again.
 //
 // At start-up, with a poison.Queue, it declares dead-letter queues: durable, without expiry or bounds, and quorum
-// queues unless AMQP.Queue.Arguments has another x-queue-type. An existing queue is used as it is, unless it loses letters that it
-// confirmed. A queue loses them if it is not durable, or by x-message-ttl, x-expires, x-max-length and the like. That
-// is an error, unless PublisherConfig.AllowLossyTopics is set.
+// queues unless AMQP.Queue.Arguments has another x-queue-type. An existing queue is used as it is, unless it loses
+// letters that it confirmed. A queue loses them if it is not durable, or by x-message-ttl, x-expires, x-max-length and
+// the like. That is an error, unless PublisherConfig.AllowLossyTopics is set.
 //
 // # The subscriber
 //

@@ -10,9 +10,9 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
-// Feature D5, promise P1, decision 14: a queue that confirms letters and loses them later is refused at start-up, whatever
-// else it has; the error names the queue, the argument and what to do. AllowLossyTopics takes it. One that only looks
-// different is taken.
+// Feature D5, promise P1, decision 14: a queue that confirms letters and loses them later is refused at start-up,
+// whatever else it has; the error names the queue, the argument and what to do. AllowLossyTopics takes it. One that
+// only looks different is taken.
 func TestInitializeRefusesLossyQueues(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

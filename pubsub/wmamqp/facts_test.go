@@ -15,8 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
-// The facts about watermill-amqp that this package answers to. When one of these tests fails, watermill-amqp repaired it:
-// say so in the README.
+// The facts about watermill-amqp that this package answers to. When one of these tests fails, watermill-amqp repaired
+// it: say so in the README.
 
 func (b *broker) stockSubscriber(change ...func(*amqp.Config)) *amqp.Subscriber {
 	b.Helper()
@@ -120,8 +120,8 @@ func TestFactWatermillLosesToMissingQueue(t *testing.T) {
 	}
 }
 
-// Fact, feature D4: confirms are off by default: what a full queue refuses is lost. TestPublishToFullQueue shows that ours
-// tells.
+// Fact, feature D4: confirms are off by default: what a full queue refuses is lost. TestPublishToFullQueue shows that
+// ours tells.
 func TestFactWatermillDoesNotConfirm(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -189,8 +189,8 @@ func TestFactWatermillRedeliversAtClose(t *testing.T) {
 	b.next(second).Ack()
 }
 
-// Fact: when its queue is deleted, watermill-amqp takes the end of its consumer for messages. TestQueueDeleted shows that
-// ours does not.
+// Fact: when its queue is deleted, watermill-amqp takes the end of its consumer for messages. TestQueueDeleted shows
+// that ours does not.
 func TestFactWatermillInventsMessages(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

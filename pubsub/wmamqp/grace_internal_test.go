@@ -17,8 +17,8 @@ func consumerWith(ctx context.Context, config SubscriberConfig) *consumer {
 	return &consumer{sub: &subscription{config: &config, ctx: ctx}}
 }
 
-// Promise P3: a message that was acked when the grace after its context ended is acked, however late the process comes to look. A pause of
-// the process ends both, and a select takes any.
+// Promise P3: a message that was acked when the grace after its context ended is acked, however late the process comes
+// to look. A pause of the process ends both, and a select takes any.
 func TestAckedAtTheEndOfTheGrace(t *testing.T) {
 	c := consumerWith(t.Context(), SubscriberConfig{settleGrace: time.Nanosecond})
 	for round := range 1000 {

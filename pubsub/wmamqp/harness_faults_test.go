@@ -17,8 +17,8 @@ var raced = false
 
 const childVariable = "SPILLWAY_WMAMQP_CHILD"
 
-// unraced runs the test in a process built without -race, and reports whether this is another one that has nothing more to
-// do: when watermill-amqp dials again, its own reads and writes of the connection race with each other.
+// unraced runs the test in a process built without -race, and reports whether this is another one that has nothing more
+// to do: when watermill-amqp dials again, its own reads and writes of the connection race with each other.
 func unraced(t *testing.T) (done bool) {
 	t.Helper()
 	newBroker(t) // or skip

@@ -12,8 +12,8 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// peer is a broker in memory, for tests in which time is not the machine's. It opens connections, channels and consumers,
-// delivers one message to each consumer, and confirms what is published, until it falls mute.
+// peer is a broker in memory, for tests in which time is not the machine's. It opens connections, channels and
+// consumers, delivers one message to each consumer, and confirms what is published, until it falls mute.
 type peer struct {
 	mu    sync.Mutex
 	mute  string

@@ -34,8 +34,8 @@ func TestInFlightSingleActive(t *testing.T) {
 	}
 }
 
-// Promise P1: what the end of a subscription requeues comes to none of its own consumers: a quorum queue counts, and from
-// RabbitMQ 4 on drops a message that was requeued often.
+// Promise P1: what the end of a subscription requeues comes to none of its own consumers: a quorum queue counts, and
+// from RabbitMQ 4 on drops a message that was requeued often.
 func TestGivenBackOnce(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 4, 30} {
@@ -114,7 +114,8 @@ func TestInFlightIdleEnd(t *testing.T) {
 	}
 }
 
-// A connection that has no room for so many channels is an error. Subscriptions that begin at once do not take the channels of each other, and one whose context has ended does not begin.
+// A connection that has no room for so many channels is an error. Subscriptions that begin at once do not take the
+// channels of each other, and one whose context has ended does not begin.
 func TestInFlightAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

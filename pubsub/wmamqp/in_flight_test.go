@@ -82,8 +82,8 @@ func TestInFlightConnectionLost(t *testing.T) {
 	eventually(t, "all are acked", func() bool { return b.ready(topic) == 0 })
 }
 
-// Promise P1: whatever is acked and nacked, and however often the subscriber is closed in between, each message is acked in
-// the end, once.
+// Promise P1: whatever is acked and nacked, and however often the subscriber is closed in between, each message is
+// acked in the end, once.
 func TestInFlightLosesNothing(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())

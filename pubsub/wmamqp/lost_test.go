@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
-// Promise P3: Close in the middle of a handler ends its context, places no letter and counts no attempt, and the message
-// is delivered again only after the handler returned.
+// Promise P3: Close in the middle of a handler ends its context, places no letter and counts no attempt, and the
+// message is delivered again only after the handler returned.
 func TestCloseInHandler(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {

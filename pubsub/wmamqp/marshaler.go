@@ -30,9 +30,9 @@ import (
 // AMQP has no nil body: an empty payload arrives as an empty one.
 type Marshaler struct {
 	// Inner is an application's own marshaler. A message that it cannot read, by an error or a panic, is marked with
-	// poison.MarkUnreadable. It has the body as its payload and its headers as text, and a poison.Queue dead-letters it.
-	// Marshaler changes nothing of what Inner reads and writes, but delivery is persistent. Publish letters without Inner.
-	// Default: none.
+	// poison.MarkUnreadable. It has the body as its payload and its headers as text, and a poison.Queue dead-letters
+	// it. Marshaler changes nothing of what Inner reads and writes, but delivery is persistent. Publish letters without
+	// Inner. Default: none.
 	Inner amqp.Marshaler
 	// IDHeader is the header with the message's id. A message without it has its message id property as its id, and
 	// without both an empty one. Default: watermill-amqp's _watermill_message_uuid.

@@ -40,8 +40,9 @@ func TestReservedNames(t *testing.T) {
 	}
 }
 
-// Feature D8: a carried value that this process did not write is believed only in what Spillway itself publishes. A producer on
-// another broker who chooses the id cannot give an output types, properties or a header that nothing in the metadata shows.
+// Feature D8: a carried value that this process did not write is believed only in what Spillway itself publishes. A
+// producer on another broker who chooses the id cannot give an output types, properties or a header that nothing in the
+// metadata shows.
 func TestForgedCarriedValue(t *testing.T) {
 	headers := amqp091.Table{"n": int32(1), wmamqp.KeyHeaders: "own"}
 	d := delivery(headers, "")

@@ -65,11 +65,12 @@ func (d *downstream) handled() int {
 	return len(d.done)
 }
 
-// Feature R12, promise P3: in an outage that is many times longer than a message may be held, messages are requeued and held again. The broker closes no
-// channel, no message is counted, dead-lettered or lost, and the outage does not use up the crash limit.
+// Feature R12, promise P3: in an outage that is many times longer than a message may be held, messages are requeued and
+// held again. The broker closes no channel, no message is counted, dead-lettered or lost, and the outage does not use
+// up the crash limit.
 //
-// SPILLWAY_CONSUMER_TIMEOUT is the consumer_timeout of the broker if it was set low for this test. Then messages are held for half of
-// it, four times. The broker looks every channel_tick_interval, which must be low too:
+// SPILLWAY_CONSUMER_TIMEOUT is the consumer_timeout of the broker if it was set low for this test. Then messages are
+// held for half of it, four times. The broker looks every channel_tick_interval, which must be low too:
 //
 //	rabbitmqctl eval 'application:set_env(rabbit, consumer_timeout, 10000), application:set_env(rabbit, channel_tick_interval, 1000).'
 func TestHeldInLongOutage(t *testing.T) {

@@ -172,8 +172,8 @@ func TestPlacingConnectionLost(t *testing.T) {
 	eventually(t, "all are acked", func() bool { return b.ready(topic) == 0 })
 }
 
-// Where the broker lets no consumer ask for messages, those that are being placed leave the prefetch to the next ones, and at its end the
-// subscriber waits.
+// Where the broker lets no consumer ask for messages, those that are being placed leave the prefetch to the next ones,
+// and at its end the subscriber waits.
 func TestPlacingSingleActiveConsumer(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
@@ -203,8 +203,8 @@ func TestPlacingSingleActiveConsumer(t *testing.T) {
 	}
 }
 
-// Promise P1, P3: messages that fail at random are placed for a random time. The first deliveries are in order, whatever is fetched, and
-// each message is acked once.
+// Promise P1, P3: messages that fail at random are placed for a random time. The first deliveries are in order,
+// whatever is fetched, and each message is acked once.
 func TestPlacingKeepsOrder(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())

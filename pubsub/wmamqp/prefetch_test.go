@@ -29,8 +29,8 @@ func (b *broker) unfetched(queue string, n int) {
 	})
 }
 
-// While a part keeps the valve shut, a consumer that fetched several messages gives all of them back, once. Then it fetches one at a
-// time, which has no valve and is held, until as many are acked in a row.
+// While a part keeps the valve shut, a consumer that fetched several messages gives all of them back, once. Then it
+// fetches one at a time, which has no valve and is held, until as many are acked in a row.
 func TestShutValveGivesBackPrefetched(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {

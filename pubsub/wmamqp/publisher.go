@@ -27,18 +27,18 @@ const publisherChannels = 4
 // PublisherConfig configures a Publisher. The zero value is safe.
 type PublisherConfig struct {
 	// AMQP is what watermill-amqp's publisher takes: the exchange and routing key of a topic, how messages are written,
-	// TLS. Confirms and mandatory are always on; the pool size is not used. A DefaultMarshaler is replaced by Marshaler,
-	// unless it has a PostprocessPublishing. What is missing is as in amqp.NewDurableQueueConfig: the default exchange, a
-	// routing key named like the topic, and a durable queue of that name. Dead-letter queues that the publisher declares
-	// are quorum queues, unless Queue.Arguments has another x-queue-type.
+	// TLS. Confirms and mandatory are always on; the pool size is not used. A DefaultMarshaler is replaced by
+	// Marshaler, unless it has a PostprocessPublishing. What is missing is as in amqp.NewDurableQueueConfig: the
+	// default exchange, a routing key named like the topic, and a durable queue of that name. Dead-letter queues that
+	// the publisher declares are quorum queues, unless Queue.Arguments has another x-queue-type.
 	AMQP amqp.Config
 	// ConfirmTimeout bounds the publication of a message: waiting for a channel, opening it, and the broker's confirm.
 	// Raise it if the broker's disks are slow: a letter whose confirm comes later is published twice.
 	// Default: 10 s.
 	ConfirmTimeout time.Duration
 	// AllowLossyTopics makes InitializeTopics accept queues that lose confirmed letters, by an argument such as
-	// x-message-ttl or x-max-length. Default: false: such a queue is an error of InitializeTopics, and so of the router's
-	// start.
+	// x-message-ttl or x-max-length. Default: false: such a queue is an error of InitializeTopics, and so of the
+	// router's start.
 	AllowLossyTopics bool
 	// Shared: Logger receives the events of the connection.
 	settings.Shared
@@ -125,8 +125,8 @@ func NewPublisher(uri string, config PublisherConfig) (*Publisher, error) {
 
 // Publish returns nil when the broker has confirmed every message, which it does after a queue has stored it. It stops
 // at the first failure. The error says why: no queue is bound, the broker nacked the message, it is too large
-// (classify.ErrTooLarge), it can never be accepted because of its content (classify.ErrRefused), there was no confirm in
-// time, or the connection was lost. After the last two the message may have arrived.
+// (classify.ErrTooLarge), it can never be accepted because of its content (classify.ErrRefused), there was no confirm
+// in time, or the connection was lost. After the last two the message may have arrived.
 //
 // Publish writes no expiration, user id, CC or BCC into a letter, that is a message with poison's keys of a failure or
 // a stage, whatever the marshaler does. It returns within ConfirmTimeout for each message, or twice that if the peer

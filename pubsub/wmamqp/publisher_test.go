@@ -29,8 +29,8 @@ func says(t testing.TB, err error, parts ...string) {
 	}
 }
 
-// Feature D4: nil means that the message is in its queue; a queue that is not there is an error that names it, among eight
-// publishers at once too, and the channels stay in use.
+// Feature D4: nil means that the message is in its queue; a queue that is not there is an error that names it, among
+// eight publishers at once too, and the channels stay in use.
 func TestPublishIsConfirmed(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -69,7 +69,8 @@ func TestPublishToFullQueue(t *testing.T) {
 	says(t, p.Publish(name, message.NewMessage("2", nil)), "nack", name)
 }
 
-// Feature D4: a quorum queue that refused goes on when its policy goes. RabbitMQ never says so to the channel that was refused.
+// Feature D4: a quorum queue that refused goes on when its policy goes. RabbitMQ never says so to the channel that was
+// refused.
 func TestPublishAfterPolicy(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -170,7 +171,8 @@ func TestInitializeTopics(t *testing.T) {
 	}
 }
 
-// Feature D5: with an exchange the queue is bound to it. An exchange that disappears is an error, and is declared again.
+// Feature D5: with an exchange the queue is bound to it. An exchange that disappears is an error, and is declared
+// again.
 func TestExchange(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -23,8 +23,8 @@ import (
 
 const directReplyTo = "amq.rabbitmq.reply-to"
 
-// hostile are messages whose properties, headers or metadata a broker, the client or a frame has no place for. Each is as
-// our subscriber, or that of another broker, hands it to a handler.
+// hostile are messages whose properties, headers or metadata a broker, the client or a frame has no place for. Each is
+// as our subscriber, or that of another broker, hands it to a handler.
 func hostile(t testing.TB) map[string]*message.Message {
 	from := func(d amqp091.Delivery) *message.Message {
 		d.Acknowledger, d.ConsumerTag, d.MessageId, d.Body = nil, "c", "m", []byte("body")
@@ -128,8 +128,8 @@ func TestLetterOfAnything(t *testing.T) {
 	}
 }
 
-// Promise P2: what cannot be published as a property is metadata in the letter and after a redrive, from the dead-letter
-// queue as from a store that kept the message as it was; the properties beside it are restored.
+// Promise P2: what cannot be published as a property is metadata in the letter and after a redrive, from the
+// dead-letter queue as from a store that kept the message as it was; the properties beside it are restored.
 func TestDirectReplyToIsKept(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -161,8 +161,8 @@ func (r rude) Marshal(msg *message.Message) (amqp091.Publishing, error) {
 	return p, err
 }
 
-// Feature D4: a letter is placed whatever an application's marshaler does to it, and neither expires nor goes elsewhere. A
-// live message with the same is refused with an error that says so.
+// Feature D4: a letter is placed whatever an application's marshaler does to it, and neither expires nor goes
+// elsewhere. A live message with the same is refused with an error that says so.
 func TestLetterOfRudeMarshaler(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -213,8 +213,8 @@ func TestLetterOfRudeMarshaler(t *testing.T) {
 	}
 }
 
-// Bad input: what an application's marshaler does to every message, and no broker takes, is an error that names it, and not
-// tried again: nothing of the letter could help, and its form is the application's.
+// Bad input: what an application's marshaler does to every message, and no broker takes, is an error that names it, and
+// not tried again: nothing of the letter could help, and its form is the application's.
 func TestMarshalerThatNoBrokerTakes(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

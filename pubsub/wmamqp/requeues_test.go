@@ -10,9 +10,9 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
-// Feature D10: what a quorum queue counts of other processes counts from the second delivery on. What this process requeued itself
-// does not. What a producer says counts for nothing on the first delivery, and a classic queue knows nothing. Of a
-// message from elsewhere nothing is known.
+// Feature D10: what a quorum queue counts of other processes counts from the second delivery on. What this process
+// requeued itself does not. What a producer says counts for nothing on the first delivery, and a classic queue knows
+// nothing. Of a message from elsewhere nothing is known.
 func TestDeliveryCount(t *testing.T) {
 	t.Parallel()
 	if n, ok := wmamqp.DeliveryCount(message.NewMessage("m", nil)); n != 0 || ok {

@@ -17,9 +17,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
-// Promise P2, features D1 and V1: a message with everything AMQP has goes through the dead-letter queue and back, and is
-// then what its producer sent, with our keys beside; its x-death too. It arrives in no queue but its own: the CC of its
-// producer routes it once. It never expires on the way.
+// Promise P2, features D1 and V1: a message with everything AMQP has goes through the dead-letter queue and back, and
+// is then what its producer sent, with our keys beside; its x-death too. It arrives in no queue but its own: the CC of
+// its producer routes it once. It never expires on the way.
 func TestRedriveRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {

@@ -35,8 +35,8 @@ func sealer(t testing.TB, key string) *seal.Sealer {
 	return s
 }
 
-// Feature D14: in the dead-letter queue nothing of a sealed message is clear. A drain without its key parks it as it is. A drain with
-// the key redrives it byte for byte.
+// Feature D14: in the dead-letter queue nothing of a sealed message is clear. A drain without its key parks it as it
+// is. A drain with the key redrives it byte for byte.
 func TestSealed(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

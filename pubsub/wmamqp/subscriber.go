@@ -17,25 +17,28 @@ import (
 
 // SubscriberConfig configures a Subscriber. The zero value is safe.
 type SubscriberConfig struct {
-	// AMQP is what watermill-amqp's subscriber takes. A DefaultMarshaler is replaced by Marshaler; any other becomes its
-	// Inner. Consume.NoRequeueOnNack is refused: a requeued message would be lost. Consume.Qos defaults to a prefetch of
-	// 1; as messages are handled one after the other, all that were fetched wait for the broker's consumer_timeout. What
-	// is missing is as in amqp.NewDurableQueueConfig: durable queues named like their topics, on the default exchange.
+	// AMQP is what watermill-amqp's subscriber takes. A DefaultMarshaler is replaced by Marshaler; any other becomes
+	// its Inner. Consume.NoRequeueOnNack is refused: a requeued message would be lost. Consume.Qos defaults to a
+	// prefetch of 1; as messages are handled one after the other, all that were fetched wait for the broker's
+	// consumer_timeout. What is missing is as in amqp.NewDurableQueueConfig: durable queues named like their topics, on
+	// the default exchange.
 	AMQP amqp.Config
 	// InFlight is the number of messages of a queue that are delivered before the first of them is settled. Each has a
-	// channel of its own with a prefetch of 1. They have no order, and each channel counts its own nacks in a row. Set it
-	// for retry stages. It excludes another prefetch and Consume.Exclusive. With a single active consumer it has no
+	// channel of its own with a prefetch of 1. They have no order, and each channel counts its own nacks in a row. Set
+	// it for retry stages. It excludes another prefetch and Consume.Exclusive. With a single active consumer it has no
 	// effect. Subscribe returns an error if the connection has too few channels. Default: 1; at most 100.
 	InFlight int
-	// MaxPlacing is the number of failed messages of a queue that are placed while the next ones are handled: published to
-	// a retry stage, or as a dead letter. At this number, or at 16 MiB of payloads, the subscriber waits. Each of them stays unacked until its
-	// placement is confirmed, so after a crash the broker delivers it again. While they take the whole prefetch, the
-	// subscriber asks for each further message with basic.get. 10,000 at most. A negative value means none: the next
-	// message waits for the confirm. Default: 100. With InFlight above 1 or Consume.Exclusive it means nothing.
+	// MaxPlacing is the number of failed messages of a queue that are placed while the next ones are handled: published
+	// to a retry stage, or as a dead letter. At this number, or at 16 MiB of payloads, the subscriber waits. Each of
+	// them stays unacked until its placement is confirmed, so after a crash the broker delivers it again. While they
+	// take the whole prefetch, the subscriber asks for each further message with basic.get. 10,000 at most. A negative
+	// value means none: the next message waits for the confirm. Default: 100. With InFlight above 1 or
+	// Consume.Exclusive it means nothing.
 	MaxPlacing int
 	// MaxHold is how long a message is held while something that its handler needs is away. Then it is requeued,
-	// uncounted by Spillway, but counted by a quorum queue. It must be less than the broker's consumer_timeout, 30 minutes
-	// by default, by more than a handler takes. A higher MaxHold gives messages back less often. Default: 15 minutes.
+	// uncounted by Spillway, but counted by a quorum queue. It must be less than the broker's consumer_timeout, 30
+	// minutes by default, by more than a handler takes. A higher MaxHold gives messages back less often. Default: 15
+	// minutes.
 	MaxHold time.Duration
 	// Shared: Logger receives the events of the connection.
 	settings.Shared

@@ -63,8 +63,8 @@ func TestForeignHeadersAreDelivered(t *testing.T) {
 	}
 }
 
-// A message that is delivered again is the same to the last byte of its metadata, so that a letter which arrives twice is
-// one in the dead-letter store: a quorum queue's count is the delivery's, not the message's.
+// A message that is delivered again is the same to the last byte of its metadata, so that a letter which arrives twice
+// is one in the dead-letter store: a quorum queue's count is the delivery's, not the message's.
 func TestRedeliveryIsTheSameMessage(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
@@ -171,8 +171,8 @@ func TestNackBackoff(t *testing.T) {
 	eventually(t, "the message is back", func() bool { return b.ready(topic) == 1 })
 }
 
-// Feature D5: a queue with other arguments is consumed as it is: a dead-letter queue is a quorum queue, whatever the live
-// one is.
+// Feature D5: a queue with other arguments is consumed as it is: a dead-letter queue is a quorum queue, whatever the
+// live one is.
 func TestQueueWithOtherArguments(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

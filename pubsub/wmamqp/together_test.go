@@ -12,8 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
-// Features D4 and D5: of many messages that callers publish at the same time on one channel, each is in its queue when Publish returns
-// nil, and a missing queue is the error of its own messages alone.
+// Features D4 and D5: of many messages that callers publish at the same time on one channel, each is in its queue when
+// Publish returns nil, and a missing queue is the error of its own messages alone.
 func TestPublishTogether(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -50,7 +50,8 @@ func TestPublishTogether(t *testing.T) {
 	b.none(messages)
 }
 
-// Promise P1: when the connection is lost under many messages on one channel, each message whose Publish returned nil is in its queue.
+// Promise P1: when the connection is lost under many messages on one channel, each message whose Publish returned nil
+// is in its queue.
 func TestPublishTogetherConnectionLost(t *testing.T) {
 	t.Parallel()
 	if unraced(t) {

@@ -99,8 +99,9 @@ func subscriptionOf(t *testing.T, config SubscriberConfig, autoCommit bool) *sub
 	return newSubscription(sub, "orders", func() {})
 }
 
-// Promise P1: whatever is acked, nacked and never settled, and whenever the session ends: marked is what is acked, without a
-// gap, no more are in flight than were asked for, and the messages of a key are acked in their order, one at a time.
+// Promise P1: whatever is acked, nacked and never settled, and whenever the session ends: marked is what is acked,
+// without a gap, no more are in flight than were asked for, and the messages of a key are acked in their order, one at
+// a time.
 func TestInFlightAtRandom(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
@@ -181,8 +182,8 @@ func TestInFlightAtRandom(t *testing.T) {
 	}
 }
 
-// Promise P3: without auto-commit, what was acked behind one message is committed with it, in no more requests than a session
-// has time for when it ends.
+// Promise P3: without auto-commit, what was acked behind one message is committed with it, in no more requests than a
+// session has time for when it ends.
 func TestInFlightCommitsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100
@@ -220,7 +221,8 @@ type hostileLogger struct{ watermill.NopLogger }
 func (hostileLogger) Debug(string, watermill.LogFields)                  { panic("logger") }
 func (l hostileLogger) With(watermill.LogFields) watermill.LoggerAdapter { return l }
 
-// Feature O5: a logger that panics does not end the claim, and does not leave it waiting for a message that was not sent.
+// Feature O5: a logger that panics does not end the claim, and does not leave it waiting for a message that was not
+// sent.
 func TestInFlightUnderPanic(t *testing.T) {
 	for _, inFlight := range []int{1, 4} {
 		synctest.Test(t, func(t *testing.T) {

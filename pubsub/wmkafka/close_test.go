@@ -84,8 +84,8 @@ func TestOffsetsAcrossClose(t *testing.T) {
 	}
 }
 
-// Promise P3: when the subscriber is closed under a handler, the handler learns of it, has the grace to finish, and its ack
-// counts; one that does not care holds nothing up.
+// Promise P3: when the subscriber is closed under a handler, the handler learns of it, has the grace to finish, and its
+// ack counts; one that does not care holds nothing up.
 func TestCloseUnderHandler(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -119,7 +119,8 @@ func TestCloseUnderHandler(t *testing.T) {
 	}
 }
 
-// Promise P3: the message's context is cancelled, and so its message aborted, even where a deadline ended the subscription.
+// Promise P3: the message's context is cancelled, and so its message aborted, even where a deadline ended the
+// subscription.
 func TestDeadlineOfSubscription(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

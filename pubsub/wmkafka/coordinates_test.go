@@ -17,8 +17,9 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Feature I5, decision 15: a record's own coordinates are its key, the same at each delivery, whatever its metadata claim:
-// no record takes the key of another. So it is for a message that was redriven, whose metadata any producer could have written.
+// Feature I5, decision 15: a record's own coordinates are its key, the same at each delivery, whatever its metadata
+// claim: no record takes the key of another. So it is for a message that was redriven, whose metadata any producer
+// could have written.
 func TestByCoordinates(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -57,9 +58,9 @@ func TestByCoordinates(t *testing.T) {
 	}
 }
 
-// Feature I5: a topic that was deleted and made again begins at offset 0, and meets none of the keys of the first one. Of
-// watermill-kafka's subscriber, which does not tell a stage's topic, a record in a stage has another key than one of the
-// live topic with its offset.
+// Feature I5: a topic that was deleted and made again begins at offset 0, and meets none of the keys of the first one.
+// Of watermill-kafka's subscriber, which does not tell a stage's topic, a record in a stage has another key than one of
+// the live topic with its offset.
 func TestByCoordinates_sameOffset(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -41,8 +41,8 @@
 // # A failed message holds up no other
 //
 // When a handler has failed, its message is published to a retry stage or as a dead letter. With InFlight 1 the next
-// message is delivered meanwhile, in order. The offset of the failed message, and those behind it, are committed after the
-// publisher confirmed it:
+// message is delivered meanwhile, in order. The offset of the failed message, and those behind it, are committed after
+// the publisher confirmed it:
 //
 //		offset       7        8        9        10
 //		             handled  placing  handled  handler runs

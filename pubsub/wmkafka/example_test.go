@@ -66,8 +66,8 @@ func ExampleSubscriber_Backlog() {
 	fmt.Println(report, err)
 }
 
-// Watermill-kafka's own subscriber with this marshaler: keys and headers are kept, and what the format cannot read is set
-// aside instead of stopping the partition.
+// Watermill-kafka's own subscriber with this marshaler: keys and headers are kept, and what the format cannot read is
+// set aside instead of stopping the partition.
 func ExampleMarshaler() {
 	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
 		Brokers:       brokers,

@@ -67,8 +67,8 @@ func TestOnlyTheLargeIsRefused(t *testing.T) {
 	}
 }
 
-// tooLargeOutput handles two messages, the first of which produces 2 MiB, and returns how often it was handled and whether
-// the second was.
+// tooLargeOutput handles two messages, the first of which produces 2 MiB, and returns how often it was handled and
+// whether the second was.
 func tooLargeOutput(c *cluster, pub message.Publisher, attach func(*message.Router), until func() bool) (runs *atomic.Int32, behind *atomic.Bool) {
 	runs, behind = new(atomic.Int32), new(atomic.Bool)
 	c.create("invoices-"+c.topic, 1, nil)

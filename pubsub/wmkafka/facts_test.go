@@ -22,8 +22,8 @@ func stockWith(u kafka.Unmarshaler) kafka.SubscriberConfig {
 	return kafka.SubscriberConfig{Unmarshaler: u, NackResendSleep: 10 * time.Millisecond}
 }
 
-// Fact, feature D8: a record that its unmarshaler cannot read stops the partition for good. TestUnreadableIsSetAside shows
-// that ours sets it aside and goes on.
+// Fact, feature D8: a record that its unmarshaler cannot read stops the partition for good. TestUnreadableIsSetAside
+// shows that ours sets it aside and goes on.
 func TestFactWatermillStopsAtUnreadable(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -41,8 +41,8 @@ func TestFactWatermillStopsAtUnreadable(t *testing.T) {
 	}
 }
 
-// waits subscribes, takes a message and holds it; then a second instance joins and is waited for, as long as d. It tells
-// whether the context of the held message ended and whether the rebalance did.
+// waits subscribes, takes a message and holds it; then a second instance joins and is waited for, as long as d. It
+// tells whether the context of the held message ended and whether the rebalance did.
 func waits(c *cluster, first, second message.Subscriber, d time.Duration) (ended, rebalanced bool) {
 	c.produce(numbered(1)...)
 	held := c.next(c.subscribe(first))
@@ -55,8 +55,8 @@ func waits(c *cluster, first, second message.Subscriber, d time.Duration) (ended
 	return ended, rebalanced
 }
 
-// Fact, promise P3: the message's context does not end with the group session, so a handler that waits stops the topic for
-// all instances.
+// Fact, promise P3: the message's context does not end with the group session, so a handler that waits stops the topic
+// for all instances.
 func TestFactWatermillHandlerStopsRebalance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -127,8 +127,8 @@ func TestNackedIsNotResentAfterSession(t *testing.T) {
 }
 
 // Fact, features D1 and R10, decision 5: the stock marshaler drops the key, makes one header of several with the same
-// name, and refuses metadata with the name of its own header. TestRecordSurvives and TestMessageSurvivesProperty show that
-// ours does not.
+// name, and refuses metadata with the name of its own header. TestRecordSurvives and TestMessageSurvivesProperty show
+// that ours does not.
 func TestFactWatermillMarshalerLoses(t *testing.T) {
 	stock := kafka.DefaultMarshaler{}
 	record := &sarama.ConsumerMessage{Key: []byte("key"), Headers: headers("via", "a", "via", "b")}
@@ -207,8 +207,8 @@ func TestFactKafkaTopicExpires(t *testing.T) {
 	}
 }
 
-// Fact, promise P3: watermill's Retry and PoisonQueue dead-letter a healthy message when the subscription ends in a backoff;
-// the root package's facts show it for the router, this for a context that the subscriber ends.
+// Fact, promise P3: watermill's Retry and PoisonQueue dead-letter a healthy message when the subscription ends in a
+// backoff; the root package's facts show it for the router, this for a context that the subscriber ends.
 func TestSubscriptionEndsInBackoff(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// faulty is a dialer whose connections fall silent, as half-open ones are, or are refused, or stand still, as those of a paused process do.
+// faulty is a dialer whose connections fall silent, as half-open ones are, or are refused, or stand still, as those of
+// a paused process do.
 type faulty struct {
 	lock    sync.Mutex
 	frozen  sync.RWMutex // held while they stand still
@@ -78,8 +79,8 @@ func (f *faulty) soon(config *sarama.Config) {
 	config.Consumer.Group.Session.Timeout = 6 * time.Second
 }
 
-// Decision 4: Publish returns (within 30 s on a machine that is not busy), whether the broker is gone or has fallen silent, alone or with others, and
-// publishes again when it is back.
+// Decision 4: Publish returns (within 30 s on a machine that is not busy), whether the broker is gone or has fallen
+// silent, alone or with others, and publishes again when it is back.
 func TestPublishIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]struct{ silent, refuses, opens bool }{

@@ -108,8 +108,8 @@ func TestForeignKey(t *testing.T) {
 	}
 }
 
-// Features D7, V4, on Kafka: letters of others are drained from their topic to where they came from, with key, payload and
-// headers of their own and none of their writers'; one that names a topic outside of the allow-list goes nowhere.
+// Features D7, V4, on Kafka: letters of others are drained from their topic to where they came from, with key, payload
+// and headers of their own and none of their writers'; one that names a topic outside of the allow-list goes nowhere.
 func TestForeignLettersDrained(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

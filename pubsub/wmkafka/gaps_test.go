@@ -12,8 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/placing"
 )
 
-// Promises P1, P4: in a topic that transactions were written to, messages of aborted ones are not delivered, the others come in order while failed
-// ones are being placed, and at last all that was written is committed.
+// Promises P1, P4: in a topic that transactions were written to, messages of aborted ones are not delivered, the others
+// come in order while failed ones are being placed, and at last all that was written is committed.
 func TestPlacingAcrossTransactions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -52,7 +52,8 @@ func TestPlacingAcrossTransactions(t *testing.T) {
 	}
 }
 
-// Promises P1, P4: of a compacted topic, what is left comes in order while failed ones are being placed, and at last all is committed.
+// Promises P1, P4: of a compacted topic, what is left comes in order while failed ones are being placed, and at last
+// all is committed.
 func TestPlacingAcrossCompaction(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -94,8 +95,8 @@ func (c *cluster) count(last int64) (n int64) {
 	return n
 }
 
-// placedInTurn fails each second message, and confirms the placements in the reverse order, after the last message. It returns the offsets that came, and
-// waits until the last one is committed.
+// placedInTurn fails each second message, and confirms the placements in the reverse order, after the last message. It
+// returns the offsets that came, and waits until the last one is committed.
 func (c *cluster) placedInTurn(last int64) (came []int64) {
 	c.Helper()
 	messages := c.subscribe(c.subscriber(SubscriberConfig{Sarama: func(config *sarama.Config) {

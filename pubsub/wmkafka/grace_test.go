@@ -8,8 +8,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Promise P3: a message that was acked when the grace of its session ended is acked, however late the process comes to look. A pause of the
-// process ends both, and a select takes any.
+// Promise P3: a message that was acked when the grace of its session ended is acked, however late the process comes to
+// look. A pause of the process ends both, and a select takes any.
 func TestAckedAtTheEndOfTheGrace(t *testing.T) {
 	for round := range 1000 {
 		session, end := context.WithCancel(t.Context())

@@ -21,7 +21,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Tests have topics and groups of their own and mostly wait for Kafka, so more run at once than there are processors.
+	// Tests have topics and groups of their own and mostly wait for Kafka, so more run at once than there are
+	// processors.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}

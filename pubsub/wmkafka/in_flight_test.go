@@ -16,8 +16,8 @@ func (c *cluster) several(messages <-chan *message.Message, n int) (got []*messa
 	return got
 }
 
-// Promises P1, P3: when a second instance joins, all messages in flight learn of it at once and have one grace together;
-// what was acked behind one that was not comes again.
+// Promises P1, P3: when a second instance joins, all messages in flight learn of it at once and have one grace
+// together; what was acked behind one that was not comes again.
 func TestInFlightRebalance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

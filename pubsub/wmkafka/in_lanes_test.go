@@ -119,8 +119,8 @@ func number(id string) (n int) {
 
 func byNumber(a, b string) int { return number(a) - number(b) }
 
-// Promise P1: a key that is held up holds up no other, and nothing behind its first message is committed. What was acked
-// behind it comes again after the end of the session, and the messages of each key in order.
+// Promise P1: a key that is held up holds up no other, and nothing behind its first message is committed. What was
+// acked behind it comes again after the end of the session, and the messages of each key in order.
 func TestSlowLane(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -249,8 +249,8 @@ func lanesOf(t *testing.T, keys string, config SubscriberConfig, test func(deliv
 	})
 }
 
-// Feature R13: a handler that acks, or nacks, before it has done its work holds up the next message of its key until the
-// chain has returned.
+// Feature R13: a handler that acks, or nacks, before it has done its work holds up the next message of its key until
+// the chain has returned.
 func TestLaneEndsWithTheChain(t *testing.T) {
 	for _, ack := range []bool{true, false} {
 		lanesOf(t, "aa", SubscriberConfig{InFlight: 2}, func(d deliveries) {

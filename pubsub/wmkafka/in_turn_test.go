@@ -43,9 +43,10 @@ func keyOf(msg *message.Message) string {
 	return string(msg.Context().Value(recordContextKey{}).(*recordContext).record.Key)
 }
 
-// Promises P1, P4: whatever messages fail, and whatever their publisher does (confirm in any order, refuse, never answer), and whenever the session
-// ends: no offset is marked over one that is not done; one handler runs at a time; messages come first in order, and again before new ones;
-// letters of one key are placed in order; no more are open than were asked for; and if all is confirmed in the end, all is marked.
+// Promises P1, P4: whatever messages fail, and whatever their publisher does (confirm in any order, refuse, never
+// answer), and whenever the session ends: no offset is marked over one that is not done; one handler runs at a time;
+// messages come first in order, and again before new ones; letters of one key are placed in order; no more are open
+// than were asked for; and if all is confirmed in the end, all is marked.
 func TestPlacingAtRandom(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
@@ -226,8 +227,8 @@ func consuming(t *testing.T, records int, config SubscriberConfig, test func(del
 	})
 }
 
-// Promise P1: at the bound, in number, in bytes, and in messages that would be handled again after a crash, the subscriber waits until a placement is
-// confirmed. Without background placements it waits for each.
+// Promise P1: at the bound, in number, in bytes, and in messages that would be handled again after a crash, the
+// subscriber waits until a placement is confirmed. Without background placements it waits for each.
 func TestPlacingIsBounded(t *testing.T) {
 	for name, row := range map[string]struct {
 		config SubscriberConfig
@@ -263,8 +264,8 @@ func TestPlacingIsBounded(t *testing.T) {
 	})
 }
 
-// Promise P1: a message that is requeued comes again before new ones, after the backoff and before one behind it that is being placed with its
-// key; a signal of an earlier delivery, or of another message, has no effect.
+// Promise P1: a message that is requeued comes again before new ones, after the backoff and before one behind it that
+// is being placed with its key; a signal of an earlier delivery, or of another message, has no effect.
 func TestPlacingRefused(t *testing.T) {
 	consuming(t, 4, SubscriberConfig{nackBackoff: time.Second}, func(d deliveries) {
 		first, second := d.fails(), d.fails()
@@ -298,7 +299,8 @@ func TestPlacingRefused(t *testing.T) {
 	})
 }
 
-// Promise P3: what is confirmed in the grace after the session is marked, and what is not is neither marked nor delivered again.
+// Promise P3: what is confirmed in the grace after the session is marked, and what is not is neither marked nor
+// delivered again.
 func TestPlacingAtTheEnd(t *testing.T) {
 	consuming(t, 5, SubscriberConfig{settleGrace: time.Second}, func(d deliveries) {
 		first, _, third := d.fails(), d.fails(), d.fails()

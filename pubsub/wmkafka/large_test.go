@@ -20,9 +20,10 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Features D4, D16, promise P4: what a topic takes can be set aside, and brought back, however it came: compressed, as one
-// that is far larger than the topic's limit, with so many headers that the client overrates it, with a key as large as the
-// topic takes, with a time that is none, with the header of Watermill's id under our prefix. A message behind it goes on.
+// Features D4, D16, promise P4: what a topic takes can be set aside, and brought back, however it came: compressed, as
+// one that is far larger than the topic's limit, with so many headers that the client overrates it, with a key as large
+// as the topic takes, with a time that is none, with the header of Watermill's id under our prefix. A message behind it
+// goes on.
 func TestWhateverArrivesIsSetAside(t *testing.T) {
 	t.Parallel()
 	headers := func(n int) (all []sarama.RecordHeader) {

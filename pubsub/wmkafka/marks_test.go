@@ -8,8 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Promise P1: whatever is placed and confirmed, in whatever order, and whatever gaps the offsets have: the position is never above a message that
-// is not done, and never goes back; it has no gap for good; what is open is bounded; and messages of one key take turns.
+// Promise P1: whatever is placed and confirmed, in whatever order, and whatever gaps the offsets have: the position is
+// never above a message that is not done, and never goes back; it has no gap for good; what is open is bounded; and
+// messages of one key take turns.
 func TestMarks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const maxSize = 10

@@ -108,9 +108,9 @@ func TestHostileCarrier(t *testing.T) {
 	}
 }
 
-// Decision 15: the key is the original's for what Spillway publishes of what comes from a topic and returns, and for a letter
-// in a topic of letters. What a handler produces has Inner's, whatever it passed on of its input's metadata: the producer of
-// that would choose whose record is overwritten in a compacted topic.
+// Decision 15: the key is the original's for what Spillway publishes of what comes from a topic and returns, and for a
+// letter in a topic of letters. What a handler produces has Inner's, whatever it passed on of its input's metadata: the
+// producer of that would choose whose record is overwritten in a compacted topic.
 func TestWhoseKey(t *testing.T) {
 	inner := kafka.NewWithPartitioningMarshaler(func(string, *message.Message) (string, error) { return "inner", nil })
 	plain := Marshaler{Naming: naming.Scheme{Names: map[string]string{"orders.dlq": "poison"}}}
@@ -168,8 +168,8 @@ func TestWhoseKey(t *testing.T) {
 	}
 }
 
-// Decision 15: KeyRecord is our subscriber's word or nothing. A producer's header of that name is not read, and metadata that
-// another broker's message brought adds no headers to an output.
+// Decision 15: KeyRecord is our subscriber's word or nothing. A producer's header of that name is not read, and
+// metadata that another broker's message brought adds no headers to an output.
 func TestForgedCarrier(t *testing.T) {
 	forged := carried{headers: []sarama.RecordHeader{header("tenant", "evil"), header("tenant", "blue")}}.encode()
 	for name, m := range map[string]Marshaler{"plain": {}, "inner": {Inner: kafka.DefaultMarshaler{}}} {
@@ -247,8 +247,8 @@ func (b bad) Unmarshal(*sarama.ConsumerMessage) (*message.Message, error) {
 	return nil, err
 }
 
-// Feature D8: what Inner cannot read is no error but a message that says so, with the record's bytes, headers and id; and
-// it comes back from the dead-letter topic as it was, without Inner having a say.
+// Feature D8: what Inner cannot read is no error but a message that says so, with the record's bytes, headers and id;
+// and it comes back from the dead-letter topic as it was, without Inner having a say.
 func TestUnreadableRecord(t *testing.T) {
 	for name, inner := range map[string]bad{"refuses": {err: errBad}, "panics": {panics: true}, "returns nothing": {}} {
 		for what, record := range hardRecords {

@@ -17,8 +17,8 @@ func newAttempt() (a *attempt, endSession context.CancelFunc) {
 	return &attempt{of: &recordContext{Context: session, record: &sarama.ConsumerMessage{Offset: 7}, group: "g"}}, end
 }
 
-// Promise P3: a message's context ends with the session and with its own settlement, in whichever order it is asked and ended, as a
-// context of package context does.
+// Promise P3: a message's context ends with the session and with its own settlement, in whichever order it is asked and
+// ended, as a context of package context does.
 func TestAttemptEnds(t *testing.T) {
 	for _, asked := range []string{"before", "after", "through a derived context"} {
 		for _, ends := range []string{"session", "attempt", "both"} {
@@ -71,7 +71,8 @@ func TestAttemptStartsNoGoroutine(t *testing.T) {
 	}
 }
 
-// Promise P5: what a delivery allocates: the message with its two channels and its map, the delivery with its context, and one text of all headers.
+// Promise P5: what a delivery allocates: the message with its two channels and its map, the delivery with its context,
+// and one text of all headers.
 func TestAllocDelivery(t *testing.T) {
 	record := &sarama.ConsumerMessage{Value: []byte("0000000")}
 	for _, name := range []string{"_watermill_message_uuid", "a", "bb", "ccc", "dddd", "eeeee"} {
@@ -96,7 +97,8 @@ func TestAllocDelivery(t *testing.T) {
 	}
 }
 
-// A message's metadata is a copy: sarama's buffer of the records around it may go. A message with too many headers for one text is read as well.
+// A message's metadata is a copy: sarama's buffer of the records around it may go. A message with too many headers for
+// one text is read as well.
 func TestHeadersAreCopied(t *testing.T) {
 	for _, long := range []int{1, maxHeaderText} {
 		value := []byte(strings.Repeat("v", long))

@@ -58,7 +58,8 @@ func TestHeldFetchesNoMore(t *testing.T) {
 		fetched := func() int64 {
 			return sub.config.client.MetricRegistry.Get("incoming-byte-rate").(interface{ Count() int64 }).Count()
 		}
-		// Heartbeats go on. Fetching has stopped when the rest is too little for a record, over several of sarama's fetches.
+		// Heartbeats go on. Fetching has stopped when the rest is too little for a record, over several of sarama's
+		// fetches.
 		before, since := fetched(), time.Now()
 		c.eventually("nothing is fetched any more", func() bool {
 			if now := fetched(); now-before > 16<<10 {

@@ -30,8 +30,8 @@ func (p *Publisher) own() int {
 	return len(p.producers.byTopic)
 }
 
-// Decision 7: with a producer for each topic, opened by the first publisher, all that many publish at once is there, and
-// topics beyond the bound share one.
+// Decision 7: with a producer for each topic, opened by the first publisher, all that many publish at once is there,
+// and topics beyond the bound share one.
 func TestProducerPerTopic(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -160,7 +160,8 @@ func TestProducersDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// Decision 4: a producer that cannot be opened is the error of those who waited for it, and the next message tries again.
+// Decision 4: a producer that cannot be opened is the error of those who waited for it, and the next message tries
+// again.
 func TestProducerThatCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -192,8 +193,8 @@ func TestProducerThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// After Close nothing is published, whether its producer is there, is being opened or never was, and none is left behind:
-// goleak would see it.
+// After Close nothing is published, whether its producer is there, is being opened or never was, and none is left
+// behind: goleak would see it.
 func TestCloseOfProducers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -23,25 +23,25 @@ import (
 type PublisherConfig struct {
 	// Marshaler writes records. A marshaler other than Marshaler loses their keys. Default: Marshaler{}.
 	Marshaler kafka.Marshaler
-	// Sarama changes the client's configuration: security, a client id, a proxy, Producer.Partitioner. It is called once,
-	// with a configuration of the client's own that waits for all replicas, which is required, and gives up within 30 s.
-	// Producer.MaxMessageBytes is the largest record that is sent. By default it suits a topic with Kafka's defaults:
-	// InitializeTopicsFor requires the limit of its source and 64 KiB more. A letter of a message that came compressed may
-	// be larger before compression. Default: no change.
+	// Sarama changes the client's configuration: security, a client id, a proxy, Producer.Partitioner. It is called
+	// once, with a configuration of the client's own that waits for all replicas, which is required, and gives up
+	// within 30 s. Producer.MaxMessageBytes is the largest record that is sent. By default it suits a topic with
+	// Kafka's defaults: InitializeTopicsFor requires the limit of its source and 64 KiB more. A letter of a message
+	// that came compressed may be larger before compression. Default: no change.
 	Sarama func(*sarama.Config)
-	// ProducerPerTopic opens a producer, with its own connection, for each topic at the first message to it. Set it for a
-	// publisher to retry stages, and if several handlers publish at the same time. A producer that keeps the order has one
-	// request in flight, so a message waits for those of other topics. If opening fails, Publish returns the error and the
-	// next message tries again. Topics beyond the first 256 share one producer. Default: false, one producer for all
-	// topics.
+	// ProducerPerTopic opens a producer, with its own connection, for each topic at the first message to it. Set it for
+	// a publisher to retry stages, and if several handlers publish at the same time. A producer that keeps the order
+	// has one request in flight, so a message waits for those of other topics. If opening fails, Publish returns the
+	// error and the next message tries again. Topics beyond the first 256 share one producer. Default: false, one
+	// producer for all topics.
 	ProducerPerTopic bool
 	// InFlight is the number of messages of one Publish call that are sent before the first is confirmed. It is for a
 	// publisher that gets many messages at once, as that of stages with a delay.Store does. With more than 1, messages
 	// behind a refused message may be published; the error says how many were. Their order stays. Default: 1.
 	InFlight int
 	// AllowLossyTopics makes InitializeTopicsFor accept existing topics that lose confirmed letters, by retention or
-	// compaction, or that refuse the largest letter. What is wrong is logged as an error. Default: false: such a topic is
-	// an error of InitializeTopicsFor, and so of the router's start.
+	// compaction, or that refuse the largest letter. What is wrong is logged as an error. Default: false: such a topic
+	// is an error of InitializeTopicsFor, and so of the router's start.
 	AllowLossyTopics bool
 	// Shared: Logger receives a line for each created topic and for each topic that AllowLossyTopics accepts.
 	settings.Shared
@@ -91,15 +91,16 @@ func (c *PublisherConfig) validate() error {
 // topicTimeout is how long to wait until a created topic has its leaders, which takes the cluster far less.
 const topicTimeout = 10 * time.Second
 
-// Publisher publishes to Kafka and returns when the brokers have confirmed. Unless Sarama changes its time-outs, that takes at
-// most 30 s for a message, or twice that for a message that is refused for its size. With ProducerPerTopic and no
-// broker that answers, the first message to a topic takes up to 20 s more. It is a poison.Initializer and creates
+// Publisher publishes to Kafka and returns when the brokers have confirmed. Unless Sarama changes its time-outs, that
+// takes at most 30 s for a message, or twice that for a message that is refused for its size. With ProducerPerTopic and
+// no broker that answers, the first message to a topic takes up to 20 s more. It is a poison.Initializer and creates
 // dead-letter topics. It is safe for concurrent use.
 type Publisher struct {
 	brokers   []string
 	config    PublisherConfig
 	producers *producers
-	// sending is held shared by every send, and alone by a send that must find out whether its own message is too large.
+	// sending is held shared by every send, and alone by a send that must find out whether its own message is too
+	// large.
 	sending    sync.RWMutex
 	closed     atomic.Bool
 	idle       idle
@@ -131,9 +132,9 @@ func NewPublisher(brokers []string, config PublisherConfig) (*Publisher, error) 
 }
 
 // Publish publishes the messages one after the other, or PublisherConfig.InFlight at a time, and stops at the first
-// refusal. The error says how many were published. A refusal for size wraps classify.ErrTooLarge and is marked permanent.
-// A message that was refused because it was sent with a larger one is sent again. After Close, Publish returns
-// ErrClosed.
+// refusal. The error says how many were published. A refusal for size wraps classify.ErrTooLarge and is marked
+// permanent. A message that was refused because it was sent with a larger one is sent again. After Close, Publish
+// returns ErrClosed.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.config.InFlight > 1 && len(messages) > 1 {
 		return p.publishMany(topic, messages)

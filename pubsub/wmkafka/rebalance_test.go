@@ -40,7 +40,8 @@ func TestAckInTheGraceOfRebalance(t *testing.T) {
 	c.none(second, 0)
 }
 
-// Promise P3: no handler takes the messages. The subscription gives its partition away all the same, and ends all the same.
+// Promise P3: no handler takes the messages. The subscription gives its partition away all the same, and ends all the
+// same.
 func TestRebalanceWithNobodyTaking(t *testing.T) {
 	t.Parallel()
 	c := newPartitioned(t, 2)

@@ -84,7 +84,8 @@ func withoutOurs(record *sarama.ConsumerMessage) *sarama.ConsumerMessage {
 	return &clean
 }
 
-// thereAndBack sends a record to its dead-letter topic and back, as a queue and a redrive do. The key travels as Origin tells it.
+// thereAndBack sends a record to its dead-letter topic and back, as a queue and a redrive do. The key travels as Origin
+// tells it.
 func thereAndBack(t testing.TB, m Marshaler, record *sarama.ConsumerMessage) *sarama.ConsumerMessage {
 	t.Helper()
 	letterOf := func(record *sarama.ConsumerMessage) poison.Letter {

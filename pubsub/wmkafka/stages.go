@@ -35,8 +35,9 @@ type stages struct {
 // are left to it.
 //
 // SubscriberConfig.InFlight is 16 by default here, and due messages of one key are handled at the same time too.
-// Messages that wait are not handled and cost no goroutine. MaxPlacing means nothing. The publisher closes its connections one minute after its last message, and opens them at the next
-// one. It uses the subscriber's Logger if it has no other. Close it after the last router that uses it.
+// Messages that wait are not handled and cost no goroutine. MaxPlacing means nothing. The publisher closes its
+// connections one minute after its last message, and opens them at the next one. It uses the subscriber's Logger if it
+// has no other. Close it after the last router that uses it.
 //
 // brokers are the addresses of some brokers. An error names the argument or the field that is wrong.
 func NewStages(brokers []string, group string, sub SubscriberConfig, pub PublisherConfig) (*Publisher,

@@ -49,7 +49,8 @@ func (d *desk) stagesWith(config SubscriberConfig) instance {
 	return subscriber
 }
 
-// consume subscribes one instance to a topic until the returned function is called, which returns when all is committed.
+// consume subscribes one instance to a topic until the returned function is called, which returns when all is
+// committed.
 func (d *desk) consume(waiting instance, topic string) (stop func()) {
 	d.Helper()
 	sub, err := waiting(topic, topic)
@@ -127,8 +128,8 @@ func named(name string, n int) (ids []string) {
 	return ids
 }
 
-// Feature R5: a service goes from a subscriber for each stage to one for all, and back, with messages in the stage. While an instance of
-// the other kind lives, the topic is that one's. Each message is handled once.
+// Feature R5: a service goes from a subscriber for each stage to one for all, and back, with messages in the stage.
+// While an instance of the other kind lives, the topic is that one's. Each message is handled once.
 func TestStagesTakeOver(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
@@ -167,7 +168,8 @@ func TestStagesTakeOver(t *testing.T) {
 		}
 	}
 
-	// Back: the broker gives the topic to the subscriber, and refuses our next commit. Until then both have the messages.
+	// Back: the broker gives the topic to the subscriber, and refuses our next commit. Until then both have the
+	// messages.
 	sub := d.subscriber(SubscriberConfig{}, d.topic)
 	messages = d.subscribe(sub)
 	d.cluster.group = d.topic
@@ -191,7 +193,8 @@ func TestStagesTakeOver(t *testing.T) {
 	stop()
 }
 
-// Feature R5: a message is not handed over before it is due, and those that wait hold up neither another partition nor another topic.
+// Feature R5: a message is not handed over before it is due, and those that wait hold up neither another partition nor
+// another topic.
 func TestStagesWaitAlone(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newPartitioned(t, 2))
@@ -229,7 +232,8 @@ func TestStagesWaitAlone(t *testing.T) {
 	}
 }
 
-// Feature R5: a stage topic that is deleted stops its own messages alone. When it is there again, its messages are taken.
+// Feature R5: a stage topic that is deleted stops its own messages alone. When it is there again, its messages are
+// taken.
 func TestStagesTopicDeleted(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
@@ -327,9 +331,9 @@ func TestStagesNack(t *testing.T) {
 	}
 }
 
-// Features R5, P1, promise P3: the group expels a member whose process is paused, while its handlers are busy. Another one takes over. When the pause
-// ends, the first commits nothing, and gets nothing that is another's. What was committed before is not handled again. What was being handled is handled
-// once more, and nothing is lost.
+// Features R5, P1, promise P3: the group expels a member whose process is paused, while its handlers are busy. Another
+// one takes over. When the pause ends, the first commits nothing, and gets nothing that is another's. What was
+// committed before is not handled again. What was being handled is handled once more, and nothing is lost.
 func TestStagesExpelled(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))

@@ -37,24 +37,25 @@ const (
 
 // SubscriberConfig configures a Subscriber. The zero value is safe.
 type SubscriberConfig struct {
-	// Unmarshaler reads records. A record that it cannot read becomes a message that poison.Queue dead-letters. Default:
-	// Marshaler{}.
+	// Unmarshaler reads records. A record that it cannot read becomes a message that poison.Queue dead-letters.
+	// Default: Marshaler{}.
 	Unmarshaler kafka.Unmarshaler
-	// Sarama changes the client's configuration: security, a client id, a proxy. It is called once, with a configuration
-	// of the client's own that reads a new group's topics from the oldest message, leaves out aborted transactions, sends
-	// a heartbeat each second and notices a silent broker within 30 s. Default: no change.
+	// Sarama changes the client's configuration: security, a client id, a proxy. It is called once, with a
+	// configuration of the client's own that reads a new group's topics from the oldest message, leaves out aborted
+	// transactions, sends a heartbeat each second and notices a silent broker within 30 s. Default: no change.
 	Sarama func(*sarama.Config)
-	// InFlight is the number of messages of a partition that are handled at the same time. Messages with the same record
-	// key are handled one at a time, in the order of the partition, and a nacked one holds up those behind it. Records
-	// without a key have no order. While a message is unacked, up to 10,000 messages behind it can be acked. If the
-	// session ends before that one is acked, they are redelivered, in the order of each key: the idempotent receiver
-	// applies their effects once. Default: 1, for an order of the whole partition.
+	// InFlight is the number of messages of a partition that are handled at the same time. Messages with the same
+	// record key are handled one at a time, in the order of the partition, and a nacked one holds up those behind it.
+	// Records without a key have no order. While a message is unacked, up to 10,000 messages behind it can be acked. If
+	// the session ends before that one is acked, they are redelivered, in the order of each key: the idempotent
+	// receiver applies their effects once. Default: 1, for an order of the whole partition.
 	InFlight int
 	// MaxPlacing is the number of failed messages of a partition that are placed while the next ones are handled:
 	// published to a retry stage, or as a dead letter. At this number, or at 16 MiB of keys, headers and values, the
 	// subscriber waits. No offset behind such a
 	// message is committed before its placement is confirmed. So more of them means more messages that can be handled
-	// again after a crash, 10,000 at most. A negative value means none: the next message waits for the confirm. Default:
+	// again after a crash, 10,000 at most. A negative value means none: the next message waits for the confirm.
+	// Default:
 	// 1000. With InFlight above 1 it means nothing.
 	MaxPlacing int
 	// Shared: Logger receives the events of subscriptions.

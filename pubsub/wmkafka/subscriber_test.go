@@ -36,8 +36,8 @@ func TestSubscriberConfig(t *testing.T) {
 	}
 }
 
-// What watermill-kafka's getters tell of a message, they tell of ours, in the same types; and the same goes for what the
-// message itself is.
+// What watermill-kafka's getters tell of a message, they tell of ours, in the same types; and the same goes for what
+// the message itself is.
 func TestContextOfStockSubscriber(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

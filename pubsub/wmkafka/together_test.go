@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// Promise P1: messages that are sent together are all there when Publish returns nil, once and in their order, however many
-// there are.
+// Promise P1: messages that are sent together are all there when Publish returns nil, once and in their order, however
+// many there are.
 func TestPublishTogether(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -42,8 +42,9 @@ func TestPublishTogether(t *testing.T) {
 	}
 }
 
-// Decision 4: of messages that are sent together only that is refused which is too large itself, wherever it is refused, and
-// the error says which, how many were published, and that it will not pass. What comes behind is not begun.
+// Decision 4: of messages that are sent together only that is refused which is too large itself, wherever it is
+// refused, and the error says which, how many were published, and that it will not pass. What comes behind is not
+// begun.
 func TestRefusedTogether(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]func(*sarama.Config){"client": nil, "broker": sends(16 << 20)} {

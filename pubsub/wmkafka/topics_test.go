@@ -21,8 +21,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Promise P7: a name that Kafka does not allow, as of a stage whose handler has a space in its name, is told with what is
-// allowed.
+// Promise P7: a name that Kafka does not allow, as of a stage whose handler has a space in its name, is told with what
+// is allowed.
 func TestInitializeTopicsRefusesName(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -35,8 +35,8 @@ func TestInitializeTopicsRefusesName(t *testing.T) {
 	}
 }
 
-// Feature D5: topics for dead letters never expire, have room for the source's largest message and a letter's metadata, and
-// as many partitions; a letter can be published at once, of a message as large as the source takes.
+// Feature D5: topics for dead letters never expire, have room for the source's largest message and a letter's metadata,
+// and as many partitions; a letter can be published at once, of a message as large as the source takes.
 func TestInitializeTopics(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -91,8 +91,8 @@ func TestInitializeTopics(t *testing.T) {
 }
 
 // Features D5, D16: an existing topic that would lose letters which it confirmed, or refuse the largest, is an error at
-// start-up that says what, where and what to do, for dead letters as for stages. Nothing in it is changed, and who accepts
-// it says so.
+// start-up that says what, where and what to do, for dead letters as for stages. Nothing in it is changed, and who
+// accepts it says so.
 func TestFlawsOfExistingTopics(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -136,7 +136,8 @@ func TestFlawsOfExistingTopics(t *testing.T) {
 	}
 }
 
-// Feature D5: a retention of more than 100 years, or of more than an exbibyte, loses nothing. Any other limit is a flaw.
+// Feature D5: a retention of more than 100 years, or of more than an exbibyte, loses nothing. Any other limit is a
+// flaw.
 func TestRetentionWithoutLimit(t *testing.T) {
 	for _, row := range []struct {
 		ms, bytes string
@@ -157,8 +158,8 @@ func TestRetentionWithoutLimit(t *testing.T) {
 	}
 }
 
-// Features D5, D16: a source whose largest letter no request has room for is an error at start-up: the broker would cut the
-// connection each time.
+// Features D5, D16: a source whose largest letter no request has room for is an error at start-up: the broker would cut
+// the connection each time.
 func TestLetterLargerThanRequest(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

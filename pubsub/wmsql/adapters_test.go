@@ -6,7 +6,8 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 )
 
-// embedded is a schema of a user's own in the way watermill-sql recommends: it embeds the default, and changes something.
+// embedded is a schema of a user's own in the way watermill-sql recommends: it embeds the default, and changes
+// something.
 func (b *bench) embedded() wsql.SchemaAdapter {
 	b.Helper()
 	if b.isPostgres() {

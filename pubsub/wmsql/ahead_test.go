@@ -120,7 +120,8 @@ func (b *bench) ahead(n int, running bool) {
 	}
 }
 
-// A position is good where rows behind it are gone, or an operator has moved it, or watermill-sql's subscriber wrote it.
+// A position is good where rows behind it are gone, or an operator has moved it, or watermill-sql's subscriber wrote
+// it.
 func TestPositionIsGood(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		log := &testkit.Log{}

@@ -15,8 +15,9 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// conflicted delivers a message whose handler meets, twice, what no message is to blame for, and ignores that and goes on; then
-// it fails for good, on its own account. Of the first two times nothing may be left and nothing may be counted.
+// conflicted delivers a message whose handler meets, twice, what no message is to blame for, and ignores that and goes
+// on; then it fails for good, on its own account. Of the first two times nothing may be left and nothing may be
+// counted.
 func (b *bench) conflicted(meet func(*message.Message) error, code string) {
 	b.Helper()
 	var seen deliveries

@@ -146,8 +146,8 @@ func TestForgedCarried(t *testing.T) {
 	})
 }
 
-// The row of a long id is as good as the message for who reads the table alone: the same hash for the same id, and the id
-// as text.
+// The row of a long id is as good as the message for who reads the table alone: the same hash for the same id, and the
+// id as text.
 func TestCarriedIsReadable(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		id := strings.Repeat("order 17 of customer ü ", 3)

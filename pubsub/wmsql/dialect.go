@@ -21,8 +21,8 @@ type dialect struct {
 	name string
 	// aborts says that after a failed statement the database refuses all others, up to a rollback to a savepoint.
 	aborts bool
-	// ends reports whether the whole transaction has ended with this error, and whether other transactions, or the server,
-	// are the reason.
+	// ends reports whether the whole transaction has ended with this error, and whether other transactions, or the
+	// server, are the reason.
 	ends func(error) (ended, others bool)
 	// noSavepoint reports whether there is no such savepoint: its transaction has ended.
 	noSavepoint func(error) bool
@@ -40,8 +40,8 @@ type dialect struct {
 	answered func(error) bool
 	// maxName is the longest name of a table, in bytes.
 	maxName int
-	// maxStatement is the longest statement with its arguments, in bytes. A server closes the connection on which a longer
-	// one comes, and the transaction ends with it, on every attempt anew.
+	// maxStatement is the longest statement with its arguments, in bytes. A server closes the connection on which a
+	// longer one comes, and the transaction ends with it, on every attempt anew.
 	maxStatement int
 	// escapes says that drivers may write arguments into the statement, where some bytes take two.
 	escapes bool

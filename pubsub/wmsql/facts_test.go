@@ -21,8 +21,8 @@ import (
 
 const half = `INSERT INTO effects (id, step) VALUES ('a', 'half')`
 
-// Fact, decision 8: at its deadline, and at Close, watermill-sql's subscriber commits what a handler has half done; a key
-// among that would absorb the message. TestBatchOverrun and TestBatchCloseCuts show that ours undoes it.
+// Fact, decision 8: at its deadline, and at Close, watermill-sql's subscriber commits what a handler has half done; a
+// key among that would absorb the message. TestBatchOverrun and TestBatchCloseCuts show that ours undoes it.
 func TestFactWatermillCommitsHalf(t *testing.T) {
 	for name, end := range map[string]func(*wsql.Subscriber){
 		"deadline": func(*wsql.Subscriber) {}, "close": func(s *wsql.Subscriber) { _ = s.Close() },
@@ -48,7 +48,8 @@ func TestFactWatermillCommitsHalf(t *testing.T) {
 	}
 }
 
-// Fact, decision 8: in its REPEATABLE READ a key that was committed meanwhile is an error, for every message of a batch of
+// Fact, decision 8: in its REPEATABLE READ a key that was committed meanwhile is an error, for every message of a batch
+// of
 // 100. TestKeyCommittedMeanwhile shows that ours finds the key.
 func TestFactWatermillCannotSeeKeys(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
@@ -126,8 +127,8 @@ SELECT n::text, 'x', '{}', (3 + n)::text::xid8 FROM generate_series(1, 10000) AS
 	})
 }
 
-// Fact, feature D9: in PostgreSQL a statement that failed spoils the transaction, with the messages behind it, for ever,
-// although the failed one was set aside and acked. Row D9 of conformance shows ours.
+// Fact, feature D9: in PostgreSQL a statement that failed spoils the transaction, with the messages behind it, for
+// ever, although the failed one was set aside and acked. Row D9 of conformance shows ours.
 func TestFactWatermillStandsAfterFailedStatement(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		if !b.isPostgres() {
@@ -194,8 +195,8 @@ func TestFactDeadlockVictimsWritesSurvive(t *testing.T) {
 	})
 }
 
-// Fact, feature D8: metadata that is no map of strings stops the topic, and null is a map that a handler cannot write to.
-// Row H3 of conformance shows ours.
+// Fact, feature D8: metadata that is no map of strings stops the topic, and null is a map that a handler cannot write
+// to. Row H3 of conformance shows ours.
 func TestFactWatermillStopsAtMetadata(t *testing.T) {
 	for _, metadata := range []string{`{"n":1}`, `["a"]`} {
 		onEach(t, func(t *testing.T, b *bench) {
@@ -226,8 +227,8 @@ func TestFactWatermillStopsAtMetadata(t *testing.T) {
 	}
 }
 
-// Fact, decision 5: ids of more than 36 characters and payloads that are no JSON are refused, and bytes of metadata that
-// are not UTF-8 come back as others. TestMessageSurvives shows ours.
+// Fact, decision 5: ids of more than 36 characters and payloads that are no JSON are refused, and bytes of metadata
+// that are not UTF-8 come back as others. TestMessageSurvives shows ours.
 func TestFactWatermillLosesBytes(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		pub := b.stockPublisher(b.stockSchema())

@@ -29,8 +29,8 @@ func stepping(t *testing.T, step, offset int) (b *bench, with func(step, offset 
 	}
 }
 
-// With auto_increment_increment above 1 there is a gap before every number. All the gaps that are seen at once are waited
-// for once: where each batch waited, these messages took 100 times GapWait.
+// With auto_increment_increment above 1 there is a gap before every number. All the gaps that are seen at once are
+// waited for once: where each batch waited, these messages took 100 times GapWait.
 func TestStep(t *testing.T) {
 	b, _ := stepping(t, 3, 2)
 	const n = 1000

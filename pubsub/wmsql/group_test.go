@@ -97,8 +97,8 @@ func TestTakesTheirPlace(t *testing.T) {
 	})
 }
 
-// Messages of transactions that ran at the same time come in the order of their transactions, whatever their numbers are:
-// who compares numbers alone passes over those of a later transaction with lower numbers.
+// Messages of transactions that ran at the same time come in the order of their transactions, whatever their numbers
+// are: who compares numbers alone passes over those of a later transaction with lower numbers.
 func TestInterleavedTransactions(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		if !b.isPostgres() {

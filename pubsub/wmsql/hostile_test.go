@@ -145,7 +145,8 @@ func TestLateErrorOfRows(t *testing.T) {
 	})
 }
 
-// Between two deliveries of a nacked message there is no transaction. Each delivery is later than the one before: TestBatchNacked.
+// Between two deliveries of a nacked message there is no transaction. Each delivery is later than the one before:
+// TestBatchNacked.
 func TestNackBackoffHoldsNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.publish("a")

@@ -16,7 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// Feature I4, decision 8: only our subscriber can be joined, which its type ensures; a nil one is an error at construction.
+// Feature I4, decision 8: only our subscriber can be joined, which its type ensures; a nil one is an error at
+// construction.
 func TestJoin(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		if _, err := wmsql.Join(t.Context(), nil, shop); err == nil {
@@ -115,8 +116,8 @@ func TestJoinOfAnotherPool(t *testing.T) {
 	})
 }
 
-// A message that is published from within a handler, and takes its context along, has a transaction of its own while the
-// claim of the handler is open: it may not be done when the handler's message commits.
+// A message that is published from within a handler, and takes its context along, has a transaction of its own while
+// the claim of the handler is open: it may not be done when the handler's message commits.
 func TestClaimInsideClaim(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		sub := b.subscriber()

@@ -23,8 +23,8 @@ var mysqlDialect = dialect{
 	endless: true,
 	gaps:    true,
 	ends: func(err error) (ended, others bool) {
-		// A deadlock rolls everything back, and a lock wait that took too long may (innodb_rollback_on_timeout): what is said
-		// after that would commit by itself.
+		// A deadlock rolls everything back, and a lock wait that took too long may (innodb_rollback_on_timeout): what
+		// is said after that would commit by itself.
 		if mysql.Undone(err) {
 			return true, true
 		}

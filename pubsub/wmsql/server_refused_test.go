@@ -74,8 +74,8 @@ func (b *bench) silent(messages <-chan *message.Message) {
 	}
 }
 
-// Feature P1: on another server, whose transaction ids have passed the position before anybody looked, messages that would
-// be passed over are evidence. The first consumer is not running, or it runs and loses its server.
+// Feature P1: on another server, whose transaction ids have passed the position before anybody looked, messages that
+// would be passed over are evidence. The first consumer is not running, or it runs and loses its server.
 func TestServerMoved(t *testing.T) {
 	for _, running := range []bool{false, true} {
 		t.Run(fmt.Sprintf("running %t", running), func(t *testing.T) {

@@ -176,8 +176,8 @@ func TestServerColumn(t *testing.T) {
 	}
 }
 
-// Feature P1, no false alarm: the transactions of many publishers overlap, so that messages with higher numbers have lower
-// transaction ids. Consumers of a server that stays the same come and go, and none is refused.
+// Feature P1, no false alarm: the transactions of many publishers overlap, so that messages with higher numbers have
+// lower transaction ids. Consumers of a server that stays the same come and go, and none is refused.
 func TestServerStays(t *testing.T) {
 	b := onPostgres(t)
 	const publishers, each = 8, 40

@@ -40,7 +40,8 @@ type SubscriberConfig struct {
 	ConsumerGroup string
 	// Schema knows the table of messages. Set it for tables that an application has already, under names or with
 	// columns of its own. A schema that is not watermill-sql's own keeps its own query and isolation level, at their
-	// cost. Positions are in watermill-sql's table. Default: watermill-sql's default schema with payloads of any bytes, BYTEA or LONGBLOB.
+	// cost. Positions are in watermill-sql's table. Default: watermill-sql's default schema with payloads of any bytes,
+	// BYTEA or LONGBLOB.
 	Schema wsql.SchemaAdapter
 
 	// RestartIfAhead delivers everything in the table if the group's position is not of this table. That is so after

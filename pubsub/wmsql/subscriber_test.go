@@ -40,7 +40,8 @@ func TestSubscriberConfig(t *testing.T) {
 	})
 }
 
-// Subscribe creates the tables that are missing. On PostgreSQL a role that may not create any consumes those that exist.
+// Subscribe creates the tables that are missing. On PostgreSQL a role that may not create any consumes those that
+// exist.
 func TestSubscribeCreatesTables(t *testing.T) {
 	onServers(t, func(t *testing.T, b *bench, s server) {
 		for what, topic := range map[string]string{"both": b.topic + ".new", "that of positions": b.outs} {

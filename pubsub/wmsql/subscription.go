@@ -149,8 +149,9 @@ func (s *subscription) transact(ctx context.Context) (pause time.Duration, err e
 			return s.of.config.PollInterval, err
 		}
 	}
-	// What watermill-sql's own schemas ask for costs more. On MySQL SERIALIZABLE locks the gaps between the rows that are
-	// read, in the way of publishers. On PostgreSQL a key that was committed meanwhile is an error under REPEATABLE READ.
+	// What watermill-sql's own schemas ask for costs more. On MySQL SERIALIZABLE locks the gaps between the rows that
+	// are read, in the way of publishers. On PostgreSQL a key that was committed meanwhile is an error under REPEATABLE
+	// READ.
 	isolation := sql.LevelReadCommitted
 	if s.of.source == nil {
 		isolation = s.of.config.Schema.SubscribeIsolationLevel()
@@ -172,8 +173,8 @@ func (s *subscription) transact(ctx context.Context) (pause time.Duration, err e
 	if !t.close() {
 		s.session.discard()
 	}
-	// Idle: let others have the connection. After an error the pool judges whether it is still good for anything: a server
-	// may have become read-only.
+	// Idle: let others have the connection. After an error the pool judges whether it is still good for anything: a
+	// server may have become read-only.
 	if err != nil || pause >= s.of.config.PollInterval {
 		s.session.release()
 	}

@@ -21,8 +21,8 @@ func TestUniversal(t *testing.T) {
 	})
 }
 
-// What the suite skips for features like ours, and what watermill-sql's tests run beside it: small and large batches, the
-// group without a name, and ids that are no UUIDs.
+// What the suite skips for features like ours, and what watermill-sql's tests run beside it: small and large batches,
+// the group without a name, and ids that are no UUIDs.
 func TestUniversalBeside(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		batch := func(n int) tests.PubSubConstructor {

@@ -59,8 +59,8 @@ func (b *bench) receive(from <-chan *message.Message, id string) *message.Messag
 	return nil
 }
 
-// Feature R12: while a part keeps the valve shut, the subscription has neither a transaction nor a connection. The messages before
-// the one that was requeued are committed. The messages behind it are left for later.
+// Feature R12: while a part keeps the valve shut, the subscription has neither a transaction nor a connection. The
+// messages before the one that was requeued are committed. The messages behind it are left for later.
 func TestShutValveHoldsNoTransaction(t *testing.T) {
 	onServers(t, func(t *testing.T, b *bench, s server) {
 		own, transactions := b.own(s)
@@ -114,8 +114,8 @@ func TestValveEndsBatch(t *testing.T) {
 	})
 }
 
-// Feature R12: a message that is requeued because of an outage is not counted, however often, and however late. A backoff of an
-// hour for nacks and a limit of one delivery would show it.
+// Feature R12: a message that is requeued because of an outage is not counted, however often, and however late. A
+// backoff of an hour for nacks and a limit of one delivery would show it.
 func TestGivenBackIsNotCounted(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		sub := b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) {

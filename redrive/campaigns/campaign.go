@@ -31,11 +31,11 @@ type Campaign struct {
 	// ResumeAt is when a paused campaign resumes by itself. It is zero if it waits for Resume.
 	ResumeAt time.Time `json:"resume_at,omitzero"`
 
-	// The counts say how many letters have come to what. Selected is the sum of Pending, Redriven, Quarantined, Refused,
-	// Failed and Gone.
+	// The counts say how many letters have come to what. Selected is the sum of Pending, Redriven, Quarantined,
+	// Refused, Failed and Gone.
 
-	// Selected counts the letters of the campaign. They are written down when it starts. What arrives later is not among
-	// them.
+	// Selected counts the letters of the campaign. They are written down when it starts. What arrives later is not
+	// among them.
 	Selected int `json:"selected"`
 	// Pending counts the letters that the campaign is not through with. They stay as they are when it is cancelled.
 	Pending int `json:"pending"`
@@ -60,8 +60,8 @@ type Campaign struct {
 
 	// LeftOut are the letters that the selection did not take, by reason.
 	LeftOut []LeftOut `json:"left_out,omitempty"`
-	// Remaining is about how long the campaign will still run, at its rate, or without one at its speed so far. It is 0 if
-	// that is not known.
+	// Remaining is about how long the campaign will still run, at its rate, or without one at its speed so far. It is 0
+	// if that is not known.
 	Remaining time.Duration `json:"remaining,omitempty"`
 }
 
@@ -133,8 +133,8 @@ type List struct {
 	// Before lists only campaigns that were created before. It pages: give the CreatedAt of the last one. Default: no
 	// bound.
 	Before time.Time
-	// BeforeID is the ID of the last campaign, with Before. Of campaigns that were created at the same time none is left
-	// out then. Default: none, and those created at Before are not listed.
+	// BeforeID is the ID of the last campaign, with Before. Of campaigns that were created at the same time none is
+	// left out then. Default: none, and those created at Before are not listed.
 	BeforeID string
 	// Limit is the largest number of campaigns. Default: 100. At most 1,000.
 	Limit int

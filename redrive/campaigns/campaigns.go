@@ -26,23 +26,23 @@ type Config struct {
 	// Allow lists the topics, by their exact names, that letters may be published to. A Worker publishes to no other.
 	// Without it Plan and Start leave the decision to the workers. Required for NewWorker.
 	Allow []string
-	// ReentryTopic returns the topic at which a letter enters instead of its origin topic if Request.FirstStage is set, as
-	// redrive.Rules.ReentryTopic does. Default: none, and workers leave such campaigns to others.
+	// ReentryTopic returns the topic at which a letter enters instead of its origin topic if Request.FirstStage is set,
+	// as redrive.Rules.ReentryTopic does. Default: none, and workers leave such campaigns to others.
 	ReentryTopic func(poison.Letter) string
-	// Edits are functions that Request.Edit names. A function may change the payload and the metadata of its message. It
-	// must do the same if it is called again. An error refuses the letter. The message's context ends with the worker's,
-	// or with the call of Plan: a function that may take long ends with it. Workers that do not have a function leave its
-	// campaigns to others. Default: none.
+	// Edits are functions that Request.Edit names. A function may change the payload and the metadata of its message.
+	// It must do the same if it is called again. An error refuses the letter. The message's context ends with the
+	// worker's, or with the call of Plan: a function that may take long ends with it. Workers that do not have a
+	// function leave its campaigns to others. Default: none.
 	Edits map[string]func(*message.Message) error
-	// ApproveOver is the number of letters above which a campaign needs Approve by a second person. Default: 0, none needs
-	// it.
+	// ApproveOver is the number of letters above which a campaign needs Approve by a second person. Default: 0, none
+	// needs it.
 	ApproveOver int
 	// MaxRedrives is the number of redrives after which a letter that failed again is quarantined. Default:
 	// redrive.DefaultMaxRedrives.
 	MaxRedrives int
-	// Shared: Classifier decides which refusals of a publisher are for size. Tracer follows each publishing of a letter.
-	// Privacy masks the texts of errors: in the log, in a Plan, and what is kept of a campaign and of its letters. Logger
-	// receives what a Worker does.
+	// Shared: Classifier decides which refusals of a publisher are for size. Tracer follows each publishing of a
+	// letter. Privacy masks the texts of errors: in the log, in a Plan, and what is kept of a campaign and of its
+	// letters. Logger receives what a Worker does.
 	settings.Shared
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V7: a campaign redrives the letters that waited when it started, each once, in the order of their first failure, and
-// leaves alone what arrived later or is not allowed. All of it is on record.
+// Feature V7: a campaign redrives the letters that waited when it started, each once, in the order of their first
+// failure, and leaves alone what arrived later or is not allowed. All of it is on record.
 func TestCampaign(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		store := d.NewStore(t)
@@ -94,8 +94,8 @@ func TestPlan(t *testing.T) {
 	})
 }
 
-// Feature V7: one campaign per letter at a time: of two that are started at once on the same letters, each letter has one. When
-// the campaign that has them is cancelled, another can take them.
+// Feature V7: one campaign per letter at a time: of two that are started at once on the same letters, each letter has
+// one. When the campaign that has them is cancelled, another can take them.
 func TestOneCampaignPerLetter(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		store := d.NewStore(t)
@@ -149,7 +149,8 @@ func TestOneCampaignPerLetter(t *testing.T) {
 	})
 }
 
-// wantHeld fails the test unless so many letters of the store are in the hands of the campaigns, and none in those of others.
+// wantHeld fails the test unless so many letters of the store are in the hands of the campaigns, and none in those of
+// others.
 func wantHeld(t *testing.T, all *campaigns.Campaigns, store *letters.Store, n int, ids ...string) {
 	t.Helper()
 	heads, err := store.Heads(t.Context(), letters.Filter{Statuses: letters.Statuses(), Limit: letters.MaxLimit})

@@ -19,8 +19,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V7: the database is gone between a publish and its mark. No more letters are published than may be without a mark. When
-// the database is back they are marked, and none is published twice.
+// Feature V7: the database is gone between a publish and its mark. No more letters are published than may be without a
+// mark. When the database is back they are marked, and none is published twice.
 func TestDatabaseCut(t *testing.T) {
 	for _, d := range []databases.Database{databases.Postgres, databases.MariaDB} {
 		for _, concurrency := range []int{1, 4} {

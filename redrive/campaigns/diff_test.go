@@ -15,7 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
-// Feature D14: a value that is masked before an edit is masked after it, wherever the edit puts it. What cannot be shown so is withheld.
+// Feature D14: a value that is masked before an edit is masked after it, wherever the edit puts it. What cannot be
+// shown so is withheld.
 func TestDiff_masked(t *testing.T) {
 	r, err := privacy.New(privacy.Rules{Metadata: []string{"customer"}, Payload: []string{"$.card.number", "$.rows[0].name", "$.closed"}})
 	if err != nil {

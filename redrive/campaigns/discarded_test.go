@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V7, promise P6: whatever a request asks for, no redrive takes a letter that a person gave up. The plan and the campaign say how
-// many are left out. A letter that was restored is redriven.
+// Feature V7, promise P6: whatever a request asks for, no redrive takes a letter that a person gave up. The plan and
+// the campaign say how many are left out. A letter that was restored is redriven.
 func TestDiscarded(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		store := d.NewStore(t)

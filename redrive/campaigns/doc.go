@@ -27,8 +27,8 @@
 //   - the target refused three letters in a row; with Request.ResumeAfter it resumes by itself
 //
 // Approval by a second person (Request.Approval, Config.ApproveOver) stays, because a campaign can publish a million
-// messages at a word, and the console has a role for it. Request.NotBefore stays for a redrive at night, when the person
-// who planned it sleeps. Both are one state each, and cost nothing to a campaign without them.
+// messages at a word, and the console has a role for it. Request.NotBefore stays for a redrive at night, when the
+// person who planned it sleeps. Both are one state each, and cost nothing to a campaign without them.
 //
 // Resume, Cancel, SetRate and Approve take an Act: who does it, and why. History returns what was done with a campaign,
 // and letters.Store.History what became of a letter.

@@ -17,8 +17,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V6: a message is edited on its way, byte for byte apart from the edit. The letter stays, the record has the edit, and a
-// letter that the edit does not fit waits.
+// Feature V6: a message is edited on its way, byte for byte apart from the edit. The letter stays, the record has the
+// edit, and a letter that the edit does not fit waits.
 func TestEdit(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		store := d.NewStore(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature D14: a person's values go from requests, edits, reasons and events of campaigns, by all fields, and nothing else does. A
-// campaign that would publish the value is named, and keeps it until it has ended.
+// Feature D14: a person's values go from requests, edits, reasons and events of campaigns, by all fields, and nothing
+// else does. A campaign that would publish the value is named, and keeps it until it has ended.
 func TestForget(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		db, ctx := d.Create(t)(), t.Context()
@@ -98,7 +98,8 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// Feature D14: two persons are forgotten at the same time, and neither comes back with the text that the other's erasure wrote.
+// Feature D14: two persons are forgotten at the same time, and neither comes back with the text that the other's
+// erasure wrote.
 func TestForget_two(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		openDB := d.Create(t)

@@ -13,8 +13,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Features D15, I9, V7: a person lets the handlers run again whose outputs could not be published, where the receiver's keys can be found.
-// The keys of other letters stay. A letter whose key cannot be removed is not published, and the campaign says why.
+// Features D15, I9, V7: a person lets the handlers run again whose outputs could not be published, where the receiver's
+// keys can be found. The keys of other letters stay. A letter whose key cannot be removed is not published, and the
+// campaign says why.
 func TestHandleAgain(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		db := d.Create(t)()

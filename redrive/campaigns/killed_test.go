@@ -103,9 +103,9 @@ func (o order) work() error {
 	return worker.Run(ctx)
 }
 
-// Feature V7: wherever a process is killed, starter or worker, no letter is lost, each is in the campaign once, and a kill costs
-// at most the one letter that was in flight a second time. With a higher Concurrency it costs at most those in flight and
-// those that are not marked yet more.
+// Feature V7: wherever a process is killed, starter or worker, no letter is lost, each is in the campaign once, and a
+// kill costs at most the one letter that was in flight a second time. With a higher Concurrency it costs at most those
+// in flight and those that are not marked yet more.
 func TestKilled(t *testing.T) {
 	kills := []order{{Kill: killStart}, {Kill: killTaken, After: 30}, {Kill: killPublished, After: 25}, {Kill: killMarked, After: 35}, {Kill: killPublished, After: 1}}
 	t.Run("one at a time", func(t *testing.T) { killed(t, 300, 1, 1, kills) })

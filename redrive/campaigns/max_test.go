@@ -9,8 +9,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
-// Features V5, V7: letters that another campaign has do not count towards Max: the dry run and Start take the same letters, and
-// leave out the same.
+// Features V5, V7: letters that another campaign has do not count towards Max: the dry run and Start take the same
+// letters, and leave out the same.
 func TestMaxMeetsAnotherCampaign(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		store := d.NewStore(t)

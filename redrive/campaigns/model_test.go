@@ -12,8 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
-// Feature V7: whatever is called in whatever order, a campaign has the state that the calls lead to, and a call that its state
-// does not allow is ErrState and changes nothing.
+// Feature V7: whatever is called in whatever order, a campaign has the state that the calls lead to, and a call that
+// its state does not allow is ErrState and changes nothing.
 func TestStates(t *testing.T) {
 	random := testkit.Random(t)
 	store := fixture.SQLite.NewStore(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Features V7, V12, promise P6, decision 22: a campaign over letters of messages without an id stops itself when too many fail again, as
-// one over letters with ids does.
+// Features V7, V12, promise P6, decision 22: a campaign over letters of messages without an id stops itself when too
+// many fail again, as one over letters with ids does.
 func TestCampaignOfNoIDs(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		store := d.NewStore(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Feature V7: a Start that comes several times with the same id is one campaign, also if two come at once, and another service's is not
-// returned.
+// Feature V7: a Start that comes several times with the same id is one campaign, also if two come at once, and another
+// service's is not returned.
 func TestStart_once(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		db := d.Create(t)()

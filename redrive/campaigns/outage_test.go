@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
-// Features O5, V7, decision 17: an outage of the database is a line for each thing that stands when it begins, and one when it ends, however
-// often the worker tries.
+// Features O5, V7, decision 17: an outage of the database is a line for each thing that stands when it begins, and one
+// when it ends, however often the worker tries.
 func TestOutageLines(t *testing.T) {
 	d := databases.Postgres
 	address := d.Create(t)

@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// maxRefusals is how many letters in a row a publisher may refuse before the worker believes that the target is down.
+	// maxRefusals is how many letters in a row a publisher may refuse before the worker believes that the target is
+	// down.
 	maxRefusals = 3
 	// maxTries is how often a letter that the publisher refuses is taken while others are accepted.
 	maxTries = 5

@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Feature V7: whatever stands still and for how long, the turns that a schedule gives come at the rate, no faster than 1.1 of it, and
-// what stood still for ten seconds at most is made up for in the end.
+// Feature V7: whatever stands still and for how long, the turns that a schedule gives come at the rate, no faster than
+// 1.1 of it, and what stood still for ten seconds at most is made up for in the end.
 func TestSchedule_take(t *testing.T) {
 	random := testkit.Random(t)
 	for range 300 {
@@ -65,8 +65,8 @@ func TestSchedule_fresh(t *testing.T) {
 	}
 }
 
-// Feature V7: two workers that share a schedule, and that stand still now and then, publish as many letters as the rate allows over
-// the whole time, and never many more than 1.1 of it within a second.
+// Feature V7: two workers that share a schedule, and that stand still now and then, publish as many letters as the rate
+// allows over the whole time, and never many more than 1.1 of it within a second.
 func TestTurns(t *testing.T) {
 	random := testkit.Random(t)
 	for range 20 {

@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V7: what an ended campaign had is purged by its age, on record. Its counts, its history and its letters stay, and a
-// campaign that has not ended, or ended later, keeps its rows.
+// Feature V7: what an ended campaign had is purged by its age, on record. Its counts, its history and its letters stay,
+// and a campaign that has not ended, or ended later, keeps its rows.
 func TestPurge(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		db := d.Create(t)()

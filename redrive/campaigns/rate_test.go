@@ -9,8 +9,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
-// Feature V7: the turns that the database gives out are a rate's, whichever of two workers takes them: the letters of a campaign
-// never come faster. How close they come on this machine is logged, not judged.
+// Feature V7: the turns that the database gives out are a rate's, whichever of two workers takes them: the letters of a
+// campaign never come faster. How close they come on this machine is logged, not judged.
 func TestRate(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		const n, rate = 300, 100

@@ -47,8 +47,9 @@ type Request struct {
 	// returns it and starts none. It has 16 to 64 letters, digits and hyphens. Default: a new UUID.
 	ID string `json:"id,omitempty"`
 
-	// Filter chooses the letters. The zero value chooses all letters that wait. Discarded and erased letters are left out,
-	// whatever Filter.Statuses says, and it must name another state. Filter.Limit and Filter.NewestFirst are not possible.
+	// Filter chooses the letters. The zero value chooses all letters that wait. Discarded and erased letters are left
+	// out, whatever Filter.Statuses says, and it must name another state. Filter.Limit and Filter.NewestFirst are not
+	// possible.
 	Filter letters.Filter `json:"filter"`
 	// Seqs are the letters, by Letter.Seq, at most MaxSeqs of them. Of Filter only Statuses may then be set.
 	Seqs []int64 `json:"seqs,omitempty"`
@@ -59,10 +60,10 @@ type Request struct {
 	To string `json:"to,omitempty"`
 	// FirstStage sends letters to the first retry stage of their handler, as Config.ReentryTopic says. Default: false.
 	FirstStage bool `json:"first_stage,omitempty"`
-	// HandleAgain lets the handlers run again for letters of reason output_undeliverable: their messages are applied, and
-	// a redrive publishes the recorded outputs. With HandleAgain the receiver's keys of these messages are removed, so
-	// that the handler makes new outputs. What it wrote before is written a second time. The receiver's keys must be in
-	// the letters' database, and be the ids of the messages. Other letters are redriven as always. Default: false.
+	// HandleAgain lets the handlers run again for letters of reason output_undeliverable: their messages are applied,
+	// and a redrive publishes the recorded outputs. With HandleAgain the receiver's keys of these messages are removed,
+	// so that the handler makes new outputs. What it wrote before is written a second time. The receiver's keys must be
+	// in the letters' database, and be the ids of the messages. Other letters are redriven as always. Default: false.
 	HandleAgain bool `json:"handle_again,omitempty"`
 	// Edit changes the messages on their way. Default: none, each message is as it first arrived.
 	Edit *Edit `json:"edit,omitempty"`

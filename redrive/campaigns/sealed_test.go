@@ -12,8 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Feature D14: a campaign opens, edits and redrives sealed letters. It refuses those that do not open, whose reason names the key, and goes
-// on; they wait as they did.
+// Feature D14: a campaign opens, edits and redrives sealed letters. It refuses those that do not open, whose reason
+// names the key, and goes on; they wait as they did.
 func TestSealed(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		db := d.Create(t)()

@@ -59,8 +59,8 @@ func TestCampaignsBehindSlowOnes(t *testing.T) {
 	awaitTopics(t, out, twelve)
 }
 
-// Feature V7, promise P4: campaigns with letters due take turns, also if publishers do not return, and the record says what one waits for.
-// A campaign whose turn ended goes on at its next one, and no letter is published twice.
+// Feature V7, promise P4: campaigns with letters due take turns, also if publishers do not return, and the record says
+// what one waits for. A campaign whose turn ended goes on at its next one, and no letter is published twice.
 func TestCampaignsTakeTurns(t *testing.T) {
 	all, ids := ofTwelve(t, fixture.SQLite.NewStore(t), 0)
 	let := make(chan struct{})

@@ -20,7 +20,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V7: a campaign is paused, resumed, given another rate and cancelled while it runs. What it did not redrive waits.
+// Feature V7: a campaign is paused, resumed, given another rate and cancelled while it runs. What it did not redrive
+// waits.
 func TestSteer(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		store := d.NewStore(t)
@@ -288,7 +289,8 @@ func TestStopsItself(t *testing.T) {
 	})
 }
 
-// Feature V7: a target that is down in the middle pauses the campaign with the reason; it goes on by itself, or by hand.
+// Feature V7: a target that is down in the middle pauses the campaign with the reason; it goes on by itself, or by
+// hand.
 func TestTargetDown(t *testing.T) {
 	for _, after := range []time.Duration{0, 50 * time.Millisecond} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {

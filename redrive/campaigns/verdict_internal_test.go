@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Feature V7: what stops a campaign never says that more letters failed again than were redriven: the worker counts what it
-// published later than the receiver hears of it.
+// Feature V7: what stops a campaign never says that more letters failed again than were redriven: the worker counts
+// what it published later than the receiver hears of it.
 func TestVerdictIsOneReading(t *testing.T) {
 	j := judgement{failed: 29, heard: 29, redriven: 26, request: &Request{StopAt: 0.5, StopAfter: 20}}
 	if v, why := j.verdict(Running); v != stop || why != "29 of 29 letters redriven failed again" {
@@ -31,8 +31,8 @@ func TestVerdictIsOneReading(t *testing.T) {
 	}
 }
 
-// Feature V7: a worker that is about to stop a campaign does not stop it after a person has resumed it meanwhile: the failures before
-// Resume count no more.
+// Feature V7: a worker that is about to stop a campaign does not stop it after a person has resumed it meanwhile: the
+// failures before Resume count no more.
 func TestJudgeAfterResume(t *testing.T) {
 	db := databases.Postgres.New(t)
 	w := workerOn(t, db)

@@ -25,8 +25,8 @@ type WorkerConfig struct {
 	// Poll is how often a worker looks for campaigns to work on, and the rest of a letter that was refused, times its
 	// tries. Default: 1 s. At least 1 ms.
 	Poll time.Duration
-	// Lease is how long the letters that a worker has in hand are reserved, by the database's clock. The worker renews it.
-	// After a crash other workers wait for that long. Default: 30 s. At least 100 ms.
+	// Lease is how long the letters that a worker has in hand are reserved, by the database's clock. The worker renews
+	// it. After a crash other workers wait for that long. Default: 30 s. At least 100 ms.
 	Lease time.Duration
 
 	// What follows has the constants below; only tests set it.
@@ -55,11 +55,12 @@ const (
 	// maxBatch is the largest number of letters that a worker claims in one transaction. It claims 50, or as many as it
 	// publishes in half a second. It has two batches in hand: the one that it publishes, and the next one.
 	maxBatch = 500
-	// maxUnmarked is the number of letters that may be published and not yet marked, beside the Request.Concurrency that
-	// are being published. Marks are written in one transaction for many letters, beside the next publishes. It bounds
-	// what a kill costs.
+	// maxUnmarked is the number of letters that may be published and not yet marked, beside the Request.Concurrency
+	// that are being published. Marks are written in one transaction for many letters, beside the next publishes. It
+	// bounds what a kill costs.
 	maxUnmarked = 256
-	// publishAttempts is the number of times that a letter is offered to the publisher, each time that a worker takes it.
+	// publishAttempts is the number of times that a letter is offered to the publisher, each time that a worker takes
+	// it.
 	publishAttempts = 3
 )
 

@@ -30,8 +30,8 @@ var roles = [...]string{"none", "look without payload", "look", "operate", "appr
 
 // Person is the person or program that sends a request.
 type Person struct {
-	// Name goes into the record of all that the person does, at most 1 KiB of it. A person without a name can look, and do
-	// nothing.
+	// Name goes into the record of all that the person does, at most 1 KiB of it. A person without a name can look, and
+	// do nothing.
 	Name string
 	// Role is what the person may do. Default: nothing.
 	Role Role

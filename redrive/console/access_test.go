@@ -16,8 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
-// Feature V11: with Loopback a person on the same machine may look. A request that may come from elsewhere is refused, and the page
-// says why.
+// Feature V11: with Loopback a person on the same machine may look. A request that may come from elsewhere is refused,
+// and the page says why.
 func TestLoopback(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.Access = Loopback })
 	b.fill(1, 3)
@@ -60,7 +60,8 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// Feature V11: an access function that fails, panics, or gives no name lets nothing happen, and shows nothing of its error.
+// Feature V11: an access function that fails, panics, or gives no name lets nothing happen, and shows nothing of its
+// error.
 func TestAccessFails(t *testing.T) {
 	log := new(testkit.Log)
 	b, changed := changing(t, func(c *Config) { c.Logger = log })
@@ -89,7 +90,8 @@ func TestAccessFails(t *testing.T) {
 	}
 }
 
-// throughReverseProxy asks through Go's proxy, as its documentation sets it up: it adds no header, and asks by the target's own name.
+// throughReverseProxy asks through Go's proxy, as its documentation sets it up: it adds no header, and asks by the
+// target's own name.
 func throughReverseProxy(t *testing.T, target *url.URL, path string) (int, string) {
 	t.Helper()
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})
@@ -106,7 +108,8 @@ func throughReverseProxy(t *testing.T, target *url.URL, path string) (int, strin
 	return answered(t, answer)
 }
 
-// throughProxyPass asks as nginx does with a plain proxy_pass: the Host header is the target's, and the connection closes.
+// throughProxyPass asks as nginx does with a plain proxy_pass: the Host header is the target's, and the connection
+// closes.
 func throughProxyPass(t *testing.T, target *url.URL, path string) (int, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", target.Host)
@@ -134,8 +137,9 @@ func answered(t *testing.T, answer *http.Response) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// Feature V11, decision 24: a request behind a proxy that adds no header looks as one of this machine. So there is no console without
-// an access function. Loopback answers such a request, and says that it may; a function that knows people refuses it.
+// Feature V11, decision 24: a request behind a proxy that adds no header looks as one of this machine. So there is no
+// console without an access function. Loopback answers such a request, and says that it may; a function that knows
+// people refuses it.
 func TestProxyThatAddsNoHeader(t *testing.T) {
 	letter := fixture.Letter("order-4711", `{"customer":"Anna Secret"}`)
 	for name, through := range map[string]func(*testing.T, *url.URL, string) (int, string){

@@ -33,8 +33,8 @@ func (b *bench) recorded() {
 	}
 }
 
-// Feature V11: the record is read by person, kind, time, letter, message and campaign, the newest first, page by page, and each entry
-// is on one page.
+// Feature V11: the record is read by person, kind, time, letter, message and campaign, the newest first, page by page,
+// and each entry is on one page.
 func TestAudit(t *testing.T) {
 	for _, d := range []fixture.Database{fixture.SQLite, fixture.Postgres} {
 		t.Run(d.Name, func(t *testing.T) {

@@ -35,8 +35,8 @@ func (f *flaky) Connect(context.Context) (driver.Conn, error) {
 	return f.driver.Open(f.address)
 }
 
-// Feature V11: while the database is away each page says so, with status 503, and asks again. Its errors are masked. When the
-// database is back, so are the pages.
+// Feature V11: while the database is away each page says so, with status 503, and asks again. Its errors are masked.
+// When the database is back, so are the pages.
 func TestDatabaseAway(t *testing.T) {
 	address := databases.SQLite.Create(t)
 	f := &flaky{driver: databases.SQLite.Open(t, address).Driver(), address: address}
@@ -83,7 +83,8 @@ func TestSlowDatabase(t *testing.T) {
 	}
 }
 
-// Feature V11: a template that fails in the middle gives the page of an error, and never half a page. So does a handler that panics.
+// Feature V11: a template that fails in the middle gives the page of an error, and never half a page. So does a handler
+// that panics.
 func TestNeverHalfAPage(t *testing.T) {
 	log := new(testkit.Log)
 	b := newBench(t, func(c *Config) { c.Logger = log })
@@ -109,7 +110,8 @@ func TestNeverHalfAPage(t *testing.T) {
 	}
 }
 
-// Feature V11: while the database is away, each form says so and keeps what was typed and its key. Sent again, it is done once.
+// Feature V11: while the database is away, each form says so and keeps what was typed and its key. Sent again, it is
+// done once.
 func TestFormsWhileDatabaseAway(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 6)

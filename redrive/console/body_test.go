@@ -14,7 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Feature V11: a request whose body does not arrive ends after 20 s, and with its connection, whatever its person may do.
+// Feature V11: a request whose body does not arrive ends after 20 s, and with its connection, whatever its person may
+// do.
 func TestSlowBody(t *testing.T) {
 	b := newBench(t)
 	b.console.timeout = 100 * time.Millisecond

@@ -54,7 +54,8 @@ func shot(t *testing.T, p *browser.Page, name string) {
 	}
 }
 
-// browsed are the paths of all pages of a Console that a person can look at, of the table by which the rights are tested.
+// browsed are the paths of all pages of a Console that a person can look at, of the table by which the rights are
+// tested.
 func (b *bench) browsed() (paths []string) {
 	for _, row := range rights {
 		if row.method == http.MethodGet && strings.HasPrefix(b.get(row.path).Header.Get("Content-Type"), "text/html") {
@@ -64,7 +65,8 @@ func (b *bench) browsed() (paths []string) {
 	return append(paths, "/nowhere", "/letters?text=nothing")
 }
 
-// Feature V11: no page has a fault that axe-core knows, dark or light, on a telephone or on a desk, and none is wider than its window.
+// Feature V11: no page has a fault that axe-core knows, dark or light, on a telephone or on a desk, and none is wider
+// than its window.
 func TestPagesInBrowser(t *testing.T) {
 	engine := browser.Start(t)
 	b := newBench(t)
@@ -98,8 +100,8 @@ func TestPagesInBrowser(t *testing.T) {
 	}
 }
 
-// Feature V11: whatever letters, persons and campaigns carry, a browser opens no dialog, runs nothing of it, asks no other host, and
-// has nothing that the policy of the page refuses.
+// Feature V11: whatever letters, persons and campaigns carry, a browser opens no dialog, runs nothing of it, asks no
+// other host, and has nothing that the policy of the page refuses.
 func TestHostileValuesInBrowser(t *testing.T) {
 	b := newBench(t)
 	b.infest()

@@ -32,11 +32,11 @@ type Config struct {
 	// TrustedOrigins are origins, such as https://ops.example.com, whose pages may send forms to the console. Name the
 	// origin that people see if a proxy changes the Host header. Default: the console's own.
 	TrustedOrigins []string
-	// Breakers returns the handlers whose messages are held, for the overview: dlc.Breaker().Health. It must be quick. If it
-	// panics, the overview says so and shows the rest. Default: none are shown.
+	// Breakers returns the handlers whose messages are held, for the overview: dlc.Breaker().Health. It must be quick.
+	// If it panics, the overview says so and shows the rest. Default: none are shown.
 	Breakers func() []breaker.Status
-	// Shared: Privacy masks what the console shows. Payloads that are downloaded are not masked. Logger receives a line for
-	// each request that fails on the server's side.
+	// Shared: Privacy masks what the console shows. Payloads that are downloaded are not masked. Logger receives a line
+	// for each request that fails on the server's side.
 	settings.Shared
 }
 

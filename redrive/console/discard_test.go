@@ -45,7 +45,8 @@ func TestDiscard(t *testing.T) {
 	b.get("/discards/x").want(t, http.StatusNotFound)
 }
 
-// Feature V11: single letters are discarded by their boxes. What was redriven meanwhile, or restored by others, stays as it is.
+// Feature V11: single letters are discarded by their boxes. What was redriven meanwhile, or restored by others, stays
+// as it is.
 func TestDiscard_single(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(4)...)
@@ -66,7 +67,8 @@ func TestDiscard_single(t *testing.T) {
 	b.post("/discard", with(b.get("/discard?seq=2").fields(t), "reason", "INC-7")).want(t, http.StatusConflict, "None of these letters can be discarded any more.", "redriven, by eve")
 }
 
-// Feature V11: if letters of the selection came to match meanwhile, the form comes back with the new number, and nothing is discarded.
+// Feature V11: if letters of the selection came to match meanwhile, the form comes back with the new number, and
+// nothing is discarded.
 func TestDiscard_more(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)
@@ -102,8 +104,8 @@ func heldOn(t *testing.T, p page) (lines []string) {
 	return lines
 }
 
-// Feature V11: before letters are discarded the page names the campaigns that have some of them, and says how many a program works on: these
-// stay. What was discarded first, its campaign does not redrive.
+// Feature V11: before letters are discarded the page names the campaigns that have some of them, and says how many a
+// program works on: these stay. What was discarded first, its campaign does not redrive.
 func TestDiscard_held(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(9)...)

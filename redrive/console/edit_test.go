@@ -19,8 +19,8 @@ func key(name, value string) func(*poison.Letter) {
 	return func(l *poison.Letter) { l.Original.Metadata.Set(name, value) }
 }
 
-// Feature V11: a letter is edited as text, the difference is shown, and the edited message is redriven on record. What was not edited
-// keeps its bytes.
+// Feature V11: a letter is edited as text, the difference is shown, and the edited message is redriven on record. What
+// was not edited keeps its bytes.
 func TestEdit(t *testing.T) {
 	b := newBench(t)
 	const payload = "\n{\n\t\"n\": 90071992547409931.10,\n\t\"to\": \"<Zoë>\"\n}\n"
@@ -78,8 +78,8 @@ func row(t *testing.T, form map[string][]string, name string) string {
 	return ""
 }
 
-// Feature V11: of two persons on one letter the second is told that it has changed, by whom and why, and keeps what was typed. Nothing is
-// published by the second.
+// Feature V11: of two persons on one letter the second is told that it has changed, by whom and why, and keeps what was
+// typed. Nothing is published by the second.
 func TestEdit_twoPersons(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", "one"), fixture.Letter("2", "two"))
@@ -98,8 +98,8 @@ func TestEdit_twoPersons(t *testing.T) {
 	b.post("/letters/2/edit", third).want(t, http.StatusConflict, "discarded, by eve", "of no &lt;use&gt;", "ann&#39;s")
 }
 
-// Feature V11: a payload that is no text is not edited, with the reason, and stays byte for byte if its metadata are. Its bytes never
-// stand in the form.
+// Feature V11: a payload that is no text is not edited, with the reason, and stays byte for byte if its metadata are.
+// Its bytes never stand in the form.
 func TestEdit_bytes(t *testing.T) {
 	b := newBench(t)
 	const payload = "\x00\xff\r\n{}"
@@ -116,7 +116,8 @@ func TestEdit_bytes(t *testing.T) {
 	}
 }
 
-// Feature V11: what is masked is edited after the person said why, and the record has it. What was typed wrong is refused.
+// Feature V11: what is masked is edited after the person said why, and the record has it. What was typed wrong is
+// refused.
 func TestEdit_masked(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", `{"password":"secret-1"}`))
@@ -168,7 +169,8 @@ func (b *bench) wantShown(n int) {
 	}
 }
 
-// Feature V11: a masked value that an edit puts elsewhere stays masked in the dry run. The campaign edits the bytes as they are.
+// Feature V11: a masked value that an edit puts elsewhere stays masked in the dry run. The campaign edits the bytes as
+// they are.
 func TestRedrive_editMoves(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", `{"card":{"password":"SECRETCARD"},"n":1}`))

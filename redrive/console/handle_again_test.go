@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
-// Features V11, V7: a person lets the handler run again for letters of outputs that could not be published. The campaign's page says so.
-// Where the receiver's keys are not in the letters' database, the form says so.
+// Features V11, V7: a person lets the handler run again for letters of outputs that could not be published. The
+// campaign's page says so. Where the receiver's keys are not in the letters' database, the form says so.
 func TestHandleAgain(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("a", "{}", func(l *poison.Letter) { l.Failure.Reason = classify.ReasonOutput }))

@@ -28,8 +28,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a Console on a SQLite file of its own. The header Test-Role of a request says what its person may do, and Test-Name
-// who it is.
+// bench is a Console on a SQLite file of its own. The header Test-Role of a request says what its person may do, and
+// Test-Name who it is.
 type bench struct {
 	t         testing.TB
 	db        *sql.DB

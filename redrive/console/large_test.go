@@ -43,7 +43,8 @@ func (p page) buttons(t testing.TB, begin string) (labels []string) {
 	return labels
 }
 
-// says fails the test unless the button of a decision, and what the page says was done, are true, or say that it is not known.
+// says fails the test unless the button of a decision, and what the page says was done, are true, or say that it is not
+// known.
 func (p page) says(t testing.TB, d *decision, known bool, left, done int) {
 	t.Helper()
 	button := d.Button(numberIf(left, known))
@@ -55,7 +56,8 @@ func (p page) says(t testing.TB, d *decision, known bool, left, done int) {
 	}
 }
 
-// patiently sends a form until a step gets somewhere: on a slow machine the time of a step may be too short for one transaction.
+// patiently sends a form until a step gets somewhere: on a slow machine the time of a step may be too short for one
+// transaction.
 func (b *bench) patiently(path string, form url.Values) page {
 	b.t.Helper()
 	for {
@@ -67,8 +69,9 @@ func (b *bench) patiently(path string, form url.Values) page {
 	}
 }
 
-// Feature V11, decision 23: more letters are discarded than one request can do, in steps that a person can go on with, leave and take
-// up again. Each number is true, or the page says that it is not known. It ends with the number of all. So they are restored.
+// Feature V11, decision 23: more letters are discarded than one request can do, in steps that a person can go on with,
+// leave and take up again. Each number is true, or the page says that it is not known. It ends with the number of all.
+// So they are restored.
 func TestDiscard_large(t *testing.T) {
 	for _, on := range []struct {
 		fixture.Database
@@ -160,8 +163,8 @@ func TestDiscard_large(t *testing.T) {
 	}
 }
 
-// Feature V11, decision 23: a number that was not found out in time is not on the button, also if the address has one. The page has a link
-// that counts.
+// Feature V11, decision 23: a number that was not found out in time is not on the button, also if the address has one.
+// The page has a link that counts.
 func TestUncountedButtons(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 40)

@@ -59,7 +59,8 @@ func TestLetter(t *testing.T) {
 	}
 }
 
-// Feature V11: who may look without payload sees no payload, no value of metadata and no record key, on the page and in the export.
+// Feature V11: who may look without payload sees no payload, no value of metadata and no record key, on the page and in
+// the export.
 func TestLetterWithoutPayload(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("id-7", `{"secret":"of-ann"}`, func(l *poison.Letter) {

@@ -105,8 +105,8 @@ func (p page) linked(t testing.TB, label string) string {
 	return ""
 }
 
-// Feature V11: the pages of the list have each letter once, in their order or turned around, and each filter of the address chooses what the store
-// chooses.
+// Feature V11: the pages of the list have each letter once, in their order or turned around, and each filter of the
+// address chooses what the store chooses.
 func TestLettersPages(t *testing.T) {
 	b := newBench(t)
 	b.fill(7, 130)
@@ -152,7 +152,8 @@ func TestLettersPages(t *testing.T) {
 	b.get("/letters?since=yesterday").want(t, http.StatusBadRequest, "use a time ago")
 }
 
-// Feature V11: all that match means all that were there when the person saw their number. Letters that arrive later are not taken.
+// Feature V11: all that match means all that were there when the person saw their number. Letters that arrive later are
+// not taken.
 func TestSelectionIsFrozen(t *testing.T) {
 	b := newBench(t)
 	b.fill(7, 40)
@@ -223,7 +224,8 @@ func TestFilterNeedsTheRightToLook(t *testing.T) {
 	}
 }
 
-// Feature V11: an address with a field that the page does not have is refused: a filter that is misspelt would choose all.
+// Feature V11: an address with a field that the page does not have is refused: a filter that is misspelt would choose
+// all.
 func TestUnknownFields(t *testing.T) {
 	b := newBench(t)
 	b.fill(7, 10)

@@ -23,8 +23,8 @@ const (
 	inView = `(() => { const b = document.querySelector("%s"), r = b.getBoundingClientRect(); return r.top >= 0 && r.bottom <= innerHeight && !b.disabled; })()`
 )
 
-// Feature V11: on a desk no short name of the list is broken, also in each column. On a telephone the buttons for chosen letters are in
-// sight as soon as a letter is chosen, with script and without. No page is wider than its window.
+// Feature V11: on a desk no short name of the list is broken, also in each column. On a telephone the buttons for
+// chosen letters are in sight as soon as a letter is chosen, with script and without. No page is wider than its window.
 func TestLettersInBrowser(t *testing.T) {
 	b := newBench(t)
 	b.incident()
@@ -62,8 +62,8 @@ func TestLettersInBrowser(t *testing.T) {
 	}
 }
 
-// Feature V11: while a person looks at the page of a campaign, its actions become those of its new state. What the person types into a
-// form that is still there stays.
+// Feature V11: while a person looks at the page of a campaign, its actions become those of its new state. What the
+// person types into a form that is still there stays.
 func TestCampaignMovesInBrowser(t *testing.T) {
 	b := newBench(t)
 	b.fill(3, 40)
@@ -120,8 +120,8 @@ func (s *status) WriteHeader(code int) {
 // Unwrap lets http.ResponseController reach the connection.
 func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// Feature V11, decision 23: a discard that takes several requests goes on by itself, if there is a script. Looking at what it did does not
-// go on with it.
+// Feature V11, decision 23: a discard that takes several requests goes on by itself, if there is a script. Looking at
+// what it did does not go on with it.
 func TestDiscardGoesOnInBrowser(t *testing.T) {
 	b := newBench(t)
 	const many = 2_000

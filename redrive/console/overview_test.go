@@ -43,8 +43,8 @@ func TestOverviewFoldsEvents(t *testing.T) {
 	}
 }
 
-// Feature V11: a function that the console is given and that fails costs its own part of a page. The rest is shown, and the log has the
-// error. So it is with a guard that is nil, and with a logger that panics.
+// Feature V11: a function that the console is given and that fails costs its own part of a page. The rest is shown, and
+// the log has the error. So it is with a guard that is nil, and with a logger that panics.
 func TestGivenFunctionsFail(t *testing.T) {
 	var none *breaker.Breaker
 	for name, guards := range map[string]func() []breaker.Status{

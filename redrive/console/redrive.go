@@ -20,8 +20,8 @@ import (
 const (
 	// fieldSeen is the field with the number of letters that the person saw at the dry run.
 	fieldSeen = "seen"
-	// starting is how long the start of a campaign may take. It does not end with the request: a worker would have to go
-	// on.
+	// starting is how long the start of a campaign may take. It does not end with the request: a worker would have to
+	// go on.
 	starting = 25 * time.Second
 	// maxEditForm is how many bytes a form with an edit may have: 256 KiB of text, each byte as three.
 	maxEditForm = 1 << 20

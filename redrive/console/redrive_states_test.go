@@ -9,8 +9,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V11: a list of letters in all states has those that were dealt with. A redrive or a discard of the list takes those that wait,
-// and one of another state that the person chose says what it is.
+// Feature V11: a list of letters in all states has those that were dealt with. A redrive or a discard of the list takes
+// those that wait, and one of another state that the person chose says what it is.
 func TestSelectionOfAllStates(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 20)
@@ -77,7 +77,8 @@ func TestNumbersAsTyped(t *testing.T) {
 	}
 }
 
-// Feature V11: discarded letters are restored before a redrive takes them, and the page of a letter offers what can be done with it.
+// Feature V11: discarded letters are restored before a redrive takes them, and the page of a letter offers what can be
+// done with it.
 func TestDiscardedAreNotRedriven(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 3)

@@ -66,8 +66,8 @@ func (b *bench) shop() (target message.Publisher, handled func() int) {
 	return channel, func() int { mu.Lock(); defer mu.Unlock(); return len(done) }
 }
 
-// Feature V11: an incident is closed by forms alone: selection, dry run, start, progress, verdict, with a worker that publishes, and
-// letters that come back.
+// Feature V11: an incident is closed by forms alone: selection, dry run, start, progress, verdict, with a worker that
+// publishes, and letters that come back.
 func TestIncident(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", append(fixture.Several(20), fixture.Letter("other", "{}", fixture.From("payments")))...)

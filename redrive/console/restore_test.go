@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V11: discarded letters are restored by the page of a letter and from the list, with a reason. The page says how many wait again,
-// and leads to them. Others stay as they are.
+// Feature V11: discarded letters are restored by the page of a letter and from the list, with a reason. The page says
+// how many wait again, and leads to them. Others stay as they are.
 func TestRestore(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 12)
@@ -53,7 +53,8 @@ func TestRestore(t *testing.T) {
 	b.get("/audit").want(t, http.StatusOK, "./restores/restore-", "./discards/discard-")
 }
 
-// Feature V11, decision 23: the buttons of a list have its number if they take all of its letters. One that takes some of them has none.
+// Feature V11, decision 23: the buttons of a list have its number if they take all of its letters. One that takes some
+// of them has none.
 func TestListActions(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 12)

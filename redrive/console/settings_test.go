@@ -8,7 +8,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
-// Feature V11: the page of a redrive begins with its settings, which are careful: a rate, and a canary for many letters.
+// Feature V11: the page of a redrive begins with its settings, which are careful: a rate, and a canary for many
+// letters.
 func TestRedriveBeginsWithSettings(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(30)...)

@@ -140,8 +140,8 @@ func age(d time.Duration) string {
 	return say("%s day|%s days", int(d/(24*time.Hour)))
 }
 
-// say fills a text. Numbers in it are grouped. If it has two forms, with a bar between them, the first number says which
-// is meant.
+// say fills a text. Numbers in it are grouped. If it has two forms, with a bar between them, the first number says
+// which is meant.
 func say(form string, args ...any) string {
 	one, many, plural := strings.Cut(form, "|")
 	if plural {

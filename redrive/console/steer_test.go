@@ -29,8 +29,8 @@ func (b *bench) started(r campaigns.Request) campaigns.Campaign {
 	return c
 }
 
-// Feature V11: a campaign is paused, slowed, resumed and cancelled, each with a reason, which the record has. What its state does not
-// allow is refused with the state, and what was typed stays.
+// Feature V11: a campaign is paused, slowed, resumed and cancelled, each with a reason, which the record has. What its
+// state does not allow is refused with the state, and what was typed stays.
 func TestSteer(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(5)...)
@@ -81,7 +81,8 @@ func TestSteer_ended(t *testing.T) {
 	b.post("/campaigns/"+c.ID+"/pause", reason).want(t, http.StatusConflict, "is now: cancelled", "INC-7")
 }
 
-// Feature V11: a second person with the right to approve approves, and the person who asked does not, whatever the right.
+// Feature V11: a second person with the right to approve approves, and the person who asked does not, whatever the
+// right.
 func TestApprove(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)

@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 )
 
-// Feature D14: after the step that docs/privacy.md names, the bytes of a person are not in the file of SQLite either, nor in those
-// beside it. Without the step they still are.
+// Feature D14: after the step that docs/privacy.md names, the bytes of a person are not in the file of SQLite either,
+// nor in those beside it. Without the step they still are.
 func TestErase_bytesOfSQLite(t *testing.T) {
 	folder := t.TempDir()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "test.db")+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)")

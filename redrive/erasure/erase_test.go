@@ -16,8 +16,9 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Feature D14: nothing that is kept says anything of a person who was erased, in no table. What is kept of others stays. A dry run
-// says the same numbers and changes nothing. The record says who erased, when, why and how much, without the value.
+// Feature D14: nothing that is kept says anything of a person who was erased, in no table. What is kept of others
+// stays. A dry run says the same numbers and changes nothing. The record says who erased, when, why and how much,
+// without the value.
 func TestErase(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		db := d.Create(t)()
@@ -112,8 +113,8 @@ func TestErase_forgetsIDs(t *testing.T) {
 	})
 }
 
-// Feature D14: by metadata, keys of messages without a letter and what is sealed in letters are not found. The report counts them, the
-// dry run too, and by ids they go.
+// Feature D14: by metadata, keys of messages without a letter and what is sealed in letters are not found. The report
+// counts them, the dry run too, and by ids they go.
 func TestErase_unsearched(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		db := d.Create(t)()

@@ -48,8 +48,8 @@ func (o order) erase() error {
 	return err
 }
 
-// Feature D14: an erasure that is killed at any step, and run again, erases all of it: each letter once, whole or not at all, with
-// what belongs to it. Counted by id.
+// Feature D14: an erasure that is killed at any step, and run again, erases all of it: each letter once, whole or not
+// at all, with what belongs to it. Counted by id.
 func TestErase_killed(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)

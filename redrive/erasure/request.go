@@ -24,7 +24,8 @@ type Stores struct {
 	Letters *letters.Store
 	// Delayed keeps messages that wait. Default: none is searched.
 	Delayed *delay.Store
-	// Keys keeps the keys of the receiver: a store of idempotency.NewStore or of pgxstore.New. Default: none is searched.
+	// Keys keeps the keys of the receiver: a store of idempotency.NewStore or of pgxstore.New. Default: none is
+	// searched.
 	Keys idempotency.Store
 	// Campaigns are those on Letters. Default: none are searched.
 	Campaigns *campaigns.Campaigns
@@ -42,14 +43,14 @@ type Act struct {
 type Request struct {
 	// IDs are ids of messages, at most 500 of them.
 	IDs []string
-	// Metadata are keys of the messages' metadata with the values that they must have, byte for byte. All of them must be
-	// there.
+	// Metadata are keys of the messages' metadata with the values that they must have, byte for byte. All of them must
+	// be there.
 	Metadata map[string]string
-	// RemoveKeys removes the keys of the messages. A message that comes again is then applied again. Default: false, the
-	// keys stay without their outputs and fingerprints, and absorb such a message.
+	// RemoveKeys removes the keys of the messages. A message that comes again is then applied again. Default: false,
+	// the keys stay without their outputs and fingerprints, and absorb such a message.
 	RemoveKeys bool
-	// ForgetIDs replaces the ids of the messages by hashes in the letters and in their record, and removes their keys, for
-	// ids that name a person. Default: false.
+	// ForgetIDs replaces the ids of the messages by hashes in the letters and in their record, and removes their keys,
+	// for ids that name a person. Default: false.
 	ForgetIDs bool
 	// DryRun changes nothing.
 	DryRun bool
@@ -69,12 +70,13 @@ type Report struct {
 	// Delayed are messages that waited and were removed, and DelayedInHand those that a relay is publishing.
 	Delayed       int `json:"delayed"`
 	DelayedInHand int `json:"delayed_in_hand"`
-	// Keys are keys of the receiver that lost their outputs and fingerprints, or that were removed. KeysInHand are those
-	// that a handler has leased.
+	// Keys are keys of the receiver that lost their outputs and fingerprints, or that were removed. KeysInHand are
+	// those that a handler has leased.
 	Keys       int `json:"keys"`
 	KeysInHand int `json:"keys_in_hand"`
-	// KeysUnsearched are keys with recorded outputs that were not looked into: by metadata, the keys are found of messages
-	// that have a letter or wait. Those of other messages that succeeded are found by id alone. It is 0 if IDs was set.
+	// KeysUnsearched are keys with recorded outputs that were not looked into: by metadata, the keys are found of
+	// messages that have a letter or wait. Those of other messages that succeeded are found by id alone. It is 0 if IDs
+	// was set.
 	KeysUnsearched int `json:"keys_unsearched"`
 	// SealedUnsearched are sealed letters that do not match Metadata by what stays readable. What is sealed of them was
 	// not looked into: erase by ids. It is 0 if IDs was set.

@@ -14,7 +14,8 @@ type Act struct {
 	Reason string
 	// RedriveID is the id of the drain or campaign that makes the change. It is UTF-8 text of at most 255 bytes.
 	RedriveID string
-	// Detail is what the event itself says, such as the edit of a letter. The record keeps 4 KiB of it. Default: nothing.
+	// Detail is what the event itself says, such as the edit of a letter. The record keeps 4 KiB of it. Default:
+	// nothing.
 	Detail string
 }
 

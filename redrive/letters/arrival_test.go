@@ -113,8 +113,8 @@ func testStore_publishInOppositeOrders(t *testing.T, on fixture.Database) {
 	wantCount(t, stores[0], letters.Filter{}, 20)
 }
 
-// Decision 18: writers that store the same letter, one by one and at once, make one row that all of them are counted in. So it
-// is with a server whose transactions are SERIALIZABLE by default.
+// Decision 18: writers that store the same letter, one by one and at once, make one row that all of them are counted
+// in. So it is with a server whose transactions are SERIALIZABLE by default.
 func TestStore_sameLetterAtOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, on fixture.Database) { testStore_sameLetterAtOnce(t, on.Create(t)) })
 	t.Run("serializable", func(t *testing.T) {

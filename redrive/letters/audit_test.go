@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Feature V9: every change of a letter is an event, with who made it and why, in the transaction of the change. The history
-// of a message goes on over its redrives.
+// Feature V9: every change of a letter is an event, with who made it and why, in the transaction of the change. The
+// history of a message goes on over its redrives.
 func TestStore_audit(t *testing.T) { onEach(t, testStore_audit) }
 
 func testStore_audit(t *testing.T, on fixture.Database) {

@@ -13,7 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V9: the cause of a letter that a hook sees is the cause under which the Store keeps the letter, whatever its texts are.
+// Feature V9: the cause of a letter that a hook sees is the cause under which the Store keeps the letter, whatever its
+// texts are.
 func TestCauseOf(t *testing.T) {
 	store := fixture.SQLite.NewStore(t)
 	texts := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),

@@ -23,8 +23,8 @@
 //	            ├───MarkAll──▶ refused       a person said so, for now
 //	            └───MarkAll──▶ discarded     a person said so
 //
-// A campaign looks for what became of redriven letters. MarkAll changes many letters, and Purge deletes them. A Retention
-// deletes old letters by itself.
+// A campaign looks for what became of redriven letters. MarkAll changes many letters, and Purge deletes them. A
+// Retention deletes old letters by itself.
 //
 // Each change is an Event, written in the same transaction: who made it, when and why. History and Audit return events.
 // The Store never changes or deletes one. The record of an arrival is the letter's own row, and becomes an event with

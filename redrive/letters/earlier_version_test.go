@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// earlier are the statements of a program of letters version 3 and letter_counts version 1: without arrivals by the minute. It
-// is at work while another one upgrades the tables. (One that starts later is refused.)
+// earlier are the statements of a program of letters version 3 and letter_counts version 1: without arrivals by the
+// minute. It is at work while another one upgrades the tables. (One that starts later is refused.)
 type earlier struct{ *database.Database }
 
 const (
@@ -59,7 +59,8 @@ func (e earlier) put(t *testing.T, id, cause string, slot int) {
 	}
 }
 
-// Feature V9: a program of an earlier version stores letters beside one of this version, and both are counted, listed and taken.
+// Feature V9: a program of an earlier version stores letters beside one of this version, and both are counted, listed
+// and taken.
 func TestStore_besideEarlierVersion(t *testing.T) { onEach(t, testStore_besideEarlierVersion) }
 
 func testStore_besideEarlierVersion(t *testing.T, on fixture.Database) {

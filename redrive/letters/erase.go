@@ -17,9 +17,9 @@ import (
 )
 
 // Erase keeps the rows, with StatusErased, their topics, handlers, times and ids, until Purge. f must have a field that
-// chooses letters; without Statuses it chooses letters of every state. The events of the letters stay, and say who erased
-// them and why. The detail of EventEdited is replaced, because an edit can carry values. Only this, Texts and ForgetIDs
-// need a role that may UPDATE events.
+// chooses letters; without Statuses it chooses letters of every state. The events of the letters stay, and say who
+// erased them and why. The detail of EventEdited is replaced, because an edit can carry values. Only this, Texts and
+// ForgetIDs need a role that may UPDATE events.
 //
 // Erase takes transactions of at most 200 letters, beside other traffic. A letter is erased as a whole or not at all.
 // Erase can be called again after an error, and goes on where it ended. It returns what it did, also with an error. A

@@ -38,8 +38,8 @@ var (
 	byHand  = letters.Act{By: "eve", Reason: "a test"}
 )
 
-// Feature D14: what a letter says of a person is gone, in whatever state the letter is. Its row stays, and what became of it. All
-// other letters stay as they were, and no redrive takes what was erased.
+// Feature D14: what a letter says of a person is gone, in whatever state the letter is. Its row stays, and what became
+// of it. All other letters stay as they were, and no redrive takes what was erased.
 func TestStore_erase(t *testing.T) { onEach(t, testStore_erase) }
 
 func testStore_erase(t *testing.T, on fixture.Database) {
@@ -215,8 +215,8 @@ func testStore_eraseForgetsIDs(t *testing.T, on fixture.Database) {
 	}
 }
 
-// Feature D14: an erasure without a choice, a reason that no record can have, and a status by hand are refused. An erasure is on
-// record by itself.
+// Feature D14: an erasure without a choice, a reason that no record can have, and a status by hand are refused. An
+// erasure is on record by itself.
 func TestStore_eraseRefuses(t *testing.T) {
 	store, ctx := newStore(t), t.Context()
 	publish(t, store, "orders.dlq", personal("1"))

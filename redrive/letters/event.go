@@ -15,9 +15,9 @@ import (
 type EventKind string
 
 const (
-	// EventStored says that the letter arrived. The letter's own row is the record of it, with the time in stored_at, so
-	// that an arrival costs no row more. History makes the event of that row. Purge, which deletes the row, and Erase
-	// write the event.
+	// EventStored says that the letter arrived. The letter's own row is the record of it, with the time in stored_at,
+	// so that an arrival costs no row more. History makes the event of that row. Purge, which deletes the row, and
+	// Erase write the event.
 	EventStored EventKind = "stored"
 	// EventArrivedAgain says that the same letter arrived once more.
 	EventArrivedAgain EventKind = "arrived_again"
@@ -52,8 +52,8 @@ const (
 	EventPurged EventKind = "purged"
 	// EventErased says that the payload, the metadata and the texts of the letter were erased.
 	EventErased EventKind = "erased"
-	// EventErasure says that a person's data were erased, or were looked for, in all that Spillway keeps. It belongs to no
-	// letter: its Seq is 0.
+	// EventErasure says that a person's data were erased, or were looked for, in all that Spillway keeps. It belongs to
+	// no letter: its Seq is 0.
 	EventErasure EventKind = "erasure"
 )
 

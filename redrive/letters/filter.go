@@ -29,8 +29,8 @@ type Filter struct {
 	Topics []string `json:"topics,omitempty"`
 	// NotTopics are origin topics that the letter must not have.
 	NotTopics []string `json:"not_topics,omitempty"`
-	// NoOrigin chooses messages that do not say where they came from: of dead-letter topics that programs without Spillway
-	// write to. DeadLetterTopics chooses by the topic that such a message was collected from.
+	// NoOrigin chooses messages that do not say where they came from: of dead-letter topics that programs without
+	// Spillway write to. DeadLetterTopics chooses by the topic that such a message was collected from.
 	NoOrigin bool `json:"no_origin,omitempty"`
 	// DeadLetterTopics are the topics that the letters were placed in.
 	DeadLetterTopics []string `json:"dead_letter_topics,omitempty"`
@@ -44,12 +44,12 @@ type Filter struct {
 	Types []string `json:"types,omitempty"`
 	// Description is a text that the description of the latest failure contains, byte for byte.
 	Description string `json:"description,omitempty"`
-	// Metadata are keys of the message's metadata, with the values that they must have, byte for byte. In a Store the keys
-	// can also be those that Spillway added. Of a sealed letter only metadata that stay readable are found. It is looked
-	// for in every letter that the other fields choose.
+	// Metadata are keys of the message's metadata, with the values that they must have, byte for byte. In a Store the
+	// keys can also be those that Spillway added. Of a sealed letter only metadata that stay readable are found. It is
+	// looked for in every letter that the other fields choose.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Payload is a text that the payload contains, byte for byte. It is looked for in every letter that the other fields
-	// choose. In a sealed letter it is not found.
+	// Payload is a text that the payload contains, byte for byte. It is looked for in every letter that the other
+	// fields choose. In a sealed letter it is not found.
 	Payload string `json:"payload,omitempty"`
 	// Causes are hashes of causes, as Group.Cause has them.
 	Causes []string `json:"causes,omitempty"`
@@ -60,8 +60,8 @@ type Filter struct {
 	StackHash string `json:"stack_hash,omitempty"`
 	// IDs are message ids.
 	IDs []string `json:"ids,omitempty"`
-	// Since is the earliest time of the latest failure. A letter without a time of failure failed when it arrived in the
-	// Store.
+	// Since is the earliest time of the latest failure. A letter without a time of failure failed when it arrived in
+	// the Store.
 	Since time.Time `json:"since,omitzero"`
 	// Until is the end of that time: the latest failure was before it.
 	Until time.Time `json:"until,omitzero"`

@@ -36,7 +36,8 @@ func TestFilter_matchesCauses(t *testing.T) {
 	}
 }
 
-// Feature V5: a filter can be kept as JSON, whole, with the names of classes. One that chooses nothing in particular is empty.
+// Feature V5: a filter can be kept as JSON, whole, with the names of classes. One that chooses nothing in particular is
+// empty.
 func TestFilter_json(t *testing.T) {
 	whole := Filter{
 		Topics: []string{"a"}, NotTopics: []string{"b"}, NoOrigin: true, DeadLetterTopics: []string{"c"}, Handlers: []string{"d"},

@@ -36,8 +36,8 @@ type Group struct {
 	Arrived int
 	// LastMinute is the number of arrivals in the last full minute.
 	LastMinute int
-	// FirstFailedAt is the time of the earliest failure of any letter of the cause, to the microsecond. If the Filter has
-	// more than statuses and what the letters of a cause have in common, it is that of the letters that the Filter
+	// FirstFailedAt is the time of the earliest failure of any letter of the cause, to the microsecond. If the Filter
+	// has more than statuses and what the letters of a cause have in common, it is that of the letters that the Filter
 	// chooses.
 	FirstFailedAt time.Time
 	// LastFailedAt is the time of the latest failure.

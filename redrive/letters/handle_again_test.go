@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Features D15, I4, V12: a redriven letter whose outputs could not be published has succeeded when they are published, and a key that was
-// applied before, or with another payload, says nothing of it.
+// Features D15, I4, V12: a redriven letter whose outputs could not be published has succeeded when they are published,
+// and a key that was applied before, or with another payload, says nothing of it.
 func TestStore_learnOfOutputs(t *testing.T) { onEach(t, testStore_learnOfOutputs) }
 
 func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {

@@ -32,8 +32,8 @@ type Head struct {
 	StoredAt time.Time
 	MarkedAt time.Time
 	Marked   Act
-	// SealKey is the id of the key that the letter is sealed with. It is empty if the letter is not sealed, and ? if the
-	// letter does not say.
+	// SealKey is the id of the key that the letter is sealed with. It is empty if the letter is not sealed, and ? if
+	// the letter does not say.
 	SealKey string
 	// LeasedBy names the process, by its host and id, that has the lease. It is empty if there is no lease.
 	LeasedBy string

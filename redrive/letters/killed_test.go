@@ -25,7 +25,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// killing is what a process reseals, until it ends itself without a word: so long after so many transactions, and at the latest at its end.
+// killing is what a process reseals, until it ends itself without a word: so long after so many transactions, and at
+// the latest at its end.
 type killing struct {
 	Driver, Address string
 	Steps           int
@@ -71,8 +72,9 @@ func (k killing) reseal() error {
 	return err
 }
 
-// Feature D14: a Reseal that is killed anywhere, also in a transaction, leaves each letter with its old envelope or its new one. Run
-// again it reseals the others: each letter once, by its events. All letters open as they were. Counted by id.
+// Feature D14: a Reseal that is killed anywhere, also in a transaction, leaves each letter with its old envelope or its
+// new one. Run again it reseals the others: each letter once, by its events. All letters open as they were. Counted by
+// id.
 func TestStore_resealKilled(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
@@ -197,7 +199,8 @@ func TestStore_resealKilled(t *testing.T) {
 	})
 }
 
-// once is keys that call a function when they are asked for the current one the second time: after letters were chosen and read.
+// once is keys that call a function when they are asked for the current one the second time: after letters were chosen
+// and read.
 type once struct {
 	seal.Keys
 	asked int

@@ -14,11 +14,11 @@ import (
 
 // Letter is a dead letter in a Store.
 type Letter struct {
-	// Letter is the letter as it arrived last. Letter.Topic is the dead-letter topic. Of a message that is no dead letter
-	// only Original and Topic are known.
+	// Letter is the letter as it arrived last. Letter.Topic is the dead-letter topic. Of a message that is no dead
+	// letter only Original and Topic are known.
 	poison.Letter
-	// Seq orders letters by arrival. A letter gets a new Seq, behind all others, in two cases: it arrived again after it
-	// was redriven or discarded, or a publisher refused it. A List that pages by Seq may return such a letter twice.
+	// Seq orders letters by arrival. A letter gets a new Seq, behind all others, in two cases: it arrived again after
+	// it was redriven or discarded, or a publisher refused it. A List that pages by Seq may return such a letter twice.
 	Seq    int64
 	Status Status
 	// Seen counts how often the letter arrived.

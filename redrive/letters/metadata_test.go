@@ -17,8 +17,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V9: letters are found by the metadata that they have, whatever bytes keys and values have, and no other letter is: not
-// one whose values look like a key and a value, nor one in which a value and the next key do.
+// Feature V9: letters are found by the metadata that they have, whatever bytes keys and values have, and no other
+// letter is: not one whose values look like a key and a value, nor one in which a value and the next key do.
 func TestStore_searchMetadata(t *testing.T) { onEach(t, testStore_searchMetadata) }
 
 func testStore_searchMetadata(t *testing.T, on fixture.Database) {

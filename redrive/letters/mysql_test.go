@@ -25,8 +25,8 @@ func TestStore_mysqlSettings(t *testing.T) {
 	})
 }
 
-// Feature D6: a letter that is larger than the server takes is refused as too large, not as a lost connection, and what is
-// just small enough comes back.
+// Feature D6: a letter that is larger than the server takes is refused as too large, not as a lost connection, and what
+// is just small enough comes back.
 func TestStore_mysqlTooLarge(t *testing.T) {
 	for _, settings := range []string{"parseTime=true", "interpolateParams=true", "maxAllowedPacket=0"} {
 		t.Run(settings, func(t *testing.T) {

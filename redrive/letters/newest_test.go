@@ -15,8 +15,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V9: letters are listed the newest first too, page by page: whatever the filter and the size of a page, each letter once, and the
-// order is that of the oldest first turned around. The Seqs lie so far apart that they are read in several windows.
+// Feature V9: letters are listed the newest first too, page by page: whatever the filter and the size of a page, each
+// letter once, and the order is that of the oldest first turned around. The Seqs lie so far apart that they are read in
+// several windows.
 func TestStore_newestFirst(t *testing.T) { onEach(t, testStore_newestFirst) }
 
 func testStore_newestFirst(t *testing.T, on fixture.Database) {

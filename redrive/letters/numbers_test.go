@@ -20,7 +20,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Decision 18: the numbers of the causes are those of the letters, whatever was done to them, by several processes at once.
+// Decision 18: the numbers of the causes are those of the letters, whatever was done to them, by several processes at
+// once.
 func TestStore_numbers(t *testing.T) { onEach(t, testStore_numbers) }
 
 func testStore_numbers(t *testing.T, on fixture.Database) {

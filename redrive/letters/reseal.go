@@ -26,9 +26,9 @@ const (
 // Reseal seals letters with the current key: those of old keys, and those that are not sealed. f chooses them; without
 // Filter.Statuses letters of all states. It goes over the letters that are there when it starts, in small transactions
 // beside other traffic, and returns how many it sealed. If it is killed, each letter has its old envelope or its new
-// one: call it again. It leaves out letters that have a lease, and those that another transaction is writing: Count with
-// Filter.SealKeys says what is left. Each letter that is resealed has an event. A letter that does not open stays as it
-// is: the error counts them, and names the first ones with their keys.
+// one: call it again. It leaves out letters that have a lease, and those that another transaction is writing: Count
+// with Filter.SealKeys says what is left. Each letter that is resealed has an event. A letter that does not open stays
+// as it is: the error counts them, and names the first ones with their keys.
 //
 // Reseal overwrites what the rows had. The database may still have it in its log, in backups, and in pages that it has
 // not used again: a VACUUM on SQLite and PostgreSQL, and OPTIMIZE TABLE on MySQL, write the tables anew.

@@ -35,24 +35,25 @@ type RetentionRule struct {
 	Keep bool
 }
 
-// RetentionConfig configures a Retention. The record of a deleted letter has the name of the process, and the age of the
-// rule.
+// RetentionConfig configures a Retention. The record of a deleted letter has the name of the process, and the age of
+// the rule.
 type RetentionConfig struct {
 	// Rules say which letters are deleted. The first rule that a letter matches decides. A letter that matches no rule
 	// stays. Required.
 	Rules []RetentionRule
-	// OnRun is called after each look at the letters, with the number of letters that it deleted, and the error that ended
-	// it early, or nil. Default: none.
+	// OnRun is called after each look at the letters, with the number of letters that it deleted, and the error that
+	// ended it early, or nil. Default: none.
 	OnRun func(ctx context.Context, letters int, err error)
-	// Shared: Logger receives a line with the number of letters for each rule that deleted some. The events say which letters
-	// these were.
+	// Shared: Logger receives a line with the number of letters for each rule that deleted some. The events say which
+	// letters these were.
 	settings.Shared
 }
 
 const (
 	// maxRules bounds RetentionConfig.Rules.
 	maxRules = 100
-	// maxRuleValues bounds the values that all rules list: a statement binds those of a rule and of all rules before it.
+	// maxRuleValues bounds the values that all rules list: a statement binds those of a rule and of all rules before
+	// it.
 	maxRuleValues = 5000
 )
 

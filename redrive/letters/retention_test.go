@@ -22,8 +22,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Feature V9: old letters are deleted by status, age and cause, on record, once, by instances that run at the same time beside
-// traffic. All others stay.
+// Feature V9: old letters are deleted by status, age and cause, on record, once, by instances that run at the same time
+// beside traffic. All others stay.
 func TestRetention(t *testing.T) { onEach(t, testRetention) }
 
 func testRetention(t *testing.T, on fixture.Database) {
@@ -110,7 +110,8 @@ func testRetention(t *testing.T, on fixture.Database) {
 	}
 }
 
-// Feature V9: a router runs a Retention, which begins at once, looks again, and ends with the router. Wrong rules are refused.
+// Feature V9: a router runs a Retention, which begins at once, looks again, and ends with the router. Wrong rules are
+// refused.
 func TestRetention_plugin(t *testing.T) {
 	store := newStore(t)
 	publish(t, store, "orders.dlq", letter("1", "a"))
@@ -159,8 +160,8 @@ func TestRetention_plugin(t *testing.T) {
 	}
 }
 
-// Feature D14: the first rule that a letter matches decides, by status, class, reason and cause, whatever its age. Due says before
-// what Trim deletes, and the hook what it deleted.
+// Feature D14: the first rule that a letter matches decides, by status, class, reason and cause, whatever its age. Due
+// says before what Trim deletes, and the hook what it deleted.
 func TestRetention_firstRule(t *testing.T) { onEach(t, testRetention_firstRule) }
 
 func testRetention_firstRule(t *testing.T, on fixture.Database) {

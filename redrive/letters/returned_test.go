@@ -15,8 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Features V9, V12, decision 22: a letter of a message without an id that failed again is known by its own identity, and a forged one
-// marks no other letter.
+// Features V9, V12, decision 22: a letter of a message without an id that failed again is known by its own identity,
+// and a forged one marks no other letter.
 func TestStore_learnOfNoIDs(t *testing.T) { onEach(t, testStore_learnOfNoIDs) }
 
 func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
@@ -90,7 +90,8 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 	wantNumbers(t, db, store)
 }
 
-// Decision 22: what a letter is changes, and its identity does not: it arrives again and moves behind the others, and is sealed.
+// Decision 22: what a letter is changes, and its identity does not: it arrives again and moves behind the others, and
+// is sealed.
 func TestStore_identityStays(t *testing.T) { onEach(t, testStore_identityStays) }
 
 func testStore_identityStays(t *testing.T, on fixture.Database) {

@@ -87,8 +87,8 @@ func wantHidden(t testing.TB, db *sql.DB) {
 	}
 }
 
-// Feature D14, V9: what arrives unsealed is sealed; it is in no column in the clear, opens as it was, and is grouped, counted, filtered,
-// listed and recognised as any other.
+// Feature D14, V9: what arrives unsealed is sealed; it is in no column in the clear, opens as it was, and is grouped,
+// counted, filtered, listed and recognised as any other.
 func TestStore_sealed(t *testing.T) { onEach(t, testStore_sealed) }
 
 func testStore_sealed(t *testing.T, on fixture.Database) {
@@ -153,7 +153,8 @@ func TestStore_sealAway(t *testing.T) {
 	wantCount(t, store, letters.Filter{}, 1)
 }
 
-// Feature D14: payloads that were swapped between rows do not open, also where id, topic and count of redrives are the same.
+// Feature D14: payloads that were swapped between rows do not open, also where id, topic and count of redrives are the
+// same.
 func TestStore_swappedRows(t *testing.T) { onEach(t, testStore_swappedRows) }
 
 func testStore_swappedRows(t *testing.T, on fixture.Database) {
@@ -203,8 +204,9 @@ func swapBack(t *testing.T, db *sql.DB, on fixture.Database, l letters.Letter) {
 	}
 }
 
-// Feature D14: Reseal seals letters of before and those of an old key, also rows of the first version, and leaves out leased ones. They
-// open, and are recognised when they arrive again. What does not open stays as it is, and is reported with its key.
+// Feature D14: Reseal seals letters of before and those of an old key, also rows of the first version, and leaves out
+// leased ones. They open, and are recognised when they arrive again. What does not open stays as it is, and is reported
+// with its key.
 func TestStore_reseal(t *testing.T) { onEach(t, testStore_reseal) }
 
 func testStore_reseal(t *testing.T, on fixture.Database) {

@@ -50,8 +50,8 @@ var ErrClosed = errors.New("letters: the Store is closed; a router closes the pu
 //
 // Service names the service whose letters these are. Services may share a table. A Store shows, counts and takes only
 // letters that a Store of the same Service stored. If one service reads two brokers, give each broker a Service: both
-// may have a topic "orders", and a letter must return to its own broker. Service is required on a database server, where
-// other services may use the table.
+// may have a topic "orders", and a letter must return to its own broker. Service is required on a database server,
+// where other services may use the table.
 //
 // Seal seals letters that arrive unsealed, and opens letters for Open, for drains and for campaigns. While its Keys
 // fail, Publish stores nothing that is not sealed already. Letters that are in the table unsealed stay readable: Reseal

@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V9: letters are discarded and purged by status, cause and age, in small transactions. Those under a lease stay, and
-// so do the events of those that go.
+// Feature V9: letters are discarded and purged by status, cause and age, in small transactions. Those under a lease
+// stay, and so do the events of those that go.
 func TestStore_sweep(t *testing.T) { onEach(t, testStore_sweep) }
 
 func testStore_sweep(t *testing.T, on fixture.Database) {
@@ -69,7 +69,8 @@ func testStore_sweep(t *testing.T, on fixture.Database) {
 	}
 }
 
-// Feature V9: a redrive ends with what became of its letters: handled as the receiver's keys say, dead again, or not heard of.
+// Feature V9: a redrive ends with what became of its letters: handled as the receiver's keys say, dead again, or not
+// heard of.
 func TestStore_learn(t *testing.T) { onEach(t, testStore_learn) }
 
 func testStore_learn(t *testing.T, on fixture.Database) {

@@ -60,12 +60,12 @@ var events = schema.Table{
 // statements are what the databases say each in its own way.
 type statements struct {
 	// insert stores a letter, or counts that it arrived again. Its arguments are those of record.args. If there is
-	// returning, it returns the letter's Seq and how often it arrived. If it takes the body, the metadata and payload are
-	// its last arguments.
+	// returning, it returns the letter's Seq and how often it arrived. If it takes the body, the metadata and payload
+	// are its last arguments.
 	insert               string
 	returning, takesBody bool
-	// fresh stores and counts a letter that is new, in one statement, or does nothing. Empty if the database has no such
-	// statement.
+	// fresh stores and counts a letter that is new, in one statement, or does nothing. Empty if the database has no
+	// such statement.
 	fresh string
 	// body stores the metadata and payload of a new letter.
 	body string
@@ -104,8 +104,9 @@ var statementsOf = map[database.Kind]statements{
 		unless:   `ON CONFLICT DO NOTHING`,
 		toBack:   `UPDATE spillway_dead_letters SET ` + movedFrom + `, seq = DEFAULT WHERE identity = ?`,
 		contains: func(e string) string { return `position(?::bytea IN ` + e + `) > 0` },
-		// Two transactions that write the same letters in different orders would wait for each other. So each waits for the
-		// other to end first: a deadlock costs a second, and a crowd of them never ends. The first number is "spil" in ASCII.
+		// Two transactions that write the same letters in different orders would wait for each other. So each waits for
+		// the other to end first: a deadlock costs a second, and a crowd of them never ends. The first number is "spil"
+		// in ASCII.
 		several: `SELECT pg_advisory_xact_lock(1936746860, 'spillway_dead_letters'::regclass::oid::int)`,
 	},
 	database.MySQL: { // a deadlock is noticed at once, and its transaction runs again: several need no lock in front

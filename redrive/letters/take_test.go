@@ -199,8 +199,8 @@ func TestStore_leasesByTheDatabasesClock(t *testing.T) {
 	}
 }
 
-// Decision 18: Free and Lease are the halves of Take, for letters that were chosen before. A letter that was marked meanwhile
-// is not leased.
+// Decision 18: Free and Lease are the halves of Take, for letters that were chosen before. A letter that was marked
+// meanwhile is not leased.
 func TestStore_leaseOfChosen(t *testing.T) { onEach(t, testStore_leaseOfChosen) }
 
 func testStore_leaseOfChosen(t *testing.T, on fixture.Database) {

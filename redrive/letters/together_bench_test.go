@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// BenchmarkPublishers is how many letters a second callers publish that publish at the same time, with and without what they
-// share. Rounds of both alternate.
+// BenchmarkPublishers is how many letters a second callers publish that publish at the same time, with and without what
+// they share. Rounds of both alternate.
 func BenchmarkPublishers(b *testing.B) {
 	for _, on := range []fixture.Database{sqliteFile, postgresSchema, mysqlDatabase} {
 		b.Run(on.Name, func(b *testing.B) {

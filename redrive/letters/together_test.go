@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V9: letters that are published at the same time, by callers of two processes, are all there with their payloads, counted
-// once, whether they are new or not. A letter that the database refuses fails for its caller alone.
+// Feature V9: letters that are published at the same time, by callers of two processes, are all there with their
+// payloads, counted once, whether they are new or not. A letter that the database refuses fails for its caller alone.
 func TestStore_together(t *testing.T) { onEach(t, testStore_together) }
 
 func testStore_together(t *testing.T, on fixture.Database) {

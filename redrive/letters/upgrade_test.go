@@ -61,7 +61,8 @@ func version1(i int) message.Metadata {
 	}
 }
 
-// makeVersion1 makes a table of the first version, with n letters as that version wrote them. The first one was refused.
+// makeVersion1 makes a table of the first version, with n letters as that version wrote them. The first one was
+// refused.
 func makeVersion1(t *testing.T, pool *sql.DB, n int) {
 	t.Helper()
 	db, err := database.Detect(t.Context(), pool)

@@ -17,7 +17,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V9: a person reads letters as text with the database's own client, and what could deceive a terminal is not shown.
+// Feature V9: a person reads letters as text with the database's own client, and what could deceive a terminal is not
+// shown.
 func TestStore_view(t *testing.T) { onEach(t, testStore_view) }
 
 func testStore_view(t *testing.T, on fixture.Database) {

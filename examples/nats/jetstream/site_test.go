@@ -166,7 +166,8 @@ func TestStreamsThatLose(t *testing.T) {
 	}
 }
 
-// Promise P1: a consumer is deleted under its subscriber. It is made again, begins with the oldest message, and loses none.
+// Promise P1: a consumer is deleted under its subscriber. It is made again, begins with the oldest message, and loses
+// none.
 func TestConsumerDeletedUnderWay(t *testing.T) {
 	s := newSite(t)
 	s.create()
@@ -256,7 +257,8 @@ func TestCloseGivesBack(t *testing.T) {
 	}
 }
 
-// Promise P1: a handler that does not settle its message holds up Close for a second, and another subscriber gets the message.
+// Promise P1: a handler that does not settle its message holds up Close for a second, and another subscriber gets the
+// message.
 func TestCloseTakesFromHand(t *testing.T) {
 	s := newSite(t)
 	s.create()
@@ -321,8 +323,8 @@ func TestRefuses(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// Promises P1 and P3: subscribers end one after another while messages flow, by Close and by their context. Nothing is lost, and nothing
-// waits for AckWait, which is a minute.
+// Promises P1 and P3: subscribers end one after another while messages flow, by Close and by their context. Nothing is
+// lost, and nothing waits for AckWait, which is a minute.
 func TestEndsUnderLoad(t *testing.T) {
 	const all, ends = 400, 8
 	s := newSite(t)

@@ -84,8 +84,8 @@ func TestManualAck(t *testing.T) {
 	}
 }
 
-// Why Subscriber makes the consumer itself: one that the client makes is deleted with the first subscription that ends, and the
-// other members of the group wait for ever.
+// Why Subscriber makes the consumer itself: one that the client makes is deleted with the first subscription that ends,
+// and the other members of the group wait for ever.
 func TestClientDeletesItsConsumer(t *testing.T) {
 	s := newSite(t)
 	s.create()

@@ -22,8 +22,8 @@ type natsBroker struct {
 	marshaler wmnats.MarshalerUnmarshaler
 }
 
-// ackWait is 20 s, and in the processes that the suite kills 5 s: so soon the messages of such a process come again. Services
-// should rather have the default of 30 s.
+// ackWait is 20 s, and in the processes that the suite kills 5 s: so soon the messages of such a process come again.
+// Services should rather have the default of 30 s.
 func ackWait() time.Duration {
 	if os.Getenv(conformance.ChildVariable) != "" {
 		return 5 * time.Second

@@ -35,8 +35,8 @@ func tracking(t *testing.T, conn *natsgo.Conn, marshaler wmnats.Marshaler, track
 	return pub
 }
 
-// Feature V1, promise P1: with TrackMsgId a NATS server drops a message that comes back with its id, and confirms it. No part takes such a
-// publisher, however it is decorated.
+// Feature V1, promise P1: with TrackMsgId a NATS server drops a message that comes back with its id, and confirms it.
+// No part takes such a publisher, however it is decorated.
 func TestNATSTracksIDsRefused(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -130,7 +130,8 @@ type knownBetter struct{ message.Publisher }
 
 func (knownBetter) Deduplicates() bool { return false }
 
-// Fact: a NATS server takes a message with an id that it had, confirms it, and delivers it to no subscriber. It runs before the parallel tests, which restart the server.
+// Fact: a NATS server takes a message with an id that it had, confirms it, and delivers it to no subscriber. It runs
+// before the parallel tests, which restart the server.
 func TestFactNATSDropsWhatComesAgain(t *testing.T) {
 	b := natsBroker{services.NATS(t), &wmnats.NATSMarshaler{}}
 	for name, track := range map[string]bool{"tracked": true, "not tracked": false} {

@@ -24,8 +24,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Promises P1 and P7: the durable consumer is deleted twice while messages flow. The consumer that is made in its place begins with the
-// oldest message: everything comes again. By id: each good message took effect once, each bad one is a letter, none is lost. It runs before the parallel tests, which restart the server.
+// Promises P1 and P7: the durable consumer is deleted twice while messages flow. The consumer that is made in its place
+// begins with the oldest message: everything comes again. By id: each good message took effect once, each bad one is a
+// letter, none is lost. It runs before the parallel tests, which restart the server.
 func TestNATSConsumerDeleted(t *testing.T) {
 	const all, deletions = 120, 2
 	b := natsBroker{services.NATS(t), wmnats.GobMarshaler{}}

@@ -17,8 +17,9 @@ import (
 	"github.com/watermill-spillway/spillway/naming"
 )
 
-// Feature D5, D3: with AutoProvision the stock publisher of NATS has the streams of letters when the router runs, with no message in them. A name that NATS
-// refuses ends Router.Run. Without AutoProvision one line in the log says that nothing made sure of the streams.
+// Feature D5, D3: with AutoProvision the stock publisher of NATS has the streams of letters when the router runs, with
+// no message in them. A name that NATS refuses ends Router.Run. Without AutoProvision one line in the log says that
+// nothing made sure of the streams.
 func TestNATSProbe(t *testing.T) {
 	b := natsBroker{url: services.NATS(t)}
 	for name, row := range map[string]struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
-// The suite on NATS JetStream, with messages in Gob, and with metadata in headers as watermill-nats has it by default. Both run
-// at the same time but for the row that restarts the broker.
+// The suite on NATS JetStream, with messages in Gob, and with metadata in headers as watermill-nats has it by default.
+// Both run at the same time but for the row that restarts the broker.
 func TestNATS(t *testing.T) {
 	t.Parallel()
 	var beside sync.RWMutex

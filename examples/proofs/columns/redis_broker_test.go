@@ -67,7 +67,8 @@ func (b redisBroker) admin(t testing.TB, do func(context.Context, redis.Universa
 	}
 }
 
-// createTopic has nothing to create: the first message makes a stream, and the first subscription. It removes the stream.
+// createTopic has nothing to create: the first message makes a stream, and the first subscription. It removes the
+// stream.
 func (b redisBroker) createTopic(t testing.TB, topic string) {
 	t.Cleanup(func() { b.deleteTopic(t, topic) })
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
-// Promise P7: redisstream passes an ack on in a goroutine of its own, and not after its context's end. What a drain took last is
-// acked all the same, or the next drain would bring it back again. It runs before the parallel tests, which restart the server.
+// Promise P7: redisstream passes an ack on in a goroutine of its own, and not after its context's end. What a drain
+// took last is acked all the same, or the next drain would bring it back again. It runs before the parallel tests,
+// which restart the server.
 func TestRedisDrainAcksItsLast(t *testing.T) {
 	b := redisBroker(services.Redis(t))
 	topic, group := "drained-"+rand.Text(), "drains"

@@ -112,7 +112,8 @@ func (s *redisStory) letters() map[string]int {
 	return counts
 }
 
-// untilAll waits until each id took effect, or is a letter if it is bad, and nothing waits in the topic. No effect is doubled.
+// untilAll waits until each id took effect, or is a letter if it is bad, and nothing waits in the topic. No effect is
+// doubled.
 func (s *redisStory) untilAll(ids []string) {
 	s.Helper()
 	place := func(id string) map[string]int {
@@ -173,7 +174,8 @@ func TestRedisKilled(t *testing.T) {
 	s.untilAll(ids)
 }
 
-// Promises P1, P4: Redis has no memory left for letters. Their messages are not acked, and are placed when there is some.
+// Promises P1, P4: Redis has no memory left for letters. Their messages are not acked, and are placed when there is
+// some.
 func TestRedisFull(t *testing.T) {
 	t.Parallel()
 	server := newRedisServer(t)
@@ -204,8 +206,8 @@ func TestRedisFull(t *testing.T) {
 	}
 }
 
-// Promises P1, P7: a message is claimed by another instance, and by its own, because its handler takes longer than MaxIdleTime. Its effect
-// stays one, and it is not lost.
+// Promises P1, P7: a message is claimed by another instance, and by its own, because its handler takes longer than
+// MaxIdleTime. Its effect stays one, and it is not lost.
 func TestRedisClaimsWhileHandled(t *testing.T) {
 	t.Parallel()
 	server := newRedisServer(t)
@@ -220,8 +222,8 @@ func TestRedisClaimsWhileHandled(t *testing.T) {
 	}
 }
 
-// A stream that is deleted takes its groups with it. The subscription then ends, instead of failing for ever, and the next one
-// gets what was published since.
+// A stream that is deleted takes its groups with it. The subscription then ends, instead of failing for ever, and the
+// next one gets what was published since.
 func TestRedisSourceDeleted(t *testing.T) {
 	t.Parallel()
 	server := newRedisServer(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
-// Feature R5, sentence K3: two instances, and stages longer than MaxIdleTime. No message is claimed while it waits, so each ends as one
-// letter.
+// Feature R5, sentence K3: two instances, and stages longer than MaxIdleTime. No message is claimed while it waits, so
+// each ends as one letter.
 func TestRedisStagesDoNotMultiply(t *testing.T) {
 	t.Parallel()
 	const maxIdle = 2 * time.Second

@@ -18,8 +18,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
-// Feature D16: a publisher that trims a stream drops letters and waiting messages without an error. The router does not start with one
-// for dead letters, fallbacks or stages, however it is decorated. It runs before the parallel tests, which restart the server.
+// Feature D16: a publisher that trims a stream drops letters and waiting messages without an error. The router does not
+// start with one for dead letters, fallbacks or stages, however it is decorated. It runs before the parallel tests,
+// which restart the server.
 func TestRedisTrimsRefused(t *testing.T) {
 	b := redisBroker(services.Redis(t))
 	const topic = "trimmed"
@@ -72,7 +73,8 @@ func TestRedisTrimsRefused(t *testing.T) {
 	}
 }
 
-// Feature V1, promise P1: letters do not go back through a publisher that trims the live stream: what it drops was redriven, by the report.
+// Feature V1, promise P1: letters do not go back through a publisher that trims the live stream: what it drops was
+// redriven, by the report.
 func TestRedisTrimsRefusedForRedrives(t *testing.T) {
 	options := redis.Options{Addr: "127.0.0.1:1"} // the publisher is not used
 	client := redis.NewClient(&options)

@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the generated pages anew")
 
-// configurable are the packages whose exported structs named ...Config are in docs/configuration.md, and what else is set by users.
+// configurable are the packages whose exported structs named ...Config are in docs/configuration.md, and what else is
+// set by users.
 var configurable = []string{
 	".", "settings", "naming", "classify", "poison", "middleware", "middleware/stages", "middleware/crashlimit", "middleware/breaker", "idempotency", "delay", "redrive", "redrive/letters", "redrive/campaigns", "redrive/console",
 	"pubsub/wmkafka", "pubsub/wmamqp", "pubsub/wmsql", "observe/notify", "observe/notify/webhook",

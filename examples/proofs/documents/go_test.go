@@ -70,8 +70,8 @@ const whatYouHaveInDocs = `
 
 var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
-// Go in Markdown compiles. A fence holds declarations or statements. It may use the variables of whatYouHaveInDocs, and need not use
-// those that it declares.
+// Go in Markdown compiles. A fence holds declarations or statements. It may use the variables of whatYouHaveInDocs, and
+// need not use those that it declares.
 func TestGoInMarkdownCompiles(t *testing.T) {
 	imports := exported(t)
 	tree(t, ".md", func(path, text string) {

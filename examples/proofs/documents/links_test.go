@@ -57,8 +57,8 @@ func defined(t *testing.T) []string {
 	return ids
 }
 
-// Every promise, feature and decision that code cites is defined in docs/promises.md, and every promise and feature that is
-// defined there has a test that names it.
+// Every promise, feature and decision that code cites is defined in docs/promises.md, and every promise and feature
+// that is defined there has a test that names it.
 func TestEveryCitedIDIsDefined(t *testing.T) {
 	ids := defined(t)
 	tested := map[string]bool{}

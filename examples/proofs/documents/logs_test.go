@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// Feature O5: each log line of the library is an event of internal/logging, each event has a line, and the line has the fields of the event.
+// Feature O5: each log line of the library is an event of internal/logging, each event has a line, and the line has the
+// fields of the event.
 func TestLogLines(t *testing.T) {
 	events := eventNames(t)
 	names := fieldNames(t)

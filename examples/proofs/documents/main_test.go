@@ -1,4 +1,5 @@
-// Package documents_test checks what people read: links, names, Go in Markdown, words, the tables of fields and of log lines.
+// Package documents_test checks what people read: links, names, Go in Markdown, words, the tables of fields and of log
+// lines.
 package documents_test
 
 import (

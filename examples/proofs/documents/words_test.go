@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// avoided are the words that CONTRIBUTING.md asks to avoid, and how often each may still stand in documents, in exported doc comments, and
-// in the texts of errors and log lines. The numbers only go down.
+// avoided are the words that CONTRIBUTING.md asks to avoid, and how often each may still stand in documents, in
+// exported doc comments, and in the texts of errors and log lines. The numbers only go down.
 var avoided = []struct {
 	words *regexp.Regexp
 	left  int

@@ -13,9 +13,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
-// Fact, feature R12: Watermill's CircuitBreaker answers with an error while it is open, and its PoisonQueue dead-letters that. So an
-// outage of two messages sets aside every message that comes while the breaker is open, also when the downstream is back.
-// TestMigratingOutage shows that the breaker does not.
+// Fact, feature R12: Watermill's CircuitBreaker answers with an error while it is open, and its PoisonQueue
+// dead-letters that. So an outage of two messages sets aside every message that comes while the breaker is open, also
+// when the downstream is back. TestMigratingOutage shows that the breaker does not.
 func TestFactWatermillBreakerDeadLettersHealthy(t *testing.T) {
 	b, dead := shop.New(t, false), &shop.Outputs{}
 	queue, err := wm.PoisonQueue(dead, "poison")

@@ -186,8 +186,8 @@ var mayKnow = []string{
 	"github.com/cenkalti/backoff/v4",
 }
 
-// leaves are the packages that exist for one client each, and what they may import of it beside mayKnow. No other package of
-// the library imports a leaf.
+// leaves are the packages that exist for one client each, and what they may import of it beside mayKnow. No other
+// package of the library imports a leaf.
 var leaves = map[string][]string{
 	"pubsub/wmkafka":                     {"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka", "github.com/IBM/sarama"},
 	"pubsub/wmkafka/internal/stagegroup": {"github.com/IBM/sarama"},

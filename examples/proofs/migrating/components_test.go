@@ -25,7 +25,8 @@ import (
 
 // The statements of docs/migrating.md about Watermill's components.
 
-// A forwarder runs on a router of its own that a channel protects: what it cannot unwrap is dead-lettered, and the next goes on.
+// A forwarder runs on a router of its own that a channel protects: what it cannot unwrap is dead-lettered, and the next
+// goes on.
 func TestMigratingForwarder(t *testing.T) {
 	b := shop.New(t, false)
 	ch := b.Channel(func(c *spillway.Config) { c.Idempotency = nil })
@@ -50,8 +51,8 @@ func TestMigratingForwarder(t *testing.T) {
 	b.Eventually("the next is forwarded", func() bool { return slices.Equal(b.Outs.IDs(), []string{"forwarded"}) })
 }
 
-// A message that the forwarder cannot publish is dead-lettered as its envelope: with the envelope's id, in the forwarder's topic. A redrive to that topic
-// forwards it again.
+// A message that the forwarder cannot publish is dead-lettered as its envelope: with the envelope's id, in the
+// forwarder's topic. A redrive to that topic forwards it again.
 func TestMigratingForwarderLetters(t *testing.T) {
 	b := shop.New(t, false)
 	b.Outs.SetRefuse(func(*message.Message) error { return errors.New("no such topic") })
@@ -75,8 +76,8 @@ func TestMigratingForwarderLetters(t *testing.T) {
 	b.Eventually("it is forwarded", func() bool { return slices.Equal(b.Outs.IDs(), []string{"invoice"}) })
 }
 
-// Letters may go through a forwarder to their topics. A forwarder whose own letters would go through itself does not start: each would come back wrapped once
-// more. Without Attach, such a message is given back.
+// Letters may go through a forwarder to their topics. A forwarder whose own letters would go through itself does not
+// start: each would come back wrapped once more. Without Attach, such a message is given back.
 func TestMigratingLettersThroughForwarder(t *testing.T) {
 	b := shop.New(t, false)
 	through := forwarder.NewPublisher(b.Source, forwarder.PublisherConfig{ForwarderTopic: "outbox"})
@@ -128,8 +129,8 @@ func forwards(t *testing.T, b *shop.Shop, router *message.Router, middlewares ..
 	}
 }
 
-// A FanIn has a router of its own, which no channel can be attached to: a message that its publisher refuses comes again without end. Handlers that pass messages on
-// do the same work, and such a message is dead-lettered.
+// A FanIn has a router of its own, which no channel can be attached to: a message that its publisher refuses comes
+// again without end. Handlers that pass messages on do the same work, and such a message is dead-lettered.
 func TestMigratingFanIn(t *testing.T) {
 	for _, fans := range []bool{true, false} {
 		b := shop.New(t, false)
@@ -170,8 +171,8 @@ func TestMigratingFanIn(t *testing.T) {
 	}
 }
 
-// A persistent gochannel gives each new subscription all messages again. With a receiver they take effect once, and a message that is dead-lettered again
-// is the same letter.
+// A persistent gochannel gives each new subscription all messages again. With a receiver they take effect once, and a
+// message that is dead-lettered again is the same letter.
 func TestMigratingPersistentGoChannel(t *testing.T) {
 	b := shop.New(t, true)
 	b.Publish(shop.Numbered(4)...)
@@ -198,8 +199,8 @@ func TestMigratingPersistentGoChannel(t *testing.T) {
 	}
 }
 
-// A requeuer brings a letter back with our failure metadata on it, and without a bound on how often. A redrive handler removes the
-// failure and counts.
+// A requeuer brings a letter back with our failure metadata on it, and without a bound on how often. A redrive handler
+// removes the failure and counts.
 func TestMigratingRequeuer(t *testing.T) {
 	for name, add := range map[string]func(*testing.T, *shop.Shop, *message.Router){
 		"requeuer": func(t *testing.T, b *shop.Shop, router *message.Router) {
@@ -248,8 +249,8 @@ func redriving(t *testing.T, b *shop.Shop) *redrive.Handler {
 	return handler
 }
 
-// Watermill's components/delay writes metadata, which most pub/subs do not heed: the message is handled at once. The channel leaves the
-// metadata as they are.
+// Watermill's components/delay writes metadata, which most pub/subs do not heed: the message is handled at once. The
+// channel leaves the metadata as they are.
 func TestMigratingDelay(t *testing.T) {
 	b := shop.New(t, false)
 	stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {

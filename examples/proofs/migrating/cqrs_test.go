@@ -46,8 +46,8 @@ func command(t *testing.T, b *shop.Shop, id string) {
 	}
 }
 
-// OnHandle decides what the channel sees: an error that it returns is retried and dead-lettered, one that it swallows is an ack. The handler finds the
-// receiver's transaction in its context, also through OnHandle.
+// OnHandle decides what the channel sees: an error that it returns is retried and dead-lettered, one that it swallows
+// is an ack. The handler finds the receiver's transaction in its context, also through OnHandle.
 func TestMigratingOnHandle(t *testing.T) {
 	for _, swallows := range []bool{true, false} {
 		b := shop.New(t, false)
@@ -77,7 +77,8 @@ func TestMigratingOnHandle(t *testing.T) {
 	}
 }
 
-// The handlers of a group share their event: if the second fails, the first runs again. With a receiver both take effect once, or neither.
+// The handlers of a group share their event: if the second fails, the first runs again. With a receiver both take
+// effect once, or neither.
 func TestMigratingGroup(t *testing.T) {
 	for _, receives := range []bool{true, false} {
 		b := shop.New(t, false)
@@ -121,8 +122,8 @@ func TestMigratingGroup(t *testing.T) {
 	}
 }
 
-// What a handler publishes through a bus is published at each attempt, with a new id each time. With ids that OnPublish derives from the
-// message that is handled, consumers recognise the copies.
+// What a handler publishes through a bus is published at each attempt, with a new id each time. With ids that OnPublish
+// derives from the message that is handled, consumers recognise the copies.
 func TestMigratingBus(t *testing.T) {
 	for name, onPublish := range map[string]cqrs.OnEventSendFn{
 		"new ids": nil,
@@ -219,8 +220,8 @@ func event(id, name, payload string) *message.Message {
 	return msg
 }
 
-// A command whose handler fails is acked and gone with AckCommandHandlingErrors: it is not retried and not dead-lettered. Without, it is
-// both.
+// A command whose handler fails is acked and gone with AckCommandHandlingErrors: it is not retried and not
+// dead-lettered. Without, it is both.
 func TestMigratingCommandErrors(t *testing.T) {
 	for _, ack := range []bool{true, false} {
 		b := shop.New(t, false)

@@ -57,8 +57,8 @@ func TestMigratingCorrelationID(t *testing.T) {
 	}
 }
 
-// Timeout works inside, where it bounds each attempt. Outside it ends the message's context when the handler returns, so an output
-// whose first publish fails is not published again: the message is given back, and its handler runs again.
+// Timeout works inside, where it bounds each attempt. Outside it ends the message's context when the handler returns,
+// so an output whose first publish fails is not published again: the message is given back, and its handler runs again.
 func TestMigratingTimeout(t *testing.T) {
 	for name, where := range map[string]func(*spillway.Channel, ...message.HandlerMiddleware) func(*message.Router){"inside": inside, "outside": outside} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,8 @@ func TestMigratingTimeout(t *testing.T) {
 	}
 }
 
-// Throttle belongs outside. Inside it waits in the receiver's transaction, which on SQLite keeps all writers of the file waiting.
+// Throttle belongs outside. Inside it waits in the receiver's transaction, which on SQLite keeps all writers of the
+// file waiting.
 func TestMigratingThrottle(t *testing.T) {
 	for name, where := range map[string]func(*spillway.Channel, ...message.HandlerMiddleware) func(*message.Router){"inside": inside, "outside": outside} {
 		t.Run(name, func(t *testing.T) {
@@ -139,8 +140,8 @@ func TestMigratingThrottle(t *testing.T) {
 	}
 }
 
-// CircuitBreaker works inside. An open breaker is a transient error, which counts as an attempt, so by itself it dead-letters healthy
-// messages; with a rule that says NotNow they come again uncounted.
+// CircuitBreaker works inside. An open breaker is a transient error, which counts as an attempt, so by itself it
+// dead-letters healthy messages; with a rule that says NotNow they come again uncounted.
 func TestMigratingCircuitBreaker(t *testing.T) {
 	for name, rules := range map[string][]classify.Rule{
 		"alone":     nil,
@@ -170,7 +171,8 @@ func TestMigratingCircuitBreaker(t *testing.T) {
 	}
 }
 
-// Deduplicator must go. Inside, it remembers a message whose handler failed, and swallows the second attempt: no effect, no letter.
+// Deduplicator must go. Inside, it remembers a message whose handler failed, and swallows the second attempt: no
+// effect, no letter.
 func TestMigratingDeduplicator(t *testing.T) {
 	b := shop.New(t, false)
 	var runs atomic.Int32
@@ -201,7 +203,8 @@ func (r remembers) IsDuplicate(_ context.Context, key string) (bool, error) {
 	return again, nil
 }
 
-// InstantAck works inside and gives up promise P1: the source is acked before the handler runs. A failure still makes a letter.
+// InstantAck works inside and gives up promise P1: the source is acked before the handler runs. A failure still makes a
+// letter.
 func TestMigratingInstantAck(t *testing.T) {
 	b := shop.New(t, false)
 	var acked atomic.Bool
@@ -221,7 +224,8 @@ func TestMigratingInstantAck(t *testing.T) {
 	}
 }
 
-// Recoverer must go. Inside, it hides that an error is a panic: the handler panics at each attempt, and the letter does not say panic.
+// Recoverer must go. Inside, it hides that an error is a panic: the handler panics at each attempt, and the letter does
+// not say panic.
 func TestMigratingRecoverer(t *testing.T) {
 	for name, middlewares := range map[string][]message.HandlerMiddleware{"with": {wm.Recoverer}, "without": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -238,7 +242,8 @@ func TestMigratingRecoverer(t *testing.T) {
 	}
 }
 
-// IgnoreErrors must go. Inside, the receiver takes the failure for a success: what the handler wrote commits. A rule discards instead.
+// IgnoreErrors must go. Inside, the receiver takes the failure for a success: what the handler wrote commits. A rule
+// discards instead.
 func TestMigratingIgnoreErrors(t *testing.T) {
 	errCopy := errors.New("a copy")
 	for name, middlewares := range map[string][]message.HandlerMiddleware{"with": {wm.NewIgnoreErrors([]error{errCopy}).Middleware}, "without": nil} {
@@ -262,7 +267,8 @@ func TestMigratingIgnoreErrors(t *testing.T) {
 	}
 }
 
-// A middleware that measures, as that of Watermill's metrics, sees dead-lettered messages as successes outside, and each attempt inside.
+// A middleware that measures, as that of Watermill's metrics, sees dead-lettered messages as successes outside, and
+// each attempt inside.
 func TestMigratingMetrics(t *testing.T) {
 	b := shop.New(t, false)
 	var out, in atomic.Int32
@@ -306,7 +312,8 @@ func TestMigratingDelayOnError(t *testing.T) {
 	}
 }
 
-// A redrive to a topic that two handlers read gives the message to both. With a receiver the handler that succeeded absorbs it.
+// A redrive to a topic that two handlers read gives the message to both. With a receiver the handler that succeeded
+// absorbs it.
 func TestMigratingRedriveToSeveralHandlers(t *testing.T) {
 	for name, receiver := range map[string]bool{"with a receiver": true, "without": false} {
 		t.Run(name, func(t *testing.T) {

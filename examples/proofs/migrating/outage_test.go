@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// Feature R12: the breaker in place of CircuitBreaker. While the downstream is away, messages wait. When it is back, all are
-// handled, and none is a dead letter.
+// Feature R12: the breaker in place of CircuitBreaker. While the downstream is away, messages wait. When it is back,
+// all are handled, and none is a dead letter.
 func TestMigratingOutage(t *testing.T) {
 	b := shop.New(t, false)
 	var away atomic.Bool

@@ -44,8 +44,8 @@ func replying(t *testing.T, b *shop.Shop, ack bool, fails func() error) (request
 	return backend, handler, bus
 }
 
-// A reply is sent at each attempt. Without AckCommandErrors the first reply is the error of the first attempt, although a later attempt succeeds. With it the caller
-// has the error, and the command is neither retried nor dead-lettered.
+// A reply is sent at each attempt. Without AckCommandErrors the first reply is the error of the first attempt, although
+// a later attempt succeeds. With it the caller has the error, and the command is neither retried nor dead-lettered.
 func TestMigratingRequestReply(t *testing.T) {
 	for _, ack := range []bool{true, false} {
 		b := shop.New(t, false)
@@ -83,7 +83,8 @@ func TestMigratingRequestReply(t *testing.T) {
 	}
 }
 
-// A command that was dead-lettered and redriven still has its operation id: its reply goes to the caller that still waits for that operation.
+// A command that was dead-lettered and redriven still has its operation id: its reply goes to the caller that still
+// waits for that operation.
 func TestMigratingReplyAfterRedrive(t *testing.T) {
 	b := shop.New(t, false)
 	var fixed atomic.Bool
@@ -120,7 +121,8 @@ func TestMigratingReplyAfterRedrive(t *testing.T) {
 	}
 }
 
-// A reply that cannot be published fails its command, which is dead-lettered, and its effect is rolled back. With a ReplyPublishErrorHandler the command succeeds.
+// A reply that cannot be published fails its command, which is dead-lettered, and its effect is rolled back. With a
+// ReplyPublishErrorHandler the command succeeds.
 func TestMigratingReplyRefused(t *testing.T) {
 	for _, ignores := range []bool{true, false} {
 		b := shop.New(t, false)

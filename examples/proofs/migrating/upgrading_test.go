@@ -12,8 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
-// Promise P7: after the rename of a service, with the statement of docs/upgrading.md, a message that was applied before is absorbed. Without
-// the statement it is applied again.
+// Promise P7: after the rename of a service, with the statement of docs/upgrading.md, a message that was applied before
+// is absorbed. Without the statement it is applied again.
 func TestRenamedService(t *testing.T) {
 	_, rest, found := strings.Cut(read(t, "../../../docs/upgrading.md"), "```sql\n")
 	rename, _, _ := strings.Cut(rest, "```")

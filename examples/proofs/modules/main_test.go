@@ -1,5 +1,5 @@
-// Package modules_test builds each module, and modules of users, as they are published: without the workspace, from a file-system
-// proxy that is made of the tree.
+// Package modules_test builds each module, and modules of users, as they are published: without the workspace, from a
+// file-system proxy that is made of the tree.
 package modules_test
 
 import (
@@ -16,7 +16,8 @@ const (
 	version = "v0.1.0"
 )
 
-// published is the tree as a proxy publishes it, with a module cache of its own: versions of this tree enter no other cache.
+// published is the tree as a proxy publishes it, with a module cache of its own: versions of this tree enter no other
+// cache.
 type published struct {
 	t     *testing.T
 	cache string

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Each module builds and is vetted by itself at its own versions, with its tests, and its go.mod is tidy. The command is installed as a
-// user installs it.
+// Each module builds and is vetted by itself at its own versions, with its tests, and its go.mod is tidy. The command
+// is installed as a user installs it.
 func TestModules(t *testing.T) {
 	p := publish(t)
 	for _, folder := range []string{".", "cmd/redrive", "observe/prom", "observe/telemetry", "examples"} {

@@ -138,7 +138,8 @@ func (l leak) fail(ctx context.Context) error {
 	return fmt.Errorf("connect to %s: %w", address, err)
 }
 
-// connect asks a server, or a port where there is none, with a wrong password. It returns the address and what the driver says.
+// connect asks a server, or a port where there is none, with a wrong password. It returns the address and what the
+// driver says.
 func (l leak) connect(ctx context.Context) (address string, err error) {
 	at := func(name, none string) string {
 		found, err := services.Lookup(name)
@@ -231,9 +232,9 @@ func (w *witness) readable(t *testing.T, all []leak) {
 	}
 }
 
-// Feature D14: of 50 secrets, in payloads, metadata, errors, panics, stacks, drivers' errors and URLs, none is readable in letters' texts, logs,
-// metrics, spans, notices, hooks or the terminal. With Config.Seal none is readable in the database either. Promise P2: the same letters
-// are redriven byte for byte.
+// Feature D14: of 50 secrets, in payloads, metadata, errors, panics, stacks, drivers' errors and URLs, none is readable
+// in letters' texts, logs, metrics, spans, notices, hooks or the terminal. With Config.Seal none is readable in the
+// database either. Promise P2: the same letters are redriven byte for byte.
 func TestCorpusOfSecrets(t *testing.T) {
 	for _, d := range []databases.Database{databases.SQLite, databases.Postgres} {
 		t.Run(d.Name, func(t *testing.T) { corpus(t, d, d.Create(t), nil) })

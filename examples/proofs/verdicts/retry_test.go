@@ -31,7 +31,8 @@ func TestKnowledgeBackoff5(t *testing.T) {
 	}
 }
 
-// Features C4, C7: an open breaker passes with time, and something is away: gobreaker's, and that of Watermill's CircuitBreaker.
+// Features C4, C7: an open breaker passes with time, and something is away: gobreaker's, and that of Watermill's
+// CircuitBreaker.
 func TestKnowledgeBreakers(t *testing.T) {
 	breaker := wm.NewCircuitBreaker(gobreaker.Settings{ReadyToTrip: func(gobreaker.Counts) bool { return true }})
 	h := breaker.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("down") })

@@ -12,7 +12,8 @@ import (
 // Marshaler writes and reads every message. Watermill's own refuses to write one key of metadata. With the error of its
 // reading, the subscription ends, and so does each later one that claims the message.
 type Marshaler struct {
-	// Unmarshaler reads what Watermill's marshaler has written, or what other producers write. Default: Watermill's own.
+	// Unmarshaler reads what Watermill's marshaler has written, or what other producers write. Default: Watermill's
+	// own.
 	Unmarshaler redisstream.Unmarshaller
 }
 

@@ -17,12 +17,12 @@ type Config struct {
 	// Options say where Redis is. Each publisher and each subscriber makes a client of its own, which it closes with
 	// itself.
 	Options redis.Options
-	// Group is the consumer group of a subscriber. Without a group there are no acks, and a message that is not handled is
-	// gone.
+	// Group is the consumer group of a subscriber. Without a group there are no acks, and a message that is not handled
+	// is gone.
 	Group string
-	// MaxIdle is the time after which a message that has no ack is delivered again, even if its handler still runs. It has
-	// to be longer than a message is handled, with the two messages that were taken before it. What a killed consumer had
-	// comes after this time. Default: 1 minute.
+	// MaxIdle is the time after which a message that has no ack is delivered again, even if its handler still runs. It
+	// has to be longer than a message is handled, with the two messages that were taken before it. What a killed
+	// consumer had comes after this time. Default: 1 minute.
 	MaxIdle time.Duration
 	// Unmarshaler reads a message. Default: Watermill's own.
 	Unmarshaler redisstream.Unmarshaller
@@ -89,8 +89,8 @@ func NewSubscriber(config Config, logger watermill.LoggerAdapter) (*Subscriber, 
 		NackResendSleep: 100 * time.Millisecond,
 		// Otherwise a subscription that ended before its first message takes that message with it.
 		DisableIndefiniteInitialBlock: true,
-		// Otherwise a subscription to a stream that was deleted stays, and gets nothing. Now it ends, and the next one makes
-		// the group.
+		// Otherwise a subscription to a stream that was deleted stays, and gets nothing. Now it ends, and the next one
+		// makes the group.
 		ShouldStopOnReadErrors: func(err error) bool { return strings.HasPrefix(err.Error(), "NOGROUP") },
 	}, logger)
 	if err != nil {

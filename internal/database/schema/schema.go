@@ -27,8 +27,8 @@ type Table struct {
 
 // Version makes one version of a table from the one before.
 type Version struct {
-	// File is the name of the file in each folder. Its statements can run again if some of them have run already, in part
-	// or by hand. The last statement records the version.
+	// File is the name of the file in each folder. Its statements can run again if some of them have run already, in
+	// part or by hand. The last statement records the version.
 	File string
 	// Columns are those that the version adds. A table may have more.
 	Columns []string

@@ -76,8 +76,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Feature I1: a user's tool can run the files of each folder in the order of their names: they are numbered without a gap,
-// and have the same names for each kind of database.
+// Feature I1: a user's tool can run the files of each folder in the order of their names: they are numbered without a
+// gap, and have the same names for each kind of database.
 func TestFiles(t *testing.T) {
 	var names []string
 	for _, folder := range []string{"postgres", "mysql", "sqlite"} {

@@ -25,7 +25,8 @@ var flags = []string{
 	"--disable-background-networking", "--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows",
 	"--disable-renderer-backgrounding", "--disable-client-side-phishing-detection", "--disable-component-update",
 	"--disable-domain-reliability", "--disable-crash-reporter", "--disable-breakpad", "--metrics-recording-only",
-	// Without zygotes every process is a child of the browser, which waits for them: none is left to an init that does not.
+	// Without zygotes every process is a child of the browser, which waits for them: none is left to an init that does
+	// not.
 	"--no-zygote",
 }
 

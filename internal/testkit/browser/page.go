@@ -90,7 +90,8 @@ func (p *Page) Open(url string) int {
 	})
 }
 
-// Follow clicks the first element that a CSS selector finds, waits until the page behind it has loaded, and returns its status.
+// Follow clicks the first element that a CSS selector finds, waits until the page behind it has loaded, and returns its
+// status.
 func (p *Page) Follow(selector string) int {
 	p.t.Helper()
 	return p.load("follow "+selector, func() { p.Click(selector) })
@@ -192,8 +193,8 @@ func (p *Page) Shoot() []byte {
 	return picture
 }
 
-// Eval returns the value of an expression of the page's script, or of the promise that it returns. It works for pages whose own scripts
-// are switched off too. A page that goes to another one meanwhile is asked again.
+// Eval returns the value of an expression of the page's script, or of the promise that it returns. It works for pages
+// whose own scripts are switched off too. A page that goes to another one meanwhile is asked again.
 func Eval[T any](p *Page, expression string) (value T) {
 	p.t.Helper()
 	var answer struct {
@@ -222,7 +223,8 @@ func Eval[T any](p *Page, expression string) (value T) {
 	return value
 }
 
-// TabTo presses the tabulator until the focus is on an element that a CSS selector finds, as a person without a mouse does.
+// TabTo presses the tabulator until the focus is on an element that a CSS selector finds, as a person without a mouse
+// does.
 func (p *Page) TabTo(selector string) {
 	p.t.Helper()
 	found := fmt.Sprintf("document.activeElement !== null && document.activeElement.matches(%q)", selector)

@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// pipe speaks the DevTools protocol with a browser that was started with --remote-debugging-pipe: JSON, each message ended by a zero.
+// pipe speaks the DevTools protocol with a browser that was started with --remote-debugging-pipe: JSON, each message
+// ended by a zero.
 type pipe struct {
 	in, out *os.File
 
@@ -77,7 +78,8 @@ func (p *pipe) hear(session string, f func(event string, params json.RawMessage)
 	p.hearers[session] = f
 }
 
-// call calls a method of the protocol, in a session or without one, and reads its result into result, if that is not nil.
+// call calls a method of the protocol, in a session or without one, and reads its result into result, if that is not
+// nil.
 func (p *pipe) call(session, method string, params map[string]any, result any) error {
 	answers := make(chan reply, 1)
 	p.mu.Lock()

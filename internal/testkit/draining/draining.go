@@ -31,8 +31,8 @@ type Broker struct {
 	Publisher message.Publisher
 	// Subscriber opens one more subscriber of one consumer group.
 	Subscriber func() Subscriber
-	// InDoubt is how many letters may be published twice if a drain is cut off: those in flight, and those that the broker
-	// does not have the acks of yet.
+	// InDoubt is how many letters may be published twice if a drain is cut off: those in flight, and those that the
+	// broker does not have the acks of yet.
 	InDoubt int
 }
 

@@ -14,18 +14,19 @@ import (
 
 // Config configures a webhook. Only URL is required.
 type Config struct {
-	// URL receives a POST for each notice. It is a secret: it stands in no error and in no log line. It must be of https
-	// or http.
+	// URL receives a POST for each notice. It is a secret: it stands in no error and in no log line. It must be of
+	// https or http.
 	URL string
-	// Body makes the body of a request. Default: JSON, the notice as docs/notices.md describes it. Slack is the other one.
+	// Body makes the body of a request. Default: JSON, the notice as docs/notices.md describes it. Slack is the other
+	// one.
 	Body func(notify.Notice) ([]byte, error)
 	// Secret signs each request, as Verify checks it. It must have at least 16 bytes. Default: none, requests have no
 	// signature.
 	Secret []byte
 	// Header is added to each request, such as an Authorization. Default: none.
 	Header http.Header
-	// Client sends the requests: set its Transport for TLS and proxies, and its Timeout for less than 10 s. Its CheckRedirect is not used: a redirect to
-	// another host is an error. Default: http.DefaultClient.
+	// Client sends the requests: set its Transport for TLS and proxies, and its Timeout for less than 10 s. Its
+	// CheckRedirect is not used: a redirect to another host is an error. Default: http.DefaultClient.
 	Client *http.Client
 }
 

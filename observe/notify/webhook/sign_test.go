@@ -22,7 +22,8 @@ func signed(secret []byte, id string, at time.Time, body []byte) http.Header {
 	return http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {timestamp}, "Webhook-Signature": {"v1," + base64.StdEncoding.EncodeToString(h.Sum(nil))}}
 }
 
-// Feature O4: Verify accepts what was signed, and nothing that was changed in any part, is old, or comes from the future.
+// Feature O4: Verify accepts what was signed, and nothing that was changed in any part, is old, or comes from the
+// future.
 func TestVerify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body, now := []byte(`{"a":1}`), time.Now()

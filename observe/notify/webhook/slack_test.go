@@ -11,7 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/observe/notify/webhook"
 )
 
-// Feature O4: a body for Slack has a text and blocks within Slack's bounds, and nothing of a message is a link, a mention or a format.
+// Feature O4: a body for Slack has a text and blocks within Slack's bounds, and nothing of a message is a link, a
+// mention or a format.
 func TestSlack(t *testing.T) {
 	for _, hostile := range []string{
 		"plain", "<!channel> <!here> <@U024BE7LH> <#C123|x>", "@channel @here @all", "[click](https://evil.example.com)", "<https://evil.example.com|Open>",
@@ -80,7 +81,8 @@ func TestSlack(t *testing.T) {
 // active is what a chat makes a link or a mention of.
 var active = regexp.MustCompile(`[<>]|&[^alg]|@[a-zA-Z]|\]\(|://`)
 
-// A notice that something is over looks like one at a glance, and one without a link or a description has no empty blocks.
+// A notice that something is over looks like one at a glance, and one without a link or a description has no empty
+// blocks.
 func TestSlackResolved(t *testing.T) {
 	body, err := webhook.Slack(notify.Notice{Kind: notify.GuardOpen, Status: notify.StatusResolved, Title: "Resolved"})
 	if err != nil || !strings.Contains(string(body), "✅ Resolved") || strings.Count(string(body), `"type":"section"`) != 1 {

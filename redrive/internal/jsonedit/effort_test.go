@@ -59,8 +59,8 @@ func apply(t *testing.T, doc, patch string) (out []byte, spent int) {
 	return out, e.spent
 }
 
-// Feature V6: an edit costs what its document and its patch are long. It is the bytes that are read, written and allocated which
-// are counted: neither a scan nor a copy for each key goes unseen.
+// Feature V6: an edit costs what its document and its patch are long. It is the bytes that are read, written and
+// allocated which are counted: neither a scan nor a copy for each key goes unseen.
 func TestEdit_linear(t *testing.T) {
 	operations := func(n int, op func(i int) string) string { return listed(n, op) }
 	for name, edit := range map[string]func(n int) (doc, patch string){

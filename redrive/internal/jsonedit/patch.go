@@ -15,7 +15,8 @@ const (
 	MaxKeys = 1000
 	// MaxDepth is the deepest place that a patch may name.
 	MaxDepth = 100
-	// headroom is how many bytes more than the document has may be copied in it: copies of copies would fill the memory.
+	// headroom is how many bytes more than the document has may be copied in it: copies of copies would fill the
+	// memory.
 	headroom = 1 << 20
 )
 

@@ -39,7 +39,8 @@ type world struct {
 	advance func(time.Duration)
 }
 
-// each runs a test in memory, with the clock of a bubble, and in a table of each database, whose rows are moved into the past instead.
+// each runs a test in memory, with the clock of a bubble, and in a table of each database, whose rows are moved into
+// the past instead.
 func each(t *testing.T, test func(world)) {
 	t.Run("memory", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -115,7 +116,8 @@ func (w world) wantNone(all ...*Telling) {
 	}
 }
 
-// Feature O4: a cause is told once and then counted; the count is told after the window; after a quiet window the cause is new again.
+// Feature O4: a cause is told once and then counted; the count is told after the window; after a quiet window the cause
+// is new again.
 func TestWindow(t *testing.T) {
 	each(t, func(w world) {
 		a, b := w.open("a"), w.open("b")
@@ -242,8 +244,8 @@ func TestRenewAndRelease(t *testing.T) {
 	})
 }
 
-// Feature O4: an instance whose claim came through, and whose answer was lost, does not know that it must tell. The notice is told when the
-// lease is over, also if the instance lives on.
+// Feature O4: an instance whose claim came through, and whose answer was lost, does not know that it must tell. The
+// notice is told when the lease is over, also if the instance lives on.
 func TestLostAnswer(t *testing.T) {
 	each(t, func(w world) {
 		a := w.open("a")

@@ -50,8 +50,8 @@ func responseFrom(offset int64, n int) *sarama.FetchResponse {
 	return &sarama.FetchResponse{Blocks: map[string]map[int32]*sarama.FetchResponseBlock{"stage": {0: block}}}
 }
 
-// Promise P1: a topic was left while a fetch was on its way, and taken again from the offset that is committed, which is lower than what
-// had been fetched. The late answer must not stand for the messages between.
+// Promise P1: a topic was left while a fetch was on its way, and taken again from the offset that is committed, which
+// is lower than what had been fetched. The late answer must not stand for the messages between.
 func TestAnswerToAnEarlierClaim(t *testing.T) {
 	for name, answer := range map[string]*sarama.FetchResponse{
 		"records": responseFrom(100, 10),
@@ -78,8 +78,8 @@ func TestAnswerToAnEarlierClaim(t *testing.T) {
 	}
 }
 
-// Feature R5: a partition that had no room is fetched again as soon as half of it was handled, and not after the usual pause. So a stage
-// with many due messages is drained as fast as they are handled.
+// Feature R5: a partition that had no room is fetched again as soon as half of it was handled, and not after the usual
+// pause. So a stage with many due messages is drained as fast as they are handled.
 func TestFetcherIsCalled(t *testing.T) {
 	for n, wantCalls := range map[int]int{10: 1, 3: 0} { // 8 fill it
 		s, c := sessionAt(t, 100)

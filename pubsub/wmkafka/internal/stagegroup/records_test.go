@@ -8,7 +8,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// A response can begin before the offset that was asked for, and hold markers, aborted records and records of the old format.
+// A response can begin before the offset that was asked for, and hold markers, aborted records and records of the old
+// format.
 func TestTake(t *testing.T) {
 	batch := func(first int64, producer int64, n int) *sarama.Records {
 		b := &sarama.RecordBatch{FirstOffset: first, LastOffsetDelta: int32(n - 1), ProducerID: producer, IsTransactional: producer > 0}
