@@ -58,7 +58,7 @@ func (b *bench) manyKeys() {
 	router := b.router()
 	// Without a receiver, because SQLite has one writer at a time.
 	b.channel(func(c *spillway.Config) { c.Idempotency, c.Receiver = nil, nil }).Attach(router)
-	router.AddNoPublisherHandler(handlerName, b.topic, sub, l.handle)
+	router.AddConsumerHandler(handlerName, b.topic, sub, l.handle)
 	b.run(router)
 	b.until("all are applied", func() bool { return len(b.effects()) == n-int(bad) })
 	b.untilPlaced(bad)

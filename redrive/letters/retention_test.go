@@ -240,5 +240,3 @@ func TestRetention_fails(t *testing.T) {
 		t.Errorf("seen %+v", seen)
 	}
 }
-
-var nilContext context.Context
