@@ -33,7 +33,7 @@
 //   - its error was classify.Discard.
 //
 // The original survives byte for byte, whatever the handler did to the message in memory. Shutdown is no failure: a
-// message whose context was cancelled is given back, uncounted. Nothing stands still: while any sink accepts letters,
+// message whose context was cancelled is requeued, uncounted. Nothing stands still: while any sink accepts letters,
 // every message ends and the messages behind it go on. With a database, what a handler writes in the receiver's
 // transaction takes effect once per message. What the handler produces is published at least once, always with the same
 // ids. With Config.Breaker, an outage of what a handler calls dead-letters no message that fails because of it: see

@@ -62,7 +62,7 @@ func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
 }
 
 // putBack gives the message back, which counts for nothing. It is held for a while first, because some subscribers
-// deliver what is given back at once and without end.
+// deliver what is requeued at once and without end.
 func (r *Receiver) putBack(c *chain.Call, err error) error {
 	half := r.config.requeueAfter/2 + 1
 	wait.For(c.WaitContext(), half+rand.N(half))

@@ -29,7 +29,7 @@
 //   - Messages that the handler returns are returned at least once, always with the same ids. If a publish fails after
 //     the commit, the next delivery publishes again. An output keeps the id that the handler set. An output without an
 //     id, or with the id of an earlier output, gets an id derived from consumer, key and index.
-//   - An outage of the store dead-letters nothing. Messages are held until the store answers, or given back, uncounted,
+//   - An outage of the store dead-letters nothing. Messages are held until the store answers, or requeued, uncounted,
 //     before their broker redelivers them (20 s, if nothing is known of the broker). The same holds if the connection
 //     is lost under a handler or its commit, at most ten times in a row for one message. The message itself may be what
 //     ends the connection.
@@ -78,7 +78,7 @@
 // For a handler whose effects are outside of SQL, set ReceiverConfig.Lease. There is no transaction then, and Tx
 // returns nil. The receiver leases the key by the database's clock before the handler runs. It renews the lease after
 // each third of its time, and records the key as applied, with the outputs, after the handler has succeeded. A
-// duplicate that arrives meanwhile is given back within a second, uncounted. A handler that fails gives the lease
+// duplicate that arrives meanwhile is requeued within a second, uncounted. A handler that fails gives the lease
 // up.
 //
 // Effects then happen at least once. They happen once if three conditions hold:

@@ -19,7 +19,7 @@ const (
 	// patience is how long a claim waits before the receiver looks whether the database is still there.
 	patience = 20 * time.Second
 	// maxPatience is how long a claim waits for a connection, or for another transaction that has its key, before the
-	// message is given back.
+	// message is requeued.
 	maxPatience = 5 * time.Minute
 	// nestedPatience is how long a claim waits inside of another claim of the same key, which may be what it waits for.
 	nestedPatience = 5 * time.Second
@@ -108,7 +108,7 @@ func claimedBefore(ctx context.Context, key Key, c *chain.Call) bool {
 // unclaimed is the error of a claim that failed.
 func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
 	if failure, ok := causes.Find[*classify.Failure](err); ok && failure.Verdict.Class == classify.ClassAborted {
-		return err // it is given back
+		return err // it is requeued
 	}
 	switch ended := waitContext(c).Err(); {
 	case errors.Is(err, ErrHeld):

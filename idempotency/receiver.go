@@ -60,8 +60,8 @@ type ReceiverConfig struct {
 	//
 	// After a crash, its message waits for the rest of the lease. If the database is away for that long, running
 	// handlers are cancelled. Renewals need a connection to spare in the pool. If handlers hold all connections, leases
-	// are lost, and messages are given back and handled again, without end. A broker's own limit of deliveries
-	// (x-delivery-limit) counts messages that are given back.
+	// are lost, and messages are requeued and handled again, without end. A broker's own limit of deliveries
+	// (x-delivery-limit) counts messages that are requeued.
 	Lease time.Duration
 	// Hooks are called after events. Default: none.
 	Hooks Hooks
@@ -83,7 +83,7 @@ type Hooks struct {
 	// OnRequeue is called when a message is requeued because another delivery has leased its key.
 	OnRequeue func(ctx context.Context, key Key)
 	// OnLeaseLost is called after a lease was lost while the handler ran, or before its success was recorded. The
-	// effects may happen twice. The message is given back. If another delivery has applied it, it is absorbed when it
+	// effects may happen twice. The message is requeued. If another delivery has applied it, it is absorbed when it
 	// comes again.
 	OnLeaseLost func(ctx context.Context, key Key)
 }

@@ -147,7 +147,7 @@ const undone = "the transaction was rolled back, by the database after a deadloc
 	"leave the rollback to the receiver"
 
 // unfinished is the error of a commit that failed. If the connection was lost, the outcome is unknown: the message is
-// given back, and absorbed if its key is there.
+// requeued, and absorbed if its key is there.
 func (r *Receiver) unfinished(c *chain.Call, key Key, err error) error {
 	if errors.Is(err, claims.ErrRolledBack) { // another attempt would write the same again
 		return classify.Permanent(failed("commit", key, err), classify.Description(endedByDatabase))

@@ -42,7 +42,7 @@
 // the last 10 seconds. The floor is there without traffic too. If the budget is spent:
 //
 //   - A message that has a next stage goes there, instead of being tried again in place.
-//   - Another message waits until the budget has an attempt, or is given back uncounted after RetryConfig.NotNowHold.
+//   - Another message waits until the budget has an attempt, or is requeued uncounted after RetryConfig.NotNowHold.
 //   - A message that comes out of a stage waits before its attempt. It needs an attempt of the budget, which is
 //     returned if it succeeds.
 //   - No message is dead-lettered for it. After an hour a message goes on without the budget, so each
@@ -56,9 +56,9 @@
 //
 //   - Each attempt gets the message as it arrived, with its id, metadata, payload and context, whatever the handler did
 //     to it. So does each redelivery after an error.
-//   - A message whose own context was cancelled has not failed. It is given back at once, uncounted, and nothing is
+//   - A message whose own context was cancelled has not failed. It is requeued at once, uncounted, and nothing is
 //     published. A handler that acks its message cancels that context too, and has not gone away. If a handler nacks
-//     its message, the message is given back and its outputs are not published.
+//     its message, the message is requeued and its outputs are not published.
 //   - A retry never waits past the deadline of the message's context, and leaves time to dead-letter the message. Its
 //     attempts are bounded: those of nested retries add up.
 //   - Outputs of a handler that failed are not published.

@@ -48,7 +48,7 @@ type OutputsConfig struct {
 //
 // Outputs ties each produced message to its source. Its decorator around the handler's publisher tries again, and at
 // last dead-letters the source with reason output_undeliverable, so that the messages behind it go on. While the broker
-// of the outputs is away, the source is held, and given back at last. Outputs also removes metadata about the source's
+// of the outputs is away, the source is held, and requeued at last. Outputs also removes metadata about the source's
 // failures and redrives that a handler copied to its outputs.
 type Outputs struct {
 	link

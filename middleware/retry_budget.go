@@ -30,7 +30,7 @@ type BudgetSpent struct {
 	ToStage bool `json:"-"`
 }
 
-// maxTransactionHold is how long a message waits in a transaction of its subscriber. Then it is given back, and the
+// maxTransactionHold is how long a message waits in a transaction of its subscriber. Then it is requeued, and the
 // subscriber waits without a transaction.
 const maxTransactionHold = time.Second
 
@@ -38,7 +38,7 @@ const maxTransactionHold = time.Second
 var errBudgetSpent = errors.New("the retry budget is spent; the message comes again")
 
 // spend withdraws a further attempt for the message from b, or waits until it can. It returns what is left of pause
-// then. It reports toStage if the message goes to its next stage, and returns an error if the message is given back.
+// then. It reports toStage if the message goes to its next stage, and returns an error if the message is requeued.
 func (r *Retry) spend(c *chain.Call, b *bucket, f *classify.Failure,
 	pause time.Duration) (rest time.Duration, toStage bool, err error) {
 	began := time.Now()
@@ -69,7 +69,7 @@ func (r *Retry) admit(c *chain.Call, b *bucket) (withdrawal, error) {
 	return r.await(c, b, errBudgetSpent)
 }
 
-// await waits for a withdrawal from b. A message that was held for NotNowHold is given back with err, uncounted. After
+// await waits for a withdrawal from b. A message that was held for NotNowHold is requeued with err, uncounted. After
 // notNowFor it goes on without a withdrawal, because each message must end.
 func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ error) {
 	ctx, began := c.WaitContext(), time.Now()

@@ -27,7 +27,7 @@ type RetryConfig struct {
 	// MaxWait is the longest retry-after that is waited for while the message is held. If an error asks for more, its
 	// message goes on at once, to a stage or the dead letters. Default: 30 s.
 	MaxWait time.Duration
-	// NotNowHold is how long a message whose handler returns classify.NotNow is held at most before it is given back.
+	// NotNowHold is how long a message whose handler returns classify.NotNow is held at most before it is requeued.
 	// Meanwhile it is handled again, after waits from 250 ms to 10 s. Set it below the time after which the broker
 	// redelivers a message without an ack. It comes again uncounted for an hour. After that the error is a transient
 	// failure. The hour starts with the first such error, and starts again after ten minutes without one. This process
@@ -35,7 +35,7 @@ type RetryConfig struct {
 	// minutes), or 20 s.
 	NotNowHold time.Duration
 	// Budget bounds further attempts as a share of the handled messages. If it is spent, a message goes to its next
-	// stage instead of being tried again in place. Without a next stage it waits, and is given back after NotNowHold.
+	// stage instead of being tried again in place. Without a next stage it waits, and is requeued after NotNowHold.
 	// Messages out of stages wait before their attempt. None is dead-lettered because of the budget: after an hour a
 	// message goes on without it. Default: none.
 	Budget *Budget

@@ -20,7 +20,7 @@ const (
 	maxNoRoom   = 10 * time.Second
 )
 
-// noRoom makes messages that no sink has room for wait before they are given back, longer each time: some brokers
+// noRoom makes messages that no sink has room for wait before they are requeued, longer each time: some brokers
 // deliver a nacked message again at once.
 type noRoom struct {
 	mu    *sync.Mutex

@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/seal"
 )
 
-// closedFor is how long a message is held before it is given back because the keys are unavailable: some brokers
+// closedFor is how long a message is held before it is requeued because the keys are unavailable: some brokers
 // deliver it again at once.
 const closedFor = time.Second
 

@@ -16,7 +16,7 @@
 // parts can shut one Valve, and several handlers can: it is open when all their channels are closed. A Valve starts no
 // goroutine.
 //
-// A message that is given back in this way has not failed. The subscriber notes Shuts when it delivers a message. If
+// A message that is requeued in this way has not failed. The subscriber notes Shuts when it delivers a message. If
 // the number is another one when the message comes back, the subscriber does not count the delivery, and needs no
 // backoff beside the Valve.
 package gate

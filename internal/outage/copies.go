@@ -227,7 +227,7 @@ func Settle(c *chain.Call) (o chain.Outcome, settled bool) {
 	}
 }
 
-// copyOf returns the message that is remembered with this fingerprint. If that one was given back or is gone, c's
+// copyOf returns the message that is remembered with this fingerprint. If that one was requeued or is gone, c's
 // message takes its place. After a long hold all messages are remembered for some time.
 func (r *Redelivery) copyOf(of chain.Fingerprint, c *chain.Call) *kept {
 	r.mu.Lock()

@@ -29,7 +29,7 @@ const (
 type Config struct {
 	// Name is what it is, for log lines.
 	Name string
-	// MaxHold is how long a message is held at most before it is given back. Default: see the function MaxHold.
+	// MaxHold is how long a message is held at most before it is requeued. Default: see the function MaxHold.
 	MaxHold time.Duration
 	// Away reports whether an error means that the thing is away. Default: the function Away.
 	Away func(error) bool

@@ -66,7 +66,7 @@ type cell struct {
 	sacrificed []recent.Message // went to a stage all the same
 	named      bool             // a log line named the message that fails alone
 	loneUntil  time.Time        // one message alone does not open the breaker
-	heldOut    recent.Message   // failed, and was given back because its hold ended
+	heldOut    recent.Message   // failed, and was requeued because its hold ended
 	excused    recent.Message   // the same, in a run before
 	closedAt   time.Time
 	sharedAt   time.Time // when it last opened by share

@@ -32,7 +32,7 @@ type Config struct {
 	Probe time.Duration
 	// MaxProbe is the longest wait between probes. Default: 5 s, or Probe if that is longer.
 	MaxProbe time.Duration
-	// MaxHold is how long a message is held at most before it is given back, uncounted. A message is never held for
+	// MaxHold is how long a message is held at most before it is requeued, uncounted. A message is never held for
 	// longer than its adapter allows, or than half of a known redelivery time of its broker: see
 	// stages.Config.Subscriber. Default: that time (with wmkafka's Subscriber 24 hours, with wmamqp's 15 minutes), or
 	// 20 s if nothing is known.
@@ -59,7 +59,7 @@ type Hooks struct {
 	// OnChange is called after each change of a state, one at a time and in order.
 	OnChange func(Change)
 	// OnWaited is called after a message waited in the breaker, with how long. Then the message is handled, or it is
-	// given back, uncounted. The context is the message's.
+	// requeued, uncounted. The context is the message's.
 	OnWaited func(ctx context.Context, waited time.Duration, givenBack bool)
 }
 

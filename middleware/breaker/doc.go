@@ -47,7 +47,7 @@
 // # How a message waits
 //
 // A message is held in the goroutine that its subscriber gave it, first come first served. It is held at most for as
-// long as its adapter allows, and is then given back, uncounted. A subscriber of Spillway that can stop taking messages
+// long as its adapter allows, and is then requeued, uncounted. A subscriber of Spillway that can stop taking messages
 // does so instead.
 //
 // # Several instances

@@ -136,7 +136,7 @@ func (s *cell) succeeded(p *call, now time.Time) {
 	}
 }
 
-// endHold notes that p's message is given back because it was held for long.
+// endHold notes that p's message is requeued because it was held for long.
 func (s *cell) endHold(p *call) {
 	if s.window.failedInRun(p.of) {
 		s.heldOut = p.of

@@ -41,7 +41,7 @@
 //   - A delivery that still runs in another process, after a lost session, a rebalance or an ack deadline. If marks of
 //     processes that may still live decide, the message waits. It waits until each of them has sent two heartbeats, is
 //     found lost, or took its mark along. That takes 4 to 10 seconds. A message that cannot wait, or that waited for a
-//     minute, is given back.
+//     minute, is requeued.
 //   - An orderly end. When the router's last handler has received its last message, no new marks are left. The marks of
 //     open deliveries are removed before Router.Run returns. So a handler that outlasts the router's CloseTimeout does
 //     not count, even if it ends the process meanwhile. Its message is then delivered once more than Max says. If the

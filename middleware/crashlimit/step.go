@@ -180,7 +180,7 @@ func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, row
 	return false, nil
 }
 
-// move waits for a slot among the others or alone. A message that went away meanwhile is given back.
+// move waits for a slot among the others or alone. A message that went away meanwhile is requeued.
 func (v *visit) move(c *chain.Call, alone bool) (err error) {
 	ctx := c.WaitContext()
 	if v.slot, err = v.limit.admission.move(ctx, v.slot, alone, v.limit.config.aloneWait); err != nil {

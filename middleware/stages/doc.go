@@ -32,9 +32,9 @@
 //
 // A broker delivers a message again that is held for too long. So messages are held for half of that time at most, or
 // for 20 s if that time is not known (see Config.Subscriber). A copy that this process gets nevertheless is not
-// handled: it is acked or given back as the message itself is.
+// handled: it is acked or requeued as the message itself is.
 //
-// If a stage does not take a message, the message is given back to its live topic, uncounted. If that lasts for five
+// If a stage does not take a message, the message is requeued to its live topic, uncounted. If that lasts for five
 // minutes while the stage takes other messages, the message is dead-lettered. If the stage takes none, one message in
 // five minutes is dead-lettered, and none while the broker or store is away. A message that the publisher can never
 // accept is dead-lettered at once.
@@ -57,7 +57,7 @@
 //     time that it is held, too.
 //   - A due time that cannot be true delays a message by the stage's delay and jitter at most. If messages of its stage
 //     go round, by 48 hours at most, or by twice the longest stage's delay if that is longer.
-//   - Closing a router does not wait for messages that wait. They are given back, uncounted.
+//   - Closing a router does not wait for messages that wait. They are requeued, uncounted.
 //   - An error that leaves Stages is a *classify.Failure with the verdict, the attempts and their history. The
 //     handler's error is still found in it by errors.Is and errors.As.
 //

@@ -70,7 +70,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// minHold keeps messages from going round ever faster as their ack deadline comes near. They are given back when it
+// minHold keeps messages from going round ever faster as their ack deadline comes near. They are requeued when it
 // passes.
 const minHold = time.Second
 

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// maxRefusal is how long a stage may refuse a message, which holds up those behind it when it is given back. If the
+	// maxRefusal is how long a stage may refuse a message, which holds up those behind it when it is requeued. If the
 	// stage took another message meanwhile, the message is refused for good. If the stage took none, there is an
 	// outage, and one message is dead-lettered in that time.
 	maxRefusal = 5 * time.Minute

@@ -27,7 +27,7 @@ const (
 	// StoreAway says that a store or a publisher of the channel itself, or the database of the notices, does not
 	// answer.
 	StoreAway Kind = "store_away"
-	// Unplaced says that all publishers refused a letter. Its message was given back.
+	// Unplaced says that all publishers refused a letter. Its message was requeued.
 	Unplaced Kind = "unplaced"
 	// ManyNotices says that more notices of one kind were due than 10 within a minute. Those are counted and
 	// not told one by one. Notice.Subject is their kind.

@@ -33,8 +33,8 @@
 //     acks its message itself and then goes on is waited for, if it is behind a Spillway middleware. What it returns
 //     then is published later, and can be overtaken.
 //   - A nacked message holds up its key, and so does one that is published to a stage or as a dead letter.
-//   - A key that takes long holds up no other. Behind an unacked message 10,000 others can be handled, or 16 MiB be kept
-//     that wait for their keys. Then the partition waits.
+//   - A key that takes long holds up no other. Behind an unacked message 10,000 others can be handled, or 16 MiB be
+//     kept that wait for their keys. Then the partition waits.
 //   - A record without a key has no order and waits for no other. An empty key is a key.
 //   - At the end of a session, messages that were acked behind an unacked one come again, in the order of each key.
 //
@@ -44,22 +44,25 @@
 // message is delivered meanwhile, in order. The offset of the failed message, and those behind it, are committed after
 // the publisher confirmed it:
 //
-//		offset       7        8        9        10
-//		             handled  placing  handled  handler runs
-//		committed ───────────┘                             8 is confirmed: up to 9
+//	offset       7        8        9        10
+//	             handled  placing  handled  handler runs
+//	committed ───────────┘                             8 is confirmed: up to 9
 //
-//	  - Many failures are published at the same time, so that the client sends them in few requests. MaxPlacing and 16 MiB bound them. At
-//	    the bound the partition waits for a confirm. So memory stays flat if all messages fail.
-//	  - Messages of one key are placed in the order in which they failed. One waits for the confirm of the one before. Records without a key do
-//	    not wait for each other.
-//	  - A message that every publisher refused, or that was requeued, is delivered again before new records, after the usual backoff. Those behind
-//	    it that were handled are not handled again, unless the session ends.
-//	  - At the end of a session the publishes have one second to be confirmed. What is not confirmed then is not committed. The next owner gets it,
-//	    and those behind it that were handled already: 10,000 messages at most, whose effects the idempotent receiver applies once.
-//	  - A message that its handler acks is done, whatever becomes of its letter.
-//	  - Outputs are not published in the background. Their order would be lost.
-//	  - A middleware of your own that is outside of poison.Queue, or between the parts, sees a publish of one message and the handler of the next at the
-//	    same time. So do the hooks.
+// What to know of it:
+//
+//   - Many failures are published at the same time, so that the client sends them in few requests. MaxPlacing and 16
+//     MiB bound them. At the bound the partition waits for a confirm. So memory stays flat if all messages fail.
+//   - Messages of one key are placed in the order in which they failed. One waits for the confirm of the one before.
+//     Records without a key do not wait for each other.
+//   - A message that every publisher refused, or that was requeued, is delivered again before new records, after the
+//     usual backoff. Those behind it that were handled are not handled again, unless the session ends.
+//   - At the end of a session the publishes have one second to be confirmed. What is not confirmed then is not
+//     committed. The next owner gets it, and those behind it that were handled already: 10,000 messages at most, whose
+//     effects the idempotent receiver applies once.
+//   - A message that its handler acks is done, whatever becomes of its letter.
+//   - Outputs are not published in the background. Their order would be lost.
+//   - A middleware of your own that is outside of poison.Queue, or between the parts, sees a publish of one message and
+//     the handler of the next at the same time. So do the hooks.
 //
 // MaxPlacing -1 switches this off.
 //
@@ -134,9 +137,9 @@
 //   - Order of what failed: a message that is retried later, dead-lettered or redriven is overtaken by those behind it.
 //     A letter has the key of its message, so letters of one key stay in one partition and in order. Letters without a
 //     key can change places if they were published at the same time; InFlight 1 with MaxPlacing -1 keeps their order. A
-//     redriven message goes to the partition that the publisher's partitioner
-//     chooses for the key, behind newer messages. Sarama hashes with FNV-1a, Java and librdkafka with murmur2: if your
-//     producers differ, so may the partitions.
+//     redriven message goes to the partition that the publisher's partitioner chooses for the key, behind newer
+//     messages. Sarama hashes with FNV-1a, Java and librdkafka with murmur2: if your producers differ, so may the
+//     partitions.
 //   - The timestamp. A letter and a redriven record have the time of their own publishing. The first timestamp is in
 //     metadata, as poison.KeyOriginalTimestamp.
 //   - Transactions. Messages of aborted transactions are not delivered. A letter, the outputs and the offset of a

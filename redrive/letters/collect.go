@@ -9,7 +9,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// nackPause is the wait before a message that was not stored is given back: some subscribers redeliver at once, without
+// nackPause is the wait before a message that was not stored is requeued: some subscribers redeliver at once, without
 // end.
 const nackPause = 50 * time.Millisecond
 

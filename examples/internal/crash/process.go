@@ -78,7 +78,7 @@ func (s *story) alive() error {
 	return s.consumer.alive()
 }
 
-// Kill is SIGKILL: nothing is finished, committed or given back.
+// Kill is SIGKILL: nothing is finished, committed or requeued.
 func (p *Process) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil {
 		return fmt.Errorf("kill the consumer: %w", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// nakDelay is how soon a message that was given back comes again.
+// nakDelay is how soon a message that was requeued comes again.
 const nakDelay = 250 * time.Millisecond
 
 var errShut = errors.New("the subscription ends, and the message was given back")

@@ -10,7 +10,7 @@ import (
 
 // subscription stands between watermill-nats and the router, for the end: watermill-nats drops what is in hand when it
 // ends, and the server delivers it again only after AckWait. Here the contexts of these messages end, and handlers have
-// a second to settle them. Then all that is left is given back.
+// a second to settle them. Then all that is left is requeued.
 type subscription struct {
 	gate     *gate
 	incoming <-chan *message.Message
