@@ -42,7 +42,7 @@ IN_TABLES = $(call lane,tables,100)
 IN_STORES = $(call lane,stores,200)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-redis demo-nats demo-sql demo-stages demo-redrive demo-outage demo-observe test check services services-down format vet staticcheck static unit-and-stores unit start served served-brokers served-tables served-stores embedded allocs conformance conformance-idempotency bench bench-kafka bench-sql bench-idempotency bench-stages chaos outage-campaign chaos-tables fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-redis demo-nats demo-sql demo-stages demo-redrive demo-outage demo-observe test check services services-down format vet staticcheck static stores-and-unit unit start served served-brokers served-tables served-stores embedded allocs conformance conformance-idempotency bench bench-kafka bench-sql bench-idempotency bench-stages chaos outage-campaign chaos-tables fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,7 +94,7 @@ test: export SPILLWAY_SERVICES_FSYNC = off
 test: ## everything that decides: gofmt, vet, staticcheck, all tests with the race detector, with real servers
 	@.ci/need-cc
 	@$(MAKE) --no-print-directory --output-sync=target -j2 start static # before the lanes: only one may install servers
-	@$(MAKE) --no-print-directory --output-sync=target -j3 served-brokers served-tables unit-and-stores
+	@$(MAKE) --no-print-directory --output-sync=target -j3 served-brokers served-tables stores-and-unit
 	@echo; echo "tested against:"; $(SERVICES) status && promtool --version | grep -m 1 promtool || { \
 	  echo; echo "NOT TESTED against every server: see above"; test "$$CI" != true; }
 
@@ -172,8 +172,9 @@ served-tables:
 	$(IN_TABLES) $(SERVE) -p 2 $(BOTH)
 	@$(IN_TABLES) $(SERVICES) down
 
-unit-and-stores:
-	@for step in unit allocs served-stores; do $(MAKE) --no-print-directory $$step || exit 1; done
+# The stores first: their tests run one package at a time, and what comes last should fill both cores.
+stores-and-unit:
+	@for step in served-stores unit allocs; do $(MAKE) --no-print-directory $$step || exit 1; done
 
 served-stores:
 	@$(IN_STORES) $(SERVICES) fresh postgres mariadb || test "$$CI" != true

@@ -20,8 +20,8 @@ type Letter struct {
 	// Identity is the letter's own name in its letters.Store, 32 hexadecimal digits. It stays the same for as long as
 	// the letter is there, and is made of nothing that the message has. It is empty elsewhere.
 	Identity string
-	// Topic is the dead-letter topic the letter was placed in, empty before that and after Decode.
-	Topic string
+	// DeadLetterTopic is the topic that the letter was placed in, empty before that and after Decode.
+	DeadLetterTopic string
 
 	// Sealed says that Original is sealed: its payload is an envelope of package seal, and its metadata are those that
 	// stay readable. Open returns the letter with what was sealed.

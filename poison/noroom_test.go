@@ -52,7 +52,7 @@ func TestNoRoomForALetter(t *testing.T) {
 		dead := &sink{refuse: narrow(most)}
 		var placed atomic.Int32
 		r := start(t, "orders", dead, QueueConfig{Shared: settings.Shared{Logger: log}, WatermillKeys: true, Hooks: Hooks{OnDeadLetter: func(_ context.Context, l Letter) {
-			if l.Topic == "orders.dlq" {
+			if l.DeadLetterTopic == "orders.dlq" {
 				placed.Add(1)
 			}
 		}}}, failing(classify.Permanent(errors.New(strings.Repeat("long ", 4<<10)), classify.Reason("card_expired"))))

@@ -82,7 +82,7 @@ func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []S
 			why, err := q.publishTo(ctx, sink, *l, form, q.encoder(*l, form, subscriber))
 			if err == nil {
 				q.logForm(l, sink, form, refusals)
-				l.Topic = sink.Topic
+				l.DeadLetterTopic = sink.Topic
 				if !ready && i == 0 && form == whole {
 					q.ready.Store(sink.Topic, nil)
 				}

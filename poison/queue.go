@@ -54,8 +54,9 @@ type QueueConfig struct {
 // Hooks are called after the event, in the goroutine of the message, and must be quick. Several are called at the same
 // time. They may keep the letter. A panic of a hook is logged and changes nothing.
 type Hooks struct {
-	// OnDeadLetter is called with each letter that a publisher confirmed; Letter.Topic says where it is. A letter that
-	// is written in the transaction of its message is committed or rolled back after the hook, with that transaction.
+	// OnDeadLetter is called with each letter that a publisher confirmed; Letter.DeadLetterTopic says where it is. A
+	// letter that is written in the transaction of its message is committed or rolled back after the hook, with that
+	// transaction.
 	OnDeadLetter func(context.Context, Letter)
 	// OnDiscard is called with each message that was dropped because its error was marked with classify.Discard.
 	OnDiscard func(context.Context, Letter)

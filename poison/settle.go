@@ -251,7 +251,7 @@ func (q *Queue) causeOf(err error) error {
 // log writes a line about a letter. The fields are a good part of what a letter costs.
 func (q *Queue) log(event *logging.Event, failure *classify.Failure, l Letter) {
 	line, due := event.At(q.config.Logger, l.Origin.Topic, l.Origin.Handler, l.Failure.Class.String(), l.Failure.Reason,
-		l.Topic)
+		l.DeadLetterTopic)
 	if due {
 		line.Write(q.cause(failure, l), q.fields(l))
 	}
@@ -263,7 +263,7 @@ func (q *Queue) fields(l Letter) logging.Fields {
 		logging.MessageID:       l.Original.UUID,
 		logging.Topic:           l.Origin.Topic,
 		logging.Handler:         l.Origin.Handler,
-		logging.DeadLetterTopic: l.Topic,
+		logging.DeadLetterTopic: l.DeadLetterTopic,
 		logging.Class:           l.Failure.Class.String(),
 		logging.Reason:          l.Failure.Reason,
 		logging.Attempt:         l.Failure.Attempts,

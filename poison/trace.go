@@ -19,7 +19,7 @@ func (q *Queue) operation(ctx context.Context, sink Sink, l Letter, number int) 
 		return observe.Operation{}
 	}
 	earlier := l.Trace // of what brought the message here
-	l.Topic = sink.Topic
+	l.DeadLetterTopic = sink.Topic
 	return observe.Operation{
 		Kind: observe.DeadLetter, Topic: l.Origin.Topic, Handler: l.Origin.Handler, To: sink.Topic, Client: sink.Publisher,
 		ID: l.Original.UUID, Message: l.Original, Number: number, Redrives: l.Redrive.Count, Attempts: l.Failure.Attempts,

@@ -100,7 +100,7 @@ func (p *topicPlanning) look(msg *message.Message) {
 		p.plan.NoLetters++
 		return
 	}
-	l.Topic = p.config.Topic
+	l.DeadLetterTopic = p.config.Topic
 	if !p.Filter.Matches(l) {
 		p.plan.NotChosen++
 		return

@@ -34,7 +34,7 @@ func testDrain(t *testing.T, on database) {
 			Allow: []string{"orders"},
 			By:    "ann",
 			Hooks: redrive.Hooks{OnRedrive: func(_ context.Context, l poison.Letter, topic string) {
-				if topic == "orders" && l.Topic == "orders.dlq" {
+				if topic == "orders" && l.DeadLetterTopic == "orders.dlq" {
 					hooked.Add(1)
 				}
 				panic("a hook may")

@@ -39,7 +39,7 @@ func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string
 	if err != nil {
 		return h.park(ctx, msg, original(msg), topic, parked, err)
 	}
-	l.Topic = topic
+	l.DeadLetterTopic = topic
 	if !h.Filter.Matches(l) {
 		return h.park(ctx, msg, l, topic, parked, errNotChosen)
 	}

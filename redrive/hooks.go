@@ -67,7 +67,7 @@ func (r *rules) onPublishError(ctx context.Context, l poison.Letter, err error) 
 func fields(l poison.Letter, topic string) logging.Fields {
 	return logging.Fields{
 		logging.MessageID:       l.Original.UUID,
-		logging.DeadLetterTopic: l.Topic,
+		logging.DeadLetterTopic: l.DeadLetterTopic,
 		logging.Topic:           topic,
 		logging.Handler:         l.Origin.Handler,
 		"redrive_count":         l.Redrive.Count,

@@ -14,7 +14,7 @@ import (
 // park publishes the message unchanged to the parked topic.
 func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Letter, topic string, out outcome,
 	why error) (outcome, error) {
-	l.Topic = topic
+	l.DeadLetterTopic = topic
 	h.makeReady(topic)
 	_, err := h.publish(ctx, observe.Park, h.parking, l, l.Original, h.naming.ParkedTopic(topic), nil,
 		func(int, string) *message.Message {

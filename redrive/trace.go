@@ -30,7 +30,7 @@ func (r *rules) settlement(l poison.Letter, client any, outcome, trace string, m
 		return mark(context.Background())
 	}
 	op := operationOn(observe.Settle, l)
-	op.To, op.Client, op.Outcome, op.Parent = l.Topic, client, outcome, trace
+	op.To, op.Client, op.Outcome, op.Parent = l.DeadLetterTopic, client, outcome, trace
 	return r.traced().PublishMasked(context.Background(), op, shown, func(in context.Context, _ string) error {
 		return mark(in)
 	})

@@ -89,7 +89,7 @@ func identities(t *testing.T, store *letters.Store) (all []string) {
 	}
 	for _, l := range found {
 		msg := l.Encode()
-		all = append(all, fmt.Sprintf("%q %q %q %s", msg.UUID, msg.Payload, fmt.Sprint(msg.Metadata), l.Topic))
+		all = append(all, fmt.Sprintf("%q %q %q %s", msg.UUID, msg.Payload, fmt.Sprint(msg.Metadata), l.DeadLetterTopic))
 	}
 	slices.Sort(all)
 	return all

@@ -182,7 +182,7 @@ func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 	if _, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders", "invoices"}}}); err != nil {
 		t.Fatal(err)
 	}
-	b.Eventually("its output is set aside", func() bool { return len(b.Waiting()) == 1 && b.Waiting()[0].Topic == "invoices.dlq" })
+	b.Eventually("its output is set aside", func() bool { return len(b.Waiting()) == 1 && b.Waiting()[0].DeadLetterTopic == "invoices.dlq" })
 	if origin := b.Waiting()[0].Letter.Origin; origin.Topic != "invoices" || origin.Handler != "print" {
 		t.Errorf("the output's origin is %+v", origin)
 	}

@@ -83,7 +83,7 @@ func DataOfHead(h letters.Head) LetterData {
 func DataOf(l letters.Letter) LetterData {
 	return LetterData{
 		Seq: l.Seq, Status: string(l.Status), Seen: l.Seen, StoredAt: Stamp(l.StoredAt), ID: l.Original.UUID, Cause: l.Cause,
-		DeadLetterTopic: l.Topic, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(),
+		DeadLetterTopic: l.DeadLetterTopic, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(),
 		Reason: l.Failure.Reason, Type: l.Failure.Type, Description: l.Failure.Description, StackHash: l.Failure.StackHash,
 		FirstFailedAt: Stamp(l.Failure.FirstFailedAt), LastFailedAt: Stamp(l.Failure.LastFailedAt),
 		MarkedAt: Stamp(l.MarkedAt), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason, RedriveID: l.Marked.RedriveID,

@@ -31,7 +31,7 @@ func (l *letters) Publish(topic string, messages ...*message.Message) error {
 		if err != nil {
 			return err
 		}
-		letter.Topic = topic
+		letter.DeadLetterTopic = topic
 		l.kept[msg.UUID] = letter
 		l.n++
 	}

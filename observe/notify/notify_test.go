@@ -131,7 +131,7 @@ func (s *service) publish(t testing.TB, ids ...string) {
 // letter is a letter of a cause.
 func letter(cause string) poison.Letter {
 	now := time.Now()
-	return poison.Letter{Topic: "orders.dlq", Original: message.NewMessage("1", nil), Origin: poison.Origin{Topic: "orders", Handler: "billing"},
+	return poison.Letter{DeadLetterTopic: "orders.dlq", Original: message.NewMessage("1", nil), Origin: poison.Origin{Topic: "orders", Handler: "billing"},
 		Failure: poison.Failure{Class: classify.ClassPermanent, Reason: cause, Description: "order 7 is " + cause, FirstFailedAt: now, LastFailedAt: now}}
 }
 

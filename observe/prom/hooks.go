@@ -111,7 +111,7 @@ func (m *Metrics) Redrives(hooks redrive.Hooks) redrive.Hooks {
 		count(m.quarantined, l.Origin.Topic)
 	}, hooks.OnQuarantine)
 	hooks.OnParked = first.Ours2(func(_ context.Context, l poison.Letter, _ error) {
-		count(m.parked, l.Topic)
+		count(m.parked, l.DeadLetterTopic)
 	}, hooks.OnParked)
 	hooks.OnPublishError = first.Ours2(func(_ context.Context, l poison.Letter, _ error) {
 		count(m.publishErrors, l.Origin.Topic)

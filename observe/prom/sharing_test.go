@@ -55,7 +55,7 @@ func instances(t *testing.T, d databases.Database, address string, n int, config
 // letter puts a dead letter into the store.
 func (i *instance) letter(t *testing.T, id, reason string) {
 	t.Helper()
-	l := poison.Letter{Topic: "orders.dlq", Original: newMessage(id)}
+	l := poison.Letter{DeadLetterTopic: "orders.dlq", Original: newMessage(id)}
 	l.Origin.Topic, l.Origin.Handler, l.Failure.Reason = "orders", "billing", reason
 	l.Failure.FirstFailedAt, l.Failure.LastFailedAt = time.Now(), time.Now()
 	if err := i.channel.Letters().Publish("orders.dlq", l.Encode()); err != nil {

@@ -113,7 +113,7 @@ func (i *instruments) redrives(hooks redrive.Hooks) redrive.Hooks {
 		i.add(ctx, i.quarantined, "topic", l.Origin.Topic)
 	}, hooks.OnQuarantine)
 	hooks.OnParked = first.Ours2(func(ctx context.Context, l poison.Letter, _ error) {
-		i.add(ctx, i.parked, "topic", l.Topic)
+		i.add(ctx, i.parked, "topic", l.DeadLetterTopic)
 	}, hooks.OnParked)
 	hooks.OnPublishError = first.Ours2(func(ctx context.Context, l poison.Letter, _ error) {
 		i.add(ctx, i.redriveErrs, "topic", l.Origin.Topic)

@@ -25,7 +25,7 @@ func testStore_sameLetterTwice(t *testing.T, on fixture.Database) {
 	publish(t, store, "orders.dlq", letter("1", "a"), letter("1", "a"))
 	publish(t, store, "orders.invalid", letter("1", "a", func(l *poison.Letter) { l.Failure.Reason = "later" }))
 	entries := list(t, store, letters.Filter{Reasons: []string{"later"}})
-	if len(entries) != 1 || entries[0].Seen != 3 || entries[0].Letter.Failure.Reason != "later" || entries[0].Topic != "orders.invalid" {
+	if len(entries) != 1 || entries[0].Seen != 3 || entries[0].Letter.Failure.Reason != "later" || entries[0].DeadLetterTopic != "orders.invalid" {
 		t.Fatalf("%+v", entries)
 	}
 	wantCount(t, store, letters.Filter{}, 1)

@@ -51,5 +51,5 @@ func CauseOf(l poison.Letter) string {
 			StackHash: l.Failure.StackHash, Description: l.Failure.Description},
 	}
 	placed := poison.Read(bare.Encode()) // as the letter travels: texts are bounded
-	return causeOf(l.Topic, &placed).hash()
+	return causeOf(l.DeadLetterTopic, &placed).hash()
 }

@@ -22,12 +22,12 @@ func TestCauseOf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.StringMatching(`[a-z]{12}`).Draw(t, "id")
 		l := poison.Letter{
-			Original: message.NewMessage(id, []byte("{}")), Topic: "orders.dlq",
+			Original: message.NewMessage(id, []byte("{}")), DeadLetterTopic: "orders.dlq",
 			Origin: poison.Origin{Topic: texts.Draw(t, "topic"), Handler: texts.Draw(t, "handler"), MessageID: id},
 			Failure: poison.Failure{Class: classify.ClassPermanent, Reason: texts.Draw(t, "reason"), Type: texts.Draw(t, "type"),
 				StackHash: "abc", Stack: strings.Repeat("frame\n", 3000), Description: texts.Draw(t, "description")},
 		}
-		if err := store.Publish(l.Topic, l.Encode()); err != nil {
+		if err := store.Publish(l.DeadLetterTopic, l.Encode()); err != nil {
 			t.Fatal(err)
 		}
 		heads, err := store.Heads(t.Context(), letters.Filter{IDs: []string{id}, Causes: []string{letters.CauseOf(l)}})
@@ -39,7 +39,7 @@ func TestCauseOf(t *testing.T) {
 
 func BenchmarkCauseOf(b *testing.B) {
 	l := poison.Read(fixture.Letter("1", "{}"))
-	l.Topic = "orders.dlq"
+	l.DeadLetterTopic = "orders.dlq"
 	b.ReportAllocs()
 	for b.Loop() {
 		letters.CauseOf(l)

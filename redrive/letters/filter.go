@@ -130,14 +130,14 @@ func (f *Filter) validateInOrder() error {
 	return f.Validate()
 }
 
-// Matches reports whether f chooses a letter that is not in a Store. Letter.Topic is its dead-letter topic. A letter
+// Matches reports whether f chooses a letter that is not in a Store. Letter.DeadLetterTopic is its topic. A letter
 // without a time of failure failed now.
 func (f *Filter) Matches(l poison.Letter) bool {
 	failed := lastFailed(l, time.Now())
 	return anyOf(f.Topics, l.Origin.Topic) &&
 		!slices.Contains(f.NotTopics, l.Origin.Topic) &&
 		(!f.NoOrigin || l.Origin.Topic == "") &&
-		anyOf(f.DeadLetterTopics, l.Topic) &&
+		anyOf(f.DeadLetterTopics, l.DeadLetterTopic) &&
 		anyOf(f.Handlers, l.Origin.Handler) &&
 		anyOf(f.Classes, l.Failure.Class) &&
 		anyOf(f.Reasons, l.Failure.Reason) &&
@@ -145,7 +145,7 @@ func (f *Filter) Matches(l poison.Letter) bool {
 		strings.Contains(l.Failure.Description, f.Description) &&
 		f.matchesMetadata(l.Original) && strings.Contains(string(l.Original.Payload), f.Payload) &&
 		anyOf(f.RedriveIDs, l.Redrive.ID) &&
-		(len(f.Causes) == 0 || slices.Contains(f.Causes, causeOf(l.Topic, &l).hash())) &&
+		(len(f.Causes) == 0 || slices.Contains(f.Causes, causeOf(l.DeadLetterTopic, &l).hash())) &&
 		(f.StackHash == "" || f.StackHash == l.Failure.StackHash) &&
 		anyOf(f.IDs, l.Original.UUID) &&
 		(f.Since.IsZero() || !failed.Before(f.Since)) &&

@@ -15,7 +15,7 @@ import (
 
 // Feature V5: the fields of a filter that know causes choose letters of a topic as they choose rows of a store.
 func TestFilter_matchesCauses(t *testing.T) {
-	l := poison.Letter{Original: message.NewMessage("1", nil), Topic: "orders.dlq", Redrive: poison.Redrive{ID: "drain-7"}}
+	l := poison.Letter{Original: message.NewMessage("1", nil), DeadLetterTopic: "orders.dlq", Redrive: poison.Redrive{ID: "drain-7"}}
 	l.Failure.Type, l.Failure.Description = "*mail.Error", "mailbox 7 is full"
 	same := l
 	same.Failure.Description = "mailbox 8 is full"
@@ -30,7 +30,7 @@ func TestFilter_matchesCauses(t *testing.T) {
 			t.Errorf("%+v chooses the letter", f)
 		}
 	}
-	l.Topic = "other.dlq"
+	l.DeadLetterTopic = "other.dlq"
 	if (&Filter{Causes: []string{cause}}).Matches(l) {
 		t.Error("the cause of another dead-letter topic is another one")
 	}

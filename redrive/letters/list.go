@@ -14,8 +14,8 @@ import (
 
 // Letter is a dead letter in a Store.
 type Letter struct {
-	// Letter is the letter as it arrived last. Letter.Topic is the dead-letter topic. Of a message that is no dead
-	// letter only Original and Topic are known.
+	// Letter is the letter as it arrived last. Of a message that is no dead
+	// letter only Original and DeadLetterTopic are known.
 	poison.Letter
 	// Seq orders letters by arrival. A letter gets a new Seq, behind all others, in two cases: it arrived again after
 	// it was redriven or discarded, or a publisher refused it. A List that pages by Seq may return such a letter twice.
@@ -121,7 +121,7 @@ func scanLetter(rows *sql.Rows) (Letter, error) {
 	}
 	l.Status, l.StoredAt, l.MarkedAt = Status(status), fromMicro(storedAt), fromMicro(markedAt)
 	l.Letter = poison.Read(msg)
-	l.Topic, l.Identity = string(topic), ownIdentity(body, storedAt)
+	l.DeadLetterTopic, l.Identity = string(topic), ownIdentity(body, storedAt)
 	if damage != nil {
 		l.Failure.Description = fmt.Sprintf("letter %d is damaged: %v", l.Seq, damage)
 	}

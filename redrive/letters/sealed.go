@@ -74,8 +74,8 @@ func (s *Store) openWith(ctx context.Context, sealer *seal.Sealer, l Letter) (po
 // of the opened letter. The identity of a letter without an id is random.
 func (s *Store) isRow(l Letter, opened poison.Letter) bool {
 	return l.Original.UUID == "" || len(l.identity) == 0 ||
-		bytes.Equal(l.identity, identify(s.service, l.Topic, l.Letter)) ||
-		bytes.Equal(l.identity, identify(s.service, l.Topic, opened))
+		bytes.Equal(l.identity, identify(s.service, l.DeadLetterTopic, l.Letter)) ||
+		bytes.Equal(l.identity, identify(s.service, l.DeadLetterTopic, opened))
 }
 
 func (in *inner) SealKeys(ctx context.Context) ([]inside.KeyCount, error) {

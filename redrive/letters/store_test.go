@@ -42,7 +42,7 @@ func testStore_publishAndList(t *testing.T, on fixture.Database) {
 		t.Fatalf("%d entries", len(entries))
 	}
 	e := entries[0]
-	if e.Topic != "orders.dlq" || e.Letter.Topic != "orders.dlq" || e.Status != letters.StatusWaiting || e.Seen != 1 ||
+	if e.DeadLetterTopic != "orders.dlq" || e.Letter.DeadLetterTopic != "orders.dlq" || e.Status != letters.StatusWaiting || e.Seen != 1 ||
 		time.Since(e.StoredAt) > time.Minute || !e.MarkedAt.IsZero() {
 		t.Errorf("entry %+v", e)
 	}
@@ -305,7 +305,7 @@ func testStore_hostileText(t *testing.T, on fixture.Database) {
 	})
 	publish(t, store, hostile, bad, clean)
 	entries := list(t, store, letters.Filter{})
-	if len(entries) != 2 || entries[0].Topic != hostile {
+	if len(entries) != 2 || entries[0].DeadLetterTopic != hostile {
 		t.Fatalf("%+v", entries)
 	}
 	for _, e := range entries {

@@ -41,7 +41,7 @@ func TestMigratingForwarder(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
-	if topic := b.Waiting()[0].Topic; topic != "outbox.invalid" { // its envelope is no JSON
+	if topic := b.Waiting()[0].DeadLetterTopic; topic != "outbox.invalid" { // its envelope is no JSON
 		t.Errorf("it is in %s", topic)
 	}
 	out := forwarder.NewPublisher(b.Source, forwarder.PublisherConfig{ForwarderTopic: "outbox"})
@@ -66,7 +66,7 @@ func TestMigratingForwarderLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
-	if l := b.Waiting()[0]; l.Topic != "outbox.dlq" || l.Original.UUID == "invoice" || !strings.Contains(string(l.Original.Payload), `"uuid":"invoice"`) {
+	if l := b.Waiting()[0]; l.DeadLetterTopic != "outbox.dlq" || l.Original.UUID == "invoice" || !strings.Contains(string(l.Original.Payload), `"uuid":"invoice"`) {
 		t.Errorf("the letter is %+v", l)
 	}
 	b.Outs.SetRefuse(nil)
@@ -114,7 +114,7 @@ func TestMigratingLettersThroughForwarder(t *testing.T) {
 		}
 		b.Eventually("it is given back, or in the fallback", func() bool { return fallbacks == nil && unplaced.Load() > 1 || len(b.Waiting()) == 1 })
 		stop()
-		if n := len(b.Waiting()); n != len(fallbacks) || n == 1 && b.Waiting()[0].Topic != "outbox.dlq" {
+		if n := len(b.Waiting()); n != len(fallbacks) || n == 1 && b.Waiting()[0].DeadLetterTopic != "outbox.dlq" {
 			t.Errorf("with %d fallbacks: letters %+v", len(fallbacks), b.Waiting())
 		}
 	}

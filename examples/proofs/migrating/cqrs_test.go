@@ -204,7 +204,7 @@ func TestMigratingUnknownEvent(t *testing.T) {
 			t.Errorf("handled %q", order)
 		}
 		b.Eventually("the broken one is dead-lettered as invalid", func() bool {
-			return slices.ContainsFunc(b.Waiting(), func(e letters.Letter) bool { return e.Topic == "events.invalid" })
+			return slices.ContainsFunc(b.Waiting(), func(e letters.Letter) bool { return e.DeadLetterTopic == "events.invalid" })
 		})
 		stop()
 		kept := slices.ContainsFunc(b.Waiting(), func(e letters.Letter) bool { return e.Original.UUID == "unknown" })

@@ -31,7 +31,7 @@ func TestLossless(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "keys") {
 			msg.Metadata["k"+bytes.Draw(t, "key")] = bytes.Draw(t, "value")
 		}
-		l := letters.Letter{Letter: poison.Letter{Original: msg, Topic: "orders.dlq", Failure: poison.Failure{Reason: "reason"}}, Status: letters.StatusWaiting}
+		l := letters.Letter{Letter: poison.Letter{Original: msg, DeadLetterTopic: "orders.dlq", Failure: poison.Failure{Reason: "reason"}}, Status: letters.StatusWaiting}
 		line, err := screen.Line(archive.Of(l))
 		if err != nil {
 			t.Fatal(err)

@@ -49,7 +49,7 @@ func Masked(l letters.Letter) Record {
 func Of(l letters.Letter) Record {
 	msg := l.Encode()
 	r := Record{Spillway: version, Seq: l.Seq, Status: l.Status, Seen: l.Seen, StoredAt: l.StoredAt.UTC(),
-		DeadLetterTopic: l.Topic}
+		DeadLetterTopic: l.DeadLetterTopic}
 	if isText(msg.UUID) {
 		r.ID = msg.UUID
 	} else {

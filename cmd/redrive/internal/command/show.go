@@ -157,7 +157,7 @@ func (a *app) letter(l letters.Letter, events []letters.Event, payload string, s
 		{"seq", strconv.FormatInt(l.Seq, 10)}, {"cause", short(l.Cause)}, {"status", a.statusLine(l)},
 		{"id", l.Original.UUID}, {"topic", l.Origin.Topic}, {"partition", l.Origin.Partition}, {"offset", l.Origin.Offset},
 		{"key", string(l.Origin.Key)}, {"handler", l.Origin.Handler}, {"group", l.Origin.ConsumerGroup},
-		{"dead letter topic", l.Topic}, {"class", l.Failure.Class.String()}, {"reason", l.Failure.Reason},
+		{"dead letter topic", l.DeadLetterTopic}, {"class", l.Failure.Class.String()}, {"reason", l.Failure.Reason},
 		{"type", l.Failure.Type}, {"description", l.Failure.Description}, {"attempts", count(l.Failure.Attempts)},
 		{"first failed", a.when(l.Failure.FirstFailedAt)}, {"last failed", a.when(l.Failure.LastFailedAt)},
 		{"node", l.Failure.Node}, {"stored", a.when(l.StoredAt)}, {"seen", count(l.Seen)}, {"redriven", redrives(l)},
