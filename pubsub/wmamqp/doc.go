@@ -93,6 +93,17 @@
 //
 // Each message in flight needs a channel. A connection has 2047 channels unless the broker allows less.
 //
+// # Many keys at a time
+//
+// With Key, InFlight messages of a queue with a single active consumer run at the same time, and never two of one key
+// (in_lanes.go). One channel fetches them, and each one fetched is in a lane of package lanes until it is acked.
+//
+//   - None is requeued alone, which would break the order. A nacked one is delivered again after a wait.
+//   - At the end the consumer is not cancelled: another one would be active while handlers still run. The channel is
+//     closed once they have ended, and what is not acked goes back together.
+//   - A message that waited in its lane for MaxHold ends the channel before its consumer_timeout would. None begins
+//     then, and those that run have half of MaxHold to end.
+//
 // # RabbitMQ 4, and time
 //
 // From RabbitMQ 4 on, a quorum queue drops a message, or sends it to its dead-letter exchange, after 20 redeliveries.
@@ -121,7 +132,7 @@
 //     bytes. Logger gets a line then.
 //   - Order. A requeued message goes to its old place if it can, but another consumer may have the next message
 //     already. Letters of messages that failed at about the same time can change places; MaxPlacing -1 keeps their
-//     order. With InFlight there is no order.
+//     order. With InFlight there is no order, unless Key gives one.
 //   - One copy. A confirm or an ack can be lost with the connection. Then the message is there twice, with the same id.
 //   - Knowing at once. The loss of a peer that vanished is noticed after two to three heartbeats, 10 s each by default.
 //     Before that no context ends.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
@@ -28,6 +29,12 @@ type SubscriberConfig struct {
 	// it for retry stages. It excludes another prefetch and Consume.Exclusive. With a single active consumer it has no
 	// effect. Subscribe returns an error if the connection has too few channels. Default: 1; at most 100.
 	InFlight int
+	// Key returns the key of a message: of its metadata, or of its payload. With it, InFlight messages of a queue are
+	// handled at the same time, never two of one key, and those of a key in the order of the queue. "" is no key, and
+	// no order. The queue must have a single active consumer, which AMQP.Queue.Arguments say. A nacked message is
+	// delivered again in process, and holds up its own key alone. If Key panics, the queue waits, and the log says so.
+	// Key is refused with InFlight 1, with a consumer priority, and with a delivery limit. Default: none, and no order.
+	Key func(*message.Message) string
 	// MaxPlacing is the number of failed messages of a queue that are placed while the next ones are handled: published
 	// to a retry stage, or as a dead letter. At this number, or at 16 MiB of payloads, the subscriber waits. Each of
 	// them stays unacked until its placement is confirmed, so after a crash the broker delivers it again. While they
@@ -119,6 +126,9 @@ func (c *SubscriberConfig) validate() error {
 		return fmt.Errorf("wmamqp: SubscriberConfig.InFlight is %d with AMQP.Consume.Exclusive, which allows one channel "+
 			"to consume: leave one of them out", c.InFlight)
 	}
+	if err := c.validateKey(); err != nil {
+		return err
+	}
 	if c.MaxPlacing > maxPlacing {
 		return fmt.Errorf("wmamqp: SubscriberConfig.MaxPlacing is %d: it must be at most %d messages of a queue",
 			c.MaxPlacing, maxPlacing)
@@ -126,6 +136,31 @@ func (c *SubscriberConfig) validate() error {
 	if c.MaxHold < 0 {
 		return fmt.Errorf("wmamqp: SubscriberConfig.MaxHold is %s: it must not be negative; leave it out for 15 minutes",
 			c.MaxHold)
+	}
+	return nil
+}
+
+// validateKey refuses what has no order.
+func (c *SubscriberConfig) validateKey() error {
+	if c.Key == nil {
+		return nil
+	}
+	if c.InFlight == 1 {
+		return errors.New("wmamqp: SubscriberConfig.Key with InFlight 1: one message at a time is in the order of the queue " +
+			"anyway; set InFlight to the number of keys that are handled at the same time, or leave Key out")
+	}
+	arguments := c.AMQP.Queue.Arguments
+	if arguments[amqp091.SingleActiveConsumerArg] != true {
+		return fmt.Errorf("wmamqp: SubscriberConfig.Key without %s: competing consumers of a queue have no order; set "+
+			"AMQP.Queue.Arguments[%[1]q] to true, on a queue that was declared with it", amqp091.SingleActiveConsumerArg)
+	}
+	if _, found := c.AMQP.Consume.Arguments["x-priority"]; found {
+		return errors.New("wmamqp: SubscriberConfig.Key with AMQP.Consume.Arguments[\"x-priority\"]: a consumer of a higher " +
+			"priority becomes active while messages of this one are not settled; leave the priority out")
+	}
+	if limit, found := arguments[deliveryLimit]; found && text(limit) != "-1" {
+		return fmt.Errorf("wmamqp: SubscriberConfig.Key with %s %s in AMQP.Queue.Arguments: the queue drops a message out of "+
+			"its order when it was given back that often; set it to -1", deliveryLimit, text(limit))
 	}
 	return nil
 }
@@ -200,7 +235,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 // channels is how many of them the connection may have: a consumer of watermill-amqp that gets none asks again ten
 // times a second, and says nothing but to its log. 0 means that it is not asked.
 func (s *Subscriber) channels() (int, error) {
-	if s.config.InFlight == 1 {
+	if s.config.InFlight == 1 || s.config.Key != nil {
 		return 0, nil
 	}
 	conn, err := s.conn.open()

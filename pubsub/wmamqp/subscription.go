@@ -31,8 +31,12 @@ type subscription struct {
 // open begins to consume on a channel for each message that may be in flight. The first one has declared the queue when
 // the others begin, which is at once: each is several round trips.
 func (s *Subscriber) open(sub *subscription, topic string) error {
-	sub.consumers = make([]*consumer, s.config.InFlight)
-	errs := make([]error, s.config.InFlight)
+	channels := s.config.InFlight
+	if s.config.Key != nil {
+		channels = 1 // whose messages are in the order of the queue
+	}
+	sub.consumers = make([]*consumer, channels)
+	errs := make([]error, channels)
 	begin := func(i int) {
 		if errs[i] = sub.ctx.Err(); errs[i] == nil {
 			sub.consumers[i], errs[i] = s.consume(sub, topic)
@@ -57,6 +61,9 @@ func (s *Subscriber) open(sub *subscription, topic string) error {
 // consume begins to consume the queue on one more channel.
 func (s *Subscriber) consume(sub *subscription, topic string) (*consumer, error) {
 	c := &consumer{sub: sub, of: s, topic: topic, prefetch: s.config.AMQP.Consume.Qos.PrefetchCount}
+	if s.config.Key != nil {
+		c.prefetch = maxAhead
+	}
 	if err := c.begin(); err != nil {
 		return nil, err
 	}
@@ -74,6 +81,10 @@ func (s *subscription) run() {
 			defer c.end()
 			defer c.placed.Wait() // for settleGrace at most
 			defer passing.Done()
+			if s.config.Key != nil {
+				c.runInLanes()
+				return
+			}
 			c.run()
 		})
 	}
@@ -110,12 +121,20 @@ func (s *Subscriber) inner(queue string, prefetch int,
 	if err := checkSource(queue, config.Queue.Arguments, major); err != nil {
 		return nil, nil, err
 	}
+	if _, limited := config.Queue.Arguments[deliveryLimit]; s.config.Key != nil && !limited && major >= unlimitedFrom &&
+		config.Queue.Arguments[amqp091.QueueTypeArg] == amqp091.QueueTypeQuorum {
+		return nil, nil, fmt.Errorf("wmamqp: SubscriberConfig.Key without %s: from RabbitMQ %d on a quorum queue drops a message "+
+			"that was given back 20 times; set AMQP.Queue.Arguments[%[1]q] to -1", deliveryLimit, unlimitedFrom)
+	}
 	config.Consume.Qos.PrefetchCount = prefetch
 	config.Queue.GenerateName = func(string) string { return queue } // which may be another one each time
 	var topology *adapting
 	if stock, ok := config.TopologyBuilder.(*amqp.DefaultTopologyBuilder); ok {
-		topology = &adapting{DefaultTopologyBuilder: stock, major: major}
+		topology = &adapting{DefaultTopologyBuilder: stock, major: major, keyed: s.config.Key != nil}
 		config.TopologyBuilder = topology
+	}
+	if topology == nil && s.config.Key != nil {
+		config.TopologyBuilder = ordered{config.TopologyBuilder}
 	}
 	inner, err := amqp.NewSubscriberWithConnection(config, logger, s.conn.ConnectionWrapper)
 	if err != nil {
@@ -130,7 +149,8 @@ func (s *Subscriber) inner(queue string, prefetch int,
 type adapting struct {
 	*amqp.DefaultTopologyBuilder
 	passive atomic.Bool
-	major   int // version of the broker, or 0
+	keyed   bool // see SubscriberConfig.Key
+	major   int  // version of the broker, or 0
 }
 
 func (a *adapting) BuildTopology(c *amqp091.Channel, queue, exchange string, config amqp.Config,
@@ -138,7 +158,13 @@ func (a *adapting) BuildTopology(c *amqp091.Channel, queue, exchange string, con
 	if !a.passive.Load() {
 		err := a.DefaultTopologyBuilder.BuildTopology(c, queue, exchange, config, logger)
 		if refused(err, amqp091.PreconditionFailed) {
-			if name, current, ok := inequivalent(err); ok {
+			name, current, ok := inequivalent(err)
+			if name != "" && a.keyed { // the broker shows one difference, and there may be others
+				return fmt.Errorf("wmamqp: SubscriberConfig.Key: queue %q has another %s than AMQP.Queue.Arguments say, so it may have "+
+					"competing consumers or a delivery limit, and then it has no order: set the arguments that the queue was declared "+
+					"with; if it has no %s, declare another queue: %w", queue, name, amqp091.SingleActiveConsumerArg, err)
+			}
+			if ok {
 				if err := checkSource(queue, amqp091.Table{name: current}, a.major); err != nil {
 					return err
 				}
@@ -166,6 +192,23 @@ func (a *adapting) BuildTopology(c *amqp091.Channel, queue, exchange string, con
 	key := config.QueueBind.GenerateRoutingKey(queue)
 	if err := c.QueueBind(queue, key, exchange, config.QueueBind.NoWait, config.QueueBind.Arguments); err != nil {
 		return fmt.Errorf("wmamqp: bind queue %q to exchange %q: %w", queue, exchange, err)
+	}
+	return nil
+}
+
+// ordered is a topology of the user's, after which the broker is asked whether the queue has the arguments that say
+// that it has an order.
+type ordered struct{ amqp.TopologyBuilder }
+
+func (o ordered) BuildTopology(c *amqp091.Channel, queue, exchange string, config amqp.Config,
+	logger watermill.LoggerAdapter) error {
+	if err := o.TopologyBuilder.BuildTopology(c, queue, exchange, config, logger); err != nil {
+		return err
+	}
+	q := config.Queue
+	if _, err := c.QueueDeclare(queue, q.Durable, q.AutoDelete, q.Exclusive, false, q.Arguments); err != nil {
+		return fmt.Errorf("wmamqp: SubscriberConfig.Key: AMQP.TopologyBuilder has declared queue %q otherwise than AMQP.Queue "+
+			"says, so it may have no order: make them alike: %w", queue, err)
 	}
 	return nil
 }

@@ -1,0 +1,296 @@
+package wmamqp
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/lanes"
+	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/wait"
+)
+
+// maxAhead is the prefetch of a queue in lanes: what waits behind slow keys while others go on.
+const maxAhead = 1000
+
+// inLanes delivers the messages of one channel InFlight at a time, and never two of one key. It gives none back alone:
+// what is not acked when the channel ends goes back together, and so in the order of the queue.
+type inLanes struct {
+	consumer *consumer
+	ctx      context.Context // ends with the channel
+	stop     context.CancelFunc
+
+	taking      context.Context // ends before ctx if messages wait for long: then none begins, and those that run end
+	takesNoMore context.CancelFunc
+
+	mu   sync.Mutex
+	open map[*laned]struct{} // not acked
+}
+
+// laned is a message in a lane.
+type laned struct {
+	delivery
+	key   string
+	begun bool // its handler has had it; guarded by inLanes.mu
+
+	mu       sync.Mutex
+	depth    int           // of chains that are at work on it
+	returned chan struct{} // closed when depth is 0 again; nil if nothing waits for it
+}
+
+// attempt is the context of one delivery of a message.
+type attempt struct {
+	context.Context
+	of *laned
+}
+
+// Value answers for the adapter's own keys.
+func (a *attempt) Value(key any) any {
+	switch key.(type) {
+	case deliveryKey:
+		return a.of.info
+	case placing.Key:
+		return a.of
+	}
+	return a.Context.Value(key)
+}
+
+// runInLanes passes messages on until the subscription ends.
+func (c *consumer) runInLanes() {
+	placing.Lanes.Store(true)
+	for c.sub.ctx.Err() == nil {
+		c.channelInLanes()
+		if c.sub.ctx.Err() == nil && !c.beginAgain() {
+			return
+		}
+	}
+}
+
+// channelInLanes passes the messages of one channel on. It returns when no handler has one of them, or after the grace.
+// The consumer is not cancelled: that would make another one active while these are not settled.
+func (c *consumer) channelInLanes() {
+	l := &inLanes{consumer: c, open: make(map[*laned]struct{})}
+	l.ctx, l.stop = context.WithCancel(c.sub.ctx)
+	l.taking, l.takesNoMore = context.WithCancel(l.ctx)
+	all := lanes.New(lanes.Config[*laned]{
+		Running: c.sub.config.InFlight, Items: maxAhead, Bytes: c.sub.config.maxPlacingBytes, Run: l.run,
+		Key: func(d *laned) []byte {
+			if d.key == "" {
+				return nil
+			}
+			return []byte(d.key)
+		},
+		Size: func(d *laned) int { return d.size },
+	})
+	go l.watch(c.lost)
+	defer l.giveBack()
+	defer all.Close()
+	defer l.stop()
+	for {
+		select {
+		case <-l.taking.Done():
+			rest := time.AfterFunc(c.sub.config.MaxHold/2, l.stop)
+			defer rest.Stop()
+			all.Close()
+			return
+		case broker, ok := <-c.deliveries:
+			if !ok {
+				return
+			}
+			d, err := l.take(&broker)
+			if err != nil {
+				c.notResumed(err) // the message and those behind it come again when the consumer begins again
+				return
+			}
+			if all.Add(l.taking, d) != nil && l.taking.Err() == nil {
+				return
+			}
+		}
+	}
+}
+
+// watch ends the lanes with the channel. A message that has waited in its lane for MaxHold ends them too, before the
+// broker closes the channel for its consumer_timeout, under the handlers that run.
+func (l *inLanes) watch(lost <-chan *amqp091.Error) {
+	look := time.NewTicker(max(l.consumer.sub.config.MaxHold/8, time.Millisecond))
+	defer look.Stop()
+	for {
+		select {
+		case <-lost:
+			l.stop()
+			return
+		case <-l.ctx.Done():
+			return
+		case <-look.C:
+			if l.waitsLong() {
+				l.takesNoMore()
+			}
+		}
+	}
+}
+
+// waitsLong reports whether a message that no handler has had was fetched MaxHold ago.
+func (l *inLanes) waitsLong() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for d := range l.open {
+		if !d.begun && time.Since(d.delivery.began) > l.consumer.sub.config.MaxHold {
+			return true
+		}
+	}
+	return false
+}
+
+// take makes a delivery of what the broker sent.
+func (l *inLanes) take(broker *amqp091.Delivery) (*laned, error) {
+	msg, err := unmarshal(l.consumer.sub.config.AMQP.Marshaler, *broker)
+	if err != nil {
+		return nil, fmt.Errorf("wmamqp: queue %q: read a message: %w", l.consumer.sub.queue, err)
+	}
+	d := &laned{delivery: delivery{of: l.consumer, broker: broker, size: len(broker.Body), began: time.Now(),
+		msg: msg, id: msg.UUID}}
+	d.info = deliveryOf(l.consumer.sub.queue, l.consumer.of.given.times(l.consumer.sub.queue, msg.UUID, broker), broker)
+	l.mu.Lock()
+	l.open[d] = struct{}{}
+	l.mu.Unlock()
+	msg.SetContext(&attempt{l.ctx, d})
+	d.key, err = keyFrom(l.consumer.sub.queue, l.consumer.sub.config.Key, msg)
+	return d, err
+}
+
+func keyFrom(queue string, of func(*message.Message) string, msg *message.Message) (key string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("wmamqp: SubscriberConfig.Key panicked with %v for message %q of queue %q: it must return the key of "+
+				"every message, or \"\" for one without a key; the queue waits until it does", r, msg.UUID, queue)
+		}
+	}()
+	return of(msg), nil
+}
+
+// run delivers a message until it is acked. Its lane goes on when run returns.
+func (l *inLanes) run(d *laned) {
+	for nacks := 0; l.taking.Err() == nil; nacks++ {
+		ctx, cancel := context.WithCancel(l.ctx)
+		d.mu.Lock()
+		if nacks > 0 {
+			d.msg = d.msg.Copy()
+		}
+		d.cancel = cancel
+		d.msg.SetContext(&attempt{ctx, d})
+		d.mu.Unlock()
+		if !l.deliver(d) {
+			cancel()
+			return
+		}
+		cancel()
+		if time.Since(d.began) > l.consumer.sub.config.MaxHold { // before the broker closes the channel for its consumer_timeout
+			l.takesNoMore()
+			return
+		}
+		if !wait.For(l.taking, l.backoff(nacks)) {
+			return
+		}
+	}
+}
+
+// deliver delivers a message once. It reports whether it is to be delivered again on this channel.
+func (l *inLanes) deliver(d *laned) bool {
+	select {
+	case l.consumer.sub.out <- d.msg:
+	case <-l.taking.Done():
+		return false
+	}
+	l.mu.Lock()
+	d.begun = true
+	l.mu.Unlock()
+	select {
+	case <-d.msg.Acked():
+		l.acked(d)
+		d.untilReturned(l.ctx, l.consumer.sub.config.settleGrace)
+		return false
+	case <-d.msg.Nacked():
+		return d.untilReturned(l.ctx, l.consumer.sub.config.settleGrace)
+	case <-l.ctx.Done():
+		d.cancel()
+		if l.consumer.grace(&d.delivery) {
+			l.acked(d)
+		}
+		return false
+	}
+}
+
+// acked acks a message. On a channel that was lost this does nothing: the message comes again.
+func (l *inLanes) acked(d *laned) {
+	l.mu.Lock()
+	delete(l.open, d)
+	l.mu.Unlock()
+	l.consumer.of.given.forget(l.consumer.sub.queue, d.id, d.broker)
+	_ = d.broker.Ack(false)
+}
+
+// giveBack notes what goes back with the channel, because the queue counts it, and closes the channel.
+func (l *inLanes) giveBack() {
+	for d := range l.open {
+		l.consumer.of.given.add(l.consumer.sub.queue, d.id, d.broker)
+	}
+	l.consumer.end()
+}
+
+func (l *inLanes) backoff(nacks int) time.Duration {
+	first, most := l.consumer.sub.config.nackBackoff, l.consumer.sub.config.maxNackBackoff
+	if times := min(nacks, 62); first <= most>>times {
+		return first << times
+	}
+	return most
+}
+
+// Enter is called when a chain begins with msg.
+func (d *laned) Enter(msg *message.Message) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.msg != msg {
+		return false
+	}
+	d.depth++
+	return true
+}
+
+// Return is called when the chain has returned.
+func (d *laned) Return() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.depth--; d.depth == 0 && d.returned != nil {
+		close(d.returned)
+		d.returned = nil
+	}
+}
+
+// untilReturned waits until the chain has returned: the handler may have settled its message itself. It reports false
+// if the channel has ended.
+func (d *laned) untilReturned(ctx context.Context, grace time.Duration) bool {
+	d.mu.Lock()
+	if d.depth == 0 {
+		d.mu.Unlock()
+		return ctx.Err() == nil
+	}
+	returned := make(chan struct{})
+	d.returned = returned
+	d.mu.Unlock()
+	select {
+	case <-returned:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-returned:
+	case <-timer.C:
+	}
+	return false
+}

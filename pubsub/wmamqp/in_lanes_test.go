@@ -1,0 +1,290 @@
+package wmamqp_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+var singleActive = amqp091.Table{amqp091.SingleActiveConsumerArg: true}
+
+// keyOf is the part of an id before the dash.
+func keyOf(msg *message.Message) string {
+	key, _, _ := strings.Cut(msg.UUID, "-")
+	return key
+}
+
+func keyed(n int) func(*wmamqp.SubscriberConfig) {
+	return func(c *wmamqp.SubscriberConfig) {
+		inFlight(n)(c)
+		c.Key, c.AMQP.Queue.Arguments = keyOf, singleActive
+	}
+}
+
+// sequences sends n messages of each of some keys, one key after the other.
+func (b *broker) sequences(queue string, keys, n int) {
+	b.Helper()
+	for i := range n {
+		for k := range keys {
+			b.send(queue, amqp091.Publishing{MessageId: fmt.Sprintf("k%d-%02d", k, i)})
+		}
+	}
+}
+
+// journal is what handlers saw.
+type journal struct {
+	testing.TB
+	mu    sync.Mutex
+	busy  map[string]bool
+	acked map[string][]string
+	most  int
+}
+
+func newJournal(t testing.TB) *journal {
+	return &journal{TB: t, busy: map[string]bool{}, acked: map[string][]string{}}
+}
+
+// handle takes messages until the channel is closed, each in a goroutine of its own.
+func (j *journal) handle(messages <-chan *message.Message, settle func(*message.Message) bool) {
+	for msg := range messages {
+		go func() {
+			key := keyOf(msg)
+			j.mu.Lock()
+			if j.busy[key] {
+				j.Errorf("%s came while another one of its key was in a handler", msg.UUID)
+			}
+			j.busy[key] = true
+			running := 0
+			for _, busy := range j.busy {
+				if busy {
+					running++
+				}
+			}
+			j.most = max(j.most, running)
+			j.mu.Unlock()
+			ok := settle(msg)
+			j.mu.Lock()
+			j.busy[key] = false
+			if ok {
+				j.acked[key] = append(j.acked[key], msg.UUID)
+			}
+			j.mu.Unlock()
+			if ok {
+				msg.Ack()
+			} else {
+				msg.Nack()
+			}
+		}()
+	}
+}
+
+// complete waits until n messages of each key were acked, and checks their order. Those that were acked while their
+// channel was lost may come again, in order.
+func (j *journal) complete(keys, n int) {
+	j.Helper()
+	distinct := func() (all int) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		for _, ids := range j.acked {
+			seen := map[string]bool{}
+			for _, id := range ids {
+				seen[id] = true
+			}
+			all += len(seen)
+		}
+		return all
+	}
+	eventually(j, "all are acked", func() bool { return distinct() == keys*n })
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for key, ids := range j.acked {
+		last := ""
+		seen := map[string]bool{}
+		for _, id := range ids {
+			if !seen[id] && id < last {
+				j.Errorf("%s: %s came for the first time after %s", key, id, last)
+			}
+			seen[id], last = true, max(last, id)
+		}
+	}
+}
+
+func TestLanesKeepOrder(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic()
+	b.declareWith(topic, singleActive)
+	b.sequences(topic, 20, 20)
+	j, nacked := newJournal(t), sync.Map{}
+	go j.handle(b.subscribe(b.subscriber(keyed(16)), topic), func(msg *message.Message) bool {
+		time.Sleep(2 * time.Millisecond)
+		_, again := nacked.LoadOrStore(msg.UUID, true)
+		return again || !strings.HasSuffix(msg.UUID, "7")
+	})
+	j.complete(20, 20)
+	if j.most < 8 {
+		t.Errorf("%d ran at the same time", j.most)
+	}
+	eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+}
+
+func TestLanesGoOnAfterTheConnectionAndTheConsumer(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic, p := b.topic(), b.proxy()
+	b.declareWith(topic, singleActive)
+	b.sequences(topic, 10, 40)
+	j := newJournal(t)
+	slow := func(msg *message.Message) bool {
+		select {
+		case <-time.After(5 * time.Millisecond):
+			return true
+		case <-msg.Context().Done():
+			return false
+		}
+	}
+	first := b.subscriber(keyed(16), func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = p.uri })
+	go j.handle(b.subscribe(first, topic), slow)
+	time.Sleep(30 * time.Millisecond)
+	p.Cut()
+	p.Heal()
+	go j.handle(b.subscribe(b.subscriber(keyed(16)), topic), slow)
+	time.Sleep(30 * time.Millisecond)
+	b.closed("the active one", first.Close())
+	j.complete(10, 40)
+}
+
+func TestLanesAreRefusedWithoutAnOrder(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.queue()
+	if _, err := b.subscriber(keyed(2)).Subscribe(t.Context(), topic); err == nil ||
+		!strings.Contains(err.Error(), "SubscriberConfig.Key") {
+		t.Errorf("competing consumers: %v", err)
+	}
+	for name, change := range map[string]func(*wmamqp.SubscriberConfig){
+		"x-single-active-consumer": func(c *wmamqp.SubscriberConfig) { c.AMQP.Queue.Arguments = nil },
+		"x-priority":               func(c *wmamqp.SubscriberConfig) { c.AMQP.Consume.Arguments = amqp091.Table{"x-priority": 1} },
+		"x-delivery-limit": func(c *wmamqp.SubscriberConfig) {
+			c.AMQP.Queue.Arguments = amqp091.Table{amqp091.SingleActiveConsumerArg: true, "x-delivery-limit": 5}
+		},
+	} {
+		config := wmamqp.SubscriberConfig{}
+		keyed(2)(&config)
+		change(&config)
+		if _, err := wmamqp.NewSubscriber(b.uri, config); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestASlowKeyHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic, release := b.topic(), make(chan struct{})
+	b.declareWith(topic, singleActive)
+	b.sequences(topic, 5, 40)
+	j := newJournal(t)
+	go j.handle(b.subscribe(b.subscriber(keyed(4), patient), topic), func(msg *message.Message) bool {
+		if keyOf(msg) == "k0" {
+			<-release
+		}
+		return true
+	})
+	eventually(t, "the other keys are done", func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return len(j.acked["k1"])+len(j.acked["k2"])+len(j.acked["k3"])+len(j.acked["k4"]) == 4*40
+	})
+	close(release)
+	j.complete(5, 40)
+}
+
+// A Key that panics loses nothing: the queue waits until it does no more.
+func TestKeyPanics(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic, healthy := b.topic(), make(chan struct{})
+	b.declareWith(topic, singleActive)
+	b.sequences(topic, 3, 10)
+	j := newJournal(t)
+	go j.handle(b.subscribe(b.subscriber(keyed(4), func(c *wmamqp.SubscriberConfig) {
+		c.Key = func(msg *message.Message) string {
+			select {
+			case <-healthy:
+			default:
+				if msg.UUID == "k1-05" {
+					panic("no tenant")
+				}
+			}
+			return keyOf(msg)
+		}
+	}), topic), func(*message.Message) bool { return true })
+	time.Sleep(300 * time.Millisecond)
+	close(healthy)
+	j.complete(3, 10)
+}
+
+// Messages that wait behind a slow one of their key go back before the broker's consumer_timeout. The handler that runs
+// keeps its context, and the order stays.
+func TestLanesStartAnewBeforeTheConsumerTimeout(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic()
+	b.declareWith(topic, singleActive)
+	b.sequences(topic, 3, 10)
+	j := newJournal(t)
+	var again atomic.Int32
+	go j.handle(b.subscribe(b.subscriber(keyed(4), patient, func(c *wmamqp.SubscriberConfig) {
+		c.MaxHold = 400 * time.Millisecond
+	}), topic), func(msg *message.Message) bool {
+		if counted, _ := wmamqp.Counts(msg); counted.Redelivered {
+			again.Add(1)
+		}
+		if msg.UUID == "k0-00" {
+			select {
+			case <-time.After(500 * time.Millisecond):
+			case <-msg.Context().Done():
+				t.Error("the context of the handler that runs ended")
+			}
+		}
+		return true
+	})
+	j.complete(3, 10)
+	if n := again.Load(); n != 9 {
+		t.Errorf("%d came again, and 9 waited behind the slow one", n)
+	}
+}
+
+// plain is a topology of a user's, which declares queues without arguments.
+type plain struct{ *amqp.DefaultTopologyBuilder }
+
+func (plain) BuildTopology(c *amqp091.Channel, queue, _ string, _ amqp.Config, _ watermill.LoggerAdapter) error {
+	_, err := c.QueueDeclare(queue, true, false, false, false, nil)
+	return err
+}
+
+func TestLanesAskTheBrokerBehindATopologyOfTheUser(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic()
+	sub := b.subscriber(keyed(2), func(c *wmamqp.SubscriberConfig) { c.AMQP.TopologyBuilder = plain{} })
+	if _, err := sub.Subscribe(t.Context(), topic); err == nil || !strings.Contains(err.Error(), "AMQP.TopologyBuilder") {
+		t.Errorf("a queue without a single active consumer: %v", err)
+	}
+	config := wmamqp.SubscriberConfig{}
+	keyed(1)(&config)
+	if _, err := wmamqp.NewSubscriber(b.uri, config); err == nil || !strings.Contains(err.Error(), "InFlight 1") {
+		t.Errorf("one at a time: %v", err)
+	}
+}
