@@ -36,10 +36,7 @@ type laned struct {
 	delivery
 	key   string
 	begun bool // its handler has had it; guarded by inLanes.mu
-
-	mu       sync.Mutex
-	depth    int           // of chains that are at work on it
-	returned chan struct{} // closed when depth is 0 again; nil if nothing waits for it
+	placing.Chains
 }
 
 // attempt is the context of one delivery of a message.
@@ -176,13 +173,12 @@ func keyFrom(queue string, of func(*message.Message) string, msg *message.Messag
 func (l *inLanes) run(d *laned) {
 	for nacks := 0; l.taking.Err() == nil; nacks++ {
 		ctx, cancel := context.WithCancel(l.ctx)
-		d.mu.Lock()
 		if nacks > 0 {
 			d.msg = d.msg.Copy()
 		}
 		d.cancel = cancel
 		d.msg.SetContext(&attempt{ctx, d})
-		d.mu.Unlock()
+		d.Deliver(d.msg)
 		if !l.deliver(d) {
 			cancel()
 			return
@@ -249,38 +245,10 @@ func (l *inLanes) backoff(nacks int) time.Duration {
 	return most
 }
 
-// Enter is called when a chain begins with msg.
-func (d *laned) Enter(msg *message.Message) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.msg != msg {
-		return false
-	}
-	d.depth++
-	return true
-}
-
-// Return is called when the chain has returned.
-func (d *laned) Return() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.depth--; d.depth == 0 && d.returned != nil {
-		close(d.returned)
-		d.returned = nil
-	}
-}
-
 // untilReturned waits until the chain has returned: the handler may have settled its message itself. It reports false
 // if the channel has ended.
 func (d *laned) untilReturned(ctx context.Context, grace time.Duration) bool {
-	d.mu.Lock()
-	if d.depth == 0 {
-		d.mu.Unlock()
-		return ctx.Err() == nil
-	}
-	returned := make(chan struct{})
-	d.returned = returned
-	d.mu.Unlock()
+	returned := d.Returned()
 	select {
 	case <-returned:
 		return ctx.Err() == nil

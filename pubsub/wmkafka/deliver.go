@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/placing"
 )
 
 // delivery is a record on its way to the consumer, which holds it until the ack.
@@ -22,8 +23,9 @@ type delivery struct {
 
 	turn      *inTurn     // if the next message can be delivered while this one is placed
 	placement *placement  // of the turn, once there is one
-	inside    inside      // of lanes
 	first     atomic.Bool // it is placed, and committed, before the next message is delivered
+
+	placing.Chains // of lanes
 }
 
 // Placing lets the next message be delivered while this one is placed elsewhere. It waits until those before it with

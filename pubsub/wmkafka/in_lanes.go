@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/lanes"
 	"github.com/watermill-spillway/spillway/internal/placing"
@@ -77,6 +76,7 @@ func (l *inLanes) take(d *delivery) {
 // run delivers a message until it is acked. Its lane goes on when run returns. After the end of the session nothing is
 // delivered: the handler of the message in front may still be at work.
 func (l *inLanes) run(d *delivery) {
+	d.Deliver(d.msg)
 	for l.session.Context().Err() == nil && d.send() {
 		outcome := d.settled(nil)
 		d.cancel()
@@ -90,7 +90,8 @@ func (l *inLanes) run(d *delivery) {
 		if !d.untilReturned() || outcome == acked || !wait.For(&d.of, d.pause()) {
 			return
 		}
-		d.again()
+		d.msg = d.msg.Copy()
+		d.Deliver(d.msg)
 	}
 }
 
@@ -110,56 +111,13 @@ func (l *inLanes) acked(d *delivery) {
 	}
 }
 
-// inside says whether chains are at work on the message of a delivery.
-type inside struct {
-	mu       sync.Mutex
-	depth    int
-	returned chan struct{} // closed when depth is 0 again; nil if nothing waits for it
-}
-
-// Enter is called when a chain begins with msg.
-func (d *delivery) Enter(msg *message.Message) bool {
-	d.inside.mu.Lock()
-	defer d.inside.mu.Unlock()
-	if d.msg != msg {
-		return false
-	}
-	d.inside.depth++
-	return true
-}
-
-// Return is called when the chain has returned.
-func (d *delivery) Return() {
-	d.inside.mu.Lock()
-	defer d.inside.mu.Unlock()
-	if d.inside.depth--; d.inside.depth == 0 && d.inside.returned != nil {
-		close(d.inside.returned)
-		d.inside.returned = nil
-	}
-}
-
 // untilReturned waits until the chain has returned: the handler may have acked or nacked its message itself. It reports
 // false if the session has ended.
 func (d *delivery) untilReturned() bool {
-	d.inside.mu.Lock()
-	if d.inside.depth == 0 {
-		d.inside.mu.Unlock()
-		return true
-	}
-	returned := make(chan struct{})
-	d.inside.returned = returned
-	d.inside.mu.Unlock()
 	select {
-	case <-returned:
+	case <-d.Returned():
 		return true
 	case <-d.of.Done():
 		return false
 	}
-}
-
-// again prepares another delivery.
-func (d *delivery) again() {
-	d.inside.mu.Lock()
-	defer d.inside.mu.Unlock()
-	d.msg = d.msg.Copy()
 }
