@@ -40,7 +40,7 @@ func (b kafkaBroker) subscriber(t testing.TB, group string, config func(*sarama.
 	return sub
 }
 
-// keyed is for row R13.
+// keyed is for row R15.
 func (b kafkaBroker) keyed(t testing.TB, group string) (message.Publisher, message.Subscriber) {
 	t.Helper()
 	pub, err := wmkafka.NewPublisher(b, wmkafka.PublisherConfig{Marshaler: wmkafka.Marshaler{Inner: byTenant{}}})

@@ -27,7 +27,7 @@ type lanes struct {
 	most    int
 }
 
-// Feature R13: the messages of a key are handled one by one, in order, through retries in place and dead letters, while
+// Feature R15: the messages of a key are handled one by one, in order, through retries in place and dead letters, while
 // those of other keys are handled at the same time.
 func (b *bench) manyKeys() {
 	if b.target.Keyed == nil {

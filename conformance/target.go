@@ -40,7 +40,7 @@ type Target struct {
 	Redelivers func(t testing.TB, group string, after time.Duration) message.Subscriber
 	// Keyed returns a publisher whose messages have the value of the metadata field "tenant" as their key, and a
 	// subscriber of the group that takes messages of 16 keys at a time, those of one key in order. The suite closes
-	// both. Default: the pub/sub has no keys, and row R13 does not run.
+	// both. Default: the pub/sub has no keys, and row R15 does not run.
 	Keyed func(t testing.TB, group string) (message.Publisher, message.Subscriber)
 	// Origin is poison.QueueConfig.Origin for this pub/sub.
 	Origin func(*message.Message) poison.Origin

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/lanes"
@@ -35,7 +34,7 @@ type inLanes struct {
 type laned struct {
 	delivery
 	key   string
-	begun bool // its handler has had it; guarded by inLanes.mu
+	given bool // a handler has had it; guarded by inLanes.mu
 	placing.Chains
 }
 
@@ -135,7 +134,7 @@ func (l *inLanes) waitsLong() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for d := range l.open {
-		if !d.begun && time.Since(d.delivery.began) > l.consumer.sub.config.MaxHold {
+		if !d.given && time.Since(d.began) > l.consumer.sub.config.MaxHold {
 			return true
 		}
 	}
@@ -157,16 +156,6 @@ func (l *inLanes) take(broker *amqp091.Delivery) (*laned, error) {
 	msg.SetContext(&attempt{l.ctx, d})
 	d.key, err = keyFrom(l.consumer.sub.queue, l.consumer.sub.config.Key, msg)
 	return d, err
-}
-
-func keyFrom(queue string, of func(*message.Message) string, msg *message.Message) (key string, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("wmamqp: SubscriberConfig.Key panicked with %v for message %q of queue %q: it must return the key of "+
-				"every message, or \"\" for one without a key; the queue waits until it does", r, msg.UUID, queue)
-		}
-	}()
-	return of(msg), nil
 }
 
 // run delivers a message until it is acked. Its lane goes on when run returns.
@@ -202,7 +191,7 @@ func (l *inLanes) deliver(d *laned) bool {
 		return false
 	}
 	l.mu.Lock()
-	d.begun = true
+	d.given = true
 	l.mu.Unlock()
 	select {
 	case <-d.msg.Acked():

@@ -18,7 +18,7 @@ import (
 
 const laneVariable = "SPILLWAY_WMAMQP_LANES"
 
-// The active consumer is killed by SIGKILL. The standby had nothing until then, goes on in order, loses none, and
+// Features R15, P1: the active consumer is killed by SIGKILL. The standby had nothing until then, goes on in order, loses none, and
 // repeats only what was not acked.
 func TestLanesGoOnAfterTheActiveConsumerIsKilled(t *testing.T) {
 	t.Parallel()

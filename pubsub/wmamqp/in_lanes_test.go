@@ -88,6 +88,20 @@ func (j *journal) handle(messages <-chan *message.Message, settle func(*message.
 	}
 }
 
+// until waits until handlers have acked n messages.
+func (j *journal) until(what string, n int) {
+	j.Helper()
+	eventually(j, what, func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		all := 0
+		for _, acked := range j.acked {
+			all += len(acked)
+		}
+		return all >= n
+	})
+}
+
 // complete waits until n messages of each key were acked, and checks their order. Those that were acked while their
 // channel was lost may come again, in order.
 func (j *journal) complete(keys, n int) {
@@ -119,6 +133,7 @@ func (j *journal) complete(keys, n int) {
 	}
 }
 
+// Feature R15: the messages of a key are handled one at a time and in order, nacked ones too.
 func TestLanesKeepOrder(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -138,6 +153,7 @@ func TestLanesKeepOrder(t *testing.T) {
 	eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
 }
 
+// Features R15, P1: over a lost connection and a consumer that closes, each key stays in order and nothing is lost.
 func TestLanesGoOnAfterTheConnectionAndTheConsumer(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -155,15 +171,16 @@ func TestLanesGoOnAfterTheConnectionAndTheConsumer(t *testing.T) {
 	}
 	first := b.subscriber(keyed(16), func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = p.uri })
 	go j.handle(b.subscribe(first, topic), slow)
-	time.Sleep(30 * time.Millisecond)
+	j.until("some are handled", 20)
 	p.Cut()
 	p.Heal()
 	go j.handle(b.subscribe(b.subscriber(keyed(16)), topic), slow)
-	time.Sleep(30 * time.Millisecond)
+	j.until("more are handled after the cut", 100)
 	b.closed("the active one", first.Close())
 	j.complete(10, 40)
 }
 
+// Feature R15: a queue that has no order is refused, with the reason.
 func TestLanesAreRefusedWithoutAnOrder(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -188,6 +205,7 @@ func TestLanesAreRefusedWithoutAnOrder(t *testing.T) {
 	}
 }
 
+// Feature R15: the messages of other keys go on.
 func TestASlowKeyHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -210,7 +228,7 @@ func TestASlowKeyHoldsUpNoOther(t *testing.T) {
 	j.complete(5, 40)
 }
 
-// A Key that panics loses nothing: the queue waits until it does no more.
+// Feature R15, promise P1: a Key that panics loses nothing: the queue waits until it does no more.
 func TestKeyPanics(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -235,7 +253,7 @@ func TestKeyPanics(t *testing.T) {
 	j.complete(3, 10)
 }
 
-// Messages that wait behind a slow one of their key go back before the broker's consumer_timeout. The handler that runs
+// Feature R15: messages that wait behind a slow one of their key go back before the broker's consumer_timeout. The handler that runs
 // keeps its context, and the order stays.
 func TestLanesStartAnewBeforeTheConsumerTimeout(t *testing.T) {
 	t.Parallel()

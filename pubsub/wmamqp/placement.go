@@ -59,7 +59,7 @@ type placements struct {
 	placed sync.WaitGroup
 	wake   chan struct{} // has an item if a message is being placed, or has been settled since
 
-	// exchange is held while a message is asked for, and while a place of the prefetch is requeued: or the message
+	// exchange is held while a message is asked for, and while a place of the prefetch is given back: or the message
 	// for which one asks could overtake the one that the broker sends for the place.
 	exchange sync.Mutex
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
@@ -25,9 +24,9 @@ type SubscriberConfig struct {
 	// the default exchange.
 	AMQP amqp.Config
 	// InFlight is the number of messages of a queue that are delivered before the first of them is settled. Each has a
-	// channel of its own with a prefetch of 1. They have no order, and each channel counts its own nacks in a row. Set
-	// it for retry stages. It excludes another prefetch and Consume.Exclusive. With a single active consumer it has no
-	// effect. Subscribe returns an error if the connection has too few channels. Default: 1; at most 100.
+	// channel of its own with a prefetch of 1. They have no order without Key, and each channel counts its own nacks in a row. Set
+	// it for retry stages. It excludes another prefetch and Consume.Exclusive. With a single active consumer and no Key
+	// it has no effect. Subscribe returns an error if the connection has too few channels. Default: 1; at most 100.
 	InFlight int
 	// Key returns the key of a message: of its metadata, or of its payload. With it, InFlight messages of a queue are
 	// handled at the same time, never two of one key, and those of a key in the order of the queue. "" is no key, and
@@ -136,31 +135,6 @@ func (c *SubscriberConfig) validate() error {
 	if c.MaxHold < 0 {
 		return fmt.Errorf("wmamqp: SubscriberConfig.MaxHold is %s: it must not be negative; leave it out for 15 minutes",
 			c.MaxHold)
-	}
-	return nil
-}
-
-// validateKey refuses what has no order.
-func (c *SubscriberConfig) validateKey() error {
-	if c.Key == nil {
-		return nil
-	}
-	if c.InFlight == 1 {
-		return errors.New("wmamqp: SubscriberConfig.Key with InFlight 1: one message at a time is in the order of the queue " +
-			"anyway; set InFlight to the number of keys that are handled at the same time, or leave Key out")
-	}
-	arguments := c.AMQP.Queue.Arguments
-	if arguments[amqp091.SingleActiveConsumerArg] != true {
-		return fmt.Errorf("wmamqp: SubscriberConfig.Key without %s: competing consumers of a queue have no order; set "+
-			"AMQP.Queue.Arguments[%[1]q] to true, on a queue that was declared with it", amqp091.SingleActiveConsumerArg)
-	}
-	if _, found := c.AMQP.Consume.Arguments["x-priority"]; found {
-		return errors.New("wmamqp: SubscriberConfig.Key with AMQP.Consume.Arguments[\"x-priority\"]: a consumer of a higher " +
-			"priority becomes active while messages of this one are not settled; leave the priority out")
-	}
-	if limit, found := arguments[deliveryLimit]; found && text(limit) != "-1" {
-		return fmt.Errorf("wmamqp: SubscriberConfig.Key with %s %s in AMQP.Queue.Arguments: the queue drops a message out of "+
-			"its order when it was given back that often; set it to -1", deliveryLimit, text(limit))
 	}
 	return nil
 }

@@ -121,10 +121,8 @@ func (s *Subscriber) inner(queue string, prefetch int,
 	if err := checkSource(queue, config.Queue.Arguments, major); err != nil {
 		return nil, nil, err
 	}
-	if _, limited := config.Queue.Arguments[deliveryLimit]; s.config.Key != nil && !limited && major >= unlimitedFrom &&
-		config.Queue.Arguments[amqp091.QueueTypeArg] == amqp091.QueueTypeQuorum {
-		return nil, nil, fmt.Errorf("wmamqp: SubscriberConfig.Key without %s: from RabbitMQ %d on a quorum queue drops a message "+
-			"that was given back 20 times; set AMQP.Queue.Arguments[%[1]q] to -1", deliveryLimit, unlimitedFrom)
+	if err := s.config.checkLimit(config.Queue.Arguments, major); err != nil {
+		return nil, nil, err
 	}
 	config.Consume.Qos.PrefetchCount = prefetch
 	config.Queue.GenerateName = func(string) string { return queue } // which may be another one each time
@@ -192,23 +190,6 @@ func (a *adapting) BuildTopology(c *amqp091.Channel, queue, exchange string, con
 	key := config.QueueBind.GenerateRoutingKey(queue)
 	if err := c.QueueBind(queue, key, exchange, config.QueueBind.NoWait, config.QueueBind.Arguments); err != nil {
 		return fmt.Errorf("wmamqp: bind queue %q to exchange %q: %w", queue, exchange, err)
-	}
-	return nil
-}
-
-// ordered is a topology of the user's, after which the broker is asked whether the queue has the arguments that say
-// that it has an order.
-type ordered struct{ amqp.TopologyBuilder }
-
-func (o ordered) BuildTopology(c *amqp091.Channel, queue, exchange string, config amqp.Config,
-	logger watermill.LoggerAdapter) error {
-	if err := o.TopologyBuilder.BuildTopology(c, queue, exchange, config, logger); err != nil {
-		return err
-	}
-	q := config.Queue
-	if _, err := c.QueueDeclare(queue, q.Durable, q.AutoDelete, q.Exclusive, false, q.Arguments); err != nil {
-		return fmt.Errorf("wmamqp: SubscriberConfig.Key: AMQP.TopologyBuilder has declared queue %q otherwise than AMQP.Queue "+
-			"says, so it may have no order: make them alike: %w", queue, err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 )
 
@@ -24,6 +25,32 @@ func TestDeliveryLimit(t *testing.T) {
 		server := &amqp091.Connection{Properties: amqp091.Table{"version": row.version}}
 		if got := (&Publisher{config: config}).queueArguments(server); !reflect.DeepEqual(got, row.want) {
 			t.Errorf("%v on %q: %v", row.given, row.version, got)
+		}
+	}
+}
+
+// Feature R15: from RabbitMQ 4 on a quorum queue without a limit of -1 drops messages out of their order, and is refused.
+func TestKeyOfLimitedQueue(t *testing.T) {
+	quorum := amqp091.Table{"x-queue-type": "quorum"}
+	for _, row := range []struct {
+		what      string
+		keyed     bool
+		arguments amqp091.Table
+		major     int
+		refused   bool
+	}{
+		{"no limit is set", true, quorum, 4, true},
+		{"the limit is lifted", true, amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": -1}, 4, false},
+		{"a classic queue has none", true, nil, 4, false},
+		{"earlier brokers have none", true, quorum, 3, false},
+		{"no order is asked for", false, quorum, 4, false},
+	} {
+		config := SubscriberConfig{}
+		if row.keyed {
+			config.Key = func(*message.Message) string { return "" }
+		}
+		if err := config.checkLimit(row.arguments, row.major); (err != nil) != row.refused {
+			t.Errorf("%s: %v", row.what, err)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestFactWatermillStopsAtUnreadable(t *testing.T) {
 }
 
 // waits subscribes, takes a message and holds it; then a second instance joins and is waited for, as long as d. It
-// tells whether the context of the held message ended and whether the rebalance did.
+// shows if the context of the held message ended and whether the rebalance did.
 func waits(c *cluster, first, second message.Subscriber, d time.Duration) (ended, rebalanced bool) {
 	c.produce(numbered(1)...)
 	held := c.next(c.subscribe(first))

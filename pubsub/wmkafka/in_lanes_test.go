@@ -74,7 +74,7 @@ func (h *history) count() (n int) {
 	return n
 }
 
-// Feature R13: with 16 in flight the messages of a key are handled one at a time and in order, nacked ones too.
+// Feature R15: with 16 in flight the messages of a key are handled one at a time and in order, nacked ones too.
 func TestLanesKeepOrder(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -249,7 +249,7 @@ func lanesOf(t *testing.T, keys string, config SubscriberConfig, test func(deliv
 	})
 }
 
-// Feature R13: a handler that acks, or nacks, before it has done its work holds up the next message of its key until
+// Feature R15: a handler that acks, or nacks, before it has done its work holds up the next message of its key until
 // the chain has returned.
 func TestLaneEndsWithTheChain(t *testing.T) {
 	for _, ack := range []bool{true, false} {
