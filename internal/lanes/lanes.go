@@ -147,13 +147,13 @@ func (l *Lanes[T]) ready(e *entry[T]) {
 // run is a worker.
 func (l *Lanes[T]) run() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	for {
 		for l.first == nil && !l.closed {
 			l.idle++
 			l.work.Wait()
 		}
 		if l.closed {
+			l.mu.Unlock() // not deferred: a panic of Run, which has no lock, would be lost in that of the lock
 			return
 		}
 		e := l.first
