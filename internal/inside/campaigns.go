@@ -2,6 +2,7 @@ package inside
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -147,6 +148,15 @@ func (d *Diff) Masked(r *privacy.Redactor) *Diff {
 		return nil
 	}
 	return d.Mask(r)
+}
+
+// EditText returns a campaigns.Edit as JSON, as the record has it.
+func EditText(edit any) string {
+	text, err := json.Marshal(edit)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // KeyDiff is a metadata key that an edit changes. A nil value says that the key is not there.

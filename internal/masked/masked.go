@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
@@ -42,15 +43,6 @@ func Edit(r *privacy.Redactor, e *campaigns.Edit) *campaigns.Edit {
 	return &shown
 }
 
-// Text is an edit as JSON, as the record has it.
-func Text(e *campaigns.Edit) string {
-	text, err := json.Marshal(e)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
-
 // Detail returns the detail of an event as it may be shown: of an edited letter the detail is the edit.
 func Detail(r *privacy.Redactor, detail string) string {
 	var e campaigns.Edit
@@ -63,7 +55,7 @@ func Detail(r *privacy.Redactor, detail string) string {
 	if e.Validate() != nil {
 		return string(r.Payload([]byte(detail)))
 	}
-	return Text(Edit(r, &e))
+	return inside.EditText(Edit(r, &e))
 }
 
 // Request returns the request of a campaign as it may be shown: its filter and its edit have values of messages.

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/masked"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -31,19 +32,19 @@ func TestEdit(t *testing.T) {
 			`{"op":"test","path":"/rows/0/name","value":"secret3"},{"op":"add","path":"/rows/-","value":{"name":"secret4"}},{"op":"add","path":"/x/9999/y","value":"secret5"},` +
 			`{"op":"add","path":"/a~1b/iban","value":"secret6"},{"op":"replace","path":"","value":{"password":"secret7"}},{"op":"add","path":"/currency","value":"EUR"},{"op":"remove","path":"/y"}]`),
 	}
-	whole := masked.Text(&e)
-	for _, shown := range []string{masked.Text(masked.Edit(r, &e)), masked.Detail(r, whole), masked.Detail(r, whole[:len(whole)-40])} {
+	whole := inside.EditText(&e)
+	for _, shown := range []string{inside.EditText(masked.Edit(r, &e)), masked.Detail(r, whole), masked.Detail(r, whole[:len(whole)-40])} {
 		if strings.Contains(shown, "4711") || strings.Contains(shown, "secret") {
 			t.Errorf("%s", shown)
 		}
 	}
-	shown := masked.Text(masked.Edit(r, &e))
+	shown := inside.EditText(masked.Edit(r, &e))
 	for _, want := range []string{`"path":"/currency","value":"EUR"`, `"kind":"visa"`, `"tenant":"blue"`, `"path":"/y"`, `\"currency\":\"EUR\"`} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("%s lacks %s", shown, want)
 		}
 	}
-	if masked.Text(&e) != whole {
+	if inside.EditText(&e) != whole {
 		t.Error("the edit itself was changed")
 	}
 }
@@ -59,7 +60,7 @@ func TestDetail(t *testing.T) {
 		}
 	}
 	for _, patch := range []string{`{}`, `[{"path":1,"value":"secret1"}]`, `[{"path":"/a","value":{"password":"secret1"}}]`, `[{"path":"` + strings.Repeat("/a", 60) + `","value":"secret1"}]`} {
-		if got := masked.Text(masked.Edit(r, &campaigns.Edit{Patch: []byte(patch)})); strings.Contains(got, "secret1") {
+		if got := inside.EditText(masked.Edit(r, &campaigns.Edit{Patch: []byte(patch)})); strings.Contains(got, "secret1") {
 			t.Errorf("%s", got)
 		}
 	}

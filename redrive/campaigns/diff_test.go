@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/masked"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -66,17 +66,17 @@ func TestDiff_masked(t *testing.T) {
 	} {
 		_, plan, err := all.Inside().Plan(t.Context(), campaigns.Request{Seqs: []int64{row.seq}, Edit: &row.edit})
 		if err != nil || len(plan.Sample) != 1 || plan.Sample[0].Edited.Refused != "" {
-			t.Fatalf("%s: %+v %v", masked.Text(&row.edit), plan.Sample, err)
+			t.Fatalf("%s: %+v %v", inside.EditText(&row.edit), plan.Sample, err)
 		}
 		whole := plan.Sample[0].Edited
 		d := whole.Masked(r)
 		metadata, _ := json.Marshal(d.Metadata)
 		shown := string(d.Before) + string(d.After) + string(metadata)
 		if strings.Contains(shown, "SECRET") || !strings.Contains(shown, row.shows) || !strings.Contains(d.Withheld, row.withheld) || (d.Withheld == "") != (row.withheld == "") {
-			t.Errorf("%s: %.500s, withheld %q", masked.Text(&row.edit), shown, d.Withheld)
+			t.Errorf("%s: %.500s, withheld %q", inside.EditText(&row.edit), shown, d.Withheld)
 		}
 		if d.Withheld != "" && d.Before != nil || string(whole.Masked(privacy.None()).After) != string(whole.After) {
-			t.Errorf("%s: %.500q", masked.Text(&row.edit), d.Before)
+			t.Errorf("%s: %.500q", inside.EditText(&row.edit), d.Before)
 		}
 	}
 }

@@ -96,15 +96,6 @@ func reserved(key string) bool {
 	return len(poison.Inside().ProducerMetadata(message.Metadata{key: "x"})) == 0
 }
 
-// text is the edit as JSON, for the record.
-func (e *Edit) text() string {
-	text, err := json.Marshal(e)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
-
 // apply changes msg, whose payload and metadata are its own. It ends with the context of msg.
 func (e *Edit) apply(msg *message.Message, funcs map[string]func(*message.Message) error) (err error) {
 	ctx, payload := msg.Context(), []byte(msg.Payload)

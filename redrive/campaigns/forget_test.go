@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/masked"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -47,7 +47,7 @@ func TestForget(t *testing.T) {
 			t.Errorf("%d texts, %d open, %v", done.Texts, len(done.Open), err)
 		}
 		if c, err := all.Get(ctx, ids[0]); err != nil || c.Request.Edit.Set["to"] != person || !strings.Contains(string(c.Request.Edit.Merge), person) {
-			t.Errorf("the edit of an open campaign: %s, %v", masked.Text(c.Request.Edit), err)
+			t.Errorf("the edit of an open campaign: %s, %v", inside.EditText(c.Request.Edit), err)
 		}
 		if _, err := all.Cancel(ctx, ids[0], campaigns.Act{By: "eve", Reason: "r"}); err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestForget(t *testing.T) {
 		if e := c.Request.Edit; fmt.Sprint(e.Set) != "map[n:erased other:142 to:erased]" || !slices.Equal(e.Unset, []string{"x"}) ||
 			string(e.Merge) != `{"big":90071992547409931.10,"m":142,"n":"erased","to":{"list":["x erased"]}}` ||
 			string(e.Patch) != `[{"op":"add","path":"/42","value":"erased"}]` || c.Request.Reason != "for erased" || c.Request.Filter.IDs[0] != "id-0" {
-			t.Errorf("%s, %q", masked.Text(e), c.Request.Reason)
+			t.Errorf("%s, %q", inside.EditText(e), c.Request.Reason)
 		}
 		if c, err := all.Get(ctx, ids[1]); err != nil || !strings.Contains(string(c.Request.Edit.Merge), "1.50") {
 			t.Errorf("%s, %v", c.Request.Edit.Merge, err)

@@ -126,7 +126,7 @@ func (f *flight) recordEdits(ctx context.Context, act letters.Act, some []markin
 	for i, m := range some {
 		seqs[i] = m.piece.row.seq
 	}
-	act.Detail = f.campaign.Request.Edit.text()
+	act.Detail = inside.EditText(f.campaign.Request.Edit)
 	_, err := f.all.store.Inside().Record(ctx, nil, string(letters.EventEdited), act, seqs...)
 	return err
 }

@@ -54,7 +54,7 @@ func (w *Worker) newFlight(c Campaign, fresh bool) *flight {
 }
 
 // run works on a campaign until it does not run any more, or ctx ends. It returns when the publisher has returned and
-// what became of the letters is written down. Letters that were not begun when ctx ended are requeued.
+// what became of the letters is written down. Letters that were not begun when ctx ended are released.
 func (f *flight) run(parent context.Context) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()

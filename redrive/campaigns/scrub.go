@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/watermill-spillway/spillway/internal/erasedtext"
+	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
 // forgetRequest returns a request without the values, and whether the edit had some of them.
@@ -28,7 +29,7 @@ func forgetRequest(text string, values []string) (request string, inEdit bool, e
 	f.Description, f.Payload = erasedtext.Replace(f.Description, values), erasedtext.Replace(f.Payload, values)
 	r.Reason = erasedtext.Replace(r.Reason, values)
 	if e := r.Edit; e != nil {
-		was := e.text()
+		was := inside.EditText(e)
 		for key, value := range e.Set {
 			e.Set[key] = erasedtext.Replace(value, values)
 		}
@@ -42,7 +43,7 @@ func forgetRequest(text string, values []string) (request string, inEdit bool, e
 		if err != nil {
 			return "", false, err
 		}
-		inEdit = e.text() != was
+		inEdit = inside.EditText(e) != was
 	}
 	after, err := json.Marshal(r)
 	if err != nil || bytes.Equal(before, after) {

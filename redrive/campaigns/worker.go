@@ -142,7 +142,7 @@ func (w *Worker) Plugin(router *message.Router) error {
 var errNoWorker = errors.New("campaigns: the *Worker is nil: check the error of NewWorker")
 
 // Run works on campaigns until ctx ends, and returns nil then: when the calls of the publisher that were under way have
-// returned, and the letters that were not begun have been requeued. Publish has no context, so give the publisher's
+// returned, and the letters that were not begun have been released. Publish has no context, so give the publisher's
 // client a time-out. An error of the database or the publisher does not end Run.
 func (w *Worker) Run(ctx context.Context) error {
 	switch {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/masked"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -92,7 +92,7 @@ func (c *console) campaignView(r *request, one campaigns.Campaign) (campaignView
 		v.Rate = say("%s letters a second", strconv.FormatFloat(one.Rate, 'g', -1, 64))
 	}
 	if v.MayLook && request.Edit != nil {
-		v.Edit = masked.Text(request.Edit)
+		v.Edit = inside.EditText(request.Edit)
 	}
 	v.Selection, v.Chosen = c.chosenBy(r, one), r.inWords(request)
 	v.Done = one.State.Ended() && one.NotHeard == 0
