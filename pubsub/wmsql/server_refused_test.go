@@ -20,24 +20,30 @@ func (b *bench) refuses(what string) {
 	}
 }
 
+// handled handles messages, and returns a subscriber that has begun if it is running, and its log.
+func (b *bench) handled(old []string, running bool) (*wmsql.Subscriber, <-chan *message.Message, *testkit.Log) {
+	b.Helper()
+	b.publish(old...)
+	b.handle(old...)
+	log := &testkit.Log{}
+	sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Logger = log })
+	if !running {
+		return sub, nil, log
+	}
+	messages, err := sub.Subscribe(b.Context(), b.topic)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return sub, messages, log
+}
+
 // Feature P1: a position that was refused stays refused when the server's transaction ids have passed it, while the
 // subscription runs and when it is started again. With RestartIfAhead every message comes.
 func TestRefusalStays(t *testing.T) {
 	for _, running := range []bool{false, true} {
 		t.Run(fmt.Sprintf("running %t", running), func(t *testing.T) {
-			b := onPostgres(t)
-			old, fresh := batchOf("old", 5), batchOf("new", 5)
-			b.publish(old...)
-			b.handle(old...)
-			log := &testkit.Log{}
-			sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Logger = log })
-			var messages <-chan *message.Message
-			if running {
-				var err error
-				if messages, err = sub.Subscribe(t.Context(), b.topic); err != nil {
-					t.Fatal(err)
-				}
-			}
+			b, old, fresh := onPostgres(t), batchOf("old", 5), batchOf("new", 5)
+			sub, messages, log := b.handled(old, running)
 			b.exec(`UPDATE ` + b.offsetsTable() + ` SET last_processed_transaction_id = (pg_current_xact_id()::text::bigint + 200)::text::xid8`)
 			if running {
 				b.until("the error is logged", func() bool { return log.Is(wmsql.ErrPositionAhead) })
@@ -79,19 +85,8 @@ func (b *bench) silent(messages <-chan *message.Message) {
 func TestServerMoved(t *testing.T) {
 	for _, running := range []bool{false, true} {
 		t.Run(fmt.Sprintf("running %t", running), func(t *testing.T) {
-			b := onPostgres(t)
-			old, fresh := batchOf("old", 5), batchOf("new", 5)
-			b.publish(old...)
-			b.handle(old...)
-			log := &testkit.Log{}
-			sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Logger = log })
-			var messages <-chan *message.Message
-			if running {
-				var err error
-				if messages, err = sub.Subscribe(t.Context(), b.topic); err != nil {
-					t.Fatal(err)
-				}
-			}
+			b, old, fresh := onPostgres(t), batchOf("old", 5), batchOf("new", 5)
+			sub, messages, log := b.handled(old, running)
 			// In one transaction, the table is as another server has it once its ids have passed the position.
 			b.exec(`WITH moved AS (UPDATE ` + b.offsetsTable() + ` SET spillway_server = '1', last_processed_transaction_id = (pg_current_xact_id()::text::bigint - 1)::text::xid8 RETURNING 1)
 				INSERT INTO ` + b.table(b.topic) + ` (uuid, payload, metadata, transaction_id) SELECT 'new-' || i, 'x', '{}', '3' FROM generate_series(0, 4) i, moved`)
