@@ -32,7 +32,7 @@
 // A relay begins to look at the first row. That look is slow while a topic refuses, or while an old snapshot keeps
 // deleted rows in the index. If it takes longer than 10 milliseconds, the relay begins further behind, and at the first
 // row once in a hundred times as long. A message is late by that much if it was committed more than 10 seconds after it
-// was due, or requeued by another relay.
+// was due, or released by another relay.
 //
 // # In one transaction
 //

@@ -124,7 +124,7 @@ func (r *Relay) Plugin(router *message.Router) error {
 }
 
 // Run publishes what is due until ctx ends, and returns nil then: when a call of the publisher that was under way has
-// returned, and what was taken and not published has been requeued to other relays, for which it takes up to 5
+// returned, and what was taken and not published has been released for other relays, for which it takes up to 5
 // seconds. An error of the database or of the publisher does not end it.
 func (r *Relay) Run(ctx context.Context) error {
 	switch {

@@ -38,7 +38,7 @@ var (
 		Topic, Handler, MessageID)
 	// once: Read docs/breaker.md#errors-that-do-not-say-away.
 	GuardGaveUp = event(isError, "guard_gave_up", "The breaker holds no more messages for an error of unknown "+
-		"meaning: they go on as without a guard. If the error says that something is away, mark it with classify.Away; if "+
+		"meaning: they go on as without a breaker. If the error says that something is away, mark it with classify.Away; if "+
 		"the message is at fault, with classify.Permanent",
 		Handler, Class, "scope", "kind")
 	// stop: nothing; the entries expire

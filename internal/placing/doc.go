@@ -34,8 +34,8 @@
 // first call counts, and the subscriber sees to that. What follows is the router's ack or nack, as without the call:
 //
 //   - An ack says that the placement was confirmed.
-//   - A nack says that each sink refused the message, that the message was requeued (chain.PutBack), or that it went
-//     away (chain.Abort). The subscriber delivers it again before it takes new messages, with its usual backoff. After
+//   - A nack says that each sink refused the message, that the message was requeued (chain.Requeue), or that it went
+//     away (its context ended). The subscriber delivers it again before it takes new messages, with its usual backoff. After
 //     the end of the session, it does not.
 //   - Neither, and the session ends: the message belongs to the next owner.
 //

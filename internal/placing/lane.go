@@ -7,8 +7,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Laned is a Delivery, with Chains, whose subscriber delivers the next message of its key when this one is settled, and the chain has
-// returned: a handler may ack before it has done its work.
+// Laned is a Delivery whose subscriber delivers the next message of its key when this one is settled, and the chain has
+// returned: a handler may ack before it has done its work. Chains makes it so.
 type Laned interface {
 	// Enter is called when a chain begins with msg. If it returns true, Return is called when the chain has returned.
 	Enter(msg *message.Message) bool

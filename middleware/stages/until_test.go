@@ -97,7 +97,7 @@ func shift(metadata map[string]string, start time.Time) {
 }
 
 // Feature R5: in a stage that is longer than a message is held, messages that come all the time are late by the
-// jitter's amplitude at the most: who goes round does not wait behind those that came after it.
+// jitter's amplitude at most: who goes round does not wait behind those that came after it.
 func TestStageLatenessWhereMessagesGoRound(t *testing.T) {
 	for name, row := range map[string]struct{ delay, maxHold time.Duration }{
 		"default":         {10 * time.Minute, 0},

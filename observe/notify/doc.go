@@ -19,7 +19,7 @@
 // Further letters of the cause are counted, and one notice has their number after Config.Window. A cause without a
 // letter for a whole Window is new again.
 //
-// States are the other half: an open guard, a store that is away, letters that wait for too long or are too many, a
+// States are the other half: an open breaker, a store that is away, letters that wait for too long or are too many, a
 // campaign that stopped itself. A state is a notice when it begins, and one when it was over for a minute. If it
 // comes back before, it goes on.
 //

@@ -113,8 +113,8 @@ type Retention struct {
 	life     *lifecycle.Lifecycle
 }
 
-// NewRetention returns a Retention of the letters of the store's service. Nothing is deleted before the
-// router of Plugin runs.
+// NewRetention returns a Retention of the letters of the store's service. Nothing is deleted before the router of
+// Plugin runs.
 func NewRetention(store *Store, config RetentionConfig) (*Retention, error) {
 	if store == nil {
 		return nil, errNilStore

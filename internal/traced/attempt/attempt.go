@@ -1,5 +1,5 @@
-// Package attempt is the part that tells an observe.Tracer of each attempt of a handler. It belongs inside of Retry and
-// of the breaker, so that no operation is open while a message waits, and outside of the idempotent receiver.
+// Package attempt calls an observe.Tracer around each attempt of a handler. Its part belongs inside of Retry and of the
+// breaker, so that no operation is open while a message waits, and outside of the idempotent receiver.
 package attempt
 
 import (
