@@ -58,6 +58,9 @@ func (b *bench) serverKilled() {
 	b.consumer(func(s *setting) { s.Guarded = true })
 	sent := b.traffic(rate/4, goodOnly)
 	b.until("a message is handled", func() bool { return len(b.effects()) > 0 })
+	if b.target.Service == "rabbitmq" {
+		services.KeepQueues(b.T)
+	}
 	services.Kill(b.T, b.target.Service)
 	time.Sleep(lasts)
 	down := len(sent.sent())

@@ -36,6 +36,7 @@ func TestOutputsBrokerCrashes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			services.KeepQueues(t)
 			return pub
 		},
 		"kafka": func(t *testing.T, topic string) message.Publisher {

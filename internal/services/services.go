@@ -118,6 +118,13 @@ func RabbitMQCtl(t testing.TB, arguments ...string) {
 	control(t, "rabbitmqctl", "rabbitmq", arguments...)
 }
 
+// KeepQueues makes RabbitMQ write down which queues there are. Else a durable queue that was declared in the two seconds
+// before a Kill is gone after it: Mnesia's log is written late.
+func KeepQueues(t testing.TB) {
+	t.Helper()
+	RabbitMQCtl(t, "eval", "mnesia:sync_log().")
+}
+
 // Start starts a server that was stopped or killed, with the data it had, and returns when it answers.
 func Start(t testing.TB, name string) {
 	t.Helper()
