@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -43,10 +44,7 @@ func (b amqpBroker) subscriber(t testing.TB, group, uri string) *wmamqp.Subscrib
 	if strings.Contains(group, ".retry") { // a stage's
 		config.InFlight = 8
 	}
-	sub, err := wmamqp.NewSubscriber(uri, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := testkit.Must(wmamqp.NewSubscriber(uri, config))
 	// A router that closes cancels its handlers' contexts too, and of a handler that sees that first leaves the
 	// subscriber open.
 	t.Cleanup(func() { _ = sub.Close() })
@@ -56,10 +54,7 @@ func (b amqpBroker) subscriber(t testing.TB, group, uri string) *wmamqp.Subscrib
 // do does something on a connection of its own, because the broker may have been restarted.
 func (b amqpBroker) do(t testing.TB, f func(*amqp091.Channel) error) {
 	t.Helper()
-	conn, err := amqp091.Dial(b.uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(amqp091.Dial(b.uri))
 	defer func() { _ = conn.Close() }()
 	channel, err := conn.Channel()
 	if err == nil {

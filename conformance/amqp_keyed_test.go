@@ -6,6 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -16,15 +17,9 @@ func (b amqpBroker) keyed(t testing.TB, _ string) (message.Publisher, message.Su
 		amqp091.QueueTypeArg: amqp091.QueueTypeClassic}
 	config.Queue.GenerateName = func(topic string) string { return topic + ".keyed" }
 	config.Publish.GenerateRoutingKey = config.Queue.GenerateName
-	pub, err := wmamqp.NewPublisher(b.uri, wmamqp.PublisherConfig{AMQP: config})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sub, err := wmamqp.NewSubscriber(b.uri, wmamqp.SubscriberConfig{AMQP: config, InFlight: 16,
-		Key: func(msg *message.Message) string { return msg.Metadata.Get("tenant") }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pub := testkit.Must(wmamqp.NewPublisher(b.uri, wmamqp.PublisherConfig{AMQP: config}))
+	sub := testkit.Must(wmamqp.NewSubscriber(b.uri, wmamqp.SubscriberConfig{AMQP: config, InFlight: 16,
+		Key: func(msg *message.Message) string { return msg.Metadata.Get("tenant") }}))
 	t.Cleanup(func() { _ = sub.Close() })
 	return declaring{pub}, sub
 }

@@ -41,10 +41,7 @@ func TestAMQP(t *testing.T) {
 
 func runAMQP(t *testing.T, name string, arguments amqp091.Table, beside *sync.RWMutex, only ...string) {
 	b := amqpBroker{services.AMQP(t), arguments}
-	at, err := url.Parse(b.uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := testkit.Must(url.Parse(b.uri))
 	through := func(address string) string {
 		to := *at
 		to.Host = address

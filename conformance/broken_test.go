@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // broken are pub/subs that break one sentence each.
@@ -44,10 +46,7 @@ func TestBrokenPubSubs(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := testkit.Must(os.Executable())
 	cmd := exec.Command(self, "-test.run=^TestBrokenPubSubs$", "-test.v", "-test.parallel=30", "-test.timeout=3m")
 	cmd.Env = append(os.Environ(), brokenVariable+"=1", OutVariable+"=")
 	printed, err := cmd.CombinedOutput()

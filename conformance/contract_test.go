@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the table of sentences in docs/pubsub.md")
@@ -17,10 +19,7 @@ const page = "../docs/pubsub.md"
 // The page has each sentence, with what is lost without it and the rows that rest on it. Each sentence is held by a
 // row.
 func TestContractIsOnItsPage(t *testing.T) {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(page))
 	var lines []string
 	for _, s := range contract() {
 		var rows []string
@@ -43,9 +42,7 @@ func TestContractIsOnItsPage(t *testing.T) {
 	if *update {
 		found := regexp.MustCompile(regexp.QuoteMeta(head) + `(\| K.*\n)*`)
 		text = found.ReplaceAllLiteral(text, []byte(table))
-		if err := os.WriteFile(page, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(page, text, 0o644))
 	}
 	if !strings.Contains(string(text), table) {
 		t.Errorf("the table of sentences in %s is not of this suite: run this test with -update", page)

@@ -5,14 +5,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // The documentation lists every feature, for those who pin them.
 func TestFeaturesAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := testkit.Must(os.ReadFile("doc.go"))
 	for _, f := range features() {
 		if line := fmt.Sprintf("//\t%-4s %s\n", f.id, f.title); !strings.Contains(string(doc), line) {
 			t.Errorf("doc.go lacks the line %q", line)

@@ -20,10 +20,7 @@ type kafkaBroker []string
 func (b kafkaBroker) publisher(t testing.TB, config func(*sarama.Config)) *wmkafka.Publisher {
 	t.Helper()
 	// Rows make dead-letter topics of their own, with Kafka's defaults, or that refuse all: see readOnly.
-	pub, err := wmkafka.NewPublisher(b, wmkafka.PublisherConfig{Sarama: config, AllowLossyTopics: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pub := testkit.Must(wmkafka.NewPublisher(b, wmkafka.PublisherConfig{Sarama: config, AllowLossyTopics: true}))
 	return pub
 }
 
@@ -33,10 +30,7 @@ func (b kafkaBroker) subscriber(t testing.TB, group string, config func(*sarama.
 	if strings.Contains(group, ".retry") { // a stage's
 		subscriber.InFlight = 16
 	}
-	sub, err := wmkafka.NewSubscriber(b, group, subscriber)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := testkit.Must(wmkafka.NewSubscriber(b, group, subscriber))
 	return sub
 }
 
@@ -47,10 +41,7 @@ func (b kafkaBroker) keyed(t testing.TB, group string) (message.Publisher, messa
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub, err := wmkafka.NewSubscriber(b, group, wmkafka.SubscriberConfig{Sarama: patient, InFlight: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := testkit.Must(wmkafka.NewSubscriber(b, group, wmkafka.SubscriberConfig{Sarama: patient, InFlight: 16}))
 	return pub, sub
 }
 
@@ -70,13 +61,8 @@ func (b kafkaBroker) admin(t testing.TB, do func(sarama.ClusterAdmin) error) {
 	t.Helper()
 	config := sarama.NewConfig()
 	config.Net.ReadTimeout, config.Admin.Timeout = testkit.Patience, testkit.Patience // a busy machine makes topics slowly
-	admin, err := sarama.NewClusterAdmin(b, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(do(admin), admin.Close()); err != nil {
-		t.Fatal(err)
-	}
+	admin := testkit.Must(sarama.NewClusterAdmin(b, config))
+	testkit.NoError(t, errors.Join(do(admin), admin.Close()))
 }
 
 func (b kafkaBroker) createTopic(t testing.TB, topic string, detail sarama.TopicDetail) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
@@ -107,10 +108,7 @@ func (address onlyTo) Dial(network, _ string) (net.Conn, error) {
 func hostileRecords(brokers []string) []conformance.Hostile {
 	send := func(record sarama.ProducerMessage) func(testing.TB, string) {
 		return func(t testing.TB, topic string) {
-			producer, err := sarama.NewSyncProducer(brokers, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			producer := testkit.Must(sarama.NewSyncProducer(brokers, nil))
 			defer func() { _ = producer.Close() }()
 			record := record
 			record.Topic = topic

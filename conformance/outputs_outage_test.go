@@ -55,10 +55,7 @@ func TestOutputsBrokerCrashes(t *testing.T) {
 			topic := "outputs-" + rand.Text()[:12]
 			pub := open(t, topic)
 			dead, logger := &ids{}, watermill.NewCaptureLogger()
-			channel, err := spillway.New(t.Context(), spillway.Config{Publisher: dead, Logger: logger})
-			if err != nil {
-				t.Fatal(err)
-			}
+			channel := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: dead, Logger: logger}))
 			published := &ids{}
 			const all = 200
 			source := &inMemory{n: all, acked: make(chan struct{})}

@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -106,9 +107,7 @@ func (s sqlServer) start(t *testing.T) *tables {
 	space := os.Getenv(variable)
 	if space == "" {
 		space = "spillway_test_" + strings.ToLower(rand.Text()[:12])
-		if err := os.Setenv(variable, space); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Setenv(variable, space))
 		t.Cleanup(func() { _ = os.Unsetenv(variable) })
 		exec(t, s.driver, address, s.create+space)
 		t.Cleanup(func() { exec(t, s.driver, address, strings.Replace(s.drop, "NAME", space, 1)) })
@@ -123,20 +122,14 @@ func (s sqlServer) start(t *testing.T) *tables {
 }
 
 func open(t testing.TB, driver, dsn string) *sql.DB {
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := testkit.Must(sql.Open(driver, dsn))
 	db.SetMaxIdleConns(10)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
 func exec(t testing.TB, driver, address, statement string) {
-	db, err := sql.Open(driver, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := testkit.Must(sql.Open(driver, address))
 	defer func() { _ = db.Close() }()
 	if _, err := db.Exec(statement); err != nil {
 		t.Error(err)
@@ -144,23 +137,15 @@ func exec(t testing.TB, driver, address, statement string) {
 }
 
 func (s *tables) through(t testing.TB, address string) *sql.DB {
-	dsn, err := s.at(s.dsn, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dsn := testkit.Must(s.at(s.dsn, address))
 	return open(t, s.driver, dsn)
 }
 
 func (s *tables) table(topic string) string { return s.quote + "watermill_" + topic + s.quote }
 
 func (s *tables) createTopic(t testing.TB, topic string) {
-	sub, err := wmsql.NewSubscriber(t.Context(), s.db, wmsql.SubscriberConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sub.SubscribeInitialize(topic); err != nil {
-		t.Fatal(err)
-	}
+	sub := testkit.Must(wmsql.NewSubscriber(t.Context(), s.db, wmsql.SubscriberConfig{}))
+	testkit.NoError(t, sub.SubscribeInitialize(topic))
 }
 
 func (s *tables) deleteTopic(t testing.TB, topic string) {
@@ -173,9 +158,7 @@ func (s *tables) readOnly(t testing.TB, topic string) (writable func()) {
 	s.createTopic(t, topic)
 	named := strings.NewReplacer("TABLE_NAME", s.table(topic), "RANDOM", strings.ToLower(rand.Text()[:12]))
 	say := func(statement string) {
-		if _, err := s.db.Exec(named.Replace(statement)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.db.Exec(named.Replace(statement)))
 	}
 	say(s.refuse)
 	return func() { say(s.take) }
@@ -208,9 +191,6 @@ func (p unreadable) Publish(topic string, messages ...*message.Message) error {
 
 func (s *tables) delays(t testing.TB) *delay.Store {
 	t.Helper()
-	store, err := delay.NewStore(context.Background(), s.db, "conformance")
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(delay.NewStore(context.Background(), s.db, "conformance"))
 	return store
 }

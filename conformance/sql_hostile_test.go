@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/conformance"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
@@ -36,9 +37,7 @@ func (s *tables) insert(topic, id string, payload []byte, metadata any) error {
 func (s *tables) hostile() []conformance.Hostile {
 	row := func(payload []byte, metadata any) func(testing.TB, string) {
 		return func(t testing.TB, topic string) {
-			if err := s.insert(topic, "hostile", payload, metadata); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.insert(topic, "hostile", payload, metadata))
 		}
 	}
 	unread := func(payload, metadata string) func(testing.TB, *message.Message) {

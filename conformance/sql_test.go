@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
@@ -34,12 +35,9 @@ const oneAtATime = "K17: one member of a group consumes at a time, and the other
 
 func (s *tables) target(name string) conformance.Target {
 	subscriber := func(t testing.TB, db *sql.DB, group string) *wmsql.Subscriber {
-		sub, err := wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{
+		sub := testkit.Must(wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{
 			ConsumerGroup: group, PollInterval: 10 * time.Millisecond, NackBackoff: 20 * time.Millisecond,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return sub
 	}
 	return conformance.Target{
@@ -49,10 +47,7 @@ func (s *tables) target(name string) conformance.Target {
 		Origin:     wmsql.Origin,
 		Backlog:    s.backlog,
 		Database: func(t testing.TB) (*sql.DB, idempotency.Store) {
-			keys, err := wmsql.Join(t.Context(), subscriber(t, s.db, ""), "conformance")
-			if err != nil {
-				t.Fatal(err)
-			}
+			keys := testkit.Must(wmsql.Join(t.Context(), subscriber(t, s.db, ""), "conformance"))
 			return s.db, keys
 		},
 		Delays:      func(t testing.TB) *delay.Store { return s.delays(t) },
@@ -83,13 +78,10 @@ func (s *tables) stock(name string) conformance.Target {
 	target.Only = conformance.SecondColumn()
 	target.Database, target.SubscriberThrough, target.Origins = nil, nil, nil
 	target.Subscriber = func(t testing.TB, group string) message.Subscriber {
-		sub, err := wsql.NewSubscriber(s.db, wsql.SubscriberConfig{
+		sub := testkit.Must(wsql.NewSubscriber(s.db, wsql.SubscriberConfig{
 			ConsumerGroup: group, SchemaAdapter: s.schema, OffsetsAdapter: s.offsets, InitializeSchema: true,
 			PollInterval: 10 * time.Millisecond, ResendInterval: 20 * time.Millisecond, RetryInterval: 50 * time.Millisecond,
-		}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}, nil))
 		return sub
 	}
 	target.BrokersOwn = []string{"x-sql-carried"}
@@ -119,18 +111,12 @@ func (s *tables) stock(name string) conformance.Target {
 }
 
 func (s *tables) publisher(t testing.TB, db *sql.DB, timeout time.Duration) message.Publisher {
-	pub, err := wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pub := testkit.Must(wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{Timeout: timeout}))
 	return unreadable{pub, s}
 }
 
 func (s *tables) backlog(t testing.TB, group string) func(context.Context, string) (int, error) {
-	sub, err := wmsql.NewSubscriber(t.Context(), s.db, wmsql.SubscriberConfig{ConsumerGroup: group})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := testkit.Must(wmsql.NewSubscriber(t.Context(), s.db, wmsql.SubscriberConfig{ConsumerGroup: group}))
 	return func(ctx context.Context, topic string) (int, error) {
 		if err := sub.SubscribeInitialize(topic); err != nil {
 			return 0, err

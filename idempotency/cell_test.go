@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 	"github.com/watermill-spillway/spillway/internal/causes"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -78,10 +79,7 @@ func onEach(t *testing.T, of []database, test func(*cell)) {
 // open opens a database as a process of its own would.
 func (d database) open(t testing.TB, address string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open(d.driver, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := testkit.Must(sql.Open(d.driver, address))
 	db.SetMaxOpenConns(10) // the server has connections for so many, and other tests
 	db.SetMaxIdleConns(2)
 	t.Cleanup(func() { _ = db.Close() })

@@ -16,6 +16,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/wire"
 )
 
@@ -53,15 +54,10 @@ type mortal struct {
 // live consumes until the process is killed, or nothing is left.
 func live(t *testing.T, text string) {
 	m := &mortal{t: t, killed: map[int]bool{}}
-	if err := json.Unmarshal([]byte(text), &m.setting); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(text), &m.setting))
 	for _, line := range lines(t, m.kills()) {
 		index, _, _ := strings.Cut(line, ":")
-		i, err := strconv.Atoi(index)
-		if err != nil {
-			t.Fatal(err)
-		}
+		i := testkit.Must(strconv.Atoi(index))
 		m.killed[i] = true
 	}
 	for _, d := range columns {

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // killsVariable says how often a process is killed at each step. Default: 1.
@@ -187,9 +189,6 @@ func unraced(t *testing.T) string {
 			}
 		}
 	}
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := testkit.Must(os.Executable())
 	return path
 }

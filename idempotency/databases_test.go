@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature I1: the same middleware attached twice passes through; another key on the same store is an error, not a wait
@@ -42,16 +43,13 @@ func TestLocks(t *testing.T) {
 		another := c.open(c, c.create(c))
 		for most, want := range map[int]bool{0: false, 1: true, 2: false} {
 			c.db.SetMaxOpenConns(most)
-			_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			testkit.Must(r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				claim := chain.ClaimOf(msg.Context())
 				if claim.Locks(c.db) != (want || c.says == "sqlite") || claim.Locks(another) {
 					c.Errorf("with %d connections: %v, %v", most, claim.Locks(c.db), claim.Locks(another))
 				}
 				return nil, nil
-			})(newMessage(fmt.Sprint(most)))
-			if err != nil {
-				c.Fatal(err)
-			}
+			})(newMessage(fmt.Sprint(most))))
 		}
 	})
 }
@@ -159,10 +157,7 @@ func TestOutputsOfVersions(t *testing.T) {
 			c.Helper()
 			msg := message.NewMessage(fmt.Sprint("id of ", version), fmt.Append(nil, "payload of ", version))
 			msg.Metadata = message.Metadata{"key": "k", "version": fmt.Sprint(version)}
-			out, err := h(msg)
-			if err != nil {
-				c.Fatal(err)
-			}
+			out := testkit.Must(h(msg))
 			return out
 		}
 		first, second := deliver(1), deliver(2)
@@ -171,9 +166,7 @@ func TestOutputsOfVersions(t *testing.T) {
 		}
 		mark := func(version int64) {
 			entry := idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "k"}, Version: version, Versioned: true}
-			if err := store.MarkPublished(c.Context(), entry); err != nil {
-				c.Fatal(err)
-			}
+			testkit.NoError(c, store.MarkPublished(c.Context(), entry))
 		}
 		mark(1)
 		if out := deliver(2); len(out) != 1 || out[0].UUID != second[0].UUID {

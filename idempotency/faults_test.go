@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/wire"
 )
 
@@ -46,10 +47,7 @@ func (f *faulty) at(text string, fault func(*wire.Conn) error) func(*wire.Conn, 
 
 func (f *faulty) claim(id string) idempotency.Claim {
 	f.Helper()
-	c, err := f.store.Claim(f.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: id}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	c := testkit.Must(f.store.Claim(f.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: id}}))
 	return c
 }
 
@@ -124,9 +122,7 @@ func TestPostgresTrips(t *testing.T) {
 	for i, outputs := range [][]*message.Message{nil, {newMessage("out")}, nil} {
 		said = nil
 		h := f.writeAnd(func(*message.Message) ([]*message.Message, error) { return outputs, nil })
-		if _, err := r.Middleware(h)(newMessage(fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(r.Middleware(h)(newMessage(fmt.Sprint(i))))
 		if len(said) != 3 || strings.Contains(said[0], "PREPARE") != (i == 0) {
 			t.Errorf("%q", said)
 		}
@@ -174,9 +170,7 @@ func TestMySQLConnectionNotRestored(t *testing.T) {
 	c := f.claim("same")
 	f.do(c, `SET @any = 1`)
 	f.wire.Set(f.at("SET", func(*wire.Conn) error { return errors.New("bad") }), nil)
-	if err := c.Commit([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.Commit([]byte("x")))
 	if n := f.own.Stats().OpenConnections; n != 0 {
 		t.Errorf("%d connections are open", n)
 	}
@@ -215,9 +209,7 @@ func TestMySQLErrorInDoubt(t *testing.T) {
 			f := onFaulty(t, onMariaDB)
 			c := f.claim("same")
 			insert := func() error { _, err := c.Tx().Exec(`INSERT INTO effects VALUES ('e')`); return err }
-			if err := insert(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, insert())
 			f.wire.Set(f.at("UPDATE", func(conn *wire.Conn) (err error) {
 				if rolledBack {
 					_, err = conn.Conn.(driver.ExecerContext).ExecContext(t.Context(), `ROLLBACK`, nil)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature D14: what a key keeps of a message is gone: its outputs and its fingerprint, or the key itself. A key that
@@ -24,9 +25,7 @@ func TestForget(t *testing.T) {
 			`UPDATE spillway_keys SET outputs = '` + person + `', fingerprint = '` + person + `'`,
 			`INSERT INTO spillway_keys (consumer, id, applied_at, outputs) VALUES ('shopping/billing', 'ann-7', 1, '` + person + `'), ('shop/mail', 'ann-7', 1, '` + person + `')`,
 		} {
-			if _, err := db.Exec(statement); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(db.Exec(statement))
 		}
 		keys := []string{"leased-0", "not there"}
 		for i := range n {
@@ -34,16 +33,11 @@ func TestForget(t *testing.T) {
 		}
 		says := func() (all int) {
 			t.Helper()
-			rows, err := db.Query(`SELECT outputs FROM spillway_keys`)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rows := testkit.Must(db.Query(`SELECT outputs FROM spillway_keys`))
 			defer rows.Close()
 			for rows.Next() {
 				var outputs []byte
-				if err := rows.Scan(&outputs); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, rows.Scan(&outputs))
 				if strings.Contains(string(outputs), person) {
 					all++
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var expiryRows = []row{
@@ -121,9 +122,7 @@ func (c *cell) leaseClock() {
 		}
 	}
 	l := c.leases(store, fence)
-	if err := l.Complete(c.Context(), []byte("x")); err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, l.Complete(c.Context(), []byte("x")))
 	for _, by := range []string{"+ 7200000", "- 14400000"} { // an applied key has no time
 		c.jump(by)
 		again, err := store.Lease(c.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m1"}}, time.Hour)

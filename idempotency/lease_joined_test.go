@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -20,21 +21,13 @@ func TestLeaseJoined(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			c := newCell(t, d)
 			db := c.db
-			pub, err := wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			pub := testkit.Must(wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{}))
 			sub, err := wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{PollInterval: 10 * time.Millisecond})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := sub.SubscribeInitialize("orders"); err != nil {
-				t.Fatal(err)
-			}
-			joined, err := wmsql.Join(t.Context(), sub, "shop")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, sub.SubscribeInitialize("orders"))
+			joined := testkit.Must(wmsql.Join(t.Context(), sub, "shop"))
 			r := newReceiver(t, joined, idempotency.ReceiverConfig{Lease: time.Minute})
 			router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 			if err != nil {
@@ -56,9 +49,7 @@ func TestLeaseJoined(t *testing.T) {
 			<-router.Running()
 			id := watermill.NewUUID()
 			for range 2 {
-				if err := pub.Publish("orders", message.NewMessage(id, []byte(`{}`))); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, pub.Publish("orders", message.NewMessage(id, []byte(`{}`))))
 			}
 			if err := <-held; !errors.Is(err, idempotency.ErrHeld) {
 				t.Error(err)

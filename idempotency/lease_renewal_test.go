@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -157,10 +158,7 @@ func TestLeaseNested(t *testing.T) {
 	leases := newReceiver(t, store, idempotency.ReceiverConfig{Lease: time.Minute})
 	again := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{Lease: time.Minute})
 	transactions := newReceiver(t, store, idempotency.ReceiverConfig{})
-	retry, err := middleware.NewRetry(middleware.RetryConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	retry := testkit.Must(middleware.NewRetry(middleware.RetryConfig{}))
 	runs := 0
 	h := leases.Middleware(retry.Middleware(again.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		runs++

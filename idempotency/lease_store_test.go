@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // The settings under which the contract must hold beside the defaults.
@@ -87,9 +88,7 @@ func testLease(t *testing.T, d database) {
 		held(t, here, entry)
 		held(t, there, entry)
 		for range 50 { // many within one millisecond
-			if err := l.Renew(ctx); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, l.Renew(ctx))
 		}
 		held(t, there, entry)
 		win(t, there, idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m2"}})
@@ -98,10 +97,7 @@ func testLease(t *testing.T, d database) {
 
 	t.Run("expires", func(t *testing.T) {
 		here, there, _ := start(t)
-		first, err := here.Lease(ctx, entry, 50*time.Millisecond)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := testkit.Must(here.Lease(ctx, entry, 50*time.Millisecond))
 		eventually(t, "the key can be leased again", func() bool {
 			second, err := there.Lease(ctx, entry, long)
 			if err != nil && !errors.Is(err, idempotency.ErrHeld) {
@@ -115,10 +111,7 @@ func testLease(t *testing.T, d database) {
 	t.Run("waits for a transaction", func(t *testing.T) {
 		here, there, _ := start(t)
 		for _, commit := range []bool{false, true} {
-			c, err := here.Claim(ctx, entry)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := testkit.Must(here.Claim(ctx, entry))
 			t.Cleanup(func() { _ = c.Release() })
 			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			defer cancel()
@@ -133,11 +126,11 @@ func testLease(t *testing.T, d database) {
 				}
 				got <- l
 			}()
+			end := c.Release
 			if commit {
-				err = c.Commit(nil)
-			} else {
-				err = c.Release()
+				end = func() error { return c.Commit(nil) }
 			}
+			err := end()
 			l := <-got
 			if err != nil || l == nil || (l.Recorded() != nil) != commit {
 				t.Fatalf("%+v, %v", l, err)
@@ -193,12 +186,9 @@ func TestLeaseRace(t *testing.T) {
 func TestLeaseErrors(t *testing.T) {
 	onKinds(t, func(t *cell) {
 		store := t.store(t.db)
-		l, err := store.Lease(t.Context(), idempotency.Entry{Key: leaseKey}, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := testkit.Must(store.Lease(t.Context(), idempotency.Entry{Key: leaseKey}, time.Hour))
 		_ = t.db.Close()
-		_, err = store.Lease(t.Context(), idempotency.Entry{Key: leaseKey}, time.Hour)
+		_, err := store.Lease(t.Context(), idempotency.Entry{Key: leaseKey}, time.Hour)
 		for what, err := range map[string]error{
 			"lease the key": err, "renew the lease": l.Renew(t.Context()), "complete the lease": l.Complete(t.Context(), nil), "give the lease up": l.Release(t.Context()),
 		} {

@@ -8,6 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/watermill-spillway/spillway/internal/faultproxy"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/wire"
 )
 
@@ -30,27 +31,18 @@ func (c *cell) over() (*sql.DB, line) {
 	address := c.address
 	var line proxyLine
 	through := func(host string) string {
-		p, err := faultproxy.New(host)
-		if err != nil {
-			c.Fatal(err)
-		}
+		p := testkit.Must(faultproxy.New(host))
 		c.Cleanup(p.Close)
 		line.Proxy = p
 		return p.Addr()
 	}
 	switch c.says {
 	case "postgres":
-		u, err := url.Parse(address)
-		if err != nil {
-			c.Fatal(err)
-		}
+		u := testkit.Must(url.Parse(address))
 		u.Host = through(u.Host)
 		address = u.String()
 	case "mysql":
-		config, err := mysql.ParseDSN(address)
-		if err != nil {
-			c.Fatal(err)
-		}
+		config := testkit.Must(mysql.ParseDSN(address))
 		config.Addr = through(config.Addr)
 		address = config.FormatDSN()
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,10 +36,7 @@ func newReceiver(t testing.TB, store idempotency.Store, config idempotency.Recei
 	if config.Consumer == "" {
 		config.Consumer = "billing"
 	}
-	r, err := idempotency.NewReceiver(store, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(idempotency.NewReceiver(store, config))
 	return r
 }
 
@@ -50,9 +48,7 @@ func effect(msg *message.Message) ([]*message.Message, error) {
 
 func count(t testing.TB, db *sql.DB, table string) (n int) {
 	t.Helper()
-	if err := db.QueryRow(`SELECT count(*) FROM ` + table).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, db.QueryRow(`SELECT count(*) FROM `+table).Scan(&n))
 	return n
 }
 

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // modelKey is what the model knows of a key: absent, applied with a version, and leased beside that. Its open claim is
@@ -134,15 +135,11 @@ func (k *modelKey) began(t *rapid.T, version int64, got claimed) {
 		if got.claim.Commit([]byte("again")) == nil {
 			t.Fatal("a key that was applied is committed")
 		}
-		if err := got.claim.Release(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, got.claim.Release())
 		return
 	}
 	k.claim, k.claiming = got.claim, version
-	if _, err := k.claim.Tx().Exec(inEffects(k.key.ID)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(k.claim.Tx().Exec(inEffects(k.key.ID)))
 }
 
 // end ends the open claim, perhaps while a duplicate waits for it.
@@ -187,9 +184,7 @@ func (k *modelKey) commit(t *rapid.T) {
 
 func (k *modelKey) release(t *rapid.T) {
 	k.end(t, func(claim idempotency.Claim) {
-		if err := claim.Release(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, claim.Release())
 		if claim.Commit(nil) == nil {
 			t.Fatal("commit after the end")
 		}
@@ -234,9 +229,7 @@ func (k *modelKey) forget() {
 func (k *modelKey) mark(t *rapid.T) {
 	version := k.draw(t)
 	for range 200 {
-		if err := k.store.MarkPublished(k.context(t), k.entry(version)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, k.store.MarkPublished(k.context(t), k.entry(version)))
 		if k.leased || k.versioned && version != k.version || k.recordedOutputs(t) == 0 {
 			break
 		}

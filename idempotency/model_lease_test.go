@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // lease leases the key, or finds what a claim would find.
@@ -36,9 +37,7 @@ func (k *modelKey) lease(t *rapid.T) {
 
 // renew also renews what has expired, as long as it was not taken.
 func (k *modelKey) renew(t *rapid.T) {
-	if err := k.holder.Renew(k.context(t)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, k.holder.Renew(k.context(t)))
 	k.over, k.old = false, false
 }
 
@@ -56,18 +55,14 @@ func (k *modelKey) complete(t *rapid.T) {
 			t.Fatal("complete again: ", err)
 		}
 	}
-	if err := k.holder.Release(k.context(t)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, k.holder.Release(k.context(t)))
 	k.apply(k.wanted, outputs)
 	k.leased, k.over, k.holder = false, false, nil
 }
 
 // giveUp leaves a row that any delivery may take.
 func (k *modelKey) giveUp(t *rapid.T) {
-	if err := k.holder.Release(k.context(t)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, k.holder.Release(k.context(t)))
 	k.taken()
 	k.leased, k.over = true, true
 }
@@ -87,7 +82,5 @@ func (k *modelKey) late(t *rapid.T) {
 	if err := l.Complete(k.context(t), []byte("late")); !errors.Is(err, idempotency.ErrLeaseLost) {
 		t.Fatalf("complete a lost lease: %v", err)
 	}
-	if err := l.Release(k.context(t)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, l.Release(k.context(t)))
 }

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/wire"
 )
 
@@ -48,9 +49,7 @@ func setFlag(c *cell, name, value string) {
 		c.Fatalf("there is no flag %q", name)
 	}
 	before := f.Value.String()
-	if err := f.Value.Set(value); err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, f.Value.Set(value))
 	c.Cleanup(func() { _ = f.Value.Set(before) })
 }
 

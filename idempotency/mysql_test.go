@@ -8,15 +8,14 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // waitingMySQL is how many claims of this database have waited for their keys for a while.
 func waitingMySQL(t *testing.T, db *sql.DB) (n int) {
 	t.Helper()
-	if err := db.QueryRow(`SELECT COUNT(*) FROM information_schema.PROCESSLIST
-WHERE DB = DATABASE() AND INFO LIKE 'INSERT INTO spillway_keys%' AND TIME_MS > 30`).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, db.QueryRow(`SELECT COUNT(*) FROM information_schema.PROCESSLIST
+WHERE DB = DATABASE() AND INFO LIKE 'INSERT INTO spillway_keys%' AND TIME_MS > 30`).Scan(&n))
 	return n
 }
 
@@ -43,9 +42,7 @@ WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&effective); err != nil || ef
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := neighbour.Commit(nil); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, neighbour.Commit(nil))
 			}
 			found := inBackground(func() bool {
 				c, err := store.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "2"}})

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var onceRows = []row{
@@ -192,7 +193,7 @@ func (c *cell) waitsForFailure() {
 // Feature I2, promise P3: who waits goes when its message does. The error names what was waited for.
 func (c *cell) waitEnds() {
 	r := c.receiver(idempotency.ReceiverConfig{})
-	_, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
+	testkit.Must(r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		msg := newMessage("m1") // another delivery, from within the first
@@ -202,9 +203,6 @@ func (c *cell) waitEnds() {
 			c.Error(err)
 		}
 		return nil, nil
-	}))(newMessage("m1"))
-	if err != nil {
-		c.Fatal(err)
-	}
+	}))(newMessage("m1")))
 	c.rows(1, 1)
 }

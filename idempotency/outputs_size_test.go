@@ -10,6 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature I3, promise P1: outputs that are larger than max_allowed_packet are a refusal for size, at once. No attempt,
@@ -17,9 +18,7 @@ import (
 func TestOutputsLargerThanPacket(t *testing.T) {
 	db := mysqltest.Open(t, mysqltest.Database(t))
 	var packet int
-	if err := db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet))
 	r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{})
 	for what, size := range map[string]int{"as large as it": packet, "a bit smaller": packet - 40, "three times as large": 3 * packet, "larger than the driver sends": 65 << 20} {
 		_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 type ctxKey struct{}
@@ -56,12 +57,8 @@ func TestDamagedRecord(t *testing.T) {
 	db := openWithEffects(t)
 	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
 		func(*message.Message) ([]*message.Message, error) { return hostile(), nil })
-	if _, err := h(newMessage("m1")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Exec(`UPDATE spillway_keys SET outputs = x'02'`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(h(newMessage("m1")))
+	testkit.Must(db.Exec(`UPDATE spillway_keys SET outputs = x'02'`))
 	if _, err := h(newMessage("m1")); class(err) != classify.ClassPermanent {
 		t.Fatal(err)
 	}

@@ -12,16 +12,14 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature I2: a connection need not have the statements that we think it has, nor lack those that we think it lacks.
 func TestPostgresPrepared(t *testing.T) {
 	for _, driver := range []string{"pgx", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
-			db, err := sql.Open(driver, postgrestest.Schema(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			db := testkit.Must(sql.Open(driver, postgrestest.Schema(t)))
 			defer func() { _ = db.Close() }()
 			db.SetMaxOpenConns(1)
 			store, fresh := storeOn(db), storeOn(db) // the second does not know what the connection has
@@ -34,9 +32,7 @@ func TestPostgresPrepared(t *testing.T) {
 					if err != nil {
 						t.Fatalf("%s: %v", what, err)
 					}
-					if err := c.Commit(nil); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, c.Commit(nil))
 				}
 			}
 			claims("at first")
@@ -44,15 +40,11 @@ func TestPostgresPrepared(t *testing.T) {
 			if err := db.QueryRow(`SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'spillway%'`).Scan(&statements); err != nil || statements != 2 {
 				t.Error(statements, err)
 			}
-			if _, err := db.Exec(`DEALLOCATE ALL`); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(db.Exec(`DEALLOCATE ALL`))
 			claims("deallocated")
 			store = fresh
 			claims("forgotten")
-			if _, err := db.Exec(`SET search_path = nowhere`); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(db.Exec(`SET search_path = nowhere`))
 			if _, err := store.Claim(t.Context(), idempotency.Entry{Key: same}); err == nil || !strings.Contains(err.Error(), "spillway_keys") {
 				t.Error("a claim in a table that is out of sight: ", err)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // slowDialer gives connections on which a statement that enters a key leaves late.
@@ -43,19 +44,13 @@ func (c slowConn) Write(b []byte) (int, error) {
 // Promise P4: the wait for another's key ends with the context when the driver's request to cancel overtakes the
 // statement, as lib/pq's can: PostgreSQL drops a request that finds nothing to cancel.
 func TestPostgresWaitEndsWhenTheCancelIsLost(t *testing.T) {
-	connector, err := pq.NewConnector(postgrestest.Schema(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	connector := testkit.Must(pq.NewConnector(postgrestest.Schema(t)))
 	connector.Dialer(slowDialer{by: 300 * time.Millisecond})
 	db := sql.OpenDB(connector)
 	defer func() { _ = db.Close() }()
 	store := storeOn(db)
 	entry := idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "1"}}
-	held, err := store.Claim(t.Context(), entry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := testkit.Must(store.Claim(t.Context(), entry))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -63,6 +58,7 @@ func TestPostgresWaitEndsWhenTheCancelIsLost(t *testing.T) {
 		_, err := store.Claim(ctx, entry)
 		ended <- err
 	}()
+	var err error
 	select {
 	case err = <-ended:
 	case <-time.After(deadline):

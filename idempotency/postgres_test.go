@@ -18,9 +18,7 @@ var eventually = testkit.Eventually
 // process is the server's process of a transaction.
 func process(t *testing.T, tx *sql.Tx) (id int) {
 	t.Helper()
-	if err := tx.QueryRow(`SELECT pg_backend_pid()`).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, tx.QueryRow(`SELECT pg_backend_pid()`).Scan(&id))
 	return id
 }
 
@@ -38,10 +36,7 @@ func TestPostgresWaitEndsWithContext(t *testing.T) {
 	db := newCell(t, onPostgres).db
 	store := storeOn(db)
 	key := idempotency.Key{Consumer: "c", ID: "1"}
-	holder, err := store.Claim(t.Context(), idempotency.Entry{Key: key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	holder := testkit.Must(store.Claim(t.Context(), idempotency.Entry{Key: key}))
 	id := process(t, holder.Tx())
 	for want, ending := range map[error]func() (context.Context, func()){
 		context.Canceled:         func() (context.Context, func()) { return context.WithCancel(context.Background()) },
@@ -63,9 +58,7 @@ func TestPostgresWaitEndsWithContext(t *testing.T) {
 	if n := db.Stats().InUse; n != 1 {
 		t.Errorf("%d connections are in use", n)
 	}
-	if err := holder.Commit(nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, holder.Commit(nil))
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := store.Claim(ended, idempotency.Entry{Key: key}); !errors.Is(err, context.Canceled) {

@@ -51,10 +51,7 @@ func (f *fakeStore) Purge(ctx context.Context, before time.Time, limit int) (int
 
 func newPurge(t *testing.T, store Store, config PurgeConfig) *Purge {
 	t.Helper()
-	p, err := NewPurge(store, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(NewPurge(store, config))
 	return p
 }
 
@@ -112,9 +109,7 @@ func TestPurgeSchedule(t *testing.T) {
 			p := newPurge(t, store, PurgeConfig{Retention: 30 * 24 * time.Hour, Shared: settings.Shared{Logger: log}})
 			for round := range 2 {
 				store.asked, store.began = nil, time.Now()
-				if err := p.start(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, p.start())
 				time.Sleep(4*time.Hour + 7*time.Minute)
 				p.stop()
 				asked := len(store.asked)
@@ -124,10 +119,7 @@ func TestPurgeSchedule(t *testing.T) {
 				}
 				var times []time.Duration
 				for _, a := range store.asked {
-					at, err := time.ParseDuration(strings.Fields(a)[0])
-					if err != nil {
-						t.Fatal(err)
-					}
+					at := testkit.Must(time.ParseDuration(strings.Fields(a)[0]))
 					times = append(times, at)
 				}
 				first[times[0].String()] = true

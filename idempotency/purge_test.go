@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // enterKeys writes n keys that were applied at a time, with ids that begin with name. expires is NULL or a time.
@@ -34,16 +35,11 @@ FROM %s a, %s b, %s c, %s d, %s e WHERE %s < %d`, id, at.UnixMilli(), number, ex
 
 func kept(t testing.TB, db *sql.DB) (ids []string) {
 	t.Helper()
-	rows, err := db.Query(`SELECT id FROM spillway_keys ORDER BY id`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := testkit.Must(db.Query(`SELECT id FROM spillway_keys ORDER BY id`))
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var id string
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, rows.Scan(&id))
 		ids = append(ids, id)
 	}
 	return ids
@@ -76,9 +72,7 @@ func TestPurge(t *testing.T) {
 		if n, err := store.Purge(t.Context(), now.Add(-24*time.Hour), 0); n != 0 || err == nil || !strings.Contains(err.Error(), "limit") {
 			t.Error(n, err)
 		}
-		if _, err := db.Exec(`DROP TABLE spillway_keys`); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(db.Exec(`DROP TABLE spillway_keys`))
 		if _, err := store.Purge(t.Context(), now, 1); err == nil || !strings.HasPrefix(err.Error(), t.says+": purge keys: ") {
 			t.Error(err)
 		}
@@ -141,14 +135,9 @@ func TestPurgePassesOver(t *testing.T) {
 			t.Skip("SQLite locks no rows")
 		}
 		enterKeys(t, db, "old", 3, time.Now().Add(-time.Hour), "NULL")
-		tx, err := db.Begin()
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := testkit.Must(db.Begin())
 		defer func() { _ = tx.Rollback() }()
-		if _, err := tx.Exec(`UPDATE spillway_keys SET fence = 1 WHERE consumer = 'shop/billing' AND id = 'old-1'`); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(tx.Exec(`UPDATE spillway_keys SET fence = 1 WHERE consumer = 'shop/billing' AND id = 'old-1'`))
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
 		if n, err := store.Purge(ctx, time.Now(), 10); n != 2 || err != nil || fmt.Sprint(kept(t, db)) != "[old-1]" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -55,9 +56,7 @@ func TestHandlerAcksItself(t *testing.T) {
 					c.Fatal("this attempt fails")
 				}
 			}
-			if _, err := h(msg); err != nil {
-				c.Fatal(err)
-			}
+			testkit.Must(h(msg))
 			c.rows(i+1, i+1)
 		}
 	})
@@ -89,9 +88,7 @@ func TestHookPanics(t *testing.T) {
 		},
 	}).Middleware(effect)
 	for range 2 {
-		if _, err := h(newMessage("m1")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(h(newMessage("m1")))
 	}
 	wantRows(t, db, 1, 1)
 	if n := len(logger.Captured()[watermill.ErrorLogLevel]); n != 2 {
@@ -102,11 +99,8 @@ func TestHookPanics(t *testing.T) {
 // Decision 6: by default the consumer is the router's name for the handler; outside a router it must be set.
 func TestConsumer(t *testing.T) {
 	db := openWithEffects(t)
-	r, err := idempotency.NewReceiver(storeOn(db), idempotency.ReceiverConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = r.Middleware(effect)(newMessage("m1"))
+	r := testkit.Must(idempotency.NewReceiver(storeOn(db), idempotency.ReceiverConfig{}))
+	_, err := r.Middleware(effect)(newMessage("m1"))
 	if class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), "ReceiverConfig.Consumer") {
 		t.Fatal(err)
 	}

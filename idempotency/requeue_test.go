@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -64,10 +65,7 @@ func TestSharedConsumer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		router, err := message.NewRouter(message.RouterConfig{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		router := testkit.Must(message.NewRouter(message.RouterConfig{}, nil))
 		router.AddMiddleware(r.Middleware)
 		done := make(chan bool, 4)
 		for _, handler := range []string{"first", "second"} {

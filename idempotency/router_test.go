@@ -8,16 +8,15 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // inRouter runs the effect handler in a router under a name and returns a function that delivers one message to it and
 // waits until it is acked.
 func inRouter(t *testing.T, name string, middleware message.HandlerMiddleware) func(id string) {
 	t.Helper()
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: time.Second}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: time.Second}, watermill.NopLogger{}))
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
 	router.AddMiddleware(middleware)
 	router.AddConsumerHandler(name, "orders", channel, func(msg *message.Message) error {
@@ -35,8 +34,6 @@ func inRouter(t *testing.T, name string, middleware message.HandlerMiddleware) f
 	})
 	return func(id string) {
 		t.Helper()
-		if err := channel.Publish("orders", newMessage(id)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, channel.Publish("orders", newMessage(id)))
 	}
 }

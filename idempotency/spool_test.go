@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // spool is a source that outlives its process: messages in order, one at a time, each until it is acked. Acks are lines
@@ -137,9 +138,7 @@ func (p *paper) read() (sheets []sheet) {
 	}
 	for line := range strings.Lines(string(text)) {
 		var s sheet
-		if err := json.Unmarshal([]byte(line), &s); err != nil {
-			p.t.Fatal(err)
-		}
+		testkit.NoError(p.t, json.Unmarshal([]byte(line), &s))
 		sheets = append(sheets, s)
 	}
 	return sheets
@@ -147,20 +146,14 @@ func (p *paper) read() (sheets []sheet) {
 
 func newChannel(t testing.TB, config spillway.Config) *spillway.Channel {
 	t.Helper()
-	channel, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	channel := testkit.Must(spillway.New(t.Context(), config))
 	return channel
 }
 
 // pass runs a router with what attach gives it until the spool is empty.
 func pass(t testing.TB, attach func(*message.Router), from *spool, out *paper, h message.HandlerFunc) {
 	t.Helper()
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: deadline}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: deadline}, watermill.NopLogger{}))
 	attach(router)
 	router.AddHandler("billing", "orders", from, "invoices", out, h)
 	stopped := make(chan error, 1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promise P1, feature I1: two services with a handler of one name in one database each apply a message. The same
@@ -17,10 +18,7 @@ func TestServices(t *testing.T) { onDatabases(t, (*cell).services) }
 
 func (c *cell) services() {
 	of := func(service string) message.HandlerFunc {
-		store, err := c.newStore(c.Context(), c.db, service)
-		if err != nil {
-			c.Fatal(err)
-		}
+		store := testkit.Must(c.newStore(c.Context(), c.db, service))
 		return c.receiverOn(store, idempotency.ReceiverConfig{}).Middleware(c.write)
 	}
 	c.applies(of("shop"), newMessage("m1"), newMessage("m1"))
@@ -61,10 +59,7 @@ func TestNewStoreRefusesConfig(t *testing.T) {
 // changes the encoding of texts, since keys would not compare.
 func TestNewStoreRefusesDatabase(t *testing.T) {
 	for _, dsn := range []string{":memory:", "", "file::memory:?cache=shared", "file:x?mode=memory&cache=shared"} {
-		db, err := sql.Open("sqlite", dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := testkit.Must(sql.Open("sqlite", dsn))
 		refuses(t, db, "no file")
 		_ = db.Close()
 	}
@@ -85,10 +80,7 @@ func TestConsumerIdentity(t *testing.T) {
 		"":     {"billing": "billing", "a/b": "/a/b", "": ""},
 		"shop": {"billing": "shop/billing", "a/b": "shop/a/b"},
 	} {
-		store, err := idempotency.NewStore(t.Context(), db, service)
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := testkit.Must(idempotency.NewStore(t.Context(), db, service))
 		for handler, identity := range want {
 			if got := store.Consumer(handler); got != identity {
 				t.Errorf("%q, %q: %q", service, handler, got)

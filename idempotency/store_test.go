@@ -8,6 +8,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Features I1, I2, I4, I6: MySQL keeps what the matrix says of a Store, however the connections are set.
@@ -54,9 +55,7 @@ func TestSQLiteOtherProcess(t *testing.T) {
 	if _, err := here.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m2"}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err) // it ended while the other process holds on
 	}
-	if err := c.Release(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.Release())
 	c, err = here.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m2"}})
 	if err != nil {
 		t.Fatal("the gate stayed locked: ", err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/conformance"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // row is a case of the suite. Its id begins with the feature or promise that it shows.
@@ -69,10 +70,7 @@ func writeLine(t *testing.T, line conformance.Line) {
 	if path == "" {
 		return
 	}
-	text, err := json.Marshal(line)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(json.Marshal(line))
 	appendLine(t, path, text)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var undoneRows = []row{
@@ -115,7 +116,7 @@ func (c *cell) serialization() {
 		}
 		c.rows(0, 0)
 	}
-	_, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
+	testkit.Must(r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
 		limit := deadline
 		if c.says == "sqlite" {
 			limit = 50 * time.Millisecond
@@ -131,10 +132,7 @@ func (c *cell) serialization() {
 			return nil, other.Release()
 		}
 		return nil, nil
-	}))(newMessage("m1"))
-	if err != nil {
-		c.Fatal(err)
-	}
+	}))(newMessage("m1")))
 	c.rows(1, 1)
 }
 

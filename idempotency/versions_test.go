@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var versionRows = []row{
@@ -153,9 +154,7 @@ func (c *cell) badVersions() {
 // Feature I7.
 func (c *cell) reused() {
 	r := c.receiver(idempotency.ReceiverConfig{Hooks: idempotency.Hooks{OnDuplicate: func(context.Context, idempotency.Key) { c.Error("absorbed") }}})
-	if _, err := r.Middleware(c.produce)(newMessage("m1")); err != nil {
-		c.Fatal(err)
-	}
+	testkit.Must(r.Middleware(c.produce)(newMessage("m1")))
 	for _, payload := range []string{"other", "", "payload ", "Payload"} {
 		out, err := r.Middleware(c.write)(message.NewMessage("m1", []byte(payload)))
 		if out != nil || class(err) != classify.ClassInvalid || reason(err) != classify.ReasonKeyReused {

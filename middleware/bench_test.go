@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -60,9 +61,7 @@ func BenchmarkOutputs(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		out, _ := h(msg)
-		if err := pub.Publish("invoices", out...); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, pub.Publish("invoices", out...))
 	}
 }
 

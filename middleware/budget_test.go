@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -156,10 +157,7 @@ func TestBudgetModel(t *testing.T) {
 // handlers.
 func TestBudgetsAreSeparate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared, err := middleware.NewBudget(middleware.Budget{Share: -1, PerSecond: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		shared := testkit.Must(middleware.NewBudget(middleware.Budget{Share: -1, PerSecond: 1}))
 		for name, row := range map[string]struct {
 			budget  *middleware.Budget
 			another int // of the other handler's
@@ -218,10 +216,7 @@ func TestBudgetOfStageGrowsWithTraffic(t *testing.T) {
 
 // Feature R11: handlers that fail at the same time get no more than the budget has.
 func TestBudgetConcurrently(t *testing.T) {
-	shared, err := middleware.NewBudget(middleware.Budget{Share: -1, PerSecond: 10, TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	shared := testkit.Must(middleware.NewBudget(middleware.Budget{Share: -1, PerSecond: 10, TTL: time.Minute}))
 	var all sync.WaitGroup
 	var granted atomic.Int64
 	for range 8 {

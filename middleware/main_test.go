@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -31,19 +32,13 @@ func newMessage(id string) *message.Message {
 
 func newRetry(t testing.TB, config middleware.RetryConfig) *middleware.Retry {
 	t.Helper()
-	r, err := middleware.NewRetry(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(middleware.NewRetry(config))
 	return r
 }
 
 func newGuard(t testing.TB, config middleware.GuardConfig) *middleware.Guard {
 	t.Helper()
-	g, err := middleware.NewGuard(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := testkit.Must(middleware.NewGuard(config))
 	return g
 }
 
@@ -157,10 +152,7 @@ func (p *publisher) letters(t testing.TB) []poison.Letter {
 	t.Helper()
 	var letters []poison.Letter
 	for _, msg := range p.messages() {
-		letter, err := poison.Decode(msg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		letter := testkit.Must(poison.Decode(msg))
 		letters = append(letters, letter)
 	}
 	return letters

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/causes"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -25,19 +26,17 @@ func aborted(err error) bool {
 func TestNotNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var counted []middleware.Attempt
-		r, err := middleware.NewRetry(middleware.RetryConfig{
+		r := testkit.Must(middleware.NewRetry(middleware.RetryConfig{
 			Backoff: every(time.Second),
 			Hooks:   middleware.RetryHooks{OnAttempt: func(_ context.Context, a middleware.Attempt) { counted = append(counted, a) }},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		calls, began := 0, time.Now()
 		h := r.Middleware(func(*message.Message) ([]*message.Message, error) {
 			calls++
 			return nil, classify.NotNow(errors.New("tenant is paused"))
 		})
 		deliveries := 0
+		var err error
 		for {
 			deliveries++
 			entered := time.Now()
@@ -69,10 +68,7 @@ func TestNotNow(t *testing.T) {
 // waits heed the error's retry-after, the deadline and the end of the message's context.
 func TestNotNowEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := middleware.NewRetry(middleware.RetryConfig{Backoff: every(time.Second)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must(middleware.NewRetry(middleware.RetryConfig{Backoff: every(time.Second)}))
 		run := func(ctx context.Context, then error, opts ...classify.Option) (calls int, took time.Duration, err error) {
 			began := time.Now()
 			msg := newMessage(strconv.FormatInt(began.UnixNano(), 10))
@@ -111,7 +107,7 @@ func TestNotNowEnds(t *testing.T) {
 		if calls, took, err := run(ctx, nil, classify.RetryAfter(5*time.Second)); !aborted(err) || calls != 1 || took != 2*time.Second {
 			t.Errorf("%d calls, after %s: %v", calls, took, err)
 		}
-		_, err = r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			msg.Ack() // it cannot come again
 			return nil, classify.NotNow(errors.New("locked"))
 		})(newMessage("acked"))

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -30,9 +31,7 @@ func TestOutputsCopyLittle(t *testing.T) {
 	h, source := large(64), message.NewMessage("1", nil)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if err := route(o, pub, source, h); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, route(o, pub, source, h))
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 8<<20 {
 		t.Errorf("%d bytes were allocated to publish 64 outputs of 1 MiB", n)

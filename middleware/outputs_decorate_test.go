@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -73,10 +74,7 @@ func TestRouterOrderOfDecorators(t *testing.T) {
 // Decision 12: the outputs of Spillway's own handlers need no tie, and no log line reports its absence.
 func TestRouterOwnHandlers(t *testing.T) {
 	source, logger, pub := newPartition("1", "2"), watermill.NewCaptureLogger(), &publisher{}
-	own, err := chain.Own(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := testkit.Must(chain.Own(source))
 	o := newOutputs(t, &publisher{}, middleware.OutputsConfig{Shared: settings.Shared{Logger: logger}})
 	stop := running(t, func(r *message.Router) {
 		r.AddMiddleware(o.Middleware)

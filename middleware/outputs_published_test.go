@@ -8,6 +8,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -41,10 +42,7 @@ func TestOutputsTellOfPublishing(t *testing.T) {
 				return next(call)
 			}
 		}
-		out, err := chain.Enter(chain.StepOf(o), asks)(producing("a", "b"))(newMessage("1"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := testkit.Must(chain.Enter(chain.StepOf(o), asks)(producing("a", "b"))(newMessage("1")))
 		if err := decorate(t, o, pub).Publish("invoices", out...); (err != nil) != (c.dead != nil) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -155,18 +156,13 @@ func TestOutputsCountTheHandler(t *testing.T) {
 		o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: 7})
 		fails, _ := failing(2, errBoom)
 		retry := newRetry(t, middleware.RetryConfig{})
-		out, err := entered(o, retry, func(m *message.Message) ([]*message.Message, error) {
+		out := testkit.Must(entered(o, retry, func(m *message.Message) ([]*message.Message, error) {
 			if _, err := fails(m); err != nil {
 				return nil, err
 			}
 			return producing("a")(m)
-		})(newMessage("1"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := decorate(t, o, pub).Publish("invoices", out...); err != nil {
-			t.Fatal(err)
-		}
+		})(newMessage("1")))
+		testkit.NoError(t, decorate(t, o, pub).Publish("invoices", out...))
 		if l := dead.letters(t)[0]; l.Failure.Attempts != 3 || pub.tries("a") != 7 || l.Failure.Reason != classify.ReasonOutput {
 			t.Fatalf("the letter counts %d attempts, the publisher %d", l.Failure.Attempts, pub.tries("a"))
 		}

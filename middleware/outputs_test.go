@@ -16,6 +16,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/settings"
@@ -23,28 +24,19 @@ import (
 
 func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
 	t.Helper()
-	q, err := poison.NewQueue(dead, poison.QueueConfig{PublishBackoff: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := testkit.Must(poison.NewQueue(dead, poison.QueueConfig{PublishBackoff: time.Millisecond}))
 	return q
 }
 
 func newOutputs(t testing.TB, dead message.Publisher, config middleware.OutputsConfig) *middleware.Outputs {
 	t.Helper()
-	o, err := middleware.NewOutputs(newQueue(t, dead), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := testkit.Must(middleware.NewOutputs(newQueue(t, dead), config))
 	return o
 }
 
 func decorate(t testing.TB, o *middleware.Outputs, pub message.Publisher) message.Publisher {
 	t.Helper()
-	decorated, err := o.Decorate(pub)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decorated := testkit.Must(o.Decorate(pub))
 	return decorated
 }
 
@@ -161,9 +153,7 @@ func wantSetAside(t testing.TB, l poison.Letter, refused string, cause error) {
 func TestRefusedBatchIsNotBlamedOnOne(t *testing.T) {
 	dead, pub := &publisher{}, &publisher{refuse: refusing("b", 1, errBoom)}
 	o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: 1})
-	if err := route(o, decorate(t, o, pub), newMessage("1"), producing("a", "b")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, route(o, decorate(t, o, pub), newMessage("1"), producing("a", "b")))
 	if text := dead.letters(t)[0].Failure.Description; !strings.Contains(text, "one of 2 outputs") {
 		t.Errorf("got %q", text)
 	}
@@ -174,9 +164,7 @@ func TestPublisherPanics(t *testing.T) {
 	dead := &publisher{}
 	pub := &publisher{refuse: func(string, *message.Message) error { panic("publisher") }}
 	o := newOutputs(t, dead, middleware.OutputsConfig{})
-	if err := route(o, decorate(t, o, pub), newMessage("1"), producing("a")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, route(o, decorate(t, o, pub), newMessage("1"), producing("a")))
 	wantSetAside(t, dead.letters(t)[0], "a", errors.New("panic: publisher"))
 }
 
@@ -232,13 +220,10 @@ func TestPassthrough(t *testing.T) {
 			dead, pub := &publisher{}, &publisher{refuse: refusing("spoiled", times, errBoom)}
 			o := newOutputs(t, dead, middleware.OutputsConfig{})
 			msg := newMessage("1")
-			err := route(o, decorate(t, o, pub), msg, func(m *message.Message) ([]*message.Message, error) {
+			testkit.NoError(t, route(o, decorate(t, o, pub), msg, func(m *message.Message) ([]*message.Message, error) {
 				_, _ = producing()(m)
 				return []*message.Message{m}, nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if times == 99 {
 				wantSetAside(t, dead.letters(t)[0], "spoiled", errBoom)
 			} else if out := pub.messages(); len(out) != 1 || out[0].Payload[0] != 'X' || out[0].Metadata.Get("tenant") != "spoiled" {
@@ -254,13 +239,8 @@ func TestTieIsUsedOnce(t *testing.T) {
 	dead, pub := &publisher{}, &publisher{}
 	o := newOutputs(t, dead, middleware.OutputsConfig{Shared: settings.Shared{Logger: logger}})
 	decorated := decorate(t, o, pub)
-	out, err := o.Middleware(producing("a"))(newMessage("1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := decorated.Publish("invoices", out...); err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(o.Middleware(producing("a"))(newMessage("1")))
+	testkit.NoError(t, decorated.Publish("invoices", out...))
 	pub.refuse = refusing("a", 99, errBoom)
 	for range 3 {
 		if err := decorated.Publish("invoices", out[0].CopyWithContext()); err != errBoom {

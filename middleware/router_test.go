@@ -109,7 +109,5 @@ func newChannel(config gochannel.Config) *gochannel.GoChannel {
 
 func publish(t testing.TB, pub message.Publisher, topic string, messages ...*message.Message) {
 	t.Helper()
-	if err := pub.Publish(topic, messages...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, pub.Publish(topic, messages...))
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // FuzzDecode gives every key of the contract a hostile value and holds what is read and written again to its bounds.
@@ -85,10 +87,7 @@ func FuzzRedrivenIsOriginal(f *testing.F) {
 			original.Metadata[key] = value
 		}
 		letter := Letter{Original: original, Origin: Origin{Topic: "orders"}, Failure: Failure{Reason: "r", Description: description}}
-		l, err := Decode(letter.Encode())
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := testkit.Must(Decode(letter.Encode()))
 		back := l.Redriven("", "", longAgo)
 		if back.UUID != id || !bytes.Equal(back.Payload, payload) || (!our && back.Metadata[key] != value) {
 			t.Fatalf("came back as %q %q %v", back.UUID, back.Payload, back.Metadata)

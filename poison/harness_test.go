@@ -95,9 +95,7 @@ func start(t *testing.T, topic string, dead message.Publisher, config QueueConfi
 
 func (r *running) publish(msg *message.Message) {
 	r.t.Helper()
-	if err := r.Publish(r.topic, msg); err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.NoError(r.t, r.Publish(r.topic, msg))
 }
 
 var eventually = testkit.Eventually
@@ -143,9 +141,6 @@ func newQueue(t interface {
 	Fatal(...any)
 }, dead message.Publisher, config QueueConfig) *Queue {
 	t.Helper()
-	queue, err := NewQueue(dead, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := testkit.Must(NewQueue(dead, config))
 	return queue
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -38,10 +39,7 @@ func (m *makes) InitializeTopics(...string) error { return errors.New("without a
 // the first letter finds out, and goes with WithInitializer.
 func TestInitializerInsideOfADecorator(t *testing.T) {
 	m := &makes{Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil)}
-	transformed, err := message.MessageTransformPublisherDecorator(func(*message.Message) {})(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	transformed := testkit.Must(message.MessageTransformPublisherDecorator(func(*message.Message) {})(m))
 	for name, c := range map[string]struct {
 		pub  message.Publisher
 		made int
@@ -74,10 +72,7 @@ func TestInitializerInsideOfADecorator(t *testing.T) {
 // Conventions: nil arguments are errors, or tell nothing, and never a panic.
 func TestNilArguments(t *testing.T) {
 	ps := gochannel.NewGoChannel(gochannel.Config{}, nil)
-	queue, err := poison.NewQueue(ps, poison.QueueConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := testkit.Must(poison.NewQueue(ps, poison.QueueConfig{}))
 	boom := errors.New("boom")
 	if err := queue.Place(nil, boom); !errors.Is(err, boom) || !strings.Contains(err.Error(), "nil") {
 		t.Errorf("Place without a message: %v", err)

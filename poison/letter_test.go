@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/errorkind"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var longAgo = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
@@ -42,10 +43,7 @@ func sampleLetter() Letter {
 func TestLetterRoundTrip(t *testing.T) {
 	l := sampleLetter()
 	encoded := l.Encode()
-	got, err := Decode(encoded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(Decode(encoded))
 	if !got.Original.Equals(l.Original) {
 		t.Errorf("original: got %v %v, want %v %v", got.Original.UUID, got.Original.Metadata, l.Original.UUID, l.Original.Metadata)
 	}
@@ -136,10 +134,7 @@ func TestDecodeWatermillLetter(t *testing.T) {
 	msg.Metadata = message.Metadata{
 		"reason_poisoned": "boom", "topic_poisoned": "orders", "handler_poisoned": "billing", "subscriber_poisoned": "kafka.Subscriber", "a": "b",
 	}
-	l, err := Decode(msg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(Decode(msg))
 	if l.Origin.Topic != "orders" || l.Origin.Handler != "billing" || l.Failure.Description != "boom" {
 		t.Errorf("decoded %+v", l)
 	}
@@ -162,10 +157,7 @@ func TestDecodeHostileValues(t *testing.T) {
 		KeyFirstFailedAt: "0001-01-01T00:00:00Z", KeyOriginalKey + Base64Suffix: "!!!", KeyOriginalTopic: strings.Repeat("t", 1<<20),
 		KeyFailureDescription: strings.Repeat("d", 1<<20), KeyAttemptHistory: "no history\n\x00\n" + strings.Repeat("2026-01-01T00:00:00Z transient x\n", 1000),
 	}
-	l, err := Decode(msg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(Decode(msg))
 	if l.Failure.Class != classify.ClassUnknown || l.Failure.Attempts != 0 || l.Redrive.Count != 0 || !l.Failure.LastFailedAt.IsZero() ||
 		!l.Failure.FirstFailedAt.IsZero() || l.Origin.Key != nil || l.Origin.Topic != "" {
 		t.Errorf("believed garbage: %+v", l)

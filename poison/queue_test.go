@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -35,10 +36,7 @@ func TestQueuePlacesByClass(t *testing.T) {
 			r := start(t, "orders", dead, QueueConfig{Node: "n"}, failing(test.err))
 			r.publish(message.NewMessage("id-1", []byte("payload")))
 			eventually(t, "the letter is placed", func() bool { return len(dead.in(test.topic)) == 1 })
-			l, err := Decode(dead.in(test.topic)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := testkit.Must(Decode(dead.in(test.topic)[0]))
 			if l.Failure.Reason != test.reason || l.Origin.Topic != "orders" || l.Origin.Handler != "billing" ||
 				l.Origin.MessageID != "id-1" || l.Failure.Attempts != 1 || l.Failure.LastFailedAt.IsZero() || l.Failure.Node != "n" {
 				t.Errorf("letter %+v", l)
@@ -216,9 +214,7 @@ func TestQueueWritesWatermillKeys(t *testing.T) {
 func TestInitializeTellsTheSource(t *testing.T) {
 	dead, fallback := &sourceSink{}, &sourceSink{}
 	queue := newQueue(t, dead, QueueConfig{Fallbacks: []Sink{{Publisher: fallback, Topic: "last"}}})
-	if err := errors.Join(queue.initializeFor("orders"), queue.initializeFor("orders.dlq")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(queue.initializeFor("orders"), queue.initializeFor("orders.dlq")))
 	if got := strings.Join(dead.sources, " "); got != "orders>orders.dlq,orders.invalid orders.dlq>orders.dlq.parked" {
 		t.Error(got)
 	}

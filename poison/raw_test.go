@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // strict refuses every message with metadata that is not ours, or that holds anything but printable ASCII.
@@ -38,9 +39,7 @@ func strict(err error) func(int, string, *message.Message) error {
 func placedBy(t *testing.T, dead message.Publisher, config QueueConfig, msg *message.Message) {
 	t.Helper()
 	queue := newQueue(t, dead, config)
-	if err := queue.Place(msg, errors.New("no such customer")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, queue.Place(msg, errors.New("no such customer")))
 }
 
 // Feature D4, promises P2 and P4: a letter that every sink refuses for what it carries is placed in its raw form, out
@@ -133,9 +132,7 @@ func TestRawTakesAnything(t *testing.T) {
 		}
 		dead := &sink{refuse: strict(classify.ErrRefused)}
 		queue := newQueue(t, dead, QueueConfig{Node: draw("node")})
-		if err := queue.Place(msg, errors.New(draw("error"))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, queue.Place(msg, errors.New(draw("error"))))
 	})
 }
 

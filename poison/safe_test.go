@@ -17,19 +17,21 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // throughHeaders sends msg as NATS does: names that are none are dropped, newlines become spaces, spaces at the ends
 // go, and an id among the metadata replaces the message's.
-func throughHeaders(t interface{ Fatal(...any) }, msg *message.Message) *message.Message {
+func throughHeaders(t interface {
+	Helper()
+	Fatal(...any)
+}, msg *message.Message) *message.Message {
 	header := http.Header{keyWatermillID: {msg.UUID}}
 	for key, value := range msg.Metadata {
 		header[key] = []string{value}
 	}
 	var wire bytes.Buffer
-	if err := header.Write(&wire); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, header.Write(&wire))
 	back := message.NewMessage("", msg.Payload)
 	for lines := textproto.NewReader(bufio.NewReader(&wire)); ; {
 		line, err := lines.ReadLine()
@@ -62,10 +64,7 @@ func TestLetterSurvivesHeaders(t *testing.T) {
 			t.Errorf("%s is no line: %q", key, value)
 		}
 	}
-	got, err := Decode(throughHeaders(t, encoded))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(Decode(throughHeaders(t, encoded)))
 	if !got.Original.Equals(l.Original) {
 		t.Errorf("the original is %v %v", got.Original.UUID, got.Original.Metadata)
 	}
@@ -153,18 +152,10 @@ func TestEarlierLetters(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testkit.Must(os.ReadFile(file))
 		msg := message.NewMessage("m", nil)
-		if err := json.Unmarshal(raw, &msg.Metadata); err != nil {
-			t.Fatal(err)
-		}
-		l, err := Decode(msg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(raw, &msg.Metadata))
+		l := testkit.Must(Decode(msg))
 		if f := l.Failure; fmt.Sprint(f.History) != two || f.Stack != "main.handle(...)\n\tmain.go:1\n" || f.Description != "first\nsecond C:\\new \"quoted\"" || f.Attempts != 2 {
 			t.Errorf("%s: %+v", file, f)
 		}

@@ -18,14 +18,8 @@ import (
 // BenchmarkSealedLetter is BenchmarkLetter plain and sealed in turns, so that a busy machine slows both. It reports how
 // many times as long a sealed letter takes.
 func BenchmarkSealedLetter(b *testing.B) {
-	keys, err := seal.ParseKeyring(testkit.Keyring("k1"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := seal.New(keys)
-	if err != nil {
-		b.Fatal(err)
-	}
+	keys := testkit.Must(seal.ParseKeyring(testkit.Keyring("k1")))
+	s := testkit.Must(seal.New(keys))
 	queue := newQueue(b, &sink{}, QueueConfig{Shared: settings.Shared{Seal: s}})
 	msg := message.NewMessage("0d9f6f2e-3c5b-4f0e-9b57-6c3d9a1f7c11", make([]byte, 1024))
 	for _, k := range []string{"tenant", "event-type", "trace-id", "content-type", "schema"} {
@@ -39,9 +33,7 @@ func BenchmarkSealedLetter(b *testing.B) {
 			begun := time.Now()
 			l := queue.letter(msg.Copy(), failure, naming.Source{Topic: "orders", Handler: "billing"}, false)
 			if i == 1 {
-				if err := queue.seal(context.Background(), &l); err != nil {
-					b.Fatal(err)
-				}
+				testkit.NoError(b, queue.seal(context.Background(), &l))
 			}
 			_ = l.encode(queue.limits)
 			spent[i] += time.Since(begun)

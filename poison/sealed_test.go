@@ -36,15 +36,9 @@ func (k *testKeys) Current(ctx context.Context) (seal.Key, error) {
 
 func newSealer(t testing.TB, clear ...string) (*seal.Sealer, *testKeys) {
 	t.Helper()
-	ring, err := seal.ParseKeyring(testkit.Keyring("k1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := testkit.Must(seal.ParseKeyring(testkit.Keyring("k1")))
 	keys := &testKeys{Keys: ring}
-	s, err := seal.New(keys, clear...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(seal.New(keys, clear...))
 	return s, keys
 }
 
@@ -74,10 +68,7 @@ func TestSealedForms(t *testing.T) {
 		l.Original.Metadata["secret"] = "4111 1111 1111 1111"
 		l.Redrive.Count = rapid.IntRange(0, 3).Draw(t, "redrives")
 		l.Origin.Topic = rapid.SampledFrom([]string{"orders", strings.Repeat("topic/", 40), strings.Repeat("long", maxIdentity)}).Draw(t, "topic")
-		sealed, err := l.seal(t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sealed := testkit.Must(l.seal(t.Context(), s))
 		if sealed.SealKey != "k1" || !sealed.Sealed {
 			t.Fatalf("sealed with %q", sealed.SealKey)
 		}
@@ -223,10 +214,7 @@ func TestParkedSealed(t *testing.T) {
 	s, _ := newSealer(t)
 	letter := sampleLetter()
 	letter.Original.Payload = []byte("card 4111111111111111")
-	sealed, err := letter.seal(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealed := testkit.Must(letter.seal(t.Context(), s))
 	for name, l := range map[string]Letter{"sealed": sealed, "clear": letter} {
 		for _, limit := range []int{1 << 20, 0} {
 			dead := &sink{}

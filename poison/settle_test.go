@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -86,10 +87,7 @@ func TestQueueHandlerSettlesItself(t *testing.T) {
 
 func masking(t *testing.T, mask func(string) string) *privacy.Redactor {
 	t.Helper()
-	r, err := privacy.New(privacy.Rules{Mask: mask})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(privacy.New(privacy.Rules{Mask: mask}))
 	return r
 }
 
@@ -131,9 +129,7 @@ func TestPlaceAfterDeadlineTriesFallbacks(t *testing.T) {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
 	defer cancel()
-	if err := queue.Place(message.NewMessageWithContext(ctx, "id", nil), errors.New("too slow")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, queue.Place(message.NewMessageWithContext(ctx, "id", nil), errors.New("too slow")))
 	if last.topics() != "unknown.dlq:1" {
 		t.Errorf("placed in %q", last.topics())
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -23,10 +24,7 @@ var (
 
 func stagedBy(t testing.TB, config poison.QueueConfig, msg *message.Message, failure *classify.Failure, stage deadletter.Stage) *message.Message {
 	t.Helper()
-	queue, err := poison.NewQueue(nowhere{}, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := testkit.Must(poison.NewQueue(nowhere{}, config))
 	call := chain.Keep(msg)
 	defer call.Release()
 	return queue.Inside().ForStage(call.Original(), failure, stage.Number, stage.DueAt, stage.HoldUntil)

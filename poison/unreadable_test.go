@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature D8: what the adapter could not read is set aside with its raw bytes before any handler sees it, also when it
@@ -34,10 +35,7 @@ func TestUnreadableIsSetAside(t *testing.T) {
 	if id := <-handled; id != "good" {
 		t.Errorf("handled %q", id)
 	}
-	l, err := Decode(dead.in("orders.invalid")[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(Decode(dead.in("orders.invalid")[0]))
 	if l.Failure.Class != classify.ClassInvalid || l.Failure.Reason != classify.ReasonUnmarshal || l.Failure.Description != "no such schema" {
 		t.Errorf("failure: %+v", l.Failure)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // The example starts itself as its consumer, and here that is the test.
@@ -37,10 +38,7 @@ func TestDemo(t *testing.T) {
 // The same where there is no PostgreSQL: two processes, one of them killed, on one SQLite.
 func TestDemoOnSQLite(t *testing.T) {
 	services.AMQP(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))
 	_, closed, _ := net.SplitHostPort(listener.Addr().String())
 	_ = listener.Close()
 	t.Setenv("SPILLWAY_POSTGRES", "")
@@ -51,10 +49,7 @@ func TestDemoOnSQLite(t *testing.T) {
 func testDemo(t *testing.T, seed uint64, plan crash.Plan, queueType string) {
 	t.Helper()
 	plan.Seed = seed
-	result, err := run(context.Background(), &plan, queueType)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := testkit.Must(run(context.Background(), &plan, queueType))
 	if err := result.Check(60); err != nil {
 		t.Errorf("seed %d: %v", seed, err)
 	}

@@ -3,14 +3,13 @@ package main
 import (
 	"reflect"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // The same seed is the same campaign, and another one is not.
 func TestPlan(t *testing.T) {
-	one, err := newPlan(7, 20_000, 0, "rabbitmq", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := testkit.Must(newPlan(7, 20_000, 0, "rabbitmq", false))
 	again, _ := newPlan(7, 20_000, 0, "rabbitmq", false)
 	if !reflect.DeepEqual(one, again) {
 		t.Error("the same seed gave another plan")
@@ -74,10 +73,7 @@ func TestPlan(t *testing.T) {
 
 // Whatever is wrong with a single message shows, and shows as what it is.
 func TestJudge(t *testing.T) {
-	p, err := newPlan(1, 100, 10, "rabbitmq", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(newPlan(1, 100, 10, "rabbitmq", false))
 	const good, bad, deadlyID = "healthy-000003", "permanent-000001", "deadly-000000"
 	for name, c := range map[string]struct {
 		change func(e *evidence)

@@ -70,18 +70,9 @@ func serveDemo(t *testing.T) (*service, string) {
 			t.Error(filepath.Base(t.Name()), err)
 		}
 	})
-	s, err := newService(t.Context(), db, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	handler, err := s.pages()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop, err := s.start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(newService(t.Context(), db, 1))
+	handler := testkit.Must(s.pages())
+	stop := testkit.Must(s.start(t.Context()))
 	t.Cleanup(func() {
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -91,10 +82,7 @@ func serveDemo(t *testing.T) (*service, string) {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	waits := func() int {
-		n, err := s.campaigns.Inside().Store().Count(t.Context(), letters.Filter{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := testkit.Must(s.campaigns.Inside().Store().Count(t.Context(), letters.Filter{}))
 		return n
 	}
 	testkit.Eventually(t, "letters", func() bool { return waits() >= 5 })
@@ -135,10 +123,7 @@ func closeIncident(t *testing.T, h hand, s *service, url string, script bool) {
 	}, func() string { return h.p.Text("main") })
 	var c campaigns.Campaign
 	testkit.Eventually(t, "what became of the letters", func() bool { // it is learned in rounds
-		var err error
-		if c, err = s.campaigns.Get(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		c = testkit.Must(s.campaigns.Get(t.Context(), id))
 		return c.Succeeded+c.FailedAgain == c.Selected
 	}, func() string { return fmt.Sprintf("%+v", c) })
 	if c.State != campaigns.Finished || c.Selected == 0 || c.Succeeded != c.Selected || c.Request.By != "ann" || c.Request.Reason != "INC-7 is repaired" {

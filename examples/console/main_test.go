@@ -33,14 +33,8 @@ func TestDemo(t *testing.T) {
 
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	ask := func(method, path string) string {
-		request, err := http.NewRequest(method, home+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := testkit.Must(http.NewRequest(method, home+path, nil))
+		response := testkit.Must(client.Do(request))
 		defer func() { _ = response.Body.Close() }()
 		body, err := io.ReadAll(response.Body)
 		if err != nil || response.StatusCode != http.StatusOK {

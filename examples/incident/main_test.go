@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write docs/incidents.md")
@@ -36,18 +37,10 @@ func TestIncident(t *testing.T) {
 		t.Error(err)
 	}
 	const path = "../../docs/incidents.md"
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := onPage(string(page), steps)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Must(os.ReadFile(path))
+	want := testkit.Must(onPage(string(page), steps))
 	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, []byte(want), 0o644))
 		return
 	}
 	shown, now := strings.Split(string(page), "\n"), strings.Split(want, "\n")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // The example starts itself as its consumer, and here that is the test.
@@ -35,10 +36,7 @@ func TestDemo(t *testing.T) {
 	}{{1, 1, 3}, {2, 35, 1}} {
 		plan := crash.Plan{Kills: 1, KillAt: c.killAt}
 		plan.Seed = c.seed
-		result, err := run(context.Background(), &plan, c.partitions)
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := testkit.Must(run(context.Background(), &plan, c.partitions))
 		if err := result.Check(60); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -48,16 +46,10 @@ func TestDemo(t *testing.T) {
 
 func nothingIsLeft(t *testing.T, topic string) {
 	t.Helper()
-	admin, err := sarama.NewClusterAdmin(services.Kafka(t), sarama.NewConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := testkit.Must(sarama.NewClusterAdmin(services.Kafka(t), sarama.NewConfig()))
 	defer admin.Close()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		topics, err := admin.ListTopics()
-		if err != nil {
-			t.Fatal(err)
-		}
+		topics := testkit.Must(admin.ListTopics())
 		var left []string
 		for name := range topics {
 			if strings.HasPrefix(name, topic) {

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/examples/nats/jetstream"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // The example starts itself as its consumer, and here that is the test.
@@ -30,10 +31,7 @@ func TestDemo(t *testing.T) {
 	services.NATS(t)
 	for seed, plan := range []crash.Plan{{Kills: 2, KillAt: 20}} {
 		plan.Seed = uint64(seed + 1)
-		result, err := run(context.Background(), &plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := testkit.Must(run(context.Background(), &plan))
 		if err := result.Check(60); err != nil {
 			t.Errorf("seed %d: %v", plan.Seed, err)
 		}
@@ -43,15 +41,9 @@ func TestDemo(t *testing.T) {
 
 func nothingIsLeft(t *testing.T, topic string) {
 	t.Helper()
-	conn, err := nats.Connect(services.NATS(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(nats.Connect(services.NATS(t)))
 	defer conn.Close()
-	js, err := conn.JetStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := testkit.Must(conn.JetStream())
 	for name := range js.StreamNames() {
 		if strings.HasPrefix(name, jetstream.Name(topic)) {
 			t.Errorf("left behind: stream %s", name)

@@ -116,13 +116,8 @@ func TestGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	if _, err := db.ExecContext(t.Context(), `CREATE TABLE t (id TEXT)`); err != nil {
-		t.Fatal(err)
-	}
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.ExecContext(t.Context(), `CREATE TABLE t (id TEXT)`))
+	tx := testkit.Must(db.BeginTx(t.Context(), nil))
 	g.shut.Store(true)
 	if _, err := tx.ExecContext(t.Context(), `INSERT INTO t VALUES ('a')`); err == nil {
 		t.Error("a transaction goes on")
@@ -139,19 +134,14 @@ func TestGate(t *testing.T) {
 
 // The shop runs: each topic is handled, and a page has the metrics of its instance until it is away.
 func TestShop(t *testing.T) {
-	s, err := openShop(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(openShop(t.Context(), t.TempDir()))
 	defer func() {
 		if err := s.close(); err != nil {
 			t.Error(err)
 		}
 	}()
 	s.faults.bug.Store(true)
-	if err := s.publish("orders", "customer", 3); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.publish("orders", "customer", 3))
 	testkit.Eventually(t, "three letters", func() bool {
 		return scrape(t, s.one.page.address, `spillway_dead_letters_total{class="permanent",handler="billing",reason="no_customer",topic="orders"} 3`)
 	})

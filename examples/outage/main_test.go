@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/examples/internal/chart"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -75,9 +76,7 @@ func TestReady(t *testing.T) {
 func TestDraw(t *testing.T) {
 	draw := func(seed string) string {
 		plan := short(t, "-seed", seed)
-		if err := plan.ready(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, plan.ready())
 		var b strings.Builder
 		for _, msg := range plan.deliveries {
 			b.WriteString(msg.UUID + " ")

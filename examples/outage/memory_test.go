@@ -5,21 +5,18 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // A message stays in the topic until it is acked: it comes again after a nack, and the next subscription gets what was
 // not settled.
 func TestMemory(t *testing.T) {
 	topic := newMemory(2)
-	messages, err := topic.Subscribe(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	messages := testkit.Must(topic.Subscribe(t.Context(), ""))
 	ids := []string{"a", "b", "c"}
 	for _, id := range ids {
-		if err := topic.Publish("", message.NewMessage(id, nil)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, topic.Publish("", message.NewMessage(id, nil)))
 	}
 	a, b := <-messages, <-messages
 	select {
@@ -38,9 +35,7 @@ func TestMemory(t *testing.T) {
 	if !seen["b"] || !seen["c"] {
 		t.Errorf("%v", seen)
 	}
-	if err := topic.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, topic.Close())
 	if n, err := topic.backlog(context.Background()); err != nil || n != 0 {
 		t.Errorf("%d are left, %v", n, err)
 	}
@@ -49,21 +44,14 @@ func TestMemory(t *testing.T) {
 // Closing ends the contexts of messages, whose handlers then give them back: they stay in the topic.
 func TestMemoryCloses(t *testing.T) {
 	topic := newMemory(1)
-	messages, err := topic.Subscribe(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := topic.Publish("", message.NewMessage("a", nil), message.NewMessage("b", nil)); err != nil {
-		t.Fatal(err)
-	}
+	messages := testkit.Must(topic.Subscribe(t.Context(), ""))
+	testkit.NoError(t, topic.Publish("", message.NewMessage("a", nil), message.NewMessage("b", nil)))
 	msg := <-messages
 	go func() {
 		<-msg.Context().Done()
 		msg.Nack()
 	}()
-	if err := topic.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, topic.Close())
 	if n, err := topic.backlog(context.Background()); err != nil || n != 2 {
 		t.Errorf("%d are left, %v", n, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // The example starts itself as its consumer, and here that is the test.
@@ -29,10 +30,7 @@ func TestDemo(t *testing.T) {
 	address := services.Redis(t)
 	plan := crash.Plan{Kills: 2, KillAt: 20}
 	plan.Seed = 1
-	result, err := run(context.Background(), &plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := testkit.Must(run(context.Background(), &plan))
 	if err := result.Check(60); err != nil {
 		t.Error(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // The example starts itself as its consumer, and here that is the test.
@@ -34,10 +35,7 @@ func TestDemo(t *testing.T) {
 	}{{crash.Postgres, 1, 1, 1}, {crash.MySQL, 2, 1, 35}, {crash.Postgres, 3, 5, 6}, {crash.MySQL, 4, 5, 6}} {
 		plan := crash.Plan{Kills: c.kills, KillAt: c.killAt}
 		plan.Seed = c.seed
-		result, err := run(context.Background(), &plan, c.database)
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := testkit.Must(run(context.Background(), &plan, c.database))
 		if err := result.Check(60); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}

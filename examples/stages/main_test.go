@@ -15,6 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -26,20 +27,14 @@ func TestMain(m *testing.M) {
 // short is a plan whose stages end before the downstream recovers, so that there are dead letters too.
 func short(t *testing.T, args ...string) *Plan {
 	t.Helper()
-	plan, err := parse(append([]string{"-down", "1s", "-stages", "50ms,150ms,400ms", "-rate", "100"}, args...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := testkit.Must(parse(append([]string{"-down", "1s", "-stages", "50ms,150ms,400ms", "-rate", "100"}, args...)))
 	return plan
 }
 
 func whole(t *testing.T, plan *Plan) Result {
 	t.Helper()
 	services.Kafka(t)
-	result, err := run(context.Background(), plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := testkit.Must(run(context.Background(), plan))
 	different := map[string]bool{}
 	for _, msg := range plan.deliveries {
 		different[msg.UUID] = true
@@ -111,20 +106,11 @@ func TestUnhandled(t *testing.T) {
 
 func nothingIsLeft(t *testing.T, topic string) {
 	t.Helper()
-	admin, err := sarama.NewClusterAdmin(services.Kafka(t), sarama.NewConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := testkit.Must(sarama.NewClusterAdmin(services.Kafka(t), sarama.NewConfig()))
 	defer admin.Close()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		topics, err := admin.ListTopics()
-		if err != nil {
-			t.Fatal(err)
-		}
-		groups, err := admin.ListConsumerGroups()
-		if err != nil {
-			t.Fatal(err)
-		}
+		topics := testkit.Must(admin.ListTopics())
+		groups := testkit.Must(admin.ListConsumerGroups())
 		left := slices.AppendSeq(slices.Collect(maps.Keys(topics)), maps.Keys(groups))
 		left = slices.DeleteFunc(left, func(name string) bool { return !strings.HasPrefix(name, topic) })
 		if len(left) == 0 {
@@ -173,9 +159,7 @@ func TestRefuses(t *testing.T) {
 func TestDraw(t *testing.T) {
 	ids := func(args ...string) (all string) {
 		plan := short(t, args...)
-		if err := plan.Ready(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, plan.Ready())
 		for _, msg := range plan.deliveries {
 			all += msg.UUID + " "
 		}

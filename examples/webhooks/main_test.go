@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -15,10 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // twice, and every kind of event of the story happens.
 func TestDemo(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3} {
-		result, err := run("", seed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := testkit.Must(run("", seed))
 		if err := result.Check(60); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
@@ -28,9 +27,7 @@ func TestDemo(t *testing.T) {
 // Bad input: a file that is missing or of another shape is an error that says which line.
 func TestDemoRefusesInput(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.jsonl")
-	if err := os.WriteFile(bad, []byte("{\"event\":\"push\",\"payload\":{}}\n{\"event\":\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(bad, []byte("{\"event\":\"push\",\"payload\":{}}\n{\"event\":\n"), 0o600))
 	for path, want := range map[string]string{bad: "line 2", bad + ".missing": "no such file"} {
 		if _, err := run(path, 1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature I2: a handler that acks its message ends its context, and not its first statement.
@@ -120,9 +121,7 @@ func TestWaitEnds(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := claim.Commit(nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, claim.Commit(nil))
 	own := errors.New("own")
 	for id, want := range map[string]error{"m": nil, "n": own} { // no transaction holds it: a duplicate is absorbed, a new one fails with its own error
 		_, err := h(func(msg *message.Message) ([]*message.Message, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promises P1, P7: a handler that leaves while a goroutine of its own is in the first statement leaves no transaction
@@ -107,13 +108,10 @@ func TestDuplicates(t *testing.T) {
 			db, _ := open(t, "")
 			db.SetMaxOpenConns(2)
 			r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{})
-			first, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			first := testkit.Must(r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				_, err := idempotency.Tx(msg.Context()).Exec(effect, "first")
 				return []*message.Message{newMessage("")}, err
-			})(newMessage("m"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			})(newMessage("m")))
 			for range 2 { // the first time the key is taken for a new one
 				out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 					return nil, handle(t, db, idempotency.Tx(msg.Context()))

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promises P1, P7: the first statement's error is its own, the message is not applied, and comes again in full.
@@ -31,9 +32,7 @@ func TestFirstStatementFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db, _ := open(t, "")
 			r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{})
-			if _, err := db.Exec(`INSERT INTO effects VALUES ('taken')`); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(db.Exec(`INSERT INTO effects VALUES ('taken')`))
 			fails := func(msg *message.Message) ([]*message.Message, error) {
 				_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), v.text, v.args...)
 				return nil, err

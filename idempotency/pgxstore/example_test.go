@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // A payment is booked once, by a statement that takes the message's key along.
@@ -54,9 +55,7 @@ func ExampleNew() {
 func TestExample(t *testing.T) {
 	address := postgrestest.Schema(t)
 	db := postgrestest.Open(t, address)
-	if _, err := db.Exec(`CREATE TABLE bookings (payment text NOT NULL, amount int NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.Exec(`CREATE TABLE bookings (payment text NOT NULL, amount int NOT NULL)`))
 	t.Setenv("SHOP", address)
 	read, write, err := os.Pipe()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,18 +21,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // open opens an empty database whose connections are traced.
 func open(t *testing.T, settings string) (*sql.DB, *trace) {
 	t.Helper()
-	config, err := pgx.ParseConfig(postgrestest.Schema(t) + settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := testkit.Must(pgx.ParseConfig(postgrestest.Schema(t) + settings))
 	tracer := new(trace)
 	config.Tracer = tracer
 	db := stdlib.OpenDB(*config)
 	t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxOpenConns(1) // what a claim leaves behind meets the next
-	if _, err := db.Exec(`CREATE TABLE effects (id text NOT NULL UNIQUE)`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.Exec(`CREATE TABLE effects (id text NOT NULL UNIQUE)`))
 	return db, tracer
 }
 
@@ -40,20 +36,14 @@ var shop = "shop"
 
 func pipelining(t *testing.T, db *sql.DB) idempotency.Store {
 	t.Helper()
-	store, err := pgxstore.New(t.Context(), db, shop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(pgxstore.New(t.Context(), db, shop))
 	return store
 }
 
 func receiver(t *testing.T, store idempotency.Store, config idempotency.ReceiverConfig) *idempotency.Receiver {
 	t.Helper()
 	config.Consumer = "billing"
-	r, err := idempotency.NewReceiver(store, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(idempotency.NewReceiver(store, config))
 	return r
 }
 
@@ -68,8 +58,6 @@ func newMessage(id string) *message.Message { return message.NewMessage(id, []by
 
 func rows(t *testing.T, db *sql.DB, table string) (n int) {
 	t.Helper()
-	if err := db.QueryRow(`SELECT count(*) FROM ` + table).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, db.QueryRow(`SELECT count(*) FROM `+table).Scan(&n))
 	return n
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature I2: a claim is one round trip, of BEGIN and the key, or of BEGIN, the key and the handler's first statement.
@@ -54,9 +55,7 @@ func TestRoundTrips(t *testing.T) {
 					_, _ = db.Exec(`TRUNCATE effects`) // the option's id is one for all
 				}
 				said.take()
-				if _, err := h(newMessage(fmt.Sprint(i))); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(h(newMessage(fmt.Sprint(i))))
 				if got := once(said.take()); !slices.Equal(got, v.want) {
 					t.Errorf("message %d: %q, want %q", i, got, v.want)
 				}
@@ -86,9 +85,7 @@ func TestDuplicateRoundTrips(t *testing.T) {
 		{"2", []string{"begin + enter + " + effect, "COMMIT"}},
 	} {
 		said.take()
-		if _, err := h(newMessage(want.id)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(h(newMessage(want.id)))
 		if got := once(said.take()); !slices.Equal(got, want.said) {
 			t.Errorf("delivery %d: %q, want %q", i, got, want.said)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature I2: a first statement that changes the settings goes after the key, and the settings are put back for the
@@ -35,19 +36,12 @@ func TestSettings(t *testing.T) {
 // Feature I1: on another driver's connections it is the store of package idempotency. A nil *sql.DB is an error in
 // time.
 func TestOtherDriver(t *testing.T) {
-	db, err := sql.Open("postgres", postgrestest.Schema(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := testkit.Must(sql.Open("postgres", postgrestest.Schema(t)))
 	defer func() { _ = db.Close() }()
-	if _, err := db.Exec(`CREATE TABLE effects (id text NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.Exec(`CREATE TABLE effects (id text NOT NULL)`))
 	r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{})
 	for range 3 {
-		if _, err := r.Middleware(write)(newMessage("m")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(r.Middleware(write)(newMessage("m")))
 	}
 	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 1 || k != 1 {
 		t.Errorf("%d effects, %d keys", e, k)
@@ -56,10 +50,7 @@ func TestOtherDriver(t *testing.T) {
 
 // Bad input: another database is an error that says what to do.
 func TestOtherDatabase(t *testing.T) {
-	file, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "keys.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testkit.Must(sql.Open("sqlite", filepath.Join(t.TempDir(), "keys.db")))
 	defer func() { _ = file.Close() }()
 	if _, err := pgxstore.New(t.Context(), file, shop); err == nil || !strings.Contains(err.Error(), "not PostgreSQL: use idempotency.NewStore") {
 		t.Error(err)

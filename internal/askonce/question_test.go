@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/askonce"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -18,10 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestSlowAnswerStaysBehind(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		open := func() *askonce.Question {
-			q, err := askonce.New(t.Context(), d.Open(t, address), "shop", "letters")
-			if err != nil {
-				t.Fatal(err)
-			}
+			q := testkit.Must(askonce.New(t.Context(), d.Open(t, address), "shop", "letters"))
 			return q
 		}
 		ask := func(q *askonce.Question, every time.Duration, want string, ask func(context.Context) ([]byte, error)) {

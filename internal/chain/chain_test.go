@@ -8,6 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func noting(name string, notes *[]string) Step {
@@ -50,17 +52,9 @@ func TestOrderOfParts(t *testing.T) {
 // Decision 12: messages of a wrapped subscriber pass by a chain, steps and snapshot alike; all others do not.
 func TestOwnMessagesPassBy(t *testing.T) {
 	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, watermill.NopLogger{})
-	sub, err := Own(pubsub)
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages, err := sub.Subscribe(context.Background(), "letters")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pubsub.Publish("letters", ordinary().msg); err != nil {
-		t.Fatal(err)
-	}
+	sub := testkit.Must(Own(pubsub))
+	messages := testkit.Must(sub.Subscribe(context.Background(), "letters"))
+	testkit.NoError(t, pubsub.Publish("letters", ordinary().msg))
 	own := <-messages
 	if !IsOwn(own.Context()) || IsOwn(context.Background()) {
 		t.Error("own messages are not told from others")

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,10 +48,7 @@ func (l *loops) Unwrap() message.Publisher                 { return l }
 
 func transformed(t *testing.T, pub message.Publisher) message.Publisher {
 	t.Helper()
-	decorated, err := message.MessageTransformPublisherDecorator(func(*message.Message) {})(pub)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decorated := testkit.Must(message.MessageTransformPublisherDecorator(func(*message.Message) {})(pub))
 	return decorated
 }
 

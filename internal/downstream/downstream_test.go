@@ -19,10 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func begin(t *testing.T, timeout time.Duration) (*Server, *Client) {
 	t.Helper()
-	s, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(New())
 	t.Cleanup(s.Close)
 	c := NewClient(s.Addr(), timeout)
 	t.Cleanup(c.Close)
@@ -31,9 +28,7 @@ func begin(t *testing.T, timeout time.Duration) (*Server, *Client) {
 
 func set(t *testing.T, s *Server, mode Mode) {
 	t.Helper()
-	if err := s.Set(mode); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Set(mode))
 }
 
 func TestModes(t *testing.T) {
@@ -84,14 +79,12 @@ func TestHanging(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	s, c := begin(t, time.Minute)
-	if err := s.Choose(func(id string) Mode {
+	testkit.NoError(t, s.Choose(func(id string) Mode {
 		if id == "odd" {
 			return Failing
 		}
 		return Up
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if c.Call(t.Context(), "odd") == nil || c.Call(t.Context(), "even") != nil {
 		t.Error("not as chosen:", s.Calls())
 	}
@@ -99,9 +92,7 @@ func TestChoose(t *testing.T) {
 
 func TestFlap(t *testing.T) {
 	s, c := begin(t, time.Minute)
-	if err := s.Flap(Away, time.Millisecond, time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Flap(Away, time.Millisecond, time.Millisecond))
 	seen := map[bool]int{}
 	testkit.Eventually(t, "it answers and refuses", func() bool {
 		seen[c.Call(t.Context(), "id") == nil]++

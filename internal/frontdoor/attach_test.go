@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
@@ -62,13 +63,8 @@ func TestSettingAsideWithinTheTransaction(t *testing.T) {
 // Feature D5: a dead-letter store that cannot be written is an error at start-up, not at the first failure.
 func TestUnwritableStoreEndsRun(t *testing.T) {
 	b := newBench(t, false)
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Letters.Close(); err != nil {
-		t.Fatal(err)
-	}
+	ch := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: b.Letters}))
+	testkit.NoError(t, b.Letters.Close())
 	if got := refused(t, b.Outs, ch.Attach); got == "it runs" {
 		t.Error("the router runs although dead letters have nowhere to go")
 	}

@@ -21,10 +21,7 @@ import (
 
 func crashStore(t testing.TB, db *sql.DB) *crashlimit.Store {
 	t.Helper()
-	store, err := crashlimit.NewStore(t.Context(), db, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(crashlimit.NewStore(t.Context(), db, "shop"))
 	return store
 }
 
@@ -89,9 +86,7 @@ func TestRetentionRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := dlc.Letters().Publish("orders.dlq", message.NewMessage("1", nil)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, dlc.Letters().Publish("orders.dlq", message.NewMessage("1", nil)))
 	stop := b.Run(dlc.Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })
 	defer stop()
 	if err := testkit.Receive(t, "the retention looks", looks); deleted.Load() != 1 || err != nil {
@@ -104,13 +99,10 @@ func TestRetentionRuns(t *testing.T) {
 func TestDeliveriesCoordinates(t *testing.T) {
 	b := newBench(t, true)
 	known := map[string]poison.Origin{"a": {Topic: "orders", Partition: "0", Offset: "7"}, "b": {Topic: "orders", Partition: "0", Offset: "8"}}
-	dlc, err := spillway.New(t.Context(), spillway.Config{
+	dlc := testkit.Must(spillway.New(t.Context(), spillway.Config{
 		Publisher: b.Letters, CrashLimit: &crashlimit.Config{Store: crashStore(t, b.DB)},
 		Queue: poison.QueueConfig{Origin: func(msg *message.Message) poison.Origin { return known[string(msg.Payload)] }},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if _, err := b.DB.Exec(`INSERT INTO spillway_processes (service, id, node, beat_ms, started_at, beats, lost_at) VALUES ('shop', 'gone', '', 0, 0, 0, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))`); err != nil {
 		t.Fatal(err)
 	}

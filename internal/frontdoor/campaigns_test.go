@@ -22,14 +22,8 @@ import (
 // campaigning runs a worker on the letters of store until the test ends, and returns its campaigns.
 func (b *bench) campaigning(store *letters.Store) *campaigns.Campaigns {
 	b.T.Helper()
-	all, err := campaigns.New(b.T.Context(), store, campaigns.Config{Allow: []string{"orders"}})
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	worker, err := campaigns.NewWorker(all, b.Source, campaigns.WorkerConfig{Poll: 5 * time.Millisecond})
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	all := testkit.Must(campaigns.New(b.T.Context(), store, campaigns.Config{Allow: []string{"orders"}}))
+	worker := testkit.Must(campaigns.NewWorker(all, b.Source, campaigns.WorkerConfig{Poll: 5 * time.Millisecond}))
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- worker.Run(ctx) }()
@@ -47,9 +41,7 @@ func (b *bench) campaign(all *campaigns.Campaigns, r campaigns.Request, until fu
 	b.T.Helper()
 	r.Act = campaigns.Act{By: "ann", Reason: "a test"}
 	c, err := all.Start(b.T.Context(), r)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	testkit.NoError(b.T, err)
 	testkit.Eventually(b.T, "the campaign", func() bool {
 		c, err = all.Get(b.T.Context(), c.ID)
 		return err == nil && until(c)
@@ -62,18 +54,9 @@ func (b *bench) campaign(all *campaigns.Campaigns, r campaigns.Request, until fu
 // itself.
 func TestCampaignLearnsOfNoIDs(t *testing.T) {
 	b := newBench(t, false)
-	ring, err := seal.ParseKeyring(testkit.Keyring("key-1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sealer, err := seal.New(ring)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := letters.NewStore(t.Context(), b.DB, settings.Shared{Service: "shop", Seal: sealer})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := testkit.Must(seal.ParseKeyring(testkit.Keyring("key-1")))
+	sealer := testkit.Must(seal.New(ring))
+	store := testkit.Must(letters.NewStore(t.Context(), b.DB, settings.Shared{Service: "shop", Seal: sealer}))
 	ch := b.Channel(b.staged(nil), func(c *spillway.Config) {
 		c.Publisher, c.Seal, c.Idempotency = store, sealer, nil
 	})

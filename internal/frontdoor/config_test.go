@@ -10,6 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -57,9 +58,7 @@ func TestNewRefuses(t *testing.T) {
 func TestPartsStayTheCallers(t *testing.T) {
 	b := newBench(t, false)
 	limit, purge, hold := &crashlimit.Config{}, &idempotency.PurgeConfig{Retention: time.Hour}, &breaker.Config{}
-	if _, err := spillway.New(t.Context(), spillway.Config{DB: b.DB, CrashLimit: limit, Purge: purge, Breaker: hold}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(spillway.New(t.Context(), spillway.Config{DB: b.DB, CrashLimit: limit, Purge: purge, Breaker: hold}))
 	if limit.Store != nil || limit.Logger != nil || purge.Logger != nil || hold.Logger != nil || hold.Classifier != nil {
 		t.Errorf("%+v, %+v, %+v", limit, purge, hold)
 	}

@@ -76,10 +76,7 @@ func TestHeldMessagesComeAgain(t *testing.T) {
 				}
 				config := spillway.Config{Publisher: dead, Logger: log, Breaker: &breaker.Config{MaxHold: row.maxHold}}
 				config.Outputs.MaxHold = row.maxHold
-				ch, err := spillway.New(context.Background(), config)
-				if err != nil {
-					t.Fatal(err)
-				}
+				ch := testkit.Must(spillway.New(context.Background(), config))
 				router, err := message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{})
 				if err != nil {
 					t.Fatal(err)
@@ -112,9 +109,7 @@ func TestHeldMessagesComeAgain(t *testing.T) {
 				go func() { done <- router.Run(context.Background()) }()
 				<-router.Running()
 				for i := range messages {
-					if err := p.Publish("orders", message.NewMessage(fmt.Sprint(i), []byte("p"))); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, p.Publish("orders", message.NewMessage(fmt.Sprint(i), []byte("p"))))
 				}
 				time.Sleep(2 * time.Minute)
 				mu.Lock()

@@ -25,13 +25,8 @@ import (
 func TestOneDatabaseAtTheDoor(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
-		if _, err := db.Exec(`CREATE TABLE effects (id VARCHAR(36) NOT NULL)`); err != nil {
-			t.Fatal(err)
-		}
-		dlc, err := spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(db.Exec(`CREATE TABLE effects (id VARCHAR(36) NOT NULL)`))
+		dlc := testkit.Must(spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db}))
 		gone := make(chan struct{})
 		live := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 		stop := testkit.RunRouter(t, nil, func(router *message.Router) {
@@ -48,15 +43,10 @@ func TestOneDatabaseAtTheDoor(t *testing.T) {
 		})
 		defer stop()
 		publish := func(id string) {
-			if err := live.Publish("orders", message.NewMessage(id, []byte("order"))); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, live.Publish("orders", message.NewMessage(id, []byte("order"))))
 		}
 		count := func(f letters.Filter) int {
-			n, err := dlc.Letters().Count(t.Context(), f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := testkit.Must(dlc.Letters().Count(t.Context(), f))
 			return n
 		}
 		publish("order-1")
@@ -74,17 +64,12 @@ func TestOneDatabaseAtTheDoor(t *testing.T) {
 
 func effects(t *testing.T, db *sql.DB) string {
 	t.Helper()
-	rows, err := db.Query(`SELECT id FROM effects ORDER BY id`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := testkit.Must(db.Query(`SELECT id FROM effects ORDER BY id`))
 	defer func() { _ = rows.Close() }()
 	var ids []string
 	for rows.Next() {
 		var id string
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, rows.Scan(&id))
 		ids = append(ids, id)
 	}
 	return strings.Join(ids, ",")

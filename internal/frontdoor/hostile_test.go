@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -119,10 +120,7 @@ func canceled() context.Context {
 // the allow-list has the last word.
 func TestForgedOriginGoesNowhere(t *testing.T) {
 	b := newBench(t, false)
-	elsewhere, err := b.Source.Subscribe(t.Context(), "payroll")
-	if err != nil {
-		t.Fatal(err)
-	}
+	elsewhere := testkit.Must(b.Source.Subscribe(t.Context(), "payroll"))
 	var repaired atomic.Bool
 	stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
 		if !repaired.Load() {
@@ -136,9 +134,7 @@ func TestForgedOriginGoesNowhere(t *testing.T) {
 	live.Metadata, letter.Metadata = forged, forged
 	b.Publish(live)
 	b.Eventually("it is set aside", func() bool { return len(b.Waiting()) == 1 })
-	if err := b.Letters.Publish("orders.dlq", letter); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, b.Letters.Publish("orders.dlq", letter))
 	repaired.Store(true)
 	report, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
 	if err != nil || report.Redriven != 1 || report.Refused != 1 {

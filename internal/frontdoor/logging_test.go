@@ -30,10 +30,7 @@ func logged(t *testing.T, config spillway.Config, logger watermill.LoggerAdapter
 	config.Queue.Hooks.OnDeadLetter = func(context.Context, poison.Letter) { done <- struct{}{} }
 	config.Queue.Hooks.OnDiscard = config.Queue.Hooks.OnDeadLetter
 	config.Retry.Backoff = middleware.Backoff{Initial: time.Millisecond}
-	dlc, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dlc := testkit.Must(spillway.New(t.Context(), config))
 	orders := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	stop := testkit.RunRouter(t, logger, func(router *message.Router) {
 		dlc.Attach(router)
@@ -45,9 +42,7 @@ func logged(t *testing.T, config spillway.Config, logger watermill.LoggerAdapter
 			return err
 		})
 	})
-	if err := orders.Publish("orders", message.NewMessage("m-1", []byte("the payload"))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, orders.Publish("orders", message.NewMessage("m-1", []byte("the payload"))))
 	<-done
 	stop()
 	if err := letters.Close(); err != nil {
@@ -161,18 +156,13 @@ func TestStormOfFailures(t *testing.T) {
 	config := spillway.Config{Publisher: letters, Logger: log}
 	config.Retry = middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Microsecond, Max: time.Microsecond}}
 	config.Queue.Hooks.OnDeadLetter = func(context.Context, poison.Letter) { placed.Add(1) }
-	dlc, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dlc := testkit.Must(spillway.New(t.Context(), config))
 	stop := testkit.RunRouter(t, nil, func(router *message.Router) {
 		dlc.Attach(router)
 		router.AddConsumerHandler("billing", "orders", orders, func(*message.Message) error { return errors.New("the bank is away") })
 	})
 	for n := range storm {
-		if err := orders.Publish("orders", message.NewMessage(fmt.Sprint(n), nil)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, orders.Publish("orders", message.NewMessage(fmt.Sprint(n), nil)))
 		for int64(n)-placed.Load() > 100 {
 			time.Sleep(time.Millisecond)
 		}

@@ -11,16 +11,14 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
 // refused runs a router with one handler, which must not start, and returns why.
 func refused(t *testing.T, pub message.Publisher, attach func(*message.Router)) string {
 	t.Helper()
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	attach(router)
 	router.AddHandler("billing", "orders", gochannel.NewGoChannel(gochannel.Config{}, nil), "out", pub, message.PassthroughHandler)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -31,7 +29,7 @@ func refused(t *testing.T, pub message.Publisher, attach func(*message.Router)) 
 		case <-ctx.Done():
 		}
 	}()
-	err = router.Run(ctx)
+	err := router.Run(ctx)
 	cancel()
 	if err == nil {
 		return "it runs"
@@ -43,10 +41,7 @@ func refused(t *testing.T, pub message.Publisher, attach func(*message.Router)) 
 func TestAttachNil(t *testing.T) {
 	ps := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	channel := func() *spillway.Channel {
-		dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: ps})
-		if err != nil {
-			t.Fatal(err)
-		}
+		dlc := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: ps}))
 		return dlc
 	}
 	none, twice := (*spillway.Channel)(nil), channel()
@@ -69,15 +64,9 @@ func TestAttachNil(t *testing.T) {
 // Feature D4: the dead letters' publisher must not be a handler's too: the router closes it when that handler stops.
 func TestSharedPublisherIsRefused(t *testing.T) {
 	ps := gochannel.NewGoChannel(gochannel.Config{}, nil)
-	transformed, err := message.MessageTransformPublisherDecorator(func(*message.Message) {})(ps)
-	if err != nil {
-		t.Fatal(err)
-	}
+	transformed := testkit.Must(message.MessageTransformPublisherDecorator(func(*message.Message) {})(ps))
 	for _, pub := range []message.Publisher{ps, transformed} {
-		dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: ps})
-		if err != nil {
-			t.Fatal(err)
-		}
+		dlc := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: ps}))
 		if got := refused(t, pub, dlc.Attach); !strings.Contains(got, "is a handler's publisher too") {
 			t.Errorf("%T: %s", pub, got)
 		}

@@ -21,15 +21,10 @@ import (
 // Decision 13: Health shows the channel's own stores that are away, with or without a guard.
 func TestHealthShowsStores(t *testing.T) {
 	b := newBench(t, true)
-	ch, err := spillway.New(t.Context(), spillway.Config{DB: b.DB})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := testkit.Must(spillway.New(t.Context(), spillway.Config{DB: b.DB}))
 	move := func(from, to string) {
 		t.Helper()
-		if _, err := b.DB.Exec("ALTER TABLE " + from + " RENAME TO " + to); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(b.DB.Exec("ALTER TABLE " + from + " RENAME TO " + to))
 	}
 	move("spillway_keys", "elsewhere")
 	defer b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })()
@@ -45,10 +40,7 @@ func TestHealthShowsStores(t *testing.T) {
 // Without Config.Breaker there is no guard, and Health has nothing to report.
 func TestNoOutageGuard(t *testing.T) {
 	b := newBench(t, false)
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Logger: watermill.NopLogger{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Logger: watermill.NopLogger{}}))
 	if text, err := json.Marshal(ch.Health()); ch.Breaker() != nil || string(text) != `{"ok":true,"handlers":[]}` {
 		t.Errorf("%v, %s, %v", ch.Breaker(), text, err)
 	}
@@ -83,9 +75,7 @@ func TestHoldFitsSubscriber(t *testing.T) {
 		})
 	}
 	defer b.Run(attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })()
-	if err := b.Source.Publish("parcels", message.NewMessage("1", nil)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, b.Source.Publish("parcels", message.NewMessage("1", nil)))
 	testkit.Eventually(t, "it is given back, again and again", func() bool { return deliveries.Load() > 3 })
 	if !log.Has("hold is too long for the broker", "config", "Config.Breaker.MaxHold") {
 		t.Error("the log does not say that MaxHold is cut")

@@ -26,29 +26,17 @@ func TestPoolerDeadLettersNone(t *testing.T) {
 	var address atomic.Pointer[sql.DB]
 	address.Store(postgrestest.Open(t, behind))
 	other := postgrestest.Open(t, behind) // another instance of the service, which prepares the same statements
-	if _, err := other.Exec(`CREATE TABLE stock (id text)`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(other.Exec(`CREATE TABLE stock (id text)`))
 	const count = `SELECT count(*) FROM stock WHERE id = $1`
 	var each [2]*sql.Tx // has a session of the pooler
 	for i := range each {
-		var err error
-		if each[i], err = other.Begin(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := each[i].Exec(count, "x"); err != nil {
-			t.Fatal(err)
-		}
+		each[i] = testkit.Must(other.Begin())
+		testkit.Must(each[i].Exec(count, "x"))
 	}
 	for _, tx := range each {
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, tx.Rollback())
 	}
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Breaker: &breaker.Config{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Breaker: &breaker.Config{}}))
 	var failed, handled atomic.Int64
 	defer b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
 		var n int
@@ -84,9 +72,7 @@ func TestPoolerAtStart(t *testing.T) {
 	if _, err := spillway.New(t.Context(), config("")); err == nil || !strings.Contains(err.Error(), "default_query_exec_mode=exec") {
 		t.Errorf("behind a pooler: %v", err)
 	}
-	if _, err := config("&default_query_exec_mode=exec").DB.Exec(`CREATE TABLE applied (id text, mode text)`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(config("&default_query_exec_mode=exec").DB.Exec(`CREATE TABLE applied (id text, mode text)`))
 	for _, mode := range []string{"exec", "cache_describe", "simple_protocol"} {
 		b := newBench(t, true)
 		const messages = 40

@@ -21,6 +21,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/askonce"
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -87,14 +88,8 @@ func openNotices(t testing.TB, db *sql.DB) error {
 // runFile runs the statements of a file one by one, as a migration tool does, except those that skip chooses.
 func runFile(t testing.TB, db *sql.DB, files fs.FS, name string, skip func(statement string) bool) {
 	t.Helper()
-	text, err := fs.ReadFile(files, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	statements, err := schema.Split(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(fs.ReadFile(files, name))
+	statements := testkit.Must(schema.Split(string(text)))
 	for _, statement := range statements {
 		if skip != nil && skip(statement) {
 			continue
@@ -108,10 +103,7 @@ func runFile(t testing.TB, db *sql.DB, files fs.FS, name string, skip func(state
 // detected is a database with what a test asks of it.
 func detected(t testing.TB, db *sql.DB) *database.Database {
 	t.Helper()
-	d, err := database.Detect(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(database.Detect(t.Context(), db))
 	return d
 }
 
@@ -122,15 +114,12 @@ func texts(t testing.TB, db *sql.DB, query string) (all []string) {
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
-	err = database.Each(rows, func(rows *sql.Rows) error {
+	testkit.NoError(t, database.Each(rows, func(rows *sql.Rows) error {
 		var line string
 		err := rows.Scan(&line)
 		all = append(all, line)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 
@@ -222,9 +211,7 @@ func (s stores) wantRows(t testing.TB, d *database.Database) {
 		t.Error(err)
 	}
 	// Letters of version 1 have no service yet.
-	if _, err := d.Exec(t.Context(), d.Statement(`UPDATE spillway_dead_letters SET service = ?`), []byte("shop")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(d.Exec(t.Context(), d.Statement(`UPDATE spillway_dead_letters SET service = ?`), []byte("shop")))
 	if n, err := s.letters.Count(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusWaiting, letters.StatusRefused}}); err != nil || n != 2 {
 		t.Errorf("%d letters: %v", n, err)
 	}
@@ -262,10 +249,7 @@ func TestSchemaByHand(t *testing.T) {
 			db.SetMaxOpenConns(1)
 			mayOnlyWrite(t, owner, db)
 		}
-		s, err := openStores(t, db)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(openStores(t, db))
 		fillTables(t, detected(t, db))
 		s.wantRows(t, detected(t, db))
 		if err := s.delay.Inside().Put(t.Context(), "orders", message.NewMessage("1", nil), time.Hour); err != nil {
@@ -288,9 +272,7 @@ func mayOnlyWrite(t testing.TB, owner, db *sql.DB) {
 	for _, statement := range []string{`CREATE ROLE ` + role, `GRANT USAGE ON SCHEMA ` + name + ` TO ` + role,
 		`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ` + name + ` TO ` + role,
 		`GRANT USAGE ON ALL SEQUENCES IN SCHEMA ` + name + ` TO ` + role} {
-		if _, err := owner.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(owner.Exec(statement))
 	}
 	t.Cleanup(func() {
 		for _, statement := range []string{`DROP OWNED BY ` + role, `DROP ROLE ` + role} {
@@ -299,9 +281,7 @@ func mayOnlyWrite(t testing.TB, owner, db *sql.DB) {
 			}
 		}
 	})
-	if _, err := db.Exec(`SET ROLE ` + role); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.Exec(`SET ROLE ` + role))
 	if _, err := db.Exec(`CREATE TABLE mine (id INT)`); err == nil {
 		t.Fatal("the role may create tables")
 	}

@@ -42,9 +42,7 @@ func (late) Close() error { return nil }
 func TestRelayAwaitsSubscriptions(t *testing.T) {
 	b := newBench(t, false)
 	store := delayStore(t, b.DB)
-	if err := store.Inside().Put(t.Context(), "orders.billing.retry", message.NewMessage("kept", nil), 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, store.Inside().Put(t.Context(), "orders.billing.retry", message.NewMessage("kept", nil), 0))
 	slow := late{b.Source, make(chan struct{}), make(chan struct{}), new(sync.Once)}
 	ch := b.Channel(b.staged(store), func(c *spillway.Config) {
 		c.Stages.Subscriber = func(string, string) (message.Subscriber, error) { return slow, nil }
@@ -107,10 +105,7 @@ func TestRowsLeftAreReported(t *testing.T) {
 		for _, f := range change {
 			f(&config)
 		}
-		ch, err := spillway.New(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ch := testkit.Must(spillway.New(t.Context(), config))
 		b.Run(ch.Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })()
 		lines := log.Lines(watermill.ErrorLogLevel, "delay store of DB")
 		if len(lines) != want || want > 0 && (lines[0].Fields["stage_topic"] != "orders.billing.retry" || lines[0].Fields["messages"] != 2) {

@@ -22,10 +22,7 @@ import (
 
 func delayStore(t testing.TB, db *sql.DB) *delay.Store {
 	t.Helper()
-	store, err := delay.NewStore(t.Context(), db, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(delay.NewStore(t.Context(), db, "shop"))
 	return store
 }
 
@@ -99,10 +96,7 @@ func TestPurgeKnowsTheStages(t *testing.T) {
 func TestStoreWantsThePlugin(t *testing.T) {
 	b := newBench(t, false)
 	ch := b.Channel(b.staged(delayStore(t, b.DB)))
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	added, err := ch.Stages().AddConsumerHandler(router, "billing", "orders", shop.StaysOpen(b.Source), func(*message.Message) error { return nil })
 	if err != nil {
 		t.Fatal(err)

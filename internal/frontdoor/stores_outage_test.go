@@ -33,10 +33,7 @@ func TestStoresCutOff(t *testing.T) {
 			c.DB, c.Stages.Store = cut, delayStore(t, direct)
 		},
 		"crash limit": func(t *testing.T, c *spillway.Config, direct, cut *sql.DB) {
-			crashes, err := crashlimit.NewStore(t.Context(), cut, "shop")
-			if err != nil {
-				t.Fatal(err)
-			}
+			crashes := testkit.Must(crashlimit.NewStore(t.Context(), cut, "shop"))
 			c.DB, c.Stages.Store = direct, delayStore(t, direct)
 			c.CrashLimit = &crashlimit.Config{Store: crashes, Max: 1, Heartbeat: 100 * time.Millisecond}
 		},
@@ -60,9 +57,7 @@ func TestStoresCutOff(t *testing.T) {
 func storesCutOff(t *testing.T, d databases.Database, configure func(*testing.T, *spillway.Config, *sql.DB, *sql.DB)) {
 	address := d.Create(t)
 	direct := d.Open(t, address)
-	if _, err := direct.Exec(`CREATE TABLE effects (id VARCHAR(36) NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(direct.Exec(`CREATE TABLE effects (id VARCHAR(36) NOT NULL)`))
 	cut, proxy := d.Behind(t, address)
 	live := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	t.Cleanup(func() { _ = live.Close() })
@@ -72,10 +67,7 @@ func storesCutOff(t *testing.T, d databases.Database, configure func(*testing.T,
 		Subscriber: func(string, string) (message.Subscriber, error) { return shop.StaysOpen(live), nil },
 	}}
 	configure(t, &config, direct, cut)
-	dlc, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dlc := testkit.Must(spillway.New(t.Context(), config))
 	var mu sync.Mutex
 	failed := map[string]bool{}
 	handle := func(msg *message.Message) error {
@@ -94,9 +86,7 @@ func storesCutOff(t *testing.T, d databases.Database, configure func(*testing.T,
 	}
 	stop := testkit.RunRouter(t, nil, func(router *message.Router) {
 		dlc.Attach(router)
-		if _, err := dlc.Stages().AddConsumerHandler(router, "billing", "orders", shop.StaysOpen(live), handle); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(dlc.Stages().AddConsumerHandler(router, "billing", "orders", shop.StaysOpen(live), handle))
 	})
 	defer stop()
 	var want []string
@@ -107,9 +97,7 @@ func storesCutOff(t *testing.T, d databases.Database, configure func(*testing.T,
 				id += "-down"
 			}
 			want = append(want, id)
-			if err := live.Publish("orders", message.NewMessage(id, nil)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, live.Publish("orders", message.NewMessage(id, nil)))
 		}
 	}
 	applied := func() map[string]int {

@@ -89,10 +89,7 @@ func traced(t *testing.T, config spillway.Config) (*spillway.Channel, *kept) {
 	dead := &kept{}
 	config.Publisher = dead
 	config.Retry.Backoff = middleware.Backoff{Initial: time.Microsecond}
-	channel, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	channel := testkit.Must(spillway.New(t.Context(), config))
 	return channel, dead
 }
 
@@ -113,14 +110,11 @@ func TestTracer(t *testing.T) {
 	var seen []any
 	msg := order(t, nil)
 	before := msg.Context()
-	_, err := channel.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	testkit.Must(channel.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		seen = append(seen, msg.Context().Value(followed{}))
 		msg.SetContext(context.WithValue(msg.Context(), followed{}, "the handler's own"))
 		return nil, errors.New("open sesame")
-	})(msg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})(msg))
 	want := []string{
 		`op1 begins kind 0 of orders/billing to "" number 1 parent "" earlier ""`, `op1 ends as unknown: open [masked]`,
 		`op2 begins kind 0 of orders/billing to "" number 2 parent "" earlier "op1"`, `op2 ends as unknown: open [masked]`,
@@ -151,9 +145,7 @@ func TestTracerSuccess(t *testing.T) {
 	channel, _ := traced(t, spillway.Config{Tracer: f})
 	msg := order(t, nil)
 	before := msg.Context()
-	if _, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })(msg); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })(msg))
 	if got := f.story(); len(got) != 2 || got[1] != "op1 ends" || msg.Context() != before {
 		t.Errorf("got %q; the context is restored: %t", got, msg.Context() == before)
 	}
@@ -221,7 +213,7 @@ func TestTracerPanics(t *testing.T) {
 	channel, dead := traced(t, spillway.Config{Tracer: panicking{}, Retry: middleware.RetryConfig{Attempts: 3}})
 	calls := 0
 	for _, fails := range []bool{false, true} {
-		_, err := channel.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		testkit.Must(channel.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			calls++
 			if msg.Context() == nil {
 				t.Error("no context")
@@ -230,10 +222,7 @@ func TestTracerPanics(t *testing.T) {
 				return nil, classify.Transient(errors.New("boom"))
 			}
 			return nil, nil
-		})(order(t, message.Metadata{"a": "b"}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		})(order(t, message.Metadata{"a": "b"})))
 	}
 	if calls != 4 || len(dead.taken) != 1 || dead.taken[0].Metadata[poison.KeyEarlierTrace] != "" {
 		t.Errorf("%d calls, %d letters", calls, len(dead.taken))

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
@@ -17,10 +18,7 @@ import (
 func TestTwoChannelsOnOneRouter(t *testing.T) {
 	b := newBench(t, false)
 	channel := func(config spillway.Config) *spillway.Channel {
-		dlc, err := spillway.New(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		dlc := testkit.Must(spillway.New(t.Context(), config))
 		return dlc
 	}
 	out := gochannel.NewGoChannel(gochannel.Config{}, nil)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Watermill leaves a goroutine behind when a router fails to start.
@@ -26,10 +27,7 @@ func TestMain(m *testing.M) {
 // run runs a router with a consumer and a handler that produces, publishes to both, and ends as end says.
 func run(t *testing.T, plugin message.RouterPlugin, end func(*message.Router, context.CancelFunc)) error {
 	t.Helper()
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	router.AddPlugin(plugin)
 	ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	handled := make(chan string, 4)
@@ -47,9 +45,7 @@ func run(t *testing.T, plugin message.RouterPlugin, end func(*message.Router, co
 		return err
 	case <-router.Running():
 	}
-	if err := ps.Publish("a", message.NewMessage("1", nil)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, ps.Publish("a", message.NewMessage("1", nil)))
 	if id := <-handled; id != "1" {
 		t.Errorf("got %q", id)
 	}
@@ -103,10 +99,7 @@ func TestSubscribeFails(t *testing.T) {
 	started, stopped := 0, make(chan struct{}, 2)
 	l := lifecycle.New(func() error { started++; return nil }, func() { stopped <- struct{}{} })
 	ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	router.AddPlugin(l.Plugin)
 	router.AddConsumerHandler("starts", "a", ps, func(*message.Message) error { return nil })
 	router.AddConsumerHandler("fails", "b", refuses{}, func(*message.Message) error { return nil })
@@ -202,10 +195,7 @@ func TestOrder(t *testing.T) {
 	}, func() { happened = append(happened, "stop") })
 	for range 2 {
 		ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-		router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 		router.AddPlugin(l.Plugin)
 		router.AddHandler("relays", "a", subscribes{ps, &happened}, "b", closes{ps, &happened}, message.PassthroughHandler)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Features D10, I8: the router's end waits for what runs beside it, which runs again with the next router.
@@ -18,9 +19,7 @@ func TestRunEndsWithTheRouter(t *testing.T) {
 		ended++
 	})
 	for round := 1; round <= 2; round++ {
-		if err := run(t, life.Plugin, func(r *message.Router, _ context.CancelFunc) { _ = r.Close() }); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, run(t, life.Plugin, func(r *message.Router, _ context.CancelFunc) { _ = r.Close() }))
 		if runs != round || ended != round {
 			t.Errorf("%d runs, %d ended", runs, ended)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 type silent struct{}
@@ -49,10 +50,7 @@ func (a around) Unwrap() message.Subscriber { return a.of }
 // Redelivery: what a subscriber says is found through decorators, Watermill's own among them; the stock ones are known.
 func TestRedeliveryOf(t *testing.T) {
 	router := func(sub message.Subscriber) message.Subscriber { // what the router puts around each subscriber
-		decorated, err := message.MessageTransformSubscriberDecorator(func(*message.Message) {})(sub)
-		if err != nil {
-			t.Fatal(err)
-		}
+		decorated := testkit.Must(message.MessageTransformSubscriberDecorator(func(*message.Message) {})(sub))
 		return decorated
 	}
 	channel := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})

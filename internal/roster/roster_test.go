@@ -13,16 +13,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/roster"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func router(t *testing.T, known *roster.Roster, handlers ...string) (*message.Router, func(name string)) {
 	t.Helper()
-	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{}))
 	known.Expect(r)
 	r.AddPlugin(func(r *message.Router) error { known.Join(r); known.Join(r); return nil })
 	source := gochannel.NewGoChannel(gochannel.Config{}, nil)
@@ -74,9 +72,7 @@ func TestRoster(t *testing.T) {
 		t.Error(got)
 	}
 	add("later")
-	if err := one.RunHandlers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, one.RunHandlers(t.Context()))
 	complete(false)
 }
 

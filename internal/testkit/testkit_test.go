@@ -114,3 +114,16 @@ func TestRunRouter(t *testing.T) {
 	stop()
 	stop()
 }
+
+func TestMust(t *testing.T) {
+	testkit.NoError(t, nil)
+	if testkit.Must(7, nil) != 7 {
+		t.Error("not what was made")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an error is passed over")
+		}
+	}()
+	testkit.Must(0, errors.New("no"))
+}

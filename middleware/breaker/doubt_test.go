@@ -226,9 +226,7 @@ VALUES ('shop', 'billing', '', 'another', 'open', 'share', 'boom', '', 1, 900000
 		Store: store, Shared: settings.Shared{Logger: &logger}, Doubt: 100 * time.Millisecond, Probe: time.Millisecond, MaxProbe: 5 * time.Millisecond,
 	})
 	source := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
-	if err := source.Publish("orders", message.NewMessage("poison", nil)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, source.Publish("orders", message.NewMessage("poison", nil)))
 	var calls atomic.Int64
 	stop := testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
 		router.AddPlugin(g.Plugin)
@@ -241,9 +239,7 @@ VALUES ('shop', 'billing', '', 'another', 'open', 'share', 'boom', '', 1, 900000
 	testkit.Eventually(t, "the breaker gives up", func() bool { return len(logger.Lines(watermill.ErrorLogLevel, "unknown meaning")) == 1 })
 	for round := range 3 { // rounds begin and end after that
 		handler := fmt.Sprint("another ", round)
-		if err := store.Freeze(t.Context(), handler, "a round", "test"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, store.Freeze(t.Context(), handler, "a round", "test"))
 		testkit.Eventually(t, "a round", func() bool { return strings.Contains(fmt.Sprint(g.Health()), handler) })
 	}
 	before := calls.Load()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
@@ -24,10 +25,7 @@ var (
 
 func newBreaker(t testing.TB, config breaker.Config) *breaker.Breaker {
 	t.Helper()
-	g, err := breaker.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := testkit.Must(breaker.New(config))
 	return g
 }
 

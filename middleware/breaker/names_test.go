@@ -15,10 +15,7 @@ import (
 // Bad input: Open and Close of a handler that no router has hold nothing and let nothing pass, and say so. Before the
 // router runs, and after it got a further handler, no name is wrong: the breaker does not know them all.
 func TestOpenMisspelt(t *testing.T) {
-	breaker, err := breaker.New(breaker.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	breaker := testkit.Must(breaker.New(breaker.Config{}))
 	if err := breaker.Open("later", "before the router runs"); err != nil {
 		t.Error(err)
 	}
@@ -56,9 +53,7 @@ func TestOpenMisspelt(t *testing.T) {
 		t.Error(err)
 	}
 	add("shipping")
-	if err := router.RunHandlers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, router.RunHandlers(t.Context()))
 	if err := breaker.Open("shipping", "a deploy"); err != nil {
 		t.Error(err)
 	}

@@ -36,10 +36,7 @@ func openStore(t *testing.T, db *sql.DB) *breaker.Store {
 
 func openStoreEvery(t *testing.T, db *sql.DB, every time.Duration) *breaker.Store {
 	t.Helper()
-	store, err := breaker.NewStoreEvery(t.Context(), db, "shop", every)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(breaker.NewStoreEvery(t.Context(), db, "shop", every))
 	return store
 }
 
@@ -67,9 +64,7 @@ func newInstance(t *testing.T, db *sql.DB, config breaker.Config, away *atomic.B
 func (i *instance) send(n int) {
 	i.t.Helper()
 	for range n {
-		if err := i.source.Publish("orders", message.NewMessage(watermill.NewUUID(), nil)); err != nil {
-			i.t.Fatal(err)
-		}
+		testkit.NoError(i.t, i.source.Publish("orders", message.NewMessage(watermill.NewUUID(), nil)))
 	}
 }
 
@@ -189,9 +184,7 @@ func TestSharedOutageExpires(t *testing.T) {
 		i := newInstance(t, db, breaker.Config{Probe: time.Hour, MaxProbe: time.Hour}, &never)
 		exec := func(statement string) {
 			t.Helper()
-			if _, err := db.Exec(statement); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(db.Exec(statement))
 		}
 		exec(`INSERT INTO spillway_outages (service, handler, scope, instance, state, reason, cause, actor, since, expires_at)
 VALUES ('shop', 'billing', '', 'dead', 'open', 'away', 'the bank is away', '', 1, 9000000000000)`)
@@ -213,9 +206,7 @@ func TestSharedFreeze(t *testing.T) {
 		store := openStore(t, db)
 		first := newInstance(t, db, breaker.Config{}, &never)
 		for _, handler := range []string{"billing", ""} {
-			if err := store.Freeze(t.Context(), handler, "bank upgrade", "ann"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, store.Freeze(t.Context(), handler, "bank upgrade", "ann"))
 			first.until("bank upgrade")
 			later := newInstance(t, d.Open(t, address), breaker.Config{}, &never)
 			if all := later.breaker.Health(); len(all) != 1 || all[0].State != breaker.Frozen || all[0].Actor != "ann" {
@@ -262,9 +253,7 @@ func TestStoreAway(t *testing.T) {
 	db := databases.SQLite.New(t)
 	var away atomic.Bool
 	i := newInstance(t, db, breaker.Config{}, &away)
-	if _, err := db.Exec(`DROP TABLE spillway_outages`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.Exec(`DROP TABLE spillway_outages`))
 	away.Store(true)
 	i.send(3)
 	i.until(breaker.ReasonAway)

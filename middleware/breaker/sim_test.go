@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
@@ -54,10 +55,7 @@ func simulated(t *testing.T, config breaker.Config, test func(*testing.T, *sim))
 
 // handler returns the chain of Retry and the breaker around the service.
 func (s *sim) handler(t testing.TB) message.HandlerFunc {
-	retry, err := middleware.NewRetry(middleware.RetryConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	retry := testkit.Must(middleware.NewRetry(middleware.RetryConfig{}))
 	return chain.EnterParts(retry, s.breaker, chain.Recover)(func(msg *message.Message) ([]*message.Message, error) {
 		out, err := s.service.handle(msg)
 		time.Sleep(s.takes)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promise P5, feature D10: as long as nothing ended uncleanly a message allocates nothing, and asks no database.
@@ -17,9 +19,7 @@ func TestQuietAllocatesNothing(t *testing.T) {
 	} {
 		l := newLimit(t, config)
 		if config.store != nil {
-			if err := l.start(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, l.start())
 		}
 		h, msg := l.Middleware(succeed), newMessage("a")
 		before := f.count(func() int { return len(f.left) })

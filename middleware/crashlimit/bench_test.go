@@ -6,6 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -14,9 +15,7 @@ import (
 func BenchmarkLimit(b *testing.B) {
 	b.Run("quiet", func(b *testing.B) {
 		l := newLimit(b, options{store: newFake()})
-		if err := l.start(); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, l.start())
 		bench(b, l.Middleware(succeed))
 	})
 	b.Run("nothing", func(b *testing.B) { bench(b, chain.Enter()(succeed)) })
@@ -36,8 +35,6 @@ func bench(b *testing.B, h message.HandlerFunc) {
 	msg := newMessage("id")
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := h(msg); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(h(msg))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
@@ -21,30 +22,21 @@ func prepare(t *testing.T, db *sql.DB, ids ...string) {
 		`CREATE TABLE todo (id VARCHAR(64) PRIMARY KEY, done INTEGER NOT NULL)`, `CREATE TABLE effects (id VARCHAR(64) NOT NULL)`,
 		`CREATE TABLE letters (id VARCHAR(64) NOT NULL, reason VARCHAR(64) NOT NULL)`,
 	} {
-		if _, err := db.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(db.Exec(statement))
 	}
 	for _, id := range ids {
-		if _, err := db.Exec(`INSERT INTO todo (id, done) VALUES ('` + id + `', 0)`); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(db.Exec(`INSERT INTO todo (id, done) VALUES ('` + id + `', 0)`))
 	}
 }
 
 func pairs(t *testing.T, db *sql.DB, query string) map[string]string {
 	t.Helper()
-	rows, err := db.Query(query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := testkit.Must(db.Query(query))
 	defer func() { _ = rows.Close() }()
 	found := map[string]string{}
 	for rows.Next() {
 		var key, value string
-		if err := rows.Scan(&key, &value); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, rows.Scan(&key, &value))
 		found[key] = value
 	}
 	return found
@@ -121,9 +113,7 @@ func TestKilledAndStopped(t *testing.T) {
 			if err1 != nil || err2 != nil {
 				t.Fatal(err1, err2)
 			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, cmd.Start())
 			if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "running\n" {
 				t.Fatal(line, err)
 			}
@@ -135,9 +125,7 @@ func TestKilledAndStopped(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := newLimit(t, options{store: storeOn(t, db), quietAfter: time.Second, Config: Config{Heartbeat: 50 * time.Millisecond}})
-			if err := l.start(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, l.start())
 			if got := l.mode.Load() == marking; got != kill {
 				t.Errorf("killed: %v, marking: %v", kill, got)
 			}
@@ -203,17 +191,13 @@ func TestStubbornHandler(t *testing.T) {
 			if marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`); len(marks) != 1 {
 				t.Errorf("the marks are %v", marks)
 			}
-			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 			if err := cmd.Wait(); err != nil {
 				t.Fatalf("end %d: %v", i, err)
 			}
 		}
 		o.Signal, o.Stubborn, o.Exit = false, false, true
-		if err := child.Command(t, o).Run(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, child.Command(t, o).Run())
 		if letters, effects := pairs(t, db, `SELECT id, reason FROM letters`), pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`); len(letters) != 0 || effects["a"] != "1" {
 			t.Errorf("letters %v, effects %v", letters, effects)
 		}
@@ -242,13 +226,9 @@ func TestRedrivenAfterKill(t *testing.T) {
 		if marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`); len(marks) != 1 {
 			t.Errorf("the marks are %v", marks)
 		}
-		if _, err := db.Exec(`UPDATE todo SET done = 0`); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(db.Exec(`UPDATE todo SET done = 0`))
 		o.Deadly, o.Die, o.Redrives = nil, false, "1"
-		if err := child.Command(t, o).Run(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, child.Command(t, o).Run())
 		if effects := pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`); effects["a"] != "1" {
 			t.Errorf("effects %v", effects)
 		}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // tick lets n beats pass.
@@ -16,9 +18,7 @@ func started(t *testing.T, f *fake, config options) *Limit {
 	t.Helper()
 	config.store = f
 	l := newLimit(t, config)
-	if err := l.start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, l.start())
 	return l
 }
 

@@ -29,10 +29,7 @@ var drivers = map[string]string{"sqlite": "sqlite", "postgres": "pgx", "mariadb"
 
 func storeOn(t testing.TB, db *sql.DB) *Store {
 	t.Helper()
-	s, err := NewStore(t.Context(), db, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(NewStore(t.Context(), db, "shop"))
 	s.timeout = patience // a disk that stands still is no outage
 	return s
 }
@@ -42,10 +39,7 @@ func newLimit(t testing.TB, config options) *Limit {
 	if _, real := config.store.(*Store); real {
 		config.within = patience
 	}
-	l, err := build(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(build(config))
 	l.self = rand.Text() // as a process of its own would be
 	t.Cleanup(func() { _ = l.Close() })
 	return l

@@ -23,10 +23,7 @@ import (
 func newRouter(t *testing.T, l *Limit, name string, h message.NoPublishHandlerFunc) (*message.Router, message.Publisher) {
 	t.Helper()
 	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 8}, watermill.NopLogger{})
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: patience}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: patience}, watermill.NopLogger{}))
 	router.AddPlugin(l.Plugin)
 	router.AddMiddleware(l.Middleware)
 	router.AddConsumerHandler(name, "orders", pubsub, h)
@@ -37,15 +34,11 @@ func newRouter(t *testing.T, l *Limit, name string, h message.NoPublishHandlerFu
 func haunted(t testing.TB, config options) *Limit {
 	t.Helper()
 	l := newLimit(t, config)
-	if err := config.store.register(t.Context(), registration{id: "lost"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, config.store.register(t.Context(), registration{id: "lost"}))
 	if lost, err := config.store.lose(t.Context(), "lost", 0); err != nil || !lost {
 		t.Fatal(lost, err)
 	}
-	if err := l.start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, l.start())
 	if l.mode.Load() != marking {
 		t.Fatal("it does not mark")
 	}
@@ -69,9 +62,7 @@ func TestLostSessions(t *testing.T) {
 			limits = append(limits, next)
 		}
 		for _, l := range limits {
-			if err := l.start(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, l.start())
 		}
 		var all sync.WaitGroup
 		release := make(chan struct{})
@@ -108,9 +99,7 @@ func TestRouter(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
 		l := haunted(t, options{store: storeOn(t, db)})
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, l.Close())
 		processes := func() int { return len(pairs(t, db, `SELECT id, node FROM spillway_processes WHERE lost_at IS NULL`)) }
 		for range 2 { // one router after another
 			entered, release := make(chan struct{}), make(chan struct{})
@@ -121,9 +110,7 @@ func TestRouter(t *testing.T) {
 			if processes() != 1 {
 				t.Error("not registered before the first message")
 			}
-			if err := pub.Publish("orders", newMessage("a")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, pub.Publish("orders", newMessage("a")))
 			<-entered
 			if got := pairs(t, db, `SELECT consumer, id FROM spillway_deliveries`); len(got) != 1 || got["billing"] != "a" {
 				t.Errorf("the marks are %v", got)
@@ -153,14 +140,8 @@ func TestAroundAReceiver(t *testing.T) {
 			t.Parallel()
 			db := d.Open(t, d.Create(t))
 			db.SetMaxOpenConns(0) // messages inside of transactions need connections too
-			keys, err := idempotency.NewStore(t.Context(), db, "shop")
-			if err != nil {
-				t.Fatal(err)
-			}
-			receiver, err := idempotency.NewReceiver(keys, idempotency.ReceiverConfig{Consumer: "billing"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			keys := testkit.Must(idempotency.NewStore(t.Context(), db, "shop"))
+			receiver := testkit.Must(idempotency.NewReceiver(keys, idempotency.ReceiverConfig{Consumer: "billing"}))
 			l := haunted(t, options{store: storeOn(t, db), Config: Config{Heartbeat: 50 * time.Millisecond}})
 			inner := chain.Enter(l.step)(succeed)
 			h := chain.EnterParts(l, receiver)(func(msg *message.Message) ([]*message.Message, error) {

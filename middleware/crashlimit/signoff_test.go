@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature D10, promise P3: what an orderly end leaves behind is signed off before the end, and what comes after leaves
@@ -145,9 +147,7 @@ func TestSignOffAtTheLastMoment(t *testing.T) {
 	f := newFake()
 	l := newLimit(t, options{store: f})
 	for range 20 {
-		if err := l.start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, l.start())
 		entered, release, handled, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan error)
 		l.mu.Lock()
 		go func() { ended <- l.Close() }()

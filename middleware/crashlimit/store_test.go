@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -34,20 +35,13 @@ func TestStore_processes(t *testing.T) {
 		s := storeOn(t, d.Open(t, address))
 		is, others := must[bool](t), must[[]row](t)
 		for _, r := range []registration{{"a", "node", time.Second}, {"b", "", 2 * time.Second}} {
-			if err := s.register(ctx, r); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.register(ctx, r))
 		}
 		if is(s.beat(ctx, "b")); s.register(ctx, registration{"b", "", 2 * time.Second}) != nil || others(s.others(ctx, "a"))[0].beats != 1 {
 			t.Error("a process whose registration came through, and whose answer was lost, cannot register again")
 		}
-		another, err := NewStore(ctx, d.Open(t, address), "Shop")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := another.register(ctx, registration{"c", "n", time.Second}); err != nil {
-			t.Fatal(err)
-		}
+		another := testkit.Must(NewStore(ctx, d.Open(t, address), "Shop"))
+		testkit.NoError(t, another.register(ctx, registration{"c", "n", time.Second}))
 		if got := others(s.others(ctx, "a")); !slices.Equal(got, []row{{id: "b", beats: 1, interval: 2 * time.Second}}) {
 			t.Errorf("others of a are %+v", got)
 		}
@@ -102,10 +96,7 @@ func testStoreMarks(t *testing.T, d databases.Database, address string) {
 	db := d.Open(t, address)
 	stores := map[string]*Store{}
 	for _, service := range []string{"shop", "Shop"} {
-		s, err := NewStore(ctx, db, service)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(NewStore(ctx, db, service))
 		stores[service] = s
 	}
 	s, is, found := stores["shop"], must[bool](t), must[[]written](t)

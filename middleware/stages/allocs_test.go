@@ -7,16 +7,14 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
 // Promise P5: success allocates nothing.
 // Pools forget at random under the race detector, so make test runs this without it.
 func TestHappyPathAllocatesNothing(t *testing.T) {
-	later, err := stages.New(newQueue(t, &publisher{}), stagesConfig(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	later := testkit.Must(stages.New(newQueue(t, &publisher{}), stagesConfig(t)))
 	h, msg := later.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil }), newMessage("1")
 	if n := testing.AllocsPerRun(1000, func() { _, _ = h(msg) }); n != 0 {
 		t.Errorf("%g allocations for a message", n)

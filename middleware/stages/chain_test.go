@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
@@ -28,10 +29,7 @@ import (
 // own.
 func (s *staging) chained(together bool, queue *poison.Queue, retry *middleware.Retry) {
 	s.Helper()
-	var err error
-	if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}); err != nil {
-		s.Fatal(err)
-	}
+	s.router = testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}))
 	if together {
 		s.router.AddMiddleware(chain.EnterParts(queue, s.stages, retry, chain.Recover))
 		return
@@ -108,13 +106,10 @@ func TestStagesMasks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		queue, err := poison.NewQueue(dead, poison.QueueConfig{
+		queue := testkit.Must(poison.NewQueue(dead, poison.QueueConfig{
 			Shared:       settings.Shared{Privacy: mask},
 			MaskMetadata: func(string, string) string { return "hidden" },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil, queue)
 		s.chained(true, queue, newRetry(t, middleware.RetryConfig{}))
 		n := newNote()
@@ -137,19 +132,10 @@ func TestStagesMasks(t *testing.T) {
 // Decision 6, promise P7: the idempotent receiver sees one consumer, whichever stage the message comes out of: the key
 // that a stage claimed is known on the live topic.
 func TestStagesOneConsumer(t *testing.T) {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "keys.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := testkit.Must(sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "keys.db")))
 	defer func() { _ = db.Close() }()
-	keys, err := idempotency.NewStore(t.Context(), db, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	receiver, err := idempotency.NewReceiver(keys, idempotency.ReceiverConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := testkit.Must(idempotency.NewStore(t.Context(), db, ""))
+	receiver := testkit.Must(idempotency.NewReceiver(keys, idempotency.ReceiverConfig{}))
 	s := newStaging(t, stages.Config{Stages: stages.Delays(time.Millisecond)}, nil)
 	s.router.AddMiddleware(receiver.Middleware)
 	n := newNote()

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
@@ -176,10 +177,7 @@ func TestExtendRefusesMiddlewaresOfItsOwn(t *testing.T) {
 		t.Errorf("the router has %d handlers", n)
 	}
 	after := add("after")
-	extended, err := s.stages.Extend(s.router, "after", "after")
-	if err != nil {
-		t.Fatal(err)
-	}
+	extended := testkit.Must(s.stages.Extend(s.router, "after", "after"))
 	after.AddMiddleware(tenant)
 	extended.AddMiddleware(tenant)
 	if err := s.stages.Plugin(s.router); err != nil {
@@ -197,10 +195,7 @@ func TestStagesRefuseASharedPublisher(t *testing.T) {
 	ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	defer ps.Close()
 	s := newStaging(t, stages.Config{Publisher: ps, Stages: stages.Delays(1e9)}, nil)
-	transformed, err := message.MessageTransformPublisherDecorator(func(*message.Message) {})(ps)
-	if err != nil {
-		t.Fatal(err)
-	}
+	transformed := testkit.Must(message.MessageTransformPublisherDecorator(func(*message.Message) {})(ps))
 	nothing := func(*message.Message) ([]*message.Message, error) { return nil, nil }
 	for want, pub := range map[string]message.Publisher{"Config.Publisher": ps, "Config.Publisher ": transformed, "the publisher of dead letters": s.letters} {
 		if _, err := s.stages.AddHandler(s.router, "billing", "orders", ps, "out", pub, nothing); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {

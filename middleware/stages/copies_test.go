@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"pgregory.net/rapid"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/redelivering"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
@@ -69,9 +70,7 @@ func (r redelivered) run(t testing.TB, log *lines) (*calls, int, int) {
 		stops = append(stops, s.stop)
 	}
 	for i := range r.messages {
-		if err := live.Publish("orders", newMessage(fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, live.Publish("orders", newMessage(fmt.Sprint(i))))
 	}
 	time.Sleep(r.lasts)
 	close(ending)
@@ -192,9 +191,7 @@ func TestProducersDuplicates(t *testing.T) {
 					s.handle("billing", "orders", func(msg *message.Message) error { c.add(msg); return errBoom })
 					s.run()
 					for _, payload := range payloads {
-						if err := s.broker.Publish("orders", message.NewMessage(id, []byte(payload))); err != nil {
-							t.Fatal(err)
-						}
+						testkit.NoError(t, s.broker.Publish("orders", message.NewMessage(id, []byte(payload))))
 					}
 					time.Sleep(10 * time.Minute)
 					s.stop()

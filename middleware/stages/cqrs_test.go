@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/components/cqrs"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
@@ -28,13 +29,9 @@ func TestStagesExtendCQRS(t *testing.T) {
 				}
 				return nil
 			}
-			if err := addProcessor(s, kind, handle); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, addProcessor(s, kind, handle))
 			s.run()
-			if err := sendOrder(t.Context(), s, kind); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, sendOrder(t.Context(), s, kind))
 			time.Sleep(time.Hour)
 			s.stop()
 			if len(handled) != 3 || handled[2] != "billing 42" || len(s.letters.all()) != 0 {

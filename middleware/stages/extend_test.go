@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
@@ -24,10 +25,7 @@ func TestStagesExtend(t *testing.T) {
 		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
 		n, reached := newNote(), 0
 		origin := s.router.AddConsumerHandler("OnOrder", "orders", s.broker.consumer(), failTimes(n, 2))
-		extended, err := s.stages.Extend(s.router, "OnOrder", "orders")
-		if err != nil {
-			t.Fatal(err)
-		}
+		extended := testkit.Must(s.stages.Extend(s.router, "OnOrder", "orders"))
 		for _, handler := range []*message.Handler{origin, extended} {
 			handler.AddMiddleware(func(h message.HandlerFunc) message.HandlerFunc {
 				return func(msg *message.Message) ([]*message.Message, error) {

@@ -61,10 +61,7 @@ func newStaging(t *testing.T, config stages.Config, logger watermill.LoggerAdapt
 	if config.Subscriber == nil {
 		config.Subscriber = func(string, string) (message.Subscriber, error) { return s.broker.consumer(), nil }
 	}
-	var err error
-	if s.stages, err = stages.New(queue[0], config); err != nil {
-		t.Fatal(err)
-	}
+	s.stages = testkit.Must(stages.New(queue[0], config))
 	s.again()
 	return s
 }
@@ -80,18 +77,12 @@ func (s *staging) again() {
 // bare makes another router, without any part.
 func (s *staging) bare() {
 	s.Helper()
-	var err error
-	if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}); err != nil {
-		s.Fatal(err)
-	}
+	s.router = testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}))
 }
 
 func (s *staging) handle(name, topic string, h message.NoPublishHandlerFunc) *message.Handler {
 	s.Helper()
-	added, err := s.stages.AddConsumerHandler(s.router, name, topic, s.broker.consumer(), h)
-	if err != nil {
-		s.Fatal(err)
-	}
+	added := testkit.Must(s.stages.AddConsumerHandler(s.router, name, topic, s.broker.consumer(), h))
 	return added
 }
 
@@ -114,9 +105,7 @@ func (s *staging) run() {
 func (s *staging) publish(topic string, ids ...string) {
 	s.Helper()
 	for _, id := range ids {
-		if err := s.broker.Publish(topic, newMessage(id)); err != nil {
-			s.Fatal(err)
-		}
+		testkit.NoError(s, s.broker.Publish(topic, newMessage(id)))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -47,9 +48,7 @@ func TestStageBehindHeaders(t *testing.T) {
 		s.run()
 		msg := message.NewMessage("m", nil)
 		msg.Metadata = maps.Clone(sent)
-		if err := b.Publish("orders", msg); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, b.Publish("orders", msg))
 		time.Sleep(5 * time.Minute)
 		s.stop()
 		if len(seen) != 3 {

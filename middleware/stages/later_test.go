@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
@@ -33,10 +34,7 @@ func TestLater(t *testing.T) {
 				return next(c)
 			}
 		})
-		var err error
-		if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}); err != nil {
-			t.Fatal(err)
-		}
+		s.router = testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}))
 		s.router.AddMiddleware(chain.Enter(chain.StepOf(newQueue(s, s.letters)), chain.StepOf(s.stages), watch))
 		s.handle("billing", "orders", func(*message.Message) error { return errBoom })
 		s.passes(time.Hour, "1")

@@ -33,19 +33,13 @@ func newMessage(id string) *message.Message {
 
 func newRetry(t testing.TB, config middleware.RetryConfig) *middleware.Retry {
 	t.Helper()
-	r, err := middleware.NewRetry(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(middleware.NewRetry(config))
 	return r
 }
 
 func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
 	t.Helper()
-	q, err := poison.NewQueue(dead, poison.QueueConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := testkit.Must(poison.NewQueue(dead, poison.QueueConfig{}))
 	return q
 }
 
@@ -77,9 +71,7 @@ func (p *publisher) ids() []string {
 
 func publish(t testing.TB, pub message.Publisher, topic string, messages ...*message.Message) {
 	t.Helper()
-	if err := pub.Publish(topic, messages...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, pub.Publish(topic, messages...))
 }
 
 var eventually = testkit.Eventually

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/due"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
@@ -59,9 +60,7 @@ func TestSubscriptionEndsByItself(t *testing.T) {
 				}, log)
 				subs[live] = s.broker.consumer()
 				n := newNote()
-				if _, err := s.stages.AddConsumerHandler(s.router, "billing", live, subs[live], failTimes(n, 1)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(s.stages.AddConsumerHandler(s.router, "billing", live, subs[live], failTimes(n, 1)))
 				ran := make(chan error, 1)
 				go func() { ran <- s.router.Run(t.Context()) }()
 				<-s.router.Running()

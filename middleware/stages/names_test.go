@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -49,10 +50,7 @@ func TestConfigRefused(t *testing.T) {
 
 func newRouter(t testing.TB) *message.Router {
 	t.Helper()
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	return router
 }
 
@@ -103,12 +101,9 @@ func TestStagesAddRefused(t *testing.T) {
 			asked = append(asked, topic+" "+group)
 			return subscriber(calls, b.consumer())
 		}
-		later, err := stages.New(newQueue(t, &publisher{}), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		later := testkit.Must(stages.New(newQueue(t, &publisher{}), config))
 		router := newRouter(t)
-		_, err = later.AddConsumerHandler(router, "billing", "orders", b.consumer(), nobody)
+		_, err := later.AddConsumerHandler(router, "billing", "orders", b.consumer(), nobody)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"billing"`) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -127,10 +122,7 @@ func TestStagesNamesRefused(t *testing.T) {
 	config.Subscriber = func(string, string) (message.Subscriber, error) { return b.consumer(), nil }
 	config.Naming = perTopic
 	config.Naming.Names = map[string]string{"itself.retry.5s": "itself"}
-	later, err := stages.New(newQueue(t, &publisher{}), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	later := testkit.Must(stages.New(newQueue(t, &publisher{}), config))
 	router := newRouter(t)
 	add := func(name, topic string) error {
 		_, err := later.AddConsumerHandler(router, name, topic, b.consumer(), func(*message.Message) error { return nil })

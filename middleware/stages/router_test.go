@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -27,9 +28,7 @@ func TestStagesCloseManyWaiting(t *testing.T) {
 		s := newStaging(t, stages.Config{
 			Stages: stages.Delays(time.Hour), Publisher: b, Subscriber: func(string, string) (message.Subscriber, error) { return b, nil },
 		}, nil)
-		if _, err := s.stages.AddConsumerHandler(s.router, "billing", "orders", b, failTimes(n, 1)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.stages.AddConsumerHandler(s.router, "billing", "orders", b, failTimes(n, 1)))
 		s.run()
 		for i := range 1000 {
 			publish(t, b, "orders", newMessage(fmt.Sprint(i)))
@@ -87,9 +86,7 @@ func TestStagesAddedLater(t *testing.T) {
 		s.run()
 		s.publish("orders", "1")
 		s.handle("billing", "orders", failTimes(n, 2))
-		if err := s.router.RunHandlers(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.router.RunHandlers(t.Context()))
 		time.Sleep(2 * time.Minute)
 		s.stop()
 		if len(n.of("1")) != 3 {

@@ -154,9 +154,7 @@ func TestRedrivenHasAllStages(t *testing.T) {
 			t.Fatalf("enters at %q", topic)
 		}
 		start := time.Since(n.start)
-		if err := s.broker.Publish(topic, letter.Redriven("me", "1", time.Now())); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.broker.Publish(topic, letter.Redriven("me", "1", time.Now())))
 		time.Sleep(2 * time.Minute)
 		s.stop()
 		got, want := n.of("1"), []time.Duration{0, time.Second, 61 * time.Second}
@@ -194,9 +192,7 @@ func TestExtendedHandlerWithOutputs(t *testing.T) {
 			}
 			return []*message.Message{newMessage("invoice")}, nil
 		})
-		if _, err := s.stages.Extend(s.router, "billing", "orders"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.stages.Extend(s.router, "billing", "orders"))
 		s.passes(time.Minute, "1")
 		if letter := s.letters.all()["1"]; !strings.Contains(letter.Failure.Description, "publisher") {
 			t.Errorf("letter %+v", letter)
@@ -214,9 +210,7 @@ func TestStagesPassedBy(t *testing.T) {
 			s.bare()
 			if extended {
 				origin := s.router.AddConsumerHandler("billing", "orders", s.broker.consumer(), failTimes(n, 1))
-				if _, err := s.stages.Extend(s.router, "billing", "orders"); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(s.stages.Extend(s.router, "billing", "orders"))
 				origin.AddMiddleware(newQueue(s, s.letters).Middleware, s.stages.Middleware)
 			} else {
 				s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return nil })

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
@@ -51,9 +52,7 @@ func TestStagesSharedTopics(t *testing.T) {
 			if name == "shipping" {
 				h = failTimes(n, 0)
 			}
-			if _, err := s.stages.AddConsumerHandler(s.router, name, "orders", subscribedTo{e.consumer(), source}, h); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(s.stages.AddConsumerHandler(s.router, name, "orders", subscribedTo{e.consumer(), source}, h))
 		}
 		s.run()
 		for _, id := range []string{"1", "2", "3"} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
@@ -20,9 +21,7 @@ func (s *staging) staged(topic, id string, metadata map[string]string) {
 	for key, value := range metadata {
 		msg.Metadata.Set(key, value)
 	}
-	if err := s.broker.Publish(topic, msg); err != nil {
-		s.Fatal(err)
-	}
+	testkit.NoError(s, s.broker.Publish(topic, msg))
 }
 
 func in(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339Nano) }

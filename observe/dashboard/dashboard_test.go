@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/seriestest"
 	"github.com/watermill-spillway/spillway/observe/dashboard"
 )
@@ -55,9 +56,7 @@ type board struct {
 
 func load(t *testing.T) (b board) {
 	t.Helper()
-	if err := json.Unmarshal(dashboard.Grafana(), &b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(dashboard.Grafana(), &b))
 	return b
 }
 
@@ -156,10 +155,7 @@ func queries(t *testing.T) map[string]string {
 // the variables.
 func TestSeriesExist(t *testing.T) {
 	series := seriestest.Load(t)
-	rules, err := os.ReadFile("../alerts/spillway.rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := testkit.Must(os.ReadFile("../alerts/spillway.rules.yml"))
 	recorded := series.Recorded(string(rules))
 	b := load(t)
 	for _, p := range b.Panels {
@@ -191,9 +187,7 @@ func TestSyntax(t *testing.T) {
 		fmt.Fprintf(&file, "  - record: a:b\n    labels: {where: %q}\n    expr: %q\n", where, query)
 	}
 	path := filepath.Join(t.TempDir(), "queries.yml")
-	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, []byte(file.String()), 0o600))
 	if out, err := exec.Command(promtool, "check", "rules", path).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -90,24 +90,15 @@ func start(t testing.TB, with notify.Config, config spillway.Config, handle mess
 	if with.Logger == nil {
 		with.Logger = s.log
 	}
-	var err error
-	if s.notifier, err = notify.New(with); err != nil {
-		t.Fatal(err)
-	}
+	s.notifier = testkit.Must(notify.New(with))
 	notify.Hurry(s.notifier)
 	hurry(s.notifier)
 	if config.Publisher == nil && config.DB == nil {
 		config.Publisher = nowhere{}
 	}
-	if err := s.notifier.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
-	if s.channel, err = spillway.New(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.notifier.Watch(t.Context(), s.channel, all...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.notifier.Observe(&config))
+	s.channel = testkit.Must(spillway.New(t.Context(), config))
+	testkit.NoError(t, s.notifier.Watch(t.Context(), s.channel, all...))
 	if handle == nil {
 		handle = func(*message.Message) error { return nil }
 	}
@@ -122,9 +113,7 @@ func start(t testing.TB, with notify.Config, config spillway.Config, handle mess
 func (s *service) publish(t testing.TB, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		if err := s.live.Publish("orders", message.NewMessage(id, []byte("acme"))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.live.Publish("orders", message.NewMessage(id, []byte("acme"))))
 	}
 }
 

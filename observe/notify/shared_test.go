@@ -24,22 +24,12 @@ type instance struct {
 func newInstance(t testing.TB, db *sql.DB, with notify.Config, hurry func(*notify.Notifier)) *instance {
 	t.Helper()
 	with.DB, with.Service = db, "shop"
-	n, err := notify.New(with)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := testkit.Must(notify.New(with))
 	hurry(n)
 	config := spillway.Config{Publisher: nowhere{}}
-	if err := n.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
-	channel, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Watch(t.Context(), channel); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, n.Observe(&config))
+	channel := testkit.Must(spillway.New(t.Context(), config))
+	testkit.NoError(t, n.Watch(t.Context(), channel))
 	n.Start()
 	stop := sync.OnceFunc(n.Stop)
 	t.Cleanup(stop)

@@ -43,9 +43,7 @@ func stored(t testing.TB, store *letters.Store, cause string, n int) {
 		l := letter(cause)
 		l.Original = message.NewMessage(fmt.Sprint(cause, i), []byte("{}"))
 		l.Failure.FirstFailedAt = time.Now().Add(-48 * time.Hour)
-		if err := store.Publish("orders.dlq", l.Encode()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, store.Publish("orders.dlq", l.Encode()))
 	}
 }
 
@@ -90,14 +88,8 @@ func TestCampaignStops(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var in inbox
 		db := d.Open(t, address)
-		store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := campaigns.New(t.Context(), store, campaigns.Config{Allow: []string{"orders"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"}))
+		all := testkit.Must(campaigns.New(t.Context(), store, campaigns.Config{Allow: []string{"orders"}}))
 		s := start(t, notify.Config{Sinks: []notify.Sink{in.sink}}, spillway.Config{Service: "shop", DB: db}, nil, quick, all)
 		began := func(cause, by, why string) campaigns.Campaign {
 			stored(t, s.channel.Letters(), cause, 1)
@@ -116,9 +108,7 @@ func TestCampaignStops(t *testing.T) {
 		if n.Subject != c.ID || n.Description != "60 of 100 letters heard of failed again" || n.Title != "Campaign "+c.ID+" stopped itself" {
 			t.Errorf("%+v", n)
 		}
-		if _, err := all.Cancel(t.Context(), c.ID, campaigns.Act{By: "ann", Reason: "enough"}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(all.Cancel(t.Context(), c.ID, campaigns.Act{By: "ann", Reason: "enough"}))
 		if over := in.some(t, notify.CampaignStopped, notify.StatusResolved); over.Subject != c.ID {
 			t.Errorf("%+v", over)
 		}
@@ -157,14 +147,8 @@ func TestStoreAway(t *testing.T) {
 // Feature O4: while the database of the notices is away, no hook waits, the process says so itself, and letters are
 // told when it is back, with their number.
 func TestDatabaseAway(t *testing.T) {
-	address, err := url.Parse(databases.Postgres.Create(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy, err := faultproxy.New(address.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := testkit.Must(url.Parse(databases.Postgres.Create(t)))
+	proxy := testkit.Must(faultproxy.New(address.Host))
 	defer proxy.Close()
 	address.Host = proxy.Addr()
 	for name, fault := range map[string]func(){"cut": proxy.Cut, "silent": proxy.HalfOpen} {

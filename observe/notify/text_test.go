@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -112,10 +113,7 @@ func TestRefusedConfigurations(t *testing.T) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-	n, err := notify.New(notify.Config{Sinks: sinks})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := testkit.Must(notify.New(notify.Config{Sinks: sinks}))
 	for what, err := range map[string]error{
 		"Watch without a channel": n.Watch(t.Context(), nil), "Watch without a context": n.Watch(nil, nil), //lint:ignore SA1012 it is the test
 		"Watch": n.Watch(t.Context(), &spillway.Channel{}, nil), "Plugin": n.Plugin(nil),

@@ -34,23 +34,14 @@ func inBubble(t *testing.T, with notify.Config, bounds ...func(*notify.Notifier)
 	t.Helper()
 	b := &bubble{log: &testkit.Log{}}
 	with.Logger = b.log
-	n, err := notify.New(with)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := testkit.Must(notify.New(with))
 	for _, bound := range bounds {
 		bound(n)
 	}
 	config := spillway.Config{Publisher: nowhere{}, Breaker: &breaker.Config{}}
-	if err := n.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
-	if b.channel, err = spillway.New(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Watch(t.Context(), b.channel); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, n.Observe(&config))
+	b.channel = testkit.Must(spillway.New(t.Context(), config))
+	testkit.NoError(t, n.Watch(t.Context(), b.channel))
 	b.Notifier, b.hooks, b.guard = n, config.Queue.Hooks, config.Breaker.Hooks.OnChange
 	n.Start()
 	return b

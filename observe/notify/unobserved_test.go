@@ -5,25 +5,20 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/observe/notify"
 )
 
 func observing(t *testing.T) *notify.Notifier {
 	t.Helper()
-	n, err := notify.New(notify.Config{Sinks: []notify.Sink{(&inbox{}).sink}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := testkit.Must(notify.New(notify.Config{Sinks: []notify.Sink{(&inbox{}).sink}}))
 	return n
 }
 
 // Feature O4: a Notifier that no channel has is silently dead. Watch says so.
 func TestWatchWithoutObserve(t *testing.T) {
 	n := observing(t)
-	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: nowhere{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dlc := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: nowhere{}}))
 	if err := n.Watch(t.Context(), dlc); err == nil || !strings.Contains(err.Error(), "name it in Config.Observers") {
 		t.Error(err)
 	}
@@ -34,10 +29,7 @@ func TestWatchWithoutObserve(t *testing.T) {
 func TestObserveTwice(t *testing.T) {
 	n := observing(t)
 	config := spillway.Config{Publisher: nowhere{}, Observers: []spillway.Observer{n}}
-	dlc, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dlc := testkit.Must(spillway.New(t.Context(), config))
 	if _, err := spillway.New(t.Context(), config); err == nil || !strings.Contains(err.Error(), "a Notifier of its own") {
 		t.Error(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/observe/prom"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -38,10 +39,7 @@ func (r *register) Register(c prometheus.Collector) error {
 // docs/series.md has each series once, with its labels and its text.
 func TestPage(t *testing.T) {
 	r := &register{Registerer: prometheus.NewRegistry()}
-	metrics, err := prom.New(prom.Config{Registerer: r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := testkit.Must(prom.New(prom.Config{Registerer: r}))
 	db := open(t)
 	quiet := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	defer quiet.Close()
@@ -49,20 +47,10 @@ func TestPage(t *testing.T) {
 		Store: delayStore(t, db), Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil },
 	}}
 	config.Observers = []spillway.Observer{metrics}
-	channel, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := metrics.Watch(t.Context(), channel); err != nil {
-		t.Fatal(err)
-	}
-	all, err := campaigns.New(t.Context(), channel.Letters(), campaigns.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := metrics.WatchCampaigns(t.Context(), all); err != nil {
-		t.Fatal(err)
-	}
+	channel := testkit.Must(spillway.New(t.Context(), config))
+	testkit.NoError(t, metrics.Watch(t.Context(), channel))
+	all := testkit.Must(campaigns.New(t.Context(), channel.Letters(), campaigns.Config{}))
+	testkit.NoError(t, metrics.WatchCampaigns(t.Context(), all))
 	rows := make([]string, len(r.descs))
 	for i, d := range r.descs {
 		_, labels, _ := strings.Cut(d, "variableLabels: {")
@@ -75,17 +63,12 @@ func TestPage(t *testing.T) {
 	slices.Sort(rows)
 	rows = slices.Compact(rows)
 	const path = "../../docs/series.md"
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Must(os.ReadFile(path))
 	const head = "|---|---|---|\n"
 	about, _, _ := strings.Cut(string(page), head)
 	want := about + head + strings.Join(rows, "\n") + "\n"
 	if os.Getenv("SPILLWAY_UPDATE") != "" {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, []byte(want), 0o644))
 	} else if want != string(page) {
 		t.Errorf("%s has other series: SPILLWAY_UPDATE=1 go test -run TestPage ./observe/prom writes it:\n%s", path, strings.Join(rows, "\n"))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -36,10 +37,7 @@ type eventful struct {
 func everything(t *testing.T) *eventful {
 	t.Helper()
 	s := &eventful{registry: prometheus.NewPedanticRegistry()}
-	metrics, err := prom.New(prom.Config{Registerer: s.registry, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := testkit.Must(prom.New(prom.Config{Registerer: s.registry, Timeout: time.Minute}))
 	quiet := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	t.Cleanup(func() { _ = quiet.Close() })
 	db := open(t)
@@ -47,18 +45,11 @@ func everything(t *testing.T) *eventful {
 		DB: db, Receiver: &idempotency.ReceiverConfig{}, CrashLimit: &crashlimit.Config{}, Breaker: &breaker.Config{}, Purge: &idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
 		Stages: &stages.Config{Store: delayStore(t, db), Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil }},
 	}
-	if err := metrics.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, metrics.Observe(&config))
 	retention := letters.RetentionConfig{}
 	metrics.Retention(&retention)
-	channel, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := metrics.Watch(t.Context(), channel); err != nil {
-		t.Fatal(err)
-	}
+	channel := testkit.Must(spillway.New(t.Context(), config))
+	testkit.NoError(t, metrics.Watch(t.Context(), channel))
 	happen(t, &config, retention, metrics.Redrives(redrive.Hooks{}))
 	wait(t, channel, quiet)
 	s.campaign = stop(t, metrics, channel)
@@ -104,17 +95,12 @@ func happen(t *testing.T, config *spillway.Config, retention letters.RetentionCo
 // wait puts messages into the delay store: one of a handler of this process, and two of another's.
 func wait(t *testing.T, channel *spillway.Channel, sub message.Subscriber) {
 	t.Helper()
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	if _, err := channel.Stages().AddConsumerHandler(router, "billing", "orders", sub, func(*message.Message) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for id, topic := range map[string]string{"1": "orders.billing.retry", "2": "stock.storage.retry", "3": "stock.packing.retry"} {
-		if err := channel.Stages().Inside().Store().Put(t.Context(), topic, newMessage(id), time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, channel.Stages().Inside().Store().Put(t.Context(), topic, newMessage(id), time.Hour))
 	}
 }
 
@@ -122,13 +108,8 @@ func wait(t *testing.T, channel *spillway.Channel, sub message.Subscriber) {
 func stop(t *testing.T, metrics *prom.Metrics, channel *spillway.Channel) string {
 	t.Helper()
 	(&instance{channel: channel}).letter(t, "1", "boom")
-	all, err := campaigns.New(t.Context(), channel.Letters(), campaigns.Config{Allow: []string{"orders"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := metrics.WatchCampaigns(t.Context(), all); err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Must(campaigns.New(t.Context(), channel.Letters(), campaigns.Config{Allow: []string{"orders"}}))
+	testkit.NoError(t, metrics.WatchCampaigns(t.Context(), all))
 	if err := metrics.WatchCampaigns(t.Context(), all); err == nil {
 		t.Error("campaigns are watched twice")
 	}
@@ -146,9 +127,6 @@ func stop(t *testing.T, metrics *prom.Metrics, channel *spillway.Channel) string
 // delayStore is where messages wait for their stage, in db.
 func delayStore(t *testing.T, db *sql.DB) *delay.Store {
 	t.Helper()
-	store, err := delay.NewStore(t.Context(), db, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(delay.NewStore(t.Context(), db, ""))
 	return store
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe/prom"
 	"github.com/watermill-spillway/spillway/poison"
@@ -22,14 +23,9 @@ import (
 // series. Each event is counted, and so is each value that was folded.
 func TestSeriesAreBounded(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	metrics, err := prom.New(prom.Config{Registerer: registry, MaxValues: 50})
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := testkit.Must(prom.New(prom.Config{Registerer: registry, MaxValues: 50}))
 	var config spillway.Config
-	if err := metrics.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, metrics.Observe(&config))
 	const n = 10_000
 	var workers sync.WaitGroup
 	for w := range 4 {
@@ -48,10 +44,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testkit.Must(registry.Gather())
 	const most = 51 * 51 // values of a letter's topic and reason, and other
 	sums := make(map[string]float64)
 	for _, f := range families {
@@ -93,22 +86,12 @@ func TestTwoChannels(t *testing.T) {
 			t.Fatal(err)
 		}
 		configs[i] = spillway.Config{DB: open(t)}
-		if err := metrics.Observe(&configs[i]); err != nil {
-			t.Fatal(err)
-		}
-		channel, err := spillway.New(t.Context(), configs[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := metrics.Watch(t.Context(), channel); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, metrics.Observe(&configs[i]))
+		channel := testkit.Must(spillway.New(t.Context(), configs[i]))
+		testkit.NoError(t, metrics.Watch(t.Context(), channel))
 		configs[i].Retry.Hooks.OnAttempt(t.Context(), middleware.Attempt{Topic: "orders", Handler: "billing"})
 	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testkit.Must(registry.Gather())
 	for _, f := range families {
 		if f.GetName() == "spillway_source_up" && len(f.Metric) != 2 || f.GetName() == "spillway_attempt_duration_seconds" && len(f.Metric) != 2 {
 			t.Errorf("%s has %d series", f.GetName(), len(f.Metric))

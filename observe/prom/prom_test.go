@@ -53,17 +53,10 @@ func start(t *testing.T, with prom.Config, config spillway.Config, handle messag
 	t.Helper()
 	s := &service{registry: prometheus.NewPedanticRegistry(), live: gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)}
 	with.Registerer = s.registry
-	var err error
-	if s.metrics, err = prom.New(with); err != nil {
-		t.Fatal(err)
-	}
+	s.metrics = testkit.Must(prom.New(with))
 	config.Observers = []spillway.Observer{s.metrics}
-	if s.channel, err = spillway.New(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.metrics.Watch(t.Context(), s.channel); err != nil {
-		t.Fatal(err)
-	}
+	s.channel = testkit.Must(spillway.New(t.Context(), config))
+	testkit.NoError(t, s.metrics.Watch(t.Context(), s.channel))
 	stop := testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
 		s.channel.Attach(r)
 		r.AddConsumerHandler("billing", "orders", s.live, handle)
@@ -75,9 +68,7 @@ func start(t *testing.T, with prom.Config, config spillway.Config, handle messag
 func (s *service) publish(t *testing.T, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		if err := s.live.Publish("orders", message.NewMessage(id, []byte("acme"))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.live.Publish("orders", message.NewMessage(id, []byte("acme"))))
 	}
 }
 
@@ -170,11 +161,9 @@ spillway_ok 1
 	}
 	live := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	defer live.Close()
-	if _, err := redrive.Drain(t.Context(), s.channel.Letters(), live, redrive.DrainConfig{
+	testkit.Must(redrive.Drain(t.Context(), s.channel.Letters(), live, redrive.DrainConfig{
 		Rules: redrive.Rules{Allow: []string{"orders"}, Hooks: s.metrics.Redrives(redrive.Hooks{})},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	s.gathered(t, `
 # HELP spillway_redriven_total Letters that a drain or redrive handler brought back, by the topic that they were published to.
 # TYPE spillway_redriven_total counter
@@ -201,9 +190,7 @@ spillway_letters_causes 1
 spillway_source_up{source="letters"} %d
 `
 	s.gathered(t, fmt.Sprintf(waiting, 1))
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, db.Close())
 	s.gathered(t, fmt.Sprintf(waiting, 0))
 }
 
@@ -237,9 +224,7 @@ spillway_ok 1
 // A configuration that cannot work is an error that names the field.
 func TestRefusals(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	if _, err := prom.New(prom.Config{Registerer: registry}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(prom.New(prom.Config{Registerer: registry}))
 	for says, config := range map[string]prom.Config{
 		"Registerer is nil": {},
 		"another Metrics":   {Registerer: registry},
@@ -259,10 +244,7 @@ func TestRefusals(t *testing.T) {
 	}
 	config := spillway.Config{Publisher: nowhere{}}
 	config.Observers = []spillway.Observer{metrics}
-	channel, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	channel := testkit.Must(spillway.New(t.Context(), config))
 	if err := metrics.Watch(t.Context(), channel); err != nil {
 		t.Error(err)
 	}

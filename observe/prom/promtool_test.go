@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/observe/prom"
 )
@@ -24,10 +25,7 @@ func served(t *testing.T, registry *prometheus.Registry) string {
 	defer server.Close()
 	client := server.Client()
 	defer client.CloseIdleConnections()
-	response, err := client.Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := testkit.Must(client.Get(server.URL))
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
@@ -83,19 +81,11 @@ func TestPromtool(t *testing.T) {
 func TestStoreOfTheCaller(t *testing.T) {
 	all := instances(t, databases.SQLite, databases.SQLite.Create(t), 1, prom.Config{})
 	registry := prometheus.NewPedanticRegistry()
-	metrics, err := prom.New(prom.Config{Registerer: registry})
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := testkit.Must(prom.New(prom.Config{Registerer: registry}))
 	config := spillway.Config{Publisher: all[0].channel.Letters()}
 	config.Observers = []spillway.Observer{metrics}
-	channel, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := metrics.Watch(t.Context(), channel); err != nil {
-		t.Fatal(err)
-	}
+	channel := testkit.Must(spillway.New(t.Context(), config))
+	testkit.NoError(t, metrics.Watch(t.Context(), channel))
 	if scraped := served(t, registry); !strings.Contains(scraped, `spillway_source_up{source="letters"} 1`) {
 		t.Error(scraped)
 	}

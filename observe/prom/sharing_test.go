@@ -34,20 +34,11 @@ func instances(t *testing.T, d databases.Database, address string, n int, config
 		db, s := spied(t, d, address)
 		all[i] = &instance{spy: s, registry: prometheus.NewPedanticRegistry()}
 		config.Registerer = all[i].registry
-		metrics, err := prom.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		metrics := testkit.Must(prom.New(config))
 		watched := spillway.Config{Service: "shop", DB: db}
-		if err := metrics.Observe(&watched); err != nil {
-			t.Fatal(err)
-		}
-		if all[i].channel, err = spillway.New(t.Context(), watched); err != nil {
-			t.Fatal(err)
-		}
-		if err := metrics.Watch(t.Context(), all[i].channel); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, metrics.Observe(&watched))
+		all[i].channel = testkit.Must(spillway.New(t.Context(), watched))
+		testkit.NoError(t, metrics.Watch(t.Context(), all[i].channel))
 	}
 	return all
 }
@@ -58,9 +49,7 @@ func (i *instance) letter(t *testing.T, id, reason string) {
 	l := poison.Letter{DeadLetterTopic: "orders.dlq", Original: newMessage(id)}
 	l.Origin.Topic, l.Origin.Handler, l.Failure.Reason = "orders", "billing", reason
 	l.Failure.FirstFailedAt, l.Failure.LastFailedAt = time.Now(), time.Now()
-	if err := i.channel.Letters().Publish("orders.dlq", l.Encode()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, i.channel.Letters().Publish("orders.dlq", l.Encode()))
 }
 
 // scrape returns the families by their names.

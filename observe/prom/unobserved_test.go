@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe/prom"
 )
@@ -17,10 +18,7 @@ import (
 // Feature O1: metrics that no channel has are silently dead. Watch says so.
 func TestWatchWithoutObserve(t *testing.T) {
 	metrics, _ := observing(t)
-	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: nowhere{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dlc := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: nowhere{}}))
 	if err := metrics.Watch(t.Context(), dlc); err == nil || !strings.Contains(err.Error(), "name the Metrics in Config.Observers") {
 		t.Error(err)
 	}
@@ -36,9 +34,7 @@ func TestHooksBesideMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dlc.Middleware(message.PassthroughHandler)(message.NewMessage("1", nil)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(dlc.Middleware(message.PassthroughHandler)(message.NewMessage("1", nil)))
 	if n, err := testutil.GatherAndCount(registry, "spillway_attempts_total"); n == 0 || theirs != 1 {
 		t.Errorf("%d series of attempts, %d calls of the user's hook: %v", n, theirs, err)
 	}
@@ -47,9 +43,6 @@ func TestHooksBesideMetrics(t *testing.T) {
 func observing(t *testing.T) (*prom.Metrics, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	metrics, err := prom.New(prom.Config{Registerer: registry})
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := testkit.Must(prom.New(prom.Config{Registerer: registry}))
 	return metrics, registry
 }

@@ -70,13 +70,8 @@ func (keeper) Close() error { return nil }
 func consume(t *testing.T, config spillway.Config, msg *message.Message, outside, inside []message.HandlerMiddleware, h message.NoPublishHandlerFunc) {
 	t.Helper()
 	live := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
-	if err := live.Publish("orders", msg); err != nil {
-		t.Fatal(err)
-	}
-	channel, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, live.Publish("orders", msg))
+	channel := testkit.Must(spillway.New(t.Context(), config))
 	done := make(chan struct{})
 	settled := func(next message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
@@ -202,10 +197,7 @@ func TestForgedTraces(t *testing.T) {
 	dead := keeper{make(chan *message.Message, 1)}
 	config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 1}}
 	config.Observers = []spillway.Observer{observed}
-	channel, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	channel := testkit.Must(spillway.New(t.Context(), config))
 	for _, text := range forged {
 		metadata := message.Metadata{"traceparent": text, "tracestate": text, "baggage": text, poison.KeyEarlierTrace: text, poison.KeyRedriveCount: text}
 		for _, fails := range []bool{false, true} {
@@ -270,21 +262,16 @@ func TestCollectorHangs(t *testing.T) {
 	dead := keeper{make(chan *message.Message, 1000)}
 	config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 1}}
 	config.Observers = []spillway.Observer{observed}
-	channel, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	channel := testkit.Must(spillway.New(t.Context(), config))
 	var handled atomic.Int32
 	for i := range 500 {
 		msg := message.NewMessageWithContext(foreign.Within(t.Context(), "billing", "orders"), fmt.Sprint(i), nil)
-		if _, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) {
+		testkit.Must(channel.Middleware(func(*message.Message) ([]*message.Message, error) {
 			if handled.Add(1)%2 == 0 {
 				return nil, errDown
 			}
 			return nil, nil
-		})(msg); err != nil {
-			t.Fatal(err)
-		}
+		})(msg))
 	}
 	if handled.Load() != 500 || len(dead.taken) != 250 {
 		t.Errorf("%d handled, %d letters", handled.Load(), len(dead.taken))

@@ -24,19 +24,11 @@ import (
 func TestStoryKafka(t *testing.T) {
 	brokers := services.Kafka(t)
 	topic := "telemetry-" + watermill.NewShortUUID()
-	admin, err := sarama.NewClusterAdmin(brokers, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := testkit.Must(sarama.NewClusterAdmin(brokers, nil))
 	t.Cleanup(func() { _ = admin.Close() })
-	if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false))
 	publisher := func() message.Publisher {
-		pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		pub := testkit.Must(wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{}))
 		t.Cleanup(func() { _ = pub.Close() })
 		return pub
 	}
@@ -47,10 +39,7 @@ func TestStoryKafka(t *testing.T) {
 		}
 		return sub, err
 	}
-	live, err := subscriber(topic + "-billing")
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := testkit.Must(subscriber(topic + "-billing"))
 	w := world{
 		system: "kafka", live: publisher(), topic: topic, stage: topic + ".billing.retry.10ms", dead: topic + ".dlq",
 		config: spillway.Config{
@@ -63,10 +52,7 @@ func TestStoryKafka(t *testing.T) {
 		},
 		handle: withStages(topic, live),
 		back: func(t *testing.T, _ *spillway.Channel, observed *telemetry.Telemetry) {
-			letters, err := subscriber(topic + "-drain")
-			if err != nil {
-				t.Fatal(err)
-			}
+			letters := testkit.Must(subscriber(topic + "-drain"))
 			report, err := redrive.DrainTopic(t.Context(), letters, publisher(), redrive.DrainTopicConfig{
 				Topic: topic + ".dlq", Park: publisher(), Max: 1, IdleAfter: testkit.Patience,
 				Rules: redrive.Rules{Allow: []string{topic}, Hooks: observed.Redrives(redrive.Hooks{})},
@@ -91,18 +77,12 @@ func TestStoryRabbitMQ(t *testing.T) {
 	uri := services.AMQP(t)
 	topic := "telemetry-" + watermill.NewShortUUID()
 	publisher := func() *wmamqp.Publisher {
-		pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		pub := testkit.Must(wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{}))
 		t.Cleanup(func() { _ = pub.Close() })
 		return pub
 	}
 	subscriber := func() message.Subscriber {
-		sub, err := wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		sub := testkit.Must(wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{}))
 		t.Cleanup(func() { _ = sub.Close() })
 		return sub
 	}
@@ -118,12 +98,9 @@ func TestStoryRabbitMQ(t *testing.T) {
 		},
 		handle: withStages(topic, subscriber()),
 		back: func(t *testing.T, _ *spillway.Channel, observed *telemetry.Telemetry) {
-			back, err := redrive.NewHandler(publisher(), redrive.HandlerConfig{
+			back := testkit.Must(redrive.NewHandler(publisher(), redrive.HandlerConfig{
 				Rules: redrive.Rules{Allow: []string{topic}, Hooks: observed.Redrives(redrive.Hooks{})}, Park: publisher(), MinWait: -1,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			t.Cleanup(testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
 				r.AddConsumerHandler("redrive", topic+".dlq", subscriber(), back.Handle)
 			}))

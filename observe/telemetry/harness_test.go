@@ -49,10 +49,7 @@ func follow(t testing.TB, config telemetry.Config, options ...sdktrace.TracerPro
 	if config.MeterProvider == nil {
 		config.MeterProvider = noop.NewMeterProvider()
 	}
-	observed, err := telemetry.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	observed := testkit.Must(telemetry.New(config))
 	return observed, kept, provider.Tracer("shop")
 }
 
@@ -101,10 +98,7 @@ func tell(t *testing.T, w world) tracetest.SpanStubs {
 	placed := make(chan poison.Letter, 1)
 	w.config.Queue.Hooks.OnDeadLetter = func(_ context.Context, l poison.Letter) { placed <- l }
 	w.config.Observers = []spillway.Observer{observed}
-	channel, err := spillway.New(t.Context(), w.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	channel := testkit.Must(spillway.New(t.Context(), w.config))
 	_, root := producer.Start(t.Context(), "send "+w.topic, trace.WithSpanKind(trace.SpanKindProducer))
 	root.End()
 	metadata := given(root.SpanContext())
@@ -125,9 +119,7 @@ func tell(t *testing.T, w world) tracetest.SpanStubs {
 	})
 	msg := message.NewMessage("order-7", []byte("acme"))
 	msg.Metadata = maps.Clone(metadata)
-	if err := w.live.Publish(w.topic, msg); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.live.Publish(w.topic, msg))
 	letter := <-placed
 	healed.Store(true)
 	w.back(t, channel, observed)

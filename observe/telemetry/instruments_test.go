@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 )
@@ -25,9 +26,7 @@ import (
 func read(t *testing.T, reader sdkmetric.Reader) map[string]int64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
-	if err := reader.Collect(context.Background(), &all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, reader.Collect(context.Background(), &all))
 	points := map[string]int64{}
 	name := func(m metricdata.Metrics, set attribute.Set) string {
 		var pairs []string
@@ -66,22 +65,15 @@ func measuring(t *testing.T, config telemetry.Config, channel spillway.Config) (
 	dead := keeper{make(chan *message.Message, 1000)}
 	channel.Publisher = dead
 	channel.Retry = middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Microsecond}}
-	if err := observed.Observe(&channel); err != nil {
-		t.Fatal(err)
-	}
-	made, err := spillway.New(t.Context(), channel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, observed.Observe(&channel))
+	made := testkit.Must(spillway.New(t.Context(), channel))
 	return made, reader, dead
 }
 
 func handle(t *testing.T, channel *spillway.Channel, id string, err error) {
 	t.Helper()
 	msg := message.NewMessageWithContext(foreign.Within(t.Context(), "billing", "orders"), id, nil)
-	if _, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, err })(msg); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, err })(msg))
 }
 
 // Feature O2: the instruments of the conventions, and those that Prometheus has.

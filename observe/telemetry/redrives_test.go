@@ -34,28 +34,18 @@ func TestCampaign(t *testing.T) {
 	observed, kept, tracer := follow(t, telemetry.Config{})
 	_, placed := tracer.Start(t.Context(), "the letter")
 	placed.End()
-	store, err := letters.NewStore(t.Context(), open(t), settings.Shared{Service: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Publish("orders.dlq", letterOf(placed.SpanContext(), 0)); err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(letters.NewStore(t.Context(), open(t), settings.Shared{Service: "shop"}))
+	testkit.NoError(t, store.Publish("orders.dlq", letterOf(placed.SpanContext(), 0)))
 	all, err := campaigns.New(t.Context(), store, campaigns.Config{Allow: []string{"orders"}, Shared: settings.Shared{Tracer: observed.Tracer()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	live := keeper{make(chan *message.Message, 1)}
-	worker, err := campaigns.NewWorker(all, live, campaigns.WorkerConfig{Poll: 10 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	worker := testkit.Must(campaigns.NewWorker(all, live, campaigns.WorkerConfig{Poll: 10 * time.Millisecond}))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- worker.Run(ctx) }()
-	if _, err := all.Start(t.Context(), campaigns.Request{Act: campaigns.Act{By: "ann", Reason: "repaired"}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(all.Start(t.Context(), campaigns.Request{Act: campaigns.Act{By: "ann", Reason: "repaired"}}))
 	back := <-live.taken
 	testkit.Eventually(t, "the span", func() bool { return len(named(kept.GetSpans(), "send orders")) == 1 })
 	stop()
@@ -78,17 +68,12 @@ func TestCampaign(t *testing.T) {
 func TestParked(t *testing.T) {
 	observed, kept, tracer := follow(t, telemetry.Config{})
 	ctx, around := tracer.Start(t.Context(), "their middleware")
-	back, err := redrive.NewHandler(keeper{make(chan *message.Message, 9)}, redrive.HandlerConfig{
+	back := testkit.Must(redrive.NewHandler(keeper{make(chan *message.Message, 9)}, redrive.HandlerConfig{
 		Rules: redrive.Rules{Allow: []string{"invoices"}, Hooks: observed.Redrives(redrive.Hooks{})}, Park: keeper{make(chan *message.Message, 9)}, MinWait: -1,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, letter := range []*message.Message{letterOf(trace.SpanContext{}, 0), letterOf(trace.SpanContext{}, 3), message.NewMessage("no letter", nil)} {
 		letter.SetContext(ctx)
-		if err := back.Handle(letter); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, back.Handle(letter))
 	}
 	around.End()
 	for to, n := range map[string]int{"send unknown.dlq.parked": 0, "send unknown.parked": 2, "send unknown.quarantine": 1} {

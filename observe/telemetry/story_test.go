@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -16,9 +17,7 @@ import (
 // withStages adds the handler billing with stages, whose subscriber of the live topic is sub.
 func withStages(topic string, sub message.Subscriber) func(*testing.T, *spillway.Channel, *message.Router, message.NoPublishHandlerFunc) {
 	return func(t *testing.T, channel *spillway.Channel, router *message.Router, h message.NoPublishHandlerFunc) {
-		if _, err := channel.Stages().AddConsumerHandler(router, "billing", topic, sub, h); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(channel.Stages().AddConsumerHandler(router, "billing", topic, sub, h))
 	}
 }
 

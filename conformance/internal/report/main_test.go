@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,10 +21,7 @@ const results = `{"pubsub":"a","feature":"P1","title":"kept","result":"pass"}
 
 // A failed cell fails the matrix; pins stand in it with their reason, and what was not run says so.
 func TestMatrix(t *testing.T) {
-	lines, err := read(strings.NewReader(results))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := testkit.Must(read(strings.NewReader(results)))
 	var out strings.Builder
 	if err := write(&out, lines); err == nil || !strings.Contains(err.Error(), "1 cells failed") {
 		t.Errorf("got %v", err)

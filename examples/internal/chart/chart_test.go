@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,10 +33,7 @@ func TestCells(t *testing.T) {
 
 // A picture is drawn over the one before.
 func TestPicture(t *testing.T) {
-	out, err := os.Create(filepath.Join(t.TempDir(), "screen"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(os.Create(filepath.Join(t.TempDir(), "screen")))
 	defer out.Close()
 	p := &Picture{Out: out}
 	p.Draw([]string{"a", "b"})

@@ -11,6 +11,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -33,9 +35,7 @@ func consume(ctx context.Context, c *Consumer) error {
 // What is wrong with a plan is said before any server is asked.
 func TestReady(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.jsonl")
-	if err := os.WriteFile(bad, []byte("{\"event\":\"push\",\"payload\":{}}\n[]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(bad, []byte("{\"event\":\"push\",\"payload\":{}}\n[]\n"), 0o600))
 	for _, c := range []struct {
 		plan Plan
 		want string
@@ -87,9 +87,7 @@ func tell(t *testing.T, brokers string, broker Broker) error {
 	t.Setenv("SPILLWAY_POSTGRES_PORT", "1")
 	t.Setenv("SPILLWAY_POSTGRES", "")
 	plan := Plan{Setting: Setting{Brokers: brokers}, Kills: 1, KillAt: 50}
-	if err := plan.Ready(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, plan.Ready())
 	summaries := make(chan *message.Message)
 	defer close(summaries)
 	broker.Live, broker.Summaries = nowhere{}, summaries

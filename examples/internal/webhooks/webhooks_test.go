@@ -14,6 +14,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/settings"
@@ -24,25 +25,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // The tally is worth something only if it finds what is wrong: an event that is nowhere, one without its summary, and
 // one that was stored twice.
 func TestTallyFindsWhatIsWrong(t *testing.T) {
-	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "tally.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := testkit.Must(sql.Open("sqlite", filepath.Join(t.TempDir(), "tally.db")))
 	defer db.Close()
 	if _, err := db.Exec(Schema + `; INSERT INTO events VALUES ('stored','e','o','a'), ('silent','e','o','a'), ('twice','e','o','a'), ('twice','e','o','a'), ('twice','e','o','a')`); err != nil {
 		t.Fatal(err)
 	}
-	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	queue, err := poison.NewQueue(store, poison.QueueConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := queue.Place(message.NewMessage("dead", nil), classify.Permanent(errors.New("no"))); err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"}))
+	queue := testkit.Must(poison.NewQueue(store, poison.QueueConfig{}))
+	testkit.NoError(t, queue.Place(message.NewMessage("dead", nil), classify.Permanent(errors.New("no"))))
 	var published []*message.Message
 	for _, id := range []string{"stored", "silent", "twice", "dead", "nowhere", "nowhere"} {
 		published = append(published, message.NewMessage(id, nil))
@@ -51,14 +41,10 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 	for _, id := range []string{"stored", "twice"} {
 		summary := message.NewMessage("summary of "+id, nil)
 		summary.Metadata.Set(SummaryOfKey, id)
-		if err := tally.Receive(summary); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, tally.Receive(summary))
 	}
 	var r Result
-	if err := tally.After(context.Background(), &r, published, db, store); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, tally.After(context.Background(), &r, published, db, store))
 	if r.Lost != 2 || r.DuplicateEffects != 2 || r.Remaining != 1 || r.Published != 6 || r.Outputs != 2 || r.Good() {
 		t.Errorf("%+v", r)
 	}
@@ -66,10 +52,7 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 
 // The same seed brings the same faults, and every kind of fault is there however few the events.
 func TestPrepare(t *testing.T) {
-	events, err := Load("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := testkit.Must(Load(""))
 	ids := func(messages []*message.Message) string {
 		var b strings.Builder
 		for _, msg := range messages {

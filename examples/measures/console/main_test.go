@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -16,9 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestRun(t *testing.T) {
 	var out bytes.Buffer
 	p := plan{rows: 30, people: 4, round: 300 * time.Millisecond, pause: time.Millisecond, db: "sqlite"}
-	if err := p.run(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.run(t.Context(), &out))
 	var pages []string
 	for line := range strings.Lines(out.String()) {
 		var figure map[string]any

@@ -58,17 +58,12 @@ func TestDeploy(t *testing.T) {
 	const topics, rounds = 30, 5
 	brokers, prefix := services.Kafka(t), "deploy-"+rand.Text()
 	var staged, live pauses
-	pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{AllowLossyTopics: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pub := testkit.Must(wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{AllowLossyTopics: true}))
 	var names []string
 	for i := range topics {
 		names = append(names, fmt.Sprintf("%s-%d", prefix, i))
 	}
-	if err := pub.InitializeTopics(append(names, prefix)...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, pub.InitializeTopics(append(names, prefix)...))
 	instance := func() (stop func()) {
 		waiting, subscriber, err := wmkafka.NewStages(brokers, prefix, wmkafka.SubscriberConfig{}, wmkafka.PublisherConfig{})
 		if err != nil {
@@ -103,14 +98,8 @@ func TestDeploy(t *testing.T) {
 		}
 	}
 	first := instance()
-	sub, err := wmkafka.NewSubscriber(brokers, prefix+"-live", wmkafka.SubscriberConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages, err := sub.Subscribe(t.Context(), prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := testkit.Must(wmkafka.NewSubscriber(brokers, prefix+"-live", wmkafka.SubscriberConfig{}))
+	messages := testkit.Must(sub.Subscribe(t.Context(), prefix))
 	var running sync.WaitGroup
 	running.Go(func() {
 		for msg := range messages {

@@ -56,10 +56,7 @@ func run(t *testing.T, s setup, handlers int) footprint.Count {
 			}
 		}
 	}
-	channel, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	channel := testkit.Must(spillway.New(t.Context(), config))
 	var handled atomic.Int64
 	handle := func(msg *message.Message) error {
 		handled.Add(1)
@@ -73,9 +70,7 @@ func run(t *testing.T, s setup, handlers int) footprint.Count {
 		topic := fmt.Sprintf("%s-%d", prefix, i)
 		topics = append(topics, topic)
 		if init, ok := live.(interface{ InitializeTopics(...string) error }); ok {
-			if err := init.InitializeTopics(topic); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, init.InitializeTopics(topic))
 		}
 	}
 	stop := testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
@@ -90,9 +85,7 @@ func run(t *testing.T, s setup, handlers int) footprint.Count {
 		}
 	})
 	for _, topic := range topics {
-		if err := live.Publish(topic, message.NewMessage(rand.Text(), []byte("x"))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, live.Publish(topic, message.NewMessage(rand.Text(), []byte("x"))))
 	}
 	testkit.Eventually(t, "all are handled, and wait in the last stage", func() bool {
 		if s.stages == nil {
@@ -121,10 +114,7 @@ func (s setup) settled(t *testing.T) (count footprint.Count) {
 	same := 0
 	testkit.Eventually(t, "nothing is opened or closed for a while", func() bool {
 		time.Sleep(100 * time.Millisecond)
-		now, err := footprint.Take(s.addresses...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := testkit.Must(footprint.Take(s.addresses...))
 		if same++; now.Sockets != count.Sockets || now.Total() != count.Total() {
 			same = 0
 		}
@@ -162,24 +152,15 @@ func kafka(t *testing.T) setup {
 			if live { // its topics need room for a letter's metadata in the others
 				config.Sarama = func(config *sarama.Config) { config.Producer.MaxMessageBytes = 1 << 20 }
 			}
-			pub, err := wmkafka.NewPublisher(brokers, config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			pub := testkit.Must(wmkafka.NewPublisher(brokers, config))
 			return pub
 		},
 		subscriber: func(t testing.TB, group string) message.Subscriber {
-			sub, err := wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			sub := testkit.Must(wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{}))
 			return sub
 		},
 		stages: func(t testing.TB, config *stages.Config) {
-			pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{ProducerPerTopic: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			pub := testkit.Must(wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{ProducerPerTopic: true}))
 			config.Publisher = pub
 			config.Subscriber = func(topic, group string) (message.Subscriber, error) {
 				return wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{InFlight: 16})
@@ -190,31 +171,19 @@ func kafka(t *testing.T) setup {
 
 func rabbit(t *testing.T) setup {
 	uri := services.AMQP(t)
-	parsed, err := url.Parse(uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := testkit.Must(url.Parse(uri))
 	return setup{
 		addresses: []string{parsed.Host}, still: 8,
 		publisher: func(t testing.TB, _ bool) message.Publisher {
-			pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			pub := testkit.Must(wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{}))
 			return pub
 		},
 		subscriber: func(t testing.TB, group string) message.Subscriber {
-			sub, err := wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			sub := testkit.Must(wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{}))
 			return sub
 		},
 		stages: func(t testing.TB, config *stages.Config) {
-			pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			pub := testkit.Must(wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{}))
 			config.Publisher = pub
 			config.Subscriber = func(string, string) (message.Subscriber, error) {
 				return wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{InFlight: 16})
@@ -269,14 +238,8 @@ func TestRabbitMQ(t *testing.T) {
 	s := rabbit(t)
 	s.stages = func(t testing.TB, config *stages.Config) {
 		uri := services.AMQP(t)
-		pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		sub, err := wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		pub := testkit.Must(wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{}))
+		sub := testkit.Must(wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{}))
 		config.Publisher, config.Subscriber = pub, func(string, string) (message.Subscriber, error) { return sub, nil }
 	}
 	if more := cost(t, s, handlersToCount()); more.Sockets > 2 {

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,9 +20,7 @@ func TestFigures(t *testing.T) {
 	services.MySQL(t)
 	var out strings.Builder
 	p := plan{databases: []string{"postgres", "mariadb", "sqlite"}, rounds: 1, round: 20 * time.Millisecond, keys: 2_000, few: 100, claims: 20}
-	if err := p.run(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.run(t.Context(), &out))
 	var measured []string
 	for line := range strings.Lines(out.String()) {
 		var f struct {
@@ -34,9 +33,7 @@ func TestFigures(t *testing.T) {
 			During                   float64 `json:"ratio_during_purge"`
 			Ratio                    float64
 		}
-		if err := json.Unmarshal([]byte(line), &f); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &f))
 		switch f.Figure {
 		case "idempotency":
 			if f.Mode != "transaction" || f.Consumers == 0 || f.Own <= 0 || f.With <= 0 || f.Ratio <= 0 {

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -19,9 +20,7 @@ func TestMain(m *testing.M) {
 func TestFigures(t *testing.T) {
 	services.Kafka(t)
 	var out strings.Builder
-	if err := (plan{rounds: 1, happy: 200, deadLetters: 20}).run(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, (plan{rounds: 1, happy: 200, deadLetters: 20}).run(t.Context(), &out))
 	letter := "failing_percent confirmed_publish_us"
 	want := []string{"bare_per_s spillway_per_s ratio", letter + " dead_letter_us ratio", letter + " dead_letter_us ratio"}
 	for line := range strings.Lines(out.String()) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/examples/measures/harness"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -45,10 +46,7 @@ func TestFigures(t *testing.T) {
 // What a topic holds can be told apart by its number, and has the size that the figure says.
 func TestPayloads(t *testing.T) {
 	for _, p := range payloads {
-		record, err := p.record("topic")(70_000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		record := testkit.Must(p.record("topic")(70_000))
 		if value, err := record.Value.Encode(); err != nil || len(value) != p.size || harness.NumberOf(value) != 70_000 {
 			t.Errorf("%d bytes, want %d: %v", len(value), p.size, err)
 		}
@@ -63,10 +61,7 @@ func TestSpringSource(t *testing.T) {
 	}
 	var source strings.Builder
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(file))
 		source.Write(text)
 	}
 	var asked []string
@@ -96,10 +91,7 @@ func TestSpringSource(t *testing.T) {
 	if _, err := perSecondOf("no\n"); err == nil {
 		t.Error("an answer that is none is read")
 	}
-	pom, err := os.ReadFile("spring/pom.xml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pom := testkit.Must(os.ReadFile("spring/pom.xml"))
 	if strings.Contains(string(pom), "<repositor") || !strings.Contains(string(pom), "<version>3.3.") {
 		t.Error("the pom names a repository, or another Spring Kafka than 3.3")
 	}

@@ -22,9 +22,7 @@ func TestFigures(t *testing.T) {
 	services.NATS(t)
 	for _, b := range brokers {
 		var out strings.Builder
-		if err := (plan{rounds: 1, happy: 50, deadLetters: 10}).run(t.Context(), &out, b); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, (plan{rounds: 1, happy: 50, deadLetters: 10}).run(t.Context(), &out, b))
 		want := []string{"bare_per_s spillway_per_s ratio", "confirmed_publish_us bare_us dead_letter_us"}
 		for line := range strings.Lines(out.String()) {
 			figure := map[string]any{}

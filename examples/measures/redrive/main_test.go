@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -21,13 +22,9 @@ func TestFigures(t *testing.T) {
 	services.Kafka(t)
 	services.Postgres(t)
 	p := plan{rounds: 1, letters: 40}
-	if err := p.parse("4", "200x100ms"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.parse("4", "200x100ms"))
 	var out strings.Builder
-	if err := p.run(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.run(t.Context(), &out))
 	compared := "concurrency raw_publish_per_s per_s ratio"
 	want := []string{compared, compared, compared, compared, "rate per_s letters fastest_second"}
 	for line := range strings.Lines(out.String()) {

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -18,9 +19,7 @@ func TestFigures(t *testing.T) {
 	services.MySQL(t)
 	var out strings.Builder
 	p := plan{databases: []string{"postgres", "mariadb"}, backlogs: []int{60}, batches: []int{1, 10}, rounds: 1, messages: 50}
-	if err := p.run(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.run(t.Context(), &out))
 	var measured []string
 	failing := 0
 	for line := range strings.Lines(out.String()) {
@@ -33,9 +32,7 @@ func TestFigures(t *testing.T) {
 			Ratio, Batch float64
 			Left         float64 `json:"messages_per_s"`
 		}
-		if err := json.Unmarshal([]byte(line), &figure); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &figure))
 		if figure.Figure == "sql_under_failure" && figure.Left > 0 {
 			failing++
 			continue

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -22,13 +23,10 @@ func TestFigures(t *testing.T) {
 	services.Postgres(t)
 	services.MySQL(t)
 	var out strings.Builder
-	err := (plan{
+	testkit.NoError(t, (plan{
 		rounds: 1, shares: []share{{percent: 0, messages: 200}, {percent: 10, messages: 100}}, stock: 2 * time.Second, publishes: 10, warm: 100,
 		latenessRounds: 1, lateness: 20, drainRounds: 1, drained: 20, moves: 20, failing: 200, fails: time.Second,
-	}).run(t.Context(), &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}).run(t.Context(), &out))
 	live := "live_in_flight watermill_per_s spillway_per_s ratio share_of_failure_free confirmed_publish_us"
 	want := []string{live + " if_each_waited", live, live + " if_each_waited failing_percent", live + " failing_percent", "jitter_ms p50 p99", "jitter_ms p50 p99", "jitter_ms p50 p99"}
 	for range 2 + 6 {

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,9 +20,7 @@ func TestFigures(t *testing.T) {
 	services.MySQL(t)
 	var out strings.Builder
 	p := plan{databases: []string{"postgres", "mariadb", "sqlite"}, rows: 300, asks: 2, round: 20 * time.Millisecond}
-	if err := p.run(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.run(t.Context(), &out))
 	lines := map[string]int{}
 	for line := range strings.Lines(out.String()) {
 		var f struct {
@@ -30,9 +29,7 @@ func TestFigures(t *testing.T) {
 			P50, P99         float64
 			Per              float64 `json:"per_s"`
 		}
-		if err := json.Unmarshal([]byte(line), &f); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &f))
 		if f.DB == "" || f.Figure == "store_ms" && (f.What == "" || f.P50 <= 0 || f.P99 < f.P50) || f.Figure == "store_put_per_s" && (f.Writers == 0 || f.Per <= 0) {
 			t.Errorf("%s", line)
 		}

@@ -30,15 +30,9 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	url := services.NATS(t)
-	conn, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(nats.Connect(url))
 	t.Cleanup(conn.Close)
-	js, err := conn.JetStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := testkit.Must(conn.JetStream())
 	s := &site{T: t, js: js, topic: "streams-" + strings.ToLower(rand.Text()[:10]) + ".topic"}
 	s.config = Config{URL: url, Group: "group", AckWait: time.Minute}
 	t.Cleanup(func() { _ = js.DeleteStream(Name(s.topic)) })
@@ -47,23 +41,17 @@ func newSite(t *testing.T) *site {
 
 func (s *site) create() {
 	s.Helper()
-	if err := Create(s.js, s.topic); err != nil {
-		s.Fatal(err)
-	}
+	testkit.NoError(s, Create(s.js, s.topic))
 }
 
 func (s *site) send(ids ...string) {
 	s.Helper()
-	pub, err := NewPublisher(s.config, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
+	pub := testkit.Must(NewPublisher(s.config, nil))
+	var err error
 	for _, id := range ids {
 		err = errors.Join(err, pub.Publish(s.topic, message.NewMessage(id, []byte(id))))
 	}
-	if err := errors.Join(err, pub.Close()); err != nil {
-		s.Fatal(err)
-	}
+	testkit.NoError(s, errors.Join(err, pub.Close()))
 }
 
 // received are the ids that a subscriber acked, and how often.
@@ -108,15 +96,9 @@ func (s *site) subscribe() (*Subscriber, *received) {
 
 func (s *site) open() (*Subscriber, <-chan *message.Message) {
 	s.Helper()
-	sub, err := NewSubscriber(s.config, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
+	sub := testkit.Must(NewSubscriber(s.config, nil))
 	s.Cleanup(func() { _ = sub.Close() })
-	messages, err := sub.Subscribe(context.Background(), s.topic)
-	if err != nil {
-		s.Fatal(err)
-	}
+	messages := testkit.Must(sub.Subscribe(context.Background(), s.topic))
 	return sub, messages
 }
 
@@ -148,13 +130,8 @@ func TestStreamsThatLose(t *testing.T) {
 			s := newSite(t)
 			config := nats.StreamConfig{Name: Name(s.topic), Subjects: []string{s.topic}}
 			c.change(&config)
-			if _, err := s.js.AddStream(&config); err != nil {
-				t.Fatal(err)
-			}
-			pub, err := NewPublisher(s.config, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(s.js.AddStream(&config))
+			pub := testkit.Must(NewPublisher(s.config, nil))
 			defer func() { _ = pub.Close() }()
 			switch err := pub.InitializeTopics(s.topic); {
 			case c.says == "" && err != nil:
@@ -174,9 +151,7 @@ func TestConsumerDeletedUnderWay(t *testing.T) {
 	_, got := s.subscribe()
 	s.send("a", "b")
 	s.untilAll(got, "a", "b")
-	if err := s.js.DeleteConsumer(Name(s.topic), "group"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.js.DeleteConsumer(Name(s.topic), "group"))
 	s.send("c")
 	s.untilAll(got, "c")
 }
@@ -188,9 +163,7 @@ func TestStreamDeletedUnderWay(t *testing.T) {
 	_, got := s.subscribe()
 	s.send("a")
 	s.untilAll(got, "a")
-	if err := s.js.DeleteStream(Name(s.topic)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.js.DeleteStream(Name(s.topic)))
 	s.create()
 	s.send("b")
 	s.untilAll(got, "b")
@@ -210,9 +183,7 @@ func TestGroupOutlivesItsMembers(t *testing.T) {
 		}
 		return n == 4
 	})
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, first.Close())
 	s.send("e")
 	s.untilAll(other, "e")
 	for _, id := range []string{"a", "b", "c", "d"} {
@@ -286,10 +257,7 @@ func TestChangedConfiguration(t *testing.T) {
 	s.subscribe()
 	s.config.AckWait, s.config.MaxAckPending = 2*time.Minute, 50
 	s.subscribe()
-	info, err := s.js.ConsumerInfo(Name(s.topic), "group")
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := testkit.Must(s.js.ConsumerInfo(Name(s.topic), "group"))
 	if info.Config.AckWait != 2*time.Minute || info.Config.MaxAckPending != 50 || info.Config.MaxDeliver != -1 {
 		t.Errorf("%+v", info.Config)
 	}
@@ -308,10 +276,7 @@ func TestRefuses(t *testing.T) {
 		}
 	}
 	s := newSite(t)
-	sub, err := NewSubscriber(s.config, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := testkit.Must(NewSubscriber(s.config, nil))
 	defer func() { _ = sub.Close() }()
 	if _, err := sub.Subscribe(context.Background(), s.topic); err == nil || !strings.Contains(err.Error(), s.topic) {
 		t.Errorf("subscribed to a topic without a stream: %v", err)
@@ -344,14 +309,8 @@ func TestEndsUnderLoad(t *testing.T) {
 	got := &received{ids: map[string]int{}}
 	for i := range ends {
 		ctx, cancel := context.WithCancel(context.Background())
-		sub, err := NewSubscriber(s.config, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		messages, err := sub.Subscribe(ctx, s.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sub := testkit.Must(NewSubscriber(s.config, nil))
+		messages := testkit.Must(sub.Subscribe(ctx, s.topic))
 		for range all / ends / 2 {
 			msg := <-messages
 			got.mu.Lock()

@@ -18,18 +18,12 @@ import (
 // stock is watermill-nats' own subscriber, as its documentation shows it, with a durable name.
 func (s *site) stock(options ...nats.SubOpt) (*wmnats.Subscriber, <-chan *message.Message) {
 	s.Helper()
-	sub, err := wmnats.NewSubscriber(wmnats.SubscriberConfig{
+	sub := testkit.Must(wmnats.NewSubscriber(wmnats.SubscriberConfig{
 		URL: s.config.URL, QueueGroupPrefix: "group", AckWaitTimeout: s.config.AckWait, Unmarshaler: wmnats.GobMarshaler{},
 		JetStream: wmnats.JetStreamConfig{DurablePrefix: "group", SubscribeOptions: options},
-	}, watermill.NopLogger{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	}, watermill.NopLogger{}))
 	s.Cleanup(func() { _ = sub.Close() })
-	messages, err := sub.Subscribe(context.Background(), s.topic)
-	if err != nil {
-		s.Fatal(err)
-	}
+	messages := testkit.Must(sub.Subscribe(context.Background(), s.topic))
 	return sub, messages
 }
 
@@ -46,9 +40,7 @@ func TestManualAck(t *testing.T) {
 			s.config.AckWait, s.config.MaxAckPending = time.Second, 4
 			s.create()
 			own, _ := s.open() // makes the consumer, which outlives the others
-			if err := own.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, own.Close())
 			acked := map[string]bool{}
 			for i := range all {
 				s.send(fmt.Sprint(i))
@@ -91,9 +83,7 @@ func TestClientDeletesItsConsumer(t *testing.T) {
 	s.create()
 	first, _ := s.stock(nats.ManualAck())
 	s.stock(nats.ManualAck()) // another member
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, first.Close())
 	testkit.Eventually(t, "the consumer is gone", func() bool {
 		_, err := s.js.ConsumerInfo(Name(s.topic), "group")
 		return errors.Is(err, nats.ErrConsumerNotFound)

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/observe/alerts"
 )
 
@@ -35,9 +36,7 @@ type rule struct {
 func load(t *testing.T) (records, found map[string]rule) {
 	t.Helper()
 	var parsed file
-	if err := yaml.Unmarshal(alerts.Rules(), &parsed); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, yaml.Unmarshal(alerts.Rules(), &parsed))
 	records, found = map[string]rule{}, map[string]rule{}
 	for _, group := range parsed.Groups {
 		for _, r := range group.Rules {
@@ -56,9 +55,6 @@ func load(t *testing.T) (records, found map[string]rule) {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := testkit.Must(os.ReadFile(path))
 	return string(content)
 }

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/seriestest"
 	"github.com/watermill-spillway/spillway/observe/alerts"
 )
@@ -102,9 +103,7 @@ func TestEachAlertIsTested(t *testing.T) {
 				} `yaml:"alert_rule_test"`
 			}
 		}
-		if err := yaml.Unmarshal([]byte(read(t, folder+"testdata/"+name+".yml")), &tests); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, yaml.Unmarshal([]byte(read(t, folder+"testdata/"+name+".yml")), &tests))
 		if len(tests.Order) != 5 || tests.Order[0] != "spillway-limits" || tests.Order[1] != "spillway-counts" {
 			t.Errorf(folder+"testdata/%s.yml has the group_eval_order %v: name all groups, or promtool evaluates them in a random order", name, tests.Order)
 		}

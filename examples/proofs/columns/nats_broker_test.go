@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/examples/nats/jetstream"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // natsBroker is NATS JetStream as the suite's target sees it: its address, and how messages are written.
@@ -41,19 +42,13 @@ func (b natsBroker) config(url, group string) jetstream.Config {
 
 func (b natsBroker) publisher(t testing.TB) *jetstream.Publisher {
 	t.Helper()
-	pub, err := jetstream.NewPublisher(b.config(b.url, ""), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pub := testkit.Must(jetstream.NewPublisher(b.config(b.url, ""), nil))
 	return pub
 }
 
 func (b natsBroker) subscriber(t testing.TB, group, url string) *jetstream.Subscriber {
 	t.Helper()
-	sub, err := jetstream.NewSubscriber(b.config(url, group), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := testkit.Must(jetstream.NewSubscriber(b.config(url, group), nil))
 	t.Cleanup(func() { _ = sub.Close() })
 	return sub
 }
@@ -64,10 +59,7 @@ func (b natsBroker) through(t testing.TB, address string) *jetstream.Publisher {
 	config := b.config(b.at(t, address), "")
 	config.PublishWait = 2 * time.Second
 	config.Options = []nats.Option{nats.Timeout(time.Second), nats.PingInterval(time.Second)}
-	pub, err := jetstream.NewPublisher(config, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pub := testkit.Must(jetstream.NewPublisher(config, nil))
 	return pub
 }
 
@@ -83,10 +75,7 @@ func (b natsBroker) address() string {
 // at is the broker's URL with another address.
 func (b natsBroker) at(t testing.TB, address string) string {
 	t.Helper()
-	at, err := url.Parse(b.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := testkit.Must(url.Parse(b.url))
 	at.Host = address
 	return at.String()
 }
@@ -94,10 +83,7 @@ func (b natsBroker) at(t testing.TB, address string) string {
 // admin does something on a connection of its own, because the broker may have been restarted.
 func (b natsBroker) admin(t testing.TB, do func(nats.JetStreamContext) error) {
 	t.Helper()
-	conn, err := nats.Connect(b.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(nats.Connect(b.url))
 	defer conn.Close()
 	js, err := conn.JetStream()
 	if err == nil {

@@ -26,12 +26,9 @@ import (
 // tracking is watermill-nats's publisher with TrackMsgId, or without.
 func tracking(t *testing.T, conn *natsgo.Conn, marshaler wmnats.Marshaler, track bool) *wmnats.Publisher {
 	t.Helper()
-	pub, err := wmnats.NewPublisherWithNatsConn(conn, wmnats.PublisherPublishConfig{
+	pub := testkit.Must(wmnats.NewPublisherWithNatsConn(conn, wmnats.PublisherPublishConfig{
 		Marshaler: marshaler, SubjectCalculator: wmnats.DefaultSubjectCalculator, JetStream: wmnats.JetStreamConfig{TrackMsgId: track},
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, nil))
 	return pub
 }
 
@@ -40,19 +37,10 @@ func tracking(t *testing.T, conn *natsgo.Conn, marshaler wmnats.Marshaler, track
 func TestNATSTracksIDsRefused(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "letters.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := testkit.Must(sql.Open("sqlite", filepath.Join(t.TempDir(), "letters.db")))
 	defer db.Close()
-	store, err := letters.NewStore(ctx, db, settings.Shared{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := campaigns.New(ctx, store, campaigns.Config{Allow: []string{"orders"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(letters.NewStore(ctx, db, settings.Shared{}))
+	all := testkit.Must(campaigns.New(ctx, store, campaigns.Config{Allow: []string{"orders"}}))
 	rules := redrive.Rules{Allow: []string{"orders"}}
 	parts := map[string]func(message.Publisher) error{
 		"spillway.New": func(pub message.Publisher) error {
@@ -65,11 +53,8 @@ func TestNATSTracksIDsRefused(t *testing.T) {
 			return err
 		},
 		"stages": func(pub message.Publisher) error {
-			queue, err := poison.NewQueue(store, poison.QueueConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = stages.New(queue, stages.Config{Publisher: pub, Subscriber: func(string, string) (message.Subscriber, error) { return nil, nil }})
+			queue := testkit.Must(poison.NewQueue(store, poison.QueueConfig{}))
+			_, err := stages.New(queue, stages.Config{Publisher: pub, Subscriber: func(string, string) (message.Subscriber, error) { return nil, nil }})
 			return err
 		},
 		"redrive.NewHandler": func(pub message.Publisher) error {
@@ -90,16 +75,10 @@ func TestNATSTracksIDsRefused(t *testing.T) {
 		},
 	}
 	headers := tracking(t, new(natsgo.Conn), &wmnats.NATSMarshaler{}, true)
-	transformed, err := message.MessageTransformPublisherDecorator(func(*message.Message) {})(headers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	core, err := wmnats.NewPublisherWithNatsConn(new(natsgo.Conn), wmnats.PublisherPublishConfig{
+	transformed := testkit.Must(message.MessageTransformPublisherDecorator(func(*message.Message) {})(headers))
+	core := testkit.Must(wmnats.NewPublisherWithNatsConn(new(natsgo.Conn), wmnats.PublisherPublishConfig{
 		Marshaler: wmnats.GobMarshaler{}, SubjectCalculator: wmnats.DefaultSubjectCalculator, JetStream: wmnats.JetStreamConfig{Disabled: true},
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, nil))
 	const ids = "set TrackMsgId to false"
 	for name, row := range map[string]struct {
 		pub     message.Publisher
@@ -136,25 +115,17 @@ func TestFactNATSDropsWhatComesAgain(t *testing.T) {
 	b := natsBroker{services.NATS(t), &wmnats.NATSMarshaler{}}
 	for name, track := range map[string]bool{"tracked": true, "not tracked": false} {
 		t.Run(name, func(t *testing.T) {
-			conn, err := natsgo.Connect(b.url)
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := testkit.Must(natsgo.Connect(b.url))
 			defer conn.Close()
 			topic := "again-" + watermill.NewShortUUID()
 			b.createStream(t, topic)
 			pub := tracking(t, conn, &wmnats.NATSMarshaler{}, track)
 			for _, id := range []string{"a", "a", "end"} {
-				if err := pub.Publish(topic, message.NewMessage(id, nil)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, pub.Publish(topic, message.NewMessage(id, nil)))
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 			defer cancel()
-			messages, err := b.subscriber(t, topic, b.url).Subscribe(ctx, topic)
-			if err != nil {
-				t.Fatal(err)
-			}
+			messages := testkit.Must(b.subscriber(t, topic, b.url).Subscribe(ctx, topic))
 			count := 0
 			for msg := range messages {
 				msg.Ack()

@@ -36,15 +36,9 @@ func TestNATSConsumerDeleted(t *testing.T) {
 	}
 	db := effectsTable(t)
 	ctx := context.Background()
-	keys, err := idempotency.NewStore(ctx, db, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := testkit.Must(idempotency.NewStore(ctx, db, ""))
 	dead, live := b.publisher(t), b.publisher(t)
-	ch, err := spillway.New(ctx, spillway.Config{Publisher: dead, Idempotency: keys})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := testkit.Must(spillway.New(ctx, spillway.Config{Publisher: dead, Idempotency: keys}))
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, watermill.NopLogger{})
 	if err != nil {
 		t.Fatal(err)
@@ -81,9 +75,7 @@ func TestNATSConsumerDeleted(t *testing.T) {
 		} else {
 			good = append(good, id)
 		}
-		if err := live.Publish(topic, message.NewMessage(id, []byte(id))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, live.Publish(topic, message.NewMessage(id, []byte(id))))
 		if i%(all/deletions) == all/deletions/2 {
 			testkit.Eventually(t, "the consumer is there, and deleted", func() bool {
 				deleted := false
@@ -110,10 +102,7 @@ func TestNATSConsumerDeleted(t *testing.T) {
 	}
 	letters := map[string]bool{}
 	sub := b.subscriber(t, "reader", b.url)
-	incoming, err := sub.Subscribe(ctx, topic+".dlq")
-	if err != nil {
-		t.Fatal(err)
-	}
+	incoming := testkit.Must(sub.Subscribe(ctx, topic+".dlq"))
 	for len(letters) < len(bad) {
 		select {
 		case msg := <-incoming:
@@ -137,30 +126,21 @@ func effectsTable(t *testing.T) *sql.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	if _, err := db.Exec("CREATE TABLE effects (id TEXT)"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.Exec("CREATE TABLE effects (id TEXT)"))
 	return db
 }
 
 func effectsIn(t *testing.T, db *sql.DB) map[string]int {
 	t.Helper()
-	rows, err := db.Query("SELECT id, COUNT(*) FROM effects GROUP BY id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := testkit.Must(db.Query("SELECT id, COUNT(*) FROM effects GROUP BY id"))
 	defer func() { _ = rows.Close() }()
 	effects := map[string]int{}
 	for rows.Next() {
 		var id string
 		var n int
-		if err := rows.Scan(&id, &n); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, rows.Scan(&id, &n))
 		effects[id] = n
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, rows.Err())
 	return effects
 }

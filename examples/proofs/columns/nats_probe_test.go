@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/naming"
 )
 
@@ -43,10 +44,7 @@ func TestNATSProbe(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			router, err := message.NewRouter(message.RouterConfig{CloseTimeout: time.Minute}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			router := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: time.Minute}, nil))
 			ch.Attach(router)
 			memory := gochannel.NewGoChannel(gochannel.Config{}, nil)
 			defer memory.Close()

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/examples/nats/jetstream"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // The suite on NATS JetStream, with messages in Gob, and with metadata in headers as watermill-nats has it by default.
@@ -57,10 +58,7 @@ func natsTarget(b natsBroker, beside *sync.RWMutex) conformance.Target {
 		Redelivers: func(t testing.TB, group string, after time.Duration) message.Subscriber {
 			config := b.config(b.url, group)
 			config.AckWait = after
-			sub, err := jetstream.NewSubscriber(config, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			sub := testkit.Must(jetstream.NewSubscriber(config, nil))
 			return sub
 		},
 		Backlog: func(t testing.TB, group string) func(context.Context, string) (int, error) {

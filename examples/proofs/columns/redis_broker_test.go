@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/examples/redis/streams"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // redisBroker is Redis as the suite's target sees it: its host:port.
@@ -38,10 +39,7 @@ func quick(address string) redis.Options {
 
 func (b redisBroker) publisher(t testing.TB, options redis.Options) *streams.Publisher {
 	t.Helper()
-	pub, err := streams.NewPublisher(streams.Config{Options: options}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pub := testkit.Must(streams.NewPublisher(streams.Config{Options: options}, nil))
 	return pub
 }
 
@@ -62,9 +60,7 @@ func (b redisBroker) admin(t testing.TB, do func(context.Context, redis.Universa
 	t.Helper()
 	options := b.options()
 	client := redis.NewClient(&options)
-	if err := errors.Join(do(context.Background(), client), client.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(do(context.Background(), client), client.Close()))
 }
 
 // createTopic has nothing to create: the first message makes a stream, and the first subscription. It removes the

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -27,9 +28,7 @@ func TestRedisDrainAcksItsLast(t *testing.T) {
 	for i := range 8 {
 		letter := message.NewMessage(fmt.Sprint(i), []byte("v"))
 		letter.Metadata = message.Metadata{poison.KeyOriginalTopic: topic, poison.KeyFailureClass: "permanent"}
-		if err := pub.Publish(topic+".dlq", letter); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, pub.Publish(topic+".dlq", letter))
 		sub := b.subscriber(t, group, redisIdle, b.options())
 		report, err := redrive.DrainTopic(t.Context(), sub, pub, redrive.DrainTopicConfig{
 			Rules: redrive.Rules{Allow: []string{topic}}, Topic: topic + ".dlq", Park: pub, Backlog: b.backlog(t, group),

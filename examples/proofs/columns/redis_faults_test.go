@@ -38,9 +38,7 @@ type redisStory struct {
 func newRedisStory(t *testing.T, b redisBroker) *redisStory {
 	t.Helper()
 	s := &redisStory{t, b, "story-" + strings.ToLower(rand.Text()[:10]), databases.SQLite.New(t), nil}
-	if _, err := s.db.Exec(`CREATE TABLE effects (id TEXT NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.db.Exec(`CREATE TABLE effects (id TEXT NOT NULL)`))
 	return s
 }
 
@@ -82,18 +80,13 @@ func (s *redisStory) send(ids ...string) {
 
 func (s *redisStory) effects() map[string]int {
 	s.Helper()
-	rows, err := s.db.Query(`SELECT id, count(*) FROM effects GROUP BY id`)
-	if err != nil {
-		s.Fatal(err)
-	}
+	rows := testkit.Must(s.db.Query(`SELECT id, count(*) FROM effects GROUP BY id`))
 	defer func() { _ = rows.Close() }()
 	counts := map[string]int{}
 	for rows.Next() {
 		var id string
 		var n int
-		if err := rows.Scan(&id, &n); err != nil {
-			s.Fatal(err)
-		}
+		testkit.NoError(s, rows.Scan(&id, &n))
 		counts[id] = n
 	}
 	return counts
@@ -231,10 +224,7 @@ func TestRedisSourceDeleted(t *testing.T) {
 	s.send("good-1")
 	sub := s.subscriber(t, s.topic, time.Second, s.options())
 	defer func() { _ = sub.Close() }()
-	messages, err := sub.Subscribe(t.Context(), s.topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	messages := testkit.Must(sub.Subscribe(t.Context(), s.topic))
 	testkit.Receive(t, "the message comes", messages).Ack()
 	s.deleteTopic(t, s.topic)
 	if msg := testkit.Receive(t, "the subscription ends", messages); msg != nil {

@@ -30,10 +30,7 @@ func newRedisServer(t *testing.T) *redisServer {
 		}
 		t.Skip("NOT TESTED: a Redis that the test can kill needs redis-server: install it")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))
 	s := &redisServer{redisBroker: redisBroker(listener.Addr().String()), folder: t.TempDir()}
 	_ = listener.Close()
 	s.start(t)
@@ -50,9 +47,7 @@ func (s *redisServer) start(t testing.TB) {
 	}
 	s.cmd = osexec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", s.folder, "--daemonize", "no", "--save", "",
 		"--appendonly", "yes", "--appendfsync", "always", "--logfile", filepath.Join(s.folder, "log"))
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.cmd.Start())
 	client := redis.NewClient(&redis.Options{Addr: string(s.redisBroker), MaxRetries: -1})
 	defer func() { _ = client.Close() }()
 	testkit.Eventually(t, "Redis answers at port "+strconv.Quote(port), func() bool { return client.Ping(t.Context()).Err() == nil })

@@ -32,10 +32,7 @@ func TestRedisStagesDoNotMultiply(t *testing.T) {
 				return s.subscriber(t, group, maxIdle, s.options()), nil
 			},
 		}
-		ch, err := spillway.New(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ch := testkit.Must(spillway.New(t.Context(), config))
 		sub := s.subscriber(t, s.topic, maxIdle, s.options())
 		testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
 			ch.Attach(router)

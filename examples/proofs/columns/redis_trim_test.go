@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -27,18 +28,12 @@ func TestRedisTrimsRefused(t *testing.T) {
 	trimming := func(config redisstream.PublisherConfig) message.Publisher {
 		options := b.options()
 		config.Client = redis.NewClient(&options)
-		pub, err := redisstream.NewPublisher(config, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pub := testkit.Must(redisstream.NewPublisher(config, nil))
 		t.Cleanup(func() { _ = pub.Close() })
 		return pub
 	}
 	whole, all := trimming(redisstream.PublisherConfig{}), trimming(redisstream.PublisherConfig{DefaultMaxlen: 1000})
-	transformed, err := message.MessageTransformPublisherDecorator(func(*message.Message) {})(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	transformed := testkit.Must(message.MessageTransformPublisherDecorator(func(*message.Message) {})(all))
 	for name, c := range map[string]struct {
 		dead   message.Publisher
 		change func(*spillway.Config)
@@ -101,10 +96,7 @@ func (b redisBroker) starts(t *testing.T, config spillway.Config, topic string) 
 	if err != nil {
 		return err
 	}
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	ch.Attach(router)
 	sub := b.subscriber(t, "trimming", redisIdle, b.options())
 	defer func() { _ = sub.Close() }()

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the generated pages anew")
@@ -49,9 +51,7 @@ func TestConfigurationPage(t *testing.T) {
 func generated(t *testing.T, page, want string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(page, []byte(want), 0o644))
 	}
 	have, _ := os.ReadFile(page)
 	if string(have) == want {
@@ -69,19 +69,13 @@ func generated(t *testing.T, page, want string) {
 // sections are the tables of a package.
 func sections(t *testing.T, folder string) (text string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob(filepath.Join(folder, "*.go")))
 	set := token.NewFileSet()
 	for _, path := range files {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := testkit.Must(parser.ParseFile(set, path, nil, parser.ParseComments))
 		for _, decl := range file.Decls {
 			general, ok := decl.(*ast.GenDecl)
 			if !ok {

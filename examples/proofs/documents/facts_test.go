@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 const aboutFacts = `# Facts
@@ -29,10 +31,7 @@ func TestFactsPage(t *testing.T) {
 		if !strings.Contains(text, "\n// Fact") {
 			return
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), at, text, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := testkit.Must(parser.ParseFile(token.NewFileSet(), at, text, parser.ParseComments))
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok {

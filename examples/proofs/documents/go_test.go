@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // packagesOfDocs are the packages that Go in Markdown may use, by the names that it uses for them.
@@ -118,10 +120,7 @@ func exported(t *testing.T) types.Importer {
 	for _, path := range packagesOfDocs {
 		args = append(args, path)
 	}
-	out, err := exec.Command("go", args...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(exec.Command("go", args...).Output())
 	compiled := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		if path, file, ok := strings.Cut(strings.TrimSpace(line), " "); ok {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // citation is how code cites a promise, feature or decision: "Feature D5", "promises P1, P7", "Decision 12".
@@ -24,7 +26,7 @@ var (
 // tree calls visit with every file of the project that ends with suffix.
 func tree(t *testing.T, suffix string, visit func(path, text string)) {
 	t.Helper()
-	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+	testkit.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -35,10 +37,7 @@ func tree(t *testing.T, suffix string, visit func(path, text string)) {
 			visit(path, read(t, path))
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // defined are the ids of docs/promises.md, and of the suite's rows that it leaves to features.go.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature O5: each log line of the library is an event of internal/logging, each event has a line, and the line has the
@@ -22,10 +24,7 @@ func TestLogLines(t *testing.T) {
 		if strings.HasSuffix(at, "_test.go") || notLibrary(at) {
 			return
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), at, text, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := testkit.Must(parser.ParseFile(token.NewFileSet(), at, text, 0))
 		dir := path.Dir(at)
 		if packages[dir] == nil {
 			packages[dir] = &logLines{names: names, functions: map[string][]*ast.FuncDecl{}, uses: map[string][]*ast.FuncDecl{}}
@@ -213,10 +212,7 @@ func nameOf(e ast.Expr) string {
 // fieldNames returns the names of fields by their constants.
 func fieldNames(t *testing.T) map[string]string {
 	names := map[string]string{}
-	file, err := parser.ParseFile(token.NewFileSet(), "internal/logging/names.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testkit.Must(parser.ParseFile(token.NewFileSet(), "internal/logging/names.go", nil, 0))
 	ast.Inspect(file, func(n ast.Node) bool {
 		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
 			if text, ok := spec.Values[0].(*ast.BasicLit); ok {

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var (
@@ -17,10 +19,7 @@ func TestNamesInMarkdownExist(t *testing.T) {
 	imports := exported(t)
 	packages := map[string]*types.Package{}
 	for short, path := range packagesOfDocs {
-		found, err := imports.Import(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := testkit.Must(imports.Import(path))
 		packages[short] = found
 	}
 	has := func(in *types.Package, typed, member string) bool {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // The quick start of the README is the code of Example, to the letter and at most 10 lines.
@@ -27,9 +29,6 @@ func TestReadmeQuickStartCompiles(t *testing.T) {
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(name))
 	return string(text)
 }

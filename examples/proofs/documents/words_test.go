@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // avoided are the words that CONTRIBUTING.md asks to avoid, and how often each may still stand in documents, in
@@ -65,10 +67,7 @@ func TestWords(t *testing.T) {
 func readWords(t *testing.T, path, text string, note func(place, text string)) {
 	t.Helper()
 	files := token.NewFileSet()
-	file, err := parser.ParseFile(files, path, text, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testkit.Must(parser.ParseFile(files, path, text, parser.ParseComments))
 	at := func(node ast.Node) string { return path + ":" + strconv.Itoa(files.Position(node.Pos()).Line) }
 	doc := func(comments ...*ast.CommentGroup) {
 		for _, comment := range comments {

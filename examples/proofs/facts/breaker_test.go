@@ -10,6 +10,7 @@ import (
 	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/sony/gobreaker"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
@@ -18,10 +19,7 @@ import (
 // when the downstream is back. TestMigratingOutage shows that the breaker does not.
 func TestFactWatermillBreakerDeadLettersHealthy(t *testing.T) {
 	b, dead := shop.New(t, false), &shop.Outputs{}
-	queue, err := wm.PoisonQueue(dead, "poison")
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := testkit.Must(wm.PoisonQueue(dead, "poison"))
 	breaker := wm.NewCircuitBreaker(gobreaker.Settings{
 		Timeout: time.Hour, ReadyToTrip: func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= 2 }})
 	var calls atomic.Int32

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
@@ -17,10 +18,7 @@ import (
 
 func watermillAlone(t *testing.T, dead message.Publisher, retry wm.Retry) func(*message.Router) {
 	t.Helper()
-	queue, err := wm.PoisonQueue(dead, "poison")
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := testkit.Must(wm.PoisonQueue(dead, "poison"))
 	return func(router *message.Router) { router.AddMiddleware(queue, retry.Middleware, wm.Recoverer) }
 }
 

@@ -32,6 +32,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // met fails if what is known of a row's type has changed.
@@ -48,11 +49,8 @@ func met(t *testing.T, row string, known bool) {
 func TestFactPublishers(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()
-	stream, err := redisstream.NewPublisher(redisstream.PublisherConfig{
-		Client: client, Maxlens: map[string]int64{"a": 7}, DefaultMaxlen: 9}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := testkit.Must(redisstream.NewPublisher(redisstream.PublisherConfig{
+		Client: client, Maxlens: map[string]int64{"a": 7}, DefaultMaxlen: 9}, nil))
 	got := foreign.PublisherOf(reflect.ValueOf(stream).Elem())
 	met(t, "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream.Publisher",
 		got != nil && got.Creates && got.MaxLength("a") == 7 && got.MaxLength("b") == 9)
@@ -68,11 +66,8 @@ func TestFactPublishers(t *testing.T) {
 		{wmnats.JetStreamConfig{AutoProvision: true, Disabled: true}, &wmnats.NATSMarshaler{},
 			foreign.Publisher{Unconfirmed: true}},
 	} {
-		pub, err := wmnats.NewPublisherWithNatsConn(&nats.Conn{},
-			wmnats.PublisherPublishConfig{Marshaler: c.marshaler, SubjectCalculator: wmnats.DefaultSubjectCalculator, JetStream: c.config}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pub := testkit.Must(wmnats.NewPublisherWithNatsConn(&nats.Conn{},
+			wmnats.PublisherPublishConfig{Marshaler: c.marshaler, SubjectCalculator: wmnats.DefaultSubjectCalculator, JetStream: c.config}, nil))
 		got := foreign.PublisherOf(reflect.ValueOf(pub).Elem())
 		met(t, "github.com/ThreeDotsLabs/watermill-nats/pkg/nats.Publisher", got != nil && reflect.DeepEqual(*got, c.want))
 	}

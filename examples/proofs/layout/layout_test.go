@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 const module = "github.com/watermill-spillway/spillway"
@@ -246,10 +248,7 @@ var withoutLeaf = []string{
 
 // The library, the suite and the command compile no client that has no leaf.
 func TestOnlyExamplesCompileClientsWithoutLeaf(t *testing.T) {
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, module+"/...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, module+"/...").Output())
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
 		name := strings.TrimPrefix(strings.TrimPrefix(fields[0], module), "/")
@@ -267,10 +266,7 @@ func TestOnlyExamplesCompileClientsWithoutLeaf(t *testing.T) {
 // A package that imports no leaf compiles no client.
 func TestOnlyLeavesCompileClients(t *testing.T) {
 	for _, name := range []string{"", "/classify", "/poison", "/middleware", "/redrive", "/redrive/letters", "/redrive/console", "/idempotency", "/middleware/crashlimit", "/delay"} {
-		out, err := exec.Command("go", "list", "-deps", module+name).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := testkit.Must(exec.Command("go", "list", "-deps", module+name).Output())
 		for imported := range strings.Lines(string(out)) {
 			if slices.ContainsFunc(clients, func(client string) bool { return strings.HasPrefix(imported, client) }) {
 				t.Errorf("%s compiles %s", module+name, strings.TrimSpace(imported))
@@ -281,10 +277,7 @@ func TestOnlyLeavesCompileClients(t *testing.T) {
 
 // A user of the suite compiles neither a metrics library nor a proxy with a server of its own, and no client.
 func TestConformanceIsLight(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", module+"/conformance").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(exec.Command("go", "list", "-deps", module+"/conformance").Output())
 	heavy := append([]string{"github.com/Shopify/toxiproxy", "github.com/prometheus", "github.com/rs/zerolog"}, clients...)
 	for imported := range strings.Lines(string(out)) {
 		if slices.ContainsFunc(heavy, func(name string) bool { return strings.HasPrefix(imported, name) }) {

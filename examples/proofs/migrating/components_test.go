@@ -18,6 +18,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -37,17 +38,13 @@ func TestMigratingForwarder(t *testing.T) {
 		}
 	}, message.PassthroughHandler)
 	defer stop()
-	if err := b.Source.Publish("outbox", message.NewMessage("no envelope", []byte("?"))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, b.Source.Publish("outbox", message.NewMessage("no envelope", []byte("?"))))
 	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
 	if topic := b.Waiting()[0].DeadLetterTopic; topic != "outbox.invalid" { // its envelope is no JSON
 		t.Errorf("it is in %s", topic)
 	}
 	out := forwarder.NewPublisher(b.Source, forwarder.PublisherConfig{ForwarderTopic: "outbox"})
-	if err := out.Publish("invoices", message.NewMessage("forwarded", nil)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, out.Publish("invoices", message.NewMessage("forwarded", nil)))
 	b.Eventually("the next is forwarded", func() bool { return slices.Equal(b.Outs.IDs(), []string{"forwarded"}) })
 }
 
@@ -62,9 +59,7 @@ func TestMigratingForwarderLetters(t *testing.T) {
 	}, message.PassthroughHandler)
 	defer stop()
 	out := forwarder.NewPublisher(b.Source, forwarder.PublisherConfig{ForwarderTopic: "outbox"})
-	if err := out.Publish("invoices", message.NewMessage("invoice", nil)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, out.Publish("invoices", message.NewMessage("invoice", nil)))
 	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
 	if l := b.Waiting()[0]; l.DeadLetterTopic != "outbox.dlq" || l.Original.UUID == "invoice" || !strings.Contains(string(l.Original.Payload), `"uuid":"invoice"`) {
 		t.Errorf("the letter is %+v", l)
@@ -109,9 +104,7 @@ func TestMigratingLettersThroughForwarder(t *testing.T) {
 			c.Queue.Hooks.OnUnplaced = func(context.Context, poison.Letter, error) { unplaced.Add(1) }
 		})
 		stop := b.Run(func(router *message.Router) { forwards(t, b, router, ch.Middleware) }, message.PassthroughHandler)
-		if err := through.Publish("invoices", message.NewMessage("refused", nil)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, through.Publish("invoices", message.NewMessage("refused", nil)))
 		b.Eventually("it is given back, or in the fallback", func() bool { return fallbacks == nil && unplaced.Load() > 1 || len(b.Waiting()) == 1 })
 		stop()
 		if n := len(b.Waiting()); n != len(fallbacks) || n == 1 && b.Waiting()[0].DeadLetterTopic != "outbox.dlq" {
@@ -124,9 +117,7 @@ func TestMigratingLettersThroughForwarder(t *testing.T) {
 func forwards(t *testing.T, b *shop.Shop, router *message.Router, middlewares ...message.HandlerMiddleware) {
 	t.Helper()
 	config := forwarder.Config{ForwarderTopic: "outbox", Router: router, Middlewares: middlewares}
-	if _, err := forwarder.NewForwarder(shop.StaysOpen(b.Source), b.Outs, watermill.NopLogger{}, config); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(forwarder.NewForwarder(shop.StaysOpen(b.Source), b.Outs, watermill.NopLogger{}, config))
 }
 
 // A FanIn has a router of its own, which no channel can be attached to: a message that its publisher refuses comes
@@ -204,12 +195,10 @@ func TestMigratingPersistentGoChannel(t *testing.T) {
 func TestMigratingRequeuer(t *testing.T) {
 	for name, add := range map[string]func(*testing.T, *shop.Shop, *message.Router){
 		"requeuer": func(t *testing.T, b *shop.Shop, router *message.Router) {
-			if _, err := requeuer.NewRequeuer(requeuer.Config{
+			testkit.Must(requeuer.NewRequeuer(requeuer.Config{
 				Subscriber: shop.StaysOpen(b.Source), SubscribeTopic: "orders.dlq", Publisher: b.Source, Router: router,
 				GeneratePublishTopic: func(requeuer.GeneratePublishTopicParams) (string, error) { return "orders", nil },
-			}, watermill.NopLogger{}); err != nil {
-				t.Fatal(err)
-			}
+			}, watermill.NopLogger{}))
 		},
 		"redrive": func(t *testing.T, b *shop.Shop, router *message.Router) {
 			router.AddPlugin(redriving(t, b).Plugin(shop.StaysOpen(b.Source), "orders.dlq"))
@@ -260,14 +249,9 @@ func TestMigratingDelay(t *testing.T) {
 		return nil, b.Apply(msg)
 	})
 	defer stop()
-	delayed, err := wmdelay.NewPublisher(b.Source, wmdelay.PublisherConfig{AllowNoDelay: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	delayed := testkit.Must(wmdelay.NewPublisher(b.Source, wmdelay.PublisherConfig{AllowNoDelay: true}))
 	msg := message.NewMessage("order", nil)
 	msg.SetContext(wmdelay.WithContext(context.Background(), wmdelay.For(time.Hour)))
-	if err := delayed.Publish("orders", msg); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, delayed.Publish("orders", msg))
 	b.Eventually("it is handled at once", func() bool { return len(b.Effects()) == 1 })
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -41,9 +42,7 @@ func commands(t *testing.T, b *shop.Shop, router *message.Router, onHandle cqrs.
 
 func command(t *testing.T, b *shop.Shop, id string) {
 	t.Helper()
-	if err := b.Source.Publish("commands", event(id, "migrating_test.orderPlaced", `{"Order":"42"}`)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, b.Source.Publish("commands", event(id, "migrating_test.orderPlaced", `{"Order":"42"}`)))
 }
 
 // OnHandle decides what the channel sees: an error that it returns is retried and dead-lettered, one that it swallows
@@ -88,31 +87,24 @@ func TestMigratingGroup(t *testing.T) {
 					c.Idempotency = nil
 				}
 			}).Attach(router)
-			processor, err := cqrs.NewEventGroupProcessorWithConfig(router, cqrs.EventGroupProcessorConfig{
+			processor := testkit.Must(cqrs.NewEventGroupProcessorWithConfig(router, cqrs.EventGroupProcessorConfig{
 				GenerateSubscribeTopic: func(cqrs.EventGroupProcessorGenerateSubscribeTopicParams) (string, error) { return "events", nil },
 				SubscriberConstructor: func(cqrs.EventGroupProcessorSubscriberConstructorParams) (message.Subscriber, error) {
 					return shop.StaysOpen(b.Source), nil
 				},
 				Marshaler: cqrs.JSONMarshaler{},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			var runs atomic.Int32
-			if err := processor.AddHandlersGroup("group",
+			testkit.NoError(t, processor.AddHandlersGroup("group",
 				cqrs.NewGroupEventHandler(func(ctx context.Context, _ *orderPlaced) error { return b.Apply(cqrs.OriginalMessageFromCtx(ctx)) }),
 				cqrs.NewGroupEventHandler(func(context.Context, *orderPlaced) error {
 					if runs.Add(1) < 3 {
 						return errTwice
 					}
 					return nil
-				})); err != nil {
-				t.Fatal(err)
-			}
+				})))
 		}, message.PassthroughHandler)
-		if err := b.Source.Publish("events", event("event", "migrating_test.orderPlaced", `{"Order":"42"}`)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, b.Source.Publish("events", event("event", "migrating_test.orderPlaced", `{"Order":"42"}`)))
 		want := map[bool]int{true: 1, false: 3}[receives]
 		b.Eventually("the effects are there", func() bool { return len(b.Effects()) == want })
 		stop()
@@ -135,13 +127,10 @@ func TestMigratingBus(t *testing.T) {
 		},
 	} {
 		b := shop.New(t, false)
-		bus, err := cqrs.NewEventBusWithConfig(b.Outs, cqrs.EventBusConfig{
+		bus := testkit.Must(cqrs.NewEventBusWithConfig(b.Outs, cqrs.EventBusConfig{
 			GeneratePublishTopic: func(cqrs.GenerateEventPublishTopicParams) (string, error) { return "events", nil },
 			OnPublish:            onPublish, Marshaler: cqrs.JSONMarshaler{},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		var runs atomic.Int32
 		stop := b.Run(func(router *message.Router) {
 			b.Channel().Attach(router)
@@ -173,16 +162,13 @@ func TestMigratingUnknownEvent(t *testing.T) {
 		handled := make(chan string, 1)
 		stop := b.Run(func(router *message.Router) {
 			b.Channel().Attach(router)
-			processor, err := cqrs.NewEventGroupProcessorWithConfig(router, cqrs.EventGroupProcessorConfig{
+			processor := testkit.Must(cqrs.NewEventGroupProcessorWithConfig(router, cqrs.EventGroupProcessorConfig{
 				GenerateSubscribeTopic: func(cqrs.EventGroupProcessorGenerateSubscribeTopicParams) (string, error) { return "events", nil },
 				SubscriberConstructor: func(cqrs.EventGroupProcessorSubscriberConstructorParams) (message.Subscriber, error) {
 					return shop.StaysOpen(b.Source), nil
 				},
 				AckOnUnknownEvent: ack, Marshaler: cqrs.JSONMarshaler{},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if err := processor.AddHandlersGroup("group", cqrs.NewGroupEventHandler(func(_ context.Context, event *orderPlaced) error {
 				handled <- event.Order
 				return nil
@@ -191,15 +177,11 @@ func TestMigratingUnknownEvent(t *testing.T) {
 			}
 		}, message.PassthroughHandler)
 		unknown, known, broken := event("unknown", "orderCancelled", `{}`), event("known", "migrating_test.orderPlaced", `{"Order":"42"}`), event("broken", "migrating_test.orderPlaced", `{`)
-		if err := b.Source.Publish("events", unknown); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, b.Source.Publish("events", unknown))
 		if !ack {
 			b.Eventually("the unknown event is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
 		}
-		if err := b.Source.Publish("events", known, broken); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, b.Source.Publish("events", known, broken))
 		if order := <-handled; order != "42" {
 			t.Errorf("handled %q", order)
 		}
@@ -228,16 +210,13 @@ func TestMigratingCommandErrors(t *testing.T) {
 		runs := make(chan struct{}, 10)
 		stop := b.Run(func(router *message.Router) {
 			b.Channel().Attach(router)
-			processor, err := cqrs.NewCommandProcessorWithConfig(router, cqrs.CommandProcessorConfig{
+			processor := testkit.Must(cqrs.NewCommandProcessorWithConfig(router, cqrs.CommandProcessorConfig{
 				GenerateSubscribeTopic: func(cqrs.CommandProcessorGenerateSubscribeTopicParams) (string, error) { return "commands", nil },
 				SubscriberConstructor: func(cqrs.CommandProcessorSubscriberConstructorParams) (message.Subscriber, error) {
 					return shop.StaysOpen(b.Source), nil
 				},
 				AckCommandHandlingErrors: ack, Marshaler: cqrs.JSONMarshaler{}, Logger: watermill.NopLogger{},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if err := processor.AddHandlers(cqrs.NewCommandHandler("place", func(context.Context, *orderPlaced) error {
 				runs <- struct{}{}
 				return errors.New("failed")

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -17,10 +19,7 @@ func TestMain(m *testing.M) {
 // Each statement of docs/migrating.md has a test here, and each test is named there.
 func TestMigratingStatementsAreTested(t *testing.T) {
 	page := read(t, "../../../docs/migrating.md")
-	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob("*_test.go"))
 	for _, file := range files {
 		for line := range strings.Lines(read(t, file)) {
 			if rest, ok := strings.CutPrefix(line, "func TestMigrating"); ok {
@@ -35,9 +34,6 @@ func TestMigratingStatementsAreTested(t *testing.T) {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(path))
 	return string(text)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -106,9 +107,7 @@ func TestMigratingThrottle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := shop.New(t, false)
 			var file string
-			if err := b.DB.QueryRow(`SELECT file FROM pragma_database_list`).Scan(&file); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, b.DB.QueryRow(`SELECT file FROM pragma_database_list`).Scan(&file))
 			other, err := sql.Open("sqlite", file) // another program, which does not wait for locks
 			if err != nil {
 				t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -22,24 +23,18 @@ import (
 func replying(t *testing.T, b *shop.Shop, ack bool, fails func() error) (requestreply.Backend[requestreply.NoResult], cqrs.CommandHandler, *cqrs.CommandBus) {
 	t.Helper()
 	patience := 20 * time.Second
-	backend, err := requestreply.NewPubSubBackend(requestreply.PubSubBackendConfig{
+	backend := testkit.Must(requestreply.NewPubSubBackend(requestreply.PubSubBackendConfig{
 		Publisher: b.Source, AckCommandErrors: ack, ListenForReplyTimeout: &patience,
 		SubscriberConstructor: func(requestreply.PubSubBackendSubscribeParams) (message.Subscriber, error) {
 			return shop.StaysOpen(b.Source), nil
 		},
 		GeneratePublishTopic:   func(requestreply.PubSubBackendPublishParams) (string, error) { return "replies", nil },
 		GenerateSubscribeTopic: func(requestreply.PubSubBackendSubscribeParams) (string, error) { return "replies", nil },
-	}, requestreply.BackendPubsubJSONMarshaler[requestreply.NoResult]{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bus, err := cqrs.NewCommandBusWithConfig(b.Source, cqrs.CommandBusConfig{
+	}, requestreply.BackendPubsubJSONMarshaler[requestreply.NoResult]{}))
+	bus := testkit.Must(cqrs.NewCommandBusWithConfig(b.Source, cqrs.CommandBusConfig{
 		GeneratePublishTopic: func(cqrs.CommandBusGeneratePublishTopicParams) (string, error) { return "commands", nil },
 		Marshaler:            cqrs.JSONMarshaler{},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	handler := requestreply.NewCommandHandler("place", backend, func(context.Context, *orderPlaced) error { return fails() })
 	return backend, handler, bus
 }
@@ -148,9 +143,7 @@ func TestMigratingReplyRefused(t *testing.T) {
 		}, message.PassthroughHandler)
 		command := event("command", "migrating_test.orderPlaced", `{"Order":"42"}`)
 		command.Metadata.Set(requestreply.OperationIDMetadataKey, "operation")
-		if err := b.Source.Publish("commands", command); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, b.Source.Publish("commands", command))
 		b.Eventually("it is settled", func() bool { return len(b.Waiting()) == 1 || len(b.Effects()) == 1 })
 		stop()
 		if effects := len(b.Effects()); (effects == 1) != ignores || (len(b.Waiting()) == 0) != ignores {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
@@ -23,10 +24,7 @@ func TestRenamedService(t *testing.T) {
 	for renamed, want := range map[bool]map[string]string{true: {"shop": "applied", "store": "absorbed"}, false: {"shop": "applied", "store": "applied"}} {
 		b := shop.New(t, false)
 		for _, service := range []string{"shop", "store"} {
-			keys, err := idempotency.NewStore(t.Context(), b.DB, service)
-			if err != nil {
-				t.Fatal(err)
-			}
+			keys := testkit.Must(idempotency.NewStore(t.Context(), b.DB, service))
 			outcome := make(chan string, 1)
 			ch := b.Channel(func(c *spillway.Config) {
 				c.Idempotency = keys
@@ -44,9 +42,7 @@ func TestRenamedService(t *testing.T) {
 			}
 			stop()
 			if renamed && service == "shop" {
-				if _, err := b.DB.Exec(rename); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(b.DB.Exec(rename))
 			}
 		}
 	}

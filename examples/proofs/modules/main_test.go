@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 const (
@@ -33,20 +35,12 @@ func publish(t *testing.T) *published {
 	if out, err := exec.Command("go", "run", "./proxy", "-tree", root, "-out", proxy, "-version", version).CombinedOutput(); err != nil {
 		t.Fatalf("make the proxy: %v\n%s", err, out)
 	}
-	known, err := exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := testkit.Must(exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output())
 	fields := strings.Fields(string(known))
-	folder, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := testkit.Must(os.UserCacheDir())
 	p := &published{t: t, cache: filepath.Join(folder, "spillway-modules")}
 	for _, stale := range []string{filepath.Dir(own), "cache/download/" + filepath.Dir(own)} { // of earlier trees
-		if err := os.RemoveAll(filepath.Join(p.cache, stale)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.RemoveAll(filepath.Join(p.cache, stale)))
 	}
 	// goindex: the go command keeps what it read of a version, and believes that a version never changes.
 	p.env = append(os.Environ(), "GODEBUG=goindex=0", "GOWORK=off", "GOFLAGS=-mod=mod -trimpath -modcacherw -buildvcs=false", "GOSUMDB=off", "GOTOOLCHAIN=local",
@@ -68,16 +62,11 @@ func (p *published) do(folder string, args ...string) string {
 
 func (p *published) write(path, text string) {
 	p.t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.NoError(p.t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 func (p *published) read(path string) string {
 	p.t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(path))
 	return string(text)
 }

@@ -61,15 +61,10 @@ type leak struct {
 
 func leaks(t *testing.T) (all []leak) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/secrets.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("testdata/secrets.jsonl"))
 	for line := range bytes.Lines(text) {
 		var l leak
-		if err := json.Unmarshal(line, &l); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(line, &l))
 		all = append(all, l)
 	}
 	if len(all) < 50 {
@@ -239,14 +234,8 @@ func TestCorpusOfSecrets(t *testing.T) {
 	for _, d := range []databases.Database{databases.SQLite, databases.Postgres} {
 		t.Run(d.Name, func(t *testing.T) { corpus(t, d, d.Create(t), nil) })
 		t.Run(d.Name+", sealed", func(t *testing.T) {
-			keys, err := seal.ParseKeyring(testkit.Keyring("k1"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			sealer, err := seal.New(keys)
-			if err != nil {
-				t.Fatal(err)
-			}
+			keys := testkit.Must(seal.ParseKeyring(testkit.Keyring("k1")))
+			sealer := testkit.Must(seal.New(keys))
 			corpus(t, d, d.Create(t), sealer)
 		})
 	}
@@ -254,12 +243,9 @@ func TestCorpusOfSecrets(t *testing.T) {
 
 func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sealer) {
 	all, seen := leaks(t), &witness{}
-	redactor, err := privacy.New(privacy.Rules{
+	redactor := testkit.Must(privacy.New(privacy.Rules{
 		Metadata: []string{"customer"}, Patterns: []string{`customer "([^"]+)"`}, Payload: []string{"$.users[*].name"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	log, spans, registry := &testkit.Log{}, tracetest.NewInMemoryExporter(), prometheus.NewRegistry()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	defer func() { _ = provider.Shutdown(context.Background()) }()
@@ -269,20 +255,13 @@ func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sea
 	}
 	config.Retry.Hooks.OnAttempt = func(_ context.Context, a middleware.Attempt) { seen.saw("hook", a.Err, a.Verdict) }
 	config.Queue.Hooks.OnDeadLetter = func(_ context.Context, l poison.Letter) { seen.saw("hook", l.Failure) }
-	metrics, err := prom.New(prom.Config{Registerer: registry})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := metrics.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
+	metrics := testkit.Must(prom.New(prom.Config{Registerer: registry}))
+	testkit.NoError(t, metrics.Observe(&config))
 	spanned, err := telemetry.New(telemetry.Config{TracerProvider: provider, MeterProvider: noop.NewMeterProvider()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := spanned.Observe(&config); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, spanned.Observe(&config))
 	hear := func(_ context.Context, n notify.Notice) error {
 		text, err := json.Marshal(n)
 		seen.saw("notice", string(text))
@@ -291,15 +270,10 @@ func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sea
 	var notifiers []*notify.Notifier
 	tell := map[string]func(context.Context, poison.Letter){}
 	for some := range slices.Chunk(all, 10) { // a Notifier tells ten causes a minute
-		notifier, err := notify.New(notify.Config{Sinks: []notify.Sink{hear}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		notifier := testkit.Must(notify.New(notify.Config{Sinks: []notify.Sink{hear}}))
 		own := config
 		own.Service, own.Queue.Hooks = fmt.Sprint("shop", len(notifiers)), poison.Hooks{}
-		if err := notifier.Observe(&own); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, notifier.Observe(&own))
 		notifiers = append(notifiers, notifier)
 		for _, l := range some {
 			tell[l.ID] = own.Queue.Hooks.OnDeadLetter
@@ -310,19 +284,11 @@ func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sea
 		tell[l.Original.UUID](ctx, l)
 		theirs(ctx, l)
 	}
-	dlc, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	router, err := message.NewRouter(message.RouterConfig{}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dlc := testkit.Must(spillway.New(t.Context(), config))
+	router := testkit.Must(message.NewRouter(message.RouterConfig{}, log))
 	dlc.Attach(router)
 	for _, notifier := range notifiers {
-		if err := notifier.Watch(t.Context(), dlc); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, notifier.Watch(t.Context(), dlc))
 		router.AddPlugin(notifier.Plugin)
 	}
 	live := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
@@ -336,9 +302,7 @@ func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sea
 	go func() { ended <- router.Run(context.Background()) }()
 	<-router.Running()
 	for _, l := range all {
-		if err := live.Publish("orders", l.message()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, live.Publish("orders", l.message()))
 	}
 	store := dlc.Letters()
 	testkit.Eventually(t, "all are dead-lettered", func() bool {
@@ -349,10 +313,7 @@ func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sea
 	if err := errors.Join(router.Close(), <-ended); err != nil {
 		t.Error(err)
 	}
-	waiting, err := store.List(t.Context(), letters.Filter{Limit: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	waiting := testkit.Must(store.List(t.Context(), letters.Filter{Limit: 1000}))
 	for _, l := range waiting {
 		encoded := l.Encode()
 		for key := range l.Original.Metadata { // kept as they are, to be redriven
@@ -365,10 +326,7 @@ func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sea
 			seen.saw("log", line)
 		}
 	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testkit.Must(registry.Gather())
 	seen.saw("metrics", families)
 	seen.saw("spans", spans.GetSpans())
 	onTerminal(t, d, address, seen, waiting)
@@ -420,21 +378,14 @@ func atRest(t *testing.T, d databases.Database, db *sql.DB) string {
 	t.Helper()
 	var all strings.Builder
 	query := func(query string, each func(string)) {
-		rows, err := db.Query(query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := testkit.Must(db.Query(query))
 		defer rows.Close()
 		for rows.Next() {
 			var text string
-			if err := rows.Scan(&text); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, rows.Scan(&text))
 			each(text)
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, rows.Err())
 	}
 	if d.Name == databases.SQLite.Name {
 		query(`SELECT file FROM pragma_database_list`, func(file string) {

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // unreadable judges err as a message that cannot be read.
@@ -107,10 +108,7 @@ func TestKnowledgeMarshalers(t *testing.T) {
 func failing(t *testing.T, msg *message.Message, add func(*message.Router, message.Subscriber) error) error {
 	t.Helper()
 	pubsub := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	found := make(chan error, 1)
 	router.AddMiddleware(func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
@@ -119,9 +117,7 @@ func failing(t *testing.T, msg *message.Message, add func(*message.Router, messa
 			return nil, nil
 		}
 	})
-	if err := errors.Join(add(router, pubsub), pubsub.Publish("events", msg)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(add(router, pubsub), pubsub.Publish("events", msg)))
 	ended := make(chan error, 1)
 	go func() { ended <- router.Run(context.Background()) }()
 	defer func() {

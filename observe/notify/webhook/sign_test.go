@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/observe/notify/webhook"
 )
 
@@ -27,9 +28,7 @@ func signed(secret []byte, id string, at time.Time, body []byte) http.Header {
 func TestVerify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body, now := []byte(`{"a":1}`), time.Now()
-		if err := webhook.Verify(secret, signed(secret, "1", now, body), body, 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, webhook.Verify(secret, signed(secret, "1", now, body), body, 0))
 		rotated := signed(secret, "1", now, body)
 		rotated.Set("Webhook-Signature", "v1,AAAA v1a,xyz v2,"+rotated.Get("Webhook-Signature")+" "+rotated.Get("Webhook-Signature"))
 		if err := webhook.Verify(secret, rotated, body, 0); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/observe/notify/webhook"
 )
@@ -21,10 +22,7 @@ func TestSlack(t *testing.T) {
 		n := notice
 		n.Topic, n.Handler, n.Reason, n.Description, n.Service, n.Title, n.Link = hostile, hostile, hostile, hostile, hostile, "New: "+hostile, "https://ok.example.com/?a=1&b=<!channel>|x"
 		n.Missed = 7
-		body, err := webhook.Slack(n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := testkit.Must(webhook.Slack(n))
 		var parsed struct {
 			Text      string
 			Parse     string
@@ -36,9 +34,7 @@ func TestSlack(t *testing.T) {
 				Fields []struct{ Type, Text string }
 			}
 		}
-		if err := json.Unmarshal(body, &parsed); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(body, &parsed))
 		if parsed.Parse != "none" || parsed.Mrkdwn || parsed.LinkNames || len(parsed.Blocks) != 4 || parsed.Blocks[0].Type != "header" {
 			t.Fatalf("%s", body)
 		}

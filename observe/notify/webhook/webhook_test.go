@@ -19,6 +19,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/attempts"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/observe/notify/webhook"
 )
@@ -52,10 +53,7 @@ func serve(t *testing.T, config webhook.Config, answer http.HandlerFunc) (send n
 		client.Timeout = config.Client.Timeout
 	}
 	config.URL, config.Client = server.URL+path, client
-	send, err := webhook.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	send = testkit.Must(webhook.New(config))
 	return send, server
 }
 
@@ -111,10 +109,7 @@ func TestRequest(t *testing.T) {
 
 // docs/notices.md has the body as it is, and each field of it.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/notices.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Must(os.ReadFile("../../../docs/notices.md"))
 	body, err := json.MarshalIndent(notice, "", "  ")
 	if err != nil || !strings.Contains(string(page), "```json\n"+string(body)+"\n```") {
 		t.Errorf("docs/notices.md lacks this body:\n%s %v", body, err)
@@ -123,9 +118,7 @@ func TestPage(t *testing.T) {
 	full.Subject, full.Missed = "s", 1
 	compact, _ := json.Marshal(full)
 	var fields map[string]any
-	if err := json.Unmarshal(compact, &fields); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(compact, &fields))
 	for field := range fields {
 		if !strings.Contains(string(page), "`"+field+"`") {
 			t.Errorf("docs/notices.md has no field %q", field)
@@ -277,11 +270,8 @@ func TestAddressIsHidden(t *testing.T) {
 		"unknown authority":  {URL: secure.URL + path, Client: &http.Client{Transport: &http.Transport{}}},
 		"a chatty transport": {URL: "https://hooks.secret.invalid" + path, Client: &http.Client{Transport: chatty{}}},
 	} {
-		send, err := webhook.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = send(t.Context(), notice)
+		send := testkit.Must(webhook.New(config))
+		err := send(t.Context(), notice)
 		if err == nil || strings.Contains(strings.ToLower(err.Error()), "secret") || strings.Contains(err.Error(), strings.TrimPrefix(secure.URL, "https://")) {
 			t.Errorf("%s: %v", name, err)
 		}

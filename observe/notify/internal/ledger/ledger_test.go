@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -56,10 +57,7 @@ func each(t *testing.T, test func(world)) {
 
 func inTable(t testing.TB, db *sql.DB, holder string) *Ledger {
 	t.Helper()
-	l, err := InTable(t.Context(), db, "shop", holder, rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(InTable(t.Context(), db, "shop", holder, rules))
 	return l
 }
 
@@ -75,10 +73,7 @@ func age(t testing.TB, db *sql.DB, by time.Duration) {
 
 func (w world) report(l *Ledger, r Report) *Telling {
 	w.Helper()
-	t, err := l.Report(context.Background(), r)
-	if err != nil {
-		w.Fatal(err)
-	}
+	t := testkit.Must(l.Report(context.Background(), r))
 	return t
 }
 
@@ -93,9 +88,7 @@ func (w world) sweep(l *Ledger) []Telling {
 
 func (w world) done(l *Ledger, t Telling) {
 	w.Helper()
-	if err := l.Done(context.Background(), t); err != nil {
-		w.Fatal(err)
-	}
+	testkit.NoError(w, l.Done(context.Background(), t))
 }
 
 // want checks what is told: the step, the count and the total.
@@ -221,16 +214,12 @@ func TestRenewAndRelease(t *testing.T) {
 		back := w.want(w.report(a, event("back", 1)), Began, 1, 1)
 		for range 3 {
 			w.advance(20 * time.Second)
-			if err := a.Renew(context.Background(), kept.Key, back.Key); err != nil {
-				w.Fatal(err)
-			}
+			testkit.NoError(w, a.Renew(context.Background(), kept.Key, back.Key))
 			if due := w.sweep(b); len(due) > 0 {
 				w.Fatalf("told %+v under a lease that was renewed", due)
 			}
 		}
-		if err := a.Release(context.Background(), back); err != nil {
-			w.Fatal(err)
-		}
+		testkit.NoError(w, a.Release(context.Background(), back))
 		due := w.sweep(b)
 		if len(due) != 1 || due[0].Subject != "back" || due[0].Again {
 			w.Fatalf("told %+v", due)
@@ -339,10 +328,7 @@ func TestTurn(t *testing.T) {
 		for range 3 {
 			had := 0
 			for _, l := range []*Ledger{a, b, a} {
-				mine, err := l.Turn(context.Background(), "poll", time.Minute)
-				if err != nil {
-					w.Fatal(err)
-				}
+				mine := testkit.Must(l.Turn(context.Background(), "poll", time.Minute))
 				if mine {
 					had++
 				}
