@@ -18,22 +18,14 @@ func TestBreaker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range []struct {
-		code int
-		says string
-		args []string
-	}{
+	s.steps([]step{
 		{0, "all messages pass", []string{"breaker", "list"}},
 		{2, "--reason is empty", []string{"breaker", "open", "billing"}},
 		{4, "hold the messages of the handler billing of shop in all instances?", []string{"breaker", "open", "billing", "--reason", "INC-7"}},
 		{0, "the handler billing of shop: frozen", []string{"breaker", "open", "billing", "--reason", "INC-7\x1b[31m", "--yes"}},
 		{0, "billing\t\tfrozen", []string{"breaker", "list"}},
 		{3, "there is no freeze", []string{"breaker", "close"}},
-	} {
-		if got := s.pipe(step.args...); got.code != step.code || !strings.Contains(got.out+got.err, step.says) {
-			t.Errorf("%v: exit %d, want %d: %s %s", step.args, got.code, step.code, got.out, got.err)
-		}
-	}
+	})
 	obeyed(t, "breaker list", s.terminal(80, "", "breaker", "list", "--color", "never").out)
 	frozen, err := store.List(t.Context())
 	if err != nil || len(frozen) != 1 || frozen[0].Actor != "ann" || frozen[0].State != breaker.Frozen {

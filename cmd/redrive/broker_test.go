@@ -37,17 +37,10 @@ func TestDrain(t *testing.T) {
 			address := address(t)
 			s := shopOn(t, databases.Postgres, databases.Postgres.Create(t))
 			s.env = append(s.env, "SPILLWAY_BROKER="+address)
-			broker, err := connect.Open(t.Context(), address, s.open, watermill.NopLogger{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer broker.Close()
 			live := "drained-" + strings.ToLower(rand.Text()[:10])
 			dead := live + ".dlq"
 			topics := []string{live, dead, naming.Scheme{}.ParkedTopic(dead), naming.Scheme{}.QuarantineTopic(dead)}
-			if err := broker.Publisher.(poison.Initializer).InitializeTopics(topics...); err != nil {
-				t.Fatal(err)
-			}
+			broker := s.broker(address, topics...)
 			if name == "sql" {
 				for _, topic := range topics {
 					s.subscribe(broker, "reader", topic, 0)
@@ -98,19 +91,13 @@ func TestDrain(t *testing.T) {
 // Features V1 and V10: on Kafka, the partition of a killed drain is not given on before its session ended. A drain that
 // does not wait for that says that it took none, and one that waits takes them all.
 func TestDrain_killed(t *testing.T) {
+	t.Parallel() // it waits most of its time
 	address := brokers["kafka"](t)
 	s := shopOn(t, databases.Postgres, databases.Postgres.Create(t))
 	s.env = append(s.env, "SPILLWAY_BROKER="+address)
-	broker, err := connect.Open(t.Context(), address, s.open, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
 	live := "killed-" + strings.ToLower(rand.Text()[:10])
 	dead := live + ".dlq"
-	if err := broker.Publisher.(poison.Initializer).InitializeTopics(live, dead); err != nil {
-		t.Fatal(err)
-	}
+	broker := s.broker(address, live, dead)
 	for _, id := range []string{"one", "two", "three"} {
 		if err := broker.Publish(dead, letter(id, `{}`, func(l *poison.Letter) { l.Origin.Topic = live })); err != nil {
 			t.Fatal(err)
@@ -133,22 +120,39 @@ func TestDrain_killed(t *testing.T) {
 	if got := s.pipe(args...); got.code != 0 || strings.Contains(got.out, "redriven 0") {
 		t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
 	}
-	sub, err := broker.Subscriber("reader")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Close()
-	n, err := sub.Backlog(t.Context(), live)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ids := slices.Compact(slices.Sorted(slices.Values(s.subscribe(broker, "reader", live, n)))); len(ids) != 3 || n > 4 {
-		t.Errorf("redriven %v in %d messages", ids, n) // the one in flight may come twice
+	all := s.subscribe(broker, "reader", live, everything)
+	if ids := slices.Compact(slices.Sorted(slices.Values(all))); len(ids) != 3 || len(all) > 4 { // the one in flight may come twice
+		t.Errorf("redriven %v", all)
 	}
 }
 
-// subscribe reads n messages of a topic.
+// broker opens a broker that has topics, until the test ends.
+func (s *shop) broker(address string, topics ...string) *connect.Broker {
+	s.t.Helper()
+	broker, err := connect.Open(s.t.Context(), address, s.open, watermill.NopLogger{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = broker.Close() })
+	if err := broker.Publisher.(poison.Initializer).InitializeTopics(topics...); err != nil {
+		s.t.Fatal(err)
+	}
+	return broker
+}
+
+// everything is all that a topic has.
+const everything = -1
+
+// subscribe reads n messages of a topic, and returns their ids.
 func (s *shop) subscribe(broker *connect.Broker, group, topic string, n int) (ids []string) {
+	s.t.Helper()
+	for _, msg := range s.read(broker, group, topic, n) {
+		ids = append(ids, msg.UUID)
+	}
+	return ids
+}
+
+func (s *shop) read(broker *connect.Broker, group, topic string, n int) (all []*message.Message) {
 	s.t.Helper()
 	sub, err := broker.Subscriber(group)
 	if err != nil {
@@ -157,6 +161,11 @@ func (s *shop) subscribe(broker *connect.Broker, group, topic string, n int) (id
 	defer sub.Close()
 	ctx, cancel := context.WithTimeout(s.t.Context(), testkit.Patience)
 	defer cancel()
+	if n == everything {
+		if n, err = sub.Backlog(ctx, topic); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 	messages, err := sub.Subscribe(ctx, topic)
 	if err != nil {
 		s.t.Fatal(err)
@@ -164,28 +173,25 @@ func (s *shop) subscribe(broker *connect.Broker, group, topic string, n int) (id
 	for range n {
 		msg, ok := <-messages
 		if !ok {
-			return ids
+			return all
 		}
-		ids = append(ids, msg.UUID)
+		all = append(all, msg)
 		msg.Ack()
 	}
-	return ids
+	return all
 }
 
 // Features V7 and V10: redrive work does the campaigns of a service that runs no worker. Killed, and begun again, it
 // loses none.
 func TestWork(t *testing.T) {
+	t.Parallel() // it waits most of its time
 	var messages []*message.Message
 	for i := range 60 {
 		messages = append(messages, letter("id-"+string(rune('a'+i/26))+string(rune('a'+i%26)), "{}"))
 	}
 	s := shopOn(t, databases.Postgres, databases.Postgres.Create(t), messages...)
 	s.env = append(s.env, "SPILLWAY_BROKER=sql")
-	broker, err := connect.Open(t.Context(), "sql", s.open, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
+	broker := s.broker("sql", "orders")
 	s.subscribe(broker, "reader", "orders", 0)
 	if got := s.pipe("redrive", "--all", "--rate", "30", "--reason", "INC-7", "--yes", "--detach"); got.code != 0 {
 		t.Fatalf("exit %d: %s", got.code, got.err)
@@ -216,17 +222,8 @@ func TestWork(t *testing.T) {
 	if n := redriven(); n != 60 {
 		t.Errorf("%d redriven", n)
 	}
-	sub, err := broker.Subscriber("reader")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Close()
-	n, err := sub.Backlog(t.Context(), "orders")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := slices.Compact(slices.Sorted(slices.Values(s.subscribe(broker, "reader", "orders", n))))
-	if len(ids) != 60 || n > 61 { // the one in flight may come twice
-		t.Errorf("%d messages came back, of %d letters", n, len(ids))
+	all := s.subscribe(broker, "reader", "orders", everything)
+	if ids := slices.Compact(slices.Sorted(slices.Values(all))); len(ids) != 60 || len(all) > 61 { // the one in flight may come twice
+		t.Errorf("%d messages came back, of %d letters", len(all), len(ids))
 	}
 }

@@ -183,6 +183,22 @@ func (s *shop) code(err error) int {
 	return 0
 }
 
+// step is a run of the command, with its exit code and what it says.
+type step struct {
+	code int
+	says string
+	args []string
+}
+
+func (s *shop) steps(all []step) {
+	s.t.Helper()
+	for _, step := range all {
+		if got := s.pipe(step.args...); got.code != step.code || !strings.Contains(got.out+got.err, step.says) {
+			s.t.Errorf("%q: exit %d, want %d and %q: %s %s", step.args, got.code, step.code, step.says, got.out, got.err)
+		}
+	}
+}
+
 // terminal runs the command on a terminal of so many columns, where a person types in.
 func (s *shop) terminal(columns int, in string, args ...string) result {
 	s.t.Helper()

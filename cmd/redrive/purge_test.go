@@ -2,42 +2,45 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Features V9 and V10: purge deletes what is done with, never what waits unless asked, and the record stays.
+// Features D14, V9 and V10: purge deletes what is done with, by its flags or by rules, of which the first that matches
+// decides. A dry run says how many letters each deletes, and the record stays.
 func TestPurge(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := shopOn(t, d, address, incident()...)
-		s.pipe("discard", "--handler", "billing", "--reason", "test tenant", "--yes")
-		for _, step := range []struct {
-			code int
-			says string
-			args []string
-		}{
-			{2, "--status", []string{"purge", "--older-than", "0s", "--reason", "retention"}},
-			{2, "--older-than", []string{"purge", "--status", "discarded", "--reason", "retention"}},
-			{2, "--reason", []string{"purge", "--status", "discarded", "--older-than", "0s"}},
-			{4, "delete 3 letters of shop for good?", []string{"purge", "--status", "discarded", "--older-than", "0s", "--reason", "retention"}},
-			{3, "no letter", []string{"purge", "--status", "discarded", "--older-than", "99999d", "--reason", "retention", "--yes"}},
-			{0, "deleted 3 letters", []string{"purge", "--status", "discarded", "--older-than", "0s", "--reason", "retention", "--yes"}},
-		} {
-			if got := s.pipe(step.args...); got.code != step.code || !strings.Contains(got.out+got.err, step.says) {
-				t.Errorf("%v: exit %d, want %d: %s %s", step.args, got.code, step.code, got.out, got.err)
-			}
-		}
-		if n := strings.Count(s.pipe("list", "--status", "all").out, "\n"); n != 2 {
-			t.Errorf("%d letters are left", n)
-		}
-		if got := s.pipe("audit", "--id", "id-0"); !strings.Contains(got.out, "discarded") || !strings.Contains(got.out, "purged") {
-			t.Errorf("the record of a purged letter: %s %s", got.out, got.err)
-		}
+	s := newShop(t, incident()...)
+	s.pipe("discard", "--all", "--reason", "a test", "--yes")
+	old := []string{"purge", "--status", "discarded", "--older-than", "0s"}
+	rules := []string{"purge", "--rule", "class=transient keep", "--rule", "status=discarded reason=no_such_customer older-than=1d", "--rule", "status=discarded older-than=99999h"}
+	rule := func(rule string) []string { return []string{"purge", "--dry-run", "--rule", rule} }
+	s.steps([]step{
+		{2, "--status", []string{"purge", "--older-than", "0s", "--reason", "retention"}},
+		{2, "--older-than", []string{"purge", "--status", "discarded", "--reason", "retention"}},
+		{2, "--reason", old},
+		{2, "--reason is empty", rules},
+		{2, "both given", append(rules, "--status", "discarded", "--reason", "r")},
+		{0, "would delete 5 letters", append(old, "--dry-run")},
+		{0, `"chosen":5,"purged":0,"left":0,"dry_run":true`, append(old, "--dry-run", "--json")},
+		{0, "would delete 3 letters: status=discarded reason=no_such_customer older-than=1d", append(rules, "--dry-run")},
+		{0, `"purged":3,"dry_run":true`, append(rules, "--dry-run", "--json")},
+		{0, "would delete 5 letters: status=discarded older-than=0d", rule("status=discarded older-than=0d")},
+		{2, "older-than=-1s", rule("status=discarded older-than=-1s")},
+		{2, "unknown status", rule("status=old older-than=1d")},
+		{2, "class=worse", rule("class=worse older-than=1d")},
+		{2, "older-than=x", rule("status=discarded older-than=x")},
+		{2, "the words are", rule("age=1d")},
+		{2, "want a word", rule("status")},
+		{2, "--rule is empty", rule(" ")},
+		{4, "delete 3 letters of shop for good?", append(rules, "--reason", "policy")},
+		{0, "deleted 3 letters: status=discarded reason=no_such_customer", append(rules, "--reason", "policy", "--yes")},
+		{3, "no letter is past", append(rules, "--reason", "policy", "--yes")},
+		{0, "purged", []string{"audit", "--id", "id-0"}},
+		{4, "delete 2 letters of shop for good?", append(old, "--reason", "retention")},
+		{0, "deleted 2 letters", append(old, "--reason", "retention", "--yes")},
 	})
 }
 
@@ -45,18 +48,13 @@ func TestPurge(t *testing.T) {
 func TestUnlease(t *testing.T) {
 	s := newShop(t, incident()...)
 	seq := fmt.Sprint(claim(t, s.store, letters.Filter{Handlers: []string{"shipping"}}).Letters[0].Seq)
-	if got := s.pipe("list", "--leased"); !strings.HasPrefix(got.out, seq+"\t") || !strings.Contains(got.out, "leased by") {
-		t.Errorf("%s %s", got.out, got.err)
-	}
-	if got := s.pipe("unlease", seq, "--reason", "scrapped", "--yes"); got.code != 0 {
-		t.Errorf("exit %d: %s", got.code, got.err)
-	}
-	if got := s.pipe("unlease", seq, "--reason", "scrapped", "--yes"); got.code != 3 {
-		t.Errorf("without a lease: exit %d: %s", got.code, got.err)
-	}
-	if got := s.pipe("audit", seq); !strings.Contains(got.out, "lease_broken\t"+seq) || !strings.Contains(got.out, "scrapped") {
-		t.Errorf("the record: %s", got.out)
-	}
+	s.steps([]step{
+		{0, "leased by", []string{"list", "--leased"}},
+		{0, "", []string{"unlease", seq, "--reason", "scrapped", "--yes"}},
+		{3, "", []string{"unlease", seq, "--reason", "scrapped", "--yes"}}, // it has no lease
+		{0, "lease_broken\t" + seq, []string{"audit", seq}},
+		{0, "scrapped", []string{"audit", seq}},
+	})
 }
 
 // claim leases the first letter that f chooses for an hour.

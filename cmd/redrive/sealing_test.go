@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/base64"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
@@ -26,18 +22,10 @@ const hidden = "Ada Lovelace"
 func keyFile(t *testing.T, ids ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "letters.keys")
-	if err := os.WriteFile(path, []byte(keyText(ids...)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(testkit.Keyring(ids...)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
-}
-
-func keyText(ids ...string) string {
-	var text strings.Builder
-	for _, id := range ids {
-		text.WriteString(id + " " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte(id)[:1], seal.SecretSize)) + "\n")
-	}
-	return text.String()
 }
 
 func sealerOf(t *testing.T, ids ...string) *seal.Sealer {
@@ -68,75 +56,58 @@ func clearLetter(id string) *message.Message {
 }
 
 // sealedShop has two letters of the key a, one of the key z, which is lost, and one that is not sealed.
-func sealedShop(t *testing.T, d databases.Database, address string) *shop {
+func sealedShop(t *testing.T, d databases.Database) *shop {
 	t.Helper()
 	a, z := sealerOf(t, "a"), sealerOf(t, "z")
-	return shopOn(t, d, address, sealedLetter(t, a, "one"), sealedLetter(t, a, "two"), sealedLetter(t, z, "lost"), clearLetter("clear"))
-}
-
-type step struct {
-	code int
-	says string
-	args []string
-}
-
-func (s *shop) steps(all []step) {
-	s.t.Helper()
-	for _, step := range all {
-		if got := s.pipe(step.args...); got.code != step.code || !strings.Contains(got.out+got.err, step.says) {
-			s.t.Errorf("%q: exit %d, want %d and %q: %s %s", step.args, got.code, step.code, step.says, got.out, got.err)
-		}
-	}
+	return shopOn(t, d, d.Create(t), sealedLetter(t, a, "one"), sealedLetter(t, a, "two"), sealedLetter(t, z, "lost"), clearLetter("clear"))
 }
 
 // Features D14 and V10: without its key no command prints a sealed letter or its envelope, and each says which key and
 // what to do. With the key, show, diff and export have the message as it was.
 func TestSealed_shown(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := sealedShop(t, d, address)
-		edit := []string{"--edit", `{"currency":"EUR"}`}
-		noKey := `sealed with key id "a": give the file of keys with --keys FILE or SPILLWAY_KEYS`
-		s.steps([]step{
-			{0, noKey, []string{"show", "one"}},
-			{0, `"seal_key":"a"`, []string{"show", "one", "--json"}},
-			{0, "sealed with key id \\\"a\\\"", []string{"show", "one", "--json"}},
-			{1, noKey, append([]string{"diff", "one"}, edit...)},
-			{0, "--keys", append([]string{"redrive", "one", "--dry-run"}, edit...)},
-			{5, "2 letters of key id \"a\" left out: letter 1 is " + noKey, []string{"export"}},
-			{5, "2 letters of key id \"a\" left out", []string{"export", "--masked"}},
-			{0, "exported 4 letters", []string{"export", "--format", "csv"}},
-			{2, "--sealed is for JSON lines", []string{"export", "--sealed", "--masked"}},
-			{0, `"seal_key":"z"`, []string{"list", "--json"}},
-			{0, `1 letter not sealed, 2 letters sealed with key id "a"`, []string{"doctor"}},
-		})
-		envelope := base64.StdEncoding.EncodeToString(s.letterOf("one").Original.Payload)
-		for _, args := range [][]string{{"show", "one"}, {"show", "one", "--json"}, {"show", "one", "--format", "hex"}, {"export"}, append([]string{"diff", "one"}, edit...)} {
-			got := s.pipe(args...)
-			if text := got.out + got.err; strings.Contains(text, envelope[:20]) || strings.Contains(text, "payload, ") {
-				t.Errorf("%q prints the envelope: %s", args, text)
-			}
-		}
-
-		keys := keyFile(t, "b", "a")
-		s.env = append(s.env, "SPILLWAY_KEYS="+keys)
-		s.steps([]step{
-			{0, "buyer = " + hidden, []string{"show", "one"}},
-			{0, `"of": "` + hidden, []string{"show", "one"}},
-			{0, `"seal_key":"a"`, []string{"show", "one", "--json"}},
-			{0, `+   "currency": "EUR"`, append([]string{"diff", "one"}, edit...)},
-			{0, `+   "currency": "EUR"`, append([]string{"redrive", "one", "--dry-run"}, edit...)},
-			{0, `sealed with key id "z", which "` + keys + `" does not have: add the key as a further line`, []string{"show", "lost"}},
-			{1, `sealed with key id "z", which`, append([]string{"diff", "lost"}, edit...)},
-			{5, `1 letter of key id "z" left out`, []string{"export"}},
-			{5, `does not have the keys ["z"]`, []string{"doctor"}},
-			{2, "no such file", []string{"show", "one", "--keys", "nosuch"}},
-			{0, "nothing", []string{"erase", "--help"}},
-		})
-		if err := os.Chmod(keys, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		s.steps([]step{{2, "chmod 600", []string{"show", "one"}}})
+	s := sealedShop(t, databases.SQLite)
+	edit := []string{"--edit", `{"currency":"EUR"}`}
+	noKey := `sealed with key id "a": give the file of keys with --keys FILE or SPILLWAY_KEYS`
+	s.steps([]step{
+		{0, noKey, []string{"show", "one"}},
+		{0, `"seal_key":"a"`, []string{"show", "one", "--json"}},
+		{0, "sealed with key id \\\"a\\\"", []string{"show", "one", "--json"}},
+		{1, noKey, append([]string{"diff", "one"}, edit...)},
+		{0, "--keys", append([]string{"redrive", "one", "--dry-run"}, edit...)},
+		{5, "2 letters of key id \"a\" left out: letter 1 is " + noKey, []string{"export"}},
+		{5, "2 letters of key id \"a\" left out", []string{"export", "--masked"}},
+		{0, "exported 4 letters", []string{"export", "--format", "csv"}},
+		{2, "--sealed is for JSON lines", []string{"export", "--sealed", "--masked"}},
+		{0, `"seal_key":"z"`, []string{"list", "--json"}},
+		{0, `1 letter not sealed, 2 letters sealed with key id "a"`, []string{"doctor"}},
 	})
+	envelope := base64.StdEncoding.EncodeToString(s.letterOf("one").Original.Payload)
+	for _, args := range [][]string{{"show", "one"}, {"show", "one", "--json"}, {"show", "one", "--format", "hex"}, {"export"}, append([]string{"diff", "one"}, edit...)} {
+		got := s.pipe(args...)
+		if text := got.out + got.err; strings.Contains(text, envelope[:20]) || strings.Contains(text, "payload, ") {
+			t.Errorf("%q prints the envelope: %s", args, text)
+		}
+	}
+
+	keys := keyFile(t, "b", "a")
+	s.env = append(s.env, "SPILLWAY_KEYS="+keys)
+	s.steps([]step{
+		{0, "buyer = " + hidden, []string{"show", "one"}},
+		{0, `"of": "` + hidden, []string{"show", "one"}},
+		{0, `"seal_key":"a"`, []string{"show", "one", "--json"}},
+		{0, `+   "currency": "EUR"`, append([]string{"diff", "one"}, edit...)},
+		{0, `+   "currency": "EUR"`, append([]string{"redrive", "one", "--dry-run"}, edit...)},
+		{0, `sealed with key id "z", which "` + keys + `" does not have: add the key as a further line`, []string{"show", "lost"}},
+		{1, `sealed with key id "z", which`, append([]string{"diff", "lost"}, edit...)},
+		{5, `1 letter of key id "z" left out`, []string{"export"}},
+		{5, `does not have the keys ["z"]`, []string{"doctor"}},
+		{2, "no such file", []string{"show", "one", "--keys", "nosuch"}},
+		{0, "nothing", []string{"erase", "--help"}},
+	})
+	if err := os.Chmod(keys, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.steps([]step{{2, "chmod 600", []string{"show", "one"}}})
 }
 
 // letterOf returns the letter with an id, as it is stored.
@@ -152,7 +123,7 @@ func (s *shop) letterOf(id string) letters.Letter {
 // Features D14 and V8: export --sealed needs no key, and what import makes of it opens as it was. What is exported open
 // is sealed again by import.
 func TestSealed_moved(t *testing.T) {
-	s := sealedShop(t, databases.SQLite, databases.SQLite.Create(t))
+	s := sealedShop(t, databases.SQLite)
 	keys := keyFile(t, "b", "a")
 	sealed := s.pipe("export", "--sealed")
 	if sealed.code != 0 || strings.Count(sealed.out, "\n") != 4 || strings.Count(sealed.out, hidden) != 2 { // payload and metadata of the clear one
@@ -181,57 +152,47 @@ func TestSealed_moved(t *testing.T) {
 // Features D14 and V9: reseal counts letters by key, asks, and leaves what does not open and what is leased; the record
 // says who did it and why. Run again, it does what is left.
 func TestReseal(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := sealedShop(t, d, address)
-		taken := claim(t, s.store, letters.Filter{IDs: []string{"two"}})
-		keys := keyFile(t, "b", "a")
-		run := []string{"reseal", "--keys", keys, "--reason", "rotation", "--clear", "tenant"}
-		s.steps([]step{
-			{2, "--keys is empty", []string{"reseal", "--reason", "r"}},
-			{2, "--reason is empty", []string{"reseal", "--keys", keys}},
-			{2, "--max (-1)", []string{"reseal", "--max", "-1"}},
-			{0, "a\t2\t\nz\t1\t\n", []string{"reseal", "--dry-run"}},
-			{0, "-\t1\tnot sealed\na\t2\twould be resealed\n", []string{"reseal", "--dry-run", "--keys", keys}},
-			{0, `{"key":"a","letters":2}`, []string{"reseal", "--dry-run", "--json"}},
-			{4, `seal 4 letters of shop with key id "b"?`, run},
-			{4, `seal 1 letter of shop`, append(run, "--max", "1")},
-			{3, "no letter needs", append(run, "--from", "nosuch", "--yes")},
-			{0, `sealed 1 letter with key id "b"`, append(run, "--max", "1", "--yes")},
-			{5, `{"key":"b","resealed":1,"closed":1,`, append(run, "--yes", "--json")},
-			{5, "1 letter left, because a program works on them", append(run, "--from", "a", "--yes")},
-		})
-		if err := s.store.Inside().Release(t.Context(), taken); err != nil {
-			t.Fatal(err)
-		}
-		s.steps([]step{
-			{5, `sealed with key "z"`, append(run, "--yes")},
-			{0, "b\t3\tcurrent\nz\t1\twould be resealed\n", []string{"reseal", "--dry-run", "--keys", keys}},
-			{0, "rotation", []string{"audit", "--kind", "resealed"}},
-			{0, "buyer = " + hidden, []string{"show", "clear", "--keys", keyFile(t, "b")}},
-			{0, "tenant = blue", []string{"show", "clear"}},
-		})
-		if got := s.pipe("audit", "--kind", "resealed"); strings.Count(got.out, "rotation") != 3 || strings.Count(got.out, "ann") != 3 {
-			t.Errorf("the record: %s", got.out)
-		}
-		if l := s.letterOf("lost"); l.SealKey != "z" {
-			t.Errorf("the letter of the lost key has the key %q", l.SealKey)
-		}
+	s := sealedShop(t, databases.SQLite)
+	taken := claim(t, s.store, letters.Filter{IDs: []string{"two"}})
+	keys := keyFile(t, "b", "a")
+	run := []string{"reseal", "--keys", keys, "--reason", "rotation", "--clear", "tenant"}
+	s.steps([]step{
+		{2, "--keys is empty", []string{"reseal", "--reason", "r"}},
+		{2, "--reason is empty", []string{"reseal", "--keys", keys}},
+		{2, "--max (-1)", []string{"reseal", "--max", "-1"}},
+		{0, "a\t2\t\nz\t1\t\n", []string{"reseal", "--dry-run"}},
+		{0, "-\t1\tnot sealed\na\t2\twould be resealed\n", []string{"reseal", "--dry-run", "--keys", keys}},
+		{0, `{"key":"a","letters":2}`, []string{"reseal", "--dry-run", "--json"}},
+		{4, `seal 4 letters of shop with key id "b"?`, run},
+		{4, `seal 1 letter of shop`, append(run, "--max", "1")},
+		{3, "no letter needs", append(run, "--from", "nosuch", "--yes")},
+		{0, `sealed 1 letter with key id "b"`, append(run, "--max", "1", "--yes")},
+		{5, `{"key":"b","resealed":1,"closed":1,`, append(run, "--yes", "--json")},
+		{5, "1 letter left, because a program works on them", append(run, "--from", "a", "--yes")},
 	})
+	if err := s.store.Inside().Release(t.Context(), taken); err != nil {
+		t.Fatal(err)
+	}
+	s.steps([]step{
+		{5, `sealed with key "z"`, append(run, "--yes")},
+		{0, "b\t3\tcurrent\nz\t1\twould be resealed\n", []string{"reseal", "--dry-run", "--keys", keys}},
+		{0, "rotation", []string{"audit", "--kind", "resealed"}},
+		{0, "buyer = " + hidden, []string{"show", "clear", "--keys", keyFile(t, "b")}},
+		{0, "tenant = blue", []string{"show", "clear"}},
+	})
+	if got := s.pipe("audit", "--kind", "resealed"); strings.Count(got.out, "rotation") != 3 || strings.Count(got.out, "ann") != 3 {
+		t.Errorf("the record: %s", got.out)
+	}
+	if l := s.letterOf("lost"); l.SealKey != "z" {
+		t.Errorf("the letter of the lost key has the key %q", l.SealKey)
+	}
 }
 
 // Features D14 and V8: the command's worker leaves letters as they are without their key, and brings them back byte for
 // byte with it.
 func TestSealed_work(t *testing.T) {
-	d := databases.Postgres // where the command's broker of tables is
-	s := sealedShop(t, d, d.Create(t))
-	broker, err := connect.Open(t.Context(), "sql", s.open, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
-	if err := broker.Publisher.(poison.Initializer).InitializeTopics("orders"); err != nil {
-		t.Fatal(err)
-	}
+	s := sealedShop(t, databases.Postgres) // where the command's broker of tables is
+	broker := s.broker("sql", "orders")
 	s.subscribe(broker, "reader", "orders", 0)
 	start := []string{"redrive", "--id", "one", "--reason", "INC-7", "--yes", "--detach"}
 	work := []string{"work", "--broker", "sql", "--allow", "orders", "--once"}
@@ -244,23 +205,11 @@ func TestSealed_work(t *testing.T) {
 	if l := s.letterOf("one"); l.Status != letters.StatusRedriven {
 		t.Fatalf("with the key: %s", l.Status)
 	}
-	sub, err := broker.Subscriber("reader")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
-	defer cancel()
-	messages, err := sub.Subscribe(ctx, "orders")
-	if err != nil {
-		t.Fatal(err)
-	}
-	msg, ok := <-messages
-	if !ok {
+	came := s.read(broker, "reader", "orders", 1)
+	if len(came) == 0 {
 		t.Fatal("no message came back")
 	}
-	msg.Ack()
-	want := clearLetter("one")
+	msg, want := came[0], clearLetter("one")
 	if msg.UUID != "one" || string(msg.Payload) != string(want.Payload) || msg.Metadata["buyer"] != hidden || msg.Metadata["tenant"] != "blue" || msg.Metadata[poison.KeySealed] != "" {
 		t.Errorf("%s came back with %q %v", msg.UUID, msg.Payload, msg.Metadata)
 	}

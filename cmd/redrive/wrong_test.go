@@ -7,100 +7,82 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// A flag or an argument that is given empty is refused, beside other flags too: it is what a shell makes of a variable
-// that is not set.
-func TestEmptyValues(t *testing.T) {
+// Feature V10: the exit codes that redrive help exit-codes promises. A value that is empty, or cannot be, is refused
+// before anything is done: the error names the flag, and what may be given.
+func TestExitCodes(t *testing.T) {
 	s := newShop(t, incident()...)
-	act := []string{"--topic", "orders", "--reason", "INC-1", "--yes"}
-	for _, c := range []struct{ says, line string }{
-		{"--cause is empty: give a value, or leave the flag out", "discard --cause="},
-		{"--cause is empty", "discard --cause a --cause="},
-		{`--failure-reason is "f,", which has an empty value`, "discard --failure-reason f,"},
-		{"--not-topic is empty", "discard --not-topic="},
-		{"--since is empty", "discard --since="},
-		{"--text is empty", "redrive --text="},
-		{"--status is empty", "redrive --status="},
-		{"--edit is empty", "redrive --edit="},
-		{"--edit-func is empty", "redrive --edit-func="},
-		{"--unset is empty", "redrive --unset="},
-		{"--to is empty", "redrive --to="},
-		{"--not-before is empty", "redrive --not-before="},
-		{"--payload is empty", "purge --status waiting --older-than 0s --payload="},
-		{"--stack is empty", "purge --status waiting --older-than 0s --stack="},
-		{"--id is empty", "list --id="},
-		{"--handler is empty", "export --handler="},
-		{"--until is empty", "causes --until="},
-		{"--metadata is empty", "erase --id id-0 --metadata="},
-		{"--id is empty", "erase --id late --id="},
-		{"--from is empty", "reseal --keys k --from="},
-		{"--edit is empty", "diff 1 --set a=b --edit="},
-		{"--who is empty", "audit --who="},
-		{"--group is empty", "drain orders.dlq --broker sql --allow orders --group="},
-		{"an argument is empty", "breaker open ''"},
-		{"an argument is empty", "show ''"},
-		{"an argument is empty", "redrive 1 ''"},
-	} {
-		args := strings.Fields(strings.ReplaceAll(c.line, "''", "\x00"))
-		for i := range args {
-			args[i] = strings.Trim(args[i], "\x00")
-		}
-		if args[0] == "discard" || args[0] == "redrive" && len(args) == 2 || args[0] == "purge" {
-			args = append(args, act...)
-		}
-		if args[0] == "redrive" {
-			args = append(args, "--detach") // a campaign that begins after all is not watched
-		}
-		if got := s.pipe(args...); got.code != 2 || !strings.Contains(got.err, c.says) || got.out != "" {
-			t.Errorf("%q: exit %d: %s%s; want 2 and %q", args, got.code, got.out, got.err, c.says)
-		}
-	}
-	if n, err := s.store.Count(t.Context(), letters.Filter{}); err != nil || n != 5 {
-		t.Errorf("%d letters wait, %v", n, err)
-	}
-	if got := s.pipe("redrive", "1", "--set", "tenant=", "--dry-run"); got.code != 0 {
-		t.Errorf("metadata may be set to nothing: exit %d: %s", got.code, got.err)
-	}
-}
+	const all = " --all --reason x --yes --detach"
+	for _, c := range []struct {
+		code int
+		says string
+		line string
+	}{
+		{0, "", "causes"},
+		{0, "", "help exit-codes"},
+		{0, "no letter is", "causes --topic other"},
+		{2, "unknown command", "cause"},
+		{2, `unknown command "nosuch"`, "nosuch --help"},
+		{2, "unknown flag", "list --topics x"},
+		{2, "--class", "list --class bad"},
+		{2, "--since", "list --since yesterday"},
+		{2, "takes", "show"},
+		{2, "--db", "list --db nothing"},
+		{2, "cannot be opened", "list --db sqlite:///nowhere/at.all"},
+		{3, "no letter has", "show 999"},
+		{3, "no cause begins", "list --cause zz"},
+		{3, "these services have: shop", "list --service shpo"},
+		{2, "here are shop", "list --service="},
+		{2, "--reason is empty", "discard --cause a"},
+		{2, "nothing chooses", "discard --reason why"},
+		{4, "add --yes", "discard --all --reason why"},
+		{3, "no letter is chosen", "discard --topic other --reason why --yes"},
+		{2, "--allow is empty", "drain x"},
+		{2, "--naming", "drain x --allow y --naming camels"},
 
-// Feature V10: a value that cannot be ends with exit code 2, before anything is done. The error names the flag, and
-// what may be given.
-func TestWrongValues(t *testing.T) {
-	s := newShop(t, incident()...)
-	for _, c := range []struct{ says, line string }{
-		{"--rate is -1 letters per second: it must be 0.001 to 1000000; 0 is no limit", "redrive --all --reason x --yes --detach --rate -1"},
-		{"--rate is NaN", "redrive --all --reason x --yes --detach --rate NaN"},
-		{"--max is -3: it must be at least 0", "redrive --all --reason x --yes --detach --max -3"},
-		{"--canary is -1", "redrive --all --reason x --yes --detach --canary -1"},
-		{"--canary-wait is 0s", "redrive --all --reason x --yes --detach --canary-wait 0s"},
-		{"--stop-at is 7: it is a share", "redrive --all --reason x --yes --detach --stop-at 7"},
-		{"--stop-at is 0: it is a share", "redrive --all --reason x --yes --detach --stop-at 0"},
-		{"--stop-after is 0: it must be at least 1", "redrive --all --reason x --yes --detach --stop-after 0"},
-		{"--concurrency is 257: it must be at most 256", "redrive --all --reason x --yes --detach --concurrency 257"},
-		{"--resume-after is -1s", "redrive --all --reason x --yes --detach --resume-after -1s"},
-		{"SEQs and flags that choose letters are both given", "redrive 1 --cause x --reason x --yes --detach"},
-		{"SEQs and flags that choose letters are both given", "redrive 1 --all --reason x --yes --detach"},
-		{"--to and first-stage are both given", "redrive --all --reason x --yes --detach --to orders --first-stage"},
-		{`--to is "orders", which is not in --allow`, "redrive --all --reason x --yes --detach --to orders --allow payments"},
-		{"RATE is 9e+09 letters per second", "rate 9f3a 9e9 --reason x"},
-		{`--kind is "dicarded": use one of stored, `, "audit --kind dicarded"},
-		{"--limit is 0: it must be at least 1", "audit --limit 0"},
-		{"--after is -1: it must not be negative", "audit --after -1"},
-		{`--status is "waitng": use one of all, waiting, redriven, `, "list --status waitng"},
-		{"--limit is 1001: it must be at most 1000", "causes --limit 1001"},
-		{"--limit is 0", "campaigns --limit 0"},
-		{"--after is -1", "list --after -1"},
-		{`--older-than is "-1h": use a time ago`, "purge --status discarded --older-than -1h --reason x --yes"},
-		{"--until and --older-than are both given", "purge --status discarded --older-than 1h --until 2h --reason x --yes"},
-		{"--max is -1", "drain orders.dlq --allow orders --max -1"},
-		{"--rate is -1", "drain orders.dlq --allow orders --rate -1"},
-		{`--to is "x", which is not in --allow`, "drain orders.dlq --allow orders --to x"},
-		{`--format is "xml": use one of auto, `, "show 1 --format xml"},
+		{2, "--cause is empty: give a value, or leave the flag out", "discard --topic orders --reason x --yes --cause="},
+		{2, `--failure-reason is "f,", which has an empty value`, "discard --reason x --yes --failure-reason f,"},
+		{2, "--status is empty", "redrive --status=" + all},
+		{2, "--edit is empty", "redrive --edit=" + all},
+		{2, "--not-before is empty", "redrive --not-before=" + all},
+		{2, "--metadata is empty", "erase --id id-0 --metadata="},
+		{2, "--from is empty", "reseal --keys k --from="},
+		{2, "--who is empty", "audit --who="},
+		{2, "--group is empty", "drain orders.dlq --broker sql --allow orders --group="},
+		{2, "an argument is empty", "redrive 1 ''"},
+
+		{2, "--rate is -1 letters per second: it must be 0.001 to 1000000; 0 is no limit", "redrive --rate -1" + all},
+		{2, "--rate is NaN", "redrive --rate NaN" + all},
+		{2, "--max is -3: it must be at least 0", "redrive --max -3" + all},
+		{2, "--canary-wait is 0s", "redrive --canary-wait 0s" + all},
+		{2, "--stop-at is 7: it is a share", "redrive --stop-at 7" + all},
+		{2, "--concurrency is 257: it must be at most 256", "redrive --concurrency 257" + all},
+		{2, "SEQs and flags that choose letters are both given", "redrive 1" + all},
+		{2, "--to and first-stage are both given", "redrive --to orders --first-stage" + all},
+		{2, `--to is "orders", which is not in --allow`, "redrive --to orders --allow payments" + all},
+		{2, "RATE is 9e+09 letters per second", "rate 9f3a 9e9 --reason x"},
+		{2, `--kind is "dicarded": use one of stored, `, "audit --kind dicarded"},
+		{2, "--limit is 0: it must be at least 1", "audit --limit 0"},
+		{2, "--after is -1: it must not be negative", "audit --after -1"},
+		{2, "--limit is 1001: it must be at most 1000", "causes --limit 1001"},
+		{2, `--older-than is "-1h": use a time ago`, "purge --status discarded --older-than -1h --reason x --yes"},
+		{2, "--until and --older-than are both given", "purge --status discarded --older-than 1h --until 2h --reason x --yes"},
+		{2, "--rate is -1", "drain orders.dlq --allow orders --rate -1"},
+		{2, `--format is "xml": use one of auto, `, "show 1 --format xml"},
+
+		{0, "", "redrive 1 --set tenant= --dry-run"}, // metadata may be set to nothing
+		{0, "", "discard --id id-0 --reason why --yes"},
 	} {
-		if got := s.pipe(strings.Fields(c.line)...); got.code != 2 || !strings.Contains(got.err, c.says) || got.out != "" {
-			t.Errorf("%s: exit %d: %s%s; want 2 and %q", c.line, got.code, got.out, got.err, c.says)
-		}
+		t.Run(c.line, func(t *testing.T) {
+			args := strings.Fields(c.line)
+			for i := range args {
+				args[i] = strings.Trim(args[i], "'")
+			}
+			if got := s.pipe(args...); got.code != c.code || !strings.Contains(got.err, c.says) || c.code == 2 && got.out != "" {
+				t.Errorf("exit %d, want %d; it says %q, want %q; %s", got.code, c.code, got.err, c.says, got.out)
+			}
+		})
 	}
-	if n, err := s.store.Count(t.Context(), letters.Filter{}); err != nil || n != 5 {
+	if n, err := s.store.Count(t.Context(), letters.Filter{}); err != nil || n != 4 {
 		t.Errorf("%d letters wait, %v", n, err)
 	}
 }
