@@ -1,23 +1,18 @@
 package console
 
 import (
-	"bufio"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
-// Feature V11: with Loopback a person on the same machine may look. A request that may come from elsewhere is refused,
-// and the page says why.
+// Feature V11, decision 24: with Loopback a person on the same machine may look. A request that may come from elsewhere
+// is refused, and the page says why. One that a proxy sends without a header looks as one of this machine: it is
+// answered, and the page says that it may come from others.
 func TestLoopback(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.Access = Loopback })
 	b.fill(1, 3)
@@ -50,6 +45,9 @@ func TestLoopback(t *testing.T) {
 		}
 		if test.want == 403 && strings.Contains(p.body, "<nav") {
 			t.Errorf("%+v: the page shows where things are", test)
+		}
+		if warned := strings.Contains(p.body, "A proxy or a tunnel on this machine lets others in"); warned != (test.want == 200) {
+			t.Errorf("%+v: warned of proxies: %v", test, warned)
 		}
 	}
 	local := func(r *http.Request) { r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost" }
@@ -90,97 +88,31 @@ func TestAccessFails(t *testing.T) {
 	}
 }
 
-// throughReverseProxy asks through Go's proxy, as its documentation sets it up: it adds no header, and asks by the
-// target's own name.
-func throughReverseProxy(t *testing.T, target *url.URL, path string) (int, string) {
-	t.Helper()
-	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})
-	defer proxy.Close()
-	request, err := http.NewRequest(http.MethodGet, proxy.URL+path, nil)
+// A wrong configuration is an error that names its field.
+func TestNewRefuses(t *testing.T) {
+	all, err := campaigns.New(t.Context(), fixture.SQLite.NewStore(t), campaigns.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Host = "letters.example.com"
-	answer, err := proxy.Client().Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answered(t, answer)
-}
-
-// throughProxyPass asks as nginx does with a plain proxy_pass: the Host header is the target's, and the connection
-// closes.
-func throughProxyPass(t *testing.T, target *url.URL, path string) (int, string) {
-	t.Helper()
-	conn, err := net.Dial("tcp", target.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.0\r\nHost: %s\r\nConnection: close\r\nUser-Agent: x\r\n\r\n", path, target.Host); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answered(t, answer)
-}
-
-func answered(t *testing.T, answer *http.Response) (int, string) {
-	t.Helper()
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(body)
-}
-
-// Feature V11, decision 24: a request behind a proxy that adds no header looks as one of this machine. So there is no
-// console without an access function. Loopback answers such a request, and says that it may; a function that knows
-// people refuses it.
-func TestProxyThatAddsNoHeader(t *testing.T) {
-	letter := fixture.Letter("order-4711", `{"customer":"Anna Secret"}`)
-	for name, through := range map[string]func(*testing.T, *url.URL, string) (int, string){
-		"httputil.ReverseProxy": throughReverseProxy, "proxy_pass": throughProxyPass,
+	who := func(*http.Request) (Person, error) { return Person{}, nil }
+	for field, config := range map[string]Config{
+		"Campaigns":      {Access: who},
+		"Access":         {Campaigns: all},
+		"TrustedOrigins": {Campaigns: all, Access: who, TrustedOrigins: []string{"ops.example.com"}},
 	} {
-		for what, access := range map[string]func(*http.Request) (Person, error){
-			"no function": nil, "a function": func(r *http.Request) (Person, error) {
-				if r.Header.Get("X-Forwarded-Email") == "" {
-					return Person{}, nil
-				}
-				return Person{Name: r.Header.Get("X-Forwarded-Email"), Role: Operate}, nil
-			}, "Loopback": Loopback,
-		} {
-			t.Run(name+" with "+what, func(t *testing.T) {
-				b := newBench(t)
-				fixture.Publish(t, b.store, "orders.dlq", letter.Copy())
-				console, err := New(Config{Campaigns: b.campaigns, Access: access})
-				if access == nil {
-					if err == nil || !strings.Contains(err.Error(), "Config.Access is nil") || !strings.Contains(err.Error(), "console.Loopback") {
-						t.Errorf("a console without an access function: %v", err)
-					}
-					if err != nil {
-						return
-					}
-				}
-				server := httptest.NewServer(console)
-				defer server.Close()
-				target, err := url.Parse(server.URL)
-				if err != nil {
-					t.Fatal(err)
-				}
-				status, page := through(t, target, "/letters/1?view=text")
-				shows := strings.Contains(page, "Anna Secret")
-				if what == "Loopback" {
-					if status != http.StatusOK || !shows || !strings.Contains(page, "A proxy or a tunnel on this machine lets others in") {
-						t.Errorf("Loopback: status %d, the payload %v: %s", status, shows, page)
-					}
-				} else if status != http.StatusForbidden || shows {
-					t.Errorf("status %d, the payload %v", status, shows)
-				}
-			})
+		if _, err := New(config); err == nil || !strings.Contains(err.Error(), "Config."+field+" ") {
+			t.Errorf("%s: %v", field, err)
 		}
+	}
+	for _, config := range []Config{
+		{Campaigns: all, Access: who, TrustedOrigins: []string{"https://a.example/path"}},
+		{Campaigns: all, Access: who, TrustedOrigins: []string{"*"}}, {Campaigns: all, Access: who, TrustedOrigins: []string{""}},
+	} {
+		if _, err := New(config); err == nil {
+			t.Errorf("%+v is taken", config)
+		}
+	}
+	if c, err := New(Config{Campaigns: all, Access: Loopback}); err != nil || c == nil {
+		t.Error(err)
 	}
 }

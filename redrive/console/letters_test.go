@@ -112,8 +112,7 @@ func TestLettersPages(t *testing.T) {
 	b.fill(7, 130)
 	now := time.Now()
 	b.console.now = func() time.Time { return now }
-	for _, query := range []string{"", "handler=billing", "topic=refunds&rows=7", "class=permanent&class=invalid&rows=20", "text=customer", "since=1h", "until=30m&rows=11",
-		"metadata=tenant%3Dblue&status=all", "payload=%22order%22%3A12", "id=id-3&id=id-4", "not-topic=orders"} {
+	for _, query := range []string{"", "topic=refunds&rows=7", "class=permanent&class=invalid&rows=20", "until=30m&rows=11", "metadata=tenant%3Dblue&status=all"} {
 		q, err := url.ParseQuery(query)
 		if err != nil {
 			t.Fatal(err)
@@ -139,10 +138,6 @@ func TestLettersPages(t *testing.T) {
 		p = b.get(p.linked(t, "Newest first"))
 		if got := b.seqs(p, len(want)); !slices.Equal(got, want) {
 			t.Errorf("%s: the pages of the newest first have %v, want %v", query, got, want)
-		}
-		slices.Reverse(want)
-		if got := b.seqs(b.get(p.linked(t, "Oldest first")), len(want)); !slices.Equal(got, want) {
-			t.Errorf("%s: turned twice the pages have %v, want %v", query, got, want)
 		}
 	}
 	b.get("/letters?order=up").want(t, http.StatusBadRequest, "use oldest or newest")
@@ -183,19 +178,15 @@ func TestSelectionIsFrozen(t *testing.T) {
 func TestFilterNeedsTheRightToLook(t *testing.T) {
 	b, open := newBench(t), newBench(t, func(c *Config) { c.Privacy = privacy.None() })
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", `{"password":"SECRETC"}`, key("api-key", "SECRETD"), key("customer", "4711")))
-	for _, row := range []struct {
-		query         string
-		without, look string // why it is refused
-	}{
-		{"payload=SECRETC", "You may not see payloads and metadata, so you cannot search in them, and not in texts of errors either.", "Values of payloads are masked for you, so you cannot search in payloads. That needs the right to operate."},
-		{"payload=X", "You may not see payloads and metadata, so you cannot search in them, and not in texts of errors either.", "Values of payloads are masked for you, so you cannot search in payloads. That needs the right to operate."},
-		{"metadata=api-key%3DSECRETD", "You may not see payloads and metadata, so you cannot search in them, and not in texts of errors either.", "The value of this metadata is masked for you, so you cannot search for it. That needs the right to operate."},
-		{"metadata=api-key%3DX", "You may not see payloads and metadata, so you cannot search in them, and not in texts of errors either.", "The value of this metadata is masked for you, so you cannot search for it. That needs the right to operate."},
-		{"metadata=customer%3D4711", "You may not see payloads and metadata, so you cannot search in them, and not in texts of errors either.", ""},
-		{"text=unknown", "You may not see payloads and metadata, so you cannot search in them, and not in texts of errors either.", ""},
+	const without = "You may not see payloads and metadata, so you cannot search in them, and not in texts of errors either."
+	for _, row := range []struct{ query, look string }{ // why it is refused to whom may look
+		{"payload=SECRETC", "Values of payloads are masked for you, so you cannot search in payloads. That needs the right to operate."},
+		{"metadata=api-key%3DSECRETD", "The value of this metadata is masked for you, so you cannot search for it. That needs the right to operate."},
+		{"metadata=customer%3D4711", ""},
+		{"text=unknown", ""},
 	} {
 		for _, path := range []string{"/letters?", "/causes?"} {
-			for role, why := range map[Role]string{LookWithoutPayload: row.without, Look: row.look, Operate: ""} {
+			for role, why := range map[Role]string{LookWithoutPayload: without, Look: row.look, Operate: ""} {
 				if p := b.get(path+row.query, as(role)); why != "" {
 					p.want(t, http.StatusForbidden, why)
 				} else {
@@ -271,22 +262,15 @@ func TestFilterIsBounded(t *testing.T) {
 
 // A filter in an address is text: it is no expression, and no SQL.
 func TestFilterIsText(t *testing.T) {
-	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
-		b := benchOn(t, d)
-		hostile := []string{`(a+)+$`, `100%_`, `'; DROP TABLE spillway_dead_letters; --`, "שלום", `\`}
-		for i, description := range append(hostile, "other") {
-			fixture.Publish(t, b.store, "orders.dlq", fixture.Letter(fmt.Sprint(i), "{}", func(l *poison.Letter) { l.Failure.Description = description }))
-		}
-		for _, search := range hostile {
-			b.get("/letters?"+url.Values{"text": {search}}.Encode()).want(t, http.StatusOK, "1 letter matches.")
-		}
-		for _, field := range operate.FilterFields[2:18] {
-			if p := b.get("/causes?" + url.Values{field.Name: {"a\x00b=\u202e'\"\\%_"}}.Encode()); p.StatusCode >= 500 {
-				t.Errorf("%s: status %d: %s", field.Name, p.StatusCode, p.body)
-			}
-		}
-		for _, damaged := range []string{"%ff", "%zz", strings.Repeat("x", maxQuery)} {
-			b.get("/letters?text="+damaged).want(t, http.StatusBadRequest)
-		}
-	})
+	b := newBench(t)
+	hostile := []string{`(a+)+$`, `100%_`, `'; DROP TABLE spillway_dead_letters; --`, "שלום", `\`}
+	for i, description := range append(hostile, "other") {
+		fixture.Publish(t, b.store, "orders.dlq", fixture.Letter(fmt.Sprint(i), "{}", func(l *poison.Letter) { l.Failure.Description = description }))
+	}
+	for _, search := range hostile {
+		b.get("/letters?"+url.Values{"text": {search}}.Encode()).want(t, http.StatusOK, "1 letter matches.")
+	}
+	for _, damaged := range []string{"%ff", "%zz", strings.Repeat("x", maxQuery)} {
+		b.get("/letters?text="+damaged).want(t, http.StatusBadRequest)
+	}
 }

@@ -25,11 +25,10 @@ const (
 
 // Feature V11: on a desk no short name of the list is broken, also in each column. On a telephone the buttons for
 // chosen letters are in sight as soon as a letter is chosen, with script and without. No page is wider than its window.
-func TestLettersInBrowser(t *testing.T) {
+func testLetters(t *testing.T, engine *browser.Browser) {
 	b := newBench(t)
 	b.incident()
 	url := b.serve()
-	engine := browser.Start(t)
 	desk := engine.Page(t, browser.Options{})
 	for _, query := range []string{"", "?rows=500&column=seq&column=last&column=handler&column=topic&column=reason&column=description&column=status&column=type&column=size"} {
 		desk.Open(url + "/letters" + query)
@@ -64,12 +63,12 @@ func TestLettersInBrowser(t *testing.T) {
 
 // Feature V11: while a person looks at the page of a campaign, its actions become those of its new state. What the
 // person types into a form that is still there stays.
-func TestCampaignMovesInBrowser(t *testing.T) {
+func testCampaignMoves(t *testing.T, engine *browser.Browser) {
 	b := newBench(t)
 	b.fill(3, 40)
 	one := b.started(campaigns.Request{Rate: 1})
 	url := b.serve()
-	p := browser.Start(t).Page(t, browser.Options{})
+	p := engine.Page(t, browser.Options{})
 	p.Open(url + "/campaigns/" + one.ID)
 	shot(t, p, "campaign-running")
 	typed := "form[action$='/rate'] input[name=reason]"
@@ -122,7 +121,7 @@ func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // Feature V11, decision 23: a discard that takes several requests goes on by itself, if there is a script. Looking at
 // what it did does not go on with it.
-func TestDiscardGoesOnInBrowser(t *testing.T) {
+func testDiscardGoesOn(t *testing.T, engine *browser.Browser) {
 	b := newBench(t)
 	const many = 2_000
 	b.several(many)
@@ -149,7 +148,7 @@ func TestDiscardGoesOnInBrowser(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	p := browser.Start(t).Page(t, browser.Options{})
+	p := engine.Page(t, browser.Options{})
 	for parts.Load() == 0 { // all at once, if the machine stood still and then did not
 		b.mark(fixture.Status(letters.StatusDiscarded), letters.StatusWaiting)
 		p.Open(server.URL + "/discard?" + b.everything())
@@ -171,29 +170,25 @@ func TestDiscardGoesOnInBrowser(t *testing.T) {
 }
 
 // Feature V11: the browser goes to a field that is wrong, with what is wrong next to it.
-func TestWrongFieldInBrowser(t *testing.T) {
+func testWrongField(t *testing.T, engine *browser.Browser) {
 	b := newBench(t)
 	b.incident()
-	url := b.serve()
-	engine := browser.Start(t)
-	for _, width := range []int{390, 1280} {
-		p := engine.Page(t, browser.Options{Width: width, Height: 844})
-		p.Open(url + "/redrive?" + b.everything())
-		shot(t, p, fmt.Sprintf("redrive-%d", width))
-		p.Type("input[name='stop-at']", "101")
-		p.Type("input[name='reason']", "INC-7")
-		if status := p.Follow("button[value='start']"); status != http.StatusBadRequest {
-			t.Fatalf("status %d: %s", status, p.Text("main"))
-		}
-		testkit.Eventually(t, "the focus is on the field", func() bool { // the browser moves it after the page is there
-			return browser.Eval[bool](p, "document.activeElement.name === 'stop-at'")
-		})
-		if said := p.Text("#wrong-stop-at"); said != "A share has at most 100 percent. 100 never pauses." {
-			t.Errorf("the field says %q", said)
-		}
-		for _, found := range p.Axe() {
-			t.Error(found)
-		}
-		shot(t, p, fmt.Sprintf("redrive-wrong-%d", width))
+	p := engine.Page(t, browser.Options{Width: 390, Height: 844})
+	p.Open(b.serve() + "/redrive?" + b.everything())
+	shot(t, p, "redrive")
+	p.Type("input[name='stop-at']", "101")
+	p.Type("input[name='reason']", "INC-7")
+	if status := p.Follow("button[value='start']"); status != http.StatusBadRequest {
+		t.Fatalf("status %d: %s", status, p.Text("main"))
 	}
+	testkit.Eventually(t, "the focus is on the field", func() bool { // the browser moves it after the page is there
+		return browser.Eval[bool](p, "document.activeElement.name === 'stop-at'")
+	})
+	if said := p.Text("#wrong-stop-at"); said != "A share has at most 100 percent. 100 never pauses." {
+		t.Errorf("the field says %q", said)
+	}
+	for _, found := range p.Axe() {
+		t.Error(found)
+	}
+	shot(t, p, "redrive-wrong")
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -79,8 +81,8 @@ func TestIncident(t *testing.T) {
 		t.Fatal("a dry run began a campaign")
 	}
 	usual := dry.fields(t)
-	if usual.Get("rate") != "20" || usual.Get("canary") != "10" {
-		t.Errorf("the form begins with the rate %q and the canary %q", usual.Get("rate"), usual.Get("canary"))
+	if few := b.get("/redrive?seq=1&seq=2").fields(t); usual.Get("rate") != "20" || usual.Get("canary") != "10" || few.Get("canary") != "" {
+		t.Errorf("the form begins with the rate %q and the canary %q, of two letters %q", usual.Get("rate"), usual.Get("canary"), few.Get("canary"))
 	}
 	form := with(usual, "rate", "1,000", "canary", "", "stop-at", "50%", "do", "plan")
 	again := b.post("/redrive", form)
@@ -208,5 +210,26 @@ func TestRedrive_edit(t *testing.T) {
 	}
 	if sent := out.All(); len(sent) != 1 || string(sent[0].Msg.Payload) != `{"currency":"EUR","token":"secret-1"}` || sent[0].Msg.Metadata.Get("schema") != "2" {
 		t.Errorf("%+v", sent)
+	}
+}
+
+// Features V11, V7: a person lets the handler run again for letters of outputs that could not be published. The
+// campaign's page says so. Where the receiver's keys are not in the letters' database, the form says so.
+func TestHandleAgain(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("a", "{}", func(l *poison.Letter) { l.Failure.Reason = classify.ReasonOutput }))
+	form := with(b.get("/redrive?"+b.everything()).fields(t), "handle-again", "1", "reason", "INC-7", "do", "start")
+	refused := b.post("/redrive", form)
+	refused.want(t, http.StatusBadRequest, "The keys of the idempotent receiver are in another database. Leave this out if the handlers have no receiver.", `name="handle-again" value="1" checked`)
+	if len(b.all()) > 0 {
+		t.Fatal("a campaign began")
+	}
+	if _, err := idempotency.NewStore(t.Context(), b.db, "shop"); err != nil {
+		t.Fatal(err)
+	}
+	at := b.post("/redrive", form).goes(t, "campaigns/")
+	b.get(at).want(t, http.StatusOK, "Run handlers again whose outputs could not be published; what they wrote is written twice")
+	if begun := b.all(); len(begun) != 1 || !begun[0].Request.HandleAgain {
+		t.Errorf("%+v", begun)
 	}
 }

@@ -85,28 +85,3 @@ func TestListActions(t *testing.T) {
 		t.Errorf("a person who may look is offered %q", got)
 	}
 }
-
-// Feature V11: the loser of a race reads who was first, what was done, and why.
-func TestLoserOfARace(t *testing.T) {
-	b := newBench(t)
-	b.fill(1, 6)
-	discard, redrive := b.get("/discard?"+b.everything()).fields(t), b.get("/redrive?"+b.everything()).fields(t)
-	bob := by("bob", Operate)
-	b.post("/discard", with(discard, "reason", "test data")).goes(t, "discards/")
-	said := say("The state is now: %s, by %s, for this reason: %s.", "discarded", "ann", "test data")
-	b.post("/discard", with(discard, "key", discards.NewID(), "reason", "INC-8"), bob).want(t, http.StatusConflict, said, `value="INC-8"`)
-	b.post("/redrive", with(redrive, "reason", "INC-9", "do", "start"), bob).want(t, http.StatusConflict, said, `value="INC-9"`)
-
-	c := b.newCampaign(t)
-	pause := "/campaigns/" + c + "/pause"
-	b.post(pause, with(reason, "reason", "too fast")).goes(t, "campaigns/")
-	b.post(pause, reason, bob).want(t, http.StatusConflict, say("Nothing was changed. The state of the campaign is now: %s.", "paused"), say("The last entry of its history: %s, by %s, for this reason: %s.", "paused", "ann", "too fast"))
-}
-
-// newCampaign starts a slow campaign of letters that wait.
-func (b *bench) newCampaign(t *testing.T) string {
-	t.Helper()
-	b.fill(2, 8)
-	to := b.post("/redrive", with(b.get("/redrive?"+b.everything()).fields(t), "reason", "INC-7", "rate", "1", "do", "start")).goes(t, "campaigns/")
-	return strings.TrimPrefix(to, "/campaigns/")
-}

@@ -68,19 +68,6 @@ func TestSteer(t *testing.T) {
 	}
 }
 
-// Feature V11: a campaign that ended while it was looked at answers an action with what it is now.
-func TestSteer_ended(t *testing.T) {
-	b := newBench(t)
-	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)
-	c := b.started(campaigns.Request{})
-	form := b.get("/campaigns/" + c.ID)
-	form.want(t, http.StatusOK, "Workers finish the letters that they have in hand.")
-	if _, err := b.campaigns.Cancel(t.Context(), c.ID, campaigns.Act{By: "eve", Reason: "wrong cause"}); err != nil {
-		t.Fatal(err)
-	}
-	b.post("/campaigns/"+c.ID+"/pause", reason).want(t, http.StatusConflict, "is now: cancelled", "INC-7")
-}
-
 // Feature V11: a second person with the right to approve approves, and the person who asked does not, whatever the
 // right.
 func TestApprove(t *testing.T) {
