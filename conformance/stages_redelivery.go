@@ -14,7 +14,7 @@ import (
 )
 
 // redeliversAfter is the redelivery time of row R5b.
-const redeliversAfter = 2 * time.Second
+const redeliversAfter = 3 * time.Second
 
 // Feature R5b: a message that is held for longer than the broker's redelivery time, in a stage or in an outage, becomes
 // one letter.

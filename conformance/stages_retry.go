@@ -1,10 +1,8 @@
 package conformance
 
 import (
-	"context"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -16,32 +14,41 @@ import (
 
 // Feature R5: what fails for the moment comes back after each delay, and never early; what is behind it does not wait;
 // what no stage helps is set aside with its whole history.
-func (b *bench) stagedRetry() { b.comesBack() }
+func (b *bench) stagedRetry() {
+	b.variant("comes back", func(b *bench) { b.comesBack() })
+	b.variant("live goes on", (*bench).liveGoesOn)
+}
+
+// liveGoesOn has messages wait for an hour. Those behind take effect at once.
+func (b *bench) liveGoesOn() {
+	var j journal
+	waiting, good := numbered("waiting", 3), numbered("good", 10)
+	b.startStaged(b.channel(b.staged(time.Hour)), b.noting(&j, func(_ int, msg *message.Message) error {
+		if slices.Contains(waiting, msg.UUID) {
+			return errNotYet
+		}
+		return nil
+	}))
+	b.ids(slices.Concat(waiting, good)...)
+	b.untilApplied(good...)
+	b.wantOnce(good...)
+	b.wantNoLetters()
+}
 
 func (b *bench) comesBack(change ...func(*spillway.Config)) {
 	delays := []time.Duration{200 * time.Millisecond, time.Second}
 	hopeless, flaky, good := numbered("hopeless", 3), numbered("flaky", 5), numbered("good", 10)
 	var j journal
-	passed := newTally(len(good))
-	// The last stage goes on only when all that are good have come. A handler that waits for them would hold the
-	// transaction of keys that they need.
-	lastWaits := message.MessageTransformSubscriberDecorator(func(msg *message.Message) {
-		if poison.Inside().StageOf(msg).Number == 2 && !passed.full(msg.Context()) {
-			b.Errorf("%q is in its last stage, and good ones wait behind those that failed", msg.UUID)
-		}
-	})
 	b.startStaged(b.channel(append([]func(*spillway.Config){b.staged(delays...)}, change...)...),
 		b.noting(&j, func(stage int, msg *message.Message) error {
 			switch {
-			case strings.HasPrefix(msg.UUID, "good"):
-				passed.add(msg.UUID)
 			case strings.HasPrefix(msg.UUID, "hopeless"):
 				return classify.Transient(errNever)
 			case strings.HasPrefix(msg.UUID, "flaky") && stage < 2:
 				return errNotYet
 			}
 			return nil
-		}), func(router *message.Router) { router.AddSubscriberDecorators(lastWaits) })
+		}))
 	b.ids(slices.Concat(hopeless, flaky, good)...)
 	b.untilApplied(append(flaky, good...)...)
 	b.untilPlaced(3)
@@ -62,40 +69,6 @@ func (b *bench) comesBack(change ...func(*spillway.Config)) {
 		if waits := f.LastFailedAt.Sub(f.FirstFailedAt); waits < delays[0]+delays[1] {
 			b.Errorf("%q failed first at %s and last at %s", l.Original.UUID, f.FirstFailedAt, f.LastFailedAt)
 		}
-	}
-}
-
-// tally says when a number of messages have come.
-type tally struct {
-	mu   sync.Mutex
-	ids  map[string]bool
-	want int
-	all  chan struct{}
-}
-
-func newTally(want int) *tally {
-	return &tally{ids: map[string]bool{}, want: want, all: make(chan struct{})}
-}
-
-func (t *tally) add(id string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.ids[id] {
-		if t.ids[id] = true; len(t.ids) == t.want {
-			close(t.all)
-		}
-	}
-}
-
-// full waits until all have come, and reports whether they did before ctx ended or patience.
-func (t *tally) full(ctx context.Context) bool {
-	select {
-	case <-t.all:
-		return true
-	case <-ctx.Done():
-		return true // the message comes again
-	case <-time.After(patience):
-		return false
 	}
 }
 
