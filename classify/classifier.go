@@ -25,7 +25,7 @@ type Classifier struct{ config Config }
 func New(config Config) (*Classifier, error) {
 	for i, rule := range config.Rules {
 		if rule == nil {
-			return nil, fmt.Errorf("classify: Rules[%d] is nil", i)
+			return nil, fmt.Errorf("classify: Rules[%d] is nil: give a rule, such as classify.Is, or leave it out", i)
 		}
 		if err := rule.probe(); err != nil {
 			return nil, fmt.Errorf("classify: Rules[%d]: %w", i, err)

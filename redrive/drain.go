@@ -62,7 +62,8 @@ func Drain(ctx context.Context, store *letters.Store, publisher message.Publishe
 		return Report{}, errors.New("redrive: the context is nil: use context.Background() if there is no other")
 	}
 	if store == nil {
-		return Report{}, errors.New("redrive: the Store is nil: check the error of letters.NewStore")
+		return Report{}, errors.New("redrive: the Store is nil: check the error of letters.NewStore; a channel has a store with Config.DB, " +
+			"and without Config.Publisher")
 	}
 	working, err := newRules("DrainConfig", publisher, config.Rules)
 	if err != nil {

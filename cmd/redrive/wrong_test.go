@@ -86,3 +86,28 @@ func TestExitCodes(t *testing.T) {
 		t.Errorf("%d letters wait, %v", n, err)
 	}
 }
+
+// Words for the record that are the reason of letters were meant to choose them: --failure-reason does.
+func TestReasonThatChooses(t *testing.T) {
+	s := newShop(t, incident()...)
+	for _, c := range []struct {
+		line string
+		code int
+	}{
+		{"redrive --all --reason timeout --yes --detach", 2},
+		{"redrive --handler shipping --reason timeout --dry-run", 2},
+		{"discard --all --reason timeout --yes", 2},
+		{"purge --status waiting --older-than 0s --reason timeout --yes", 2},
+		{"discard --failure-reason timeout --reason timeout --yes", 0},
+		{"restore --all --reason timeout --yes", 2},
+		{"restore 4 --reason timeout --yes", 0},
+	} {
+		got := s.pipe(strings.Fields(c.line)...)
+		if got.code != c.code || c.code == 2 && !strings.Contains(got.err, `"timeout" is a reason of letters: choose them by --failure-reason`) {
+			t.Errorf("%s: exit %d: %s%s", c.line, got.code, got.out, got.err)
+		}
+	}
+	if n, err := s.store.Count(t.Context(), letters.Filter{}); err != nil || n != 5 {
+		t.Errorf("%d letters wait, %v", n, err)
+	}
+}

@@ -169,8 +169,11 @@ var errNilMessage = errors.New("the message is nil")
 
 // judged marks a refusal for size, which will be one the next time too. So is a request that the client cannot encode.
 func judged(err error) error {
-	if isTooLarge(err) {
+	switch {
+	case isTooLarge(err):
 		return classify.Permanent(fmt.Errorf("%w: %w", classify.ErrTooLarge, err))
+	case errors.Is(err, sarama.ErrUnknownTopicOrPartition):
+		return fmt.Errorf("%w: create the topic with Kafka's tools; a Publisher creates those of letters and stages alone", err)
 	}
 	return err
 }

@@ -64,14 +64,14 @@ func TestPublishSeveral(t *testing.T) {
 	}
 }
 
-// A topic that is missing is not made up by publishing to it, and the error comes.
+// A topic that is missing is not made up by publishing to it. The error says what to do.
 func TestMissingTopic(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	pub := c.publisher(PublisherConfig{})
 	c.ends("Publish", func() {
-		if err := pub.Publish(c.topic+"-missing", message.NewMessage("", nil)); err == nil {
-			t.Error("no error")
+		if err := pub.Publish(c.topic+"-missing", message.NewMessage("", nil)); err == nil || !strings.Contains(err.Error(), "create the topic") {
+			t.Error(err)
 		}
 	})
 }

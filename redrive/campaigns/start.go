@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -115,15 +116,27 @@ func (c *Campaigns) checkKeys(ctx context.Context, r *Request) error {
 	return nil
 }
 
+// noLetters says for people why the selection has no letter.
 func noLetters(out []LeftOut) string {
 	if len(out) == 0 {
 		return "the selection is empty"
 	}
-	text, _ := json.Marshal(out)
-	if slices.ContainsFunc(out, func(l LeftOut) bool { return l.Why == Discarded }) {
-		text = append(text, "; "+notRedriven(true)...)
+	var why []string
+	for _, l := range out {
+		switch l.Why {
+		case NotAllowed:
+			why = append(why, fmt.Sprintf("%d may not go to the topic %q, which Config.Allow does not name", l.Letters, l.Topic))
+		case NoOrigin:
+			why = append(why, fmt.Sprintf("of %d no origin topic is known: name one in Request.To", l.Letters))
+		case InCampaign:
+			why = append(why, fmt.Sprintf("the campaign %s has %d: wait for its end, or cancel it", l.Campaign, l.Letters))
+		case Discarded:
+			why = append(why, fmt.Sprintf("of %d: %s", l.Letters, notRedriven(true)))
+		default:
+			why = append(why, fmt.Sprintf("of %d: %s", l.Letters, notRedriven(false)))
+		}
 	}
-	return "all of the selection is left out: " + boundedtext.Text(string(text), 1000)
+	return "all of the selection is left out: " + boundedtext.Text(strings.Join(why, "; "), 1000)
 }
 
 func micro(t time.Time) int64 {

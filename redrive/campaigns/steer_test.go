@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -130,8 +131,9 @@ func TestActs(t *testing.T) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	if _, err := all.Start(t.Context(), request); !errors.Is(err, campaigns.ErrNoLetters) {
-		t.Error(err)
+	_, err := all.Start(t.Context(), request)
+	if says := "the campaign " + c.ID + " has 3: wait for its end, or cancel it"; !errors.Is(err, campaigns.ErrNoLetters) || !strings.Contains(err.Error(), says) {
+		t.Errorf("%v; want %q", err, says)
 	}
 }
 

@@ -74,6 +74,11 @@ func (a *app) move(m move) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if len(args) == 0 {
+			if err := chosen.notMeant(ctx, store, reason); err != nil {
+				return err
+			}
+		}
 		chosen.statuses = []string{string(m.from)}
 		s, err := a.frozen(ctx, store, &chosen, args)
 		if err != nil {

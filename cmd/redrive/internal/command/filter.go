@@ -102,6 +102,20 @@ func (c *choice) has(name string) bool { return c.set.Changed(name) }
 // empty reports whether no flag chooses anything.
 func (c *choice) empty() bool { return len(c.values())+len(c.seqs) == 0 }
 
+// notMeant returns an error if the words for the record are the reason of letters: --reason was taken for
+// --failure-reason, and other letters would be acted on.
+func (c *choice) notMeant(ctx context.Context, store *letters.Store, reason string) error {
+	if reason == "" || len(c.seqs) > 0 || c.has("failure-reason") {
+		return nil
+	}
+	f := letters.Filter{Reasons: []string{reason}, Statuses: letters.Statuses(), Limit: 1}
+	if heads, err := store.Heads(ctx, f); err != nil || len(heads) == 0 {
+		return err
+	}
+	return wrong("--reason is why you act, for the record, and %q is a reason of letters: choose them by "+
+		"--failure-reason, and say why in other words", reason)
+}
+
 // moment reads a time, or a time ago.
 func moment(flag, text string) (time.Time, error) {
 	at, err := operate.Moment(flag, text, time.Now())

@@ -59,6 +59,9 @@ reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a
 			if err != nil {
 				return err
 			}
+			if err := chosen.notMeant(ctx, store, reason); err != nil {
+				return err
+			}
 			chosen.until = olderThan
 			s, err := a.freeze(ctx, store, &chosen)
 			if err != nil {

@@ -91,6 +91,9 @@ func (s *startFlags) ask(ctx context.Context, a *app, store *letters.Store, chos
 	if chosen.empty() && !s.all {
 		return r, wrong("nothing chooses letters: name SEQs, add --cause or another flag, or --all for every letter that waits")
 	}
+	if err = chosen.notMeant(ctx, store, r.Reason); err != nil {
+		return r, err
+	}
 	if r.Filter, err = chosen.filter(ctx, store); err != nil {
 		return r, err
 	}
