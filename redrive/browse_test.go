@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -51,10 +52,7 @@ func TestPlanTopic(t *testing.T) {
 		Rules: redrive.Rules{Allow: []string{"orders", "far"}, Rate: 2, Filter: letters.Filter{Handlers: []string{"billing"}}}, Topic: "orders.dlq",
 	}
 	s := &shelf{messages: waiting}
-	plan, err := redrive.Inside().PlanTopic(t.Context(), s, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := testkit.Must(redrive.Inside().PlanTopic(t.Context(), s, config))
 	if plan.Messages != 18 || plan.Letters != 13 || plan.Quarantine != 1 || plan.Refused != 2 || plan.NotChosen != 1 || plan.NoLetters != 1 || plan.Takes != 6500*time.Millisecond {
 		t.Errorf("%+v", plan)
 	}

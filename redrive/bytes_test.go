@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -61,10 +62,7 @@ func testDrain_hostileBytes(t *testing.T, on database) {
 		if want == nil {
 			want = messages["bytes"]
 		}
-		got, err := poison.Decode(withClass(p.Msg))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testkit.Must(poison.Decode(withClass(p.Msg)))
 		if p.Msg.UUID != want.UUID || !bytes.Equal(p.Msg.Payload, want.Payload) || !bytes.Equal(got.Origin.Key, all) {
 			t.Errorf("%.10q changed", p.Msg.UUID)
 		}
@@ -89,9 +87,7 @@ func testDrain_damagedRow(t *testing.T, on database) {
 	db := on.Create(t)()
 	s := storeOn(t, db)
 	publish(t, s, "orders.dlq", several(3)...)
-	if _, err := db.Exec(`UPDATE spillway_letter_bodies SET letter_metadata = letter_payload WHERE body = 1`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.Exec(`UPDATE spillway_letter_bodies SET letter_metadata = letter_payload WHERE body = 1`))
 	report, err := redrive.Drain(t.Context(), s, &outbox{}, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
 	if err != nil || report.Redriven != 2 || report.Refused != 1 {
 		t.Errorf("%+v, %v", report, err)
@@ -115,10 +111,7 @@ func testDrain_tooLarge(t *testing.T, on database) {
 	}
 	publish(t, s, "orders.dlq", letter("fits", "x", history))
 	own := errors.New("body exceeds the quota")
-	classifier, err := classify.New(classify.Config{Rules: []classify.Rule{classify.Is(own, classify.Verdict{TooLarge: true})}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	classifier := testkit.Must(classify.New(classify.Config{Rules: []classify.Rule{classify.Is(own, classify.Verdict{TooLarge: true})}}))
 	refusals := 0
 	live := &outbox{Before: func(_ string, msg *message.Message) error {
 		if strings.HasPrefix(msg.UUID, "huge") || msg.Metadata[poison.KeyAttemptHistory] != "" {
@@ -169,13 +162,8 @@ func TestDrain_mysqlLargestMessage(t *testing.T) {
 			db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), settings))
 			store, fallback := storeOn(t, db), &outbox{}
 			var packet int
-			if err := db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
-				t.Fatal(err)
-			}
-			queue, err := poison.NewQueue(store, poison.QueueConfig{Fallbacks: []poison.Sink{{Publisher: fallback}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet))
+			queue := testkit.Must(poison.NewQueue(store, poison.QueueConfig{Fallbacks: []poison.Sink{{Publisher: fallback}}}))
 			handler := queue.Middleware(func(*message.Message) ([]*message.Message, error) {
 				return nil, classify.Permanent(errors.New(strings.Repeat("a long story ", 1<<20)))
 			})

@@ -3,9 +3,10 @@ package redrive_test
 import (
 	"context"
 	"errors"
-	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 

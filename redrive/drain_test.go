@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"maps"
 	"math"
 	"slices"
@@ -12,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 

@@ -4,11 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 

@@ -31,10 +31,7 @@ func newHandler(t testing.TB, live message.Publisher, c redrive.HandlerConfig) *
 	if c.MinWait == 0 { // what just failed would rest
 		c.MinWait = -1
 	}
-	h, err := redrive.NewHandler(live, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := testkit.Must(redrive.NewHandler(live, c))
 	return h
 }
 
@@ -108,9 +105,7 @@ func TestHandler_publisherDown(t *testing.T) {
 		Park: park,
 	}
 	live := &outbox{Before: refuse}
-	if err := newHandler(t, live, c).Handle(letter("1", "a")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, newHandler(t, live, c).Handle(letter("1", "a")))
 	if p := park.All(); len(p) != 1 || p[0].Topic != "unknown.parked" || len(parked) != 1 || !errors.Is(parked[0], errDown) || errs != 2 {
 		t.Errorf("%v %v %d", p, parked, errs)
 	}
@@ -130,9 +125,7 @@ func TestHandler_publisherDown(t *testing.T) {
 func TestHandler_givesBack(t *testing.T) {
 	live, park := &outbox{}, &outbox{}
 	h := newHandler(t, live, redrive.HandlerConfig{Rules: redrive.Rules{Rate: 0.001}, Park: park})
-	if err := h.Handle(letter("1", "a")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, h.Handle(letter("1", "a")))
 	ctx, cancel := context.WithCancel(t.Context())
 	errs := make(chan error, 2)
 	for i := range 2 { // one waits for the rate, one for its place
@@ -162,10 +155,7 @@ func TestHandler_underQueue(t *testing.T) {
 		}
 		return nil
 	}
-	queue, err := poison.NewQueue(dead, poison.QueueConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := testkit.Must(poison.NewQueue(dead, poison.QueueConfig{}))
 	h := newHandler(t, &outbox{Before: refuse}, redrive.HandlerConfig{Rules: redrive.Rules{PublishAttempts: 1}, Park: park})
 	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
 		r.AddMiddleware(queue.Middleware)
@@ -191,10 +181,7 @@ func TestHandler_loopEnds(t *testing.T) {
 	dead := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	park := &outbox{}
 	var handled atomic.Int64
-	queue, err := poison.NewQueue(dead, poison.QueueConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := testkit.Must(poison.NewQueue(dead, poison.QueueConfig{}))
 	h := newHandler(t, live, redrive.HandlerConfig{Rules: redrive.Rules{MaxRedrives: 2}, Park: park})
 	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
 		r.AddMiddleware(queue.Middleware)
@@ -220,9 +207,7 @@ func TestHandler_quarantinesWatermillLetter(t *testing.T) {
 	park := &outbox{}
 	msg := message.NewMessage("1", []byte("a"))
 	maps.Copy(msg.Metadata, message.Metadata{"reason_poisoned": "boom", "topic_poisoned": "orders", poison.KeyRedriveCount: "3"})
-	if err := newHandler(t, &outbox{}, redrive.HandlerConfig{Park: park}).Handle(msg); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, newHandler(t, &outbox{}, redrive.HandlerConfig{Park: park}).Handle(msg))
 	l, err := poison.Decode(park.All()[0].Msg)
 	if err != nil || l.Failure.Reason != classify.ReasonMaxRedrives || l.Failure.Description != "boom" || l.Origin.Topic != "orders" {
 		t.Errorf("%+v, %v", l, err)
@@ -265,10 +250,7 @@ func TestHandler_publisherOfAnotherHandler(t *testing.T) {
 		"HandlerConfig.Park": newHandler(t, &outbox{}, redrive.HandlerConfig{Park: shared}),
 	} {
 		pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-		router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 		router.AddHandler("billing", "orders", pubsub, "invoices", struct{ message.Publisher }{shared}, message.PassthroughHandler)
 		router.AddPlugin(h.Plugin(pubsub, "orders.dlq"))
 		ctx, cancel := context.WithTimeout(t.Context(), deadline) // a router that starts runs on

@@ -90,10 +90,7 @@ func TestParkIsInitialized(t *testing.T) {
 		park := &strict{cannot: errDown}
 		h := newHandler(t, &outbox{}, redrive.HandlerConfig{Park: park})
 		pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-		router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 		router.AddPlugin(h.Plugin(pubsub, "orders.dlq"))
 		_, draining := topicConfig(t, &outbox{}, park, over).drain(t.Context())
 		ctx, cancel := context.WithTimeout(t.Context(), deadline) // a router that starts runs on

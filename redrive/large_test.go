@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -25,10 +26,7 @@ func TestDrain_largeLetters(t *testing.T) {
 
 func testDrain_largeLetters(t *testing.T, on fixture.Database) {
 	const n, size, most = 13, 10 << 20, 100 << 20
-	store, err := letters.NewStore(t.Context(), on.Create(t)(), settings.Shared{Service: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(letters.NewStore(t.Context(), on.Create(t)(), settings.Shared{Service: "shop"}))
 	payload := make([]byte, size)
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(payload)

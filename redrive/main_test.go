@@ -44,9 +44,6 @@ var (
 
 func drain(t testing.TB, s *letters.Store, live message.Publisher, c redrive.DrainConfig) redrive.Report {
 	t.Helper()
-	report, err := redrive.Drain(context.Background(), s, live, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := testkit.Must(redrive.Drain(context.Background(), s, live, c))
 	return report
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -34,9 +35,7 @@ func TestHandler_rateOfSlowPublisher(t *testing.T) {
 		for range 2 {
 			start := time.Now()
 			for i := range 10_001 {
-				if err := h.Handle(letter(fmt.Sprint(i), "a")); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, h.Handle(letter(fmt.Sprint(i), "a")))
 			}
 			if took := time.Since(start); math.Abs(took.Seconds()-10) > 0.1 {
 				t.Errorf("10,001 letters at 1,000 a second took %s", took)
@@ -67,9 +66,7 @@ func TestHandler_rateOfStalledPublisher(t *testing.T) {
 				},
 			}}})
 			for i := range n {
-				if err := h.Handle(letter(fmt.Sprint(i), "a")); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, h.Handle(letter(fmt.Sprint(i), "a")))
 			}
 			took := last.Sub(first)
 			if least := (n-2)*every - 100*time.Millisecond; took < least {
@@ -97,9 +94,7 @@ func TestHandler_rateBoundsAttempts(t *testing.T) {
 		h := newHandler(t, live, redrive.HandlerConfig{Rules: redrive.Rules{Rate: 5}, Park: &outbox{}})
 		start := time.Now()
 		for i := range 17 {
-			if err := h.Handle(letter(fmt.Sprint(i), "a")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, h.Handle(letter(fmt.Sprint(i), "a")))
 		}
 		if took := time.Since(start); calls != 51 || took < 10*time.Second || took > 11*time.Second {
 			t.Errorf("%d calls at 5 a second took %s", calls, took)
@@ -149,10 +144,7 @@ func TestHandler_minWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				live := &outbox{}
-				h, err := redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Park: &outbox{}, MinWait: row.configured})
-				if err != nil {
-					t.Fatal(err)
-				}
+				h := testkit.Must(redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Park: &outbox{}, MinWait: row.configured}))
 				start := time.Now()
 				msg := letter("1", "a", func(l *poison.Letter) {
 					l.Failure.LastFailedAt, l.Redrive.At = start.Add(-row.failed), start.Add(-row.redriven)
@@ -168,10 +160,7 @@ func TestHandler_minWait(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) { // going away ends the wait, and what is over its count does not wait
 		live, park := &outbox{}, &outbox{}
-		h, err := redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Park: park})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := testkit.Must(redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Park: park}))
 		now := func(l *poison.Letter) { l.Failure.LastFailedAt = time.Now() }
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
@@ -197,9 +186,7 @@ func TestHandler_rateIsExact(t *testing.T) {
 				Rules: redrive.Rules{Allow: []string{"orders"}, Rate: 50, Concurrency: concurrency}, Park: &outbox{},
 				MinWait: -1,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			start := time.Now()
 			done := make(chan error)
 			for i := range 501 {

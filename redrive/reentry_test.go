@@ -6,6 +6,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -32,13 +33,8 @@ var entryRows = map[string]struct {
 func TestReentryTopic(t *testing.T) {
 	for name, row := range entryRows {
 		live, park := &outbox{}, &outbox{}
-		h, err := redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}, ReentryTopic: row.entry}, Park: park})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Handle(letter("1", "{}", from(row.origin))); err != nil {
-			t.Fatal(err)
-		}
+		h := testkit.Must(redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}, ReentryTopic: row.entry}, Park: park}))
+		testkit.NoError(t, h.Handle(letter("1", "{}", from(row.origin))))
 		taken := live.All()
 		if row.refused {
 			taken = park.All()
@@ -57,9 +53,7 @@ func TestReentryTopic_drain(t *testing.T) {
 	for name, row := range entryRows {
 		store, live := newStore(t), &outbox{}
 		publish(t, store, "orders.dlq", letter("1", "{}", from(row.origin)))
-		if _, err := redrive.Drain(context.Background(), store, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, ReentryTopic: row.entry}}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(redrive.Drain(context.Background(), store, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, ReentryTopic: row.entry}}))
 		if taken := live.All(); row.refused != (len(taken) == 0) || !row.refused && (len(taken) != 1 || taken[0].Topic != row.want) {
 			t.Errorf("%s: %v, want %s", name, taken, row.want)
 		}
@@ -68,23 +62,13 @@ func TestReentryTopic_drain(t *testing.T) {
 
 // Features V1, V8: stages name the first stage of a handler that they have, and nothing for what a letter makes up.
 func TestReentryTopic_ofStages(t *testing.T) {
-	queue, err := poison.NewQueue(&outbox{}, poison.QueueConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := testkit.Must(poison.NewQueue(&outbox{}, poison.QueueConfig{}))
 	later, err := stages.New(queue, stages.Config{Publisher: &outbox{}, Subscriber: func(string, string) (message.Subscriber, error) {
 		return idle{}, nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	router, err := message.NewRouter(message.RouterConfig{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := later.AddConsumerHandler(router, "billing", "orders", idle{}, func(*message.Message) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	router := testkit.Must(message.NewRouter(message.RouterConfig{}, nil))
+	testkit.Must(later.AddConsumerHandler(router, "billing", "orders", idle{}, func(*message.Message) error { return nil }))
 	for _, row := range []struct{ topic, handler, want string }{
 		{"orders", "billing", "orders.billing.retry.5s"},
 		{"orders", "shipping", ""},

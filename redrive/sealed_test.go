@@ -23,9 +23,7 @@ import (
 func sealedLetter(t testing.TB, s *seal.Sealer, id string, change ...func(*poison.Letter)) *message.Message {
 	t.Helper()
 	msg, _, err := poison.Inside().Seal(t.Context(), s, letter(id, "secret of "+id, change...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return msg
 }
 
@@ -51,10 +49,7 @@ func testDrain_sealed(t *testing.T, on database) {
 	damaged := sealedLetter(t, k1, "damaged")
 	damaged.Payload = damaged.Payload[:len(damaged.Payload)-1]
 	publish(t, plain, "orders.dlq", sealedLetter(t, k1, "old"), sealedLetter(t, lost, "lost"), damaged, letter("clear", "secret of clear"), sealedLetter(t, k2, "new"))
-	store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: k2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: k2}))
 	before := list(t, store, letters.Filter{IDs: []string{"lost", "damaged"}})
 
 	log, live := &testkit.Log{}, &outbox{}
@@ -162,10 +157,7 @@ func TestDrainTopic_sealed(t *testing.T) {
 func TestHandler_sealAway(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
 	live, park := &outbox{}, &outbox{}
-	h, err := redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Shared: settings.Shared{Seal: s}}, Park: park, MinWait: time.Nanosecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := testkit.Must(redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Shared: settings.Shared{Seal: s}}, Park: park, MinWait: time.Nanosecond}))
 	msg := sealedLetter(t, s, "1")
 	keys.Away.Store(true)
 	if err := h.Handle(msg); !errors.Is(err, seal.ErrUnavailable) || len(park.All())+len(live.All()) != 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -177,14 +178,9 @@ func TestDrain_comesBackForLockedLetters(t *testing.T) {
 			db := on.Create(t)()
 			store, out := storeOn(t, db), &outbox{}
 			publish(t, store, "orders.dlq", several(3)...)
-			writer, err := db.Begin()
-			if err != nil {
-				t.Fatal(err)
-			}
+			writer := testkit.Must(db.Begin())
 			defer func() { _ = writer.Rollback() }()
-			if _, err := writer.Exec(`UPDATE spillway_dead_letters SET seen = 2 WHERE seq = 1`); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(writer.Exec(`UPDATE spillway_dead_letters SET seen = 2 WHERE seq = 1`))
 			out.Before = func(_ string, msg *message.Message) error {
 				if msg.UUID == "id-2" {
 					return writer.Commit()

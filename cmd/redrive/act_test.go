@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -83,10 +84,7 @@ func TestExportImport(t *testing.T) {
 // identities are all bytes of the letters that wait.
 func identities(t *testing.T, store *letters.Store) (all []string) {
 	t.Helper()
-	found, err := store.List(t.Context(), letters.Filter{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := testkit.Must(store.List(t.Context(), letters.Filter{}))
 	for _, l := range found {
 		msg := l.Encode()
 		all = append(all, fmt.Sprintf("%q %q %q %s", msg.UUID, msg.Payload, fmt.Sprint(msg.Metadata), l.DeadLetterTopic))
@@ -97,18 +95,13 @@ func identities(t *testing.T, store *letters.Store) (all []string) {
 
 func TestReadOnlyRoleOnPostgres(t *testing.T) {
 	s := shopOn(t, databases.Postgres, databases.Postgres.Create(t), incident()...)
-	address, err := url.Parse(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := testkit.Must(url.Parse(s.url))
 	role, schema := "reader_"+strings.ToLower(rand.Text()[:12]), address.Query().Get("search_path")
 	for _, statement := range []string{
 		`CREATE ROLE ` + role + ` LOGIN PASSWORD 'unknown'`, `GRANT USAGE ON SCHEMA ` + schema + ` TO ` + role,
 		`GRANT SELECT ON ALL TABLES IN SCHEMA ` + schema + ` TO ` + role,
 	} {
-		if _, err := s.db.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.db.Exec(statement))
 	}
 	t.Cleanup(func() {
 		if _, err := s.db.Exec(`DROP OWNED BY ` + role + `; DROP ROLE ` + role); err != nil {
@@ -142,9 +135,7 @@ func readOnly(t *testing.T, s *shop) {
 func TestLookingMakesNothing(t *testing.T) {
 	s := newShop(t)
 	file := t.TempDir() + "/empty.db"
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, nil, 0o600))
 	for _, command := range []string{"causes", "list", "doctor"} {
 		if got := s.pipe(command, "--db", "sqlite://"+file); got.code == 0 || !strings.Contains(got.err+got.out, "spillway_schema") {
 			t.Errorf("%s: exit %d: %s", command, got.code, got.err)
@@ -178,9 +169,7 @@ func TestRedact(t *testing.T) {
 func TestConfigFile(t *testing.T) {
 	s := newShop(t, incident()...)
 	file := t.TempDir() + "/redrive.conf"
-	if err := os.WriteFile(file, []byte("# of the shop\ndb = "+s.url+"\nservice=shop\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte("# of the shop\ndb = "+s.url+"\nservice=shop\n"), 0o600))
 	s.env = []string{"SPILLWAY_CONFIG=" + file}
 	if got := s.pipe("list"); got.code != 0 || strings.Count(got.out, "\n") != 5 {
 		t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
@@ -188,9 +177,7 @@ func TestConfigFile(t *testing.T) {
 	if got := s.pipe("list", "--service", "other"); got.code != 3 {
 		t.Errorf("a flag is weaker than the file: exit %d", got.code)
 	}
-	if err := os.WriteFile(file, []byte("database = x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte("database = x\n"), 0o600))
 	if got := s.pipe("list"); got.code != 2 || !strings.Contains(got.err, "line 1") {
 		t.Errorf("exit %d: %s", got.code, got.err)
 	}

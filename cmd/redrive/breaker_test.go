@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
@@ -14,10 +15,7 @@ func TestBreaker(t *testing.T) {
 	if got := s.pipe("breaker", "list"); got.code != 1 || !strings.Contains(got.err, "not in this database") {
 		t.Errorf("a service without shared breakers: exit %d: %s", got.code, got.err)
 	}
-	store, err := breaker.NewStore(t.Context(), s.db, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(breaker.NewStore(t.Context(), s.db, "shop"))
 	s.steps([]step{
 		{0, "all messages pass", []string{"breaker", "list"}},
 		{2, "--reason is empty", []string{"breaker", "open", "billing"}},

@@ -49,13 +49,9 @@ func TestDrain(t *testing.T) {
 			var want []string
 			for _, id := range []string{"one", "two", "three"} {
 				want = append(want, id)
-				if err := broker.Publish(dead, letter(id, `{}`, func(l *poison.Letter) { l.Origin.Topic = live })); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, broker.Publish(dead, letter(id, `{}`, func(l *poison.Letter) { l.Origin.Topic = live })))
 			}
-			if err := broker.Publish(dead, letter("forged", `{}`, func(l *poison.Letter) { l.Origin.Topic = "admin" })); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, broker.Publish(dead, letter("forged", `{}`, func(l *poison.Letter) { l.Origin.Topic = "admin" })))
 			args := []string{"drain", dead, "--allow", live, "--idle", "20s"}
 			testkit.Eventually(t, "the letters", func() bool { // a transaction of another test on the server hides rows for its time
 				return strings.Contains(s.pipe(append(args, "--dry-run")...).out, " of 4 messages")
@@ -99,20 +95,14 @@ func TestDrain_killed(t *testing.T) {
 	dead := live + ".dlq"
 	broker := s.broker(address, live, dead)
 	for _, id := range []string{"one", "two", "three"} {
-		if err := broker.Publish(dead, letter(id, `{}`, func(l *poison.Letter) { l.Origin.Topic = live })); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, broker.Publish(dead, letter(id, `{}`, func(l *poison.Letter) { l.Origin.Topic = live })))
 	}
 	args := []string{"drain", dead, "--allow", live, "--yes"}
 	killed := exec.Command(binary, append(args, "--rate", "0.01")...)
 	killed.Env = s.env
-	if err := killed.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, killed.Start())
 	s.subscribe(broker, "watcher", live, 1)
-	if err := killed.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, killed.Process.Signal(syscall.SIGKILL))
 	_ = killed.Wait()
 	if got := s.pipe(append(args, "--idle", "1ms")...); got.code != 5 || !strings.Contains(got.err, "run it again") {
 		t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
@@ -129,14 +119,9 @@ func TestDrain_killed(t *testing.T) {
 // broker opens a broker that has topics, until the test ends.
 func (s *shop) broker(address string, topics ...string) *connect.Broker {
 	s.t.Helper()
-	broker, err := connect.Open(s.t.Context(), address, s.open, watermill.NopLogger{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	broker := testkit.Must(connect.Open(s.t.Context(), address, s.open, watermill.NopLogger{}))
 	s.t.Cleanup(func() { _ = broker.Close() })
-	if err := broker.Publisher.(poison.Initializer).InitializeTopics(topics...); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, broker.Publisher.(poison.Initializer).InitializeTopics(topics...))
 	return broker
 }
 
@@ -155,9 +140,7 @@ func (s *shop) subscribe(broker *connect.Broker, group, topic string, n int) (id
 func (s *shop) read(broker *connect.Broker, group, topic string, n int) (all []*message.Message) {
 	s.t.Helper()
 	sub, err := broker.Subscriber(group)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, err)
 	defer sub.Close()
 	ctx, cancel := context.WithTimeout(s.t.Context(), testkit.Patience)
 	defer cancel()
@@ -166,10 +149,7 @@ func (s *shop) read(broker *connect.Broker, group, topic string, n int) (all []*
 			s.t.Fatal(err)
 		}
 	}
-	messages, err := sub.Subscribe(ctx, topic)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	messages := testkit.Must(sub.Subscribe(ctx, topic))
 	for range n {
 		msg, ok := <-messages
 		if !ok {
@@ -198,9 +178,7 @@ func TestWork(t *testing.T) {
 	}
 	killed := exec.Command(binary, "work", "--allow", "orders", "--lease", "1s")
 	killed.Env = s.env
-	if err := killed.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, killed.Start())
 	redriven := func() int {
 		page, err := s.campaigns().List(t.Context(), campaigns.List{})
 		if err != nil || len(page) != 1 {
@@ -209,9 +187,7 @@ func TestWork(t *testing.T) {
 		return page[0].Redriven
 	}
 	testkit.Eventually(t, "it redrives", func() bool { return redriven() > 5 })
-	if err := killed.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, killed.Process.Signal(syscall.SIGKILL))
 	_ = killed.Wait()
 	if n := redriven(); n == 60 {
 		t.Fatal("it was killed too late")

@@ -61,10 +61,7 @@ func (o *target) all() []string {
 func (s *shop) works(to *target) {
 	s.t.Helper()
 	all := s.campaigns()
-	worker, err := campaigns.NewWorker(all, to, campaigns.WorkerConfig{Poll: 10 * time.Millisecond})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	worker := testkit.Must(campaigns.NewWorker(all, to, campaigns.WorkerConfig{Poll: 10 * time.Millisecond}))
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- worker.Run(ctx) }()
@@ -78,10 +75,7 @@ func (s *shop) works(to *target) {
 
 func (s *shop) campaigns() *campaigns.Campaigns {
 	s.t.Helper()
-	all, err := campaigns.New(s.t.Context(), s.store, campaigns.Config{Allow: []string{"orders"}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	all := testkit.Must(campaigns.New(s.t.Context(), s.store, campaigns.Config{Allow: []string{"orders"}}))
 	return all
 }
 
@@ -192,10 +186,7 @@ func TestCtrlCDetaches(t *testing.T) {
 	s := newShop(t, incident()...)
 	cmd := exec.Command(binary, "redrive", "--handler", "billing", "--reason", "INC-7", "--yes")
 	cmd.Env = s.env
-	screen, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	screen := testkit.Must(pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 100}))
 	defer screen.Close()
 	var mu sync.Mutex
 	var seen strings.Builder
@@ -215,10 +206,8 @@ func TestCtrlCDetaches(t *testing.T) {
 	}()
 	shown := func() string { mu.Lock(); defer mu.Unlock(); return seen.String() }
 	testkit.Eventually(t, "it is watched", func() bool { return strings.Contains(shown(), "running 0/3") })
-	if _, err := io.WriteString(screen, "\x03"); err != nil {
-		t.Fatal(err)
-	}
-	err = cmd.Wait()
+	testkit.Must(io.WriteString(screen, "\x03"))
+	err := cmd.Wait()
 	<-read
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 130 || !strings.Contains(shown(), "the campaign goes on") {

@@ -30,9 +30,7 @@ func (s *shop) console(args ...string) *pageServer {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, err)
 	lines := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(out).ReadString('\n')
@@ -54,10 +52,7 @@ func (s *shop) console(args ...string) *pageServer {
 
 func (p *pageServer) send(method, path string, form url.Values, header ...string) (status int, body string) {
 	p.t.Helper()
-	r, err := http.NewRequest(method, p.url+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	r := testkit.Must(http.NewRequest(method, p.url+path, strings.NewReader(form.Encode())))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	for i := 0; i < len(header); i += 2 {
 		if r.Header.Set(header[i], header[i+1]); header[i] == "Host" {
@@ -65,15 +60,9 @@ func (p *pageServer) send(method, path string, form url.Values, header ...string
 		}
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(r)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	response := testkit.Must(client.Do(r))
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	text := testkit.Must(io.ReadAll(response.Body))
 	return response.StatusCode, string(text)
 }
 

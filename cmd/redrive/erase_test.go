@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -20,15 +21,10 @@ func TestEraseCommand(t *testing.T) {
 		l.Original.Metadata.Set("customer", erased)
 		l.Failure.Description = "no mailbox " + erased
 	}))...)
-	delayed, err := delay.NewStore(t.Context(), s.db, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	delayed := testkit.Must(delay.NewStore(t.Context(), s.db, "shop"))
 	waits := message.NewMessage("waits", nil)
 	waits.Metadata.Set("customer", erased)
-	if err := delayed.Inside().Put(t.Context(), "orders", waits, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, delayed.Inside().Put(t.Context(), "orders", waits, time.Hour))
 	whom := []string{"erase", "--metadata", "customer=" + erased, "--reason", "request 17"}
 	s.steps([]step{
 		{2, "nothing is chosen", []string{"erase", "--reason", "r"}},

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -72,10 +73,7 @@ func urlOf(t *testing.T, d databases.Database, address string) string {
 		file, _, _ := strings.Cut(strings.TrimPrefix(address, "file:"), "?")
 		return "sqlite://" + file
 	case databases.MariaDB.Name:
-		config, err := mysql.ParseDSN(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := testkit.Must(mysql.ParseDSN(address))
 		return (&url.URL{Scheme: "mysql", User: url.UserPassword(config.User, config.Passwd), Host: config.Addr, Path: "/" + config.DBName}).String()
 	}
 	return address
@@ -95,9 +93,7 @@ func shopOn(t *testing.T, d databases.Database, address string, messages ...*mes
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "SPILLWAY_DB=" + s.url, "SPILLWAY_SERVICE=shop", "SPILLWAY_BY=ann", "TERM=xterm",
 	}
 	if len(messages) > 0 {
-		if err := s.store.Publish("orders.dlq", messages...); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.store.Publish("orders.dlq", messages...))
 	}
 	return s
 }
@@ -107,10 +103,7 @@ func (s *shop) open(context.Context) (*sql.DB, error) { return s.db, nil }
 
 func storeOn(t *testing.T, db *sql.DB) *letters.Store {
 	t.Helper()
-	store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"}))
 	return store
 }
 
@@ -177,9 +170,7 @@ func (s *shop) code(err error) int {
 	if errors.As(err, &exit) {
 		return exit.ExitCode()
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, err)
 	return 0
 }
 
@@ -204,15 +195,10 @@ func (s *shop) terminal(columns int, in string, args ...string) result {
 	s.t.Helper()
 	cmd := exec.CommandContext(context.Background(), binary, args...)
 	cmd.Env, cmd.Dir = s.env, s.t.TempDir()
-	screen, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: uint16(columns)})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	screen := testkit.Must(pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: uint16(columns)}))
 	defer screen.Close()
 	if in != "" {
-		if _, err := io.WriteString(screen, in); err != nil {
-			s.t.Fatal(err)
-		}
+		testkit.Must(io.WriteString(screen, in))
 	}
 	out, err := io.ReadAll(screen)
 	if err != nil && !errors.Is(err, syscall.EIO) { // Linux ends a terminal so
@@ -238,18 +224,13 @@ func golden(t *testing.T, name, got string) {
 	got = lastMinute.ReplaceAllString(got, "${1}0")
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll("testdata", 0o755))
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Must(os.ReadFile(path))
 	if got != string(want) {
 		t.Errorf("%s is not what it was (go test ./cmd/redrive -update writes it):\n%s\nwant\n%s", path, got, want)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -22,9 +23,7 @@ func leaky(t *testing.T) *shop {
 		l.Failure.History = []classify.Attempt{{At: failedAt, Class: classify.ClassPermanent, Error: "card 4111111111111111 refused"}}
 	}))
 	rules := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(rules, []byte(`{"metadata":["customer"],"patterns":["customer \"([^\"]+)\""],"payload":["$.users[*].name"]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(rules, []byte(`{"metadata":["customer"],"patterns":["customer \"([^\"]+)\""],"payload":["$.users[*].name"]}`), 0o600))
 	s.env = append(s.env, "SPILLWAY_PRIVACY="+rules)
 	return s
 }
@@ -124,10 +123,7 @@ func TestMaskedExport(t *testing.T) {
 	if got := other.input(whole, "import", "-", "--yes"); got.code != 0 {
 		t.Error(got.err)
 	}
-	before, err := s.store.Get(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testkit.Must(s.store.Get(t.Context(), 1))
 	after, err := other.store.Get(t.Context(), 1)
 	if err != nil || string(before.Original.Payload) != string(after.Original.Payload) || before.Original.Metadata["customer"] != after.Original.Metadata["customer"] {
 		t.Errorf("%v: %v", after, err)
@@ -139,9 +135,7 @@ func TestPrivacyFile(t *testing.T) {
 	s := newShop(t)
 	for text, want := range map[string]string{`{"payload":["users"]}`: `Rules.Payload[0]`, `{"payloads":[]}`: "unknown field", `{`: "redrive help privacy"} {
 		path := filepath.Join(t.TempDir(), "rules.json")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		if got := s.pipe("list", "--privacy", path); got.code != 2 || !strings.Contains(got.err, want) {
 			t.Errorf("%s: %d %s", text, got.code, got.err)
 		}

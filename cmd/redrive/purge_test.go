@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -60,10 +61,7 @@ func TestUnlease(t *testing.T) {
 // claim leases the first letter that f chooses for an hour.
 func claim(t *testing.T, store *letters.Store, f letters.Filter) inside.Claim[letters.Letter] {
 	t.Helper()
-	seqs, err := store.Inside().Free(t.Context(), f, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seqs := testkit.Must(store.Inside().Free(t.Context(), f, 1))
 	c, err := store.Inside().Claim(t.Context(), f, seqs, time.Hour)
 	if err != nil || len(c.Letters) != 1 {
 		t.Fatal(c, err)

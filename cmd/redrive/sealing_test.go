@@ -22,22 +22,14 @@ const hidden = "Ada Lovelace"
 func keyFile(t *testing.T, ids ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "letters.keys")
-	if err := os.WriteFile(path, []byte(testkit.Keyring(ids...)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, []byte(testkit.Keyring(ids...)), 0o600))
 	return path
 }
 
 func sealerOf(t *testing.T, ids ...string) *seal.Sealer {
 	t.Helper()
-	ring, err := seal.ReadKeyring(keyFile(t, ids...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := seal.New(ring, "tenant")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := testkit.Must(seal.ReadKeyring(keyFile(t, ids...)))
+	s := testkit.Must(seal.New(ring, "tenant"))
 	return s
 }
 
@@ -45,9 +37,7 @@ func sealerOf(t *testing.T, ids ...string) *seal.Sealer {
 func sealedLetter(t *testing.T, s *seal.Sealer, id string) *message.Message {
 	t.Helper()
 	sealed, _, err := poison.Inside().Seal(t.Context(), s, clearLetter(id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return sealed
 }
 
@@ -104,9 +94,7 @@ func TestSealed_shown(t *testing.T) {
 		{2, "no such file", []string{"show", "one", "--keys", "nosuch"}},
 		{0, "nothing", []string{"erase", "--help"}},
 	})
-	if err := os.Chmod(keys, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Chmod(keys, 0o644))
 	s.steps([]step{{2, "chmod 600", []string{"show", "one"}}})
 }
 
@@ -170,9 +158,7 @@ func TestReseal(t *testing.T) {
 		{5, `{"key":"b","resealed":1,"closed":1,`, append(run, "--yes", "--json")},
 		{5, "1 letter left, because a program works on them", append(run, "--from", "a", "--yes")},
 	})
-	if err := s.store.Inside().Release(t.Context(), taken); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.store.Inside().Release(t.Context(), taken))
 	s.steps([]step{
 		{5, `sealed with key "z"`, append(run, "--yes")},
 		{0, "b\t3\tcurrent\nz\t1\twould be resealed\n", []string{"reseal", "--dry-run", "--keys", keys}},

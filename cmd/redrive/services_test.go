@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/settings"
@@ -19,9 +20,7 @@ func TestServicesOfOneTable(t *testing.T) {
 		if err == nil {
 			err = store.Publish("orders.dlq", letter("of-"+name, "{}"))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	for _, name := range []string{"billing", "zoo", "", "shop"} {
 		listed := s.pipe("list", "--service", name)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
@@ -75,18 +76,14 @@ func TestKilled(t *testing.T) {
 	const n, kills = 200, 6
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		s := newStore(t, d, address)
-		if _, err := s.db.DB().Exec(`CREATE TABLE published (id VARCHAR(64) NOT NULL)`); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.db.DB().Exec(`CREATE TABLE published (id VARCHAR(64) NOT NULL)`))
 		fill(t, s, n, 0)
 		o := order{Address: address, Driver: child.Driver(d.Name)}
 		for i := range kills {
 			o.Kill, o.After = []string{killTaken, killPublished, killDeleted}[i%3], 1+i%2
 			cmd := child.Command(t, o)
 			stdin, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			inTime := time.AfterFunc(patience, func() { _ = stdin.Close() })
 			err = cmd.Run()
 			inTime.Stop()
@@ -96,22 +93,15 @@ func TestKilled(t *testing.T) {
 		}
 		o.Kill = ""
 		cmd := child.Command(t, o)
-		stdin, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		stdin := testkit.Must(cmd.StdinPipe())
+		testkit.NoError(t, cmd.Start())
 		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
 		_ = stdin.Close()
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
 		}
 		var all, different int
-		if err := s.db.DB().QueryRow(`SELECT COUNT(*), COUNT(DISTINCT id) FROM published`).Scan(&all, &different); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.db.DB().QueryRow(`SELECT COUNT(*), COUNT(DISTINCT id) FROM published`).Scan(&all, &different))
 		if different != n || all-different > kills*20 {
 			t.Errorf("%d different of %d are published %d times", different, n, all)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -22,16 +23,12 @@ func TestErase(t *testing.T) {
 			address := d.Create(t)
 			s, ctx := newStore(t, d, address), t.Context()
 			theirs, err := NewStore(ctx, d.Open(t, address), "mail")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			put := func(s *Store, id string, metadata message.Metadata, after time.Duration) {
 				t.Helper()
 				msg := message.NewMessage(id, []byte("{}"))
 				msg.Metadata = metadata
-				if err := s.Put(ctx, "orders", msg, after); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, s.Put(ctx, "orders", msg, after))
 			}
 			const n = 30
 			ann := message.Metadata{"customer": "ann\x00", "tenant": "blue"}
@@ -46,9 +43,7 @@ func TestErase(t *testing.T) {
 				b, err = s.take(ctx, 1, time.Hour, front)
 				return err != nil || len(b.rows) == 1
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			before := 0
 			count := func(_ context.Context, ids []string) error { before += len(ids); return nil }
 			byMetadata := Selection{Metadata: map[string]string{"customer": "ann\x00"}}
@@ -69,9 +64,7 @@ func TestErase(t *testing.T) {
 			if before != n+1+2+n {
 				t.Errorf("the hook was called with %d messages", before)
 			}
-			if err := s.release(ctx, b.token, []int64{b.rows[0].seq}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.release(ctx, b.token, []int64{b.rows[0].seq}))
 			if got, err := s.Erase(ctx, byMetadata, EraseOptions{}); err != nil || got != (Erased{1, 0}) {
 				t.Errorf("after the lease: %+v, %v", got, err)
 			}

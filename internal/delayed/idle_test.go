@@ -8,6 +8,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/internal/testkit/wire"
 )
@@ -50,9 +51,7 @@ func TestIdle(t *testing.T) {
 		case "nothing is due":
 			put(t, other, "orders", newMessage("1"), time.Hour)
 		case "leased":
-			if _, err := plain.Exec(`UPDATE spillway_delayed SET due_at = 0, token = 'another'`); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(plain.Exec(`UPDATE spillway_delayed SET due_at = 0, token = 'another'`))
 		}
 		for !slices.Contains(watched.take(), s.statements.next) { // what a start and a change ask is over
 			time.Sleep(poll)

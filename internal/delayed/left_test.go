@@ -6,6 +6,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -22,9 +23,7 @@ func TestLeft(t *testing.T) {
 			t.Error("the search made the table")
 		}
 		s := newStore(t, d, address)
-		if err := s.Put(t.Context(), "orders.billing.retry", message.NewMessage("1", nil), time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Put(t.Context(), "orders.billing.retry", message.NewMessage("1", nil), time.Hour))
 		waiting, err := Left(t.Context(), db, s.Service())
 		if err != nil || len(waiting) != 1 || waiting[0].Topic != "orders.billing.retry" || waiting[0].Messages != 1 {
 			t.Errorf("%v, %v", waiting, err)

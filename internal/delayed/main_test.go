@@ -40,10 +40,7 @@ func newStore(t testing.TB, d databases.Database, address string) *Store {
 
 func on(t testing.TB, db *sql.DB) *Store {
 	t.Helper()
-	s, err := NewStore(t.Context(), db, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(NewStore(t.Context(), db, "shop"))
 	return s
 }
 
@@ -60,10 +57,7 @@ func (r *running) stop() {
 
 func start(t testing.TB, s *Store, to message.Publisher, config RelayConfig) *running {
 	t.Helper()
-	relay, err := NewRelay(s, to, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	relay := testkit.Must(NewRelay(s, to, config))
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{cancel, make(chan struct{})}
 	go func() {
@@ -78,9 +72,7 @@ func start(t testing.TB, s *Store, to message.Publisher, config RelayConfig) *ru
 
 func put(t testing.TB, s *Store, topic string, msg *message.Message, after time.Duration) {
 	t.Helper()
-	if err := s.Put(context.Background(), topic, msg, after); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Put(context.Background(), topic, msg, after))
 }
 
 func newMessage(id string) *message.Message { return message.NewMessage(id, []byte("payload of "+id)) }
@@ -157,9 +149,7 @@ func wantOnce(t testing.TB, got []string, n int) {
 // kept is how many rows there are.
 func kept(t testing.TB, s *Store) (n int) {
 	t.Helper()
-	if err := s.db.DB().QueryRow(`SELECT COUNT(*) FROM spillway_delayed`).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.db.DB().QueryRow(`SELECT COUNT(*) FROM spillway_delayed`).Scan(&n))
 	return n
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -30,18 +31,14 @@ func TestModel(t *testing.T) {
 		s := newStore(t, d, address)
 		const second = time.Second
 		rapid.Check(t, func(t *rapid.T) {
-			if _, err := s.db.DB().Exec(`DELETE FROM spillway_delayed`); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(s.db.DB().Exec(`DELETE FROM spillway_delayed`))
 			var now time.Duration
 			rows := map[string]*row{}
 			byToken := map[string][]string{}
 			hands := []held{}
 			next := 0
 			fatal := func(err error) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 			}
 			hand := func() (held, bool) {
 				if len(hands) == 0 {

@@ -4,6 +4,8 @@ import (
 	"database/sql"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // fill puts n messages in one transaction.
@@ -23,7 +25,5 @@ func fillEach(t testing.TB, s *Store, n int, each func(i int) (id int, after tim
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -25,9 +26,7 @@ func bulk(t testing.TB, s *Store, topic string, n int) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 // Feature R8, promise P4: what waits for a topic that refuses is passed over, and not written again and again. Messages
@@ -59,9 +58,7 @@ func TestRefusedIsPassedOver(t *testing.T) {
 		}
 		eventually(t, "the good ones are published", func() bool { return len(out.all()) == 20 })
 		var written int
-		if err := s.db.DB().QueryRow(`SELECT COUNT(*) FROM spillway_delayed WHERE ready_at <> due_at`).Scan(&written); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.db.DB().QueryRow(`SELECT COUNT(*) FROM spillway_delayed WHERE ready_at <> due_at`).Scan(&written))
 		if written > 10*50 {
 			t.Errorf("%d of %d rows were written again", written, n)
 		}
@@ -147,25 +144,15 @@ func TestPass(t *testing.T) {
 func TestDeadEntries(t *testing.T) {
 	d := databases.Postgres
 	s := newStore(t, d, d.Create(t))
-	old, err := s.db.DB().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := testkit.Must(s.db.DB().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
 	defer func() { _ = old.Rollback() }()
-	if _, err := old.Exec(`SELECT COUNT(*) FROM spillway_delayed`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(old.Exec(`SELECT COUNT(*) FROM spillway_delayed`))
 	const n = 20_000
 	bulk(t, s, "orders", n)
 	for _, statement := range []string{`UPDATE spillway_delayed SET ready_at = ready_at + 10000000`, `DELETE FROM spillway_delayed`} {
-		if _, err := s.db.DB().Exec(statement); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.db.DB().Exec(statement))
 	}
-	here, err := s.here(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := testkit.Must(s.here(t.Context()))
 	if dear, cheap := s.buffers(t, front), s.buffers(t, here); dear < 100 || cheap*10 > dear {
 		t.Errorf("a look reads %d pages from the start, and %d from behind the dead rows", dear, cheap)
 	}
@@ -187,8 +174,6 @@ func (s *Store) buffers(t *testing.T, from place) (most int) {
 		}
 		return err
 	}, `EXPLAIN (ANALYZE, BUFFERS) `+s.statements.next, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return most
 }

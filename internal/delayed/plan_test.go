@@ -15,6 +15,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -39,9 +40,7 @@ func TestDueOrder(t *testing.T) {
 			order = append(order, string(id))
 			return err
 		}, `SELECT id, due_at FROM spillway_delayed ORDER BY due_at, seq`)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		out := &outbox{before: func(_ string, messages []*message.Message) error {
 			var now int64
 			if err := s.db.DB().QueryRow(s.statements.now).Scan(&now); err != nil {
@@ -90,9 +89,7 @@ func TestPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d.Name != "mariadb" {
-			if _, err := s.db.DB().Exec(`ANALYZE`); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(s.db.DB().Exec(`ANALYZE`))
 		}
 		service, begin := []byte(s.service), s.dialect.after(front)
 		for name, query := range map[string]string{"next": s.statements.next, "choose": s.statements.choose, "page": s.statements.page} {
@@ -114,9 +111,7 @@ func TestPlan(t *testing.T) {
 				plan += "\n"
 				return err
 			}, explain[d.Name]+query, args...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if !strings.Contains(plan, "spillway_delayed_ready") ||
 				slices.ContainsFunc([]string{"Seq Scan", "Filter", "Sort", "filesort", "B-TREE", "type: ALL"}, func(s string) bool { return strings.Contains(plan, s) }) {
 				t.Errorf("%s:\n%s", name, plan)

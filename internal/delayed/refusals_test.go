@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -82,9 +83,7 @@ func TestPoisoned(t *testing.T) {
 			if err := s.db.DB().QueryRow(`SELECT failures FROM spillway_delayed`).Scan(&failures); err != nil || failures < 1 {
 				t.Error(failures, err)
 			}
-			if _, err := s.db.DB().Exec(`DELETE FROM spillway_delayed`); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(s.db.DB().Exec(`DELETE FROM spillway_delayed`))
 		}
 	})
 }
@@ -92,10 +91,7 @@ func TestPoisoned(t *testing.T) {
 // Promise P4: what a rule alone knows as a refusal for size is given up, and what is no such refusal is not.
 func TestGiveUpByRule(t *testing.T) {
 	own, other := errors.New("body exceeds the quota"), errors.New("not now")
-	classifier, err := classify.New(classify.Config{Rules: []classify.Rule{classify.Is(own, classify.Verdict{TooLarge: true})}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	classifier := testkit.Must(classify.New(classify.Config{Rules: []classify.Rule{classify.Is(own, classify.Verdict{TooLarge: true})}}))
 	s := newStore(t, databases.SQLite, databases.SQLite.Create(t))
 	refusals := map[string]error{numberedID(1): own, numberedID(2): other}
 	fill(t, s, 4, 0)
@@ -119,9 +115,7 @@ func TestDamaged(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		s := newStore(t, d, address)
 		put(t, s, "orders", newMessage(numberedID(0)), 0)
-		if _, err := s.db.DB().Exec(`UPDATE spillway_delayed SET metadata = 'damaged', failures = -5`); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.db.DB().Exec(`UPDATE spillway_delayed SET metadata = 'damaged', failures = -5`))
 		put(t, s, "orders", newMessage(numberedID(1)), 0)
 		out := &outbox{}
 		start(t, s, out, RelayConfig{})
@@ -176,13 +170,8 @@ func TestContended(t *testing.T) {
 			t.Parallel()
 			s := newStore(t, d, d.Create(t))
 			put(t, s, "orders", newMessage("1"), 0)
-			tx, err := s.db.DB().Begin()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := tx.Exec(`SELECT * FROM spillway_delayed FOR UPDATE`); err != nil {
-				t.Fatal(err)
-			}
+			tx := testkit.Must(s.db.DB().Begin())
+			testkit.Must(tx.Exec(`SELECT * FROM spillway_delayed FOR UPDATE`))
 			out := &outbox{}
 			config := &RelayConfig{Batch: 10, Poll: time.Second, Lease: time.Second, Shared: settings.Shared{Logger: watermill.NopLogger{}}}
 			w := &worker{from: source{config, s, out}, topics: topics{}}
@@ -194,9 +183,7 @@ func TestContended(t *testing.T) {
 				}
 				before = d
 			}
-			if err := tx.Rollback(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, tx.Rollback())
 			if d := w.round(t.Context()); d != time.Second || len(out.all()) != 1 || w.misses != 0 {
 				t.Errorf("%s, %d published", d, len(out.all()))
 			}

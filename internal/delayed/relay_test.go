@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -33,10 +34,7 @@ func TestNewRelay_refuses(t *testing.T) {
 // A nil argument is an error with a sentence.
 func TestNil(t *testing.T) {
 	s := newStore(t, databases.SQLite, databases.SQLite.Create(t))
-	r, err := NewRelay(s, &outbox{}, RelayConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(NewRelay(s, &outbox{}, RelayConfig{}))
 	var none context.Context
 	_, waited := s.Waiting(none)
 	_, noStore := NewRelay(nil, &outbox{}, RelayConfig{})
@@ -225,16 +223,10 @@ func TestPoll(t *testing.T) {
 func TestPlugin(t *testing.T) {
 	d := databases.SQLite
 	s, out := newStore(t, d, d.Create(t)), &outbox{}
-	relay, err := NewRelay(s, out, RelayConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	relay := testkit.Must(NewRelay(s, out, RelayConfig{}))
 	for i := range 2 {
 		channel := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-		router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 		router.AddPlugin(relay.Plugin)
 		router.AddConsumerHandler("billing", "orders", channel, func(*message.Message) error { return nil })
 		done := make(chan error, 1)
@@ -242,9 +234,7 @@ func TestPlugin(t *testing.T) {
 		<-router.Running()
 		put(t, s, "orders", newMessage(numberedID(i)), 0)
 		eventually(t, "it is published", func() bool { return len(out.all()) == i+1 })
-		if err := errors.Join(router.Close(), <-done); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(router.Close(), <-done))
 		if len(s.alarms.all) != 0 {
 			t.Error("the relay runs on")
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -108,9 +109,7 @@ func TestPut_tooLarge(t *testing.T) {
 	address := d.Create(t)
 	s := newStore(t, d, address)
 	var packet int
-	if err := s.db.DB().QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.db.DB().QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet))
 	for range 2 {
 		if err := s.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet)), 0); !errors.Is(err, classify.ErrTooLarge) {
 			t.Errorf("%v", err)
@@ -166,9 +165,7 @@ func TestNewStore(t *testing.T) {
 			t.Errorf("without a service: %v", err)
 		}
 		for _, statement := range []string{`DROP TABLE IF EXISTS spillway_delayed`, `CREATE TABLE spillway_delayed (seq INTEGER PRIMARY KEY, name VARCHAR(10))`} {
-			if _, err := db.Exec(statement); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(db.Exec(statement))
 		}
 		if _, err := NewStore(t.Context(), db, "shop"); err == nil || !strings.Contains(err.Error(), "without column") {
 			t.Errorf("another's table is taken for ours: %v", err)
@@ -205,9 +202,7 @@ func TestWaiting(t *testing.T) {
 		for i := range maxWaiting + 5 {
 			rows = append(rows, `(`+shopService[d.Name]+`, '`+strconv.Itoa(i)+`', '', '', 0, 0, 0)`)
 		}
-		if _, err := s.db.DB().Exec(`INSERT INTO spillway_delayed (service, topic, id, metadata, size, due_at, ready_at) VALUES ` + strings.Join(rows, ",")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.db.DB().Exec(`INSERT INTO spillway_delayed (service, topic, id, metadata, size, due_at, ready_at) VALUES ` + strings.Join(rows, ",")))
 		if waiting, err = s.Waiting(t.Context()); err != nil || len(waiting) != maxWaiting || waiting[0].Topic != "a" {
 			t.Error(len(waiting), err)
 		}
@@ -218,14 +213,9 @@ func TestWaiting(t *testing.T) {
 func TestServices(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		shop := newStore(t, d, address)
-		billing, err := NewStore(t.Context(), d.Open(t, address), "billing")
-		if err != nil {
-			t.Fatal(err)
-		}
+		billing := testkit.Must(NewStore(t.Context(), d.Open(t, address), "billing"))
 		for service, s := range map[string]*Store{"shop": shop, "billing": billing} {
-			if err := s.Put(t.Context(), "orders", newMessage(service), 0); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Put(t.Context(), "orders", newMessage(service), 0))
 		}
 		for service, s := range map[string]*Store{"shop": shop, "billing": billing} {
 			if waiting, err := s.Waiting(t.Context()); err != nil || len(waiting) != 1 || waiting[0].Messages != 1 {

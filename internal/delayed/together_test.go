@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
@@ -25,9 +26,7 @@ func TestStore_together(t *testing.T) {
 			if d.Name == "sqlite" {
 				refuse = `CREATE TRIGGER refused BEFORE INSERT ON spillway_delayed WHEN NEW.size >= 5000 BEGIN SELECT RAISE(ABORT, 'refused'); END`
 			}
-			if _, err := s.DB().Exec(refuse); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(s.DB().Exec(refuse))
 			const n, callers = 120, 40
 			topic := func(i int) string { return fmt.Sprint("topic-", i%5) }
 			after := func(i int) time.Duration { return time.Duration(i+1) * time.Hour }

@@ -49,20 +49,10 @@ func billing(t *testing.T, db *sql.DB, handler message.NoPublishHandlerFunc, plu
 	sub, err := wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{
 		ConsumerGroup: "billing", PollInterval: 10 * time.Millisecond, NackBackoff: 10 * time.Millisecond,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pub, err := wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pub.InitializeTopics("orders"); err != nil {
-		t.Fatal(err)
-	}
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	pub := testkit.Must(wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{}))
+	testkit.NoError(t, pub.InitializeTopics("orders"))
+	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	router.AddPlugin(plugins...)
 	router.AddConsumerHandler("billing", "orders", sub, handler)
 	done := make(chan error, 1)
@@ -81,19 +71,14 @@ func billing(t *testing.T, db *sql.DB, handler message.NoPublishHandlerFunc, plu
 	return func(ids ...string) {
 		t.Helper()
 		for _, id := range ids {
-			if err := pub.Publish("orders", message.NewMessage(id, []byte("{}"))); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, pub.Publish("orders", message.NewMessage(id, []byte("{}"))))
 		}
 	}, stop
 }
 
 func storeOn(t testing.TB, db *sql.DB) *delayed.Store {
 	t.Helper()
-	store, err := delayed.NewStore(t.Context(), db, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(delayed.NewStore(t.Context(), db, "shop"))
 	return store
 }
 
@@ -104,10 +89,7 @@ func TestPut_inTransaction(t *testing.T) {
 			t.Parallel()
 			db := d.New(t)
 			store, out := storeOn(t, db), &inbox{}
-			relay, err := delayed.NewRelay(store, out, delayed.RelayConfig{Poll: 5 * time.Millisecond})
-			if err != nil {
-				t.Fatal(err)
-			}
+			relay := testkit.Must(delayed.NewRelay(store, out, delayed.RelayConfig{Poll: 5 * time.Millisecond}))
 			var tries atomic.Int64
 			publish, stop := billing(t, db, func(msg *message.Message) error {
 				try := tries.Add(1)
@@ -142,9 +124,7 @@ func TestPut_inTransaction(t *testing.T) {
 func TestPut_deadlock(t *testing.T) {
 	db := databases.MariaDB.New(t)
 	store := storeOn(t, db)
-	if _, err := db.Exec(`CREATE TABLE accounts (id INT PRIMARY KEY, n INT NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.Exec(`CREATE TABLE accounts (id INT PRIMARY KEY, n INT NOT NULL)`))
 	if _, err := db.Exec(`INSERT INTO accounts VALUES (1, 0)`); err != nil {
 		t.Fatal(err)
 	}
@@ -169,9 +149,7 @@ func TestPut_deadlock(t *testing.T) {
 	})
 	publish("1")
 	applied := func() (n int) {
-		if err := db.QueryRow(`SELECT n FROM accounts WHERE id = 1`).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, db.QueryRow(`SELECT n FROM accounts WHERE id = 1`).Scan(&n))
 		return n
 	}
 	testkit.Eventually(t, "it comes again and takes effect", func() bool { return applied() > 0 })

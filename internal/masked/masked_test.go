@@ -8,6 +8,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/masked"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
@@ -16,10 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func redactor(t *testing.T) *privacy.Redactor {
 	t.Helper()
-	r, err := privacy.New(privacy.Rules{Metadata: []string{"customer"}, Payload: []string{"$.card.number", "$.rows[0].name", "$..iban"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(privacy.New(privacy.Rules{Metadata: []string{"customer"}, Payload: []string{"$.card.number", "$.rows[0].name", "$..iban"}}))
 	return r
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/sqlproxy"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // nesting is an owner that answers the transactions of its user, as savepoints would, and notes the sizes of arguments.
@@ -39,10 +40,7 @@ func (s savepoint) Rollback() error {
 func open(t *testing.T, life context.Context, f *fake, prepared map[string]driver.Stmt) *nesting {
 	t.Helper()
 	db := sql.OpenDB(f)
-	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(db.Conn(t.Context()))
 	n := &nesting{}
 	n.conn = sqlproxy.Open(life, conn, n, prepared)
 	t.Cleanup(func() { _ = n.conn.Close(); _ = conn.Close(); _ = db.Close() })
@@ -56,16 +54,9 @@ func TestNesting(t *testing.T) {
 	prepared := map[string]driver.Stmt{}
 	for range 2 {
 		n := open(t, t.Context(), f, prepared)
-		tx, err := n.conn.DB().Begin()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec("prepared", 1, 2); err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		tx := testkit.Must(n.conn.DB().Begin())
+		testkit.Must(tx.Exec("prepared", 1, 2))
+		testkit.NoError(t, tx.Rollback())
 		if !slices.Contains(n.args, 2) {
 			t.Errorf("the owner saw %v arguments", n.args)
 		}
@@ -80,14 +71,8 @@ func TestEnd(t *testing.T) {
 	f := &fake{}
 	life, end := context.WithCancel(t.Context())
 	n := open(t, life, f, nil)
-	tx, err := n.conn.DB().Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stmt, err := tx.Prepare("kept")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := testkit.Must(n.conn.DB().Begin())
+	stmt := testkit.Must(tx.Prepare("kept"))
 	end()
 	if _, err := tx.Exec("ctx"); err != nil || f.ctx.Err() == nil {
 		t.Error("a statement does not end with life: ", err)

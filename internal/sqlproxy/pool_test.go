@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/sqlproxy"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // on begins a transaction of the pool on a connection of its own, whose driver notes what it is told.
@@ -19,14 +20,8 @@ func on(t *testing.T, pool *sqlproxy.Pool) (*sqlproxy.Transaction, *fake) {
 	t.Helper()
 	f := &fake{running: make(chan struct{}), resume: make(chan struct{})}
 	db := sql.OpenDB(f)
-	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := pool.Begin(t.Context(), conn, &owner{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(db.Conn(t.Context()))
+	tx := testkit.Must(pool.Begin(t.Context(), conn, &owner{}))
 	t.Cleanup(func() { tx.Close(); _ = conn.Close(); _ = db.Close() })
 	return tx, f
 }
@@ -48,13 +43,8 @@ func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pool sqlproxy.Pool
 		first, a := on(t, &pool)
-		if _, err := first.Tx().Exec("one"); err != nil {
-			t.Fatal(err)
-		}
-		late, err := first.Tx().Prepare("late")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(first.Tx().Exec("one"))
+		late := testkit.Must(first.Tx().Prepare("late"))
 		first.Close()
 		first.Close() // does nothing: it must not give back twice
 		before := openers()
@@ -63,9 +53,7 @@ func TestPool(t *testing.T) {
 			t.Errorf("%d goroutines of database/sql, want %d", now, before+1)
 		}
 		third, c := on(t, &pool) // beside it
-		if _, err := second.Tx().Exec("two"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(second.Tx().Exec("two"))
 		if _, err := third.Tx().Exec("three"); err != nil {
 			t.Fatal(err)
 		}
@@ -102,9 +90,7 @@ func TestPool_endedByUser(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var pool sqlproxy.Pool
 			first, a := on(t, &pool)
-			if err := use(first.Tx()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, use(first.Tx()))
 			first.Close()
 			second, b := on(t, &pool)
 			if _, err := second.Tx().Exec("two"); err != nil || len(b.said) != 1 {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/sqlproxy"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,16 +43,10 @@ func begin(t *testing.T, f *fake) (*sqlproxy.Transaction, *owner, *sql.Conn, *sq
 	t.Helper()
 	db := sql.OpenDB(f)
 	t.Cleanup(func() { _ = db.Close() })
-	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(db.Conn(t.Context()))
 	o := &owner{}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := new(sqlproxy.Pool).Begin(ctx, conn, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(new(sqlproxy.Pool).Begin(ctx, conn, o))
 	cancel() // it outlives that
 	time.Sleep(time.Millisecond)
 	return s, o, conn, db
@@ -70,10 +65,7 @@ func TestTransaction(t *testing.T) {
 	}
 	must(tx.Exec("plain"))
 	must(tx.Exec("prepared", 1))
-	stmt, err := tx.Prepare("kept")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stmt := testkit.Must(tx.Prepare("kept"))
 	must(stmt.Exec())
 	var n int
 	if err := tx.QueryRow("query").Scan(&n); err != nil || n != 1 {
@@ -114,10 +106,7 @@ func TestTransaction(t *testing.T) {
 func TestRows(t *testing.T) {
 	s, o, conn, _ := begin(t, &fake{})
 	defer func() { s.Close(); _ = conn.Close() }()
-	rows, err := s.Tx().Query("late")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := testkit.Must(s.Tx().Query("late"))
 	for rows.Next() {
 	}
 	if rows.Err() != errBad || len(o.failed) != 1 {
@@ -126,9 +115,8 @@ func TestRows(t *testing.T) {
 	if err := rows.Close(); err != nil {
 		t.Error(err)
 	}
-	if rows, err = s.Tx().Query("open"); err != nil || rows.Err() != nil {
-		t.Fatal(err)
-	}
+	rows = testkit.Must(s.Tx().Query("open"))
+	testkit.NoError(t, rows.Err())
 	if left := s.Stop(); !left.Reading || left.Ended {
 		t.Errorf("%+v", left)
 	}
@@ -141,10 +129,7 @@ func TestRows(t *testing.T) {
 func TestStop(t *testing.T) {
 	f := &fake{running: make(chan struct{}), resume: make(chan struct{})}
 	s, _, conn, _ := begin(t, f)
-	stmt, err := s.Tx().Prepare("kept")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stmt := testkit.Must(s.Tx().Prepare("kept"))
 	ran := make(chan error, 1)
 	go func() { _, err := s.Tx().Exec("wait"); ran <- err }()
 	<-f.running

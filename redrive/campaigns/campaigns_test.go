@@ -2,10 +2,11 @@ package campaigns_test
 
 import (
 	"errors"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -73,9 +74,7 @@ func TestPlan(t *testing.T) {
 		fixture.Publish(t, store, "orders.dlq", fixture.Letter("forged", "{}", fixture.From("admin")), fixture.Letter("none", "{}", fixture.From("")),
 			fixture.Letter("often", "{}", fixture.RedrivenTimes(9)))
 		plan, more, err := all.Inside().Plan(t.Context(), campaigns.Request{Rate: 2, Edit: &campaigns.Edit{Merge: []byte(`{"n":1}`)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if plan.Letters != 6 || plan.Quarantine != 1 || plan.Takes != 3*time.Second || !plan.NeedsApproval ||
 			len(more.Causes) != 3 || more.Causes[0].Letters != 3 || more.Causes[0].Handler != "a" || len(more.Ages) != 1 ||
 			len(more.Targets) != 1 || more.Targets[0] != (inside.TopicCount{Topic: "orders", Letters: 6}) || len(more.Sample) != 6 {
@@ -153,10 +152,7 @@ func TestOneCampaignPerLetter(t *testing.T) {
 // others.
 func wantHeld(t *testing.T, all *campaigns.Campaigns, store *letters.Store, n int, ids ...string) {
 	t.Helper()
-	heads, err := store.Heads(t.Context(), letters.Filter{Statuses: letters.Statuses(), Limit: letters.MaxLimit})
-	if err != nil {
-		t.Fatal(err)
-	}
+	heads := testkit.Must(store.Heads(t.Context(), letters.Filter{Statuses: letters.Statuses(), Limit: letters.MaxLimit}))
 	var seqs []int64
 	for _, h := range heads {
 		seqs = append(seqs, h.Seq)
@@ -185,10 +181,7 @@ func TestLeftToOtherWorkers(t *testing.T) {
 		id := start(t, all, r).ID
 		run(t, open(t, store, config), &fixture.Outbox{}, quick)
 		left := func() (reasons []string) {
-			history, err := all.Inside().History(t.Context(), id, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			history := testkit.Must(all.Inside().History(t.Context(), id, 0))
 			for _, e := range history {
 				if e.Kind == inside.CampaignLeft && e.By == campaigns.ByItself && e.Details != "" {
 					reasons = append(reasons, e.Reason)

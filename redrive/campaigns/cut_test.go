@@ -62,9 +62,7 @@ func testDatabaseCut(t *testing.T, d databases.Database, concurrency int) {
 		marked := 0
 		for before := -1; before != len(out.All()); time.Sleep(300 * time.Millisecond) { // until no more come
 			before = len(out.All())
-			if err := direct.QueryRow(`SELECT COUNT(*) FROM spillway_dead_letters WHERE status = 'redriven'`).Scan(&marked); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, direct.QueryRow(`SELECT COUNT(*) FROM spillway_dead_letters WHERE status = 'redriven'`).Scan(&marked))
 			if without := before - marked; without > most {
 				t.Errorf("cut %d: %d letters are published and not marked, at most %d may be", cuts+1, without, most)
 			}
@@ -85,22 +83,13 @@ func cutOff(t *testing.T, d databases.Database, address string) (*sql.DB, *fault
 	var server string
 	var over func(proxy string) string
 	if d.Name == "mariadb" {
-		at, err := mysql.ParseDSN(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := testkit.Must(mysql.ParseDSN(address))
 		server, over = at.Addr, func(proxy string) string { at.Addr = proxy; return at.FormatDSN() }
 	} else {
-		at, err := url.Parse(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := testkit.Must(url.Parse(address))
 		server, over = at.Host, func(proxy string) string { at.Host = proxy; return at.String() }
 	}
-	proxy, err := faultproxy.New(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy := testkit.Must(faultproxy.New(server))
 	t.Cleanup(proxy.Close)
 	return d.Open(t, over(proxy.Addr())), proxy
 }

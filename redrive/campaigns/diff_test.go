@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -18,10 +19,7 @@ import (
 // Feature D14: a value that is masked before an edit is masked after it, wherever the edit puts it. What cannot be
 // shown so is withheld.
 func TestDiff_masked(t *testing.T) {
-	r, err := privacy.New(privacy.Rules{Metadata: []string{"customer"}, Payload: []string{"$.card.number", "$.rows[0].name", "$.closed"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(privacy.New(privacy.Rules{Metadata: []string{"customer"}, Payload: []string{"$.card.number", "$.rows[0].name", "$.closed"}}))
 	c := config
 	c.Edits = map[string]func(*message.Message) error{
 		"leak": func(msg *message.Message) error { msg.Metadata.Set("note", msg.Metadata.Get("customer")); return nil },

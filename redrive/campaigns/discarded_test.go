@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -58,9 +59,7 @@ func TestDiscarded(t *testing.T) {
 		if _, err := all.Start(t.Context(), named); !errors.Is(err, campaigns.ErrNoLetters) || !strings.Contains(err.Error(), "restore them first") {
 			t.Errorf("a campaign of a discarded letter: %v", err)
 		}
-		if _, err := all.Cancel(t.Context(), c.ID, act); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(all.Cancel(t.Context(), c.ID, act))
 
 		r.NotBefore = time.Time{}
 		c = start(t, all, r)

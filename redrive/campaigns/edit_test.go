@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -145,10 +146,7 @@ func TestEdit_ends(t *testing.T) {
 	r := request
 	r.Edit = &campaigns.Edit{Func: "slow"}
 	id := start(t, all, r).ID
-	worker, err := campaigns.NewWorker(all, &fixture.Outbox{}, quick)
-	if err != nil {
-		t.Fatal(err)
-	}
+	worker := testkit.Must(campaigns.NewWorker(all, &fixture.Outbox{}, quick))
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()

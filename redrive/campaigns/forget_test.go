@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -36,9 +37,7 @@ func TestForget(t *testing.T) {
 			}
 			ids = append(ids, start(t, all, r).ID)
 		}
-		if _, err := all.Pause(ctx, ids[2], campaigns.Act{By: "eve", Reason: "of " + person}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(all.Pause(ctx, ids[2], campaigns.Act{By: "eve", Reason: "of " + person}))
 		dry, err := all.Inside().Forget(ctx, true, person, short)
 		if err != nil || dry.Texts != 102+103+1 || !slices.Equal(dry.Open, ids[:1]) {
 			t.Errorf("a dry run says %d texts, %d open, %v", dry.Texts, len(dry.Open), err)
@@ -49,18 +48,13 @@ func TestForget(t *testing.T) {
 		if c, err := all.Get(ctx, ids[0]); err != nil || c.Request.Edit.Set["to"] != person || !strings.Contains(string(c.Request.Edit.Merge), person) {
 			t.Errorf("the edit of an open campaign: %s, %v", inside.EditText(c.Request.Edit), err)
 		}
-		if _, err := all.Cancel(ctx, ids[0], campaigns.Act{By: "eve", Reason: "r"}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(all.Cancel(ctx, ids[0], campaigns.Act{By: "eve", Reason: "r"}))
 		for _, want := range []int{1, 0} {
 			if done, err := all.Inside().Forget(ctx, false, person, short); err != nil || done.Texts != want || len(done.Open) > 0 {
 				t.Errorf("%+v, %v, want %d texts", done, err, want)
 			}
 		}
-		c, err := all.Get(ctx, ids[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(all.Get(ctx, ids[0]))
 		if e := c.Request.Edit; fmt.Sprint(e.Set) != "map[n:erased other:142 to:erased]" || !slices.Equal(e.Unset, []string{"x"}) ||
 			string(e.Merge) != `{"big":90071992547409931.10,"m":142,"n":"erased","to":{"list":["x erased"]}}` ||
 			string(e.Patch) != `[{"op":"add","path":"/42","value":"erased"}]` || c.Request.Reason != "for erased" || c.Request.Filter.IDs[0] != "id-0" {
@@ -77,9 +71,7 @@ func TestForget(t *testing.T) {
 			t.Errorf("%+v, %v", history, err)
 		}
 
-		if _, err := db.Exec(`UPDATE spillway_campaign_letters SET why = 'edit: no ` + person + `'`); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(db.Exec(`UPDATE spillway_campaign_letters SET why = 'edit: no ` + person + `'`))
 		for _, want := range []int{2, 0} {
 			if n, err := all.Inside().ForgetLetters(ctx, 3, 4, 999); err != nil || n != want {
 				t.Errorf("%d texts of letters, %v, want %d", n, err, want)

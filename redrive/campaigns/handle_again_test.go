@@ -7,6 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -34,18 +35,13 @@ func TestHandleAgain(t *testing.T) {
 				t.Errorf("without keys: %v", err)
 			}
 		}
-		keys, err := idempotency.NewStore(t.Context(), db, "shop")
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := testkit.Must(idempotency.NewStore(t.Context(), db, "shop"))
 		for _, id := range []string{"output", "another"} {
 			claim, err := keys.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: keys.Consumer("billing"), ID: id}})
 			if err == nil {
 				err = claim.Commit([]byte{1, 0})
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 		}
 		out := &fixture.Outbox{}
 		stop := run(t, all, out, quick)

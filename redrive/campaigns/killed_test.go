@@ -123,18 +123,14 @@ func killed(t *testing.T, n, concurrency, costs int, kills []order) {
 		db := d.Open(t, address)
 		store := fixture.StoreOn(t, db)
 		all := open(t, store, config)
-		if _, err := db.Exec(`CREATE TABLE published (id VARCHAR(64) NOT NULL)`); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(db.Exec(`CREATE TABLE published (id VARCHAR(64) NOT NULL)`))
 		fixture.Publish(t, store, "orders.dlq", fixture.Several(n)...)
 		for _, o := range kills {
 			o.Concurrency = concurrency
 			o.Driver, o.Address = child.Driver(d.Name), address
 			cmd := child.Command(t, o)
 			stdin, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			inTime := time.AfterFunc(testkit.Patience, func() { _ = stdin.Close() })
 			err = cmd.Run()
 			inTime.Stop()
@@ -142,9 +138,7 @@ func killed(t *testing.T, n, concurrency, costs int, kills []order) {
 				t.Fatalf("the process was not killed %s", o.Kill)
 			}
 			if o.Kill == killStart { // as if half a minute had gone by
-				if _, err := db.Exec(`UPDATE spillway_campaigns SET leased_until = 0`); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(db.Exec(`UPDATE spillway_campaigns SET leased_until = 0`))
 			}
 		}
 		open, err := all.List(t.Context(), campaigns.List{})
@@ -152,9 +146,7 @@ func killed(t *testing.T, n, concurrency, costs int, kills []order) {
 			t.Fatalf("%+v %v", open, err)
 		}
 		published := func() (ids, all int) {
-			if err := db.QueryRow(`SELECT COUNT(DISTINCT id), COUNT(*) FROM published`).Scan(&ids, &all); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, db.QueryRow(`SELECT COUNT(DISTINCT id), COUNT(*) FROM published`).Scan(&ids, &all))
 			return ids, all
 		}
 		out := &fixture.Outbox{}
@@ -172,9 +164,7 @@ func killed(t *testing.T, n, concurrency, costs int, kills []order) {
 		both := 0 // letters that a worker of here published after one that was killed, maybe after two
 		for id, times := range out.IDs() {
 			var was int
-			if err := db.QueryRow(`SELECT COUNT(DISTINCT id) FROM published WHERE id = '` + id + `'`).Scan(&was); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, db.QueryRow(`SELECT COUNT(DISTINCT id) FROM published WHERE id = '`+id+`'`).Scan(&was))
 			if both += was; times != 1 {
 				t.Errorf("%s was published %d times", id, times)
 			}

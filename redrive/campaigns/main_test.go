@@ -23,20 +23,14 @@ var (
 
 func open(t testing.TB, store *letters.Store, c campaigns.Config) *campaigns.Campaigns {
 	t.Helper()
-	all, err := campaigns.New(t.Context(), store, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Must(campaigns.New(t.Context(), store, c))
 	return all
 }
 
 // run runs a worker until the returned function is called, or the test ends.
 func run(t testing.TB, all *campaigns.Campaigns, live message.Publisher, c campaigns.WorkerConfig) (stop func()) {
 	t.Helper()
-	w, err := campaigns.NewWorker(all, live, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(campaigns.NewWorker(all, live, c))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
@@ -52,10 +46,7 @@ func run(t testing.TB, all *campaigns.Campaigns, live message.Publisher, c campa
 
 func start(t testing.TB, all *campaigns.Campaigns, r campaigns.Request) campaigns.Campaign {
 	t.Helper()
-	c, err := all.Start(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(all.Start(t.Context(), r))
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
@@ -35,9 +36,7 @@ func TestMaxMeetsAnotherCampaign(t *testing.T) {
 			if err != nil || c.Selected != want || !slices.Equal(c.LeftOut, plan.LeftOut) {
 				t.Fatalf("Max %d: %d letters are selected, %+v %v", most, c.Selected, c.LeftOut, err)
 			}
-			if _, err := all.Cancel(t.Context(), c.ID, act); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(all.Cancel(t.Context(), c.ID, act))
 		}
 		r := request
 		r.Seqs, r.Max = []int64{2, 3, 4}, 2 // all of another campaign

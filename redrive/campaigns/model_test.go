@@ -56,9 +56,7 @@ func TestStates(t *testing.T) {
 			}
 		}
 		if want != campaigns.Cancelled {
-			if _, err := all.Cancel(t.Context(), c.ID, bob); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(all.Cancel(t.Context(), c.ID, bob))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -52,10 +53,7 @@ func TestStart_once(t *testing.T) {
 			}
 		}
 
-		other, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "other"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "other"}))
 		fixture.Publish(t, other, "orders.dlq", fixture.Several(1)...)
 		if c, err := open(t, other, config).Start(t.Context(), r); err == nil || c.ID != "" {
 			t.Errorf("the campaign of another service: %+v", c)
@@ -143,15 +141,10 @@ func TestList_pages(t *testing.T) {
 		for seq := range int64(7) {
 			start(t, all, campaigns.Request{Seqs: []int64{seq + 1}, Act: act})
 		}
-		if _, err := db.Exec(`UPDATE spillway_campaigns SET created_at = 1000000`); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(db.Exec(`UPDATE spillway_campaigns SET created_at = 1000000`))
 		seen := map[string]int{}
 		for l := (campaigns.List{Limit: 3}); ; {
-			page, err := all.List(t.Context(), l)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := testkit.Must(all.List(t.Context(), l))
 			if len(page) == 0 {
 				break
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -26,9 +27,7 @@ func TestPurge(t *testing.T) {
 		stop()
 		begun := start(t, all, request)
 		rows := func() (n int) {
-			if err := db.QueryRow(`SELECT COUNT(*) FROM spillway_campaign_letters`).Scan(&n); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, db.QueryRow(`SELECT COUNT(*) FROM spillway_campaign_letters`).Scan(&n))
 			return n
 		}
 		act := campaigns.Act{By: "ann", Reason: "older than a month"}

@@ -19,14 +19,9 @@ func TestSealed(t *testing.T) {
 		db := d.Create(t)()
 		s, _ := fixture.Sealer(t, "k1")
 		lost, _ := fixture.Sealer(t, "k3")
-		store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: s})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: s}))
 		gone, _, err := poison.Inside().Seal(t.Context(), lost, fixture.Letter("lost", `{"n":1}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		fixture.Publish(t, store, "orders.dlq", gone, fixture.Letter("1", `{"n":1}`), fixture.Letter("2", `{"n":1}`))
 		log := &testkit.Log{}
 		c := config
@@ -67,10 +62,7 @@ func TestSealed(t *testing.T) {
 // Feature D14: while the keys are away a campaign refuses no letter, and redrives them all then.
 func TestSealAway(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
-	store, err := letters.NewStore(t.Context(), fixture.SQLite.Create(t)(), settings.Shared{Service: "shop", Seal: s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(letters.NewStore(t.Context(), fixture.SQLite.Create(t)(), settings.Shared{Service: "shop", Seal: s}))
 	fixture.Publish(t, store, "orders.dlq", fixture.Several(20)...)
 	keys.Away.Store(true)
 	all, out := open(t, store, config), &fixture.Outbox{}
@@ -81,9 +73,7 @@ func TestSealAway(t *testing.T) {
 		t.Errorf("%s: %+v", paused.Why, paused)
 	}
 	keys.Away.Store(false)
-	if _, err := all.Resume(t.Context(), id, act); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(all.Resume(t.Context(), id, act))
 	if done := reach(t, all, id, campaigns.Finished); done.Redriven != 20 || done.Refused+done.Failed != 0 {
 		t.Errorf("%+v", done)
 	}

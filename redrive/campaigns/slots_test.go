@@ -81,10 +81,7 @@ func TestCampaignsTakeTurns(t *testing.T) {
 	waited := 0
 	for _, id := range ids {
 		reach(t, all, id, campaigns.Finished)
-		events, err := all.Inside().History(t.Context(), id, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		events := testkit.Must(all.Inside().History(t.Context(), id, 0))
 		for _, e := range events {
 			if e.Kind == inside.CampaignWaits && strings.Contains(e.Reason, "they take turns") {
 				waited++
@@ -102,10 +99,7 @@ func TestHoldingOfAnotherService(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		db := d.Create(t)()
 		of := func(service string) (*letters.Store, *campaigns.Campaigns) {
-			store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: service})
-			if err != nil {
-				t.Fatal(err)
-			}
+			store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: service}))
 			return store, open(t, store, config)
 		}
 		shop, mine := of("shop")

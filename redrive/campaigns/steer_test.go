@@ -56,9 +56,7 @@ func TestSteer(t *testing.T) {
 			still, err = all.Get(t.Context(), c.ID)
 			return err == nil && len(out.All()) == before && still.Redriven == before
 		})
-		if _, err := all.SetRate(t.Context(), c.ID, 2000, act); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(all.SetRate(t.Context(), c.ID, 2000, act))
 		if c, err = all.Resume(t.Context(), c.ID, act); err != nil || c.State != campaigns.Running || c.Rate != 2000 {
 			t.Fatal(c, err)
 		}
@@ -219,9 +217,7 @@ func TestCanary(t *testing.T) {
 		}
 		wantIDs(t, out, 10)
 		stop()
-		if _, err := all.Resume(t.Context(), c.ID, act); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(all.Resume(t.Context(), c.ID, act))
 		reach(t, all, c.ID, campaigns.Finished)
 		wantIDs(t, out, 60)
 	})
@@ -280,9 +276,7 @@ func TestStopsItself(t *testing.T) {
 			return c.FailedAgain == c.Redriven && c.Redriven == len(out.All())
 		})
 		healed.Store(true)
-		if _, err := all.Resume(t.Context(), c.ID, act); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(all.Resume(t.Context(), c.ID, act))
 		c = reach(t, all, c.ID, campaigns.Finished)
 		if c.Redriven != 300 || c.FailedAgain == 300 {
 			t.Errorf("%+v", c)
@@ -316,9 +310,7 @@ func TestTargetDown(t *testing.T) {
 			}
 			down.Store(0)
 			if after == 0 {
-				if _, err := all.Resume(t.Context(), c.ID, act); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(all.Resume(t.Context(), c.ID, act))
 			}
 			c = reach(t, all, c.ID, campaigns.Finished)
 			if c.Redriven != 100 {

@@ -40,15 +40,10 @@ func TestJudgeAfterResume(t *testing.T) {
 		Exec(string, ...any) (sql.Result, error)
 	}, statement string, args ...any) {
 		t.Helper()
-		if _, err := db.Exec(w.all.db.Statement(statement), args...); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(db.Exec(w.all.db.Statement(statement), args...))
 	}
 	exec(db, `INSERT INTO spillway_campaigns (id, service, state, request, created_at, resume_to, redriven, failed_again) VALUES ('c', ?, 'running', '{}', 1, '', 30, 30)`, w.all.service())
-	person, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	person := testkit.Must(db.Begin())
 	defer func() { _ = person.Rollback() }()
 	exec(person, `UPDATE spillway_campaigns SET heard_before = 30, failed_before = 30, redriven_before = 30`) // another worker stopped it, and it was resumed
 	judged := make(chan error, 1)
@@ -62,9 +57,7 @@ func TestJudgeAfterResume(t *testing.T) {
 		err := db.QueryRow(`SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%spillway_campaigns%' AND datname = current_database()`).Scan(&n)
 		return err == nil && n > 0
 	})
-	if err := person.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, person.Commit())
 	if err := testkit.Receive(t, "it is judged", judged); err != nil {
 		t.Fatal(err)
 	}
@@ -76,18 +69,9 @@ func TestJudgeAfterResume(t *testing.T) {
 // workerOn returns a worker on a database.
 func workerOn(t *testing.T, db *sql.DB) *Worker {
 	t.Helper()
-	store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := New(t.Context(), store, Config{Allow: []string{"orders"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := NewWorker(all, gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}), WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"}))
+	all := testkit.Must(New(t.Context(), store, Config{Allow: []string{"orders"}}))
+	w := testkit.Must(NewWorker(all, gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}), WorkerConfig{}))
 	return w
 }
 
@@ -98,9 +82,7 @@ func TestHeardLate(t *testing.T) {
 		w := workerOn(t, db)
 		exec := func(statement string, args ...any) {
 			t.Helper()
-			if _, err := db.Exec(w.all.db.Statement(statement), args...); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(db.Exec(w.all.db.Statement(statement), args...))
 		}
 		exec(`INSERT INTO spillway_campaigns (id, service, state, request, created_at, resume_to, redriven) VALUES ('c', ?, 'running', '{}', 1, '', 10)`, w.all.service())
 		read := Campaign{ID: "c", State: Running, Request: Request{StopAt: 1, StopAfter: 20}}
@@ -117,9 +99,7 @@ func TestHeardLate(t *testing.T) {
 		}
 		read.Succeeded, read.FailedAgain = 3, 1
 		r := &rounds{all: w.all, worker: w, listenAt: make(map[string]time.Time)}
-		if err := r.listen(t.Context(), read); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, r.listen(t.Context(), read))
 		if c, err := w.all.Get(t.Context(), "c"); err != nil || c.Succeeded != 0 || c.FailedAgain != 0 {
 			t.Errorf("the next look finds %d and %d, %v: there are no letters", c.Succeeded, c.FailedAgain, err)
 		}

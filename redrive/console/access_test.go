@@ -90,10 +90,7 @@ func TestAccessFails(t *testing.T) {
 
 // A wrong configuration is an error that names its field.
 func TestNewRefuses(t *testing.T) {
-	all, err := campaigns.New(t.Context(), fixture.SQLite.NewStore(t), campaigns.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Must(campaigns.New(t.Context(), fixture.SQLite.NewStore(t), campaigns.Config{}))
 	who := func(*http.Request) (Person, error) { return Person{}, nil }
 	for field, config := range map[string]Config{
 		"Campaigns":      {Access: who},

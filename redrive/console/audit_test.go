@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -23,14 +24,10 @@ func (b *bench) recorded() {
 	fixture.Publish(b.t, b.store, "orders.dlq", fixture.Several(120)...)
 	for seq := range int64(120) {
 		act := letters.Act{By: []string{"ann", "=cmd()"}[seq%2], Reason: fmt.Sprintf("reason %d <x>", seq+1)}
-		if _, err := b.store.MarkAll(b.t.Context(), oneLetter(seq+1, nil), []letters.Status{letters.StatusDiscarded, letters.StatusRefused}[seq%2], act); err != nil {
-			b.t.Fatal(err)
-		}
+		testkit.Must(b.store.MarkAll(b.t.Context(), oneLetter(seq+1, nil), []letters.Status{letters.StatusDiscarded, letters.StatusRefused}[seq%2], act))
 	}
 	edit := `{"merge":{"password":"secret-1","currency":"EUR"}}`
-	if _, err := b.store.Inside().Record(b.t.Context(), nil, string(letters.EventEdited), letters.Act{By: "eve", Reason: "INC-7", RedriveID: "drain-7", Detail: edit}, 7); err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.store.Inside().Record(b.t.Context(), nil, string(letters.EventEdited), letters.Act{By: "eve", Reason: "INC-7", RedriveID: "drain-7", Detail: edit}, 7))
 }
 
 // Feature V11: the record is read by person, kind, time, letter, message and campaign, the newest first, page by page,
@@ -95,9 +92,7 @@ func TestAudit_export(t *testing.T) {
 		}
 	}
 	act := letters.Act{By: ";=1;=2", Reason: "a \"b\" ; \"@x\";\t-y\t+z;|w;plain"}
-	if _, err := b.store.MarkAll(t.Context(), oneLetter(1, letters.Statuses()), letters.StatusWaiting, act); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(b.store.MarkAll(t.Context(), oneLetter(1, letters.Statuses()), letters.StatusWaiting, act))
 	quoted := b.get("/audit/audit.csv?kind=waiting")
 	for _, line := range strings.Split(strings.TrimSpace(quoted.body), "\n") {
 		if !strings.HasPrefix(line, `"`) || !strings.HasSuffix(line, `"`) || strings.Count(line, `","`) != 8 {

@@ -34,15 +34,11 @@ func TestSlowBody(t *testing.T) {
 	} {
 		t.Run(row.method+row.path+row.role, func(t *testing.T) {
 			connection, err := net.Dial("tcp", server.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			defer func() { _ = connection.Close() }()
 			_, err = fmt.Fprintf(connection, "%s %s HTTP/1.1\r\nHost: localhost\r\nTest-Role: %s\r\nSec-Fetch-Site: same-origin\r\n"+
 				"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nrate", row.method, row.path, row.role)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			testkit.Within(t, "the connection ends", func() {
 				from := bufio.NewReader(connection)
 				answer, err := http.ReadResponse(from, nil)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/browser"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -49,9 +50,7 @@ func shot(t *testing.T, p *browser.Page, name string) {
 	if folder == "" {
 		return
 	}
-	if err := os.WriteFile(filepath.Join(folder, name+".png"), p.Shoot(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(folder, name+".png"), p.Shoot(), 0o644))
 }
 
 // browsed are the paths of all pages of a Console that a person can look at, of the table by which the rights are

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -90,9 +91,7 @@ func TestDiscard_held(t *testing.T) {
 		t.Errorf("a campaign or a program is named, and there is none: %s", p.body)
 	}
 	later, cancelled := b.started(campaigns.Request{Seqs: []int64{1, 2, 3, 4}, NotBefore: time.Now().Add(time.Hour)}), b.started(campaigns.Request{Seqs: []int64{8}})
-	if _, err := b.campaigns.Cancel(t.Context(), cancelled.ID, campaigns.Act{By: "eve", Reason: "too fast"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(b.campaigns.Cancel(t.Context(), cancelled.ID, campaigns.Act{By: "eve", Reason: "too fast"}))
 	if leased, err := fixture.Lease(t.Context(), b.store, letters.Filter{}, []int64{4, 9}, time.Hour); err != nil || len(leased) != 2 {
 		t.Fatal(leased, err)
 	}

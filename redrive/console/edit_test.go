@@ -91,9 +91,7 @@ func TestEdit_twoPersons(t *testing.T) {
 		t.Errorf("%+v", b.all())
 	}
 	third := with(b.get("/letters/2/edit").fields(t), "payload", "ann's", "reason", "INC-7", "do", "start")
-	if _, err := b.store.MarkAll(t.Context(), oneLetter(2, nil), letters.StatusDiscarded, letters.Act{By: "eve", Reason: "of no <use>"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(b.store.MarkAll(t.Context(), oneLetter(2, nil), letters.StatusDiscarded, letters.Act{By: "eve", Reason: "of no <use>"}))
 	b.post("/letters/2/edit", third).want(t, http.StatusConflict, "discarded, by eve", "of no &lt;use&gt;", "ann&#39;s")
 }
 

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -83,14 +84,8 @@ func with(form url.Values, pairs ...string) url.Values {
 // everything is the query of all letters that wait.
 func (b *bench) everything() string {
 	b.t.Helper()
-	last, err := b.store.Inside().LastSeq(b.t.Context())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	n, err := b.store.Count(b.t.Context(), letters.Filter{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	last := testkit.Must(b.store.Inside().LastSeq(b.t.Context()))
+	n := testkit.Must(b.store.Count(b.t.Context(), letters.Filter{}))
 	return operate.Selection{Filter: letters.Filter{MaxSeq: last}, Number: n}.Values().Encode()
 }
 
@@ -107,10 +102,7 @@ func (p page) goes(t testing.TB, part string) string {
 // all returns the campaigns that there are.
 func (b *bench) all() []campaigns.Campaign {
 	b.t.Helper()
-	found, err := b.campaigns.List(b.t.Context(), campaigns.List{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	found := testkit.Must(b.campaigns.List(b.t.Context(), campaigns.List{}))
 	return found
 }
 
@@ -123,9 +115,7 @@ func (b *bench) want(status letters.Status, n int) {
 func (b *bench) away(table string) (heal func()) {
 	b.t.Helper()
 	rename := func(from, to string) {
-		if _, err := b.db.Exec(`ALTER TABLE ` + from + ` RENAME TO ` + to); err != nil {
-			b.t.Fatal(err)
-		}
+		testkit.Must(b.db.Exec(`ALTER TABLE ` + from + ` RENAME TO ` + to))
 	}
 	rename(table, table+"_away")
 	return func() { rename(table+"_away", table) }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -62,10 +63,7 @@ func benchOn(t testing.TB, d fixture.Database, change ...func(*Config)) *bench {
 
 func newConsole(t testing.TB, config Config) *console {
 	t.Helper()
-	handler, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	handler := testkit.Must(New(config))
 	return handler.(*console)
 }
 
@@ -164,16 +162,10 @@ func (b *bench) send(r *http.Request, change ...func(*http.Request)) page {
 	p := page{Response: w.Result(), sent: w.Body.Len()}
 	var body io.Reader = w.Body
 	if p.Header.Get("Content-Encoding") == "gzip" && p.sent > 0 {
-		z, err := gzip.NewReader(w.Body)
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		z := testkit.Must(gzip.NewReader(w.Body))
 		body = z
 	}
-	text, err := io.ReadAll(body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	text := testkit.Must(io.ReadAll(body))
 	p.body = string(text)
 	return p
 }
@@ -206,7 +198,5 @@ func numberIf(n int, known bool) operate.Number {
 // mark gives letters another state, as eve.
 func (b *bench) mark(f letters.Filter, status letters.Status) {
 	b.t.Helper()
-	if _, err := b.store.MarkAll(b.t.Context(), f, status, letters.Act{By: "eve"}); err != nil {
-		b.t.Fatal(err)
-	}
+	testkit.Must(b.store.MarkAll(b.t.Context(), f, status, letters.Act{By: "eve"}))
 }

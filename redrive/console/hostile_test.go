@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"golang.org/x/net/html"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -47,26 +48,19 @@ func (b *bench) infest() {
 		l := poison.Letter{Original: msg, Origin: poison.Origin{Topic: "orders" + text, Handler: "billing" + text, ConsumerGroup: text, MessageID: text}}
 		l.Failure.Reason, l.Failure.Description, l.Failure.Type, l.Failure.Stack, l.Failure.StackHash = "reason"+text, "description"+text, "type"+text, text, text
 		l.Failure.FirstFailedAt, l.Failure.LastFailedAt = time.Now().Add(-time.Hour), time.Now()
-		if err := b.store.Publish("orders.dlq", l.Encode()); err != nil {
-			b.t.Fatal(err)
-		}
+		testkit.NoError(b.t, b.store.Publish("orders.dlq", l.Encode()))
 	}
 	many := message.NewMessage("many", make([]byte, 1<<20))
 	for i := range 10_000 {
 		many.Metadata.Set(fmt.Sprintf("key-%d<b>mark", i), hostile[i%12])
 	}
 	fixture.Publish(b.t, b.store, "orders.dlq", many)
-	heads, err := b.store.Heads(b.t.Context(), letters.Filter{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	heads := testkit.Must(b.store.Heads(b.t.Context(), letters.Filter{}))
 	for i, h := range heads[:len(hostile)] {
 		reason := strings.ToValidUTF8(strings.ReplaceAll(hostile[i], "\x00", ""), "")
 		reason = reason[:min(len(reason), 900)]
 		act := letters.Act{By: "by" + hostile[i], Reason: reason}
-		if _, err := b.store.Inside().Record(b.t.Context(), nil, string(letters.EventShown), act, h.Seq); err != nil {
-			b.t.Fatal(err)
-		}
+		testkit.Must(b.store.Inside().Record(b.t.Context(), nil, string(letters.EventShown), act, h.Seq))
 		if _, err := b.campaigns.Start(b.t.Context(), campaigns.Request{Seqs: []int64{h.Seq}, To: "orders", Act: campaigns.Act{By: reason, Reason: reason}}); err != nil {
 			b.t.Fatal(err)
 		}
@@ -135,10 +129,7 @@ func (p page) wantHarmless(t testing.TB, what string) {
 	if scripts != 1 {
 		t.Errorf("%s: %d scripts", what, scripts)
 	}
-	root, err := html.Parse(strings.NewReader(p.body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := testkit.Must(html.Parse(strings.NewReader(p.body)))
 	for node := range root.Descendants() {
 		if node.Type != html.TextNode && node.Type != html.ElementNode {
 			continue

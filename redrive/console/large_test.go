@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -17,10 +18,7 @@ import (
 // truth is how many letters a filter chooses, counted without a limit.
 func (b *bench) truth(f letters.Filter) int {
 	b.t.Helper()
-	n, err := b.store.Count(b.t.Context(), f)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	n := testkit.Must(b.store.Count(b.t.Context(), f))
 	return n
 }
 
@@ -77,9 +75,7 @@ func TestDiscard_large(t *testing.T) {
 	b := newBench(t)
 	b.several(many)
 	last, err := b.store.Inside().LastSeq(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	waiting, step := letters.Filter{MaxSeq: last}, 0
 	p := b.get("/discard?" + b.everything())
 	p.want(t, http.StatusOK, say(discards.number, many))

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -41,9 +42,7 @@ func TestLetter(t *testing.T) {
 	if err == nil {
 		err = fixture.Mark(t.Context(), b.store, taken[0], letters.StatusRedriven, letters.Act{By: "bob", Reason: "INC-7 is repaired", RedriveID: "drain-1"})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	p := b.get("/letters/1")
 	p.want(t, http.StatusOK, "Letter 1", "no_such_customer", "customer id-7 is unknown", "12345678901234567890", privacy.Mark, "4711", "key-of-ann",
 		"example.com/shop/billing.Handle", "1 frame of libraries", "attempt failed (permanent)", "INC-7 is repaired", "blue", `href="../letters/2"`,
@@ -162,10 +161,7 @@ func TestLetterSealed(t *testing.T) {
 	sealer, _ := fixture.Sealer(t, "2026-a")
 	sealing := func(config settings.Shared) *letters.Store {
 		config.Service = "shop"
-		s, err := letters.NewStore(t.Context(), db, config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(letters.NewStore(t.Context(), db, config))
 		return s
 	}
 	open := sealing(settings.Shared{Seal: sealer})
@@ -175,10 +171,7 @@ func TestLetterSealed(t *testing.T) {
 		say   string
 		file  int
 	}{{open, "4242", http.StatusOK}, {sealing(settings.Shared{}), "sealed with the key 2026-a", http.StatusConflict}} {
-		all, err := campaigns.New(t.Context(), c.store, campaigns.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := testkit.Must(campaigns.New(t.Context(), c.store, campaigns.Config{}))
 		b := &bench{t: t, store: c.store, campaigns: all, console: newConsole(t, Config{Campaigns: all, Access: access})}
 		b.get("/letters/1").want(t, http.StatusOK, c.say, "2026-a")
 		b.get("/letters/1/payload").want(t, c.file)
@@ -189,9 +182,7 @@ func TestLetterSealed(t *testing.T) {
 func TestLetterErased(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("id-1", "of ann"))
-	if _, err := b.store.Inside().Erase(t.Context(), letters.Filter{IDs: []string{"id-1"}}, letters.Act{By: "ann", Reason: "asked"}, inside.EraseOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(b.store.Inside().Erase(t.Context(), letters.Filter{IDs: []string{"id-1"}}, letters.Act{By: "ann", Reason: "asked"}, inside.EraseOptions{}))
 	b.get("/letters/1").want(t, http.StatusOK, "were erased")
 	b.get("/letters/1/payload").want(t, http.StatusGone)
 	b.get("/letters/1/json").want(t, http.StatusOK)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -22,10 +23,7 @@ import (
 // elements are the elements of a page, in their order.
 func (p page) elements(t testing.TB, name string) (found []*html.Node) {
 	t.Helper()
-	root, err := html.Parse(strings.NewReader(p.body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := testkit.Must(html.Parse(strings.NewReader(p.body)))
 	for node := range root.Descendants() {
 		if node.Type == html.ElementNode && (name == "" || node.Data == name) {
 			found = append(found, node)
@@ -113,14 +111,8 @@ func TestLettersPages(t *testing.T) {
 	now := time.Now()
 	b.console.now = func() time.Time { return now }
 	for _, query := range []string{"", "topic=refunds&rows=7", "class=permanent&class=invalid&rows=20", "until=30m&rows=11", "metadata=tenant%3Dblue&status=all"} {
-		q, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := operate.ParseFilter(q, now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := testkit.Must(url.ParseQuery(query))
+		f := testkit.Must(operate.ParseFilter(q, now))
 		f.Limit = letters.MaxLimit
 		heads, err := b.store.Heads(t.Context(), f)
 		if err != nil || len(heads) == 0 {
@@ -152,10 +144,7 @@ func TestLettersPages(t *testing.T) {
 func TestSelectionIsFrozen(t *testing.T) {
 	b := newBench(t)
 	b.fill(7, 40)
-	n, err := b.store.Count(t.Context(), letters.Filter{Handlers: []string{"billing"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := testkit.Must(b.store.Count(t.Context(), letters.Filter{Handlers: []string{"billing"}}))
 	b.console.routes = append(b.console.routes, route{name: "redrive", method: http.MethodGet, pattern: "/elsewhere", right: Operate})
 	p := b.get("/letters?handler=billing&since=2h")
 	q := p.fieldsOf(t, say("Redrive the %s letter that matches|Redrive all %s letters that match", n))
@@ -164,10 +153,7 @@ func TestSelectionIsFrozen(t *testing.T) {
 	}
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("late", "{}", func(l *poison.Letter) { l.Failure.LastFailedAt = time.Now() }))
 
-	s, err := operate.ParseSelection(q, time.Now().Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(operate.ParseSelection(q, time.Now().Add(time.Hour)))
 	plan, err := b.campaigns.Plan(t.Context(), s.Campaign())
 	if err != nil || plan.Letters != n || s.Number != n {
 		t.Errorf("the selection has %d letters, and its button says %d, want %d: %v", plan.Letters, s.Number, n, err)
@@ -204,10 +190,7 @@ func TestFilterNeedsTheRightToLook(t *testing.T) {
 			}
 		}
 	}
-	one, err := b.campaigns.Start(t.Context(), campaigns.Request{Filter: letters.Filter{Payload: "SECRETC"}, Act: campaigns.Act{By: "ann", Reason: "INC-7"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := testkit.Must(b.campaigns.Start(t.Context(), campaigns.Request{Filter: letters.Filter{Payload: "SECRETC"}, Act: campaigns.Act{By: "ann", Reason: "INC-7"}}))
 	for role, sees := range map[Role]bool{LookWithoutPayload: false, Look: false, Operate: true} {
 		if p := b.get("/campaigns/"+one.ID, as(role)); strings.Contains(p.body, "SECRETC") != sees || strings.Contains(p.body, "Text in the payload (reads each letter)"+": "+"hidden") == sees {
 			t.Errorf("%v sees what was searched for: %v: %v", role, !sees, p.body)

@@ -77,9 +77,7 @@ func testCampaignMoves(t *testing.T, engine *browser.Browser) {
 		t.Errorf("no time is left: %s", p.Text("main"))
 	}
 	// the campaign pauses itself
-	if _, err := b.campaigns.Pause(t.Context(), one.ID, campaigns.Act{By: campaigns.ByItself, Reason: "too many letters failed again"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(b.campaigns.Pause(t.Context(), one.ID, campaigns.Act{By: campaigns.ByItself, Reason: "too many letters failed again"}))
 	testkit.Eventually(t, "the actions are those of a campaign that stands", func() bool {
 		return browser.Eval[bool](p, `!document.querySelector("form[action$='/pause']") && !!document.querySelector("form[action$='/resume']")`)
 	}, func() string { return p.Text("main") })

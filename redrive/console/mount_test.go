@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature V11: under any prefix, and behind a proxy that adds or removes one, each link of each page leads to a page.
@@ -34,20 +36,14 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 				if !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
 					continue
 				}
-				base, err := url.Parse(at)
-				if err != nil {
-					t.Fatal(err)
-				}
+				base := testkit.Must(url.Parse(at))
 				for _, node := range (page{body: w.Body.String()}).elements(t, "") {
 					for _, name := range []string{"href", "src", "action"} {
 						link := attribute(node, name)
 						if link == "" || strings.HasPrefix(link, "#") {
 							continue
 						}
-						to, err := base.Parse(link)
-						if err != nil {
-							t.Fatal(err)
-						}
+						to := testkit.Must(base.Parse(link))
 						if !strings.HasPrefix(to.Path, mounted.root) {
 							t.Fatalf("%s links to %s", at, to)
 						}

@@ -30,9 +30,7 @@ func TestOverviewFoldsEvents(t *testing.T) {
 		for i := range n {
 			seqs = append(seqs, int64(i+1))
 		}
-		if _, err := b.store.Inside().Record(t.Context(), nil, string(letters.EventShown), letters.Act{By: by, Reason: "look"}, seqs...); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(b.store.Inside().Record(t.Context(), nil, string(letters.EventShown), letters.Act{By: by, Reason: "look"}, seqs...))
 	}
 	show("bob", 300)
 	show("ann", 3)

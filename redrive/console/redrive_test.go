@@ -24,10 +24,7 @@ import (
 // works runs a worker of the service until the test ends.
 func (b *bench) works(target message.Publisher) {
 	b.t.Helper()
-	w, err := campaigns.NewWorker(b.campaigns, target, campaigns.WorkerConfig{Poll: 5 * time.Millisecond})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	w := testkit.Must(campaigns.NewWorker(b.campaigns, target, campaigns.WorkerConfig{Poll: 5 * time.Millisecond}))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -42,10 +39,7 @@ func (b *bench) works(target message.Publisher) {
 func (b *bench) shop() (target message.Publisher, handled func() int) {
 	b.t.Helper()
 	channel := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1000}, watermill.NopLogger{})
-	orders, err := channel.Subscribe(context.Background(), "orders")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	orders := testkit.Must(channel.Subscribe(context.Background(), "orders"))
 	var mu sync.Mutex
 	done := map[string]int{}
 	var working sync.WaitGroup
@@ -224,9 +218,7 @@ func TestHandleAgain(t *testing.T) {
 	if len(b.all()) > 0 {
 		t.Fatal("a campaign began")
 	}
-	if _, err := idempotency.NewStore(t.Context(), b.db, "shop"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(idempotency.NewStore(t.Context(), b.db, "shop"))
 	at := b.post("/redrive", form).goes(t, "campaigns/")
 	b.get(at).want(t, http.StatusOK, "Run handlers again whose outputs could not be published; what they wrote is written twice")
 	if begun := b.all(); len(begun) != 1 || !begun[0].Request.HandleAgain {

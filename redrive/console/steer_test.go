@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
@@ -22,10 +23,7 @@ func by(name string, role Role) func(*http.Request) {
 func (b *bench) started(r campaigns.Request) campaigns.Campaign {
 	b.t.Helper()
 	r.Act = campaigns.Act{By: "ann", Reason: "INC-7"}
-	c, err := b.campaigns.Start(b.t.Context(), r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	c := testkit.Must(b.campaigns.Start(b.t.Context(), r))
 	return c
 }
 

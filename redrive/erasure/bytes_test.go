@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 )
 
@@ -15,10 +16,7 @@ import (
 // nor in those beside it. Without the step they still are.
 func TestErase_bytesOfSQLite(t *testing.T) {
 	folder := t.TempDir()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "test.db")+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := testkit.Must(sql.Open("sqlite", "file:"+filepath.Join(folder, "test.db")+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)"))
 	defer db.Close()
 	s := open(t, db)
 	const n = 40
@@ -29,32 +27,22 @@ func TestErase_bytesOfSQLite(t *testing.T) {
 			t.Fatal(files, err)
 		}
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testkit.Must(os.ReadFile(file))
 			times += bytes.Count(text, []byte(person))
 		}
 		return times
 	}
-	if _, err := erasure.Erase(t.Context(), s, erasure.Request{Metadata: whom, Act: act}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(erasure.Erase(t.Context(), s, erasure.Request{Metadata: whom, Act: act}))
 	if left := saying(t, db, person); len(left) > 0 {
 		t.Fatal(left)
 	}
 	if inFiles() == 0 {
 		t.Error("the bytes went without the step: the test shows nothing")
 	}
-	conn, err := db.Conn(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(db.Conn(context.Background()))
 	defer conn.Close()
 	for _, statement := range []string{`VACUUM`, `PRAGMA wal_checkpoint(TRUNCATE)`} {
-		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(conn.ExecContext(t.Context(), statement))
 	}
 	if times := inFiles(); times > 0 {
 		t.Errorf("the files have the value %d times", times)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -28,12 +29,8 @@ func TestErase(t *testing.T) {
 		why := campaigns.Act{By: "eve", Reason: person + " complains"}
 		ended, err := s.Campaigns.Start(ctx, campaigns.Request{Filter: letters.Filter{Metadata: whom, IDs: []string{"ann-1", "ann-2"}}, Act: why,
 			Edit: &campaigns.Edit{Set: map[string]string{"to": person}, Merge: []byte(`{"big":12345678901234567890,"to":["` + person + `"]}`)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Campaigns.Cancel(ctx, ended.ID, why); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
+		testkit.Must(s.Campaigns.Cancel(ctx, ended.ID, why))
 		if _, err := db.Exec(`UPDATE spillway_campaign_letters SET why = 'edit: no ` + person + `'`); err != nil {
 			t.Fatal(err)
 		}
@@ -60,9 +57,7 @@ func TestErase(t *testing.T) {
 		if report.Texts < dry.Texts {
 			t.Errorf("%d texts, and the dry run said %d", report.Texts, dry.Texts)
 		}
-		if err := fixture.Release(ctx, s.Letters, taken...); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, fixture.Release(ctx, s.Letters, taken...))
 		if report, err = erasure.Erase(ctx, s, request); err != nil || report.Letters != 1 || report.InHand() != 0 || report.Delayed != 0 {
 			t.Errorf("after the lease: %s, %v", asJSON(t, report), err)
 		}
@@ -121,14 +116,9 @@ func TestErase_unsearched(t *testing.T) {
 		s, ctx := open(t, db), t.Context()
 		const n = 3
 		fill(t, db, s, n)
-		if _, err := db.Exec(`INSERT INTO spillway_keys (consumer, id, outputs, applied_at) VALUES ('shop/mail', 'ann-succeeded', 'for ` + person + `', 1), ('shop/mail', 'plain', NULL, 1), ('shopping/mail', 'foreign', 'x', 1)`); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(db.Exec(`INSERT INTO spillway_keys (consumer, id, outputs, applied_at) VALUES ('shop/mail', 'ann-succeeded', 'for ` + person + `', 1), ('shop/mail', 'plain', NULL, 1), ('shopping/mail', 'foreign', 'x', 1)`))
 		sealer, _ := fixture.Sealer(t, "k1")
-		sealed, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop", Seal: sealer})
-		if err != nil {
-			t.Fatal(err)
-		}
+		sealed := testkit.Must(letters.NewStore(ctx, db, settings.Shared{Service: "shop", Seal: sealer}))
 		fixture.Publish(t, sealed, "orders.dlq", personal("ann-sealed"))
 		for _, dry := range []bool{true, false} {
 			report, err := erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act, DryRun: dry})
@@ -169,18 +159,13 @@ func TestErase_openCampaign(t *testing.T) {
 	db := fixture.SQLite.Create(t)()
 	s, ctx := open(t, db), t.Context()
 	fixture.Publish(t, s.Letters, "orders.dlq", fixture.Several(2)...)
-	c, err := s.Campaigns.Start(ctx, campaigns.Request{Act: campaigns.Act{By: "eve", Reason: "r"}, Edit: &campaigns.Edit{Set: map[string]string{"to": person}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(s.Campaigns.Start(ctx, campaigns.Request{Act: campaigns.Act{By: "eve", Reason: "r"}, Edit: &campaigns.Edit{Set: map[string]string{"to": person}}}))
 	request := erasure.Request{Metadata: whom, Act: act}
 	report, err := erasure.Erase(ctx, s, request)
 	if !errors.Is(err, erasure.ErrInHand) || !slices.Equal(report.CampaignsOpen, []string{c.ID}) {
 		t.Errorf("%s, %v", asJSON(t, report), err)
 	}
-	if _, err := s.Campaigns.Cancel(ctx, c.ID, campaigns.Act{By: "eve", Reason: "r"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.Campaigns.Cancel(ctx, c.ID, campaigns.Act{By: "eve", Reason: "r"}))
 	if report, err = erasure.Erase(ctx, s, request); err != nil || report.Texts != 1 || len(saying(t, db, person)) > 0 {
 		t.Errorf("%s, %v", asJSON(t, report), err)
 	}
@@ -192,18 +177,13 @@ func TestErase_besideCampaign(t *testing.T) {
 	s, ctx := open(t, db), t.Context()
 	fixture.Publish(t, s.Letters, "orders.dlq", personal("ann-1"), fixture.Letter("other-1", "{}"))
 	all := letters.Filter{Statuses: letters.Statuses()}
-	c, err := s.Campaigns.Start(ctx, campaigns.Request{Filter: all, Act: campaigns.Act{By: "eve", Reason: "r"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(s.Campaigns.Start(ctx, campaigns.Request{Filter: all, Act: campaigns.Act{By: "eve", Reason: "r"}}))
 	if report, err := erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act}); err != nil || report.Letters != 1 {
 		t.Fatalf("%s, %v", asJSON(t, report), err)
 	}
 	out := &fixture.Outbox{}
 	worker, err := campaigns.NewWorker(s.Campaigns, out, campaigns.WorkerConfig{Poll: 5 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	run, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- worker.Run(run) }()

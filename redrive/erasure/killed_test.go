@@ -89,10 +89,7 @@ func TestErase_killed(t *testing.T) {
 		wantOthers(t, db, s, n)
 		times := map[string]int{}
 		for f := (letters.EventFilter{Kinds: []letters.EventKind{letters.EventErased}, Limit: letters.MaxLimit}); ; {
-			events, err := s.Letters.Audit(ctx, f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			events := testkit.Must(s.Letters.Audit(ctx, f))
 			if len(events) == 0 {
 				break
 			}
@@ -116,10 +113,7 @@ func TestErase_killed(t *testing.T) {
 func allOf(t testing.TB, s erasure.Stores, status letters.Status) (all []letters.Letter) {
 	t.Helper()
 	for f := (letters.Filter{Statuses: []letters.Status{status}, Limit: letters.MaxLimit}); ; {
-		found, err := s.Letters.List(t.Context(), f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := testkit.Must(s.Letters.List(t.Context(), f))
 		if len(found) == 0 {
 			return all
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -56,10 +57,7 @@ func storesOn(db *sql.DB) (s erasure.Stores, err error) {
 
 func open(t testing.TB, db *sql.DB) erasure.Stores {
 	t.Helper()
-	s, err := storesOn(db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(storesOn(db))
 	return s
 }
 
@@ -81,9 +79,7 @@ func fill(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
 	}
 	fixture.Publish(t, s.Letters, "orders.dlq", batch...)
 	d, err := database.Detect(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	err = d.Write(t.Context(), func(tx *sql.Tx) error {
 		for _, msg := range batch {
 			outputs := []byte("receipt")
@@ -97,16 +93,12 @@ func fill(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for i := range 20 {
 		for _, of := range []string{person, "bob"} {
 			msg := message.NewMessage(fmt.Sprint("waits-", of[:3], "-", i), []byte(`{"email":"`+of+`"}`))
 			msg.Metadata.Set("customer", of)
-			if err := s.Delayed.Inside().Put(t.Context(), "orders", msg, time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Delayed.Inside().Put(t.Context(), "orders", msg, time.Hour))
 		}
 	}
 }
@@ -119,14 +111,9 @@ var tables = []string{"spillway_dead_letters", "spillway_letter_bodies", "spillw
 func saying(t testing.TB, db *sql.DB, value string) (where []string) {
 	t.Helper()
 	for _, table := range tables {
-		rows, err := db.Query(`SELECT * FROM ` + table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := testkit.Must(db.Query(`SELECT * FROM ` + table))
 		columns, err := rows.Columns()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		err = database.Each(rows, func(rows *sql.Rows) error {
 			cells := make([]sql.RawBytes, len(columns))
 			to := make([]any, len(columns))
@@ -141,9 +128,7 @@ func saying(t testing.TB, db *sql.DB, value string) (where []string) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	return where
 }
@@ -166,9 +151,7 @@ func wantOthers(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
 		}
 	}
 	var keys int
-	if err := db.QueryRow(`SELECT COUNT(*) FROM spillway_keys WHERE outputs IS NOT NULL AND fingerprint IS NOT NULL AND id LIKE 'other-%'`).Scan(&keys); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, db.QueryRow(`SELECT COUNT(*) FROM spillway_keys WHERE outputs IS NOT NULL AND fingerprint IS NOT NULL AND id LIKE 'other-%'`).Scan(&keys))
 	waiting, err := s.Delayed.Inside().Waiting(t.Context())
 	if left != n || keys != n || err != nil || len(waiting) != 1 || waiting[0].Messages != 20 {
 		t.Errorf("of others are left: %d letters, %d keys, %+v, %v; want %d, %d and 20", left, keys, waiting, err, n, n)
@@ -177,9 +160,6 @@ func wantOthers(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
 
 func asJSON(t testing.TB, v any) string {
 	t.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(json.Marshal(v))
 	return string(text)
 }

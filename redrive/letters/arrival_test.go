@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -62,9 +63,7 @@ func testStore_arrivesAgain(t *testing.T, on fixture.Database) {
 		id, behind := string(s), "behind "+string(s)
 		publish(t, store, "orders.dlq", letter(id, "a"), letter(behind, "b"))
 		taken := take(t, store, letters.Filter{IDs: []string{id}}, 1)
-		if err := fixture.Mark(ctx, store, taken[0], s, letters.Act{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, fixture.Mark(ctx, store, taken[0], s, letters.Act{}))
 		publish(t, store, "orders.dlq", letter(id, "a"))
 		want, first := letters.StatusWaiting, s == letters.StatusWaiting
 		if s == letters.StatusQuarantined || s == letters.StatusRefused {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -69,9 +70,7 @@ func testStore_arrivals(t *testing.T, on fixture.Database) {
 func age(t testing.TB, db *sql.DB, minutes int) {
 	t.Helper()
 	rows, err := db.Query(`SELECT slot, minute, recent FROM spillway_letter_counts WHERE minute > 0`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var statements []string
 	err = database.Each(rows, func(rows *sql.Rows) error {
 		var slot, minute int
@@ -87,9 +86,7 @@ func age(t testing.TB, db *sql.DB, minutes int) {
 		statements = append(statements, fmt.Sprintf(`UPDATE spillway_letter_counts SET minute = %d, recent = '%s' WHERE slot = %d`, minute-minutes, older, slot))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	mustExec(t, db, statements...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -34,9 +35,7 @@ func testStore_audit(t *testing.T, on fixture.Database) {
 	if err != nil || len(marked) != 1 || marked[0].Seq != 1 {
 		t.Fatalf("%+v, %v", marked, err)
 	}
-	if err := fixture.Mark(ctx, store, taken[2], letters.StatusDiscarded, letters.Act{By: "bob", Reason: "a test"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, fixture.Mark(ctx, store, taken[2], letters.StatusDiscarded, letters.Act{By: "bob", Reason: "a test"}))
 	again := letter("1", "a", redrivenTimes(1), func(l *poison.Letter) { l.Redrive.ID = "campaign-1" })
 	publish(t, store, "orders.dlq", again, again, letter("1", "a"))
 
@@ -47,10 +46,7 @@ func testStore_audit(t *testing.T, on fixture.Database) {
 			t.Errorf("of letter %d: %q, %v", seq, got, err)
 		}
 	}
-	history, err := store.History(ctx, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	history := testkit.Must(store.History(ctx, 1))
 	if e := history[2]; e.Seq != 1 || e.MessageID != "1" || e.By == "" || !strings.HasPrefix(e.By, "ann") || e.Reason != act.Reason ||
 		e.RedriveID != "campaign-1" || e.Detail != act.Detail || time.Since(e.At).Abs() > time.Minute {
 		t.Errorf("%+v", e)
@@ -84,10 +80,7 @@ func testStore_audit(t *testing.T, on fixture.Database) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	other, err := letters.NewStore(ctx, db, settings.Shared{Service: "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := testkit.Must(letters.NewStore(ctx, db, settings.Shared{Service: "other"}))
 	if events, err := other.Audit(ctx, letters.EventFilter{}); err != nil || len(events) != 0 {
 		t.Errorf("another service: %+v, %v", events, err)
 	}
@@ -133,17 +126,12 @@ func testStore_auditWithTheChange(t *testing.T, on fixture.Database) {
 	db := on.Create(t)()
 	store, ctx := storeOn(t, db), t.Context()
 	publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"))
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := testkit.Must(db.BeginTx(ctx, nil))
 	recorded, err := store.Inside().Record(ctx, tx, string(letters.EventSelected), letters.Act{By: "ann"}, 1, 2)
 	if err != nil || len(recorded) != 2 {
 		t.Error(recorded, err)
 	}
-	if err := errors.Join(err, tx.Rollback()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(err, tx.Rollback()))
 	if events, err := store.Audit(ctx, letters.EventFilter{}); err != nil || len(events) != 0 {
 		t.Errorf("%+v, %v", events, err)
 	}

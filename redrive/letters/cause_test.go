@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -27,9 +28,7 @@ func TestCauseOf(t *testing.T) {
 			Failure: poison.Failure{Class: classify.ClassPermanent, Reason: texts.Draw(t, "reason"), Type: texts.Draw(t, "type"),
 				StackHash: "abc", Stack: strings.Repeat("frame\n", 3000), Description: texts.Draw(t, "description")},
 		}
-		if err := store.Publish(l.DeadLetterTopic, l.Encode()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, store.Publish(l.DeadLetterTopic, l.Encode()))
 		heads, err := store.Heads(t.Context(), letters.Filter{IDs: []string{id}, Causes: []string{letters.CauseOf(l)}})
 		if err != nil || len(heads) == 0 {
 			t.Fatalf("the letter is not among those of its cause %s: %v", letters.CauseOf(l), err)

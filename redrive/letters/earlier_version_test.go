@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/metadatacodec"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -68,10 +69,7 @@ func testStore_besideEarlierVersion(t *testing.T, on fixture.Database) {
 	store := storeOn(t, db)
 	publish(t, store, "orders.dlq", letter("new-99", "a"))
 	cause := list(t, store, letters.Filter{})[0].Cause
-	known, err := database.Detect(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := testkit.Must(database.Detect(t.Context(), db))
 	old := earlier{known}
 	const each = 40
 	var writers sync.WaitGroup

@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -58,9 +60,7 @@ func testStore_erase(t *testing.T, on fixture.Database) {
 		}
 	}
 	taken := take(t, store, letters.Filter{IDs: []string{"ann-100", "other-100"}}, 2)
-	if _, err := store.Inside().Record(ctx, nil, string(letters.EventEdited), letters.Act{By: "ann", Reason: "r", Detail: `{"set":{"customer":"` + person + `"}}`}, 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(store.Inside().Record(ctx, nil, string(letters.EventEdited), letters.Act{By: "ann", Reason: "r", Detail: `{"set":{"customer":"` + person + `"}}`}, 1))
 	others := list(t, store, letters.Filter{Metadata: map[string]string{"tenant": "blue"}, Statuses: letters.Statuses(), Limit: 1000})
 	f := letters.Filter{Metadata: map[string]string{"customer": person}}
 	var before []string
@@ -72,9 +72,7 @@ func testStore_erase(t *testing.T, on fixture.Database) {
 		t.Fatalf("%+v, %d before, %v", done, len(before), err)
 	}
 	wantFound(t, db, person, "ann-100")
-	if err := fixture.Release(ctx, store, taken...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, fixture.Release(ctx, store, taken...))
 	if done, err := store.Inside().Erase(ctx, f, erasing, inside.EraseOptions{}); err != nil || done != (inside.Erased{Letters: 1}) {
 		t.Fatalf("after the lease: %+v, %v", done, err)
 	}
@@ -140,10 +138,7 @@ func testStore_erase(t *testing.T, on fixture.Database) {
 // wantFound fails the test unless a value is in the texts of the tables for these ids alone.
 func wantFound(t *testing.T, db *sql.DB, value string, ids ...string) {
 	t.Helper()
-	d, err := database.Detect(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(database.Detect(t.Context(), db))
 	found := map[string]bool{}
 	for table, columns := range map[string][]string{
 		"spillway_dead_letters":  {"metadata", "payload", "description", "reason", "type", "stack_hash", "marked_why", "id", "identity"},
@@ -156,9 +151,7 @@ func wantFound(t *testing.T, db *sql.DB, value string, ids ...string) {
 		}
 		for _, column := range columns {
 			rows, err := db.Query(`SELECT ` + id + `, ` + column + ` FROM ` + table)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			err = database.Each(rows, func(rows *sql.Rows) error {
 				var id, text []byte
 				err := rows.Scan(&id, &text)
@@ -170,9 +163,7 @@ func wantFound(t *testing.T, db *sql.DB, value string, ids ...string) {
 				}
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 		}
 	}
 	if len(found) != len(ids) {
@@ -241,9 +232,7 @@ func TestStore_eraseRefuses(t *testing.T) {
 	if done, err := store.Inside().Erase(ctx, f, erasing, inside.EraseOptions{Before: func(context.Context, []int64, []string) error { return stop }}); !errors.Is(err, stop) || done.Letters != 0 {
 		t.Error(done, err)
 	}
-	if err := store.Inside().RecordErasure(ctx, erasing); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, store.Inside().RecordErasure(ctx, erasing))
 	events, err := store.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventErasure}})
 	if err != nil || len(events) != 1 || events[0].Seq != 0 || events[0].By != "bob" || events[0].Detail != "selector abc" || events[0].MessageID != "" {
 		t.Errorf("%+v, %v", events, err)

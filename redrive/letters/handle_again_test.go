@@ -6,6 +6,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -24,10 +25,7 @@ func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {
 	if err := store.Inside().CheckKeys(ctx); err == nil {
 		t.Error("there are keys before there is a receiver")
 	}
-	keys, err := idempotency.NewStore(ctx, db, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := testkit.Must(idempotency.NewStore(ctx, db, "shop"))
 	if err := store.Inside().CheckKeys(ctx); err != nil {
 		t.Error(err)
 	}
@@ -40,9 +38,7 @@ func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {
 		if err == nil {
 			err = claim.Commit(outputs)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	learn := func(want inside.Outcome) {
 		t.Helper()
@@ -78,9 +74,7 @@ func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {
 	apply("producing", recorded) // for the first time
 	learn(inside.Outcome{Redriven: 4})
 	for i, id := range []string{"output", "producing"} {
-		if err := keys.MarkPublished(ctx, entry(id)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, keys.MarkPublished(ctx, entry(id)))
 		learn(inside.Outcome{Redriven: 3 - i, Succeeded: 1 + i})
 	}
 	wantNumbers(t, db, store)

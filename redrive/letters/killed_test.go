@@ -6,11 +6,12 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	_ "github.com/go-sql-driver/mysql"
@@ -119,10 +120,7 @@ func TestStore_resealKilled(t *testing.T) {
 			if len(seen) != n {
 				t.Fatalf("%d letters, want %d", len(seen), n)
 			}
-			keys, err := store.Inside().SealKeys(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			keys := testkit.Must(store.Inside().SealKeys(t.Context()))
 			for _, k := range keys {
 				if k.Key == "k2" && k.Letters != done {
 					t.Errorf("%d letters are counted under the new key, and %d have it", k.Letters, done)
@@ -147,9 +145,7 @@ func TestStore_resealKilled(t *testing.T) {
 					t.Fatal(err)
 				}
 				kill(killing{})
-				if _, err := db.Exec(`DROP TRIGGER kill_it`); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(db.Exec(`DROP TRIGGER kill_it`))
 				if done := resealed(); done != 0 {
 					t.Errorf("killed in the first transaction, %d letters are resealed", done)
 				}
@@ -166,20 +162,14 @@ func TestStore_resealKilled(t *testing.T) {
 		}
 		after := 0
 		testkit.Eventually(t, "all is resealed", func() bool { // a server may roll back the killed transaction later
-			some, err := store.Reseal(t.Context(), letters.Filter{}, letters.Act{By: "ada"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			some := testkit.Must(store.Reseal(t.Context(), letters.Filter{}, letters.Act{By: "ada"}))
 			after += some
 			return resealed() == n
 		})
 		t.Logf("%d letters were resealed by processes that were killed, %d after", before, after)
 		times := map[string]int{}
 		for f := (letters.EventFilter{Kinds: []letters.EventKind{letters.EventResealed}, Limit: letters.MaxLimit}); ; {
-			events, err := store.Audit(t.Context(), f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			events := testkit.Must(store.Audit(t.Context(), f))
 			if len(events) == 0 {
 				break
 			}
@@ -232,14 +222,8 @@ func testStore_resealErased(t *testing.T, on fixture.Database) {
 	if counts, err := storeOn(t, db).Inside().SealKeys(t.Context()); err != nil || fmt.Sprint(counts) != "[{ 2} {k1 2}]" {
 		t.Errorf("keys %v, %v", counts, err)
 	}
-	ring, err := seal.ParseKeyring(testkit.Keyring("k2", "k1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	both, err := seal.New(&once{Keys: ring, then: func() { erase("meanwhile") }}, "tenant")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := testkit.Must(seal.ParseKeyring(testkit.Keyring("k2", "k1")))
+	both := testkit.Must(seal.New(&once{Keys: ring, then: func() { erase("meanwhile") }}, "tenant"))
 	store := sealedStore(t, db, both)
 	if n, err := store.Reseal(t.Context(), letters.Filter{}, letters.Act{By: "ada"}); err != nil || n != 2 {
 		t.Errorf("%d letters, %v", n, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -33,9 +34,7 @@ func TestStore_mysqlTooLarge(t *testing.T) {
 			db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), settings))
 			store := storeOn(t, db)
 			var packet int
-			if err := db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet))
 			for _, size := range []int{packet - 4<<10, packet + 1, 3 * packet} {
 				for _, filling := range []byte{'x', 0} {
 					err := store.Publish("orders.dlq", message.NewMessage(fmt.Sprint(size, filling), bytes.Repeat([]byte{filling}, size)))

@@ -2,11 +2,13 @@ package letters_test
 
 import (
 	"fmt"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -36,14 +38,9 @@ func testStore_newestFirst(t *testing.T, on fixture.Database) {
 	publish(t, store, "orders.dlq", messages...)
 	first := list(t, store, letters.Filter{Limit: 1})[0].Seq
 	for _, behind := range []int64{first + 7, first + 15} { // its bodies stay where they are
-		_, err := db.Exec(`UPDATE spillway_dead_letters SET moved_from = CASE WHEN moved_from > 0 THEN moved_from ELSE seq END, seq = seq + 70000 WHERE seq > ` + fmt.Sprint(behind))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(db.Exec(`UPDATE spillway_dead_letters SET moved_from = CASE WHEN moved_from > 0 THEN moved_from ELSE seq END, seq = seq + 70000 WHERE seq > ` + fmt.Sprint(behind)))
 	}
-	if _, err := fixture.Lease(ctx, store, letters.Filter{}, []int64{first, first + 3, first + 5}, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(fixture.Lease(ctx, store, letters.Filter{}, []int64{first, first + 3, first + 5}, time.Hour))
 	all := heads(t, store, letters.Filter{}, 100)
 	if len(all) != n || all[n-1]-all[0] < 140_000 {
 		t.Fatalf("the letters are %v", all)
@@ -75,10 +72,7 @@ func testStore_newestFirst(t *testing.T, on fixture.Database) {
 func heads(t *testing.T, store *letters.Store, f letters.Filter, size int) (seqs []int64) {
 	t.Helper()
 	for f.Limit = size; ; f.After = seqs[len(seqs)-1] {
-		page, err := store.Heads(t.Context(), f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := testkit.Must(store.Heads(t.Context(), f))
 		if len(page) == 0 || len(seqs) > 1000 {
 			return seqs
 		}

@@ -5,13 +5,15 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"math/rand/v2"
 	"os"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/poison"
@@ -50,10 +52,7 @@ func testStore_numbers(t *testing.T, on fixture.Database) {
 	// The service is renamed by hand, as the package says.
 	name := map[bool]string{false: `'eshop'`, true: `CAST('eshop' AS BLOB)`}[on.Name == sqliteFile.Name]
 	mustExec(t, db, `UPDATE spillway_dead_letters SET cause = '', service = `+name, `DELETE FROM spillway_letter_counts`)
-	renamed, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "eshop"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	renamed := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "eshop"}))
 	wantNumbers(t, db, renamed)
 }
 
@@ -102,9 +101,7 @@ func wantNumbers(t testing.TB, db *sql.DB, store *letters.Store) {
 	type key struct{ cause, status string }
 	there := map[key]int{}
 	rows, err := db.Query(`SELECT cause, status, COUNT(*) FROM spillway_dead_letters GROUP BY cause, status`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	err = database.Each(rows, func(rows *sql.Rows) error {
 		var k key
 		var n int
@@ -112,15 +109,10 @@ func wantNumbers(t testing.TB, db *sql.DB, store *letters.Store) {
 		there[k] = n
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	all, erased := 0, 0
 	for _, status := range letters.Statuses() {
-		groups, err := store.Groups(t.Context(), letters.Filter{Statuses: []letters.Status{status}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		groups := testkit.Must(store.Groups(t.Context(), letters.Filter{Statuses: []letters.Status{status}}))
 		for _, g := range groups {
 			all += g.Count
 			if status == letters.StatusErased {

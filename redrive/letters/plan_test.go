@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/settings"
@@ -19,29 +20,20 @@ func TestPagesOfSmallService(t *testing.T) {
 	db.SetMaxOpenConns(2)
 	const others, own = 20_000, 500
 	big, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "big"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	publish(t, big, "orders.dlq", letter("1", "{}"))
 	columns := textOf(t, db, `SELECT string_agg(quote_ident(column_name), ', ') FROM information_schema.columns
 WHERE table_schema = current_schema() AND table_name = 'spillway_dead_letters' AND column_name NOT IN ('seq', 'identity')`)
 	_, err = db.Exec(`INSERT INTO spillway_dead_letters (identity, ` + columns + `) SELECT decode(md5(n::text), 'hex'), ` + columns +
 		` FROM spillway_dead_letters, generate_series(1, ` + fmt.Sprint(others) + `) n`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	small, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "small"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	small := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "small"}))
 	messages := make([]*message.Message, own)
 	for i := range messages {
 		messages[i] = letter(fmt.Sprint("own-", i), "{}")
 	}
 	publish(t, small, "orders.dlq", messages...)
-	if _, err := db.Exec(`ANALYZE`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.Exec(`ANALYZE`))
 	db.SetMaxOpenConns(1) // so that each page meets what the ones before it have prepared
 	for page := range 12 {
 		before := rowsRead(t, db)
@@ -58,21 +50,15 @@ WHERE table_schema = current_schema() AND table_name = 'spillway_dead_letters' A
 // rowsRead counts what the server read of the letters, for all connections of this pool of one.
 func rowsRead(t *testing.T, db *sql.DB) (n int) {
 	t.Helper()
-	if _, err := db.Exec(`SELECT pg_stat_force_next_flush()`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.Exec(`SELECT pg_stat_force_next_flush()`))
 	err := db.QueryRow(`SELECT (SELECT COALESCE(sum(seq_tup_read), 0) FROM pg_stat_user_tables WHERE schemaname = current_schema() AND relname = 'spillway_dead_letters')
 	+ (SELECT COALESCE(sum(idx_tup_read), 0) FROM pg_stat_user_indexes WHERE schemaname = current_schema() AND relname = 'spillway_dead_letters')`).Scan(&n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return n
 }
 
 func textOf(t *testing.T, db *sql.DB, question string) (text string) {
 	t.Helper()
-	if err := db.QueryRow(question).Scan(&text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, db.QueryRow(question).Scan(&text))
 	return text
 }

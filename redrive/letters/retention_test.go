@@ -71,9 +71,7 @@ func testRetention(t *testing.T, on fixture.Database) {
 			}
 			end()
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		instances.Go(func() { retention.Run(ctx) })
 	}
 	instances.Go(func() {
@@ -122,9 +120,7 @@ func TestRetention_plugin(t *testing.T) {
 	var looks atomic.Int64
 	retention, err := letters.NewRetention(store, letters.RetentionConfig{Rules: rules,
 		OnRun: func(context.Context, int, error) { looks.Add(1) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	retention.Often(10 * time.Millisecond)
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
@@ -195,9 +191,7 @@ func testRetention_firstRule(t *testing.T, on fixture.Database) {
 		{Keep: true, Statuses: []letters.Status{letters.StatusDiscarded}, Classes: []classify.Class{classify.ClassInvalid}},
 		{Statuses: letters.Statuses(), Classes: []classify.Class{classify.ClassInvalid}, OlderThan: day},
 	}, letters.Act{By: "the night", Reason: "our policy"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	want := []int{0, 1, 1, 0, 0}
 	if due, err := retention.Due(ctx); err != nil || !slices.Equal(due, want) {
 		t.Errorf("due are %v, %v, want %v", due, err, want)
@@ -231,9 +225,7 @@ func TestRetention_fails(t *testing.T) {
 		Rules: []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusDiscarded}, OlderThan: time.Hour}},
 		OnRun: func(_ context.Context, _ int, err error) { seen = append(seen, err); end() },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	mustExec(t, db, `ALTER TABLE spillway_dead_letters RENAME TO elsewhere`)
 	retention.Run(ctx)
 	if len(seen) != 1 || seen[0] == nil {

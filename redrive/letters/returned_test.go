@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -39,9 +40,7 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 		if i == 2 { // c is of another redrive
 			by.RedriveID = "campaign-2"
 		}
-		if err := fixture.Mark(ctx, store, t2, letters.StatusRedriven, by); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, fixture.Mark(ctx, store, t2, letters.StatusRedriven, by))
 	}
 	arrive := func(of fixture.Taken, change ...func(message.Metadata)) {
 		t.Helper()
@@ -103,18 +102,14 @@ func testStore_identityStays(t *testing.T, on fixture.Database) {
 	if err == nil {
 		err = fixture.Postpone(ctx, store, taken[0])
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	publish(t, store, "orders.dlq", letter("id-1", "{}"))
 	sealer, _ := fixture.Sealer(t, "key-1")
 	sealing, err := letters.NewStore(ctx, open(), settings.Shared{Service: "shop", Seal: sealer})
 	if err == nil {
 		_, err = sealing.Reseal(ctx, letters.Filter{}, letters.Act{By: "ann"})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	after := fixture.List(t, sealing, letters.Filter{})
 	slices.Reverse(after)
 	if before[0].Seq == after[0].Seq {

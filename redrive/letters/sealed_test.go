@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -24,10 +25,7 @@ import (
 
 func sealedStore(t testing.TB, db *sql.DB, s *seal.Sealer) *letters.Store {
 	t.Helper()
-	store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: s}))
 	return store
 }
 
@@ -58,10 +56,7 @@ func wantSealed(t testing.TB, store *letters.Store, l letters.Letter, key string
 func wantHidden(t testing.TB, db *sql.DB) {
 	t.Helper()
 	for _, table := range []string{"spillway_dead_letters", "spillway_letter_bodies", "spillway_letter_events", "spillway_letter_causes", "spillway_letter_counts"} {
-		rows, err := db.Query(`SELECT * FROM ` + table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := testkit.Must(db.Query(`SELECT * FROM ` + table))
 		columns, _ := rows.Columns()
 		n := 0
 		for ; rows.Next(); n++ {
@@ -69,18 +64,14 @@ func wantHidden(t testing.TB, db *sql.DB) {
 			for i := range values {
 				into[i] = &values[i]
 			}
-			if err := rows.Scan(into...); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, rows.Scan(into...))
 			for i, value := range values {
 				if s := string(value); strings.Contains(s, card) || strings.Contains(s, "Ada Lovelace") {
 					t.Errorf("%s.%s shows %q", table, columns[i], s)
 				}
 			}
 		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(rows.Err(), rows.Close()))
 		if n == 0 && table != "spillway_letter_events" {
 			t.Errorf("%s is empty: nothing was looked at", table)
 		}
@@ -97,9 +88,7 @@ func testStore_sealed(t *testing.T, on fixture.Database) {
 	store := sealedStore(t, db, s)
 	one, two := secretLetter("1"), secretLetter("2", from("refunds"), redrivenTimes(2))
 	queued, _, err := poison.Inside().Seal(t.Context(), s, secretLetter("3")) // by a queue
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	publish(t, store, "orders.dlq", one, two, queued)
 	publish(t, store, "orders.dlq", secretLetter("1")) // again: with another nonce
 	publish(t, store, "orders.dlq", queued)
@@ -142,9 +131,7 @@ func TestStore_sealAway(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
 	store := sealedStore(t, sqliteFile.Create(t)(), s)
 	sealed, _, err := poison.Inside().Seal(t.Context(), s, secretLetter("1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	keys.Away.Store(true)
 	if err := store.Publish("orders.dlq", secretLetter("2")); !errors.Is(err, seal.ErrUnavailable) || !strings.Contains(err.Error(), "the KMS does not answer") {
 		t.Errorf("published without keys: %v", err)
@@ -168,10 +155,7 @@ func testStore_swappedRows(t *testing.T, on fixture.Database) {
 	swap := func(a, b int) {
 		t.Helper()
 		for _, l := range []struct{ into, from int }{{a, b}, {b, a}} {
-			_, err := db.Exec(fmt.Sprintf(`UPDATE spillway_letter_bodies SET letter_payload = %s WHERE body = %d`, bound(on), all[l.into].Seq), []byte(all[l.from].Original.Payload))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(db.Exec(fmt.Sprintf(`UPDATE spillway_letter_bodies SET letter_payload = %s WHERE body = %d`, bound(on), all[l.into].Seq), []byte(all[l.from].Original.Payload)))
 		}
 	}
 	for _, pair := range [][2]int{{0, 1}, {0, 2}} {
@@ -198,10 +182,7 @@ func bound(on fixture.Database) string {
 
 func swapBack(t *testing.T, db *sql.DB, on fixture.Database, l letters.Letter) {
 	t.Helper()
-	_, err := db.Exec(fmt.Sprintf(`UPDATE spillway_letter_bodies SET letter_payload = %s WHERE body = %d`, bound(on), l.Seq), []byte(l.Original.Payload))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.Exec(fmt.Sprintf(`UPDATE spillway_letter_bodies SET letter_payload = %s WHERE body = %d`, bound(on), l.Seq), []byte(l.Original.Payload)))
 }
 
 // Feature D14: Reseal seals letters of before and those of an old key, also rows of the first version, and leaves out
@@ -213,9 +194,7 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 	db := on.Create(t)()
 	makeVersion1(t, db, 3)
 	plain := storeOn(t, db)
-	if _, err := db.Exec(`UPDATE spillway_dead_letters SET service = ` + map[bool]string{false: `'shop'`, true: `CAST('shop' AS BLOB)`}[on.Name == sqliteFile.Name]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.Exec(`UPDATE spillway_dead_letters SET service = ` + map[bool]string{false: `'shop'`, true: `CAST('shop' AS BLOB)`}[on.Name == sqliteFile.Name]))
 	k1, _ := fixture.Sealer(t, "k1")
 	k3, _ := fixture.Sealer(t, "k3")
 	both, keys := fixture.Sealer(t, "k2", "k1")
@@ -223,9 +202,7 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 	publish(t, sealedStore(t, db, k1), "orders.dlq", secretLetter("old"), secretLetter("leased too"))
 	publish(t, sealedStore(t, db, k3), "orders.dlq", secretLetter("lost"))
 	discard := letters.Filter{IDs: []string{"discarded"}}
-	if _, err := plain.MarkAll(t.Context(), discard, letters.StatusDiscarded, letters.Act{By: "ada"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(plain.MarkAll(t.Context(), discard, letters.StatusDiscarded, letters.Act{By: "ada"}))
 	leased := take(t, plain, letters.Filter{IDs: []string{"leased", "leased too"}}, 2)
 	store := sealedStore(t, db, both)
 	before := list(t, store, letters.Filter{})
@@ -244,9 +221,7 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 	if keys, err := store.Inside().SealKeys(t.Context()); err != nil || fmt.Sprint(keys) != "[{ 1} {k1 1} {k2 6} {k3 1}]" {
 		t.Errorf("keys %v, %v", keys, err)
 	}
-	if err := fixture.Release(t.Context(), store, leased...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, fixture.Release(t.Context(), store, leased...))
 	for _, want := range []int{2, 0} {
 		n, err := store.Reseal(t.Context(), letters.Filter{}, act)
 		if n != want || err == nil || !strings.Contains(err.Error(), `1 letters do not open`) || !strings.Contains(err.Error(), `sealed with key "k3"`) {
@@ -267,9 +242,7 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 		if was = before[i].Letter; was.Sealed {
 			was, err = was.Open(t.Context(), k1)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		wantSealed(t, store, l, "k2", was.Original)
 		if l.Size < len(l.Original.Payload) || fmt.Sprint(l.Failure) != fmt.Sprint(before[i].Failure) {
 			t.Errorf("letter %d has the size %d and %+v", l.Seq, l.Size, l.Failure)
@@ -302,16 +275,10 @@ func TestStore_sealedFile(t *testing.T) {
 	for i := range 50 {
 		publish(t, store, "orders.dlq", secretLetter(fmt.Sprint(i)))
 	}
-	files, err := filepath.Glob(filepath.Join(folder, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob(filepath.Join(folder, "*")))
 	found := false
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := testkit.Must(os.ReadFile(file))
 		for _, hidden := range []string{card, "Ada Lovelace", "customer\x0c"} {
 			if bytes.Contains(content, []byte(hidden)) {
 				t.Errorf("%s shows %q", filepath.Base(file), hidden)

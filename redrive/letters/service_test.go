@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/settings"
@@ -17,10 +18,7 @@ func TestStore_services(t *testing.T) { onEach(t, testStore_services) }
 func testStore_services(t *testing.T, on fixture.Database) {
 	open := on.Create(t)
 	of := func(service string) *letters.Store {
-		store, err := letters.NewStore(t.Context(), open(), settings.Shared{Service: service})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := testkit.Must(letters.NewStore(t.Context(), open(), settings.Shared{Service: service}))
 		return store
 	}
 	services := map[string]*letters.Store{"shop": of("shop"), "kafka-eu": of("kafka-eu")}

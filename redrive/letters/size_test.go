@@ -3,10 +3,12 @@ package letters_test
 import (
 	"context"
 	"errors"
-	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 
 	"modernc.org/sqlite"
 
@@ -20,16 +22,10 @@ func TestStore_sqliteTooLarge(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	store := storeOn(t, db)
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	const limitLength = 0 // SQLITE_LIMIT_LENGTH
-	if _, err := sqlite.Limit(conn, limitLength, 100_000); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(sqlite.Limit(conn, limitLength, 100_000))
+	testkit.NoError(t, conn.Close())
 	err = store.Publish("orders.dlq", letter("1", strings.Repeat("x", 200_000)))
 	if !errors.Is(err, classify.ErrTooLarge) || !(*classify.Classifier)(nil).IsTooLarge(err) {
 		t.Error(err)

@@ -176,10 +176,7 @@ func TestStore_construction(t *testing.T) {
 	if _, err := letters.NewStore(t.Context(), nil, settings.Shared{Service: "shop"}); err == nil || !strings.Contains(err.Error(), "NewStore: ") {
 		t.Error(err)
 	}
-	memory, err := sql.Open("sqlite", ":memory:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := testkit.Must(sql.Open("sqlite", ":memory:"))
 	defer func() { _ = memory.Close() }()
 	if _, err := letters.NewStore(t.Context(), memory, settings.Shared{Service: "shop"}); err == nil || !strings.Contains(err.Error(), "NewStore: ") {
 		t.Error(err)
@@ -190,18 +187,13 @@ func TestStore_construction(t *testing.T) {
 	if err := store.InitializeTopics("orders.dlq"); err != nil {
 		t.Error(err)
 	}
-	readOnly, err := sql.Open("sqlite", "file:"+path+"?_pragma=query_only(1)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readOnly := testkit.Must(sql.Open("sqlite", "file:"+path+"?_pragma=query_only(1)"))
 	defer func() { _ = readOnly.Close() }()
 	if s, err := letters.NewStore(t.Context(), readOnly, settings.Shared{Service: "shop"}); err == nil && s.InitializeTopics("orders.dlq") == nil {
 		t.Error("a read-only database is an error")
 	}
 
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, store.Close())
 	if err := store.Publish("orders.dlq", letter("1", "a")); !errors.Is(err, letters.ErrClosed) {
 		t.Error(err)
 	}
@@ -276,10 +268,7 @@ func TestPlugin_errors(t *testing.T) {
 		"empty topic":    store.Collect(pubsub, ""),
 		"topic twice":    store.Collect(pubsub, "orders.dlq", "orders.dlq"),
 	} {
-		router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 		if err := plugin(router); err == nil || !strings.HasPrefix(err.Error(), "letters: ") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -329,9 +318,7 @@ func testStore_hostileText(t *testing.T, on fixture.Database) {
 	if err := fixture.Mark(ctx, store, forged, letters.StatusDiscarded, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
 		t.Error(err)
 	}
-	if err := fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: hostile}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: hostile}))
 	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != hostile {
 		t.Errorf("%+v", e)
 	}

@@ -2,11 +2,13 @@ package letters_test
 
 import (
 	"errors"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/poison"
@@ -94,18 +96,13 @@ func testStore_learn(t *testing.T, on fixture.Database) {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
 	}
-	keys, err := idempotency.NewStore(ctx, db, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := testkit.Must(idempotency.NewStore(ctx, db, "shop"))
 	apply := func(handler, id string) {
 		claim, err := keys.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: keys.Consumer(handler), ID: id}})
 		if err == nil {
 			err = claim.Commit(nil)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	apply("billing", "id-0") // of a later redrive: this one failed
 	apply("billing", "id-3")

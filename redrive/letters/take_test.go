@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -29,9 +30,7 @@ func testStore_takeMarkRelease(t *testing.T, on fixture.Database) {
 	if err != nil || len(rest) != 1 || rest[0].Claim.Token == taken[0].Claim.Token {
 		t.Fatalf("%+v, %v", rest, err)
 	}
-	if err := fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}))
 	for name, lost := range map[string]fixture.Taken{"marked": taken[0], "forged": forged(taken[1], "x"), "empty": forged(taken[0], "")} {
 		if err := fixture.Mark(ctx, store, lost, letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
 			t.Errorf("%s: %v", name, err)
@@ -43,9 +42,7 @@ func testStore_takeMarkRelease(t *testing.T, on fixture.Database) {
 	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != "ann" || time.Since(e[0].MarkedAt) > time.Minute {
 		t.Errorf("%+v", e)
 	}
-	if err := errors.Join(fixture.Release(ctx, store, rest...), fixture.Release(ctx, store, taken...)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(fixture.Release(ctx, store, rest...), fixture.Release(ctx, store, taken...)))
 	if again, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 10); err != nil || len(again) != 2 {
 		t.Errorf("%+v, %v", again, err)
 	}
@@ -139,10 +136,7 @@ func TestStore_leaseLocksNoOther(t *testing.T) {
 			if err != nil || len(chosen) != 10 {
 				t.Fatal(chosen, err)
 			}
-			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // as Write begins it
-			if err != nil {
-				t.Fatal(err)
-			}
+			tx := testkit.Must(db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}))
 			defer func() { _ = tx.Rollback() }()
 			if err := store.LeaseWithin(ctx, tx, ofB, append(chosen, 1, 3)); err != nil { // two that the filter does not choose
 				t.Fatal(err)
@@ -161,23 +155,16 @@ func TestStore_sqliteSelectiveTakeNeedsNoWriter(t *testing.T) {
 	db := open()
 	store := storeOn(t, db)
 	publish(t, store, "orders.dlq", fixture.OfTwo(10)...)
-	writer, err := open().Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	writer := testkit.Must(open().Conn(t.Context()))
 	defer func() { _ = writer.Close() }()
-	if _, err := writer.ExecContext(t.Context(), `BEGIN IMMEDIATE`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(writer.ExecContext(t.Context(), `BEGIN IMMEDIATE`))
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	taken, err := fixture.Take(ctx, store, letters.Filter{Handlers: []string{"c"}}, time.Hour, 10)
 	if err != nil || len(taken) != 0 {
 		t.Errorf("%d taken, %v", len(taken), err)
 	}
-	if _, err := writer.ExecContext(t.Context(), `ROLLBACK`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(writer.ExecContext(t.Context(), `ROLLBACK`))
 }
 
 // Decision 12: leases end by the database's clock, whatever that of a process says.
@@ -223,9 +210,7 @@ func testStore_leaseOfChosen(t *testing.T, on fixture.Database) {
 	if err != nil || len(leased) != 2 || leased[0].Seq != 3 || leased[1].Seq != 4 {
 		t.Fatalf("%+v, %v", leased, err)
 	}
-	if err := fixture.Postpone(ctx, store, leased[0]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, fixture.Postpone(ctx, store, leased[0]))
 	if again, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 9); err != nil || len(again) != 2 || again[1].Original.UUID != leased[0].Original.UUID || again[1].Seq <= 5 {
 		t.Errorf("%+v, %v", again, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -23,9 +24,7 @@ func testStore_together(t *testing.T, on fixture.Database) {
 	if on.Name == sqliteFile.Name {
 		refuse = `CREATE TRIGGER refused BEFORE INSERT ON spillway_dead_letters WHEN NEW.size >= 5000 BEGIN SELECT RAISE(ABORT, 'refused'); END`
 	}
-	if _, err := stores[0].Inside().DB().Exec(refuse); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(stores[0].Inside().DB().Exec(refuse))
 	const n, callers = 120, 40
 	causes := []string{"billing", "mailer", "stock"}
 	var all sync.WaitGroup
@@ -64,10 +63,7 @@ func testStore_together(t *testing.T, on fixture.Database) {
 		}
 		seen += l.Seen
 	}
-	groups, err := stores[1].Groups(t.Context(), letters.Filter{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	groups := testkit.Must(stores[1].Groups(t.Context(), letters.Filter{}))
 	counted, arrived := 0, 0
 	for _, g := range groups {
 		counted, arrived = counted+g.Count, arrived+g.Arrived

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/metadatacodec"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -71,9 +72,7 @@ func makeVersion1(t *testing.T, pool *sql.DB, n int) {
 	if err == nil {
 		err = db.Upgrade(t.Context(), first)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	insert := db.Statement(`INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata, payload, origin_topic, handler, class, reason,
 	type, stack_hash, description, first_failed_at, last_failed_at, stored_at, status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 1, 1, ?)`)
 	err = db.Write(t.Context(), func(tx *sql.Tx) error {
@@ -92,7 +91,5 @@ func makeVersion1(t *testing.T, pool *sql.DB, n int) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -34,9 +35,7 @@ func testStore_view(t *testing.T, on fixture.Database) {
 	if err == nil {
 		err = fixture.Mark(t.Context(), store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann", Reason: "of no use", RedriveID: "drain-1"})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	read := func(db *sql.DB, column, where string) (value sql.NullString) {
 		t.Helper()
 		if err := db.QueryRow(`SELECT ` + column + ` FROM spillway_letters_text WHERE ` + where).Scan(&value); err != nil {
@@ -75,10 +74,7 @@ func testStore_view(t *testing.T, on fixture.Database) {
 			}
 		}
 	}
-	rows, err := db.Query(`SELECT * FROM spillway_letters_text`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := testkit.Must(db.Query(`SELECT * FROM spillway_letters_text`))
 	columns, err := rows.Columns()
 	if got := strings.Join(columns, " "); err != nil || strings.Contains(got, "payload") || strings.Contains(got, "metadata") || strings.Contains(got, "token") {
 		t.Errorf("%s, %v", got, err)
@@ -107,9 +103,7 @@ func TestStore_viewOfReader(t *testing.T) {
 		db.SetMaxOpenConns(1)
 		publish(t, storeOn(t, db), "orders.dlq", letter("1", "a"))
 		var schema string
-		if err := db.QueryRow(`SELECT current_schema()`).Scan(&schema); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, db.QueryRow(`SELECT current_schema()`).Scan(&schema))
 		role := "reader_" + schema
 		mustExec(t, db, `CREATE ROLE `+role, `GRANT USAGE ON SCHEMA `+schema+` TO `+role, `GRANT SELECT ON spillway_letters_text TO `+role, `SET ROLE `+role)
 		reads(t, db)
@@ -119,10 +113,7 @@ func TestStore_viewOfReader(t *testing.T) {
 		dsn := mysqltest.Database(t)
 		db := mysqltest.Open(t, dsn)
 		publish(t, storeOn(t, db), "orders.dlq", letter("1", "a"))
-		config, err := mysql.ParseDSN(dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := testkit.Must(mysql.ParseDSN(dsn))
 		config.User, config.Passwd = "r"+config.DBName[len(config.DBName)-8:], "r"
 		user := "'" + config.User + "'@'%'"
 		mustExec(t, db, `CREATE USER `+user+` IDENTIFIED BY 'r'`)

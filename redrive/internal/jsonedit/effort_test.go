@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // keyed is an object of n keys, with a value for each.
@@ -53,9 +55,7 @@ func apply(t *testing.T, doc, patch string) (out []byte, spent int) {
 			out, err = p.apply(e, []byte(doc))
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return out, e.spent
 }
 
@@ -120,10 +120,7 @@ func TestPatch_hostileDocument(t *testing.T) {
 		"a large object":  {`{"a":` + string(keyed(size/12, "0")) + `}`, `{"k000000":0}`},
 		"a deep value":    {`{"a":` + nested(5000, listed(size/8, wide)) + `}`, nested(50, "0")},
 	} {
-		p, err := Parse([]byte(listed(MaxOperations, func(int) string { return `{"op":"test","path":"/a","value":` + c.value + `}` })))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(Parse([]byte(listed(MaxOperations, func(int) string { return `{"op":"test","path":"/a","value":` + c.value + `}` }))))
 		e, left := &effort{ctx: t.Context()}, 0
 		root := parsed([]byte(c.doc))
 		for i := range p { // a failed test ends a patch, so each is tried for itself

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/archive"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -32,10 +33,7 @@ func TestLossless(t *testing.T) {
 			msg.Metadata["k"+bytes.Draw(t, "key")] = bytes.Draw(t, "value")
 		}
 		l := letters.Letter{Letter: poison.Letter{Original: msg, DeadLetterTopic: "orders.dlq", Failure: poison.Failure{Reason: "reason"}}, Status: letters.StatusWaiting}
-		line, err := screen.Line(archive.Of(l))
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := testkit.Must(screen.Line(archive.Of(l)))
 		r, err := archive.Parse(line)
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -18,9 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A URL becomes what its driver takes.
 func TestURLs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a b%.db")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, nil, 0o600))
 	for address, want := range map[string]string{
 		"postgres://u:p@h:1/d":                                  "pgx postgres://u:p@h:1/d?default_query_exec_mode=exec",
 		"postgres://h/d?sslmode=disable":                        "pgx postgres://h/d?sslmode=disable&default_query_exec_mode=exec",
@@ -88,17 +87,12 @@ func TestBrokerURLs(t *testing.T) {
 // Looking makes no table, and no upgrade: a table of another release is an error that says what to do.
 func TestVersions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "shop.db")
-	db, err := sql.Open("sqlite", "file:"+file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := testkit.Must(sql.Open("sqlite", "file:"+file))
 	defer db.Close()
 	if err := Require(t.Context(), db, "letters"); err == nil || !strings.Contains(err.Error(), "not the database of a service") {
 		t.Errorf("an empty database: %v", err)
 	}
-	if _, err := letters.NewStore(t.Context(), db, settings.Shared{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{}))
 	if err := Require(t.Context(), db, "letters"); err != nil {
 		t.Error(err)
 	}
@@ -114,13 +108,8 @@ func TestVersions(t *testing.T) {
 		if err == nil {
 			err = tx.Commit()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		versions, err := Versions(t.Context(), db)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
+		versions := testkit.Must(Versions(t.Context(), db))
 		for _, v := range versions {
 			if v.Component == "letters" && v.State() != state {
 				t.Errorf("%+v is %s, want %s", v, v.State(), state)

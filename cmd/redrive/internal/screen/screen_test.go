@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -53,10 +54,7 @@ func TestNothingRawComesOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := anyText().Draw(t, "value")
 		var out bytes.Buffer
-		s, err := screen.New(screen.Config{Out: &out, Err: &out, Env: func(string) string { return "" }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(screen.New(screen.Config{Out: &out, Err: &out, Env: func(string) string { return "" }}))
 		s.Line("%s", value)
 		s.Lines(value)
 		s.Note("%v", value)
@@ -66,15 +64,10 @@ func TestNothingRawComesOut(t *testing.T) {
 		table := &screen.Table{Columns: []screen.Column{{Name: "A"}, {Name: "B", Min: 3}}}
 		table.Row(value, screen.Span{Text: value, Style: screen.Red})
 		s.Table(table)
-		if err := s.JSON(map[string]string{"v": value}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.JSON(map[string]string{"v": value}))
 		fmt.Fprint(screen.Safely(&out), value)
 		for _, format := range []screen.Format{screen.FormatAuto, screen.FormatText, screen.FormatHex} {
-			shown, err := screen.Payload([]byte(value), format, 20)
-			if err != nil {
-				t.Fatal(err)
-			}
+			shown := testkit.Must(screen.Payload([]byte(value), format, 20))
 			out.WriteString(shown)
 		}
 		for _, r := range out.String() {
