@@ -42,7 +42,7 @@ IN_TABLES = $(call lane,tables,100)
 IN_STORES = $(call lane,stores,200)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-redis demo-nats demo-sql demo-stages demo-redrive demo-outage demo-observe test check services services-down format vet staticcheck static stores-and-unit unit start served served-brokers served-tables served-stores embedded allocs conformance conformance-idempotency bench bench-kafka bench-sql bench-idempotency bench-stages chaos outage-campaign chaos-tables fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-redis demo-nats demo-sql demo-stages demo-redrive demo-outage demo-observe demo-deploy test check services services-down format vet staticcheck static stores-and-unit unit start served served-brokers served-tables served-stores embedded allocs conformance conformance-idempotency bench bench-kafka bench-sql bench-idempotency bench-stages chaos outage-campaign chaos-tables fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,10 @@ demo-redrive: ## an incident from the alert to its end, with the command redrive
 
 demo-outage: ## a downstream that goes away for 10 s under webhooks at a steady rate, as a chart; FLAGS=-without shows it without the breaker
 	@$(GO) run ./examples/outage $(FLAGS)
+
+demo-deploy: ## a rolling deploy of three instances on Kafka, whose handlers take 2 s, as a chart; FLAGS=-without shows it without the drain
+	@$(SERVICES) up kafka
+	@$(GO) run ./examples/deploy $(FLAGS)
 
 demo-observe: ## each alert fires and clears on a real router under faults, and every query of the dashboard has data; FLAGS=-panels prints it
 	@$(GO) run ./examples/observe $(FLAGS)

@@ -14,6 +14,7 @@ import (
 //   - the middleware,
 //   - the decorator that checks the publishing of outputs,
 //   - the plugin,
+//   - the time of Config.DrainTimeout, for subscribers that drain,
 //   - a check at start-up that the dead-letter topics exist, if Queue.Naming can name them without the handler.
 //
 // Call Attach before the router runs, and before other middlewares and decorators are added. Handlers may be added at
@@ -40,7 +41,7 @@ func (ch *Channel) Attach(router *message.Router) {
 	ch.roster.Expect(router)
 	router.AddMiddleware(ch.Middleware)
 	router.AddPublisherDecorators(ch.DecoratePublisher)
-	router.AddSubscriberDecorators(ch.queue.InitializeOnSubscribe, ch.boundHolds)
+	router.AddSubscriberDecorators(ch.queue.InitializeOnSubscribe, ch.boundHolds, ch.drainsOf(router).decorate)
 	router.AddPlugin(ch.Plugin)
 }
 
@@ -56,6 +57,9 @@ func (ch *Channel) Plugin(router *message.Router) error {
 	case ch.attachedToNil.Load():
 		return errors.New("spillway: Attach was called with a nil router, whose handlers are not protected: check the " +
 			"error of message.NewRouter")
+	}
+	if err := ch.drainsOf(router).check(); err != nil {
+		return err
 	}
 	ch.logTo(router)
 	ch.roster.Join(router)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -56,6 +57,12 @@ type Config struct {
 	// channel logs nothing without a Logger.
 	Logger watermill.LoggerAdapter
 
+	// DrainTimeout is how long running handlers may finish when the router closes. Meanwhile no message is taken, and
+	// what waits for a retry, a breaker or a stage goes back at once. Then the messages' contexts end. It must be below
+	// the router's CloseTimeout. Subscribers of this module drain, for 5 s by default without a channel; those of
+	// others end the contexts at once. Negative means not at all. It needs Attach. Default: 5 s, or half of the router's
+	// CloseTimeout if that is less.
+	DrainTimeout time.Duration
 	// Naming names all topics that the channel derives from live topics. Use naming.Scheme{Style: naming.NATS} on NATS,
 	// whose streams have no dots in their names. Queue.Naming and Stages.Naming, if set, take its place there. Give the
 	// same Scheme to redrive.HandlerConfig. Default: <topic>.dlq, <topic>.invalid, and so on, as package naming says.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -40,8 +41,10 @@ type Channel struct {
 	plugins []message.RouterPlugin
 	logger  *logging.Late // nil with a Config.Logger
 	holds   holds
-	keyed   []string // the handlers of Config.Receiver.Handlers
-	roster  roster.Roster
+	// see Config.DrainTimeout
+	drainTimeout time.Duration
+	keyed        []string // the handlers of Config.Receiver.Handlers
+	roster       roster.Roster
 
 	attachedToNil atomic.Bool
 }
@@ -85,7 +88,7 @@ func (ch *Channel) compose(config *Config) (err error) {
 	if ch.outputs, err = middleware.NewOutputs(ch.queue, config.Outputs); err != nil {
 		return err
 	}
-	ch.holds = holdsOf(config)
+	ch.holds, ch.drainTimeout = holdsOf(config), config.DrainTimeout
 	parts := []chain.Part{ch.outputs, ch.queue}
 	if config.CrashLimit != nil {
 		limit, err := crashlimit.New(*config.CrashLimit)

@@ -135,7 +135,7 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 			return p.setAside(c, failure, topic, refused(outputs, next, alone), err)
 		}
 		pause = max(pause, min(verdict.RetryAfter, maxRetryAfter))
-		ctx := c.WaitContext()
+		ctx := c.PlaceContext()
 		if outlasts(ctx, pause) || !wait.For(ctx, pause) {
 			if c.Gone() {
 				return chain.Aborted(err)
@@ -164,7 +164,7 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 // during publishes, and holds the source while the broker is away. A publisher that the router closed under its handler
 // is not away: insist settles that.
 func (p *outputPublisher) during(c *chain.Call, publish func() error) error {
-	return p.broker.Do(c.WaitContext(), c, func() error {
+	return p.broker.Do(c.PlaceContext(), c, func() error {
 		err := safecall.Call("publisher", publish)
 		if err != nil && p.closed.Load() {
 			return unseen{err}
@@ -216,7 +216,7 @@ func (p *outputPublisher) setAside(c *chain.Call, failure *classify.Failure, top
 	failure.Verdict = classify.Verdict{Class: classify.ClassPermanent, Reason: classify.ReasonOutput}
 	failure.Attempts = max(c.Attempts, 1) // of the handler, not of the publisher
 	original := c.Original()
-	original.SetContext(chain.WithTrace(c.WaitContext(), c.Trace))
+	original.SetContext(chain.WithTrace(c.PlaceContext(), c.Trace))
 	if placing := p.outputs.queue.Place(original, failure); placing != nil {
 		return errors.Join(err, placing)
 	}

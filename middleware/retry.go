@@ -201,7 +201,7 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, o chain.Outcome, took t
 		}
 		r.onRetry(c, attempt, pause)
 		if !wait.For(c.WaitContext(), pause) {
-			if c.Gone() {
+			if c.Leaving() {
 				return nil, chain.Away(failure.Err)
 			}
 			return nil, chain.GaveUp(&failure)

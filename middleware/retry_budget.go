@@ -97,7 +97,7 @@ func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ erro
 		next := b.next(now)
 		next += rand.N(next/4 + 1) // not all at one instant
 		if !wait.For(ctx, min(next, rest)) {
-			if c.Gone() {
+			if c.Leaving() {
 				return withdrawal{}, chain.Aborted(err)
 			}
 			return withdrawal{}, chain.Requeued(err)

@@ -64,13 +64,13 @@ func (q *Queue) settle(c *chain.Call, o chain.Outcome) chain.Outcome {
 	}
 	failure := attempts.Of(q.config.Classifier, o.Why)
 	if failure.Verdict.Class != classify.ClassDiscard {
-		placing.Begin(c.WaitContext(), c.Msg)
+		placing.Begin(c.PlaceContext(), c.Msg)
 		if c.Gone() { // while it waited for its turn
 			return chain.Away(o.Why)
 		}
 	}
 	original := c.Original()
-	original.SetContext(chain.WithTrace(c.WaitContext(), c.Trace))
+	original.SetContext(chain.WithTrace(c.PlaceContext(), c.Trace))
 	err := q.place(c, original, failure)
 	if chain.IsAborted(err) {
 		return chain.Outcome{Next: chain.Requeue, Why: err}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/poison"
@@ -55,14 +56,16 @@ func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string
 		}
 		return out, parking
 	}
-	if !h.rested(ctx, l) {
-		return givenBack, fmt.Errorf("%w: %w", errGivenBack, ctx.Err())
+	waits, done := graceful.Waits(ctx)
+	defer done()
+	if !h.rested(waits, l) {
+		return givenBack, fmt.Errorf("%w: %w", errGivenBack, waits.Err())
 	}
 	opened, err := l.Open(ctx, h.Seal)
 	if err != nil {
 		return h.closed(ctx, msg, l, topic, err)
 	}
-	if err := h.turn(ctx); err != nil {
+	if err := h.turn(waits); err != nil {
 		return givenBack, fmt.Errorf("%w: %w", errGivenBack, err)
 	}
 	err = h.bring(ctx, l, opened, target)

@@ -43,6 +43,9 @@ type Call struct {
 	shared   bool   // there is no copy
 	sum      uint64 // of arrived, if it is shared
 
+	waits    context.Context // nil until it is asked for
+	endWaits context.CancelFunc
+
 	published []func()
 }
 
@@ -152,6 +155,9 @@ func (c *Call) Detach() { c.detached = true }
 
 // Release returns the call to the pool.
 func (c *Call) Release() {
+	if c.endWaits != nil {
+		c.endWaits()
+	}
 	if cap(c.payload) > maxPooledPayload {
 		c.payload = nil
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/graceful"
 )
 
 // Acked reports whether the handler acked the message itself.
@@ -21,11 +23,24 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-// WaitContext returns the context in which to wait on behalf of the message. It is the message's own, without its end
-// if the handler acked the message.
+// WaitContext returns the context for waits on behalf of the message, after which it is handled again or goes back. It
+// ends with the message's own, and when the message's subscription takes no more. It ends with neither if the handler
+// acked the message. It ends with the chain.
 func (c *Call) WaitContext() context.Context {
 	if c.Acked() {
-		return context.WithoutCancel(c.Ctx)
+		return c.PlaceContext()
+	}
+	if c.waits == nil {
+		c.waits, c.endWaits = graceful.Waits(c.Ctx)
+	}
+	return c.waits
+}
+
+// PlaceContext returns the context in which the message is placed elsewhere. It is the message's own, without its end
+// if the handler acked the message: an ack ends it, and the message cannot come again.
+func (c *Call) PlaceContext() context.Context {
+	if c.Acked() {
+		return graceful.Until(context.WithoutCancel(c.Ctx), nil)
 	}
 	return c.Ctx
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/causes"
+	"github.com/watermill-spillway/spillway/internal/graceful"
 )
 
 // Next is what becomes of a message after a part.
@@ -85,6 +86,10 @@ func (c *Call) Left(o Outcome) bool { return o.Next == Requeue || c.Gone() }
 // Gone reports whether the message went away rather than failed: its context was cancelled without an ack. A deadline
 // that passed is a failure. An ack by the handler ends the context too, and the message has not gone away.
 func (c *Call) Gone() bool { return errors.Is(c.Ctx.Err(), context.Canceled) && !c.Acked() }
+
+// Leaving reports whether a wait on behalf of the message is in vain: it is gone, or its subscription takes no more and
+// it is to come again. A message whose attempt ended by itself meanwhile has not gone away.
+func (c *Call) Leaving() bool { return c.Gone() || graceful.Began(c.Ctx) && !c.Acked() }
 
 // Requeued returns the error that gives back a message that did not fail, to come again later.
 func Requeued(err error) error { return requeued{Aborted(err)} }

@@ -116,6 +116,7 @@ func TestFactRouter(t *testing.T) {
 	met(t, router, Middlewares(router, "billing") == 2 && Middlewares(router, "shipping") == 0)
 	subscribers := Subscribers(router)
 	met(t, router, len(subscribers) == 1 && subscribers[0].Elem().UnsafePointer() == reflect.ValueOf(channel).UnsafePointer())
+	met(t, router, CloseTimeout(router) == 30*time.Second)
 	proved[middlewareRow.String()], proved[handlerRow.String()] = true, true
 }
 

@@ -3,6 +3,7 @@ package foreign
 import (
 	"context"
 	"reflect"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -12,6 +13,12 @@ var (
 	middlewareRow = row{watermillPath, []int{1}, "message", "middleware"}
 	handlerRow    = row{watermillPath, []int{1}, "message", "handler"}
 )
+
+// CloseTimeout returns how long the router waits for its handlers when it closes, or 0 if it is not known. Watermill
+// does not export it.
+func CloseTimeout(router *message.Router) time.Duration {
+	return view{&routerRow, reflect.ValueOf(router).Elem()}.duration("config", "CloseTimeout")
+}
 
 // Middlewares counts the middlewares that a handler of the router has for itself. Watermill does not export them.
 func Middlewares(router *message.Router, handler string) (n int) {

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/recent"
 )
@@ -102,8 +103,14 @@ func (g *Dependency) hold(ctx context.Context, c *chain.Call, try func() error, 
 		defer g.mu.Unlock()
 		g.waiting--
 	}()
+	waits := ctx
+	if !c.Acked() { // what is only held goes back when its subscription ends
+		var done context.CancelFunc
+		waits, done = graceful.Waits(ctx)
+		defer done()
+	}
 	for {
-		switch g.slot(ctx, of, until) {
+		switch g.slot(waits, of, until) {
 		case ended, expired:
 			return g.GiveBack(c, err)
 		}

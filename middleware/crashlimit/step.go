@@ -207,7 +207,7 @@ func (v *visit) end() {
 // refuse keeps the marks until the message is acked and does not come again: if its letter cannot be placed now, or its
 // ack is lost with this process, it must not kill once more.
 func (l *Limit) refuse(c *chain.Call, m mark, earlier int) error {
-	placing.First(c.WaitContext())
+	placing.First(c.PlaceContext())
 	r := refused{msg: c.Msg, ctx: c.Ctx, mark: m}
 	l.remembered(l.removals.addRefused(r), m)
 	l.mu.Lock()

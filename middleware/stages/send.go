@@ -25,12 +25,12 @@ import (
 // long as the refusal can be an outage.
 func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, number int,
 	pause time.Duration) chain.Outcome {
-	placing.Begin(c.WaitContext(), c.Msg)
+	placing.Begin(c.PlaceContext(), c.Msg)
 	if c.Gone() { // while it waited for its turn
 		return chain.Away(failure)
 	}
 	to, entry := h.byNumber[number-1], newEntry()
-	err := s.sink.Do(c.WaitContext(), c, func() error {
+	err := s.sink.Do(c.PlaceContext(), c, func() error {
 		return s.insist(c, func() error { return s.place(c, to, failure, number, pause, entry) })
 	})
 	if chain.IsAborted(err) { // it was held while the broker or store was away, and the outage is logged
@@ -71,7 +71,7 @@ func (s *Stages) insist(c *chain.Call, try func() error) error {
 			attempt == stageAttempts {
 			return err
 		}
-		if !wait.For(c.WaitContext(), waits.NextBackOff()) {
+		if !wait.For(c.PlaceContext(), waits.NextBackOff()) {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 			})
 		})
 	}
-	if !to.subscribed.await(c.WaitContext()) {
+	if !to.subscribed.await(c.PlaceContext()) {
 		return errNotSubscribed
 	}
 	now := time.Now()
@@ -125,7 +125,7 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 		logging.StageTopic: to.topic, logging.Stage: number,
 		logging.MessageID: c.Msg.UUID,
 	}
-	condemned := outage.Away(err) && c.WaitContext().Err() == nil // others were seen to pass
+	condemned := outage.Away(err) && c.PlaceContext().Err() == nil // others were seen to pass
 	if s.hopeless(err) || c.Acked() || condemned || s.refusals.tooLong(to.topic, recent.Of(c)) {
 		logging.StageCondemned.Write(s.config.Logger, err, fields)
 		return chain.Outcome{Next: chain.DeadLetter, Why: errors.Join(failure, err)}

@@ -10,6 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/due"
+	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/poison"
@@ -43,7 +44,9 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 		msg.SetContext(outage.WithRedelivery(msg.Context(), w.sub.redelivery))
 	}
 	session := msg.Context() // the router gives msg another one
-	ctx, cancel := both(router, session)
+	waits, stop := graceful.Waits(session)
+	defer stop()
+	ctx, cancel := both(router, waits)
 	defer cancel()
 	foreign := w.at.foreign(msg)
 	if foreign && w.at.of.stages.config.SharedTopics {
@@ -89,6 +92,19 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 	case <-msg.Acked():
 	case <-msg.Nacked():
 	case <-router.Done():
+		w.untilSettled(msg, session)
+	}
+}
+
+// untilSettled waits for a handler that may finish although the router closes.
+func (w *waiter) untilSettled(msg *message.Message, session context.Context) {
+	if !graceful.Ends(session) {
+		return
+	}
+	select {
+	case <-msg.Acked():
+	case <-msg.Nacked():
+	case <-session.Done():
 	}
 }
 

@@ -155,7 +155,7 @@ func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 	}
 	d := &delivery{of: c, broker: broker, polled: polled, size: len(broker.Body), began: time.Now(),
 		shuts: c.valve.Shuts()}
-	ctx, cancel := context.WithCancel(c.sub.ctx)
+	ctx, cancel := context.WithCancel(c.sub.drain.Work)
 	d.cancel = cancel
 	d.Context, d.info = ctx, deliveryOf(c.sub.queue, c.of.given.times(c.sub.queue, msg.UUID, broker), broker)
 	ctx = d
@@ -176,8 +176,12 @@ func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 		c.keep()
 		return
 	}
-	for {
+	for ends := c.sub.ctx.Done(); ; {
 		select {
+		case <-ends: // the handler may finish, and the broker sends nothing more meanwhile
+			ends = nil
+			c.getsNone()
+			c.takesNoMore()
 		case <-c.wake:
 			if c.isPlacing(d) {
 				return
@@ -198,7 +202,7 @@ func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 				c.outlived(d)
 			}
 			return
-		case <-c.sub.ctx.Done():
+		case <-c.sub.drain.Work.Done():
 			if c.leaves(d) {
 				c.getsNone()
 				c.takesNoMore()

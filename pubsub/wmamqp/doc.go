@@ -47,8 +47,10 @@
 // message elsewhere. At Close a message is requeued while its handler runs. Subscriber declares queues by
 // watermill-amqp's subscriber, and consumes by itself:
 //
-//   - The context of a message ends when its channel or connection is lost, at Close, and when the context of Subscribe
-//     ends.
+//   - At Close, and when the context of Subscribe ends, the consumer is cancelled, and running handlers may finish: for
+//     5 s, or spillway.Config.DrainTimeout. Their acks reach the broker before the channel is closed. Messages that were
+//     fetched and that no handler has are requeued with it.
+//   - The context of a message ends after that time, and at once when its channel or connection is lost.
 //   - The handler then has one second to return. At Close, an ack in that time reaches the broker. All other messages
 //     are requeued once, by closing the channel.
 //   - A nacked message is requeued after 100 ms, because RabbitMQ redelivers it at once. The wait doubles with each
@@ -70,8 +72,8 @@
 //   - While they take the whole prefetch, the subscriber asks for each next message with basic.get. A quorum queue with
 //     a single active consumer refuses that, and the prefetch is the bound.
 //   - A message that every publisher refused, or that was requeued, is back in the queue after the usual wait.
-//   - At Close, and when the channel is lost, the publishes have one second to be confirmed. Messages that are not
-//     confirmed then come again.
+//   - At Close the publishes have the time of handlers to be confirmed, and one second when the channel is lost.
+//     Messages that are not confirmed then come again.
 //   - After a crash all of them come again, and a quorum queue counts each of them: see DeliveryCount.
 //
 // MaxPlacing -1 switches this off, and so do InFlight above 1 and Consume.Exclusive.

@@ -70,8 +70,9 @@ func (c *consumer) runInLanes() {
 // The consumer is not cancelled: that would make another one active while these are not settled.
 func (c *consumer) channelInLanes() {
 	l := &inLanes{consumer: c, open: make(map[*laned]struct{})}
-	l.ctx, l.stop = context.WithCancel(c.sub.ctx)
+	l.ctx, l.stop = context.WithCancel(c.sub.drain.Work)
 	l.taking, l.takesNoMore = context.WithCancel(l.ctx)
+	defer context.AfterFunc(c.sub.ctx, l.takesNoMore)()
 	all := lanes.New(lanes.Config[*laned]{
 		Running: c.sub.config.InFlight, Items: maxAhead, Bytes: c.sub.config.maxPlacingBytes, Run: l.run,
 		Key: func(d *laned) []byte {

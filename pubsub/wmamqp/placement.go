@@ -148,7 +148,7 @@ func (c *consumer) await(d *delivery) {
 		c.of.given.add(c.sub.queue, d.id, d.broker)
 	case <-c.lost:
 		acked = c.outlived(d)
-	case <-c.sub.ctx.Done():
+	case <-c.sub.drain.Work.Done():
 		acked = c.outlived(d)
 	}
 	d.cancel()

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/settings"
@@ -188,13 +189,14 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	}
 	sub := &subscription{config: &s.config, queue: s.config.AMQP.Queue.GenerateName(topic),
 		out: make(chan *message.Message)}
-	sub.ctx, sub.stop = context.WithCancel(outage.WithMaxHold(ctx, s.config.MaxHold))
+	sub.drain = graceful.Begin(outage.WithMaxHold(ctx, s.config.MaxHold))
+	sub.ctx = sub.drain.Taking
 	if err := s.enter(sub, topic, most); err != nil {
-		sub.stop()
+		sub.drain.End()
 		return nil, err
 	}
 	if err := s.open(sub, topic); err != nil {
-		sub.stop()
+		sub.drain.End()
 		sub.run() // ends what has begun
 		s.leave(sub)
 		return nil, err
@@ -232,7 +234,7 @@ func (s *Subscriber) enter(sub *subscription, topic string, channels int) error 
 			len(s.stops))
 	}
 	s.active.Add(1)
-	s.stops[sub] = sub.stop
+	s.stops[sub] = sub.drain.Stop
 	return nil
 }
 
@@ -257,25 +259,27 @@ func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
 // minutes by default.
 func (s *Subscriber) RedeliveryTime() time.Duration { return 2 * s.config.MaxHold }
 
-// Close takes no more messages, ends the contexts of those in flight, waits one second for their handlers, and then
-// requeues messages that are not settled. So a message is not redelivered while a handler that obeys its context still
-// runs. An ack in that time reaches the broker. Close returns within 4 s, whatever the
-// peer does. It may be called again.
+// Close takes no more messages, and lets busy handlers finish, for 5 s or spillway.Config.DrainTimeout. Then it ends the
+// contexts of their messages, waits one second more, and requeues messages that are not settled. So a message is not
+// redelivered while a handler that obeys its context still runs. An ack in that time reaches the broker. Close returns
+// within 4 s after the handlers' time, whatever the peer does. It may be called again.
 func (s *Subscriber) Close() error {
 	s.closeOnce.Do(func() { s.closeErr = s.close() })
 	return s.closeErr
 }
 
 func (s *Subscriber) close() error {
-	left, stop := newLimits(closeWait - forceWait + s.config.settleGrace)
-	defer stop()
 	s.conn.log.end()
 	s.mu.Lock()
 	s.closed = true
-	for _, stop := range s.stops {
+	drain := time.Duration(0)
+	for sub, stop := range s.stops {
+		drain = max(drain, sub.drain.Timeout)
 		stop()
 	}
 	s.mu.Unlock()
+	left, stop := newLimits(drain + closeWait - forceWait + s.config.settleGrace)
+	defer stop()
 	ended := make(chan struct{})
 	go func() { s.active.Wait(); close(ended) }()
 	within(left.orderly, ended)

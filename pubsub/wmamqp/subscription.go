@@ -13,6 +13,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/graceful"
 )
 
 // subscription is what came of one Subscribe: as many consumers of the queue as messages may be in flight.
@@ -24,8 +26,8 @@ type subscription struct {
 	resuming  resuming
 	taking    sync.WaitGroup // consumers that the broker may give another message
 
-	ctx  context.Context // ends with that of Subscribe, and with Close
-	stop context.CancelFunc
+	ctx   context.Context // ends with that of Subscribe, and with Close: no message is taken
+	drain *graceful.Drain
 }
 
 // open begins to consume on a channel for each message that may be in flight. The first one has declared the queue when
@@ -79,7 +81,7 @@ func (s *subscription) run() {
 		ending.Go(func() {
 			defer c.takesNoMore()
 			defer c.end()
-			defer c.placed.Wait() // for settleGrace at most
+			defer c.placed.Wait() // for settleGrace at most, after the drain
 			defer passing.Done()
 			if s.config.Key != nil {
 				c.runInLanes()
@@ -90,8 +92,9 @@ func (s *subscription) run() {
 	}
 	passing.Wait()
 	close(s.out)
-	s.stop()
+	s.drain.Stop()
 	ending.Wait()
+	s.drain.End()
 }
 
 // siblingsWait is how long a consumer that gives a message back waits for those that could be given it.

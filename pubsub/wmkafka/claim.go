@@ -7,7 +7,6 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/outage"
 )
 
 // maxHold is how long a message may be held while something that its handler needs is away. The session goes on
@@ -22,15 +21,19 @@ func (s *subscription) Setup(session sarama.ConsumerGroupSession) error {
 			"lasted": time.Since(time.Unix(0, lost)).Round(time.Millisecond),
 		})
 	}
+	s.begin(session)
 	context.AfterFunc(session.Context(), func() { s.lost.Store(time.Now().UnixNano()) })
 	return nil
 }
 
-// Cleanup ends it.
-func (s *subscription) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+// Cleanup ends it. All messages are settled.
+func (s *subscription) Cleanup(sarama.ConsumerGroupSession) error {
+	s.tenure.cut()
+	return nil
+}
 
-// ConsumeClaim delivers the records of one partition until the session ends. It must not return before: that would end
-// the session for all partitions.
+// ConsumeClaim delivers the records of one partition until the session ends, and lets its handlers finish. It must not
+// return before: that would end the session for all partitions.
 func (s *subscription) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	defer func() {
 		for range claim.Messages() { // closed with the session; a tracer in between would hang on the record it holds
@@ -42,11 +45,6 @@ func (s *subscription) ConsumeClaim(session sarama.ConsumerGroupSession, claim s
 		s.consumeInTurn(session, claim)
 	}
 	return nil
-}
-
-// holdable is the session's context, for messages that may be held.
-func holdable(session sarama.ConsumerGroupSession) context.Context {
-	return outage.WithMaxHold(session.Context(), maxHold)
 }
 
 // next is nil when the session has ended.

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -34,7 +35,7 @@ type group struct {
 
 func newGroup(t *testing.T, records int) *group {
 	g := &group{t: t, records: make(chan *sarama.ConsumerMessage, records)}
-	g.ctx, g.end = context.WithCancel(context.Background())
+	g.ctx, g.end = context.WithCancel(graceful.With(context.Background(), -1)) // no broker says whose the partition is
 	for i := range records {
 		g.records <- &sarama.ConsumerMessage{Offset: int64(i), Value: []byte(strconv.Itoa(i))}
 	}
@@ -71,9 +72,11 @@ func (g *group) Commit() {
 // consume runs a claim in the background. What it panics with comes, or nil.
 func (g *group) consume(s *subscription) (ended <-chan any) {
 	done := make(chan any, 1)
+	s.begin(g)
 	go func() {
 		defer func() {
 			panicked := recover()
+			_ = s.Cleanup(g)
 			g.mu.Lock()
 			g.left = true
 			g.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 // delivery is a record on its way to the consumer, which holds it until the ack.
 type delivery struct {
 	sub    *subscription
-	of     recordContext // ends with the session, as that of the message does
+	of     recordContext   // ends with the tenure, as that of the message does
+	taking context.Context // ends with the session
 	msg    *message.Message
 	now    *attempt // the context of the message
 	begun  attempt
@@ -52,10 +53,10 @@ func (d *delivery) pause() time.Duration {
 	return d.waited
 }
 
-// deliver prepares the delivery of a record. session is the context of the group session.
-func (s *subscription) deliver(session context.Context, record *sarama.ConsumerMessage) *delivery {
-	d := &delivery{sub: s, msg: read(s.config.Unmarshaler, record)}
-	d.of = recordContext{Context: session, record: record, group: s.group, delivery: d}
+// deliver prepares the delivery of a record. work is that of the tenure.
+func (s *subscription) deliver(work context.Context, record *sarama.ConsumerMessage) *delivery {
+	d := &delivery{sub: s, taking: s.tenure.session.Context(), msg: read(s.config.Unmarshaler, record)}
+	d.of = recordContext{Context: work, record: record, group: s.group, delivery: d}
 	return d
 }
 
@@ -71,7 +72,7 @@ func (d *delivery) send() bool {
 	select {
 	case d.sub.output <- d.msg:
 		return true
-	case <-d.of.Done():
+	case <-d.taking.Done():
 		d.abandon()
 		return false
 	}
@@ -85,11 +86,11 @@ type outcome int
 const (
 	acked outcome = iota
 	nacked
-	abandoned // neither, and the session has ended
+	abandoned // neither, and the tenure has ended
 	elsewhere // its handler is done, and the message is being placed
 )
 
-// settled waits until the message is, or until the session has ended and the grace after it. wake is of the turn of its
+// settled waits until the message is, or until the tenure has ended and the grace after it. wake is of the turn of its
 // handler, or nil.
 func (d *delivery) settled(wake <-chan struct{}) outcome {
 	for waiting := true; waiting; {

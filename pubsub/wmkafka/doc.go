@@ -8,11 +8,15 @@
 //
 // # The subscriber
 //
-// One handler runs per partition. Its message's context ends with the group session: at a rebalance, at Close, and when
-// the context of Subscribe ends. It also ends when the broker removes this process from the group. Then the handler has
-// one second to ack. After that the partition belongs to another member, and a late ack or nack has no effect.
-// So a slow handler does not hold up a rebalance, and the end of a session is no failure: package poison publishes and
-// counts nothing.
+// One handler runs per partition. When the group session ends, no further record is delivered: at a rebalance, at Close,
+// and when the context of Subscribe ends. Running handlers may finish, for 5 s, or spillway.Config.DrainTimeout. The
+// client sends heartbeats meanwhile, and commits what is acked before it lets the partitions go. In a rebalance the
+// other members wait, so the time is bounded by the client's Rebalance.Timeout of 8 s, less 3 s.
+//
+// After that time the message's context ends. It ends within about a second if the broker removed this process from the
+// group, or does not answer. Then the handler has one second to ack. After that the partition belongs to another
+// member, and a late ack or nack has no effect. So a slow handler does not hold up a rebalance for long, and the end of
+// a session is no failure: package poison publishes and counts nothing.
 //
 // A nacked message is redelivered after a wait that doubles, from 100 ms to 5 s, and never after its session. An offset
 // is committed when all before it are acked.
@@ -56,7 +60,7 @@
 //     Records without a key do not wait for each other.
 //   - A message that every publisher refused, or that was requeued, is delivered again before new records, after the
 //     usual backoff. Those behind it that were handled are not handled again, unless the session ends.
-//   - At the end of a session the publishes have one second to be confirmed. What is not confirmed then is not
+//   - At the end of a session the publishes have the time of handlers to be confirmed. What is not confirmed then is not
 //     committed. The next owner gets it, and those behind it that were handled already: 10,000 messages at most, whose
 //     effects the idempotent receiver applies once.
 //   - A message that its handler acks is done, whatever becomes of its letter.

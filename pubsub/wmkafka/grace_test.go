@@ -1,7 +1,6 @@
 package wmkafka
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -12,10 +11,11 @@ import (
 // look. A pause of the process ends both, and a select takes any.
 func TestAckedAtTheEndOfTheGrace(t *testing.T) {
 	for round := range 1000 {
-		session, end := context.WithCancel(t.Context())
+		g := newGroup(t, 0)
 		s := subscriptionOf(t, SubscriberConfig{settleGrace: time.Nanosecond}, true)
-		d := s.deliver(session, &sarama.ConsumerMessage{Topic: "orders"})
-		end()
+		s.begin(g)
+		d := s.deliver(s.tenure.work, &sarama.ConsumerMessage{Topic: "orders"})
+		g.end()
 		d.msg.Ack()
 		if how := d.settled(nil); how != acked {
 			t.Fatalf("round %d: settled as %d", round, how)

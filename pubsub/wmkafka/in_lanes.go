@@ -33,8 +33,8 @@ func (s *subscription) consumeInLanes(session sarama.ConsumerGroupSession, claim
 		Key:  func(d *delivery) []byte { return d.of.record.Key },
 		Size: func(d *delivery) int { return sizeOf(d.of.record) },
 	})
-	defer all.Close() // after settleGrace at most
-	ctx := holdable(session)
+	defer all.Close() // after settleGrace at most, after the tenure
+	ctx := s.tenure.work
 	for l.hasRoom() {
 		record := next(session, claim)
 		if record == nil {
@@ -87,7 +87,7 @@ func (l *inLanes) run(d *delivery) {
 			d.abandon()
 			return
 		}
-		if !d.untilReturned() || outcome == acked || !wait.For(&d.of, d.pause()) {
+		if !d.untilReturned() || outcome == acked || !wait.For(l.session.Context(), d.pause()) {
 			return
 		}
 		d.msg = d.msg.Copy()

@@ -33,8 +33,8 @@ func (s *subscription) consumeInTurn(session sarama.ConsumerGroupSession, claim 
 		sub: s, marker: s.marker(session), wake: make(chan struct{}, 1),
 		marks: marks{most: max(s.config.MaxPlacing, 1), mostBytes: s.config.maxPlacingBytes, ahead: maxInFlight},
 	}
-	defer t.placed.Wait() // for settleGrace at most
-	ctx := holdable(session)
+	defer t.placed.Wait() // for settleGrace at most, after the tenure
+	ctx := s.tenure.work
 	for d := t.next(ctx, claim); d != nil; d = t.next(ctx, claim) {
 		if !t.handle(d) {
 			return
@@ -56,7 +56,7 @@ func (t *inTurn) next(ctx context.Context, claim sarama.ConsumerGroupClaim) *del
 		records := claim.Messages()
 		switch {
 		case d != nil:
-			if !wait.For(ctx, time.Until(d.placement.due)) {
+			if !wait.For(t.session.Context(), time.Until(d.placement.due)) {
 				return nil
 			}
 			if d = t.takeBack(); d != nil {
@@ -140,7 +140,7 @@ func (t *inTurn) handle(d *delivery) bool {
 			d.abandon()
 			return false
 		}
-		if !wait.For(&d.of, d.pause()) {
+		if !wait.For(t.session.Context(), d.pause()) {
 			return false
 		}
 		t.repeat(d)

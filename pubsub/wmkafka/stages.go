@@ -84,7 +84,7 @@ func (s *stages) subscriber(topic, group string) (message.Subscriber, error) {
 func newStageGroup(brokers []string, group string, c *SubscriberConfig) *stagegroup.Group {
 	return stagegroup.New(stagegroup.Config{
 		Group: group, InFlight: c.InFlight, NackBackoff: c.nackBackoff, MaxNackBackoff: c.maxNackBackoff,
-		SettleGrace: c.settleGrace, Logger: c.Logger,
+		SettleGrace: c.settleGrace, Rebalance: c.rebalanceRoom(), Logger: c.Logger,
 		Connect: func(strategy sarama.BalanceStrategy) (sarama.Client, func(), error) {
 			config, connections := through(c.client)
 			config.Consumer.Group.Rebalance.Strategy = strategy
@@ -159,7 +159,7 @@ func (s *stageSubscriber) Close() error {
 	topics := s.topics
 	s.mu.Unlock()
 	for _, t := range topics {
-		s.of.consumer.End(t, s.of.config.settleGrace+lastWords)
+		s.of.consumer.End(t, t.Drain()+s.of.config.settleGrace+lastWords)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -111,8 +112,8 @@ func (c *SubscriberConfig) validate() error {
 	return nil
 }
 
-// Subscriber consumes topics in a consumer group. The context of a message ends with the group session, so that the end
-// of a session is no failure. A record that cannot be read becomes a dead letter. A nacked message is redelivered with
+// Subscriber consumes topics in a consumer group. The context of a message ends soon after the group session, so that
+// the end of a session is no failure. A record that cannot be read becomes a dead letter. A nacked message is redelivered with
 // a backoff, and never after its session. One message is in flight per partition, or InFlight. It is safe for
 // concurrent use.
 type Subscriber struct {
@@ -156,7 +157,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		cancel()
 		return nil, err
 	}
-	context.AfterFunc(ctx, sub.cutLater)
+	context.AfterFunc(ctx, func() { sub.cutLater(graceful.TimeoutOf(ctx)) })
 	silent, err := sub.start(ctx, s)
 	if err != nil {
 		s.end(sub)
@@ -190,13 +191,13 @@ func (s *Subscriber) end(sub *subscription) {
 	s.running.Done()
 }
 
-// RedeliveryTime returns 0: a message is redelivered after its session, whose end ends the message's context, and never
-// during it.
+// RedeliveryTime returns 0: a message is redelivered after its session, and when its context has ended, never before.
 func (s *Subscriber) RedeliveryTime() time.Duration { return 0 }
 
-// Close ends all subscriptions and returns when they have ended. Busy handlers have one second to ack, the offsets of
-// acked messages are committed, and the members leave the group. If the brokers do not answer for 5 s more, the
-// connections are cut. Then messages that were acked in the last second may be redelivered.
+// Close takes no more messages, and returns when all subscriptions have ended. Busy handlers may finish, for 5 s or
+// spillway.Config.DrainTimeout. Then their contexts end, and they have one second to ack. The offsets of acked messages
+// are committed, and the members leave the group. If the brokers do not answer for 5 s more, the connections are cut.
+// Then messages that were acked in the last second may be redelivered.
 func (s *Subscriber) Close() error {
 	s.lock.Lock()
 	s.closed = true

@@ -19,23 +19,26 @@ import (
 // subscription is one call of Subscribe. Watermill-kafka's subscriber keeps the connection and the group for it; where
 // that one would wrap its handler for tracing, the subscription puts its own in the handler's place.
 type subscription struct {
-	config *SubscriberConfig
-	topic  string
-	group  string
-	leave  func() // the group, as far as this process knows
-	cancel context.CancelFunc
-	output chan *message.Message
-	inner  *kafka.Subscriber
-	ended  chan struct{}
+	config  *SubscriberConfig
+	brokers []string
+	topic   string
+	group   string
+	leave   func() // the group, as far as this process knows
+	cancel  context.CancelFunc
+	output  chan *message.Message
+	inner   *kafka.Subscriber
+	ended   chan struct{}
 
 	client      *sarama.Config
 	connections *connections
+
+	tenure *tenure // of the latest session
 
 	lost atomic.Int64 // when the last session ended, in nanoseconds; 0 before the first
 }
 
 func newSubscription(of *Subscriber, topic string, cancel context.CancelFunc) *subscription {
-	s := &subscription{config: &of.config, topic: topic, group: of.group, cancel: cancel,
+	s := &subscription{config: &of.config, brokers: of.brokers, topic: topic, group: of.group, cancel: cancel,
 		output: make(chan *message.Message), ended: make(chan struct{})}
 	s.client, s.connections = through(of.config.client)
 	return s
@@ -68,9 +71,10 @@ func (s *subscription) stop() {
 	}
 }
 
-// cutLater cuts the connections of a subscription that has been told to end and has not in due time.
-func (s *subscription) cutLater() {
-	timer := time.NewTimer(s.config.settleGrace + lastWords)
+// cutLater cuts the connections of a subscription that has been told to end and has not in due time. drain is how long
+// its handlers may finish.
+func (s *subscription) cutLater(drain time.Duration) {
+	timer := time.NewTimer(drain + s.config.settleGrace + lastWords)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

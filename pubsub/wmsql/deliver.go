@@ -13,10 +13,23 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
+// handing notes that a handler gets a message. The function returned ends the drain if the subscription has ended
+// meanwhile: nothing is left but to commit.
+func (s *subscription) handing(taking context.Context) func() {
+	s.busy.Store(true)
+	return func() {
+		s.busy.Store(false)
+		if taking.Err() != nil {
+			s.drain.End()
+		}
+	}
+}
+
 // deliver gives a message to the consumer and waits until it is settled, or its time is up.
-func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) outcome {
+func (s *subscription) deliver(taking context.Context, t *transaction, e *entry) outcome {
+	defer s.handing(taking)()
 	d := &delivery{t: t, db: s.of.db, topic: s.topic, group: s.of.config.ConsumerGroup, at: e.at}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(s.work)
 	defer cancel()
 	t.whenOver(cancel)
 	defer t.whenOver(nil)
@@ -33,11 +46,13 @@ func (s *subscription) deliver(ctx context.Context, t *transaction, e *entry) ou
 				"the transaction, or the database refused to commit it or lost it", s.cuts.of(e.at)+s.losses.of(e.at),
 				s.of.config.AckDeadline))
 	}
-	if ctx.Err() != nil { // select would choose at random
+	if taking.Err() != nil || ctx.Err() != nil { // select would choose at random
 		return gone
 	}
 	select {
 	case s.out <- msg:
+	case <-taking.Done():
+		return gone
 	case <-ctx.Done():
 		return gone
 	}

@@ -29,7 +29,7 @@
 //	is acked                                 commits with the others       commit
 //	is nacked                                is undone, comes again        commit at once
 //	overruns AckDeadline by one second       is undone, comes again        are undone, come again
-//	is handled while the Subscriber closes   has one second, then undone   commit if it settles, else are undone
+//	is handled while the Subscriber closes   has 5 s, then is undone       commit if it settles, else are undone
 //	meets a deadlock, a serialization error  is undone, comes again        are undone, come again
 //	or a lost connection                     without counting
 //	interrupts a statement by its context    is undone, comes again        are undone, come again
@@ -37,6 +37,8 @@
 //	that is checked there)
 //	ends the transaction in SQL (COMMIT,     comes again, and is absorbed  come again; what was committed is absorbed
 //	ROLLBACK, DDL on MySQL)                  if its key was committed
+//
+// The 5 s are spillway.Config.DrainTimeout, and the grace of one second comes after it. No further message is begun.
 //
 // What is undone leaves nothing in the database. Late statements get an error that wraps sql.ErrTxDone.
 //

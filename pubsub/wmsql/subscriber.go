@@ -11,6 +11,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/settings"
@@ -188,25 +189,21 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if err := s.prepare(ctx, topic); err != nil {
 		return nil, err
 	}
-	// A deadline of ctx ends the subscription, which is no failure of the message that is handled then: the message's
-	// context is cancelled instead.
-	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	detach := context.AfterFunc(ctx, cancel)
-	sub := newSubscription(s, topic)
+	sub, drain := newSubscription(s, topic), graceful.Begin(ctx)
+	sub.drain = drain
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if s.closed {
-		detach()
-		cancel()
+		drain.End()
 		return nil, ErrClosed
 	}
-	s.stops[sub] = cancel
+	s.stops[sub] = drain.Stop
 	s.running.Add(1)
 	go func() {
 		defer s.running.Done()
-		defer detach()
 		defer s.forget(sub)
-		sub.run(own)
+		defer drain.End()
+		sub.run(drain.Taking)
 	}()
 	return sub.out, nil
 }
@@ -214,7 +211,6 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 func (s *Subscriber) forget(sub *subscription) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	s.stops[sub]()
 	delete(s.stops, sub)
 }
 
@@ -222,8 +218,9 @@ func (s *Subscriber) forget(sub *subscription) {
 // 0 if there is no deadline.
 func (s *Subscriber) RedeliveryTime() time.Duration { return max(s.config.AckDeadline, 0) }
 
-// Close ends all subscriptions and returns when they have ended. A busy handler has one second to settle its message;
-// an ack in that time is committed. After that the transaction is rolled back, with the messages that were acked in it
+// Close takes no more messages, and returns when all subscriptions have ended. A busy handler may finish, for 5 s or
+// spillway.Config.DrainTimeout, and its message commits. Then the message's context ends, and the handler has one second
+// more. After that the transaction is rolled back, with the messages that were acked in it
 // before, and late statements are refused. If the server does not answer, Close waits three seconds at most.
 // Close does not close the database.
 func (s *Subscriber) Close() error {

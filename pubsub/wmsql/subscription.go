@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/gate"
+	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/safecall"
@@ -40,6 +41,10 @@ type subscription struct {
 	suspicious bool      // it was found not to be of the table, without a lock
 
 	session session
+
+	drain *graceful.Drain
+	work  context.Context // of messages
+	busy  atomic.Bool     // a handler has a message, or is about to
 
 	valve   gate.Valve // shut by a part that finds the downstream of the handler away
 	probing bool       // the transaction is the first one after the valve was shut
@@ -84,11 +89,16 @@ func newSubscription(s *Subscriber, topic string) *subscription {
 	}
 }
 
-// run consumes until ctx ends.
+// run consumes until ctx ends, which is the drain's Taking, and the message that is being handled is settled.
 func (s *subscription) run(ctx context.Context) {
 	defer close(s.out)
 	defer s.session.release()
-	ctx = placing.With(gate.With(ctx, &s.valve), s)
+	s.work = placing.With(gate.With(s.drain.Work, &s.valve), s)
+	defer context.AfterFunc(ctx, func() {
+		if !s.busy.Load() {
+			s.drain.End()
+		}
+	})()
 	for s.taking(ctx) {
 		pause, err := s.transact(ctx)
 		if ctx.Err() != nil {
@@ -156,7 +166,7 @@ func (s *subscription) transact(ctx context.Context) (pause time.Duration, err e
 	if s.of.source == nil {
 		isolation = s.of.config.Schema.SubscribeIsolationLevel()
 	}
-	life, end := s.outlive(ctx)
+	life, end := s.outlive(s.work)
 	defer end()
 	if err := s.session.take(ctx, s.of.db); err != nil {
 		return 0, err
@@ -208,7 +218,8 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 	}
 	var last *entry
 	for i := range entries {
-		if i > 0 && (i >= s.of.config.Batch || s.alone > 0 || s.valve.IsShut() || time.Since(begun) > s.of.config.batchTime) {
+		if i > 0 && (i >= s.of.config.Batch || s.alone > 0 || s.valve.IsShut() || ctx.Err() != nil ||
+			time.Since(begun) > s.of.config.batchTime) {
 			break
 		}
 		e := &entries[i]

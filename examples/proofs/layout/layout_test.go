@@ -42,6 +42,7 @@ var floors = map[string]int{
 	"idempotency/internal/sqliteclaim":   0,
 	"internal/batcher":                   0,
 	"internal/gate":                      0,
+	"internal/graceful":                  0,
 	"internal/keytable":                  0,
 	"internal/lifecycle":                 0,
 	"internal/lanes":                     0,
@@ -178,6 +179,7 @@ var floors = map[string]int{
 	"examples/stages":              6,
 	"examples/webhooks":            6,
 	"examples/chaos":               6,
+	"examples/deploy":              6,
 	"examples/outage":              6,
 }
 

@@ -102,7 +102,7 @@ func (s *session) request(leader int32) (request *sarama.FetchRequest, asked map
 	for _, c := range s.claims {
 		often = min(often, max(c.topic.Stage.Delay/fetchFraction, minFetchPause))
 		for _, p := range c.parts {
-			if p.leader != leader || !s.hasRoom(p) || c.ctx.Err() != nil {
+			if p.leader != leader || !s.hasRoom(p) || c.taking.Err() != nil {
 				continue
 			}
 			if request == nil {

@@ -30,7 +30,7 @@ func sessionAt(t *testing.T, next int64) (*session, *claim) {
 		Context: func(ctx context.Context, _ *sarama.ConsumerMessage, _ string) context.Context { return ctx },
 	})
 	s := &session{group: g, client: clientOf{config: sarama.NewConfig()}, config: &g.config, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1), claims: make(map[string]*claim)}
-	c := &claim{topic: topic, ctx: ctx, cancel: func() {}, partitions: []int32{0}}
+	c := &claim{topic: topic, taking: ctx, ctx: ctx, cancel: func() {}, partitions: []int32{0}}
 	s.own(c, next)
 	return s, c
 }
@@ -63,7 +63,7 @@ func TestAnswerToAnEarlierClaim(t *testing.T) {
 			s, c := sessionAt(t, 100)
 			_, asked, _ := s.request(1)
 			s.leave(c)
-			again := &claim{topic: c.topic, ctx: s.ctx, cancel: func() {}, partitions: []int32{0}}
+			again := &claim{topic: c.topic, taking: s.ctx, ctx: s.ctx, cancel: func() {}, partitions: []int32{0}}
 			s.own(again, 90)
 			s.receive(1, answer, asked)
 			if p := again.parts[0]; p.next != 90 || p.mark() != 90 {

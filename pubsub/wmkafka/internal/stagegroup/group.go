@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/due"
+	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
@@ -28,6 +29,8 @@ type Config struct {
 	NackBackoff, MaxNackBackoff time.Duration
 	// SettleGrace is how long handlers may take to ack after a session ended.
 	SettleGrace time.Duration
+	// Rebalance is how long a session that has ended may wait for handlers.
+	Rebalance time.Duration
 	// Read makes a message of a record.
 	Read func(*sarama.ConsumerMessage) *message.Message
 	// Context returns the context of a record's message.
@@ -61,6 +64,9 @@ type Topic struct {
 	ctx context.Context
 	out chan *message.Message // closed at the end
 }
+
+// Drain is how long its handlers may finish when its subscription ends.
+func (t *Topic) Drain() time.Duration { return graceful.TimeoutOf(t.ctx) }
 
 // New returns a Group without topics.
 func New(config Config) *Group {

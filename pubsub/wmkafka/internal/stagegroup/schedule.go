@@ -83,7 +83,7 @@ func (s *session) schedule() {
 // launch hands over what is due in the window of a partition. The session is locked.
 func (s *session) launch(p *part, now time.Time) {
 	p.due = time.Time{}
-	if p.claim.ctx.Err() != nil || s.ctx.Err() != nil {
+	if p.claim.taking.Err() != nil || s.ctx.Err() != nil {
 		return
 	}
 	for _, f := range p.records[:min(len(p.records), s.config.InFlight)] {
@@ -159,7 +159,7 @@ func (s *session) untilAcked(p *part, f *flight) bool {
 			return true
 		default:
 		}
-		if !wait.For(of, pause) {
+		if !wait.For(p.claim.taking, pause) {
 			logging.SessionEnded.Write(s.config.Logger, nil, logging.Fields{
 				logging.Topic: f.record.Topic, logging.Partition: f.record.Partition, logging.Offset: f.record.Offset,
 			})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 )
@@ -101,12 +102,13 @@ type session struct {
 // claim is a topic with the partitions of it that are this member's.
 type claim struct {
 	topic *Topic
-	// ends with the session, with the topic's subscription, and when the topic is left to another
-	ctx        context.Context
-	cancel     context.CancelFunc
-	partitions []int32
-	parts      []*part
-	told       bool // that another has the topic
+	// taking ends with the session, with the topic's subscription, and when the topic is left to another. ctx is that of
+	// messages: it ends when the session has let handlers finish.
+	taking, ctx context.Context
+	cancel      context.CancelFunc
+	partitions  []int32
+	parts       []*part
+	told        bool // that another has the topic
 }
 
 func newSession(of sarama.ConsumerGroupSession, m *membership, partitions map[string][]int32) *session {
@@ -123,10 +125,12 @@ func newSession(of sarama.ConsumerGroupSession, m *membership, partitions map[st
 
 // enter gives a claim its context.
 func (s *session) enter(c *claim) {
-	ctx, cancel := context.WithCancel(outage.WithMaxHold(context.WithoutCancel(c.topic.ctx), maxHold))
-	sessions := context.AfterFunc(s.ctx, cancel)
-	topics := context.AfterFunc(c.topic.ctx, cancel)
-	c.ctx, c.cancel = ctx, func() { sessions(); topics(); cancel() }
+	values := outage.WithMaxHold(context.WithoutCancel(c.topic.ctx), maxHold)
+	taking, stop := context.WithCancel(values)
+	sessions := context.AfterFunc(s.ctx, stop)
+	topics := context.AfterFunc(c.topic.ctx, stop)
+	ctx, cancel := context.WithCancel(graceful.Until(values, taking))
+	c.taking, c.ctx, c.cancel = taking, ctx, func() { sessions(); topics(); stop(); cancel() }
 }
 
 func (s *session) start() {
@@ -141,6 +145,12 @@ func (s *session) end() {
 	s.mu.Unlock()
 	landed := make(chan struct{})
 	go func() { s.flights.Wait(); close(landed) }()
+	s.finish(landed)
+	s.mu.Lock()
+	for _, c := range s.claims {
+		c.cancel()
+	}
+	s.mu.Unlock()
 	grace := time.NewTimer(s.config.SettleGrace)
 	defer grace.Stop()
 	select {
@@ -154,10 +164,38 @@ func (s *session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
+}
+
+// finish lets handlers finish while the group has this member: until all have landed, or their time is over. The other
+// members wait.
+func (s *session) finish(landed <-chan struct{}) {
+	most := time.Duration(0)
+	s.mu.Lock()
 	for _, c := range s.claims {
-		c.cancel()
+		most = max(most, c.topic.Drain())
+	}
+	s.mu.Unlock()
+	over := time.NewTimer(min(most, s.config.Rebalance))
+	defer over.Stop()
+	for next := firstLook; ; next = asleep / 4 {
+		look := time.NewTimer(next)
+		select {
+		case <-landed:
+			look.Stop()
+			return
+		case <-over.C:
+			look.Stop()
+			return
+		case <-look.C:
+			if !s.isMember() {
+				return
+			}
+		}
 	}
 }
+
+// firstLook is how long handlers may finish before the broker is asked whether this member is still one: most do.
+const firstLook = 100 * time.Millisecond
 
 // isMember reports whether the group still has this member: its partitions may be another's by now.
 func (s *session) isMember() bool {

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"io"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+)
+
+func TestMain(m *testing.M) {
+	// Sarama's metrics have one goroutine for the whole process.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+var rows = []struct {
+	on   string
+	need func(testing.TB)
+}{
+	{"kafka", func(t testing.TB) { services.Kafka(t) }},
+	{"rabbitmq", func(t testing.TB) { services.AMQP(t) }},
+	{"postgres", func(t testing.TB) { services.Postgres(t) }},
+}
+
+// Promise P3: a rolling deploy of three instances under load cuts off no handler, and no message is handled twice or
+// dead-lettered for it.
+func TestRollingDeploy(t *testing.T) {
+	for _, row := range rows {
+		t.Run(row.on, func(t *testing.T) {
+			t.Parallel()
+			row.need(t)
+			deploys(t, "-on", row.on)
+		})
+	}
+}
+
+// Without the drain handlers are cut off, so the test above sees them.
+func TestWithoutDrain(t *testing.T) {
+	t.Parallel()
+	services.AMQP(t)
+	if result := deploys(t, "-on", "rabbitmq", "-without"); result.CutOff == 0 {
+		t.Error("no handler was cut off")
+	}
+}
+
+func deploys(t *testing.T, args ...string) *Result {
+	t.Helper()
+	plan := parse(append(args, "-between", "1s"))
+	result, err := run(t.Context(), plan, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(result.JSON())
+	if !result.good(plan) {
+		t.Error("the deploy shows")
+	}
+	return result
+}

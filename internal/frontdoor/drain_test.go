@@ -1,0 +1,162 @@
+package frontdoor_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/graceful"
+	"github.com/watermill-spillway/spillway/middleware"
+)
+
+// drains is a subscriber with one message, which drains as the adapters do.
+type drains struct {
+	message.Subscriber
+	msg     *message.Message
+	timeout time.Duration // what it was told
+}
+
+func (d *drains) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	drain, out := graceful.Begin(ctx), make(chan *message.Message)
+	d.timeout = drain.Timeout
+	go func() {
+		defer drain.End()
+		defer close(out)
+		d.msg.SetContext(drain.Work)
+		out <- d.msg
+		select {
+		case <-d.msg.Acked():
+			<-drain.Taking.Done()
+		case <-d.msg.Nacked():
+			<-drain.Taking.Done()
+		case <-drain.Work.Done():
+		}
+	}()
+	return out, nil
+}
+
+func (*drains) Close() error { return nil }
+
+type counted struct{ n int }
+
+func (c *counted) Publish(string, ...*message.Message) error { c.n++; return nil }
+func (*counted) Close() error                                { return nil }
+
+// Promise P3: in the drain a handler finishes, and its message is acked or dead-lettered as at any time. What waits for
+// a retry goes back at once, uncounted, and no wait begins.
+func TestDrain(t *testing.T) {
+	const takes, wait = 2 * time.Second, time.Minute
+	for name, row := range map[string]struct {
+		handle  func(*message.Message) error
+		acked   bool
+		letters int
+		want    time.Duration // that closing takes
+	}{
+		"succeeds": {acked: true, want: takes / 2, handle: func(*message.Message) error { time.Sleep(takes); return nil }},
+		"fails for good": {acked: true, letters: 1, want: takes / 2, handle: func(*message.Message) error {
+			time.Sleep(takes)
+			return classify.Permanent(errors.New("no such order"))
+		}},
+		"fails, and would wait":   {want: takes / 2, handle: func(*message.Message) error { time.Sleep(takes); return errors.New("refused") }},
+		"waits for its next turn": {want: 0, handle: func(*message.Message) error { return errors.New("refused") }},
+		"never ends": {want: graceful.Timeout, handle: func(msg *message.Message) error {
+			<-msg.Context().Done()
+			return msg.Context().Err()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				letters, sub := &counted{}, &drains{msg: message.NewMessage("1", nil)}
+				ch, err := spillway.New(t.Context(), spillway.Config{Publisher: letters,
+					Retry: middleware.RetryConfig{Attempts: 5, Backoff: middleware.Backoff{Initial: wait, Max: wait}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ch.Attach(router)
+				router.AddConsumerHandler("billing", "orders", sub, row.handle)
+				ended := make(chan error, 1)
+				go func() { ended <- router.Run(context.Background()) }()
+				time.Sleep(takes / 2)
+				began := time.Now()
+				if err := router.Close(); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took != row.want {
+					t.Errorf("closing took %s, not %s", took, row.want)
+				}
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				select {
+				case <-sub.msg.Acked():
+					if !row.acked {
+						t.Error("it is acked")
+					}
+				case <-sub.msg.Nacked():
+					if row.acked {
+						t.Error("it is nacked")
+					}
+				}
+				if letters.n != row.letters {
+					t.Errorf("%d letters", letters.n)
+				}
+			})
+		})
+	}
+}
+
+// The time of a drain fits into that of the router, or the router's start says why not.
+func TestDrainTimeout(t *testing.T) {
+	for _, row := range []struct {
+		drain, router, want time.Duration
+		refused             string
+	}{
+		{want: graceful.Timeout},
+		{router: time.Second, want: time.Second / 2},
+		{drain: 20 * time.Second, want: 20 * time.Second},
+		{drain: -1, want: 0},
+		{drain: 30 * time.Second, refused: "Config.DrainTimeout is 30s, and the router gives up closing after its CloseTimeout of 30s"},
+		{drain: 2 * time.Second, router: time.Second, refused: "CloseTimeout of 1s"},
+	} {
+		ch, err := spillway.New(t.Context(), spillway.Config{Publisher: &counted{}, DrainTimeout: row.drain})
+		if err != nil {
+			t.Fatal(err)
+		}
+		router, err := message.NewRouter(message.RouterConfig{CloseTimeout: row.router}, watermill.NopLogger{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ch.Attach(router)
+		sub := &drains{msg: message.NewMessage("1", nil)}
+		router.AddConsumerHandler("billing", "orders", sub, func(*message.Message) error { return nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			select {
+			case <-router.Running():
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		err = router.Run(ctx)
+		cancel()
+		if row.refused == "" && (err != nil || sub.timeout != row.want) {
+			t.Errorf("%+v: %s, %v", row, sub.timeout, err)
+		}
+		if row.refused != "" && (err == nil || !strings.Contains(err.Error(), row.refused)) {
+			t.Errorf("%+v: %v", row, err)
+		}
+	}
+}
