@@ -20,8 +20,7 @@ type kafkaBroker []string
 func (b kafkaBroker) publisher(t testing.TB, config func(*sarama.Config)) *wmkafka.Publisher {
 	t.Helper()
 	// Rows make dead-letter topics of their own, with Kafka's defaults, or that refuse all: see readOnly.
-	pub := testkit.Must(wmkafka.NewPublisher(b, wmkafka.PublisherConfig{Sarama: config, AllowLossyTopics: true}))
-	return pub
+	return testkit.Must(wmkafka.NewPublisher(b, wmkafka.PublisherConfig{Sarama: config, AllowLossyTopics: true}))
 }
 
 func (b kafkaBroker) subscriber(t testing.TB, group string, config func(*sarama.Config)) *wmkafka.Subscriber {
@@ -30,17 +29,14 @@ func (b kafkaBroker) subscriber(t testing.TB, group string, config func(*sarama.
 	if strings.Contains(group, ".retry") { // a stage's
 		subscriber.InFlight = 16
 	}
-	sub := testkit.Must(wmkafka.NewSubscriber(b, group, subscriber))
-	return sub
+	return testkit.Must(wmkafka.NewSubscriber(b, group, subscriber))
 }
 
 // keyed is for row R15.
 func (b kafkaBroker) keyed(t testing.TB, group string) (message.Publisher, message.Subscriber) {
 	t.Helper()
-	pub, err := wmkafka.NewPublisher(b, wmkafka.PublisherConfig{Marshaler: wmkafka.Marshaler{Inner: byTenant{}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pub := testkit.Must(
+		wmkafka.NewPublisher(b, wmkafka.PublisherConfig{Marshaler: wmkafka.Marshaler{Inner: byTenant{}}}))
 	sub := testkit.Must(wmkafka.NewSubscriber(b, group, wmkafka.SubscriberConfig{Sarama: patient, InFlight: 16}))
 	return pub, sub
 }

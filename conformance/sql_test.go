@@ -35,10 +35,9 @@ const oneAtATime = "K17: one member of a group consumes at a time, and the other
 
 func (s *tables) target(name string) conformance.Target {
 	subscriber := func(t testing.TB, db *sql.DB, group string) *wmsql.Subscriber {
-		sub := testkit.Must(wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{
+		return testkit.Must(wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{
 			ConsumerGroup: group, PollInterval: 10 * time.Millisecond, NackBackoff: 20 * time.Millisecond,
 		}))
-		return sub
 	}
 	return conformance.Target{
 		Name:       name,
@@ -78,11 +77,10 @@ func (s *tables) stock(name string) conformance.Target {
 	target.Only = conformance.SecondColumn()
 	target.Database, target.SubscriberThrough, target.Origins = nil, nil, nil
 	target.Subscriber = func(t testing.TB, group string) message.Subscriber {
-		sub := testkit.Must(wsql.NewSubscriber(s.db, wsql.SubscriberConfig{
+		return testkit.Must(wsql.NewSubscriber(s.db, wsql.SubscriberConfig{
 			ConsumerGroup: group, SchemaAdapter: s.schema, OffsetsAdapter: s.offsets, InitializeSchema: true,
 			PollInterval: 10 * time.Millisecond, ResendInterval: 20 * time.Millisecond, RetryInterval: 50 * time.Millisecond,
 		}, nil))
-		return sub
 	}
 	target.BrokersOwn = []string{"x-sql-carried"}
 	const columns = "K15: the column takes ids of 36 characters; what ours carries aside, only ours puts back"

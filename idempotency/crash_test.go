@@ -189,6 +189,5 @@ func unraced(t *testing.T) string {
 			}
 		}
 	}
-	path := testkit.Must(os.Executable())
-	return path
+	return testkit.Must(os.Executable())
 }

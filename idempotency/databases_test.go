@@ -157,8 +157,7 @@ func TestOutputsOfVersions(t *testing.T) {
 			c.Helper()
 			msg := message.NewMessage(fmt.Sprint("id of ", version), fmt.Append(nil, "payload of ", version))
 			msg.Metadata = message.Metadata{"key": "k", "version": fmt.Sprint(version)}
-			out := testkit.Must(h(msg))
-			return out
+			return testkit.Must(h(msg))
 		}
 		first, second := deliver(1), deliver(2)
 		if len(first) != 1 || len(second) != 1 || first[0].UUID == second[0].UUID {

@@ -47,8 +47,7 @@ func (f *faulty) at(text string, fault func(*wire.Conn) error) func(*wire.Conn, 
 
 func (f *faulty) claim(id string) idempotency.Claim {
 	f.Helper()
-	c := testkit.Must(f.store.Claim(f.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: id}}))
-	return c
+	return testkit.Must(f.store.Claim(f.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: id}}))
 }
 
 func (f *faulty) do(c idempotency.Claim, statement string) {

@@ -36,8 +36,7 @@ func newReceiver(t testing.TB, store idempotency.Store, config idempotency.Recei
 	if config.Consumer == "" {
 		config.Consumer = "billing"
 	}
-	r := testkit.Must(idempotency.NewReceiver(store, config))
-	return r
+	return testkit.Must(idempotency.NewReceiver(store, config))
 }
 
 // effect is a handler that writes one row in the claim's transaction.

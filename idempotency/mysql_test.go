@@ -27,10 +27,8 @@ func TestMySQLIsolation(t *testing.T) {
 			dsn := mysqltest.Database(t)
 			db := mysqltest.Open(t, mysqltest.With(dsn, "innodb_lock_wait_timeout=1&tx_isolation=%27"+isolation+"%27"))
 			store := storeOn(db)
-			first, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "2"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			first := testkit.Must(
+				store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "2"}}))
 			defer func() { _ = first.Release() }()
 			var effective string
 			if err := first.Tx().QueryRow(`SELECT trx_isolation_level FROM information_schema.INNODB_TRX
@@ -38,10 +36,8 @@ WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&effective); err != nil || ef
 				t.Errorf("the isolation is %s, %v", effective, err)
 			}
 			for _, id := range []string{"1", "3", "20"} { // do not wait
-				neighbour, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: id}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				neighbour := testkit.Must(
+					store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: id}}))
 				testkit.NoError(t, neighbour.Commit(nil))
 			}
 			found := inBackground(func() bool {

@@ -50,9 +50,7 @@ func (f *fakeStore) Purge(ctx context.Context, before time.Time, limit int) (int
 }
 
 func newPurge(t *testing.T, store Store, config PurgeConfig) *Purge {
-	t.Helper()
-	p := testkit.Must(NewPurge(store, config))
-	return p
+	return testkit.Must(NewPurge(store, config))
 }
 
 // Feature I8: one whole purge is as many batches as it takes, with pauses between them, of what was old at its begin.

@@ -145,9 +145,7 @@ func (p *paper) read() (sheets []sheet) {
 }
 
 func newChannel(t testing.TB, config spillway.Config) *spillway.Channel {
-	t.Helper()
-	channel := testkit.Must(spillway.New(t.Context(), config))
-	return channel
+	return testkit.Must(spillway.New(t.Context(), config))
 }
 
 // pass runs a router with what attach gives it until the spool is empty.

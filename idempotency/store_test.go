@@ -46,17 +46,15 @@ var same = idempotency.Key{Consumer: "c", ID: "same"}
 func TestSQLiteOtherProcess(t *testing.T) {
 	process := newCell(t, onSQLite)
 	here, there := storeOn(process.db), storeOn(process.open(t, process.address))
-	c, err := there.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(
+		there.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m1"}}))
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := here.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m2"}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err) // it ended while the other process holds on
 	}
 	testkit.NoError(t, c.Release())
-	c, err = here.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m2"}})
+	c, err := here.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m2"}})
 	if err != nil {
 		t.Fatal("the gate stayed locked: ", err)
 	}

@@ -31,15 +31,11 @@ func newMessage(id string) *message.Message {
 }
 
 func newRetry(t testing.TB, config middleware.RetryConfig) *middleware.Retry {
-	t.Helper()
-	r := testkit.Must(middleware.NewRetry(config))
-	return r
+	return testkit.Must(middleware.NewRetry(config))
 }
 
 func newGuard(t testing.TB, config middleware.GuardConfig) *middleware.Guard {
-	t.Helper()
-	g := testkit.Must(middleware.NewGuard(config))
-	return g
+	return testkit.Must(middleware.NewGuard(config))
 }
 
 // every is a backoff that always waits d.

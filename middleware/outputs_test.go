@@ -23,21 +23,15 @@ import (
 )
 
 func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
-	t.Helper()
-	q := testkit.Must(poison.NewQueue(dead, poison.QueueConfig{PublishBackoff: time.Millisecond}))
-	return q
+	return testkit.Must(poison.NewQueue(dead, poison.QueueConfig{PublishBackoff: time.Millisecond}))
 }
 
 func newOutputs(t testing.TB, dead message.Publisher, config middleware.OutputsConfig) *middleware.Outputs {
-	t.Helper()
-	o := testkit.Must(middleware.NewOutputs(newQueue(t, dead), config))
-	return o
+	return testkit.Must(middleware.NewOutputs(newQueue(t, dead), config))
 }
 
 func decorate(t testing.TB, o *middleware.Outputs, pub message.Publisher) message.Publisher {
-	t.Helper()
-	decorated := testkit.Must(o.Decorate(pub))
-	return decorated
+	return testkit.Must(o.Decorate(pub))
 }
 
 // route does for one message what the router does: handler, publish, ack or nack.

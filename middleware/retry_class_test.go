@@ -12,6 +12,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -94,13 +96,36 @@ func TestOwnStrategyOfAlternatingErrors(t *testing.T) {
 
 // Feature C3: the classifier given is the one that judges.
 func TestRetryAsksItsClassifier(t *testing.T) {
-	classifier, err := classify.New(classify.Config{Rules: []classify.Rule{func(error) (classify.Verdict, bool) {
-		return classify.Verdict{Class: classify.ClassInvalid, Reason: "rule"}, true
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	classifier := testkit.Must(
+		classify.New(classify.Config{Rules: []classify.Rule{func(error) (classify.Verdict, bool) {
+			return classify.Verdict{Class: classify.ClassInvalid, Reason: "rule"}, true
+		}}}))
 	if calls, _, f := timed(t, middleware.RetryConfig{Shared: settings.Shared{Classifier: classifier}}, 0, errBoom); calls != 1 || f.Verdict.Reason != "rule" {
 		t.Fatalf("%d attempts, %+v", calls, f.Verdict)
+	}
+}
+
+// Promise P4: a message for which a part further in needs no further attempt in place is not tried again.
+func TestRetryPassesOutcomesOn(t *testing.T) {
+	for _, want := range []chain.Next{chain.Stage, chain.DeadLetter, chain.Requeue} {
+		calls, got := 0, chain.Done
+		inner := func(chain.Handler) chain.Handler {
+			return func(*chain.Call) ([]*message.Message, chain.Outcome) {
+				calls++
+				return nil, chain.Outcome{Next: want, Why: errBoom}
+			}
+		}
+		outer := func(next chain.Handler) chain.Handler {
+			return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
+				out, o := next(c)
+				got = o.Next
+				return out, o
+			}
+		}
+		retry := newRetry(t, middleware.RetryConfig{Attempts: 5, Backoff: every(1)})
+		_, err := chain.Enter(outer, chain.StepOf(retry), inner)(nil)(newMessage("1"))
+		if got != want || calls != 1 || err == nil {
+			t.Errorf("%s: %s after %d calls, %v", want, got, calls, err)
+		}
 	}
 }

@@ -72,10 +72,8 @@ type running struct {
 func start(t *testing.T, topic string, dead message.Publisher, config QueueConfig, handle message.HandlerFunc) *running {
 	t.Helper()
 	queue := newQueue(t, dead, config)
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(
+		message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{}))
 	r := &running{gochannel.NewGoChannel(gochannel.Config{}, nil), t, topic, router, &sink{}}
 	router.AddSubscriberDecorators(queue.InitializeOnSubscribe)
 	router.AddHandler("billing", topic, r.GoChannel, "out", r.outs, handle).AddMiddleware(queue.Middleware)
@@ -141,6 +139,5 @@ func newQueue(t interface {
 	Fatal(...any)
 }, dead message.Publisher, config QueueConfig) *Queue {
 	t.Helper()
-	queue := testkit.Must(NewQueue(dead, config))
-	return queue
+	return testkit.Must(NewQueue(dead, config))
 }

@@ -86,9 +86,7 @@ func TestQueueHandlerSettlesItself(t *testing.T) {
 }
 
 func masking(t *testing.T, mask func(string) string) *privacy.Redactor {
-	t.Helper()
-	r := testkit.Must(privacy.New(privacy.Rules{Mask: mask}))
-	return r
+	return testkit.Must(privacy.New(privacy.Rules{Mask: mask}))
 }
 
 // Feature D14: masks see every text and every value before any sink; where one panics the value is withheld.
@@ -121,12 +119,10 @@ func TestQueueMasks(t *testing.T) {
 // Feature D4: after the deadline of the message's context every sink still has its one try.
 func TestPlaceAfterDeadlineTriesFallbacks(t *testing.T) {
 	last := &sink{}
-	queue, err := NewQueue(&sink{refuse: func(int, string, *message.Message) error { return errors.New("down") }}, QueueConfig{
-		Fallbacks: []Sink{{Publisher: last}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := testkit.Must(
+		NewQueue(&sink{refuse: func(int, string, *message.Message) error { return errors.New("down") }}, QueueConfig{
+			Fallbacks: []Sink{{Publisher: last}},
+		}))
 	ctx, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
 	defer cancel()
 	testkit.NoError(t, queue.Place(message.NewMessageWithContext(ctx, "id", nil), errors.New("too slow")))

@@ -82,8 +82,7 @@ func serveDemo(t *testing.T) (*service, string) {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	waits := func() int {
-		n := testkit.Must(s.campaigns.Inside().Store().Count(t.Context(), letters.Filter{}))
-		return n
+		return testkit.Must(s.campaigns.Inside().Store().Count(t.Context(), letters.Filter{}))
 	}
 	testkit.Eventually(t, "letters", func() bool { return waits() >= 5 })
 	return s, server.URL + "/"

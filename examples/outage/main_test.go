@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/examples/internal/chart"
@@ -24,11 +25,8 @@ func TestMain(m *testing.M) {
 // short is a plan of a second or two.
 func short(t *testing.T, args ...string) *Plan {
 	t.Helper()
-	plan, err := parse(append([]string{"-before", "200ms", "-down", "300ms", "-after", "300ms", "-rate", "50"}, args...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan
+	return testkit.Must(
+		parse(append([]string{"-before", "200ms", "-down", "300ms", "-after", "300ms", "-rate", "50"}, args...)))
 }
 
 // until keeps the downstream away until something is there to be seen, however slow the machine.
@@ -173,5 +171,53 @@ func TestGuarded(t *testing.T) {
 				t.Errorf("%d calls, which is more than %d: %s", result.CallsDuring, most, result.JSON())
 			}
 		})
+	}
+}
+
+// A message stays in the topic until it is acked: it comes again after a nack, and the next subscription gets what was
+// not settled.
+func TestMemory(t *testing.T) {
+	topic := newMemory(2)
+	messages := testkit.Must(topic.Subscribe(t.Context(), ""))
+	ids := []string{"a", "b", "c"}
+	for _, id := range ids {
+		testkit.NoError(t, topic.Publish("", message.NewMessage(id, nil)))
+	}
+	a, b := <-messages, <-messages
+	select {
+	case msg := <-messages:
+		t.Errorf("%s is a third at the same time", msg.UUID)
+	default:
+	}
+	a.Ack()
+	b.Nack()
+	seen := map[string]bool{}
+	for len(seen) < 2 {
+		msg := <-messages
+		seen[msg.UUID] = true
+		msg.Ack()
+	}
+	if !seen["b"] || !seen["c"] {
+		t.Errorf("%v", seen)
+	}
+	testkit.NoError(t, topic.Close())
+	if n, err := topic.backlog(context.Background()); err != nil || n != 0 {
+		t.Errorf("%d are left, %v", n, err)
+	}
+}
+
+// Closing ends the contexts of messages, whose handlers then give them back: they stay in the topic.
+func TestMemoryCloses(t *testing.T) {
+	topic := newMemory(1)
+	messages := testkit.Must(topic.Subscribe(t.Context(), ""))
+	testkit.NoError(t, topic.Publish("", message.NewMessage("a", nil), message.NewMessage("b", nil)))
+	msg := <-messages
+	go func() {
+		<-msg.Context().Done()
+		msg.Nack()
+	}()
+	testkit.NoError(t, topic.Close())
+	if n, err := topic.backlog(context.Background()); err != nil || n != 2 {
+		t.Errorf("%d are left, %v", n, err)
 	}
 }

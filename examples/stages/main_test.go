@@ -26,9 +26,7 @@ func TestMain(m *testing.M) {
 
 // short is a plan whose stages end before the downstream recovers, so that there are dead letters too.
 func short(t *testing.T, args ...string) *Plan {
-	t.Helper()
-	plan := testkit.Must(parse(append([]string{"-down", "1s", "-stages", "50ms,150ms,400ms", "-rate", "100"}, args...)))
-	return plan
+	return testkit.Must(parse(append([]string{"-down", "1s", "-stages", "50ms,150ms,400ms", "-rate", "100"}, args...)))
 }
 
 func whole(t *testing.T, plan *Plan) Result {

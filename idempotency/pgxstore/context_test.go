@@ -81,10 +81,8 @@ func TestWaitEnds(t *testing.T) {
 	db.SetMaxOpenConns(3)
 	first := pipelining(t, db)
 	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{}).Middleware
-	claim, err := first.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claim := testkit.Must(
+		first.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m"}}))
 	short := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(t.Context(), 300*time.Millisecond)
 	}

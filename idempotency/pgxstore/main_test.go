@@ -2,11 +2,14 @@ package pgxstore_test
 
 import (
 	"database/sql"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/lib/pq" // registers "postgres"
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
@@ -35,16 +38,13 @@ func open(t *testing.T, settings string) (*sql.DB, *trace) {
 var shop = "shop"
 
 func pipelining(t *testing.T, db *sql.DB) idempotency.Store {
-	t.Helper()
-	store := testkit.Must(pgxstore.New(t.Context(), db, shop))
-	return store
+	return testkit.Must(pgxstore.New(t.Context(), db, shop))
 }
 
 func receiver(t *testing.T, store idempotency.Store, config idempotency.ReceiverConfig) *idempotency.Receiver {
 	t.Helper()
 	config.Consumer = "billing"
-	r := testkit.Must(idempotency.NewReceiver(store, config))
-	return r
+	return testkit.Must(idempotency.NewReceiver(store, config))
 }
 
 const effect = `INSERT INTO effects VALUES ($1)`
@@ -60,4 +60,46 @@ func rows(t *testing.T, db *sql.DB, table string) (n int) {
 	t.Helper()
 	testkit.NoError(t, db.QueryRow(`SELECT count(*) FROM `+table).Scan(&n))
 	return n
+}
+
+// Feature I2: a first statement that changes the settings goes after the key, and the settings are put back for the
+// commit.
+func TestSettings(t *testing.T) {
+	db, said := open(t, "")
+	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), `SELECT set_config('search_path', $1, true)`, "elsewhere")
+		return []*message.Message{newMessage("out")}, err
+	})
+	for range 2 {
+		if out, err := h(newMessage("m")); err != nil || len(out) != 1 {
+			t.Error(out, err)
+		}
+	}
+	if all := strings.Join(said.take(), "\n"); strings.Contains(all, "+ SELECT set_config") || rows(t, db, "spillway_keys") != 1 {
+		t.Error(all)
+	}
+}
+
+// Feature I1: on another driver's connections it is the store of package idempotency. A nil *sql.DB is an error in
+// time.
+func TestOtherDriver(t *testing.T) {
+	db := testkit.Must(sql.Open("postgres", postgrestest.Schema(t)))
+	defer func() { _ = db.Close() }()
+	testkit.Must(db.Exec(`CREATE TABLE effects (id text NOT NULL)`))
+	r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{})
+	for range 3 {
+		testkit.Must(r.Middleware(write)(newMessage("m")))
+	}
+	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 1 || k != 1 {
+		t.Errorf("%d effects, %d keys", e, k)
+	}
+}
+
+// Bad input: another database is an error that says what to do.
+func TestOtherDatabase(t *testing.T) {
+	file := testkit.Must(sql.Open("sqlite", filepath.Join(t.TempDir(), "keys.db")))
+	defer func() { _ = file.Close() }()
+	if _, err := pgxstore.New(t.Context(), file, shop); err == nil || !strings.Contains(err.Error(), "not PostgreSQL: use idempotency.NewStore") {
+		t.Error(err)
+	}
 }

@@ -19,8 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestSlowAnswerStaysBehind(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		open := func() *askonce.Question {
-			q := testkit.Must(askonce.New(t.Context(), d.Open(t, address), "shop", "letters"))
-			return q
+			return testkit.Must(askonce.New(t.Context(), d.Open(t, address), "shop", "letters"))
 		}
 		ask := func(q *askonce.Question, every time.Duration, want string, ask func(context.Context) ([]byte, error)) {
 			t.Helper()

@@ -47,9 +47,7 @@ func (l *loops) Close() error                              { return nil }
 func (l *loops) Unwrap() message.Publisher                 { return l }
 
 func transformed(t *testing.T, pub message.Publisher) message.Publisher {
-	t.Helper()
-	decorated := testkit.Must(message.MessageTransformPublisherDecorator(func(*message.Message) {})(pub))
-	return decorated
+	return testkit.Must(message.MessageTransformPublisherDecorator(func(*message.Message) {})(pub))
 }
 
 // metered is as Watermill's metrics decorator, a value that has the publisher in an unexported field.

@@ -2,9 +2,12 @@ package frontdoor_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -12,6 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // The order of the parts is the channel's business: attached twice, or to the router and the handler, or under other
@@ -67,5 +72,60 @@ func TestUnwritableStoreEndsRun(t *testing.T) {
 	testkit.NoError(t, b.Letters.Close())
 	if got := refused(t, b.Outs, ch.Attach); got == "it runs" {
 		t.Error("the router runs although dead letters have nowhere to go")
+	}
+}
+
+// Feature I4, promise P7: outputs cannot be published after the handler's commit, and the router is closed meanwhile.
+// On redelivery they are published under the ids they had, and the effect is there once.
+func TestOutputsSurviveFailedPublishAfterCommit(t *testing.T) {
+	b := newBench(t, true)
+	b.Outs.SetRefuse(func(*message.Message) error { return errors.New("the broker is down") })
+	patient := func(c *spillway.Config) {
+		c.Outputs.Attempts, c.Outputs.Backoff = 1000, middleware.Backoff{Initial: time.Millisecond, Max: 50 * time.Millisecond}
+	}
+	var runs atomic.Int32
+	handle := func(msg *message.Message) ([]*message.Message, error) {
+		runs.Add(1)
+		return []*message.Message{message.NewMessage("", []byte("first")), message.NewMessage("random", []byte("second"))}, b.Apply(msg)
+	}
+	b.Publish(shop.Numbered(1)...)
+	stop := b.Run(b.Channel(patient).Attach, handle)
+	b.Eventually("publishing was tried after the commit", func() bool { return len(b.Effects()) == 1 && len(b.Outs.TriedIDs()) >= 2 })
+	stop()
+	if letters := b.Waiting(); len(letters) != 0 {
+		t.Fatalf("closing the router dead-lettered the source: %+v", letters[0].Letter.Failure)
+	}
+	tried := b.Outs.TriedIDs()
+	b.Outs.SetRefuse(nil)
+
+	stop = b.Run(b.Channel(patient).Attach, handle)
+	defer stop()
+	b.Eventually("both outputs are published", func() bool { return len(b.Outs.IDs()) == 2 })
+	if ids := b.Outs.IDs(); !slices.Contains(ids, tried[0]) || ids[0] == ids[1] || ids[0] == "" {
+		t.Errorf("published as %v, tried as %v", ids, tried)
+	}
+	if n := len(b.Effects()); n != 1 || runs.Load() != 1 {
+		t.Errorf("%d effects after %d runs of the handler", n, runs.Load())
+	}
+}
+
+// Feature D1, V9: the same panic is one cause, whether it came at the first attempt or after retries.
+func TestSamePanicIsOneGroup(t *testing.T) {
+	b := newBench(t, false)
+	var attempts sync.Map
+	stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
+		count, _ := attempts.LoadOrStore(msg.UUID, new(atomic.Int32))
+		if msg.UUID == "id-0000" && count.(*atomic.Int32).Add(1) == 1 {
+			return nil, classify.Transient(errors.New("not yet"))
+		}
+		var assets []string
+		return nil, errors.New(assets[len(msg.UUID)])
+	})
+	defer stop()
+	b.Publish(shop.Numbered(2)...)
+	b.Eventually("both are set aside", func() bool { return len(b.Waiting()) == 2 })
+	groups, err := b.Letters.Groups(t.Context(), letters.Filter{})
+	if err != nil || len(groups) != 1 || groups[0].Count != 2 || groups[0].StackHash == "" {
+		t.Errorf("%+v, %v", groups, err)
 	}
 }

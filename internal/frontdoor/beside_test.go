@@ -20,9 +20,7 @@ import (
 )
 
 func crashStore(t testing.TB, db *sql.DB) *crashlimit.Store {
-	t.Helper()
-	store := testkit.Must(crashlimit.NewStore(t.Context(), db, "shop"))
-	return store
+	return testkit.Must(crashlimit.NewStore(t.Context(), db, "shop"))
 }
 
 // Feature D10: a channel with a database and a crash limit registers its process while the router runs, and signs off
@@ -79,13 +77,11 @@ func TestRetentionRuns(t *testing.T) {
 	b := newBench(t, true)
 	looks := make(chan error, 100)
 	var deleted atomic.Int64
-	dlc, err := spillway.New(t.Context(), spillway.Config{DB: b.DB, Service: "shop", Retention: &letters.RetentionConfig{
-		Rules: []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusWaiting}, OlderThan: time.Microsecond}},
-		OnRun: func(_ context.Context, n int, err error) { deleted.Add(int64(n)); looks <- err },
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dlc := testkit.Must(
+		spillway.New(t.Context(), spillway.Config{DB: b.DB, Service: "shop", Retention: &letters.RetentionConfig{
+			Rules: []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusWaiting}, OlderThan: time.Microsecond}},
+			OnRun: func(_ context.Context, n int, err error) { deleted.Add(int64(n)); looks <- err },
+		}}))
 	testkit.NoError(t, dlc.Letters().Publish("orders.dlq", message.NewMessage("1", nil)))
 	stop := b.Run(dlc.Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })
 	defer stop()

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
@@ -16,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -61,5 +64,48 @@ func TestPartsStayTheCallers(t *testing.T) {
 	testkit.Must(spillway.New(t.Context(), spillway.Config{DB: b.DB, CrashLimit: limit, Purge: purge, Breaker: hold}))
 	if limit.Store != nil || limit.Logger != nil || purge.Logger != nil || hold.Logger != nil || hold.Classifier != nil {
 		t.Errorf("%+v, %+v, %+v", limit, purge, hold)
+	}
+}
+
+func TestMain(m *testing.M) {
+	// A router whose Run fails at start-up, as one test wants, leaves this goroutine of its own behind.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill/message.(*Router).watchAllHandlersStopped.func1"))
+}
+
+type bench struct{ *shop.Shop }
+
+func newBench(t *testing.T, persistent bool) *bench { return &bench{shop.New(t, persistent)} }
+
+// masking returns a mask of the caller's own.
+func masking(t *testing.T, secret, mask string) *privacy.Redactor {
+	t.Helper()
+	return testkit.Must(
+		privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, secret, mask) }}))
+}
+
+// Conventions, promise P4: two channels that are attached to one router would both claim each message, and every
+// message, good ones too, would become a letter. Run refuses them, whatever their services and databases are, and with
+// a decorator in between.
+func TestTwoChannelsOnOneRouter(t *testing.T) {
+	b := newBench(t, false)
+	channel := func(config spillway.Config) *spillway.Channel {
+		return testkit.Must(spillway.New(t.Context(), config))
+	}
+	out := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	for name, second := range map[string]spillway.Config{
+		"another service": {DB: b.DB, Service: "shipping"},
+		"no database":     {Publisher: out},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one, other := channel(spillway.Config{DB: b.DB, Service: "billing"}), channel(second)
+			got := refused(t, &shop.Outputs{}, func(router *message.Router) {
+				one.Attach(router)
+				router.AddSubscriberDecorators(message.MessageTransformSubscriberDecorator(func(*message.Message) {}))
+				other.Attach(router)
+			})
+			if !strings.Contains(got, "two channels are attached to one router") || !strings.Contains(got, "Config.Receiver.Handlers") {
+				t.Error(got)
+			}
+		})
 	}
 }

@@ -77,10 +77,8 @@ func TestHeldMessagesComeAgain(t *testing.T) {
 				config := spillway.Config{Publisher: dead, Logger: log, Breaker: &breaker.Config{MaxHold: row.maxHold}}
 				config.Outputs.MaxHold = row.maxHold
 				ch := testkit.Must(spillway.New(context.Background(), config))
-				router, err := message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				router := testkit.Must(
+					message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}))
 				ch.Attach(router)
 				var mu sync.Mutex
 				beside, twice, calls, away := map[string]bool{}, 0, map[string]int{}, true

@@ -46,8 +46,7 @@ func TestOneDatabaseAtTheDoor(t *testing.T) {
 			testkit.NoError(t, live.Publish("orders", message.NewMessage(id, []byte("order"))))
 		}
 		count := func(f letters.Filter) int {
-			n := testkit.Must(dlc.Letters().Count(t.Context(), f))
-			return n
+			return testkit.Must(dlc.Letters().Count(t.Context(), f))
 		}
 		publish("order-1")
 		testkit.Eventually(t, "the letter is in the database", func() bool { return count(letters.Filter{}) == 1 })

@@ -21,13 +21,10 @@ var byOrder = idempotency.HandlerKey{Key: idempotency.ByMetadata("order"), Versi
 // keyed is a channel one of whose handlers alone knows messages by their order and version.
 func (b *bench) keyed(handler string, onStale func(context.Context, idempotency.Key, int64, int64)) *spillway.Channel {
 	b.T.Helper()
-	dlc, err := spillway.New(b.T.Context(), spillway.Config{DB: b.DB, Service: "shop", Receiver: &idempotency.ReceiverConfig{
-		Handlers: map[string]idempotency.HandlerKey{handler: byOrder}, Hooks: idempotency.Hooks{OnStale: onStale},
-	}})
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	return dlc
+	return testkit.Must(
+		spillway.New(b.T.Context(), spillway.Config{DB: b.DB, Service: "shop", Receiver: &idempotency.ReceiverConfig{
+			Handlers: map[string]idempotency.HandlerKey{handler: byOrder}, Hooks: idempotency.Hooks{OnStale: onStale},
+		}}))
 }
 
 // both runs a router with the handlers "billing" and "prices" on one topic.

@@ -205,10 +205,8 @@ func (h hanging) Info(string, watermill.LogFields)         { <-h.hang }
 
 // Feature O5: routers attach the same channel at once.
 func TestAttachAtOnce(t *testing.T) {
-	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dlc := testkit.Must(
+		spillway.New(t.Context(), spillway.Config{Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil)}))
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {

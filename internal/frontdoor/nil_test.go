@@ -41,8 +41,7 @@ func refused(t *testing.T, pub message.Publisher, attach func(*message.Router)) 
 func TestAttachNil(t *testing.T) {
 	ps := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	channel := func() *spillway.Channel {
-		dlc := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: ps}))
-		return dlc
+		return testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: ps}))
 	}
 	none, twice := (*spillway.Channel)(nil), channel()
 	none.Attach(nil)

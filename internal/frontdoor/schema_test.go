@@ -102,9 +102,7 @@ func runFile(t testing.TB, db *sql.DB, files fs.FS, name string, skip func(state
 
 // detected is a database with what a test asks of it.
 func detected(t testing.TB, db *sql.DB) *database.Database {
-	t.Helper()
-	d := testkit.Must(database.Detect(t.Context(), db))
-	return d
+	return testkit.Must(database.Detect(t.Context(), db))
 }
 
 // texts reads a column of text, as one text for each row.
@@ -200,10 +198,8 @@ func fillTables(t testing.TB, d *database.Database) {
 // wantRows checks that the stores know what fillTables wrote.
 func (s stores) wantRows(t testing.TB, d *database.Database) {
 	t.Helper()
-	claim, err := s.keys.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "order"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claim := testkit.Must(
+		s.keys.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "order"}}))
 	if r := claim.Recorded(); r == nil || string(r.Outputs) != "out" {
 		t.Errorf("the key is not applied: %+v", r)
 	}

@@ -21,9 +21,7 @@ import (
 )
 
 func delayStore(t testing.TB, db *sql.DB) *delay.Store {
-	t.Helper()
-	store := testkit.Must(delay.NewStore(t.Context(), db, "shop"))
-	return store
+	return testkit.Must(delay.NewStore(t.Context(), db, "shop"))
 }
 
 // staged configures stages on the bench's own pub/sub.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 func TestOpenValveLetsThrough(t *testing.T) {
@@ -154,3 +156,5 @@ func BenchmarkOpenValve(b *testing.B) {
 		v.Wait(b.Context())
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
 )
 
 // redisError is as go-redis has it.
@@ -99,3 +100,5 @@ type endless struct{}
 
 func (endless) Error() string   { return "endless" }
 func (e endless) Unwrap() error { return e }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -50,8 +50,7 @@ func (a around) Unwrap() message.Subscriber { return a.of }
 // Redelivery: what a subscriber says is found through decorators, Watermill's own among them; the stock ones are known.
 func TestRedeliveryOf(t *testing.T) {
 	router := func(sub message.Subscriber) message.Subscriber { // what the router puts around each subscriber
-		decorated := testkit.Must(message.MessageTransformSubscriberDecorator(func(*message.Message) {})(sub))
-		return decorated
+		return testkit.Must(message.MessageTransformSubscriberDecorator(func(*message.Message) {})(sub))
 	}
 	channel := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	defer channel.Close()

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -24,9 +25,7 @@ var (
 )
 
 func newBreaker(t testing.TB, config breaker.Config) *breaker.Breaker {
-	t.Helper()
-	g := testkit.Must(breaker.New(config))
-	return g
+	return testkit.Must(breaker.New(config))
 }
 
 // message of the handler billing.
@@ -78,3 +77,29 @@ func (s *service) since(at time.Time) (n int) {
 
 // count counts all calls.
 func (s *service) count() int { return s.since(time.Time{}) }
+
+func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
+
+// What the breaker adds to a chain: nothing failed lately, and something failed lately.
+func BenchmarkHappyPath(b *testing.B) {
+	for name, failed := range map[string]bool{"quiet": false, "troubled": true} {
+		b.Run(name, func(b *testing.B) {
+			g := newBreaker(b, breaker.Config{})
+			if failed {
+				_, _ = g.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errBoom })(newMessage(b.Context(), "bad"))
+			}
+			h, msg := g.Middleware(succeed), newMessage(b.Context(), "good")
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = h(msg)
+			}
+		})
+	}
+	b.Run("without", func(b *testing.B) {
+		h, msg := chain.Enter()(succeed), newMessage(b.Context(), "good")
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _ = h(msg)
+		}
+	})
+}

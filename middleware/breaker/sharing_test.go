@@ -35,9 +35,7 @@ func openStore(t *testing.T, db *sql.DB) *breaker.Store {
 }
 
 func openStoreEvery(t *testing.T, db *sql.DB, every time.Duration) *breaker.Store {
-	t.Helper()
-	store := testkit.Must(breaker.NewStoreEvery(t.Context(), db, "shop", every))
-	return store
+	return testkit.Must(breaker.NewStoreEvery(t.Context(), db, "shop", every))
 }
 
 func newInstance(t *testing.T, db *sql.DB, config breaker.Config, away *atomic.Bool) *instance {

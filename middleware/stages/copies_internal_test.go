@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/recent"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -204,4 +205,48 @@ func TestCopiesAreLinked(t *testing.T) {
 			})
 		})
 	}
+}
+
+// One stage that takes nothing, for many messages: one is set aside in five minutes.
+func TestStageRefusesMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := func(id int) recent.Message {
+			return recent.Of(chain.Keep(message.NewMessage(fmt.Sprint(id), nil)))
+		}
+		r, first := newRefusals(), 0
+		for range 12 {
+			for id := range 900 {
+				if r.tooLong("stage", refused(id)) {
+					first++
+				}
+			}
+			time.Sleep(30 * time.Second)
+		}
+		if first != 1 {
+			t.Errorf("%d were set aside in six minutes", first)
+		}
+	})
+}
+
+// Promise P1: a message goes to a stage when the stage's handler has subscribed, and not before; who waits for one that
+// never does, or whose own message ends, gives up.
+func TestLatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		g := newLatch()
+		time.AfterFunc(time.Second, g.open)
+		if !g.await(t.Context()) || time.Since(start) != time.Second || !g.await(t.Context()) {
+			t.Errorf("opened after %s", time.Since(start))
+		}
+		g.open()
+		start = time.Now()
+		if newLatch().await(t.Context()) || time.Since(start) != maxSubscribing {
+			t.Errorf("gave up after %s", time.Since(start))
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if newLatch().await(ended) {
+			t.Error("passed a gate that is shut")
+		}
+	})
 }

@@ -81,9 +81,7 @@ func (s *staging) bare() {
 }
 
 func (s *staging) handle(name, topic string, h message.NoPublishHandlerFunc) *message.Handler {
-	s.Helper()
-	added := testkit.Must(s.stages.AddConsumerHandler(s.router, name, topic, s.broker.consumer(), h))
-	return added
+	return testkit.Must(s.stages.AddConsumerHandler(s.router, name, topic, s.broker.consumer(), h))
 }
 
 func (s *staging) run() {

@@ -32,15 +32,11 @@ func newMessage(id string) *message.Message {
 }
 
 func newRetry(t testing.TB, config middleware.RetryConfig) *middleware.Retry {
-	t.Helper()
-	r := testkit.Must(middleware.NewRetry(config))
-	return r
+	return testkit.Must(middleware.NewRetry(config))
 }
 
 func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
-	t.Helper()
-	q := testkit.Must(poison.NewQueue(dead, poison.QueueConfig{}))
-	return q
+	return testkit.Must(poison.NewQueue(dead, poison.QueueConfig{}))
 }
 
 // inBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.

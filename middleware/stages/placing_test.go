@@ -2,17 +2,24 @@ package stages_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // story is what happened, in order. It is a placing.Delivery too.
@@ -70,4 +77,80 @@ func TestPlacingBegins(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Feature R5: a part further in sees whether its failure would go to a next stage, or to the dead letters.
+func TestLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
+		var seen []string
+		watch := chain.Step(func(next chain.Handler) chain.Handler {
+			return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
+				row := fmt.Sprint(c.HasStages())
+				for _, v := range []classify.Verdict{
+					{Class: classify.ClassTransient}, {}, {RetryAfter: 24 * time.Hour}, {RetryAfter: 25 * time.Hour}, {Class: classify.ClassPermanent},
+				} {
+					row += fmt.Sprint(" ", c.HasNextStage(v))
+				}
+				seen = append(seen, row)
+				return next(c)
+			}
+		})
+		s.router = testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}))
+		s.router.AddMiddleware(chain.Enter(chain.StepOf(newQueue(s, s.letters)), chain.StepOf(s.stages), watch))
+		s.handle("billing", "orders", func(*message.Message) error { return errBoom })
+		s.passes(time.Hour, "1")
+		want := []string{"true true true true false false", "true true true true false false", "true false false false false false"}
+		if !slices.Equal(seen, want) || len(s.letters.all()) != 1 {
+			t.Errorf("seen\n%s\n%d letters", strings.Join(seen, "\n"), len(s.letters.all()))
+		}
+	})
+}
+
+// inHeaders changes metadata as NATS does on the way into a stage.
+type inHeaders struct{ message.Publisher }
+
+func (p inHeaders) Publish(topic string, messages ...*message.Message) error {
+	for _, msg := range messages {
+		for key, value := range msg.Metadata {
+			delete(msg.Metadata, key)
+			if !strings.ContainsAny(key, " :\n") {
+				msg.Metadata[key] = strings.TrimSpace(strings.ReplaceAll(value, "\n", " "))
+			}
+		}
+	}
+	return p.Publisher.Publish(topic, messages...)
+}
+
+// Feature R10, promise P2: metadata that a stage's transport changes or loses are what they were for each attempt, in
+// each stage.
+func TestStageBehindHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker()
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute), Publisher: inHeaders{b}}, nil)
+		s.broker = b
+		sent := message.Metadata{"k": "a\nb", "outer": " c ", "a key": "v", "urn:x": "y", "plain": "z"}
+		var seen []message.Metadata
+		s.handle("billing", "orders", func(msg *message.Message) error {
+			seen = append(seen, poison.Inside().ProducerMetadata(maps.Clone(msg.Metadata)))
+			if packed := msg.Metadata[poison.KeyOriginalMetadata]; packed != "" {
+				t.Errorf("the handler sees what is packed: %q", packed)
+			}
+			return errBoom
+		})
+		s.run()
+		msg := message.NewMessage("m", nil)
+		msg.Metadata = maps.Clone(sent)
+		testkit.NoError(t, b.Publish("orders", msg))
+		time.Sleep(5 * time.Minute)
+		s.stop()
+		if len(seen) != 3 {
+			t.Errorf("handled %d times", len(seen))
+		}
+		for i, metadata := range append(seen, s.letters.all()["m"].Original.Metadata) {
+			if !maps.Equal(metadata, sent) {
+				t.Errorf("attempt %d: %q", i, metadata)
+			}
+		}
+	})
 }

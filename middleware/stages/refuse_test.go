@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/settings"
@@ -45,10 +46,8 @@ func TestStageNeverTakes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			queue, err := poison.NewQueue(&letters{}, poison.QueueConfig{Shared: settings.Shared{Classifier: classifier}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			queue := testkit.Must(
+				poison.NewQueue(&letters{}, poison.QueueConfig{Shared: settings.Shared{Classifier: classifier}}))
 			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil, queue)
 			s.broker.refuses = func(topic string, msg *message.Message) error {
 				if topic != "orders" && msg.UUID == "bad" {

@@ -126,7 +126,5 @@ func stop(t *testing.T, metrics *prom.Metrics, channel *spillway.Channel) string
 
 // delayStore is where messages wait for their stage, in db.
 func delayStore(t *testing.T, db *sql.DB) *delay.Store {
-	t.Helper()
-	store := testkit.Must(delay.NewStore(t.Context(), db, ""))
-	return store
+	return testkit.Must(delay.NewStore(t.Context(), db, ""))
 }

@@ -152,12 +152,10 @@ func kafka(t *testing.T) setup {
 			if live { // its topics need room for a letter's metadata in the others
 				config.Sarama = func(config *sarama.Config) { config.Producer.MaxMessageBytes = 1 << 20 }
 			}
-			pub := testkit.Must(wmkafka.NewPublisher(brokers, config))
-			return pub
+			return testkit.Must(wmkafka.NewPublisher(brokers, config))
 		},
 		subscriber: func(t testing.TB, group string) message.Subscriber {
-			sub := testkit.Must(wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{}))
-			return sub
+			return testkit.Must(wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{}))
 		},
 		stages: func(t testing.TB, config *stages.Config) {
 			pub := testkit.Must(wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{ProducerPerTopic: true}))
@@ -175,12 +173,10 @@ func rabbit(t *testing.T) setup {
 	return setup{
 		addresses: []string{parsed.Host}, still: 8,
 		publisher: func(t testing.TB, _ bool) message.Publisher {
-			pub := testkit.Must(wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{}))
-			return pub
+			return testkit.Must(wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{}))
 		},
 		subscriber: func(t testing.TB, group string) message.Subscriber {
-			sub := testkit.Must(wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{}))
-			return sub
+			return testkit.Must(wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{}))
 		},
 		stages: func(t testing.TB, config *stages.Config) {
 			pub := testkit.Must(wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{}))

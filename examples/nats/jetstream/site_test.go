@@ -14,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -336,3 +337,5 @@ func TestEndsUnderLoad(t *testing.T) {
 		t.Errorf("the last ones came after %s", took)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

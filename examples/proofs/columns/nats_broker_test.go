@@ -41,9 +41,7 @@ func (b natsBroker) config(url, group string) jetstream.Config {
 }
 
 func (b natsBroker) publisher(t testing.TB) *jetstream.Publisher {
-	t.Helper()
-	pub := testkit.Must(jetstream.NewPublisher(b.config(b.url, ""), nil))
-	return pub
+	return testkit.Must(jetstream.NewPublisher(b.config(b.url, ""), nil))
 }
 
 func (b natsBroker) subscriber(t testing.TB, group, url string) *jetstream.Subscriber {
@@ -59,8 +57,7 @@ func (b natsBroker) through(t testing.TB, address string) *jetstream.Publisher {
 	config := b.config(b.at(t, address), "")
 	config.PublishWait = 2 * time.Second
 	config.Options = []nats.Option{nats.Timeout(time.Second), nats.PingInterval(time.Second)}
-	pub := testkit.Must(jetstream.NewPublisher(config, nil))
-	return pub
+	return testkit.Must(jetstream.NewPublisher(config, nil))
 }
 
 // address is the broker's host:port.

@@ -26,10 +26,9 @@ import (
 // tracking is watermill-nats's publisher with TrackMsgId, or without.
 func tracking(t *testing.T, conn *natsgo.Conn, marshaler wmnats.Marshaler, track bool) *wmnats.Publisher {
 	t.Helper()
-	pub := testkit.Must(wmnats.NewPublisherWithNatsConn(conn, wmnats.PublisherPublishConfig{
+	return testkit.Must(wmnats.NewPublisherWithNatsConn(conn, wmnats.PublisherPublishConfig{
 		Marshaler: marshaler, SubjectCalculator: wmnats.DefaultSubjectCalculator, JetStream: wmnats.JetStreamConfig{TrackMsgId: track},
 	}, nil))
-	return pub
 }
 
 // Feature V1, promise P1: with TrackMsgId a NATS server drops a message that comes back with its id, and confirms it.

@@ -39,10 +39,8 @@ func TestNATSConsumerDeleted(t *testing.T) {
 	keys := testkit.Must(idempotency.NewStore(ctx, db, ""))
 	dead, live := b.publisher(t), b.publisher(t)
 	ch := testkit.Must(spillway.New(ctx, spillway.Config{Publisher: dead, Idempotency: keys}))
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, watermill.NopLogger{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := testkit.Must(
+		message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, watermill.NopLogger{}))
 	ch.Attach(router)
 	router.AddConsumerHandler("billing", topic, b.subscriber(t, "billing", b.url), func(msg *message.Message) error {
 		if strings.HasPrefix(msg.UUID, "bad") {

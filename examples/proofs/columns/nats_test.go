@@ -58,8 +58,7 @@ func natsTarget(b natsBroker, beside *sync.RWMutex) conformance.Target {
 		Redelivers: func(t testing.TB, group string, after time.Duration) message.Subscriber {
 			config := b.config(b.url, group)
 			config.AckWait = after
-			sub := testkit.Must(jetstream.NewSubscriber(config, nil))
-			return sub
+			return testkit.Must(jetstream.NewSubscriber(config, nil))
 		},
 		Backlog: func(t testing.TB, group string) func(context.Context, string) (int, error) {
 			return b.subscriber(t, group, b.url).Backlog

@@ -38,9 +38,7 @@ func quick(address string) redis.Options {
 }
 
 func (b redisBroker) publisher(t testing.TB, options redis.Options) *streams.Publisher {
-	t.Helper()
-	pub := testkit.Must(streams.NewPublisher(streams.Config{Options: options}, nil))
-	return pub
+	return testkit.Must(streams.NewPublisher(streams.Config{Options: options}, nil))
 }
 
 // redisIdle is short, so that rows need not wait for what a killed consumer had in hand.

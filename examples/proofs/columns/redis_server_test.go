@@ -1,17 +1,30 @@
 package columns_test
 
 import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
 	"net"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
 )
 
 // redisServer is a Redis of the test's own, which may be killed and starved beside other tests.
@@ -57,4 +70,83 @@ func (s *redisServer) start(t testing.TB) {
 func (s *redisServer) kill() {
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
+}
+
+// Promise P7: redisstream passes an ack on in a goroutine of its own, and not after its context's end. What a drain
+// took last is acked all the same, or the next drain would bring it back again. It runs before the parallel tests,
+// which restart the server.
+func TestRedisDrainAcksItsLast(t *testing.T) {
+	b := redisBroker(services.Redis(t))
+	topic, group := "drained-"+rand.Text(), "drains"
+	b.createTopic(t, topic)
+	b.createTopic(t, topic+".dlq")
+	pub := b.publisher(t, b.options())
+	t.Cleanup(func() { _ = pub.Close() })
+	for i := range 8 {
+		letter := message.NewMessage(fmt.Sprint(i), []byte("v"))
+		letter.Metadata = message.Metadata{poison.KeyOriginalTopic: topic, poison.KeyFailureClass: "permanent"}
+		testkit.NoError(t, pub.Publish(topic+".dlq", letter))
+		sub := b.subscriber(t, group, redisIdle, b.options())
+		report, err := redrive.DrainTopic(t.Context(), sub, pub, redrive.DrainTopicConfig{
+			Rules: redrive.Rules{Allow: []string{topic}}, Topic: topic + ".dlq", Park: pub, Backlog: b.backlog(t, group),
+		})
+		if err != nil || report.Redriven != 1 {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		if err := sub.Close(); err != nil {
+			t.Error(err)
+		}
+		b.admin(t, func(ctx context.Context, client redis.UniversalClient) error {
+			pending, err := client.XPending(ctx, topic+".dlq", group).Result()
+			if err == nil && pending.Count != 0 {
+				t.Errorf("after drain %d, %d letters are not acked", i, pending.Count)
+			}
+			return err
+		})
+	}
+}
+
+// Feature R5, sentence K3: two instances, and stages longer than MaxIdleTime. No message is claimed while it waits, so
+// each ends as one letter.
+func TestRedisStagesDoNotMultiply(t *testing.T) {
+	t.Parallel()
+	const maxIdle = 2 * time.Second
+	s := newRedisStory(t, newRedisServer(t).redisBroker)
+	for range 2 {
+		dead, later, outputs := s.publisher(t, s.options()), s.publisher(t, s.options()), s.publisher(t, s.options())
+		t.Cleanup(func() { _ = errors.Join(dead.Close(), later.Close()) })
+		config := spillway.Config{Publisher: dead, Logger: watermill.NopLogger{}}
+		config.Retry.Attempts = 1
+		config.Stages = &stages.Config{
+			Stages: []stages.Stage{{Delay: 3 * time.Second}, {Delay: 5 * time.Second}}, Publisher: later,
+			Subscriber: func(_, group string) (message.Subscriber, error) {
+				return s.subscriber(t, group, maxIdle, s.options()), nil
+			},
+		}
+		ch := testkit.Must(spillway.New(t.Context(), config))
+		sub := s.subscriber(t, s.topic, maxIdle, s.options())
+		testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
+			ch.Attach(router)
+			_, err := ch.Stages().AddHandler(router, "billing", s.topic, sub, s.topic+".out", outputs, func(*message.Message) ([]*message.Message, error) {
+				return nil, classify.Transient(errors.New("not yet"))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	ids := several("bad", 10)
+	s.send(ids...)
+	testkit.Eventually(t, "each is a letter", func() bool { return len(s.letters()) == len(ids) })
+	time.Sleep(2 * maxIdle) // for what was claimed
+	letters := s.letters()
+	total := 0
+	for n := range maps.Values(letters) {
+		total += n
+	}
+	// One that stands still for longer than maxIdle loses its message to the other instance, as on a busy machine. What
+	// multiplies does so with every message, in every stage.
+	if total < len(ids) || total > len(ids)+len(ids)/4 {
+		t.Errorf("%d messages became %d letters: %v", len(ids), total, letters)
+	}
 }

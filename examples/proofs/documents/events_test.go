@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // eventFiles declare the events, in the order of docs/events.md.
@@ -66,10 +67,8 @@ func TestEventsPage(t *testing.T) {
 // eventGroups are the declarations of events.
 func eventGroups(t *testing.T) (groups []*ast.GenDecl) {
 	for _, name := range eventFiles {
-		file, err := parser.ParseFile(token.NewFileSet(), "internal/logging/"+name+".go", nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := testkit.Must(
+			parser.ParseFile(token.NewFileSet(), "internal/logging/"+name+".go", nil, parser.ParseComments))
 		for _, d := range file.Decls {
 			if group, ok := d.(*ast.GenDecl); ok && group.Tok == token.VAR {
 				groups = append(groups, group)

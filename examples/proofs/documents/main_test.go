@@ -5,7 +5,12 @@ package documents_test
 import (
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 const module = "github.com/watermill-spillway/spillway"
@@ -17,4 +22,69 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
+}
+
+// The quick start of the README is the code of Example, to the letter and at most 10 lines.
+func TestReadmeQuickStartCompiles(t *testing.T) {
+	readme, source := read(t, "README.md"), read(t, "example_test.go")
+	_, rest, _ := strings.Cut(readme, "## Quick start\n\n```go\n")
+	shown, _, ok := strings.Cut(rest, "```")
+	_, rest, _ = strings.Cut(source, "// begin quick start\n")
+	compiled, _, found := strings.Cut(rest, "\t// end quick start")
+	if !ok || !found {
+		t.Fatal("no quick start in README.md or example_test.go")
+	}
+	compiled = strings.ReplaceAll("\n"+compiled, "\n\t", "\n")[1:]
+	if shown != compiled {
+		t.Errorf("README.md shows\n%s\nexample_test.go runs\n%s", shown, compiled)
+	}
+	if lines := strings.Count(shown, "\n"); lines > 10 {
+		t.Errorf("%d lines", lines)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text := testkit.Must(os.ReadFile(name))
+	return string(text)
+}
+
+// Each item of docs/security.md names a test, and each test that a document names exists.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	var tests []string
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	tree(t, "_test.go", func(_, text string) {
+		for _, name := range declared.FindAllStringSubmatch(text, -1) {
+			tests = append(tests, name[1])
+		}
+	})
+	tree(t, ".md", func(path, text string) {
+		for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(tests, name[1]) {
+				t.Errorf("%s names %s, which is not declared", path, name[1])
+			}
+		}
+		if path != "docs/security.md" {
+			return
+		}
+		for _, item := range regexp.MustCompile(`(?m)^- .*\n(?:  .*\n)*`).FindAllString(text, -1) {
+			if !strings.Contains(item, "(`Test") {
+				t.Errorf("%s: no test is named: %s", path, item)
+			}
+		}
+	})
+}
+
+// docs/dead-letters.md has each reason that Spillway sets.
+func TestReasonsAreDocumented(t *testing.T) {
+	_, reasons, _ := strings.Cut(read(t, "docs/dead-letters.md"), "### Reasons")
+	set := regexp.MustCompile(`(?m)^\tReason\w+ += "(\w+)"$`).FindAllStringSubmatch(read(t, "classify/class.go"), -1)
+	if len(set) < 10 {
+		t.Fatalf("classify/class.go sets %d reasons: it is not read", len(set))
+	}
+	for _, reason := range set {
+		if !strings.Contains(reasons, "`"+reason[1]+"`") {
+			t.Errorf("docs/dead-letters.md has no row of the reason %s", reason[1])
+		}
+	}
 }

@@ -76,10 +76,8 @@ func TestFactPublishers(t *testing.T) {
 func TestFactSubscribers(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()
-	stream, err := redisstream.NewSubscriber(redisstream.SubscriberConfig{Client: client, MaxIdleTime: time.Hour}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := testkit.Must(
+		redisstream.NewSubscriber(redisstream.SubscriberConfig{Client: client, MaxIdleTime: time.Hour}, nil))
 	for row, sub := range map[string]any{
 		"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream.Subscriber": stream,
 		"github.com/ThreeDotsLabs/watermill-nats/pkg/nats.Subscriber":               &wmnats.Subscriber{},

@@ -1,14 +1,24 @@
 package migrating_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"go.uber.org/goleak"
 
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 func TestMain(m *testing.M) {
@@ -36,4 +46,75 @@ func read(t *testing.T, path string) string {
 	t.Helper()
 	text := testkit.Must(os.ReadFile(path))
 	return string(text)
+}
+
+// Feature R12: the breaker in place of CircuitBreaker. While the downstream is away, messages wait. When it is back,
+// all are handled, and none is a dead letter.
+func TestMigratingOutage(t *testing.T) {
+	b := shop.New(t, false)
+	var away atomic.Bool
+	away.Store(true)
+	opened := make(chan struct{}, 100)
+	ch := b.Channel(func(c *spillway.Config) {
+		c.Breaker = &breaker.Config{Probe: 2 * time.Millisecond, MaxProbe: 10 * time.Millisecond, Hooks: breaker.Hooks{OnChange: func(change breaker.Change) {
+			if change.To == breaker.Open {
+				opened <- struct{}{}
+			}
+		}}}
+	})
+	stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
+		if away.Load() {
+			return nil, fmt.Errorf("call the ledger: %w", syscall.ECONNREFUSED)
+		}
+		return nil, b.Apply(msg)
+	})
+	defer stop()
+	b.Publish(shop.Numbered(20)...)
+	for range 3 { // after probes, too
+		<-opened
+	}
+	if ch.Health().OK || len(b.Waiting()) != 0 {
+		t.Errorf("%+v, %d letters", ch.Health(), len(b.Waiting()))
+	}
+	away.Store(false)
+	b.Eventually("all are handled", func() bool { return len(b.Effects()) == 20 })
+	b.Eventually("the guard closes", func() bool { return ch.Health().OK })
+	if n := len(b.Waiting()); n != 0 {
+		t.Errorf("%d letters", n)
+	}
+}
+
+// Promise P7: after the rename of a service, with the statement of docs/upgrading.md, a message that was applied before
+// is absorbed. Without the statement it is applied again.
+func TestRenamedService(t *testing.T) {
+	_, rest, found := strings.Cut(read(t, "../../../docs/upgrading.md"), "```sql\n")
+	rename, _, _ := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("docs/upgrading.md has no statement")
+	}
+	for renamed, want := range map[bool]map[string]string{true: {"shop": "applied", "store": "absorbed"}, false: {"shop": "applied", "store": "applied"}} {
+		b := shop.New(t, false)
+		for _, service := range []string{"shop", "store"} {
+			keys := testkit.Must(idempotency.NewStore(t.Context(), b.DB, service))
+			outcome := make(chan string, 1)
+			ch := b.Channel(func(c *spillway.Config) {
+				c.Idempotency = keys
+				c.Receiver = &idempotency.ReceiverConfig{
+					Hooks: idempotency.Hooks{
+						OnApplied:   func(context.Context, idempotency.Key) { outcome <- "applied" },
+						OnDuplicate: func(context.Context, idempotency.Key) { outcome <- "absorbed" },
+					},
+				}
+			})
+			stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
+			b.Publish(message.NewMessage("order", nil))
+			if got := <-outcome; got != want[service] {
+				t.Errorf("renamed %v, under %s: %s", renamed, service, got)
+			}
+			stop()
+			if renamed && service == "shop" {
+				testkit.Must(b.DB.Exec(rename))
+			}
+		}
+	}
 }

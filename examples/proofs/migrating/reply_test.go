@@ -131,10 +131,8 @@ func TestMigratingReplyRefused(t *testing.T) {
 		if ignores {
 			config.ReplyPublishErrorHandler = func(string, *message.Message, error) error { return nil }
 		}
-		backend, err := requestreply.NewPubSubBackend(config, requestreply.BackendPubsubJSONMarshaler[requestreply.NoResult]{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		backend := testkit.Must(
+			requestreply.NewPubSubBackend(config, requestreply.BackendPubsubJSONMarshaler[requestreply.NoResult]{}))
 		stop := b.Run(func(router *message.Router) {
 			b.Channel().Attach(router)
 			commands(t, b, router, nil, requestreply.NewCommandHandler("place", backend, func(ctx context.Context, _ *orderPlaced) error {

@@ -257,10 +257,8 @@ func corpus(t *testing.T, d databases.Database, address string, sealer *seal.Sea
 	config.Queue.Hooks.OnDeadLetter = func(_ context.Context, l poison.Letter) { seen.saw("hook", l.Failure) }
 	metrics := testkit.Must(prom.New(prom.Config{Registerer: registry}))
 	testkit.NoError(t, metrics.Observe(&config))
-	spanned, err := telemetry.New(telemetry.Config{TracerProvider: provider, MeterProvider: noop.NewMeterProvider()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	spanned := testkit.Must(
+		telemetry.New(telemetry.Config{TracerProvider: provider, MeterProvider: noop.NewMeterProvider()}))
 	testkit.NoError(t, spanned.Observe(&config))
 	hear := func(_ context.Context, n notify.Notice) error {
 		text, err := json.Marshal(n)

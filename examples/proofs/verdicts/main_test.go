@@ -2,11 +2,21 @@
 package verdicts_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/cenkalti/backoff/v5"
+	pkgerrors "github.com/pkg/errors"
+	"github.com/sony/gobreaker"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
 func judge(err error) classify.Verdict { return (*classify.Classifier)(nil).Classify(err) }
@@ -20,6 +30,53 @@ func check(t *testing.T, name string, err error, want classify.Class) {
 	for place, err := range map[string]error{"bare": err, "wrapped": fmt.Errorf("w: %w", err), "joined": errors.Join(errors.New("a"), err)} {
 		if v := judge(err); v.Class != want {
 			t.Errorf("%s, %s: %v, want %v: %T %v", name, place, v.Class, want, err, err)
+		}
+	}
+}
+
+// Feature D1: a letter has the stack that an error of pkg/errors carries.
+func TestStackOfPkgErrors(t *testing.T) {
+	b := shop.New(t, false)
+	stop := b.Run(b.Channel().Attach, func(*message.Message) ([]*message.Message, error) {
+		return nil, classify.Permanent(pkgerrors.New("traced"))
+	})
+	defer stop()
+	b.Publish(shop.Numbered(1)...)
+	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
+	if stack := b.Waiting()[0].Letter.Failure.Stack; !strings.Contains(stack, "verdicts_test.TestStackOfPkgErrors") {
+		t.Errorf("the letter has the stack %q", stack)
+	}
+}
+
+// Feature C4: what cenkalti/backoff/v5 calls permanent is permanent, and its RetryAfter is kept.
+func TestKnowledgeBackoff5(t *testing.T) {
+	for name, err := range map[string]error{
+		"permanent": backoff.Permanent(errors.New("no such customer")),
+		"transient": backoff.Permanent(context.DeadlineExceeded),
+	} {
+		check(t, name, err, classify.ClassPermanent)
+		if v := judge(classify.Transient(err)); v.Class != classify.ClassTransient {
+			t.Errorf("%s, marked transient: %v", name, v)
+		}
+	}
+	if v := judge(fmt.Errorf("call: %w", backoff.RetryAfter(3))); v.Class != classify.ClassTransient || v.RetryAfter != 3*time.Second {
+		t.Errorf("retry after: %+v", v)
+	}
+}
+
+// Features C4, C7: an open breaker passes with time, and something is away: gobreaker's, and that of Watermill's
+// CircuitBreaker.
+func TestKnowledgeBreakers(t *testing.T) {
+	breaker := wm.NewCircuitBreaker(gobreaker.Settings{ReadyToTrip: func(gobreaker.Counts) bool { return true }})
+	h := breaker.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("down") })
+	_, _ = h(message.NewMessage("1", nil))
+	_, open := h(message.NewMessage("2", nil))
+	for name, err := range map[string]error{
+		"gobreaker": gobreaker.ErrOpenState, "gobreaker, half open": gobreaker.ErrTooManyRequests, "Watermill's CircuitBreaker": open,
+	} {
+		check(t, name, err, classify.ClassTransient)
+		if v := judge(err); !v.Away {
+			t.Errorf("%s: nothing is away: %+v", name, v)
 		}
 	}
 }

@@ -56,9 +56,7 @@ func each(t *testing.T, test func(world)) {
 }
 
 func inTable(t testing.TB, db *sql.DB, holder string) *Ledger {
-	t.Helper()
-	l := testkit.Must(InTable(t.Context(), db, "shop", holder, rules))
-	return l
+	return testkit.Must(InTable(t.Context(), db, "shop", holder, rules))
 }
 
 // age moves all times into the past, as if the clock had moved on.
@@ -73,8 +71,7 @@ func age(t testing.TB, db *sql.DB, by time.Duration) {
 
 func (w world) report(l *Ledger, r Report) *Telling {
 	w.Helper()
-	t := testkit.Must(l.Report(context.Background(), r))
-	return t
+	return testkit.Must(l.Report(context.Background(), r))
 }
 
 func (w world) sweep(l *Ledger) []Telling {
