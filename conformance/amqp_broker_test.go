@@ -58,9 +58,7 @@ func (b amqpBroker) do(t testing.TB, f func(*amqp091.Channel) error) {
 	if err == nil {
 		err = f(channel)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 func (b amqpBroker) createQueue(t testing.TB, topic string) { b.declare(t, topic, nil) }

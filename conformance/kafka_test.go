@@ -87,9 +87,7 @@ func patient(config *sarama.Config) {
 func (b kafkaBroker) stages(t testing.TB, service string) (message.Publisher, func(topic, group string) (message.Subscriber, error)) {
 	waiting, subscriber, err := wmkafka.NewStages(b, service, wmkafka.SubscriberConfig{Sarama: patient, Unmarshaler: picky{}},
 		wmkafka.PublisherConfig{AllowLossyTopics: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() { _ = waiting.Close() })
 	return waiting, subscriber
 }

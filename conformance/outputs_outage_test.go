@@ -33,9 +33,7 @@ func TestOutputsBrokerCrashes(t *testing.T) {
 			if err == nil {
 				err = pub.InitializeTopics(topic)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			services.KeepQueues(t)
 			return pub
 		},
@@ -44,9 +42,7 @@ func TestOutputsBrokerCrashes(t *testing.T) {
 			if err == nil {
 				err = pub.InitializeTopics(topic)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			return pub
 		},
 	} {

@@ -103,9 +103,7 @@ func TestDriverPanics(t *testing.T) {
 					if _, done := recorded(c); done {
 						t.Error("the key was applied")
 					}
-					if err := c.Release(); err != nil {
-						t.Error(err)
-					}
+					testkit.NoError(t, c.Release())
 				}
 			})
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
-// maxPauseLease is how long the record of a success waits at the most before it is tried again.
+// maxPauseLease is how long the record of a success waits at most before it is tried again.
 const maxPauseLease = time.Second
 
 // maxRefusals is how often the database must refuse a record while it takes a renewal: once may be chance.

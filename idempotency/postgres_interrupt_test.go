@@ -72,7 +72,5 @@ func TestPostgresWaitEndsWhenTheCancelIsLost(t *testing.T) {
 	if n := db.Stats().InUse; n != 1 {
 		t.Errorf("%d connections are in use", n)
 	}
-	if err := held.Commit(nil); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, held.Commit(nil))
 }

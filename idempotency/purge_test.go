@@ -90,9 +90,7 @@ func TestPurgeAnyKey(t *testing.T) {
 			if err == nil {
 				err = claim.Commit(nil)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 		}
 		enterKeys(t, db, "old", 2345, time.Now().Add(-time.Hour), "NULL")
 		if n, err := store.Purge(t.Context(), time.Now().Add(time.Hour), 5000); n != 2350 || err != nil || len(kept(t, db)) > 0 {

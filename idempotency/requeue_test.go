@@ -62,9 +62,7 @@ func TestSharedConsumer(t *testing.T) {
 	logger := watermill.NewCaptureLogger()
 	for name, consumer := range map[string]string{"shared": "billing", "own": ""} {
 		r, err := idempotency.NewReceiver(storeOn(db), idempotency.ReceiverConfig{Consumer: consumer, Shared: settings.Shared{Logger: logger}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		router := testkit.Must(message.NewRouter(message.RouterConfig{}, nil))
 		router.AddMiddleware(r.Middleware)
 		done := make(chan bool, 4)
@@ -76,12 +74,8 @@ func TestSharedConsumer(t *testing.T) {
 		for range 4 {
 			<-done
 		}
-		if err := router.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, router.Close())
+		testkit.NoError(t, <-stopped)
 	}
 	if told := logger.Captured()[watermill.ErrorLogLevel]; len(told) != 1 || told[0].Fields["consumer"] != "billing" || told[0].Fields["first"] == told[0].Fields["second"] {
 		t.Errorf("%+v", told)

@@ -84,7 +84,5 @@ func appendLine(t testing.TB, path string, line []byte) {
 	if err == nil {
 		err = file.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }

@@ -245,7 +245,5 @@ func TestBudgetConfig(t *testing.T) {
 			t.Errorf("%s: %v, %v", field, err, inRetry)
 		}
 	}
-	if _, err := middleware.NewRetry(middleware.RetryConfig{Budget: &middleware.Budget{}}); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(middleware.NewRetry(middleware.RetryConfig{Budget: &middleware.Budget{}}))
 }

@@ -2,7 +2,6 @@ package middleware_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,20 +82,6 @@ func TestOutputsOfSettledSources(t *testing.T) {
 	if err == nil || len(dead.ids()) != 0 {
 		t.Errorf("nacked: %d letters, error %v", len(dead.ids()), err)
 	}
-}
-
-// Promise P1: where the dead letter is refused too, the source is nacked, as it arrived, and the error says both.
-func TestOutputsAndLetterRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		full := errors.New("disk full")
-		dead, pub := &publisher{refuse: refusing("1", 99, full)}, &publisher{refuse: refusing("a", 99, errBoom)}
-		o := newOutputs(t, dead, middleware.OutputsConfig{})
-		msg := newMessage("1")
-		err := route(o, decorate(t, o, pub), msg, producing("a"))
-		if !errors.Is(err, errBoom) || !errors.Is(err, full) || !closed(msg.Nacked()) || !msg.Equals(newMessage("1")) {
-			t.Fatalf("got %v; the source is %v %q", err, msg.Metadata, msg.Payload)
-		}
-	})
 }
 
 // Promise P2: a source that was passed on is restored when it is nacked, and what a publisher took of it before, and

@@ -194,18 +194,6 @@ func TestOutputsConstruction(t *testing.T) {
 	}
 }
 
-// Feature D13: what fails produces nothing, and an error passes as it is.
-func TestOutputsOfAFailedHandler(t *testing.T) {
-	dead, pub := &publisher{}, &publisher{}
-	o := newOutputs(t, dead, middleware.OutputsConfig{})
-	err := route(o, decorate(t, o, pub), newMessage("1"), func(m *message.Message) ([]*message.Message, error) {
-		return []*message.Message{m}, errBoom
-	})
-	if err != errBoom || len(pub.ids()) != 0 || len(dead.ids()) != 0 {
-		t.Fatalf("got %v, published %v", err, pub.ids())
-	}
-}
-
 // Promise P2: a handler that passes its message on gets the message as it changed it published, each time, and its
 // source is set aside as it arrived.
 func TestPassthrough(t *testing.T) {

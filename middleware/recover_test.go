@@ -72,16 +72,6 @@ func TestRecoverNilOutput(t *testing.T) {
 	}
 }
 
-// Feature D13: an error passes as it is, and the outputs beside it do not.
-func TestRecoverPassesErrors(t *testing.T) {
-	out, err := middleware.Recover(func(m *message.Message) ([]*message.Message, error) {
-		return []*message.Message{m}, errBoom
-	})(newMessage("1"))
-	if out != nil || err != errBoom {
-		t.Fatalf("got outputs %v and error %v", out, err)
-	}
-}
-
 // Decision 11: runtime.Goexit passes through Recover and Retry; only the queue can settle it.
 func TestGoexitPasses(t *testing.T) {
 	msg, calls, returned := newMessage("1"), 0, false

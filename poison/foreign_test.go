@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // foreignRecord is a record that others wrote; testdata/foreign/README.md tells who.
@@ -31,9 +32,7 @@ func readForeign(t testing.TB, name string) (r foreignRecord) {
 	if err == nil {
 		err = json.Unmarshal(raw, &r)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return r
 }
 

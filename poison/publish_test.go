@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -102,9 +103,7 @@ func TestSinksAway(t *testing.T) {
 			}()
 		}
 		for range 3 {
-			if err := <-results; err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, <-results)
 		}
 		if len(calls) != 3 || len(dead.in("unknown.dlq")) != 3 {
 			t.Errorf("%d calls of handlers, letters %v", len(calls), dead.topics())

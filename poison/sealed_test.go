@@ -115,9 +115,7 @@ func TestSealMessage(t *testing.T) {
 			},
 		}[rapid.SampledFrom([]string{"whole", "packed", "none", "spring"}).Draw(t, "form")]()
 		sealed, _, err := sealMessage(t.Context(), s, msg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		before, after := Read(msg), Read(sealed)
 		if !after.Sealed || before.Sealed || fmt.Sprint(before.Failure, before.Origin, before.Redrive) != fmt.Sprint(after.Failure, after.Origin, after.Redrive) {
 			t.Fatalf("read %+v\nof   %+v", after, before)

@@ -62,9 +62,7 @@ func TestIncident(t *testing.T) {
 func serveDemo(t *testing.T) (*service, string) {
 	t.Helper()
 	db, cleanUp, err := openDatabase()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() {
 		if err := cleanUp(); err != nil {
 			t.Error(filepath.Base(t.Name()), err)

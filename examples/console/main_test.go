@@ -48,8 +48,6 @@ func TestDemo(t *testing.T) {
 		t.Errorf("after the fix: %s", page)
 	}
 	cancel()
-	if err := testkit.Receive(t, "the end", done); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, testkit.Receive(t, "the end", done))
 	_ = writer.Close()
 }

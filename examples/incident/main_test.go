@@ -30,12 +30,8 @@ func TestMain(m *testing.M) {
 func TestIncident(t *testing.T) {
 	services.Postgres(t)
 	r, steps, err := run(context.Background(), plan{messages: 1000, failing: 120, rate: 50, seed: 1, broker: "sql"}, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.check(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, r.check())
 	const path = "../../docs/incidents.md"
 	page := testkit.Must(os.ReadFile(path))
 	want := testkit.Must(onPage(string(page), steps))
@@ -58,9 +54,7 @@ func TestIncident(t *testing.T) {
 func TestPractice(t *testing.T) {
 	services.Postgres(t)
 	r, _, err := run(context.Background(), plan{messages: 100, failing: 12, seed: 1, broker: "sql", practice: strings.NewReader("\n")}, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if r.Lost > 0 || r.Applied != 88 || r.Remaining != 12 || r.DuplicateEffects > 0 {
 		t.Errorf("%+v", r)
 	}

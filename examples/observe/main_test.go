@@ -89,9 +89,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the time is over"))
 	w.note([]firing{alert("a"), alert("b"), alert("b")}, nil)
-	if err := w.fire(t.Context(), "a", "b"); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, w.fire(t.Context(), "a", "b"))
 	if err := w.fire(ctx, "a", "c"); err == nil || !strings.Contains(err.Error(), "[c]") {
 		t.Errorf("c did not fire: %v", err)
 	}
@@ -112,9 +110,7 @@ func TestWatch(t *testing.T) {
 // The database comes back as it was. What is asked meanwhile is refused, in transactions too.
 func TestGate(t *testing.T) {
 	g, db, err := openGate("file:" + filepath.Join(t.TempDir(), "shop.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() { _ = db.Close() }()
 	testkit.Must(db.ExecContext(t.Context(), `CREATE TABLE t (id TEXT)`))
 	tx := testkit.Must(db.BeginTx(t.Context(), nil))
@@ -127,9 +123,7 @@ func TestGate(t *testing.T) {
 		t.Errorf("a ping says %v, want a refused connection", err)
 	}
 	g.shut.Store(false)
-	if _, err := db.ExecContext(t.Context(), `INSERT INTO t VALUES ('b')`); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(db.ExecContext(t.Context(), `INSERT INTO t VALUES ('b')`))
 }
 
 // The shop runs: each topic is handled, and a page has the metrics of its instance until it is away.
@@ -158,9 +152,7 @@ func TestTogether(t *testing.T) {
 	if err := together(t.Context(), forever, func(context.Context) error { return wrong }); !errors.Is(err, wrong) {
 		t.Error(err)
 	}
-	if err := beside(t.Context(), func(context.Context) error { return nil }, forever); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, beside(t.Context(), func(context.Context) error { return nil }, forever))
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, wrong)
 	defer cancel()
 	if err := beside(ctx, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, forever); !errors.Is(err, wrong) {

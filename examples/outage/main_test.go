@@ -134,9 +134,7 @@ func TestLines(t *testing.T) {
 	if !strings.HasSuffix(r.JSON(), `"lost":1}`) || !strings.Contains(r.JSON(), `"dead_lettered_by_outage":0,`) {
 		t.Error(r.JSON())
 	}
-	if err := json.Unmarshal([]byte(r.JSON()), &map[string]float64{}); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(r.JSON()), &map[string]float64{}))
 	if want := `{"figure":"outage","messages_during":0,"calls_during":0,"dead_lettered":0,"seconds_to_full_rate_after":1.5}`; r.figure() != want {
 		t.Error(r.figure())
 	}

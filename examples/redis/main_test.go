@@ -31,9 +31,7 @@ func TestDemo(t *testing.T) {
 	plan := crash.Plan{Kills: 2, KillAt: 20}
 	plan.Seed = 1
 	result := testkit.Must(run(context.Background(), &plan))
-	if err := result.Check(60); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, result.Check(60))
 	client := redis.NewClient(&redis.Options{Addr: address})
 	defer func() { _ = client.Close() }()
 	if left, err := client.Keys(t.Context(), plan.Topic+"*").Result(); err != nil || len(left) > 0 {

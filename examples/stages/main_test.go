@@ -191,7 +191,5 @@ func TestResultLine(t *testing.T) {
 	if !strings.HasSuffix(line, `"lost":1,"duplicate_effects":0}`) || (Result{Lost: 1}).Good() || (Result{DuplicateEffects: 1}).Good() {
 		t.Error(line)
 	}
-	if err := json.Unmarshal([]byte(line), &map[string]float64{}); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(line), &map[string]float64{}))
 }

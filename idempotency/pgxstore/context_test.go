@@ -28,9 +28,7 @@ func TestAckedFirst(t *testing.T) {
 		msg := newMessage(id)
 		msg.SetContext(ctx)
 		go func() { <-msg.Acked(); cancel() }()
-		if _, err := h(msg); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(h(msg))
 		cancel()
 	}
 	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 1 || k != 1 {
@@ -135,9 +133,7 @@ func TestWaitEnds(t *testing.T) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	if _, err := h(write)(newMessage("m")); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(h(write)(newMessage("m")))
 	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 0 || k != 1 {
 		t.Errorf("%d effects, %d keys", e, k)
 	}

@@ -45,9 +45,7 @@ func TestLeftInStatement(t *testing.T) {
 			if open := rows(t, db, `pg_stat_activity WHERE state LIKE 'idle in transaction%' AND query LIKE '%effects%' AND query LIKE '%pg_sleep(0.1)%'`); open != 0 || db.Stats().InUse != 0 {
 				t.Errorf("%d transactions are open, %d connections in use", open, db.Stats().InUse)
 			}
-			if _, err := r.Middleware(write)(newMessage("m")); err != nil {
-				t.Error(err)
-			}
+			testkit.Must(r.Middleware(write)(newMessage("m")))
 			if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 1 || k != 1 {
 				t.Errorf("%d effects, %d keys", e, k)
 			}

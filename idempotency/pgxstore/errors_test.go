@@ -61,9 +61,7 @@ func TestFirstStatementFails(t *testing.T) {
 				return write(msg)
 			}
 			for range 2 {
-				if _, err := r.Middleware(savepoint)(newMessage("m")); err != nil {
-					t.Error(err)
-				}
+				testkit.Must(r.Middleware(savepoint)(newMessage("m")))
 			}
 			if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 2 || k != 1 {
 				t.Errorf("%d effects, %d keys", e, k)

@@ -58,9 +58,7 @@ func TestExample(t *testing.T) {
 	testkit.Must(db.Exec(`CREATE TABLE bookings (payment text NOT NULL, amount int NOT NULL)`))
 	t.Setenv("SHOP", address)
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	stdout := os.Stdout
 	os.Stdout = write
 	func() {

@@ -75,9 +75,7 @@ func TestOwnMessagesPassBy(t *testing.T) {
 	}
 	other.want(t)
 	own.Ack()
-	if err := sub.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, sub.Close())
 }
 
 // Promise P2: Arrived tells what metadata was, whatever the handler made of it since.

@@ -28,9 +28,7 @@ func crashStore(t testing.TB, db *sql.DB) *crashlimit.Store {
 func TestDeliveriesRegister(t *testing.T) {
 	b := newBench(t, true)
 	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, DB: b.DB, CrashLimit: &crashlimit.Config{Max: 3}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	registered := make(chan int, 1)
 	stop := b.Run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) {
 		registered <- b.Count("spillway_processes")
@@ -58,9 +56,7 @@ func TestPurgeRuns(t *testing.T) {
 			}
 		},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	stop := b.Run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
 	defer stop()
 	b.Publish(message.NewMessage("1", nil))

@@ -115,9 +115,7 @@ func TestHeldMessagesComeAgain(t *testing.T) {
 				mu.Unlock()
 				outs.setRefuse(false)
 				time.Sleep(20 * time.Minute)
-				if err := router.Close(); err != nil {
-					t.Error(err)
-				}
+				testkit.NoError(t, router.Close())
 				<-done
 				if len(dead.by) != messages/2 || len(outs.by) != messages/2 || p.Left() > 0 || twice > 0 {
 					t.Errorf("%d dead-lettered and %d published of %d, %d left, %d handled beside themselves", len(dead.by), len(outs.by), messages, p.Left(), twice)

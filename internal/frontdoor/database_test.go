@@ -73,20 +73,3 @@ func effects(t *testing.T, db *sql.DB) string {
 	}
 	return strings.Join(ids, ",")
 }
-
-// A database of several services needs the service's name, because handlers of one name would absorb each other's
-// messages.
-func TestServiceIsRequired(t *testing.T) {
-	for _, d := range []databases.Database{databases.Postgres, databases.MariaDB} {
-		t.Run(d.Name, func(t *testing.T) {
-			_, err := spillway.New(t.Context(), spillway.Config{DB: d.New(t)})
-			if err == nil || !strings.Contains(err.Error(), "Service") {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-	dead := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-	if _, err := spillway.New(t.Context(), spillway.Config{Publisher: dead, Service: "shop"}); err == nil || !strings.Contains(err.Error(), "without Config.DB") {
-		t.Errorf("got %v", err)
-	}
-}

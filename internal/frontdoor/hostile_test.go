@@ -18,34 +18,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
-// Feature I5, bad input: with an idempotent receiver an empty id is an error that says so, never one shared key; and
-// without one it is a message like any other.
-func TestEmptyID(t *testing.T) {
-	for _, store := range []string{"sqlite", "none"} {
-		t.Run(store, func(t *testing.T) {
-			b := newBench(t, false)
-			ch := b.Channel(func(c *spillway.Config) {
-				if store == "none" {
-					c.Idempotency = nil
-				}
-			})
-			stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
-			defer stop()
-			b.Publish(message.NewMessage("", []byte("one")), message.NewMessage("", []byte("two")))
-			if store == "none" {
-				b.Eventually("both took effect", func() bool { return len(b.Effects()) == 2 })
-				return
-			}
-			b.Eventually("both are set aside", func() bool { return len(b.Waiting()) == 2 })
-			for _, entry := range b.Waiting() {
-				if entry.Letter.Failure.Class != classify.ClassInvalid || !strings.Contains(entry.Letter.Failure.Description, "id") {
-					t.Errorf("set aside as %s: %s", entry.Letter.Failure.Class, entry.Letter.Failure.Description)
-				}
-			}
-		})
-	}
-}
-
 type awkward struct{}
 
 func (awkward) Error() string { panic("no text for you") }

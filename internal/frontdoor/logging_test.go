@@ -169,9 +169,7 @@ func TestStormOfFailures(t *testing.T) {
 	}
 	testkit.Eventually(t, "all are dead letters", func() bool { return placed.Load() == storm })
 	stop()
-	if err := letters.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, letters.Close())
 	retries, dead := log.Lines(watermill.InfoLogLevel, "is called again"), log.Lines(watermill.ErrorLogLevel, "dead-lettered")
 	for name, lines := range map[string][]testkit.Line{"retries": retries, "dead letters": dead} {
 		if n := testkit.StandsFor(lines); n != storm {

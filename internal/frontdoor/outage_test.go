@@ -69,9 +69,7 @@ func (s slow) RedeliveryTime() time.Duration { return s.redelivers }
 func TestHoldFitsSubscriber(t *testing.T) {
 	b, log := newBench(t, true), &testkit.Log{}
 	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Logger: log, Breaker: &breaker.Config{MaxHold: time.Hour}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var deliveries atomic.Int64
 	attach := func(router *message.Router) {
 		ch.Attach(router)

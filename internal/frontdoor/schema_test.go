@@ -248,12 +248,8 @@ func TestSchemaByHand(t *testing.T) {
 		s := testkit.Must(openStores(t, db))
 		fillTables(t, detected(t, db))
 		s.wantRows(t, detected(t, db))
-		if err := s.delay.Inside().Put(t.Context(), "orders", message.NewMessage("1", nil), time.Hour); err != nil {
-			t.Error(err)
-		}
-		if err := s.letters.Publish("orders.dlq", message.NewMessage("1", nil)); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, s.delay.Inside().Put(t.Context(), "orders", message.NewMessage("1", nil), time.Hour))
+		testkit.NoError(t, s.letters.Publish("orders.dlq", message.NewMessage("1", nil)))
 		if now := texts(t, owner, catalogs[d.Kind()]); !slices.Equal(now, made) {
 			t.Errorf("the files made %q, and the stores %q", made, now)
 		}

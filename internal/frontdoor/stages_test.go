@@ -48,32 +48,6 @@ func (b *bench) runStaged(ch *spillway.Channel, handle message.HandlerFunc) (sto
 	})
 }
 
-// A channel whose stages are half configured says so, and so does one without that is asked to add a handler.
-func TestStagesAreConfiguredWhole(t *testing.T) {
-	b := newBench(t, false)
-	plain := b.Channel()
-	if _, err := plain.Stages().AddConsumerHandler(nil, "billing", "orders", b.Source, func(*message.Message) error { return nil }); err == nil || !strings.Contains(err.Error(), "no stages") {
-		t.Errorf("added without stages: %v", err)
-	}
-	for name, change := range map[string]func(*spillway.Config){
-		"Subscriber": func(c *spillway.Config) { c.Stages = &stages.Config{Publisher: b.Source} },
-		"Publisher": func(c *spillway.Config) {
-			c.Stages = &stages.Config{Subscriber: func(string, string) (message.Subscriber, error) { return nil, nil }}
-		},
-		"Stages[0]": func(c *spillway.Config) { b.staged(nil)(c); c.Stages.Stages = stages.Delays(0) },
-		"not Retired": func(c *spillway.Config) {
-			b.staged(nil)(c)
-			c.Stages.Stages = []stages.Stage{{Delay: 1e9, Retired: true}}
-		},
-	} {
-		config := spillway.Config{Publisher: b.Letters}
-		change(&config)
-		if _, err := spillway.New(t.Context(), config); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // Feature I8: keys must outlast the stages too.
 func TestPurgeKnowsTheStages(t *testing.T) {
 	b := newBench(t, false)
@@ -96,9 +70,7 @@ func TestStoreWantsThePlugin(t *testing.T) {
 	ch := b.Channel(b.staged(delayStore(t, b.DB)))
 	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	added, err := ch.Stages().AddConsumerHandler(router, "billing", "orders", shop.StaysOpen(b.Source), func(*message.Message) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	added.AddMiddleware(ch.Middleware)
 	told := make(chan error, 2)
 	router.AddSubscriberDecorators(func(sub message.Subscriber) (message.Subscriber, error) { return noting{sub, told}, nil })
@@ -109,9 +81,7 @@ func TestStoreWantsThePlugin(t *testing.T) {
 		t.Errorf("started: %v", err)
 	}
 	cancel()
-	if err := errors.Join(router.Close(), <-done); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, errors.Join(router.Close(), <-done))
 }
 
 // noting notes the error of a subscription in place of returning it: a router that could not start leaves goroutines.

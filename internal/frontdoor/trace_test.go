@@ -139,18 +139,6 @@ func TestTracer(t *testing.T) {
 	}
 }
 
-// Feature O2: a success ends its operation, and the context is the one from before.
-func TestTracerSuccess(t *testing.T) {
-	f := &follower{}
-	channel, _ := traced(t, spillway.Config{Tracer: f})
-	msg := order(t, nil)
-	before := msg.Context()
-	testkit.Must(channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })(msg))
-	if got := f.story(); len(got) != 2 || got[1] != "op1 ends" || msg.Context() != before {
-		t.Errorf("got %q; the context is restored: %t", got, msg.Context() == before)
-	}
-}
-
 // Feature O2: an attempt that ends its goroutine, and one whose message went away, end their operation too.
 func TestTracerEndsEachOperation(t *testing.T) {
 	f := &follower{}

@@ -110,9 +110,7 @@ func TestSubscribeFails(t *testing.T) {
 	if started == 0 {
 		t.Error("never started")
 	}
-	if err := ps.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, ps.Close())
 }
 
 // Features D10, I8: nothing runs beside a router that ended before its handlers subscribed.

@@ -17,6 +17,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var errDial = fmt.Errorf("publish: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
@@ -81,9 +83,7 @@ func TestCutsTheConnection(t *testing.T) {
 				t.Error("a retry is held:", err)
 			}
 		}
-		if err := g.Do(t.Context(), call(t.Context(), "9"), func() error { return nil }); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, g.Do(t.Context(), call(t.Context(), "9"), func() error { return nil }))
 		time.Sleep(calm)
 		synctest.Wait()
 		lines := logger.Captured()

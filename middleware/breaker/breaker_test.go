@@ -108,12 +108,8 @@ func TestNilBreaker(t *testing.T) {
 // router runs, and after it got a further handler, no name is wrong: the breaker does not know them all.
 func TestOpenMisspelt(t *testing.T) {
 	breaker := testkit.Must(breaker.New(breaker.Config{}))
-	if err := breaker.Open("later", "before the router runs"); err != nil {
-		t.Error(err)
-	}
-	if err := breaker.Close("later"); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, breaker.Open("later", "before the router runs"))
+	testkit.NoError(t, breaker.Close("later"))
 	source := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	var router *message.Router
 	add := func(name string) {
@@ -134,19 +130,13 @@ func TestOpenMisspelt(t *testing.T) {
 		t.Errorf("%+v", held)
 	}
 	for _, name := range []string{"billing", ""} {
-		if err := breaker.Open(name, "a deploy"); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, breaker.Open(name, "a deploy"))
 	}
 	if held := breaker.Health(); len(held) != 2 {
 		t.Errorf("%+v", held)
 	}
-	if err := breaker.Close(""); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, breaker.Close(""))
 	add("shipping")
 	testkit.NoError(t, router.RunHandlers(t.Context()))
-	if err := breaker.Open("shipping", "a deploy"); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, breaker.Open("shipping", "a deploy"))
 }

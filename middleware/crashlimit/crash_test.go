@@ -132,9 +132,7 @@ func TestKilledAndStopped(t *testing.T) {
 			eventually(t, "things are quiet in the end, and the lost one forgotten", func() bool {
 				return l.mode.Load() == quiet && len(pairs(t, db, `SELECT id, node FROM spillway_processes`)) == 1
 			})
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, l.Close())
 			if left := pairs(t, db, `SELECT id, node FROM spillway_processes`); len(left) != 0 {
 				t.Errorf("left behind: %v", left)
 			}
@@ -150,9 +148,7 @@ func (o order) start(t *testing.T) (cmd *exec.Cmd, said *bufio.Reader) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	deadline := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }) // the test does not wait for ever for what it says
 	t.Cleanup(func() {
 		deadline.Stop()

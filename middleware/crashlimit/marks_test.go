@@ -131,9 +131,7 @@ func TestTooManyDebts(t *testing.T) {
 				if n := f.count(func() int { return len(f.left) }); n != most+3 {
 					t.Errorf("%d marks are left of messages that were just acked", n)
 				}
-				if err := l.Close(); err != nil {
-					t.Error(err)
-				}
+				testkit.NoError(t, l.Close())
 			}
 			if n := f.count(func() int { return len(f.left) }); n != 3 {
 				t.Errorf("%s: %d marks are left, not those that were forgotten", kind, n)

@@ -122,9 +122,7 @@ func TestRouter(t *testing.T) {
 				t.Error("signed off under a running handler")
 			}
 			close(release)
-			if err := errors.Join(<-closed, <-ended); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, errors.Join(<-closed, <-ended))
 			if n := processes(); n != 0 || len(pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`)) != 0 {
 				t.Errorf("%d processes are left after an orderly end", n)
 			}

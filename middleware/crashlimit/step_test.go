@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var errBoom = errors.New("boom")
@@ -225,9 +226,7 @@ func TestDelivered(t *testing.T) {
 			if v := verdict(err); calls != 3 || v.Reason != classify.ReasonMaxDeliveries || !slices.Equal(told, []Unfinished{{"", "three", 3, true}}) {
 				t.Errorf("%s: %d calls, %v, %v", name, calls, err, told)
 			}
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, l.Close())
 		}
 	})
 }
@@ -269,7 +268,5 @@ func TestConfig(t *testing.T) {
 		_, err := build(config)
 		wantText(t, err, "crashlimit: ", want)
 	}
-	if _, err := New(Config{Delivered: func(*message.Message) (int, bool) { return 0, false }}); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(New(Config{Delivered: func(*message.Message) (int, bool) { return 0, false }}))
 }

@@ -88,17 +88,13 @@ func TestStageSubscribersAreClosed(t *testing.T) {
 			} else {
 				_, err = s.stages.AddConsumerHandler(s.router, "billing", "orders", live, handle)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			ran := make(chan error, 1)
 			go func() { ran <- s.router.Run(ctx) }()
 			<-s.router.Running()
 			cancel()
-			if err := <-ran; err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, <-ran)
 			of := closed.all()
 			delete(of, "live") // the router closes it, or not
 			var names []string

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/components/cqrs"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -38,22 +39,6 @@ func TestStagesExtend(t *testing.T) {
 		got := n.of("1")
 		if len(got) != 3 || got[2].name != "OnOrder" || got[2].metadata[poison.KeyOriginalHandler] != "OnOrder" || reached != 3 || len(s.letters.all()) != 0 {
 			t.Errorf("handled %v, through %d middlewares", got, reached)
-		}
-	})
-}
-
-// Feature R5: messages of a handler without stages pass: their failures are the queue's.
-func TestStagesOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
-		n := newNote()
-		s.router.AddConsumerHandler("plain", "plain", s.broker.consumer(), failTimes(n, 1))
-		s.run()
-		s.publish("plain", "1")
-		time.Sleep(time.Minute)
-		s.stop()
-		if len(n.of("1")) != 1 || len(s.letters.all()) != 1 {
-			t.Errorf("handled %v, letters %v", n.of("1"), s.letters.all())
 		}
 	})
 }
@@ -120,9 +105,7 @@ func TestStagesTellOfTheAbandoned(t *testing.T) {
 			}
 		})
 	}
-	if err := (*stages.Stages)(nil).Plugin(nil); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, (*stages.Stages)(nil).Plugin(nil))
 }
 
 // Feature D5: stage topics are made before they are subscribed to, and one that cannot be made stops the start.
@@ -191,13 +174,9 @@ func TestStagedIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &lines{}
 		mask, err := privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, "4242", "****") }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		queue, err := poison.NewQueue(&letters{kept: map[string]poison.Letter{}}, poison.QueueConfig{Shared: settings.Shared{Privacy: mask}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, log, queue)
 		n := newNote()
 		s.handle("billing", "orders", func(msg *message.Message) error {
@@ -210,6 +189,43 @@ func TestStagedIsLogged(t *testing.T) {
 		s.passes(time.Minute, "1")
 		if log.count("card **** refused") != 1 || log.count("message_id:1") != 1 || log.count("4242") != 0 {
 			t.Errorf("%s", strings.Join(log.all(), "\n"))
+		}
+	})
+}
+
+type orderPlaced struct{ Order string }
+
+// Feature R9: the handlers of a group of cqrs are handled again later, with the event decoded as before. Extend knows a
+// handler by its name, so those of other processors are handled as TestStagesExtend shows.
+func TestStagesExtendCQRS(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
+		var handled []string
+		processor := testkit.Must(cqrs.NewEventGroupProcessorWithConfig(s.router, cqrs.EventGroupProcessorConfig{
+			GenerateSubscribeTopic: func(cqrs.EventGroupProcessorGenerateSubscribeTopicParams) (string, error) { return "orders", nil },
+			SubscriberConstructor: func(cqrs.EventGroupProcessorSubscriberConstructorParams) (message.Subscriber, error) {
+				return s.broker.consumer(), nil
+			},
+			Marshaler: cqrs.JSONMarshaler{},
+		}))
+		testkit.NoError(t, processor.AddHandlersGroup("billing", cqrs.NewGroupEventHandler(func(ctx context.Context, event *orderPlaced) error {
+			handled = append(handled, message.HandlerNameFromCtx(cqrs.OriginalMessageFromCtx(ctx).Context())+" "+event.Order)
+			if len(handled) < 3 {
+				return errBoom
+			}
+			return nil
+		})))
+		testkit.Must(s.stages.Extend(s.router, "billing", "orders"))
+		s.run()
+		bus := testkit.Must(cqrs.NewEventBusWithConfig(s.broker, cqrs.EventBusConfig{
+			GeneratePublishTopic: func(cqrs.GenerateEventPublishTopicParams) (string, error) { return "orders", nil },
+			Marshaler:            cqrs.JSONMarshaler{},
+		}))
+		testkit.NoError(t, bus.Publish(t.Context(), orderPlaced{"42"}))
+		time.Sleep(time.Hour)
+		s.stop()
+		if len(handled) != 3 || handled[2] != "billing 42" || len(s.letters.all()) != 0 {
+			t.Errorf("handled %q, letters %v", handled, s.letters.all())
 		}
 	})
 }

@@ -71,18 +71,14 @@ func TestSubscriptionEndsByItself(t *testing.T) {
 				}
 				if row.graceful {
 					time.Sleep(time.Second)
-					if err := s.router.Close(); err != nil {
-						t.Error(err)
-					}
+					testkit.NoError(t, s.router.Close())
 				} else {
 					time.Sleep(time.Minute)
 				}
 				synctest.Wait()
 				select {
 				case err := <-ran:
-					if err != nil {
-						t.Error(err)
-					}
+					testkit.NoError(t, err)
 				default:
 					t.Error("the router goes on without messages")
 					_ = s.router.Close()

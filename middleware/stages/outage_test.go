@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/stages"
@@ -44,9 +45,7 @@ func TestOutageOfHours(t *testing.T) {
 				s.broker.prefetch, s.broker.holds, s.broker.redelivers = row.prefetch, row.holds, row.redelivers
 				s.broker.lasts = func(string) time.Duration { return row.lasts }
 				guard, err := breaker.New(breaker.Config{Doubt: until, MinMessages: 1000}) // what fails at first, or alone, goes to its stage
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}); err != nil {
 					t.Fatal(err)
 				}

@@ -43,9 +43,7 @@ func TestStageNeverTakes(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			classifier, err := classify.New(classify.Config{Rules: []classify.Rule{classify.Is(errOwnWords, classify.Verdict{TooLarge: true})}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			queue := testkit.Must(
 				poison.NewQueue(&letters{}, poison.QueueConfig{Shared: settings.Shared{Classifier: classifier}}))
 			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil, queue)

@@ -66,9 +66,7 @@ func TestStageSubscriberClosed(t *testing.T) {
 		time.Sleep(time.Minute)
 		start := time.Now()
 		for _, sub := range subs {
-			if err := sub.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, sub.Close())
 		}
 		if took := time.Since(start); took > time.Second || len(s.broker.left()["orders.billing.retry.1h"]) != 1 {
 			t.Errorf("closed in %s, left %v", took, s.broker.left())
@@ -144,9 +142,7 @@ func TestStagesOutputs(t *testing.T) {
 			}
 			return out, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		added.AddMiddleware(func(h message.HandlerFunc) message.HandlerFunc {
 			return func(msg *message.Message) ([]*message.Message, error) {
 				msg.SetContext(context.WithValue(msg.Context(), wrapped{}, "wrapped"))

@@ -196,9 +196,7 @@ func TestStagesSharedTopicsWithOriginOfOnesOwn(t *testing.T) {
 	for _, origin := range []poison.Origin{{Handler: "the biller"}, {Topic: "prod.orders"}, {Topic: "orders", Handler: "billing"}} {
 		synctest.Test(t, func(t *testing.T) {
 			queue, err := poison.NewQueue(nowhere{}, poison.QueueConfig{Origin: func(*message.Message) poison.Origin { return origin }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Shared: settings.Shared{Naming: perTopic}, SharedTopics: true}, nil, queue)
 			n := newNote()
 			s.handle("billing", "orders", failTimes(n, 1))

@@ -164,9 +164,7 @@ func TestNewCause(t *testing.T) {
 func stars(t *testing.T) *privacy.Redactor {
 	t.Helper()
 	r, err := privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return r
 }
 
@@ -192,7 +190,5 @@ func TestObserveTwice(t *testing.T) {
 	if _, err := spillway.New(t.Context(), config); err == nil || !strings.Contains(err.Error(), "a Notifier of its own") {
 		t.Error(err)
 	}
-	if err := n.Watch(t.Context(), dlc); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, n.Watch(t.Context(), dlc))
 }

@@ -97,9 +97,7 @@ func TestCampaignStops(t *testing.T) {
 			if err == nil {
 				c, err = all.Pause(t.Context(), c.ID, campaigns.Act{By: by, Reason: why})
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			return c
 		}
 		began("a", "ann", "lunch")

@@ -118,9 +118,7 @@ func stop(t *testing.T, metrics *prom.Metrics, channel *spillway.Channel) string
 	if err == nil {
 		_, err = all.Pause(t.Context(), c.ID, campaigns.Act{By: campaigns.ByItself, Reason: "1 of 1 letters failed again"})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return c.ID
 }
 

@@ -82,9 +82,7 @@ func TestTwoChannels(t *testing.T) {
 	configs := make([]spillway.Config, 2)
 	for i := range configs {
 		metrics, err := prom.New(prom.Config{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"channel": fmt.Sprint(i)}, registry)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		configs[i] = spillway.Config{DB: open(t)}
 		testkit.NoError(t, metrics.Observe(&configs[i]))
 		channel := testkit.Must(spillway.New(t.Context(), configs[i]))

@@ -34,9 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "shop.db")+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -236,18 +234,14 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	metrics, err := prom.New(prom.Config{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"channel": "2"}, prometheus.NewRegistry())})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if err := metrics.Watch(t.Context(), nil); err == nil {
 		t.Error("a nil channel is accepted")
 	}
 	config := spillway.Config{Publisher: nowhere{}}
 	config.Observers = []spillway.Observer{metrics}
 	channel := testkit.Must(spillway.New(t.Context(), config))
-	if err := metrics.Watch(t.Context(), channel); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, metrics.Watch(t.Context(), channel))
 	if err := metrics.Watch(t.Context(), channel); err == nil || !strings.Contains(err.Error(), "called before") {
 		t.Error(err)
 	}

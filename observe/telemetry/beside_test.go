@@ -256,9 +256,7 @@ func TestCollectorHangs(t *testing.T) {
 	exporter := stuck{make(chan struct{})}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(8), sdktrace.WithMaxExportBatchSize(4)))
 	observed, err := telemetry.New(telemetry.Config{TracerProvider: provider, MeterProvider: noop.NewMeterProvider(), Propagator: w3c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	dead := keeper{make(chan *message.Message, 1000)}
 	config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 1}}
 	config.Observers = []spillway.Observer{observed}
@@ -277,9 +275,7 @@ func TestCollectorHangs(t *testing.T) {
 		t.Errorf("%d handled, %d letters", handled.Load(), len(dead.taken))
 	}
 	close(exporter.released)
-	if err := provider.Shutdown(context.Background()); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, provider.Shutdown(context.Background()))
 }
 
 // bomb is a processor that panics.

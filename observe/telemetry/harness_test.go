@@ -56,9 +56,7 @@ func follow(t testing.TB, config telemetry.Config, options ...sdktrace.TracerPro
 func open(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "shop.db")+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }

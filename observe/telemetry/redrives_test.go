@@ -37,9 +37,7 @@ func TestCampaign(t *testing.T) {
 	store := testkit.Must(letters.NewStore(t.Context(), open(t), settings.Shared{Service: "shop"}))
 	testkit.NoError(t, store.Publish("orders.dlq", letterOf(placed.SpanContext(), 0)))
 	all, err := campaigns.New(t.Context(), store, campaigns.Config{Allow: []string{"orders"}, Shared: settings.Shared{Tracer: observed.Tracer()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	live := keeper{make(chan *message.Message, 1)}
 	worker := testkit.Must(campaigns.NewWorker(all, live, campaigns.WorkerConfig{Poll: 10 * time.Millisecond}))
 	ctx, stop := context.WithCancel(t.Context())
@@ -49,9 +47,7 @@ func TestCampaign(t *testing.T) {
 	back := <-live.taken
 	testkit.Eventually(t, "the span", func() bool { return len(named(kept.GetSpans(), "send orders")) == 1 })
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, <-ended)
 	s := named(kept.GetSpans(), "send orders")[0]
 	if len(s.Links) != 1 || !s.Links[0].SpanContext.TraceID().IsValid() || s.Links[0].SpanContext.SpanID() != placed.SpanContext().SpanID() ||
 		attr(s, "spillway.operation") != "redrive" || attr(s, "spillway.redrive.count") != "1" || attr(s, "spillway.cause") == "" || attr(s, "spillway.reason") != "no_such_customer" {

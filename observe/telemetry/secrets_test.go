@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 	"github.com/watermill-spillway/spillway/poison"
@@ -29,9 +30,7 @@ func TestNoSecretInSpans(t *testing.T) {
 	observed, kept, _ := follow(t, telemetry.Config{})
 	dead := keeper{make(chan *message.Message, 1)}
 	mask, err := privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, "sesame", "[masked]") }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	config := spillway.Config{
 		Privacy:   mask,
 		Publisher: refusing{errors.New("dial amqp://shop:tacheles@broker: refused, sesame")},

@@ -34,9 +34,7 @@ func TestMatrix(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
 	}
-	if err := write(&out, lines[:1]); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, write(&out, lines[:1]))
 	for _, bad := range []string{"", "no JSON\n"} {
 		if _, err := read(strings.NewReader(bad)); err == nil {
 			t.Errorf("%q passes for results", bad)

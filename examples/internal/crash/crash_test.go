@@ -63,9 +63,7 @@ func TestOpenDatabase(t *testing.T) {
 	t.Setenv("SPILLWAY_POSTGRES", "")
 	var s Setting
 	_, cleanUp, err := OpenDatabase(&s, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if err := cleanUp(); err != nil || s.Driver != "sqlite" || !strings.Contains(s.Database(), "SQLite") {
 		t.Errorf("%s: %v", s.Database(), err)
 	}

@@ -66,9 +66,7 @@ func TestDeploy(t *testing.T) {
 	testkit.NoError(t, pub.InitializeTopics(append(names, prefix)...))
 	instance := func() (stop func()) {
 		waiting, subscriber, err := wmkafka.NewStages(brokers, prefix, wmkafka.SubscriberConfig{}, wmkafka.PublisherConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		ctx = due.With(ctx, due.Stage{
 			Until: func(_ *message.Message, arrived time.Time) time.Time { return arrived },
@@ -80,9 +78,7 @@ func TestDeploy(t *testing.T) {
 			if err == nil {
 				_, err = sub.Subscribe(ctx, name)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			subs = append(subs, sub)
 		}
 		return func() {
@@ -140,11 +136,7 @@ func TestDeploy(t *testing.T) {
 	}
 	cancel()
 	first()
-	if err := sub.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, sub.Close())
 	running.Wait()
-	if err := pub.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, pub.Close())
 }

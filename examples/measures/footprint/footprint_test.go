@@ -223,9 +223,7 @@ func TestKafka(t *testing.T) {
 func shared(t testing.TB, config *stages.Config) {
 	waiting, subscriber, err := wmkafka.NewStages(services.Kafka(t), "footprint-"+rand.Text(), wmkafka.SubscriberConfig{},
 		wmkafka.PublisherConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	config.Publisher, config.Subscriber = waiting, subscriber
 }
 

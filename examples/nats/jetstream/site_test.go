@@ -211,9 +211,7 @@ func TestCloseGivesBack(t *testing.T) {
 	default:
 	}
 	inHand.Ack()
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, <-closed)
 	begun := time.Now()
 	other, got := s.subscribe()
 	s.untilAll(got, "b", "c", "d")
@@ -238,9 +236,7 @@ func TestCloseTakesFromHand(t *testing.T) {
 	s.send("in hand")
 	inHand := <-messages
 	begun := time.Now()
-	if err := sub.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, sub.Close())
 	_, got := s.subscribe()
 	s.untilAll(got, "in hand")
 	if took := time.Since(begun); took > s.config.AckWait/2 {
@@ -322,9 +318,7 @@ func TestEndsUnderLoad(t *testing.T) {
 		if i%2 == 0 {
 			cancel()
 		}
-		if err := sub.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, sub.Close())
 		cancel()
 	}
 	<-sent

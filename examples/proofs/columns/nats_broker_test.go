@@ -86,9 +86,7 @@ func (b natsBroker) admin(t testing.TB, do func(nats.JetStreamContext) error) {
 	if err == nil {
 		err = do(js)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 func (b natsBroker) createStream(t testing.TB, topic string) {

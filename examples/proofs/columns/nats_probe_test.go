@@ -35,15 +35,11 @@ func TestNATSProbe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			topic := "probe-" + watermill.NewShortUUID()
 			pub, err := wmnats.NewPublisher(wmnats.PublisherConfig{URL: b.url, JetStream: wmnats.JetStreamConfig{AutoProvision: row.provision}}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			defer pub.Close()
 			log := watermill.NewCaptureLogger()
 			ch, err := spillway.New(t.Context(), spillway.Config{Publisher: pub, Naming: naming.Scheme{Style: row.style}, Logger: log})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			router := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: time.Minute}, nil))
 			ch.Attach(router)
 			memory := gochannel.NewGoChannel(gochannel.Config{}, nil)

@@ -47,9 +47,7 @@ const redisIdle = 3 * time.Second
 func (b redisBroker) subscriber(t testing.TB, group string, maxIdle time.Duration, options redis.Options) *streams.Subscriber {
 	t.Helper()
 	sub, err := streams.NewSubscriber(streams.Config{Options: options, Group: group, MaxIdle: maxIdle, Unmarshaler: pickyRedis{}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return sub
 }
 

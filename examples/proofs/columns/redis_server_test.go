@@ -55,9 +55,7 @@ func newRedisServer(t *testing.T) *redisServer {
 func (s *redisServer) start(t testing.TB) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(string(s.redisBroker))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s.cmd = osexec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", s.folder, "--daemonize", "no", "--save", "",
 		"--appendonly", "yes", "--appendfsync", "always", "--logfile", filepath.Join(s.folder, "log"))
 	testkit.NoError(t, s.cmd.Start())
@@ -93,9 +91,7 @@ func TestRedisDrainAcksItsLast(t *testing.T) {
 		if err != nil || report.Redriven != 1 {
 			t.Fatalf("%+v, %v", report, err)
 		}
-		if err := sub.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, sub.Close())
 		b.admin(t, func(ctx context.Context, client redis.UniversalClient) error {
 			pending, err := client.XPending(ctx, topic+".dlq", group).Result()
 			if err == nil && pending.Count != 0 {
@@ -113,26 +109,24 @@ func TestRedisStagesDoNotMultiply(t *testing.T) {
 	const maxIdle = 2 * time.Second
 	s := newRedisStory(t, newRedisServer(t).redisBroker)
 	for range 2 {
-		dead, later, outputs := s.publisher(t, s.options()), s.publisher(t, s.options()), s.publisher(t, s.options())
+		dead, later, outputs := s.broker.publisher(t, s.broker.options()), s.broker.publisher(t, s.broker.options()), s.broker.publisher(t, s.broker.options())
 		t.Cleanup(func() { _ = errors.Join(dead.Close(), later.Close()) })
 		config := spillway.Config{Publisher: dead, Logger: watermill.NopLogger{}}
 		config.Retry.Attempts = 1
 		config.Stages = &stages.Config{
 			Stages: []stages.Stage{{Delay: 3 * time.Second}, {Delay: 5 * time.Second}}, Publisher: later,
 			Subscriber: func(_, group string) (message.Subscriber, error) {
-				return s.subscriber(t, group, maxIdle, s.options()), nil
+				return s.broker.subscriber(t, group, maxIdle, s.broker.options()), nil
 			},
 		}
 		ch := testkit.Must(spillway.New(t.Context(), config))
-		sub := s.subscriber(t, s.topic, maxIdle, s.options())
+		sub := s.broker.subscriber(t, s.topic, maxIdle, s.broker.options())
 		testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
 			ch.Attach(router)
 			_, err := ch.Stages().AddHandler(router, "billing", s.topic, sub, s.topic+".out", outputs, func(*message.Message) ([]*message.Message, error) {
 				return nil, classify.Transient(errors.New("not yet"))
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 		})
 	}
 	ids := several("bad", 10)

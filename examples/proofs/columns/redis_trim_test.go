@@ -76,9 +76,7 @@ func TestRedisTrimsRefusedForRedrives(t *testing.T) {
 	defer client.Close()
 	for allowed, want := range map[string]string{"orders": `trims "orders" to 5`, "audit": ""} {
 		pub, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: client, Maxlens: map[string]int64{"orders": 5}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		_, err = redrive.NewHandler(pub, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{allowed}}, Park: pub})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v; want %q", allowed, err, want)

@@ -134,9 +134,7 @@ func TestMigratingFanIn(t *testing.T) {
 		var stop func()
 		if fans {
 			fan, err := fanin.NewFanIn(shop.StaysOpen(b.Source), b.Outs, fanin.Config{SourceTopics: []string{"orders"}, TargetTopic: "invoices"}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			done := make(chan error, 1)
 			go func() { done <- fan.Run(t.Context()) }()
 			<-fan.Running()
@@ -232,9 +230,7 @@ func TestMigratingRequeuer(t *testing.T) {
 func redriving(t *testing.T, b *shop.Shop) *redrive.Handler {
 	t.Helper()
 	handler, err := redrive.NewHandler(b.Source, redrive.HandlerConfig{Park: b.Letters, MinWait: -1, Rules: redrive.Rules{Allow: []string{"orders"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return handler
 }
 

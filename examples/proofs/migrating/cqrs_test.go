@@ -35,9 +35,7 @@ func commands(t *testing.T, b *shop.Shop, router *message.Router, onHandle cqrs.
 	if err == nil {
 		err = processor.AddHandlers(handlers...)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 func command(t *testing.T, b *shop.Shop, id string) {

@@ -109,9 +109,7 @@ func TestMigratingThrottle(t *testing.T) {
 			var file string
 			testkit.NoError(t, b.DB.QueryRow(`SELECT file FROM pragma_database_list`).Scan(&file))
 			other, err := sql.Open("sqlite", file) // another program, which does not wait for locks
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			defer other.Close()
 			entered, left, seen := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			signal := func(to chan<- struct{}) {

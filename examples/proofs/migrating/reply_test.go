@@ -58,9 +58,7 @@ func TestMigratingRequestReply(t *testing.T) {
 			commands(t, b, router, nil, handler)
 		}, message.PassthroughHandler)
 		replies, cancel, err := requestreply.SendWithReplies(t.Context(), bus, backend, &orderPlaced{"42"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if first := <-replies; first.Error == nil || first.Error.Error() != errTwice.Error() {
 			t.Errorf("the first reply is %+v", first)
 		}
@@ -95,9 +93,7 @@ func TestMigratingReplyAfterRedrive(t *testing.T) {
 	}, message.PassthroughHandler)
 	defer stop()
 	replies, cancel, err := requestreply.SendWithReplies(t.Context(), bus, backend, &orderPlaced{"42"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() {
 		cancel()
 		for range replies {

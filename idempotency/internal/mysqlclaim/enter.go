@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxPause is how long a claim pauses at the most before it asks for its key again.
+	// maxPause is how long a claim pauses at most before it asks for its key again.
 	maxPause = 100 * time.Millisecond
 	// notUnderstood is the number of a syntax error.
 	notUnderstood = 1064

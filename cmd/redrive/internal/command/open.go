@@ -109,7 +109,7 @@ func (a *app) desk(store *letters.Store, all *campaigns.Campaigns) *operate.Desk
 	return &operate.Desk{Store: store, Campaigns: all, Masks: a.privacy}
 }
 
-// person is who runs the command, and why. Who has the password of the database may do all.
+// person is who runs the command, and why. A person with the password of the database may do all.
 func (a *app) person(reason string) operate.Person {
 	return operate.Person{Name: a.settings.by, Reason: reason, Right: operate.Approve}
 }

@@ -77,9 +77,7 @@ func (w world) report(l *Ledger, r Report) *Telling {
 func (w world) sweep(l *Ledger) []Telling {
 	w.Helper()
 	all, _, err := l.Sweep(context.Background())
-	if err != nil {
-		w.Fatal(err)
-	}
+	testkit.NoError(w, err)
 	return all
 }
 
