@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
-
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

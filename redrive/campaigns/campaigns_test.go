@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
-
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"

@@ -3,7 +3,6 @@ package letters_test
 import (
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -17,20 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
-
-// Feature V9, decision 12: a letter that arrives again is one row, with the latest failure.
-func TestStore_sameLetterTwice(t *testing.T) { onEach(t, testStore_sameLetterTwice) }
-
-func testStore_sameLetterTwice(t *testing.T, on fixture.Database) {
-	store := on.NewStore(t)
-	publish(t, store, "orders.dlq", letter("1", "a"), letter("1", "a"))
-	publish(t, store, "orders.invalid", letter("1", "a", func(l *poison.Letter) { l.Failure.Reason = "later" }))
-	entries := list(t, store, letters.Filter{Reasons: []string{"later"}})
-	if len(entries) != 1 || entries[0].Seen != 3 || entries[0].Letter.Failure.Reason != "later" || entries[0].DeadLetterTopic != "orders.invalid" {
-		t.Fatalf("%+v", entries)
-	}
-	wantCount(t, store, letters.Filter{}, 1)
-}
 
 // Promise P1, decision 12: what is not surely the same letter is a letter of its own.
 func TestStore_othersAreNeverMerged(t *testing.T) { onEach(t, testStore_othersAreNeverMerged) }
@@ -85,35 +70,9 @@ func testStore_arrivesAgain(t *testing.T, on fixture.Database) {
 	wantCount(t, store, letters.Filter{IDs: []string{"1"}}, 1)
 }
 
-// Promise P1: letters of several processes at once, in opposite orders, get in each other's way and are stored all.
-func TestStore_publishInOppositeOrders(t *testing.T) { onEach(t, testStore_publishInOppositeOrders) }
-
-func testStore_publishInOppositeOrders(t *testing.T, on fixture.Database) {
-	open := on.Create(t)
-	stores := []*letters.Store{storeOn(t, open()), storeOn(t, open())}
-	var publishers sync.WaitGroup
-	for i := range 8 {
-		publishers.Go(func() {
-			batch := several(20)
-			if i%2 == 1 {
-				slices.Reverse(batch)
-			}
-			if err := stores[i%2].Publish("orders.dlq", batch...); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	publishers.Wait()
-	for _, e := range list(t, stores[0], letters.Filter{}) {
-		if e.Seen != 8 {
-			t.Fatalf("letter %d was seen %d times", e.Seq, e.Seen)
-		}
-	}
-	wantCount(t, stores[0], letters.Filter{}, 20)
-}
-
-// Decision 18: writers that store the same letter, one by one and at once, make one row that all of them are counted
-// in. So it is with a server whose transactions are SERIALIZABLE by default.
+// Decision 18, promise P1: writers that store the same letters, one by one and many at once, in opposite orders, get in
+// each other's way and make one row of each, that all of them are counted in. So it is with a server whose transactions
+// are SERIALIZABLE by default.
 func TestStore_sameLetterAtOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, on fixture.Database) { testStore_sameLetterAtOnce(t, on.Create(t)) })
 	t.Run("serializable", func(t *testing.T) {
@@ -129,8 +88,13 @@ func testStore_sameLetterAtOnce(t *testing.T, open func() *sql.DB) {
 	var publishers sync.WaitGroup
 	for i := range writers {
 		publishers.Go(func() {
-			for id := range each {
-				if err := stores[i%2].Publish("orders.dlq", letter(fmt.Sprint(id), "a")); err != nil {
+			batch, size := several(each), 1 // one by one, or together and in opposite orders
+			if i%2 == 1 {
+				slices.Reverse(batch)
+				size = each
+			}
+			for some := range slices.Chunk(batch, size) {
+				if err := stores[i/2%2].Publish("orders.dlq", some...); err != nil {
 					t.Error(err)
 				}
 			}

@@ -4,19 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"time"
-
-	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/watermill-spillway/spillway/poison"
 )
-
-// Table is the table.
-var Table = table
-
-// IdentityOf is the identity of a letter of service shop.
-func IdentityOf(topic string, msg *message.Message) []byte {
-	return identify("shop", topic, poison.Read(msg))
-}
 
 // LeaseWithin leases within a transaction that goes on.
 func (s *Store) LeaseWithin(ctx context.Context, tx *sql.Tx, f Filter, seqs []int64) error {

@@ -35,11 +35,15 @@ func testStore_publishAndList(t *testing.T, on fixture.Database) {
 	first := storeOn(t, open())
 	publish(t, first, "orders.dlq", letter("1", `{"n":1}`), letter("2", `{"n":2}`, from("refunds")))
 	publish(t, first, "orders.dlq")
+	publish(t, first, "orders.invalid", letter("2", `{"n":2}`, from("refunds"), func(l *poison.Letter) { l.Failure.Reason = "later" }))
 
 	store := storeOn(t, open())
 	entries := list(t, store, letters.Filter{})
 	if len(entries) != 2 {
 		t.Fatalf("%d entries", len(entries))
+	}
+	if e := entries[1]; e.Seen != 2 || e.Failure.Reason != "later" || e.DeadLetterTopic != "orders.invalid" { // with the latest failure
+		t.Errorf("a letter that arrived again: %+v", e)
 	}
 	e := entries[0]
 	if e.DeadLetterTopic != "orders.dlq" || e.Letter.DeadLetterTopic != "orders.dlq" || e.Status != letters.StatusWaiting || e.Seen != 1 ||
@@ -67,7 +71,7 @@ func testStore_filter(t *testing.T, on fixture.Database) {
 		l.Redrive = poison.Redrive{Count: 1, ID: "drain-7"}
 	}
 	publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"))
-	publish(t, store, "refunds.dlq", letter("3", "c", other))
+	publish(t, store, "refunds.dlq", letter("3", "c\x00d\xff%_", other))
 	for name, f := range map[string]letters.Filter{
 		"Topics":           {Topics: []string{"refunds", "nothing"}},
 		"DeadLetterTopics": {DeadLetterTopics: []string{"refunds.dlq"}},
@@ -81,6 +85,7 @@ func testStore_filter(t *testing.T, on fixture.Database) {
 		"Types":            {Types: []string{"*mail.Error"}},
 		"Description":      {Description: "00%_ is"},
 		"RedriveIDs":       {RedriveIDs: []string{"drain-7", "drain-8"}},
+		"Payload":          {Payload: "\x00d\xff%"},
 	} {
 		if entries := list(t, store, f); len(entries) != 1 || entries[0].Letter.Original.UUID != "3" {
 			t.Errorf("%s: %d entries", name, len(entries))
@@ -92,7 +97,17 @@ func testStore_filter(t *testing.T, on fixture.Database) {
 	wantCount(t, store, letters.Filter{Topics: []string{"orders' OR 1=1 --"}}, 0)
 	wantCount(t, store, letters.Filter{Description: "FULL"}, 0)
 	wantCount(t, store, letters.Filter{Causes: []string{"unknown"}}, 0)
+	wantCount(t, store, letters.Filter{Payload: "cd"}, 0)
 	wantCount(t, store, status(letters.StatusRedriven), 0)
+	if l, err := store.Get(t.Context(), 3); err != nil || string(l.Original.Payload) != "c\x00d\xff%_" || l.Original.Metadata["tenant"] != "blue" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if _, err := store.Get(t.Context(), 99); !errors.Is(err, letters.ErrNotFound) {
+		t.Error(err)
+	}
+	if topics, err := store.Inside().CountTopics(t.Context(), letters.Filter{Payload: "b"}); err != nil || len(topics) != 1 || topics["orders"] != 1 {
+		t.Errorf("%+v, %v", topics, err)
+	}
 	var ids []string
 	for f := (letters.Filter{Limit: 2}); ; {
 		page := list(t, store, f)

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-
-	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -127,41 +126,4 @@ func testStore_learn(t *testing.T, on fixture.Database) {
 		t.Error("no redrive is an error")
 	}
 	wantNumbers(t, db, store)
-}
-
-// Feature V9: letters are found by metadata and payload, a list comes without them, and one letter with them.
-func TestStore_search(t *testing.T) { onEach(t, testStore_search) }
-
-func testStore_search(t *testing.T, on fixture.Database) {
-	store, ctx := on.NewStore(t), t.Context()
-	publish(t, store, "orders.dlq", letter("1", "a\x00b\xff%_c"), letter("2", "other", func(l *poison.Letter) { l.Original.Metadata["tenant"] = "red" }))
-	for name, f := range map[string]letters.Filter{
-		"Payload":  {Payload: "\x00b\xff%"},
-		"Metadata": {Metadata: map[string]string{"tenant": "blue"}},
-		"both":     {Payload: "a", Metadata: map[string]string{"tenant": "blue"}, Handlers: []string{"billing"}},
-	} {
-		if heads, err := store.Heads(ctx, f); err != nil || len(heads) != 1 || heads[0].MessageID != "1" {
-			t.Errorf("%s: %+v, %v", name, heads, err)
-		}
-		wantCount(t, store, f, 1)
-		if groups, err := store.Groups(ctx, f); err != nil || len(groups) != 1 || groups[0].Count != 1 || groups[0].All[letters.StatusWaiting] != 2 {
-			t.Errorf("%s: %+v, %v", name, groups, err)
-		}
-	}
-	for name, f := range map[string]letters.Filter{"Payload": {Payload: "abc"}, "Metadata": {Metadata: map[string]string{"tenant": "blu"}}, "Handlers": {Handlers: []string{"none"}}} {
-		if heads, err := store.Heads(ctx, f); err != nil || len(heads) != 0 {
-			t.Errorf("%s: %+v, %v", name, heads, err)
-		}
-	}
-	l, err := store.Get(ctx, 1)
-	if err != nil || string(l.Original.Payload) != "a\x00b\xff%_c" || l.Original.Metadata["tenant"] != "blue" {
-		t.Errorf("%+v, %v", l, err)
-	}
-	if _, err := store.Get(ctx, 99); !errors.Is(err, letters.ErrNotFound) {
-		t.Error(err)
-	}
-	topics, err := store.Inside().CountTopics(ctx, letters.Filter{Payload: "a"})
-	if err != nil || len(topics) != 1 || topics["orders"] != 1 {
-		t.Errorf("%+v, %v", topics, err)
-	}
 }
