@@ -27,6 +27,7 @@ type Breaker struct {
 	// troubled counts the cells in which something failed lately, and the freezes. While it is 0 messages pass and
 	// nothing is noted.
 	troubled atomic.Int64
+	frozen   atomic.Int64 // freezes
 
 	mu      sync.RWMutex
 	cells   map[place]*cell
@@ -69,8 +70,14 @@ func (g *Breaker) Middleware(h message.HandlerFunc) message.HandlerFunc {
 }
 
 func (g *Breaker) step(next chain.Handler) chain.Handler {
+	var known atomic.Pointer[cell] // of the handler
 	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
 		if g.troubled.Load() != 0 && c.Hold != chain.HoldNone {
+			if out, o, then, done := g.quickly(&known, c, next); then != nil {
+				return then.run(next, true, out, o)
+			} else if done {
+				return out, o
+			}
 			return g.call(c).run(next, false, nil, chain.Outcome{})
 		}
 		out, o := next(c)
@@ -101,11 +108,11 @@ func (g *Breaker) lock(p *call, create bool) *cell {
 		if s == nil {
 			return nil
 		}
-		s.mu.Lock()
+		s.lock()
 		if !s.retired {
 			return s
 		}
-		s.mu.Unlock()
+		s.unlock()
 	}
 }
 
@@ -150,7 +157,7 @@ func (g *Breaker) makeRoom(handler string) bool {
 		if s.idle() && (oldest == place{} || s.failedAt.Before(since)) {
 			oldest, since = at, s.failedAt
 		}
-		s.mu.Unlock()
+		s.unlock()
 	}
 	if n < maxScopes {
 		return true
@@ -162,7 +169,7 @@ func (g *Breaker) makeRoom(handler string) bool {
 	if !s.mu.TryLock() {
 		return false
 	}
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if !s.idle() {
 		return false
 	}

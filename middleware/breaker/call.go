@@ -143,7 +143,7 @@ func (p *call) settle(o chain.Outcome) decision {
 		s.pausing++
 		p.paused = s
 	}
-	s.mu.Unlock()
+	s.unlock()
 	p.breaker.tell()
 	if p.name {
 		p.name = false
@@ -164,7 +164,7 @@ func (p *call) settle(o chain.Outcome) decision {
 func (p *call) succeeded() {
 	if s := p.breaker.lock(p, false); s != nil {
 		s.succeeded(p, time.Now())
-		s.mu.Unlock()
+		s.unlock()
 	}
 }
 
@@ -173,9 +173,9 @@ func (p *call) release(atOnce bool) {
 	if p.cell == nil {
 		return
 	}
-	p.cell.mu.Lock()
+	p.cell.lock()
 	p.cell.released(p, atOnce, time.Now())
-	p.cell.mu.Unlock()
+	p.cell.unlock()
 }
 
 // enter waits until an attempt may begin. Its error gives the message back.
@@ -197,17 +197,17 @@ func (p *call) enter() error {
 			return nil
 		}
 		if s.admit(p, time.Now()) {
-			s.mu.Unlock()
+			s.unlock()
 			p.breaker.tell()
 			return nil
 		}
 		if valve := gate.Of(c.Ctx); valve != nil && s.state != Ramping && !c.Acked() {
 			valve.Shut(s.shut())
-			s.mu.Unlock()
+			s.unlock()
 			return p.giveBack()
 		}
 		w := s.join(p)
-		s.mu.Unlock()
+		s.unlock()
 		p.breaker.tell()
 		began := time.Now()
 		rest := p.rest(ctx)
@@ -219,9 +219,9 @@ func (p *call) enter() error {
 		p.waited(waited, !granted || ctx.Err() != nil)
 		switch {
 		case !granted:
-			s.mu.Lock()
+			s.lock()
 			s.endHold(p)
-			s.mu.Unlock()
+			s.unlock()
 			return p.giveBack()
 		case ctx.Err() != nil:
 			p.release(true)

@@ -41,8 +41,10 @@ type cell struct {
 
 	mu       sync.Mutex
 	retired  bool // another cell may have its place
+	quick    quick
 	troubled bool // something failed lately
 	failedAt time.Time
+	late     bool // for a window nothing failed
 	window   window
 	doubts   map[string]*doubt // by kind of error
 	holder   *doubt            // what keeps the cell open, or nil if that says away
@@ -117,14 +119,25 @@ func (s *cell) become(to State, now time.Time) {
 // trouble begins when something fails, and ends when nothing has failed for a while.
 func (s *cell) trouble(now time.Time) {
 	s.failedAt = now
-	if s.troubled {
+	if s.troubled && !s.late {
 		return
 	}
-	s.troubled = true
-	s.breaker.troubled.Add(1)
-	if s.state == Closed {
-		s.arm(now.Add(calm), now)
+	if !s.troubled {
+		s.troubled = true
+		s.breaker.troubled.Add(1)
 	}
+	s.late = false
+	if s.state == Closed {
+		s.arm(s.quiet(), now)
+	}
+}
+
+// quiet returns when the next success may be the end of the trouble, and then when the trouble ends without one.
+func (s *cell) quiet() time.Time {
+	if window := s.breaker.config.Window; !s.late && window < calm {
+		return s.failedAt.Add(window)
+	}
+	return s.failedAt.Add(calm)
 }
 
 // calmDown forgets what failed.
@@ -202,7 +215,11 @@ func (s *cell) close(now time.Time) {
 	s.closedAt, s.cause = now, nil
 	s.letGo(s.queue.Len())
 	s.openValves()
-	s.arm(now.Add(calm), now)
+	if s.late = !now.Before(s.failedAt.Add(s.breaker.config.Window)); s.late {
+		s.arm(now.Add(calm), now)
+	} else {
+		s.arm(s.quiet(), now)
+	}
 }
 
 // status is the state for Health.

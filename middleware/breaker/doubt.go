@@ -101,12 +101,26 @@ func (s *cell) doubted(p *call, d *doubt, now time.Time) decision {
 // trust gives the kinds of errors their time back that did not come among as many successes as failures in a row would
 // open the breaker, or for a whole window.
 func (s *cell) trust(now time.Time) {
+	s.trustBy(1)
 	for kind, d := range s.doubts {
-		if d.passed++; d.passed >= s.breaker.config.MinMessages || now.Sub(d.latest) > s.breaker.config.Window {
-			if s.holder == d {
-				s.holder = nil
-			}
-			delete(s.doubts, kind)
+		if now.Sub(d.latest) > s.breaker.config.Window {
+			s.clear(kind, d)
 		}
 	}
+}
+
+// trustBy counts n successes for each kind.
+func (s *cell) trustBy(n uint64) {
+	for kind, d := range s.doubts {
+		if d.passed += int(n); d.passed >= s.breaker.config.MinMessages {
+			s.clear(kind, d)
+		}
+	}
+}
+
+func (s *cell) clear(kind string, d *doubt) {
+	if s.holder == d {
+		s.holder = nil
+	}
+	delete(s.doubts, kind)
 }

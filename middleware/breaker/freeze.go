@@ -64,6 +64,7 @@ func (g *Breaker) freeze(of frozen, reason, actor string) {
 	if f == nil {
 		from, f = Closed, &freeze{handler: of.handler, since: time.Now(), lifted: make(chan struct{})}
 		g.freezes[of] = f
+		g.frozen.Add(1)
 		g.troubled.Add(1)
 	} else if f.reason == reason && f.actor == actor {
 		return
@@ -79,6 +80,7 @@ func (g *Breaker) lift(of frozen, reason, actor string) {
 	delete(g.freezes, of)
 	close(f.lifted)
 	g.troubled.Add(-1)
+	g.frozen.Add(-1)
 	g.changes.add(Change{Handler: of.handler, From: Frozen, To: Closed, Reason: reason, Actor: actor,
 		Waiting: int(f.waiting.Load()), Lasted: time.Since(f.since)})
 }
@@ -126,13 +128,13 @@ func (g *Breaker) Close(handler string) error {
 	}
 	g.mu.Unlock()
 	for _, s := range open {
-		s.mu.Lock()
+		s.lock()
 		if s.state == Open || s.state == HalfOpen {
 			s.window.newRun(now)
 			s.window.begin(now)
 			s.beginRamp(now)
 		}
-		s.mu.Unlock()
+		s.unlock()
 	}
 	g.tell()
 	return nil

@@ -45,11 +45,11 @@ func (g *Breaker) Health() []Status {
 	}
 	g.mu.RUnlock()
 	for _, s := range cells {
-		s.mu.Lock()
+		s.lock()
 		if s.state != Closed || s.waiting() > 0 {
 			found = append(found, s.status())
 		}
-		s.mu.Unlock()
+		s.unlock()
 	}
 	slices.SortStableFunc(found, func(a, b Status) int { // a freeze stays before an outage
 		return cmp.Or(cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Scope, b.Scope))

@@ -11,6 +11,7 @@ import (
 // failed notes a failure of p's attempt, and decides what becomes of its message.
 func (s *cell) failed(p *call, verdict classify.Verdict, err error, kind string, now time.Time) decision {
 	s.trouble(now)
+	s.quick.note(p.c.ID())
 	d := s.doubtOf(verdict, kind, now)
 	if s.ofNoMeaning(p, d, now) {
 		return s.doubted(p, d, now)

@@ -26,9 +26,9 @@ func (p *call) pause() error {
 	defer outage.Holding(p.c, rest, p.breaker.config.Logger)()
 	began := time.Now()
 	if !wait.For(ctx, min(p.waits, rest)) || p.waits > rest {
-		p.paused.mu.Lock()
+		p.paused.lock()
 		p.paused.endHold(p)
-		p.paused.mu.Unlock()
+		p.paused.unlock()
 		p.waited(time.Since(began), true)
 		return p.giveBack()
 	}
@@ -46,9 +46,9 @@ func (p *call) waited(lasted time.Duration, givenBack bool) {
 }
 
 func (p *call) unpause() {
-	p.paused.mu.Lock()
+	p.paused.lock()
 	p.paused.pausing--
-	p.paused.mu.Unlock()
+	p.paused.unlock()
 }
 
 // rest returns how long the message may still be held.

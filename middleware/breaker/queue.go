@@ -30,8 +30,8 @@ func (s *cell) await(ctx context.Context, w *waiter, rest time.Duration) bool {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	if w.element == nil {
 		return true // at the last moment
 	}
@@ -87,7 +87,10 @@ func (s *cell) tick(now time.Time) {
 			s.close(now)
 		}
 	case Closed:
-		switch quiet := s.failedAt.Add(calm); {
+		if s.troubled && !s.late && !now.Before(s.quiet()) {
+			s.late = true
+		}
+		switch quiet := s.quiet(); {
 		case !s.troubled:
 		case now.Before(quiet):
 			s.arm(quiet, now)
@@ -139,10 +142,10 @@ func (s *cell) disarm() {
 }
 
 func (s *cell) onTimer() {
-	s.mu.Lock()
+	s.lock()
 	s.timer = nil
 	s.tick(time.Now())
-	s.mu.Unlock()
+	s.unlock()
 	s.breaker.tell()
 }
 

@@ -45,13 +45,13 @@ func (g *Breaker) share(own map[place]bool, others map[place]Status) (all []news
 	cells := g.shareable()
 	now := time.Now()
 	for at, s := range cells {
-		s.mu.Lock()
+		s.lock()
 		row, said := others[at]
 		s.hear(own[at], said, row, now)
 		if n, ok := s.news(at); ok {
 			all = append(all, n)
 		}
-		s.mu.Unlock()
+		s.unlock()
 	}
 	return all
 }
@@ -72,9 +72,9 @@ func (g *Breaker) shareable() map[place]*cell {
 // lonely lets this instance decide for itself: the store is not asked any more.
 func (g *Breaker) lonely() {
 	for _, s := range g.shareable() {
-		s.mu.Lock()
+		s.lock()
 		s.shared.open, s.shared.row = false, false
-		s.mu.Unlock()
+		s.unlock()
 	}
 }
 
@@ -128,8 +128,8 @@ func (s *cell) news(at place) (news, bool) {
 
 // written notes that the other instances can know.
 func (s *cell) written(n news) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	s.shared.row = n.what == isOpen || n.what == isStill // also if a proof removed the row: the next round finds that
 	if n.what == isProved {
 		s.shared.proved = false

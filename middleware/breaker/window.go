@@ -99,21 +99,30 @@ func (e *window) note(of recent.Message, verdict classify.Verdict, window time.D
 
 // succeeded counts a success. outage reports whether it is the first one after an outage.
 func (e *window) succeeded(of recent.Message, outage bool) {
-	if e.others++; !outage {
+	if !outage {
 		e.among += e.distinct
 		e.amongAway += e.away
 	}
-	if e.among+e.others > maxMixed {
-		e.among, e.amongAway, e.others = e.among/2, e.amongAway/2, e.others/2
-	}
-	e.successes++
-	e.passed++
+	e.passedBy(1)
 	e.attempts, e.transient, e.distinct, e.row, e.away = 0, 0, 0, 0, 0
 	if one := e.messages.Get(of); one != nil {
 		if one.number == e.number {
 			e.failed = max(e.failed-1, 0)
 		}
 		e.messages.Forget(of)
+	}
+}
+
+// passedBy counts n successes of messages that did not fail before.
+func (e *window) passedBy(n uint64) {
+	e.successes += n
+	e.passed += int(n)
+	for n = min(n, 64*maxMixed); n > 0; {
+		some := min(int(n), max(maxMixed+1-e.among-e.others, 1))
+		n -= uint64(some)
+		if e.others += some; e.among+e.others > maxMixed {
+			e.among, e.amongAway, e.others = e.among/2, e.amongAway/2, e.others/2
+		}
 	}
 }
 
