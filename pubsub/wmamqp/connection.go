@@ -30,6 +30,9 @@ func connect(config amqp.ConnectionConfig, writeTimeout time.Duration,
 	}
 	log := newConnectionLog(logger)
 	wrapper, err := amqp.NewConnection(own, log)
+	for tries := 1; err != nil && tries < sockets.nodes && !errors.Is(err, amqp091.ErrCredentials); tries++ {
+		wrapper, err = amqp.NewConnection(own, log) // a node that took the connection may not have answered
+	}
 	if err != nil {
 		sockets.shut()
 		return nil, fmt.Errorf("wmamqp: %w", err)
@@ -54,10 +57,6 @@ func (c *connection) open() (*amqp091.Connection, error) {
 
 // withSockets returns config with a dialler that keeps account of its sockets.
 func withSockets(config amqp.ConnectionConfig, writeTimeout time.Duration) (amqp.ConnectionConfig, *sockets, error) {
-	uri, err := amqp091.ParseURI(config.AmqpURI)
-	if err != nil {
-		return config, nil, fmt.Errorf("wmamqp: the AMQP URI: %w", err)
-	}
 	own := amqp091.Config{Locale: "en_US"}
 	if config.AmqpConfig != nil {
 		own = *config.AmqpConfig
@@ -68,13 +67,25 @@ func withSockets(config amqp.ConnectionConfig, writeTimeout time.Duration) (amqp
 		}
 		own.TLSClientConfig, config.TLSConfig = config.TLSConfig, nil
 	}
-	s := &sockets{dial: own.Dial, writeTimeout: writeTimeout, all: make(map[net.Conn]struct{})}
+	several, first, err := nodesOf(config.AmqpURI, own.TLSClientConfig)
+	if err != nil {
+		return config, nil, err
+	}
+	config.AmqpURI = first
+	uri, err := parseURI(config.AmqpURI)
+	if err != nil {
+		return config, nil, err
+	}
+	s := &sockets{dial: own.Dial, nodes: 1, writeTimeout: writeTimeout, all: make(map[net.Conn]struct{})}
 	if s.dial == nil {
 		timeout := 10 * time.Second
 		if uri.ConnectionTimeout > 0 {
 			timeout = time.Duration(uri.ConnectionTimeout) * time.Millisecond
 		}
 		s.dial = amqp091.DefaultDial(timeout)
+	}
+	if several != nil {
+		s.dial, s.nodes = several.dialler(s.dial, s.refuses), len(several.all)
 	}
 	own.Dial = s.Dial
 	config.AmqpConfig = &own
@@ -84,6 +95,7 @@ func withSockets(config amqp.ConnectionConfig, writeTimeout time.Duration) (amqp
 // sockets are those of one connection: the one in use, and those on their way in or out.
 type sockets struct {
 	dial         func(network, addr string) (net.Conn, error)
+	nodes        int // that dial knows
 	writeTimeout time.Duration
 
 	mu     sync.Mutex

@@ -47,8 +47,8 @@
 // message elsewhere. At Close a message is requeued while its handler runs. Subscriber declares queues by
 // watermill-amqp's subscriber, and consumes by itself:
 //
-//   - At Close, and when the context of Subscribe ends, the consumer is cancelled, and running handlers may finish: for
-//     5 s, or spillway.Config.DrainTimeout. Their acks reach the broker before the channel is closed. Messages that were
+//   - At Close, and when the context of Subscribe ends, the consumer is cancelled, and running handlers may finish, for
+//     5 s or spillway.Config.DrainTimeout. Their acks reach the broker before the channel is closed. Messages that were
 //     fetched and that no handler has are requeued with it.
 //   - The context of a message ends after that time, and at once when its channel or connection is lost.
 //   - The handler then has one second to return. At Close, an ack in that time reaches the broker. All other messages

@@ -98,8 +98,9 @@ var (
 	_ poison.Initializer = (*Publisher)(nil)
 )
 
-// NewPublisher connects to the broker at uri and returns a Publisher. An error names the field of config that is wrong
-// or could lose messages, or says why there is no connection. Close the Publisher after the last router that uses it.
+// NewPublisher connects to the broker at uri, which may have several nodes as that of NewSubscriber, and returns a
+// Publisher. An error names the field of config that is wrong or could lose messages, or says why there is no
+// connection. Close the Publisher after the last router that uses it.
 func NewPublisher(uri string, config PublisherConfig) (*Publisher, error) {
 	if err := setURI(&config.AMQP, uri); err != nil {
 		return nil, err

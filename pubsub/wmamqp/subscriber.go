@@ -158,7 +158,10 @@ type Subscriber struct {
 
 var _ message.Subscriber = (*Subscriber)(nil)
 
-// NewSubscriber connects to the broker at uri and returns a Subscriber. An error names the field of config that is
+// NewSubscriber connects to the broker at uri and returns a Subscriber. uri may have several nodes of a cluster, as in
+// amqp://user:password@a:5672,b:5672/. They are tried in this order, and once more from the next one on when a
+// connection is lost, until one answers. User, virtual host, and TLS settings are the same for all, and with amqps each
+// node is known by its own name. An error names the field of config that is
 // wrong or could lose messages, or says why there is no connection.
 func NewSubscriber(uri string, config SubscriberConfig) (*Subscriber, error) {
 	if err := setURI(&config.AMQP, uri); err != nil {

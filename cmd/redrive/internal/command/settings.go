@@ -39,7 +39,7 @@ Databases:
 Brokers:
 
   kafka://host:9092,host:9092
-  amqp://user:password@host:5672/            amqps:// too
+  amqp://user:password@host:5672,host:5672/  amqps:// too
   sql                                        tables of watermill-sql in --db
 
 A password on the command line can be read by every user of the machine. Prefer the environment or the file.`

@@ -19,8 +19,8 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-const brokerForms = "use kafka://host:9092,host:9092, amqp://user:password@host:5672/ or sql (the tables of " +
-	"watermill-sql in --db)"
+const brokerForms = "use kafka://host:9092,host:9092, amqp://user:password@host:5672,host:5672/ or sql (the " +
+	"tables of watermill-sql in --db)"
 
 // Subscriber is a subscriber that knows how much waits in a topic.
 type Subscriber interface {
