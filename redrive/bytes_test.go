@@ -157,34 +157,30 @@ func TestDrain_leavesNoRoom(t *testing.T) {
 // Feature D6, promise P1: a message of max_allowed_packet less 64 KiB is set aside with the longest story, and comes
 // back as it was. A larger one goes to the queue's fallback.
 func TestDrain_mysqlLargestMessage(t *testing.T) {
-	for _, settings := range []string{"parseTime=true", "interpolateParams=true"} {
-		t.Run(settings, func(t *testing.T) {
-			db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), settings))
-			store, fallback := storeOn(t, db), &outbox{}
-			var packet int
-			testkit.NoError(t, db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet))
-			queue := testkit.Must(poison.NewQueue(store, poison.QueueConfig{Fallbacks: []poison.Sink{{Publisher: fallback}}}))
-			handler := queue.Middleware(func(*message.Message) ([]*message.Message, error) {
-				return nil, classify.Permanent(errors.New(strings.Repeat("a long story ", 1<<20)))
-			})
-			for id, size := range map[string]int{"largest": packet - 64<<10, "larger": packet} {
-				msg := message.NewMessage(id, bytes.Repeat([]byte{0}, size)) // an escaped NUL takes two bytes
-				msg.Metadata.Set(poison.KeyOriginalTopic, "orders")
-				if _, err := handler(msg); err != nil {
-					t.Errorf("%s: %v", id, err)
-				}
-			}
-			if n := len(fallback.All()); n != 1 || fallback.All()[0].Msg.UUID != "larger" {
-				t.Errorf("%d letters went to the fallback", n)
-			}
-			out := &outbox{}
-			if r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"repair"}, To: "repair", By: strings.Repeat("ann", 10_000)}}); r.Redriven != 1 {
-				t.Fatalf("%+v", r)
-			}
-			if got := out.All()[0].Msg; got.UUID != "largest" || len(got.Payload) != packet-64<<10 {
-				t.Errorf("%s of %d bytes came back", got.UUID, len(got.Payload))
-			}
-			list(t, store, status(letters.StatusRedriven))
-		})
+	db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), "interpolateParams=true"))
+	store, fallback := storeOn(t, db), &outbox{}
+	var packet int
+	testkit.NoError(t, db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet))
+	queue := testkit.Must(poison.NewQueue(store, poison.QueueConfig{Fallbacks: []poison.Sink{{Publisher: fallback}}}))
+	handler := queue.Middleware(func(*message.Message) ([]*message.Message, error) {
+		return nil, classify.Permanent(errors.New(strings.Repeat("a long story ", 1<<20)))
+	})
+	for id, size := range map[string]int{"largest": packet - 64<<10, "larger": packet} {
+		msg := message.NewMessage(id, bytes.Repeat([]byte{0}, size)) // an escaped NUL takes two bytes
+		msg.Metadata.Set(poison.KeyOriginalTopic, "orders")
+		if _, err := handler(msg); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
 	}
+	if n := len(fallback.All()); n != 1 || fallback.All()[0].Msg.UUID != "larger" {
+		t.Errorf("%d letters went to the fallback", n)
+	}
+	out := &outbox{}
+	if r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"repair"}, To: "repair", By: strings.Repeat("ann", 10_000)}}); r.Redriven != 1 {
+		t.Fatalf("%+v", r)
+	}
+	if got := out.All()[0].Msg; got.UUID != "largest" || len(got.Payload) != packet-64<<10 {
+		t.Errorf("%s of %d bytes came back", got.UUID, len(got.Payload))
+	}
+	list(t, store, status(letters.StatusRedriven))
 }

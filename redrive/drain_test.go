@@ -10,12 +10,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -67,24 +65,6 @@ func testDrain(t *testing.T, on database) {
 	if again := drain(t, store, out, orders); again.Taken != 0 || again.ID == report.ID {
 		t.Errorf("%+v", again)
 	}
-}
-
-// Features V1, V12, decision 22: what became of the letters of a drain is learnt, also of messages without an id.
-func TestDrain_learnsOfNoIDs(t *testing.T) {
-	onEach(t, func(t *testing.T, on database) {
-		store := on.NewStore(t)
-		publish(t, store, "orders.dlq", letter("", "a"), letter("", "b"), letter("", "c"))
-		out := &outbox{Before: func(_ string, msg *message.Message) error {
-			if string(msg.Payload) == "b" {
-				return nil
-			}
-			return store.Publish("orders.dlq", withClass(msg))
-		}}
-		report := drain(t, store, out, orders)
-		if got, err := store.Inside().Learn(t.Context(), report.ID); err != nil || got != (inside.Outcome{Redriven: 1, FailedAgain: 2}) {
-			t.Errorf("%+v %v", got, err)
-		}
-	})
 }
 
 // Feature V5: filter and maximum choose what is taken.
@@ -204,27 +184,6 @@ func testDrain_maxRedrives(t *testing.T, on database) {
 	r = drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, MaxRedrives: 4, Filter: status(letters.StatusQuarantined)}})
 	if r.Redriven != 1 || r.Quarantined != 1 {
 		t.Fatalf("%+v", r)
-	}
-}
-
-// Promise P1: a message that is no dead letter is kept, as a failure of unknown class.
-func TestDrain_notALetter(t *testing.T) { onEach(t, testDrain_notALetter) }
-
-func testDrain_notALetter(t *testing.T, on database) {
-	store := on.NewStore(t)
-	plain := message.NewMessage("1", []byte("a"))
-	plain.Metadata = nil
-	publish(t, store, "orders.dlq", plain)
-	entries := list(t, store, letters.Filter{Classes: []classify.Class{classify.ClassUnknown}, Since: time.Now().Add(-time.Minute)})
-	if len(entries) != 1 || string(entries[0].Letter.Original.Payload) != "a" {
-		t.Fatalf("%+v", entries)
-	}
-	out := &outbox{}
-	if r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"repair"}, To: "repair"}}); r.Redriven != 1 {
-		t.Fatalf("%+v", r)
-	}
-	if poison.Inside().IsLetter(out.All()[0].Msg) || plain.Metadata != nil {
-		t.Error("a failure was made up, or the message changed")
 	}
 }
 

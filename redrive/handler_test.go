@@ -220,11 +220,9 @@ func TestHandler_construction(t *testing.T) {
 	for field, change := range map[string]func(*redrive.HandlerConfig){
 		"HandlerConfig.Park":  func(c *redrive.HandlerConfig) { c.Park = (*outbox)(nil) },
 		"HandlerConfig.Allow": func(c *redrive.HandlerConfig) { c.Allow = nil },
-		"HandlerConfig.To":    func(c *redrive.HandlerConfig) { c.To = "admin" },
 		"HandlerConfig.To and ReentryTopic": func(c *redrive.HandlerConfig) {
 			c.To, c.ReentryTopic = "orders", func(poison.Letter) string { return "" }
 		},
-		"HandlerConfig.Rate":             func(c *redrive.HandlerConfig) { c.Rate = -1 },
 		"HandlerConfig.Filter: Statuses": func(c *redrive.HandlerConfig) { c.Filter.MaxSeq = 1 },
 	} {
 		c := good

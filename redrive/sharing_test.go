@@ -46,7 +46,7 @@ func testDrain_twoProcesses(t *testing.T, on database) {
 func TestDrain_disjointFilters(t *testing.T) { onEach(t, testDrain_disjointFilters) }
 
 func testDrain_disjointFilters(t *testing.T, on database) {
-	const each = 1000
+	const each = 300
 	open, out := on.Create(t), &outbox{}
 	first := storeOn(t, open())
 	publish(t, first, "orders.dlq", fixture.OfTwo(2*each)...)

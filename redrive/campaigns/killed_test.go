@@ -106,14 +106,14 @@ func (o order) work() error {
 // kill costs at most the one letter that was in flight a second time. With a higher Concurrency it costs at most those
 // in flight and those that are not marked yet more.
 func TestKilled(t *testing.T) {
-	kills := []order{{Kill: killStart}, {Kill: killTaken, After: 30}, {Kill: killPublished, After: 25}, {Kill: killMarked, After: 35}, {Kill: killPublished, After: 1}}
-	t.Run("one at a time", func(t *testing.T) { killed(t, 300, 1, 1, kills) })
-	kills = slices.Clone(kills)
-	for i := range kills {
-		kills[i].Unmarked = 10
+	one := []order{{Kill: killStart}, {Kill: killTaken, After: 30}, {Kill: killPublished, After: 25}, {Kill: killMarked, After: 35}, {Kill: killPublished, After: 1}}
+	t.Run("one at a time", func(t *testing.T) { t.Parallel(); killed(t, 300, 1, 1, one) })
+	six := slices.Clone(one)
+	for i := range six {
+		six[i].Unmarked = 10
 	}
-	kills[4].After = 60
-	t.Run("six at a time", func(t *testing.T) { killed(t, 300, 6, 16, kills) })
+	six[4].After = 60
+	t.Run("six at a time", func(t *testing.T) { t.Parallel(); killed(t, 300, 6, 16, six) })
 }
 
 // killed redrives n letters. A kill may cost so many of them a second time.

@@ -55,8 +55,16 @@ func TestStart_once(t *testing.T) {
 
 		other := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "other"}))
 		fixture.Publish(t, other, "orders.dlq", fixture.Several(1)...)
-		if c, err := open(t, other, config).Start(t.Context(), r); err == nil || c.ID != "" {
+		theirs := open(t, other, config)
+		if c, err := theirs.Start(t.Context(), r); err == nil || c.ID != "" {
 			t.Errorf("the campaign of another service: %+v", c)
+		}
+		seq := fixture.List(t, store, letters.Filter{})[0].Seq
+		if held, err := all.Inside().Holding(t.Context(), seq); err != nil || held[seq] != r.ID {
+			t.Errorf("%v %v", held, err)
+		}
+		if held, err := theirs.Inside().Holding(t.Context(), seq); err != nil || len(held) > 0 {
+			t.Errorf("another service is told %v %v", held, err)
 		}
 	})
 }

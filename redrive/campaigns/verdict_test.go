@@ -1,7 +1,11 @@
 package campaigns_test
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -27,5 +31,42 @@ func TestVerdict(t *testing.T) {
 			c, err = all.Get(t.Context(), c.ID)
 			return err == nil && c.Succeeded == 5 && c.FailedAgain == 2 && c.NotHeard == 3
 		})
+	})
+}
+
+// Features V7, V12, promise P6, decision 22: a campaign over letters of messages without an id stops itself when too
+// many fail again, as one over letters with ids does.
+func TestCampaignOfNoIDs(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		store := d.NewStore(t)
+		all := open(t, store, config)
+		waiting := make([]*message.Message, 200)
+		for i := range waiting {
+			waiting[i] = fixture.Letter("", fmt.Sprintf(`{"n":%d}`, i))
+		}
+		fixture.Publish(t, store, "orders.dlq", waiting...)
+		var published atomic.Int32
+		stopped := make(chan struct{})
+		defer close(stopped)
+		out := &fixture.Outbox{Before: func(_ string, msg *message.Message) error { // the handler fails as before
+			if published.Add(1) > 60 { // the campaign is to notice before it is through
+				<-stopped
+				return fixture.ErrDown
+			}
+			return store.Publish("orders.dlq", fixture.WithClass(msg))
+		}}
+		r := request
+		c := start(t, all, r)
+		run(t, all, out, quick)
+		c = reach(t, all, c.ID, campaigns.Paused)
+		if c.FailedAgain < campaigns.DefaultStopAfter || c.Redriven > 60 {
+			t.Errorf("%d redriven, %d failed again, %d not heard of", c.Redriven, c.FailedAgain, c.NotHeard)
+		}
+		fixture.WantCount(t, store, fixture.Status(letters.StatusFailedAgain), c.FailedAgain)
+		for _, l := range fixture.List(t, store, letters.Filter{RedriveIDs: []string{c.ID}}) {
+			if l.Redrive.ID != c.ID || l.Redrive.Letter == "" || l.Redrive.Letter == l.Identity {
+				t.Errorf("letter %d says that it was %q of %q", l.Seq, l.Redrive.Letter, l.Redrive.ID)
+			}
+		}
 	})
 }
