@@ -77,7 +77,7 @@ func TestKilled(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		s := newStore(t, d, address)
 		testkit.Must(s.db.DB().Exec(`CREATE TABLE published (id VARCHAR(64) NOT NULL)`))
-		fill(t, s, n, 0)
+		fill(t, s, "orders", n)
 		o := order{Address: address, Driver: child.Driver(d.Name)}
 		for i := range kills {
 			o.Kill, o.After = []string{killTaken, killPublished, killDeleted}[i%3], 1+i%2

@@ -17,69 +17,65 @@ import (
 // Feature D14: a person's messages that wait are removed, by id or by metadata, and no others. One that a relay is
 // publishing stays until the relay is done.
 func TestErase(t *testing.T) {
-	for _, d := range databases.All {
-		t.Run(d.Name, func(t *testing.T) {
-			t.Parallel()
-			address := d.Create(t)
-			s, ctx := newStore(t, d, address), t.Context()
-			theirs, err := NewStore(ctx, d.Open(t, address), "mail")
-			testkit.NoError(t, err)
-			put := func(s *Store, id string, metadata message.Metadata, after time.Duration) {
-				t.Helper()
-				msg := message.NewMessage(id, []byte("{}"))
-				msg.Metadata = metadata
-				testkit.NoError(t, s.Put(ctx, "orders", msg, after))
-			}
-			const n = 30
-			ann := message.Metadata{"customer": "ann\x00", "tenant": "blue"}
-			for i := range n {
-				put(s, fmt.Sprint("ann-", i), ann, time.Hour)
-				put(s, fmt.Sprint("other-", i), message.Metadata{"customer": "bob", "note": "ann\x00", "tenant": "blue"}, time.Hour)
-			}
-			put(theirs, "ann-1", ann, time.Hour)
-			put(s, "ann-due", ann, 0)
-			var b batch
-			eventually(t, "one is due", func() bool {
-				b, err = s.take(ctx, 1, time.Hour, front)
-				return err != nil || len(b.rows) == 1
-			})
-			testkit.NoError(t, err)
-			before := 0
-			count := func(_ context.Context, ids []string) error { before += len(ids); return nil }
-			byMetadata := Selection{Metadata: map[string]string{"customer": "ann\x00"}}
-			for i, step := range []struct {
-				chosen  Selection
-				options EraseOptions
-				want    Erased
-			}{
-				{byMetadata, EraseOptions{DryRun: true, Before: count}, Erased{n, 1}},
-				{Selection{IDs: []string{"ann-3", "ann-due", "none"}}, EraseOptions{Before: count}, Erased{1, 1}},
-				{byMetadata, EraseOptions{Before: count}, Erased{n - 1, 1}},
-				{byMetadata, EraseOptions{}, Erased{0, 1}},
-			} {
-				if got, err := s.Erase(ctx, step.chosen, step.options); err != nil || got != step.want {
-					t.Errorf("step %d: %+v, %v, want %+v", i, got, err, step.want)
-				}
-			}
-			if before != n+1+2+n {
-				t.Errorf("the hook was called with %d messages", before)
-			}
-			testkit.NoError(t, s.release(ctx, b.token, []int64{b.rows[0].seq}))
-			if got, err := s.Erase(ctx, byMetadata, EraseOptions{}); err != nil || got != (Erased{1, 0}) {
-				t.Errorf("after the lease: %+v, %v", got, err)
-			}
-			for who, want := range map[*Store]int{s: n, theirs: 1} {
-				if w, err := who.Waiting(ctx); err != nil || len(w) != 1 || w[0].Messages != want {
-					t.Errorf("%+v wait, %v, want %d", w, err, want)
-				}
-			}
-			stop := errors.New("no more")
-			got, err := s.Erase(ctx, Selection{IDs: []string{"other-1"}}, EraseOptions{Before: func(context.Context, []string) error { return stop }})
-			if !errors.Is(err, stop) || got.Messages != 0 {
-				t.Errorf("%+v, %v", got, err)
-			}
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s, ctx := newStore(t, d, address), t.Context()
+		theirs, err := NewStore(ctx, d.Open(t, address), "mail")
+		testkit.NoError(t, err)
+		put := func(s *Store, id string, metadata message.Metadata, after time.Duration) {
+			t.Helper()
+			msg := message.NewMessage(id, []byte("{}"))
+			msg.Metadata = metadata
+			testkit.NoError(t, s.Put(ctx, "orders", msg, after))
+		}
+		const n = 30
+		ann := message.Metadata{"customer": "ann\x00", "tenant": "blue"}
+		for i := range n {
+			put(s, fmt.Sprint("ann-", i), ann, time.Hour)
+			put(s, fmt.Sprint("other-", i), message.Metadata{"customer": "bob", "note": "ann\x00", "tenant": "blue"}, time.Hour)
+		}
+		put(theirs, "ann-1", ann, time.Hour)
+		put(s, "ann-due", ann, 0)
+		var b batch
+		eventually(t, "one is due", func() bool {
+			b, err = s.take(ctx, 1, time.Hour, front)
+			return err != nil || len(b.rows) == 1
 		})
-	}
+		testkit.NoError(t, err)
+		before := 0
+		count := func(_ context.Context, ids []string) error { before += len(ids); return nil }
+		byMetadata := Selection{Metadata: map[string]string{"customer": "ann\x00"}}
+		for i, step := range []struct {
+			chosen  Selection
+			options EraseOptions
+			want    Erased
+		}{
+			{byMetadata, EraseOptions{DryRun: true, Before: count}, Erased{n, 1}},
+			{Selection{IDs: []string{"ann-3", "ann-due", "none"}}, EraseOptions{Before: count}, Erased{1, 1}},
+			{byMetadata, EraseOptions{Before: count}, Erased{n - 1, 1}},
+			{byMetadata, EraseOptions{}, Erased{0, 1}},
+		} {
+			if got, err := s.Erase(ctx, step.chosen, step.options); err != nil || got != step.want {
+				t.Errorf("step %d: %+v, %v, want %+v", i, got, err, step.want)
+			}
+		}
+		if before != n+1+2+n {
+			t.Errorf("the hook was called with %d messages", before)
+		}
+		testkit.NoError(t, s.release(ctx, b.token, []int64{b.rows[0].seq}))
+		if got, err := s.Erase(ctx, byMetadata, EraseOptions{}); err != nil || got != (Erased{1, 0}) {
+			t.Errorf("after the lease: %+v, %v", got, err)
+		}
+		for who, want := range map[*Store]int{s: n, theirs: 1} {
+			if w, err := who.Waiting(ctx); err != nil || len(w) != 1 || w[0].Messages != want {
+				t.Errorf("%+v wait, %v, want %d", w, err, want)
+			}
+		}
+		stop := errors.New("no more")
+		got, err := s.Erase(ctx, Selection{IDs: []string{"other-1"}}, EraseOptions{Before: func(context.Context, []string) error { return stop }})
+		if !errors.Is(err, stop) || got.Messages != 0 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
 }
 
 // Feature D14: what chooses nothing, or cannot choose, is refused.

@@ -56,7 +56,7 @@ func Example() {
 	for _, reminder := range []struct {
 		id    string
 		after time.Duration
-	}{{"later", 4 * time.Second}, {"sooner", 2 * time.Second}, {"now", 0}} {
+	}{{"later", time.Second}, {"sooner", 500 * time.Millisecond}, {"now", 0}} {
 		if err := store.Put(ctx, "reminders", message.NewMessage(reminder.id, nil), reminder.after); err != nil {
 			log.Fatal(err)
 		}

@@ -75,6 +75,19 @@ func put(t testing.TB, s *Store, topic string, msg *message.Message, after time.
 	testkit.NoError(t, s.Put(context.Background(), topic, msg, after))
 }
 
+// fill puts n messages that are due into topic, in one transaction.
+func fill(t testing.TB, s *Store, topic string, n int) {
+	t.Helper()
+	testkit.NoError(t, s.db.Write(t.Context(), func(tx *sql.Tx) error { // which may take its time
+		for i := range n {
+			if _, err := tx.Exec(s.statements.put, newRecord(s.service, topic, newMessage(numberedID(i))).args(0)...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
 func newMessage(id string) *message.Message { return message.NewMessage(id, []byte("payload of "+id)) }
 
 func numberedID(i int) string { return fmt.Sprintf("id-%05d", i) }

@@ -28,7 +28,7 @@ func TestDueOrder(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		const n = 300
 		for i := range n {
-			put(t, s, "topic "+strconv.Itoa(random.IntN(2)), newMessage(numberedID(i)), time.Duration(random.IntN(1500))*time.Millisecond)
+			put(t, s, "topic "+strconv.Itoa(random.IntN(2)), newMessage(numberedID(i)), time.Duration(random.IntN(500))*time.Millisecond)
 		}
 		due := make(map[string]int64)
 		order := []string{}

@@ -20,42 +20,39 @@ import (
 
 // A topic that fails, in whatever way, does not stop another, and nothing of it is lost.
 func TestFailures(t *testing.T) {
-	ways := map[string]func(){"error": nil, "panic": func() { panic("\x00") }, "goexit": runtime.Goexit}
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		for name, way := range ways {
-			t.Run(name, func(t *testing.T) {
-				s := newStore(t, d, address)
-				for i := range 100 {
-					put(t, s, []string{"good", "bad"}[i%4/3], newMessage(numberedID(i)), 0)
-				}
-				var down atomic.Bool
-				var tries atomic.Int64
-				down.Store(true)
-				out := &outbox{before: func(topic string, _ []*message.Message) error {
-					if topic == "bad" && down.Load() {
-						tries.Add(1)
-						if way != nil {
-							way()
-						}
-						return errDown
+	for name, way := range map[string]func(){"error": nil, "panic": func() { panic("\x00") }, "goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			s := on(t, databases.SQLite.New(t))
+			for i := range 100 {
+				put(t, s, []string{"good", "bad"}[i%4/3], newMessage(numberedID(i)), 0)
+			}
+			var down atomic.Bool
+			var tries atomic.Int64
+			down.Store(true)
+			out := &outbox{before: func(topic string, _ []*message.Message) error {
+				if topic == "bad" && down.Load() {
+					tries.Add(1)
+					if way != nil {
+						way()
 					}
-					return nil
-				}}
-				begun := time.Now()
-				start(t, s, out, RelayConfig{Batch: 7})
-				eventually(t, "the good ones are published", func() bool { return len(out.all()) == 75 })
-				put(t, s, "good", newMessage(numberedID(100)), 0)
-				eventually(t, "another good one is published", func() bool { return len(out.all()) == 76 })
-				time.Sleep(300 * time.Millisecond)
-				if n, most := tries.Load(), 12+int64(time.Since(begun)/maxTopicWait)*2; n > most {
-					t.Errorf("%d tries in vain, at most %d", n, most)
+					return errDown
 				}
-				down.Store(false)
-				eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
-				wantOnce(t, out.ids(), 101)
-			})
-		}
-	})
+				return nil
+			}}
+			begun := time.Now()
+			start(t, s, out, RelayConfig{Batch: 7})
+			eventually(t, "the good ones are published", func() bool { return len(out.all()) == 75 })
+			put(t, s, "good", newMessage(numberedID(100)), 0)
+			eventually(t, "another good one is published", func() bool { return len(out.all()) == 76 })
+			time.Sleep(300 * time.Millisecond)
+			if n, most := tries.Load(), 12+int64(time.Since(begun)/maxTopicWait)*2; n > most {
+				t.Errorf("%d tries in vain, at most %d", n, most)
+			}
+			down.Store(false)
+			eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
+			wantOnce(t, out.ids(), 101)
+		})
+	}
 }
 
 // One message that is refused, for its size or otherwise, does not stop those behind it, also not those of its own
@@ -64,7 +61,7 @@ func TestPoisoned(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		for _, refusal := range []error{errors.New("not this one"), classify.ErrTooLarge} {
 			s := newStore(t, d, address)
-			fill(t, s, 100, 0)
+			fill(t, s, "orders", 100)
 			out := &outbox{before: func(_ string, messages []*message.Message) error {
 				for _, msg := range messages {
 					if msg.UUID == numberedID(50) {
@@ -94,7 +91,7 @@ func TestGiveUpByRule(t *testing.T) {
 	classifier := testkit.Must(classify.New(classify.Config{Rules: []classify.Rule{classify.Is(own, classify.Verdict{TooLarge: true})}}))
 	s := newStore(t, databases.SQLite, databases.SQLite.Create(t))
 	refusals := map[string]error{numberedID(1): own, numberedID(2): other}
-	fill(t, s, 4, 0)
+	fill(t, s, "orders", 4)
 	out := &outbox{before: func(_ string, messages []*message.Message) error {
 		if len(messages) > 1 {
 			return other
@@ -134,7 +131,7 @@ func (c *errorCounter) Error(string, error, watermill.LogFields) { c.n.Add(1) }
 func TestDatabaseFails(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		s := newStore(t, d, address)
-		fill(t, s, 10, 0)
+		fill(t, s, "orders", 10)
 		hide := func(from, to string) {
 			var err error
 			eventually(t, "the table is renamed", func() bool {

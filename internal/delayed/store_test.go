@@ -71,30 +71,25 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestPut_refuses(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := newStore(t, d, address)
-		for name, err := range map[string]error{
-			"nil message": s.Put(t.Context(), "orders", nil, 0),
-			"no topic":    s.Put(t.Context(), "", newMessage("1"), 0),
-			"long topic":  s.Put(t.Context(), strings.Repeat("t", maxTopic+1), newMessage("1"), 0),
-			"long delay":  s.Put(t.Context(), "orders", newMessage("1"), MaxDelay+1),
-			"count":       func() error { _, err := (*Store)(nil).Waiting(t.Context()); return err }(),
-			"long id":     s.Put(t.Context(), "", newMessage("\x00"), 0),
-			"ended":       s.Put(ended(), "orders", newMessage("1"), 0),
-			"nil store":   (*Store)(nil).Put(t.Context(), "orders", newMessage("1"), 0),
-		} {
-			if err == nil {
-				t.Errorf("%s: no error", name)
-			} else if strings.Contains(err.Error(), "\x00") {
-				t.Errorf("%s: %q", name, err)
-			}
+	s := on(t, databases.SQLite.New(t))
+	for name, err := range map[string]error{
+		"nil message": s.Put(t.Context(), "orders", nil, 0),
+		"no topic":    s.Put(t.Context(), "", newMessage("1"), 0),
+		"long topic":  s.Put(t.Context(), strings.Repeat("t", maxTopic+1), newMessage("1"), 0),
+		"long delay":  s.Put(t.Context(), "orders", newMessage("1"), MaxDelay+1),
+		"long id":     s.Put(t.Context(), "", newMessage("\x00"), 0),
+		"ended":       s.Put(ended(), "orders", newMessage("1"), 0),
+		"nil store":   (*Store)(nil).Put(t.Context(), "orders", newMessage("1"), 0),
+	} {
+		if err == nil || strings.Contains(err.Error(), "\x00") {
+			t.Errorf("%s: %q", name, err)
 		}
-		put(t, s, "orders", newMessage("1"), MaxDelay)
-		put(t, s, "orders", newMessage("2"), -MaxDelay)
-		if n := kept(t, s); n != 2 {
-			t.Errorf("%d are kept", n)
-		}
-	})
+	}
+	put(t, s, "orders", newMessage("1"), MaxDelay)
+	put(t, s, "orders", newMessage("2"), -MaxDelay)
+	if n := kept(t, s); n != 2 {
+		t.Errorf("%d are kept", n)
+	}
 }
 
 func ended() context.Context {
@@ -225,6 +220,30 @@ func TestServices(t *testing.T) {
 			if b, err := s.take(t.Context(), 10, time.Minute, front); err != nil || len(b.rows) != 1 || b.rows[0].msg.UUID != service {
 				t.Errorf("%s: %+v, %v", service, b, err)
 			}
+		}
+	})
+}
+
+// Promise P1: what is left in a database is found without a Store, by its service, and the search makes no table.
+func TestLeft(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db := d.Open(t, address)
+		for range 2 { // the first search makes no table either
+			if waiting, err := Left(t.Context(), db, "shop"); err != nil || len(waiting) != 0 {
+				t.Fatalf("without a table: %v, %v", waiting, err)
+			}
+		}
+		if _, err := db.Exec(`SELECT 1 FROM spillway_delayed`); err == nil {
+			t.Error("the search made the table")
+		}
+		s := newStore(t, d, address)
+		testkit.NoError(t, s.Put(t.Context(), "orders.billing.retry", message.NewMessage("1", nil), time.Hour))
+		waiting, err := Left(t.Context(), db, s.Service())
+		if err != nil || len(waiting) != 1 || waiting[0].Topic != "orders.billing.retry" || waiting[0].Messages != 1 {
+			t.Errorf("%v, %v", waiting, err)
+		}
+		if waiting, err := Left(t.Context(), db, "another"); err != nil || len(waiting) != 0 {
+			t.Errorf("of another service: %v, %v", waiting, err)
 		}
 	})
 }
