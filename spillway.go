@@ -149,7 +149,7 @@ func (ch *Channel) compose(config *Config) (err error) {
 		if err != nil {
 			return err
 		}
-		ch.plugins = append(ch.plugins, retention.Plugin)
+		ch.plugins = append(ch.plugins, retention)
 	}
 	for _, part := range parts {
 		if owner, ok := part.(outage.Owner); ok {

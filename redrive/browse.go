@@ -20,26 +20,6 @@ type browser interface {
 	Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error
 }
 
-// ErrNotBrowser is the error of PlanTopic with a subscriber that has no method Browse.
-var ErrNotBrowser = errors.New("redrive: the subscriber has no method Browse")
-
-// PlanTopic says what DrainTopic would report of the messages that wait in the topic now: a dry run. It commits,
-// publishes and creates nothing. subscriber must have the method Browse of wmkafka's, wmamqp's and wmsql's: any other
-// subscriber shows a message only to take it. PlanTopic looks at no more messages than DrainTopic would take. Of config
-// it needs no Park, and does not call Backlog. What a publisher would refuse is not known. The report also has the
-// RefusedTopics of a topic.
-//
-// If ctx ends or the broker fails, PlanTopic returns what it counted until then, and the error.
-func PlanTopic(ctx context.Context, subscriber message.Subscriber, config DrainTopicConfig) (Report, error) {
-	n, err := Inside().PlanTopic(ctx, subscriber, config)
-	r := Report{Taken: n.Messages, Redriven: n.Letters, Quarantined: n.Quarantine, Refused: n.Refused,
-		Parked: n.NotChosen + n.NoLetters}
-	for _, t := range n.RefusedTopics {
-		r.refusedTopic(t.Topic, t.Letters)
-	}
-	return r, err
-}
-
 // Inside returns what Spillway's own packages call of this one, and its users do not. Nothing is promised of it.
 func Inside() inside.Drains[DrainTopicConfig] { return inner{} }
 
@@ -55,7 +35,7 @@ func (inner) PlanTopic(ctx context.Context, subscriber message.Subscriber, confi
 	}
 	browsing, is := subscriber.(browser)
 	if !is {
-		return none, fmt.Errorf("%w: %T: use a subscriber of wmkafka, wmamqp or wmsql, or give yours the method Browse of those", ErrNotBrowser, subscriber)
+		return none, fmt.Errorf("redrive: the subscriber has no method Browse: %T: use a subscriber of wmkafka, wmamqp or wmsql, or give yours the method Browse of those", subscriber)
 	}
 	working, err := newRules("DrainTopicConfig", nowhere{}, config.Rules)
 	if err == nil {

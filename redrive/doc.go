@@ -44,7 +44,7 @@
 // a letter that fails at once does not use up its redrives within a millisecond.
 //
 // DrainTopic does the same once, without a router and without MinWait. It ends at the backlog that was there when it
-// started. PlanTopic is its dry run.
+// started. Its dry run is redrive drain --dry-run.
 //
 // # At a retry stage
 //

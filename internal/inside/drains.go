@@ -11,7 +11,11 @@ import (
 
 // Drains is the inside of package redrive. Config is redrive.DrainTopicConfig.
 type Drains[Config any] interface {
-	// PlanTopic is redrive.PlanTopic, with what a page shows of it.
+	// PlanTopic says what DrainTopic would do with the messages that wait in the topic now: a dry run. It commits,
+	// publishes and creates nothing. The subscriber must have the method Browse of wmkafka's, wmamqp's and wmsql's: any
+	// other shows a message only to take it. PlanTopic looks at no more messages than DrainTopic would take. Of config
+	// it needs no Park, and does not call Backlog. If ctx ends or the broker fails, it returns what it counted until
+	// then, and the error.
 	PlanTopic(ctx context.Context, subscriber message.Subscriber, config Config) (TopicPlan, error)
 }
 

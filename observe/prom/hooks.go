@@ -195,7 +195,7 @@ func (m *Metrics) consumer(vec *prometheus.CounterVec) func(context.Context, ide
 // The values of the label purge.
 const ofKeys, ofLetters = "keys", "letters"
 
-// Retention counts what a letters.Retention of this config does. Call it before letters.NewRetention. A hook that
+// Retention counts what a retention of this config does. Call it before letters.NewRetention. A hook that
 // config has is called after the metrics.
 func (m *Metrics) Retention(config *letters.RetentionConfig) {
 	config.OnRun = first.Ours2(func(_ context.Context, n int, err error) {

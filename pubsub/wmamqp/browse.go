@@ -12,7 +12,7 @@ import (
 // Browse calls each with the messages that are ready in the queue of topic when Browse begins, in their order, until
 // each returns false. It acks none: they are back at their places when it returns. While it looks, no consumer gets
 // those that it looked at. A quorum queue counts one delivery more of each of them, so keep its x-delivery-limit above
-// the looks. It is for redrive.PlanTopic. A missing queue is an error that names it.
+// the looks. It is for the dry run of redrive drain. A missing queue is an error that names it.
 func (s *Subscriber) Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error {
 	conn, err := s.conn.open()
 	if err != nil {

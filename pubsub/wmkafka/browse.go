@@ -16,7 +16,7 @@ const browseIdle = 5 * time.Second
 
 // Browse calls each with the messages of topic that the consumer group has not acked and that are there when Browse
 // begins, until each returns false. It joins no group and commits nothing. The messages come in order within a
-// partition, one partition after the other. It is for redrive.PlanTopic. An error names the topic.
+// partition, one partition after the other. It is for the dry run of redrive drain. An error names the topic.
 func (s *Subscriber) Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error {
 	if err := s.browse(ctx, topic, each); err != nil {
 		return fmt.Errorf("wmkafka: browse %q for group %q: %w", topic, s.group, err)

@@ -3,7 +3,7 @@
 //
 //	report, err := erasure.Erase(ctx, erasure.Stores{Letters: store, Delayed: delayed, Keys: keys, Campaigns: all}, erasure.Request{
 //		Metadata: map[string]string{"customer": "4711"},
-//		Act:      erasure.Act{By: "ann", Reason: "request 17 of the data protection officer"},
+//		Act:      campaigns.Act{By: "ann", Reason: "request 17 of the data protection officer"},
 //	})
 //
 // A person's data are found by the ids of messages, or by their metadata. With Request.DryRun nothing is changed, and
@@ -29,7 +29,7 @@
 // # On record
 //
 // The letters' record has two events of the kind erasure, at the beginning and at the end, and an event of each erased
-// letter: who erased it, when and why. No event has the value: Selector is a hash of what was looked for.
+// letter: who erased it, when and why. No event has the value: Report.Selector is a hash of what was looked for.
 //
 // # If it is killed
 //

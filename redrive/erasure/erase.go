@@ -23,7 +23,7 @@ func Erase(ctx context.Context, stores Stores, request Request) (Report, error) 
 		return Report{}, err
 	}
 	request.RemoveKeys = request.RemoveKeys || request.ForgetIDs
-	e := erasing{Stores: stores, request: &request, report: Report{Selector: Selector(request.IDs, request.Metadata)},
+	e := erasing{Stores: stores, request: &request, report: Report{Selector: selector(request.IDs, request.Metadata)},
 		forgotten: map[string]struct{}{}}
 	e.eraser, _ = stores.Keys.(keytable.Eraser)
 	err := e.record(ctx, "began")
@@ -34,9 +34,9 @@ func Erase(ctx context.Context, stores Stores, request Request) (Report, error) 
 	}
 	if err == nil {
 		err = e.record(ctx, fmt.Sprintf("erased %d letters, %d delayed messages, %d keys, %d texts; left %d in hand",
-			e.report.Letters, e.report.Delayed, e.report.Keys, e.report.Texts, e.report.InHand()))
+			e.report.Letters, e.report.Delayed, e.report.Keys, e.report.Texts, e.report.inHand()))
 	}
-	if err == nil && e.report.InHand() > 0 && !request.DryRun {
+	if err == nil && e.report.inHand() > 0 && !request.DryRun {
 		err = ErrInHand
 	}
 	return e.report, err

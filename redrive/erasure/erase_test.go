@@ -58,7 +58,7 @@ func TestErase(t *testing.T) {
 			t.Errorf("%d texts, and the dry run said %d", report.Texts, dry.Texts)
 		}
 		testkit.NoError(t, fixture.Release(ctx, s.Letters, taken...))
-		if report, err = erasure.Erase(ctx, s, request); err != nil || report.Letters != 1 || report.InHand() != 0 || report.Delayed != 0 {
+		if report, err = erasure.Erase(ctx, s, request); err != nil || report.Letters != 1 || report.LettersInHand != 0 || report.Delayed != 0 {
 			t.Errorf("after the lease: %s, %v", asJSON(t, report), err)
 		}
 		if left := saying(t, db, person); len(left) > 0 {
@@ -67,7 +67,7 @@ func TestErase(t *testing.T) {
 		wantOthers(t, db, s, n)
 		events, err := s.Letters.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventErasure}})
 		if err != nil || len(events) != 4 || events[0].By != "bob" || events[0].Reason != "request 17" ||
-			!strings.HasSuffix(events[0].Detail, erasure.Selector(nil, whom)+"; began") || !strings.Contains(events[1].Detail, fmt.Sprintf("erased %d letters, 20 delayed messages, %d keys", n-1, n)) {
+			!strings.HasSuffix(events[0].Detail, report.Selector+"; began") || !strings.Contains(events[1].Detail, fmt.Sprintf("erased %d letters, 20 delayed messages, %d keys", n-1, n)) {
 			t.Errorf("on record are %+v, %v", events, err)
 		}
 		c, err := s.Campaigns.Get(ctx, ended.ID)
@@ -144,7 +144,7 @@ func TestErase_unsearched(t *testing.T) {
 func TestErase_dryRunRefuses(t *testing.T) {
 	s := open(t, fixture.SQLite.Create(t)())
 	for _, dry := range []bool{true, false} {
-		request := erasure.Request{Metadata: whom, Act: erasure.Act{By: "bob", Reason: "for " + person}, DryRun: dry}
+		request := erasure.Request{Metadata: whom, Act: campaigns.Act{By: "bob", Reason: "for " + person}, DryRun: dry}
 		if report, err := erasure.Erase(t.Context(), s, request); err == nil || !strings.Contains(err.Error(), "Act.Reason") || report.Selector != "" {
 			t.Errorf("a dry run %t: %s, %v", dry, asJSON(t, report), err)
 		}
@@ -206,9 +206,9 @@ func TestErase_refuses(t *testing.T) {
 		"501 ids":                {Act: act, IDs: make([]string, 501)},
 		"empty id":               {Act: act, IDs: []string{""}},
 		"empty key or value":     {Act: act, Metadata: map[string]string{"customer": ""}},
-		"Act.By":                 {IDs: []string{"1"}, Act: erasure.Act{Reason: "r"}},
-		"Act.Reason is empty":    {IDs: []string{"1"}, Act: erasure.Act{By: "b"}},
-		"Act.Reason has a value": {Metadata: whom, Act: erasure.Act{By: "b", Reason: "for " + person}},
+		"Act.By":                 {IDs: []string{"1"}, Act: campaigns.Act{Reason: "r"}},
+		"Act.Reason is empty":    {IDs: []string{"1"}, Act: campaigns.Act{By: "b"}},
+		"Act.Reason has a value": {Metadata: whom, Act: campaigns.Act{By: "b", Reason: "for " + person}},
 	} {
 		if _, err := erasure.Erase(t.Context(), s, r); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
@@ -218,7 +218,7 @@ func TestErase_refuses(t *testing.T) {
 		t.Error("no store")
 	}
 	s.Keys, s.Delayed, s.Campaigns = nil, nil, nil
-	if report, err := erasure.Erase(t.Context(), s, erasure.Request{IDs: []string{"1"}, Act: act}); err != nil || report.InHand()+report.Letters != 0 {
+	if report, err := erasure.Erase(t.Context(), s, erasure.Request{IDs: []string{"1"}, Act: act}); err != nil || len(report.CampaignsOpen)+report.KeysInHand+report.Letters != 0 {
 		t.Errorf("with letters alone: %+v, %v", report, err)
 	}
 }

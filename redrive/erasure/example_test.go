@@ -9,6 +9,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver is the application's choice
 
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/settings"
@@ -36,7 +37,7 @@ func Example() {
 	}
 	request := erasure.Request{
 		Metadata: map[string]string{"customer": "ann.smith@example.com"},
-		Act:      erasure.Act{By: "bob", Reason: "request 17"},
+		Act:      campaigns.Act{By: "bob", Reason: "request 17"},
 		DryRun:   true,
 	}
 	for range 2 {

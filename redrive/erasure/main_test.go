@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 const person = "ann.smith@example.com"
 
 var (
-	act  = erasure.Act{By: "bob", Reason: "request 17"}
+	act  = campaigns.Act{By: "bob", Reason: "request 17"}
 	whom = map[string]string{"customer": person}
 )
 

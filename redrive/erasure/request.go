@@ -31,14 +31,6 @@ type Stores struct {
 	Campaigns *campaigns.Campaigns
 }
 
-// Act names who erases, and why.
-type Act struct {
-	// By names the person or program. Required.
-	By string
-	// Reason is for those who read the record later. It must not have a value that is looked for. Required.
-	Reason string
-}
-
 // Request says whose data are erased. Set IDs or Metadata.
 type Request struct {
 	// IDs are ids of messages, at most 500 of them.
@@ -57,7 +49,8 @@ type Request struct {
 	// Progress is called after each step with what was done so far. Default: none.
 	Progress func(Report)
 
-	Act
+	// Act names who erases, and why. Both are required. The Reason must not have a value that is looked for.
+	campaigns.Act
 }
 
 // Report is what Erase did, or would do.
@@ -87,17 +80,17 @@ type Report struct {
 	CampaignsOpen []string `json:"campaigns_open,omitempty"`
 }
 
-// InHand returns how many things were found and left alone.
-func (r *Report) InHand() int {
+// inHand returns how many things were found and left alone.
+func (r *Report) inHand() int {
 	return r.LettersInHand + r.DelayedInHand + r.KeysInHand + len(r.CampaignsOpen)
 }
 
 // ErrInHand is the error of data that are left alone because something works on them.
 var ErrInHand = errors.New("erasure: some of it is in hand: run it again when leases are over and campaigns have ended")
 
-// Selector returns the hash that is on record for ids or metadata, so that the record of an erasure is found by those
+// selector returns the hash that is on record for ids or metadata, so that the record of an erasure is found by those
 // who know what was asked for. A value that can be guessed can be recognised by it.
-func Selector(ids []string, metadata map[string]string) string {
+func selector(ids []string, metadata map[string]string) string {
 	parts := metadatacodec.Append(nil, "spillway erasure")
 	for _, id := range slices.Sorted(slices.Values(ids)) {
 		parts = metadatacodec.Append(parts, id)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 )
 
 // LeaseWithin leases within a transaction that goes on.
@@ -23,8 +25,14 @@ var EachMinute = eachMinute
 // Apart stores each letter by itself, as if no other were published.
 func (s *Store) Apart() { s.batcher = nil }
 
-// Run is what Plugin runs.
-func (r *Retention) Run(ctx context.Context) { r.run(ctx) }
+// RetentionOf returns what the plugin of NewRetention runs.
+var RetentionOf = newRetention
 
-// Often lets a Retention look again after that time.
-func (r *Retention) Often(every time.Duration) { r.every = every }
+// Run is what the plugin runs.
+func (r *retention) Run(ctx context.Context) { r.run(ctx) }
+
+// Often lets it look again after that time.
+func (r *retention) Often(every time.Duration) { r.every = every }
+
+// Plugin runs it with a router.
+func (r *retention) Plugin(router *message.Router) error { return r.life.Plugin(router) }

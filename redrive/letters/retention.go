@@ -35,7 +35,7 @@ type RetentionRule struct {
 	Keep bool
 }
 
-// RetentionConfig configures a Retention. The record of a deleted letter has the name of the process, and the age of
+// RetentionConfig configures NewRetention. The record of a deleted letter has the name of the process, and the age of
 // the rule.
 type RetentionConfig struct {
 	// Rules say which letters are deleted. The first rule that a letter matches decides. A letter that matches no rule
@@ -72,7 +72,7 @@ func checkRules(rules []RetentionRule) error {
 		values += len(rule.Statuses) + len(rule.Classes) + len(rule.Reasons) + len(rule.Causes)
 	}
 	if values > maxRuleValues {
-		return fmt.Errorf("letters: RetentionConfig.Rules list %d values in all: at most %d are possible: use several Retentions", values, maxRuleValues)
+		return fmt.Errorf("letters: RetentionConfig.Rules list %d values in all: at most %d are possible: use several plugins", values, maxRuleValues)
 	}
 	return nil
 }
@@ -103,42 +103,42 @@ func (r *RetentionRule) filter() Filter {
 	return f
 }
 
-// Retention deletes old letters by itself, as Purge does: in small transactions, with an event for each letter. Nothing
-// is deleted without a Retention or a call of Purge. Instances of a service that run one each do no harm: a letter is
-// deleted, and recorded, once. Letters that have a lease stay until the next look. It is safe for concurrent use.
-type Retention struct {
+// retention is what a plugin of NewRetention runs.
+type retention struct {
 	trimming trimming
 	onRun    func(ctx context.Context, letters int, err error)
 	every    time.Duration
 	life     *lifecycle.Lifecycle
 }
 
-// NewRetention returns a Retention of the letters of the store's service. Nothing is deleted before the router of
-// Plugin runs.
-func NewRetention(store *Store, config RetentionConfig) (*Retention, error) {
+// NewRetention returns a plugin of a router that deletes old letters of the store's service by itself, as Purge does: in
+// small transactions, with an event for each letter. It runs for as long as handlers of the router run. Nothing is
+// deleted without it or a call of Purge. Instances of a service that run one each do no harm: a letter is deleted, and
+// recorded, once. Letters that have a lease stay until the next look.
+func NewRetention(store *Store, config RetentionConfig) (message.RouterPlugin, error) {
+	r, err := newRetention(store, config)
+	if err != nil {
+		return nil, err
+	}
+	return func(router *message.Router) error {
+		if router == nil {
+			return errors.New("letters: the router of the plugin of NewRetention is nil: give the plugin to Router.AddPlugin")
+		}
+		return r.life.Plugin(router)
+	}, nil
+}
+
+func newRetention(store *Store, config RetentionConfig) (*retention, error) {
 	if store == nil {
 		return nil, errNilStore
 	}
 	if err := checkRules(config.Rules); err != nil {
 		return nil, err
 	}
-	r := &Retention{onRun: config.OnRun, every: every,
+	r := &retention{onRun: config.OnRun, every: every,
 		trimming: trimming{store: store, rules: slices.Clone(config.Rules), logger: logging.Wrap(config.Logger, nil)}}
 	r.life = lifecycle.Run(r.run)
 	return r, nil
-}
-
-var errNilRetention = errors.New("letters: the Retention is nil: check the error of NewRetention")
-
-// Plugin runs the Retention for as long as handlers of the router run.
-func (r *Retention) Plugin(router *message.Router) error {
-	switch {
-	case r == nil:
-		return errNilRetention
-	case router == nil:
-		return errors.New("letters: the router of Retention.Plugin is nil: give Retention.Plugin to Router.AddPlugin")
-	}
-	return r.life.Plugin(router)
 }
 
 const (
@@ -149,7 +149,7 @@ const (
 )
 
 // run looks at the letters at once, and then every hour, until ctx ends. An error of the database is logged.
-func (r *Retention) run(ctx context.Context) {
+func (r *retention) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		next := r.every
 		rules, err := r.trimming.Trim(ctx)

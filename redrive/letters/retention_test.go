@@ -62,7 +62,7 @@ func testRetention(t *testing.T, on fixture.Database) {
 	var logs testkit.Log
 	for i, store := range stores {
 		ctx, end := context.WithCancel(t.Context())
-		retention, err := letters.NewRetention(store, letters.RetentionConfig{Shared: settings.Shared{Logger: &logs}, Rules: []letters.RetentionRule{
+		retention, err := letters.RetentionOf(store, letters.RetentionConfig{Shared: settings.Shared{Logger: &logs}, Rules: []letters.RetentionRule{
 			{Statuses: []letters.Status{letters.StatusSucceeded}, OlderThan: 24 * time.Hour, Causes: []string{noise[0].Cause}},
 			{Statuses: []letters.Status{letters.StatusSucceeded}, OlderThan: 30 * 24 * time.Hour},
 		}, OnRun: func(_ context.Context, n int, err error) {
@@ -118,7 +118,7 @@ func TestRetention_plugin(t *testing.T) {
 	}
 	rules := []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusDiscarded}, OlderThan: time.Hour}}
 	var looks atomic.Int64
-	retention, err := letters.NewRetention(store, letters.RetentionConfig{Rules: rules,
+	retention, err := letters.RetentionOf(store, letters.RetentionConfig{Rules: rules,
 		OnRun: func(context.Context, int, error) { looks.Add(1) }})
 	testkit.NoError(t, err)
 	retention.Often(10 * time.Millisecond)
@@ -150,9 +150,8 @@ func TestRetention_plugin(t *testing.T) {
 	if _, err := letters.NewRetention(nil, letters.RetentionConfig{Rules: rules}); err == nil {
 		t.Error("no store")
 	}
-	var none *letters.Retention
-	if none.Plugin(nil) == nil || retention.Plugin(nil) == nil {
-		t.Error("a call that can do nothing returns no error")
+	if plugin := testkit.Must(letters.NewRetention(store, letters.RetentionConfig{Rules: rules})); plugin(nil) == nil {
+		t.Error("no router")
 	}
 }
 
@@ -221,7 +220,7 @@ func TestRetention_fails(t *testing.T) {
 	store := storeOn(t, db)
 	ctx, end := context.WithCancel(t.Context())
 	var seen []error
-	retention, err := letters.NewRetention(store, letters.RetentionConfig{
+	retention, err := letters.RetentionOf(store, letters.RetentionConfig{
 		Rules: []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusDiscarded}, OlderThan: time.Hour}},
 		OnRun: func(_ context.Context, _ int, err error) { seen = append(seen, err); end() },
 	})

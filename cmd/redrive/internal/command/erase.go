@@ -152,14 +152,14 @@ func (a *app) erased(r erasure.Report, dryRun bool) error {
 		did = "would erase "
 	}
 	a.screen.Styled(screen.Bold, "%s%s", did, strings.Join(parts(r), ", "))
-	if n := r.InHand(); n > 0 {
+	if inHand(r) > 0 {
 		a.screen.Line("in hand: %s, %s that wait, %s, %s", several(r.LettersInHand, "letter"),
 			several(r.DelayedInHand, "message"), several(r.KeysInHand, "key"), several(len(r.CampaignsOpen), "campaign"))
 		for _, id := range r.CampaignsOpen {
 			a.screen.Line("  campaign %s has not ended", id)
 		}
 	}
-	if r.InHand() > 0 && dryRun {
+	if inHand(r) > 0 && dryRun {
 		a.screen.Line("what is in hand stays: erase ends with exit code 5 until leases are over and campaigns have ended")
 	}
 	if n := r.KeysUnsearched; n > 0 {
@@ -174,10 +174,15 @@ func (a *app) erased(r erasure.Report, dryRun bool) error {
 	return nil
 }
 
+// inHand is how many things were found and left alone.
+func inHand(r erasure.Report) int {
+	return r.LettersInHand + r.DelayedInHand + r.KeysInHand + len(r.CampaignsOpen)
+}
+
 // leftInHand gives an error of Erase its exit code.
 func leftInHand(r erasure.Report, err error) error {
 	if errors.Is(err, erasure.ErrInHand) {
-		return partly("%d left, because something works on them: run erase again when leases are over and campaigns have ended", r.InHand())
+		return partly("%d left, because something works on them: run erase again when leases are over and campaigns have ended", inHand(r))
 	}
 	switch {
 	case err == nil:
