@@ -31,10 +31,10 @@
 //
 // # From a store
 //
-// Drain takes the letters that wait when it starts, and publishes and marks them one by one. Letters of topics that are
-// not allowed go on waiting, and the Report counts them by topic. Quarantined letters stay in the store; a later drain
-// takes them with a higher MaxRedrives and with Filter.Statuses. Letters in hand are leased, so that several drains can
-// run at the same time, also in several processes.
+// Drain takes the letters that wait when it starts, publishes them, and marks those that the publisher took. Letters of
+// topics that are not allowed go on waiting, and the Report counts them by topic. Quarantined letters stay in the
+// store; a later drain takes them with a higher MaxRedrives and with Filter.Statuses. Letters in hand are leased, so
+// that several drains can run at the same time, also in several processes.
 //
 // # From a topic
 //

@@ -48,7 +48,9 @@ func (c *DrainConfig) validate() error {
 
 // Drain redrives the letters of a Store that config chooses and that are there when it starts, through publisher, which
 // must confirm what it takes. Letters that arrive later are left for the next drain. A letter is marked after it was
-// published. A letter that publisher refuses waits again. After three refused letters in a row Drain returns the error.
+// published, with a Concurrency above 1 together with others and beside the next publishes: a process that dies may
+// have published up to 256 letters more than Concurrency that are not marked. The next drain publishes them again. A
+// letter that publisher refuses waits again. After three refused letters in a row Drain returns the error.
 //
 // When ctx ends, Drain at once releases the letters that it has not begun. It then waits for publisher to return,
 // because Publish has no context, and returns the report and the error of ctx. So give the publisher's client a

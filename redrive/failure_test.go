@@ -131,6 +131,38 @@ func testDrain_diesBetweenPublishAndMark(t *testing.T, on database) {
 	}
 }
 
+// Promises P1, P6: a drain dies with many letters in flight. The next one brings back each that was not marked, and no
+// more of them twice than the documents say.
+func TestDrain_diesWithManyInFlight(t *testing.T) {
+	onEach(t, func(t *testing.T, on database) {
+		const all, concurrency, unmarked = 600, 8, 256
+		open := on.Create(t)
+		db := open()
+		store := storeOn(t, db)
+		publish(t, store, "orders.dlq", several(all)...)
+		out := &outbox{}
+		var n atomic.Int64
+		config := redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Concurrency: concurrency}}
+		report, err := redrive.Drain(t.Context(), store, publisherFunc(func(topic string, messages ...*message.Message) error {
+			if n.Add(1) == 300 {
+				_ = db.Close()
+			}
+			return out.Publish(topic, messages...)
+		}), config.Leasing(30*time.Millisecond))
+		if err == nil || report.Redriven == all {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		again := storeOn(t, open())
+		eventually(t, "all letters come back", func() bool {
+			drain(t, again, out, config)
+			return len(out.IDs()) == all
+		})
+		if twice := len(out.All()) - all; twice > concurrency+unmarked {
+			t.Errorf("%d of %d letters were published twice", twice, all)
+		}
+	})
+}
+
 // Promise P1: whatever connections are lost during a drain, every letter comes back.
 func TestDrain_connectionsLost(t *testing.T) {
 	t.Run(postgresSchema.Name, func(t *testing.T) {

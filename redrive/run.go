@@ -8,12 +8,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/batcher"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 const (
-	maxBatch = 50 // letters in hand at a time; the Store bounds their bytes
+	maxBatch = 250 // letters in hand at a time; the Store bounds their bytes
+	// maxUnmarked is the number of letters that may be published and not yet marked, beside Concurrency. It bounds what a
+	// kill costs. With a Concurrency of 1 each letter is marked before the next one is published.
+	maxUnmarked = 256
 	// maxWrite bounds what is still written after the drain's context ended.
 	maxWrite = 30 * time.Second
 	// maxRefusals is how many letters in a row a publisher may refuse before the drain believes that it is down.
@@ -28,6 +32,10 @@ type drain struct {
 	store  *letters.Store
 	config DrainConfig
 	cancel context.CancelFunc
+	marks  *batcher.Batcher[marking]
+	// unmarked has a place for each letter that is being published, or is published and not marked.
+	unmarked chan struct{}
+	marking  sync.WaitGroup
 
 	mu       sync.Mutex // guards what follows
 	report   Report
@@ -41,7 +49,11 @@ type drain struct {
 func (d *drain) run(parent context.Context) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
-	d.cancel = cancel
+	places := 1
+	if d.Concurrency > 1 {
+		places = d.Concurrency + maxUnmarked
+	}
+	d.cancel, d.marks, d.unmarked = cancel, d.newMarks(), make(chan struct{}, places)
 	d.passes(ctx)
 	if err := parent.Err(); err != nil && !errors.Is(d.err, err) {
 		d.err = errors.Join(err, d.err)
@@ -141,6 +153,7 @@ func (d *drain) work(ctx context.Context, b *batch, n int) {
 		})
 	}
 	workers.Wait()
+	d.marking.Wait()
 	if !running() {
 		<-released
 	}

@@ -7,68 +7,90 @@ import (
 	"slices"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/batcher"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 var errInterrupted = errors.New("the publisher called runtime.Goexit")
 
-// one settles a letter: marked, or released.
+// one settles a letter: published and marked, or released. A letter that was published may be marked beside the next
+// ones.
 func (d *drain) one(ctx context.Context, b *batch, l letters.Letter) {
-	defer b.done(l)
 	returned := false
 	defer func() {
 		if !returned { // the goroutine is lost, the letter is not
 			d.failed(b, l, errInterrupted)
 			d.stop(errInterrupted) // the rest of the batch was not considered, and must not pass for done
+			b.done(l)
 		}
 	}()
-	d.settle(ctx, b, l)
+	mark := d.settle(ctx, b, l)
 	returned = true
+	if mark == nil {
+		b.done(l)
+		return
+	}
+	d.marking.Go(func() {
+		defer func() { b.done(l); <-d.unmarked }()
+		mark()
+	})
 }
 
-func (d *drain) settle(ctx context.Context, b *batch, l letters.Letter) {
+// settle returns how to mark a letter that was published. It has a place in d.unmarked. Of any other letter it returns
+// nil.
+func (d *drain) settle(ctx context.Context, b *batch, l letters.Letter) (mark func()) {
 	of := l.Letter
 	if d.spent(of) {
 		if d.mark(b, l, letters.StatusQuarantined, classify.ReasonMaxRedrives, "", &d.report.Quarantined) {
 			d.onQuarantine(ctx, of)
 		}
-		return
+		return nil
 	}
 	topic, err := d.target(of)
 	if err != nil {
 		logging.RedriveRefused.Write(d.Logger, err, fields(of, topic))
 		d.unreadable(b, l, topic)
-		return
+		return nil
 	}
 	opened, err := d.open(ctx, l)
 	if err != nil {
 		d.closed(ctx, b, l, topic, err)
-		return
+		return nil
 	}
 	if err := d.wait(ctx); err != nil {
 		d.release(b, l)
 		d.stop(err)
-		return
+		return nil
+	}
+	d.unmarked <- struct{}{}
+	if ctx.Err() != nil { // a mark failed
+		<-d.unmarked
+		d.release(b, l)
+		return nil
 	}
 	if err := d.keep(b, l); err != nil {
-		d.unmarked(l, err)
-		return
+		<-d.unmarked
+		d.lostMark(l, err)
+		return nil
 	}
 	trace, err := d.redrive(ctx, of, opened, topic)
 	if err != nil {
+		<-d.unmarked
 		if ctx.Err() != nil { // refused while everything ends: no failure of the letter or the publisher
 			d.release(b, l)
-			return
+		} else {
+			d.failed(b, l, err)
 		}
-		d.failed(b, l, err)
-		return
+		return nil
 	}
 	d.mu.Lock()
 	d.refusals = 0
 	d.mu.Unlock()
-	d.mark(b, l, letters.StatusRedriven, "", trace, &d.report.Redriven)
-	d.onRedrive(ctx, of, topic)
+	return func() {
+		d.mark(b, l, letters.StatusRedriven, "", trace, &d.report.Redriven)
+		d.onRedrive(ctx, of, topic)
+	}
 }
 
 // mark counts what happened to the letter and records it. It reports whether the record stands. trace is that of the
@@ -77,12 +99,17 @@ func (d *drain) mark(b *batch, l letters.Letter, status letters.Status, why, tra
 	err := d.settlement(l.Letter, d.store, string(status), trace, func(in context.Context) error {
 		ctx, cancel := context.WithTimeout(in, maxWrite)
 		defer cancel()
-		act := letters.Act{By: d.By, Reason: why, RedriveID: d.id}
-		settled, err := d.store.Inside().Settle(ctx, status, act, b.claim.Of(l))
-		if err == nil && len(settled) == 0 {
-			err = fmt.Errorf("letter %d: %w", l.Seq, letters.ErrLeaseLost)
+		alone := func() error {
+			settled, err := d.store.Inside().Settle(ctx, status, d.act(why), b.claim.Of(l))
+			if err == nil && len(settled) == 0 {
+				err = fmt.Errorf("letter %d: %w", l.Seq, letters.ErrLeaseLost)
+			}
+			return err
 		}
-		return err
+		if status != letters.StatusRedriven {
+			return alone()
+		}
+		return d.marks.Do(ctx, marking{b, l}, 0, alone)
 	})
 	if err == nil || status == letters.StatusRedriven { // published it is, marked or not
 		d.mu.Lock()
@@ -93,14 +120,53 @@ func (d *drain) mark(b *batch, l letters.Letter, status letters.Status, why, tra
 		d.mu.Unlock()
 	}
 	if err != nil {
-		d.unmarked(l, err)
+		d.lostMark(l, err)
 	}
 	return err == nil
 }
 
-// unmarked handles a letter that could not be marked. A letter that another caller has now is that caller's. Any other
+func (d *drain) act(why string) letters.Act {
+	return letters.Act{By: d.By, Reason: why, RedriveID: d.id}
+}
+
+// marking is a letter of a batch that was published, and is to be marked.
+type marking struct {
+	batch  *batch
+	letter letters.Letter
+}
+
+// newMarks batches the marks of letters that were published at the same time: each mark is a transaction, and many
+// letters change the same counters.
+func (d *drain) newMarks() *batcher.Batcher[marking] {
+	return batcher.New(batcher.Config[marking]{Rows: letters.MaxLimit, Lanes: 1, Timeout: maxWrite, Together: d.markAll})
+}
+
+// markAll marks letters in one transaction, and returns those that have lost their lease.
+func (d *drain) markAll(ctx context.Context, all []marking) (lost []int, err error) {
+	of := make(map[*batch][]letters.Letter)
+	for _, m := range all {
+		of[m.batch] = append(of[m.batch], m.letter)
+	}
+	var claims []claim
+	for b, some := range of {
+		claims = append(claims, b.claim.Of(some...))
+	}
+	settled, err := d.store.Inside().Settle(ctx, letters.StatusRedriven, d.act(""), claims...)
+	marked := make(map[int64]bool, len(settled))
+	for _, l := range settled {
+		marked[l.Seq] = true
+	}
+	for i, m := range all {
+		if !marked[m.letter.Seq] {
+			lost = append(lost, i)
+		}
+	}
+	return lost, err
+}
+
+// lostMark handles a letter that could not be marked. A letter that another caller has now is that caller's. Any other
 // error is of the database: a drain that went on without marking would publish every letter twice.
-func (d *drain) unmarked(l letters.Letter, err error) {
+func (d *drain) lostMark(l letters.Letter, err error) {
 	if errors.Is(err, letters.ErrLeaseLost) {
 		logging.LetterTakenOver.Write(d.Logger, err, nil)
 		d.mu.Lock()
@@ -119,7 +185,7 @@ func (d *drain) failed(b *batch, l letters.Letter, err error) {
 		return d.store.Inside().Postpone(ctx, b.claim.Of(l))
 	})
 	if postponed != nil {
-		d.unmarked(l, postponed)
+		d.lostMark(l, postponed)
 	}
 	d.mu.Lock()
 	d.report.Failed++
