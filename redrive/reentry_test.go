@@ -7,7 +7,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -57,31 +56,6 @@ func TestReentryTopic_drain(t *testing.T) {
 		if taken := live.All(); row.refused != (len(taken) == 0) || !row.refused && (len(taken) != 1 || taken[0].Topic != row.want) {
 			t.Errorf("%s: %v, want %s", name, taken, row.want)
 		}
-	}
-}
-
-// Features V1, V8: stages name the first stage of a handler that they have, and nothing for what a letter makes up.
-func TestReentryTopic_ofStages(t *testing.T) {
-	queue := testkit.Must(poison.NewQueue(&outbox{}, poison.QueueConfig{}))
-	later, err := stages.New(queue, stages.Config{Publisher: &outbox{}, Subscriber: func(string, string) (message.Subscriber, error) {
-		return idle{}, nil
-	}})
-	testkit.NoError(t, err)
-	router := testkit.Must(message.NewRouter(message.RouterConfig{}, nil))
-	testkit.Must(later.AddConsumerHandler(router, "billing", "orders", idle{}, func(*message.Message) error { return nil }))
-	for _, row := range []struct{ topic, handler, want string }{
-		{"orders", "billing", "orders.billing.retry.5s"},
-		{"orders", "shipping", ""},
-		{"secrets", "billing", ""},
-		{"orders", "billing.retry.5s", ""},
-		{"", "", ""},
-	} {
-		if got := later.ReentryTopic(poison.Letter{Origin: poison.Origin{Topic: row.topic, Handler: row.handler}}); got != row.want {
-			t.Errorf("%q on %q enters at %q, want %q", row.handler, row.topic, got, row.want)
-		}
-	}
-	if got := (*stages.Stages)(nil).ReentryTopic(poison.Letter{}); got != "" {
-		t.Errorf("no stages: %q", got)
 	}
 }
 

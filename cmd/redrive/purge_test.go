@@ -2,11 +2,16 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -67,4 +72,67 @@ func claim(t *testing.T, store *letters.Store, f letters.Filter) inside.Claim[le
 		t.Fatal(c, err)
 	}
 	return c
+}
+
+// Feature V9, V10, promise P6: letters that were given up are not redriven, and the command says so wherever they are
+// asked for. Putting back is a command, and then they are redriven.
+func TestDiscard(t *testing.T) {
+	s := newShop(t, letter("id-0", "{}"), letter("id-1", "{}"), letter("id-2", "{}"), letter("id-3", "{}"))
+	const back = "redrive restore"
+	s.steps([]step{
+		{0, "discarded 2 letters", []string{"discard", "1", "id-1", "--reason", "a test", "--yes"}},
+		{3, "redrive show 1", []string{"discard", "1", "--reason", "again", "--yes"}},
+		{2, "give one", []string{"discard", "3", "--topic", "orders", "--reason", "both", "--yes"}},
+		{2, back, []string{"redrive", "--status", "discarded", "--dry-run"}},
+		{2, "no message any more", []string{"redrive", "--status", "erased", "--reason", "x", "--yes"}},
+		{0, "would leave out 2 letters: they are discarded; restore them first", []string{"redrive", "--status", "all", "--dry-run"}},
+		{3, "would leave out 1 letter: they are discarded; restore them first", []string{"redrive", "1", "--status", "all", "--dry-run"}},
+		{3, back, []string{"redrive", "1", "2", "--reason", "x", "--yes"}},
+		{2, "--reason is empty", []string{"restore", "1"}},
+		{2, "--all", []string{"restore", "--reason", "a mistake"}},
+		{3, "redrive show 3", []string{"restore", "3", "--reason", "it waits", "--yes"}},
+		{0, "restored 1 letter", []string{"restore", "1", "--reason", "a mistake", "--yes"}},
+		{0, `{"chosen":1,"restored":1,"left":0}`, []string{"restore", "--all", "--reason", "a mistake", "--yes", "--json"}},
+		{0, "a mistake", []string{"audit", "1"}},
+		{0, "would redrive 4 letters", []string{"redrive", "--all", "--dry-run"}},
+	})
+	if got := s.pipe("causes", "--topic", "none"); strings.Contains(got.err, "--status all") || !strings.Contains(got.err, "--status") {
+		t.Errorf("causes suggests a state that no redrive takes: %s", got.err)
+	}
+}
+
+const erased = "ann.smith@example.com"
+
+// Features D14 and V10: a person's data are erased from the command line, after a dry run and a question that names the
+// numbers. The value is not on record, and what was erased is not exported.
+func TestEraseCommand(t *testing.T) {
+	s := newShop(t, append(incident(), letter("ann", `{"email":"`+erased+`"}`, func(l *poison.Letter) {
+		l.Original.Metadata.Set("customer", erased)
+		l.Failure.Description = "no mailbox " + erased
+	}))...)
+	delayed := testkit.Must(delay.NewStore(t.Context(), s.db, "shop"))
+	waits := message.NewMessage("waits", nil)
+	waits.Metadata.Set("customer", erased)
+	testkit.NoError(t, delayed.Inside().Put(t.Context(), "orders", waits, time.Hour))
+	whom := []string{"erase", "--metadata", "customer=" + erased, "--reason", "request 17"}
+	s.steps([]step{
+		{2, "nothing is chosen", []string{"erase", "--reason", "r"}},
+		{2, "both given", []string{"erase", "--reason", "r", "--id", "1", "--metadata", "a=b"}},
+		{2, "key=value", []string{"erase", "--reason", "r", "--metadata", "a="}},
+		{2, "--reason is empty", []string{"erase", "--id", "1"}},
+		{2, "--receiver-keys", []string{"erase", "--id", "1", "--reason", "r", "--receiver-keys", "hash"}},
+		{2, "Act.Reason has a value", []string{"erase", "--metadata", "customer=" + erased, "--reason", "for " + erased, "--yes"}},
+		{0, "would erase 1 letter, 1 message that wait, 0 keys", append(whom, "--dry-run")},
+		{4, "erase 1 letter, 1 message that wait, 0 keys, 0 texts of campaigns of shop for good?", whom},
+		{0, "erased 1 letter, 1 message that wait", append(whom, "--yes")},
+		{0, `"letters":0`, append(whom, "--yes", "--json")},
+	})
+	all := s.pipe("list", "--status", "all").out + s.pipe("audit").out + s.pipe("causes", "--status", "all").out + s.pipe("show", "ann").out
+	if strings.Contains(all, erased) || !strings.Contains(all, "erased") || !strings.Contains(all, "request 17") || !strings.Contains(all, "sha256:") {
+		t.Errorf("the commands say\n%s", all)
+	}
+	if got := s.pipe("export", "--status", "all"); strings.Count(got.out, "\n") != 5 || strings.Contains(got.out, "no mailbox") {
+		t.Errorf("exported\n%s", got.out)
+	}
+	s.steps([]step{{3, "", []string{"redrive", "--id", "ann", "--dry-run"}}})
 }

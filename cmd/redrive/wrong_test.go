@@ -4,7 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature V10: the exit codes that redrive help exit-codes promises. A value that is empty, or cannot be, is refused
@@ -109,5 +114,68 @@ func TestReasonThatChooses(t *testing.T) {
 	}
 	if n, err := s.store.Count(t.Context(), letters.Filter{}); err != nil || n != 5 {
 		t.Errorf("%d letters wait, %v", n, err)
+	}
+}
+
+// Promise P6: of services that have one table, each finds its own letters, and a name that is misspelt finds the names
+// that there are. A file of SQLite can have letters of no service.
+func TestServicesOfOneTable(t *testing.T) {
+	s := newShop(t, letter("of-shop", "{}"))
+	for _, name := range []string{"billing", "zoo", ""} {
+		store, err := letters.NewStore(t.Context(), s.db, settings.Shared{Service: name})
+		if err == nil {
+			err = store.Publish("orders.dlq", letter("of-"+name, "{}"))
+		}
+		testkit.NoError(t, err)
+	}
+	for _, name := range []string{"billing", "zoo", "", "shop"} {
+		listed := s.pipe("list", "--service", name)
+		if listed.code != 0 || strings.Count(listed.out, "\n") != 1 || !strings.Contains(listed.out, "\tof-"+name+"\t") {
+			t.Errorf("--service %s: exit %d: %s%s", name, listed.code, listed.out, listed.err)
+		}
+	}
+	s.steps([]step{
+		{3, "these services have: billing, shop, zoo\n", []string{"list", "--service", "shpo"}},
+		{0, "discarded 1 letter", []string{"discard", "--service", "zoo", "--all", "--reason", "closed", "--yes"}},
+	})
+}
+
+// Promise P6: behind a pooler in transaction mode, the command lists letters each time, with an address that says
+// nothing of it.
+func TestPooler(t *testing.T) {
+	s := shopOn(t, databases.Postgres, databases.Postgres.Create(t), letter("of-shop", "{}"))
+	s.env = append(s.env, "SPILLWAY_DB="+services.PgBouncer(t, s.url, "pool_mode = transaction"))
+	for range 6 {
+		if got := s.pipe("list"); got.code != 0 || !strings.Contains(got.out, "of-shop") {
+			t.Errorf("exit %d: %s%s", got.code, got.out, got.err)
+		}
+	}
+}
+
+// Feature V10: a freeze from the command line is there for the breakers of the service, with its reason, and ends by
+// hand.
+func TestBreaker(t *testing.T) {
+	s := newShop(t, incident()...)
+	if got := s.pipe("breaker", "list"); got.code != 1 || !strings.Contains(got.err, "not in this database") {
+		t.Errorf("a service without shared breakers: exit %d: %s", got.code, got.err)
+	}
+	store := testkit.Must(breaker.NewStore(t.Context(), s.db, "shop"))
+	s.steps([]step{
+		{0, "all messages pass", []string{"breaker", "list"}},
+		{2, "--reason is empty", []string{"breaker", "open", "billing"}},
+		{4, "hold the messages of the handler billing of shop in all instances?", []string{"breaker", "open", "billing", "--reason", "INC-7"}},
+		{0, "the handler billing of shop: frozen", []string{"breaker", "open", "billing", "--reason", "INC-7\x1b[31m", "--yes"}},
+		{0, "billing\t\tfrozen", []string{"breaker", "list"}},
+		{3, "there is no freeze", []string{"breaker", "close"}},
+	})
+	obeyed(t, "breaker list", s.terminal(80, "", "breaker", "list", "--color", "never").out)
+	frozen, err := store.List(t.Context())
+	if err != nil || len(frozen) != 1 || frozen[0].Actor != "ann" || frozen[0].State != breaker.Frozen {
+		t.Errorf("%+v, %v", frozen, err)
+	}
+	got := s.pipe("breaker", "close", "billing", "--reason", "done", "--json")
+	frozen, err = store.List(t.Context())
+	if err != nil || got.code != 0 || len(frozen) != 0 {
+		t.Errorf("exit %d: %s; %v, %v", got.code, got.err, frozen, err)
 	}
 }

@@ -103,34 +103,11 @@ func fill(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
 	}
 }
 
-// tables are all tables that can have data of a message.
-var tables = []string{"spillway_dead_letters", "spillway_letter_bodies", "spillway_letter_causes", "spillway_letter_counts", "spillway_letter_events",
-	"spillway_delayed", "spillway_keys", "spillway_campaigns", "spillway_campaign_letters", "spillway_campaign_events"}
-
-// saying returns where a value stands: the table and the column of each row that has it.
-func saying(t testing.TB, db *sql.DB, value string) (where []string) {
+// saying returns where a value stands in all tables that can have data of a message.
+func saying(t testing.TB, db *sql.DB, value string) []string {
 	t.Helper()
-	for _, table := range tables {
-		rows := testkit.Must(db.Query(`SELECT * FROM ` + table))
-		columns, err := rows.Columns()
-		testkit.NoError(t, err)
-		err = database.Each(rows, func(rows *sql.Rows) error {
-			cells := make([]sql.RawBytes, len(columns))
-			to := make([]any, len(columns))
-			for i := range cells {
-				to[i] = &cells[i]
-			}
-			err := rows.Scan(to...)
-			for i, cell := range cells {
-				if strings.Contains(string(cell), value) {
-					where = append(where, table+"."+columns[i])
-				}
-			}
-			return err
-		})
-		testkit.NoError(t, err)
-	}
-	return where
+	return fixture.Saying(t, db, value, append(fixture.Tables, "spillway_delayed", "spillway_keys", "spillway_campaigns", "spillway_campaign_letters",
+		"spillway_campaign_events")...)
 }
 
 // wantOthers fails the test unless what is kept of others is as it was.

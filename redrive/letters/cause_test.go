@@ -38,15 +38,6 @@ func TestCauseOf(t *testing.T) {
 	})
 }
 
-func BenchmarkCauseOf(b *testing.B) {
-	l := poison.Read(fixture.Letter("1", "{}"))
-	l.DeadLetterTopic = "orders.dlq"
-	b.ReportAllocs()
-	for b.Loop() {
-		letters.CauseOf(l)
-	}
-}
-
 // ending is a context that is over once it was asked so many times.
 type ending struct {
 	context.Context

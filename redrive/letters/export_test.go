@@ -22,9 +22,6 @@ var ForgottenID = forgottenID
 // EachMinute reads the column recent.
 var EachMinute = eachMinute
 
-// Apart stores each letter by itself, as if no other were published.
-func (s *Store) Apart() { s.batcher = nil }
-
 // RetentionOf returns what the plugin of NewRetention runs.
 var RetentionOf = newRetention
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -62,5 +63,49 @@ func TestFilter_json(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(`{"classes":["worse"]}`), &Filter{}); err == nil {
 		t.Error("an unknown class is an error")
+	}
+}
+
+// Feature V9: what differs from message to message does not make a cause, and everything else does.
+func TestFolded(t *testing.T) {
+	for description, want := range map[string]string{
+		"disk full":        "disk full",
+		"status 500":       "status #",
+		"status -5, +7":    "status #, #",
+		"no such customer": "no such customer",
+		"order 5f1c7a9e-8a3b-4c1d-9e2f-001122334455 gone":     "order # gone",
+		"0xc000012ab8: at 10:22:33.5 of 2026-03-01T12:00:00Z": "#: at # of #",
+		"dial tcp 127.0.0.1:5432: connect: refused":           "dial tcp #: connect: refused",
+		"a-b order-17 x_9":                          "a-b # #",
+		`parse "a \"b\" 7": bad`:                    `parse "": bad`,
+		`cut "without end 12 an`:                    `cut ""`,
+		"column `k`":                                `column ""`,
+		"duplicate entry 'Ann' for key 'mail'":      `duplicate entry "" for key ""`,
+		"can't open the customer's 'file's' it":     `can't open the customer's "" it`,
+		"  white \t\n space ":                       "white space",
+		"größe 12 übel":                             "größe # übel",
+		"a\xffb\x00":                                "a\xffb\x00",
+		"no mail for ann.smith+x@mail.example.com.": "no mail for #.",
+		"ask a@b": "ask #", "a @ b, @x, x@": "a @ b, @x, x@",
+		"customer cus_NffrFeUfNV is gone":        "customer # is gone",
+		"table_name and myLongVar_x":             "table_name and myLongVar_x",
+		"json_fieldName is_NotFound":             "json_fieldName is_NotFound",
+		"at 2026-03-01T12:00:00+02:00":           "at #",
+		"at 2026-03-01 12:00:00 +0100 CET, then": "at # # # #, then",
+		"at 12:00 UTC":                           "at # #", "code 7 EOF": "code # EOF",
+		"user 'O''Brien' is 'x'": `user "" is ""`, "key '' is empty": `key "" is empty`,
+		"«Ann» or “Bob” or „Cid“ or ‘Dan’ isn’t": `"" or "" or "" or "" isn’t`, "a » b": "a » b", "a « b": "a « b",
+		"":  "",
+		"'": "'",
+		"-": "-",
+	} {
+		if got := folded(description); got != want {
+			t.Errorf("%q is folded to %q, want %q", description, got, want)
+		}
+	}
+	for _, long := range []string{strings.Repeat("word ", 1<<20), strings.Repeat("7 ", 1<<20), strings.Repeat(`"x"`, 1<<20), strings.Repeat("é", 1<<20), strings.Repeat("a.", 1<<20), strings.Repeat("«", 1<<20), strings.Repeat("'a", 1<<20)} {
+		if got := folded(long); len(got) > maxFolded || utf8.ValidString(long) && len(got) < 1 {
+			t.Errorf("%.10q… is folded to %d bytes", long, len(got))
+		}
 	}
 }

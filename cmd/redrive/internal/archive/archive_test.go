@@ -1,8 +1,6 @@
 package archive_test
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -56,11 +54,4 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %q", line, err, says)
 		}
 	}
-}
-
-func ExampleParse() {
-	r, err := archive.Parse([]byte(`{"spillway":1,"status":"waiting","dead_letter_topic":"orders.dlq","id":"7","payload_b64":"/w=="}`))
-	line, _ := json.Marshal(r.Message().Payload)
-	fmt.Println(r.ID, string(line), err)
-	// Output: 7 "/w==" <nil>
 }

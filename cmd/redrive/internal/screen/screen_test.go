@@ -122,8 +122,3 @@ func TestPayload(t *testing.T) {
 		}
 	}
 }
-
-func ExampleText() {
-	fmt.Println(screen.Text("\x1b[2Jgone"))
-	// Output: \x1b[2Jgone
-}

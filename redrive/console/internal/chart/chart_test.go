@@ -11,12 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/console/internal/chart"
 )
 
-func Example() {
-	svg := string(chart.Bars("arrivals", "Arrivals", "At most 3 a minute.", []int{1, 0, 3}))
-	fmt.Println(strings.Count(svg, "<rect"), strings.Contains(svg, "At most 3 a minute."))
-	// Output: 2 true
-}
-
 // Whatever the numbers are, a chart is whole, and its bars stay within it.
 func TestBars(t *testing.T) {
 	for _, series := range [][][]int{

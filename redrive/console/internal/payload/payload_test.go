@@ -143,13 +143,3 @@ func FuzzOf(f *testing.F) {
 		}
 	})
 }
-
-func ExampleOf() {
-	v := payload.Of([]byte(`{"amount":10.10,"amount":9007199254740993}`), payload.Auto, true)
-	for _, member := range v.Root.Members {
-		fmt.Println(v.Kind, member.Key, member.Text)
-	}
-	// Output:
-	// tree "amount" 10.10
-	// tree "amount" 9007199254740993
-}
