@@ -116,8 +116,8 @@ func TestHeadersTooLarge(t *testing.T) {
 		msg.Metadata["big"] = strings.Repeat("x", n)
 		return msg
 	}
-	// The frame, class to flags, delivery mode, the table's length, and two fields.
-	fits := frame - 8 - 14 - 1 - 4 - (1 + len("big") + 5) - (1 + len("_watermill_message_uuid") + 5 + 2)
+	// What a queue adds, the frame, class to flags, delivery mode, the table's length, and two fields.
+	fits := frame - 64 - 8 - 14 - 1 - 4 - (1 + len("big") + 5) - (1 + len("_watermill_message_uuid") + 5 + 2)
 	if err := p.Publish(name, sized(fits)); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,10 @@ import (
 // frameOverhead is what a frame has around its payload; the negotiated maximum includes it.
 const frameOverhead = 8
 
+// queueAdds is room for what a quorum queue adds to the headers of a delivery, its x-delivery-count. RabbitMQ sends the
+// larger frame, and amqp091-go from 1.14 on closes the connection at it, each time that the message comes.
+const queueAdds = 64
+
 // checkSize refuses what the client would cut without a word or the broker would answer by closing the connection: all
 // properties and headers travel in one frame. frameMax is the negotiated maximum in bytes, 0 for none.
 func checkSize(p *amqp091.Publishing, frameMax int) error {
@@ -50,9 +54,9 @@ func checkSize(p *amqp091.Publishing, frameMax int) error {
 			}
 		}
 	}
-	if frameMax > 0 && size > frameMax {
-		return fmt.Errorf("wmamqp: headers and properties are %d bytes and must fit into one frame of %d: %w", size, frameMax,
-			classify.ErrTooLarge)
+	if frameMax > 0 && size > frameMax-queueAdds {
+		return fmt.Errorf("wmamqp: headers and properties are %d bytes and must fit into one frame of %d, less %d for what a "+
+			"queue adds: %w", size, frameMax, queueAdds, classify.ErrTooLarge)
 	}
 	return nil
 }
