@@ -147,6 +147,22 @@ facts: start ## what the code answers to in Watermill and the brokers; make test
 modules: ## each module by itself, at its own versions, and modules of users, from a proxy that is made of the tree
 	$(GO) test -count=1 -timeout 15m ./examples/proofs/modules
 
+.PHONY: api
+api: ## what changed in exported names since the last tag, or since BASE
+	@.ci/api
+
+.PHONY: vulnerabilities
+vulnerabilities: ## what Go's database of vulnerabilities says of what the modules call; without the database it says so, and passes
+	@.ci/vulnerabilities $(filter-out ./examples/...,$(ALL))
+
+.PHONY: release
+release: ## redrive of VERSION for each platform into dist: the same bytes for everyone, with checksums and an SBOM
+	@.ci/release $(VERSION)
+
+.PHONY: tag
+tag: ## what to tag for VERSION, after a check that each module builds as users get it; it makes no tag
+	@.ci/tag $(VERSION)
+
 PROXY ?= /tmp/spillway-proxy
 .PHONY: proxy
 proxy: ## a GOPROXY of the tree in PROXY (default /tmp/spillway-proxy), with all modules at v0.1.0

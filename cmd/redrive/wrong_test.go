@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -11,6 +13,14 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/settings"
 )
+
+// The version says which release the command is of, without a database: it must be that of the service.
+func TestVersion(t *testing.T) {
+	out, err := exec.Command(binary, "--version").Output()
+	if want := regexp.MustCompile(`^redrive \S+, go1\.\S+\n$`); err != nil || !want.Match(out) {
+		t.Errorf("%q, %v", out, err)
+	}
+}
 
 // Feature V10: the exit codes that redrive help exit-codes promises. A value that is empty, or cannot be, is refused
 // before anything is done: the error names the flag, and what may be given.

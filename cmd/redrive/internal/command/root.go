@@ -104,6 +104,7 @@ see redrive help config.`,
   redrive causes
   redrive list --cause 9f3a --since 2h
   redrive causes --json | jq -r .cause`,
+		Version:       version(),
 		SilenceErrors: true, SilenceUsage: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			return wrong("unknown command %q: redrive --help lists the commands", args[0])
@@ -127,6 +128,7 @@ see redrive help config.`,
 		}
 		return nil
 	}
+	root.SetVersionTemplate("redrive {{.Version}}\n")
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		if cmd == root && cmd.Flags().NArg() > 0 {
