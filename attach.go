@@ -14,7 +14,7 @@ import (
 //   - the middleware,
 //   - the decorator that checks the publishing of outputs,
 //   - the plugin,
-//   - the time of Config.DrainTimeout, for subscribers that drain,
+//   - the drain of Config.DrainTimeout, for subscribers that have none,
 //   - a check at start-up that the dead-letter topics exist, if Queue.Naming can name them without the handler.
 //
 // Call Attach before the router runs, and before other middlewares and decorators are added. Handlers may be added at

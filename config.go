@@ -59,9 +59,8 @@ type Config struct {
 
 	// DrainTimeout is how long running handlers may finish when the router closes. Meanwhile no message is taken, and
 	// what waits for a retry, a breaker or a stage goes back at once. Then the messages' contexts end. It must be below
-	// the router's CloseTimeout. Subscribers of this module drain, for 5 s by default without a channel; those of
-	// others end the contexts at once. Negative means not at all. It needs Attach. Default: 5 s, or half of the router's
-	// CloseTimeout if that is less.
+	// the router's CloseTimeout. Negative means not at all. It needs Attach; without it the subscribers of this module
+	// drain for 5 s, and others do not. Default: 5 s, or half of the router's CloseTimeout if that is less.
 	DrainTimeout time.Duration
 	// Naming names all topics that the channel derives from live topics. Use naming.Scheme{Style: naming.NATS} on NATS,
 	// whose streams have no dots in their names. Queue.Naming and Stages.Naming, if set, take its place there. Give the

@@ -3,6 +3,7 @@ package frontdoor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,14 +18,26 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
-// drains is a subscriber with one message, which drains as the adapters do.
+// drains is a subscriber with one message, which drains as the adapters do, or ends as those of other modules do.
 type drains struct {
 	message.Subscriber
 	msg     *message.Message
+	foreign bool
+	closed  bool
 	timeout time.Duration // what it was told
 }
 
 func (d *drains) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	if d.foreign {
+		out := make(chan *message.Message)
+		go func() {
+			defer close(out)
+			d.msg.SetContext(ctx)
+			out <- d.msg
+			<-ctx.Done()
+		}()
+		return out, nil
+	}
 	drain, out := graceful.Begin(ctx), make(chan *message.Message)
 	d.timeout = drain.Timeout
 	go func() {
@@ -43,12 +56,24 @@ func (d *drains) Subscribe(ctx context.Context, _ string) (<-chan *message.Messa
 	return out, nil
 }
 
-func (*drains) Close() error { return nil }
+func (d *drains) Close() error { d.closed = true; return nil }
 
 type counted struct{ n int }
 
 func (c *counted) Publish(string, ...*message.Message) error { c.n++; return nil }
 func (*counted) Close() error                                { return nil }
+
+// busy returns a handler that takes some time, unless it is cut off.
+func busy(takes time.Duration, outcome error) func(*message.Message) error {
+	return func(msg *message.Message) error {
+		select {
+		case <-time.After(takes):
+			return outcome
+		case <-msg.Context().Done():
+			return msg.Context().Err()
+		}
+	}
+}
 
 // Promise P3: in the drain a handler finishes, and its message is acked or dead-lettered as at any time. What waits for
 // a retry goes back at once, uncounted, and no wait begins.
@@ -60,61 +85,60 @@ func TestDrain(t *testing.T) {
 		letters int
 		want    time.Duration // that closing takes
 	}{
-		"succeeds": {acked: true, want: takes / 2, handle: func(*message.Message) error { time.Sleep(takes); return nil }},
-		"fails for good": {acked: true, letters: 1, want: takes / 2, handle: func(*message.Message) error {
-			time.Sleep(takes)
-			return classify.Permanent(errors.New("no such order"))
-		}},
-		"fails, and would wait":   {want: takes / 2, handle: func(*message.Message) error { time.Sleep(takes); return errors.New("refused") }},
+		"succeeds":                {acked: true, want: takes / 2, handle: busy(takes, nil)},
+		"fails for good":          {acked: true, letters: 1, want: takes / 2, handle: busy(takes, classify.Permanent(errors.New("no such order")))},
+		"fails, and would wait":   {want: takes / 2, handle: busy(takes, errors.New("refused"))},
 		"waits for its next turn": {want: 0, handle: func(*message.Message) error { return errors.New("refused") }},
 		"never ends": {want: graceful.Timeout, handle: func(msg *message.Message) error {
 			<-msg.Context().Done()
 			return msg.Context().Err()
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				letters, sub := &counted{}, &drains{msg: message.NewMessage("1", nil)}
-				ch, err := spillway.New(t.Context(), spillway.Config{Publisher: letters,
-					Retry: middleware.RetryConfig{Attempts: 5, Backoff: middleware.Backoff{Initial: wait, Max: wait}}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ch.Attach(router)
-				router.AddConsumerHandler("billing", "orders", sub, row.handle)
-				ended := make(chan error, 1)
-				go func() { ended <- router.Run(context.Background()) }()
-				time.Sleep(takes / 2)
-				began := time.Now()
-				if err := router.Close(); err != nil {
-					t.Error(err)
-				}
-				if took := time.Since(began); took != row.want {
-					t.Errorf("closing took %s, not %s", took, row.want)
-				}
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-				synctest.Wait()
-				select {
-				case <-sub.msg.Acked():
-					if !row.acked {
-						t.Error("it is acked")
+		for _, foreign := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/foreign %t", name, foreign), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					letters, sub := &counted{}, &drains{msg: message.NewMessage("1", nil), foreign: foreign}
+					ch, err := spillway.New(t.Context(), spillway.Config{Publisher: letters,
+						Retry: middleware.RetryConfig{Attempts: 5, Backoff: middleware.Backoff{Initial: wait, Max: wait}}})
+					if err != nil {
+						t.Fatal(err)
 					}
-				case <-sub.msg.Nacked():
-					if row.acked {
-						t.Error("it is nacked")
+					router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+					if err != nil {
+						t.Fatal(err)
 					}
-				}
-				if letters.n != row.letters {
-					t.Errorf("%d letters", letters.n)
-				}
+					ch.Attach(router)
+					router.AddConsumerHandler("billing", "orders", sub, row.handle)
+					ended := make(chan error, 1)
+					go func() { ended <- router.Run(context.Background()) }()
+					time.Sleep(takes / 2)
+					began := time.Now()
+					if err := router.Close(); err != nil {
+						t.Error(err)
+					}
+					if took := time.Since(began); took != row.want {
+						t.Errorf("closing took %s, not %s", took, row.want)
+					}
+					if err := <-ended; err != nil {
+						t.Error(err)
+					}
+					synctest.Wait()
+					select {
+					case <-sub.msg.Acked():
+						if !row.acked {
+							t.Error("it is acked")
+						}
+					case <-sub.msg.Nacked():
+						if row.acked {
+							t.Error("it is nacked")
+						}
+					}
+					if letters.n != row.letters || !sub.closed {
+						t.Errorf("%d letters, closed: %t", letters.n, sub.closed)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ package graceful
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,6 +35,20 @@ func TimeoutOf(ctx context.Context) time.Duration {
 	return Timeout
 }
 
+type watchKey struct{}
+
+// Watch returns ctx for a call of Subscribe. drains is set if the subscriber lets handlers finish by itself.
+func Watch(ctx context.Context, drains *atomic.Bool) context.Context {
+	return context.WithValue(ctx, watchKey{}, drains)
+}
+
+// Drains is called by a subscriber that lets handlers finish, with the context of Subscribe.
+func Drains(ctx context.Context) {
+	if drains, ok := ctx.Value(watchKey{}).(*atomic.Bool); ok {
+		drains.Store(true)
+	}
+}
+
 // Drain is the end of a subscription in two steps. It is safe for concurrent use.
 type Drain struct {
 	// Taking is the first step: with its end no message is taken.
@@ -49,6 +64,7 @@ type Drain struct {
 // Begin returns the Drain of a subscription that takes messages until ctx ends. A deadline of ctx is no deadline of a
 // message. Call End once, or leave goroutines behind.
 func Begin(ctx context.Context) *Drain {
+	Drains(ctx)
 	d := &Drain{Timeout: TimeoutOf(ctx)}
 	var cancel context.CancelFunc
 	d.Taking, cancel = context.WithCancel(context.WithoutCancel(ctx))

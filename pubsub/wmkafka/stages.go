@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/due"
+	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka/internal/stagegroup"
 )
 
@@ -121,6 +122,7 @@ func (s *stageSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *
 	if stage == nil || topic != s.topic {
 		return nil, errNotStages
 	}
+	graceful.Drains(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	context.AfterFunc(s.closed, cancel)
 	s.mu.Lock()

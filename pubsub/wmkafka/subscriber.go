@@ -151,6 +151,7 @@ func NewSubscriber(brokers []string, group string, config SubscriberConfig) (*Su
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	// A deadline of ctx ends the subscription, which is no failure of the message that is handled then: the message's
 	// context is cancelled instead.
+	graceful.Drains(ctx)
 	ctx, cancel := cancelledWith(ctx)
 	sub := newSubscription(s, topic, cancel)
 	if err := s.begin(sub); err != nil {
