@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/matrix"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
@@ -48,7 +49,7 @@ func TestBrokenPubSubs(t *testing.T) {
 	t.Parallel()
 	self := testkit.Must(os.Executable())
 	cmd := exec.Command(self, "-test.run=^TestBrokenPubSubs$", "-test.v", "-test.parallel=30", "-test.timeout=3m")
-	cmd.Env = append(os.Environ(), brokenVariable+"=1", OutVariable+"=")
+	cmd.Env = append(os.Environ(), brokenVariable+"=1", matrix.Variable+"=")
 	printed, err := cmd.CombinedOutput()
 	if err == nil {
 		t.Error("nothing failed")

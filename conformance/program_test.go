@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/matrix"
 )
 
 // The process runs the test that started it and no other, whatever its name.
@@ -46,7 +48,7 @@ var inFirst = []string{"R12d", "R12e", "R12f", "R12g", "D10", "F3", "F4", "F5"}
 // SecondColumn returns Target.Only of a broker's second column: in make conformance all rows, and in make test those
 // that the first one does not answer for.
 func SecondColumn() (ids []string) {
-	if os.Getenv(OutVariable) != "" {
+	if os.Getenv(matrix.Variable) != "" {
 		return nil
 	}
 	for _, f := range features() {

@@ -2,14 +2,14 @@ package conformance
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/matrix"
 )
 
 // feature is a row of the matrix.
@@ -130,60 +130,27 @@ func (f feature) on(t *testing.T, target Target) (result string) {
 	return result
 }
 
-// Line is one cell of the matrix, as Run writes it to the file that OutVariable names.
-type Line struct {
-	PubSub  string `json:"pubsub"`
-	Feature string `json:"feature"`
-	// Case is empty for the whole feature. For a case that the target pins it is the name of the case.
-	Case  string `json:"case,omitempty"`
-	Title string `json:"title"`
-	// Rests lists the ids of the sentences of docs/pubsub.md that the feature rests on.
-	Rests  []string `json:"rests,omitempty"`
-	Result string   `json:"result"` // pass, fail, skipped or pinned
-	// Sentence is what the pub/sub does not keep, such as "K12 (keeps): ...", if Result is pinned. Reason is the
-	// target's.
-	Sentence string `json:"sentence,omitempty"`
-	Reason   string `json:"reason,omitempty"`
-}
-
-// OutVariable names the environment variable that holds the file to which Run appends results.
-const OutVariable = "SPILLWAY_CONFORMANCE_OUT"
-
-var recording sync.Mutex
-
 // record writes the row's line, and one for each of its cases that the target pins.
 func record(t *testing.T, target Target, f feature, result string) {
-	lines := []Line{{PubSub: target.Name, Feature: f.id, Title: f.title, Rests: f.sentences(), Result: result}}
-	lines[0].pin(t, target.Pins[f.id])
+	lines := []matrix.Line{{PubSub: target.Name, Feature: f.id, Title: f.title, Rests: f.sentences(), Result: result}}
+	pinCell(t, &lines[0], target.Pins[f.id])
 	cases := newRow(f, target).pins
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
 		line := lines[0]
 		line.Case, line.Result = name, "pinned"
-		line.pin(t, cases[name])
+		pinCell(t, &line, cases[name])
 		lines = append(lines, line)
 	}
-	path := os.Getenv(OutVariable)
-	if path == "" || result == "" {
+	if result == "" {
 		return
 	}
-	recording.Lock()
-	defer recording.Unlock()
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatalf("%s: %v", OutVariable, err)
-	}
-	for _, line := range lines {
-		if err = json.NewEncoder(file).Encode(line); err != nil {
-			break
-		}
-	}
-	if err := errors.Join(err, file.Close()); err != nil {
-		t.Fatal(err)
+	if err := matrix.Append(lines...); err != nil {
+		t.Fatalf("%s: %v", matrix.Variable, err)
 	}
 }
 
-// pin notes the target's pin, if there is one, and logs it.
-func (l *Line) pin(t *testing.T, pin string) {
+// pinCell notes the target's pin, if there is one, and logs it.
+func pinCell(t *testing.T, l *matrix.Line, pin string) {
 	if pin == "" {
 		return
 	}

@@ -1,12 +1,11 @@
 package idempotency_test
 
 import (
-	"encoding/json"
 	"os"
 	"sync"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/conformance"
+	"github.com/watermill-spillway/spillway/internal/matrix"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
@@ -58,20 +57,9 @@ func (r row) on(t *testing.T, run func(*testing.T, database)) {
 	})
 	for _, d := range columns { // in order, whichever ended first
 		if result := results[d.name]; result != "" { // else -run left it out
-			writeLine(t, conformance.Line{PubSub: d.name, Feature: r.id, Title: r.title, Result: result})
+			testkit.NoError(t, matrix.Append(matrix.Line{PubSub: d.name, Feature: r.id, Title: r.title, Result: result}))
 		}
 	}
-}
-
-// writeLine appends a cell to the file that is named in the environment.
-func writeLine(t *testing.T, line conformance.Line) {
-	t.Helper()
-	path := os.Getenv(conformance.OutVariable)
-	if path == "" {
-		return
-	}
-	text := testkit.Must(json.Marshal(line))
-	appendLine(t, path, text)
 }
 
 // appendLine writes a line at once, so that a killed process leaves a whole one or none.

@@ -106,9 +106,6 @@ func (s *shop) open(ctx context.Context, name string) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := metrics.Watch(ctx, channel); err != nil {
-		return nil, err
-	}
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 	if err != nil {
 		return nil, err
@@ -138,7 +135,8 @@ func (s *shop) run(ctx context.Context) (err error) {
 		campaigns.Config{Allow: topics, MaxRedrives: 10}); err != nil {
 		return err
 	}
-	if err := s.one.metrics.WatchCampaigns(ctx, s.campaigns); err != nil {
+	if err := errors.Join(s.one.metrics.Watch(ctx, s.one.channel, s.campaigns),
+		s.two.metrics.Watch(ctx, s.two.channel)); err != nil {
 		return err
 	}
 	worker, err := campaigns.NewWorker(s.campaigns, open{s.broker}, campaigns.WorkerConfig{Poll: 200 * time.Millisecond})

@@ -2,7 +2,6 @@ package prom
 
 import (
 	"context"
-	"errors"
 	"github.com/watermill-spillway/spillway/internal/inside"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,27 +76,14 @@ func askCampaigns(ctx context.Context, c *campaigns.Campaigns) (a campaignsAnswe
 	return a, err
 }
 
-// WatchCampaigns adds the campaigns of a service, which are read at a scrape as the letters are. It makes the table of
-// shared answers if it is missing, within ctx. It is called once.
-func (m *Metrics) WatchCampaigns(ctx context.Context, c *campaigns.Campaigns) error {
-	switch {
-	case ctx == nil:
-		return errNoContext
-	case c == nil:
-		return errors.New("prom: WatchCampaigns: the Campaigns are nil: check the error of campaigns.New")
-	case !m.campaigns.CompareAndSwap(false, true):
-		return errors.New("prom: WatchCampaigns was called before: it takes the campaigns of one service")
-	}
+func (m *Metrics) scrapedCampaigns(ctx context.Context, c *campaigns.Campaigns) (prometheus.Collector, error) {
 	store := c.Inside().Store().Inside()
 	source, err := newSource(ctx, store.DB(), store.Service(), "campaigns/1", &m.config,
 		func(ctx context.Context) (campaignsAnswer, error) {
 			return askCampaigns(ctx, c)
 		})
-	if err == nil {
-		err = register(m.config.Registerer, []prometheus.Collector{newRedriving(source)})
-	}
 	if err != nil {
-		m.campaigns.Store(false)
+		return nil, err
 	}
-	return err
+	return newRedriving(source), nil
 }

@@ -48,9 +48,8 @@ func TestPage(t *testing.T) {
 	}}
 	config.Observers = []spillway.Observer{metrics}
 	channel := testkit.Must(spillway.New(t.Context(), config))
-	testkit.NoError(t, metrics.Watch(t.Context(), channel))
 	all := testkit.Must(campaigns.New(t.Context(), channel.Letters(), campaigns.Config{}))
-	testkit.NoError(t, metrics.WatchCampaigns(t.Context(), all))
+	testkit.NoError(t, metrics.Watch(t.Context(), channel, all))
 	rows := make([]string, len(r.descs))
 	for i, d := range r.descs {
 		_, labels, _ := strings.Cut(d, "variableLabels: {")

@@ -43,21 +43,21 @@ func everything(t *testing.T) *eventful {
 	db := open(t)
 	config := spillway.Config{
 		DB: db, Receiver: &idempotency.ReceiverConfig{}, CrashLimit: &crashlimit.Config{}, Breaker: &breaker.Config{}, Purge: &idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
-		Stages: &stages.Config{Store: delayStore(t, db), Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil }},
+		Retention: &letters.RetentionConfig{Rules: []letters.RetentionRule{{Keep: true}}},
+		Stages:    &stages.Config{Store: delayStore(t, db), Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil }},
 	}
 	testkit.NoError(t, metrics.Observe(&config))
-	retention := letters.RetentionConfig{}
-	metrics.Retention(&retention)
 	channel := testkit.Must(spillway.New(t.Context(), config))
-	testkit.NoError(t, metrics.Watch(t.Context(), channel))
-	happen(t, &config, retention, metrics.Redrives(redrive.Hooks{}))
+	all := testkit.Must(campaigns.New(t.Context(), channel.Letters(), campaigns.Config{Allow: []string{"orders"}}))
+	testkit.NoError(t, metrics.Watch(t.Context(), channel, all))
+	happen(t, &config, metrics.Redrives(redrive.Hooks{}))
 	wait(t, channel, quiet)
-	s.campaign = stop(t, metrics, channel)
+	s.campaign = stop(t, channel, all)
 	return s
 }
 
 // happen calls the hooks, as the parts do.
-func happen(t *testing.T, config *spillway.Config, retention letters.RetentionConfig, hooks redrive.Hooks) {
+func happen(t *testing.T, config *spillway.Config, hooks redrive.Hooks) {
 	ctx, boom := t.Context(), errors.New("boom")
 	var l poison.Letter
 	l.Origin.Topic, l.Origin.Handler, l.Failure.Class, l.Failure.Reason, l.Redrive.Count = "orders", "billing", classify.ClassPermanent, "gone", 1
@@ -83,8 +83,8 @@ func happen(t *testing.T, config *spillway.Config, retention letters.RetentionCo
 	config.Breaker.Hooks.OnWaited(foreign.WithHandler(ctx, "billing"), time.Second, false)
 	config.Purge.OnRun(ctx, 3, nil)
 	config.Purge.OnRun(ctx, 0, boom)
-	retention.OnRun(ctx, 4, nil)
-	retention.OnRun(ctx, 0, boom)
+	config.Retention.OnRun(ctx, 4, nil)
+	config.Retention.OnRun(ctx, 0, boom)
 	hooks.OnRedrive(ctx, l, "orders")
 	hooks.OnRefused(ctx, l, "orders")
 	hooks.OnQuarantine(ctx, l)
@@ -105,14 +105,9 @@ func wait(t *testing.T, channel *spillway.Channel, sub message.Subscriber) {
 }
 
 // stop starts a campaign of one letter, which stops itself, and returns its id.
-func stop(t *testing.T, metrics *prom.Metrics, channel *spillway.Channel) string {
+func stop(t *testing.T, channel *spillway.Channel, all *campaigns.Campaigns) string {
 	t.Helper()
 	(&instance{channel: channel}).letter(t, "1", "boom")
-	all := testkit.Must(campaigns.New(t.Context(), channel.Letters(), campaigns.Config{Allow: []string{"orders"}}))
-	testkit.NoError(t, metrics.WatchCampaigns(t.Context(), all))
-	if err := metrics.WatchCampaigns(t.Context(), all); err == nil {
-		t.Error("campaigns are watched twice")
-	}
 	act := campaigns.Act{By: "ann", Reason: "a test"}
 	c, err := all.Start(t.Context(), campaigns.Request{Filter: letters.Filter{}, Act: act})
 	if err == nil {

@@ -66,6 +66,13 @@ func (m *Metrics) hooks(config *spillway.Config) {
 		}, purge.OnRun)
 		m.expect(ofKeys, purge.Every)
 	}
+	if retention := config.Retention; retention != nil {
+		retention.OnRun = first.Ours2(func(_ context.Context, n int, err error) {
+			m.purged.WithLabelValues(ofLetters).Add(float64(n))
+			m.ran(ofLetters, err)
+		}, retention.OnRun)
+		m.expect(ofLetters, time.Hour)
+	}
 	if store, ok := decorated.As[*letters.Store](config.Publisher); ok {
 		m.store.Store(store)
 	}
@@ -194,16 +201,6 @@ func (m *Metrics) consumer(vec *prometheus.CounterVec) func(context.Context, ide
 
 // The values of the label purge.
 const ofKeys, ofLetters = "keys", "letters"
-
-// Retention counts what a retention of this config does. Call it before letters.NewRetention. A hook that
-// config has is called after the metrics.
-func (m *Metrics) Retention(config *letters.RetentionConfig) {
-	config.OnRun = first.Ours2(func(_ context.Context, n int, err error) {
-		m.purged.WithLabelValues(ofLetters).Add(float64(n))
-		m.ran(ofLetters, err)
-	}, config.OnRun)
-	m.expect(ofLetters, time.Hour)
-}
 
 // expect says that a purge is set up. Its first run is due.
 func (m *Metrics) expect(purge string, every time.Duration) {

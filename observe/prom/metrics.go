@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -17,11 +19,11 @@ const namespace = "spillway"
 
 // Metrics are the metrics of one or several channels. They are safe for concurrent use.
 type Metrics struct {
-	config             Config
-	labels             *bounded
-	observed           atomic.Bool // by a Channel at least
-	watched, campaigns atomic.Bool
-	store              atomic.Pointer[letters.Store] // that Observe found in a Config.Publisher, or nil
+	config   Config
+	labels   *bounded
+	observed atomic.Bool // by a Channel at least
+	watched  atomic.Bool
+	store    atomic.Pointer[letters.Store] // that Observe found in a Config.Publisher, or nil
 
 	retries, reentries, budget             *prometheus.CounterVec
 	deadLetters, failedAgain, discarded    *prometheus.CounterVec
@@ -74,15 +76,19 @@ func register(r prometheus.Registerer, all []prometheus.Collector) error {
 var errNoContext = errors.New("prom: the context is nil: give context.Background() if there is no other")
 
 // Watch adds what is read at a scrape: the states of the channel's guards and retry budgets, its stores that are away,
-// the letters that wait in its dead-letter store, and the messages that wait in its delay store. It makes the table of
-// shared answers in their databases if it is missing, within ctx. It is called once, with one channel. A
-// channel that was made without the Metrics in Config.Observers counts nothing.
-func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel) error {
+// the letters that wait in its dead-letter store, and the messages that wait in its delay store; and the campaigns of
+// its service, if they are given. It makes the table of shared answers in their databases if it is missing, within ctx.
+// It is called once, with one channel. A channel that was made without the Metrics in Config.Observers counts nothing.
+func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel, all ...*campaigns.Campaigns) error {
 	switch {
 	case ctx == nil:
 		return errNoContext
 	case safecall.IsNil(channel):
 		return errors.New("prom: Watch: the Channel is nil: check the error of spillway.New")
+	case slices.Contains(all, nil):
+		return errors.New("prom: Watch: the Campaigns are nil: check the error of campaigns.New, or leave them out")
+	case len(all) > 1:
+		return errors.New("prom: Watch takes the Campaigns of one service")
 	}
 	if !m.observed.Load() {
 		return errors.New("prom: Watch: no Channel counts yet: name the Metrics in Config.Observers, and then call " +
@@ -92,9 +98,9 @@ func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel) error {
 		return errors.New("prom: Watch was called before: it takes one channel, and another channel needs a Metrics of its own, " +
 			"with a Registerer of prometheus.WrapRegistererWith")
 	}
-	all, err := m.scraped(ctx, channel)
+	scraped, err := m.scraped(ctx, channel, all)
 	if err == nil {
-		err = register(m.config.Registerer, all)
+		err = register(m.config.Registerer, scraped)
 	}
 	if err != nil {
 		m.watched.Store(false)
@@ -102,7 +108,8 @@ func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel) error {
 	return err
 }
 
-func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel) ([]prometheus.Collector, error) {
+func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel,
+	of []*campaigns.Campaigns) ([]prometheus.Collector, error) {
 	all := []prometheus.Collector{newHealth(channel, m.labels)}
 	store := channel.Letters()
 	if store == nil {
@@ -124,6 +131,13 @@ func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel) ([]pro
 			return nil, err
 		}
 		all = append(all, newStaged(source, channel.Stages(), m.labels))
+	}
+	for _, c := range of {
+		redriving, err := m.scrapedCampaigns(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, redriving)
 	}
 	return all, nil
 }

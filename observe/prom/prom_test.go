@@ -242,6 +242,9 @@ func TestRefusals(t *testing.T) {
 	config.Observers = []spillway.Observer{metrics}
 	channel := testkit.Must(spillway.New(t.Context(), config))
 	testkit.NoError(t, metrics.Watch(t.Context(), channel))
+	if err := metrics.Watch(t.Context(), channel, nil); err == nil || !strings.Contains(err.Error(), "Campaigns are nil") {
+		t.Error(err)
+	}
 	if err := metrics.Watch(t.Context(), channel); err == nil || !strings.Contains(err.Error(), "called before") {
 		t.Error(err)
 	}

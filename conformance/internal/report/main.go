@@ -11,12 +11,12 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/watermill-spillway/spillway/conformance"
+	"github.com/watermill-spillway/spillway/internal/matrix"
 )
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: matrix FILE, the one that "+conformance.OutVariable+" named")
+		fmt.Fprintln(os.Stderr, "usage: matrix FILE, the one that "+matrix.Variable+" named")
 		os.Exit(2)
 	}
 	file, err := os.Open(os.Args[1])
@@ -34,10 +34,10 @@ func main() {
 	}
 }
 
-func read(from io.Reader) (lines []conformance.Line, err error) {
+func read(from io.Reader) (lines []matrix.Line, err error) {
 	scanner := bufio.NewScanner(from)
 	for scanner.Scan() {
-		var line conformance.Line
+		var line matrix.Line
 		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
 			return nil, fmt.Errorf("line %d: %w", len(lines)+1, err)
 		}
@@ -49,15 +49,15 @@ func read(from io.Reader) (lines []conformance.Line, err error) {
 	return lines, scanner.Err()
 }
 
-// matrix is what the lines say, by row and column.
-type matrix struct {
+// table is what the lines say, by row and column.
+type table struct {
 	pubsubs, features, notes, sentences []string
 	title, rests                        map[string]string
 	cells                               map[[2]string]string
 	failed                              int
 }
 
-func (m *matrix) add(line conformance.Line) {
+func (m *table) add(line matrix.Line) {
 	m.pubsubs, m.features = with(m.pubsubs, line.PubSub), with(m.features, line.Feature)
 	at := [2]string{line.Feature, line.PubSub}
 	note := ""
@@ -89,8 +89,8 @@ func with(all []string, one string) []string {
 }
 
 // write returns an error when a feature failed somewhere.
-func write(to io.Writer, lines []conformance.Line) error {
-	m := matrix{title: map[string]string{}, rests: map[string]string{}, cells: map[[2]string]string{}}
+func write(to io.Writer, lines []matrix.Line) error {
+	m := table{title: map[string]string{}, rests: map[string]string{}, cells: map[[2]string]string{}}
 	for _, line := range lines {
 		m.add(line)
 	}
