@@ -31,6 +31,10 @@ func (r *Receiver) absorb(c *chain.Call, entry Entry, record *Record) ([]*messag
 		return nil, classify.Invalid(failed("absorb", key, errors.New(text)), classify.Reason(classify.ReasonKeyReused),
 			classify.Description(text))
 	}
+	if record.Settled {
+		logging.SettledAbsorbed.Write(r.config.Logger, nil, fields(key))
+		return nil, nil
+	}
 	return r.replay(c, entry, record.Outputs)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -120,12 +121,14 @@ func (c *ReceiverConfig) validate(store Store) error {
 type (
 	link  = chain.Link
 	owned = outage.Owned
+	keyed = sequence.Keyed
 )
 
 // Receiver applies each message once. It is safe for concurrent use by any number of handlers.
 type Receiver struct {
 	link
 	owned
+	keyed
 	config     ReceiverConfig
 	store      Store
 	keys       keys
@@ -147,7 +150,7 @@ func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 	r.link = chain.LinkOf(r.step)
 	r.keeper = outage.New(outage.Config{Name: "idempotency: the store of keys", Away: storeAway,
 		Logger: config.Logger})
-	r.owned = outage.OwnedBy(r.keeper)
+	r.owned, r.keyed = outage.OwnedBy(r.keeper), sequence.KeyedBy(sequenced{r})
 	if pooled, ok := store.(interface{ pool() *sql.DB }); ok {
 		r.pool.db = pooled.pool()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/pipelined"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 )
 
 // NewStore returns the store of keys in db: PostgreSQL 11, MySQL 8.0, MariaDB 10.6 or SQLite 3.35, or a later version
@@ -53,7 +54,10 @@ type sqlStore struct {
 	mysql    *mysqlclaim.Store    // on MySQL and MariaDB
 }
 
-var _ keytable.Eraser = (*sqlStore)(nil)
+var (
+	_ keytable.Eraser = (*sqlStore)(nil)
+	_ sequence.Eraser = (*sqlStore)(nil)
+)
 
 // Consumer returns the identity of a handler's keys. See Store.
 func (s *sqlStore) Consumer(handler string) string {
@@ -129,6 +133,11 @@ func (s *sqlStore) Forget(ctx context.Context, f keytable.Forgetting) (keys, hel
 // CountOutputs is for package erasure. See keytable.Eraser.
 func (s *sqlStore) CountOutputs(ctx context.Context, except []string) (int, error) {
 	return keytable.CountOutputs(ctx, s.on, s.service, except)
+}
+
+// EraseParked is for package erasure. See sequence.Eraser.
+func (s *sqlStore) EraseParked(ctx context.Context, e sequence.Erasing) (int, error) {
+	return sequence.Erase(ctx, s.on, s.service, e)
 }
 
 // Ping returns an error if the database does not answer. A receiver asks when a connection was lost.

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 )
 
 func (r *Receiver) step(next chain.Handler) chain.Handler {
@@ -42,6 +43,9 @@ func (r *Receiver) handle(c *chain.Call, next handler) ([]*message.Message, erro
 			return nil, err
 		}
 		return next(c)
+	}
+	if d := sequence.Of(c); d != nil {
+		entry.place = d.Place(c.Msg)
 	}
 	wait := waitContext(c)
 	if r.config.Lease > 0 {

@@ -26,6 +26,8 @@ type Entry struct {
 	// version, and with no other.
 	Version   int64
 	Versioned bool
+
+	place keytable.Place // of a message in a sequence
 }
 
 // Record is what a store has kept of a key that was applied.
@@ -37,6 +39,9 @@ type Record struct {
 	Fingerprint []byte
 	Version     int64
 	Versioned   bool
+	// Settled says that the message ended without an effect: it was dead-lettered or discarded in its place in the order
+	// of its key.
+	Settled bool
 }
 
 // ErrHeld is the error of a key that another delivery has leased. The message must come again later.
@@ -116,5 +121,7 @@ type optimisticClaim interface {
 
 // row is the entry as it stands in the table.
 func (e *Entry) row() keytable.Row {
-	return keytable.NewRow(e.Consumer, e.ID, e.Fingerprint, e.Version, e.Versioned)
+	row := keytable.NewRow(e.Consumer, e.ID, e.Fingerprint, e.Version, e.Versioned)
+	row.Place = e.place
+	return row
 }

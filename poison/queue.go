@@ -182,13 +182,15 @@ func (q *Queue) step(next chain.Handler) chain.Handler {
 		returned := false
 		defer func() {
 			if !returned {
-				out, o = nil, q.outward(q.interrupted(c, recover()))
+				out, o = q.interrupted(c, recover())
+				o = q.outward(o)
 			}
 		}()
 		out, o = next(c)
 		returned = true
 		if o.Next != chain.Done {
-			out, o = nil, q.outward(q.settleOrNack(c, o))
+			out, o = q.settleOrNack(c, o)
+			o = q.outward(o)
 		}
 		return out, o
 	}

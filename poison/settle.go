@@ -12,36 +12,42 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/naming"
 )
 
 // interrupted settles a handler that did not return: after a panic that was not recovered further in, or
 // runtime.Goexit, which ends the goroutine so that the router can neither ack nor nack.
-func (q *Queue) interrupted(c *chain.Call, panicked any) chain.Outcome {
+func (q *Queue) interrupted(c *chain.Call, panicked any) ([]*message.Message, chain.Outcome) {
 	if panicked != nil {
 		return q.settleOrNack(c, chain.Outcome{Next: chain.Failed, Why: safecall.Panicked(panicked)})
 	}
 	goexit := classify.Permanent(errGoexit, classify.Reason(classify.ReasonGoexit))
-	o := q.settleOrNack(c, chain.Outcome{Next: chain.Failed, Why: goexit})
+	out, o := q.settleOrNack(c, chain.Outcome{Next: chain.Failed, Why: goexit})
 	if o.Next == chain.Done {
 		c.Msg.Ack()
 	} else {
 		c.Msg.Nack()
 	}
-	return o
+	return out, o
 }
 
 // settleOrNack nacks if a publisher, mask or hook called runtime.Goexit: then nothing returns to the router.
-func (q *Queue) settleOrNack(c *chain.Call, o chain.Outcome) chain.Outcome {
+func (q *Queue) settleOrNack(c *chain.Call, o chain.Outcome) (out []*message.Message, _ chain.Outcome) {
 	returned := false
 	defer func() {
 		if !returned {
 			c.Msg.Nack()
 		}
 	}()
-	o = q.settle(c, o)
+	if o = q.settle(c, o); o.Next == chain.Done {
+		var err error
+		if out, err = sequence.Settle(c); err != nil {
+			o = chain.OutcomeOf(err)
+		}
+	}
 	returned = true
-	return o
+	return out, o
 }
 
 var errGoexit = errors.New("the handler called runtime.Goexit")

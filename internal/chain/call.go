@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/placing"
 )
 
 // Call is one message on its way through the chain. It is pooled: without Detach, do not keep it, or a slice of its
@@ -22,6 +23,9 @@ type Call struct {
 	Ctx context.Context
 	// Reentry is not nil if the message comes out of a retry stage.
 	Reentry *Reentry
+
+	// Lane is what delivers the message if the messages of its key come one at a time, or nil.
+	Lane placing.Laned
 
 	// Attempts counts the calls of the handler, the current one included. Only Retry writes it.
 	Attempts int

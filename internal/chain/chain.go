@@ -71,6 +71,7 @@ func Enter(steps ...Step) message.HandlerMiddleware {
 
 func enter(run Handler, msg *message.Message, r *Reentry, lane placing.Laned) ([]*message.Message, error) {
 	c := begin(msg)
+	c.Lane = lane
 	if c.Reentry = r; r != nil {
 		c.held = r.Held
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/graceful"
+	"github.com/watermill-spillway/spillway/internal/placing"
 )
 
 // Acked reports whether the handler acked the message itself.
@@ -54,5 +55,16 @@ func IsOwn(ctx context.Context) bool { return ctx.Value(ownKey{}) != nil }
 func Own(sub message.Subscriber) (message.Subscriber, error) {
 	return message.MessageTransformSubscriberDecorator(func(msg *message.Message) {
 		msg.SetContext(context.WithValue(msg.Context(), ownKey{}, true))
-	})(sub)
+	})(own{sub})
+}
+
+// own needs no order.
+type own struct{ message.Subscriber }
+
+func (s own) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if o := placing.OrderOf(ctx); o != nil {
+		o.Taken = true
+		ctx = placing.WithOrder(ctx, nil)
+	}
+	return s.Subscriber.Subscribe(ctx, topic)
 }

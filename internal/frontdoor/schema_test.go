@@ -21,6 +21,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/askonce"
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -50,6 +51,9 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 		return s, err
 	}
 	if s.delay, err = delay.NewStore(ctx, db, "shop"); err != nil {
+		return s, err
+	}
+	if _, err = sequence.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
 	if s.crashes, err = crashlimit.NewStore(ctx, db, "shop"); err != nil {
@@ -122,7 +126,7 @@ func texts(t testing.TB, db *sql.DB, query string) (all []string) {
 }
 
 // newest is what spillway_schema records of the newest versions of all tables.
-var newest = []string{"answers 1", "campaign_events 1", "campaign_letters 1", "campaigns 1", "campaigns 2", "delayed 1", "deliveries 1", "keys 1", "keys 2", "letter_bodies 1", "letter_causes 1", "letter_causes 2", "letter_counts 1", "letter_counts 2", "letter_counts 3", "letter_events 1", "letters 1", "letters 2", "letters 3", "letters 4", "letters 5", "letters 6", "notices 1", "outages 1", "processes 1"}
+var newest = []string{"answers 1", "campaign_events 1", "campaign_letters 1", "campaigns 1", "campaigns 2", "delayed 1", "deliveries 1", "keys 1", "keys 2", "keys 3", "letter_bodies 1", "letter_causes 1", "letter_causes 2", "letter_counts 1", "letter_counts 2", "letter_counts 3", "letter_events 1", "letters 1", "letters 2", "letters 3", "letters 4", "letters 5", "letters 6", "notices 1", "outages 1", "parked 1", "processes 1"}
 
 func wantNewest(t testing.TB, db *sql.DB) {
 	t.Helper()

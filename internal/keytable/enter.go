@@ -20,12 +20,13 @@ type Row struct {
 	Versioned    bool
 	At           int64 // when it was entered, in Unix milliseconds
 	Nonce        int64 // tells this row from one that a duplicate entered
+	Place        Place // of the delivery, if it is in a sequence
 }
 
 // NewRow returns the row of a key, entered now.
 func NewRow(consumer, id string, fingerprint []byte, version int64, versioned bool) Row {
-	return Row{database.Column(consumer), database.Column(id), fingerprint, version, versioned, time.Now().UnixMilli(),
-		rand.Int64()}
+	return Row{Consumer: database.Column(consumer), ID: database.Column(id), Fingerprint: fingerprint, Version: version,
+		Versioned: versioned, At: time.Now().UnixMilli(), Nonce: rand.Int64()}
 }
 
 // Record is what stands there of a key that was applied before.
@@ -34,6 +35,7 @@ type Record struct {
 	Fingerprint []byte
 	Version     int64
 	Versioned   bool
+	Settled     bool // without an effect
 }
 
 // ErrHeld is the error of a key that is leased.
@@ -94,10 +96,13 @@ func (d *Dialect) Resolve(ctx context.Context, tx Querier, row Row) (*Record, er
 	if free || record.Versioned && (!row.Versioned || record.Version >= row.Version) {
 		return record, nil
 	}
-	taken, err := d.change(ctx, tx, d.takeOver, row.At, row.Fingerprint, row.version(), row.Nonce, d.text(row.Consumer),
-		d.text(row.ID))
+	take, args := d.takeOver, []any{row.At, row.Fingerprint, row.version(), row.Nonce, d.text(row.Consumer), d.text(row.ID)}
+	if row.Place.isSet() {
+		take, args = d.takeFurther, append(args, row.Place.args()...)
+	}
+	taken, err := d.change(ctx, tx, take, args...)
 	if err == nil && !taken {
-		err = ErrHeld
+		return d.settled(ctx, tx, row, record)
 	}
 	return nil, err
 }

@@ -13,7 +13,16 @@ import (
 
 // old is true of keys that were applied long ago. A lease that is not over stays, whenever it began: its owner is at
 // work.
-const old = `applied_at < ? AND (expires_at IS NULL OR expires_at <= now_ms()) ORDER BY applied_at LIMIT ?`
+const old = `applied_at < ? AND (expires_at IS NULL OR expires_at <= now_ms())` + oldest + ` LIMIT ?`
+
+const oldest = ` ORDER BY applied_at`
+
+// sparing keeps the keys of messages that are parked, where there is a table of them: their messages come again. A
+// message that is parked meanwhile has a key that is younger than any retention, or none.
+func sparing(statement string) string {
+	return strings.Replace(statement, oldest, ` AND NOT EXISTS (SELECT 1 FROM spillway_parked p
+WHERE p.consumer = spillway_keys.consumer AND p.key_id = spillway_keys.id)`+oldest, 1)
+}
 
 var (
 	// The array is made once, before the rows are deleted by their places: a join might be planned to ask for old keys
@@ -34,16 +43,23 @@ const deleteMySQL = `DELETE FROM spillway_keys WHERE consumer = ? AND id IN (%s)
 // transaction. On a server it passes over keys that others are about to change. The time is by the caller's clock, as
 // applied_at is by the clock of the process that claimed the key.
 func Purge(ctx context.Context, db *database.Database, before int64, limit int) (n int, err error) {
-	switch db.Kind() {
-	case database.SQLite:
-		n, err = purgeBetweenClaims(ctx, db.DB(), before, limit)
+	statement := map[database.Kind]string{database.Postgres: purgePostgres, database.MySQL: chooseMySQL,
+		database.SQLite: purgeSQLite}[db.Kind()]
+	parks, err := db.Has(ctx, Parked)
+	if parks {
+		statement = sparing(statement)
+	}
+	switch {
+	case err != nil:
+	case db.Kind() == database.SQLite:
+		n, err = purgeBetweenClaims(ctx, db.DB(), statement, before, limit)
 	default:
 		err = db.Write(ctx, func(tx *sql.Tx) (err error) {
 			if db.Kind() == database.MySQL {
-				n, err = purgeChosen(ctx, tx, before, limit)
+				n, err = purgeChosen(ctx, tx, statement, before, limit)
 				return err
 			}
-			n, err = deleted(tx.ExecContext(ctx, purgePostgres, before, limit))
+			n, err = deleted(tx.ExecContext(ctx, statement, before, limit))
 			return err
 		})
 	}
@@ -55,22 +71,23 @@ func Purge(ctx context.Context, db *database.Database, before int64, limit int) 
 
 // purgeBetweenClaims waits for other processes without the gate of SQLite, so that claims of this process wait for the
 // batch alone.
-func purgeBetweenClaims(ctx context.Context, db *sql.DB, before int64, limit int) (n int, err error) {
+func purgeBetweenClaims(ctx context.Context, db *sql.DB, statement string, before int64,
+	limit int) (n int, err error) {
 	gate := sqlite.GateOf(db)
 	err = sqlite.WhileBusy(ctx, func() (err error) {
 		if err := gate.Lock(ctx); err != nil {
 			return err
 		}
 		defer gate.Unlock()
-		n, err = deleted(db.ExecContext(ctx, purgeSQLite, before, limit)) // a transaction by itself
+		n, err = deleted(db.ExecContext(ctx, statement, before, limit)) // a transaction by itself
 		return err
 	})
 	return n, err
 }
 
 // purgeChosen locks the rows first, by the index, and deletes them by their keys.
-func purgeChosen(ctx context.Context, tx *sql.Tx, before int64, limit int) (int, error) {
-	rows, err := chosen(ctx, tx, before, limit)
+func purgeChosen(ctx context.Context, tx *sql.Tx, statement string, before int64, limit int) (int, error) {
+	rows, err := chosen(ctx, tx, statement, before, limit)
 	if err != nil {
 		return 0, err
 	}
@@ -86,8 +103,8 @@ func deleted(result sql.Result, err error) (int, error) {
 }
 
 // chosen locks old keys and returns their ids by consumer, as bytes.
-func chosen(ctx context.Context, tx *sql.Tx, before int64, limit int) (map[string][]any, error) {
-	rows, err := tx.QueryContext(ctx, chooseMySQL, before, limit)
+func chosen(ctx context.Context, tx *sql.Tx, statement string, before int64, limit int) (map[string][]any, error) {
+	rows, err := tx.QueryContext(ctx, statement, before, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -11,5 +11,6 @@ var Table = schema.Table{
 	Versions: []schema.Version{
 		{File: "0002_keys.sql", Columns: []string{"consumer", "id", "outputs", "applied_at"}},
 		{File: "0003_leases.sql", Columns: []string{"fingerprint", "version", "fence", "expires_at", "nonce"}},
+		{File: "0027_keys_settled.sql", Columns: []string{"settled_source", "settled_position", "settled_redrives"}},
 	},
 }

@@ -26,7 +26,7 @@ type Config[T any] struct {
 	Run func(T)
 }
 
-// Lanes runs messages. One goroutine adds them: the messages of several would have no order.
+// Lanes runs messages. One goroutine adds them: the messages of several would have no order. See AddBeside.
 type Lanes[T any] struct {
 	config  Config[T]
 	seed    maphash.Seed
@@ -85,6 +85,19 @@ func (l *Lanes[T]) Add(ctx context.Context, item T) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// AddBeside is Add for a second goroutine, whose messages have no order to those of the first.
+func (l *Lanes[T]) AddBeside(ctx context.Context, item T) error {
+	defer l.passOn() // it may have taken what the other one waits for
+	return l.Add(ctx, item)
+}
+
+func (l *Lanes[T]) passOn() {
+	select {
+	case l.room <- struct{}{}:
+	default:
 	}
 }
 
@@ -179,10 +192,7 @@ func (l *Lanes[T]) ended(e *entry[T]) (behind *entry[T]) {
 		}
 	}
 	l.release(e)
-	select {
-	case l.room <- struct{}{}:
-	default:
-	}
+	l.passOn()
 	return behind
 }
 

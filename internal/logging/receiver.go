@@ -5,6 +5,9 @@ var (
 	// each: nothing
 	DuplicateAbsorbed = event(isDebug, "duplicate_absorbed", "The receiver absorbed a duplicate", Consumer, Key)
 	// each: nothing
+	SettledAbsorbed = event(isDebug, "settled_absorbed", "The receiver absorbed a message that ended without an effect "+
+		"before", Consumer, Key)
+	// each: nothing
 	VersionSkipped = event(isDebug, "version_skipped", "The receiver skipped a version: a later one was applied before",
 		Consumer, Key, "version", "applied")
 	// each: Repair the database.

@@ -2,6 +2,22 @@ package logging
 
 // Stages and the delay store.
 var (
+	// each: Repair the database. The partition waits.
+	SequencesAway = event(isError, "sequences_away", "Parked messages cannot be read or written; their partition waits",
+		Topic, Partition, ConsumerGroup, Consumer, Key)
+	// each: Add the channel with Attach, before what copies messages.
+	OrderUnknown = event(isError, "order_unknown", "A message of an ordered handler has no place in an order; it is requeued",
+		Topic, Handler, MessageID)
+	// start: Set `Config.Ordered` until the messages are gone.
+	ParkedLeft = event(isError, "parked_left", "Messages wait in the order of their key, and this channel has no Ordered: "+
+		"later messages of their keys overtake them. Set Config.Ordered until they are gone, or check that another "+
+		"instance has it", Messages)
+	// each: nothing
+	MessageParked = event(isInfo, "message_parked", "The handler failed; the message waits, and those of its key behind it",
+		Topic, Handler, Class, Stage, Attempt, Wait, MessageID)
+	// each: Look at the letter: its message took effect.
+	SettledApplied = event(isInfo, "settled_applied", "A message that was dead-lettered has had its effect before, by a "+
+		"process that was stopped", Consumer, Key)
 	// each: Look why the stage refuses it.
 	StageCondemned = event(isError, "stage_condemned", "A message cannot go into its stage; it is dead-lettered",
 		Topic, Handler, Stage, StageTopic, MessageID)

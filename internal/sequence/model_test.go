@@ -1,5 +1,6 @@
 // Package sequence_test is a model of the protocol of docs/order.md: lanes, parking, draining and settling, among
-// rebalances, crashes, stopped processes, purges, redrives and deploys. No package has the protocol yet.
+// rebalances, crashes, stopped processes, purges, redrives and deploys. It plays with a store in memory, which has faults too, and with the tables
+// of package sequence.
 package sequence_test
 
 import (
@@ -12,7 +13,11 @@ import (
 const steps = 300
 
 func play(broken fault, choose chooser) (violated string) {
-	w := newWorld(broken, newMemory(broken), choose)
+	return playOn(newMemory(broken), broken, choose)
+}
+
+func playOn(s store, broken fault, choose chooser) (violated string) {
+	w := newWorld(broken, s, choose)
 	for range steps {
 		w.step()
 	}

@@ -32,6 +32,7 @@ const (
 	letter
 	settle
 	park
+	hold
 	finish
 )
 
@@ -176,7 +177,7 @@ func (l *lane) leave(d *delivery) {
 // repeated.
 func (p *process) run(l *lane, d *delivery) (ended bool) {
 	w, was := p.world, d.at
-	if lost := w.choose(8) == 0; lost && was != begin && was != handler && was != finish {
+	if lost := w.choose(8) == 0; lost && was != begin && was != handler && was != hold && was != finish {
 		defer func() { d.at = was }()
 	}
 	switch d.at {
@@ -210,12 +211,14 @@ func (p *process) run(l *lane, d *delivery) (ended bool) {
 			d.at = finish
 		}
 	case park:
-		w.store.Park(d.message, d.forGood)
-		p.waiting[d.key] = true
-		d.at = finish
+		if w.store.Park(d.message, d.forGood) {
+			p.waiting[d.key] = true
+			d.at = finish
+		}
+	case hold:
+		return w.store.Hold(d.message)
 	case finish:
-		p.finish(d)
-		return true
+		return p.finish(d)
 	}
 	return false
 }
@@ -250,7 +253,8 @@ func (p *process) handle(l *lane, d *delivery) (ended bool) {
 		d.at = letter
 	case d.drained:
 		if d.forGood {
-			w.store.Hold(d.message)
+			d.at = hold
+			return false
 		}
 		return true // it waits on
 	case p.parks:
@@ -262,17 +266,17 @@ func (p *process) handle(l *lane, d *delivery) (ended bool) {
 }
 
 // finish deletes the row of a drained message, or acks the one of the source.
-func (p *process) finish(d *delivery) {
+func (p *process) finish(d *delivery) (ended bool) {
 	if d.drained {
-		p.world.store.Delete(d.message)
-		return
+		return p.world.store.Delete(d.message)
 	}
 	p.done[d.offset] = true
 	if p.world.broken == commitTooFar {
 		p.position = max(p.position, d.offset+1)
-		return
+		return true
 	}
 	for p.done[p.position] {
 		p.position++
 	}
+	return true
 }

@@ -28,22 +28,22 @@ type parked struct {
 }
 
 // store is the tables of keys and of parked messages. Each method is one transaction, but for Claim, whose transaction
-// ends with the claim.
+// ends with the claim. A method that writes can be told to come again: Settle by busy, and the others by false.
 type store interface {
 	Claim(m message) (claim, state)
 	// Settle writes that m ended without an effect, unless m is settled already.
 	Settle(m message) state
-	Park(m message, held bool)
-	Hold(m message)
-	Release(m message)
-	Delete(m message)
+	Park(m message, held bool) bool
+	Hold(m message) bool
+	Release(m message) bool
+	Delete(m message) bool
 	Head(key string) (parked, bool)
 	// Load returns the keys with parked messages.
 	Load() []string
 	Held() []message
 	IsSettled(m message) bool
 	// Purge removes the row of a key that is settled, unless its message is parked.
-	Purge(id string)
+	Purge(id string) bool
 }
 
 type claim interface {
@@ -135,7 +135,7 @@ func (s *memory) find(m message) int {
 	return slices.IndexFunc(s.rows, func(r row) bool { return r.message == m })
 }
 
-func (s *memory) Park(m message, held bool) {
+func (s *memory) Park(m message, held bool) bool {
 	at := s.find(m)
 	if at < 0 || s.broken == counted {
 		s.length[m.key]++
@@ -143,18 +143,20 @@ func (s *memory) Park(m message, held bool) {
 	if at < 0 {
 		s.rows = append(s.rows, row{m, held})
 	}
+	return true
 }
 
-func (s *memory) set(m message, held bool) {
+func (s *memory) set(m message, held bool) bool {
 	if at := s.find(m); at >= 0 {
 		s.rows[at].held = held
 	}
+	return true
 }
 
-func (s *memory) Hold(m message)    { s.set(m, true) }
-func (s *memory) Release(m message) { s.set(m, false) }
+func (s *memory) Hold(m message) bool    { return s.set(m, true) }
+func (s *memory) Release(m message) bool { return s.set(m, false) }
 
-func (s *memory) Delete(m message) {
+func (s *memory) Delete(m message) bool {
 	at := s.find(m)
 	if s.broken == deleteHead {
 		at = slices.IndexFunc(s.rows, func(r row) bool { return r.key == m.key })
@@ -163,6 +165,7 @@ func (s *memory) Delete(m message) {
 		s.rows = slices.Delete(s.rows, at, at+1)
 		s.length[m.key]--
 	}
+	return true
 }
 
 func (s *memory) IsSettled(m message) bool {
@@ -205,13 +208,14 @@ func (s *memory) Held() (held []message) {
 	return held
 }
 
-func (s *memory) Purge(id string) {
+func (s *memory) Purge(id string) bool {
 	k := s.keys[id]
 	if k == nil || k.state == busy {
-		return
+		return false
 	}
 	if s.broken != purgeParked && slices.ContainsFunc(s.rows, func(r row) bool { return r.id == id }) {
-		return
+		return false
 	}
 	delete(s.keys, id)
+	return true
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 )
 
 // delivery is a record on its way to the consumer, which holds it until the ack.
@@ -27,6 +28,17 @@ type delivery struct {
 	first     atomic.Bool // it is placed, and committed, before the next message is delivered
 
 	placing.Chains // of lanes
+
+	order sequence.Delivery // if the order of keys is kept
+	lane  *sequence.Lane    // there is no message: what is parked in the lane is to be delivered
+}
+
+// Sequenced is for package sequence.
+func (d *delivery) Sequenced() *sequence.Delivery {
+	if d.order.Owner == nil {
+		return nil
+	}
+	return &d.order
 }
 
 // Placing lets the next message be delivered while this one is placed elsewhere. It waits until those before it with

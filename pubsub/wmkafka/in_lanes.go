@@ -1,6 +1,7 @@
 package wmkafka
 
 import (
+	"context"
 	"math"
 	"sync"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/lanes"
 	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -16,6 +18,9 @@ import (
 type inLanes struct {
 	sub  *subscription
 	room chan struct{} // has an item if a message has been settled since
+
+	partition int32
+	owner     *sequence.Owner // of what is parked, if the order of keys is kept
 
 	mu    sync.Mutex
 	marks marks
@@ -28,19 +33,36 @@ func (s *subscription) consumeInLanes(session sarama.ConsumerGroupSession, claim
 		sub: s, room: make(chan struct{}, 1), marker: s.marker(session),
 		marks: marks{most: math.MaxInt, mostBytes: math.MaxInt, ahead: maxInFlight},
 	}
+	ctx := s.tenure.work
+	if s.ordering != nil {
+		l.partition = claim.Partition()
+		l.owner = s.ordering.Own(sequence.Source{Group: s.group, Topic: claim.Topic(), Partition: l.partition})
+		if !l.owner.Load(session.Context()) { // behind the position, which the session has read
+			return
+		}
+	}
+	var draining sync.WaitGroup
+	defer draining.Wait()
 	all := lanes.New(lanes.Config[*delivery]{
 		Running: s.config.InFlight, Items: maxInFlight, Bytes: s.config.maxPlacingBytes, Run: l.run,
-		Key:  func(d *delivery) []byte { return d.of.record.Key },
-		Size: func(d *delivery) int { return sizeOf(d.of.record) },
+		Key: l.keyOf, Size: func(d *delivery) int { return sizeOf(d.of.record) },
 	})
 	defer all.Close() // after settleGrace at most, after the tenure
-	ctx := s.tenure.work
+	if l.owner != nil {
+		until, stop := context.WithCancel(session.Context())
+		defer stop()
+		draining.Go(func() { l.drainAll(until, ctx, all) })
+	}
 	for l.hasRoom() {
 		record := next(session, claim)
 		if record == nil {
 			return
 		}
 		d := s.deliver(ctx, record)
+		if l.owner != nil {
+			d.order = sequence.Delivery{Owner: l.owner, Lane: sequence.LaneOf(record.Key), RecordKey: record.Key,
+				Position: record.Offset, SentAt: record.Timestamp}
+		}
 		l.take(d)
 		if all.Add(session.Context(), d) != nil { // the session has ended
 			return
@@ -73,15 +95,33 @@ func (l *inLanes) take(d *delivery) {
 	d.placement = l.marks.place(d.of.record.Offset, nil, 0)
 }
 
+// keyOf returns what stands for the key of a message, or for the lane whose parked messages are to be delivered.
+func (l *inLanes) keyOf(d *delivery) []byte {
+	switch {
+	case d.lane != nil:
+		return d.lane.Key
+	case l.owner != nil:
+		return d.order.Lane
+	}
+	return d.of.record.Key
+}
+
 // run delivers a message until it is acked. Its lane goes on when run returns. After the end of the session nothing is
 // delivered: the handler of the message in front may still be at work.
 func (l *inLanes) run(d *delivery) {
+	if d.lane != nil {
+		l.drain(d)
+		return
+	}
 	d.Deliver(d.msg)
-	for l.session.Context().Err() == nil && d.send() {
+	for l.session.Context().Err() == nil && l.sends(d) {
 		outcome := d.settled(nil)
 		d.cancel()
 		switch outcome {
 		case acked:
+			if l.owner != nil && !d.untilReturned() { // a letter of a handler that acked may be on its way
+				return
+			}
 			l.acked(d)
 		case abandoned:
 			d.abandon()
@@ -93,6 +133,14 @@ func (l *inLanes) run(d *delivery) {
 		d.msg = d.msg.Copy()
 		d.Deliver(d.msg)
 	}
+}
+
+// sends hands the message over. If messages of its key are parked, it goes behind them.
+func (l *inLanes) sends(d *delivery) bool {
+	if l.owner != nil {
+		d.order.Appends = l.owner.Waits(d.order.Lane)
+	}
+	return d.send()
 }
 
 // acked marks what is done, now that d is.

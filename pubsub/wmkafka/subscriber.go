@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -154,6 +155,9 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	graceful.Drains(ctx)
 	ctx, cancel := cancelledWith(ctx)
 	sub := newSubscription(s, topic, cancel)
+	if s.config.InFlight > 1 {
+		sub.ordering = sequence.Take(ctx)
+	}
 	if err := s.begin(sub); err != nil {
 		cancel()
 		return nil, err

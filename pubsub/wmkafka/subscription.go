@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 )
 
 // subscription is one call of Subscribe. Watermill-kafka's subscriber keeps the connection and the group for it; where
@@ -31,6 +32,7 @@ type subscription struct {
 
 	client      *sarama.Config
 	connections *connections
+	ordering    *sequence.Ordering // nil without an order of keys
 
 	tenure *tenure // of the latest session
 

@@ -7,9 +7,13 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/watermill-spillway/spillway/internal/delayed"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -27,7 +31,7 @@ func Erase(ctx context.Context, stores Stores, request Request) (Report, error) 
 		forgotten: map[string]struct{}{}}
 	e.eraser, _ = stores.Keys.(keytable.Eraser)
 	err := e.record(ctx, "began")
-	for _, step := range []func(context.Context) error{e.campaigns, e.named, e.delayed, e.letters, e.unsearched} {
+	for _, step := range []func(context.Context) error{e.campaigns, e.named, e.delayed, e.parked, e.letters, e.unsearched} {
 		if err == nil {
 			err = step(ctx)
 		}
@@ -93,6 +97,37 @@ func (e *erasing) delayed(ctx context.Context) error {
 	e.report.Delayed, e.report.DelayedInHand = done.Messages, done.InHand
 	e.progress()
 	return err
+}
+
+// parked erases what waits in the order of its key, beside the keys. It counts as delayed.
+func (e *erasing) parked(ctx context.Context) error {
+	parked, ok := e.Stores.Keys.(sequence.Eraser)
+	if !ok {
+		return nil
+	}
+	n, err := parked.EraseParked(ctx, sequence.Erasing{Match: e.request.matches, DryRun: e.request.DryRun, Removed: e.keys})
+	e.report.Delayed += n
+	e.progress()
+	return err
+}
+
+// matches reports whether a message is meant, by what it has or what its producer gave it.
+func (r *Request) matches(id string, metadata map[string]string) bool {
+	msg := message.NewMessage(id, nil)
+	msg.Metadata = metadata
+	original := poison.Read(msg).Original
+	if len(r.IDs) > 0 {
+		return slices.Contains(r.IDs, id) || slices.Contains(r.IDs, original.UUID)
+	}
+	for key, value := range r.Metadata {
+		if got, ok := metadata[key]; ok && got == value {
+			continue
+		}
+		if got, ok := original.Metadata[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
 }
 
 // keys forgets the keys of messages, once each.

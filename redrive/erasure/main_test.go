@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/poison"
@@ -49,6 +50,9 @@ func storesOn(db *sql.DB) (s erasure.Stores, err error) {
 		return s, err
 	}
 	if s.Keys, err = idempotency.NewStore(ctx, db, "shop"); err != nil {
+		return s, err
+	}
+	if _, err = sequence.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
 	s.Campaigns, err = campaigns.New(ctx, s.Letters, campaigns.Config{Allow: []string{"orders"}})
@@ -106,7 +110,7 @@ func fill(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
 // saying returns where a value stands in all tables that can have data of a message.
 func saying(t testing.TB, db *sql.DB, value string) []string {
 	t.Helper()
-	return fixture.Saying(t, db, value, append(fixture.Tables, "spillway_delayed", "spillway_keys", "spillway_campaigns", "spillway_campaign_letters",
+	return fixture.Saying(t, db, value, append(fixture.Tables, "spillway_delayed", "spillway_parked", "spillway_keys", "spillway_campaigns", "spillway_campaign_letters",
 		"spillway_campaign_events")...)
 }
 

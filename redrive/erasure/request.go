@@ -24,8 +24,8 @@ type Stores struct {
 	Letters *letters.Store
 	// Delayed keeps messages that wait. Default: none is searched.
 	Delayed *delay.Store
-	// Keys keeps the keys of the receiver: a store of idempotency.NewStore or of pgxstore.New. Default: none is
-	// searched.
+	// Keys keeps the keys of the receiver, and beside them messages that wait in the order of their key: a store of
+	// idempotency.NewStore or of pgxstore.New. Default: none is searched.
 	Keys idempotency.Store
 	// Campaigns are those on Letters. Default: none are searched.
 	Campaigns *campaigns.Campaigns
@@ -60,7 +60,7 @@ type Report struct {
 	// Letters are dead letters that were erased, and LettersInHand those that stay under a lease.
 	Letters       int `json:"letters"`
 	LettersInHand int `json:"letters_in_hand"`
-	// Delayed are messages that waited and were removed, and DelayedInHand those that a relay is publishing.
+	// Delayed are messages that waited, also in the order of their key, and were removed, and DelayedInHand those that a relay is publishing.
 	Delayed       int `json:"delayed"`
 	DelayedInHand int `json:"delayed_in_hand"`
 	// Keys are keys of the receiver that lost their outputs and fingerprints, or that were removed. KeysInHand are

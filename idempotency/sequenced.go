@@ -1,0 +1,62 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/sequence"
+)
+
+// sequenced is a Receiver as package sequence sees it.
+type sequenced struct{ of *Receiver }
+
+// Open refuses what cannot keep an order: see docs/order.md.
+func (s sequenced) Open(ctx context.Context) (*sequence.Store, error) {
+	r := s.of
+	if r.config.Lease > 0 {
+		return nil, fmt.Errorf("ReceiverConfig.Lease is %s: a lease ends while its holder is stopped, so an effect could "+
+			"come late; leave Lease out, and write through idempotency.Tx", r.config.Lease)
+	}
+	if r.config.Version != nil {
+		return nil, errors.New("ReceiverConfig.Version is set: a message that ended without an effect is known by a key of " +
+			"its own; leave Version out")
+	}
+	for handler, key := range r.config.Handlers {
+		if key.Version != nil {
+			return nil, fmt.Errorf("ReceiverConfig.Handlers[%q].Version is set: a message that ended without an effect is "+
+				"known by a key of its own; leave Version out", handler)
+		}
+	}
+	store, ok := r.store.(*sqlStore)
+	if !ok {
+		return nil, fmt.Errorf("the store of keys is a %T, and messages wait beside their keys: use a store of "+
+			"idempotency.NewStore or pgxstore.New", r.store)
+	}
+	return sequence.NewStore(ctx, store.on.DB(), store.service)
+}
+
+// Key returns how the message is recognised.
+func (s sequenced) Key(ctx context.Context, msg *message.Message) (sequence.Key, error) {
+	entry, err := s.of.entry(ctx, msg)
+	return sequence.Key{Consumer: entry.Consumer, ID: entry.ID, Fingerprint: entry.Fingerprint}, err
+}
+
+// Settle writes that the message ended without an effect. If it has had one, it returns the recorded outputs.
+func (s sequenced) Settle(ctx context.Context, key sequence.Key,
+	place keytable.Place) (out []*message.Message, applied bool, err error) {
+	store, ok := s.of.store.(*sqlStore)
+	if !ok {
+		return nil, false, fmt.Errorf("idempotency: the store of keys is a %T", s.of.store)
+	}
+	entry := Entry{Key: Key{key.Consumer, key.ID}, Fingerprint: key.Fingerprint, place: place}
+	record, err := keytable.Settle(ctx, store.on, entry.row())
+	if err != nil || record == nil {
+		return nil, false, err
+	}
+	out, err = decodeOutputs(record.Outputs)
+	return out, true, err
+}

@@ -1,0 +1,34 @@
+-- The table of messages that wait in the order of their key, version 1.
+
+-- A message a row. source is the hash of service, group (members), topic and partition (part). lane is the key, or what
+-- stands for a long one. The rows of a lane are in the order of seq. position and fingerprint say which message of the
+-- source it is. due_at is microseconds since 1970. consumer and key_id are the message's key in spillway_keys, which a
+-- purge leaves alone.
+CREATE TABLE IF NOT EXISTS spillway_parked (
+	seq         INTEGER PRIMARY KEY AUTOINCREMENT,
+	service     BLOB    NOT NULL,
+	members     BLOB    NOT NULL,
+	topic       BLOB    NOT NULL,
+	part        INTEGER NOT NULL,
+	source      BLOB    NOT NULL,
+	lane        BLOB    NOT NULL,
+	position    INTEGER NOT NULL,
+	fingerprint BLOB    NOT NULL,
+	redrives    INTEGER NOT NULL,
+	due_at      INTEGER NOT NULL,
+	held        INTEGER NOT NULL DEFAULT 0,
+	sent_at     INTEGER NOT NULL,
+	consumer    TEXT    NOT NULL,
+	key_id      TEXT    NOT NULL,
+	record_key  BLOB,
+	id          BLOB    NOT NULL,
+	metadata    BLOB    NOT NULL,
+	payload     BLOB
+);
+
+CREATE UNIQUE INDEX IF NOT EXISTS spillway_parked_message ON spillway_parked (source, position, fingerprint);
+CREATE INDEX IF NOT EXISTS spillway_parked_lane ON spillway_parked (source, lane, seq);
+CREATE INDEX IF NOT EXISTS spillway_parked_key ON spillway_parked (consumer, key_id);
+
+INSERT INTO spillway_schema (component, version, applied_at)
+VALUES ('parked', 1, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) ON CONFLICT DO NOTHING;

@@ -1,0 +1,187 @@
+package sequence_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	watermill "github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+)
+
+func opened(t testing.TB, db *sql.DB) (*database.Database, *sequence.Store) {
+	t.Helper()
+	on, err := database.Open(t.Context(), "test", db, "shop", keytable.Table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sequence.NewStore(t.Context(), db, "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return on, s
+}
+
+func rowOf(key []byte, position int64, id, payload string) *sequence.Row {
+	msg := watermill.NewMessage(id, []byte(payload))
+	msg.Metadata.Set("customer", "ann\x00\xff")
+	return &sequence.Row{Lane: sequence.LaneOf(key), Position: position, Fingerprint: sequence.FingerprintOf(msg), RecordKey: key, Msg: msg,
+		SentAt: time.UnixMilli(1234567), Key: sequence.Key{Consumer: "shop/billing", ID: id}}
+}
+
+// Conventions, bad input: keys of any bytes and up to 1 MiB are sequences of their own, and come back as they were.
+func TestHostileKeys(t *testing.T) {
+	long := bytes.Repeat([]byte("k"), 1<<20)
+	keys := [][]byte{{}, []byte("a"), []byte("A"), []byte("a "), {0}, {0xff, 0xfe}, []byte("'; DROP TABLE spillway_parked; --"), long[:200], long[:201], long,
+		append(slices.Clone(long), 'x')}
+	databases.Each(t, func(t *testing.T, kind databases.Database, address string) {
+		_, s := opened(t, kind.Open(t, address))
+		for range 2 { // again: nothing is written twice
+			for at, key := range keys {
+				if err := s.Park(t.Context(), source, rowOf(key, int64(at), "id\x00\xff", ""), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		all, err := s.Load(t.Context(), source)
+		if err != nil || len(all) != len(keys) {
+			t.Fatalf("%d sequences: %v", len(all), err)
+		}
+		for at, key := range keys {
+			rows, err := s.Heads(t.Context(), source, sequence.LaneOf(key), 10)
+			if err != nil || len(rows) != 1 {
+				t.Fatalf("%d: %d rows: %v", at, len(rows), err)
+			}
+			r := rows[0]
+			if !bytes.Equal(r.RecordKey, key) || r.RecordKey == nil || r.Position != int64(at) || r.Msg.UUID != "id\x00\xff" || r.Msg.Payload == nil ||
+				r.Msg.Metadata.Get("customer") != "ann\x00\xff" || r.SentAt.UnixMilli() != 1234567 {
+				t.Errorf("%d: %+v", at, r.Msg)
+			}
+		}
+		other := source
+		other.Group = "another"
+		if all, err := s.Load(t.Context(), other); err != nil || len(all) != 0 {
+			t.Errorf("another group has %d sequences: %v", len(all), err)
+		}
+	})
+}
+
+// A topic that was made anew has the old offsets again: its messages are others, and wait behind those before them.
+func TestTopicMadeAnew(t *testing.T) {
+	databases.Each(t, func(t *testing.T, kind databases.Database, address string) {
+		_, s := opened(t, kind.Open(t, address))
+		for _, row := range []*sequence.Row{rowOf([]byte("a"), 7, "a", "old"), rowOf([]byte("a"), 7, "a", "new")} {
+			if err := s.Park(t.Context(), source, row, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Delete(t.Context(), source, rowOf([]byte("a"), 7, "a", "old")); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := s.Heads(t.Context(), source, []byte("a"), 10)
+		if err != nil || len(rows) != 1 || string(rows[0].Msg.Payload) != "new" || time.Until(rows[0].Due) < time.Minute {
+			t.Errorf("%d rows: %v", len(rows), err)
+		}
+	})
+}
+
+// A claim that is open holds the key: to settle waits for it, and no longer than its context.
+func TestSettleMeetsClaim(t *testing.T) {
+	for _, kind := range []databases.Database{databases.Postgres, databases.MariaDB} {
+		t.Run(kind.Name, func(t *testing.T) {
+			db := kind.New(t)
+			on, _ := opened(t, db)
+			row := keytable.NewRow("shop/billing", "a", nil, 0, false)
+			row.Place = keytable.Place{Source: "source", Position: 3}
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := keytable.DialectOf(on.Kind()).Enter(t.Context(), tx, row); err != nil {
+				t.Fatal(err)
+			}
+			short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			if _, err := keytable.Settle(short, on, row); err == nil {
+				t.Error("it is settled, and claimed")
+			}
+			settled := make(chan *keytable.Record)
+			go func() {
+				record, err := keytable.Settle(t.Context(), on, row)
+				if err != nil {
+					t.Error(err)
+				}
+				settled <- record
+			}()
+			time.Sleep(50 * time.Millisecond)
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if record := <-settled; record == nil {
+				t.Error("the effect was not seen")
+			}
+		})
+	}
+}
+
+// A purge leaves the keys of parked messages, and takes those that are settled.
+func TestPurgeSparesParked(t *testing.T) {
+	databases.Each(t, func(t *testing.T, kind databases.Database, address string) {
+		on, s := opened(t, kind.Open(t, address))
+		for at, id := range []string{"parked", "old"} {
+			row := keytable.NewRow("shop/billing", id, nil, 0, false)
+			row.Place = keytable.Place{Source: "source", Position: int64(at)}
+			if _, err := keytable.Settle(t.Context(), on, row); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Park(t.Context(), source, rowOf([]byte("a"), 7, "parked", ""), 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []int{1, 0} {
+			if n, err := keytable.Purge(t.Context(), on, time.Now().Add(time.Minute).UnixMilli(), 10); err != nil || n != want {
+				t.Errorf("%d purged, want %d: %v", n, want, err)
+			}
+		}
+	})
+}
+
+// Erased messages are gone, and what comes again of them from the source is absorbed.
+func TestErase(t *testing.T) {
+	databases.Each(t, func(t *testing.T, kind databases.Database, address string) {
+		db := kind.Open(t, address)
+		on, s := opened(t, db)
+		for n := range 4 {
+			if err := s.Park(t.Context(), source, rowOf([]byte("a"), int64(n), fmt.Sprint("a", n), ""), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		erasing := sequence.Erasing{Match: func(id string, metadata map[string]string) bool { return id == "a1" && metadata["customer"] != "" }, DryRun: true}
+		for _, left := range []int{4, 3} {
+			if n, err := sequence.Erase(t.Context(), on, "shop", erasing); err != nil || n != 1 {
+				t.Errorf("%d erased: %v", n, err)
+			}
+			rows, err := s.Heads(t.Context(), source, []byte("a"), 10)
+			if err != nil || len(rows) != left {
+				t.Errorf("%d rows, want %d: %v", len(rows), left, err)
+			}
+			erasing.DryRun = false
+		}
+		row := keytable.NewRow("shop/billing", "a1", nil, 0, false)
+		row.Place = (&sequence.Delivery{Owner: (&sequence.Ordering{Store: s}).Own(source), Position: 1}).Place(watermill.NewMessage("a1", nil))
+		if absorbs, err := keytable.DialectOf(on.Kind()).Absorbs(t.Context(), db, row); err != nil || !absorbs {
+			t.Errorf("it would be handled again: %v", err)
+		}
+		if n, err := sequence.Left(t.Context(), db, "shop"); err != nil || n != 3 {
+			t.Errorf("%d are left: %v", n, err)
+		}
+	})
+}
