@@ -85,6 +85,12 @@ type Config struct {
 	// no stages. A Subscriber and a Publisher are required. With Stages.Store, such as delay.NewStore(ctx, db,
 	// service), messages wait in a database instead of in stage topics. It needs Attach or Plugin. Default: nil.
 	Stages *stages.Config
+	// Ordered lets the messages of one key take effect in the order of their source, also when one of them fails: it and
+	// those behind it wait in DB, and messages of other keys go on. Nil means no order. &spillway.OrderedConfig{} has
+	// useful delays. It needs DB, Attach, and subscribers that deliver the messages of a key one at a time:
+	// wmkafka.NewSubscriber with InFlight. It takes the place of Stages. docs/order.md says what is promised. Default:
+	// nil.
+	Ordered *OrderedConfig
 	// Retry configures how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
 	// Breaker holds messages while what a handler needs is away, instead of retrying and dead-lettering them one by
@@ -112,6 +118,7 @@ type Config struct {
 func (c *Config) own() {
 	c.CrashLimit, c.Stages, c.Breaker = copyOf(c.CrashLimit), copyOf(c.Stages), copyOf(c.Breaker)
 	c.Receiver, c.Purge, c.Retention = copyOf(c.Receiver), copyOf(c.Purge), copyOf(c.Retention)
+	c.Ordered = copyOf(c.Ordered)
 	if c.Receiver == nil && c.keys() {
 		c.Receiver = &idempotency.ReceiverConfig{}
 	}
@@ -146,6 +153,7 @@ func (c *Config) check() error {
 	}{
 		{"CrashLimit", limit != nil, c.DB != nil || limit != nil && (limit.Store != nil || limit.Delivered != nil),
 			"nothing would be counted; set Config.DB, Config.CrashLimit.Store or Config.CrashLimit.Delivered"},
+		{"Ordered", c.Ordered != nil, c.keys(), "there is no database in which messages could wait; set Config.DB"},
 		{"Receiver", c.Receiver != nil, c.keys(), "no message would be recognised; set Config.DB or Config.Idempotency"},
 		{"Purge", c.Purge != nil, c.keys(), "there are no keys to purge; set Config.DB or Config.Idempotency"},
 		{"Retention", c.Retention != nil, c.DB != nil && safecall.IsNil(c.Publisher), "the channel has no dead-letter store; " +
@@ -154,6 +162,11 @@ func (c *Config) check() error {
 		if part.on && !part.works {
 			//lint:ignore ST1005 Config is a name
 			return fmt.Errorf("Config.%s is set, and has no effect: %s", part.name, part.why)
+		}
+	}
+	if c.Ordered != nil {
+		if err := c.Ordered.validate(c); err != nil {
+			return err
 		}
 	}
 	if c.Receiver != nil && c.Receiver.Lease > 0 && limit != nil && limit.Delivered != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/delayed"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 )
 
 // leftTimeout bounds how long the search for messages that no relay moves delays the start.
@@ -50,3 +51,19 @@ func (l left) report() error {
 }
 
 var errLeft = errors.New("messages in a delay store without a relay")
+
+// parkedLeft looks in DB for messages that wait in the order of their key, for a channel without Ordered.
+type parkedLeft left
+
+func (l parkedLeft) plugin() *lifecycle.Lifecycle { return lifecycle.New(l.report, func() {}) }
+
+func (l parkedLeft) report() error {
+	ctx, cancel := context.WithTimeout(context.Background(), leftTimeout)
+	defer cancel()
+	if n, err := sequence.Left(ctx, l.db, l.service); err == nil && n > 0 {
+		logging.ParkedLeft.Write(l.logger, errParkedLeft, logging.Fields{logging.Messages: n})
+	}
+	return nil
+}
+
+var errParkedLeft = errors.New("parked messages without Config.Ordered")

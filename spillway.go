@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/ordered"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/roster"
 	"github.com/watermill-spillway/spillway/internal/traced/attempt"
@@ -34,6 +35,7 @@ type Channel struct {
 	outputs *middleware.Outputs
 	retry   *middleware.Retry
 	stages  *stages.Stages       // nil without Config.Stages
+	ordered *ordered.Part        // nil without Config.Ordered
 	breaker *breaker.Breaker     // nil without Config.Breaker
 	letters *letters.Store       // nil if Config gives the publisher
 	stores  []*outage.Dependency // of what the parts themselves need
@@ -72,7 +74,7 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 		ch.letters, err = config.openStores(ctx)
 	}
 	if err == nil {
-		err = ch.compose(&config)
+		err = ch.compose(ctx, &config)
 	}
 	if err != nil {
 		return nil, config.Privacy.Error(fmt.Errorf("spillway: %w", err)) // a driver's error can have its password
@@ -81,7 +83,7 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 }
 
 // compose makes the parts and puts them in order, outermost first.
-func (ch *Channel) compose(config *Config) (err error) {
+func (ch *Channel) compose(ctx context.Context, config *Config) (err error) {
 	if ch.queue, err = poison.NewQueue(config.Publisher, config.Queue); err != nil {
 		return err
 	}
@@ -89,7 +91,22 @@ func (ch *Channel) compose(config *Config) (err error) {
 		return err
 	}
 	ch.holds, ch.drainTimeout = holdsOf(config), config.DrainTimeout
+	var receiver *idempotency.Receiver
+	if config.Receiver != nil {
+		if receiver, err = idempotency.NewReceiver(config.Idempotency, *config.Receiver); err != nil {
+			return err
+		}
+	}
 	parts := []chain.Part{ch.outputs, ch.queue}
+	if config.Ordered != nil {
+		if err := ch.order(ctx, config, receiver); err != nil {
+			return err
+		}
+		parts = append(parts, ch.ordered.Outer)
+		if config.Purge != nil && config.Purge.Horizon > 0 {
+			config.Purge.Horizon += ch.ordered.Total()
+		}
+	}
 	if config.CrashLimit != nil {
 		limit, err := crashlimit.New(*config.CrashLimit)
 		if err != nil {
@@ -111,8 +128,14 @@ func (ch *Channel) compose(config *Config) (err error) {
 			config.Purge.Horizon += ch.stages.Inside().Total()
 		}
 	}
+	if ch.ordered != nil {
+		parts = append(parts, ch.ordered.Parking)
+	}
 	if config.reportsLeft() {
 		ch.plugins = append(ch.plugins, left{config.DB, config.Service, config.Logger}.plugin().Plugin)
+	}
+	if config.DB != nil && config.Ordered == nil {
+		ch.plugins = append(ch.plugins, parkedLeft{config.DB, config.Service, config.Logger}.plugin().Plugin)
 	}
 	if ch.retry, err = middleware.NewRetry(config.Retry); err != nil {
 		return err
@@ -129,13 +152,12 @@ func (ch *Channel) compose(config *Config) (err error) {
 		shared.Tracer = config.Tracer
 		parts = append(parts, attempt.Part(shared))
 	}
-	if config.Receiver != nil {
+	if receiver != nil {
 		ch.keyed = slices.Sorted(maps.Keys(config.Receiver.Handlers))
-		receiver, err := idempotency.NewReceiver(config.Idempotency, *config.Receiver)
-		if err != nil {
-			return err
-		}
 		parts = append(parts, receiver)
+	}
+	if ch.ordered != nil {
+		parts = append(parts, ch.ordered.Inner)
 	}
 	if config.Purge != nil {
 		purge, err := idempotency.NewPurge(config.Idempotency, *config.Purge)

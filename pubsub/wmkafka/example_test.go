@@ -2,6 +2,7 @@ package wmkafka_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"log"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -117,6 +119,34 @@ func ExamplePublisher_InitializeTopicsFor() {
 	}
 	defer pub.Close()
 	if err := pub.InitializeTopicsFor("orders", "orders.dlq", "orders.dlq.parked"); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// The messages of a record key take effect in the order of their partition, also when one of them fails: it waits in
+// the database, those behind it too, and other keys go on.
+func ExampleSubscriberConfig_ordered() {
+	var db *sql.DB // PostgreSQL, MySQL, MariaDB or SQLite
+	dlc, err := spillway.New(context.Background(), spillway.Config{
+		Service: "shop", DB: db, Queue: poison.QueueConfig{Origin: wmkafka.Origin}, Ordered: &spillway.OrderedConfig{},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	subscriber, err := wmkafka.NewSubscriber(brokers, "billing", wmkafka.SubscriberConfig{InFlight: 16})
+	if err != nil {
+		log.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	dlc.Attach(router)
+	router.AddConsumerHandler("billing", "orders", subscriber, func(msg *message.Message) error {
+		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), "INSERT INTO bills (id) VALUES ($1)", msg.UUID)
+		return err
+	})
+	if err := router.Run(context.Background()); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
+)
+
+// consumes is the variable with the plan of a consumer.
+const consumes = "SPILLWAY_ORDER_CONSUMER"
+
+// start starts this program as a consumer.
+func (p *plan) start() (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	line, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env, cmd.Stderr = append(os.Environ(), consumes+"="+string(line)), os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd, cmd.Start()
+}
+
+func consume(p *plan) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	db, err := sql.Open(p.Driver, p.DSN)
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(24)
+	db.SetMaxIdleConns(24)
+	channel, err := spillway.New(ctx, spillway.Config{Service: "shop", DB: db, Queue: poison.QueueConfig{Origin: wmkafka.Origin},
+		Ordered: &spillway.OrderedConfig{Delays: []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}}})
+	if err != nil {
+		return err
+	}
+	subscriber, err := wmkafka.NewSubscriber(p.Brokers, p.Topic, wmkafka.SubscriberConfig{InFlight: p.Lanes,
+		Sarama: func(config *sarama.Config) { config.Consumer.Group.Session.Timeout = 6 * time.Second }})
+	if err != nil {
+		return err
+	}
+	publisher, err := wmkafka.NewPublisher(p.Brokers, wmkafka.PublisherConfig{Marshaler: wmkafka.Marshaler{Inner: byLane{}}})
+	if err != nil {
+		return err
+	}
+	var logger watermill.LoggerAdapter = watermill.NopLogger{}
+	if os.Getenv("VERBOSE") != "" {
+		logger = watermill.NewStdLogger(false, false)
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, logger)
+	if err != nil {
+		return err
+	}
+	channel.Attach(router)
+	router.AddHandler("billing", p.Topic, subscriber, p.outputs(), publisher, func(msg *message.Message) ([]*message.Message, error) {
+		return p.handle(db, msg)
+	})
+	return router.Run(ctx)
+}
+
+const laneKey = "lane"
+
+// byLane gives outputs of one key one partition.
+type byLane struct{ kafka.DefaultMarshaler }
+
+func (b byLane) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
+	record, err := b.DefaultMarshaler.Marshal(topic, msg)
+	if key := msg.Metadata.Get(laneKey); key != "" && err == nil {
+		record.Key = sarama.StringEncoder(key)
+	}
+	return record, err
+}
+
+var errAway = errors.New("the downstream is away")
+
+// handle fails as the plan says, and otherwise writes an effect and returns an output.
+func (p *plan) handle(db *sql.DB, msg *message.Message) ([]*message.Message, error) {
+	time.Sleep(p.Work)
+	if fate := p.fate(msg.UUID); fate < 0 {
+		return nil, classify.Permanent(errors.New("the order is wrong"))
+	} else if fate > 0 {
+		if times, err := p.failed(db, msg.UUID); err != nil {
+			return nil, err
+		} else if times <= fate {
+			return nil, errAway
+		}
+	}
+	number, err := strconv.Atoi(string(msg.Payload))
+	if err != nil {
+		return nil, err
+	}
+	lane, _, _ := strings.Cut(msg.UUID, "/")
+	insert := `INSERT INTO effects (id, lane, number) VALUES ($1, $2, $3)`
+	if p.Driver == "mysql" {
+		insert = `INSERT INTO effects (id, lane, number) VALUES (?, ?, ?)`
+	}
+	if _, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), insert, msg.UUID, lane, number); err != nil {
+		return nil, err
+	}
+	out := message.NewMessage(msg.UUID, message.Payload(fmt.Sprint(number)))
+	out.Metadata.Set(laneKey, lane)
+	return []*message.Message{out}, nil
+}
+
+// failed counts attempts, outside of the transaction.
+func (p *plan) failed(db *sql.DB, id string) (times int, err error) {
+	upsert, read := `INSERT INTO failures (id, times) VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET times = failures.times + 1`,
+		`SELECT times FROM failures WHERE id = $1`
+	if p.Driver == "mysql" {
+		upsert, read = `INSERT INTO failures (id, times) VALUES (?, 1) ON DUPLICATE KEY UPDATE times = times + 1`,
+			`SELECT times FROM failures WHERE id = ?`
+	}
+	if _, err := db.Exec(upsert, id); err != nil {
+		return 0, err
+	}
+	return times, db.QueryRow(read, id).Scan(&times)
+}

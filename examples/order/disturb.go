@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// disturb runs consumers until each message is settled, nothing is parked and everything is committed. Meanwhile it
+// kills, stops and starts them. It returns how many messages are stuck.
+func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck int, err error) {
+	random, happened := rand.New(rand.NewPCG(s.Seed, 1)), map[string]int{}
+	var running []*exec.Cmd
+	for range s.Consumers {
+		cmd, err := s.start()
+		if err != nil {
+			return nil, 0, err
+		}
+		running = append(running, cmd)
+	}
+	defer func() {
+		for _, cmd := range running {
+			_ = cmd.Process.Signal(syscall.SIGCONT)
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+		}
+		for _, cmd := range running {
+			err = errors.Join(err, cmd.Wait())
+		}
+	}()
+	next, last, moved := 0, -1, time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return happened, max(s.Messages-last, 1), nil
+		case <-time.After(100 * time.Millisecond):
+		}
+		settled, waiting, err := s.settled(ctx)
+		if err != nil { // no table yet
+			continue
+		}
+		if settled != last {
+			last, moved = settled, time.Now()
+		}
+		if settled >= s.Messages && waiting == 0 {
+			if behind, err := s.behind(); err == nil && behind == 0 {
+				return happened, 0, nil
+			}
+		}
+		if time.Since(moved) > 90*time.Second {
+			return happened, max(s.Messages-settled, waiting, 1), nil
+		}
+		// the disturbances are spread over the messages
+		if steps := s.Kills + 1; next < s.Kills && settled > (next+1)*s.Messages/steps {
+			next++
+			at := random.IntN(len(running))
+			if s.Stops && next%3 == 0 {
+				happened["stop"]++
+				if err := s.stop(ctx, running[at]); err != nil {
+					return happened, 0, err
+				}
+				continue
+			}
+			happened["kill"]++
+			_ = running[at].Process.Kill()
+			_ = running[at].Wait()
+			if running[at], err = s.plan.start(); err != nil {
+				return happened, 0, err
+			}
+		}
+	}
+}
+
+// stop stops a consumer for longer than its session lasts.
+func (s *setting) stop(ctx context.Context, cmd *exec.Cmd) error {
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(9 * time.Second):
+	case <-ctx.Done():
+	}
+	return cmd.Process.Signal(syscall.SIGCONT)
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// plan is what happens. A consumer gets it, too.
+type plan struct {
+	Brokers []string
+	Driver  string
+	DSN     string
+	Topic   string
+	Seed    uint64
+
+	Messages, Keys, Partitions, Lanes, Consumers int
+	Twice, ForGood                               int // of a hundred messages: fail twice, or until they are dead letters
+	Kills                                        int
+	Stops                                        bool // by SIGSTOP, beyond the session
+	Work, Within                                 time.Duration
+}
+
+func main() {
+	if line := os.Getenv(consumes); line != "" {
+		var p plan
+		err := json.Unmarshal([]byte(line), &p)
+		if err == nil {
+			err = consume(&p)
+		}
+		end(err)
+		return
+	}
+	p := plan{Topic: "order-" + strings.ToLower(rand.Text())}
+	database := flag.String("database", "postgres", "postgres or mariadb")
+	flag.IntVar(&p.Messages, "messages", 20000, "messages")
+	flag.IntVar(&p.Keys, "keys", 50, "keys of messages")
+	flag.IntVar(&p.Partitions, "partitions", 4, "partitions of the topic")
+	flag.IntVar(&p.Lanes, "lanes", 16, "messages of a partition at the same time")
+	flag.IntVar(&p.Consumers, "consumers", 2, "consumers")
+	flag.IntVar(&p.Twice, "twice", 5, "of a hundred messages, those that fail twice")
+	flag.IntVar(&p.ForGood, "forgood", 1, "of a hundred messages, those that fail for good")
+	flag.IntVar(&p.Kills, "kills", 6, "consumers that are killed")
+	flag.BoolVar(&p.Stops, "stops", true, "stop a consumer beyond its session, too")
+	flag.Uint64Var(&p.Seed, "seed", 0, "of what fails and who is killed")
+	flag.DurationVar(&p.Work, "work", 2*time.Millisecond, "how long a handler works")
+	flag.DurationVar(&p.Within, "within", 10*time.Minute, "for all of it")
+	flag.Parse()
+	if p.Seed == 0 {
+		p.Seed = uint64(time.Now().UnixNano())
+	}
+	end(run(&p, *database))
+}
+
+func end(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "order:", err)
+		os.Exit(1)
+	}
+}
+
+var errBad = errors.New("the order is not kept, see the line")
+
+func run(p *plan, database string) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.Within)
+	defer cancel()
+	s, err := prepare(p, database)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.remove()) }()
+	if err := s.produce(); err != nil {
+		return err
+	}
+	begun := time.Now()
+	happened, stuck, err := s.disturb(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := s.judge()
+	if err != nil {
+		return err
+	}
+	r.Database, r.Messages, r.Keys, r.Seed, r.Kills, r.Stops = database, p.Messages, p.Keys, p.Seed, happened["kill"], happened["stop"]
+	r.Stuck, r.Seconds = stuck, time.Since(begun).Seconds()
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	fmt.Println(string(line))
+	if r.Violations+r.Outputs+r.Lost+r.Doubled+r.Stuck > 0 {
+		return errBad
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+)
+
+// setting is the topic and the database of a run, which are its own.
+type setting struct {
+	*plan
+	db    *sql.DB
+	admin sarama.ClusterAdmin
+	drop  func() error
+}
+
+func (p *plan) outputs() string { return p.Topic + "-outputs" }
+
+func prepare(p *plan, database string) (s *setting, err error) {
+	address, err := services.Lookup("kafka")
+	if err != nil {
+		return nil, err
+	}
+	p.Brokers = []string{address}
+	s = &setting{plan: p}
+	if err := s.makeBase(database); err != nil {
+		return nil, err
+	}
+	for _, statement := range []string{
+		`CREATE TABLE effects (n ` + map[string]string{"pgx": "BIGSERIAL", "mysql": "BIGINT AUTO_INCREMENT"}[p.Driver] +
+			` PRIMARY KEY, id VARCHAR(100) NOT NULL, lane VARCHAR(100) NOT NULL, number BIGINT NOT NULL)`,
+		`CREATE TABLE failures (id VARCHAR(100) PRIMARY KEY, times BIGINT NOT NULL)`,
+	} {
+		if _, err := s.db.Exec(statement); err != nil {
+			return nil, err
+		}
+	}
+	if s.admin, err = sarama.NewClusterAdmin(p.Brokers, nil); err != nil {
+		return nil, err
+	}
+	for _, topic := range []string{p.Topic, p.outputs()} {
+		if err := s.admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: int32(p.Partitions), ReplicationFactor: 1},
+			false); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+var errAddress = errors.New("the address of the database cannot be read") // it holds a password
+
+// makeBase makes a schema or database.
+func (s *setting) makeBase(database string) error {
+	address, err := services.Lookup(database)
+	if err != nil {
+		return err
+	}
+	name := strings.ReplaceAll(s.Topic, "-", "_")
+	create, drop := `CREATE SCHEMA `+name, `DROP SCHEMA `+name+` CASCADE`
+	if database == "mariadb" {
+		config, err := mysql.ParseDSN(address)
+		if err != nil {
+			return errAddress
+		}
+		s.Driver, config.DBName = "mysql", name
+		s.DSN = config.FormatDSN()
+		create, drop = `CREATE DATABASE `+name+` CHARACTER SET utf8mb4`, `DROP DATABASE `+name
+	} else {
+		u, err := url.Parse(address)
+		if err != nil {
+			return errAddress
+		}
+		query := u.Query()
+		query.Set("search_path", name)
+		u.RawQuery = query.Encode()
+		s.Driver, s.DSN = "pgx", u.String()
+	}
+	outside, err := sql.Open(s.Driver, address)
+	if err != nil {
+		return errAddress
+	}
+	if _, err := outside.Exec(create); err != nil {
+		return err
+	}
+	s.drop = func() error {
+		_, err := outside.Exec(drop)
+		return errors.Join(err, outside.Close())
+	}
+	s.db, err = sql.Open(s.Driver, s.DSN)
+	return err
+}
+
+func (s *setting) remove() error {
+	failed := s.db.Close()
+	for _, topic := range []string{s.Topic, s.outputs()} {
+		failed = errors.Join(failed, s.admin.DeleteTopic(topic))
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		err := s.drop()
+		if err == nil || time.Now().After(deadline) {
+			return errors.Join(failed, err, s.admin.Close())
+		}
+	}
+}
+
+// idOf and keyOf say which message is the nth, of which key.
+func (p *plan) idOf(n int) string  { return fmt.Sprintf("%s/%d", p.keyOf(n), n) }
+func (p *plan) keyOf(n int) string { return fmt.Sprint("key-", n*7919%p.Keys) }
+
+// fate is how often a message fails, or -1 for good.
+func (p *plan) fate(id string) int {
+	h := rand.New(rand.NewPCG(p.Seed, hash(id))).IntN(100)
+	switch {
+	case h < p.Twice:
+		return 2
+	case h < p.Twice+p.ForGood:
+		return -1
+	}
+	return 0
+}
+
+func hash(s string) (h uint64) {
+	for _, b := range []byte(s) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	return h
+}
+
+func (s *setting) produce() error {
+	config := sarama.NewConfig()
+	config.Producer.Return.Successes, config.Producer.Idempotent, config.Net.MaxOpenRequests = true, true, 1
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	producer, err := sarama.NewSyncProducer(s.Brokers, config)
+	if err != nil {
+		return err
+	}
+	var all []*sarama.ProducerMessage
+	for n := range s.Messages {
+		all = append(all, &sarama.ProducerMessage{Topic: s.Topic, Key: sarama.StringEncoder(s.keyOf(n)),
+			Value:   sarama.StringEncoder(fmt.Sprint(n)),
+			Headers: []sarama.RecordHeader{{Key: []byte(kafka.UUIDHeaderKey), Value: []byte(s.idOf(n))}}})
+	}
+	for len(all) > 0 && err == nil {
+		some := all[:min(500, len(all))]
+		all, err = all[len(some):], producer.SendMessages(some)
+	}
+	return errors.Join(err, producer.Close())
+}
+
+// settled is how many messages have an effect or a letter, and waiting how many rows are parked.
+func (s *setting) settled(ctx context.Context) (settled, waiting int, err error) {
+	err = s.db.QueryRowContext(ctx, `SELECT (SELECT count(DISTINCT id) FROM effects) +
+(SELECT count(DISTINCT id) FROM spillway_dead_letters), (SELECT count(*) FROM spillway_parked)`).Scan(&settled, &waiting)
+	return settled, waiting, err
+}
+
+// behind is how many messages the group has not committed.
+func (s *setting) behind() (int, error) {
+	offsets, err := s.admin.ListConsumerGroupOffsets(s.Topic, map[string][]int32{s.Topic: partitions(s.Partitions)})
+	if err != nil {
+		return 0, err
+	}
+	committed := 0
+	for p := range s.Partitions {
+		if block := offsets.GetBlock(s.Topic, int32(p)); block != nil && block.Offset > 0 {
+			committed += int(block.Offset)
+		}
+	}
+	return s.Messages - committed, nil
+}
+
+func partitions(n int) (all []int32) {
+	for p := range n {
+		all = append(all, int32(p))
+	}
+	return all
+}

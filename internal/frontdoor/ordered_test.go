@@ -1,0 +1,290 @@
+package frontdoor_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// line is a delivery of one message of a partition.
+type line struct {
+	placing.Chains
+	order sequence.Delivery
+}
+
+func (l *line) Sequenced() *sequence.Delivery             { return &l.order }
+func (l *line) Placing(context.Context, *message.Message) {}
+
+// partition is a source that delivers what the test says, one at a time.
+type partition struct {
+	t     *testing.T
+	db    *sql.DB
+	owner *sequence.Owner
+	out   chan *message.Message
+	seen  []string // by the handler
+}
+
+func (p *partition) Close() error { return nil }
+
+func (p *partition) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	placing.Lanes.Store(true)
+	p.owner = sequence.Take(ctx).Own(sequence.Source{Group: "billing", Topic: topic})
+	p.out = make(chan *message.Message)
+	if !p.owner.Load(ctx) {
+		return nil, ctx.Err()
+	}
+	context.AfterFunc(ctx, func() { close(p.out) })
+	return p.out, nil
+}
+
+func (p *partition) send(msg *message.Message, ctx context.Context, l *line) (acked bool) {
+	l.Deliver(msg)
+	msg.SetContext(placing.With(ctx, l))
+	p.out <- msg
+	select {
+	case <-msg.Acked():
+		acked = true
+	case <-msg.Nacked():
+	case <-time.After(testkit.Patience):
+		p.t.Fatalf("%s is not settled", msg.UUID)
+	}
+	<-l.Returned()
+	return acked
+}
+
+// message is a message at a position, of a key that is the first letter of its id.
+func (p *partition) live(id string, position int64, redrives int) (acked bool) {
+	msg := message.NewMessage(id, []byte(id))
+	if redrives > 0 {
+		msg.Metadata.Set(poison.KeyRedriveCount, fmt.Sprint(redrives))
+	}
+	lane := []byte(id[:1])
+	return p.send(msg, p.t.Context(), &line{order: sequence.Delivery{Owner: p.owner, Lane: lane, RecordKey: lane, Position: position,
+		Appends: p.owner.Waits(lane)}})
+}
+
+// drain delivers what is due, until all that is parked waits, or nothing is left.
+func (p *partition) drain() {
+	for {
+		ctx, cancel := context.WithTimeout(p.t.Context(), 300*time.Millisecond)
+		lane := p.owner.Next(ctx)
+		cancel()
+		if lane == nil {
+			return
+		}
+		rows, _ := p.owner.Heads(p.t.Context(), lane)
+		if len(rows) == 0 {
+			p.owner.Emptied(lane)
+			continue
+		}
+		row, ctx := rows[0], p.t.Context()
+		if stage := p.owner.Open(row.Msg); stage > 0 {
+			ctx = chain.WithReentry(ctx, &chain.Reentry{Topic: "orders", Stage: stage})
+		}
+		l := &line{order: sequence.Delivery{Owner: p.owner, Lane: row.Lane, Position: row.Position, Row: row}}
+		if p.send(row.Msg, ctx, l) && !l.order.Again {
+			p.owner.Delete(p.t.Context(), row)
+		}
+		p.owner.Later(lane, row.Due)
+	}
+}
+
+func (p *partition) count(of string) (n int) {
+	p.t.Helper()
+	if err := p.db.QueryRow(`SELECT count(*) FROM ` + of).Scan(&n); err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+// ordered runs a channel with Ordered on a partition. handle is called with the id and how often it was seen.
+func ordered(t *testing.T, db *sql.DB, handle func(msg *message.Message, times int) error, change ...func(*spillway.Config)) *partition {
+	t.Helper()
+	config := spillway.Config{Service: "shop", DB: db, Logger: watermill.NopLogger{},
+		Ordered: &spillway.OrderedConfig{Delays: []time.Duration{time.Millisecond, time.Millisecond}}}
+	for _, c := range change {
+		c(&config)
+	}
+	channel, err := spillway.New(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, times := &partition{t: t, db: db}, map[string]int{}
+	testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
+		channel.Attach(router)
+		router.AddConsumerHandler("billing", "orders", p, func(msg *message.Message) error {
+			p.seen = append(p.seen, msg.UUID)
+			times[msg.UUID]++
+			return handle(msg, times[msg.UUID])
+		})
+	})
+	return p
+}
+
+func (p *partition) want(seen string, letters, parked int) {
+	p.t.Helper()
+	if got := strings.Join(p.seen, " "); got != seen {
+		p.t.Errorf("handled %s, want %s", got, seen)
+	}
+	if n := p.count("spillway_dead_letters"); n != letters {
+		p.t.Errorf("%d letters, want %d", n, letters)
+	}
+	if n := p.count("spillway_parked"); n != parked {
+		p.t.Errorf("%d are parked, want %d", n, parked)
+	}
+}
+
+var errDown = errors.New("connection refused")
+
+// Feature R13: a message that fails waits, the later ones of its key wait behind it, and other keys go on.
+func TestOrderedParks(t *testing.T) {
+	databases.Each(t, func(t *testing.T, kind databases.Database, address string) {
+		p := ordered(t, kind.Open(t, address), func(msg *message.Message, times int) error {
+			if msg.UUID == "a1" && times < 3 {
+				return errDown
+			}
+			return nil
+		})
+		for at, id := range []string{"a1", "a2", "b1", "a3", "a2"} { // a2 comes again, as after a crash
+			if id == "a2" {
+				at = 1
+			}
+			if !p.live(id, int64(at), 0) {
+				t.Errorf("%s is nacked", id)
+			}
+		}
+		p.want("a1 b1", 0, 3)
+		p.drain()
+		p.want("a1 b1 a1 a1 a2 a3", 0, 0)
+		p.live("a4", 5, 0)
+		p.live("a1", 0, 0) // again: absorbed
+		p.want("a1 b1 a1 a1 a2 a3 a4", 0, 0)
+	})
+}
+
+// Feature R13: a message that ends without an effect leaves a trace, by which it is absorbed when it comes again behind
+// later ones. A redrive may enter.
+func TestOrderedSettles(t *testing.T) {
+	for name, ends := range map[string]struct {
+		err     error
+		letters int
+		parks   bool // before
+	}{
+		"for good":    {classify.Permanent(errors.New("wrong")), 1, false},
+		"discarded":   {classify.Discard(errors.New("old")), 0, false},
+		"in its turn": {errDown, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			databases.Each(t, func(t *testing.T, kind databases.Database, address string) {
+				p := ordered(t, kind.Open(t, address), func(msg *message.Message, times int) error {
+					if msg.UUID == "a1" && times < 4 && msg.Metadata.Get(poison.KeyRedriveCount) == "" {
+						return ends.err
+					}
+					return nil
+				})
+				p.live("a1", 0, 0)
+				p.live("a2", 1, 0)
+				p.drain()
+				seen := "a1 a2"
+				if ends.parks {
+					seen = "a1 a1 a1 a2"
+				}
+				p.want(seen, ends.letters, 0)
+				p.live("a1", 0, 0)
+				p.want(seen, ends.letters, 0)
+				p.live("a1", 2, 1)
+				p.want(seen+" a1", ends.letters, 0)
+			})
+		})
+	}
+}
+
+// Feature R13: a handler that acks its message itself is refused: nothing of it stays but a letter that says so.
+func TestOrderedRefusesEarlyAck(t *testing.T) {
+	p := ordered(t, databases.SQLite.New(t), func(msg *message.Message, _ int) error {
+		msg.Ack()
+		return nil
+	})
+	p.live("a1", 0, 0)
+	p.want("a1", 1, 0)
+	var description string
+	if err := p.db.QueryRow(`SELECT description FROM spillway_dead_letters`).Scan(&description); err != nil || !strings.Contains(description, "Return nil instead") {
+		t.Errorf("%q: %v", description, err)
+	}
+	var applied int
+	if err := p.db.QueryRow(`SELECT count(*) FROM spillway_keys WHERE expires_at IS NULL`).Scan(&applied); err != nil || applied != 0 {
+		t.Errorf("%d keys are applied: %v", applied, err)
+	}
+}
+
+// Conventions, bad input: what cannot keep an order is refused, with the field and what to set.
+func TestOrderedRefuses(t *testing.T) {
+	db := databases.SQLite.New(t)
+	version := idempotency.VersionMetadata("v")
+	for says, change := range map[string]func(*spillway.Config){
+		"Config.Ordered is set, and has no effect": func(c *spillway.Config) {
+			c.DB, c.Service, c.Publisher = nil, "", gochannel.NewGoChannel(gochannel.Config{}, nil)
+		},
+		"ReceiverConfig.Lease is 1m0s": func(c *spillway.Config) { c.Receiver = &idempotency.ReceiverConfig{Lease: time.Minute} },
+		"ReceiverConfig.Version is set": func(c *spillway.Config) {
+			c.Receiver = &idempotency.ReceiverConfig{Key: idempotency.ByPayloadHash, Version: version}
+		},
+		`Handlers["billing"].Version is set`: func(c *spillway.Config) {
+			c.Receiver = &idempotency.ReceiverConfig{Handlers: map[string]idempotency.HandlerKey{"billing": {Key: idempotency.ByPayloadHash, Version: version}}}
+		},
+		"Config.Ordered.Delays[1] is 5ns": func(c *spillway.Config) { c.Ordered.Delays = []time.Duration{time.Second, 5} },
+	} {
+		config := spillway.Config{Service: "shop", DB: db, Ordered: &spillway.OrderedConfig{}}
+		change(&config)
+		if _, err := spillway.New(t.Context(), config); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want an error that says %q: %v", says, err)
+		}
+	}
+	channel, err := spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db, Ordered: &spillway.OrderedConfig{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	channel.Attach(router)
+	pubsub := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	defer func() { _ = pubsub.Close() }()
+	router.AddConsumerHandler("billing", "orders", pubsub, func(*message.Message) error { return nil })
+	if err := router.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "does not deliver the messages of a key one at a time") {
+		t.Errorf("a subscriber without an order is accepted: %v", err)
+	}
+}
+
+// Feature R13: a message whose place is not known is requeued, and not handled out of order.
+func TestOrderedCopy(t *testing.T) {
+	p := ordered(t, databases.SQLite.New(t), func(*message.Message, int) error { return nil })
+	msg := message.NewMessage("a1", nil)
+	msg.SetContext(t.Context())
+	p.out <- msg
+	select {
+	case <-msg.Nacked():
+	case <-msg.Acked():
+		t.Error("it is acked")
+	}
+	p.want("", 0, 0)
+}
