@@ -4,35 +4,30 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/rabbitmq/amqp091-go"
-	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
+	"github.com/watermill-spillway/spillway/examples/internal/crash/crashtest"
+	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// The example starts itself as its consumer, and here that is the test.
-func TestMain(m *testing.M) {
-	if slices.Contains(os.Args, "-consume") {
-		main()
-		return
-	}
-	goleak.VerifyTestMain(m)
+func TestMain(m *testing.M) { crashtest.Main(m, main) }
+
+func on(queueType string) crashtest.Run {
+	return func(ctx context.Context, plan *crash.Plan) (webhooks.Result, error) { return run(ctx, plan, queueType) }
 }
 
 // Promises P1 and P7, end to end on RabbitMQ: whenever the consumer is killed, nothing is lost and nothing happens
 // twice.
 func TestDemo(t *testing.T) {
 	services.AMQP(t)
-	testDemo(t, 1, crash.Plan{Kills: 1, KillAt: 1}, "quorum")
-	testDemo(t, 2, crash.Plan{Kills: 1, KillAt: 35}, "classic")
-	testDemo(t, 3, crash.Plan{Kills: 3}, "quorum")
+	nothingIsLeft(t, on("quorum").Keeps(t, 1, crash.Plan{Kills: 1, KillAt: 1}))
+	nothingIsLeft(t, on("classic").Keeps(t, 2, crash.Plan{Kills: 1, KillAt: 35}))
+	nothingIsLeft(t, on("quorum").Keeps(t, 3, crash.Plan{Kills: 3}))
 }
 
 // The same where there is no PostgreSQL: two processes, one of them killed, on one SQLite.
@@ -43,17 +38,7 @@ func TestDemoOnSQLite(t *testing.T) {
 	_ = listener.Close()
 	t.Setenv("SPILLWAY_POSTGRES", "")
 	t.Setenv("SPILLWAY_POSTGRES_PORT", closed)
-	testDemo(t, 4, crash.Plan{Kills: 1, KillAt: 10}, "quorum")
-}
-
-func testDemo(t *testing.T, seed uint64, plan crash.Plan, queueType string) {
-	t.Helper()
-	plan.Seed = seed
-	result := testkit.Must(run(context.Background(), &plan, queueType))
-	if err := result.Check(60); err != nil {
-		t.Errorf("seed %d: %v", seed, err)
-	}
-	nothingIsLeft(t, plan.Topic)
+	nothingIsLeft(t, on("quorum").Keeps(t, 4, crash.Plan{Kills: 1, KillAt: 10}))
 }
 
 func nothingIsLeft(t *testing.T, topic string) {
@@ -71,19 +56,11 @@ func nothingIsLeft(t *testing.T, topic string) {
 
 // What cannot be done is an error that says what to do, before anything is made on RabbitMQ.
 func TestDemoRefuses(t *testing.T) {
-	for _, c := range []struct {
-		plan           crash.Plan
-		address, queue string
-		want           string
-	}{
-		{crash.Plan{}, "", "stream", `-queue "stream": give quorum or classic`},
-		{crash.Plan{Kills: 1, KillAt: 1000}, "", "quorum", "-kill-at 1000"},
-		{crash.Plan{}, "amqp://me:secret@127.0.0.1:1/", "quorum", `"make services", or correct SPILLWAY_AMQP`},
-		{crash.Plan{}, "amqp://me:secret@127.0.0.1:x/", "quorum", "SPILLWAY_AMQP"},
-	} {
-		t.Setenv("SPILLWAY_AMQP", c.address)
-		if _, err := run(context.Background(), &c.plan, c.queue); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%+v: %v; want %s", c, err, c.want)
-		}
-	}
+	t.Setenv("SPILLWAY_AMQP", "")
+	on("stream").Refuses(t, crash.Plan{}, `-queue "stream": give quorum or classic`)
+	on("quorum").Refuses(t, crash.Plan{Kills: 1, KillAt: 1000}, "-kill-at 1000")
+	t.Setenv("SPILLWAY_AMQP", "amqp://me:secret@127.0.0.1:1/")
+	on("quorum").Refuses(t, crash.Plan{}, `"make services", or correct SPILLWAY_AMQP`)
+	t.Setenv("SPILLWAY_AMQP", "amqp://me:secret@127.0.0.1:x/")
+	on("quorum").Refuses(t, crash.Plan{}, "SPILLWAY_AMQP")
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,36 +10,28 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
+	"github.com/watermill-spillway/spillway/examples/internal/crash/crashtest"
+	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// The example starts itself as its consumer, and here that is the test.
 func TestMain(m *testing.M) {
-	if slices.Contains(os.Args, "-consume") {
-		main()
-		return
-	}
 	// Sarama's metrics have one goroutine for the whole process.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+	crashtest.Main(m, main, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+func on(partitions int) crashtest.Run {
+	return func(ctx context.Context, plan *crash.Plan) (webhooks.Result, error) {
+		return run(ctx, plan, partitions)
+	}
 }
 
 // Promises P1 and P7, end to end on Kafka: whenever the consumer is killed, nothing is lost and nothing happens twice.
 func TestDemo(t *testing.T) {
 	services.Kafka(t)
-	for _, c := range []struct {
-		seed       uint64
-		killAt     int
-		partitions int
-	}{{1, 1, 3}, {2, 35, 1}} {
-		plan := crash.Plan{Kills: 1, KillAt: c.killAt}
-		plan.Seed = c.seed
-		result := testkit.Must(run(context.Background(), &plan, c.partitions))
-		if err := result.Check(60); err != nil {
-			t.Errorf("%+v: %v", c, err)
-		}
-		nothingIsLeft(t, plan.Topic)
-	}
+	nothingIsLeft(t, on(3).Keeps(t, 1, crash.Plan{Kills: 1, KillAt: 1}))
+	nothingIsLeft(t, on(1).Keeps(t, 2, crash.Plan{Kills: 1, KillAt: 35}))
 }
 
 func nothingIsLeft(t *testing.T, topic string) {
@@ -68,18 +58,8 @@ func nothingIsLeft(t *testing.T, topic string) {
 // What cannot be done is an error that says what to do, before anything is made on Kafka.
 func TestDemoRefuses(t *testing.T) {
 	t.Setenv("SPILLWAY_KAFKA", "127.0.0.1:1")
-	for _, c := range []struct {
-		plan       crash.Plan
-		partitions int
-		want       string
-	}{
-		{crash.Plan{}, 0, "-partitions 0: give 1"},
-		{crash.Plan{}, 1 << 40, "-partitions"},
-		{crash.Plan{Kills: 1, KillAt: 1000}, 1, "-kill-at 1000"},
-		{crash.Plan{}, 1, "SPILLWAY_KAFKA"},
-	} {
-		if _, err := run(context.Background(), &c.plan, c.partitions); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v; want %s", c, err, c.want)
-		}
-	}
+	on(0).Refuses(t, crash.Plan{}, "-partitions 0: give 1")
+	on(1<<40).Refuses(t, crash.Plan{}, "-partitions")
+	on(1).Refuses(t, crash.Plan{Kills: 1, KillAt: 1000}, "-kill-at 1000")
+	on(1).Refuses(t, crash.Plan{}, "SPILLWAY_KAFKA")
 }
