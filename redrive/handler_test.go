@@ -135,9 +135,7 @@ func TestHandler_givesBack(t *testing.T) {
 	}
 	time.AfterFunc(20*time.Millisecond, cancel)
 	for range 2 {
-		if err := <-errs; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		testkit.Is(t, <-errs, context.Canceled)
 	}
 	if len(live.All()) != 1 || len(park.All()) != 0 {
 		t.Errorf("published %d, parked %d", len(live.All()), len(park.All()))
@@ -227,9 +225,7 @@ func TestHandler_construction(t *testing.T) {
 	} {
 		c := good
 		change(&c)
-		if _, err := redrive.NewHandler(&outbox{}, c); err == nil || !strings.Contains(err.Error(), field) {
-			t.Errorf("%s: %v", field, err)
-		}
+		testkit.Says(t, testkit.Err(redrive.NewHandler(&outbox{}, c)), field)
 	}
 	if _, err := redrive.NewHandler(nil, good); err == nil {
 		t.Error("no publisher is an error")
@@ -253,12 +249,8 @@ func TestHandler_publisherOfAnotherHandler(t *testing.T) {
 		router.AddPlugin(h.Plugin(pubsub, "orders.dlq"))
 		ctx, cancel := context.WithTimeout(t.Context(), deadline) // a router that starts runs on
 		defer cancel()
-		if err := router.Run(ctx); err == nil || !strings.Contains(err.Error(), name+" (") {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := h.CheckPublisher(&outbox{}); err != nil {
-			t.Error(err)
-		}
+		testkit.Says(t, router.Run(ctx), name+" (")
+		testkit.NoError(t, h.CheckPublisher(&outbox{}))
 		_ = pubsub.Close()
 	}
 }

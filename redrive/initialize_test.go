@@ -73,9 +73,7 @@ func TestParkIsInitialized(t *testing.T) {
 		park := &strict{}
 		h := newHandler(t, &outbox{}, redrive.HandlerConfig{Park: park})
 		for _, msg := range []*message.Message{over, unchosen} {
-			if err := h.Handle(msg.Copy()); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, h.Handle(msg.Copy()))
 		}
 		both(t, park, "unknown")
 	})

@@ -192,9 +192,7 @@ func TestHandler_rateIsExact(t *testing.T) {
 			go func() { done <- h.Handle(letter(fmt.Sprint(i), "a")) }()
 		}
 		for range 501 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, <-done)
 		}
 		if took := time.Since(start); math.Abs(took.Seconds()-10) > 0.1 { // the first goes at once
 			t.Errorf("501 letters at 50/s took %s", took)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -25,7 +26,5 @@ func TestWayBack(t *testing.T) {
 			t.Errorf("%T is taken for a way back", pub)
 		}
 	}
-	if err := wayBack(shows{}); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, wayBack(shows{}))
 }

@@ -165,9 +165,7 @@ func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
 	if len(theirs) != 1 || len(out.All()) != 1 || r.Redriven != 1 || r.LeasesLost != 1 {
 		t.Fatalf("%+v, %d taken over", r, len(theirs))
 	}
-	if err := fixture.Mark(t.Context(), store, theirs[0], letters.StatusRedriven, letters.Act{}); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, fixture.Mark(t.Context(), store, theirs[0], letters.StatusRedriven, letters.Act{}))
 }
 
 // Feature V5, promise P1: a letter that another transaction has locked when its turn comes is not passed over for good:

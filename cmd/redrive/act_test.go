@@ -126,9 +126,7 @@ func readOnly(t *testing.T, s *shop) {
 	if got := s.pipe("doctor"); got.code != 5 || !strings.Contains(got.out, "can look, and change nothing") {
 		t.Errorf("doctor: exit %d: %s %s", got.code, got.out, got.err)
 	}
-	if n, err := s.store.Count(t.Context(), letters.Filter{}); err != nil || n != 5 {
-		t.Errorf("%d letters wait, %v", n, err)
-	}
+	testkit.Returns(t, 5)(s.store.Count(t.Context(), letters.Filter{}))
 }
 
 // A wrong database gets no tables, and a wrong path no file.

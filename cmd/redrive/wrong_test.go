@@ -97,9 +97,7 @@ func TestExitCodes(t *testing.T) {
 			}
 		})
 	}
-	if n, err := s.store.Count(t.Context(), letters.Filter{}); err != nil || n != 4 {
-		t.Errorf("%d letters wait, %v", n, err)
-	}
+	testkit.Returns(t, 4)(s.store.Count(t.Context(), letters.Filter{}))
 }
 
 // Words for the record that are the reason of letters were meant to choose them: --failure-reason does.
@@ -122,9 +120,7 @@ func TestReasonThatChooses(t *testing.T) {
 			t.Errorf("%s: exit %d: %s%s", c.line, got.code, got.out, got.err)
 		}
 	}
-	if n, err := s.store.Count(t.Context(), letters.Filter{}); err != nil || n != 5 {
-		t.Errorf("%d letters wait, %v", n, err)
-	}
+	testkit.Returns(t, 5)(s.store.Count(t.Context(), letters.Filter{}))
 }
 
 // Promise P6: of services that have one table, each finds its own letters, and a name that is misspelt finds the names

@@ -97,9 +97,7 @@ func TestKilled(t *testing.T) {
 		testkit.NoError(t, cmd.Start())
 		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
 		_ = stdin.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, cmd.Wait())
 		var all, different int
 		testkit.NoError(t, s.db.DB().QueryRow(`SELECT COUNT(*), COUNT(DISTINCT id) FROM published`).Scan(&all, &different))
 		if different != n || all-different > kills*20 {

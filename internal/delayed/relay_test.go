@@ -25,9 +25,7 @@ func TestNewRelay_refuses(t *testing.T) {
 	for field, config := range map[string]RelayConfig{
 		"Batch is -1": {Batch: -1}, "Batch is 5001": {Batch: maxBatch + 1}, "Poll": {Poll: 1}, "Lease": {Lease: time.Millisecond},
 	} {
-		if _, err := NewRelay(store, &outbox{}, config); err == nil || !strings.Contains(err.Error(), field) {
-			t.Errorf("%s: %v", field, err)
-		}
+		testkit.Says(t, testkit.Err(NewRelay(store, &outbox{}, config)), field)
 	}
 }
 

@@ -106,9 +106,7 @@ func TestPut_tooLarge(t *testing.T) {
 	var packet int
 	testkit.NoError(t, s.db.DB().QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet))
 	for range 2 {
-		if err := s.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet)), 0); !errors.Is(err, classify.ErrTooLarge) {
-			t.Errorf("%v", err)
-		}
+		testkit.Is(t, s.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet)), 0), classify.ErrTooLarge)
 	}
 	put(t, s, "orders", message.NewMessage("1", make([]byte, packet-16<<10)), 0)
 	// A driver that writes the values into the statement doubles this one.
@@ -130,15 +128,11 @@ func TestPut_within(t *testing.T) {
 	s := newStore(t, d, d.Create(t))
 	s.db.DB().SetMaxOpenConns(1)
 	ctx := chain.WithClaim(t.Context(), claim{s.db.DB()})
-	if err := s.Put(ctx, "orders", newMessage("1"), 0); !errors.Is(err, errHeld) {
-		t.Errorf("%v", err)
-	}
+	testkit.Is(t, s.Put(ctx, "orders", newMessage("1"), 0), errHeld)
 	if _, err := s.Waiting(ctx); !errors.Is(err, errHeld) {
 		t.Errorf("%v", err)
 	}
-	if err := s.Put(chain.WithClaim(t.Context(), claim{new(sql.DB)}), "orders", newMessage("1"), 0); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, s.Put(chain.WithClaim(t.Context(), claim{new(sql.DB)}), "orders", newMessage("1"), 0))
 }
 
 // Ten processes that start at once make the table once. A table, a database and a service that cannot be the store's
@@ -162,14 +156,10 @@ func TestNewStore(t *testing.T) {
 		for _, statement := range []string{`DROP TABLE IF EXISTS spillway_delayed`, `CREATE TABLE spillway_delayed (seq INTEGER PRIMARY KEY, name VARCHAR(10))`} {
 			testkit.Must(db.Exec(statement))
 		}
-		if _, err := NewStore(t.Context(), db, "shop"); err == nil || !strings.Contains(err.Error(), "without column") {
-			t.Errorf("another's table is taken for ours: %v", err)
-		}
+		testkit.Says(t, testkit.Err(NewStore(t.Context(), db, "shop")), "without column")
 	})
 	for want, db := range map[string]*sql.DB{"no file": databases.SQLite.Open(t, ":memory:"), "*sql.DB is nil": nil} {
-		if _, err := NewStore(t.Context(), db, ""); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q: %v", want, err)
-		}
+		testkit.Says(t, testkit.Err(NewStore(t.Context(), db, "")), want)
 	}
 }
 

@@ -88,12 +88,8 @@ func TestEnd(t *testing.T) {
 	if _, err := n.conn.DB().Begin(); err != why {
 		t.Error(err)
 	}
-	if err := n.conn.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := errors.Join(stmt.Close(), tx.Commit()); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, n.conn.Close())
+	testkit.NoError(t, errors.Join(stmt.Close(), tx.Commit()))
 	if want := []string{"savepoint", "ctx"}; !slices.Equal(f.said, want) {
 		t.Errorf("said %q", f.said)
 	}

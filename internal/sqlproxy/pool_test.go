@@ -3,7 +3,6 @@ package sqlproxy_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"runtime"
 	"strings"
 	"sync"
@@ -57,15 +56,11 @@ func TestPool(t *testing.T) {
 		if _, err := third.Tx().Exec("three"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := first.Tx().Exec("late"); !errors.Is(err, sql.ErrTxDone) {
-			t.Errorf("a late statement: %v", err)
-		}
+		testkit.Is(t, testkit.Err(first.Tx().Exec("late")), sql.ErrTxDone)
 		if _, err := late.Exec(); err == nil {
 			t.Error("a late prepared statement ran")
 		}
-		if err := first.Tx().Commit(); !errors.Is(err, sql.ErrTxDone) {
-			t.Errorf("a late Commit: %v", err)
-		}
+		testkit.Is(t, first.Tx().Commit(), sql.ErrTxDone)
 		for i, f := range []*fake{a, b, c} {
 			if got, want := f.said[0], []string{"one", "two", "three"}[i]; got != want || i > 0 && len(f.said) > 1 {
 				t.Errorf("the connection of transaction %d was told %q", i+1, f.said)

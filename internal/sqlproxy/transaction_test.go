@@ -112,9 +112,7 @@ func TestRows(t *testing.T) {
 	if rows.Err() != errBad || len(o.failed) != 1 {
 		t.Error(rows.Err(), o.failed)
 	}
-	if err := rows.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, rows.Close())
 	rows = testkit.Must(s.Tx().Query("open"))
 	testkit.NoError(t, rows.Err())
 	if left := s.Stop(); !left.Reading || left.Ended {
@@ -144,9 +142,7 @@ func TestStop(t *testing.T) {
 	if left := <-stopped; left.Ended || left.Reading {
 		t.Errorf("%+v", left)
 	}
-	if err := <-ran; err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, <-ran)
 	for what, do := range map[string]func() error{
 		"exec":     func() error { _, err := s.Tx().Exec("late"); return err },
 		"argument": func() error { _, err := s.Tx().Exec("late", 1); return err },

@@ -3,6 +3,8 @@ package testkit_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +26,8 @@ type recorder struct {
 }
 
 func (*recorder) Helper() {}
+
+func (r *recorder) Errorf(format string, args ...any) { r.said = fmt.Sprintf(format, args...) }
 
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.said = format
@@ -126,4 +130,24 @@ func TestMust(t *testing.T) {
 		}
 	}()
 	testkit.Must(0, errors.New("no"))
+}
+
+func TestErrors(t *testing.T) {
+	no, other := errors.New("no"), errors.New("other")
+	if testkit.Err(7, no) != no {
+		t.Error("not the error of the call")
+	}
+	for fails, check := range map[string]func(testing.TB){
+		"":                              func(t testing.TB) { testkit.Is(t, no, no); testkit.Says(t, no, "n"); testkit.Returns(t, 7)(7, nil) },
+		"the error is no, want other":   func(t testing.TB) { testkit.Is(t, no, other) },
+		`error is no, want one that`:    func(t testing.TB) { testkit.Says(t, no, "yes") },
+		`error is <nil>, want one that`: func(t testing.TB) { testkit.Says(t, nil, "yes") },
+		"got 7 and no, want 7":          func(t testing.TB) { testkit.Returns(t, 7)(7, no) },
+		"got 7 and <nil>, want 8":       func(t testing.TB) { testkit.Returns(t, 8)(7, nil) },
+	} {
+		r := &recorder{}
+		if check(r); !strings.Contains(r.said, fails) || (r.said == "") != (fails == "") {
+			t.Errorf("it said %q, want %q", r.said, fails)
+		}
+	}
 }

@@ -232,8 +232,6 @@ func TestMaxMeetsAnotherCampaign(t *testing.T) {
 		}
 		r := request
 		r.Seqs, r.Max = []int64{2, 3, 4}, 2 // all of another campaign
-		if _, err := all.Start(t.Context(), r); !errors.Is(err, campaigns.ErrNoLetters) {
-			t.Error(err)
-		}
+		testkit.Is(t, testkit.Err(all.Start(t.Context(), r)), campaigns.ErrNoLetters)
 	})
 }

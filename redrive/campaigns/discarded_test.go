@@ -25,9 +25,7 @@ func TestDiscarded(t *testing.T) {
 		gaveUp := letters.Act{By: "ann", Reason: "a test"}
 		discard := func(id string) int64 {
 			l := fixture.List(t, store, letters.Filter{IDs: []string{id}})[0]
-			if n, err := store.MarkAll(t.Context(), letters.Filter{IDs: []string{id}}, letters.StatusDiscarded, gaveUp); err != nil || n != 1 {
-				t.Fatal(n, err)
-			}
+			testkit.Returns(t, 1)(store.MarkAll(t.Context(), letters.Filter{IDs: []string{id}}, letters.StatusDiscarded, gaveUp))
 			return l.Seq
 		}
 		first := discard("1")
@@ -73,9 +71,7 @@ func TestDiscarded(t *testing.T) {
 		if sent := out.All(); len(sent) != 1 || sent[0].Msg.UUID != "4" || c.Gone != 1 {
 			t.Errorf("%d letters are published, %+v", len(sent), c)
 		}
-		if n, err := store.MarkAll(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusDiscarded}}, letters.StatusWaiting, gaveUp); err != nil || n != 3 {
-			t.Fatal(n, err)
-		}
+		testkit.Returns(t, 3)(store.MarkAll(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusDiscarded}}, letters.StatusWaiting, gaveUp))
 		if c := reach(t, all, start(t, all, request).ID, campaigns.Finished); c.Redriven != 3 {
 			t.Errorf("after they were restored: %+v", c)
 		}

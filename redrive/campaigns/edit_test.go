@@ -156,7 +156,5 @@ func TestEdit_ends(t *testing.T) {
 	}
 	plan, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := all.Plan(plan, r); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.Is(t, testkit.Err(all.Plan(plan, r)), context.Canceled)
 }

@@ -74,9 +74,7 @@ func TestForget(t *testing.T) {
 
 		testkit.Must(db.Exec(`UPDATE spillway_campaign_letters SET why = 'edit: no ` + person + `'`))
 		for _, want := range []int{2, 0} {
-			if n, err := all.Inside().ForgetLetters(ctx, 3, 4, 999); err != nil || n != want {
-				t.Errorf("%d texts of letters, %v, want %d", n, err, want)
-			}
+			testkit.Returns(t, want)(all.Inside().ForgetLetters(ctx, 3, 4, 999))
 		}
 		var left int
 		if err := db.QueryRow(`SELECT COUNT(*) FROM spillway_campaign_letters WHERE why = 'erased'`).Scan(&left); err != nil || left != 2 {

@@ -46,9 +46,7 @@ func TestSteer(t *testing.T) {
 		if err != nil || c.State != campaigns.Paused || c.Why != act.Reason {
 			t.Fatal(c, err)
 		}
-		if _, err := all.Pause(t.Context(), c.ID, act); !errors.Is(err, campaigns.ErrState) {
-			t.Error(err)
-		}
+		testkit.Is(t, testkit.Err(all.Pause(t.Context(), c.ID, act)), campaigns.ErrState)
 		var still campaigns.Campaign
 		testkit.Eventually(t, "what was in hand is counted", func() bool {
 			before := len(out.All())
@@ -147,9 +145,7 @@ func TestApproval(t *testing.T) {
 	}
 	run(t, all, out, quick)
 	reach(t, all, c.ID, campaigns.Approval)
-	if _, err := all.Approve(t.Context(), c.ID, campaigns.Act{By: " Ann", Reason: "me too"}); !errors.Is(err, campaigns.ErrState) {
-		t.Error(err)
-	}
+	testkit.Is(t, testkit.Err(all.Approve(t.Context(), c.ID, campaigns.Act{By: " Ann", Reason: "me too"})), campaigns.ErrState)
 	if len(out.All()) > 0 {
 		t.Error("it was not approved")
 	}

@@ -97,9 +97,7 @@ func TestNewRefuses(t *testing.T) {
 		"Access":         {Campaigns: all},
 		"TrustedOrigins": {Campaigns: all, Access: who, TrustedOrigins: []string{"ops.example.com"}},
 	} {
-		if _, err := New(config); err == nil || !strings.Contains(err.Error(), "Config."+field+" ") {
-			t.Errorf("%s: %v", field, err)
-		}
+		testkit.Says(t, testkit.Err(New(config)), "Config."+field+" ")
 	}
 	for _, config := range []Config{
 		{Campaigns: all, Access: who, TrustedOrigins: []string{"https://a.example/path"}},

@@ -35,9 +35,7 @@ func TestSelectionOfAllStates(t *testing.T) {
 	b.get("/redrive?"+chosen(letters.StatusSucceeded)).want(t, http.StatusOK, "The selection has letters that do not wait: they were redriven, discarded or set aside before. A redrive publishes them again.", "12 letters would be redriven")
 
 	b.post("/discard", with(b.get("/discard?"+all).fields(t), "reason", "of no use")).goes(t, "discards/")
-	if n, err := b.store.Count(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusSucceeded}}); err != nil || n != 12 {
-		t.Errorf("%d letters have succeeded after a discard of the list, want 12: %v", n, err)
-	}
+	testkit.Returns(t, 12)(b.store.Count(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusSucceeded}}))
 }
 
 // Feature V11: the page of a campaign says which letters it chose.
@@ -103,9 +101,7 @@ func TestRedriveTakesNoMoreThanShown(t *testing.T) {
 	b.fill(1, 6)
 	back := func(from, to letters.Status) {
 		t.Helper()
-		if n, err := b.store.MarkAll(t.Context(), letters.Filter{MaxSeq: 3, Statuses: []letters.Status{from}}, to, letters.Act{By: "bob"}); err != nil || n != 3 {
-			t.Fatalf("%d letters: %v", n, err)
-		}
+		testkit.Returns(t, 3)(b.store.MarkAll(t.Context(), letters.Filter{MaxSeq: 3, Statuses: []letters.Status{from}}, to, letters.Act{By: "bob"}))
 	}
 	everything := b.everything()
 	back(letters.StatusWaiting, letters.StatusDiscarded)

@@ -89,9 +89,7 @@ func TestErase_forgetsIDs(t *testing.T) {
 		s, ctx := open(t, db), t.Context()
 		fill(t, db, s, 3)
 		fixture.Publish(t, s.Letters, "orders.dlq", personal(person))
-		if n, err := s.Letters.MarkAll(ctx, letters.Filter{IDs: []string{person}}, letters.StatusDiscarded, letters.Act{By: "eve", Reason: "so says " + person}); err != nil || n != 1 {
-			t.Fatal(n, err)
-		}
+		testkit.Returns(t, 1)(s.Letters.MarkAll(ctx, letters.Filter{IDs: []string{person}}, letters.StatusDiscarded, letters.Act{By: "eve", Reason: "so says " + person}))
 		ids := []string{person, "ann-0", "ann-1", "ann-2"}
 		for i := range 20 {
 			ids = append(ids, fmt.Sprint("waits-ann-", i))
@@ -153,9 +151,7 @@ func TestErase_dryRunRefuses(t *testing.T) {
 			t.Errorf("a dry run %t: %s, %v", dry, asJSON(t, report), err)
 		}
 	}
-	if _, err := erasure.Erase(t.Context(), s, erasure.Request{Metadata: whom, DryRun: true}); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, testkit.Err(erasure.Erase(t.Context(), s, erasure.Request{Metadata: whom, DryRun: true})))
 }
 
 // Feature D14: a campaign that would publish the value goes on, and is named. When it has ended, the value goes.
@@ -214,9 +210,7 @@ func TestErase_refuses(t *testing.T) {
 		"Act.Reason is empty":    {IDs: []string{"1"}, Act: campaigns.Act{By: "b"}},
 		"Act.Reason has a value": {Metadata: whom, Act: campaigns.Act{By: "b", Reason: "for " + person}},
 	} {
-		if _, err := erasure.Erase(t.Context(), s, r); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		testkit.Says(t, testkit.Err(erasure.Erase(t.Context(), s, r)), want)
 	}
 	if _, err := erasure.Erase(t.Context(), erasure.Stores{}, erasure.Request{IDs: []string{"1"}, Act: act}); err == nil {
 		t.Error("no store")

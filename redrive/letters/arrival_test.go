@@ -2,7 +2,6 @@ package letters_test
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,9 +65,7 @@ func testStore_arrivesAgain(t *testing.T, on fixture.Database) {
 	publish(t, store, "orders.dlq", letter("1", "a"))
 	taken, _ := fixture.Take(ctx, store, letters.Filter{IDs: []string{"1"}}, time.Hour, 1)
 	publish(t, store, "orders.dlq", letter("1", "a"))
-	if err := fixture.Mark(ctx, store, taken[0], letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
-		t.Errorf("%v", err)
-	}
+	testkit.Is(t, fixture.Mark(ctx, store, taken[0], letters.StatusRedriven, letters.Act{}), letters.ErrLeaseLost)
 	wantCount(t, store, letters.Filter{IDs: []string{"1"}}, 1)
 }
 

@@ -26,9 +26,7 @@ func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {
 		t.Error("there are keys before there is a receiver")
 	}
 	keys := testkit.Must(idempotency.NewStore(ctx, db, "shop"))
-	if err := store.Inside().CheckKeys(ctx); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, store.Inside().CheckKeys(ctx))
 	entry := func(id string) idempotency.Entry {
 		return idempotency.Entry{Key: idempotency.Key{Consumer: keys.Consumer("billing"), ID: id}}
 	}
@@ -42,9 +40,7 @@ func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {
 	}
 	learn := func(want inside.Outcome) {
 		t.Helper()
-		if got, err := store.Inside().Learn(ctx, "campaign-1"); err != nil || got != want {
-			t.Errorf("%+v, %v, want %+v", got, err, want)
-		}
+		testkit.Returns(t, want)(store.Inside().Learn(ctx, "campaign-1"))
 	}
 	recorded := []byte{1, 0}
 	apply("output", recorded)
@@ -58,9 +54,7 @@ func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {
 	act := letters.Act{By: "ann", Reason: "the handler is repaired", RedriveID: "campaign-1"}
 	for i, want := range []bool{true, false, false} { // once; the key of the last but one is not there
 		of := taken[[]int{0, 0, 2}[i]]
-		if removed, err := store.Inside().HandleAgain(ctx, of.Letter, act); err != nil || removed != want {
-			t.Errorf("%d: %v, %v", i, removed, err)
-		}
+		testkit.Returns(t, want)(store.Inside().HandleAgain(ctx, of.Letter, act))
 	}
 	audit, err := store.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventKeyRemoved}})
 	if err != nil || len(audit) != 1 || audit[0].Seq != taken[0].Seq || audit[0].By != "ann" || audit[0].RedriveID != "campaign-1" {

@@ -45,9 +45,7 @@ func testRetention(t *testing.T, on fixture.Database) {
 	publish(t, stores[0], "orders.dlq", batch...)
 	publish(t, stores[0], "orders.dlq", letter("waits", "a", old(50, "disk full")), letter("leased", "a", old(50, "disk full")))
 	act := letters.Act{By: "ann", Reason: "a test"}
-	if n, err := stores[0].MarkAll(t.Context(), letters.Filter{}, letters.StatusSucceeded, act); err != nil || n != 902 {
-		t.Fatal(n, err)
-	}
+	testkit.Returns(t, 902)(stores[0].MarkAll(t.Context(), letters.Filter{}, letters.StatusSucceeded, act))
 	if n, err := stores[0].MarkAll(t.Context(), letters.Filter{IDs: []string{"waits"}, Statuses: letters.Statuses()}, letters.StatusWaiting, act); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
@@ -113,9 +111,7 @@ func testRetention(t *testing.T, on fixture.Database) {
 func TestRetention_plugin(t *testing.T) {
 	store := newStore(t)
 	publish(t, store, "orders.dlq", letter("1", "a"))
-	if n, err := store.MarkAll(t.Context(), letters.Filter{}, letters.StatusDiscarded, letters.Act{By: "ann"}); err != nil || n != 1 {
-		t.Fatal(n, err)
-	}
+	testkit.Returns(t, 1)(store.MarkAll(t.Context(), letters.Filter{}, letters.StatusDiscarded, letters.Act{By: "ann"}))
 	rules := []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusDiscarded}, OlderThan: time.Hour}}
 	var looks atomic.Int64
 	retention, err := letters.RetentionOf(store, letters.RetentionConfig{Rules: rules,
@@ -143,9 +139,7 @@ func TestRetention_plugin(t *testing.T) {
 		"101 rules":               {Rules: slices.Repeat(rules, 101)},
 		"Filter.Causes lists 501": {Rules: []letters.RetentionRule{{Statuses: letters.Statuses(), OlderThan: 1, Causes: make([]string, 501)}}},
 	} {
-		if _, err := letters.NewRetention(store, config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		testkit.Says(t, testkit.Err(letters.NewRetention(store, config)), want)
 	}
 	if _, err := letters.NewRetention(nil, letters.RetentionConfig{Rules: rules}); err == nil {
 		t.Error("no store")
@@ -175,9 +169,7 @@ func testRetention_firstRule(t *testing.T, on fixture.Database) {
 		letter("invalid", "a", of(classify.ClassInvalid, "schema", 400)),
 		letter("waits", "a", of(classify.ClassTransient, "timeout", 400)))
 	act := letters.Act{By: "ann", Reason: "a test"}
-	if n, err := store.MarkAll(ctx, letters.Filter{Reasons: []string{"fraud", "declined", "timeout", "schema"}}, letters.StatusDiscarded, act); err != nil || n != 7 {
-		t.Fatal(n, err)
-	}
+	testkit.Returns(t, 7)(store.MarkAll(ctx, letters.Filter{Reasons: []string{"fraud", "declined", "timeout", "schema"}}, letters.StatusDiscarded, act))
 	if n, err := store.MarkAll(ctx, letters.Filter{IDs: []string{"waits"}, Statuses: letters.Statuses()}, letters.StatusWaiting, act); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}

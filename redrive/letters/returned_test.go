@@ -65,17 +65,13 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 	arrive(taken[1], names("' OR 1=1 --\x00"))
 	arrive(taken[1], func(m message.Metadata) { m.Set(poison.KeyRedriveID, "campaign-9") })
 	want := inside.Outcome{Redriven: 5}
-	if got, err := store.Inside().Learn(ctx, "campaign-1"); err != nil || got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
-	}
+	testkit.Returns(t, want)(store.Inside().Learn(ctx, "campaign-1"))
 	arrive(taken[0])
 	arrive(taken[0]) // delivered twice
 	arrive(taken[3], handler("mailer"))
 	arrive(taken[4]) // of two letters with one id
 	want = inside.Outcome{Redriven: 2, FailedAgain: 3}
-	if got, err := store.Inside().Learn(ctx, "campaign-1"); err != nil || got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
-	}
+	testkit.Returns(t, want)(store.Inside().Learn(ctx, "campaign-1"))
 	for i, status := range []letters.Status{letters.StatusFailedAgain, letters.StatusRedriven, letters.StatusRedriven, letters.StatusFailedAgain, letters.StatusFailedAgain, letters.StatusRedriven} {
 		if l, err := store.Get(ctx, taken[i].Seq); err != nil || l.Status != status || l.Identity != taken[i].Identity {
 			t.Errorf("letter %d is %s, want %s (%v)", i, l.Status, status, err)
@@ -83,9 +79,7 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 	}
 	arrive(taken[5], func(m message.Metadata) { delete(m, poison.KeyRedrivenLetter) }) // of a program that does not know the key
 	want = inside.Outcome{Redriven: 1, FailedAgain: 4}
-	if got, err := store.Inside().Learn(ctx, "campaign-1"); err != nil || got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
-	}
+	testkit.Returns(t, want)(store.Inside().Learn(ctx, "campaign-1"))
 	wantNumbers(t, db, store)
 }
 

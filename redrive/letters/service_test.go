@@ -40,9 +40,7 @@ func testStore_services(t *testing.T, on fixture.Database) {
 			t.Errorf("%q: %d taken, %v", service, len(taken), err)
 		}
 		for _, l := range taken {
-			if err := fixture.Mark(t.Context(), store, l, letters.StatusRedriven, letters.Act{}); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, fixture.Mark(t.Context(), store, l, letters.StatusRedriven, letters.Act{}))
 		}
 		wantCount(t, store, letters.Filter{}, 0)
 	}

@@ -102,9 +102,7 @@ func testStore_filter(t *testing.T, on fixture.Database) {
 	if l, err := store.Get(t.Context(), 3); err != nil || string(l.Original.Payload) != "c\x00d\xff%_" || l.Original.Metadata["tenant"] != "blue" {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if _, err := store.Get(t.Context(), 99); !errors.Is(err, letters.ErrNotFound) {
-		t.Error(err)
-	}
+	testkit.Is(t, testkit.Err(store.Get(t.Context(), 99)), letters.ErrNotFound)
 	if topics, err := store.Inside().CountTopics(t.Context(), letters.Filter{Payload: "b"}); err != nil || len(topics) != 1 || topics["orders"] != 1 {
 		t.Errorf("%+v, %v", topics, err)
 	}
@@ -128,9 +126,7 @@ func testStore_filter(t *testing.T, on fixture.Database) {
 		"Filter.Statuses": {Statuses: []letters.Status{"gone"}},
 		"Filter.IDs":      {IDs: make([]string, 501)},
 	} {
-		if _, err := store.List(t.Context(), f); err == nil || !strings.Contains(err.Error(), field) {
-			t.Errorf("%s: %v", field, err)
-		}
+		testkit.Says(t, testkit.Err(store.List(t.Context(), f)), field)
 	}
 }
 
@@ -180,28 +176,20 @@ func testStore_allOrNone(t *testing.T, on fixture.Database) {
 	cancel()
 	msg := letter("1", "a")
 	msg.SetContext(ctx)
-	if err := store.Publish("orders.dlq", msg); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.Is(t, store.Publish("orders.dlq", msg), context.Canceled)
 	wantCount(t, store, letters.Filter{}, 0)
 }
 
 // Features D4, D5: a database that cannot hold letters is an error at construction or initialization.
 func TestStore_construction(t *testing.T) {
-	if _, err := letters.NewStore(t.Context(), nil, settings.Shared{Service: "shop"}); err == nil || !strings.Contains(err.Error(), "NewStore: ") {
-		t.Error(err)
-	}
+	testkit.Says(t, testkit.Err(letters.NewStore(t.Context(), nil, settings.Shared{Service: "shop"})), "NewStore: ")
 	memory := testkit.Must(sql.Open("sqlite", ":memory:"))
 	defer func() { _ = memory.Close() }()
-	if _, err := letters.NewStore(t.Context(), memory, settings.Shared{Service: "shop"}); err == nil || !strings.Contains(err.Error(), "NewStore: ") {
-		t.Error(err)
-	}
+	testkit.Says(t, testkit.Err(letters.NewStore(t.Context(), memory, settings.Shared{Service: "shop"})), "NewStore: ")
 	path := filepath.Join(t.TempDir(), "letters.db")
 	db := databases.SQLite.Open(t, "file:"+path)
 	store := storeOn(t, db)
-	if err := store.InitializeTopics("orders.dlq"); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, store.InitializeTopics("orders.dlq"))
 	readOnly := testkit.Must(sql.Open("sqlite", "file:"+path+"?_pragma=query_only(1)"))
 	defer func() { _ = readOnly.Close() }()
 	if s, err := letters.NewStore(t.Context(), readOnly, settings.Shared{Service: "shop"}); err == nil && s.InitializeTopics("orders.dlq") == nil {
@@ -209,9 +197,7 @@ func TestStore_construction(t *testing.T) {
 	}
 
 	testkit.NoError(t, store.Close())
-	if err := store.Publish("orders.dlq", letter("1", "a")); !errors.Is(err, letters.ErrClosed) {
-		t.Error(err)
-	}
+	testkit.Is(t, store.Publish("orders.dlq", letter("1", "a")), letters.ErrClosed)
 	if err := store.InitializeTopics(); !errors.Is(err, letters.ErrClosed) {
 		t.Error(err)
 	}
@@ -314,14 +300,8 @@ func testStore_hostileText(t *testing.T, on fixture.Database) {
 	}
 	for _, e := range entries {
 		failure := e.Letter.Failure
-		for name, f := range map[string]letters.Filter{
-			"Reasons":   {Reasons: []string{failure.Reason, hostile}, IDs: []string{e.Letter.Original.UUID}},
-			"StackHash": {StackHash: failure.StackHash, IDs: []string{e.Letter.Original.UUID}},
-		} {
-			if n, err := store.Count(ctx, f); err != nil || n != 1 {
-				t.Errorf("%s of %s: %d, %v", name, e.Letter.Original.UUID, n, err)
-			}
-		}
+		testkit.Returns(t, 1)(store.Count(ctx, letters.Filter{Reasons: []string{failure.Reason, hostile}, IDs: []string{e.Letter.Original.UUID}}))
+		testkit.Returns(t, 1)(store.Count(ctx, letters.Filter{StackHash: failure.StackHash, IDs: []string{e.Letter.Original.UUID}}))
 	}
 	groups, err := store.Groups(ctx, letters.Filter{})
 	if err != nil || !slices.ContainsFunc(groups, func(g letters.Group) bool { return g.Description == entries[1].Letter.Failure.Description }) {
@@ -330,9 +310,7 @@ func testStore_hostileText(t *testing.T, on fixture.Database) {
 	taken := take(t, store, letters.Filter{}, 2)
 	forged := taken[0]
 	forged.Claim.Token = hostile
-	if err := fixture.Mark(ctx, store, forged, letters.StatusDiscarded, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
-		t.Error(err)
-	}
+	testkit.Is(t, fixture.Mark(ctx, store, forged, letters.StatusDiscarded, letters.Act{}), letters.ErrLeaseLost)
 	testkit.NoError(t, fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: hostile}))
 	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != hostile {
 		t.Errorf("%+v", e)

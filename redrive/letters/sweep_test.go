@@ -1,7 +1,6 @@
 package letters_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -26,24 +25,14 @@ func testStore_sweep(t *testing.T, on fixture.Database) {
 	publish(t, store, "orders.dlq", letter("b", "{}", fixture.By("b")), letter("old", "{}", func(l *poison.Letter) { l.Failure.LastFailedAt = fixture.FailedAt.Add(-time.Hour) }))
 	taken := take(t, store, letters.Filter{IDs: []string{"id-7"}}, 1)
 	act := letters.Act{By: "ann", Reason: "the customer is gone"}
-	if n, err := store.MarkAll(ctx, letters.Filter{Handlers: []string{"billing"}}, letters.StatusDiscarded, act); err != nil || n != 450 {
-		t.Errorf("discarded %d, %v", n, err)
-	}
+	testkit.Returns(t, 450)(store.MarkAll(ctx, letters.Filter{Handlers: []string{"billing"}}, letters.StatusDiscarded, act))
 	wantCount(t, store, letters.Filter{}, 2)
-	if n, err := store.MarkAll(ctx, letters.Filter{Statuses: letters.Statuses()}, letters.StatusDiscarded, act); err != nil || n != 451 {
-		t.Errorf("of %d letters all but one are discarded already, %v", n, err)
-	}
-	if _, err := store.Purge(ctx, letters.Filter{}, act); err == nil || !strings.Contains(err.Error(), "Filter.Statuses") {
-		t.Errorf("purged what waits by mistake: %v", err)
-	}
+	testkit.Returns(t, 451)(store.MarkAll(ctx, letters.Filter{Statuses: letters.Statuses()}, letters.StatusDiscarded, act))
+	testkit.Says(t, testkit.Err(store.Purge(ctx, letters.Filter{}, act)), "Filter.Statuses")
 	old := letters.Filter{Statuses: []letters.Status{letters.StatusDiscarded}, Until: fixture.FailedAt}
-	if n, err := store.Purge(ctx, old, act); err != nil || n != 1 {
-		t.Errorf("purged %d old ones, %v", n, err)
-	}
+	testkit.Returns(t, 1)(store.Purge(ctx, old, act))
 	old.Until = time.Time{}
-	if n, err := store.Purge(ctx, old, act); err != nil || n != 450 {
-		t.Errorf("purged %d, %v", n, err)
-	}
+	testkit.Returns(t, 450)(store.Purge(ctx, old, act))
 	if found := list(t, store, letters.Filter{Statuses: letters.Statuses()}); len(found) != 1 || found[0].Original.UUID != "id-7" {
 		t.Errorf("%+v", found)
 	}
@@ -61,9 +50,7 @@ func testStore_sweep(t *testing.T, on fixture.Database) {
 	if broken, err := store.Inside().BreakLeases(ctx, act, leased[0].Seq, 1, 99999); err != nil || !slices.Equal(broken, []int64{leased[0].Seq}) {
 		t.Error(broken, err)
 	}
-	if err := fixture.Mark(ctx, store, taken[0], letters.StatusRedriven, act); !errors.Is(err, letters.ErrLeaseLost) {
-		t.Errorf("the holder: %v", err)
-	}
+	testkit.Is(t, fixture.Mark(ctx, store, taken[0], letters.StatusRedriven, act), letters.ErrLeaseLost)
 	events, err := store.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventLeaseBroken}})
 	if err != nil || len(events) != 1 || events[0].By != "ann" || !strings.Contains(events[0].Detail, leased[0].LeasedBy) {
 		t.Errorf("%+v, %v", events, err)
@@ -91,9 +78,7 @@ func testStore_learn(t *testing.T, on fixture.Database) {
 	publish(t, store, "orders.dlq", letter("id-2", "{}")) // the same letter: it waits again
 	want := inside.Outcome{Redriven: 4, FailedAgain: 2}
 	for range 2 { // there are no keys yet; the second time says the same
-		if got, err := store.Inside().Learn(ctx, "campaign-1"); err != nil || got != want {
-			t.Errorf("%+v, %v, want %+v", got, err, want)
-		}
+		testkit.Returns(t, want)(store.Inside().Learn(ctx, "campaign-1"))
 	}
 	keys := testkit.Must(idempotency.NewStore(ctx, db, "shop"))
 	apply := func(handler, id string) {
@@ -107,17 +92,11 @@ func testStore_learn(t *testing.T, on fixture.Database) {
 	apply("billing", "id-3")
 	apply("mailer", "id-4")
 	want = inside.Outcome{Redriven: 3, Succeeded: 1, FailedAgain: 2}
-	if got, err := store.Inside().Learn(ctx, "campaign-1"); err != nil || got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
-	}
+	testkit.Returns(t, want)(store.Inside().Learn(ctx, "campaign-1"))
 	heard := letters.Filter{IDs: []string{"id-5", "unknown"}, Handlers: []string{"billing"}, Statuses: []letters.Status{letters.StatusRedriven}}
-	if n, err := store.MarkAll(ctx, heard, letters.StatusSucceeded, letters.Act{By: "mailer"}); err != nil || n != 1 {
-		t.Errorf("%d are marked by another program, %v", n, err)
-	}
+	testkit.Returns(t, 1)(store.MarkAll(ctx, heard, letters.StatusSucceeded, letters.Act{By: "mailer"}))
 	want = inside.Outcome{Redriven: 2, Succeeded: 2, FailedAgain: 2}
-	if got, err := store.Inside().Learn(ctx, "campaign-1"); err != nil || got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
-	}
+	testkit.Returns(t, want)(store.Inside().Learn(ctx, "campaign-1"))
 	history, err := store.History(ctx, taken[3].Seq)
 	if err != nil || !slices.Equal(kinds(history), []letters.EventKind{letters.EventStored, letters.EventRedriven, letters.EventSucceeded}) || history[2].RedriveID != "campaign-1" {
 		t.Errorf("%+v, %v", history, err)

@@ -36,9 +36,7 @@ func testStore_takeMarkRelease(t *testing.T, on fixture.Database) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := fixture.Mark(ctx, store, taken[1], "gone", letters.Act{}); err == nil || !strings.Contains(err.Error(), "gone") {
-		t.Errorf("%v", err)
-	}
+	testkit.Says(t, fixture.Mark(ctx, store, taken[1], "gone", letters.Act{}), "gone")
 	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != "ann" || time.Since(e[0].MarkedAt) > time.Minute {
 		t.Errorf("%+v", e)
 	}
@@ -74,12 +72,8 @@ func testStore_leaseExpires(t *testing.T, on fixture.Database) {
 	if err != nil || time.Now().Before(first[0].Claim.Until) {
 		t.Fatalf("taken over too early, or %v", err)
 	}
-	if err := fixture.Mark(ctx, store, first[0], letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
-		t.Errorf("%v", err)
-	}
-	if err := fixture.Mark(ctx, store, second[0], letters.StatusRedriven, letters.Act{}); err != nil {
-		t.Error(err)
-	}
+	testkit.Is(t, fixture.Mark(ctx, store, first[0], letters.StatusRedriven, letters.Act{}), letters.ErrLeaseLost)
+	testkit.NoError(t, fixture.Mark(ctx, store, second[0], letters.StatusRedriven, letters.Act{}))
 }
 
 // Decision 12: of many takers at once no two ever hold the same letter.
@@ -214,9 +208,7 @@ func testStore_leaseOfChosen(t *testing.T, on fixture.Database) {
 	if again, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 9); err != nil || len(again) != 2 || again[1].Original.UUID != leased[0].Original.UUID || again[1].Seq <= 5 {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if err := fixture.Postpone(ctx, store, leased[0]); !errors.Is(err, letters.ErrLeaseLost) {
-		t.Errorf("postponed twice: %v", err)
-	}
+	testkit.Is(t, fixture.Postpone(ctx, store, leased[0]), letters.ErrLeaseLost)
 }
 
 // Decision 12: Renew returns the letters that are still held, and takes none that is not.

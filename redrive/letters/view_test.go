@@ -74,9 +74,7 @@ func testStore_view(t *testing.T, on fixture.Database) {
 	if got := strings.Join(columns, " "); err != nil || strings.Contains(got, "payload") || strings.Contains(got, "metadata") || strings.Contains(got, "token") {
 		t.Errorf("%s, %v", got, err)
 	}
-	if err := rows.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, rows.Close())
 }
 
 // Feature V9: a role that may read the view, and nothing else, sees the letters.

@@ -146,12 +146,8 @@ func TestMerge_bounded(t *testing.T) {
 			}
 		}
 	}
-	if _, err := merge([]byte(`{}`), []byte(nested(MaxDepth, "1"))); err != nil {
-		t.Error(err)
-	}
-	if _, err := merge([]byte(`{}`), []byte(nested(MaxDepth+2, "1"))); !errors.Is(err, errDeep) {
-		t.Error(err)
-	}
+	testkit.NoError(t, testkit.Err(merge([]byte(`{}`), []byte(nested(MaxDepth, "1")))))
+	testkit.Is(t, testkit.Err(merge([]byte(`{}`), []byte(nested(MaxDepth+2, "1")))), errDeep)
 	if _, err := merge([]byte(`{}`), []byte(`{"a":1,"a":2}`)); !errors.Is(err, errTwice) {
 		t.Error(err)
 	}

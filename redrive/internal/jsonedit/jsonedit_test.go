@@ -3,12 +3,13 @@ package jsonedit
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"reflect"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -80,9 +81,7 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%s of %s: %q, %v; want %q", c.patch, c.doc, got, err, c.want)
 		}
 	}
-	if _, err := merge([]byte(`{"a":1,"a":2}`), []byte(`{"a":3}`)); !errors.Is(err, errTwice) {
-		t.Error(err)
-	}
+	testkit.Is(t, testkit.Err(merge([]byte(`{"a":1,"a":2}`), []byte(`{"a":3}`))), errTwice)
 }
 
 // Feature V6: copies of copies do not fill the memory.

@@ -112,13 +112,9 @@ func TestPayload(t *testing.T) {
 		{"äöü", "text", 3, "ä\n… cut: 6 bytes in all; --limit 0 shows the rest"},
 		{"ab", "hex", 1, "00000000  61                                                |a|\n… cut: 2 bytes in all; --limit 0 shows the rest"},
 	} {
-		if got, err := screen.Payload([]byte(c.in), c.format, c.limit); err != nil || got != c.want {
-			t.Errorf("%q as %s: %q, %v", c.in, c.format, got, err)
-		}
+		testkit.Returns(t, c.want)(screen.Payload([]byte(c.in), c.format, c.limit))
 	}
 	for _, format := range []screen.Format{"json", "yaml"} {
-		if _, err := screen.Payload([]byte("no"), format, 0); err == nil || !strings.Contains(err.Error(), "--format") {
-			t.Errorf("%s: %v", format, err)
-		}
+		testkit.Says(t, testkit.Err(screen.Payload([]byte("no"), format, 0)), "--format")
 	}
 }

@@ -1,11 +1,12 @@
 package editable
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,30 +23,22 @@ func TestCheck(t *testing.T) {
 		if err := Check([]byte(text)); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
-		if got, err := Back([]byte(text), browser(text)); err != nil || got != text {
-			t.Errorf("%q came back as %q, %v", text, got, err)
-		}
+		testkit.Returns(t, text)(Back([]byte(text), browser(text)))
 	}
 	for text, want := range map[string]error{
 		"\xff": ErrBinary, "a\x00": ErrControl, "\x1b[1m": ErrControl, "\x7f": ErrControl, "a\rb": ErrLineEnds, "a\r\nb\n": ErrLineEnds, "\r": ErrLineEnds,
 		strings.Repeat("x", MaxBytes+1): ErrLarge,
 	} {
-		if err := Check([]byte(text)); !errors.Is(err, want) {
-			t.Errorf("%.20q: %v, want %v", text, err, want)
-		}
+		testkit.Is(t, Check([]byte(text)), want)
 	}
 }
 
 // Feature V11: what a person types is refused for the same reasons.
 func TestBack(t *testing.T) {
 	for typed, want := range map[string]error{"\xff": ErrBinary, "a\x00": ErrControl, strings.Repeat("x", MaxBytes+1): ErrLarge} {
-		if _, err := Back([]byte("{}"), typed); !errors.Is(err, want) {
-			t.Errorf("%.20q: %v, want %v", typed, err, want)
-		}
+		testkit.Is(t, testkit.Err(Back([]byte("{}"), typed)), want)
 	}
-	if got, err := Back([]byte("a\r\nb"), "a\nb\nc"); err != nil || got != "a\r\nb\r\nc" {
-		t.Errorf("%q %v", got, err)
-	}
+	testkit.Returns(t, "a\r\nb\r\nc")(Back([]byte("a\r\nb"), "a\nb\nc"))
 }
 
 func FuzzBack(f *testing.F) {
@@ -54,8 +47,6 @@ func FuzzBack(f *testing.F) {
 		if Check([]byte(text)) != nil {
 			return
 		}
-		if got, err := Back([]byte(text), browser(text)); err != nil || got != text {
-			t.Errorf("%q came back as %q, %v", text, got, err)
-		}
+		testkit.Returns(t, text)(Back([]byte(text), browser(text)))
 	})
 }

@@ -1,0 +1,36 @@
+package testkit
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// Err returns the error of a call alone.
+func Err[T any](_ T, err error) error { return err }
+
+// Is fails the test unless the error is the target.
+func Is(t testing.TB, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("the error is %v, want %v", err, target)
+	}
+}
+
+// Says fails the test unless there is an error that says text.
+func Says(t testing.TB, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("the error is %v, want one that says %q", err, text)
+	}
+}
+
+// Returns fails the test unless a call returns a value, as in testkit.Returns(t, 3)(store.Purge(ctx, filter, act)).
+func Returns[T comparable](t testing.TB, want T) func(got T, err error) {
+	return func(got T, err error) {
+		t.Helper()
+		if err != nil || got != want {
+			t.Errorf("got %+v and %v, want %+v", got, err, want)
+		}
+	}
+}
