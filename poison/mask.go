@@ -12,9 +12,14 @@ const withheld = "[withheld: the mask panicked]"
 
 func (q *Queue) maskTexts(f *Failure) {
 	mask := q.config.Privacy.Text
+	latest := f.Description // the same as the last error of the history, as a rule
 	f.Reason, f.Description, f.Stack = mask(f.Reason), mask(f.Description), mask(f.Stack)
 	for i := range f.History {
-		f.History[i].Error = mask(f.History[i].Error)
+		if err := &f.History[i].Error; *err == latest {
+			*err = f.Description
+		} else {
+			*err = mask(*err)
+		}
 	}
 }
 

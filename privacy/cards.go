@@ -1,6 +1,9 @@
 package privacy
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // findCards finds card numbers: digits with the length and the beginning of an issuer's numbers and a right check
 // digit, alone or in groups of four and more.
@@ -41,9 +44,12 @@ func cardEnd(text string, i int) (end int) {
 		if (i == len(text) || !isWord(text[i])) && !fraction && isCard(digits[:n]) {
 			end = i
 		}
+		if group < 4 {
+			return end
+		}
 		next := separatorAt(text, i)
 		i += len(next)
-		if group < 4 || next == "" || i >= len(text) || !isDigit(text[i]) || separator != "" && separator != next {
+		if next == "" || i >= len(text) || !isDigit(text[i]) || separator != "" && separator != next {
 			return end
 		}
 		separator = next
@@ -51,14 +57,20 @@ func cardEnd(text string, i int) (end int) {
 	return end
 }
 
-// separators stand between the groups of a card number: besides the plain ones the spaces and dashes that Unicode has.
+// separators stand between the groups of a card number, besides the plain ones: the spaces and dashes of Unicode.
 var separators = []string{
-	" ", "-", ".", "+", "\u00a0", "\u202f", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007",
+	"\u00a0", "\u202f", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007",
 	"\u2008", "\u2009", "\u200a", "\u205f", "\u3000", "\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2212",
 }
 
 // separatorAt returns the separator that stands at i, or nothing.
 func separatorAt(text string, i int) string {
+	if i < len(text) && text[i] < utf8.RuneSelf {
+		if strings.IndexByte(" -.+", text[i]) >= 0 {
+			return text[i : i+1]
+		}
+		return ""
+	}
 	for _, s := range separators {
 		if strings.HasPrefix(text[i:], s) {
 			return s

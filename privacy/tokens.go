@@ -1,6 +1,9 @@
 package privacy
 
-import "strings"
+import (
+	"math/bits"
+	"strings"
+)
 
 // shape is what tokens of one issuer look like: how they begin, and how many characters follow at least.
 type shape struct {
@@ -47,37 +50,65 @@ var shapes = []shape{
 	{"webhook.office.com/", 16, isPath, true},
 }
 
+// authorizations are the schemes of an Authorization header.
+var authorizations = []string{"Bearer", "bearer", "BEARER", "Basic", "basic", "BASIC"}
+
+// maxPrefixes is the number of bits of a word.
+const maxPrefixes = 64
+
+// prefixes are those of shapes, and then authorizations. begins has a bit for each, by their first and second bytes: one
+// look at a text finds all of them.
+var prefixes, begins = func() (all []string, by [2][256]uint64) {
+	for _, s := range shapes {
+		all = append(all, s.prefix)
+	}
+	all = append(all, authorizations...)
+	for n, prefix := range all {
+		by[0][prefix[0]] |= 1 << n
+		by[1][prefix[1]] |= 1 << n
+	}
+	return all, by
+}()
+
 // findTokens finds keys and tokens by their shapes, JSON web tokens, private keys, and what stands behind Bearer and
 // Basic.
 func findTokens(text string, found *spans) {
-	for _, s := range shapes {
-		for from := 0; ; {
-			i := strings.Index(text[from:], s.prefix)
-			if i < 0 {
-				break
+	var goesOn [maxPrefixes]int // what a token has is looked at once: a text of beginnings would take squares
+	for i := range max(len(text)-1, 0) {
+		at := begins[0][text[i]] & begins[1][text[i+1]]
+		if at == 0 || i > 0 && isWord(text[i-1]) && isWord(text[i]) { // of a longer word
+			continue
+		}
+		for ; at != 0; at &= at - 1 {
+			n := bits.TrailingZeros64(at)
+			switch {
+			case i < goesOn[n] || !strings.HasPrefix(text[i:], prefixes[n]):
+			case n < len(shapes):
+				goesOn[n] = shapes[n].find(text, i, found)
+			default:
+				goesOn[n] = findBehind(text, i+len(prefixes[n]), found)
 			}
-			i += from
-			from = i + len(s.prefix)
-			end := from
-			for end < len(text) && s.in(text[end]) {
-				end++
-			}
-			inside := i > 0 && isWord(s.prefix[0]) && isWord(text[i-1])                        // of a longer word
-			if inside || end-from < s.least || strings.HasPrefix(text[end:], "@openssh.com") { // the name of a kind of keys
-				continue
-			}
-			if s.behind {
-				i += len(s.prefix)
-			}
-			found.add(i, end)
-			from = end
 		}
 	}
 	findWebTokens(text, found)
 	findPrivateKeys(text, found)
-	for _, scheme := range []string{"Bearer", "bearer", "BEARER", "Basic", "basic", "BASIC"} {
-		findBehind(text, scheme, found)
+}
+
+// find finds a token that begins at i, and returns where the next one may.
+func (s *shape) find(text string, i int, found *spans) (goesOn int) {
+	start := i + len(s.prefix)
+	end := start
+	for end < len(text) && s.in(text[end]) {
+		end++
 	}
+	if end-start < s.least || strings.HasPrefix(text[end:], "@openssh.com") { // the name of a kind of keys
+		return start
+	}
+	if s.behind {
+		i = start
+	}
+	found.add(i, end)
+	return end
 }
 
 // findWebTokens finds JSON web tokens: base64 of an object, a dot, and more.
@@ -136,29 +167,23 @@ func findPrivateKeys(text string, found *spans) {
 	}
 }
 
-// findBehind finds the credentials behind the scheme of an Authorization header.
-func findBehind(text, scheme string, found *spans) {
-	for from := 0; ; {
-		i := strings.Index(text[from:], scheme)
-		if i < 0 {
-			return
-		}
-		i += from
-		from = i + len(scheme)
-		start := from
-		for start < len(text) && start < from+8 && isSpace(text[start]) {
-			start++
-		}
-		end := start
-		for end < len(text) && (isDotted(text[end]) || strings.IndexByte("~+/=", text[end]) >= 0) {
-			end++
-		}
-		if value := text[start:end]; start > from && len(value) >= 6 && (i == 0 || !isWord(text[i-1])) &&
-			!strings.HasPrefix(value, "realm=") && !isWords(value) {
-			found.add(start, end)
-			from = end
-		}
+// findBehind finds the credentials behind the scheme of an Authorization header, which ends at from. It returns where
+// the next one may begin.
+func findBehind(text string, from int, found *spans) (goesOn int) {
+	start := from
+	for start < len(text) && start < from+8 && isSpace(text[start]) {
+		start++
 	}
+	end := start
+	for end < len(text) && (isDotted(text[end]) || strings.IndexByte("~+/=", text[end]) >= 0) {
+		end++
+	}
+	if value := text[start:end]; start > from && len(value) >= 6 && !strings.HasPrefix(value, "realm=") &&
+		!isWords(value) {
+		found.add(start, end)
+		return end
+	}
+	return from
 }
 
 // isWords reports whether value is made of letters of one case, as words are.

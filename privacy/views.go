@@ -153,8 +153,8 @@ func fromBase64(word string) (string, bool) {
 	}
 	// The head shows whether it is text, before all of it is decoded. A word that was cut has at most one character too
 	// many.
-	head, err := encoding.DecodeString(word[:leastBase64])
-	if err != nil || !isText(head) {
+	var head [leastBase64 / 4 * 3]byte
+	if _, err := encoding.Decode(head[:], []byte(word[:leastBase64])); err != nil || !isText(head[:]) {
 		return "", false
 	}
 	if len(word)%4 == 1 {
