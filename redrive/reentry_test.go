@@ -4,8 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -58,7 +56,3 @@ func TestReentryTopic_drain(t *testing.T) {
 		}
 	}
 }
-
-type idle struct{ message.Subscriber }
-
-func (idle) Close() error { return nil }
