@@ -33,6 +33,9 @@ func (b *broker) host() string {
 // Promise P1: with several nodes in the URI, a node that is away is passed over at the start, and a connection that is
 // lost goes on at another node, for publisher and subscriber.
 func TestSeveralNodes(t *testing.T) {
+	if unraced(t) {
+		return
+	}
 	const nobody = "127.0.0.1:1"
 	for name, fails := range map[string]func(*testing.T, *broker) (hosts []string, later func()){
 		"first is dead": func(_ *testing.T, b *broker) ([]string, func()) { return []string{nobody, b.host()}, func() {} },
