@@ -1,14 +1,16 @@
 package main
 
 import (
-	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
+	"github.com/watermill-spillway/spillway/examples/measures/harness"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -17,24 +19,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestFigures(t *testing.T) {
 	services.AMQP(t)
 	var out strings.Builder
-	if err := (plan{rounds: 1, messages: 30, kinds: []string{amqp091.QueueTypeQuorum}, prefetches: []int{1}}).run(t.Context(), &out); err != nil {
-		t.Fatal(err)
+	testkit.NoError(t, (plan{rounds: 1, messages: 30, kinds: []string{amqp091.QueueTypeQuorum}, prefetches: []int{1}}).run(t.Context(), &out))
+	var want []string
+	for _, percent := range percents {
+		want = append(want, fmt.Sprintf("failing_percent=%d good_per_s each_confirmed_per_s ratio? share? share_each_confirmed?", percent))
 	}
-	lines := 0
-	for line := range strings.Lines(out.String()) {
-		figure := map[string]any{}
-		if err := json.Unmarshal([]byte(line), &figure); err != nil || figure["failing_percent"] != float64(percents[lines]) {
-			t.Fatal(line, err)
-		}
-		for _, name := range []string{"good_per_s", "each_confirmed_per_s", "ratio", "share", "share_each_confirmed"} {
-			value, there := figure[name].(float64)
-			if rate := strings.HasSuffix(name, "_per_s"); !there || rate && value <= 0 {
-				t.Errorf("%s: %s", name, line)
-			}
-		}
-		lines++
-	}
-	if lines != len(percents) {
-		t.Errorf("%d lines", lines)
-	}
+	testkit.NoError(t, harness.Complete(out.String(), want...))
 }

@@ -13,6 +13,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -89,4 +90,28 @@ func Message() *message.Message {
 		msg.Metadata.Set(key, "value")
 	}
 	return msg
+}
+
+// Complete returns an error unless out has a line for each of want, in order, with the figures that it names: above
+// zero, of any value if the name ends with a question mark, or of a value after an equals sign.
+func Complete(out string, want ...string) error {
+	lines := slices.Collect(strings.Lines(out))
+	if len(lines) != len(want) {
+		return fmt.Errorf("%d lines, want %q:\n%s", len(lines), want, out)
+	}
+	for i, line := range lines {
+		figure := map[string]any{}
+		if err := json.Unmarshal([]byte(line), &figure); err != nil {
+			return fmt.Errorf("%s: %w", line, err)
+		}
+		for _, name := range strings.Fields(want[i]) {
+			name, exact, fixed := strings.Cut(name, "=")
+			name, any := strings.CutSuffix(name, "?")
+			value, there := figure[name].(float64)
+			if fixed && fmt.Sprint(figure[name]) != exact || !fixed && (!there || value <= 0 && !any) {
+				return fmt.Errorf("%s: %s", name, line)
+			}
+		}
+	}
+	return nil
 }

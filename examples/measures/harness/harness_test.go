@@ -47,6 +47,18 @@ func TestPrint(t *testing.T) {
 	}
 }
 
+func TestComplete(t *testing.T) {
+	const out = `{"figure":"name","per_s":3,"lost":0}` + "\n"
+	if err := harness.Complete(out, "figure=name per_s lost?"); err != nil {
+		t.Error(err)
+	}
+	for _, want := range [][]string{{"figure=other"}, {"lost"}, {"none?"}, {}, {"per_s", "per_s"}} {
+		if harness.Complete(out, want...) == nil {
+			t.Errorf("%q", want)
+		}
+	}
+}
+
 func TestMessage(t *testing.T) {
 	if msg := harness.Message(); len(msg.Payload) != 1024 || len(msg.Metadata) != 5 {
 		t.Errorf("%d bytes, %d keys", len(msg.Payload), len(msg.Metadata))

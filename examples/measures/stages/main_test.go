@@ -1,13 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/watermill-spillway/spillway/examples/measures/harness"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
@@ -33,19 +33,5 @@ func TestFigures(t *testing.T) {
 		want = append(want, "per_s")
 	}
 	want = append(want, "failing_percent letters_per_s")
-	for line := range strings.Lines(out.String()) {
-		figure := map[string]any{}
-		if err := json.Unmarshal([]byte(line), &figure); err != nil || len(want) == 0 {
-			t.Fatal(line, err)
-		}
-		for _, name := range strings.Fields(want[0]) {
-			if value, _ := figure[name].(float64); value <= 0 {
-				t.Errorf("%s: %s", name, line)
-			}
-		}
-		want = want[1:]
-	}
-	if len(want) > 0 {
-		t.Errorf("missing: %q", want)
-	}
+	testkit.NoError(t, harness.Complete(out.String(), want...))
 }
