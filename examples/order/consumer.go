@@ -29,8 +29,14 @@ import (
 // consumes is the variable with the plan of a consumer.
 const consumes = "SPILLWAY_ORDER_CONSUMER"
 
+// process is a consumer in a process of its own.
+type process struct {
+	*os.Process
+	ended chan error // closed when it has ended
+}
+
 // start starts this program as a consumer.
-func (p *plan) start() (*exec.Cmd, error) {
+func (p *plan) start() (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -42,13 +48,18 @@ func (p *plan) start() (*exec.Cmd, error) {
 	cmd := exec.Command(self)
 	cmd.Env, cmd.Stderr = append(os.Environ(), consumes+"="+string(line)), os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return cmd, cmd.Start()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	started := &process{cmd.Process, make(chan error, 1)}
+	go func() { started.ended <- cmd.Wait(); close(started.ended) }()
+	return started, nil
 }
 
 func consume(p *plan) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	db, err := sql.Open(p.Driver, p.DSN)
+	db, err := sql.Open(p.Driver, p.ConsumerDSN)
 	if err != nil {
 		return err
 	}

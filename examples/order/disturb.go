@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os/exec"
 	"syscall"
 	"time"
 )
@@ -13,29 +12,39 @@ import (
 // kills, stops and starts them. It returns how many messages are stuck.
 func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck int, err error) {
 	random, happened := rand.New(rand.NewPCG(s.Seed, 1)), map[string]int{}
-	var running []*exec.Cmd
+	var running []*process
 	for range s.Consumers {
-		cmd, err := s.start()
+		p, err := s.start()
 		if err != nil {
 			return nil, 0, err
 		}
-		running = append(running, cmd)
+		running = append(running, p)
 	}
 	defer func() {
-		for _, cmd := range running {
-			_ = cmd.Process.Signal(syscall.SIGCONT)
-			_ = cmd.Process.Signal(syscall.SIGTERM)
+		for _, p := range running {
+			_ = p.Signal(syscall.SIGCONT)
+			_ = p.Signal(syscall.SIGTERM)
 		}
-		for _, cmd := range running {
-			err = errors.Join(err, cmd.Wait())
+		for _, p := range running {
+			err = errors.Join(err, <-p.ended)
 		}
 	}()
-	next, last, moved := 0, -1, time.Now()
+	next, last, moved, cuts := 0, -1, time.Now(), 0
 	for {
 		select {
 		case <-ctx.Done():
 			return happened, max(s.Messages-last, 1), nil
 		case <-time.After(100 * time.Millisecond):
+		}
+		for at, p := range running {
+			select {
+			case <-p.ended: // it could not start while the database was away
+				happened["ended"]++
+				if running[at], err = s.start(); err != nil {
+					return happened, 0, err
+				}
+			default:
+			}
 		}
 		settled, waiting, err := s.settled(ctx)
 		if err != nil { // no table yet
@@ -53,6 +62,10 @@ func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck i
 			return happened, max(s.Messages-settled, waiting, 1), nil
 		}
 		// the disturbances are spread over the messages
+		if cuts < s.Cuts && settled > (cuts+1)*s.Messages/(s.Cuts+1) {
+			cuts++
+			happened["cut"] += s.cut(ctx)
+		}
 		if steps := s.Kills + 1; next < s.Kills && settled > (next+1)*s.Messages/steps {
 			next++
 			at := random.IntN(len(running))
@@ -64,9 +77,9 @@ func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck i
 				continue
 			}
 			happened["kill"]++
-			_ = running[at].Process.Kill()
-			_ = running[at].Wait()
-			if running[at], err = s.plan.start(); err != nil {
+			_ = running[at].Kill()
+			<-running[at].ended
+			if running[at], err = s.start(); err != nil {
 				return happened, 0, err
 			}
 		}
@@ -74,13 +87,13 @@ func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck i
 }
 
 // stop stops a consumer for longer than its session lasts.
-func (s *setting) stop(ctx context.Context, cmd *exec.Cmd) error {
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+func (s *setting) stop(ctx context.Context, p *process) error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	select {
 	case <-time.After(9 * time.Second):
 	case <-ctx.Done():
 	}
-	return cmd.Process.Signal(syscall.SIGCONT)
+	return p.Signal(syscall.SIGCONT)
 }

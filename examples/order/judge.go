@@ -21,6 +21,7 @@ type report struct {
 	Keys     int    `json:"keys"`
 	Kills    int    `json:"kills"`
 	Stops    int    `json:"stops"`
+	Cuts     int    `json:"cuts"`
 	Letters  int    `json:"letters"`
 	// Violations are effects that took place after the effect of a later message of their key, and Outputs are outputs
 	// that appeared first after those of a later one.

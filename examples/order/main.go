@@ -17,12 +17,14 @@ type plan struct {
 	Brokers []string
 	Driver  string
 	DSN     string
-	Topic   string
-	Seed    uint64
+	// ConsumerDSN is the same, with a name by which the connections of consumers are known.
+	ConsumerDSN string
+	Topic       string
+	Seed        uint64
 
 	Messages, Keys, Partitions, Lanes, Consumers int
 	Twice, ForGood                               int // of a hundred messages: fail twice, or until they are dead letters
-	Kills                                        int
+	Kills, Cuts                                  int
 	Stops                                        bool // by SIGSTOP, beyond the session
 	Work, Within                                 time.Duration
 }
@@ -47,6 +49,7 @@ func main() {
 	flag.IntVar(&p.Twice, "twice", 5, "of a hundred messages, those that fail twice")
 	flag.IntVar(&p.ForGood, "forgood", 1, "of a hundred messages, those that fail for good")
 	flag.IntVar(&p.Kills, "kills", 6, "consumers that are killed")
+	flag.IntVar(&p.Cuts, "cuts", 20, "times that all connections to PostgreSQL are cut")
 	flag.BoolVar(&p.Stops, "stops", true, "stop a consumer beyond its session, too")
 	flag.Uint64Var(&p.Seed, "seed", 0, "of what fails and who is killed")
 	flag.DurationVar(&p.Work, "work", 2*time.Millisecond, "how long a handler works")
@@ -88,6 +91,7 @@ func run(p *plan, database string) (err error) {
 		return err
 	}
 	r.Database, r.Messages, r.Keys, r.Seed, r.Kills, r.Stops = database, p.Messages, p.Keys, p.Seed, happened["kill"], happened["stop"]
+	r.Cuts = happened["cut"]
 	r.Stuck, r.Seconds = stuck, time.Since(begun).Seconds()
 	line, err := json.Marshal(r)
 	if err != nil {

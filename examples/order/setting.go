@@ -76,6 +76,7 @@ func (s *setting) makeBase(database string) error {
 		}
 		s.Driver, config.DBName = "mysql", name
 		s.DSN = config.FormatDSN()
+		s.ConsumerDSN = s.DSN
 		create, drop = `CREATE DATABASE `+name+` CHARACTER SET utf8mb4`, `DROP DATABASE `+name
 	} else {
 		u, err := url.Parse(address)
@@ -86,6 +87,9 @@ func (s *setting) makeBase(database string) error {
 		query.Set("search_path", name)
 		u.RawQuery = query.Encode()
 		s.Driver, s.DSN = "pgx", u.String()
+		query.Set("application_name", name) // of consumers, see cut
+		u.RawQuery = query.Encode()
+		s.ConsumerDSN = u.String()
 	}
 	outside, err := sql.Open(s.Driver, address)
 	if err != nil {
@@ -100,6 +104,19 @@ func (s *setting) makeBase(database string) error {
 	}
 	s.db, err = sql.Open(s.Driver, s.DSN)
 	return err
+}
+
+// cut ends the connections of all consumers, in the middle of whatever they do.
+func (s *setting) cut(ctx context.Context) (happened int) {
+	if s.Driver != "pgx" {
+		return 0
+	}
+	const all = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1`
+	n := 0
+	if s.db.QueryRowContext(ctx, all, strings.ReplaceAll(s.Topic, "-", "_")).Scan(&n) != nil || n == 0 {
+		return 0
+	}
+	return 1
 }
 
 func (s *setting) remove() error {
