@@ -288,3 +288,23 @@ func TestOrderedCopy(t *testing.T) {
 	}
 	p.want("", 0, 0)
 }
+
+// Feature R13: a channel without Ordered says that messages wait in the order of their key.
+func TestParkedLeft(t *testing.T) {
+	db := databases.SQLite.New(t)
+	p := ordered(t, db, func(*message.Message, int) error { return errDown }, func(c *spillway.Config) { c.Ordered.Delays = []time.Duration{time.Hour} })
+	p.live("a1", 0, 0)
+	p.want("a1", 0, 1)
+	log := &testkit.Log{}
+	channel, err := spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
+		channel.Attach(router)
+		router.AddConsumerHandler("billing", "orders", gochannel.NewGoChannel(gochannel.Config{}, nil), func(*message.Message) error { return nil })
+	})
+	if len(log.Lines(watermill.ErrorLogLevel, "Messages wait in the order of their key")) != 1 {
+		t.Error("nothing is said of the message that waits")
+	}
+}

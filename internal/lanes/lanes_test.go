@@ -258,3 +258,29 @@ func BenchmarkAdd(b *testing.B) {
 		_ = l.Add(b.Context(), items[n%len(items)])
 	}
 }
+
+// A second goroutine adds beside the first: all run, and none waits although there is room.
+func TestAddBeside(t *testing.T) {
+	var ran atomic.Int64
+	l := lanes.New(lanes.Config[string]{Running: 2, Items: 4, Bytes: 100, Key: func(s string) []byte { return []byte(s) },
+		Size: func(string) int { return 1 }, Run: func(string) { ran.Add(1) }})
+	const n = 2000
+	var adding sync.WaitGroup
+	for name, add := range map[string]func(context.Context, string) error{"first": l.Add, "second": l.AddBeside} {
+		adding.Go(func() {
+			for i := range n {
+				if err := add(t.Context(), fmt.Sprint(name, i%3)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	adding.Wait()
+	for ran.Load() < 2*n {
+		time.Sleep(time.Millisecond)
+	}
+	l.Close()
+	if err := l.AddBeside(t.Context(), "late"); !errors.Is(err, lanes.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}

@@ -30,36 +30,35 @@ func (l *inLanes) drainAll(ctx, work context.Context, all *lanes.Lanes[*delivery
 // lookAgain is when a lane is looked at again whose first message is held.
 const lookAgain = time.Minute
 
-// drain delivers what is parked in a lane, one after the other, until one must wait.
+// drain delivers the first messages that are parked in a lane, one after the other, until one must wait. Then those that
+// have come from the source meanwhile are appended: they would fill the lanes otherwise.
 func (l *inLanes) drain(of *delivery) {
-	ctx := l.session.Context()
-	for ctx.Err() == nil {
-		rows, ok := l.owner.Heads(ctx, of.lane)
-		if !ok {
+	rows, ok := l.owner.Heads(l.session.Context(), of.lane)
+	if !ok {
+		return
+	}
+	if len(rows) == 0 {
+		l.owner.Emptied(of.lane)
+		return
+	}
+	for _, row := range rows {
+		if row.Held {
+			l.owner.Later(of.lane, time.Now().Add(lookAgain))
 			return
 		}
-		if len(rows) == 0 {
-			l.owner.Emptied(of.lane)
+		if time.Until(row.Due) > 0 {
+			l.owner.Later(of.lane, row.Due)
 			return
 		}
-		for _, row := range rows {
-			if row.Held {
-				l.owner.Later(of.lane, time.Now().Add(lookAgain))
-				return
-			}
-			if time.Until(row.Due) > 0 {
-				l.owner.Later(of.lane, row.Due)
-				return
-			}
-			switch passed, again := l.deliverParked(of.of.Context, row); {
-			case again:
-				l.owner.Later(of.lane, row.Due)
-				return
-			case !passed || !l.owner.Delete(&of.of, row):
-				return
-			}
+		switch passed, again := l.deliverParked(of.of.Context, row); {
+		case again:
+			l.owner.Later(of.lane, row.Due)
+			return
+		case !passed || !l.owner.Delete(&of.of, row):
+			return
 		}
 	}
+	l.owner.Later(of.lane, time.Now())
 }
 
 // deliverParked delivers a parked message until it is acked: it is passed, with its outputs published, or waits again.
