@@ -27,7 +27,7 @@ func large(n int) message.HandlerFunc {
 // Feature D15: what is copied of a source's outputs, so that they can be published again, is bounded.
 func TestOutputsCopyLittle(t *testing.T) {
 	o := newOutputs(t, &publisher{}, middleware.OutputsConfig{})
-	pub := decorate(t, o, sink{})
+	pub := decorate(t, o, testkit.Nowhere{})
 	h, source := large(64), message.NewMessage("1", nil)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -37,11 +37,6 @@ func TestOutputsCopyLittle(t *testing.T) {
 		t.Errorf("%d bytes were allocated to publish 64 outputs of 1 MiB", n)
 	}
 }
-
-type sink struct{}
-
-func (sink) Publish(string, ...*message.Message) error { return nil }
-func (sink) Close() error                              { return nil }
 
 // Feature D15, promise P2: large outputs that are refused once are published as they were made. Where a decorator wrote
 // into their payloads, which are not copied, they are not published again: the source comes again, or is set aside

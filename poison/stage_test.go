@@ -24,16 +24,11 @@ var (
 
 func stagedBy(t testing.TB, config poison.QueueConfig, msg *message.Message, failure *classify.Failure, stage deadletter.Stage) *message.Message {
 	t.Helper()
-	queue := testkit.Must(poison.NewQueue(nowhere{}, config))
+	queue := testkit.Must(poison.NewQueue(testkit.Nowhere{}, config))
 	call := chain.Keep(msg)
 	defer call.Release()
 	return queue.Inside().ForStage(call.Original(), failure, stage.Number, stage.DueAt, stage.HoldUntil)
 }
-
-type nowhere struct{}
-
-func (nowhere) Publish(string, ...*message.Message) error { return nil }
-func (nowhere) Close() error                              { return nil }
 
 // failedTimes is a failure of some attempts, the last of them at tried.
 func failedTimes(n int, tried time.Time, text string) *classify.Failure {

@@ -7,12 +7,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
-
-type plain struct{}
-
-func (plain) Publish(string, ...*message.Message) error { return nil }
-func (plain) Close() error                              { return nil }
 
 type says struct {
 	message.Publisher
@@ -21,7 +17,7 @@ type says struct {
 
 func (s says) Deduplicates() bool { return s.drops }
 
-type panics struct{ plain }
+type panics struct{ testkit.Nowhere }
 
 func (panics) Deduplicates() bool { panic("boom") }
 
@@ -30,12 +26,12 @@ type around struct{ message.Publisher }
 // Feature V1, promise P1: a publisher whose broker drops messages by their ids is refused, however it is decorated. The
 // outermost decorator that knows decides.
 func TestCheckKeeps(t *testing.T) {
-	drops, keeps := says{plain{}, true}, says{plain{}, false}
+	drops, keeps := says{testkit.Nowhere{}, true}, says{testkit.Nowhere{}, false}
 	for name, row := range map[string]struct {
 		pub  message.Publisher
 		want string
 	}{
-		"unknown": {plain{}, ""}, "keeps": {keeps, ""}, "decorated, keeps": {around{around{keeps}}, ""}, "known better outside": {says{drops, false}, ""},
+		"unknown": {testkit.Nowhere{}, ""}, "keeps": {keeps, ""}, "decorated, keeps": {around{around{keeps}}, ""}, "known better outside": {says{drops, false}, ""},
 		"drops": {drops, "destination_test.says has Deduplicates() true"}, "decorated, drops": {around{around{drops}}, "has Deduplicates() true"},
 		"known better outside, drops": {says{keeps, true}, "would be lost"}, "panics": {around{panics{}}, "boom"}, "nil inside": {around{}, ""},
 	} {

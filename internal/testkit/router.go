@@ -35,3 +35,9 @@ func RunRouter(t testing.TB, logger watermill.LoggerAdapter, add func(*message.R
 	t.Cleanup(stop)
 	return stop
 }
+
+// Nowhere is a publisher that takes everything.
+type Nowhere struct{}
+
+func (Nowhere) Publish(string, ...*message.Message) error { return nil }
+func (Nowhere) Close() error                              { return nil }

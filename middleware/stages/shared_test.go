@@ -195,7 +195,7 @@ func wantTimes(t testing.TB, got []handled, want ...time.Duration) {
 func TestStagesSharedTopicsWithOriginOfOnesOwn(t *testing.T) {
 	for _, origin := range []poison.Origin{{Handler: "the biller"}, {Topic: "prod.orders"}, {Topic: "orders", Handler: "billing"}} {
 		synctest.Test(t, func(t *testing.T) {
-			queue, err := poison.NewQueue(nowhere{}, poison.QueueConfig{Origin: func(*message.Message) poison.Origin { return origin }})
+			queue, err := poison.NewQueue(testkit.Nowhere{}, poison.QueueConfig{Origin: func(*message.Message) poison.Origin { return origin }})
 			testkit.NoError(t, err)
 			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Shared: settings.Shared{Naming: perTopic}, SharedTopics: true}, nil, queue)
 			n := newNote()
@@ -208,8 +208,3 @@ func TestStagesSharedTopicsWithOriginOfOnesOwn(t *testing.T) {
 		})
 	}
 }
-
-type nowhere struct{}
-
-func (nowhere) Publish(string, ...*message.Message) error { return nil }
-func (nowhere) Close() error                              { return nil }

@@ -76,11 +76,6 @@ func TestOpenDatabase(t *testing.T) {
 	}
 }
 
-type nowhere struct{}
-
-func (nowhere) Publish(string, ...*message.Message) error { return nil }
-func (nowhere) Close() error                              { return nil }
-
 func tell(t *testing.T, brokers string, broker Broker) error {
 	t.Setenv("SPILLWAY_POSTGRES_PORT", "1")
 	t.Setenv("SPILLWAY_POSTGRES", "")
@@ -88,7 +83,7 @@ func tell(t *testing.T, brokers string, broker Broker) error {
 	testkit.NoError(t, plan.Ready())
 	summaries := make(chan *message.Message)
 	defer close(summaries)
-	broker.Live, broker.Summaries = nowhere{}, summaries
+	broker.Live, broker.Summaries = testkit.Nowhere{}, summaries
 	_, err := Tell(context.Background(), &plan, broker)
 	return err
 }
