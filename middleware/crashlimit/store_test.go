@@ -18,59 +18,50 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
-func must[T any](t testing.TB) func(v T, err error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		testkit.NoError(t, err)
-		return v
-	}
-}
-
 // Feature D10: the contract of a store's processes, on each database.
 func TestStore_processes(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		ctx := t.Context()
 		s := storeOn(t, d.Open(t, address))
-		is, others := must[bool](t), must[[]row](t)
 		for _, r := range []registration{{"a", "node", time.Second}, {"b", "", 2 * time.Second}} {
 			testkit.NoError(t, s.register(ctx, r))
 		}
-		if is(s.beat(ctx, "b")); s.register(ctx, registration{"b", "", 2 * time.Second}) != nil || others(s.others(ctx, "a"))[0].beats != 1 {
+		if testkit.Must(s.beat(ctx, "b")); s.register(ctx, registration{"b", "", 2 * time.Second}) != nil || testkit.Must(s.others(ctx, "a"))[0].beats != 1 {
 			t.Error("a process whose registration came through, and whose answer was lost, cannot register again")
 		}
 		another := testkit.Must(NewStore(ctx, d.Open(t, address), "Shop"))
 		testkit.NoError(t, another.register(ctx, registration{"c", "n", time.Second}))
-		if got := others(s.others(ctx, "a")); !slices.Equal(got, []row{{id: "b", beats: 1, interval: 2 * time.Second}}) {
+		if got := testkit.Must(s.others(ctx, "a")); !slices.Equal(got, []row{{id: "b", beats: 1, interval: 2 * time.Second}}) {
 			t.Errorf("others of a are %+v", got)
 		}
-		if got := others(another.others(ctx, "")); len(got) != 1 || got[0].id != "c" {
+		if got := testkit.Must(another.others(ctx, "")); len(got) != 1 || got[0].id != "c" {
 			t.Errorf("others of another service are %+v", got)
 		}
-		if !is(s.beat(ctx, "b")) || is(s.beat(ctx, "nobody")) {
+		if !testkit.Must(s.beat(ctx, "b")) || testkit.Must(s.beat(ctx, "nobody")) {
 			t.Error("beat does not report what is there")
 		}
-		if is(s.lose(ctx, "b", 1)) {
+		if testkit.Must(s.lose(ctx, "b", 1)) {
 			t.Error("a process that has beaten since was lost")
 		}
-		if !is(s.lose(ctx, "b", 2)) || is(s.lose(ctx, "b", 2)) {
+		if !testkit.Must(s.lose(ctx, "b", 2)) || testkit.Must(s.lose(ctx, "b", 2)) {
 			t.Error("of two that lose a process, not one did")
 		}
-		got := others(s.others(ctx, "a"))
+		got := testkit.Must(s.others(ctx, "a"))
 		if len(got) != 1 || !got[0].lost || got[0].beats != 2 || got[0].lostFor > time.Minute {
 			t.Errorf("a lost process is %+v", got)
 		}
-		eventually(t, "the loss ages", func() bool { return others(s.others(ctx, "a"))[0].lostFor > 0 })
-		if !is(s.beat(ctx, "b")) || others(s.others(ctx, "a"))[0].lost {
+		eventually(t, "the loss ages", func() bool { return testkit.Must(s.others(ctx, "a"))[0].lostFor > 0 })
+		if !testkit.Must(s.beat(ctx, "b")) || testkit.Must(s.others(ctx, "a"))[0].lost {
 			t.Error("one that beats again is still lost")
 		}
-		if err := s.forget(ctx, "b"); err != nil || len(others(s.others(ctx, "a"))) != 1 {
+		if err := s.forget(ctx, "b"); err != nil || len(testkit.Must(s.others(ctx, "a"))) != 1 {
 			t.Error("one that lives was forgotten", err)
 		}
-		is(s.lose(ctx, "b", 3))
-		if err := s.forget(ctx, "b"); err != nil || len(others(s.others(ctx, "a"))) != 0 {
+		testkit.Must(s.lose(ctx, "b", 3))
+		if err := s.forget(ctx, "b"); err != nil || len(testkit.Must(s.others(ctx, "a"))) != 0 {
 			t.Error("one that is lost was not forgotten", err)
 		}
-		if err := s.signOff(ctx, "a"); err != nil || is(s.beat(ctx, "a")) {
+		if err := s.signOff(ctx, "a"); err != nil || testkit.Must(s.beat(ctx, "a")) {
 			t.Error("one that signed off is there", err)
 		}
 	})
@@ -97,7 +88,7 @@ func testStoreMarks(t *testing.T, d databases.Database, address string) {
 		s := testkit.Must(NewStore(ctx, db, service))
 		stores[service] = s
 	}
-	s, is, found := stores["shop"], must[bool](t), must[[]written](t)
+	s := stores["shop"]
 	seen := map[mark]bool{}
 	for _, id := range []string{"id", "ID", "id ", "", "\x00", "\xff\xfe", "sha256:x", "'; DROP TABLE spillway_deliveries; --", strings.Repeat("x", 64<<10), strings.Repeat("x", 64<<10) + "y", "naïve 🙂"} {
 		m := mark{consumer: database.Column(id), id: database.Column(id)}
@@ -109,17 +100,17 @@ func testStoreMarks(t *testing.T, d databases.Database, address string) {
 		seen[m] = true
 		wants := func(service string, m mark, want ...written) {
 			t.Helper()
-			if got := found(stores[service].marks(ctx, m)); !slices.Equal(got, want) {
+			if got := testkit.Must(stores[service].marks(ctx, m)); !slices.Equal(got, want) {
 				t.Errorf("%.20q: marks %v, want %v", id, got, want)
 			}
 		}
 		p1, p2, p3 := written{1, "p1"}, written{2, "p2"}, written{3, "p3"}
 		for service, s := range stores {
 			wants(service, m)
-			if !is(s.enter(ctx, m, p1)) || is(s.enter(ctx, m, written{1, "p2"})) {
+			if !testkit.Must(s.enter(ctx, m, p1)) || testkit.Must(s.enter(ctx, m, written{1, "p2"})) {
 				t.Errorf("%.20q: of two that are the first, not one is", id)
 			}
-			if !is(s.enter(ctx, m, p2)) || !is(s.enter(ctx, m, p3)) || !is(s.enter(ctx, again, p1)) {
+			if !testkit.Must(s.enter(ctx, m, p2)) || !testkit.Must(s.enter(ctx, m, p3)) || !testkit.Must(s.enter(ctx, again, p1)) {
 				t.Errorf("%.20q: a mark was not written", id)
 			}
 			wants(service, m, p1, p2, p3)
@@ -145,13 +136,13 @@ func testStoreMarks(t *testing.T, d databases.Database, address string) {
 		wants("Shop", m)
 		wants("Shop", again, p1)
 	}
-	if is(s.sweep(ctx, time.Hour)) || is(s.enter(ctx, mark{consumer: "id", id: "id", redrives: 1}, written{1, "p"})) {
+	if testkit.Must(s.sweep(ctx, time.Hour)) || testkit.Must(s.enter(ctx, mark{consumer: "id", id: "id", redrives: 1}, written{1, "p"})) {
 		t.Error("a young mark was swept away")
 	}
 	for i := range sweepAtOnce {
-		is(s.enter(ctx, mark{consumer: "c", id: fmt.Sprint(i)}, written{1, "p"}))
+		testkit.Must(s.enter(ctx, mark{consumer: "c", id: fmt.Sprint(i)}, written{1, "p"}))
 	}
-	if !is(s.sweep(ctx, -time.Hour)) || is(s.sweep(ctx, -time.Hour)) {
+	if !testkit.Must(s.sweep(ctx, -time.Hour)) || testkit.Must(s.sweep(ctx, -time.Hour)) {
 		t.Error("the sweep does not tell whether there is more")
 	}
 	var left int
@@ -225,7 +216,7 @@ func TestStore_concurrentMarks(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := len(must[[]written](t)(s.marks(t.Context(), markOf("id")))); n != 10 || entered.Load() != 10 {
+		if n := len(testkit.Must(s.marks(t.Context(), markOf("id")))); n != 10 || entered.Load() != 10 {
 			t.Errorf("%d marks of 10, %d entered", n, entered.Load())
 		}
 	})
