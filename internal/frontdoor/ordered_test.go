@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/sequence"
@@ -306,5 +307,37 @@ func TestParkedLeft(t *testing.T) {
 	})
 	if len(log.Lines(watermill.ErrorLogLevel, "Messages wait in the order of their key")) != 1 {
 		t.Error("nothing is said of the message that waits")
+	}
+}
+
+// Feature R13: with pgxstore, whose handlers begin before the key is known, a settled key has no effect either.
+func TestOrderedWithPgxstore(t *testing.T) {
+	db := databases.Postgres.New(t)
+	if _, err := db.Exec(`CREATE TABLE effects (n BIGSERIAL, id TEXT)`); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := pgxstore.New(t.Context(), db, "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := ordered(t, db, func(msg *message.Message, times int) error {
+		if msg.UUID == "a1" && times == 1 {
+			return classify.Permanent(errors.New("wrong"))
+		}
+		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), `INSERT INTO effects (id) VALUES ($1)`, msg.UUID)
+		return err
+	}, func(c *spillway.Config) { c.Idempotency = keys })
+	for _, delivery := range []struct {
+		id       string
+		position int64
+		redrives int
+		effects  int
+	}{{"a1", 0, 0, 0}, {"a2", 1, 0, 1}, {"a1", 0, 0, 1}, {"a2", 1, 0, 1}, {"a1", 2, 1, 2}} {
+		if !p.live(delivery.id, delivery.position, delivery.redrives) {
+			t.Errorf("%+v is nacked", delivery)
+		}
+		if n := p.count("effects"); n != delivery.effects {
+			t.Errorf("%+v: %d effects", delivery, n)
+		}
 	}
 }
