@@ -66,6 +66,14 @@ func TestHostileKeys(t *testing.T) {
 				t.Errorf("%d: %+v", at, r.Msg)
 			}
 		}
+		db := kind.Open(t, address)
+		if listed, err := sequence.List(t.Context(), db, "shop", 100); err != nil || len(listed) != len(keys) || listed[0].Key == nil ||
+			*listed[0].Key != "" || listed[0].Topic != "orders" || listed[0].Partition != 3 || listed[0].Messages != 1 || listed[0].Late {
+			t.Errorf("listed %d: %+v, %v", len(listed), listed[:min(1, len(listed))], err)
+		}
+		if listed, err := sequence.List(t.Context(), db, "another", 100); err != nil || len(listed) != 0 {
+			t.Errorf("another service has %d sequences: %v", len(listed), err)
+		}
 		other := source
 		other.Group = "another"
 		if all, err := s.Load(t.Context(), other); err != nil || len(all) != 0 {

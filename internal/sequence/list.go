@@ -1,0 +1,76 @@
+package sequence
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/database"
+)
+
+// Parked is a sequence with parked messages, for people.
+type Parked struct {
+	Consumer  string    `json:"consumer"` // of the first message: service and handler
+	Group     string    `json:"group"`
+	Topic     string    `json:"topic"`
+	Partition int32     `json:"partition"`
+	Key       *string   `json:"key"` // the head of it; nil without one
+	Messages  int       `json:"messages"`
+	First     string    `json:"first"`    // the id of the first message
+	Position  int64     `json:"position"` // its offset
+	SentAt    time.Time `json:"sent_at"`  // by its producer or broker
+	Due       time.Time `json:"due_at"`   // when it is tried again
+	Held      bool      `json:"held"`     // until a person releases it
+	Late      bool      `json:"late"`     // it is due, for longer than a minute
+	Bytes     int64     `json:"bytes"`    // of all payloads
+}
+
+// late is how long a message may be due and not begun until List calls it late.
+const late = time.Minute
+
+// List returns the sequences of a service, at most limit, those with the most messages first. db need not have the
+// table.
+func List(ctx context.Context, db *sql.DB, service string, limit int) (all []Parked, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	on, err := database.Detect(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if there, err := on.Has(ctx, table); err != nil || !there {
+		return nil, err
+	}
+	err = on.Query(ctx, func() { all = nil }, func(rows *sql.Rows) error {
+		var p Parked
+		var consumer, group, topic, key, id []byte
+		var due, sent, held int64
+		var hasKey bool
+		if err := rows.Scan(&consumer, &group, &topic, &p.Partition, &key, &hasKey, &p.Messages, &id, &p.Position, &sent, &due, &held,
+			&p.Bytes); err != nil {
+			return err
+		}
+		p.Consumer, p.Group, p.Topic, p.First = shown(consumer), shown(group), shown(topic), shown(id)
+		if hasKey { // some drivers read an empty one as nil
+			head := shown(key)
+			p.Key = &head
+		}
+		wait := microseconds(due)
+		p.SentAt, p.Due, p.Held, p.Late = time.UnixMicro(sent).UTC(), time.Now().Add(wait).UTC(), held != 0, wait < -late
+		all = append(all, p)
+		return nil
+	}, on.Statement(`SELECT p.consumer, p.members, p.topic, p.part, p.record_key, p.record_key IS NOT NULL, first.n, p.id, p.position, p.sent_at,
+p.due_at - now_us(), p.held, first.bytes FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq, COUNT(*) AS n,
+COALESCE(SUM(LENGTH(payload)), 0) AS bytes FROM spillway_parked WHERE service = ? GROUP BY source, lane) first ON first.seq = p.seq
+ORDER BY first.n DESC, p.seq LIMIT ?`), []byte(service), limit)
+	if err != nil {
+		return nil, fmt.Errorf("list parked sequences: %w", err)
+	}
+	return all, nil
+}
+
+// mostShown bounds a text that is shown.
+const mostShown = 200
+
+func shown(text []byte) string { return boundedtext.Text(string(text), mostShown) }
