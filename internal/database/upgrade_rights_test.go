@@ -23,7 +23,7 @@ func TestUpgrade_searchPath(t *testing.T) {
 	first := d.fresh(t)
 	first.SetMaxOpenConns(1)
 	exec(t, first, `SELECT set_config('search_path', current_schema() || ', "no such Schema", `+behind+`', false)`,
-		`CREATE TABLE spillway_schema (component text, version bigint, applied_at bigint)`, `INSERT INTO spillway_schema VALUES ('keys', 3, 0)`)
+		`CREATE TABLE spillway_schema (component text, version bigint, applied_at bigint)`, `INSERT INTO spillway_schema VALUES ('keys', 4, 0)`)
 	found := d.state(t, first)
 	if err := d.upgrade(t, first, keytable.Table); err != nil || d.state(t, first) != found {
 		t.Errorf("%v\n%s", err, d.state(t, first))

@@ -23,7 +23,7 @@ func (d testDatabase) upgrade(t testing.TB, db *sql.DB, table schema.Table) erro
 // statements are those of the files of keys, split as a tool would: by the rule that the files state.
 func (d testDatabase) statements(t testing.TB) (all []string) {
 	t.Helper()
-	for _, name := range []string{"0001_versions.sql", "0002_keys.sql", "0003_leases.sql"} {
+	for _, name := range []string{"0001_versions.sql", "0002_keys.sql", "0003_leases.sql", "0027_keys_settled.sql"} {
 		text, err := fs.ReadFile(schema.Files(), string(d.kind)+"/"+name)
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func (d testDatabase) statements(t testing.TB) (all []string) {
 // wantKeys checks that keys are at their newest version, with their rows, and that another upgrade changes nothing.
 func (d testDatabase) wantKeys(t testing.TB, db *sql.DB, rows string) {
 	t.Helper()
-	if r := text(t, db, d.recorded); !strings.HasPrefix(r, "keys1 ") || !strings.Contains(r, ",keys2 ") {
+	if r := text(t, db, d.recorded); !strings.HasPrefix(r, "keys1 ") || !strings.Contains(r, ",keys3 ") {
 		t.Errorf("recorded: %s", r)
 	}
 	before := d.state(t, db)
@@ -115,7 +115,7 @@ func TestUpgrade_recordIsWrong(t *testing.T) {
 			if err := d.upgrade(t, db, keytable.Table); err != nil {
 				t.Errorf("%s: %v", then, err)
 			}
-			if r := text(t, db, d.recorded); !strings.Contains(r, ",keys2") {
+			if r := text(t, db, d.recorded); !strings.Contains(r, ",keys3") {
 				t.Errorf("%s: %s", then, r)
 			}
 		}
@@ -133,7 +133,7 @@ func TestUpgrade_refuses(t *testing.T) {
 			"primary key () instead of":  {key("UNIQUE (consumer, id)")},
 			"primary key (id, consumer)": {key("PRIMARY KEY (id, consumer)")},
 			`without column "outputs"`:   {strings.NewReplacer("outputs bytea,", "", "outputs LONGBLOB,", "", "outputs BLOB,", "").Replace(d.unversioned[0])},
-			"none after 2: a newer":      {d.unversioned[0], newer, `INSERT INTO spillway_schema VALUES ('other', 4, 0), ('keys', 3, 0)`},
+			"none after 3: a newer":      {d.unversioned[0], newer, `INSERT INTO spillway_schema VALUES ('other', 5, 0), ('keys', 4, 0)`},
 		}
 		own := map[database.Kind]map[string][]string{
 			database.Postgres: {
@@ -194,15 +194,16 @@ func TestUpgrade_fails(t *testing.T) {
 		found := d.state(t, db)
 		broken := keytable.Table
 		broken.Files = fstest.MapFS{
-			string(d.kind) + "/0002_keys.sql":   {Data: []byte(strings.Join(d.statements(t)[1:3], ""))},
-			string(d.kind) + "/0003_leases.sql": {Data: []byte("ALTER TABLE spillway_keys ADD COLUMN fence BIGINT;\nCREATE nonsense;\n")},
+			string(d.kind) + "/0002_keys.sql":         {Data: []byte(strings.Join(d.statements(t)[1:3], ""))},
+			string(d.kind) + "/0003_leases.sql":       {Data: []byte("ALTER TABLE spillway_keys ADD COLUMN fence BIGINT;\nCREATE nonsense;\n")},
+			string(d.kind) + "/0027_keys_settled.sql": {Data: []byte("SELECT 1;\n")},
 		}
 		if err := d.upgrade(t, db, broken); err == nil || !strings.Contains(err.Error(), string(d.kind)+"/0003_leases.sql") ||
 			d.kind != database.MySQL && d.state(t, db) != found {
 			t.Errorf("%v\n%s", err, d.state(t, db))
 		}
 		more := keytable.Table
-		more.Versions = []schema.Version{more.Versions[0], {File: "0003_leases.sql", Columns: []string{"fence", "more"}}}
+		more.Versions = []schema.Version{more.Versions[0], {File: "0003_leases.sql", Columns: []string{"fence", "more"}}, more.Versions[2]}
 		if err := d.upgrade(t, db, more); err == nil || !strings.Contains(err.Error(), `without column "more"`) {
 			t.Error(err)
 		}
