@@ -18,7 +18,7 @@ func (b *broker) at(hosts ...string) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return strings.Replace(b.uri, of.Host, strings.Join(hosts, ","), 1) + "?connection_timeout=500"
+	return strings.Replace(b.uri, of.Host, strings.Join(hosts, ","), 1) + "?connection_timeout=3000"
 }
 
 func (b *broker) host() string {
