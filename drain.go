@@ -32,7 +32,7 @@ func (ch *Channel) drainsOf(router *message.Router) *drains {
 func (d *drains) check() error {
 	if d.router > 0 && d.configured >= d.router {
 		return fmt.Errorf("spillway: Config.DrainTimeout is %s, and the router gives up closing after its CloseTimeout of %s, "+
-			"while handlers run: lower the one, or raise the other", d.configured, d.router)
+			"while handlers run: lower DrainTimeout, or raise CloseTimeout", d.configured, d.router)
 	}
 	return nil
 }

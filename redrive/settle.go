@@ -143,13 +143,9 @@ func (d *drain) newMarks() *batcher.Batcher[marking] {
 
 // markAll marks letters in one transaction, and returns those that have lost their lease.
 func (d *drain) markAll(ctx context.Context, all []marking) (lost []int, err error) {
-	of := make(map[*batch][]letters.Letter)
-	for _, m := range all {
-		of[m.batch] = append(of[m.batch], m.letter)
-	}
-	var claims []claim
-	for b, some := range of {
-		claims = append(claims, b.claim.Of(some...))
+	claims := make([]claim, len(all))
+	for i, m := range all {
+		claims[i] = m.batch.claim.Of(m.letter)
 	}
 	settled, err := d.store.Inside().Settle(ctx, letters.StatusRedriven, d.act(""), claims...)
 	marked := make(map[int64]bool, len(settled))

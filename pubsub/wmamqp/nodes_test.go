@@ -36,9 +36,9 @@ func TestSeveralNodes(t *testing.T) {
 	if unraced(t) {
 		return
 	}
-	const nobody = "127.0.0.1:1"
+	const noBroker = "127.0.0.1:1"
 	for name, fails := range map[string]func(*testing.T, *broker) (hosts []string, later func()){
-		"first is dead": func(_ *testing.T, b *broker) ([]string, func()) { return []string{nobody, b.host()}, func() {} },
+		"first is dead": func(_ *testing.T, b *broker) ([]string, func()) { return []string{noBroker, b.host()}, func() {} },
 		"first does not answer": func(_ *testing.T, b *broker) ([]string, func()) {
 			hung := b.proxy()
 			hung.HalfOpen()
