@@ -9,15 +9,13 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/batcher"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 const (
 	maxBatch = 250 // letters in hand at a time; the Store bounds their bytes
-	// maxUnmarked is the number of letters that may be published and not yet marked, beside Concurrency. It bounds what a
-	// kill costs. With a Concurrency of 1 each letter is marked before the next one is published.
-	maxUnmarked = 256
 	// maxWrite bounds what is still written after the drain's context ended.
 	maxWrite = 30 * time.Second
 	// maxRefusals is how many letters in a row a publisher may refuse before the drain believes that it is down.
@@ -49,11 +47,8 @@ type drain struct {
 func (d *drain) run(parent context.Context) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
-	places := 1
-	if d.Concurrency > 1 {
-		places = d.Concurrency + maxUnmarked
-	}
-	d.cancel, d.marks, d.unmarked = cancel, d.newMarks(), make(chan struct{}, places)
+	d.cancel, d.marks = cancel, d.newMarks()
+	d.unmarked = make(chan struct{}, inside.Places(d.Concurrency, inside.MaxUnmarked))
 	d.passes(ctx)
 	if err := parent.Err(); err != nil && !errors.Is(d.err, err) {
 		d.err = errors.Join(err, d.err)

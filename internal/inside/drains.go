@@ -9,6 +9,19 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
+// MaxUnmarked is the number of letters that may be published and not yet marked, beside those that are being published.
+// Marks are written in one transaction for many letters, beside the next publishes. It bounds what a kill costs.
+const MaxUnmarked = 256
+
+// Places returns how many letters may be published, or being published, and not marked. One at a time means that each is
+// marked before the next one is published.
+func Places(concurrency, unmarked int) int {
+	if concurrency == 1 {
+		return 1
+	}
+	return concurrency + unmarked
+}
+
 // Drains is the inside of package redrive. Config is redrive.DrainTopicConfig.
 type Drains[Config any] interface {
 	// PlanTopic says what DrainTopic would do with the messages that wait in the topic now: a dry run. It commits,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -47,7 +48,7 @@ type piece struct {
 }
 
 func (w *Worker) newFlight(c Campaign, fresh bool) *flight {
-	places := w.config.places(c.Request.Concurrency)
+	places := inside.Places(c.Request.Concurrency, w.config.unmarked)
 	target := &target{refused: make(map[int64]bool), accepts: c.Redriven > 0}
 	return &flight{all: w.all, publisher: w.publisher, config: w.config, campaign: c, fresh: fresh, target: target,
 		unmarked: make(chan struct{}, places), marks: make(chan marking, places), settler: newSettler(w.all, c, target)}

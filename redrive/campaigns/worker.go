@@ -44,7 +44,7 @@ func (c *WorkerConfig) setDefaults() {
 		c.batch = maxBatch
 	}
 	if c.unmarked == 0 {
-		c.unmarked = maxUnmarked
+		c.unmarked = inside.MaxUnmarked
 	}
 	if c.attempts == 0 {
 		c.attempts = publishAttempts
@@ -55,22 +55,10 @@ const (
 	// maxBatch is the largest number of letters that a worker claims in one transaction. It claims 50, or as many as it
 	// publishes in half a second. It has two batches in hand: the one that it publishes, and the next one.
 	maxBatch = 500
-	// maxUnmarked is the number of letters that may be published and not yet marked, beside the Request.Concurrency
-	// that are being published. Marks are written in one transaction for many letters, beside the next publishes. It
-	// bounds what a kill costs.
-	maxUnmarked = 256
 	// publishAttempts is the number of times that a letter is offered to the publisher, each time that a worker takes
 	// it.
 	publishAttempts = 3
 )
-
-// places is how many letters may be published, or being published, and not marked.
-func (c *WorkerConfig) places(concurrency int) int {
-	if concurrency == 1 {
-		return concurrency
-	}
-	return concurrency + c.unmarked
-}
 
 func (c *WorkerConfig) validate() error {
 	switch {
