@@ -10,6 +10,7 @@ kafka_jars=${SPILLWAY_KAFKA_JARS:-$base}/kafka-$kafka_version # several sets of 
 
 kafka_packages() {
   if ! command -v java >/dev/null; then echo -n "default-jre-headless "; fi
+  if ! command -v openssl >/dev/null; then echo -n "openssl "; fi
   if [[ ! -d $kafka_jars ]] && ! command -v mvn >/dev/null; then echo "maven"; fi
 }
 
@@ -34,9 +35,18 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:$((kafka_port + 1))
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:$kafka_port,CONTROLLER://127.0.0.1:$((kafka_port + 1))
-advertised.listeners=PLAINTEXT://127.0.0.1:$kafka_port
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:$kafka_port,CONTROLLER://127.0.0.1:$((kafka_port + 1)),PASSWORDS://127.0.0.1:$((kafka_port + 2)),CERTIFICATES://127.0.0.1:$((kafka_port + 3))
+advertised.listeners=PLAINTEXT://127.0.0.1:$kafka_port,PASSWORDS://127.0.0.1:$((kafka_port + 2)),CERTIFICATES://127.0.0.1:$((kafka_port + 3))
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PASSWORDS:SASL_SSL,CERTIFICATES:SSL
+listener.name.passwords.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.passwords.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_spillway="spill:way@";
+listener.name.passwords.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.passwords.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.certificates.ssl.client.auth=required
+ssl.keystore.type=PEM
+ssl.keystore.location=$1/tls/both.pem
+ssl.truststore.type=PEM
+ssl.truststore.location=$1/tls/ca.pem
 inter.broker.listener.name=PLAINTEXT
 log.dirs=$2
 auto.create.topics.enable=false
@@ -62,11 +72,13 @@ kafka_java=(java -Xms128m -Xmx512m -XX:+UseSerialGC -Dlog4j.configuration="file:
   -Djava.io.tmpdir="$base/kafka/tmp" -cp "$kafka_jars/*")
 
 kafka_prepare() {
-  kafka_config "$1" "$1/new" &&
-    "${kafka_java[@]}" kafka.tools.StorageTool format -t c3BpbGx3YXktc2VydmljZQ -c "$1/server.properties"
+  certified kafka "$1" && kafka_config "$1" "$1/new" &&
+    "${kafka_java[@]}" kafka.tools.StorageTool format -t c3BpbGx3YXktc2VydmljZQ -c "$1/server.properties" \
+      --add-scram 'SCRAM-SHA-256=[name=spillway,password=spill:way@]' --add-scram 'SCRAM-SHA-512=[name=spillway,password=spill:way@]'
 }
 
 kafka_run() {
+  certified kafka "$1"
   kafka_config "$1" "$1/data"
   launch kafka "${kafka_java[@]}" kafka.Kafka "$1/server.properties"
 }

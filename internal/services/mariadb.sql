@@ -4,3 +4,5 @@ CREATE USER IF NOT EXISTS spillway@'%' IDENTIFIED BY 'spillway';
 CREATE USER IF NOT EXISTS spillway@localhost IDENTIFIED BY 'spillway';
 GRANT ALL ON *.* TO spillway@'%' WITH GRANT OPTION;
 GRANT ALL ON *.* TO spillway@localhost WITH GRANT OPTION;
+CREATE USER IF NOT EXISTS certified@'%' IDENTIFIED BY 'spill:way@' REQUIRE X509;
+GRANT ALL ON *.* TO certified@'%';

@@ -15,7 +15,8 @@ postgres_bin() {
 }
 
 postgres_packages() {
-  if [[ -z $(postgres_bin) ]]; then echo postgresql; fi
+  if [[ -z $(postgres_bin) ]]; then echo -n "postgresql "; fi
+  if ! command -v openssl >/dev/null; then echo openssl; fi
 }
 
 postgres_fetch() { :; }
@@ -33,8 +34,10 @@ postgres_run() {
   # It is not running, that has been seen to; but a killed one that was not reaped yet (PID 1 of a container may never
   # do it) still looks alive to PostgreSQL, which would then refuse to start.
   rm -f "$1/data/postmaster.pid"
+  certified postgres "$1"
   launch postgres "$(postgres_bin)/postgres" -D "$1/data" -p "$postgres_port" -c listen_addresses=127.0.0.1 \
-    -c unix_socket_directories= -c shared_buffers=64MB -c max_connections=200 -c fsync="$fsync"
+    -c unix_socket_directories= -c shared_buffers=64MB -c max_connections=200 -c fsync="$fsync" \
+    -c ssl=on -c ssl_ca_file="$1/tls/ca.pem" -c ssl_cert_file="$1/tls/server.pem" -c ssl_key_file="$1/tls/server.key"
 }
 
 postgres_probe() {

@@ -18,7 +18,8 @@ rabbitmq_program() {
 }
 
 rabbitmq_packages() {
-  if [[ -z $(rabbitmq_program) ]]; then echo rabbitmq-server; fi
+  if [[ -z $(rabbitmq_program) ]]; then echo -n "rabbitmq-server "; fi
+  if ! command -v openssl >/dev/null; then echo openssl; fi
 }
 
 rabbitmq_fetch() { :; }
@@ -28,8 +29,18 @@ rabbitmq_prepare() {
 }
 
 rabbitmq_run() {
+  certified rabbitmq "$1"
   cat >"$1/rabbitmq.conf" <<TEXT
 listeners.tcp.1 = 127.0.0.1:$rabbitmq_port
+listeners.ssl.1 = 127.0.0.1:$((rabbitmq_port + 3))
+ssl_options.cacertfile = $1/tls/ca.pem
+ssl_options.certfile = $1/tls/server.pem
+ssl_options.keyfile = $1/tls/server.key
+ssl_options.verify = verify_peer
+ssl_options.fail_if_no_peer_cert = false
+ssl_cert_login_from = common_name
+auth_mechanisms.1 = PLAIN
+auth_mechanisms.2 = EXTERNAL
 default_user = spillway
 default_pass = spillway
 loopback_users = none
@@ -37,7 +48,7 @@ vm_memory_high_watermark.absolute = 4GB
 disk_free_limit.absolute = 50MB
 raft.wal_max_size_bytes = 67108864
 TEXT
-  echo '[].' >"$1/enabled_plugins"
+  echo '[rabbitmq_auth_mechanism_ssl].' >"$1/enabled_plugins"
   : >"$1/env.conf"
   launch rabbitmq env HOME="$1/data" RABBITMQ_NODENAME=spillway@localhost RABBITMQ_CONFIG_FILE="$1/rabbitmq.conf" \
     RABBITMQ_CONF_ENV_FILE="$1/env.conf" RABBITMQ_ENABLED_PLUGINS_FILE="$1/enabled_plugins" \

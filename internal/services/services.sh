@@ -25,6 +25,7 @@ services.sh down [server...]     stop what up started
 services.sh status [server...]   say who answers; fails unless all do
 services.sh env                  print the addresses as export lines
 services.sh stop|start|restart|kill server   for fault tests; kill is a crash (SIGKILL)
+services.sh certificates server    print the folder with ca.pem, client.pem and client.key for its listeners with TLS
 services.sh rabbitmqctl rabbitmq arguments...   for fault tests: policies, alarms
 
 Servers: kafka rabbitmq redis postgres mariadb nats prometheus; none named is all of them but prometheus, which down stops too.
@@ -48,6 +49,7 @@ for server in "${servers[@]}" "${programs[@]}"; do
   # shellcheck source=/dev/null
   . "$here/$server.sh"
 done
+. "$here/certificates.sh"
 
 # of SERVER NAME: the value of SERVER_NAME.
 of() {
@@ -405,6 +407,7 @@ fault() {
   fi
   case $1 in
     rabbitmqctl) rabbitmq_ctl "${@:3}" ;;
+    certificates) [[ -d $base/$2/tls ]] && echo "$base/$2/tls" ;;
     stop) halt "$2" ;;
     kill) kill_all "$2" ;;
     start) start "$2" ;;
@@ -435,7 +438,7 @@ case $command in
     (($# > 0)) || die "install needs the name of a server"
     install_only "$@"
     ;;
-  stop | start | restart | kill)
+  stop | start | restart | kill | certificates)
     (($# == 1)) || die "$command needs one server"
     fault "$command" "$1"
     ;;

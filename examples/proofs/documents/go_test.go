@@ -30,6 +30,7 @@ var packagesOfDocs = map[string]string{
 	"wm":           "github.com/ThreeDotsLabs/watermill/message/router/middleware",
 	"gochannel":    "github.com/ThreeDotsLabs/watermill/pubsub/gochannel",
 	"gobreaker":    "github.com/sony/gobreaker",
+	"sarama":       "github.com/IBM/sarama",
 	"redis":        "github.com/redis/go-redis/v9",
 	"redisstream":  "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream",
 	"redisstreams": module + "/examples/redis/streams",

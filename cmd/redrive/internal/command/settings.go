@@ -33,13 +33,16 @@ The file has a value a line, under the names of the flags:
 Databases:
 
   postgres://user:password@host:5432/name    ~/.pgpass and PGPASSWORD work too
-  mysql://user:password@host:3306/name       MariaDB too; ?tls=true
+                                             ?sslmode=verify-full&sslrootcert=ca.pem&sslcert=own.pem&sslkey=own.key
+  mysql://user:password@host:3306/name       MariaDB too; ?tls=true, or ?ca=ca.pem&cert=own.pem&key=own.key
   sqlite:///path/to/file.db
 
 Brokers:
 
-  kafka://host:9092,host:9092
-  amqp://user:password@host:5672,host:5672/  amqps:// too
+  kafka://host:9092,host:9092                ?tls=true, or ?ca=ca.pem&cert=own.pem&key=own.key
+  kafka://user:password@host:9092            SASL: plain, or ?sasl=scram-sha-512 or scram-sha-256
+  amqp://user:password@host:5672,host:5672/
+  amqps://user:password@host:5671/           ?cacertfile=ca.pem&certfile=own.pem&keyfile=own.key&auth_mechanism=external
   sql                                        tables of watermill-sql in --db
 
 A password on the command line can be read by every user of the machine. Prefer the environment or the file.`

@@ -5,16 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
-	"strconv"
 	"strings"
 
-	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
-	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -49,11 +45,11 @@ func Open(ctx context.Context, address string, db func(context.Context) (*sql.DB
 
 func open(ctx context.Context, address string, db func(context.Context) (*sql.DB, error),
 	logger watermill.LoggerAdapter) (*Broker, error) {
-	switch scheme, rest, _ := strings.Cut(address, ":"); scheme {
+	switch scheme, _, _ := strings.Cut(address, ":"); scheme {
 	case "":
 		return nil, errors.New("it is empty: give the URL of the broker, or set SPILLWAY_BROKER; " + brokerForms)
 	case "kafka":
-		return openKafka(strings.TrimPrefix(rest, "//"), logger)
+		return openKafka(address, logger)
 	case "amqp", "amqps":
 		pub, err := wmamqp.NewPublisher(address, wmamqp.PublisherConfig{Shared: settings.Shared{Logger: logger}})
 		return &Broker{pub, func(string) (Subscriber, error) {
@@ -71,57 +67,4 @@ func open(ctx context.Context, address string, db func(context.Context) (*sql.DB
 		}}, err
 	}
 	return nil, errors.New("the scheme is unknown: " + brokerForms)
-}
-
-// openKafka takes hosts, and user:password@ for SASL PLAIN, and ?tls=true.
-func openKafka(rest string, logger watermill.LoggerAdapter) (*Broker, error) {
-	rest, query, _ := strings.Cut(rest, "?")
-	user, hosts, found := strings.Cut(rest, "@")
-	if !found {
-		user, hosts = "", rest
-	}
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return nil, fmt.Errorf("the query cannot be read: %w", err)
-	}
-	brokers := strings.Split(strings.TrimRight(hosts, "/"), ",")
-	for i, host := range brokers {
-		if host == "" {
-			return nil, errors.New("a host is missing: " + brokerForms)
-		}
-		if !strings.Contains(host, ":") {
-			brokers[i] = host + ":9092"
-		}
-	}
-	tls, err := tlsOf(values)
-	if err != nil {
-		return nil, err
-	}
-	secure := func(config *sarama.Config) {
-		config.Net.TLS.Enable = tls
-		if name, password, _ := strings.Cut(user, ":"); name != "" {
-			config.Net.SASL.Enable = true
-			config.Net.SASL.User, _ = url.PathUnescape(name)
-			config.Net.SASL.Password, _ = url.PathUnescape(password)
-		}
-	}
-	pub, err := wmkafka.NewPublisher(brokers,
-		wmkafka.PublisherConfig{Sarama: secure, Shared: settings.Shared{Logger: logger}})
-	return &Broker{pub, func(group string) (Subscriber, error) {
-		return wmkafka.NewSubscriber(brokers, group,
-			wmkafka.SubscriberConfig{Sarama: secure, Shared: settings.Shared{Logger: logger}})
-	}}, err
-}
-
-// tlsOf refuses what it does not know: a misspelt tls would send the password in the clear.
-func tlsOf(values url.Values) (tls bool, err error) {
-	for key, value := range values {
-		if key != "tls" {
-			return false, fmt.Errorf("the URL has %q: for Kafka there is only tls=true", key)
-		}
-		if tls, err = strconv.ParseBool(value[0]); err != nil || len(value) > 1 {
-			return false, fmt.Errorf("the URL has tls=%q: give true or false, once", value)
-		}
-	}
-	return tls, nil
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")) // of sarama
+}
 
 // A URL becomes what its driver takes.
 func TestURLs(t *testing.T) {
@@ -74,8 +76,10 @@ func TestPasswordsAreNotShown(t *testing.T) {
 // A part of a URL that is not understood is refused, before a password is sent.
 func TestBrokerURLs(t *testing.T) {
 	for address, says := range map[string]string{
-		"": "SPILLWAY_BROKER", "kafka://h?tls=yes": "give true or false", "kafka://h?tsl=true": `"tsl"`, "kafka://h?tls=true&sasl=scram": `"sasl"`,
-		"kafka://a,,b": "a host is missing", "kafka://h?%zz": "query", "pulsar://h": "scheme is unknown",
+		"": "SPILLWAY_BROKER", "kafka://h?tls=yes": "give true or false", "kafka://h?tsl=true": `"tsl"`, "kafka://h?sasl=plain": "no user", "kafka://u:p@h?sasl=gssapi": "scram-sha-512",
+		"kafka://h?tls=false&ca=x": "leave the one", "kafka://h?cert=x": "both files", "kafka://h?ca=/nowhere/x": "ca: open", "kafka://u:%zz@h": "escape",
+		"kafka://h?tls=true&tls=false": "once",
+		"kafka://a,,b":                 "a host is missing", "kafka://h?%zz": "query", "pulsar://h": "scheme is unknown",
 	} {
 		_, err := Open(t.Context(), address, nil, nil)
 		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--broker") {

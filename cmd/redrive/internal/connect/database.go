@@ -95,13 +95,17 @@ func mysqlOf(address string) (string, error) {
 	config.User, config.Net, config.Addr, config.DBName = parsed.User.Username(), "tcp", host,
 		strings.Trim(parsed.Path, "/")
 	config.Passwd, _ = parsed.User.Password()
+	query, err := mysqlQuery(parsed)
+	if err != nil {
+		return "", err
+	}
 	dsn := config.FormatDSN()
-	if parsed.RawQuery != "" {
+	if query != "" {
 		separator := "?"
 		if strings.Contains(dsn[strings.LastIndex(dsn, "/"):], "?") {
 			separator = "&"
 		}
-		dsn += separator + parsed.RawQuery
+		dsn += separator + query
 	}
 	if _, err := mysql.ParseDSN(dsn); err != nil {
 		return "", withoutPassword(err, address)
