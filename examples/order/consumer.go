@@ -14,16 +14,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
 // consumes is the variable with the plan of a consumer.
@@ -65,17 +61,17 @@ func consume(p *plan) error {
 	}
 	db.SetMaxOpenConns(24)
 	db.SetMaxIdleConns(24)
-	channel, err := spillway.New(ctx, spillway.Config{Service: "shop", DB: db, Queue: poison.QueueConfig{Origin: wmkafka.Origin},
-		Ordered: &spillway.OrderedConfig{Delays: []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}}})
+	from, err := brokerOf(p)
 	if err != nil {
 		return err
 	}
-	subscriber, err := wmkafka.NewSubscriber(p.Brokers, p.Topic, wmkafka.SubscriberConfig{InFlight: p.Lanes,
-		Sarama: func(config *sarama.Config) { config.Consumer.Group.Session.Timeout = 6 * time.Second }})
+	config := spillway.Config{Service: "shop", DB: db,
+		Ordered: &spillway.OrderedConfig{Delays: []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}}}
+	subscriber, publisher, err := from.consume(&config)
 	if err != nil {
 		return err
 	}
-	publisher, err := wmkafka.NewPublisher(p.Brokers, wmkafka.PublisherConfig{Marshaler: wmkafka.Marshaler{Inner: byLane{}}})
+	channel, err := spillway.New(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -89,28 +85,18 @@ func consume(p *plan) error {
 	}
 	channel.Attach(router)
 	router.AddHandler("billing", p.Topic, subscriber, p.outputs(), publisher, func(msg *message.Message) ([]*message.Message, error) {
-		return p.handle(db, msg)
+		return p.handle(db, from, msg)
 	})
 	return router.Run(ctx)
 }
 
+// laneKey is what an output says of the sequence of its message: the key, within its partition.
 const laneKey = "lane"
-
-// byLane gives outputs of one key one partition.
-type byLane struct{ kafka.DefaultMarshaler }
-
-func (b byLane) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
-	record, err := b.DefaultMarshaler.Marshal(topic, msg)
-	if key := msg.Metadata.Get(laneKey); key != "" && err == nil {
-		record.Key = sarama.StringEncoder(key)
-	}
-	return record, err
-}
 
 var errAway = errors.New("the downstream is away")
 
 // handle fails as the plan says, and otherwise writes an effect and returns an output.
-func (p *plan) handle(db *sql.DB, msg *message.Message) ([]*message.Message, error) {
+func (p *plan) handle(db *sql.DB, from broker, msg *message.Message) ([]*message.Message, error) {
 	time.Sleep(p.Work)
 	if fate := p.fate(msg.UUID); fate < 0 {
 		return nil, classify.Permanent(errors.New("the order is wrong"))
@@ -125,7 +111,8 @@ func (p *plan) handle(db *sql.DB, msg *message.Message) ([]*message.Message, err
 	if err != nil {
 		return nil, err
 	}
-	lane, _, _ := strings.Cut(msg.UUID, "/")
+	key, _, _ := strings.Cut(msg.UUID, "/")
+	lane := fmt.Sprint(key, "@", from.partition(msg))
 	insert := `INSERT INTO effects (id, lane, number) VALUES ($1, $2, $3)`
 	if p.Driver == "mysql" {
 		insert = `INSERT INTO effects (id, lane, number) VALUES (?, ?, ?)`

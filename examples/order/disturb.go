@@ -54,7 +54,7 @@ func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck i
 			last, moved = settled, time.Now()
 		}
 		if settled >= s.Messages && waiting == 0 {
-			if behind, err := s.behind(); err == nil && behind == 0 {
+			if behind, err := s.broker.behind(); err == nil && behind == 0 {
 				return happened, 0, nil
 			}
 		}

@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
-
-	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 )
 
 // report is the line of a run.
@@ -36,7 +32,7 @@ type report struct {
 }
 
 func (s *setting) judge() (*report, error) {
-	r := &report{Figure: "order", Broker: "kafka"}
+	r := &report{Figure: "order", Broker: s.Broker}
 	rows, err := s.db.Query(`SELECT id, lane, number FROM effects ORDER BY n`)
 	if err != nil {
 		return nil, err
@@ -90,56 +86,20 @@ func (s *setting) judge() (*report, error) {
 
 func (*report) tell(id, what string) { fmt.Fprintln(os.Stderr, id, what) }
 
-// readOutputs reads the topic of outputs, in which those of a key are in one partition.
+// readOutputs judges their order, and returns the ids.
 func (s *setting) readOutputs(r *report) (published map[string]bool, err error) {
-	client, err := sarama.NewClient(s.Brokers, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, client.Close()) }()
-	consumer, err := sarama.NewConsumerFromClient(client)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, consumer.Close()) }()
 	published, latest := map[string]bool{}, map[string]int{}
-	for p := range int32(s.Partitions) {
-		end, err := client.GetOffset(s.outputs(), p, sarama.OffsetNewest)
+	return published, s.broker.published(func(out output) error {
+		number, err := strconv.Atoi(out.number)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if end == 0 {
-			continue
+		if before, ok := latest[out.lane]; ok && before > number && !published[out.id] {
+			r.Outputs++
+			r.tell(out.id, fmt.Sprintf("was published after %d", before))
 		}
-		from, err := consumer.ConsumePartition(s.outputs(), p, sarama.OffsetOldest)
-		if err != nil {
-			return nil, err
-		}
-		for record := range from.Messages() {
-			id := ""
-			for _, h := range record.Headers {
-				if string(h.Key) == kafka.UUIDHeaderKey {
-					id = string(h.Value)
-				}
-			}
-			lane, _, _ := strings.Cut(id, "/")
-			number, err := strconv.Atoi(string(record.Value))
-			if err != nil {
-				return nil, err
-			}
-			if before, ok := latest[lane]; ok && before > number && !published[id] {
-				r.Outputs++
-				r.tell(id, fmt.Sprintf("was published after %d", before))
-			}
-			published[id] = true
-			latest[lane] = max(latest[lane], number)
-			if record.Offset == end-1 {
-				break
-			}
-		}
-		if err := from.Close(); err != nil {
-			return nil, err
-		}
-	}
-	return published, nil
+		published[out.id] = true
+		latest[out.lane] = max(latest[out.lane], number)
+		return nil
+	})
 }

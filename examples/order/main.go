@@ -14,7 +14,8 @@ import (
 
 // plan is what happens. A consumer gets it, too.
 type plan struct {
-	Brokers []string
+	Broker  string   // kafka
+	Brokers []string // addresses
 	Driver  string
 	DSN     string
 	// ConsumerDSN is the same, with a name by which the connections of consumers are known.
@@ -40,6 +41,7 @@ func main() {
 		return
 	}
 	p := plan{Topic: "order-" + strings.ToLower(rand.Text())}
+	flag.StringVar(&p.Broker, "broker", "kafka", "where the messages come from: kafka")
 	database := flag.String("database", "postgres", "postgres or mariadb")
 	flag.IntVar(&p.Messages, "messages", 20000, "messages")
 	flag.IntVar(&p.Keys, "keys", 50, "keys of messages")
@@ -78,7 +80,7 @@ func run(p *plan, database string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.remove()) }()
-	if err := s.produce(); err != nil {
+	if err := s.broker.produce(); err != nil {
 		return err
 	}
 	begun := time.Now()

@@ -10,31 +10,27 @@ import (
 	"strings"
 	"time"
 
-	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
-// setting is the topic and the database of a run, which are its own.
+// setting is the source and the database of a run, which are its own.
 type setting struct {
 	*plan
-	db    *sql.DB
-	admin sarama.ClusterAdmin
-	drop  func() error
+	db     *sql.DB
+	broker broker
+	drop   func() error
 }
 
 func (p *plan) outputs() string { return p.Topic + "-outputs" }
 
 func prepare(p *plan, database string) (s *setting, err error) {
-	address, err := services.Lookup("kafka")
-	if err != nil {
+	s = &setting{plan: p}
+	if s.broker, err = brokerOf(p); err != nil {
 		return nil, err
 	}
-	p.Brokers = []string{address}
-	s = &setting{plan: p}
 	if err := s.makeBase(database); err != nil {
 		return nil, err
 	}
@@ -47,16 +43,7 @@ func prepare(p *plan, database string) (s *setting, err error) {
 			return nil, err
 		}
 	}
-	if s.admin, err = sarama.NewClusterAdmin(p.Brokers, nil); err != nil {
-		return nil, err
-	}
-	for _, topic := range []string{p.Topic, p.outputs()} {
-		if err := s.admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: int32(p.Partitions), ReplicationFactor: 1},
-			false); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
+	return s, s.broker.create()
 }
 
 var errAddress = errors.New("the address of the database cannot be read") // it holds a password
@@ -120,14 +107,11 @@ func (s *setting) cut(ctx context.Context) (happened int) {
 }
 
 func (s *setting) remove() error {
-	failed := s.db.Close()
-	for _, topic := range []string{s.Topic, s.outputs()} {
-		failed = errors.Join(failed, s.admin.DeleteTopic(topic))
-	}
+	failed := errors.Join(s.db.Close(), s.broker.remove())
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
 		err := s.drop()
 		if err == nil || time.Now().After(deadline) {
-			return errors.Join(failed, err, s.admin.Close())
+			return errors.Join(failed, err)
 		}
 	}
 }
@@ -155,52 +139,9 @@ func hash(s string) (h uint64) {
 	return h
 }
 
-func (s *setting) produce() error {
-	config := sarama.NewConfig()
-	config.Producer.Return.Successes, config.Producer.Idempotent, config.Net.MaxOpenRequests = true, true, 1
-	config.Producer.RequiredAcks = sarama.WaitForAll
-	producer, err := sarama.NewSyncProducer(s.Brokers, config)
-	if err != nil {
-		return err
-	}
-	var all []*sarama.ProducerMessage
-	for n := range s.Messages {
-		all = append(all, &sarama.ProducerMessage{Topic: s.Topic, Key: sarama.StringEncoder(s.keyOf(n)),
-			Value:   sarama.StringEncoder(fmt.Sprint(n)),
-			Headers: []sarama.RecordHeader{{Key: []byte(kafka.UUIDHeaderKey), Value: []byte(s.idOf(n))}}})
-	}
-	for len(all) > 0 && err == nil {
-		some := all[:min(500, len(all))]
-		all, err = all[len(some):], producer.SendMessages(some)
-	}
-	return errors.Join(err, producer.Close())
-}
-
 // settled is how many messages have an effect or a letter, and waiting how many rows are parked.
 func (s *setting) settled(ctx context.Context) (settled, waiting int, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT (SELECT count(DISTINCT id) FROM effects) +
 (SELECT count(DISTINCT id) FROM spillway_dead_letters), (SELECT count(*) FROM spillway_parked)`).Scan(&settled, &waiting)
 	return settled, waiting, err
-}
-
-// behind is how many messages the group has not committed.
-func (s *setting) behind() (int, error) {
-	offsets, err := s.admin.ListConsumerGroupOffsets(s.Topic, map[string][]int32{s.Topic: partitions(s.Partitions)})
-	if err != nil {
-		return 0, err
-	}
-	committed := 0
-	for p := range s.Partitions {
-		if block := offsets.GetBlock(s.Topic, int32(p)); block != nil && block.Offset > 0 {
-			committed += int(block.Offset)
-		}
-	}
-	return s.Messages - committed, nil
-}
-
-func partitions(n int) (all []int32) {
-	for p := range n {
-		all = append(all, int32(p))
-	}
-	return all
 }
