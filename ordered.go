@@ -50,6 +50,7 @@ func (ch *Channel) order(ctx context.Context, config *Config, receiver *idempote
 	if err != nil {
 		return fmt.Errorf("Config.Ordered: %w", err)
 	}
+	ch.listed = store.Listed()
 	ch.ordered = ordered.New(ordered.Config{Delays: delays, Keys: keys, Store: store, Inside: ch.queue.Inside(),
 		StageOf: poison.Inside().StageOf, Shared: settings.Shared{Logger: config.Logger, Classifier: config.Retry.Classifier}})
 	return nil

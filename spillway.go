@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/ordered"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/roster"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/traced/attempt"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -27,10 +28,14 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
+// listed is for those who follow what is parked.
+type listed = sequence.Listed
+
 // Channel is a dead letter channel: the parts of Spillway composed in the only right order. It is safe for concurrent
 // use by any number of handlers and routers. It needs no closing: what runs beside the handlers begins and ends with
 // the router.
 type Channel struct {
+	listed
 	queue   *poison.Queue
 	outputs *middleware.Outputs
 	retry   *middleware.Retry
@@ -135,6 +140,7 @@ func (ch *Channel) compose(ctx context.Context, config *Config) (err error) {
 		ch.plugins = append(ch.plugins, left{config.DB, config.Service, config.Logger}.plugin().Plugin)
 	}
 	if config.DB != nil && config.Ordered == nil {
+		ch.listed = sequence.ListedIn(config.DB, config.Service)
 		ch.plugins = append(ch.plugins, parkedLeft{config.DB, config.Service, config.Logger}.plugin().Plugin)
 	}
 	if ch.retry, err = middleware.NewRetry(config.Retry); err != nil {

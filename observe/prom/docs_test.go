@@ -49,6 +49,7 @@ func TestPage(t *testing.T) {
 	config.Observers = []spillway.Observer{metrics}
 	channel := testkit.Must(spillway.New(t.Context(), config))
 	all := testkit.Must(campaigns.New(t.Context(), channel.Letters(), campaigns.Config{}))
+	park(t, db)
 	testkit.NoError(t, metrics.Watch(t.Context(), channel, all))
 	rows := make([]string, len(r.descs))
 	for i, d := range r.descs {

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -49,6 +50,7 @@ func everything(t *testing.T) *eventful {
 	testkit.NoError(t, metrics.Observe(&config))
 	channel := testkit.Must(spillway.New(t.Context(), config))
 	all := testkit.Must(campaigns.New(t.Context(), channel.Letters(), campaigns.Config{Allow: []string{"orders"}}))
+	park(t, db)
 	testkit.NoError(t, metrics.Watch(t.Context(), channel, all))
 	happen(t, &config, metrics.Redrives(redrive.Hooks{}))
 	wait(t, channel, quiet)
@@ -101,6 +103,25 @@ func wait(t *testing.T, channel *spillway.Channel, sub message.Subscriber) {
 	}
 	for id, topic := range map[string]string{"1": "orders.billing.retry", "2": "stock.storage.retry", "3": "stock.packing.retry"} {
 		testkit.NoError(t, channel.Stages().Inside().Store().Put(t.Context(), topic, newMessage(id), time.Hour))
+	}
+}
+
+// park parks messages of two topics: of orders one that waits, one that is due since a while, with one behind it, and a
+// held one.
+func park(t *testing.T, db *sql.DB) {
+	t.Helper()
+	store := testkit.Must(sequence.NewStore(t.Context(), db, ""))
+	for position, row := range []struct {
+		topic, key string
+		partition  int32
+		wait       time.Duration
+		held       bool
+	}{{"orders", "a", 0, time.Hour, false}, {"orders", "b", 1, -1000 * time.Hour, false}, {"orders", "b", 1, time.Hour, false},
+		{"orders", "c", 1, -2000 * time.Hour, true}, {"stock", "a", 0, time.Hour, false}} {
+		msg := newMessage(row.topic + row.key)
+		testkit.NoError(t, store.Park(t.Context(), sequence.Source{Topic: row.topic, Partition: row.partition},
+			&sequence.Row{Lane: []byte(row.key), RecordKey: []byte(row.key), Position: int64(position), Fingerprint: sequence.FingerprintOf(msg),
+				Msg: msg, Held: row.held}, row.wait))
 	}
 }
 

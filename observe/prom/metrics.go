@@ -76,8 +76,8 @@ func register(r prometheus.Registerer, all []prometheus.Collector) error {
 var errNoContext = errors.New("prom: the context is nil: give context.Background() if there is no other")
 
 // Watch adds what is read at a scrape: the states of the channel's guards and retry budgets, its stores that are away,
-// the letters that wait in its dead-letter store, and the messages that wait in its delay store; and the campaigns of
-// its service, if they are given. It makes the table of shared answers in their databases if it is missing, within ctx.
+// the letters that wait in its dead-letter store, the messages that wait in its delay store, and those that wait in the
+// order of their key; and the campaigns of its service, if they are given. It makes the table of shared answers in their databases if it is missing, within ctx.
 // It is called once, with one channel. A channel that was made without the Metrics in Config.Observers counts nothing.
 func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel, all ...*campaigns.Campaigns) error {
 	switch {
@@ -132,6 +132,11 @@ func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel,
 		}
 		all = append(all, newStaged(source, channel.Stages(), m.labels))
 	}
+	sequences, err := m.scrapedSequences(ctx, channel)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, sequences...)
 	for _, c := range of {
 		redriving, err := m.scrapedCampaigns(ctx, c)
 		if err != nil {
