@@ -18,9 +18,13 @@ import (
 
 // OrderedConfig configures the order of keys. The zero value is ready for use.
 type OrderedConfig struct {
-	// Delays are the waits of a message that fails again and again, in this order. Behind the last one it is
-	// dead-lettered, and the next message of its key goes on. Default: 5 s, 1 min, 10 min.
+	// Delays are the waits of a message that fails again and again, in this order. Behind the last one it has failed
+	// for good. Default: 5 s, 1 min, 10 min.
 	Delays []time.Duration
+	// Hold lets the messages of a key stand when one of them fails for good, until a person releases, skips or discards
+	// it: redrive sequences. Set it if a later message is wrong without the earlier one. An invalid message never holds.
+	// Default: it is dead-lettered, and the next one of its key goes on.
+	Hold bool
 }
 
 // maxDelay catches a delay in a wrong unit.
@@ -51,8 +55,8 @@ func (ch *Channel) order(ctx context.Context, config *Config, receiver *idempote
 		return fmt.Errorf("Config.Ordered: %w", err)
 	}
 	ch.listed = store.Listed()
-	ch.ordered = ordered.New(ordered.Config{Delays: delays, Keys: keys, Store: store, Inside: ch.queue.Inside(),
-		StageOf: poison.Inside().StageOf, Shared: settings.Shared{Logger: config.Logger, Classifier: config.Retry.Classifier}})
+	ch.ordered = ordered.New(ordered.Config{Delays: delays, Hold: config.Ordered.Hold, Keys: keys, Store: store,
+		Inside: ch.queue.Inside(), StageOf: poison.Inside().StageOf, Shared: settings.Shared{Logger: config.Logger, Classifier: config.Retry.Classifier}})
 	return nil
 }
 

@@ -97,6 +97,10 @@ func (p *partition) drain() {
 			continue
 		}
 		row, ctx := rows[0], p.t.Context()
+		if row.Held {
+			p.owner.Later(lane, time.Now().Add(time.Hour))
+			continue
+		}
 		if stage := p.owner.Open(row.Msg); stage > 0 {
 			ctx = chain.WithReentry(ctx, &chain.Reentry{Topic: "orders", Stage: stage})
 		}
@@ -106,6 +110,13 @@ func (p *partition) drain() {
 		}
 		p.owner.Later(lane, row.Due)
 	}
+}
+
+// again drains as a new owner, which looks at once.
+func (p *partition) again() {
+	p.owner = p.owner.Ordering.Own(sequence.Source{Group: "billing", Topic: "orders"})
+	p.owner.Load(p.t.Context())
+	p.drain()
 }
 
 func (p *partition) count(of string) (n int) {
@@ -216,6 +227,71 @@ func TestOrderedSettles(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Feature R13: with Hold a message that fails for good lets its key stand until a person decides. A released message runs
+// again in its place, a skipped one becomes a letter that says why, and discarded ones are settled.
+func TestOrderedHolds(t *testing.T) {
+	for name, decides := range map[string]struct {
+		sequence.Deciding
+		seen        string
+		letters     int
+		description string
+	}{
+		"release":     {sequence.Deciding{What: sequence.Release}, "a1 b1 a1 a2 a3", 0, ""},
+		"skip":        {sequence.Deciding{What: sequence.Skip}, "a1 b1 a2 a3", 1, "ann decided to skip it: INC-7"},
+		"discard":     {sequence.Deciding{What: sequence.Discard}, "a1 b1 a2 a3", 0, ""},
+		"discard all": {sequence.Deciding{What: sequence.Discard, All: true}, "a1 b1", 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			databases.Each(t, func(t *testing.T, kind databases.Database, address string) {
+				db := kind.Open(t, address)
+				p := ordered(t, db, func(msg *message.Message, times int) error {
+					if msg.UUID == "a1" && times < 2 {
+						return classify.Permanent(errors.New("wrong"))
+					}
+					return nil
+				}, func(c *spillway.Config) { c.Ordered.Hold = true })
+				for at, id := range []string{"a1", "a2", "b1", "a3"} {
+					p.live(id, int64(at), 0)
+				}
+				p.drain()
+				p.want("a1 b1", 0, 3)
+				all, err := sequence.List(t.Context(), db, "shop", 10)
+				if err != nil || len(all) != 1 || !all[0].Held || all[0].Messages != 3 {
+					t.Fatalf("%+v: %v", all, err)
+				}
+				decides.By, decides.Why = "ann", "INC-7"
+				decides.Record = func(*sql.Tx, int) error { return nil }
+				if _, err := sequence.Decide(t.Context(), db, "shop", all[0].Seq, decides.Deciding); err != nil {
+					t.Fatal(err)
+				}
+				p.again()
+				p.want(decides.seen, decides.letters, 0)
+				for at, id := range []string{"a1", "a2", "b1", "a3"} { // again, as after a crash: all are settled
+					p.live(id, int64(at), 0)
+				}
+				p.want(decides.seen, decides.letters, 0)
+				var description string
+				if _ = db.QueryRow(`SELECT description FROM spillway_dead_letters`).Scan(&description); description != decides.description {
+					t.Errorf("the letter says %q", description)
+				}
+			})
+		})
+	}
+}
+
+// Feature R13: an invalid message is dead-lettered at once, and so is one without a key: nothing stands for them.
+func TestOrderedHoldsNot(t *testing.T) {
+	p := ordered(t, databases.SQLite.New(t), func(msg *message.Message, _ int) error {
+		if msg.UUID == "a2" {
+			return nil
+		}
+		return classify.Invalid(errors.New("no amount"))
+	}, func(c *spillway.Config) { c.Ordered.Hold = true })
+	p.live("a1", 0, 0)
+	p.live("a2", 1, 0)
+	p.want("a1 a2", 1, 0)
 }
 
 // Feature R13: a handler that acks its message itself is refused: nothing of it stays but a letter that says so.

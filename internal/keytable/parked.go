@@ -7,5 +7,6 @@ var Parked = schema.Table{Component: "parked", Name: "spillway_parked", Key: []s
 	Versions: []schema.Version{{
 		File: "0028_parked.sql",
 		Columns: []string{"seq", "service", "members", "topic", "part", "source", "lane", "position", "fingerprint",
-			"redrives", "due_at", "held", "sent_at", "consumer", "key_id", "record_key", "id", "metadata", "payload"},
+			"redrives", "due_at", "held", "sent_at", "consumer", "key_id", "record_key", "id", "metadata", "payload",
+			"bytes", "decision", "decided_at", "decided_by", "decided_why"},
 	}}}

@@ -15,6 +15,15 @@ var (
 	// each: nothing
 	MessageParked = event(isInfo, "message_parked", "The handler failed; the message waits, and those of its key behind it",
 		Topic, Handler, Class, Stage, Attempt, Wait, MessageID)
+	// each: Release, skip or discard the message: `redrive sequences`.
+	SequenceHeld = event(isError, "sequence_held", "A message failed for good; its key stands until a person decides",
+		Topic, Handler, Class, Reason, MessageID)
+	// each: Repair what the handler needs. `redrive sequences` names the keys.
+	SequencesFull = event(isError, "sequences_full", "As many messages are parked as may be; their partition waits for room",
+		Topic, Partition, ConsumerGroup)
+	// each: nothing
+	SequencesHaveRoom = event(isInfo, "sequences_have_room", "There is room for parked messages again; their partition goes on",
+		Topic, Partition, ConsumerGroup)
 	// each: Look at the letter: its message took effect.
 	SettledApplied = event(isInfo, "settled_applied", "A message that was dead-lettered has had its effect before, by a "+
 		"process that was stopped", Consumer, Key)

@@ -22,6 +22,7 @@ import (
 // Config configures a Part. Each field is required.
 type Config struct {
 	Delays  []time.Duration // of a message that fails again and again
+	Hold    bool            // one that fails for good lets its sequence stand
 	Keys    sequence.Keys
 	Store   *sequence.Store
 	Inside  deadletter.Inside // of the queue
@@ -93,9 +94,16 @@ func (p *Part) outer(next chain.Handler) chain.Handler {
 			return nil, chain.OutcomeOf(chain.Requeued(errNoOrder))
 		}
 		if d.Appends {
-			return nil, p.place(c, d, nil, func() *message.Message { return c.Original() }, 0)
+			return nil, p.place(c, d, nil, c.Original, 0)
 		}
-		return next(c)
+		if d.Row != nil && d.Row.Decision > sequence.Release {
+			return nil, chain.Outcome{Next: chain.DeadLetter, Why: decided(d.Row)}
+		}
+		out, o := next(c)
+		if p.holds(c, d, o) {
+			return nil, p.hold(c, d, o.Why)
+		}
+		return out, o
 	}
 }
 
@@ -183,7 +191,7 @@ func (p *Part) later(c *chain.Call, o chain.Outcome) chain.Outcome {
 // maxPark bounds one attempt to write a row.
 const maxPark = 30 * time.Second
 
-// place parks the message. While the database is away it is held.
+// place parks the message, or holds its sequence there. While the database is away it is held.
 func (p *Part) place(c *chain.Call, d *sequence.Delivery, failure error, made func() *message.Message,
 	wait time.Duration) chain.Outcome {
 	original := c.Original()
@@ -194,6 +202,9 @@ func (p *Part) place(c *chain.Call, d *sequence.Delivery, failure error, made fu
 	err = p.sink.Do(c.PlaceContext(), c, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Ctx), maxPark)
 		defer cancel()
+		if wait == held {
+			return d.Hold(ctx, original, made(), key)
+		}
 		return d.Park(ctx, original, made(), key, wait)
 	})
 	switch {

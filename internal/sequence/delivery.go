@@ -56,23 +56,44 @@ func (d *Delivery) Place(msg *message.Message) keytable.Place {
 // Park lets the message wait behind what is parked of its sequence. original is the message as it arrived, and waiting
 // is what is kept of it. When Park has returned nil, the row is durable.
 func (d *Delivery) Park(ctx context.Context, original, waiting *message.Message, key Key, wait time.Duration) error {
+	return d.park(ctx, original, &Row{Key: key, Msg: waiting}, wait)
+}
+
+// Hold is Park for a message that failed for good: its sequence stands until a person decides.
+func (d *Delivery) Hold(ctx context.Context, original, waiting *message.Message, key Key) error {
+	return d.park(ctx, original, &Row{Key: key, Msg: waiting, Held: true}, 0)
+}
+
+// IsKeyed reports whether the message has a key. One without is a sequence by itself.
+func (d *Delivery) IsKeyed() bool {
 	if d.Row != nil {
-		row := *d.Row
-		row.Msg = waiting
-		if err := d.Owner.store.Again(ctx, d.Owner.of, &row, wait); err != nil {
+		return len(d.Row.Lane) != alone
+	}
+	return d.Lane != nil
+}
+
+func (d *Delivery) park(ctx context.Context, original *message.Message, row *Row, wait time.Duration) error {
+	o, due := d.Owner, time.Now().Add(wait)
+	if row.Held {
+		due = time.Now().Add(lookAgain)
+	}
+	if d.Row != nil {
+		again := *d.Row
+		again.Msg, again.Held = row.Msg, row.Held
+		if err := o.store.Again(ctx, o.of, &again, wait); err != nil {
 			return err
 		}
-		d.Row.Due, d.Again = time.Now().Add(wait), true
+		d.Row.Due, d.Again = due, true
 		return nil
 	}
-	row := &Row{Lane: d.Lane, Position: d.Position, Fingerprint: FingerprintOf(original), SentAt: d.SentAt, Key: key,
-		Redrives: d.Place(original).Redrives, RecordKey: d.RecordKey, Msg: waiting}
+	row.Lane, row.Position, row.Fingerprint, row.SentAt = d.Lane, d.Position, FingerprintOf(original), d.SentAt
+	row.Redrives, row.RecordKey = d.Place(original).Redrives, d.RecordKey
 	if row.Lane == nil {
 		row.Lane = laneAlone(d.Position)
 	}
-	if err := d.Owner.store.Park(ctx, d.Owner.of, row, wait); err != nil {
+	if err := o.store.Park(ctx, o.of, row, wait); err != nil {
 		return err
 	}
-	d.Owner.parked(row.Lane, time.Now().Add(wait))
+	o.parked(row.Lane, due, load{1, int64(row.size())})
 	return nil
 }

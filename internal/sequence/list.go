@@ -12,19 +12,26 @@ import (
 
 // Parked is a sequence with parked messages, for people.
 type Parked struct {
+	Seq       int64     `json:"seq"`      // of the first message: it names the sequence to Decide
 	Consumer  string    `json:"consumer"` // of the first message: service and handler
 	Group     string    `json:"group"`
 	Topic     string    `json:"topic"`
 	Partition int32     `json:"partition"`
 	Key       *string   `json:"key"` // the head of it; nil without one
 	Messages  int       `json:"messages"`
-	First     string    `json:"first"`    // the id of the first message
-	Position  int64     `json:"position"` // its offset
-	SentAt    time.Time `json:"sent_at"`  // by its producer or broker
-	Due       time.Time `json:"due_at"`   // when it is tried again
-	Held      bool      `json:"held"`     // until a person releases it
-	Late      bool      `json:"late"`     // it is due, for longer than a minute
-	Bytes     int64     `json:"bytes"`    // of all payloads
+	First     string    `json:"first"`                // the id of the first message
+	Position  int64     `json:"position"`             // its offset
+	SentAt    time.Time `json:"sent_at"`              // by its producer or broker
+	Due       time.Time `json:"due_at"`               // when it is tried again
+	Held      bool      `json:"held"`                 // until a person decides
+	Late      bool      `json:"late"`                 // it is due or decided, for longer than a minute
+	Bytes     int64     `json:"bytes"`                // of all messages, as limits count them
+	Decided   string    `json:"decided,omitempty"`    // by a person: release, skip or discard
+	By        string    `json:"decided_by,omitempty"` // who did
+	Why       string    `json:"reason,omitempty"`     // and for what reason
+	DecidedAt time.Time `json:"decided_at,omitzero"`
+
+	source, lane []byte
 }
 
 // late is how long a message may be due and not begun until List calls it late.
@@ -42,28 +49,39 @@ func List(ctx context.Context, db *sql.DB, service string, limit int) (all []Par
 	if there, err := on.Has(ctx, table); err != nil || !there {
 		return nil, err
 	}
+	return list(ctx, on, "", service, limit)
+}
+
+func list(ctx context.Context, on *database.Database, and string, service string, limit int, args ...any) (all []Parked,
+	err error) {
 	err = on.Query(ctx, func() { all = nil }, func(rows *sql.Rows) error {
 		var p Parked
-		var consumer, group, topic, key, id []byte
-		var due, sent, held int64
+		var consumer, group, topic, key, id, by, why []byte
+		var due, sent, held, decided, ago int64
 		var hasKey bool
-		if err := rows.Scan(&consumer, &group, &topic, &p.Partition, &key, &hasKey, &p.Messages, &id, &p.Position, &sent, &due, &held,
-			&p.Bytes); err != nil {
+		var decision Decision
+		if err := rows.Scan(&p.Seq, &p.source, &p.lane, &consumer, &group, &topic, &p.Partition, &key, &hasKey, &p.Messages, &id,
+			&p.Position, &sent, &due, &held, &decision, &decided, &ago, &by, &why, &p.Bytes); err != nil {
 			return err
 		}
+		p.lane = notNil(p.lane)
 		p.Consumer, p.Group, p.Topic, p.First = shown(consumer), shown(group), shown(topic), shown(id)
 		if hasKey { // some drivers read an empty one as nil
 			head := shown(key)
 			p.Key = &head
 		}
 		wait := microseconds(due)
-		p.SentAt, p.Due, p.Held, p.Late = time.UnixMicro(sent).UTC(), time.Now().Add(wait).UTC(), held != 0, wait < -late
+		p.SentAt, p.Due, p.Held, p.Late = time.UnixMicro(sent).UTC(), time.Now().Add(wait).UTC(), held != 0, held == 0 && wait < -late
+		if decision != Undecided {
+			p.Decided, p.By, p.Why, p.DecidedAt = decision.String(), shown(by), boundedtext.Text(string(why), mostWhy), time.UnixMicro(decided).UTC()
+			p.Held, p.Late = false, microseconds(ago) > late
+		}
 		all = append(all, p)
 		return nil
-	}, on.Statement(`SELECT p.consumer, p.members, p.topic, p.part, p.record_key, p.record_key IS NOT NULL, first.n, p.id, p.position, p.sent_at,
-p.due_at - now_us(), p.held, first.bytes FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq, COUNT(*) AS n,
-COALESCE(SUM(LENGTH(payload)), 0) AS bytes FROM spillway_parked WHERE service = ? GROUP BY source, lane) first ON first.seq = p.seq
-ORDER BY first.n DESC, p.seq LIMIT ?`), []byte(service), limit)
+	}, on.Statement(`SELECT p.seq, p.source, p.lane, p.consumer, p.members, p.topic, p.part, p.record_key, p.record_key IS NOT NULL, first.n, p.id,
+p.position, p.sent_at, p.due_at - now_us(), p.held, p.decision, p.decided_at, now_us() - p.decided_at, p.decided_by, p.decided_why, first.bytes
+FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq, COUNT(*) AS n, SUM(bytes) AS bytes FROM spillway_parked WHERE service = ?`+and+`
+GROUP BY source, lane) first ON first.seq = p.seq ORDER BY first.n DESC, p.seq LIMIT ?`), append(append([]any{[]byte(service)}, args...), limit)...)
 	if err != nil {
 		return nil, fmt.Errorf("list parked sequences: %w", err)
 	}

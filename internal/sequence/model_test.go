@@ -43,7 +43,7 @@ func TestModelFindsFaults(t *testing.T) {
 	const most = 20_000
 	for _, broken := range []fault{commitTooFar, laneEndsEarly, parkLater, deleteWithEffect, noTrace, settleLater,
 		loadBeforeFetch, counted, redriveFreesKey, shortRetention, purgeParked, trustHeld, deleteHead, mixedVersions,
-		settleForgets, unfetchedDrain} {
+		settleForgets, unfetchedDrain, decideHead, deleteDecided, holdDecided, capInLane, capOvertakes} {
 		t.Run(string(broken), func(t *testing.T) {
 			for seed := range uint64(most) {
 				if violated := play(broken, seeded(seed)); violated != "" {

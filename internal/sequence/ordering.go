@@ -22,6 +22,7 @@ type Ordering struct {
 	// Open makes of a parked message what its handler gets, and returns the number of the delay that it has waited.
 	Open   func(*message.Message) (stage int)
 	Logger watermill.LoggerAdapter
+	Limits Limits
 }
 
 // Keys is a receiver, as sequences see it.

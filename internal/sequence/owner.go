@@ -23,6 +23,10 @@ type Owner struct {
 	lanes map[string]*Lane
 	due   byDue
 	wake  chan struct{}
+	total load
+	room  chan struct{} // has an item if a row is gone since
+
+	looked time.Time // for decisions
 }
 
 // Lane is a sequence with parked messages.
@@ -30,12 +34,13 @@ type Lane struct {
 	Key   []byte // what stands for the key
 	due   time.Time
 	index int // in due, or -1 while it is being drained
+	load
 }
 
 // Own returns the Owner of a source. Load it before the first message is handed on.
 func (o *Ordering) Own(of Source) *Owner {
 	return &Owner{Ordering: o, store: o.Store, of: of, hash: of.hash(o.Store.service), lanes: make(map[string]*Lane),
-		wake: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
 // Load looks for what is parked. It is called when the position of the source was read. While the database is away it
@@ -49,7 +54,7 @@ func (o *Owner) Load(ctx context.Context) bool {
 		return false
 	}
 	for _, w := range all {
-		o.parked(w.Lane, w.Due)
+		o.parked(w.Lane, w.Due, w.load)
 	}
 	return true
 }
@@ -64,17 +69,18 @@ func (o *Owner) Waits(lane []byte) bool {
 	return o.lanes[string(lane)] != nil
 }
 
-// parked notes that the lane has a row.
-func (o *Owner) parked(lane []byte, due time.Time) {
+// parked notes that the lane has rows.
+func (o *Owner) parked(lane []byte, due time.Time, rows load) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.lanes[string(lane)] != nil {
-		return
+	l := o.lanes[string(lane)]
+	if l == nil {
+		l = &Lane{Key: lane, index: -1}
+		o.lanes[string(lane)] = l
+		o.count.Add(1)
+		o.later(l, due)
 	}
-	l := &Lane{Key: lane, index: -1}
-	o.lanes[string(lane)] = l
-	o.count.Add(1)
-	o.later(l, due)
+	o.add(l, rows)
 }
 
 func (o *Owner) later(l *Lane, due time.Time) {
@@ -89,13 +95,18 @@ func (o *Owner) later(l *Lane, due time.Time) {
 }
 
 // Next waits until a lane is due, which is then the caller's until Later or Emptied. It returns nil if ctx ends.
+// Meanwhile it looks for what people decide.
 func (o *Owner) Next(ctx context.Context) *Lane {
 	for ctx.Err() == nil {
+		o.lookForDecisions(ctx)
 		o.mu.Lock()
 		var l *Lane
 		pause := time.Hour
+		if o.count.Load() > 0 {
+			pause = lookEvery
+		}
 		if len(o.due) > 0 {
-			if pause = time.Until(o.due[0].due); pause <= 0 {
+			if pause = min(pause, time.Until(o.due[0].due)); pause <= 0 {
 				l = heap.Pop(&o.due).(*Lane)
 			}
 		}
@@ -127,6 +138,7 @@ func (o *Owner) Emptied(l *Lane) {
 	defer o.mu.Unlock()
 	delete(o.lanes, string(l.Key))
 	o.count.Add(-1)
+	o.add(l, load{-l.messages, -l.bytes})
 }
 
 // headsAtOnce is how many rows of a lane are read at a time.
@@ -144,7 +156,15 @@ func (o *Owner) Heads(ctx context.Context, l *Lane) (rows []*Row, ok bool) {
 // Delete removes the row of a message that was passed, with its outputs published. It reports false if ctx ends before
 // the database answers: then the next owner absorbs the message.
 func (o *Owner) Delete(ctx context.Context, row *Row) bool {
-	return o.insist(ctx, func() error { return o.store.Delete(ctx, o.of, row) })
+	if !o.insist(ctx, func() error { return o.store.Delete(ctx, o.of, row) }) {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if l := o.lanes[string(row.Lane)]; l != nil {
+		o.add(l, load{-1, -int64(row.size())})
+	}
+	return true
 }
 
 const firstPause, maxPause = 50 * time.Millisecond, 5 * time.Second
@@ -157,12 +177,15 @@ func (o *Owner) insist(ctx context.Context, try func() error) bool {
 			return true
 		}
 		if ctx.Err() == nil {
-			logging.SequencesAway.Write(o.Logger, err, logging.Fields{logging.Topic: o.of.Topic, logging.Partition: o.of.Partition,
-				logging.ConsumerGroup: o.of.Group})
+			logging.SequencesAway.Write(o.Logger, err, o.fields())
 		}
 		wait.For(ctx, pause)
 	}
 	return false
+}
+
+func (o *Owner) fields() logging.Fields {
+	return logging.Fields{logging.Topic: o.of.Topic, logging.Partition: o.of.Partition, logging.ConsumerGroup: o.of.Group}
 }
 
 // byDue is a heap.

@@ -1,5 +1,7 @@
 package sequence_test
 
+import "github.com/watermill-spillway/spillway/internal/sequence"
+
 // process is an instance of the service. It takes the partition for its own until it ends: the broker refuses only its
 // commits.
 type process struct {
@@ -45,7 +47,10 @@ type delivery struct {
 	claim   claim
 }
 
-const inFlight = 5
+const (
+	inFlight = 5
+	limit    = 3 // of what is parked
+)
 
 // step does one thing that can be done.
 func (p *process) step() {
@@ -67,7 +72,7 @@ func (p *process) step() {
 	}
 	switch n := w.choose(8); n {
 	case 0, 1:
-		if p.next < len(w.source) && p.next-p.position < inFlight {
+		if p.next < len(w.source) && p.next-p.position < inFlight && (w.broken == capInLane || w.broken == capOvertakes || !p.full()) {
 			m := w.source[p.next]
 			p.next++
 			p.lane(m.key).queue = append(p.lane(m.key).queue, m)
@@ -90,6 +95,17 @@ func (p *process) load() {
 	for _, key := range p.world.store.Load() {
 		p.waiting[key] = true
 	}
+}
+
+// full reports whether no further message is taken. The real owner counts its rows in memory.
+func (p *process) full() bool {
+	n := 0
+	for key := range p.waiting {
+		if p.waiting[key] {
+			n += p.world.store.Length(key)
+		}
+	}
+	return n >= limit
 }
 
 func (p *process) lane(key string) *lane {
@@ -146,20 +162,27 @@ func (p *process) advance(key string, l *lane) {
 
 // begin takes the first parked message, or the next one of the source.
 func (p *process) begin(key string, l *lane) {
-	if p.knows && p.waiting[key] && (len(l.queue) == 0 || p.world.choose(2) == 0) {
-		head, ok := p.world.store.Head(key)
+	w := p.world
+	if p.knows && p.waiting[key] && (len(l.queue) == 0 || w.choose(2) == 0) {
+		head, ok := w.store.Head(key)
 		switch {
-		case !ok && p.world.broken != counted:
+		case !ok && w.broken != counted:
 			p.waiting[key] = false
 		case ok && !head.held:
 			l.now = &delivery{message: head.message, drained: true}
+			switch head.decided {
+			case sequence.Skip:
+				l.now.at = letter
+			case sequence.Discard:
+				l.now.at = settle
+			}
 		}
 		return
 	}
 	if len(l.queue) > 0 {
 		l.now = &delivery{message: l.queue[0]}
 		l.queue = l.queue[1:]
-		if p.knows && p.waiting[key] {
+		if p.knows && p.waiting[key] && !(w.broken == capOvertakes && p.full()) {
 			l.now.at = park
 		}
 	}
@@ -211,6 +234,9 @@ func (p *process) run(l *lane, d *delivery) (ended bool) {
 			d.at = finish
 		}
 	case park:
+		if w.broken == capInLane && !d.drained && p.full() {
+			return false
+		}
 		if w.store.Park(d.message, d.forGood) {
 			p.waiting[d.key] = true
 			d.at = finish

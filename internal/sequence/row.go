@@ -47,7 +47,9 @@ type Row struct {
 	RecordKey   []byte
 	Msg         *message.Message
 	Due         time.Time // by this process's clock
-	Held        bool      // until a person releases it
+	Held        bool      // until a person decides
+	Decision    Decision  // of a person
+	By, Why     string    // who decided, and for what reason
 }
 
 const (
@@ -90,13 +92,16 @@ func (r *Row) args(db *database.Database, service string, of Source, source stri
 	if r.RecordKey != nil {
 		key = r.RecordKey
 	}
-	held := 0
-	if r.Held {
-		held = 1
-	}
 	return []any{[]byte(service), []byte(of.Group), []byte(of.Topic), of.Partition, []byte(source), notNil(r.Lane), r.Position,
-		r.Fingerprint, r.Redrives, wait.Microseconds(), held, r.SentAt.UnixMicro(), db.Text(database.Column(r.Key.Consumer)),
-		db.Text(database.Column(r.Key.ID)), key, []byte(r.Msg.UUID), metadatacodec.Metadata(r.Msg.Metadata), payload}
+		r.Fingerprint, r.Redrives, wait.Microseconds(), r.heldNumber(), r.SentAt.UnixMicro(), db.Text(database.Column(r.Key.Consumer)),
+		db.Text(database.Column(r.Key.ID)), key, r.size(), []byte(r.Msg.UUID), metadatacodec.Metadata(r.Msg.Metadata), payload}
+}
+
+func (r *Row) heldNumber() int {
+	if r.Held {
+		return 1
+	}
+	return 0
 }
 
 func notNil(b []byte) []byte {

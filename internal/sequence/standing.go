@@ -82,8 +82,8 @@ func (t *Table) Standing(ctx context.Context) (all []Standing, err error) {
 		s.Group, s.Topic, s.Overdue = string(group), string(topic), max(0, microseconds(overdue))
 		all = append(all, s)
 		return err
-	}, `SELECT p.members, p.topic, p.part, COUNT(*), SUM(first.n), SUM(CASE WHEN p.held = 0 THEN 0 ELSE 1 END),
-COALESCE(now_us() - MIN(CASE WHEN p.held = 0 THEN p.due_at END), 0) AS overdue `+firsts+`
+	}, `SELECT p.members, p.topic, p.part, COUNT(*), SUM(first.n), SUM(CASE WHEN p.held <> 0 AND p.decision = 0 THEN 1 ELSE 0 END),
+COALESCE(now_us() - MIN(CASE WHEN p.decision > 0 THEN p.decided_at WHEN p.held = 0 THEN p.due_at END), 0) AS overdue `+firsts+`
 GROUP BY p.members, p.topic, p.part ORDER BY overdue DESC, p.topic, p.part LIMIT ?`, maxStanding)
 	return all, err
 }
@@ -103,7 +103,7 @@ func (t *Table) Held(ctx context.Context, limit int) (all []Parked, err error) {
 		all = append(all, p)
 		return err
 	}, `SELECT p.consumer, p.members, p.topic, p.part, p.record_key, p.record_key IS NOT NULL, first.n, p.id, p.position
-`+firsts+` WHERE p.held <> 0 ORDER BY p.seq LIMIT ?`, limit)
+`+firsts+` WHERE p.held <> 0 AND p.decision = 0 ORDER BY p.seq LIMIT ?`, limit)
 	return all, err
 }
 

@@ -3,6 +3,8 @@ package sequence_test
 import (
 	"cmp"
 	"slices"
+
+	"github.com/watermill-spillway/spillway/internal/sequence"
 )
 
 // message is one delivery of the source. A redrive is another one, with the same id and a higher offset.
@@ -24,7 +26,8 @@ const (
 // parked is the first message of a sequence that waits.
 type parked struct {
 	message
-	held bool // until a person releases it
+	held    bool // until a person decides
+	decided sequence.Decision
 }
 
 // store is the tables of keys and of parked messages. Each method is one transaction, but for Claim, whose transaction
@@ -35,9 +38,11 @@ type store interface {
 	Settle(m message) state
 	Park(m message, held bool) bool
 	Hold(m message) bool
-	Release(m message) bool
+	// Decide writes what a person decided, if m is the first of its key, and nothing was decided before.
+	Decide(m message, what sequence.Decision) bool
 	Delete(m message) bool
 	Head(key string) (parked, bool)
+	Length(key string) int
 	// Load returns the keys with parked messages.
 	Load() []string
 	Held() []message
@@ -59,10 +64,7 @@ type keyRow struct {
 }
 
 // row is a parked message. Rows are in the order in which they were appended.
-type row struct {
-	message
-	held bool
-}
+type row = parked
 
 // memory is a store without a database. Its faults are those of the switches.
 type memory struct {
@@ -141,20 +143,34 @@ func (s *memory) Park(m message, held bool) bool {
 		s.length[m.key]++
 	}
 	if at < 0 {
-		s.rows = append(s.rows, row{m, held})
+		s.rows = append(s.rows, row{message: m, held: held})
 	}
 	return true
 }
 
-func (s *memory) set(m message, held bool) bool {
+func (s *memory) Hold(m message) bool {
 	if at := s.find(m); at >= 0 {
-		s.rows[at].held = held
+		if s.rows[at].held = true; s.rows[at].decided == sequence.Release {
+			s.rows[at].decided = sequence.Undecided
+		}
 	}
 	return true
 }
 
-func (s *memory) Hold(m message) bool    { return s.set(m, true) }
-func (s *memory) Release(m message) bool { return s.set(m, false) }
+func (s *memory) Decide(m message, what sequence.Decision) bool {
+	at := s.find(m)
+	first := slices.IndexFunc(s.rows, func(r row) bool { return r.key == m.key })
+	switch {
+	case s.broken == decideHead && first >= 0:
+		s.rows[first].decided = what
+	case at < 0 || at != first || s.rows[at].decided != sequence.Undecided || what == sequence.Release && !s.rows[at].held:
+	case s.broken == deleteDecided && what == sequence.Discard:
+		return s.Delete(m)
+	default:
+		s.rows[at].decided = what
+	}
+	return true
+}
 
 func (s *memory) Delete(m message) bool {
 	at := s.find(m)
@@ -176,10 +192,20 @@ func (s *memory) IsSettled(m message) bool {
 func (s *memory) Head(key string) (parked, bool) {
 	for _, r := range s.rows {
 		if r.key == key {
-			return parked{r.message, r.held && (s.broken == trustHeld || !s.IsSettled(r.message))}, true
+			r.held = r.held && (r.decided == sequence.Undecided || s.broken == holdDecided) && (s.broken == trustHeld || !s.IsSettled(r.message))
+			return r, true
 		}
 	}
 	return parked{}, false
+}
+
+func (s *memory) Length(key string) (n int) {
+	for _, r := range s.rows {
+		if r.key == key {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *memory) Load() (keys []string) {
@@ -200,7 +226,7 @@ func (s *memory) Load() (keys []string) {
 // Held returns those that a person would release.
 func (s *memory) Held() (held []message) {
 	for _, r := range s.rows {
-		if r.held && !s.IsSettled(r.message) {
+		if r.held && r.decided == sequence.Undecided && !s.IsSettled(r.message) {
 			held = append(held, r.message)
 		}
 	}

@@ -3,6 +3,8 @@ package sequence_test
 import (
 	"fmt"
 	"slices"
+
+	"github.com/watermill-spillway/spillway/internal/sequence"
 )
 
 // fault is a way in which the protocol can be built wrong.
@@ -27,6 +29,11 @@ const (
 	mixedVersions    fault = "an instance that knows no parking joins"
 	settleForgets    fault = "a letter of a message that a stopped process applied publishes no outputs"
 	unfetchedDrain   fault = "a new owner drains nothing that it did not park itself"
+	decideHead       fault = "a person's decision is about the first message, and not the one that the person saw"
+	deleteDecided    fault = "the command deletes the row that a person discards"
+	holdDecided      fault = "a hold counts although a person has decided"
+	capInLane        fault = "at the limit a message waits for room in its lane"
+	capOvertakes     fault = "at the limit a message is handled"
 )
 
 // chooser chooses what happens next, one of n.
@@ -53,6 +60,7 @@ type world struct {
 	effects   map[string][]*effect // by key
 	letters   []message            // not redriven
 	discarded []message            // by a person
+	seen      message              // by the person who decides
 	failures  int                  // that are left
 	hold      bool                 // the policy for a head that fails for good
 	creating  bool                 // no instance of the first step of a deploy is started any more
@@ -184,9 +192,26 @@ func (w *world) rewind() {
 	}
 }
 
-// discard is a person's way with the first message of a sequence. The row stays, for the owner to find, if the person's
+// decide is a person's decision about the first message of a sequence, seen a while ago.
+func (w *world) decide() {
+	if w.choose(2) == 0 {
+		head, _ := w.store.Head(keys[w.choose(len(keys)):][:1])
+		w.seen = head.message
+		return
+	}
+	if w.seen.id == "" {
+		return
+	}
+	if what := sequence.Decision(w.choose(3) + 1); w.store.Decide(w.seen, what) && what == sequence.Discard {
+		if head, ok := w.store.Head(w.seen.key); ok && head.message == w.seen && head.decided == what || w.broken == deleteDecided {
+			w.discarded = append(w.discarded, w.seen)
+		}
+	}
+}
+
+// erase is the way of an erasure with the first message of a sequence. The row stays, for the owner to find, if its
 // process ends in between.
-func (w *world) discard() {
+func (w *world) erase() {
 	head, ok := w.store.Head(keys[w.choose(len(keys)):][:1])
 	if ok && !w.store.IsSettled(head.message) && w.store.Settle(head.message) == settled {
 		w.discarded = append(w.discarded, head.message)
@@ -213,12 +238,14 @@ func (w *world) step() {
 		}
 	case n == 6:
 		if held := w.store.Held(); len(held) > 0 {
-			w.store.Release(held[w.choose(len(held))])
+			w.store.Decide(held[w.choose(len(held))], sequence.Release)
 		}
 	case n == 7:
 		w.creating = true
 	case n == 8:
-		w.discard()
+		w.erase()
+	case n == 9:
+		w.decide()
 	case n == 11 && w.choose(4) == 0:
 		w.rewind()
 	case n < 11 && len(w.processes) > 0:
@@ -255,7 +282,7 @@ func (w *world) calm() {
 
 func (w *world) stepCalmly() {
 	if held := w.store.Held(); len(held) > 0 && w.choose(8) == 0 {
-		w.store.Release(held[0])
+		w.store.Decide(held[0], sequence.Release)
 	}
 	if len(w.processes) > 0 {
 		w.processes[w.choose(len(w.processes))].step()

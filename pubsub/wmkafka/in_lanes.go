@@ -62,6 +62,9 @@ func (s *subscription) consumeInLanes(session sarama.ConsumerGroupSession, claim
 		if l.owner != nil {
 			d.order = sequence.Delivery{Owner: l.owner, Lane: sequence.LaneOf(record.Key), RecordKey: record.Key,
 				Position: record.Offset, SentAt: record.Timestamp}
+			if !l.owner.Admit(session.Context(), d.order.Lane) {
+				return
+			}
 		}
 		l.take(d)
 		if all.Add(session.Context(), d) != nil { // the session has ended

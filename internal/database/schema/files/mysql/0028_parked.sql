@@ -3,7 +3,8 @@
 -- A message a row. source is the hash of service, group (members), topic and partition (part). lane is the key, or what
 -- stands for a long one. The rows of a lane are in the order of seq. position and fingerprint say which message of the
 -- source it is. due_at is microseconds since 1970. consumer and key_id are the message's key in spillway_keys, which a
--- purge leaves alone.
+-- purge leaves alone. bytes is what the message counts of a limit. decision is what a person decided: 1 release, 2 skip,
+-- 3 discard. The owner of the source carries it out.
 CREATE TABLE IF NOT EXISTS spillway_parked (
 	seq         BIGINT          NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	service     VARBINARY(255)  NOT NULL,
@@ -24,6 +25,12 @@ CREATE TABLE IF NOT EXISTS spillway_parked (
 	id          LONGBLOB        NOT NULL,
 	metadata    LONGBLOB        NOT NULL,
 	payload     LONGBLOB,
+	bytes       BIGINT          NOT NULL,
+	decision    BIGINT          NOT NULL DEFAULT 0,
+	decided_at  BIGINT          NOT NULL DEFAULT 0,
+	decided_by  VARBINARY(1024) NOT NULL DEFAULT '',
+	decided_why VARBINARY(1024) NOT NULL DEFAULT '',
+	INDEX spillway_parked_decided (source, decision),
 	UNIQUE INDEX spillway_parked_message (source, position, fingerprint),
 	INDEX spillway_parked_lane (source, lane, seq),
 	INDEX spillway_parked_key (consumer, key_id)
