@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -63,6 +64,9 @@ func openShop(ctx context.Context, folder string) (s *shop, err error) {
 		return s, err
 	}
 	s.atClose(s.db.Close)
+	if _, err = sequence.NewStore(ctx, s.db, "shop"); err != nil { // so that the metrics follow it
+		return s, err
+	}
 	s.broker = gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 100}, watermill.NopLogger{})
 	s.atClose(s.broker.Close)
 	if s.one, err = s.open(ctx, "shop-1"); err != nil {

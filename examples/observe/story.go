@@ -7,6 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -168,7 +172,28 @@ func (s *story) databases() []fault {
 			s.exec(`CREATE TRIGGER no_purge BEFORE DELETE ON spillway_keys BEGIN SELECT RAISE(ABORT, 'no right to delete'); END`),
 			s.exec(`DROP TRIGGER no_purge`),
 			[]string{"SpillwayPurgeNotRunning"}},
+		{"the only instance with Ordered is gone: it left a message that is due, and one that is held",
+			"it is back, and a person releases the held one",
+			s.leaveParked, s.exec(`DELETE FROM spillway_parked`), []string{"SpillwaySequenceLate", "SpillwaySequenceHeld"}},
 	}
+}
+
+// leaveParked parks messages of two keys, as an instance with Ordered does.
+func (s *story) leaveParked(ctx context.Context) error {
+	parked, err := sequence.NewStore(ctx, s.shop.db, "shop")
+	if err != nil {
+		return err
+	}
+	for position, key := range []string{"customer-1", "customer-2"} {
+		msg := message.NewMessage(watermill.NewUUID(), []byte(`{}`))
+		if err := parked.Park(ctx, sequence.Source{Group: "billing", Topic: "orders"}, &sequence.Row{
+			Lane: []byte(key), RecordKey: []byte(key), Position: int64(position), Fingerprint: sequence.FingerprintOf(msg),
+			SentAt: time.Now(), Key: sequence.Key{Consumer: "shop/billing", ID: msg.UUID}, Msg: msg, Held: key == "customer-2",
+		}, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bug is a bug in a handler, and a person who redrives too early.

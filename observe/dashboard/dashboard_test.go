@@ -114,7 +114,7 @@ func TestStructure(t *testing.T) {
 			refs[target.RefID] = true
 		}
 	}
-	if want := []string{"Overview", "Causes", "Stages", "Receiver", "Guard", "Redrive and campaigns", "Store and sight"}; !slices.Equal(rows, want) {
+	if want := []string{"Overview", "Causes", "Stages", "Order by key", "Receiver", "Guard", "Redrive and campaigns", "Store and sight"}; !slices.Equal(rows, want) {
 		t.Errorf("rows %q, want %q", rows, want)
 	}
 	if b.Templating.List[0].Name != "datasource" || b.Templating.List[0].Type != "datasource" || b.Templating.List[0].Query != "prometheus" {
