@@ -7,8 +7,8 @@
 //   - Outputs dead-letters a message whose outputs cannot be published.
 //
 // Each works alone, with Watermill's own middlewares. Package spillway, the front door, puts all parts in their order.
-// Packages below have more parts: stages handles a message again later, and crashlimit dead-letters messages that end
-// the process.
+// Packages below have more parts: stages handles a message again later, breaker holds messages in an outage, and
+// crashlimit dead-letters messages that end the process. A part that is used alone needs a Logger of its own.
 //
 //	router.AddMiddleware(
 //		outputs.Middleware,              // ties produced messages to their source
@@ -17,6 +17,7 @@
 //		guard.Middleware,                // refuses messages that should not reach the handler
 //		later.Middleware,                // stages.Stages: another attempt later
 //		retry.Middleware,                // another attempt at once
+//		outages.Middleware,              // breaker.Breaker: holds messages while what the handler calls is away
 //		receiver.Middleware,             // idempotency.Receiver, if effects must happen once
 //		middleware.Recover,              // panics become errors
 //	)
