@@ -80,7 +80,7 @@ type Config struct {
 	// (CrashLimit.Delivered), and Attach or Plugin. Default: nil.
 	CrashLimit *crashlimit.Config
 	// Guard configures which messages never reach a handler.
-	Guard middleware.GuardConfig
+	Guard GuardConfig
 	// Stages retries the messages of the handlers of Channel.Stages later, while the messages behind go on. Nil means
 	// no stages. A Subscriber and a Publisher are required. With Stages.Store, such as delay.NewStore(ctx, db,
 	// service), messages wait in a database instead of in stage topics. It needs Attach or Plugin. Default: nil.
@@ -112,6 +112,20 @@ type Config struct {
 	Outputs middleware.OutputsConfig
 	// Observers follow what the channel does: metrics, traces and notices. Default: none.
 	Observers []Observer
+}
+
+// GuardConfig says which messages do not reach the handler. The zero value lets every message pass.
+type GuardConfig struct {
+	// Required are metadata keys that a message must have, with a value that is not empty. A message that lacks one is
+	// invalid, with reason missing_metadata.
+	Required []string
+	// ExpiresKey is the metadata key of the time, in RFC 3339, at which the message expires. An expired message is
+	// permanent, with reason ttl_expired. A message without the key, or with a value that is no time, does not expire.
+	ExpiresKey string
+	// MaxHops is how many handlers with a guard a message may have come through. The metadata x-hop-count of outputs
+	// carries the count on. A message with a higher count is permanent, with reason max_hop_count_exceeded: it goes in
+	// circles. Default: no limit.
+	MaxHops int
 }
 
 // own copies the parts that are on, which the caller may use again, and turns the Receiver on if there are keys.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/guard"
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/ordered"
@@ -119,11 +120,11 @@ func (ch *Channel) compose(ctx context.Context, config *Config) (err error) {
 		}
 		parts, ch.plugins = append(parts, limit), append(ch.plugins, limit.Plugin)
 	}
-	guard, err := middleware.NewGuard(config.Guard)
+	refusing, err := guard.New(guard.Rules(config.Guard))
 	if err != nil {
 		return err
 	}
-	parts = append(parts, guard)
+	parts = append(parts, refusing)
 	if config.Stages != nil {
 		if ch.stages, err = stages.New(ch.queue, *config.Stages); err != nil {
 			return err
@@ -170,7 +171,7 @@ func (ch *Channel) compose(ctx context.Context, config *Config) (err error) {
 		if err != nil {
 			return err
 		}
-		ch.plugins = append(ch.plugins, purge.Plugin)
+		ch.plugins = append(ch.plugins, purge)
 	}
 	if config.Retention != nil {
 		retention, err := letters.NewRetention(ch.letters, *config.Retention)

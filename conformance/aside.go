@@ -10,7 +10,6 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/middleware"
 )
 
 // Feature D7: a letter that Watermill's PoisonQueue wrote is read and comes back, and its keys can be written beside
@@ -79,7 +78,7 @@ func (b *bench) unreadable() {
 // on.
 func (b *bench) guards() {
 	ch := b.channel(func(c *spillway.Config) {
-		c.Guard = middleware.GuardConfig{Required: []string{"tenant"}, ExpiresKey: "expires", MaxHops: 3}
+		c.Guard = spillway.GuardConfig{Required: []string{"tenant"}, ExpiresKey: "expires", MaxHops: 3}
 	})
 	b.start(ch, b.producing(func(id string) error {
 		if id == "rejected" {

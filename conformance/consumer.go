@@ -128,7 +128,7 @@ func (c *consumer) configure(config *spillway.Config) {
 			OnChange: func(change breaker.Change) { c.tell("guard", change.To) }}}
 	}
 	if c.Wait > 0 {
-		config.Retry.Backoff = middleware.Backoff{Initial: c.Wait, Max: c.Wait, Jitter: middleware.NoJitter}
+		config.Retry.Backoff = always(c.Wait)
 	}
 	config.Retry.Hooks.OnAttempt = func(_ context.Context, a middleware.Attempt) {
 		if a.Err != nil {

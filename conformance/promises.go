@@ -11,7 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/destination"
-	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -98,7 +97,7 @@ func (b *bench) shutdownInBackoff() {
 	}
 	patient := func(c *spillway.Config) {
 		// within any ack deadline
-		c.Retry.Backoff = middleware.Backoff{Initial: 20 * time.Second, Jitter: middleware.NoJitter}
+		c.Retry.Backoff = always(20 * time.Second)
 	}
 	ids := []string{"a", "b", "c", "d", "e"}
 	for i := range 3 {

@@ -8,12 +8,18 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
+
+// always is a backoff that waits d.
+func always(d time.Duration) middleware.Backoff {
+	return middleware.Backoff{New: func() backoff.BackOff { return backoff.NewConstantBackOff(d) }}
+}
 
 // Feature R1: a handler that fails twice succeeds at its third attempt; one that always fails is tried as often as is
 // configured, and no more.
@@ -82,7 +88,7 @@ func (b *bench) deadlineRespected() {
 	var deadline atomic.Pointer[time.Time]
 	hooked := make(chan time.Time, 1)
 	ch := b.channel(func(c *spillway.Config) {
-		c.Retry.Backoff = middleware.Backoff{Initial: time.Minute, Max: time.Minute, Jitter: middleware.NoJitter}
+		c.Retry.Backoff = always(time.Minute)
 		c.Retry.MaxWait = time.Hour
 		next := c.Queue.Hooks.OnDeadLetter
 		c.Queue.Hooks.OnDeadLetter = func(ctx context.Context, l poison.Letter) {

@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// PurgeConfig configures a Purge. Retention is required.
+// PurgeConfig configures NewPurge. Retention is required.
 type PurgeConfig struct {
 	// Retention is how long a key is kept after it was applied. A message that comes again later is applied again. A
 	// purge deletes the keys of every service in the table, by the clock of its own process. The time of a key is by
@@ -60,20 +60,29 @@ func (c *PurgeConfig) validate(store Store) error {
 	return nil
 }
 
-// Purge deletes old keys, in small batches, while handlers run. Any number of processes may purge one store. A batch
-// needs a connection of the store's *sql.DB. On SQLite claims wait for a batch.
-type Purge struct {
+type purge struct {
 	store  Store
 	config PurgeConfig
 	most   int // keys that one transaction deletes
-	life   *lifecycle.Lifecycle
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
 
-// NewPurge returns a Purge of the keys in store, or an error that names the wrong field of config. A Retention below
-// the Horizon is logged as an error.
-func NewPurge(store Store, config PurgeConfig) (*Purge, error) {
+// NewPurge returns a plugin that deletes old keys of store, in small batches, as long as a router's handlers run. Or it
+// returns an error that names the wrong field of config. A Retention below the Horizon is logged as an error, and so is
+// a purge that fails, which is tried again when the next is due.
+//
+// Any number of processes may purge one store. A batch needs a connection of the store's *sql.DB. On SQLite claims wait
+// for a batch. If you have a schedule of your own, call Store.Purge until it deletes less than its limit.
+func NewPurge(store Store, config PurgeConfig) (message.RouterPlugin, error) {
+	p, err := newPurge(store, config)
+	if err != nil {
+		return nil, err
+	}
+	return lifecycle.New(p.start, p.stop).Plugin, nil
+}
+
+func newPurge(store Store, config PurgeConfig) (*purge, error) {
 	if err := config.validate(store); err != nil {
 		return nil, err
 	}
@@ -83,18 +92,11 @@ func NewPurge(store Store, config PurgeConfig) (*Purge, error) {
 			fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, config.Horizon),
 			logging.Fields{"of": fmt.Sprintf("%T", store), "retention": config.Retention, "horizon": config.Horizon})
 	}
-	p := &Purge{store: store, config: config, most: mostOf(store)}
-	p.life = lifecycle.New(p.start, p.stop)
-	return p, nil
+	return &purge{store: store, config: config, most: mostOf(store)}, nil
 }
 
-// Plugin is a message.RouterPlugin that purges as long as a router's handlers run. A purge that fails is logged, and
-// tried again when the next is due.
-func (p *Purge) Plugin(router *message.Router) error { return p.life.Plugin(router) }
-
-// Run deletes all keys that are too old by now, and returns how many it deleted. Call it if you have a schedule of your
-// own. If it fails, what it deleted before stays deleted.
-func (p *Purge) Run(ctx context.Context) (int, error) {
+// once deletes all keys that are too old by now. If it fails, what it deleted before stays deleted.
+func (p *purge) once(ctx context.Context) (int, error) {
 	before := time.Now().Add(-p.config.Retention)
 	total, err := p.batches(ctx, before)
 	if err != nil {
@@ -106,7 +108,7 @@ func (p *Purge) Run(ctx context.Context) (int, error) {
 	return total, err
 }
 
-func (p *Purge) batches(ctx context.Context, before time.Time) (total int, err error) {
+func (p *purge) batches(ctx context.Context, before time.Time) (total int, err error) {
 	for {
 		began := time.Now()
 		n, err := p.batch(ctx, before)
@@ -130,7 +132,7 @@ func mostOf(store Store) int {
 // batchTimeout ends a batch whose database does not answer.
 const batchTimeout = time.Minute
 
-func (p *Purge) batch(ctx context.Context, before time.Time) (n int, err error) {
+func (p *purge) batch(ctx context.Context, before time.Time) (n int, err error) {
 	limited, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	err = safecall.Call("purge", func() (err error) {

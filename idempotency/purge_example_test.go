@@ -6,11 +6,15 @@ import (
 	"log"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
 	"github.com/watermill-spillway/spillway/idempotency"
 )
 
-// A service purges beside its handlers: router.AddPlugin(purge.Plugin). One that has a schedule of its own calls Run.
-func ExamplePurge() {
+// A service purges beside its handlers: a moment after they start, and then every hour.
+func ExampleNewPurge() {
 	db, cleanUp := accounts()
 	defer cleanUp()
 	store, err := idempotency.NewStore(context.Background(), db, "")
@@ -21,16 +25,28 @@ func ExamplePurge() {
 		time.Now().Add(-40*24*time.Hour).UnixMilli(), time.Now().UnixMilli()); err != nil {
 		log.Fatal(err)
 	}
+	purged := make(chan int, 1)
 	purge, err := idempotency.NewPurge(store, idempotency.PurgeConfig{
 		Retention: 30 * 24 * time.Hour, // longer than retries take, and dead letters wait
+		Every:     time.Second,
+		OnRun: func(_ context.Context, keys int, _ error) {
+			select {
+			case purged <- keys:
+			default: // one is enough here
+			}
+		},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	n, err := purge.Run(context.Background())
-	if err != nil {
+	router := message.NewDefaultRouter(watermill.NopLogger{})
+	router.AddPlugin(purge)
+	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	router.AddConsumerHandler("billing", "payments", pubsub, func(*message.Message) error { return nil })
+	go func() { _ = router.Run(context.Background()) }()
+	fmt.Println(<-purged, "key is purged")
+	if err := router.Close(); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(n, "key is purged")
 	// Output: 1 key is purged
 }

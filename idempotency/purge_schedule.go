@@ -14,7 +14,7 @@ import (
 // stopTimeout is how long a router that stops waits for a batch, which is interrupted then.
 const stopTimeout = 10 * time.Second
 
-func (p *Purge) start() error {
+func (p *purge) start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	p.cancel, p.ended = cancel, ended
@@ -25,9 +25,9 @@ func (p *Purge) start() error {
 	return nil
 }
 
-func (p *Purge) run(ctx context.Context) {
+func (p *purge) run(ctx context.Context) {
 	for due := rand.N(p.config.Every/10 + 1); wait.For(ctx, due); due = p.config.Every {
-		n, err := p.Run(ctx)
+		n, err := p.once(ctx)
 		fields := logging.Fields{"of": fmt.Sprintf("%T", p.store), "keys": n}
 		switch {
 		case err != nil && ctx.Err() == nil:
@@ -38,7 +38,7 @@ func (p *Purge) run(ctx context.Context) {
 	}
 }
 
-func (p *Purge) stop() {
+func (p *purge) stop() {
 	p.cancel()
 	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()

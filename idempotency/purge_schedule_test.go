@@ -49,23 +49,21 @@ func (f *fakeStore) Purge(ctx context.Context, before time.Time, limit int) (int
 	}
 }
 
-func newPurge(t *testing.T, store Store, config PurgeConfig) *Purge {
-	return testkit.Must(NewPurge(store, config))
-}
+func mustPurge(store Store, config PurgeConfig) *purge { return testkit.Must(newPurge(store, config)) }
 
 // Feature I8: one whole purge is as many batches as it takes, with pauses between them, of what was old at its begin.
 func TestPurgeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &fakeStore{numbers: []any{10, 10, 3}, began: time.Now(), takes: time.Second}
 		purged := 0
-		p := newPurge(t, store, PurgeConfig{Retention: 24 * time.Hour,
+		p := mustPurge(store, PurgeConfig{Retention: 24 * time.Hour,
 			OnRun: func(_ context.Context, n int, _ error) { purged += n; panic("contained") }})
 		p.most = 10
-		n, err := p.Run(t.Context())
+		n, err := p.once(t.Context())
 		if want := "[0s 24h0m0s 10 4s 24h0m4s 10 8s 24h0m8s 10]"; n != 23 || purged != 23 || err != nil || fmt.Sprint(store.asked) != want {
 			t.Error(n, purged, err, store.asked)
 		}
-		if n, err := p.Run(t.Context()); n != 0 || err != nil {
+		if n, err := p.once(t.Context()); n != 0 || err != nil {
 			t.Error(n, err)
 		}
 	})
@@ -76,22 +74,22 @@ func TestPurgeRunFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boom := errors.New("boom")
 		store := &fakeStore{numbers: []any{10, boom, "panic", 10}, began: time.Now(), takes: time.Second}
-		p := newPurge(t, store, PurgeConfig{Retention: 24 * time.Hour})
+		p := mustPurge(store, PurgeConfig{Retention: 24 * time.Hour})
 		p.most = 10
-		if n, err := p.Run(t.Context()); n != 11 || !errors.Is(err, boom) || !strings.Contains(err.Error(), "1999-12-31T00:00:00Z") {
+		if n, err := p.once(t.Context()); n != 11 || !errors.Is(err, boom) || !strings.Contains(err.Error(), "1999-12-31T00:00:00Z") {
 			t.Error(n, err)
 		}
-		if n, err := p.Run(t.Context()); n != 0 || err == nil || !strings.Contains(err.Error(), "panic") {
+		if n, err := p.once(t.Context()); n != 0 || err == nil || !strings.Contains(err.Error(), "panic") {
 			t.Error(n, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		if n, err := p.Run(ctx); n != 10 || !errors.Is(err, context.DeadlineExceeded) {
+		if n, err := p.once(ctx); n != 10 || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(n, err)
 		}
 		store.takes = time.Hour
 		began := time.Now()
-		if _, err := p.Run(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != batchTimeout {
+		if _, err := p.once(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != batchTimeout {
 			t.Error(err, time.Since(began))
 		}
 	})
@@ -104,7 +102,7 @@ func TestPurgeSchedule(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			log := &testkit.Log{}
 			store := &fakeStore{numbers: []any{errors.New("boom"), "panic", 5}, began: time.Now(), takes: time.Second}
-			p := newPurge(t, store, PurgeConfig{Retention: 30 * 24 * time.Hour, Shared: settings.Shared{Logger: log}})
+			p := mustPurge(store, PurgeConfig{Retention: 30 * 24 * time.Hour, Shared: settings.Shared{Logger: log}})
 			for round := range 2 {
 				store.asked, store.began = nil, time.Now()
 				testkit.NoError(t, p.start())
@@ -140,7 +138,7 @@ func TestPurgeStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testkit.Log{}
 		store := &fakeStore{takes: 30 * time.Second}
-		p := newPurge(t, store, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Shared: settings.Shared{Logger: log}})
+		p := mustPurge(store, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Shared: settings.Shared{Logger: log}})
 		_ = p.start()
 		time.Sleep(5 * time.Second)
 		began := time.Now()
@@ -149,7 +147,7 @@ func TestPurgeStops(t *testing.T) {
 			t.Error(time.Since(began), log.Errors(), store.asked)
 		}
 		deaf := deafStore{answer: make(chan struct{})}
-		p = newPurge(t, deaf, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Shared: settings.Shared{Logger: log}})
+		p = mustPurge(deaf, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Shared: settings.Shared{Logger: log}})
 		_ = p.start()
 		time.Sleep(5 * time.Second)
 		began = time.Now()
@@ -179,7 +177,7 @@ func TestPurgeRetention(t *testing.T) {
 		{day, 2 * day, "the retention 24h0m0s is shorter than the horizon 48h0m0s"}, {2 * day, 2 * day, ""}, {day, time.Hour, ""},
 	} {
 		log := &testkit.Log{}
-		newPurge(t, &fakeStore{}, PurgeConfig{Retention: c.retention, Horizon: c.horizon, Shared: settings.Shared{Logger: log}})
+		mustPurge(&fakeStore{}, PurgeConfig{Retention: c.retention, Horizon: c.horizon, Shared: settings.Shared{Logger: log}})
 		if told := strings.Trim(fmt.Sprint(log.Errors()), "[]"); !strings.Contains(told, c.told) || (told == "") != (c.told == "") || told != "" && !strings.Contains(told, "applied again") {
 			t.Errorf("%s, %s: %q", c.retention, c.horizon, told)
 		}
@@ -200,10 +198,10 @@ func TestPurgeRetention(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	if p := newPurge(t, &sqlStore{on: database.Of(database.SQLite, nil)}, PurgeConfig{Retention: day}); p.most != 200 {
+	if p := mustPurge(&sqlStore{on: database.Of(database.SQLite, nil)}, PurgeConfig{Retention: day}); p.most != 200 {
 		t.Error(p.most)
 	}
-	if p := newPurge(t, &sqlStore{on: database.Of(database.Postgres, nil)}, PurgeConfig{Retention: day}); p.most != 1000 {
+	if p := mustPurge(&sqlStore{on: database.Of(database.Postgres, nil)}, PurgeConfig{Retention: day}); p.most != 1000 {
 		t.Error(p.most)
 	}
 }

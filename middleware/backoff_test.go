@@ -3,13 +3,14 @@ package middleware
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func drawBackoff(t *rapid.T) Backoff {
@@ -18,7 +19,6 @@ func drawBackoff(t *rapid.T) Backoff {
 		Initial:    time.Duration(initial),
 		Max:        time.Duration(rapid.Int64Range(initial, math.MaxInt64).Draw(t, "max")),
 		Multiplier: rapid.Float64Range(1, 100).Draw(t, "multiplier"),
-		Jitter:     Jitter(rapid.IntRange(0, int(NoJitter)).Draw(t, "jitter")),
 	}
 	b.setDefaults()
 	if err := b.validate("Backoff"); err != nil {
@@ -27,8 +27,7 @@ func drawBackoff(t *rapid.T) Backoff {
 	return b
 }
 
-// Feature R1: every wait lies within what its jitter promises, over the exponential interval or the wait before, and
-// none exceeds Max, whatever the configuration.
+// Feature R1: every wait lies within the exponential interval, and none exceeds Max, whatever the configuration.
 func TestWaitsWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBackoff(t)
@@ -39,64 +38,31 @@ func TestWaitsWithinBounds(t *testing.T) {
 			}
 			waits.Reset()
 		}
-		interval, last := float64(b.Initial), b.Initial
+		interval := float64(b.Initial)
 		for i := range 60 {
-			var low, high float64
-			switch b.Jitter {
-			case FullJitter:
-				low, high = 0, interval
-			case EqualJitter:
-				low, high = interval/2, interval
-			case DecorrelatedJitter:
-				low, high = float64(b.Initial), min(float64(b.Max), float64(last)*b.Multiplier)
-			case NoJitter:
-				low, high = interval, interval
+			wait, slack := waits.NextBackOff(), 1e-9*interval+1
+			if w := float64(wait); w > interval+slack || wait > b.Max || wait < 0 {
+				t.Fatalf("wait %d is %s, not within %s", i, wait, time.Duration(interval))
 			}
-			wait := waits.NextBackOff()
-			slack := 1e-9*high + 1
-			if w := float64(wait); w < low-slack || w > high+slack || wait > b.Max || wait < 0 {
-				t.Fatalf("wait %d is %s, not within %s and %s", i, wait, time.Duration(low), time.Duration(high))
-			}
-			last = wait
 			interval = min(math.Floor(interval*b.Multiplier), float64(b.Max)) // in whole nanoseconds
 		}
 	})
 }
 
-// Feature R1: drawn at their outermost, waits stay in bounds too; a Max of centuries does not overflow.
-func TestWaitsAtTheEdges(t *testing.T) {
-	for _, drawn := range []float64{0, math.Nextafter(1, 0)} {
-		for _, limit := range []time.Duration{time.Second, math.MaxInt64 / 2, math.MaxInt64} {
-			b := Backoff{Initial: time.Second, Max: limit, Multiplier: 3, Jitter: DecorrelatedJitter}
-			waits := b.start().(*decorrelated)
-			waits.random = func() float64 { return drawn }
-			for range 100 {
-				if w := waits.NextBackOff(); w < b.Initial || w > b.Max {
-					t.Fatalf("drew %g: wait %s, not within %s and %s", drawn, w, b.Initial, b.Max)
-				}
-			}
-			if drawn > 0 && waits.last < limit-limit/1000 {
-				t.Errorf("the waits stopped growing at %s, Max is %s", waits.last, limit)
-			}
-		}
-	}
-}
-
-// Feature R1: the draws are even: the mean of full jitter is half the interval, that of equal jitter three quarters.
-func TestMeansOfJitter(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	for jitter, want := range map[Jitter]float64{FullJitter: 0.5, EqualJitter: 0.75} {
-		b := Backoff{Initial: time.Second, Max: time.Second, Multiplier: 1, Jitter: jitter}
+// Feature R1: the draws are even: their mean is half the interval, and a Max of centuries does not overflow.
+func TestMeanOfJitter(t *testing.T) {
+	random := testkit.Random(t)
+	for _, initial := range []time.Duration{time.Second, math.MaxInt64} {
+		b := Backoff{Initial: initial, Max: initial, Multiplier: 1}
 		waits := b.start().(*jittered)
-		waits.random = rand.New(rand.NewPCG(seed, 1)).Float64
+		waits.random = random.Float64
 		const draws = 50_000
 		sum := 0.0
 		for range draws {
-			sum += waits.NextBackOff().Seconds()
+			sum += float64(waits.NextBackOff()) / float64(initial)
 		}
-		if mean := sum / draws; math.Abs(mean-want) > 0.02 {
-			t.Errorf("jitter %d: the mean is %.3f of the interval, want %.3f", jitter, mean, want)
+		if mean := sum / draws; math.Abs(mean-0.5) > 0.02 {
+			t.Errorf("the mean is %.3f of %s, want 0.5", mean, initial)
 		}
 	}
 }
@@ -105,7 +71,7 @@ func TestMeansOfJitter(t *testing.T) {
 func TestBackoffDefaults(t *testing.T) {
 	var b Backoff
 	b.setDefaults()
-	if got := fmt.Sprint(b.Initial, b.Max, b.Multiplier, b.Jitter); got != "100ms 10s 2 0" {
+	if got := fmt.Sprint(b.Initial, b.Max, b.Multiplier); got != "100ms 10s 2" {
 		t.Errorf("got %s", got)
 	}
 	b = Backoff{Initial: time.Minute}
@@ -125,7 +91,6 @@ func TestBackoffValidation(t *testing.T) {
 		"Multiplier is -2":     {Multiplier: -2},
 		"Multiplier is NaN":    {Multiplier: math.NaN()},
 		"Multiplier is +Inf":   {Multiplier: math.Inf(1)},
-		"Jitter is 4":          {Jitter: NoJitter + 1},
 		".New returns nil":     {New: func() backoff.BackOff { return nil }},
 		".New returns nil ":    {New: func() backoff.BackOff { return (*backoff.ZeroBackOff)(nil) }},
 		"New: panic: no, sir!": {New: func() backoff.BackOff { panic("no, sir!") }},

@@ -3,7 +3,6 @@
 //   - Recover makes errors of panics.
 //   - Retry calls a handler again at once, if another attempt can succeed. A Budget bounds how often, as a share of all
 //     messages.
-//   - Guard keeps messages away from a handler that are expired, go in circles, or lack metadata.
 //   - Outputs dead-letters a message whose outputs cannot be published.
 //
 // Each works alone, with Watermill's own middlewares. Package spillway, the front door, puts all parts in their order.
@@ -14,7 +13,6 @@
 //		outputs.Middleware,              // ties produced messages to their source
 //		queue.Middleware,                // poison.Queue: dead-letters messages that failed for good
 //		limit.Middleware,                // crashlimit.Limit, if a message can end the process
-//		guard.Middleware,                // refuses messages that should not reach the handler
 //		later.Middleware,                // stages.Stages: another attempt later
 //		retry.Middleware,                // another attempt at once
 //		outages.Middleware,              // breaker.Breaker: holds messages while what the handler calls is away
@@ -32,7 +30,7 @@
 //   - Recover is next to the handler, so that all other parts get errors and no panics.
 //   - Retry is outside of the receiver, so that each attempt has a transaction of its own.
 //   - Stages are outside of Retry, which says how often to try at once.
-//   - The guard is outside of both, because a message that waited may have expired.
+//   - The front door's guard is outside of both, because a message that waited may have expired.
 //   - The queue is outside of these, because it dead-letters what they give up.
 //   - Outputs is outermost: it ties the messages that finally leave.
 //

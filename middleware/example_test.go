@@ -85,35 +85,6 @@ func ExampleRecover() {
 	// permanent
 }
 
-// An offer that expired yesterday does not reach the handler.
-func ExampleGuard() {
-	guard, err := middleware.NewGuard(middleware.GuardConfig{
-		Required:   []string{"tenant"},
-		ExpiresKey: "expires-at",
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	handle := guard.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		fmt.Println("handled", msg.UUID)
-		return nil, nil
-	})
-	offer := func(id, tenant, expires string) {
-		msg := message.NewMessage(id, nil)
-		msg.Metadata = message.Metadata{"tenant": tenant, "expires-at": expires}
-		if _, err := handle(msg); err != nil {
-			fmt.Println(err)
-		}
-	}
-	offer("offer-1", "acme", "")
-	offer("offer-2", "acme", "2020-02-29T12:00:00Z")
-	offer("offer-3", "", "")
-	// Output:
-	// handled offer-1
-	// middleware: the message expired at 2020-02-29T12:00:00Z
-	// middleware: required metadata "tenant" is missing
-}
-
 // upTo is a publisher that takes no message beyond a size, as brokers do.
 type upTo struct {
 	bytes int

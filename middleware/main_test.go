@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
@@ -34,13 +35,9 @@ func newRetry(t testing.TB, config middleware.RetryConfig) *middleware.Retry {
 	return testkit.Must(middleware.NewRetry(config))
 }
 
-func newGuard(t testing.TB, config middleware.GuardConfig) *middleware.Guard {
-	return testkit.Must(middleware.NewGuard(config))
-}
-
 // every is a backoff that always waits d.
 func every(d time.Duration) middleware.Backoff {
-	return middleware.Backoff{Initial: d, Max: d, Multiplier: 1, Jitter: middleware.NoJitter}
+	return middleware.Backoff{New: func() backoff.BackOff { return backoff.NewConstantBackOff(d) }}
 }
 
 func verdict(err error) classify.Verdict { return (*classify.Classifier)(nil).Classify(err) }

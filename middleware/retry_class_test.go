@@ -52,7 +52,9 @@ func TestPerClassBackoff(t *testing.T) {
 		r := newRetry(t, middleware.RetryConfig{
 			Attempts: 4, Backoff: every(time.Second),
 			PerClass: map[classify.Class]middleware.Policy{classify.ClassTransient: {
-				Attempts: 6, Backoff: middleware.Backoff{Initial: time.Minute, Max: time.Hour, Jitter: middleware.NoJitter},
+				Attempts: 6, Backoff: middleware.Backoff{New: func() backoff.BackOff {
+					return backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Minute), backoff.WithMultiplier(2), backoff.WithMaxInterval(time.Hour), backoff.WithRandomizationFactor(0))
+				}},
 			}},
 			Hooks: middleware.RetryHooks{OnRetry: func(_ context.Context, _ middleware.Attempt, pause time.Duration) {
 				pauses = append(pauses, pause)

@@ -50,7 +50,7 @@
 //
 //   - The crash limit keeps the message's mark, because a publisher can end the process too. A suspect that waits to
 //     run alone waits for placements, and no placement waits for a suspect.
-//   - The guard of middleware.Guard holds nothing.
+//   - The guard of internal/guard holds nothing.
 //   - The breaker of the publisher (internal/outage) holds each message of an outage. The subscriber's bound
 //     limits their number.
 //   - outage.Settle looks for copies that the broker delivers again. A message that was nacked is forgotten there, so

@@ -132,7 +132,7 @@ func TestKilledAndStopped(t *testing.T) {
 			eventually(t, "things are quiet in the end, and the lost one forgotten", func() bool {
 				return l.mode.Load() == quiet && len(pairs(t, db, `SELECT id, node FROM spillway_processes`)) == 1
 			})
-			testkit.NoError(t, l.Close())
+			testkit.NoError(t, l.end())
 			if left := pairs(t, db, `SELECT id, node FROM spillway_processes`); len(left) != 0 {
 				t.Errorf("left behind: %v", left)
 			}

@@ -46,7 +46,7 @@ func TestOrderlyEndIsNotMarked(t *testing.T) {
 			wantMode(t, l, quiet, "at the start")
 			tick(10)
 			wantMode(t, l, quiet, "later")
-			if err := l.Close(); err != nil || len(f.processes) != 0 {
+			if err := l.end(); err != nil || len(f.processes) != 0 {
 				t.Errorf("%d processes after an orderly end: %v", len(f.processes), err)
 			}
 		}
@@ -74,7 +74,7 @@ func TestRollingDeploy(t *testing.T) {
 		first := started(t, f, options{})
 		tick(1)
 		second := started(t, f, options{})
-		_ = first.Close()
+		_ = first.end()
 		wantMode(t, second, marking, "at once")
 		tick(1)
 		wantMode(t, second, quiet, "after the first signed off")
@@ -122,7 +122,7 @@ func TestAnothersCrash(t *testing.T) {
 		wantMode(t, first, marking, "extended")
 		time.Sleep(3 * time.Minute)
 		wantMode(t, first, quiet, "afterwards")
-		_ = fourth.Close()
+		_ = fourth.end()
 	})
 }
 
@@ -150,7 +150,7 @@ func TestSlowBeats(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			wantMode(t, second, quiet, "between slow beats")
 		}
-		_ = first.Close()
+		_ = first.end()
 	})
 }
 

@@ -1,40 +1,19 @@
 package crashlimit_test
 
 import (
-	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"log"
-	"os"
-	"path/filepath"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 )
 
 // A message that ends the process is refused after it did so a few times, by the store's count. No program can show
-// that and live, so this shows the broker's own count, which can stand beside it.
+// that and live, so this shows the broker's own count, which can stand alone or beside it.
 func ExampleLimit() {
-	dir, err := os.MkdirTemp("", "spillway")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	db, err := sql.Open("sqlite", filepath.Join(dir, "deliveries.db"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	store, err := crashlimit.NewStore(context.Background(), db, "shop")
-	if err != nil {
-		log.Fatal(err)
-	}
 	limit, err := crashlimit.New(crashlimit.Config{
-		Store:     store,
 		Max:       5,
 		Delivered: func(msg *message.Message) (int, bool) { return len(msg.Payload), true }, // wmamqp.DeliveryCount, for instance
 	})
@@ -50,9 +29,6 @@ func ExampleLimit() {
 			verdict := (*classify.Classifier)(nil).Classify(err)
 			fmt.Println("refused", id+":", verdict.Class, verdict.Reason)
 		}
-	}
-	if err := errors.Join(limit.Close(), db.Close()); err != nil { // in a router limit.Plugin signs off
-		log.Fatal(err)
 	}
 	// Output:
 	// handled good

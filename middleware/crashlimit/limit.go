@@ -167,7 +167,7 @@ func build(config options) (*Limit, error) {
 
 // Middleware counts the deliveries of a handler. Put it inside poison.Queue, which dead-letters what it refuses, and
 // outside of every retry. Without Plugin the process registers when the first message comes, which then waits for up to
-// 5 seconds. A store that is down is logged, asked again at every heartbeat, and stops no message.
+// 5 seconds, and its end is an unclean one. A store that is down is logged, asked again at every heartbeat, and stops no message.
 func (l *Limit) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(l.step)(h)
 }
@@ -180,14 +180,6 @@ func (l *Limit) Plugin(router *message.Router) error {
 		return nil
 	}
 	return l.life.Plugin(router)
-}
-
-// Close signs this process off, if the middleware is used without the plugin. Call it when the router is closed. If
-// messages are still being handled, the last of them signs off. A process that ends without Close is an unclean end.
-// What is handled after Close is counted too, and registers and signs off again. Close may be called more than once.
-func (l *Limit) Close() error {
-	l.closing.Store(true)
-	return errors.Join(l.depart(), l.signOffIfIdle())
 }
 
 func (l *Limit) start() error {

@@ -3,6 +3,7 @@ package crashlimit
 import (
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -43,8 +44,14 @@ func newLimit(t testing.TB, config options) *Limit {
 	}
 	l := testkit.Must(build(config))
 	l.self = rand.Text() // as a process of its own would be
-	t.Cleanup(func() { _ = l.Close() })
+	t.Cleanup(func() { _ = l.end() })
 	return l
+}
+
+// end is stop for tests that look at its errors, or that go on with the limit.
+func (l *Limit) end() error {
+	l.closing.Store(true)
+	return errors.Join(l.depart(), l.signOffIfIdle())
 }
 
 func newMessage(id string) *message.Message { return message.NewMessage(id, []byte("payload")) }

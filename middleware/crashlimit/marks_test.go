@@ -131,7 +131,7 @@ func TestTooManyDebts(t *testing.T) {
 				if n := f.count(func() int { return len(f.left) }); n != most+3 {
 					t.Errorf("%d marks are left of messages that were just acked", n)
 				}
-				testkit.NoError(t, l.Close())
+				testkit.NoError(t, l.end())
 			}
 			if n := f.count(func() int { return len(f.left) }); n != 3 {
 				t.Errorf("%s: %d marks are left, not those that were forgotten", kind, n)
@@ -208,7 +208,7 @@ func TestMarkStaysUntilPublished(t *testing.T) {
 		"nacked": func(msg *message.Message, _ *Limit, _ context.CancelFunc) { msg.Nack() },
 		"gone":   func(_ *message.Message, _ *Limit, cancel context.CancelFunc) { cancel() },
 		"closed": func(_ *message.Message, l *Limit, _ context.CancelFunc) {
-			if err := l.Close(); err != nil {
+			if err := l.end(); err != nil {
 				panic(err)
 			}
 		},

@@ -117,7 +117,7 @@ func TestOwedMarks(t *testing.T) {
 		}
 		_, _ = l.Middleware(fails)(newMessage("a"))
 		f.set(func() { f.down = false })
-		if err := l.Close(); err != nil || f.marksOf("a") != 0 {
+		if err := l.end(); err != nil || f.marksOf("a") != 0 {
 			t.Error("the mark is left after an orderly end", err)
 		}
 	})

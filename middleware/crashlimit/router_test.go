@@ -99,7 +99,7 @@ func TestRouter(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
 		l := haunted(t, options{store: storeOn(t, db)})
-		testkit.NoError(t, l.Close())
+		testkit.NoError(t, l.end())
 		processes := func() int { return len(pairs(t, db, `SELECT id, node FROM spillway_processes WHERE lost_at IS NULL`)) }
 		for range 2 { // one router after another
 			entered, release := make(chan struct{}), make(chan struct{})

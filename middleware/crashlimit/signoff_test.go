@@ -66,7 +66,7 @@ func TestSignOff(t *testing.T) {
 				})
 			}
 			synctest.Wait()
-			if err := l.Close(); err != nil || processes() != 1 {
+			if err := l.end(); err != nil || processes() != 1 {
 				t.Errorf("%s: signed off under running handlers: %v", mode, err)
 			}
 			release <- struct{}{}
@@ -85,7 +85,7 @@ func TestSignOff(t *testing.T) {
 				}
 				return nil, nil
 			})(newMessage("late"))
-			if err := l.Close(); err != nil || processes() != 0 {
+			if err := l.end(); err != nil || processes() != 0 {
 				t.Errorf("%s: not signed off again: %v", mode, err)
 			}
 			f.set(func() { f.processes = map[string]*fakeProcess{} })
@@ -93,11 +93,11 @@ func TestSignOff(t *testing.T) {
 	})
 }
 
-// Feature D10: a sign-off that fails is an error of Close.
+// Feature D10: a sign-off that fails is an error.
 func TestSignOffFails(t *testing.T) {
 	begins(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		f.down = true
-		wantText(t, l.Close(), "sign this process off", errDown.Error())
+		wantText(t, l.end(), "sign this process off", errDown.Error())
 	})
 }
 
@@ -128,7 +128,7 @@ func TestSignOffUnderLoad(t *testing.T) {
 	}
 	all.Go(func() {
 		for range 2000 {
-			if err := l.Close(); err != nil {
+			if err := l.end(); err != nil {
 				t.Error(err)
 			}
 			if rand.N(8) == 0 { // a router begins anew
@@ -137,7 +137,7 @@ func TestSignOffUnderLoad(t *testing.T) {
 		}
 	})
 	all.Wait()
-	if err := l.Close(); err != nil || len(f.processes) != 0 {
+	if err := l.end(); err != nil || len(f.processes) != 0 {
 		t.Errorf("%d processes are left: %v", len(f.processes), err)
 	}
 }
@@ -150,7 +150,7 @@ func TestSignOffAtTheLastMoment(t *testing.T) {
 		testkit.NoError(t, l.start())
 		entered, release, handled, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan error)
 		l.mu.Lock()
-		go func() { ended <- l.Close() }()
+		go func() { ended <- l.end() }()
 		eventually(t, "the end begins", l.closing.Load)
 		time.Sleep(100 * time.Microsecond) // as a rule it waits for the lock then; if not, there is less to see
 		go func() {

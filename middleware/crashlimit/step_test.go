@@ -134,7 +134,7 @@ func TestAckOfRefusedIsLost(t *testing.T) {
 		if n := f.marksOf("a"); n != 3 {
 			t.Errorf("%d marks of a message whose ack may be lost", n)
 		}
-		if err := l.Close(); err != nil {
+		if err := l.end(); err != nil {
 			t.Error(err)
 		}
 		if n := f.marksOf("a"); n != 0 {
@@ -226,7 +226,7 @@ func TestDelivered(t *testing.T) {
 			if v := verdict(err); calls != 3 || v.Reason != classify.ReasonMaxDeliveries || !slices.Equal(told, []Unfinished{{"", "three", 3, true}}) {
 				t.Errorf("%s: %d calls, %v, %v", name, calls, err, told)
 			}
-			testkit.NoError(t, l.Close())
+			testkit.NoError(t, l.end())
 		}
 	})
 }

@@ -184,7 +184,7 @@ func TestStore_tenAtOnce(t *testing.T) {
 		})
 		for _, l := range limits {
 			all.Go(func() {
-				if err := l.Close(); err != nil {
+				if err := l.end(); err != nil {
 					t.Error(err)
 				}
 			})

@@ -59,7 +59,7 @@ func TestBatchOwnAckRetried(t *testing.T) {
 			time.Sleep(2 * time.Millisecond)
 			return []*message.Message{message.NewMessage("", []byte(msg.UUID))}, b.write(msg, "two")
 		}, func(c *spillway.Config) {
-			c.Retry.Backoff = middleware.Backoff{Initial: time.Nanosecond, Max: time.Nanosecond, Jitter: middleware.NoJitter}
+			c.Retry.Backoff = middleware.Backoff{Initial: time.Nanosecond, Max: time.Nanosecond}
 		})
 		b.until("all are tried again", func() bool { return len(b.outputs()) == len(ids) })
 		b.account(ids)

@@ -113,12 +113,17 @@ func (d *database) claim(ctx context.Context, n int) (float64, error) {
 
 // purge removes half of the keys as a router's plugin does, until ctx ends, and reports whether it was done before.
 func (d *database) purge(ctx context.Context) (done bool, err error) {
-	purge, err := idempotency.NewPurge(d.keys, idempotency.PurgeConfig{Retention: month / 2})
-	if err != nil {
-		return false, err
+	const most = 1000 // keys of a batch, as the plugin's
+	for before := time.Now().Add(-month / 2); ctx.Err() == nil; {
+		began := time.Now()
+		n, err := d.keys.Purge(ctx, before, most)
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil || n < most {
+			return err == nil, err
+		}
+		time.Sleep(3 * time.Since(began))
 	}
-	if _, err = purge.Run(ctx); ctx.Err() != nil {
-		return false, nil
-	}
-	return true, err
+	return false, nil
 }

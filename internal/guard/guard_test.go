@@ -1,4 +1,4 @@
-package middleware_test
+package guard_test
 
 import (
 	"maps"
@@ -11,15 +11,29 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/guard"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
+func newMessage(id string) *message.Message {
+	msg := message.NewMessage(id, nil)
+	msg.Metadata.Set("tenant", "acme")
+	return msg
+}
+
+func verdict(err error) classify.Verdict { return (*classify.Classifier)(nil).Classify(err) }
+
+func middleware(rules guard.Rules) message.HandlerMiddleware {
+	return chain.EnterParts(testkit.Must(guard.New(rules)))
+}
+
 // guarded passes a message with the metadata through a guard.
-func guarded(t testing.TB, config middleware.GuardConfig, metadata message.Metadata) (handled bool, err error) {
+func guarded(t testing.TB, config guard.Rules, metadata message.Metadata) (handled bool, err error) {
 	t.Helper()
 	msg := newMessage("1")
 	msg.Metadata = metadata
-	_, err = newGuard(t, config).Middleware(func(*message.Message) ([]*message.Message, error) {
+	_, err = middleware(config)(func(*message.Message) ([]*message.Message, error) {
 		handled = true
 		return nil, nil
 	})(msg)
@@ -31,18 +45,18 @@ func ago(d time.Duration) string { return time.Now().Add(-d).Format(time.RFC3339
 // Feature D11: which messages a guard keeps from the handler, and as what. What cannot be read counts as absent.
 func TestGuardRules(t *testing.T) {
 	const passes = classify.ClassUnknown
-	expires := middleware.GuardConfig{ExpiresKey: "expires"}
-	hops := middleware.GuardConfig{MaxHops: 2}
-	required := middleware.GuardConfig{Required: []string{"tenant", "type"}}
+	expires := guard.Rules{ExpiresKey: "expires"}
+	hops := guard.Rules{MaxHops: 2}
+	required := guard.Rules{Required: []string{"tenant", "type"}}
 	synctest.Test(t, func(t *testing.T) { // the time stands still, so that edges are edges
 		for _, row := range []struct {
 			name     string
-			config   middleware.GuardConfig
+			config   guard.Rules
 			metadata message.Metadata
 			class    classify.Class
 			reason   string
 		}{
-			{"no rules", middleware.GuardConfig{}, nil, passes, ""},
+			{"no rules", guard.Rules{}, nil, passes, ""},
 			{"all required", required, message.Metadata{"tenant": "a", "type": "b"}, passes, ""},
 			{"one missing", required, message.Metadata{"tenant": "a"}, classify.ClassInvalid, "missing_metadata"},
 			{"one empty", required, message.Metadata{"tenant": "a", "type": ""}, classify.ClassInvalid, "missing_metadata"},
@@ -74,11 +88,11 @@ func TestGuardRules(t *testing.T) {
 
 // Conventions: a guard that makes no sense is an error at construction, and names its field.
 func TestGuardConstruction(t *testing.T) {
-	for want, config := range map[string]middleware.GuardConfig{
+	for want, config := range map[string]guard.Rules{
 		"GuardConfig.Required[1]":   {Required: []string{"a", ""}},
 		"GuardConfig.MaxHops is -1": {MaxHops: -1},
 	} {
-		if _, err := middleware.NewGuard(config); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := guard.New(config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
@@ -86,8 +100,7 @@ func TestGuardConstruction(t *testing.T) {
 
 // Feature D11: outputs carry the count on, also where the handler wiped it, and a circle ends.
 func TestHopsAreCounted(t *testing.T) {
-	g := newGuard(t, middleware.GuardConfig{MaxHops: 3})
-	circle := g.Middleware(func(m *message.Message) ([]*message.Message, error) {
+	circle := middleware(guard.Rules{MaxHops: 3})(func(m *message.Message) ([]*message.Message, error) {
 		m.Metadata = nil
 		return []*message.Message{message.NewMessage("next", nil)}, nil
 	})
@@ -125,7 +138,7 @@ func TestHopsOfOutputs(t *testing.T) {
 		msg := newMessage("1")
 		msg.Metadata.Set("x-hop-count", row.arrived)
 		before := maps.Clone(msg.Metadata)
-		out, err := newGuard(t, middleware.GuardConfig{MaxHops: row.max, Required: []string{"tenant"}}).Middleware(
+		out, err := middleware(guard.Rules{MaxHops: row.max, Required: []string{"tenant"}})(
 			func(m *message.Message) ([]*message.Message, error) { return row.out(m), nil })(msg)
 		var counts []string
 		for _, m := range out {
