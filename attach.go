@@ -53,7 +53,7 @@ func (ch *Channel) Plugin(router *message.Router) error {
 	case ch == nil:
 		return errors.New("spillway: the Channel is nil, so nothing would be protected: check the error of New")
 	case router == nil:
-		return errors.New("spillway: Plugin: the router is nil")
+		return errors.New("spillway: Plugin: the router is nil: check the error of message.NewRouter")
 	case ch.attachedToNil.Load():
 		return errors.New("spillway: Attach was called with a nil router, whose handlers are not protected: check the " +
 			"error of message.NewRouter")
@@ -81,8 +81,8 @@ func (ch *Channel) checkHandlers() error {
 	}
 	for _, name := range ch.keyed {
 		if !ch.roster.Has(name) {
-			return fmt.Errorf("spillway: Config.Receiver.Handlers has %q, and the router has no handler of this name: its "+
-				"messages would be recognised in another way; use a name of %s, and add the handler before the router runs",
+			return fmt.Errorf("spillway: Config.Receiver.Handlers has %q, and the router has no handler of this name: the "+
+				"key of that entry would have no effect; use a name of %s, and add the handler before the router runs",
 				boundedtext.Text(name, 100), &ch.roster)
 		}
 	}

@@ -33,16 +33,16 @@
 //   - its error was classify.Discard.
 //
 // The original survives byte for byte, whatever the handler did to the message in memory. Shutdown is no failure: a
-// message whose context was cancelled is requeued, uncounted. Nothing stands still: while any sink accepts letters,
-// every message ends and the messages behind it go on. With a database, what a handler writes in the receiver's
+// message whose context was cancelled is requeued, uncounted. Nothing wedges: while any sink accepts letters, every
+// message ends and the messages behind it go on. With a database, what a handler writes in the receiver's
 // transaction takes effect once per message. What the handler produces is published at least once, always with the same
 // ids. With Config.Breaker, an outage of what a handler calls dead-letters no message that fails because of it: see
 // package breaker for the exceptions.
 //
 // # What is not promised
 //
-//   - Order: a message that is retried, dead-lettered or redriven leaves its place.
+//   - Order, without Config.Ordered: a message that is retried later, dead-lettered or redriven leaves its place.
 //   - Once, outside the transaction: an HTTP call happens at least once.
 //   - One dead letter per message: a crash between the letter and the ack makes a second letter with the same id.
-//   - A bound on a publisher that blocks: Publish has no context. Bound it with the time-outs of its client.
+//   - An end of a publish that blocks: Publish has no context. Bound it with the time-outs of the publisher's client.
 package spillway

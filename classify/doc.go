@@ -46,8 +46,8 @@
 //
 // # Messages that cannot be read
 //
-// What a marshaler says of bytes that it cannot read, or a component of Watermill of a message that it does not know,
-// is invalid:
+// The errors of a marshaler about bytes that it cannot read are invalid, and so are those of Watermill's components
+// about messages that they do not know:
 //
 //	JSON           syntax, a value of another type, base64 and times in fields of these types
 //	protobuf       all errors of google.golang.org/protobuf; those of gogo and golang/protobuf
@@ -65,17 +65,17 @@
 //
 // # Marks and rules
 //
-// A handler marks the errors that it knows with Transient, Away, NotNow, Permanent, Invalid or Discard. A mark
-// survives any wrapping with %w. For errors of third parties there are rules in a Config, and built-in
-// knowledge. A rule is Is for a sentinel, As for an error type, or a function of your own.
+// A handler marks the errors that it knows with Transient, Away, NotNow, Permanent, Invalid or Discard. A mark survives
+// any wrapping with %w. Errors of third parties are judged by the rules in a Config, and by built-in knowledge. A rule
+// is Is for a sentinel, As for an error type, or a function of your own.
 //
 // # Precedence
 //
 // Classify asks, in this order, and goes on only while no class is named:
 //
 //  1. The marks in the whole tree of causes and joined errors. A Failure counts as a mark.
-//  2. The rules in order. The first that answers is the only one heard, even when it leaves the class open. A rule sees
-//     the whole error, and what it says of one of several joined errors it says of all.
+//  2. The rules in order. After the first answer no other rule is asked, even if the answer leaves the class open. A rule
+//     sees the whole error, so its answer for one of several joined errors holds for all of them.
 //  3. The built-in knowledge, over the whole tree; then what only the network explains.
 //  4. Config.Default.
 //

@@ -31,8 +31,8 @@
 //     id, or with the id of an earlier output, gets an id derived from consumer, key and index.
 //   - An outage of the store dead-letters nothing. Messages are held until the store answers, or requeued, uncounted,
 //     before their broker redelivers them (20 s, if nothing is known of the broker). The same holds if the connection
-//     is lost under a handler or its commit, at most ten times in a row for one message. The message itself may be what
-//     ends the connection.
+//     is lost during a handler or its commit, at most ten times in a row for one message: the message itself may end
+//     the connection.
 //
 // # What is not promised
 //
@@ -71,15 +71,14 @@
 // keepalives or a time-out, and duplicates wait until then. The defaults are hours. Set tcp_keepalives_idle (60, for
 // example) and idle_in_transaction_session_timeout in PostgreSQL, wait_timeout in MySQL. Both end handlers too that
 // pause for longer between two statements. Leased and applied keys are rows. docs/key-states.md has every
-// transition. NewStore creates the table; spillway.Schema has its SQL for a migration tool. Purge deletes old keys.
+// state. NewStore creates the table; spillway.Schema has its SQL for a migration tool. Purge deletes old keys.
 //
 // # Leases
 //
 // For a handler whose effects are outside of SQL, set ReceiverConfig.Lease. There is no transaction then, and Tx
 // returns nil. The receiver leases the key by the database's clock before the handler runs. It renews the lease after
 // each third of its time, and records the key as applied, with the outputs, after the handler has succeeded. A
-// duplicate that arrives meanwhile is requeued within a second, uncounted. A handler that fails gives the lease
-// up.
+// duplicate that arrives meanwhile is requeued within a second, uncounted. A handler that fails gives the lease up.
 //
 // Effects then happen at least once. They happen once if three conditions hold:
 //

@@ -55,9 +55,9 @@
 // package redrive does. The original comes without the headers of all these writers, so a redriven message has none of
 // them.
 //
-// A message in a retry stage of package stages has the same keys, without the stack and with a shorter description. It
-// also says which stage it waits in and until when: see RetryStageOf. It is no dead letter, but IsLetter and Decode
-// take it for one. If it is dead-lettered later, its attempts and history are continued.
+// A message in a retry stage of package stages has the same keys, without the stack and with a shorter description. Its
+// KeyRetryStage names the stage. It is no dead letter, but Decode takes it for one. If it is dead-lettered later, its
+// attempts and history are continued.
 //
 // # Other publishers and adapters
 //
@@ -70,6 +70,6 @@
 //   - Order: a dead-lettered message has left its place.
 //   - One letter per message: if the process ends after the letter was confirmed and before the message was acked, the
 //     message is delivered again. Then there may be a second letter with the same id.
-//   - Room: a letter is larger than its message, by the budget. If the broker's limit leaves less than 2 KiB beside the
-//     payload, configure a fallback.
+//   - Room: a letter is larger than its message, by up to 16 KiB. If the broker's limit leaves less than 2 KiB beside
+//     the payload, configure a fallback.
 package poison

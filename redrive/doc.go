@@ -25,9 +25,9 @@
 //   - A letter that failed again after MaxRedrives redrives is quarantined: it comes back no more.
 //   - A letter is marked or acked only after its publisher confirmed it.
 //
-// Rate bounds how fast letters come back. What fails again is tried again by the handler, and a middleware.Budget
-// bounds that: redriven messages have a budget of their own there, so that a large redrive leaves the retries of live
-// messages alone.
+// Rate bounds how fast letters come back. If a message fails again, the handler's Retry tries it again. A
+// middleware.Budget bounds these attempts. Redriven messages have a budget of their own, so that a large redrive takes
+// no retries from live messages.
 //
 // # From a store
 //
@@ -38,10 +38,10 @@
 //
 // # From a topic
 //
-// A Handler publishes each letter to its topic, or else unchanged to <dead-letter topic>.parked. After the last redrive
-// it publishes the letter to <dead-letter topic>.quarantine. Then it acks. Both topics exist before the first letter:
-// the handler's start creates them or fails. A letter rests for MinWait, 10 s by default, after its latest failure. So
-// a letter that fails at once does not use up its redrives within a millisecond.
+// A Handler publishes each letter to its topic, or unchanged to <dead-letter topic>.parked if the Rules do not allow
+// that. After MaxRedrives it publishes the letter to <dead-letter topic>.quarantine. Then it acks. The handler's start
+// creates both topics, or fails. A letter rests for MinWait, 10 s by default, after its latest failure, so that it does
+// not use up its redrives at once.
 //
 // DrainTopic does the same once, without a router and without MinWait. It ends at the backlog that was there when it
 // started. Its dry run is redrive drain --dry-run.
@@ -54,8 +54,8 @@
 //
 // # What is not promised
 //
-// Order: with a Concurrency of 1 letters are published in their order, but a letter whose publish failed comes after
-// the others.
+// Order: with a Concurrency of 1 letters are published in their order. A letter whose publish failed comes after the
+// others.
 //
 // Once: if the process ends between publish and mark, or between publish and ack, the letter is published again with
 // the same id. The receiver of package idempotency absorbs it.

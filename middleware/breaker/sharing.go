@@ -42,7 +42,7 @@ func newSharing(g *Breaker, store *Store) *sharing {
 // instance decides for itself.
 func (g *Breaker) Plugin(router *message.Router) error {
 	if router == nil {
-		return errors.New("breaker: Plugin: the router is nil")
+		return errors.New("breaker: Plugin: the router is nil: check the error of message.NewRouter")
 	}
 	if g == nil {
 		return nil

@@ -26,13 +26,12 @@
 //	             └──┘ goes round        ├──▶ waiting in the next stage
 //	                                    └──▶ dead-lettered: no stage is left, or the error is permanent
 //
-// A message is waiting while its stage holds it without an ack, before the router gets it. It is held for 15 minutes at
-// most, or less if the ack deadline or the redelivery time of its broker is shorter. A message that is due later goes
-// round: it is published to the end of its stage topic again.
+// A message is waiting while its stage holds it without an ack, before the router gets it. It is held for at most 15
+// minutes. A message that is due later goes round: it is published to the end of its stage topic again.
 //
-// A broker delivers a message again that is held for too long. So messages are held for half of that time at most, or
-// for 20 s if that time is not known (see Config.Subscriber). A copy that this process gets nevertheless is not
-// handled: it is acked or requeued as the message itself is.
+// Many brokers deliver a message again that has no ack after a time. There messages are held for at most half of that
+// time, or for 20 s if the time is not known (see Config.Subscriber). If this process gets a copy nevertheless, the
+// copy is not handled: it is acked or requeued as the message itself is.
 //
 // If a stage does not take a message, the message is requeued to its live topic, uncounted. If that lasts for five
 // minutes while the stage takes other messages, the message is dead-lettered. If the stage takes none, one message in
@@ -52,11 +51,10 @@
 // # What is promised
 //
 //   - A message is never handled early: not before the stage's delay has passed since its attempt failed, nor before
-//     the retry-after of its error. It is late by the jitter at most, and a little more, if the stage's consumer keeps
-//     up. A message whose error asked for more than the last stage's delay can be late by the
-//     time that it is held, too.
-//   - A due time that cannot be true delays a message by the stage's delay and jitter at most. If messages of its stage
-//     go round, by 48 hours at most, or by twice the longest stage's delay if that is longer.
+//     the retry-after of its error. If the stage's consumer keeps up, it is late by at most the jitter and a little
+//     more. If its error asked for more than the last stage's delay, it can be late by the time that it is held, too.
+//   - A due time that cannot be true delays a message by at most the stage's delay and jitter. If messages of its stage
+//     go round, the limit is 48 hours, or twice the longest stage's delay if that is longer.
 //   - Closing a router does not wait for messages that wait. They are requeued, uncounted.
 //   - An error that leaves Stages is a *classify.Failure with the verdict, the attempts and their history. The
 //     handler's error is still found in it by errors.Is and errors.As.

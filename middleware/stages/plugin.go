@@ -24,7 +24,7 @@ func (s *Stages) Plugin(router *message.Router) error {
 		return nil
 	}
 	if router == nil {
-		return errors.New("stages: Plugin: the router is nil")
+		return errors.New("stages: Plugin: the router is nil: check the error of message.NewRouter")
 	}
 	for _, h := range s.snapshot() {
 		if h.extends == router {

@@ -30,8 +30,8 @@
 // messages at a word, and the console has a role for it. Request.NotBefore stays for a redrive at night, when the
 // person who planned it sleeps. Both are one state each, and cost nothing to a campaign without them.
 //
-// Resume, Cancel, SetRate and Approve take an Act: who does it, and why. History returns what was done with a campaign,
-// and letters.Store.History what became of a letter.
+// Resume, Cancel, SetRate and Approve take an Act: who does it, and why. The console and redrive campaigns show what was
+// done with a campaign, letters.Store.History what was done with a letter.
 //
 // # What is promised
 //
