@@ -262,7 +262,7 @@ func TestOrderedHolds(t *testing.T) {
 					t.Fatalf("%+v: %v", all, err)
 				}
 				decides.By, decides.Why = "ann", "INC-7"
-				decides.Record = func(*sql.Tx, int) error { return nil }
+				decides.Record = func(*sql.Tx, string, sequence.Parked, int) error { return nil }
 				if _, err := sequence.Decide(t.Context(), db, "shop", all[0].Seq, decides.Deciding); err != nil {
 					t.Fatal(err)
 				}

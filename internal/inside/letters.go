@@ -47,6 +47,9 @@ type Letters[Filter, Letter, Act, Rule any, Status comparable] interface {
 	// RecordErasure writes the event erasure: a program erased a person's data, or is about to. act.Detail says by what
 	// it looked for them, without a value of the person, and what it found.
 	RecordErasure(ctx context.Context, act Act) error
+	// RecordSequence writes the event sequence, in a transaction on the Store's database. act.Detail says what was decided
+	// about how many messages, without their key.
+	RecordSequence(ctx context.Context, tx *sql.Tx, messageID string, act Act) error
 	// Erase removes the payload, the metadata and all texts of the letters that f chooses.
 	Erase(ctx context.Context, f Filter, act Act, options EraseOptions) (Erased, error)
 }

@@ -21,6 +21,8 @@ func EventWords(k letters.EventKind) string {
 		return "shown without masks"
 	case letters.EventErasure:
 		return "erasure of a person's data"
+	case letters.EventSequence:
+		return "decision about a key in order"
 	}
 	return spaced(string(k))
 }

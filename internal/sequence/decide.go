@@ -29,8 +29,9 @@ type Deciding struct {
 	What    Decision
 	By, Why string
 	All     bool // the messages behind it too, that are parked now
-	// Record is called in the transaction that writes the decision, with the number of messages.
-	Record func(tx *sql.Tx, n int) error
+	// Record is called in the transaction that writes the decision, with the id of the first message, where it stands, and
+	// the number of messages.
+	Record func(tx *sql.Tx, id string, first Parked, n int) error
 }
 
 var (
@@ -78,7 +79,7 @@ WHERE decision = 0 AND ` + which)
 		if n = int(changed); err != nil || n == 0 {
 			return err
 		}
-		return d.Record(tx, n)
+		return d.Record(tx, first.id, first, n)
 	})
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: something happened to it meanwhile", ErrNotParked)

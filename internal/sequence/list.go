@@ -32,6 +32,7 @@ type Parked struct {
 	DecidedAt time.Time `json:"decided_at,omitzero"`
 
 	source, lane []byte
+	id           string
 }
 
 // late is how long a message may be due and not begun until List calls it late.
@@ -64,7 +65,7 @@ func list(ctx context.Context, on *database.Database, and string, service string
 			&p.Position, &sent, &due, &held, &decision, &decided, &ago, &by, &why, &p.Bytes); err != nil {
 			return err
 		}
-		p.lane = notNil(p.lane)
+		p.lane, p.id = notNil(p.lane), string(id)
 		p.Consumer, p.Group, p.Topic, p.First = shown(consumer), shown(group), shown(topic), shown(id)
 		if hasKey { // some drivers read an empty one as nil
 			head := shown(key)

@@ -148,7 +148,7 @@ func (s *tables) Decide(m message, what sequence.Decision) bool {
 			return nil
 		}
 		s.check(err)
-		_, err = sequence.Decide(context.Background(), s.db, "shop", seq, sequence.Deciding{What: what, Record: func(*sql.Tx, int) error { return nil }})
+		_, err = sequence.Decide(context.Background(), s.db, "shop", seq, sequence.Deciding{What: what, Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }})
 		if errors.Is(err, sequence.ErrNotFirst) || errors.Is(err, sequence.ErrNotHeld) || errors.Is(err, sequence.ErrDecided) {
 			return nil
 		}

@@ -55,6 +55,9 @@ const (
 	// EventErasure says that a person's data were erased, or were looked for, in all that Spillway keeps. It belongs to
 	// no letter: its Seq is 0.
 	EventErasure EventKind = "erasure"
+	// EventSequence says that a person released, skipped or discarded messages that wait in the order of their key. It
+	// belongs to no letter: its Seq is 0, and its MessageID is that of the first message.
+	EventSequence EventKind = "sequence"
 )
 
 // EventKinds are all kinds of events.
@@ -62,7 +65,7 @@ func EventKinds() []EventKind {
 	return []EventKind{
 		EventStored, EventArrivedAgain, EventSelected, EventEdited, EventWaiting, EventRedriven, EventQuarantined,
 		EventRefused, EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventKeyRemoved, EventShown,
-		EventPurged, EventErased, EventErasure, EventResealed,
+		EventPurged, EventErased, EventErasure, EventResealed, EventSequence,
 	}
 }
 
@@ -179,4 +182,12 @@ func (in *inner) Record(ctx context.Context, tx *sql.Tx, what string, act Act,
 		return nil, fmt.Errorf("letters: record %s: %w", kind, err)
 	}
 	return recorded, nil
+}
+
+func (in *inner) RecordSequence(ctx context.Context, tx *sql.Tx, messageID string, act Act) error {
+	if err := act.validate(); err != nil {
+		return wrapped("record a decision", err)
+	}
+	return wrapped("record a decision", (*Store)(in).record(ctx, tx, EventSequence, act,
+		subject{identity: []byte{}, id: []byte(messageID)}))
 }

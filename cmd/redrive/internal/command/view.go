@@ -31,6 +31,9 @@ RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from count
   campaigns a campaign as package campaigns has it; with an ID also: events left_behind
   redrive   with --dry-run a plan as package campaigns has it; else a campaign for each change
   breaker   handler scope instance state reason cause actor since
+  sequences seq consumer group topic partition key messages first position sent_at due_at held late bytes decided decided_by reason decided_at;
+            show, for each message: seq id position sent_at due_at held bytes class description attempts decided decided_by reason;
+            release, skip and discard, for each key: seq decided messages
   drain     id taken redriven quarantined refused parked failed sealed; with --dry-run a plan as package redrive has it`
 
 // when is a time for people on a terminal, and for programs in a pipe.
