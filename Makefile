@@ -256,6 +256,11 @@ bench-redrive: ## how fast campaigns and drains bring letters back from PostgreS
 	@$(SERVICES) up kafka postgres >&2
 	@$(GO) run ./examples/measures/redrive $(FLAGS)
 
+.PHONY: bench-order
+bench-order: ## what the order of keys costs on one Kafka partition with PostgreSQL: lanes, parking, draining, as JSON lines; FLAGS=-rounds=1
+	@$(SERVICES) up kafka postgres >&2
+	@$(GO) run ./examples/measures/order $(FLAGS)
+
 bench-stages: ## what is left of the live throughput while messages fail and wait in stages, and how late they are, as JSON lines; FLAGS='-only=live_under_failure,all_failing -rounds=3 -stock=0'
 	@$(SERVICES) up kafka postgres mariadb >&2
 	@$(GO) run ./examples/measures/stages $(FLAGS)
