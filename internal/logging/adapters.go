@@ -61,6 +61,9 @@ var (
 	ConsumeStillAway = event(isDebug, "consume_still_away", "Consuming could not begin again yet", Queue, Wait)
 	// outage: nothing
 	ConsumeResumed = event(isInfo, "consume_resumed", "Consuming has begun again", Queue, "lasted")
+	// each: Look for nodes that hang or are cut off.
+	ConsumersVanished = event(isError, "consumers_vanished", "The broker has no consumer of the queue any more, and said "+
+		"nothing: consuming begins again", Queue)
 	// once: nothing
 	PositionMoved = event(isInfo, "position_moved", "The position is valid on another server: its transaction ids go "+
 		"on from those of the old server", Topic, ConsumerGroup)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
@@ -31,6 +32,7 @@ type consumer struct {
 
 	tag        string
 	channel    *amqp091.Channel
+	watched    atomic.Pointer[amqp091.Channel] // the same, for watch
 	deliveries <-chan amqp091.Delivery
 	lost       <-chan *amqp091.Error // closed when the channel is lost, with its connection or alone
 	placements
@@ -72,6 +74,7 @@ func (c *consumer) begin() error {
 		return err
 	}
 	c.channel, c.lost = channel, lost
+	c.watched.Store(channel)
 	c.resumed()
 	c.placements.begin(c)
 	return nil

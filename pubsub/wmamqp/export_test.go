@@ -25,6 +25,7 @@ func Counts(msg *message.Message) (Counted, bool) {
 func SettleGrace(c *SubscriberConfig) *time.Duration    { return &c.settleGrace }
 func NackBackoff(c *SubscriberConfig) *time.Duration    { return &c.nackBackoff }
 func MaxNackBackoff(c *SubscriberConfig) *time.Duration { return &c.maxNackBackoff }
+func ConsumersLook(c *SubscriberConfig) *time.Duration  { return &c.consumersLook }
 func MaxPlacingBytes(c *SubscriberConfig) *int          { return &c.maxPlacingBytes }
 func Channels(c *PublisherConfig) *int                  { return &c.channels }
 

@@ -51,6 +51,7 @@ type SubscriberConfig struct {
 	settings.Shared
 
 	// What is below is the constant of the same name, and something else in tests.
+	consumersLook                            time.Duration
 	maxPlacingBytes                          int
 	nackBackoff, maxNackBackoff, settleGrace time.Duration
 }
@@ -74,6 +75,9 @@ const (
 func (c *SubscriberConfig) setDefaults() {
 	if c.settleGrace == 0 {
 		c.settleGrace = settleGrace
+	}
+	if c.consumersLook == 0 {
+		c.consumersLook = consumersLook
 	}
 	if c.nackBackoff == 0 {
 		c.nackBackoff = nackBackoff
@@ -200,13 +204,13 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	}
 	if err := s.open(sub, topic); err != nil {
 		sub.drain.End()
-		sub.run() // ends what has begun
+		sub.run(nil) // ends what has begun
 		s.leave(sub)
 		return nil, err
 	}
 	go func() {
 		defer s.leave(sub)
-		sub.run()
+		sub.run(s.conn)
 	}()
 	return sub.out, nil
 }

@@ -73,8 +73,8 @@ func (s *Subscriber) consume(sub *subscription, topic string) (*consumer, error)
 	return c, nil
 }
 
-// run passes messages on until the subscription ends, and lets go of the broker.
-func (s *subscription) run() {
+// run passes messages on until the subscription ends, and lets go of the broker. conn is nil if it has ended.
+func (s *subscription) run(conn *connection) {
 	var passing, ending sync.WaitGroup
 	passing.Add(len(s.consumers))
 	for _, c := range s.consumers {
@@ -90,8 +90,13 @@ func (s *subscription) run() {
 			c.run()
 		})
 	}
+	watching, stop := context.WithCancel(s.ctx)
+	if conn != nil {
+		ending.Go(func() { s.watch(watching, conn) })
+	}
 	passing.Wait()
 	close(s.out)
+	stop()
 	s.drain.Stop()
 	ending.Wait()
 	s.drain.End()
