@@ -42,7 +42,7 @@ IN_TABLES = $(call lane,tables,100)
 IN_STORES = $(call lane,stores,200)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka demo-amqp demo-redis demo-nats demo-sql demo-stages demo-redrive demo-outage demo-observe demo-deploy test check services services-down format vet staticcheck static stores-and-unit unit start served served-brokers served-tables served-stores embedded allocs conformance conformance-idempotency bench bench-kafka bench-sql bench-idempotency bench-stages chaos chaos-order outage-campaign chaos-tables fuzz
+.PHONY: help demo demo-kafka demo-amqp demo-redis demo-nats demo-sql demo-stages demo-redrive demo-outage demo-observe demo-deploy test check services services-down format vet staticcheck static stores-and-unit unit start served served-brokers served-tables served-stores embedded allocs conformance conformance-idempotency bench bench-kafka bench-sql bench-idempotency bench-stages chaos chaos-order test-clusters outage-campaign chaos-tables fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -290,6 +290,9 @@ outage-campaign: start ## the same with outages of a downstream that the handler
 
 chaos-order: start ## kill and stop ordered consumers while MESSAGES flow on Kafka, and judge effects and outputs of each key; SEED repeats
 	$(GO) run ./examples/order -messages $(MESSAGES) -seed $(SEED)
+
+test-clusters: start ## nodes of clusters of Kafka, RabbitMQ and PostgreSQL are killed, restarted, stopped and promoted while messages flow; FLAGS="-on kafka -round hang"
+	$(GO) run ./examples/clusters $(FLAGS)
 
 chaos-tables: start ## the campaigns that kill, cut and close on tables, CHAOS times as long (default 30)
 	SPILLWAY_CHAOS=$(CHAOS) $(RACE) -v -count=1 -timeout 2h -run 'Campaign|CommitAnswerLost' ./pubsub/wmsql

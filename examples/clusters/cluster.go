@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// cluster is what a service runs on.
+type cluster struct {
+	name   string
+	nodes  []*node
+	rounds []round
+
+	database  string // pgx's address
+	origin    func(*message.Message) poison.Origin
+	prepare   func(ctx context.Context, topic string) error
+	publisher func() (message.Publisher, error)
+	subscribe func(topic string) (message.Subscriber, error)
+	closing   []func() error
+}
+
+// round is something that goes wrong, and its repair.
+type round struct {
+	name   string
+	breaks func(ctx context.Context, topic string) error
+}
+
+func (c *cluster) end() (err error) {
+	for i := len(c.closing) - 1; i >= 0; i-- {
+		err = errors.Join(err, c.closing[i]())
+	}
+	for _, n := range c.nodes {
+		n.kill()
+	}
+	return err
+}

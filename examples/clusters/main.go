@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type plan struct {
+	rate   int // messages a second
+	lasts  time.Duration
+	within time.Duration
+	only   string // of the rounds
+}
+
+func main() {
+	p := &plan{}
+	on := flag.String("on", "kafka,rabbitmq,postgres", "clusters, with commas between")
+	flag.IntVar(&p.rate, "rate", 100, "messages a second")
+	flag.DurationVar(&p.lasts, "lasts", 30*time.Second, "how long a round publishes")
+	flag.DurationVar(&p.within, "within", 2*time.Minute, "until each message is settled, behind that")
+	flag.StringVar(&p.only, "round", "", "only the rounds whose names have this text")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	bad := 0
+	for _, name := range strings.Split(*on, ",") {
+		n, err := p.play(ctx, name)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "clusters: %s: %v\n", name, err)
+			bad++
+		}
+		bad += n
+	}
+	stop()
+	if bad > 0 {
+		os.Exit(1)
+	}
+}
+
+// play plays all rounds on a cluster, and returns how many were bad.
+func (p *plan) play(ctx context.Context, name string) (bad int, err error) {
+	open, ok := map[string]func(context.Context, string) (*cluster, error){
+		"kafka": kafkaCluster, "rabbitmq": rabbitCluster, "postgres": postgresCluster,
+	}[name]
+	if !ok {
+		return 0, errors.New("no such cluster: give -on kafka, rabbitmq or postgres")
+	}
+	folder, err := os.MkdirTemp("/var/tmp", "spillway-clusters-") // servers' users reach it
+	if err != nil {
+		return 0, err
+	}
+	if err := os.Chmod(folder, 0o755); err != nil {
+		return 0, err
+	}
+	c, err := open(ctx, folder)
+	if c != nil {
+		defer func() { err = errors.Join(err, c.end(), os.RemoveAll(folder)) }()
+	}
+	if err != nil {
+		return 0, err
+	}
+	for _, round := range c.rounds {
+		if !strings.Contains(round.name, p.only) {
+			continue
+		}
+		result, err := p.round(ctx, c, round)
+		if err != nil {
+			return bad, fmt.Errorf("%s: %w", round.name, err)
+		}
+		line, err := json.Marshal(result)
+		if err != nil {
+			return bad, err
+		}
+		fmt.Println(string(line))
+		if !result.good() {
+			bad++
+		}
+	}
+	return bad, nil
+}

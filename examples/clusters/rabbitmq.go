@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+)
+
+const (
+	rabbitPort = 21672 // and the next two; behind them those between the nodes
+	rabbitEPMD = 21679
+	rabbitUser = "rabbitmq"
+)
+
+const rabbitConfig = `listeners.tcp.1 = 127.0.0.1:%d
+default_user = spillway
+default_pass = spillway
+loopback_users = none
+disk_free_limit.absolute = 50MB
+net_ticktime = 8
+cluster_partition_handling = pause_minority
+cluster_formation.peer_discovery_backend = rabbit_peer_discovery_classic_config
+cluster_formation.classic_config.nodes.1 = clusters1@localhost
+cluster_formation.classic_config.nodes.2 = clusters2@localhost
+cluster_formation.classic_config.nodes.3 = clusters3@localhost
+`
+
+func rabbitAddress(i int) string { return fmt.Sprintf("127.0.0.1:%d", rabbitPort+i) }
+
+// rabbitCluster starts three nodes. Queues are quorum queues with a member on each.
+func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
+	c = &cluster{name: "rabbitmq"}
+	if c.database, err = services.Lookup("postgres"); err != nil {
+		return nil, err
+	}
+	c.closing = append(c.closing, killEPMD)
+	home, err := folderFor(folder, "home", rabbitUser) // the nodes have one cookie
+	if err != nil {
+		return nil, err
+	}
+	var addresses []string
+	for i := range 3 {
+		n, err := rabbitNode(folder, home, i)
+		if err != nil {
+			return c, err
+		}
+		c.nodes = append(c.nodes, n)
+		addresses = append(addresses, rabbitAddress(i))
+		if err := errors.Join(n.start(), n.ready(ctx)); err != nil { // one after the other, or each begins a cluster
+			return c, err
+		}
+	}
+	uri := "amqp://spillway:spillway@" + strings.Join(addresses, ",") + "/?connection_timeout=3000&heartbeat=5"
+	c.publisher = func() (message.Publisher, error) { return wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{}) }
+	c.subscribe = func(string) (message.Subscriber, error) {
+		return wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{InFlight: 8})
+	}
+	c.prepare = func(_ context.Context, topic string) (err error) {
+		pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
+		if err != nil {
+			return err
+		}
+		return errors.Join(pub.InitializeTopics(topic), pub.Close())
+	}
+	away := 8 * time.Second
+	c.rounds = []round{
+		{"the first node is killed", func(ctx context.Context, _ string) error { return c.nodes[0].crashed(ctx, away) }},
+		{"each node restarts", func(ctx context.Context, _ string) error {
+			for _, n := range c.nodes {
+				if err := errors.Join(n.restart(ctx, syscall.SIGTERM), sleep(ctx, 3*time.Second)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{"the first node hangs", func(ctx context.Context, _ string) error { return hangs(ctx, 2*away, c.nodes[0]) }},
+		{"two of three nodes hang", func(ctx context.Context, _ string) error {
+			return hangs(ctx, 2*away, c.nodes[0], c.nodes[1])
+		}},
+	}
+	return c, nil
+}
+
+func rabbitNode(parent, home string, i int) (*node, error) {
+	name := fmt.Sprint("clusters", i+1)
+	folder, err := folderFor(parent, name, rabbitUser)
+	if err != nil {
+		return nil, err
+	}
+	config, plugins := filepath.Join(parent, name+".conf"), filepath.Join(parent, "plugins")
+	err = errors.Join(os.WriteFile(config, fmt.Appendf(nil, rabbitConfig, rabbitPort+i), 0o644),
+		os.WriteFile(plugins, []byte("[]."), 0o644), os.WriteFile(filepath.Join(parent, "env"), nil, 0o644))
+	if err != nil {
+		return nil, err
+	}
+	n := &node{name: name, folder: folder, user: rabbitUser, command: []string{"/usr/lib/rabbitmq/bin/rabbitmq-server"}}
+	n.env = []string{"HOME=" + home, "RABBITMQ_NODENAME=" + name + "@localhost", "RABBITMQ_CONFIG_FILE=" + config,
+		"RABBITMQ_CONF_ENV_FILE=" + filepath.Join(parent, "env"), "RABBITMQ_ENABLED_PLUGINS_FILE=" + plugins,
+		"RABBITMQ_MNESIA_BASE=" + folder, "RABBITMQ_LOG_BASE=" + folder, "RABBITMQ_LOGS=-",
+		"RABBITMQ_PID_FILE=" + filepath.Join(folder, "server.pid"), fmt.Sprint("RABBITMQ_DIST_PORT=", rabbitPort+10+i),
+		fmt.Sprint("ERL_EPMD_PORT=", rabbitEPMD), "ERL_EPMD_ADDRESS=127.0.0.1",
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}"}
+	n.answers = func(ctx context.Context) error {
+		conn, err := amqp091.DialConfig("amqp://spillway:spillway@"+rabbitAddress(i)+"/", amqp091.Config{
+			Dial: amqp091.DefaultDial(3 * time.Second)})
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	return n, nil
+}
+
+// killEPMD ends the port mapper, which outlives its nodes.
+func killEPMD() error {
+	cmd := exec.Command("epmd", "-port", fmt.Sprint(rabbitEPMD), "-kill")
+	cmd.Env = append(os.Environ(), "ERL_EPMD_RELAXED_COMMAND_CHECK=1")
+	_ = cmd.Run()
+	return nil
+}
