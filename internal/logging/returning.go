@@ -63,6 +63,8 @@ var (
 
 // Notices.
 var (
+	// start: Call `Watch` of the Notifier, and `router.AddPlugin(notifier.Plugin)`.
+	NoticesOff = event(isError, "notices_off", "A Notifier in Config.Observers sends nothing: no router has its Plugin")
 	// each: Repair the function.
 	NoticeLinkPanicked = event(isError, "notice_link_panicked", "Config.Link panicked; the notice goes on without it")
 	// once: Repair the sink; the next notice counts the lost ones.

@@ -59,7 +59,7 @@ type Standing struct {
 	Partition           int32
 	Sequences, Messages int
 	Held                int           // sequences that stand until a person decides
-	Overdue             time.Duration // of the message that is due for longest and not begun, of those that are not held
+	Overdue             time.Duration // of the message that is due, or decided, for longest and not begun
 }
 
 // IsLate reports whether the partition seems to have no owner, or one that does not drain.
@@ -94,7 +94,7 @@ func (t *Table) Held(ctx context.Context, limit int) (all []Parked, err error) {
 		p := Parked{Held: true}
 		var consumer, group, topic, key, id []byte
 		var hasKey bool
-		err := rows.Scan(&consumer, &group, &topic, &p.Partition, &key, &hasKey, &p.Messages, &id, &p.Position)
+		err := rows.Scan(&p.Seq, &consumer, &group, &topic, &p.Partition, &key, &hasKey, &p.Messages, &id, &p.Position)
 		p.Consumer, p.Group, p.Topic, p.First = shown(consumer), shown(group), shown(topic), shown(id)
 		if hasKey {
 			head := shown(key)
@@ -102,7 +102,7 @@ func (t *Table) Held(ctx context.Context, limit int) (all []Parked, err error) {
 		}
 		all = append(all, p)
 		return err
-	}, `SELECT p.consumer, p.members, p.topic, p.part, p.record_key, p.record_key IS NOT NULL, first.n, p.id, p.position
+	}, `SELECT p.seq, p.consumer, p.members, p.topic, p.part, p.record_key, p.record_key IS NOT NULL, first.n, p.id, p.position
 `+firsts+` WHERE p.held <> 0 AND p.decision = 0 ORDER BY p.seq LIMIT ?`, limit)
 	return all, err
 }

@@ -2,6 +2,7 @@ package sequence_test
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 	"time"
 
@@ -61,6 +62,14 @@ func TestStanding(t *testing.T) {
 		held := testkit.Must(table.Held(t.Context(), 10))
 		if len(held) != 1 || *held[0].Key != "c" || held[0].Messages != 2 || held[0].First != "id-c" || held[0].Position != 3 || held[0].Consumer != "shop/billing" {
 			t.Errorf("%+v", held)
+		}
+		release := sequence.Deciding{What: sequence.Release, By: "ann", Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }}
+		testkit.Must(sequence.Decide(t.Context(), db, "shop", held[0].Seq, release))
+		if first := testkit.Must(table.Standing(t.Context()))[0]; first.Held > 0 || first.Overdue > 2*time.Hour {
+			t.Errorf("a released key is neither held nor late since it was held: %+v", first)
+		}
+		if held := testkit.Must(table.Held(t.Context(), 10)); len(held) > 0 {
+			t.Errorf("%+v is released", held)
 		}
 		testkit.NoError(t, db.Close())
 		if _, err := table.Standing(context.Background()); err == nil {

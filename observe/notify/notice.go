@@ -27,6 +27,12 @@ const (
 	// StoreAway says that a store or a publisher of the channel itself, or the database of the notices, does not
 	// answer.
 	StoreAway Kind = "store_away"
+	// SequenceHeld says that the messages of a key stand until a person decides about the first one. Notice.Subject is the
+	// key.
+	SequenceHeld Kind = "sequence_held"
+	// SequenceLate says that a parked message of a partition is due for more than a minute, and nothing begins it: the
+	// partition has no owner, or its handler hangs.
+	SequenceLate Kind = "sequence_late"
 	// Unplaced says that all publishers refused a letter. Its message was requeued.
 	Unplaced Kind = "unplaced"
 	// ManyNotices says that more notices of one kind were due than 10 within a minute. Those are counted and
@@ -35,12 +41,13 @@ const (
 )
 
 // Kinds are all kinds.
-var Kinds = []Kind{NewCause, Threshold, OldestLetter, CampaignStopped, GuardOpen, StoreAway, Unplaced, ManyNotices}
+var Kinds = []Kind{NewCause, Threshold, OldestLetter, CampaignStopped, GuardOpen, StoreAway, SequenceHeld, SequenceLate,
+	Unplaced, ManyNotices}
 
 // lasts reports whether a kind is of a state, whose end is told.
 func lasts(kind string) bool {
 	switch Kind(kind) {
-	case Threshold, OldestLetter, CampaignStopped, GuardOpen, StoreAway:
+	case Threshold, OldestLetter, CampaignStopped, GuardOpen, StoreAway, SequenceHeld, SequenceLate:
 		return true
 	}
 	return false
@@ -125,6 +132,10 @@ func (n *Notice) began(at string) string {
 		return "The breaker holds messages" + at
 	case StoreAway:
 		return "Away: " + n.Subject
+	case SequenceHeld:
+		return "The messages of a key are held" + at
+	case SequenceLate:
+		return "Parked messages are late" + at
 	case Unplaced:
 		return "A dead letter could not be placed" + at
 	case ManyNotices:

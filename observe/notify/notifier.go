@@ -16,13 +16,18 @@ import (
 	"github.com/watermill-spillway/spillway/internal/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
+// needed has a channel say so if nothing sends.
+type needed = lifecycle.Needed
+
 // Notifier sends notices about a channel. It is safe for concurrent use. It needs no closing: what it does begins and
 // ends with the router that has its Plugin.
 type Notifier struct {
+	needed
 	config   Config
 	instance string // the name of the process in notices
 	pace     pace
@@ -35,8 +40,9 @@ type Notifier struct {
 	mu        sync.Mutex
 	channel   *spillway.Channel
 	campaigns []*campaigns.Campaigns
-	shared    *ledger.Ledger // by which instances agree; in memory without a database
-	local     *ledger.Ledger // of this process, for what must be told while the database is away
+	parked    *sequence.Table // nil if nothing is parked in the order of keys
+	shared    *ledger.Ledger  // by which instances agree; in memory without a database
+	local     *ledger.Ledger  // of this process, for what must be told while the database is away
 	running   *running
 }
 
@@ -53,8 +59,8 @@ func New(config Config) (*Notifier, error) {
 	return n, nil
 }
 
-// Watch tells the Notifier which channel it looks at: the letters that wait, the breakers, the stores; and which
-// campaigns, for notices of kind CampaignStopped. With a database Watch makes the table spillway_notices if that is
+// Watch tells the Notifier which channel it looks at: the letters that wait, the keys that wait in order, the
+// breakers, the stores; and which campaigns, for notices of kind CampaignStopped. With a database Watch makes the table spillway_notices if that is
 // missing, within ctx. It is called once, after spillway.New. The Notifier must be in the Config.Observers of the
 // channel.
 func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel, all ...*campaigns.Campaigns) error {
@@ -86,7 +92,11 @@ func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel, all ...
 		}
 		n.shared = shared
 	}
-	n.channel, n.campaigns = channel, all
+	parked, err := sequence.TableOf(ctx, channel)
+	if err != nil {
+		return fmt.Errorf("notify: Watch: %w", err)
+	}
+	n.channel, n.campaigns, n.parked = channel, all, parked
 	return nil
 }
 
@@ -109,6 +119,7 @@ func (n *Notifier) Plugin(router *message.Router) error {
 	if !watches {
 		return errors.New("notify: Plugin: the Notifier has no channel: call Watch before the router runs")
 	}
+	lifecycle.Added(&n.needed)
 	return n.life.Plugin(router)
 }
 

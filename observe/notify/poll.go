@@ -37,10 +37,13 @@ func (r *running) poll(ctx context.Context) error {
 	if err := r.pollLetters(ctx); err != nil {
 		return err
 	}
+	if err := r.pollSequences(ctx); err != nil {
+		return err
+	}
 	return r.pollCampaigns(ctx)
 }
 
-// mine reports whether this instance is the one that reads letters and campaigns this time.
+// mine reports whether this instance is the one that reads letters, sequences and campaigns this time.
 func (r *running) mine(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.n.pace.answer)
 	defer cancel()

@@ -15,7 +15,10 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // Key is what an episode is about.
@@ -96,6 +99,7 @@ type transaction interface {
 
 // Report counts r. It returns what the caller must tell.
 func (l *Ledger) Report(ctx context.Context, r Report) (t *Telling, err error) {
+	r.Key.Subject = stored(r.Key.Subject)
 	err = l.entries.alone(ctx, func(tx transaction) error {
 		t = nil
 		e, now, err := tx.get(r.Key)
@@ -110,6 +114,15 @@ func (l *Ledger) Report(ctx context.Context, r Report) (t *Telling, err error) {
 		return tx.put(r.Key, e)
 	})
 	return t, err
+}
+
+// stored is the form of a subject in the table, and so in tellings. A form that was read is itself.
+func stored(subject string) string {
+	const hash, digits = "sha256:", 64
+	if rest, is := strings.CutPrefix(subject, hash); is && len(rest) == digits {
+		return subject
+	}
+	return database.Column(subject)
 }
 
 // begin begins an episode, unless too many began just now. The entry that counts them is the lock under which keys are

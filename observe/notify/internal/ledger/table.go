@@ -90,7 +90,7 @@ func (t *table) due(ctx context.Context, lease time.Duration, limit int) (keys [
 func (t *table) renew(ctx context.Context, holder string, lease time.Duration, keys []Key) error {
 	statement, args := t.statements.renew, []any{lease.Microseconds(), t.service, t.db.Text(holder)}
 	for _, key := range keys {
-		args = append(args, t.db.Text(key.Kind), t.db.Text(database.Column(key.Subject)))
+		args = append(args, t.db.Text(key.Kind), t.db.Text(stored(key.Subject)))
 	}
 	statement += ` AND (kind = ? AND subject = ?` + strings.Repeat(` OR kind = ? AND subject = ?`, len(keys)-1) + `)`
 	if _, err := t.db.Exec(ctx, t.db.Statement(statement), args...); err != nil {
@@ -107,7 +107,7 @@ type within struct {
 }
 
 func (w *within) key(key Key) []any {
-	return []any{w.table.service, w.table.db.Text(key.Kind), w.table.db.Text(database.Column(key.Subject))}
+	return []any{w.table.service, w.table.db.Text(key.Kind), w.table.db.Text(stored(key.Subject))}
 }
 
 // get locks the row, if there is one.
