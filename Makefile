@@ -79,6 +79,11 @@ demo-redrive: ## an incident from the alert to its end, with the command redrive
 	@$(SERVICES) up kafka postgres
 	@$(GO) run ./examples/incident $(FLAGS)
 
+.PHONY: demo-order
+demo-order: ## accounts whose deposits and withdrawals stay in order, on Kafka and PostgreSQL: calls fail, the bank goes away, the consumer is killed; FLAGS=-without shows it without Ordered
+	@$(SERVICES) up kafka postgres
+	@$(GO) run ./examples/order -demo $(FLAGS)
+
 demo-outage: ## a downstream that goes away for 10 s under webhooks at a steady rate, as a chart; FLAGS=-without shows it without the breaker
 	@$(GO) run ./examples/outage $(FLAGS)
 

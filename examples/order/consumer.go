@@ -52,6 +52,13 @@ func (p *plan) start() (*process, error) {
 	return started, nil
 }
 
+// end stops a consumer, which may be stopped already.
+func (p *process) end() error {
+	_ = p.Signal(syscall.SIGCONT)
+	_ = p.Signal(syscall.SIGTERM)
+	return <-p.ended
+}
+
 func consume(p *plan) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -65,8 +72,10 @@ func consume(p *plan) error {
 	if err != nil {
 		return err
 	}
-	config := spillway.Config{Service: "shop", DB: db,
-		Ordered: &spillway.OrderedConfig{Delays: []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}}}
+	config := spillway.Config{Service: "shop", DB: db, Ordered: &spillway.OrderedConfig{Delays: p.Delays}}
+	if p.Without {
+		config.Ordered = nil
+	}
 	subscriber, publisher, err := from.consume(&config)
 	if err != nil {
 		return err
@@ -84,9 +93,20 @@ func consume(p *plan) error {
 		return err
 	}
 	channel.Attach(router)
-	router.AddHandler("billing", p.Topic, subscriber, p.outputs(), publisher, func(msg *message.Message) ([]*message.Message, error) {
+	handler := func(msg *message.Message) ([]*message.Message, error) {
+		if p.Bank != "" {
+			return p.book(from, msg)
+		}
 		return p.handle(db, from, msg)
-	})
+	}
+	if p.Without {
+		_, err = channel.Stages().AddHandler(router, "billing", p.Topic, subscriber, p.outputs(), publisher, handler)
+	} else {
+		router.AddHandler("billing", p.Topic, subscriber, p.outputs(), publisher, handler)
+	}
+	if err != nil {
+		return err
+	}
 	return router.Run(ctx)
 }
 

@@ -22,11 +22,7 @@ func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck i
 	}
 	defer func() {
 		for _, p := range running {
-			_ = p.Signal(syscall.SIGCONT)
-			_ = p.Signal(syscall.SIGTERM)
-		}
-		for _, p := range running {
-			err = errors.Join(err, <-p.ended)
+			err = errors.Join(err, p.end())
 		}
 	}()
 	next, last, moved, cuts := 0, -1, time.Now(), 0

@@ -3,4 +3,10 @@
 // lost, none took effect twice, and none is stuck. It prints one JSON line, and ends with 1 if that is not so.
 //
 //	make chaos-order
+//
+// With -demo it shows that to people: deposits and withdrawals of accounts, on a page. With -without it shows what happens
+// to them without Config.Ordered.
+//
+//	make demo-order
+//	make demo-order FLAGS=-without
 package main

@@ -29,10 +29,12 @@ type report struct {
 	Doubled int     `json:"doubled"`
 	Stuck   int     `json:"stuck"`
 	Seconds float64 `json:"seconds"`
+
+	quiet bool
 }
 
 func (s *setting) judge() (*report, error) {
-	r := &report{Figure: "order", Broker: s.Broker}
+	r := &report{Figure: "order", Broker: s.Broker, quiet: s.Without}
 	rows, err := s.db.Query(`SELECT id, lane, number FROM effects ORDER BY n`)
 	if err != nil {
 		return nil, err
@@ -84,7 +86,11 @@ func (s *setting) judge() (*report, error) {
 	return r, errors.Join(ids.Err(), ids.Close())
 }
 
-func (*report) tell(id, what string) { fmt.Fprintln(os.Stderr, id, what) }
+func (r *report) tell(id, what string) {
+	if !r.quiet {
+		fmt.Fprintln(os.Stderr, id, what)
+	}
+}
 
 // readOutputs judges their order, and returns the ids.
 func (s *setting) readOutputs(r *report) (published map[string]bool, err error) {

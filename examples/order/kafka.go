@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
@@ -45,8 +47,11 @@ func (k *kafkaBroker) create() (err error) {
 }
 
 func (k *kafkaBroker) remove() (failed error) {
-	for _, topic := range []string{k.Topic, k.outputs()} {
-		failed = errors.Join(failed, k.admin.DeleteTopic(topic))
+	topics, failed := k.admin.ListTopics()
+	for topic := range topics {
+		if strings.Contains(topic, k.Topic) { // stages, too
+			failed = errors.Join(failed, k.admin.DeleteTopic(topic))
+		}
 	}
 	return errors.Join(failed, k.admin.Close())
 }
@@ -78,6 +83,13 @@ func (k *kafkaBroker) consume(config *spillway.Config) (message.Subscriber, mess
 		Sarama: func(config *sarama.Config) { config.Consumer.Group.Session.Timeout = 6 * time.Second }})
 	if err != nil {
 		return nil, nil, err
+	}
+	if k.Without {
+		staged, stage, err := wmkafka.NewStages(k.Brokers, k.Topic+"-stages", wmkafka.SubscriberConfig{}, wmkafka.PublisherConfig{})
+		if err != nil {
+			return nil, nil, err
+		}
+		config.Stages = &stages.Config{Publisher: staged, Stages: stages.Delays(k.Delays...), Subscriber: stage}
 	}
 	publisher, err := wmkafka.NewPublisher(k.Brokers, wmkafka.PublisherConfig{Marshaler: wmkafka.Marshaler{Inner: byLane{}}})
 	return subscriber, publisher, err

@@ -28,7 +28,14 @@ type plan struct {
 	Kills, Cuts                                  int
 	Stops                                        bool // by SIGSTOP, beyond the session
 	Work, Within                                 time.Duration
+	Delays                                       []time.Duration // of messages that failed
+
+	Bank    string // the address of the demo's downstream
+	Without bool   // the order of keys
 }
+
+// messages is how many there are if nobody says so.
+const messages = 20000
 
 func main() {
 	if line := os.Getenv(consumes); line != "" {
@@ -40,10 +47,11 @@ func main() {
 		end(err)
 		return
 	}
-	p := plan{Topic: "order-" + strings.ToLower(rand.Text())}
+	p := plan{Topic: "order-" + strings.ToLower(rand.Text()),
+		Delays: []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}}
 	flag.StringVar(&p.Broker, "broker", "kafka", "where the messages come from: kafka")
 	database := flag.String("database", "postgres", "postgres or mariadb")
-	flag.IntVar(&p.Messages, "messages", 20000, "messages")
+	flag.IntVar(&p.Messages, "messages", messages, "messages")
 	flag.IntVar(&p.Keys, "keys", 50, "keys of messages")
 	flag.IntVar(&p.Partitions, "partitions", 4, "partitions of the topic")
 	flag.IntVar(&p.Lanes, "lanes", 16, "messages of a partition at the same time")
@@ -56,9 +64,15 @@ func main() {
 	flag.Uint64Var(&p.Seed, "seed", 0, "of what fails and who is killed")
 	flag.DurationVar(&p.Work, "work", 2*time.Millisecond, "how long a handler works")
 	flag.DurationVar(&p.Within, "within", 10*time.Minute, "for all of it")
+	demo := flag.Bool("demo", false, "show it to people, with accounts")
+	flag.BoolVar(&p.Without, "without", false, "show what happens to the accounts without Ordered")
 	flag.Parse()
 	if p.Seed == 0 {
 		p.Seed = uint64(time.Now().UnixNano())
+	}
+	if *demo || p.Without {
+		end(demonstrate(&p))
+		return
 	}
 	end(run(&p, *database))
 }

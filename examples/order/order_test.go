@@ -9,20 +9,30 @@ import (
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
+// Feature R13, as people are shown it: with Ordered no account lacks money, whatever fails.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	services.Kafka(t)
+	services.Postgres(t)
+	out, err := exec.CommandContext(t.Context(), program(t), "-demo", "-messages", "800", "-within", "5m").CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil || !bytes.Contains(out, []byte(`"ordered":true,"messages":800,"applied":800,"out_of_order":0`)) {
+		t.Error(err)
+	}
+}
+
 // Feature R13: consumers are killed and stopped, and per key all effects and outputs are in the order of the source.
 // "make chaos-order" is the same at length.
 func TestOrder(t *testing.T) {
+	t.Parallel()
 	services.Kafka(t)
-	program := filepath.Join(t.TempDir(), "order")
-	if out, err := exec.Command("go", "build", "-race=false", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build the program: %v\n%s", err, out)
-	}
+	built := program(t)
 	for database, server := range map[string]func(testing.TB) string{"postgres": services.Postgres, "mariadb": services.MySQL} {
 		t.Run(database, func(t *testing.T) {
 			t.Parallel()
 			server(t)
 			var said bytes.Buffer
-			run := exec.CommandContext(t.Context(), program, "-database", database, "-messages", "1500", "-kills", "3", "-cuts", "5", "-within", "5m")
+			run := exec.CommandContext(t.Context(), built, "-database", database, "-messages", "1500", "-kills", "3", "-cuts", "5", "-within", "5m")
 			run.Stderr = &said
 			line, err := run.Output()
 			t.Logf("%s", bytes.TrimSpace(line))
@@ -31,4 +41,13 @@ func TestOrder(t *testing.T) {
 			}
 		})
 	}
+}
+
+func program(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "order")
+	if out, err := exec.Command("go", "build", "-race=false", "-o", path, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build the program: %v\n%s", err, out)
+	}
+	return path
 }

@@ -141,7 +141,11 @@ func hash(s string) (h uint64) {
 
 // settled is how many messages have an effect or a letter, and waiting how many rows are parked.
 func (s *setting) settled(ctx context.Context) (settled, waiting int, err error) {
+	parked := `(SELECT count(*) FROM spillway_parked)`
+	if s.Without {
+		parked = `0`
+	}
 	err = s.db.QueryRowContext(ctx, `SELECT (SELECT count(DISTINCT id) FROM effects) +
-(SELECT count(DISTINCT id) FROM spillway_dead_letters), (SELECT count(*) FROM spillway_parked)`).Scan(&settled, &waiting)
+(SELECT count(DISTINCT id) FROM spillway_dead_letters), `+parked).Scan(&settled, &waiting)
 	return settled, waiting, err
 }
