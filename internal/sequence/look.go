@@ -9,7 +9,7 @@ import (
 )
 
 // lookEvery is how soon an owner sees what a person decided. It is one query of an index, and none if nothing is parked.
-const lookEvery = 5 * time.Second
+var lookEvery = 5 * time.Second
 
 // lookForDecisions lets lanes be drained for which a person decided something.
 func (o *Owner) lookForDecisions(ctx context.Context) {

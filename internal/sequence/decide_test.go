@@ -1,0 +1,133 @@
+package sequence_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	watermill "github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+)
+
+var noRecord = func(*sql.Tx, string, sequence.Parked, int) error { return nil }
+
+func seqOf(t *testing.T, db *sql.DB, id string) int64 {
+	t.Helper()
+	for _, p := range testkit.Must(sequence.List(t.Context(), db, "shop", 10)) {
+		if p.First == id {
+			return p.Seq
+		}
+	}
+	t.Fatalf("%s is first in no sequence", id)
+	return 0
+}
+
+// An owner sees within seconds what a person decided. A decision outlasts that the message fails again meanwhile, and what
+// cannot be put on record is not decided.
+func TestOwnerSeesDecisions(t *testing.T) {
+	t.Cleanup(sequence.LookEvery(20 * time.Millisecond))
+	databases.Each(t, func(t *testing.T, kind databases.Database, address string) {
+		db := kind.Open(t, address)
+		_, s := opened(t, db)
+		waits, held := rowOf([]byte("a"), 1, "a", ""), rowOf([]byte("b"), 2, "b", "")
+		held.Held = true
+		for _, row := range []*sequence.Row{waits, held} {
+			testkit.NoError(t, s.Park(t.Context(), source, row, time.Hour))
+		}
+		o := (&sequence.Ordering{Store: s}).Own(source)
+		o.Load(t.Context())
+		errRecord := errors.New("no record")
+		if _, err := sequence.Decide(t.Context(), db, "shop", seqOf(t, db, "a"), sequence.Deciding{What: sequence.Skip,
+			Record: func(*sql.Tx, string, sequence.Parked, int) error { return errRecord }}); !errors.Is(err, errRecord) {
+			t.Errorf("it is decided without a record: %v", err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if l := o.Next(short); l != nil {
+			t.Errorf("%s is due", l.Key)
+		}
+		for _, c := range []struct {
+			row  *sequence.Row
+			what sequence.Decision
+			left sequence.Decision // when the message was held, or waits, again
+		}{{waits, sequence.Skip, sequence.Skip}, {held, sequence.Release, sequence.Undecided}} {
+			key := string(c.row.Lane)
+			if n, err := sequence.Decide(t.Context(), db, "shop", seqOf(t, db, key), sequence.Deciding{What: c.what, By: "ann", Record: noRecord}); n != 1 || err != nil {
+				t.Fatalf("%d: %v", n, err)
+			}
+			l := o.Next(t.Context())
+			rows, _ := o.Heads(t.Context(), l)
+			if string(l.Key) != key || len(rows) != 1 || rows[0].Decision != c.what || rows[0].By != "ann" || rows[0].Held || time.Until(rows[0].Due) > 0 {
+				t.Errorf("%s: %+v", l.Key, rows)
+			}
+			testkit.NoError(t, s.Again(t.Context(), source, c.row, time.Hour))
+			if rows = testkit.Must(s.Heads(t.Context(), source, c.row.Lane, 1)); rows[0].Decision != c.left {
+				t.Errorf("%s: %s is left", key, rows[0].Decision)
+			}
+			testkit.NoError(t, s.Delete(t.Context(), source, c.row))
+			o.Emptied(l)
+		}
+	})
+}
+
+// At a limit the source waits, for a key or for all, and goes on when there is room: by a drain, or because somebody else
+// deleted rows.
+func TestOwnerAdmits(t *testing.T) {
+	t.Cleanup(sequence.LookEvery(20 * time.Millisecond))
+	databases.Each(t, func(t *testing.T, kind databases.Database, address string) {
+		_, s := opened(t, kind.Open(t, address))
+		const big = 3 << 20
+		ordering := &sequence.Ordering{Store: s, Limits: sequence.Limits{Messages: 2, All: 4, MessageBytes: big, AllBytes: 1 << 30}}
+		o := ordering.Own(source)
+		admits := func(key string, want bool) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if got := o.Admit(ctx, []byte(key)); got != want {
+				t.Errorf("%q: %t, want %t", key, got, want)
+			}
+		}
+		park := func(key string, position int64, size int) {
+			t.Helper()
+			d := sequence.Delivery{Owner: o, Lane: []byte(key), RecordKey: []byte(key), Position: position}
+			msg := watermill.NewMessage(key, make([]byte, size))
+			testkit.NoError(t, d.Park(t.Context(), msg, msg, sequence.Key{}, time.Hour))
+		}
+		admits("a", true)
+		park("a", 1, 0)
+		admits("a", true)
+		park("a", 2, 0)
+		admits("a", false)
+		admits("b", true)
+		park("b", 3, big)
+		admits("b", false) // for its bytes
+		admits("c", true)
+		if !o.Admit(t.Context(), nil) {
+			t.Error("a message without a key waits for those of others")
+		}
+		park("c", 4, 0)
+		admits("d", false) // for all
+		o = ordering.Own(source)
+		o.Load(t.Context())
+		admits("d", false) // a new owner knows
+		row := testkit.Must(s.Heads(t.Context(), source, []byte("a"), 1))[0]
+		if !o.Delete(t.Context(), row) {
+			t.Error("it is not deleted")
+		}
+		admits("d", true)
+		admits("a", true)
+		admits("b", false)
+		row = testkit.Must(s.Heads(t.Context(), source, []byte("b"), 1))[0]
+		testkit.NoError(t, s.Delete(t.Context(), source, row))
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+		defer cancel()
+		if !o.Admit(ctx, []byte("b")) {
+			t.Error("nobody sees that there is room")
+		}
+	})
+}

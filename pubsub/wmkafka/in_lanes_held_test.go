@@ -1,0 +1,79 @@
+package wmkafka
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+// Feature R13: with Hold a key stands when a message of it fails for good, and other keys go on. What a person decides is
+// carried out by the consumer that has the partition: the messages go on in their order, and a skipped one is a letter.
+func TestHeldKeys(t *testing.T) {
+	t.Parallel()
+	c, db := newCluster(t), databases.Postgres.New(t)
+	channel, err := spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db, Logger: watermill.NopLogger{},
+		Queue: poison.QueueConfig{Origin: Origin}, Ordered: &spillway.OrderedConfig{Hold: true}})
+	testkit.NoError(t, err)
+	var mu sync.Mutex
+	var repaired atomic.Bool
+	seen := map[string][]string{}
+	testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
+		channel.Attach(router)
+		router.AddConsumerHandler("billing", c.topic, c.subscriber(SubscriberConfig{InFlight: 8}), func(msg *message.Message) error {
+			if number(msg.UUID) < 2 && !repaired.Load() { // the first one of key-0 and of key-1
+				return classify.Permanent(errors.New("the ledger refuses it"))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			key := msg.UUID[:len("key-0")]
+			seen[key] = append(seen[key], msg.UUID)
+			return nil
+		})
+	})
+	const n, keys = 60, 3
+	c.produce(keyed(n, keys)...)
+	listed := func() []sequence.Parked { return testkit.Must(sequence.List(t.Context(), db, "shop", 10)) }
+	c.eventually("all are parked or handled", func() bool { return c.committed() == n })
+	all := listed()
+	if len(all) != 2 || !all[0].Held || all[0].Messages != n/keys || len(seen) != 1 {
+		t.Fatalf("%+v, and %v were handled", all, seen)
+	}
+	repaired.Store(true)
+	for _, p := range all {
+		what := map[string]sequence.Decision{"key-0": sequence.Release, "key-1": sequence.Skip}[*p.Key]
+		if _, err := sequence.Decide(context.Background(), db, "shop", p.Seq, sequence.Deciding{What: what, By: "ann", Why: "INC-7",
+			Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.eventually("nothing is parked", func() bool { return len(listed()) == 0 })
+	for at := range keys {
+		key, first := fmt.Sprint("key-", at), at
+		if at == 1 {
+			first += keys
+		}
+		if got := seen[key]; !slices.IsSortedFunc(got, byNumber) || len(got) != (n-first+keys-1)/keys || number(got[0]) != first {
+			t.Errorf("%s: %v", key, got)
+		}
+	}
+	var id, description string
+	err = db.QueryRow(`SELECT encode(id, 'escape'), description FROM spillway_dead_letters`).Scan(&id, &description)
+	if err != nil || id != "key-1/1" || description != "ann decided to skip it: INC-7" {
+		t.Errorf("the letter of %q says %q: %v", id, description, err)
+	}
+}
