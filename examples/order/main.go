@@ -34,7 +34,7 @@ type plan struct {
 	Without bool   // the order of keys
 }
 
-// messages is how many there are if nobody says so.
+// messages is how many there are by default.
 const messages = 20000
 
 func main() {
