@@ -293,8 +293,8 @@ chaos: start ## kill, cut and stop everything while MESSAGES (default 20000) flo
 outage-campaign: start ## the same with outages of a downstream that the handlers call, of up to a minute, behind the breaker
 	$(GO) run ./examples/chaos -outages -messages $(MESSAGES) -seed $(SEED)
 
-chaos-order: start ## kill and stop ordered consumers while MESSAGES flow on Kafka, and judge effects and outputs of each key; SEED repeats
-	$(GO) run ./examples/order -messages $(MESSAGES) -seed $(SEED)
+chaos-order: start ## kill and stop ordered consumers, restart the servers and add partitions while MESSAGES flow on Kafka, and judge effects and outputs of each key; SEED repeats
+	$(GO) run ./examples/order -grow -restarts -messages $(MESSAGES) -seed $(SEED)
 
 test-clusters: start ## nodes of clusters of Kafka, RabbitMQ and PostgreSQL are killed, restarted, stopped and promoted while messages flow; FLAGS="-on kafka -round hang"
 	$(GO) run ./examples/clusters $(FLAGS)

@@ -27,6 +27,9 @@ type broker interface {
 	remove() error
 }
 
+// grower is a broker that can add partitions in the middle of a run.
+type grower interface{ grow() error }
+
 // output is what a handler published.
 type output struct{ id, lane, number string }
 

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/services"
 )
 
 // disturb runs consumers until each message is settled, nothing is parked and everything is committed. Meanwhile it
@@ -25,6 +27,7 @@ func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck i
 			err = errors.Join(err, p.end())
 		}
 	}()
+	rare := s.rare()
 	next, last, moved, cuts := 0, -1, time.Now(), 0
 	for {
 		select {
@@ -62,6 +65,14 @@ func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck i
 			cuts++
 			happened["cut"] += s.cut(ctx)
 		}
+		if len(rare) > 0 && settled > rare[0].at {
+			what := rare[0]
+			rare = rare[1:]
+			if err := what.do(); err != nil {
+				return happened, 0, err
+			}
+			happened[what.name]++
+		}
 		if steps := s.Kills + 1; next < s.Kills && settled > (next+1)*s.Messages/steps {
 			next++
 			at := random.IntN(len(running))
@@ -80,6 +91,28 @@ func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck i
 			}
 		}
 	}
+}
+
+// event happens once so many messages are settled.
+type event struct {
+	at   int
+	name string
+	do   func() error
+}
+
+// rare are those that happen once.
+func (s *setting) rare() (all []event) {
+	restart := func(server string) func() error { return func() error { return services.Control("restart", server) } }
+	if s.Restarts {
+		all = append(all, event{s.Messages / 5, "restart", restart(s.Broker)})
+	}
+	if g, can := s.broker.(grower); can && s.Grow {
+		all = append(all, event{s.Messages * 2 / 5, "grown", g.grow})
+	}
+	if s.Restarts {
+		all = append(all, event{s.Messages * 7 / 10, "restart", restart(s.database)})
+	}
+	return all
 }
 
 // stop stops a consumer for longer than its session lasts.

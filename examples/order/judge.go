@@ -18,6 +18,8 @@ type report struct {
 	Kills    int    `json:"kills"`
 	Stops    int    `json:"stops"`
 	Cuts     int    `json:"cuts"`
+	Grown    int    `json:"partitions_added"` // times
+	Restarts int    `json:"servers_restarted"`
 	Letters  int    `json:"letters"`
 	// Violations are effects that took place after the effect of a later message of their key, and Outputs are outputs
 	// that appeared first after those of a later one.

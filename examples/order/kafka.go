@@ -33,8 +33,16 @@ func newKafka(p *plan) (broker, error) {
 	return &kafkaBroker{plan: p}, nil
 }
 
-func (k *kafkaBroker) create() (err error) {
-	if k.admin, err = sarama.NewClusterAdmin(k.Brokers, nil); err != nil {
+func (k *kafkaBroker) connect() (err error) {
+	if k.admin != nil {
+		_ = k.admin.Close() // its connections may be those to a broker that was restarted
+	}
+	k.admin, err = sarama.NewClusterAdmin(k.Brokers, nil)
+	return err
+}
+
+func (k *kafkaBroker) create() error {
+	if err := k.connect(); err != nil {
 		return err
 	}
 	for _, topic := range []string{k.Topic, k.outputs()} {
@@ -47,6 +55,9 @@ func (k *kafkaBroker) create() (err error) {
 }
 
 func (k *kafkaBroker) remove() (failed error) {
+	if err := k.connect(); err != nil {
+		return err
+	}
 	topics, failed := k.admin.ListTopics()
 	for topic := range topics {
 		if strings.Contains(topic, k.Topic) { // stages, too
@@ -56,16 +67,36 @@ func (k *kafkaBroker) remove() (failed error) {
 	return errors.Join(failed, k.admin.Close())
 }
 
+// produce leaves half of the messages to grow.
 func (k *kafkaBroker) produce() error {
+	if k.Grow {
+		return k.produceSome(0, k.Messages/2)
+	}
+	return k.produceSome(0, k.Messages)
+}
+
+// grow adds partitions, so that keys move, and produces the rest.
+func (k *kafkaBroker) grow() error {
+	if err := k.connect(); err != nil {
+		return err
+	}
+	k.Partitions = k.Partitions*3/2 + 1
+	if err := k.admin.CreatePartitions(k.Topic, int32(k.Partitions), nil, false); err != nil {
+		return err
+	}
+	return k.produceSome(k.Messages/2, k.Messages)
+}
+
+func (k *kafkaBroker) produceSome(from, to int) error {
 	config := sarama.NewConfig()
 	config.Producer.Return.Successes, config.Producer.Idempotent, config.Net.MaxOpenRequests = true, true, 1
-	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.RequiredAcks, config.Producer.Retry.Max = sarama.WaitForAll, 50 // new partitions have no leader yet
 	producer, err := sarama.NewSyncProducer(k.Brokers, config)
 	if err != nil {
 		return err
 	}
 	var all []*sarama.ProducerMessage
-	for n := range k.Messages {
+	for n := from; n < to; n++ {
 		all = append(all, &sarama.ProducerMessage{Topic: k.Topic, Key: sarama.StringEncoder(k.keyOf(n)),
 			Value:   sarama.StringEncoder(fmt.Sprint(n)),
 			Headers: []sarama.RecordHeader{{Key: []byte(kafka.UUIDHeaderKey), Value: []byte(k.idOf(n))}}})
@@ -114,7 +145,7 @@ func (b byLane) Marshal(topic string, msg *message.Message) (*sarama.ProducerMes
 func (k *kafkaBroker) behind() (int, error) {
 	offsets, err := k.admin.ListConsumerGroupOffsets(k.Topic, map[string][]int32{k.Topic: partitions(k.Partitions)})
 	if err != nil {
-		return 0, err
+		return 0, errors.Join(err, k.connect())
 	}
 	committed := 0
 	for p := range k.Partitions {

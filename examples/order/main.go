@@ -27,6 +27,7 @@ type plan struct {
 	Twice, ForGood                               int // of a hundred messages: fail twice, or until they are dead letters
 	Kills, Cuts                                  int
 	Stops                                        bool // by SIGSTOP, beyond the session
+	Grow, Restarts                               bool // partitions are added, and the servers restarted
 	Work, Within                                 time.Duration
 	Delays                                       []time.Duration // of messages that failed
 
@@ -61,6 +62,8 @@ func main() {
 	flag.IntVar(&p.Kills, "kills", 6, "consumers that are killed")
 	flag.IntVar(&p.Cuts, "cuts", 20, "times that all connections to PostgreSQL are cut")
 	flag.BoolVar(&p.Stops, "stops", true, "stop a consumer beyond its session, too")
+	flag.BoolVar(&p.Grow, "grow", false, "add partitions in the middle, if the broker has some")
+	flag.BoolVar(&p.Restarts, "restarts", false, "restart the broker and the database, too")
 	flag.Uint64Var(&p.Seed, "seed", 0, "of what fails and who is killed")
 	flag.DurationVar(&p.Work, "work", 2*time.Millisecond, "how long a handler works")
 	flag.DurationVar(&p.Within, "within", 10*time.Minute, "for all of it")
@@ -107,7 +110,7 @@ func run(p *plan, database string) (err error) {
 		return err
 	}
 	r.Database, r.Messages, r.Keys, r.Seed, r.Kills, r.Stops = database, p.Messages, p.Keys, p.Seed, happened["kill"], happened["stop"]
-	r.Cuts = happened["cut"]
+	r.Cuts, r.Grown, r.Restarts = happened["cut"], happened["grown"], happened["restart"]
 	r.Stuck, r.Seconds = stuck, time.Since(begun).Seconds()
 	line, err := json.Marshal(r)
 	if err != nil {

@@ -32,7 +32,7 @@ func TestOrder(t *testing.T) {
 			t.Parallel()
 			server(t)
 			var said bytes.Buffer
-			run := exec.CommandContext(t.Context(), built, "-database", database, "-messages", "1500", "-kills", "3", "-cuts", "5", "-within", "5m")
+			run := exec.CommandContext(t.Context(), built, "-database", database, "-messages", "1500", "-kills", "3", "-cuts", "5", "-grow", "-within", "5m")
 			run.Stderr = &said
 			line, err := run.Output()
 			t.Logf("%s", bytes.TrimSpace(line))

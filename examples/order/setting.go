@@ -19,15 +19,16 @@ import (
 // setting is the source and the database of a run, which are its own.
 type setting struct {
 	*plan
-	db     *sql.DB
-	broker broker
-	drop   func() error
+	database string
+	db       *sql.DB
+	broker   broker
+	drop     func() error
 }
 
 func (p *plan) outputs() string { return p.Topic + "-outputs" }
 
 func prepare(p *plan, database string) (s *setting, err error) {
-	s = &setting{plan: p}
+	s = &setting{plan: p, database: database}
 	if s.broker, err = brokerOf(p); err != nil {
 		return nil, err
 	}
