@@ -2,11 +2,13 @@ package idempotency
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/sequence"
 )
@@ -31,12 +33,26 @@ func (s sequenced) Open(ctx context.Context) (*sequence.Store, error) {
 				"known by a key of its own; leave Version out", handler)
 		}
 	}
-	store, ok := r.store.(*sqlStore)
-	if !ok {
+	store, joins := beside(r.store)
+	if store == nil {
 		return nil, fmt.Errorf("the store of keys is a %T, and messages wait beside their keys: use a store of "+
-			"idempotency.NewStore or pgxstore.New", r.store)
+			"idempotency.NewStore, pgxstore.New or wmsql.Join", r.store)
 	}
-	return sequence.NewStore(ctx, store.on.DB(), store.service)
+	parked, err := sequence.NewStore(ctx, store.on.DB(), store.service)
+	if err == nil && joins {
+		parked.Join()
+	}
+	return parked, err
+}
+
+// beside returns the store whose table of keys parked messages are beside, or nil. joins says that keys are written in
+// the transactions of a subscriber, as those of wmsql.Join are.
+func beside(store Store) (_ *sqlStore, joins bool) {
+	if joined, ok := store.(interface{ Unjoined() Store }); ok {
+		store, joins = joined.Unjoined(), true
+	}
+	own, _ := store.(*sqlStore)
+	return own, joins
 }
 
 // Key returns how the message is recognised.
@@ -48,12 +64,22 @@ func (s sequenced) Key(ctx context.Context, msg *message.Message) (sequence.Key,
 // Settle writes that the message ended without an effect. If it has had one, it returns the recorded outputs.
 func (s sequenced) Settle(ctx context.Context, key sequence.Key,
 	place keytable.Place) (out []*message.Message, applied bool, err error) {
-	store, ok := s.of.store.(*sqlStore)
-	if !ok {
+	store, joins := beside(s.of.store)
+	if store == nil {
 		return nil, false, fmt.Errorf("idempotency: the store of keys is a %T", s.of.store)
 	}
 	entry := Entry{Key: Key{key.Consumer, key.ID}, Fingerprint: key.Fingerprint, place: place}
-	record, err := keytable.Settle(ctx, store.on, entry.row())
+	var record *keytable.Record
+	joined := false
+	if joins {
+		joined, err = chain.WriteJoined(ctx, store.pool(), func(tx *sql.Tx) (err error) {
+			record, err = keytable.DialectOf(store.on.Kind()).Settle(ctx, tx, entry.row())
+			return err
+		})
+	}
+	if !joined {
+		record, err = keytable.Settle(ctx, store.on, entry.row())
+	}
 	if err != nil || record == nil {
 		return nil, false, err
 	}

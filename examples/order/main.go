@@ -14,7 +14,7 @@ import (
 
 // plan is what happens. A consumer gets it, too.
 type plan struct {
-	Broker  string   // kafka
+	Broker  string   // one of brokers
 	Brokers []string // addresses
 	Driver  string
 	DSN     string
@@ -50,7 +50,7 @@ func main() {
 	}
 	p := plan{Topic: "order-" + strings.ToLower(rand.Text()),
 		Delays: []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}}
-	flag.StringVar(&p.Broker, "broker", "kafka", "where the messages come from: kafka")
+	flag.StringVar(&p.Broker, "broker", "kafka", "where the messages come from: kafka or tables")
 	database := flag.String("database", "postgres", "postgres or mariadb")
 	flag.IntVar(&p.Messages, "messages", messages, "messages")
 	flag.IntVar(&p.Keys, "keys", 50, "keys of messages")

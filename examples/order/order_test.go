@@ -28,18 +28,21 @@ func TestOrder(t *testing.T) {
 	services.Kafka(t)
 	built := program(t)
 	for database, server := range map[string]func(testing.TB) string{"postgres": services.Postgres, "mariadb": services.MySQL} {
-		t.Run(database, func(t *testing.T) {
-			t.Parallel()
-			server(t)
-			var said bytes.Buffer
-			run := exec.CommandContext(t.Context(), built, "-database", database, "-messages", "1500", "-kills", "3", "-cuts", "5", "-grow", "-within", "5m")
-			run.Stderr = &said
-			line, err := run.Output()
-			t.Logf("%s", bytes.TrimSpace(line))
-			if err != nil {
-				t.Errorf("%v\n%s", err, &said)
-			}
-		})
+		for broker, more := range map[string][]string{"kafka": {"-messages", "1500", "-grow"}, "tables": {"-messages", "600", "-stops=false"}} {
+			t.Run(broker+"/"+database, func(t *testing.T) {
+				t.Parallel()
+				server(t)
+				var said bytes.Buffer
+				arguments := append([]string{"-broker", broker, "-database", database, "-kills", "3", "-cuts", "5", "-within", "5m"}, more...)
+				run := exec.CommandContext(t.Context(), built, arguments...)
+				run.Stderr = &said
+				line, err := run.Output()
+				t.Logf("%s", bytes.TrimSpace(line))
+				if err != nil {
+					t.Errorf("%v\n%s", err, &said)
+				}
+			})
+		}
 	}
 }
 

@@ -47,7 +47,7 @@ func (d *Dialect) Absorbs(ctx context.Context, q Querier, row Row) (bool, error)
 func Settle(ctx context.Context, db *database.Database, row Row) (applied *Record, err error) {
 	d := DialectOf(db.Kind())
 	err = db.Write(ctx, func(tx *sql.Tx) (err error) {
-		applied, err = d.settleIn(ctx, tx, row)
+		applied, err = d.Settle(ctx, tx, row)
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrHeld) {
@@ -56,7 +56,8 @@ func Settle(ctx context.Context, db *database.Database, row Row) (applied *Recor
 	return applied, err
 }
 
-func (d *Dialect) settleIn(ctx context.Context, tx Querier, row Row) (*Record, error) {
+// Settle is the same in a transaction.
+func (d *Dialect) Settle(ctx context.Context, tx Querier, row Row) (*Record, error) {
 	for try := 1; ; try++ {
 		place := row.Place.args()
 		settled, err := d.change(ctx, tx, d.settle, append([]any{d.text(row.Consumer), d.text(row.ID), row.At, row.Fingerprint,

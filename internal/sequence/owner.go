@@ -99,18 +99,7 @@ func (o *Owner) later(l *Lane, due time.Time) {
 func (o *Owner) Next(ctx context.Context) *Lane {
 	for ctx.Err() == nil {
 		o.lookForDecisions(ctx)
-		o.mu.Lock()
-		var l *Lane
-		pause := time.Hour
-		if o.count.Load() > 0 {
-			pause = lookEvery
-		}
-		if len(o.due) > 0 {
-			if pause = min(pause, time.Until(o.due[0].due)); pause <= 0 {
-				l = heap.Pop(&o.due).(*Lane)
-			}
-		}
-		o.mu.Unlock()
+		l, pause := o.Due()
 		if l != nil {
 			return l
 		}
@@ -123,6 +112,22 @@ func (o *Owner) Next(ctx context.Context) *Lane {
 		timer.Stop()
 	}
 	return nil
+}
+
+// Due is Next without a wait: it returns a lane that is due, or nil and how long there may be none.
+func (o *Owner) Due() (*Lane, time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	pause := time.Hour
+	if o.count.Load() > 0 {
+		pause = lookEvery
+	}
+	if len(o.due) > 0 {
+		if pause = min(pause, time.Until(o.due[0].due)); pause <= 0 {
+			return heap.Pop(&o.due).(*Lane), 0
+		}
+	}
+	return nil, pause
 }
 
 // Later puts a lane back whose first message is due, or looked at again, at a time.

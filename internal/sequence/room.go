@@ -21,11 +21,11 @@ var defaultLimits = Limits{Messages: 10_000, All: 100_000, MessageBytes: 256 << 
 // before it takes the message up, in no lane: what is parked must be drained meanwhile. The source then waits, and
 // nothing is overtaken. The messages that were taken up before are parked behind the limit. It reports false if ctx ends.
 func (o *Owner) Admit(ctx context.Context, lane []byte) bool {
-	if o.count.Load() == 0 || !o.isFull(lane) {
+	if !o.IsFull(lane) {
 		return true
 	}
-	logging.SequencesFull.Write(o.Logger, nil, o.fields())
-	defer logging.SequencesHaveRoom.Write(o.Logger, nil, o.fields())
+	o.SayFull(true)
+	defer o.SayFull(false)
 	for o.isFull(lane) {
 		again := time.NewTimer(lookEvery)
 		select {
@@ -40,6 +40,18 @@ func (o *Owner) Admit(ctx context.Context, lane []byte) bool {
 		}
 	}
 	return true
+}
+
+// IsFull reports whether no further message of the lane can be parked now, for a subscriber that cannot wait in Admit.
+func (o *Owner) IsFull(lane []byte) bool { return o.count.Load() > 0 && o.isFull(lane) }
+
+// SayFull writes to the log that the source waits for room, or has it again.
+func (o *Owner) SayFull(full bool) {
+	event := logging.SequencesHaveRoom
+	if full {
+		event = logging.SequencesFull
+	}
+	event.Write(o.Logger, nil, o.fields())
 }
 
 func (o *Owner) isFull(lane []byte) bool {

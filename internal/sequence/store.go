@@ -18,6 +18,7 @@ type Store struct {
 	db         *database.Database
 	service    string
 	statements statements
+	joins      bool
 }
 
 // NewStore makes or upgrades the table.
@@ -101,18 +102,11 @@ func (s *Store) message(of Source, row *Row) []any {
 	return []any{[]byte(of.hash(s.service)), row.Position, row.Fingerprint}
 }
 
-func (s *Store) exec(ctx context.Context, statement string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
-	defer cancel()
-	_, err := s.db.Exec(ctx, statement, args...)
-	return err
-}
-
 // Heads returns the first rows of a sequence, at most n.
 func (s *Store) Heads(ctx context.Context, of Source, lane []byte, n int) (rows []*Row, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	err = s.db.Query(ctx, func() { rows = nil }, func(scan *sql.Rows) error {
+	err = s.query(ctx, s.db.Query, func() { rows = nil }, func(scan *sql.Rows) error {
 		row := new(Row)
 		var consumer, keyID, by, why, id, metadata, payload []byte
 		var due, held, sent int64
@@ -151,7 +145,7 @@ type load struct {
 func (s *Store) Load(ctx context.Context, of Source) (all []Waiting, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	err = s.db.QueryPlanned(ctx, func() { all = nil }, func(rows *sql.Rows) error {
+	err = s.query(ctx, s.db.QueryPlanned, func() { all = nil }, func(rows *sql.Rows) error {
 		var w Waiting
 		var due int64
 		err := rows.Scan(&w.Lane, &due, &w.messages, &w.bytes)

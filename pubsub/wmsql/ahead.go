@@ -130,7 +130,7 @@ func (s *subscription) standsAhead(ctx context.Context, t *transaction, at posit
 		return false, err
 	}
 	s.suspicious = false
-	s.gap, s.nacks, s.cuts, s.losses = gap{}, count{}, count{}, count{} // they are of other messages
+	s.gap, s.trouble = gap{}, trouble{} // they are of other messages
 	logging.PositionReset.Write(s.logger, ahead, nil)
 	return true, nil
 }

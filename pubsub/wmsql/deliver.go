@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/placing"
 )
 
 // handing notes that a handler gets a message. The function returned ends the drain if the subscription has ended
@@ -28,7 +29,7 @@ func (s *subscription) handing(taking context.Context) func() {
 // deliver gives a message to the consumer and waits until it is settled, or its time is up.
 func (s *subscription) deliver(taking context.Context, t *transaction, e *entry) outcome {
 	defer s.handing(taking)()
-	d := &delivery{t: t, db: s.of.db, topic: s.topic, group: s.of.config.ConsumerGroup, at: e.at}
+	d := &delivery{t: t, db: s.of.db, topic: s.topic, group: s.of.config.ConsumerGroup, at: e.at, of: e}
 	ctx, cancel := context.WithCancel(s.work)
 	defer cancel()
 	t.whenOver(cancel)
@@ -39,11 +40,18 @@ func (s *subscription) deliver(taking context.Context, t *transaction, e *entry)
 		defer done()
 	}
 	msg := e.row.Msg
+	if e.line != nil {
+		if e.parked != nil {
+			e.line.order, ctx = s.order.owner.Parked(ctx, e.parked)
+		}
+		ctx = placing.With(ctx, e.line)
+		e.line.Deliver(msg)
+	}
 	msg.SetContext(chain.WithTransaction(ctx, d))
-	if s.exhausted(e.at) {
+	if s.exhausted(e) {
 		deadletter.MarkExhausted(msg,
 			fmt.Errorf("delivered %d times, and each time the handler overran the AckDeadline of %s, or interrupted or ended "+
-				"the transaction, or the database refused to commit it or lost it", s.cuts.of(e.at)+s.losses.of(e.at),
+				"the transaction, or the database refused to commit it or lost it", e.cuts.of(e.at)+e.losses.of(e.at),
 				s.of.config.AckDeadline))
 	}
 	if taking.Err() != nil || ctx.Err() != nil { // select would choose at random
@@ -58,15 +66,37 @@ func (s *subscription) deliver(taking context.Context, t *transaction, e *entry)
 	}
 	shuts := s.valve.Shuts()
 	how := s.settled(ctx, msg, d)
+	if how != rolledBack && e.line != nil && !s.returned(ctx, e.line) {
+		how = rolledBack
+	}
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	if how = d.end(how, s.of.config.settleGrace); how == nacked && late && !s.refusedFor(shuts) {
-		s.cuts.add(e.at)
+		e.cuts.add(e.at)
 	}
 	if how == rolledBack && d.spoiled.Load() { // so it is set aside, and seen
-		s.cuts = count{d.at, s.of.config.maxDeliveries - 1}
+		e.cuts = count{e.at, s.of.config.maxDeliveries - 1}
 		return spoiled
 	}
 	return how
+}
+
+// returned waits until the chain has returned, for settleGrace longer than the message's context lasts: a handler may
+// have settled its message itself.
+func (s *subscription) returned(ctx context.Context, l *line) bool {
+	select {
+	case <-l.Returned():
+		return true
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(s.of.config.settleGrace)
+	defer grace.Stop()
+	select {
+	case <-l.Returned():
+		return true
+	case <-grace.C:
+		logging.HandlerTooSlow.Write(s.logger, nil, nil)
+		return false
+	}
 }
 
 // consumed runs the query of an adapter of the user's own before a message.

@@ -19,6 +19,7 @@ type delivery struct {
 	topic string
 	group string
 	at    position
+	of    *entry
 
 	mu    sync.Mutex
 	state outcome

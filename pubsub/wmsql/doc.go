@@ -64,6 +64,13 @@
 // A statement may leave something in the session until the transaction ends: SET LOCAL, a temporary table, a cursor.
 // After such a statement the batch ends with its message, so that the next message does not find it.
 //
+// # Order by key
+//
+// With spillway.Config.Ordered and SubscriberConfig.Key, a message that must be tried later is parked in the transaction,
+// and later ones of its key are parked behind it. What is parked is handled by the instance that has the position, a few messages
+// in a transaction of their own, also when no new message comes. Their rows go with their effects. At the limits of what
+// may be parked the group waits. The store of keys must be that of Join.
+//
 // # Reading on PostgreSQL
 //
 // The Subscriber compares rows in a way that the index answers at any backlog. A message becomes visible when every
@@ -146,7 +153,8 @@
 //
 // # What is not promised
 //
-//   - Order: a message that is dead-lettered and redriven comes behind the others.
+//   - Order: a message that is dead-lettered and redriven comes behind the others. Without Ordered, so does one that
+//     waits in a delay store.
 //   - Effects outside of the transaction, such as calls to other services, happen at least once. A message may be
 //     handled again because of another one in its batch; Batch 1 avoids that.
 //   - A statement that commits implicitly, such as DDL on MySQL, commits the writes before it with the key, but not the

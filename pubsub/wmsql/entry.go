@@ -11,28 +11,40 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
 // entry is a row of the table of messages.
 type entry struct {
-	row wsql.Row
-	at  position
+	row        wsql.Row
+	at         position
+	unreadable bool
+	*trouble
+
+	line   *line         // if the order of keys is kept
+	parked *sequence.Row // if the message was parked
 }
 
-// read locks the group's position and reads what comes behind it. If that may not be taken yet, wait is the time until
-// the next try.
-func (s *subscription) read(ctx context.Context, t *transaction) (entries []entry, wait time.Duration, err error) {
+// lock locks the group's position. It reports whether the position was set back, so that the next transaction begins
+// anew.
+func (s *subscription) lock(ctx context.Context, t *transaction) (from position, restarted bool, err error) {
+	if s.of.source == nil {
+		return from, false, nil
+	}
+	from, trust, err := s.of.source.position(ctx, t.db, s.topic, s.of.config.ConsumerGroup, forUpdate)
+	if err != nil {
+		return from, false, fmt.Errorf("wmsql: lock the position: %w", err)
+	}
+	restarted, err = s.standsAhead(ctx, t, from, trust)
+	return from, restarted, err
+}
+
+// read reads what comes behind the group's position. If that may not be taken yet, wait is the time until the next try.
+func (s *subscription) read(ctx context.Context, t *transaction,
+	from position) (entries []entry, wait time.Duration, err error) {
 	query := wsql.Query{}
-	var from position
 	if s.of.source != nil {
-		var trust trust
-		if from, trust, err = s.of.source.position(ctx, t.db, s.topic, s.of.config.ConsumerGroup, forUpdate); err != nil {
-			return nil, 0, fmt.Errorf("wmsql: lock the position: %w", err)
-		}
-		if restarted, err := s.standsAhead(ctx, t, from, trust); restarted || err != nil {
-			return nil, time.Nanosecond, err
-		}
 		query = s.of.source.next(s.topic, from, s.of.config.Batch)
 	} else {
 		query = s.of.config.Schema.SelectQuery(s.topic, s.of.config.ConsumerGroup, s.of.dialect.offsets)
@@ -65,6 +77,9 @@ func (s *subscription) nothing(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("wmsql: read the position: %w", err)
 	}
+	if s.order.isStale(from) {
+		return false, nil
+	}
 	if suspected, err := s.suspected(ctx, from, trust); suspected || err != nil {
 		return false, err
 	}
@@ -88,7 +103,8 @@ func (s *subscription) entry(rows *sql.Rows) (entry, error) {
 	if err == nil && row.Msg == nil {
 		err = fmt.Errorf("the schema adapter %T returned no message", s.of.config.Schema)
 	}
-	if err != nil {
+	unreadable := err != nil
+	if unreadable {
 		if row, err = raw(rows, err); err != nil {
 			return entry{}, fmt.Errorf("wmsql: read a row of %q: %w", s.topic, err)
 		}
@@ -97,7 +113,7 @@ func (s *subscription) entry(rows *sql.Rows) (entry, error) {
 		row.Msg.Metadata = message.Metadata{}
 	}
 	restoreCarried(row.Msg)
-	e := entry{row: row, at: position{offset: row.Offset}}
+	e := entry{row: row, at: position{offset: row.Offset}, unreadable: unreadable, trouble: &s.trouble}
 	e.at.transaction, _ = row.ExtraData["transaction_id"].(int64)
 	return e, nil
 }

@@ -36,7 +36,7 @@ func (b *bench) letters() map[string][]poison.Letter {
 // each reads a table beside the code under test.
 func (b *bench) each(topic string, do func(*message.Message)) {
 	b.Helper()
-	rows, err := b.db.Query(`SELECT uuid, payload, metadata FROM ` + b.table(topic))
+	rows, err := b.db.Query(`SELECT uuid, payload, metadata FROM ` + b.table(topic) + b.sql(` ORDER BY "offset"`, " ORDER BY `offset`"))
 	if err != nil && (strings.Contains(err.Error(), "42P01") || strings.Contains(err.Error(), "1146")) {
 		return // the table is not there yet
 	}

@@ -53,6 +53,9 @@ func (s *joinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idemp
 		return s.store.Claim(ctx, entry)
 	}
 	c := &claim{d: d, row: rowOf(entry)}
+	if line := d.of.line; line != nil {
+		c.row.Place = line.order.Place(d.of.row.Msg)
+	}
 	switch err := c.begin(ctx); {
 	case errors.Is(err, errSettled), errors.Is(err, errClaimed): // settled by its handler, or another message with this context
 		return s.store.Claim(ctx, entry)
@@ -61,6 +64,9 @@ func (s *joinedStore) Claim(ctx context.Context, entry idempotency.Entry) (idemp
 	}
 	return c, nil
 }
+
+// Unjoined is for a receiver that parks messages beside the keys.
+func (s *joinedStore) Unjoined() idempotency.Store { return s.store }
 
 // deliveryOf returns the delivery whose transaction a claim can join, or nil.
 func (s *joinedStore) deliveryOf(ctx context.Context) *delivery {

@@ -131,8 +131,13 @@ func (b *bench) join(sub *wmsql.Subscriber) idempotency.Store {
 // run protects a handler on the topic with a channel whose receiver joins sub's transaction.
 func (b *bench) run(sub *wmsql.Subscriber, handle message.HandlerFunc, change ...func(*spillway.Config)) (stop func()) {
 	b.Helper()
+	return b.runFrom(sub, b.join(sub), handle, change...)
+}
+
+func (b *bench) runFrom(sub message.Subscriber, keys idempotency.Store, handle message.HandlerFunc, change ...func(*spillway.Config)) (stop func()) {
+	b.Helper()
 	config := spillway.Config{
-		Publisher: b.publisher(), Idempotency: b.join(sub),
+		Publisher: b.publisher(), Idempotency: keys,
 		Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}},
 		Queue: poison.QueueConfig{Origin: wmsql.Origin},
 	}

@@ -22,12 +22,28 @@ func (t *transaction) Begin(options driver.TxOptions) (driver.Tx, error) {
 	if options.Isolation != 0 || options.ReadOnly {
 		return nil, errors.New("wmsql: the transaction is the subscriber's: its isolation cannot be chosen here")
 	}
+	if t.bare {
+		return bare{}, nil
+	}
 	t.savepoints++
 	name := savepointName(t.savepoints)
 	if err := t.execLocked("SAVEPOINT " + name); err != nil {
 		return nil, fmt.Errorf("wmsql: set a savepoint: %w", err)
 	}
 	return savepoint{t, name}, nil
+}
+
+// bare is the transaction itself, whose owner ends it.
+type bare struct{}
+
+func (bare) Commit() error   { return nil }
+func (bare) Rollback() error { return nil }
+
+// barely sets whether Begin sets no savepoint.
+func (t *transaction) barely(on bool) {
+	t.proxy.Lock()
+	defer t.proxy.Unlock()
+	t.bare = on
 }
 
 // savepoint is the transaction that a handler sees.

@@ -52,6 +52,10 @@ type SubscriberConfig struct {
 	// that were handled come again.
 	RestartIfAhead bool
 
+	// Key returns the key of a message: of its metadata, or of its payload. spillway.Config.Ordered needs it, and nothing
+	// else reads it. "" is no key, and no order. If Key panics the topic waits, and the log says so.
+	Key func(*message.Message) string
+
 	// Batch is how many messages are consumed in one transaction at most. A transaction takes none after its first 5
 	// ms. With 1 no message is rolled back because of another one. Default: 10.
 	Batch int
@@ -189,8 +193,12 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if err := s.prepare(ctx, topic); err != nil {
 		return nil, err
 	}
+	order, err := s.takeOrder(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
 	sub, drain := newSubscription(s, topic), graceful.Begin(ctx)
-	sub.drain = drain
+	sub.drain, sub.order = drain, order
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if s.closed {

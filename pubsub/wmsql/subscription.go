@@ -32,10 +32,9 @@ type subscription struct {
 	errors  int       // in a row
 	failing time.Time // since when
 	ahead   bool      // the last error was ErrPositionAhead
-	nacks   count
-	cuts    count
-	losses  count // that no message is known to have caused
+	trouble           // of the next message in the table
 	gap     gap
+	order   *order // nil without an order of keys
 
 	verified   time.Time // when the position was last compared with the table
 	suspicious bool      // it was found not to be of the table, without a lock
@@ -52,36 +51,6 @@ type subscription struct {
 	first atomic.Bool // the message ends its batch, so that it is committed before the next one is delivered
 }
 
-// maxLosses times maxDeliveries is how many deliveries a message has if each time its transaction is lost for another
-// reason than its handler. After so many the message is to blame, because it crashes the server for example.
-const maxLosses = 10
-
-// exhausted reports whether a message was delivered as often as it may be.
-func (s *subscription) exhausted(at position) bool {
-	return s.cuts.of(at) >= s.of.config.maxDeliveries || s.losses.of(at)/maxLosses >= s.of.config.maxDeliveries
-}
-
-// count counts what happens to one message in a row.
-type count struct {
-	at position
-	n  int
-}
-
-func (c *count) add(at position) int {
-	if c.at != at {
-		*c = count{at: at}
-	}
-	c.n++
-	return c.n
-}
-
-func (c *count) of(at position) int {
-	if c.at != at {
-		return 0
-	}
-	return c.n
-}
-
 func newSubscription(s *Subscriber, topic string) *subscription {
 	return &subscription{
 		of: s, topic: topic, out: make(chan *message.Message), suspicious: s.config.RestartIfAhead && s.source != nil,
@@ -93,6 +62,7 @@ func newSubscription(s *Subscriber, topic string) *subscription {
 func (s *subscription) run(ctx context.Context) {
 	defer close(s.out)
 	defer s.session.release()
+	defer s.order.forget()
 	s.work = placing.With(gate.With(s.drain.Work, &s.valve), s)
 	defer context.AfterFunc(ctx, func() {
 		if !s.busy.Load() {
@@ -110,10 +80,26 @@ func (s *subscription) run(ctx context.Context) {
 			s.fails(err)
 			pause = s.backoff(s.errors)
 		}
-		if pause > 0 && !wait.For(ctx, pause) {
+		if pause > 0 && !s.pauses(ctx, pause) {
 			return
 		}
 	}
+}
+
+// pauses waits, an idle subscription until a parked message is due. It reports false if ctx ends.
+func (s *subscription) pauses(ctx context.Context, pause time.Duration) bool {
+	if s.order == nil || s.order.next != nil || !s.idle && !s.order.full {
+		return wait.For(ctx, pause)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return false
+	case s.order.next = <-s.order.due:
+	}
+	return true
 }
 
 // fails notes that a transaction failed. Failures in a row have one line when they begin, and one when they end. One
@@ -154,7 +140,7 @@ func (s *subscription) backoff(times int) time.Duration {
 
 // transact runs one transaction and returns how long to wait after it.
 func (s *subscription) transact(ctx context.Context) (pause time.Duration, err error) {
-	if s.idle {
+	if s.idle = s.idle && !s.order.isDue(); s.idle {
 		if s.idle, err = s.nothing(ctx); s.idle || err != nil {
 			return s.of.config.PollInterval, err
 		}
@@ -206,7 +192,19 @@ func (s *subscription) outlive(ctx context.Context) (context.Context, context.Ca
 // batch consumes a few messages in t and commits it, or leaves it to be rolled back.
 func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Duration, err error) {
 	begun := time.Now()
-	entries, wait, err := s.read(ctx, t)
+	from, restarted, err := s.lock(ctx, t)
+	if restarted || err != nil {
+		return time.Nanosecond, err
+	}
+	if s.order != nil {
+		if err := s.order.know(t, from); err != nil {
+			return 0, err
+		}
+		if lane := s.order.turn(); lane != nil {
+			return s.drainLane(ctx, t, lane)
+		}
+	}
+	entries, wait, err := s.read(ctx, t, from)
 	if err != nil {
 		return 0, err
 	}
@@ -218,11 +216,21 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 	}
 	var last *entry
 	for i := range entries {
-		if i > 0 && (i >= s.of.config.Batch || s.alone > 0 || s.valve.IsShut() || ctx.Err() != nil ||
-			time.Since(begun) > s.of.config.batchTime) {
+		if i > 0 && s.ends(ctx, t, i, begun) {
 			break
 		}
 		e := &entries[i]
+		if err := s.place(e); err != nil {
+			if i > 0 {
+				break
+			}
+			return 0, err
+		}
+		if s.order.waits(e) {
+			pause = noRoom
+			break
+		}
+		s.order.risks()
 		if err := s.consumed(context.WithoutCancel(ctx), t, e); err != nil { // an interruption would undo those before it
 			return 0, fmt.Errorf("wmsql: run the adapter's ConsumedMessageQuery: %w", err)
 		}
@@ -231,25 +239,13 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 		switch outcome := s.deliver(ctx, t, e); outcome {
 		case acked:
 			last = e
-			if !t.leaves() && !s.first.Load() {
-				continue
-			}
+			continue
 		case nacked:
 			if s.valve.Shuts() == shuts {
-				pause = s.backoff(s.nacks.add(e.at))
+				pause = s.backoff(e.nacks.add(e.at))
 			}
 		case rolledBack, spoiled:
-			s.alone = s.of.config.Batch
-			over, uncounted := t.fate()
-			if outcome == rolledBack && s.refusedFor(shuts) {
-				return 0, over
-			}
-			if uncounted {
-				s.losses.add(e.at)
-			} else {
-				s.cuts.add(e.at)
-			}
-			return 0, over
+			return 0, s.undone(t, e, outcome, shuts)
 		case gone:
 		}
 		break
@@ -261,18 +257,30 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 		s.alone = s.of.config.Batch
 		// in a batch of several the last may not be to blame, but it is not the same one twice
 		if over, uncounted := t.fate(); over == nil || !uncounted {
-			s.cuts.add(last.at)
+			last.cuts.add(last.at)
 		}
 		return 0, err
+	}
+	if s.order != nil {
+		s.order.known, s.order.sure = last.at, true
 	}
 	s.alone = max(s.alone-1, 0)
 	return pause, nil
 }
 
-// acknowledge moves the group's position behind the last message and commits everything.
+// ends reports whether a transaction with n messages takes no further one.
+func (s *subscription) ends(taking context.Context, t *transaction, n int, begun time.Time) bool {
+	return n >= s.of.config.Batch || s.alone > 0 || s.valve.IsShut() || taking.Err() != nil ||
+		time.Since(begun) > s.of.config.batchTime || t.leaves() || s.first.Load()
+}
+
+// acknowledge moves the group's position behind the last message, if there is one, and commits everything.
 func (s *subscription) acknowledge(t *transaction, last *entry) error {
 	if err := t.intact(); err != nil {
 		return fmt.Errorf("wmsql: acknowledge: %w", err)
+	}
+	if last == nil { // what was parked alone
+		return t.commit()
 	}
 	query := wsql.Query{}
 	if s.of.source != nil {

@@ -26,6 +26,7 @@ type transaction struct {
 	uncounted  bool  // no message is to blame for its end
 	aborted    error // the statement that failed, if the database refuses all others until a rollback to a savepoint
 	savepoints int
+	bare       bool // without further ones
 	onOver     func()
 	marked     bool               // a statement may have left something behind
 	settings   *keytable.Settings // as they were before a statement that may have changed them

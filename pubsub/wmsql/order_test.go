@@ -1,0 +1,370 @@
+package wmsql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+)
+
+// keyed takes the first letter of the id as the key.
+func keyed(c *wmsql.SubscriberConfig) {
+	c.Key = func(msg *message.Message) string { return strings.Trim(msg.UUID[:1], "0") }
+}
+
+func ordered(delays ...time.Duration) func(*spillway.Config) {
+	return func(c *spillway.Config) {
+		c.Ordered, c.Retry.Attempts = &spillway.OrderedConfig{Delays: delays}, 1
+	}
+}
+
+// calls are those of a handler.
+type calls struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (c *calls) add(id string) (times int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ids = append(c.ids, id)
+	for _, seen := range c.ids {
+		if seen == id {
+			times++
+		}
+	}
+	return times
+}
+
+func (c *calls) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Join(c.ids, " ")
+}
+
+// applied are the ids of the outputs, in their order, which is that of the effects.
+func (b *bench) applied() (ids []string) {
+	b.each(b.outs, func(msg *message.Message) { ids = append(ids, string(msg.Payload)) })
+	return ids
+}
+
+// parked counts the rows that others see.
+func (b *bench) parked() (n int) {
+	b.Helper()
+	if err := b.db.QueryRow(`SELECT count(*) FROM spillway_parked`).Scan(&n); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// inOrder waits until all are settled and nothing is parked, and checks each key.
+func (b *bench) inOrder(published []string, aside ...string) {
+	b.Helper()
+	b.drained()
+	b.until("nothing is parked", func() bool { return b.parked() == 0 })
+	b.account(published, aside...)
+	want, got := map[byte][]string{}, map[byte][]string{}
+	for _, id := range published {
+		if !slices.Contains(aside, id) {
+			want[id[0]] = append(want[id[0]], id)
+		}
+	}
+	for _, id := range b.applied() {
+		got[id[0]] = append(got[id[0]], id)
+	}
+	for key := range want {
+		if !slices.Equal(want[key], got[key]) {
+			b.Errorf("key %c: %v, want %v", key, got[key], want[key])
+		}
+	}
+}
+
+var errDown = errors.New("connection refused")
+
+// Feature R13: a message that fails waits, the later ones of its key wait behind it, and other keys go on. What waits is
+// drained although no new message comes. One that fails for good is set aside, and what comes again is absorbed.
+func TestOrderedParks(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		ids := []string{"a1", "a2", "b1", "a3", "0x", "c1", "c2"}
+		b.publish(ids...)
+		var seen calls
+		b.run(b.subscriber(keyed), func(msg *message.Message) ([]*message.Message, error) {
+			switch times := seen.add(msg.UUID); {
+			case msg.UUID == "c1", (msg.UUID == "a1" || msg.UUID == "0x") && times < 3:
+				return nil, errors.Join(b.write(msg, "half"), errDown)
+			}
+			return b.whole(msg)
+		}, ordered(time.Second, time.Millisecond))
+		b.inOrder(ids, "c1")
+		if got := seen.String(); !strings.HasPrefix(got, "a1 b1 ") {
+			t.Errorf("handled %s", got)
+		}
+		b.publish("a1", "a4") // again: it is absorbed
+		b.drained()
+		b.until("nothing is parked", func() bool { return b.parked() == 0 })
+		if n := len(b.effects()["a1"]); n != 2 {
+			t.Errorf("%d effects of a1", n)
+		}
+	})
+}
+
+// Feature R13: a message is parked in the transaction of its batch, and its row goes when the batch is rolled back.
+func TestOrderedRollback(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		ids := []string{"a1", "a2", "b1", "a3"}
+		b.publish(ids...)
+		var seen calls
+		b.run(b.subscriber(keyed, oneBatch), func(msg *message.Message) ([]*message.Message, error) {
+			times := seen.add(msg.UUID)
+			switch {
+			case msg.UUID == "a1" && times <= 2:
+				return nil, errDown
+			case msg.UUID == "b1" && times == 1:
+				if n := b.parked(); n != 0 {
+					t.Errorf("others see %d parked messages before the batch commits", n)
+				}
+				return nil, b.cutOff(msg)
+			case msg.UUID == "a3" && times == 1: // parked and deleted rows, too
+				return nil, b.cutOff(msg)
+			}
+			return b.whole(msg)
+		}, ordered(50*time.Millisecond))
+		b.inOrder(ids)
+		if got := seen.String(); !strings.HasPrefix(got, "a1 b1 a1 ") {
+			t.Errorf("handled %s", got)
+		}
+	})
+}
+
+// Feature R13: of two instances the one that waited for the position sees what the other one has parked, and drains it
+// when the other one is gone.
+func TestOrderedTwoInstances(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		var seen calls
+		began, fail := make(chan struct{}), make(chan struct{})
+		handle := func(msg *message.Message) ([]*message.Message, error) {
+			switch times := seen.add(msg.UUID); {
+			case msg.UUID == "a1" && times == 1:
+				close(began)
+				<-fail
+				return nil, errDown
+			case msg.UUID == "0" && times == 1: // it ends its batch
+				time.Sleep(20 * time.Millisecond)
+			}
+			return b.whole(msg)
+		}
+		b.publish("0", "a1")
+		stop := b.run(b.subscriber(keyed), handle, ordered(200*time.Millisecond))
+		<-began
+		b.run(b.subscriber(keyed), handle, ordered(200*time.Millisecond))
+		b.publish("a2", "b1")
+		b.until("the other one waits for the position", b.waitsForPosition)
+		close(fail)
+		b.until("a1 is parked", func() bool { return b.parked() > 0 })
+		stop()
+		b.inOrder([]string{"0", "a1", "a2", "b1"})
+	})
+}
+
+// waitsForPosition reports whether a consumer waits for another one's lock.
+func (b *bench) waitsForPosition() bool {
+	b.Helper()
+	var n int
+	err := b.db.QueryRow(b.sql(`SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%consumer_group%' AND datname = current_database()`,
+		`SELECT count(*) FROM information_schema.processlist WHERE db = database() AND info LIKE '%FOR UPDATE' AND time_ms > 50`)).Scan(&n)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n > 0
+}
+
+// Feature R13: a parked message that always interrupts its transaction is set aside, and what is behind it goes on.
+func TestOrderedHeadInterrupts(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		ids := []string{"a1", "a2", "b1"}
+		b.publish(ids...)
+		var seen calls
+		b.run(b.subscriber(keyed, func(c *wmsql.SubscriberConfig) { *wmsql.MaxDeliveries(c) = 2 }), func(msg *message.Message) ([]*message.Message, error) {
+			times := seen.add(msg.UUID)
+			if msg.UUID != "a1" {
+				return b.whole(msg)
+			}
+			if times == 1 {
+				return nil, errDown
+			}
+			ctx, cancel := context.WithTimeout(msg.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, slow := txOf(ctx).ExecContext(ctx, b.sleep("1"))
+			return nil, slow
+		}, ordered(time.Millisecond))
+		b.inOrder(ids, "a1")
+		if reason := b.letters()["a1"][0].Failure.Reason; reason != setAside {
+			t.Errorf("set aside for %q", reason)
+		}
+	})
+}
+
+// Feature R13: a handler that acks its message itself gets a letter, and the next message of the key waits for it.
+func TestOrderedEarlyAck(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		b.publish("a1", "a2")
+		b.run(b.subscriber(keyed), func(msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID == "a1" {
+				msg.Ack()
+				time.Sleep(30 * time.Millisecond)
+			}
+			return b.whole(msg)
+		}, ordered(time.Millisecond))
+		b.inOrder([]string{"a1", "a2"}, "a1")
+	})
+}
+
+// limited bounds what is parked of a key.
+type limited struct {
+	*wmsql.Subscriber
+	messages int
+}
+
+func (l limited) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	placing.OrderOf(ctx).Of.(*sequence.Ordering).Limits = sequence.Limits{Messages: l.messages, All: 100, MessageBytes: 1 << 20, AllBytes: 1 << 20}
+	return l.Subscriber.Subscribe(ctx, topic)
+}
+
+// Feature R13: when as many messages of a key are parked as may be, the group waits and drains, and overtakes nothing.
+func TestOrderedFull(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		ids := []string{"a1", "a2", "a3", "a4", "b1"}
+		b.publish(ids...)
+		var seen calls
+		most, log := 0, &testkit.Log{}
+		sub := b.subscriber(keyed)
+		b.runFrom(limited{sub, 2}, b.join(sub), func(msg *message.Message) ([]*message.Message, error) {
+			if times := seen.add(msg.UUID); msg.UUID == "a1" && times < 3 {
+				return nil, errDown
+			}
+			most = max(most, b.parked())
+			return b.whole(msg)
+		}, ordered(200*time.Millisecond), func(c *spillway.Config) {
+			c.Ordered.Delays = append(c.Ordered.Delays, time.Millisecond)
+			c.Logger = log
+		})
+		b.inOrder(ids)
+		if got := seen.String(); most > 2 || strings.Index(got, "b1") < strings.LastIndex(got, "a1") {
+			t.Errorf("%d were parked; handled %s", most, got)
+		}
+		if len(log.Lines(watermill.ErrorLogLevel, "As many messages are parked as may be")) == 0 {
+			t.Error("nothing is said of it")
+		}
+	})
+}
+
+// Feature R13: with Hold a key stands until a person decides, over a restart, and other keys go on.
+func TestOrderedHold(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		handle := func(msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID == "a1" {
+				return nil, classify.Permanent(errDown)
+			}
+			return b.whole(msg)
+		}
+		hold := func(c *spillway.Config) { c.Ordered.Hold = true }
+		b.publish("a1", "a2", "b1")
+		stop := b.run(b.subscriber(keyed), handle, ordered(time.Millisecond), hold)
+		b.drained()
+		stop()
+		if effects := b.effects(); len(effects) != 1 || len(effects["b1"]) != 2 || b.parked() != 2 || len(b.letters()) != 0 {
+			t.Errorf("effects %v, %d parked, letters %v", effects, b.parked(), b.letters())
+		}
+		var first int64
+		if err := b.db.QueryRow(`SELECT MIN(seq) FROM spillway_parked`).Scan(&first); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sequence.Decide(t.Context(), b.db, shop, first, sequence.Deciding{What: sequence.Skip, By: "ann", Why: "a typo",
+			Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }}); err != nil {
+			t.Fatal(err)
+		}
+		b.run(b.subscriber(keyed), handle, ordered(time.Millisecond), hold)
+		b.inOrder([]string{"a1", "a2", "b1"}, "a1")
+	})
+}
+
+// Bad input: a key function that panics stops the topic until it returns, behind what is before it.
+func TestOrderedKeyPanics(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		log := &testkit.Log{}
+		repaired := make(chan struct{})
+		b.publish("a1", "b1", "a2")
+		b.run(b.subscriber(func(c *wmsql.SubscriberConfig) {
+			c.Logger = log
+			c.Key = func(msg *message.Message) string {
+				select {
+				case <-repaired:
+				default:
+					if msg.UUID == "b1" {
+						panic("no key")
+					}
+				}
+				return msg.UUID[:1]
+			}
+		}), b.whole, ordered(time.Millisecond))
+		b.until("the log says so", func() bool {
+			return strings.Contains(fmt.Sprint(log.Lines(watermill.ErrorLogLevel, "")), `SubscriberConfig.Key panicked with no key for message "b1"`)
+		})
+		b.until("what is before it is handled", func() bool { return len(b.effects()["a1"]) == 2 })
+		if len(b.effects()) != 1 {
+			t.Errorf("%v", b.effects())
+		}
+		close(repaired)
+		b.inOrder([]string{"a1", "b1", "a2"})
+	})
+}
+
+// Bad input: what cannot keep an order on tables is refused, with the field and what to set.
+func TestOrderedRefuses(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		for says, c := range map[string]struct {
+			sub  message.Subscriber
+			keys func() idempotency.Store
+		}{
+			"SubscriberConfig.Key":               {sub: b.subscriber()},
+			"SubscriberConfig.Schema wmsql_test": {sub: b.subscriber(keyed, func(c *wmsql.SubscriberConfig) { c.Schema = b.embedded() })},
+			"Config.Idempotency of wmsql.Join": {sub: b.subscriber(keyed), keys: func() idempotency.Store {
+				return testkit.Must(idempotency.NewStore(t.Context(), b.db, shop))
+			}},
+			"of wmsql.Join on the *sql.DB of this subscriber": {sub: b.subscriber(keyed), keys: func() idempotency.Store {
+				return b.join(testkit.Must(wmsql.NewSubscriber(t.Context(), b.open(t), wmsql.SubscriberConfig{})))
+			}},
+			"does not deliver the messages of a key one at a time": {sub: b.stockSubscriber(wsql.SubscriberConfig{})},
+		} {
+			config := spillway.Config{Publisher: b.pub, Idempotency: b.join(b.subscriber()), Logger: watermill.NopLogger{}}
+			ordered()(&config)
+			if c.keys != nil {
+				config.Idempotency = c.keys()
+			}
+			channel := testkit.Must(spillway.New(t.Context(), config))
+			router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
+			channel.Attach(router)
+			router.AddConsumerHandler("billing", b.topic, c.sub, func(*message.Message) error { return nil })
+			if err := router.Run(t.Context()); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("want an error that says %q: %v", says, err)
+			}
+		}
+	})
+}
