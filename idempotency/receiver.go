@@ -162,8 +162,8 @@ func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 
 // Middleware applies each message of a handler once. Add it inside of retries, so that each attempt has a transaction
 // of its own, and directly around the handler. If the handler fails, nothing stays, and its error is returned
-// unchanged. The error of a deadlock, a serialization failure or a full disk also names the store, the key and the
-// remedy.
+// unchanged. The error of a deadlock, a serialization failure, a full disk or a locked file also names the store, the
+// key and the remedy.
 func (r *Receiver) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(r.step)(h)
 }

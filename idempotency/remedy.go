@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
@@ -19,6 +21,8 @@ const (
 	remedyFull   = "the disk or the file of the database is full: make room; nothing was kept, and the message can come again"
 	remedyUndone = "the database undid the transaction, because another one was in its way: nothing was kept, and the " +
 		"message can come again; where it happens often, let all handlers change rows in one order"
+	remedyLocked = "another connection has the lock of the file; where the handler itself waits for the transaction of its " +
+		"message, which holds the lock, write through idempotency.Tx"
 	remedyDown = "see that the database is up and within reach; the message can come again, and is absorbed if it was " +
 		"applied after all"
 )
@@ -30,6 +34,8 @@ func remedy(err error) string {
 		return remedyFull
 	case undoneByDatabase(err):
 		return remedyUndone
+	case sqlite.IsBusy(err):
+		return remedyLocked
 	case postgres.Pooled(err):
 		return postgres.PoolerRemedy
 	case errors.Is(err, ErrHeld), errors.Is(err, sql.ErrTxDone), isEnd(err):
@@ -63,7 +69,7 @@ func (r *Receiver) inHandler(key Key, err error) error {
 	}
 	of := false
 	hostile := safecall.Call("the handler's error", func() error {
-		of = diskFull(err) || undoneByDatabase(err)
+		of = diskFull(err) || undoneByDatabase(err) || r.onSQLite() && sqlite.IsBusy(err)
 		return nil
 	})
 	if hostile != nil || !of {
@@ -73,6 +79,11 @@ func (r *Receiver) inHandler(key Key, err error) error {
 		err = fmt.Errorf("%s: %w", name, err)
 	}
 	return failed("apply", key, err)
+}
+
+func (r *Receiver) onSQLite() bool {
+	s, ok := r.store.(*sqlStore)
+	return ok && s.on.Kind() == database.SQLite
 }
 
 func nameOf(store Store) string {

@@ -33,6 +33,9 @@ var (
 	// each: Repair the stage topic.
 	StageRefused = event(isError, "stage_refused", "The stage did not take the message; it is requeued",
 		Topic, Handler, Stage, StageTopic, MessageID)
+	// start: Add the handlers with `Stages.AddHandler`, or leave the stages out.
+	StagesUnused = event(isError, "stages_unused", "There are retry stages, and no handler has them: a message that fails is "+
+		"dead-lettered after its attempts. Add handlers with Stages.AddHandler or AddConsumerHandler, or leave the stages out")
 	// start: Add the handler, or list the delay as `Retired`.
 	StageAbandoned = event(isError, "stage_abandoned", "Messages wait in a stage topic that no handler of this process "+
 		"consumes: add their handler, list a removed delay as Retired, or check that another service consumes it",

@@ -229,3 +229,13 @@ func TestStagesExtendCQRS(t *testing.T) {
 		}
 	})
 }
+
+// Stages that no handler has are an error in the log: the router's own AddConsumerHandler knows nothing of them.
+func TestStagesThatNoHandlerHas(t *testing.T) {
+	log := &lines{}
+	s := newStaging(t, stages.Config{Publisher: newBroker(), Stages: stages.Delays(time.Second)}, log)
+	testkit.NoError(t, s.stages.Plugin(s.router))
+	if log.count("no handler has them") != 1 {
+		t.Errorf("%q", log.all())
+	}
+}

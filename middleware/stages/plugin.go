@@ -10,6 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -26,7 +27,11 @@ func (s *Stages) Plugin(router *message.Router) error {
 	if router == nil {
 		return errors.New("stages: Plugin: the router is nil: check the error of message.NewRouter")
 	}
-	for _, h := range s.snapshot() {
+	handlers := s.snapshot()
+	if len(handlers) == 0 {
+		logging.StagesUnused.Write(s.config.Logger, nil, nil)
+	}
+	for _, h := range handlers {
 		if h.extends == router {
 			if err := h.lacksMiddlewares(); err != nil {
 				return err
