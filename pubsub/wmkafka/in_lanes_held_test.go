@@ -15,11 +15,75 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
 )
+
+// limited lets one message of a key be parked.
+type limited struct{ *Subscriber }
+
+func (l limited) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	placing.OrderOf(ctx).Of.(*sequence.Ordering).Limits = sequence.Limits{Messages: 1, All: 100, MessageBytes: 1 << 20, AllBytes: 1 << 20}
+	return l.Subscriber.Subscribe(ctx, topic)
+}
+
+// decides decides about each key that waits.
+func decides(t *testing.T, db *sql.DB, what map[string]sequence.Decision) {
+	t.Helper()
+	for _, p := range testkit.Must(sequence.List(t.Context(), db, "shop", 10)) {
+		if _, err := sequence.Decide(context.Background(), db, "shop", p.Seq, sequence.Deciding{What: what[*p.Key], By: "ann", Why: "INC-7",
+			Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Feature R13: at the limit of what may be parked the partition waits with an error in the log, and no message overtakes. It
+// goes on by itself when there is room.
+func TestFullPartition(t *testing.T) {
+	t.Parallel()
+	c, db, log := newCluster(t), databases.Postgres.New(t), &testkit.Log{}
+	channel, err := spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db, Logger: log, Ordered: &spillway.OrderedConfig{Hold: true}})
+	testkit.NoError(t, err)
+	var repaired atomic.Bool
+	h := newHistory()
+	testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
+		channel.Attach(router)
+		router.AddConsumerHandler("billing", c.topic, limited{c.subscriber(SubscriberConfig{InFlight: 8})}, func(msg *message.Message) error {
+			if !repaired.Load() {
+				return classify.Permanent(errors.New("the ledger refuses it"))
+			}
+			h.begin(t, msg.UUID)
+			h.end(msg.UUID, true)
+			return nil
+		})
+	})
+	const n = 20
+	records := keyed(n, 2)
+	c.produce(records[0])
+	c.eventually("the first message is held", func() bool { return c.committed() == 1 })
+	records[1], records[2] = records[2], records[1] // the next one is of the same key
+	c.produce(records[1:]...)
+	full := func() int {
+		return len(log.Lines(watermill.ErrorLogLevel, "As many messages are parked as may be; their partition waits for room"))
+	}
+	c.eventually("the log says that the partition waits", func() bool { return full() == 1 })
+	repaired.Store(true)
+	if c.committed() != 1 || h.count() > 0 {
+		t.Errorf("%d are committed, and %v were handled", c.committed(), h.seen)
+	}
+	decides(t, db, map[string]sequence.Decision{"key-0": sequence.Release})
+	c.eventually("all are committed", func() bool { return c.committed() == n })
+	c.eventually("all are handled", func() bool { return h.count() == n })
+	for key, seen := range h.seen {
+		if !slices.IsSortedFunc(seen, byNumber) {
+			t.Errorf("%s: %v", key, seen)
+		}
+	}
+}
 
 // Feature R13: with Hold a key stands when a message of it fails for good, and other keys go on. What a person decides is
 // carried out by the consumer that has the partition: the messages go on in their order, and a skipped one is a letter.
@@ -50,18 +114,16 @@ func TestHeldKeys(t *testing.T) {
 	listed := func() []sequence.Parked { return testkit.Must(sequence.List(t.Context(), db, "shop", 10)) }
 	c.eventually("all are parked or handled", func() bool { return c.committed() == n })
 	all := listed()
+	mu.Lock()
 	if len(all) != 2 || !all[0].Held || all[0].Messages != n/keys || len(seen) != 1 {
-		t.Fatalf("%+v, and %v were handled", all, seen)
+		t.Errorf("%+v, and %v were handled", all, seen)
 	}
+	mu.Unlock()
 	repaired.Store(true)
-	for _, p := range all {
-		what := map[string]sequence.Decision{"key-0": sequence.Release, "key-1": sequence.Skip}[*p.Key]
-		if _, err := sequence.Decide(context.Background(), db, "shop", p.Seq, sequence.Deciding{What: what, By: "ann", Why: "INC-7",
-			Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	decides(t, db, map[string]sequence.Decision{"key-0": sequence.Release, "key-1": sequence.Skip})
 	c.eventually("nothing is parked", func() bool { return len(listed()) == 0 })
+	mu.Lock()
+	defer mu.Unlock()
 	for at := range keys {
 		key, first := fmt.Sprint("key-", at), at
 		if at == 1 {
