@@ -11,7 +11,7 @@ import (
 
 // slot is the place of one consumer: a process that is started again when it ends, with connections of its own.
 type slot struct {
-	*campaign
+	campaign *campaign
 	number   int
 	setting  setting
 	database *proxy
@@ -34,14 +34,14 @@ func (s *slot) begin() error {
 
 func (s *slot) startLocked() error {
 	s.started++
-	p, err := start(s.setting, filepath.Join(s.folder, fmt.Sprintf("consumer%d-%03d.log", s.number+1, s.started)))
+	p, err := start(s.setting, filepath.Join(s.campaign.folder, fmt.Sprintf("consumer%d-%03d.log", s.number+1, s.started)))
 	if err != nil {
 		return err
 	}
 	s.current = p
-	s.children.Add(1)
+	s.campaign.children.Add(1)
 	go func() {
-		defer s.children.Done()
+		defer s.campaign.children.Done()
 		s.supervise(p)
 	}()
 	return nil
@@ -55,10 +55,10 @@ func (s *slot) supervise(p *process) {
 	}
 	switch p.exit {
 	case deadlyExit:
-		s.count("deadly")
+		s.campaign.count("deadly")
 	case -1: // a signal: it is counted where it was sent
 	default:
-		s.count("ended")
+		s.campaign.count("ended")
 	}
 	time.Sleep(300 * time.Millisecond)
 	s.mu.Lock()
@@ -67,7 +67,7 @@ func (s *slot) supervise(p *process) {
 		return
 	}
 	if err := s.startLocked(); err != nil {
-		s.tell("start consumer %d: %v", s.number+1, err)
+		s.campaign.tell("start consumer %d: %v", s.number+1, err)
 	}
 }
 
@@ -126,12 +126,12 @@ func (s *slot) end(p *process) error {
 	select {
 	case <-p.ended:
 		if p.exit > 0 && p.exit != deadlyExit {
-			s.count("unclean")
+			s.campaign.count("unclean")
 		}
 		return nil
 	case <-time.After(longestEnd):
-		s.count("hung")
-		s.tell("consumer %d did not end within %s of SIGTERM", s.number+1, longestEnd)
+		s.campaign.count("hung")
+		s.campaign.tell("consumer %d did not end within %s of SIGTERM", s.number+1, longestEnd)
 		err := p.signal(syscall.SIGKILL)
 		<-p.ended
 		return err

@@ -14,14 +14,14 @@ import (
 // practise leaves the incident to the person at the terminal. A line of in deploys the fix; the end of in, or of ctx,
 // ends it.
 func (s *session) practise(ctx context.Context, in io.Reader) error {
-	fmt.Fprintf(s.out, "\nThe alert: webhooks are set aside. docs/incidents.md is the runbook. In another terminal:\n\n "+
-		" export PATH=%s:$PATH\n", filepath.Dir(s.binary))
-	for _, variable := range s.env {
+	fmt.Fprintf(s.terminal.out, "\nThe alert: webhooks are set aside. docs/incidents.md is the runbook. In another terminal:\n\n "+
+		" export PATH=%s:$PATH\n", filepath.Dir(s.terminal.binary))
+	for _, variable := range s.terminal.env {
 		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "SPILLWAY_") {
-			fmt.Fprintf(s.out, "  export %s='%s'\n", name, value)
+			fmt.Fprintf(s.terminal.out, "  export %s='%s'\n", name, value)
 		}
 	}
-	fmt.Fprintln(s.out, "\nEnter deploys the fix of the service's bugs. Ctrl-D ends the practice, and counts what "+
+	fmt.Fprintln(s.terminal.out, "\nEnter deploys the fix of the service's bugs. Ctrl-D ends the practice, and counts what "+
 		"became of each message.")
 	lines := make(chan bool)
 	go func() { // it may wait for a line for ever, and ends with the program
@@ -47,7 +47,7 @@ func (s *session) practise(ctx context.Context, in io.Reader) error {
 
 // deploy replaces the service by one without its bugs.
 func (s *session) deploy() error {
-	fmt.Fprintln(s.out, "\n# The fix is deployed.")
+	fmt.Fprintln(s.terminal.out, "\n# The fix is deployed.")
 	if err := s.serving.Stop(); err != nil {
 		return fmt.Errorf("stop the service: %w", err)
 	}

@@ -15,13 +15,13 @@ import (
 
 // session is the night on call.
 type session struct {
-	*terminal
-	setting crash.Setting
-	serving *crash.Process
-	all     *campaigns.Campaigns
-	rate    int // letters per second of the campaign
-	steps   []step
-	result  *result
+	terminal *terminal
+	setting  crash.Setting
+	serving  *crash.Process
+	all      *campaigns.Campaigns
+	rate     int // letters per second of the campaign
+	steps    []step
+	result   *result
 }
 
 // play does what the person on call does. applied waits until so many messages took effect.
@@ -117,7 +117,7 @@ func (s *session) bringBack(ctx context.Context, bugs string) error {
 		}
 		return context.Cause(ctx)
 	}
-	step, err := s.meanwhile(0, "redrive", halfWay, "redrive", "--cause", bugs, "--rate", fmt.Sprint(s.rate), "--reason",
+	step, err := s.terminal.meanwhile(0, "redrive", halfWay, "redrive", "--cause", bugs, "--rate", fmt.Sprint(s.rate), "--reason",
 		"INC-7: the fix is out", "--yes")
 	s.steps = append(s.steps, step)
 	return err
@@ -158,7 +158,7 @@ func (s *session) handOver() error {
 
 // types runs a command that must end with a code, and keeps it.
 func (s *session) types(code int, name string, args ...string) error {
-	step, err := s.ok(code, name, args...)
+	step, err := s.terminal.ok(code, name, args...)
 	s.steps = append(s.steps, step)
 	return err
 }
@@ -171,8 +171,8 @@ type cause struct {
 
 // causes asks for them as a program does.
 func (s *session) causes() (map[string]cause, error) {
-	cmd := exec.Command(s.binary, "causes", "--json")
-	cmd.Env = s.env
+	cmd := exec.Command(s.terminal.binary, "causes", "--json")
+	cmd.Env = s.terminal.env
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, err

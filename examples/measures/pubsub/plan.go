@@ -27,7 +27,7 @@ func (p plan) run(ctx context.Context, to io.Writer, b broker) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, ps.close()) }()
-	m := &measured{pubsub: ps, ctx: ctx, plan: p}
+	m := &measured{under: ps, ctx: ctx, plan: p}
 	happy, err := m.happy()
 	if err != nil {
 		return err
@@ -46,19 +46,19 @@ func (p plan) run(ctx context.Context, to io.Writer, b broker) (err error) {
 
 // measured is one pub/sub under the plan.
 type measured struct {
-	*pubsub
-	ctx  context.Context
-	plan plan
+	under *pubsub
+	ctx   context.Context
+	plan  plan
 }
 
 // happy compares messages a second of a bare router and of a protected one.
 func (m *measured) happy() (figure harness.Figure, err error) {
 	n := m.plan.happy
 	topic := "bench-happy-" + watermill.NewShortUUID()
-	if err := m.create(topic); err != nil {
+	if err := m.under.create(topic); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, m.remove(topic)) }()
+	defer func() { err = errors.Join(err, m.under.remove(topic)) }()
 	if _, err := m.fill(topic, n); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (m *measured) letters() (harness.Figure, error) {
 	medians, err := harness.Alternate(m.plan.rounds,
 		func() (float64, error) {
 			topic = "bench-dead-" + watermill.NewShortUUID()
-			if err := m.create(topic, topic+".dlq"); err != nil {
+			if err := m.under.create(topic, topic+".dlq"); err != nil {
 				return 0, err
 			}
 			return each(m.fill(topic, n))
@@ -92,7 +92,7 @@ func (m *measured) letters() (harness.Figure, error) {
 		func() (float64, error) { return each(m.consumeBare(topic, n)) },
 		func() (float64, error) {
 			took, err := m.consume(topic, n, errPermanent)
-			return each(took, errors.Join(err, m.remove(topic, topic+".dlq", topic+".invalid")))
+			return each(took, errors.Join(err, m.under.remove(topic, topic+".dlq", topic+".invalid")))
 		})
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ var errPermanent = classify.Permanent(errors.New("no such order"))
 
 // fill publishes n messages, one by one, and returns how long that took.
 func (m *measured) fill(topic string, n int) (took time.Duration, err error) {
-	pub, err := m.publisher()
+	pub, err := m.under.publisher()
 	if err != nil {
 		return 0, err
 	}
@@ -125,7 +125,7 @@ func (m *measured) fill(topic string, n int) (took time.Duration, err error) {
 
 // consumeBare returns how long a router without any middleware, on Watermill's own subscriber, takes for n messages.
 func (m *measured) consumeBare(topic string, n int) (time.Duration, error) {
-	sub, err := m.bare(watermill.NewShortUUID())
+	sub, err := m.under.bare(watermill.NewShortUUID())
 	if err != nil {
 		return 0, err
 	}
@@ -134,11 +134,11 @@ func (m *measured) consumeBare(topic string, n int) (time.Duration, error) {
 
 // consume returns how long a protected router takes for n messages that all end with outcome.
 func (m *measured) consume(topic string, n int, outcome error) (took time.Duration, err error) {
-	sub, err := m.subscriber(watermill.NewShortUUID())
+	sub, err := m.under.subscriber(watermill.NewShortUUID())
 	if err != nil {
 		return 0, err
 	}
-	dead, err := m.publisher()
+	dead, err := m.under.publisher()
 	if err != nil {
 		return 0, errors.Join(err, sub.Close())
 	}

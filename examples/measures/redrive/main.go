@@ -76,7 +76,7 @@ func (p *plan) parse(concurrency, paces string) error {
 
 // bench is what is measured: letters of one topic.
 type bench struct {
-	*harness.Cluster
+	cluster   *harness.Cluster
 	topic     string
 	store     *letters.Store
 	campaigns *campaigns.Campaigns
@@ -93,7 +93,7 @@ func (p plan) run(ctx context.Context, to io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	b := &bench{Cluster: kafka, topic: "bench-redrive-" + watermill.NewShortUUID()}
+	b := &bench{cluster: kafka, topic: "bench-redrive-" + watermill.NewShortUUID()}
 	if err := kafka.Create(b.topic); err != nil {
 		return err
 	}

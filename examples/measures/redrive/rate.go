@@ -22,21 +22,21 @@ func (b *bench) keep(to io.Writer, p pace) error {
 		return err
 	}
 	topic := "bench-redrive-" + watermill.NewShortUUID()
-	if err := b.Create(topic); err != nil {
+	if err := b.cluster.Create(topic); err != nil {
 		return err
 	}
-	all, err := campaigns.New(b.Ctx, b.store, campaigns.Config{Allow: []string{topic}})
+	all, err := campaigns.New(b.cluster.Ctx, b.store, campaigns.Config{Allow: []string{topic}})
 	if err != nil {
 		return err
 	}
-	own := &bench{Cluster: b.Cluster, topic: topic, store: b.store, campaigns: all}
+	own := &bench{cluster: b.cluster, topic: topic, store: b.store, campaigns: all}
 	stop, err := own.work()
 	if err != nil {
 		return err
 	}
 	defer stop()
 	arrived, err := own.arrivals(n, func() error {
-		_, err := all.Start(b.Ctx, campaigns.Request{To: topic, Rate: p.rate, Concurrency: 16, Act: act})
+		_, err := all.Start(b.cluster.Ctx, campaigns.Request{To: topic, Rate: p.rate, Concurrency: 16, Act: act})
 		return err
 	})
 	if err != nil {
@@ -52,18 +52,18 @@ func (b *bench) keep(to io.Writer, p pace) error {
 
 // arrivals are the times at which n messages came to a consumer of the topic, in their order.
 func (b *bench) arrivals(n int, begin func() error) (arrived []time.Time, err error) {
-	sub, err := wmkafka.NewSubscriber(b.Brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{InFlight: 100})
+	sub, err := wmkafka.NewSubscriber(b.cluster.Brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{InFlight: 100})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, sub.Close()) }()
-	ctx, cancel := context.WithCancel(b.Ctx)
+	ctx, cancel := context.WithCancel(b.cluster.Ctx)
 	defer cancel()
 	messages, err := sub.Subscribe(ctx, b.topic)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.Pub.Publish(b.topic, harness.Message()); err != nil { // when it arrives, the group has its partition
+	if err := b.cluster.Pub.Publish(b.topic, harness.Message()); err != nil { // when it arrives, the group has its partition
 		return nil, err
 	}
 	for msg := range messages {
@@ -78,7 +78,7 @@ func (b *bench) arrivals(n int, begin func() error) (arrived []time.Time, err er
 			return arrived[1:], nil
 		}
 	}
-	return nil, errors.Join(errors.New("the subscription ended early"), b.Ctx.Err())
+	return nil, errors.Join(errors.New("the subscription ended early"), b.cluster.Ctx.Err())
 }
 
 // fastest is the largest number of arrivals within a time.

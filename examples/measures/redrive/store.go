@@ -30,7 +30,7 @@ func (b *bench) raw(n, concurrency int) (float64, error) {
 	for i := range concurrency {
 		publishing.Go(func() {
 			for msg := range messages {
-				if errs[i] = b.Pub.Publish(b.topic, msg); errs[i] != nil {
+				if errs[i] = b.cluster.Pub.Publish(b.topic, msg); errs[i] != nil {
 					return
 				}
 			}
@@ -64,11 +64,11 @@ func (b *bench) fill(n int) error {
 
 // work runs a worker for campaigns until stop is called.
 func (b *bench) work() (stop func(), err error) {
-	worker, err := campaigns.NewWorker(b.campaigns, b.Pub, campaigns.WorkerConfig{Poll: 10 * time.Millisecond})
+	worker, err := campaigns.NewWorker(b.campaigns, b.cluster.Pub, campaigns.WorkerConfig{Poll: 10 * time.Millisecond})
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(b.Ctx)
+	ctx, cancel := context.WithCancel(b.cluster.Ctx)
 	var working sync.WaitGroup
 	working.Go(func() { _ = worker.Run(ctx) })
 	return func() { cancel(); working.Wait() }, nil
@@ -85,7 +85,7 @@ func (b *bench) campaign(n, concurrency int) (float64, error) {
 		return 0, err
 	}
 	defer stop()
-	c, err := b.campaigns.Start(b.Ctx, campaigns.Request{Concurrency: concurrency, Act: act})
+	c, err := b.campaigns.Start(b.cluster.Ctx, campaigns.Request{Concurrency: concurrency, Act: act})
 	if err == nil {
 		c, err = b.ended(c.ID, n)
 	}
@@ -95,7 +95,7 @@ func (b *bench) campaign(n, concurrency int) (float64, error) {
 // ended waits until a campaign has redriven n letters.
 func (b *bench) ended(id string, n int) (campaigns.Campaign, error) {
 	for {
-		c, err := b.campaigns.Get(b.Ctx, id)
+		c, err := b.campaigns.Get(b.cluster.Ctx, id)
 		switch {
 		case err != nil:
 			return c, err
@@ -114,7 +114,7 @@ func (b *bench) drain(n, concurrency int) (float64, error) {
 		return 0, err
 	}
 	began := time.Now()
-	report, err := redrive.Drain(b.Ctx, b.store, b.Pub,
+	report, err := redrive.Drain(b.cluster.Ctx, b.store, b.cluster.Pub,
 		redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{b.topic}, Concurrency: concurrency}})
 	took := time.Since(began)
 	if err == nil && report.Redriven != n {

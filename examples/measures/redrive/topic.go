@@ -60,18 +60,18 @@ func (s *stopwatch) perSecond() (float64, error) {
 // time.
 func (b *bench) filled(n, concurrency int) (topic string, sub *wmkafka.Subscriber, err error) {
 	topic = "bench-redrive-" + watermill.NewShortUUID() + ".dlq"
-	if err := b.Create(topic); err != nil {
+	if err := b.cluster.Create(topic); err != nil {
 		return "", nil, err
 	}
-	b.Made(topic+".parked", topic+".quarantine")
-	bulk, err := wmkafka.NewPublisher(b.Brokers, wmkafka.PublisherConfig{InFlight: 100})
+	b.cluster.Made(topic+".parked", topic+".quarantine")
+	bulk, err := wmkafka.NewPublisher(b.cluster.Brokers, wmkafka.PublisherConfig{InFlight: 100})
 	if err != nil {
 		return "", nil, err
 	}
 	if err := errors.Join(bulk.Publish(topic, b.letters(n)...), bulk.Close()); err != nil {
 		return "", nil, err
 	}
-	sub, err = wmkafka.NewSubscriber(b.Brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{InFlight: concurrency})
+	sub, err = wmkafka.NewSubscriber(b.cluster.Brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{InFlight: concurrency})
 	return topic, sub, err
 }
 
@@ -81,10 +81,10 @@ func (b *bench) drainTopic(n, concurrency int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	watch := &stopwatch{Publisher: b.Pub, n: n, done: make(chan struct{})}
-	_, err = redrive.DrainTopic(b.Ctx, sub, watch, redrive.DrainTopicConfig{
+	watch := &stopwatch{Publisher: b.cluster.Pub, n: n, done: make(chan struct{})}
+	_, err = redrive.DrainTopic(b.cluster.Ctx, sub, watch, redrive.DrainTopicConfig{
 		Rules: redrive.Rules{Allow: []string{b.topic}, Concurrency: concurrency},
-		Topic: topic, Park: b.Pub, Max: n, IdleAfter: time.Minute,
+		Topic: topic, Park: b.cluster.Pub, Max: n, IdleAfter: time.Minute,
 	})
 	if err := errors.Join(err, sub.Close()); err != nil {
 		return 0, err
@@ -99,7 +99,7 @@ func (b *bench) requeue(n, concurrency int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	watch := &stopwatch{Publisher: b.Pub, n: n, done: make(chan struct{})}
+	watch := &stopwatch{Publisher: b.cluster.Pub, n: n, done: make(chan struct{})}
 	requeue, err := requeuer.NewRequeuer(requeuer.Config{
 		Subscriber: sub, SubscribeTopic: topic, Publisher: watch,
 		GeneratePublishTopic: func(requeuer.GeneratePublishTopicParams) (string, error) { return b.topic, nil },
@@ -107,7 +107,7 @@ func (b *bench) requeue(n, concurrency int) (float64, error) {
 	if err != nil {
 		return 0, errors.Join(err, sub.Close())
 	}
-	ctx, cancel := context.WithTimeout(b.Ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(b.cluster.Ctx, 2*time.Minute)
 	defer cancel()
 	ran := make(chan error, 1)
 	go func() { ran <- requeue.Run(ctx) }()
