@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var classes = map[classify.Class]string{
@@ -28,9 +29,7 @@ func TestClassNames(t *testing.T) {
 			t.Errorf("%q reads back as %v, %v", name, back, err)
 		}
 	}
-	if got := classify.Class(200).String(); got != "unknown" {
-		t.Errorf("a class out of range reads %q", got)
-	}
+	testkit.Equal(t, "a class out of range", classify.Class(200).String(), "unknown")
 }
 
 // Feature C1: metadata is hostile: whatever is not exactly a name is unknown, and said to be.
@@ -51,7 +50,5 @@ func TestNilError(t *testing.T) {
 		Default: classify.ClassPermanent,
 		Rules:   []classify.Rule{func(error) (classify.Verdict, bool) { return classify.Verdict{Class: classify.ClassInvalid}, true }},
 	})
-	if v := c.Classify(nil); v != (classify.Verdict{}) {
-		t.Fatalf("nil is %+v", v)
-	}
+	testkit.Equal(t, "nil", c.Classify(nil), (classify.Verdict{}))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/causes"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promise P4: an error that wraps itself, or more than can be searched, is judged in time, by the marks around it.
@@ -26,9 +27,7 @@ func TestErrorsWithoutEnd(t *testing.T) {
 	c := newClassifier(t, classify.Config{Rules: rules, OnRulePanic: func(string, []byte) { told++ }})
 	for name, err := range map[string]error{"loop": loop(), "op": op, "url": get, "doubled": double, "panics": panicking} {
 		within(t, 20*time.Second, func() {
-			if v := c.Classify(classify.Permanent(err)); v.Class != classify.ClassPermanent {
-				t.Errorf("%s: %+v", name, v)
-			}
+			testkit.Equal(t, name, c.Classify(classify.Permanent(err)).Class, classify.ClassPermanent)
 			want := classify.ClassUnknown
 			if name == "op" {
 				want = classify.ClassTransient

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 type (
@@ -97,9 +98,7 @@ func TestRulePanics(t *testing.T) {
 			panic("the hook too")
 		},
 	})
-	if v := c.Classify(errSentinel); v != permanent {
-		t.Errorf("got %+v", v)
-	}
+	testkit.Equal(t, "", c.Classify(errSentinel), permanent)
 	if len(texts) != 2 || !strings.Contains(texts[0], "first") || !strings.Contains(texts[1], "evilError") {
 		t.Errorf("told %q", texts)
 	}

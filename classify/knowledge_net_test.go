@@ -14,23 +14,18 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature C4: errors of real connections.
 func TestKnowledgeNet(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	address := listener.Addr().String()
 	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	peer, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	read := func() error { _, err := conn.Read(make([]byte, 1)); return err }
 	_ = conn.SetReadDeadline(time.Now().Add(-time.Second))
 	check(t, "read deadline", read(), classify.ClassTransient)

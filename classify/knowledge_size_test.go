@@ -12,6 +12,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // panicking is an error whose methods panic.
@@ -116,9 +117,7 @@ func TestTooLargeByMarkAndRule(t *testing.T) {
 		func(error) (classify.Verdict, bool) { panic("a rule") },
 		classify.Is(own, classify.Verdict{TooLarge: true, Reason: "quota"}),
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if v := classifier.Classify(own); v.Class != classify.ClassPermanent || !v.TooLarge || v.Reason != "quota" {
 		t.Errorf("by the rule: %+v", v)
 	}

@@ -11,6 +11,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // pgError is shaped like those of pgx, and pqError like those of lib/pq.
@@ -92,9 +93,7 @@ func (e errNilMySQL) Unwrap() error { return e.MySQLError }
 func openSQLite(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	db.SetMaxOpenConns(1)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
@@ -108,9 +107,7 @@ func TestKnowledgeSQLite(t *testing.T) {
 	if err := run(db, `CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT NOT NULL CHECK (v <> 'bad'), u TEXT UNIQUE)`); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(db, `INSERT INTO t VALUES (1, 'a', 'a')`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, run(db, `INSERT INTO t VALUES (1, 'a', 'a')`))
 	check(t, "primary key", run(db, `INSERT INTO t VALUES (1, 'b', 'b')`), classify.ClassPermanent)
 	check(t, "unique", run(db, `INSERT INTO t VALUES (2, 'b', 'a')`), classify.ClassPermanent)
 	check(t, "not null", run(db, `INSERT INTO t VALUES (2, NULL, 'b')`), classify.ClassPermanent)
@@ -121,18 +118,12 @@ func TestKnowledgeSQLite(t *testing.T) {
 
 	other := openSQLite(t, file)
 	tx, err := other.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(`INSERT INTO t VALUES (3, 'c', 'c')`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, testkit.Err(tx.Exec(`INSERT INTO t VALUES (3, 'c', 'c')`)))
 	check(t, "busy", run(db, `INSERT INTO t VALUES (4, 'd', 'd')`), classify.ClassTransient)
 	_ = tx.Rollback()
 
-	if err := run(db, `PRAGMA max_page_count = 4`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, run(db, `PRAGMA max_page_count = 4`))
 	check(t, "full", run(db, `INSERT INTO t VALUES (5, ?, 'e')`, strings.Repeat("x", 1<<20)), classify.ClassTransient)
 	check(t, "read-only", run(openSQLite(t, "file:"+file+"?mode=ro"), `DELETE FROM t`), classify.ClassPermanent)
 	check(t, "cannot open", openSQLite(t, "file:"+file+"/none?mode=ro").Ping(), classify.ClassTransient)
@@ -142,15 +133,11 @@ func TestKnowledgeSQLite(t *testing.T) {
 func TestKnowledgeDatabaseSQL(t *testing.T) {
 	db := openSQLite(t, filepath.Join(t.TempDir(), "test.sqlite"))
 	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_ = tx.Commit()
 	check(t, "transaction done", tx.Rollback(), classify.ClassTransient)
 	conn, err := db.Conn(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_ = conn.Close()
 	check(t, "connection done", conn.PingContext(context.Background()), classify.ClassTransient)
 	var n int

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // These are shaped like errors of HTTP clients, of the AWS SDK and of gRPC.
@@ -86,9 +87,7 @@ func TestRetryAfterHeader(t *testing.T) {
 			"18446744073709551616": 1 << 31 * time.Second, "9223372036854775807": 1 << 31 * time.Second,
 		} {
 			v := judge(classify.Away(errors.New("busy"), classify.RetryAfterHeader(value)))
-			if v.RetryAfter != want {
-				t.Errorf("%q: %s", value, v.RetryAfter)
-			}
+			testkit.Equal(t, value, v.RetryAfter, want)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // check judges err bare, below layers, and beside an unknown error.
@@ -48,9 +49,7 @@ func TestKnowledgeJSON(t *testing.T) {
 	} {
 		err := json.Unmarshal([]byte(input), &into)
 		check(t, input, err, want)
-		if v := judge(err); v.Reason != classify.ReasonUnmarshal {
-			t.Errorf("%q: reason %q", input, v.Reason)
-		}
+		testkit.Equal(t, input+": reason", judge(err).Reason, classify.ReasonUnmarshal)
 	}
 	decoder := json.NewDecoder(bytes.NewReader([]byte(`{"N":x}`)))
 	check(t, "decoder", decoder.Decode(&into), classify.ClassInvalid)

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -18,9 +19,7 @@ func judge(err error) classify.Verdict { return (*classify.Classifier)(nil).Clas
 func newClassifier(t testing.TB, config classify.Config) *classify.Classifier {
 	t.Helper()
 	c, err := classify.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return c
 }
 

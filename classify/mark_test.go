@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature C2: every mark survives any number of layers, says its class, and changes neither the text nor the causes.
@@ -108,9 +109,7 @@ func TestNotNow(t *testing.T) {
 	err := fmt.Errorf("a: %w", classify.NotNow(errors.New("locked"), classify.Reason("locked"), classify.RetryAfter(time.Second)))
 	want := classify.Verdict{Class: classify.ClassTransient, Reason: "locked", RetryAfter: time.Second, NotNow: true}
 	for _, err := range []error{err, classify.With(err, classify.Description("")), errors.Join(err, errors.New("unknown"))} {
-		if got := judge.Classify(err); got != want {
-			t.Errorf("%+v", got)
-		}
+		testkit.Equal(t, "", judge.Classify(err), want)
 	}
 	for _, err := range []error{classify.Permanent(err), classify.Transient(err), errors.Join(err, classify.Permanent(errors.New("b")))} {
 		if got := judge.Classify(err); got.NotNow {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 type (
@@ -66,9 +67,7 @@ func TestPanicError(t *testing.T) {
 	if err := caught(func() { panic(nil) }); !errors.As(err.Value.(error), &none) {
 		t.Errorf("panic(nil) has the value %T", err.Value)
 	}
-	if text := (&classify.PanicError{}).Error(); text != "panic: <nil>" {
-		t.Errorf("the zero PanicError reads %q", text)
-	}
+	testkit.Equal(t, "the zero PanicError", (&classify.PanicError{}).Error(), "panic: <nil>")
 }
 
 // Feature C4: a panic does not unwrap to its value; a rule for its type may judge it.
@@ -81,7 +80,5 @@ func TestPanicHidesValue(t *testing.T) {
 		classify.Is(errSentinel, classify.Verdict{Class: classify.ClassDiscard}),
 		classify.As(func(*classify.PanicError) classify.Verdict { return classify.Verdict{Class: classify.ClassInvalid} }),
 	}})
-	if v := c.Classify(err); v.Class != classify.ClassInvalid {
-		t.Errorf("got %+v", v)
-	}
+	testkit.Equal(t, "", c.Classify(err).Class, classify.ClassInvalid)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature C3: marks before rules, rules before knowledge, knowledge before the default; and what each of them fills.
@@ -102,9 +103,7 @@ func TestDiscardJoinedToFailure(t *testing.T) {
 		"reason":    {classify.With(errors.New("a"), classify.Reason("r")), classify.Verdict{Reason: "r"}},
 		"discard":   {classify.Discard(errors.New("b")), classify.Verdict{Class: classify.ClassDiscard, Reason: "stale"}},
 	} {
-		if got := judge(errors.Join(discard, row.other)); got != row.want {
-			t.Errorf("%s: %+v, want %+v", name, got, row.want)
-		}
+		testkit.Equal(t, name, judge(errors.Join(discard, row.other)), row.want)
 		if got := judge(fmt.Errorf("%w: %w", row.other, discard)); got.Class != row.want.Class {
 			t.Errorf("%s first: %+v, want %v", name, got, row.want.Class)
 		}
@@ -112,9 +111,7 @@ func TestDiscardJoinedToFailure(t *testing.T) {
 	if got := judge(branches{nil, discard, nil}); got.Class != classify.ClassDiscard {
 		t.Errorf("a nil branch is a failure: %+v", got)
 	}
-	if got := judge(errors.Join(discard)); got.Class != classify.ClassDiscard {
-		t.Errorf("a join of one: %+v", got)
-	}
+	testkit.Equal(t, "a join of one", judge(errors.Join(discard)).Class, classify.ClassDiscard)
 }
 
 // branches is a joined error that may hold nil, and is not comparable.

@@ -172,8 +172,6 @@ func TestOutputsOfVersions(t *testing.T) {
 			c.Errorf("after the mark of version 1: %v", out)
 		}
 		mark(2)
-		if out := deliver(2); len(out) != 0 {
-			c.Errorf("after the mark of version 2: %v", out)
-		}
+		testkit.Equal(c, "after the mark of version 2", len(deliver(2)), 0)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // SQLite's disk is really full, by max_page_count. A server's cannot be filled for one test: there a trigger raises
@@ -48,9 +49,7 @@ func (c *cell) fill(q filling, when, table string) (empty func()) {
 		return func() { c.exec(`DROP TRIGGER disk_full`) }
 	}
 	var pages int
-	if err := q.QueryRow(`PRAGMA page_count`).Scan(&pages); err != nil {
-		c.Error(err)
-	}
+	testkit.Is(c, q.QueryRow(`PRAGMA page_count`).Scan(&pages), nil)
 	exec(fmt.Sprintf(`PRAGMA max_page_count = %d`, pages))
 	return func() { c.exec(`PRAGMA max_page_count = 1073741823`) }
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // A server is cut off by a proxy in between, and a file by its driver.
@@ -36,9 +37,7 @@ func (c *cell) broken(config ...idempotency.ReceiverConfig) (message.HandlerMidd
 			c.Errorf("%v, not given back: %v", out, err)
 		}
 		c.explains(err, append(want, "see that the database is up")...)
-		if n := db.Stats().InUse; n != 0 {
-			c.Errorf("%d connections are in use", n)
-		}
+		testkit.Equal(c, "connections are in use", db.Stats().InUse, 0)
 	}
 }
 

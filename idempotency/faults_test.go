@@ -52,9 +52,7 @@ func (f *faulty) claim(id string) idempotency.Claim {
 
 func (f *faulty) do(c idempotency.Claim, statement string) {
 	f.Helper()
-	if _, err := c.Tx().Exec(statement); err != nil {
-		f.Error(err)
-	}
+	testkit.Is(f, testkit.Err(c.Tx().Exec(statement)), nil)
 }
 
 // Promise P7: a driver that panics leaves no key locked, wherever it does.
@@ -79,13 +77,9 @@ func TestDriverPanics(t *testing.T) {
 						}
 					}()
 					c, err := f.store.Claim(t.Context(), idempotency.Entry{Key: same})
-					if err != nil {
-						t.Error(err)
-					}
+					testkit.Is(t, err, nil)
 					defer func() {
-						if err := c.Release(); err != nil {
-							t.Error(err)
-						}
+						testkit.Is(t, c.Release(), nil)
 					}()
 					if d.says == "mysql" {
 						_, _ = c.Tx().Exec(`SET @any = 1`) // may end the transaction, for all that we know
@@ -168,9 +162,7 @@ func TestMySQLConnectionNotRestored(t *testing.T) {
 	f.do(c, `SET @any = 1`)
 	f.wire.Set(f.at("SET", func(*wire.Conn) error { return errors.New("bad") }), nil)
 	testkit.NoError(t, c.Commit([]byte("x")))
-	if n := f.own.Stats().OpenConnections; n != 0 {
-		t.Errorf("%d connections are open", n)
-	}
+	testkit.Equal(t, "connections are open", f.own.Stats().OpenConnections, 0)
 	f.rows(0, 1)
 }
 

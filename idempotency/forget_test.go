@@ -65,19 +65,13 @@ func TestForget(t *testing.T) {
 			except []string
 			want   int
 		}{{nil, 5 - 1}, {[]string{"leased-0", "not there"}, 3}} { // one of the five is of another service
-			if n, err := eraser.CountOutputs(t.Context(), of.except); err != nil || n != of.want {
-				t.Errorf("%d keys have outputs, want %d: %v", n, of.want, err)
-			}
+			testkit.Returns(t, of.want)(eraser.CountOutputs(t.Context(), of.except))
 		}
 		receiver := newReceiver(t, store, idempotency.ReceiverConfig{Consumer: "billing"})
 		handle := receiver.Middleware(t.write)
 		for _, id := range []string{"ann-7", "ann-8"} { // the first is absorbed, the second is applied again
-			if _, err := handle(newMessage(id)); err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, testkit.Err(handle(newMessage(id))), nil)
 		}
-		if n := count(t, db, "effects"); n != 1 {
-			t.Errorf("%d were applied", n)
-		}
+		testkit.Equal(t, "applied", count(t, db, "effects"), 1)
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature I3: a handler that succeeded although its lease was lost is recorded if no other delivery took the key over.
@@ -132,9 +133,7 @@ func TestLeaseReleased(t *testing.T) {
 					t.Error(s.calls)
 				}
 				time.Sleep(2 * leaseTime)
-				if s.n("renew") != 0 {
-					t.Error("renewed after the end")
-				}
+				testkit.Equal(t, "renewed after the end", s.n("renew"), 0)
 			})
 		})
 	}

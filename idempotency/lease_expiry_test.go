@@ -117,9 +117,7 @@ func (c *cell) leaseClock() {
 			}
 		}
 		fence = l.Fence()
-		if err := l.Release(c.Context()); err != nil {
-			c.Error(err)
-		}
+		testkit.Is(c, l.Release(c.Context()), nil)
 	}
 	l := c.leases(store, fence)
 	testkit.NoError(c, l.Complete(c.Context(), []byte("x")))

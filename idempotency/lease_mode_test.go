@@ -101,9 +101,7 @@ func (c *cell) leasedElsewhere() {
 		}
 	}}}
 	leasing := atWork(idempotency.ReceiverConfig{Consumer: "billing", Hooks: idempotency.Hooks{OnRequeue: func(_ context.Context, key idempotency.Key) {
-		if key != (idempotency.Key{Consumer: "shop/billing", ID: "m1"}) {
-			c.Errorf("put back: %v", key)
-		}
+		testkit.Equal(c, "put back", key, (idempotency.Key{Consumer: "shop/billing", ID: "m1"}))
 		if back.Add(1) == 20 {
 			release()
 		}
@@ -243,9 +241,7 @@ func TestLeaseJoined(t *testing.T) {
 			for range 2 {
 				testkit.NoError(t, pub.Publish("orders", message.NewMessage(id, []byte(`{}`))))
 			}
-			if err := <-held; !errors.Is(err, idempotency.ErrHeld) {
-				t.Error(err)
-			}
+			testkit.Is(t, <-held, idempotency.ErrHeld)
 			eventually(t, "the key is applied", func() bool { return count(t, db, `spillway_keys WHERE expires_at IS NULL`) == 1 })
 			_ = router.Close()
 			if err := <-stopped; err != nil || len(held) != 0 {

@@ -73,9 +73,7 @@ func TestLeaseNotRenewed(t *testing.T) {
 						return nil, nil
 					}
 					ran = time.Since(s.began)
-					if !errors.Is(context.Cause(ctx), idempotency.ErrLeaseLost) {
-						t.Error(context.Cause(ctx))
-					}
+					testkit.Is(t, context.Cause(ctx), idempotency.ErrLeaseLost)
 					return nil, ctx.Err()
 				})
 				time.Sleep(10 * leaseTime) // for the request that hangs

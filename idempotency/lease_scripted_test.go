@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -83,9 +84,7 @@ func scriptedReceiver(t *testing.T, s *scripted, handle message.HandlerFunc) (at
 	retry, failed := middleware.NewRetry(middleware.RetryConfig{
 		Attempts: 3, Hooks: middleware.RetryHooks{OnAttempt: func(context.Context, middleware.Attempt) { attempts++ }},
 	})
-	if failed != nil {
-		t.Fatal(failed)
-	}
+	testkit.NoError(t, failed)
 	r := newReceiver(t, s, idempotency.ReceiverConfig{Lease: leaseTime,
 		Hooks: idempotency.Hooks{OnLeaseLost: func(context.Context, idempotency.Key) { lost++ }}})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -93,9 +92,7 @@ func scriptedReceiver(t *testing.T, s *scripted, handle message.HandlerFunc) (at
 	msg := newMessage("m1")
 	msg.SetContext(ctx)
 	out, err = chain.EnterParts(retry, r)(handle)(msg)
-	if msg.Context() != ctx {
-		t.Error("the message has another context than it came with")
-	}
+	testkit.Equal(t, "the message has another context than it came with", msg.Context(), ctx)
 	return attempts, lost, out, err
 }
 

@@ -121,9 +121,7 @@ func testLease(t *testing.T, d database) {
 			got := make(chan idempotency.Lease, 1)
 			go func() {
 				l, err := there.Lease(ctx, entry, long)
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, err, nil)
 				got <- l
 			}()
 			end := c.Release
@@ -148,9 +146,7 @@ func testLease(t *testing.T, d database) {
 		cancel()
 		_, err := here.Lease(ended, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "i"}}, long)
 		for _, err := range []error{err, l.Renew(ended), l.Complete(ended, nil), l.Release(ended)} {
-			if !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
+			testkit.Is(t, err, context.Canceled)
 		}
 		if err := errors.Join(l.Renew(ctx), l.Complete(ctx, nil)); err != nil || count(t, db, "spillway_keys") != 1 {
 			t.Fatal(err)

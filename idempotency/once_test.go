@@ -107,9 +107,7 @@ func (c *cell) together() {
 	if err != nil || len(again) != 1 || again[0].UUID != out[0].UUID {
 		c.Fatal(again, err)
 	}
-	if n := c.db.Stats().InUse; n != 0 {
-		c.Errorf("%d connections are in use", n)
-	}
+	testkit.Equal(c, "connections are in use", c.db.Stats().InUse, 0)
 }
 
 // Feature I2: eight deliveries at once, on two pools, call the handler once; the others wait and return what it

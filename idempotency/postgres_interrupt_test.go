@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"errors"
 	"net"
 	"testing"
 	"time"
@@ -66,11 +65,7 @@ func TestPostgresWaitEndsWhenTheCancelIsLost(t *testing.T) {
 		_ = held.Release()
 		err = <-ended
 	}
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
-	if n := db.Stats().InUse; n != 1 {
-		t.Errorf("%d connections are in use", n)
-	}
+	testkit.Is(t, err, context.DeadlineExceeded)
+	testkit.Equal(t, "connections are in use", db.Stats().InUse, 1)
 	testkit.NoError(t, held.Commit(nil))
 }

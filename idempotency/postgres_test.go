@@ -50,20 +50,14 @@ func TestPostgresWaitEndsWithContext(t *testing.T) {
 		}()
 		eventually(t, "the duplicate waits", func() bool { return waiting(t, db, id) == 1 })
 		end()
-		if err := <-failed; !errors.Is(err, want) {
-			t.Error(err)
-		}
+		testkit.Is(t, <-failed, want)
 		eventually(t, "the server's wait ends", func() bool { return waiting(t, db, id) == 0 })
 	}
-	if n := db.Stats().InUse; n != 1 {
-		t.Errorf("%d connections are in use", n)
-	}
+	testkit.Equal(t, "connections are in use", db.Stats().InUse, 1)
 	testkit.NoError(t, holder.Commit(nil))
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := store.Claim(ended, idempotency.Entry{Key: key}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.Is(t, testkit.Err(store.Claim(ended, idempotency.Entry{Key: key})), context.Canceled)
 }
 
 // Feature I2: a commit that the database refuses is an error with its cause, and nothing stays.

@@ -63,9 +63,7 @@ func TestPurgeRun(t *testing.T) {
 		if want := "[0s 24h0m0s 10 4s 24h0m4s 10 8s 24h0m8s 10]"; n != 23 || purged != 23 || err != nil || fmt.Sprint(store.asked) != want {
 			t.Error(n, purged, err, store.asked)
 		}
-		if n, err := p.once(t.Context()); n != 0 || err != nil {
-			t.Error(n, err)
-		}
+		testkit.Returns(t, 0)(p.once(t.Context()))
 	})
 }
 
@@ -184,9 +182,7 @@ func TestPurgeRetention(t *testing.T) {
 	}
 	var none *sqlStore
 	for _, store := range []Store{nil, none} {
-		if _, err := NewPurge(store, PurgeConfig{Retention: day}); err == nil || !strings.Contains(err.Error(), "store is nil") {
-			t.Error(err)
-		}
+		testkit.Says(t, testkit.Err(NewPurge(store, PurgeConfig{Retention: day})), "store is nil")
 	}
 	for want, config := range map[string]PurgeConfig{
 		"Retention": {},

@@ -57,18 +57,10 @@ func TestPurge(t *testing.T) {
 		enterKeys(t, db, "released", 1, old, "0")
 		enterKeys(t, db, "young", 1, now, "NULL")
 		enterKeys(t, db, "edge", 1, now.Add(-24*time.Hour), "NULL")
-		if n, err := store.Purge(t.Context(), now.Add(-24*time.Hour), 4); n != 4 || err != nil {
-			t.Error(n, err)
-		}
-		if got := fmt.Sprint(kept(t, db)); got != "[edge-0 live-0 old-2 old-3 old-4 young-0]" {
-			t.Error(got)
-		}
-		if n, err := store.Purge(t.Context(), now.Add(-24*time.Hour), 4); n != 3 || err != nil {
-			t.Error(n, err)
-		}
-		if got := fmt.Sprint(kept(t, db)); got != "[edge-0 live-0 young-0]" {
-			t.Error(got)
-		}
+		testkit.Returns(t, 4)(store.Purge(t.Context(), now.Add(-24*time.Hour), 4))
+		testkit.Equal(t, "", fmt.Sprint(kept(t, db)), "[edge-0 live-0 old-2 old-3 old-4 young-0]")
+		testkit.Returns(t, 3)(store.Purge(t.Context(), now.Add(-24*time.Hour), 4))
+		testkit.Equal(t, "", fmt.Sprint(kept(t, db)), "[edge-0 live-0 young-0]")
 		if n, err := store.Purge(t.Context(), now.Add(-24*time.Hour), 0); n != 0 || err == nil || !strings.Contains(err.Error(), "limit") {
 			t.Error(n, err)
 		}

@@ -23,9 +23,7 @@ func atOnce(t *testing.T, n int, f func(int) error) {
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			if err := f(i); err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, f(i), nil)
 		})
 	}
 	wg.Wait()

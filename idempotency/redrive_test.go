@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -91,9 +90,7 @@ func inRouter(t *testing.T, name string, middleware message.HandlerMiddleware) f
 	<-router.Running()
 	t.Cleanup(func() {
 		_ = router.Close()
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, <-stopped, nil)
 	})
 	return func(id string) {
 		t.Helper()
@@ -105,7 +102,5 @@ func inRouter(t *testing.T, name string, middleware message.HandlerMiddleware) f
 func TestHandlerKeyConfig(t *testing.T) {
 	config := idempotency.ReceiverConfig{Handlers: map[string]idempotency.HandlerKey{"prices": {Version: idempotency.VersionMetadata("v")}}}
 	_, err := idempotency.NewReceiver(storeOn(openWithEffects(t)), config)
-	if err == nil || !strings.Contains(err.Error(), `ReceiverConfig.Handlers["prices"].Version is set, and Key is not`) {
-		t.Error(err)
-	}
+	testkit.Says(t, err, `ReceiverConfig.Handlers["prices"].Version is set, and Key is not`)
 }

@@ -163,10 +163,6 @@ func pass(t testing.TB, attach func(*message.Router), from *spool, out *paper, h
 	case <-time.After(3 * time.Minute):
 		t.Error("the spool is not empty after three minutes")
 	}
-	if err := router.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	testkit.Is(t, router.Close(), nil)
+	testkit.Is(t, <-stopped, nil)
 }

@@ -34,25 +34,17 @@ func TestNewStoreRefusesConfig(t *testing.T) {
 		for service, want := range map[string]string{"": "the Service is empty", "a/b": "letters a to z", strings.Repeat("a", 101): "at most 100"} {
 			_, err := c.newStore(c.Context(), c.db, service)
 			if service == "" && c.driver == "sqlite" {
-				if err != nil {
-					c.Error(err)
-				}
+				testkit.Is(c, err, nil)
 			} else if err == nil || !strings.Contains(err.Error(), want) {
 				c.Errorf("%q: %v", service, err)
 			}
 		}
-		if _, err := c.newStore(c.Context(), nil, "shop"); err == nil || !strings.Contains(err.Error(), "DB is nil") {
-			c.Error(err)
-		}
+		testkit.Says(c, testkit.Err(c.newStore(c.Context(), nil, "shop")), "DB is nil")
 		closed := c.open(c, c.address)
 		_ = closed.Close()
-		if _, err := c.newStore(c.Context(), closed, "shop"); err == nil || !strings.Contains(err.Error(), "closed") {
-			c.Error(err)
-		}
+		testkit.Says(c, testkit.Err(c.newStore(c.Context(), closed, "shop")), "closed")
 	})
-	if _, err := idempotency.NewReceiver(nil, idempotency.ReceiverConfig{}); err == nil || !strings.Contains(err.Error(), "store is nil") {
-		t.Error(err)
-	}
+	testkit.Says(t, testkit.Err(idempotency.NewReceiver(nil, idempotency.ReceiverConfig{})), "store is nil")
 }
 
 // Decision 8, feature I1: a database that each connection would have for itself is refused, and so is a connection that

@@ -153,9 +153,7 @@ func (c *cell) isolation() {
 		}))
 	atOnce(c.T, 60, func(i int) error { _, err := h(newMessage(fmt.Sprint(i / 2))); return err })
 	c.rows(30, 30)
-	if count(c, c.db, `counter WHERE n = 30`) != 1 {
-		c.Error("writes were lost")
-	}
+	testkit.Equal(c, "writes were lost", count(c, c.db, `counter WHERE n = 30`), 1)
 }
 
 // Feature I1, promise P7: transaction mode decides nothing by the time.

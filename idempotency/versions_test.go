@@ -54,9 +54,7 @@ func (c *cell) versions() {
 	var applied []string
 	h := c.versionReceiver(
 		func(_ context.Context, key idempotency.Key, version, applied int64) {
-			if key != (idempotency.Key{Consumer: "shop/billing", ID: "m1"}) {
-				c.Errorf("stale: %v", key)
-			}
+			testkit.Equal(c, "stale", key, (idempotency.Key{Consumer: "shop/billing", ID: "m1"}))
 			stale = append(stale, [2]int64{version, applied})
 		},
 		func(context.Context, idempotency.Key) { duplicates++ },
@@ -108,12 +106,8 @@ func (c *cell) failedVersion() {
 		c.Fatal(again, err)
 	}
 	c.applies(r.Middleware(c.write), versioned(2), versioned(1))
-	if stale != 2 {
-		c.Errorf("the stale message was told of version %d", stale)
-	}
-	if c.recordedOutputs() != 0 {
-		c.Error("the outputs of version 1 stand with version 2")
-	}
+	testkit.Equal(c, "the stale message was told of version", stale, 2)
+	testkit.Equal(c, "the outputs of version 1 stand with version 2", c.recordedOutputs(), 0)
 	c.rows(2, 1)
 }
 
@@ -125,9 +119,7 @@ func (c *cell) versionsAtOnce() {
 	})
 	atOnce(c.T, 24, func(i int) error { _, err := h(versioned(i / 2)); return err })
 	c.rows(count(c, c.db, "effects"), 1)
-	if n := count(c, c.db, `spillway_keys WHERE version = 11`); n != 1 {
-		c.Error("the key is not at version 11")
-	}
+	testkit.Equal(c, "the key is not at version 11", count(c, c.db, `spillway_keys WHERE version = 11`), 1)
 	if all, different := count(c, c.db, "effects"), count(c, c.db, "(SELECT DISTINCT id FROM effects) AS d"); all != different {
 		c.Errorf("%d effects of %d versions", all, different)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -19,8 +20,6 @@ func TestHappyPathAllocatesNothing(t *testing.T) {
 		"budget":  newRetry(t, middleware.RetryConfig{Budget: &middleware.Budget{}}).Middleware(succeed),
 		"recover": middleware.Recover(succeed),
 	} {
-		if n := testing.AllocsPerRun(1000, func() { _, _ = h(msg) }); n != 0 {
-			t.Errorf("%s: %g allocations for a message", name, n)
-		}
+		testkit.Equal(t, name+": allocations for a message", testing.AllocsPerRun(1000, func() { _, _ = h(msg) }), 0)
 	}
 }

@@ -71,14 +71,10 @@ func TestMeanOfJitter(t *testing.T) {
 func TestBackoffDefaults(t *testing.T) {
 	var b Backoff
 	b.setDefaults()
-	if got := fmt.Sprint(b.Initial, b.Max, b.Multiplier); got != "100ms 10s 2" {
-		t.Errorf("got %s", got)
-	}
+	testkit.Equal(t, "", fmt.Sprint(b.Initial, b.Max, b.Multiplier), "100ms 10s 2")
 	b = Backoff{Initial: time.Minute}
 	b.setDefaults()
-	if b.Max != time.Minute {
-		t.Errorf("Max is %s", b.Max)
-	}
+	testkit.Equal(t, "Max", b.Max, time.Minute)
 }
 
 // Conventions: a backoff that makes no sense is an error at construction, and names its field.

@@ -189,9 +189,7 @@ func TestBudgetsAreSeparate(t *testing.T) {
 			if live, stage, redriven, again := on("billing", -1, false), on("billing", 1, true), on("billing", 0, false), on("billing", -1, true); live != 10 || stage != 10 || redriven != 10 || again != 0 {
 				t.Errorf("%s: live %d, of a stage %d, redriven into a stage %d, redriven %d", name, live, stage, redriven, again)
 			}
-			if n := on("shipping", -1, false); n != row.another {
-				t.Errorf("%s: another handler has %d", name, n)
-			}
+			testkit.Equal(t, name+": another handler", on("shipping", -1, false), row.another)
 		}
 	})
 }
@@ -224,9 +222,7 @@ func TestBudgetConcurrently(t *testing.T) {
 		all.Go(func() { granted.Add(int64(b.of(200, newMessage("1")))) })
 	}
 	all.Wait()
-	if n := granted.Load(); n != 600 {
-		t.Errorf("%d retries of 600", n)
-	}
+	testkit.Equal(t, "retries of 600", granted.Load(), 600)
 }
 
 // Feature R11: what cannot be a budget is an error that names the field.

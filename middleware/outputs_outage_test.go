@@ -15,6 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -86,9 +87,7 @@ func TestOutputsThroughNacks(t *testing.T) {
 					t.Errorf("%d letters, not %d; %d outputs", len(dead.ids()), letters, len(pub.ids()))
 				}
 				for _, l := range dead.letters(t) {
-					if l.Failure.Reason != classify.ReasonOutput {
-						t.Errorf("the letter says %s", l.Failure.Reason)
-					}
+					testkit.Equal(t, "the letter", l.Failure.Reason, classify.ReasonOutput)
 				}
 			})
 		})

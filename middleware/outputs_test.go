@@ -185,13 +185,9 @@ func TestOutputsConstruction(t *testing.T) {
 		"OutputsConfig.Attempts is -1":      {Attempts: -1},
 		"OutputsConfig.Backoff: Multiplier": {Backoff: middleware.Backoff{Multiplier: -1}},
 	} {
-		if _, err := middleware.NewOutputs(queue, config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
+		testkit.Says(t, testkit.Err(middleware.NewOutputs(queue, config)), want)
 	}
-	if _, err := middleware.NewOutputs(nil, middleware.OutputsConfig{}); err == nil || !strings.Contains(err.Error(), "the queue is nil") {
-		t.Errorf("got %v", err)
-	}
+	testkit.Says(t, testkit.Err(middleware.NewOutputs(nil, middleware.OutputsConfig{})), "the queue is nil")
 }
 
 // Promise P2: a handler that passes its message on gets the message as it changed it published, each time, and its
@@ -225,9 +221,7 @@ func TestTieIsUsedOnce(t *testing.T) {
 	testkit.NoError(t, decorated.Publish("invoices", out...))
 	pub.refuse = refusing("a", 99, errBoom)
 	for range 3 {
-		if err := decorated.Publish("invoices", out[0].CopyWithContext()); err != errBoom {
-			t.Errorf("an untied refusal became %v", err)
-		}
+		testkit.Equal(t, "an untied refusal became", decorated.Publish("invoices", out[0].CopyWithContext()), errBoom)
 	}
 	if lines := logger.Captured()[watermill.InfoLogLevel]; len(dead.ids()) != 0 || len(lines) != 1 || !slices.Equal(pub.ids(), []string{"a"}) {
 		t.Errorf("%d letters, logged %v", len(dead.ids()), lines)

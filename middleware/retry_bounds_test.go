@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -223,8 +224,6 @@ func TestHeldCountsForNotNow(t *testing.T) {
 		h, _ := failing(1000, classify.NotNow(errors.New("locked")))
 		_, err := chain.Enter(chain.StepOf(newRetry(t, middleware.RetryConfig{})), heldFor(15*time.Second))(h)(newMessage("1"))
 		wantAborted(t, err)
-		if took := time.Since(start); took != 20*time.Second {
-			t.Errorf("it is held for %s", took)
-		}
+		testkit.Equal(t, "it is held for", time.Since(start), 20*time.Second)
 	})
 }

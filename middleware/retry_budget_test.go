@@ -194,9 +194,7 @@ func TestBudgetOfStage(t *testing.T) {
 			return time.Since(start)
 		}
 		for name, err := range map[string]error{"success": nil, "permanent": classify.Permanent(errBoom)} {
-			if took := handle(1000, err); took != 0 {
-				t.Errorf("%s: 1000 messages take %s", name, took)
-			}
+			testkit.Equal(t, name+": 1000 messages take", handle(1000, err), 0)
 		}
 		if took := handle(100, errBoom); took < 85*time.Second || took > 95*time.Second {
 			t.Errorf("100 failures take %s, at one a second after ten", took)

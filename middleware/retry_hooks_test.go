@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -147,8 +147,6 @@ func TestRetryConstruction(t *testing.T) {
 		"RetryConfig.PerClass[transient].Backoff: Multiplier is 0.5":      perClass(classify.ClassTransient, middleware.Policy{Backoff: middleware.Backoff{Multiplier: 0.5}}),
 		"RetryConfig.PerClass[transient].Backoff: Initial (1m0s) must be": perClass(classify.ClassTransient, middleware.Policy{Backoff: middleware.Backoff{Initial: time.Minute, Max: time.Second}}),
 	} {
-		if _, err := middleware.NewRetry(config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
+		testkit.Says(t, testkit.Err(middleware.NewRetry(config)), want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/naming"
 )
 
@@ -63,9 +64,7 @@ var schemes = []naming.Scheme{
 // name, whatever the names of topics and handlers are.
 func TestNamesAreDistinctLegalAndRecognised(t *testing.T) {
 	for _, scheme := range schemes {
-		if err := scheme.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, scheme.Validate())
 		t.Run(fmt.Sprintf("%+v", scheme), rapid.MakeCheck(func(t *rapid.T) {
 			owners := map[string]string{}
 			own := func(name, owner string) {

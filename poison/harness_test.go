@@ -81,12 +81,8 @@ func start(t *testing.T, topic string, dead message.Publisher, config QueueConfi
 	go func() { done <- router.Run(context.Background()) }()
 	<-router.Running()
 	t.Cleanup(func() {
-		if err := router.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, router.Close(), nil)
+		testkit.Is(t, <-done, nil)
 	})
 	return r
 }

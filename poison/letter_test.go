@@ -141,9 +141,7 @@ func TestDecodeWatermillLetter(t *testing.T) {
 	if len(l.Original.Metadata) != 1 || l.Original.Metadata["a"] != "b" {
 		t.Errorf("metadata of the original: %v", l.Original.Metadata)
 	}
-	if len(msg.Metadata) != 5 {
-		t.Error("Decode changed the message it was given")
-	}
+	testkit.Equal(t, "Decode changed the message it was given", len(msg.Metadata), 5)
 	if !isLetter(l.Encode()) {
 		t.Error("encoded again it is no letter")
 	}
@@ -206,9 +204,7 @@ func TestStackEndsAtHandler(t *testing.T) {
 		"github.com/watermill-spillway/spillway/internal/chain.Enter.func1.1(0x2)\n\t/x/chain.go:27\nsecond()\n",
 		"github.com/watermill-spillway/spillway.New.Enter.func1.1(0x3)\n\t/x/chain.go:27\nthird()\n",
 	} {
-		if got := handlerFrames(frames + below); got != frames {
-			t.Errorf("got\n%s", got)
-		}
+		testkit.Equal(t, "", handlerFrames(frames+below), frames)
 	}
 	for _, whole := range []string{"", frames, "github.com/watermill-spillway/spillway/examples.handle(...)\n\t/x\n", "no newline github.com/watermill-spillway/spillway"} {
 		if got := handlerFrames(whole); got != whole {

@@ -100,9 +100,7 @@ func TestUnreadableIsSetAside(t *testing.T) {
 	r.publish(bad)
 	r.publish(message.NewMessage("good", nil))
 	eventually(t, "the unreadable one is set aside", func() bool { return len(dead.in("orders.invalid")) == 1 })
-	if id := <-handled; id != "good" {
-		t.Errorf("handled %q", id)
-	}
+	testkit.Equal(t, "handled", <-handled, "good")
 	l := testkit.Must(Decode(dead.in("orders.invalid")[0]))
 	if l.Failure.Class != classify.ClassInvalid || l.Failure.Reason != classify.ReasonUnmarshal || l.Failure.Description != "no such schema" {
 		t.Errorf("failure: %+v", l.Failure)

@@ -112,11 +112,7 @@ func TestOneTopicForAll(t *testing.T) {
 	r := start(t, "service.dead", dead, config, failing(errors.New("its consumer fails")))
 	r.publish(letter)
 	testkit.Eventually(t, "it is parked", func() bool { return len(dead.in("service.dead.parked")) == 1 })
-	if got := len(dead.in("service.dead")); got != 2 {
-		t.Errorf("%d letters", got)
-	}
+	testkit.Equal(t, "letters", len(dead.in("service.dead")), 2)
 	slices.Sort(dead.asked)
-	if asked := strings.Join(slices.Compact(dead.asked), " "); asked != "service.dead service.dead.parked" {
-		t.Errorf("asked for %s", asked)
-	}
+	testkit.Equal(t, "asked for", strings.Join(slices.Compact(dead.asked), " "), "service.dead service.dead.parked")
 }

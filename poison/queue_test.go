@@ -44,9 +44,7 @@ func TestQueuePlacesByClass(t *testing.T) {
 			if string(l.Original.Payload) != "payload" {
 				t.Errorf("payload %q", l.Original.Payload)
 			}
-			if r.outs.topics() != "" {
-				t.Errorf("outputs of a failed handler were published: %s", r.outs.topics())
-			}
+			testkit.Equal(t, "outputs of a failed handler were published", r.outs.topics(), "")
 		})
 	}
 }
@@ -218,7 +216,5 @@ func TestInitializeTellsTheSource(t *testing.T) {
 	if got := strings.Join(dead.sources, " "); got != "orders>orders.dlq,orders.invalid orders.dlq>orders.dlq.parked" {
 		t.Error(got)
 	}
-	if got := strings.Join(fallback.sources, " "); got != "orders>last orders.dlq>last" {
-		t.Error(got)
-	}
+	testkit.Equal(t, "", strings.Join(fallback.sources, " "), "orders>last orders.dlq>last")
 }

@@ -189,9 +189,7 @@ func TestQueueWithoutKeys(t *testing.T) {
 		}
 		return false
 	})
-	if topics := dead.topics(); topics != "" {
-		t.Errorf("published %s", topics)
-	}
+	testkit.Equal(t, "published", dead.topics(), "")
 	keys.away.Store(false)
 	eventually(t, "all are letters", func() bool {
 		for _, msg := range dead.in("orders.dlq") {

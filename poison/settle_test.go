@@ -80,9 +80,7 @@ func TestQueueHandlerSettlesItself(t *testing.T) {
 	r.publish(message.NewMessage("nack", nil))
 	r.publish(message.NewMessage("ack", nil))
 	eventually(t, "both are settled", func() bool { return len(dead.in("orders.dlq")) == 1 && len(r.outs.in("out")) == 1 })
-	if got := dead.in("orders.dlq")[0].UUID; got != "ack" {
-		t.Errorf("placed %q", got)
-	}
+	testkit.Equal(t, "placed", dead.in("orders.dlq")[0].UUID, "ack")
 }
 
 func masking(t *testing.T, mask func(string) string) *privacy.Redactor {

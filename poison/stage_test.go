@@ -55,9 +55,7 @@ func TestStagedTellsTheStory(t *testing.T) {
 	if first.UUID != "1" || string(first.Payload) != "payload" || first.Metadata["tenant"] != "acme" || len(msg.Metadata) != 1 {
 		t.Fatalf("staged %+v, message %v", first, msg.Metadata)
 	}
-	if got := poison.Inside().StageOf(first); got != (deadletter.Stage{Number: 1, DueAt: stageDue}) {
-		t.Errorf("stage %+v", got)
-	}
+	testkit.Equal(t, "stage", poison.Inside().StageOf(first), (deadletter.Stage{Number: 1, DueAt: stageDue}))
 	first.SetContext(chain.WithReentry(context.Background(), &chain.Reentry{Handler: "billing", Stage: 1}))
 	config.Origin = func(*message.Message) poison.Origin {
 		return poison.Origin{Topic: "orders", Partition: "0", Offset: "9"}
@@ -127,9 +125,7 @@ func TestStageOfGarbage(t *testing.T) {
 		for _, key := range []string{poison.KeyRetryStage, poison.KeyRetryDueAt, poison.KeyRetryHoldUntil} {
 			msg.Metadata.Set(key, value)
 		}
-		if got := poison.Inside().StageOf(msg); got != (deadletter.Stage{}) {
-			t.Errorf("%q: %+v", value, got)
-		}
+		testkit.Equal(t, value, poison.Inside().StageOf(msg), (deadletter.Stage{}))
 	}
 }
 
@@ -138,7 +134,5 @@ func TestRedrivenLeavesItsStage(t *testing.T) {
 	msg := message.NewMessage("1", nil)
 	staged := stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), deadletter.Stage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
 	back := poison.Read(staged).Redriven("me", "campaign", stageDue)
-	if got := poison.Inside().StageOf(back); got != (deadletter.Stage{}) {
-		t.Errorf("%+v", got)
-	}
+	testkit.Equal(t, "", poison.Inside().StageOf(back), (deadletter.Stage{}))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
@@ -16,9 +17,7 @@ import (
 func corpus(t *testing.T, file string) (texts []string) {
 	t.Helper()
 	all, err := os.ReadFile("testdata/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for n, line := range strings.Split(strings.TrimSpace(string(all)), "\n") {
 		if strings.HasPrefix(line, "#") {
 			continue
@@ -44,9 +43,7 @@ func TestCorpusOfDrivers(t *testing.T) {
 		if got != want {
 			t.Errorf("%q\n got  %q\n want %q", plain, got, want)
 		}
-		if again := standard.Text(got); again != got {
-			t.Errorf("%q is masked again: %q", got, again)
-		}
+		testkit.Equal(t, "masked again", standard.Text(got), got)
 		for _, within := range []string{strconv.Quote(plain), fmt.Sprintf("request failed: %q", plain), "q=" + url.QueryEscape("of "+plain+"\n")} {
 			shown := standard.Text(within)
 			for _, secret := range marked.FindAllStringSubmatch(text, -1) {
@@ -66,9 +63,7 @@ func TestCorpusOfDrivers(t *testing.T) {
 func TestCorpusReadable(t *testing.T) {
 	texts := corpus(t, "readable.txt")
 	for _, text := range texts {
-		if got := standard.Text(text); got != text {
-			t.Errorf("%q\n got %q", text, got)
-		}
+		testkit.Equal(t, "", standard.Text(text), text)
 	}
 	if len(texts) < 200 {
 		t.Errorf("%d texts", len(texts))

@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
 func fuzzed(t testing.TB) *privacy.Redactor {
 	r, err := privacy.New(privacy.Rules{Patterns: []string{`customer (\w+)`, `MRN\d{6}`}, Payload: []string{"$.users[*].name", "$..card", "$.a['b'][0]"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return r
 }
 

@@ -5,15 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
 func redactorOf(t testing.TB, paths ...string) *privacy.Redactor {
 	t.Helper()
 	r, err := privacy.New(privacy.Rules{Payload: paths})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return r
 }
 
@@ -68,9 +67,7 @@ func TestPayload(t *testing.T) {
 		if got != want {
 			t.Errorf("%s\n got  %s\n want %s", in, got, want)
 		}
-		if string(privacy.None().Payload([]byte(in))) != in {
-			t.Errorf("None masks %s", in)
-		}
+		testkit.Equal(t, "None masks", string(privacy.None().Payload([]byte(in))), in)
 	}
 }
 
@@ -84,9 +81,7 @@ func TestPayloadBroken(t *testing.T) {
 		if strings.Contains(got, "Jane") || strings.Contains(got, "12345") || !strings.Contains(got, privacy.Mark) {
 			t.Errorf("%s: %s", whole[:n], got)
 		}
-		if again := string(r.Payload([]byte(got))); again != got {
-			t.Errorf("%s is masked again: %s", got, again)
-		}
+		testkit.Equal(t, "masked again", string(r.Payload([]byte(got))), got)
 	}
 	deep := strings.Repeat(`{"a":`, 5000) + `"Jane"` + strings.Repeat("}", 5000)
 	if got := string(r.Payload([]byte(deep))); strings.Contains(got, "Jane") || !strings.HasSuffix(got, privacy.Mark) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
@@ -85,12 +86,8 @@ func TestText(t *testing.T) {
 		if got != want {
 			t.Errorf("%s\n got  %s\n want %s", text, got, want)
 		}
-		if again := standard.Text(got); again != got {
-			t.Errorf("%s is masked again: %s", got, again)
-		}
-		if privacy.None().Text(text) != text {
-			t.Errorf("None masks %s", text)
-		}
+		testkit.Equal(t, "masked again", standard.Text(got), got)
+		testkit.Equal(t, "None masks", privacy.None().Text(text), text)
 	}
 }
 
@@ -133,9 +130,7 @@ func TestTextReadable(t *testing.T) {
 		"mkdir -p x, mysqladmin -ping", "sudo -u admin:wheel x", "mysql failed\nmkdir -path", "docker run -u 1000:1000 curlimages/curl",
 		"4111\u20131112, 1\u00a0234\u00a0567\u00a0890\u00a0123\u00a0456",
 	} {
-		if got := standard.Text(text); got != text {
-			t.Errorf("%s\n got  %s", text, got)
-		}
+		testkit.Equal(t, "", standard.Text(text), text)
 	}
 }
 
@@ -172,9 +167,7 @@ func TestError(t *testing.T) {
 	if !errors.Is(err, io.EOF) || !errors.As(err, &as) {
 		t.Error("it does not wrap")
 	}
-	if again := redactor.Error(err); again != err {
-		t.Error("masked again")
-	}
+	testkit.Equal(t, "masked again", redactor.Error(err), err)
 	if redactor.Error(nil) != nil || privacy.None().Error(io.EOF) != io.EOF {
 		t.Error("nil, or None")
 	}
@@ -193,18 +186,14 @@ func TestRules(t *testing.T) {
 		Metadata: []string{"customer", "x-person-*", "*.email"},
 		Patterns: []string{`customer (\w+)`, `MRN\d{6}`},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for text, want := range map[string]string{
 		"customer Jane is unknown": "customer [redacted] is unknown",
 		"no record MRN123456":      "no record [redacted]",
 		"id MRN%31%32%33456":       "id [redacted]",
 		"password=x":               "password=[redacted]",
 	} {
-		if got := redactor.Text(text); got != want {
-			t.Errorf("%s: %s", text, got)
-		}
+		testkit.Equal(t, text, redactor.Text(text), want)
 	}
 	for key, masked := range map[string]bool{
 		"customer": true, "Customer": true, "customers": false, "x-person-name": true, "buyer.email": true, "tenant": false,
@@ -214,13 +203,9 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s: %s", key, got)
 		}
 	}
-	if got := redactor.Metadata("db", "amqp://a:b@h/"); got != "amqp://a:[redacted]@h/" {
-		t.Error(got)
-	}
+	testkit.Equal(t, "", redactor.Metadata("db", "amqp://a:b@h/"), "amqp://a:[redacted]@h/")
 	only, err := privacy.New(privacy.Rules{Metadata: []string{"customer"}, WithoutDefaults: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if only.Text("password=x") != "password=x" || only.Metadata("token", "x") != "x" || only.Metadata("customer", "x") != privacy.Mark {
 		t.Error("the defaults are not left out")
 	}
@@ -242,9 +227,7 @@ func TestNewRefuses(t *testing.T) {
 		`Rules.Metadata has 300 entries`:               {Metadata: make([]string, 300)},
 		`Rules.Patterns[0] has 5000 bytes`:             {Patterns: []string{strings.Repeat("x", 5000)}},
 	} {
-		if _, err := privacy.New(rules); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v", text, err)
-		}
+		testkit.Says(t, testkit.Err(privacy.New(rules)), text)
 	}
 }
 
@@ -267,9 +250,7 @@ func TestTextCutBefore(t *testing.T) {
 		if got != want+cut && got != want { // what is masked up to the end of its line takes the mark of the cut along
 			t.Errorf("%s: %s", text, got)
 		}
-		if again := standard.Text(got); again != got {
-			t.Errorf("%s is masked again: %s", got, again)
-		}
+		testkit.Equal(t, "masked again", standard.Text(got), got)
 	}
 }
 
@@ -284,15 +265,9 @@ func TestMask(t *testing.T) {
 		"ends":                          {Mask: func(string) string { return "ends" }, WithoutDefaults: true},
 	} {
 		r, err := privacy.New(rules)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		want = strings.Replace(want, "[redacted]", "password=[redacted]", 1)
-		if got := r.Text("Jane password=x"); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-		if got := r.Error(errors.New("Jane password=x")).Error(); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		testkit.Equal(t, "", r.Text("Jane password=x"), want)
+		testkit.Equal(t, "", r.Error(errors.New("Jane password=x")).Error(), want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
@@ -13,9 +14,7 @@ import (
 // signed URL with a key of AWS. So does the stack of a panic.
 func TestWebhooksStayReadable(t *testing.T) {
 	all, err := os.ReadFile("../examples/internal/webhooks/github-webhooks.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	n, masked := 0, 0
 	for line := range bytes.Lines(all) {
 		n++

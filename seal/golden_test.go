@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/envelope"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/seal"
 )
 
@@ -38,9 +39,7 @@ type known struct {
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return b
 }
 
@@ -49,13 +48,9 @@ func unhex(t testing.TB, s string) []byte {
 func TestKnownAnswers(t *testing.T) {
 	const file = "testdata/envelopes.json"
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var all []known
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(text, &all))
 	for i := range all {
 		k := &all[i]
 		want := envelope.Content{Metadata: k.Metadata}
@@ -64,15 +59,11 @@ func TestKnownAnswers(t *testing.T) {
 		}
 		b := envelope.Binding{Topic: k.Topic, ID: k.ID, Redrives: k.Redrives}
 		keys, err := seal.ParseKeyring(k.KeyID + " " + base64.StdEncoding.EncodeToString(unhex(t, k.Secret)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		s := with(t, keys)
 		if *update {
 			sealed, err := s.Seal(t.Context(), b, want)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			k.Envelope = hex.EncodeToString(sealed)
 		}
 		sealed := unhex(t, k.Envelope)
@@ -86,9 +77,7 @@ func TestKnownAnswers(t *testing.T) {
 	}
 	if *update {
 		text, _ := json.MarshalIndent(all, "", "  ")
-		if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, append(text, '\n'), 0o644))
 	}
 }
 
@@ -106,12 +95,8 @@ func byHand(t *testing.T, k *known, with []byte) []byte {
 	nonce := with[at : at+12]
 	header := []byte("\x01" + field(k.KeyID) + "\x00" + string(mac.Sum(nil)[:16]) + string(nonce) + binding)
 	block, err := aes.NewCipher(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	gcm, err := cipher.NewGCM(block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return append(bytes.Clone(header), gcm.Seal(nil, nonce, plain, header)...)
 }

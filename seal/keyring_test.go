@@ -17,9 +17,7 @@ import (
 func TestParseKeyring(t *testing.T) {
 	one, two := base64.StdEncoding.EncodeToString(testkit.Secret("1")), base64.StdEncoding.EncodeToString(testkit.Secret("2"))
 	keys, err := seal.ParseKeyring("# new\n\r\n orders-2 \t" + two + "\r\norders-1 " + one)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	current, _ := keys.Current(t.Context())
 	old, err := keys.Find(t.Context(), "orders-1", nil)
 	if current.ID != "orders-2" || string(current.Secret) != string(testkit.Secret("2")) || string(old) != string(testkit.Secret("1")) || err != nil {
@@ -55,12 +53,8 @@ func TestParseKeyring(t *testing.T) {
 func TestReadKeyring(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	text := "orders-1 " + base64.StdEncoding.EncodeToString(testkit.Secret("1")) + "\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := seal.ReadKeyring(path); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	testkit.Is(t, testkit.Err(seal.ReadKeyring(path)), nil)
 	if _, err := seal.ReadKeyring(path + ".missing"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing: %v", err)
 	}
@@ -69,9 +63,7 @@ func TestReadKeyring(t *testing.T) {
 	}
 	if runtime.GOOS != "windows" {
 		for mode, readable := range map[os.FileMode]bool{0o400: true, 0o440: true, 0o640: true, 0o644: false, 0o604: false, 0o620: false, 0o602: false} {
-			if err := os.Chmod(path, mode); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Chmod(path, mode))
 			_, err := seal.ReadKeyring(path)
 			if readable != (err == nil) || err != nil && !strings.Contains(err.Error(), "run chmod 600") {
 				t.Errorf("%s: %v", mode, err)
@@ -79,10 +71,6 @@ func TestReadKeyring(t *testing.T) {
 		}
 	}
 	bad := filepath.Join(t.TempDir(), "bad")
-	if err := os.WriteFile(bad, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := seal.ReadKeyring(bad); err == nil || !strings.Contains(err.Error(), bad+": seal: keys, line 1") {
-		t.Error(err)
-	}
+	testkit.NoError(t, os.WriteFile(bad, []byte("x"), 0o600))
+	testkit.Says(t, testkit.Err(seal.ReadKeyring(bad)), bad+": seal: keys, line 1")
 }

@@ -24,18 +24,14 @@ import (
 func sealer(t testing.TB, ids ...string) *envelope.Sealer {
 	t.Helper()
 	keys, err := seal.ParseKeyring(testkit.Keyring(ids...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return with(t, keys)
 }
 
 func with(t testing.TB, keys seal.Keys, clear ...string) *envelope.Sealer {
 	t.Helper()
 	s, err := seal.New(keys, clear...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return s.Inside()
 }
 
@@ -64,9 +60,7 @@ func TestSealOpens(t *testing.T) {
 		}
 		b, c := draw("one")
 		sealed, err := s.Seal(t.Context(), b, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		got, err := s.Open(t.Context(), b, sealed)
 		if err != nil || !equal(got, c) {
 			t.Fatalf("opened %q, %v, of %q", got, err, c)
@@ -95,9 +89,7 @@ func TestSealOpens(t *testing.T) {
 func TestTampered(t *testing.T) {
 	s := sealer(t, "k1", "k2", "k3", "kq", "j1", "i1", "o1", "c1", "K1", "s1", "k0", "k5", "k9")
 	sealed, err := s.Seal(t.Context(), letter, content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	check := func(what string, bad []byte) {
 		t.Helper()
 		c, err := s.Open(t.Context(), letter, bad)
@@ -129,14 +121,10 @@ func TestTampered(t *testing.T) {
 func TestKeysWrong(t *testing.T) {
 	s := sealer(t, "orders-1")
 	sealed, err := s.Seal(t.Context(), letter, content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	lost := sealer(t, "orders-2")
 	wrong, err := seal.ParseKeyring("orders-1 " + base64.StdEncoding.EncodeToString(testkit.Secret("x")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	mistaken := with(t, wrong)
 	away := with(t, failing{err: errors.New("dial kms: refused")})
 	panics := with(t, failing{panics: true})
@@ -155,9 +143,7 @@ func TestKeysWrong(t *testing.T) {
 		if !errors.Is(err, of.want) || !errors.As(err, &named) || named.KeyID != "orders-1" || !strings.Contains(err.Error(), `"orders-1"`) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if of.want == seal.ErrUnavailable != outage.Away(err) {
-			t.Errorf("%s: an outage: %t", name, outage.Away(err))
-		}
+		testkit.Equal(t, name+": an outage", of.want == seal.ErrUnavailable, outage.Away(err))
 		if of.want != seal.ErrUnavailable {
 			continue
 		}
@@ -204,9 +190,7 @@ func TestKeysHang(t *testing.T) {
 func TestReseal(t *testing.T) {
 	before, after := sealer(t, "k1"), sealer(t, "k2", "k1")
 	sealed, err := before.Seal(t.Context(), letter, content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if _, changed, err := before.Reseal(t.Context(), letter, sealed); err != nil || changed {
 		t.Fatalf("resealed with its own key: %t, %v", changed, err)
 	}
@@ -269,9 +253,7 @@ func TestNew_refuses(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	s := sealer(f, "k1")
 	sealed, err := s.Seal(f.Context(), letter, content)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, err)
 	f.Add(sealed, "orders", "4711", 2)
 	f.Add(sealed[:40], "", "", 0)
 	raw, _ := hex.DecodeString("01026b3100" + strings.Repeat("00", 28) + "ffffffffffffffffff01")

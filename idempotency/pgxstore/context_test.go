@@ -105,9 +105,7 @@ func TestWaitEnds(t *testing.T) {
 				ctx, cancel := short()
 				defer cancel()
 				_, err := idempotency.Tx(msg.Context()).ExecContext(ctx, effect, "m")
-				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Error(err)
-				}
+				testkit.Is(t, err, context.DeadlineExceeded)
 				return nil, err
 			})(msg)
 			return err
@@ -129,9 +127,7 @@ func TestWaitEnds(t *testing.T) {
 			}
 			return nil, own
 		})(newMessage(id))
-		if err != want {
-			t.Errorf("%s: %v", id, err)
-		}
+		testkit.Equal(t, id, err, want)
 	}
 	testkit.Must(h(write)(newMessage("m")))
 	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 0 || k != 1 {

@@ -43,9 +43,7 @@ func TestFirstStatementFails(t *testing.T) {
 				if errors.As(err, &answer); err == nil || strings.Contains(err.Error(), "claim key") || v.state != "" && (answer == nil || answer.Code != v.state) || !strings.Contains(err.Error(), v.says) {
 					t.Errorf("%v", err)
 				}
-				if n := rows(t, db, "spillway_keys"); n != 0 {
-					t.Errorf("%d keys", n)
-				}
+				testkit.Equal(t, "keys", rows(t, db, "spillway_keys"), 0)
 			}
 			savepoint := func(msg *message.Message) ([]*message.Message, error) { // a handler that means to go on
 				tx := idempotency.Tx(msg.Context())

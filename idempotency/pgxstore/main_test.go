@@ -99,7 +99,5 @@ func TestOtherDriver(t *testing.T) {
 func TestOtherDatabase(t *testing.T) {
 	file := testkit.Must(sql.Open("sqlite", filepath.Join(t.TempDir(), "keys.db")))
 	defer func() { _ = file.Close() }()
-	if _, err := pgxstore.New(t.Context(), file, shop); err == nil || !strings.Contains(err.Error(), "not PostgreSQL: use idempotency.NewStore") {
-		t.Error(err)
-	}
+	testkit.Says(t, testkit.Err(pgxstore.New(t.Context(), file, shop)), "not PostgreSQL: use idempotency.NewStore")
 }

@@ -63,9 +63,7 @@ func TestRoundTrips(t *testing.T) {
 					t.Errorf("message %d: %q, want %q", i, got, v.want)
 				}
 			}
-			if n := rows(t, db, "spillway_keys"); n != 2 {
-				t.Errorf("%d keys", n)
-			}
+			testkit.Equal(t, "keys", rows(t, db, "spillway_keys"), 2)
 		})
 	}
 }
@@ -93,9 +91,7 @@ func TestDuplicateRoundTrips(t *testing.T) {
 			t.Errorf("delivery %d: %q, want %q", i, got, want.said)
 		}
 	}
-	if n := rows(t, db, "effects"); n != 2 {
-		t.Errorf("%d effects", n)
-	}
+	testkit.Equal(t, "effects", rows(t, db, "effects"), 2)
 }
 
 // trace notes what pgx sends: a batch as one line.

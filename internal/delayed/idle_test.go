@@ -70,9 +70,7 @@ func TestIdle(t *testing.T) {
 			t.Errorf("%s: %d statements in %s", what, len(asked), time.Since(begun))
 		}
 		for _, query := range asked {
-			if query != s.statements.next {
-				t.Errorf("%s: %s", what, query)
-			}
+			testkit.Equal(t, what, query, s.statements.next)
 		}
 	}
 }

@@ -62,9 +62,7 @@ func start(t testing.TB, s *Store, to message.Publisher, config RelayConfig) *ru
 	r := &running{cancel, make(chan struct{})}
 	go func() {
 		defer close(r.ended)
-		if err := relay.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, relay.Run(ctx), nil)
 	}()
 	t.Cleanup(r.stop)
 	return r

@@ -53,9 +53,7 @@ func TestRefusedIsPassedOver(t *testing.T) {
 		}
 		down.Store(false)
 		eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
-		if found := len(out.all()); found != n+100+20 {
-			t.Errorf("%d messages are published", found)
-		}
+		testkit.Equal(t, "messages are published", len(out.all()), n+100+20)
 	})
 }
 

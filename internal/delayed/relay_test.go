@@ -235,9 +235,7 @@ func TestPlugin(t *testing.T) {
 		put(t, s, "orders", newMessage(numberedID(i)), 0)
 		eventually(t, "it is published", func() bool { return len(out.all()) == i+1 })
 		testkit.NoError(t, errors.Join(router.Close(), <-done))
-		if len(s.alarms.all) != 0 {
-			t.Error("the relay runs on")
-		}
+		testkit.Equal(t, "the relay runs on", len(s.alarms.all), 0)
 	}
 }
 

@@ -3,7 +3,6 @@ package delayed
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"reflect"
 	"strconv"
 	"strings"
@@ -87,9 +86,7 @@ func TestPut_refuses(t *testing.T) {
 	}
 	put(t, s, "orders", newMessage("1"), MaxDelay)
 	put(t, s, "orders", newMessage("2"), -MaxDelay)
-	if n := kept(t, s); n != 2 {
-		t.Errorf("%d are kept", n)
-	}
+	testkit.Equal(t, "kept", kept(t, s), 2)
 }
 
 func ended() context.Context {
@@ -112,9 +109,7 @@ func TestPut_tooLarge(t *testing.T) {
 	// A driver that writes the values into the statement doubles this one.
 	doubling := newStore(t, d, mysqltest.With(address, "interpolateParams=true"))
 	err := doubling.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet*3/4)), 0)
-	if !errors.Is(err, classify.ErrTooLarge) {
-		t.Errorf("%v", err)
-	}
+	testkit.Is(t, err, classify.ErrTooLarge)
 }
 
 type claim struct{ db *sql.DB }
@@ -129,9 +124,7 @@ func TestPut_within(t *testing.T) {
 	s.db.DB().SetMaxOpenConns(1)
 	ctx := chain.WithClaim(t.Context(), claim{s.db.DB()})
 	testkit.Is(t, s.Put(ctx, "orders", newMessage("1"), 0), errHeld)
-	if _, err := s.Waiting(ctx); !errors.Is(err, errHeld) {
-		t.Errorf("%v", err)
-	}
+	testkit.Is(t, testkit.Err(s.Waiting(ctx)), errHeld)
 	testkit.NoError(t, s.Put(chain.WithClaim(t.Context(), claim{new(sql.DB)}), "orders", newMessage("1"), 0))
 }
 
@@ -143,9 +136,7 @@ func TestNewStore(t *testing.T) {
 		for range 10 {
 			db := d.Open(t, address)
 			all.Go(func() {
-				if _, err := NewStore(t.Context(), db, "shop"); err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, testkit.Err(NewStore(t.Context(), db, "shop")), nil)
 			})
 		}
 		all.Wait()

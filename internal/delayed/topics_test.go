@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // A topic that refuses is left alone for longer and longer, and what is remembered of topics is bounded.
@@ -39,9 +41,7 @@ func TestTopics(t *testing.T) {
 		}
 		all.took("b")
 	}
-	if n := all.atOnce("b", 10); n != 10 {
-		t.Errorf("%d at once", n)
-	}
+	testkit.Equal(t, "at once", all.atOnce("b", 10), 10)
 	for i := range 3 * maxTopics {
 		all.refused(fmt.Sprint(i), 2, now.Add(time.Duration(i)*time.Millisecond))
 	}
@@ -84,9 +84,7 @@ func TestBell(t *testing.T) {
 			{in(2 * time.Second), in(5 * time.Second), 2 * time.Second},
 			{func(b *alarm) { in(4 * time.Second)(b); in(2 * time.Second)(b); in(6 * time.Second)(b) }, nothing, 2 * time.Second},
 		} {
-			if got := slept(time.Minute, c.before, c.during); got != c.want {
-				t.Errorf("slept %s, want %s", got, c.want)
-			}
+			testkit.Equal(t, "slept", slept(time.Minute, c.before, c.during), c.want)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)

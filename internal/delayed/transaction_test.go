@@ -58,9 +58,7 @@ func billing(t *testing.T, db *sql.DB, handler message.NoPublishHandlerFunc, plu
 	done := make(chan error, 1)
 	go func() { done <- router.Run(context.Background()) }()
 	stop = sync.OnceFunc(func() {
-		if err := errors.Join(router.Close(), <-done, pub.Close()); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, errors.Join(router.Close(), <-done, pub.Close()), nil)
 	})
 	t.Cleanup(stop)
 	select {
@@ -125,9 +123,7 @@ func TestPut_deadlock(t *testing.T) {
 	db := databases.MariaDB.New(t)
 	store := storeOn(t, db)
 	testkit.Must(db.Exec(`CREATE TABLE accounts (id INT PRIMARY KEY, n INT NOT NULL)`))
-	if _, err := db.Exec(`INSERT INTO accounts VALUES (1, 0)`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(db.Exec(`INSERT INTO accounts VALUES (1, 0)`)))
 	var tries atomic.Int64
 	publish, _ := billing(t, db, func(msg *message.Message) error {
 		try := tries.Add(1)

@@ -3,7 +3,6 @@ package frontdoor_test
 import (
 	"context"
 	"database/sql"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,9 +34,7 @@ func TestDeliveriesRegister(t *testing.T) {
 		return nil, b.Apply(msg)
 	})
 	b.Publish(message.NewMessage("1", nil))
-	if n := <-registered; n != 1 {
-		t.Errorf("%d processes are registered while a handler runs", n)
-	}
+	testkit.Equal(t, "processes are registered while a handler runs", <-registered, 1)
 	stop()
 	if n, marks := b.Count("spillway_processes"), b.Count("spillway_deliveries"); n != 0 || marks != 0 {
 		t.Errorf("%d processes and %d marks are left", n, marks)
@@ -63,9 +60,7 @@ func TestPurgeRuns(t *testing.T) {
 	if n := <-purged; n != 1 {
 		t.Errorf("purged %d keys", n)
 	}
-	if got := b.Effects(); len(got) != 1 {
-		t.Errorf("effects %q", got)
-	}
+	testkit.Equal(t, "effects", len(b.Effects()), 1)
 }
 
 // Feature D14: a channel with rules deletes old letters of its store while the router runs, and says that it looked.
@@ -122,9 +117,7 @@ func TestObserversAreNamedOnce(t *testing.T) {
 		"Config.Observers[0] is nil": {(*counting)(nil)},
 		"would count twice":          {metrics, metrics},
 	} {
-		if _, err := spillway.New(t.Context(), spillway.Config{Observers: observers}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
+		testkit.Says(t, testkit.Err(spillway.New(t.Context(), spillway.Config{Observers: observers})), want)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/graceful"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -100,28 +101,18 @@ func TestDrain(t *testing.T) {
 					letters, sub := &counted{}, &drains{msg: message.NewMessage("1", nil), foreign: foreign}
 					ch, err := spillway.New(t.Context(), spillway.Config{Publisher: letters,
 						Retry: middleware.RetryConfig{Attempts: 5, Backoff: middleware.Backoff{Initial: wait, Max: wait}}})
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					ch.Attach(router)
 					router.AddConsumerHandler("billing", "orders", sub, row.handle)
 					ended := make(chan error, 1)
 					go func() { ended <- router.Run(context.Background()) }()
 					time.Sleep(takes / 2)
 					began := time.Now()
-					if err := router.Close(); err != nil {
-						t.Error(err)
-					}
-					if took := time.Since(began); took != row.want {
-						t.Errorf("closing took %s, not %s", took, row.want)
-					}
-					if err := <-ended; err != nil {
-						t.Error(err)
-					}
+					testkit.Is(t, router.Close(), nil)
+					testkit.Equal(t, "closing took", time.Since(began), row.want)
+					testkit.Is(t, <-ended, nil)
 					synctest.Wait()
 					select {
 					case <-sub.msg.Acked():
@@ -156,13 +147,9 @@ func TestDrainTimeout(t *testing.T) {
 		{drain: 2 * time.Second, router: time.Second, refused: "CloseTimeout of 1s"},
 	} {
 		ch, err := spillway.New(t.Context(), spillway.Config{Publisher: &counted{}, DrainTimeout: row.drain})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		router, err := message.NewRouter(message.RouterConfig{CloseTimeout: row.router}, watermill.NopLogger{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		ch.Attach(router)
 		sub := &drains{msg: message.NewMessage("1", nil)}
 		router.AddConsumerHandler("billing", "orders", sub, func(*message.Message) error { return nil })

@@ -58,9 +58,7 @@ func TestHandlerKey(t *testing.T) {
 	if got, want := b.Effects(), []string{"billing 1", "billing 2", "billing 3", "prices 1", "prices 3"}; !slices.Equal(got, want) {
 		t.Errorf("effects %q", got)
 	}
-	if n := len(b.Waiting()); n != 0 {
-		t.Errorf("%d letters", n)
-	}
+	testkit.Equal(t, "letters", len(b.Waiting()), 0)
 }
 
 // Bad input: a name that no handler of the router has is an error of Run: the handler that was meant would have another

@@ -45,9 +45,7 @@ func logged(t *testing.T, config spillway.Config, logger watermill.LoggerAdapter
 	testkit.NoError(t, orders.Publish("orders", message.NewMessage("m-1", []byte("the payload"))))
 	<-done
 	stop()
-	if err := letters.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Is(t, letters.Close(), nil)
 }
 
 // Feature O5, promise P1: a dead letter is one Error line with its cause, its class and reason and where it is; a retry
@@ -214,9 +212,7 @@ func TestAttachAtOnce(t *testing.T) {
 				return
 			}
 			dlc.Attach(router)
-			if err := dlc.Queue().Place(message.NewMessage("m", nil), errors.New("failed")); err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, dlc.Queue().Place(message.NewMessage("m", nil), errors.New("failed")), nil)
 		})
 	}
 	all.Wait()

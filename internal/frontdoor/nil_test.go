@@ -77,12 +77,8 @@ func TestNewWithoutContext(t *testing.T) {
 	b := newBench(t, false)
 	for _, config := range []spillway.Config{{Publisher: &shop.Outputs{}}, {DB: b.DB, Service: "shop"}} {
 		_, err := spillway.New(nil, config) //lint:ignore SA1012 it is the test
-		if err == nil || !strings.Contains(err.Error(), "give context.Background()") {
-			t.Error(err)
-		}
+		testkit.Says(t, err, "give context.Background()")
 	}
 	_, err := idempotency.NewStore(nil, b.DB, "") //lint:ignore SA1012 it is the test
-	if err == nil || !strings.Contains(err.Error(), "give context.Background()") {
-		t.Error(err)
-	}
+	testkit.Says(t, err, "give context.Background()")
 }

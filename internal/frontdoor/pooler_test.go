@@ -3,7 +3,6 @@ package frontdoor_test
 import (
 	"database/sql"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -52,14 +51,10 @@ func TestPoolerDeadLettersNone(t *testing.T) {
 		b.Publish(message.NewMessage(fmt.Sprint(i), nil))
 	}
 	testkit.Eventually(t, "the guard holds", func() bool { return failed.Load() > 5 && !ch.Health().OK })
-	if letters := b.Waiting(); len(letters) != 0 {
-		t.Errorf("%d dead letters", len(letters))
-	}
+	testkit.Equal(t, "dead letters", len(b.Waiting()), 0)
 	address.Store(postgrestest.Open(t, behind+"&default_query_exec_mode=exec"))
 	testkit.Eventually(t, "all are handled", func() bool { return handled.Load() == messages })
-	if letters := b.Waiting(); len(letters) != 0 {
-		t.Errorf("%d dead letters", len(letters))
-	}
+	testkit.Equal(t, "dead letters", len(b.Waiting()), 0)
 }
 
 // Decision 14, promise P1: New notices the pooler before a message is handled, and names the remedy. With a remedy,
@@ -69,9 +64,7 @@ func TestPoolerAtStart(t *testing.T) {
 	config := func(add string) spillway.Config {
 		return spillway.Config{DB: postgrestest.Open(t, behind+add), Service: "shop"}
 	}
-	if _, err := spillway.New(t.Context(), config("")); err == nil || !strings.Contains(err.Error(), "default_query_exec_mode=exec") {
-		t.Errorf("behind a pooler: %v", err)
-	}
+	testkit.Says(t, testkit.Err(spillway.New(t.Context(), config(""))), "default_query_exec_mode=exec")
 	testkit.Must(config("&default_query_exec_mode=exec").DB.Exec(`CREATE TABLE applied (id text, mode text)`))
 	for _, mode := range []string{"exec", "cache_describe", "simple_protocol"} {
 		b := newBench(t, true)

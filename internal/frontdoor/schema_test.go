@@ -207,9 +207,7 @@ func (s stores) wantRows(t testing.TB, d *database.Database) {
 	if r := claim.Recorded(); r == nil || string(r.Outputs) != "out" {
 		t.Errorf("the key is not applied: %+v", r)
 	}
-	if err := claim.Release(); err != nil {
-		t.Error(err)
-	}
+	testkit.Is(t, claim.Release(), nil)
 	// Letters of version 1 have no service yet.
 	testkit.Must(d.Exec(t.Context(), d.Statement(`UPDATE spillway_dead_letters SET service = ?`), []byte("shop")))
 	if n, err := s.letters.Count(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusWaiting, letters.StatusRefused}}); err != nil || n != 2 {
@@ -272,9 +270,7 @@ func mayOnlyWrite(t testing.TB, owner, db *sql.DB) {
 	}
 	t.Cleanup(func() {
 		for _, statement := range []string{`DROP OWNED BY ` + role, `DROP ROLE ` + role} {
-			if _, err := owner.Exec(statement); err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, testkit.Err(owner.Exec(statement)), nil)
 		}
 	})
 	testkit.Must(db.Exec(`SET ROLE ` + role))

@@ -180,9 +180,7 @@ func TestTracerWaitsForTheGuard(t *testing.T) {
 		}
 		return false
 	})
-	if got := f.story(); len(got) != 0 {
-		t.Errorf("while the message is held: %q", got)
-	}
+	testkit.Equal(t, "while the message is held", len(f.story()), 0)
 	channel.Breaker().Close("billing")
 	if err := <-done; err != nil || len(f.story()) != 2 {
 		t.Errorf("error %v, %q", err, f.story())

@@ -92,9 +92,7 @@ func TestGuardConstruction(t *testing.T) {
 		"GuardConfig.Required[1]":   {Required: []string{"a", ""}},
 		"GuardConfig.MaxHops is -1": {MaxHops: -1},
 	} {
-		if _, err := guard.New(config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
+		testkit.Says(t, testkit.Err(guard.New(config)), want)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // redisError is as go-redis has it.
@@ -90,9 +92,7 @@ func TestAway(t *testing.T) {
 		"amqp, precondition":   {&amqp091.Error{Code: amqp091.PreconditionFailed}, false},
 		"wraps itself":         {endless{}, false},
 	} {
-		if got := Away(row.err); got != row.away {
-			t.Errorf("%s: %t", name, got)
-		}
+		testkit.Equal(t, name, Away(row.err), row.away)
 	}
 }
 

@@ -80,9 +80,7 @@ func TestSettle(t *testing.T) {
 	for range 2 {
 		Holding(callOf(r, "", "p"), time.Minute, watermill.NopLogger{})()
 	}
-	if len(r.kept) != 0 {
-		t.Error("messages without an id are known")
-	}
+	testkit.Equal(t, "messages without an id are known", len(r.kept), 0)
 	for i := range 3 * mostKept {
 		Holding(callOf(r, fmt.Sprint(i+1), "p"), time.Minute, watermill.NopLogger{})()
 	}
@@ -115,19 +113,13 @@ func TestCopiesAreForgotten(t *testing.T) {
 			defer r.mu.Unlock()
 			return len(r.kept)
 		}
-		if n := remembered(); n != 102 {
-			t.Errorf("%d are remembered", n)
-		}
+		testkit.Equal(t, "remembered", remembered(), 102)
 		time.Sleep(3 * keptFor)
-		if n := remembered(); n != 1 {
-			t.Errorf("%d are remembered, and one is held", n)
-		}
+		testkit.Equal(t, "remembered, and one is held", remembered(), 1)
 		stuck.Msg.Nack()
 		Holding(callOf(r, "next", "p"), 0, watermill.NopLogger{})()
 		time.Sleep(keptFor + 1)
-		if n := remembered(); n != 1 {
-			t.Errorf("%d are remembered, and one is young", n)
-		}
+		testkit.Equal(t, "remembered, and one is young", remembered(), 1)
 	})
 }
 
@@ -144,9 +136,7 @@ func TestCopiesKeepNoPayload(t *testing.T) {
 		return weak.Make(payload)
 	}()
 	testkit.Eventually(t, "the payload is free", func() bool { runtime.GC(); return payload.Value() == nil })
-	if len(r.kept) != 1 {
-		t.Errorf("%d are remembered", len(r.kept))
-	}
+	testkit.Equal(t, "remembered", len(r.kept), 1)
 	runtime.KeepAlive(r)
 }
 
@@ -194,9 +184,7 @@ func TestSettleWaits(t *testing.T) {
 				r.kept[func() chain.Fingerprint { of, _ := first.Fingerprint(); return of }()].long = true
 				row.end(first, end)
 				time.Sleep(2 * time.Second)
-				if got := fmt.Sprint([]string{<-results, <-results, <-results}); got != row.want {
-					t.Errorf("%s, want %s", got, row.want)
-				}
+				testkit.Equal(t, "", fmt.Sprint([]string{<-results, <-results, <-results}), row.want)
 				if lines := log.Lines(watermill.ErrorLogLevel, "delivered a message again"); len(lines) != 1 || r.MaxHold(0) != 2*time.Second {
 					t.Errorf("%d lines, held for %s", len(lines), r.MaxHold(0))
 				}
@@ -209,7 +197,5 @@ func TestSettleWaits(t *testing.T) {
 func TestSettleAllocatesNothing(t *testing.T) {
 	keeping.Store(0)
 	c := callOf(&Redelivery{}, "1", "p")
-	if n := testing.AllocsPerRun(1000, func() { Settle(c) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	testkit.Equal(t, "allocations", testing.AllocsPerRun(1000, func() { Settle(c) }), 0)
 }

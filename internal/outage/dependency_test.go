@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var errAway = driver.ErrBadConn
@@ -60,9 +61,7 @@ func TestOutage(t *testing.T) {
 		for i := range 200 {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * 5 * time.Millisecond)
-				if err := g.Do(t.Context(), call(t.Context(), strconv.Itoa(i)), d.ask); err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, g.Do(t.Context(), call(t.Context(), strconv.Itoa(i)), d.ask), nil)
 				if late := time.Since(began) - 14*time.Second; late < 0 || late > probeEvery {
 					t.Errorf("through %s after the outage", late)
 				}
@@ -126,9 +125,7 @@ func TestAckedIsNotGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := call(t.Context(), "m")
 		c.Msg.Ack()
-		if err := New(Config{}).Do(t.Context(), c, func() error { return errAway }); err != errAway {
-			t.Error(err)
-		}
+		testkit.Equal(t, "", New(Config{}).Do(t.Context(), c, func() error { return errAway }), errAway)
 	})
 }
 
@@ -163,13 +160,9 @@ func TestRefusedAlone(t *testing.T) {
 		}
 		stop()
 		others.Wait()
-		if lines := logger.Captured()[watermill.ErrorLogLevel]; len(lines) != 0 {
-			t.Errorf("one message's trouble is an outage: %v", lines)
-		}
+		testkit.Equal(t, "one message's trouble is an outage", len(logger.Captured()[watermill.ErrorLogLevel]), 0)
 		refused := errors.New("too large")
-		if err := g.Do(t.Context(), call(t.Context(), "n"), func() error { return refused }); err != refused {
-			t.Error(err)
-		}
+		testkit.Equal(t, "", g.Do(t.Context(), call(t.Context(), "n"), func() error { return refused }), refused)
 	})
 }
 
@@ -183,9 +176,7 @@ func TestAwayForGood(t *testing.T) {
 				t.Fatalf("after %s: %v", time.Since(began), err)
 			}
 		}
-		if lines := logger.Captured()[watermill.ErrorLogLevel]; len(lines) != 1 {
-			t.Errorf("logged %v", lines)
-		}
+		testkit.Equal(t, "logged", len(logger.Captured()[watermill.ErrorLogLevel]), 1)
 	})
 }
 
@@ -249,7 +240,5 @@ func TestSuspectsAreForgotten(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	g := New(Config{})
 	c, try := call(t.Context(), "m"), func() error { return nil }
-	if n := testing.AllocsPerRun(100, func() { _ = g.Do(c.Ctx, c, try) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	testkit.Equal(t, "allocations", testing.AllocsPerRun(100, func() { _ = g.Do(c.Ctx, c, try) }), 0)
 }

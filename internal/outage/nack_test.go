@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Decision 21: what a broker that is reached says of itself is Away, and is known as such; what else is away is not.
@@ -120,9 +121,7 @@ func TestNackedOneByOne(t *testing.T) {
 			}
 			for range 4 { // as Outputs insists
 				time.Sleep(time.Second)
-				if err := g.Do(t.Context(), c, func() error { return nack }); err != nack {
-					t.Error(err)
-				}
+				testkit.Equal(t, "", g.Do(t.Context(), c, func() error { return nack }), nack)
 			}
 		}
 		if lines := logger.Captured(); len(lines[watermill.ErrorLogLevel]) != 1 || len(lines[watermill.InfoLogLevel]) != 0 {

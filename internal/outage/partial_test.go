@@ -188,9 +188,7 @@ func TestRefusedIsNoStorm(t *testing.T) {
 			for began := time.Now(); time.Since(began) < 30*time.Second; {
 				_ = g.Do(ctx, call(ctx, "m"), func() error { return errAway })
 			}
-			if lines := logger.Captured(); len(lines[watermill.ErrorLogLevel]) != 0 {
-				t.Errorf("logged %v", lines)
-			}
+			testkit.Equal(t, "logged", len(logger.Captured()[watermill.ErrorLogLevel]), 0)
 		}
 	})
 }
@@ -210,9 +208,7 @@ func TestOneOutageIsLoggedOnce(t *testing.T) {
 		do("b", errDial)
 		do("c", nil)
 		time.Sleep(2 * calm)
-		if lines := logger.Captured(); len(lines[watermill.ErrorLogLevel]) != 0 {
-			t.Errorf("5 ms are an outage: %v", lines)
-		}
+		testkit.Equal(t, "5 ms are an outage", len(logger.Captured()[watermill.ErrorLogLevel]), 0)
 		var d thing
 		d.down.Store(true)
 		var all sync.WaitGroup

@@ -115,9 +115,7 @@ func TestMaxHold(t *testing.T) {
 		if row.in {
 			ctx = chain.WithTransaction(ctx, t)
 		}
-		if got := MaxHold(ctx, row.configured); got != row.want {
-			t.Errorf("%s: %s, want %s", name, got, row.want)
-		}
+		testkit.Equal(t, name, MaxHold(ctx, row.configured), row.want)
 	}
 	for _, row := range []struct {
 		after, configured time.Duration
@@ -141,9 +139,7 @@ func TestLearn(t *testing.T) {
 			t.Errorf("%s: %t, held for %s", row.after, got, r.MaxHold(0))
 		}
 	}
-	if hold := r.MaxHold(time.Hour); hold != time.Second {
-		t.Errorf("what is configured overrules what was learned: %s", hold)
-	}
+	testkit.Equal(t, "what is configured overrules what was learned", r.MaxHold(time.Hour), time.Second)
 	select {
 	case <-changed:
 	default:

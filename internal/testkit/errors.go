@@ -34,3 +34,15 @@ func Returns[T comparable](t testing.TB, want T) func(got T, err error) {
 		}
 	}
 }
+
+// Equal fails the test unless got is want. What names got, and may be empty.
+func Equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got == want {
+		return
+	}
+	if what != "" {
+		what += ": "
+	}
+	t.Errorf("%sgot %+v, want %+v", what, got, want)
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
@@ -16,9 +17,7 @@ func TestHappyPathAllocatesNothing(t *testing.T) {
 	g := newBreaker(t, breaker.Config{})
 	h, msg := g.Middleware(succeed), newMessage(t.Context(), "good")
 	for range 2 {
-		if n := testing.AllocsPerRun(1000, func() { _, _ = h(msg) }); n != 0 {
-			t.Errorf("%g allocations for a message", n)
-		}
+		testkit.Equal(t, "allocations for a message", testing.AllocsPerRun(1000, func() { _, _ = h(msg) }), 0)
 		_, _ = g.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errBoom })(newMessage(t.Context(), "bad"))
 	}
 }

@@ -77,17 +77,11 @@ func TestNoMessageWhileOpen(t *testing.T) {
 		if _, err := h(newMessage(t.Context(), "next")); !chain.IsAborted(err) || s.service.count() < calls+1 || s.service.count() > calls+5 { // at once, and after waits
 			t.Errorf("%v, %d calls", err, s.service.count()-calls)
 		}
-		if health := s.breaker.Health(); len(health) != 1 {
-			t.Errorf("%+v", health)
-		}
+		testkit.Equal(t, "", len(s.breaker.Health()), 1)
 		time.Sleep(11 * time.Minute)
-		if health := s.breaker.Health(); len(health) != 0 {
-			t.Errorf("%+v", health)
-		}
+		testkit.Equal(t, "", len(s.breaker.Health()), 0)
 		s.service.fail(nil)
-		if _, err := h(newMessage(t.Context(), "last")); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, testkit.Err(h(newMessage(t.Context(), "last"))), nil)
 	})
 }
 

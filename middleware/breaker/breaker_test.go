@@ -126,15 +126,11 @@ func TestOpenMisspelt(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if held := breaker.Health(); len(held) != 0 {
-		t.Errorf("%+v", held)
-	}
+	testkit.Equal(t, "", len(breaker.Health()), 0)
 	for _, name := range []string{"billing", ""} {
 		testkit.NoError(t, breaker.Open(name, "a deploy"))
 	}
-	if held := breaker.Health(); len(held) != 2 {
-		t.Errorf("%+v", held)
-	}
+	testkit.Equal(t, "", len(breaker.Health()), 2)
 	testkit.NoError(t, breaker.Close(""))
 	add("shipping")
 	testkit.NoError(t, router.RunHandlers(t.Context()))

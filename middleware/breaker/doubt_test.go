@@ -93,9 +93,7 @@ func TestBadDeploy(t *testing.T) {
 		s.takes = 10 * time.Millisecond
 		s.service.fail(nil)
 		s.consume(t, 10, ids(100))
-		if len(s.handled) != 100 {
-			t.Errorf("%d handled", len(s.handled))
-		}
+		testkit.Equal(t, "handled", len(s.handled), 100)
 		s.service.fail(errBoom)
 		time.AfterFunc(50*time.Second, func() { s.service.fail(nil) })
 		s.dead = map[string]error{}

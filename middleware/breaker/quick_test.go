@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature R12: successes that pass without the lock count like others. The second breaker has a Scope, and takes the
@@ -23,14 +24,10 @@ func TestQuickSuccessesCount(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			config := Config{MinMessages: 12, Window: 20 * time.Second}
 			quick, err := New(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			config.Scope = func(*message.Message) string { return "" }
 			exact, err := New(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			var outcome error
 			handle := func(*message.Message) ([]*message.Message, error) { return nil, outcome }
 			both := []message.HandlerFunc{quick.Middleware(handle), exact.Middleware(handle)}

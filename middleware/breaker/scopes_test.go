@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
@@ -85,9 +86,7 @@ func TestScopesAreForgotten(t *testing.T) {
 		if health := s.breaker.Health(); len(health) != 1 || health[0].Scope != "away" || health[0].Waiting < 19 { // one can be the probe
 			t.Errorf("%+v", health)
 		}
-		if len(s.handled) != 20 {
-			t.Errorf("%d of 20 healthy messages were handled in the outage of another tenant", len(s.handled))
-		}
+		testkit.Equal(t, "of 20 healthy messages were handled in the outage of another tenant", len(s.handled), 20)
 		s.service.fail(nil)
 		all.Wait()
 		s.checkAllHandled(t, 40)

@@ -92,9 +92,7 @@ func TestSharedOutage(t *testing.T) {
 		finds.until(breaker.ReasonAway)
 		hears.until(breaker.ReasonShared)
 		probes.until(breaker.ReasonShared)
-		if n := hears.calls.Load(); n != 0 {
-			t.Errorf("%d calls in an instance that only heard of the outage", n)
-		}
+		testkit.Equal(t, "calls in an instance that only heard of the outage", hears.calls.Load(), 0)
 		away.Store(false)
 		probes.send(1)
 		testkit.Eventually(t, "the held messages are handled", func() bool { return finds.handled.Load() == 3 && probes.handled.Load() == 1 })
@@ -216,9 +214,7 @@ func TestSharedFreeze(t *testing.T) {
 			if list, err := store.List(t.Context()); err != nil || len(list) != 1 || list[0].State != breaker.Frozen || list[0].Actor != "ann" || list[0].Since.IsZero() {
 				t.Errorf("%+v, %v", list, err)
 			}
-			if n := later.calls.Load(); n != 0 {
-				t.Errorf("%d calls while frozen", n)
-			}
+			testkit.Equal(t, "calls while frozen", later.calls.Load(), 0)
 			if released, err := store.Release(t.Context(), handler, "the bank is up", "bob"); err != nil || !released {
 				t.Errorf("%t, %v", released, err)
 			}
@@ -232,16 +228,12 @@ func TestSharedFreeze(t *testing.T) {
 		if released, err := store.Release(t.Context(), "billing", "again", "bob"); err != nil || released {
 			t.Errorf("released twice: %t, %v", released, err)
 		}
-		if _, err := store.Release(t.Context(), "billing", "", ""); err == nil || !strings.Contains(err.Error(), "the actor is empty") {
-			t.Errorf("%v", err)
-		}
+		testkit.Says(t, testkit.Err(store.Release(t.Context(), "billing", "", "")), "the actor is empty")
 		for _, err := range []error{
 			store.Freeze(t.Context(), "billing", "", "ann"), store.Freeze(t.Context(), "billing", "why", ""),
 			store.Freeze(t.Context(), strings.Repeat("x", 300), "why", "ann"), store.Freeze(t.Context(), "a\x00b", "why", "ann"),
 		} {
-			if err == nil || !strings.Contains(err.Error(), "breaker: Freeze: the ") {
-				t.Errorf("%v", err)
-			}
+			testkit.Says(t, err, "breaker: Freeze: the ")
 		}
 	})
 }
@@ -260,21 +252,15 @@ func TestStoreAway(t *testing.T) {
 	testkit.Eventually(t, "all are handled", func() bool { return i.handled.Load() == 3 })
 	i.until("")
 	i.stop()
-	if n := len(i.log.Lines(watermill.ErrorLogLevel, "store of outages does not answer")); n != 1 {
-		t.Errorf("%d lines", n)
-	}
+	testkit.Equal(t, "lines", len(i.log.Lines(watermill.ErrorLogLevel, "store of outages does not answer")), 1)
 }
 
 // A store that nothing could be shared through is an error that says what to do.
 func TestNewStoreRefuses(t *testing.T) {
 	db := databases.SQLite.New(t)
-	if _, err := breaker.NewStore(t.Context(), db, "a b"); err == nil || !strings.Contains(err.Error(), "the Service") {
-		t.Error(err)
-	}
+	testkit.Says(t, testkit.Err(breaker.NewStore(t.Context(), db, "a b")), "the Service")
 	if _, err := breaker.NewStore(context.Background(), nil, ""); err == nil {
 		t.Error("no database")
 	}
-	if err := newBreaker(t, breaker.Config{}).Plugin(nil); err == nil || !strings.Contains(err.Error(), "the router is nil") {
-		t.Error(err)
-	}
+	testkit.Says(t, newBreaker(t, breaker.Config{}).Plugin(nil), "the router is nil")
 }

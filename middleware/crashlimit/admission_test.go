@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature D10: a message that was in flight when a process ended is handled alone: nothing runs beside it, neither what
@@ -48,9 +49,7 @@ func TestSuspectsRunAlone(t *testing.T) {
 		var all sync.WaitGroup
 		deliver := func(id string) {
 			all.Go(func() {
-				if _, err := h(newMessage(id)); err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, testkit.Err(h(newMessage(id))), nil)
 			})
 		}
 		for i := range 3 {
@@ -84,9 +83,7 @@ func TestSuspectsWaitIsBounded(t *testing.T) {
 		}{{"s-1", func() { <-met }}, {"s-2", func() { <-met }}, {"o", func() { met <- struct{}{}; met <- struct{}{} }}} {
 			all.Go(func() {
 				_, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { h.meet(); return nil, nil })(newMessage(h.id))
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, err, nil)
 			})
 			synctest.Wait()
 		}
@@ -102,9 +99,7 @@ func TestSuspectsTurn(t *testing.T) {
 	marks(t, options{aloneWait: 5 * time.Second}, func(t *testing.T, f *fake, l *Limit) {
 		var running atomic.Int64
 		h := l.Middleware(func(*message.Message) ([]*message.Message, error) {
-			if running.Add(1) != 1 {
-				t.Error("not alone")
-			}
+			testkit.Equal(t, "not alone", running.Add(1), 1)
 			time.Sleep(3 * time.Second)
 			running.Add(-1)
 			return nil, nil

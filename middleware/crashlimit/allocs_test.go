@@ -23,11 +23,7 @@ func TestQuietAllocatesNothing(t *testing.T) {
 		}
 		h, msg := l.Middleware(succeed), newMessage("a")
 		before := f.count(func() int { return len(f.left) })
-		if n := testing.AllocsPerRun(1000, func() { _, _ = h(msg) }); n != 0 {
-			t.Errorf("%s: %g allocations for a message", name, n)
-		}
-		if f.count(func() int { return len(f.left) }) != before {
-			t.Errorf("%s: a message was marked", name)
-		}
+		testkit.Equal(t, name+": allocations for a message", testing.AllocsPerRun(1000, func() { _, _ = h(msg) }), 0)
+		testkit.Equal(t, name+": a message was marked", f.count(func() int { return len(f.left) }), before)
 	}
 }

@@ -24,9 +24,7 @@ func started(t *testing.T, f *fake, config options) *Limit {
 
 func wantMode(t *testing.T, l *Limit, want int32, when string) {
 	t.Helper()
-	if got := l.mode.Load(); got != want {
-		t.Errorf("%s: mode %d, want %d", when, got, want)
-	}
+	testkit.Equal(t, when+": mode", l.mode.Load(), want)
 }
 
 // crash ends a process as SIGKILL does: its row stays and beats no more.
@@ -96,9 +94,7 @@ func TestRestartAfterCrash(t *testing.T) {
 		time.Sleep(90 * time.Second)
 		wantMode(t, second, quiet, "afterwards")
 		wantMode(t, third, quiet, "afterwards")
-		if n := len(f.processes); n != 2 {
-			t.Errorf("%d processes are left: the lost one is not forgotten", n)
-		}
+		testkit.Equal(t, "processes are left: the lost one is not forgotten", len(f.processes), 2)
 	})
 }
 
@@ -202,9 +198,7 @@ func TestRevival(t *testing.T) {
 		}
 		f.set(func() { delete(f.processes, id) })
 		tick(1)
-		if f.count(func() int { return len(f.processes) }) != 1 {
-			t.Error("it is forgotten still")
-		}
+		testkit.Equal(t, "it is forgotten still", f.count(func() int { return len(f.processes) }), 1)
 	})
 }
 
@@ -235,9 +229,7 @@ func TestLazyStartIsBounded(t *testing.T) {
 		l := newLimit(t, options{store: f})
 		begin := time.Now()
 		for range 3 {
-			if _, err := l.Middleware(succeed)(newMessage("a")); err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, testkit.Err(l.Middleware(succeed)(newMessage("a"))), nil)
 		}
 		if took := time.Since(begin); took > defaultWithin {
 			t.Errorf("messages waited for %s", took)

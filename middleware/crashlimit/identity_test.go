@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -55,9 +56,7 @@ func TestWithoutIDs(t *testing.T) {
 			l := newLimit(t, options{store: f})
 			for range each {
 				all.Go(func() {
-					if _, err := l.Middleware(h)(newMessage("")); err != nil {
-						t.Error(err)
-					}
+					testkit.Is(t, testkit.Err(l.Middleware(h)(newMessage(""))), nil)
 				})
 			}
 			synctest.Wait()
@@ -112,15 +111,11 @@ func TestMarkOf(t *testing.T) {
 		}
 		return l.markOf(msg)
 	}
-	if got := of("id", "", "key", "k"); got != markOf("k") {
-		t.Error(got)
-	}
+	testkit.Equal(t, "", of("id", "", "key", "k"), markOf("k"))
 	if of("id", "").id != "id" || of("panics", "").id != "panics" {
 		t.Error("the id does not serve")
 	}
-	if of("", "x", "a", "1", "b", "2") != of("", "x", "b", "2", "a", "1") {
-		t.Error("the same content has two marks")
-	}
+	testkit.Equal(t, "the same content has two marks", of("", "x", "a", "1", "b", "2"), of("", "x", "b", "2", "a", "1"))
 	seen := map[mark]bool{}
 	for _, m := range []mark{of("", ""), of("", "a"), of("", "", "a", ""), of("", "a", "b", ""), of("", "", "a", "b"), of("", "", "ab", ""), of("", "", "", "ab")} {
 		if seen[m] {

@@ -33,9 +33,7 @@ func TestMarkGoesWithTheDelivery(t *testing.T) {
 				msg.SetContext(ctx)
 				for range 5 {
 					_ = leave(l.Middleware(func(*message.Message) ([]*message.Message, error) {
-						if n := f.marksOf("a"); n != 1 {
-							t.Errorf("%d marks while the handler runs", n)
-						}
+						testkit.Equal(t, "marks while the handler runs", f.marksOf("a"), 1)
 						if name == "aborted" {
 							cancel()
 						}
@@ -62,9 +60,7 @@ func TestMarkGoesAfterMarking(t *testing.T) {
 			wantMode(t, l, quiet, "meanwhile")
 			return nil, nil
 		})(newMessage("a"))
-		if n := f.marksOf("a"); n != 0 {
-			t.Error("the mark is left")
-		}
+		testkit.Equal(t, "the mark is left", f.marksOf("a"), 0)
 	})
 }
 

@@ -22,9 +22,7 @@ func TestStoreDownWhileMarking(t *testing.T) {
 		f.set(func() { f.hang = make(chan struct{}) })
 		begin := time.Now()
 		for range 100 {
-			if _, err := h(newMessage("a")); err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, testkit.Err(h(newMessage("a"))), nil)
 		}
 		if took := time.Since(begin); took > 3*time.Second {
 			t.Errorf("100 messages waited for %s", took)
@@ -39,9 +37,7 @@ func TestStoreDownWhileMarking(t *testing.T) {
 		}
 		seen := 0
 		_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { seen = f.marksOf("b"); return nil, nil })(newMessage("b"))
-		if seen != 1 {
-			t.Error("the store is not asked again")
-		}
+		testkit.Equal(t, "the store is not asked again", seen, 1)
 	})
 }
 
@@ -109,9 +105,7 @@ func TestOwedMarks(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			if f.marksOf("a") != 0 {
-				t.Error("the mark is left after a beat")
-			}
+			testkit.Equal(t, "the mark is left after a beat", f.marksOf("a"), 0)
 			time.Sleep(2 * time.Minute) // so that the outage is over, also one that came back soon
 			synctest.Wait()
 		}
@@ -156,8 +150,6 @@ func TestOwedMarksOfRefused(t *testing.T) {
 		f.set(func() { f.down = false })
 		time.Sleep(defaultQuietAfter + 3*time.Minute)
 		synctest.Wait()
-		if n := f.marksOf("1"); n != 0 {
-			t.Errorf("%d marks are left of deliveries before the refusal", n)
-		}
+		testkit.Equal(t, "marks are left of deliveries before the refusal", f.marksOf("1"), 0)
 	})
 }

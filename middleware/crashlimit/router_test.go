@@ -82,14 +82,10 @@ func TestLostSessions(t *testing.T) {
 		for _, l := range limits {
 			hold(l)
 		}
-		if n := f.marksOf("a"); n != len(limits)+1 {
-			t.Errorf("%d marks", n)
-		}
+		testkit.Equal(t, "marks", f.marksOf("a"), len(limits)+1)
 		close(release)
 		all.Wait()
-		if n := f.marksOf("a"); n != 0 {
-			t.Errorf("%d marks are left", n)
-		}
+		testkit.Equal(t, "marks are left", f.marksOf("a"), 0)
 	})
 }
 
@@ -107,9 +103,7 @@ func TestRouter(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- router.Run(context.Background()) }()
 			<-router.Running()
-			if processes() != 1 {
-				t.Error("not registered before the first message")
-			}
+			testkit.Equal(t, "not registered before the first message", processes(), 1)
 			testkit.NoError(t, pub.Publish("orders", newMessage("a")))
 			<-entered
 			if got := pairs(t, db, `SELECT consumer, id FROM spillway_deliveries`); len(got) != 1 || got["billing"] != "a" {
@@ -118,9 +112,7 @@ func TestRouter(t *testing.T) {
 			closed := make(chan error, 1)
 			go func() { closed <- router.Close() }()
 			eventually(t, "the limit stops", l.closing.Load)
-			if processes() != 1 {
-				t.Error("signed off under a running handler")
-			}
+			testkit.Equal(t, "signed off under a running handler", processes(), 1)
 			close(release)
 			testkit.NoError(t, errors.Join(<-closed, <-ended))
 			if n := processes(); n != 0 || len(pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`)) != 0 {
@@ -153,9 +145,7 @@ func TestAroundAReceiver(t *testing.T) {
 				var all sync.WaitGroup
 				for i := range at1 {
 					all.Go(func() {
-						if _, err := h(newMessage(fmt.Sprint(round, "-", i))); err != nil {
-							t.Error(err)
-						}
+						testkit.Is(t, testkit.Err(h(newMessage(fmt.Sprint(round, "-", i)))), nil)
 					})
 				}
 				all.Wait()
@@ -196,9 +186,7 @@ func TestDatabaseCutOff(t *testing.T) {
 				h := l.Middleware(func(*message.Message) ([]*message.Message, error) { marked = marks(); return nil, nil })
 				handle := func(id string) {
 					t.Helper()
-					if _, err := h(newMessage(id)); err != nil {
-						t.Error(err)
-					}
+					testkit.Is(t, testkit.Err(h(newMessage(id))), nil)
 				}
 				eventually(t, "a mark is written before", func() bool { handle("before"); return marked == 1 })
 				_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { turn(p); return nil, nil })(newMessage("during"))

@@ -71,18 +71,12 @@ func TestSignOff(t *testing.T) {
 			}
 			release <- struct{}{}
 			synctest.Wait()
-			if processes() != 1 {
-				t.Errorf("%s: signed off before the last message returned", mode)
-			}
+			testkit.Equal(t, mode+": signed off before the last message returned", processes(), 1)
 			release <- struct{}{}
 			all.Wait()
-			if processes() != 0 {
-				t.Errorf("%s: the last message did not sign off", mode)
-			}
+			testkit.Equal(t, mode+": the last message did not sign off", processes(), 0)
 			_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) {
-				if processes() != 1 {
-					t.Errorf("%s: a late message is not registered", mode)
-				}
+				testkit.Equal(t, mode+": a late message is not registered", processes(), 1)
 				return nil, nil
 			})(newMessage("late"))
 			if err := l.end(); err != nil || processes() != 0 {
@@ -110,9 +104,7 @@ func TestSignOffUnderLoad(t *testing.T) {
 		if rand.N(8) == 0 {
 			time.Sleep(100 * time.Microsecond)
 		}
-		if f.count(func() int { return len(f.processes) }) != 1 {
-			t.Error("handled without being registered")
-		}
+		testkit.Equal(t, "handled without being registered", f.count(func() int { return len(f.processes) }), 1)
 		return nil, nil
 	})
 	var all sync.WaitGroup
@@ -128,9 +120,7 @@ func TestSignOffUnderLoad(t *testing.T) {
 	}
 	all.Go(func() {
 		for range 2000 {
-			if err := l.end(); err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, l.end(), nil)
 			if rand.N(8) == 0 { // a router begins anew
 				l.closing.Store(false)
 			}
@@ -164,8 +154,6 @@ func TestSignOffAtTheLastMoment(t *testing.T) {
 		}
 		close(release)
 		<-handled
-		if f.count(func() int { return len(f.processes) }) != 0 {
-			t.Error("not signed off")
-		}
+		testkit.Equal(t, "not signed off", f.count(func() int { return len(f.processes) }), 0)
 	}
 }

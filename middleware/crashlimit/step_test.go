@@ -85,9 +85,7 @@ func TestExceeded(t *testing.T) {
 			t.Errorf("unfinished %v", unfinished)
 		}
 		tick(1)
-		if f.marksOf("a") != 2 {
-			t.Error("the mark went before the message did")
-		}
+		testkit.Equal(t, "the mark went before the message did", f.marksOf("a"), 2)
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := newMessage("a")
 		gone.SetContext(ctx)
@@ -100,9 +98,7 @@ func TestExceeded(t *testing.T) {
 		acked.Ack()
 		time.Sleep(defaultQuietAfter + time.Minute)
 		synctest.Wait()
-		if f.marksOf("a") != 0 {
-			t.Error("the marks are left long after the ack")
-		}
+		testkit.Equal(t, "the marks are left long after the ack", f.marksOf("a"), 0)
 		if _, err := h(newMessage("a")); err != nil || calls != 1 {
 			t.Errorf("sent again: %v, %d calls", err, calls)
 		}
@@ -131,15 +127,9 @@ func TestAckOfRefusedIsLost(t *testing.T) {
 		refuse(l, "a")
 		tick(5)
 		refuse(l, "a")
-		if n := f.marksOf("a"); n != 3 {
-			t.Errorf("%d marks of a message whose ack may be lost", n)
-		}
-		if err := l.end(); err != nil {
-			t.Error(err)
-		}
-		if n := f.marksOf("a"); n != 0 {
-			t.Errorf("%d marks are left after an orderly end", n)
-		}
+		testkit.Equal(t, "marks of a message whose ack may be lost", f.marksOf("a"), 3)
+		testkit.Is(t, l.end(), nil)
+		testkit.Equal(t, "marks are left after an orderly end", f.marksOf("a"), 0)
 
 		content := l.markOf(newMessage(""))
 		for i := range 3 {
@@ -148,9 +138,7 @@ func TestAckOfRefusedIsLost(t *testing.T) {
 			f.left[content] = append(f.left[content], written{i + 1, process})
 		}
 		refuse(started(t, f, options{}), "")
-		if n := len(f.left[content]); n != 0 {
-			t.Errorf("%d marks that another message would find", n)
-		}
+		testkit.Equal(t, "marks that another message would find", len(f.left[content]), 0)
 	})
 }
 
@@ -165,9 +153,7 @@ func TestCounts(t *testing.T) {
 			go func() {
 				defer close(done)
 				_, err = l.Middleware(func(*message.Message) ([]*message.Message, error) {
-					if n := f.marksOf("a"); n != want {
-						t.Errorf("%d marks, want %d", n, want)
-					}
+					testkit.Equal(t, "marks", f.marksOf("a"), want)
 					if deadly {
 						<-stuck
 					}

@@ -116,23 +116,15 @@ func testStoreMarks(t *testing.T, d databases.Database, address string) {
 			wants(service, m, p1, p2, p3)
 			wants(service, again, p1)
 		}
-		if err := s.clear(ctx, m, written{process: "p3"}); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, s.clear(ctx, m, written{process: "p3"}), nil)
 		wants("shop", m, p1, p2)
-		if err := s.clear(ctx, m, written{delivery: 1}); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, s.clear(ctx, m, written{delivery: 1}), nil)
 		wants("shop", m, p2)
-		if err := s.leave(ctx, "p2"); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, s.leave(ctx, "p2"), nil)
 		wants("shop", m)
 		wants("shop", again, p1)
 		wants("Shop", m, p1, p3)
-		if err := stores["Shop"].clear(ctx, m, all); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, stores["Shop"].clear(ctx, m, all), nil)
 		wants("Shop", m)
 		wants("Shop", again, p1)
 	}
@@ -165,9 +157,7 @@ func TestStore_tenAtOnce(t *testing.T) {
 				if limits[i], err = build(options{store: storeOn(t, db), quietAfter: 3 * time.Second, within: patience, Config: Config{Heartbeat: 300 * time.Millisecond}}); err == nil {
 					err = limits[i].start()
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, err, nil)
 			})
 		}
 		close(start)
@@ -184,9 +174,7 @@ func TestStore_tenAtOnce(t *testing.T) {
 		})
 		for _, l := range limits {
 			all.Go(func() {
-				if err := l.end(); err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, l.end(), nil)
 			})
 		}
 		all.Wait()
@@ -206,9 +194,7 @@ func TestStore_concurrentMarks(t *testing.T) {
 			all.Go(func() {
 				for n := range 10 {
 					ok, err := s.enter(t.Context(), markOf("id"), written{n + 1, fmt.Sprint(i)})
-					if err != nil {
-						t.Error(err)
-					}
+					testkit.Is(t, err, nil)
 					if ok {
 						entered.Add(1)
 					}

@@ -16,7 +16,5 @@ import (
 func TestHappyPathAllocatesNothing(t *testing.T) {
 	later := testkit.Must(stages.New(newQueue(t, &publisher{}), stagesConfig(t)))
 	h, msg := later.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil }), newMessage("1")
-	if n := testing.AllocsPerRun(1000, func() { _, _ = h(msg) }); n != 0 {
-		t.Errorf("%g allocations for a message", n)
-	}
+	testkit.Equal(t, "allocations for a message", testing.AllocsPerRun(1000, func() { _, _ = h(msg) }), 0)
 }

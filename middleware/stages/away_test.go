@@ -43,9 +43,7 @@ func TestStageBrokerAway(t *testing.T) {
 		if n := calls.Load(); n != 2 || len(s.letters.all()) != 0 {
 			t.Errorf("in the end: handled %d times, letters %v", n, s.letters.all())
 		}
-		if lines := logger.Captured()[watermill.ErrorLogLevel]; len(lines) != 1 {
-			t.Errorf("%d Error lines: %v", len(lines), lines)
-		}
+		testkit.Equal(t, "Error lines", len(logger.Captured()[watermill.ErrorLogLevel]), 1)
 	})
 }
 
@@ -67,17 +65,11 @@ func TestStageBrokerNacks(t *testing.T) {
 		if n := calls.Load(); n != 1 || len(s.letters.all()) != 0 {
 			t.Errorf("in the first seconds: handled %d times, letters %v", n, s.letters.all())
 		}
-		if lines := logger.Errors(); len(lines) != 1 {
-			t.Errorf("%d Error lines: %v", len(lines), lines)
-		}
+		testkit.Equal(t, "Error lines", len(logger.Errors()), 1)
 		time.Sleep(4*time.Minute + 30*time.Second)
-		if letters := s.letters.all(); len(letters) != 0 {
-			t.Errorf("in less than five minutes: letters %v", letters)
-		}
+		testkit.Equal(t, "in less than five minutes: letters", len(s.letters.all()), 0)
 		time.Sleep(time.Minute)
-		if letters := s.letters.all(); len(letters) != 1 {
-			t.Errorf("after five minutes: letters %v", letters)
-		}
+		testkit.Equal(t, "after five minutes: letters", len(s.letters.all()), 1)
 		s.stop()
 	})
 }

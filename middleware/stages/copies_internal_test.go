@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/recent"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -222,9 +223,7 @@ func TestStageRefusesMany(t *testing.T) {
 			}
 			time.Sleep(30 * time.Second)
 		}
-		if first != 1 {
-			t.Errorf("%d were set aside in six minutes", first)
-		}
+		testkit.Equal(t, "set aside in six minutes", first, 1)
 	})
 }
 

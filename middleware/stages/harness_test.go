@@ -91,12 +91,8 @@ func (s *staging) run() {
 	go func() { done <- router.Run(context.Background()) }()
 	<-router.Running()
 	s.stop = func() {
-		if err := router.Close(); err != nil {
-			s.Error(err)
-		}
-		if err := <-done; err != nil {
-			s.Error(err)
-		}
+		testkit.Is(s, router.Close(), nil)
+		testkit.Is(s, <-done, nil)
 	}
 }
 

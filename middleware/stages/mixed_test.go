@@ -87,9 +87,7 @@ func TestSubscriptionEndsByItself(t *testing.T) {
 				if len(ended) != row.wants || row.wants > 0 && ended[0].Fields["topic"] != row.ends {
 					t.Errorf("%v", ended)
 				}
-				if len(n.of("a")) != 2 {
-					t.Errorf("%d attempts", len(n.of("a")))
-				}
+				testkit.Equal(t, "attempts", len(n.of("a")), 2)
 			})
 		})
 	}
@@ -138,8 +136,6 @@ func TestHandedOverAtTheEnd(t *testing.T) {
 		default:
 			t.Error("what comes after the end is not nacked")
 		}
-		if len(n.of("later")) != 0 {
-			t.Error("what comes after the end is handled")
-		}
+		testkit.Equal(t, "what comes after the end is handled", len(n.of("later")), 0)
 	})
 }

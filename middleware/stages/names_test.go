@@ -43,13 +43,9 @@ func TestConfigRefused(t *testing.T) {
 	} {
 		config := stagesConfig(t)
 		change(&config)
-		if _, err := stages.New(newQueue(t, &publisher{}), config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
+		testkit.Says(t, testkit.Err(stages.New(newQueue(t, &publisher{}), config)), want)
 	}
-	if _, err := stages.New(nil, stagesConfig(t)); err == nil || !strings.Contains(err.Error(), "the queue is nil") {
-		t.Errorf("no queue: %v", err)
-	}
+	testkit.Says(t, testkit.Err(stages.New(nil, stagesConfig(t))), "the queue is nil")
 }
 
 func newRouter(t testing.TB) *message.Router {
@@ -150,9 +146,7 @@ func TestStagesNamesRefused(t *testing.T) {
 	if _, err := later.AddHandler(router, "e", "e", b.consumer(), "out", nil, nil); err == nil || !strings.Contains(err.Error(), "AddConsumerHandler") {
 		t.Errorf("a nil publisher: %v", err)
 	}
-	if _, err := later.Extend(router, "e", "e"); err == nil || !strings.Contains(err.Error(), "add it first") {
-		t.Errorf("nobody extended: %v", err)
-	}
+	testkit.Says(t, testkit.Err(later.Extend(router, "e", "e")), "add it first")
 	if _, err := (*stages.Stages)(nil).AddConsumerHandler(router, "e", "e", b.consumer(), nil); err == nil || !strings.Contains(err.Error(), "no stages") {
 		t.Errorf("no stages: %v", err)
 	}

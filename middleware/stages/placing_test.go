@@ -133,9 +133,7 @@ func TestStageBehindHeaders(t *testing.T) {
 		var seen []message.Metadata
 		s.handle("billing", "orders", func(msg *message.Message) error {
 			seen = append(seen, poison.Inside().ProducerMetadata(maps.Clone(msg.Metadata)))
-			if packed := msg.Metadata[poison.KeyOriginalMetadata]; packed != "" {
-				t.Errorf("the handler sees what is packed: %q", packed)
-			}
+			testkit.Equal(t, "the handler sees what is packed", msg.Metadata[poison.KeyOriginalMetadata], "")
 			return errBoom
 		})
 		s.run()

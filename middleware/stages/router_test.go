@@ -44,9 +44,7 @@ func TestStagesCloseManyWaiting(t *testing.T) {
 				t.Fatalf("%d: handled %v", i, got)
 			}
 		}
-		if len(s.letters.all()) != 0 {
-			t.Errorf("%d letters", len(s.letters.all()))
-		}
+		testkit.Equal(t, "letters", len(s.letters.all()), 0)
 	})
 }
 
@@ -155,9 +153,7 @@ func TestStagesOutputs(t *testing.T) {
 		s.run()
 		s.publish("orders", "1")
 		time.Sleep(2 * time.Minute)
-		if pub.times() != 0 {
-			t.Error("closed under the stages")
-		}
+		testkit.Equal(t, "closed under the stages", pub.times(), 0)
 		s.stop()
 		if !slices.Equal(pub.ids(), []string{"invoice 3"}) || pub.times() != 1 {
 			t.Errorf("published %q, closed %d times", pub.ids(), pub.times())

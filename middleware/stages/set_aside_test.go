@@ -96,9 +96,7 @@ func TestStageOutage(t *testing.T) {
 			s.publish(fmt.Sprint("orders", i), fmt.Sprint(i))
 		}
 		time.Sleep(299 * time.Second)
-		if len(s.letters.all()) != 0 {
-			t.Errorf("%d letters in less than five minutes", len(s.letters.all()))
-		}
+		testkit.Equal(t, "letters in less than five minutes", len(s.letters.all()), 0)
 		down.Store(false)
 		time.Sleep(time.Minute)
 		s.stop()
@@ -115,9 +113,7 @@ func TestStageRefusesAcked(t *testing.T) {
 		s.handle("billing", "orders", func(msg *message.Message) error { msg.Ack(); return errBoom })
 		s.broker.refuse("orders.billing.retry.1s", errors.New("leader not available"))
 		s.passes(time.Minute, "1")
-		if len(s.letters.all()) != 1 {
-			t.Error("it is nowhere")
-		}
+		testkit.Equal(t, "it is nowhere", len(s.letters.all()), 1)
 	})
 }
 
@@ -176,9 +172,7 @@ func TestRedrivenHasAllStages(t *testing.T) {
 func TestDeadLettersHaveNoStages(t *testing.T) {
 	s := newStaging(t, stages.Config{}, nil)
 	_, err := s.stages.AddConsumerHandler(s.router, "fixer", "orders.dlq", s.broker.consumer(), func(*message.Message) error { return nil })
-	if err == nil || !strings.Contains(err.Error(), `"orders.dlq" is a topic of dead letters`) {
-		t.Error(err)
-	}
+	testkit.Says(t, err, `"orders.dlq" is a topic of dead letters`)
 }
 
 // What an extended handler returns has nowhere to go, in a stage as in the router, and that is an error.

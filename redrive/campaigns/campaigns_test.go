@@ -119,9 +119,7 @@ func TestOneCampaignPerLetter(t *testing.T) {
 			}
 			selected += a.c.Selected
 		}
-		if selected != 120 {
-			t.Errorf("%d letters were selected", selected)
-		}
+		testkit.Equal(t, "letters were selected", selected, 120)
 		if plan, err := all.Plan(t.Context(), request); err != nil || plan.Letters != 0 {
 			t.Errorf("%+v %v", plan, err)
 		}
@@ -196,9 +194,7 @@ func TestLeftToOtherWorkers(t *testing.T) {
 		if got := left(); len(got) != 1 || got[0] != `the worker's Config.Allow does not have the topic "elsewhere"` {
 			t.Errorf("%q", got)
 		}
-		if n := len(out.All()); n != 1 {
-			t.Errorf("%d messages are redriven", n)
-		}
+		testkit.Equal(t, "messages are redriven", len(out.All()), 1)
 	})
 }
 

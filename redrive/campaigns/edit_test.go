@@ -96,9 +96,7 @@ func TestEdit(t *testing.T) {
 				t.Errorf("%s: %+v", f, done)
 			}
 		}
-		if len(out.All()) != want {
-			t.Error("a refused letter was published")
-		}
+		testkit.Equal(t, "a refused letter was published", len(out.All()), want)
 	})
 }
 

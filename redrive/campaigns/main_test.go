@@ -36,9 +36,7 @@ func run(t testing.TB, all *campaigns.Campaigns, live message.Publisher, c campa
 	go func() { done <- w.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := testkit.Receive(t, "the worker ends", done); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, testkit.Receive(t, "the worker ends", done), nil)
 	})
 	t.Cleanup(stop)
 	return stop
@@ -72,7 +70,5 @@ func wantIDs(t testing.TB, out *fixture.Outbox, n int) {
 			t.Errorf("%s was published %d times", id, times)
 		}
 	}
-	if len(ids) != n {
-		t.Errorf("%d letters were published, want %d", len(ids), n)
-	}
+	testkit.Equal(t, "letters were published", len(ids), n)
 }

@@ -119,9 +119,7 @@ func TestEdit_payload(t *testing.T) {
 				t.Errorf("%s: %q", p.Msg.UUID, p.Msg.Payload)
 			}
 		}
-		if len(out.All()) != 2 {
-			t.Errorf("%d letters were published", len(out.All()))
-		}
+		testkit.Equal(t, "letters were published", len(out.All()), 2)
 		events, err := store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventEdited}})
 		if err != nil || len(events) != 2 || !strings.Contains(events[0].Detail+events[1].Detail, "Zoë") {
 			t.Errorf("%+v %v", events, err)
@@ -169,8 +167,6 @@ func TestList_pages(t *testing.T) {
 				t.Errorf("%s is listed %d times", id, times)
 			}
 		}
-		if len(seen) != 7 {
-			t.Errorf("%d campaigns are listed", len(seen))
-		}
+		testkit.Equal(t, "campaigns are listed", len(seen), 7)
 	})
 }

@@ -71,9 +71,7 @@ func TestSteer(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, err := all.Get(t.Context(), "x'; DROP TABLE spillway_campaigns; --"); !errors.Is(err, campaigns.ErrNotFound) {
-			t.Error(err)
-		}
+		testkit.Is(t, testkit.Err(all.Get(t.Context(), "x'; DROP TABLE spillway_campaigns; --")), campaigns.ErrNotFound)
 		var plan campaigns.Plan
 		testkit.Eventually(t, "the letters that were not begun are free, while a publisher does not return", func() bool {
 			plan, err = all.Plan(t.Context(), request)
@@ -166,9 +164,7 @@ func TestSchedule(t *testing.T) {
 	r.NotBefore = time.Now().Add(300 * time.Millisecond)
 	out := &fixture.Outbox{}
 	c := start(t, all, r)
-	if c.State != campaigns.Scheduled {
-		t.Error(c.State)
-	}
+	testkit.Equal(t, "", c.State, campaigns.Scheduled)
 	run(t, all, out, quick)
 	reach(t, all, c.ID, campaigns.Finished)
 	for _, p := range out.All() {

@@ -58,9 +58,7 @@ func TestJudgeAfterResume(t *testing.T) {
 		return err == nil && n > 0
 	})
 	testkit.NoError(t, person.Commit())
-	if err := testkit.Receive(t, "it is judged", judged); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Receive(t, "it is judged", judged))
 	if c, err := w.all.Get(t.Context(), "c"); err != nil || c.State != Running {
 		t.Errorf("the campaign is %s: %s, %v", c.State, c.Why, err)
 	}

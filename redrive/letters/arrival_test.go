@@ -93,9 +93,7 @@ func testStore_sameLetterAtOnce(t *testing.T, open func() *sql.DB) {
 				size = each
 			}
 			for some := range slices.Chunk(batch, size) {
-				if err := stores[i/2%2].Publish("orders.dlq", some...); err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, stores[i/2%2].Publish("orders.dlq", some...), nil)
 			}
 		})
 	}

@@ -107,8 +107,6 @@ func TestEachMinute(t *testing.T) {
 		"0:-1 999:2 ":       "2001=7 ",
 		"0:1  999:2 ":       "2001=7 2000=1 ",
 	} {
-		if got := read(2001, 7, recent); got != want {
-			t.Errorf("%q: %s, want %s", recent, got, want)
-		}
+		testkit.Equal(t, recent, read(2001, 7, recent), want)
 	}
 }

@@ -182,9 +182,7 @@ func TestStore_resealKilled(t *testing.T) {
 				t.Errorf("%s was resealed %d times", id, n)
 			}
 		}
-		if len(times) != n {
-			t.Errorf("%d letters are on record, want %d", len(times), n)
-		}
+		testkit.Equal(t, "letters are on record", len(times), n)
 	})
 }
 

@@ -39,9 +39,7 @@ func testStore_numbers(t *testing.T, on fixture.Database) {
 		actors.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(i)))
 			for range 40 {
-				if err := actAtRandom(t.Context(), stores[i%2], random); err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, actAtRandom(t.Context(), stores[i%2], random), nil)
 			}
 		})
 	}

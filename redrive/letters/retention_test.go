@@ -101,9 +101,7 @@ func testRetention(t *testing.T, on fixture.Database) {
 		}
 		purged, f.After = purged+len(events), events[len(events)-1].Number
 	}
-	if purged != 2*n {
-		t.Errorf("%d are on record", purged)
-	}
+	testkit.Equal(t, "on record", purged, 2*n)
 }
 
 // Feature V9: a router runs a Retention, which begins at once, looks again, and ends with the router. Wrong rules are

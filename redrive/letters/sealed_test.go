@@ -80,9 +80,7 @@ func testStore_sealed(t *testing.T, on fixture.Database) {
 	}
 	for i, msg := range []*message.Message{one, two, secretLetter("3")} {
 		wantSealed(t, store, all[i], "k1", msg)
-		if all[i].Cause != letters.CauseOf(all[i].Letter) {
-			t.Error("a sealed letter has another cause")
-		}
+		testkit.Equal(t, "a sealed letter has another cause", all[i].Cause, letters.CauseOf(all[i].Letter))
 	}
 	groups, err := store.Groups(t.Context(), letters.Filter{})
 	if err != nil || len(groups) != 2 || groups[0].Count != 2 {

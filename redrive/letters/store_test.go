@@ -3,7 +3,6 @@ package letters_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"maps"
 	"path/filepath"
 	"reflect"
@@ -198,9 +197,7 @@ func TestStore_construction(t *testing.T) {
 
 	testkit.NoError(t, store.Close())
 	testkit.Is(t, store.Publish("orders.dlq", letter("1", "a")), letters.ErrClosed)
-	if err := store.InitializeTopics(); !errors.Is(err, letters.ErrClosed) {
-		t.Error(err)
-	}
+	testkit.Is(t, store.InitializeTopics(), letters.ErrClosed)
 	wantCount(t, store, letters.Filter{}, 0) // reading goes on
 }
 

@@ -94,9 +94,7 @@ func testStore_concurrentTakers(t *testing.T, on fixture.Database) {
 		takers.Go(func() {
 			for {
 				taken, err := fixture.Take(t.Context(), stores[i%2], letters.Filter{}, time.Hour, 13)
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, err, nil)
 				if len(taken) == 0 {
 					return
 				}
@@ -109,9 +107,7 @@ func testStore_concurrentTakers(t *testing.T, on fixture.Database) {
 		})
 	}
 	takers.Wait()
-	if len(held) != 1000 {
-		t.Errorf("%d letters taken", len(held))
-	}
+	testkit.Equal(t, "letters taken", len(held), 1000)
 	for seq, n := range held {
 		if n != 1 {
 			t.Fatalf("letter %d was taken %d times", seq, n)

@@ -56,12 +56,8 @@ func testStore_view(t *testing.T, on fixture.Database) {
 	if at := read(db, "marked_at", "seq = 2"); at.Valid {
 		t.Errorf("a letter that was never marked was so at %s", at.String)
 	}
-	if got := read(db, "description", "seq = 2").String; got != "red?[31m and ?? over?line" {
-		t.Errorf("%q", got)
-	}
-	if got := read(db, "handler", "seq = 2").String; got != strings.Repeat("é", 255) {
-		t.Errorf("a long name is %q", got)
-	}
+	testkit.Equal(t, "", read(db, "description", "seq = 2").String, "red?[31m and ?? over?line")
+	testkit.Equal(t, "a long name", read(db, "handler", "seq = 2").String, strings.Repeat("é", 255))
 	if on.Name != sqliteFile.Name { // it shows the bytes as they are
 		for column, want := range map[string][]string{"message_id": {`\377\000`, "FF00"}, "topic": {`or\377ders`, "6F72FF64657273"}} {
 			if got := read(db, column, "seq = 3").String; got != want[0] && got != want[1] {
