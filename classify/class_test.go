@@ -21,13 +21,10 @@ var classes = map[classify.Class]string{
 // Feature C1: each class has a name of its own, which stands in metadata, and reads back as that class.
 func TestClassNames(t *testing.T) {
 	for class, name := range classes {
-		if class.String() != name {
-			t.Errorf("class %d reads %q, want %q", class, class, name)
-		}
+		testkit.Check(t, class.String() == name, "class %d reads %q, want %q", class, class, name)
 		var back classify.Class
-		if err := back.UnmarshalText([]byte(name)); back != class || err != nil {
-			t.Errorf("%q reads back as %v, %v", name, back, err)
-		}
+		err := back.UnmarshalText([]byte(name))
+		testkit.Check(t, back == class && err == nil, "%q reads back as %v, %v", name, back, err)
 	}
 	testkit.Equal(t, "a class out of range", classify.Class(200).String(), "unknown")
 }
@@ -38,9 +35,8 @@ func TestClassNamesHostile(t *testing.T) {
 		s := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "Permanent", " permanent", "permanent\x00", "2"})).Draw(t, "s")
 		var class classify.Class
 		err := class.UnmarshalText([]byte(s))
-		if (err == nil) != (class.String() == s) || err != nil && class != classify.ClassUnknown {
-			t.Fatalf("%q is %v, %v", s, class, err)
-		}
+		testkit.Require(t, (err == nil) == (class.String() == s) && (err == nil || class == classify.ClassUnknown),
+			"%q is %v, %v", s, class, err)
 	})
 }
 

@@ -32,21 +32,17 @@ func TestErrorsWithoutEnd(t *testing.T) {
 			if name == "op" {
 				want = classify.ClassTransient
 			}
-			if v := c.Classify(wrapped{err}); v.Class != want {
-				t.Errorf("%s without a mark: %+v", name, v)
-			}
+			v := c.Classify(wrapped{err})
+			testkit.Check(t, v.Class == want, "%s without a mark: %+v", name, v)
 			if f, ok := causes.Find[*classify.Failure](wrapped{err}); ok {
 				t.Errorf("%s has a failure: %v", name, f.Attempts)
 			}
 			want1 := &classify.Failure{Err: err, Attempts: 3}
-			if f, _ := causes.Find[*classify.Failure](wrapped{want1}); f != want1 {
-				t.Errorf("the failure around %s was not found", name)
-			}
+			f, _ := causes.Find[*classify.Failure](wrapped{want1})
+			testkit.Check(t, f == want1, "the failure around %s was not found", name)
 		})
 	}
-	if told == 0 || told > 100 {
-		t.Errorf("told %d times of one error's panics", told)
-	}
+	testkit.Check(t, told != 0 && told <= 100, "told %d times of one error's panics", told)
 }
 
 // panicLink panics when it is judged, and goes on without end.

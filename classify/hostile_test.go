@@ -56,23 +56,18 @@ func TestErrorMethodsPanic(t *testing.T) {
 			if want == classify.ClassUnknown {
 				continue
 			}
-			if v := c.Classify(wrapped{mark(wrapped{evil})}); v.Class != want {
-				t.Errorf("%v around %s: %+v", want, name, v)
-			}
+			v := c.Classify(wrapped{mark(wrapped{evil})})
+			testkit.Check(t, v.Class == want, "%v around %s: %+v", want, name, v)
 			if want == classify.ClassDiscard {
 				continue
 			}
-			if v := c.Classify(errors.Join(evil, mark(errSentinel))); v.Class != want {
-				t.Errorf("%v beside %s: %+v", want, name, v)
-			}
+			v = c.Classify(errors.Join(evil, mark(errSentinel)))
+			testkit.Check(t, v.Class == want, "%v beside %s: %+v", want, name, v)
 		}
-		if v := judge(errors.Join(evil, &classify.PanicError{})); v.Class != classify.ClassPermanent {
-			t.Errorf("knowledge beside %s: %+v", name, v)
-		}
+		v := judge(errors.Join(evil, &classify.PanicError{}))
+		testkit.Check(t, v.Class == classify.ClassPermanent, "knowledge beside %s: %+v", name, v)
 	}
-	if !told {
-		t.Error("no hook was called")
-	}
+	testkit.Check(t, told, "no hook was called")
 }
 
 // wrapped does not ask for the text of what it wraps, as fmt would.
@@ -91,15 +86,13 @@ func TestRulePanics(t *testing.T) {
 			classify.Is(errSentinel, permanent),
 		},
 		OnRulePanic: func(text string, stack []byte) {
-			if !strings.Contains(string(stack), "TestRulePanics") {
-				t.Errorf("the stack is not that of the rule: %s", stack)
-			}
+			testkit.Check(t, strings.Contains(string(stack), "TestRulePanics"),
+				"the stack is not that of the rule: %s", stack)
 			texts = append(texts, text)
 			panic("the hook too")
 		},
 	})
 	testkit.Equal(t, "", c.Classify(errSentinel), permanent)
-	if len(texts) != 2 || !strings.Contains(texts[0], "first") || !strings.Contains(texts[1], "evilError") {
-		t.Errorf("told %q", texts)
-	}
+	testkit.Check(t, len(texts) == 2 && strings.Contains(texts[0], "first") && strings.Contains(texts[1], "evilError"),
+		"told %q", texts)
 }

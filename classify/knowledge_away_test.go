@@ -17,6 +17,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // errRedis is shaped like the errors of go-redis.
@@ -112,14 +113,11 @@ func TestKnowledgeAway(t *testing.T) {
 	} {
 		for place, err := range map[string]error{"bare": row.err, "wrapped": wrap(row.err, 3)} {
 			v := judge(err)
-			if v.Away != row.away || v.Away && v.Class != classify.ClassTransient {
-				t.Errorf("%s, %s: %+v", name, place, v)
-			}
+			testkit.Check(t, v.Away == row.away && (!v.Away || v.Class == classify.ClassTransient),
+				"%s, %s: %+v", name, place, v)
 		}
 	}
-	if classify.Away(nil) != nil {
-		t.Error("a nil error is away")
-	}
+	testkit.Check(t, classify.Away(nil) == nil, "a nil error is away")
 }
 
 // Error has a name that client libraries use too.
@@ -136,15 +134,13 @@ func TestRuleAway(t *testing.T) {
 	}
 	for _, class := range []classify.Class{classify.ClassPermanent, classify.ClassInvalid, classify.ClassDiscard} {
 		rule := classify.Is(errSentinel, classify.Verdict{Class: class, Away: true})
-		if _, err := classify.New(classify.Config{Rules: []classify.Rule{rule}}); err == nil {
-			t.Errorf("%s: no error", class)
-		}
+		testkit.Check(t, testkit.Err(classify.New(classify.Config{Rules: []classify.Rule{rule}})) != nil,
+			"%s: no error", class)
 	}
 	never := func(error) (classify.Verdict, bool) {
 		return classify.Verdict{Class: classify.ClassPermanent, Away: true}, true
 	}
 	late := newClassifier(t, classify.Config{Rules: []classify.Rule{func(err error) (classify.Verdict, bool) { v, _ := never(nil); return v, errors.As(err, new(errStatus)) }}})
-	if v := late.Classify(errStatus{503}); v.Away || v.Class != classify.ClassPermanent {
-		t.Errorf("%+v", v)
-	}
+	v := late.Classify(errStatus{503})
+	testkit.Check(t, !v.Away && v.Class == classify.ClassPermanent, "%+v", v)
 }

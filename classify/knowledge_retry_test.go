@@ -8,6 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature C4: what cenkalti/backoff calls permanent is permanent, whatever it wraps, and marks and rules outrank it.
@@ -17,13 +18,11 @@ func TestKnowledgeBackoff(t *testing.T) {
 		"v4, transient": backoff.Permanent(context.DeadlineExceeded),
 	} {
 		check(t, name, err, classify.ClassPermanent)
-		if v := judge(classify.Transient(err)); v.Class != classify.ClassTransient {
-			t.Errorf("%s, marked transient: %v", name, v)
-		}
+		v := judge(classify.Transient(err))
+		testkit.Check(t, v.Class == classify.ClassTransient, "%s, marked transient: %v", name, v)
 	}
-	if v := judge((*backoff.PermanentError)(nil)); v.Class != classify.ClassUnknown {
-		t.Errorf("nil: %+v", v)
-	}
+	v := judge((*backoff.PermanentError)(nil))
+	testkit.Check(t, v.Class == classify.ClassUnknown, "nil: %+v", v)
 }
 
 type permanentError struct{ error }
@@ -68,11 +67,8 @@ func TestAbortedRuleIsRefused(t *testing.T) {
 	}
 	told := ""
 	c, err := classify.New(classify.Config{Rules: fine, OnRulePanic: func(text string, _ []byte) { told += text }})
-	if err != nil || told != "" {
-		t.Fatal(err, told)
-	}
-	if v := c.Classify(&backoff.PermanentError{Err: errors.New("x")}); v.Class != classify.ClassPermanent || told == "" {
-		t.Errorf("judged %+v, told %q", v, told)
-	}
+	testkit.Require(t, err == nil && told == "", "%v %v", err, told)
+	v := c.Classify(&backoff.PermanentError{Err: errors.New("x")})
+	testkit.Check(t, v.Class == classify.ClassPermanent && told != "", "judged %+v, told %q", v, told)
 	t.Log(told)
 }

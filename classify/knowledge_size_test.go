@@ -48,9 +48,8 @@ func TestIsTooLarge(t *testing.T) {
 		sarama.ProducerErrors{nil, {Err: sarama.ErrOutOfBrokers}, {Err: sarama.ErrMessageSizeTooLarge, Msg: &sarama.ProducerMessage{}}},
 		errors.New(`can't write to "orders": it's 2 MiB: message too large`), errors.New(`"unended: message too large`),
 	} {
-		if !classifier.IsTooLarge(err) || !classifier.IsTooLarge(fmt.Errorf("publish: %w", err)) {
-			t.Errorf("%T %v is a refusal for size", err, err)
-		}
+		testkit.Check(t, classifier.IsTooLarge(err) && classifier.IsTooLarge(fmt.Errorf("publish: %w", err)),
+			"%T %v is a refusal for size", err, err)
 	}
 	for _, err := range []error{
 		nil, errors.New("too large or too small"), errors.New("http2: frame too large"), errors.New("larger than life"),
@@ -64,9 +63,7 @@ func TestIsTooLarge(t *testing.T) {
 		sarama.ProducerErrors{}, structs{nil, {}, {err: classify.ErrTooLarge}},
 		errors.New(`queue "message too large" not found`), errors.New("topic 'message too large' not found"), errors.New("no stream `payload too large`"),
 	} {
-		if classifier.IsTooLarge(err) {
-			t.Errorf("%T %v is no refusal for size", err, err)
-		}
+		testkit.Check(t, !classifier.IsTooLarge(err), "%T %v is no refusal for size", err, err)
 	}
 }
 
@@ -96,17 +93,13 @@ func TestIsTooLargeByClient(t *testing.T) {
 		errors.New("rpc error: code = InvalidArgument desc = The value of property \"payload\" is longer than 1048487 bytes."),
 		errors.New("InvalidParameter: Invalid parameter: Message too long"),
 	} {
-		if !classifier.IsTooLarge(err) {
-			t.Errorf("%v is a refusal for size", err)
-		}
+		testkit.Check(t, classifier.IsTooLarge(err), "%v is a refusal for size", err)
 	}
 	for _, err := range []error{
 		tells(false), status(500), errors.New("nats: maximum messages exceeded"), errors.New("nats: maximum bytes exceeded"),
 		errors.New("OOM command not allowed when used memory > 'maxmemory'"), errors.New("nats: timeout"),
 	} {
-		if classifier.IsTooLarge(err) {
-			t.Errorf("%v is no refusal for size", err)
-		}
+		testkit.Check(t, !classifier.IsTooLarge(err), "%v is no refusal for size", err)
 	}
 }
 
@@ -118,19 +111,16 @@ func TestTooLargeByMarkAndRule(t *testing.T) {
 		classify.Is(own, classify.Verdict{TooLarge: true, Reason: "quota"}),
 	}})
 	testkit.NoError(t, err)
-	if v := classifier.Classify(own); v.Class != classify.ClassPermanent || !v.TooLarge || v.Reason != "quota" {
-		t.Errorf("by the rule: %+v", v)
-	}
+	v := classifier.Classify(own)
+	testkit.Check(t, v.Class == classify.ClassPermanent && v.TooLarge && v.Reason == "quota", "by the rule: %+v", v)
 	for _, err := range []error{own, fmt.Errorf("publish: %w", own), errors.Join(other, own)} {
-		if !classifier.IsTooLarge(err) || (*classify.Classifier)(nil).IsTooLarge(err) {
-			t.Errorf("%v is a refusal for size by the rule alone", err)
-		}
+		testkit.Check(t, classifier.IsTooLarge(err) && !(*classify.Classifier)(nil).IsTooLarge(err),
+			"%v is a refusal for size by the rule alone", err)
 	}
 	failed := &classify.Failure{Err: other, Verdict: classify.Verdict{TooLarge: true}}
 	for _, err := range []error{failed, wrap(failed, 1), errors.Join(other, failed), classify.Transient(failed)} {
-		if !(*classify.Classifier)(nil).IsTooLarge(err) {
-			t.Errorf("%v is a refusal for size by an earlier verdict", err)
-		}
+		testkit.Check(t, (*classify.Classifier)(nil).IsTooLarge(err),
+			"%v is a refusal for size by an earlier verdict", err)
 	}
 	if classifier.IsTooLarge(other) || classifier.IsTooLarge(classify.Permanent(other)) || classifier.IsTooLarge(nil) {
 		t.Error("an error without it is no refusal for size")
@@ -143,10 +133,8 @@ func TestTooLargeByMarkAndRule(t *testing.T) {
 // Feature C4: an error that wraps ErrTooLarge is permanent wherever it comes from, and a mark, or a worse error beside
 // it, decides as usual.
 func TestTooLargeIsPermanent(t *testing.T) {
-	if v := judge(wrap(classify.ErrTooLarge, 2)); v.Class != classify.ClassPermanent || !v.TooLarge {
-		t.Errorf("%+v", v)
-	}
-	if v := judge(classify.Transient(wrap(classify.ErrTooLarge, 1))); v.Class != classify.ClassTransient || v.TooLarge {
-		t.Errorf("marked: %+v", v)
-	}
+	v := judge(wrap(classify.ErrTooLarge, 2))
+	testkit.Check(t, v.Class == classify.ClassPermanent && v.TooLarge, "%+v", v)
+	v = judge(classify.Transient(wrap(classify.ErrTooLarge, 1)))
+	testkit.Check(t, v.Class == classify.ClassTransient && !v.TooLarge, "marked: %+v", v)
 }

@@ -41,9 +41,8 @@ func TestKnowledgeSQLState(t *testing.T) {
 		check(t, "pgx "+state, &pgError{state}, want)
 		check(t, "pq "+state, pqError{state}, want)
 	}
-	if v := judge((*pgError)(nil)); v.Class != classify.ClassUnknown {
-		t.Errorf("a nil pointer: %+v", v)
-	}
+	v := judge((*pgError)(nil))
+	testkit.Check(t, v.Class == classify.ClassUnknown, "a nil pointer: %+v", v)
 }
 
 // Feature C4: behind a pooler in transaction mode a prepared statement is met twice, or not at all. The description

@@ -71,9 +71,8 @@ func TestKnowledgeStatus(t *testing.T) {
 		"mark, no such value": {classify.Away(errHTTP{503}, classify.RetryAfterHeader("soon")), classify.Verdict{Class: T, Away: true}},
 	} {
 		for place, err := range map[string]error{"bare": row.err, "wrapped": wrap(row.err, 2)} {
-			if v := judge(err); v != row.want {
-				t.Errorf("%s, %s: %+v", name, place, v)
-			}
+			v := judge(err)
+			testkit.Check(t, v == row.want, "%s, %s: %+v", name, place, v)
 		}
 	}
 }

@@ -19,13 +19,10 @@ import (
 // check judges err bare, below layers, and beside an unknown error.
 func check(t *testing.T, name string, err error, want classify.Class) {
 	t.Helper()
-	if err == nil {
-		t.Fatalf("%s: no error", name)
-	}
+	testkit.Require(t, err != nil, "%s: no error", name)
 	for place, err := range map[string]error{"bare": err, "wrapped": wrap(err, 3), "joined": errors.Join(errors.New("a"), err)} {
-		if v := judge(err); v.Class != want {
-			t.Errorf("%s, %s: %v, want %v: %T %v", name, place, v.Class, want, err, err)
-		}
+		v := judge(err)
+		testkit.Check(t, v.Class == want, "%s, %s: %v, want %v: %T %v", name, place, v.Class, want, err, err)
 	}
 }
 

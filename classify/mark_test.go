@@ -16,15 +16,12 @@ func TestMarksSurviveWrapping(t *testing.T) {
 	for class, mark := range marks {
 		for _, layers := range []int{0, 1, 2, 50} {
 			err := wrap(mark(fmt.Errorf("cause: %w", io.EOF), classify.Reason("r")), layers)
-			if v := judge(err); v.Class != class || v.Reason != "r" {
-				t.Errorf("%v under %d layers: %+v", class, layers, v)
-			}
+			v := judge(err)
+			testkit.Check(t, v.Class == class && v.Reason == "r", "%v under %d layers: %+v", class, layers, v)
 			if plain := wrap(fmt.Errorf("cause: %w", io.EOF), layers); err.Error() != plain.Error() {
 				t.Errorf("%v changed the text to %q", class, err)
 			}
-			if !errors.Is(err, io.EOF) {
-				t.Errorf("%v hides its cause", class)
-			}
+			testkit.Check(t, errors.Is(err, io.EOF), "%v hides its cause", class)
 		}
 	}
 }
@@ -32,9 +29,8 @@ func TestMarksSurviveWrapping(t *testing.T) {
 // Feature C2: a nil error stays nil, as an interface too, whatever the options.
 func TestMarksOfNil(t *testing.T) {
 	for class, mark := range marks {
-		if err := mark(nil, classify.Reason("r"), nil); err != nil {
-			t.Errorf("%v made %v of nil", class, err)
-		}
+		err := mark(nil, classify.Reason("r"), nil)
+		testkit.Check(t, err == nil, "%v made %v of nil", class, err)
 	}
 }
 
@@ -62,9 +58,8 @@ func TestOutermostMarkWins(t *testing.T) {
 			classify.Verdict{Class: classify.ClassPermanent, Reason: "inner", Description: "inner text", RetryAfter: time.Second},
 		},
 	} {
-		if got := judge(c.err); got != c.want {
-			t.Errorf("%s:\n got %+v\nwant %+v", name, got, c.want)
-		}
+		got := judge(c.err)
+		testkit.Check(t, got == c.want, "%s:\n got %+v\nwant %+v", name, got, c.want)
 	}
 }
 
@@ -80,9 +75,8 @@ func TestWithLeavesClass(t *testing.T) {
 		classify.ClassTransient: errTimeout{},
 		classify.ClassPermanent: errors.New("nobody knows"),
 	} {
-		if v := c.Classify(wrap(classify.With(wrap(err, 2), classify.Reason("r")), 2)); v.Class != want || v.Reason != "r" {
-			t.Errorf("want %v, got %+v", want, v)
-		}
+		v := c.Classify(wrap(classify.With(wrap(err, 2), classify.Reason("r")), 2))
+		testkit.Check(t, v.Class == want && v.Reason == "r", "want %v, got %+v", want, v)
 	}
 }
 
@@ -95,9 +89,8 @@ func TestMarkCannotAbort(t *testing.T) {
 			"failure": &classify.Failure{Err: errTimeout{}, Verdict: classify.Verdict{Class: class}, Attempts: 1},
 			"join":    errors.Join(errors.New("a"), classify.With(errTimeout{}, option)),
 		} {
-			if v := judge(wrap(err, 1)); v.Class != classify.ClassTransient {
-				t.Errorf("class %d by %s: %+v", class, name, v)
-			}
+			v := judge(wrap(err, 1))
+			testkit.Check(t, v.Class == classify.ClassTransient, "class %d by %s: %+v", class, name, v)
 		}
 	}
 }
@@ -112,11 +105,8 @@ func TestNotNow(t *testing.T) {
 		testkit.Equal(t, "", judge.Classify(err), want)
 	}
 	for _, err := range []error{classify.Permanent(err), classify.Transient(err), errors.Join(err, classify.Permanent(errors.New("b")))} {
-		if got := judge.Classify(err); got.NotNow {
-			t.Errorf("%+v", got)
-		}
+		got := judge.Classify(err)
+		testkit.Check(t, !got.NotNow, "%+v", got)
 	}
-	if classify.NotNow(nil) != nil {
-		t.Error("a nil error is marked")
-	}
+	testkit.Check(t, classify.NotNow(nil) == nil, "a nil error is marked")
 }

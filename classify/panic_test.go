@@ -56,26 +56,21 @@ func TestPanicError(t *testing.T) {
 		if text := err.Error(); !strings.HasPrefix(text, row.text) || len(text) > 5<<10 || !utf8.ValidString(text) {
 			t.Errorf("%s: %d bytes, %.80q", name, len(text), text)
 		}
-		if !strings.Contains(string(err.Stack), "TestPanicError") {
-			t.Errorf("%s: the stack is %s", name, err.Stack)
-		}
+		testkit.Check(t, strings.Contains(string(err.Stack), "TestPanicError"), "%s: the stack is %s", name, err.Stack)
 		if v := judge(wrap(err, 3)); v != (classify.Verdict{Class: classify.ClassPermanent, Reason: classify.ReasonPanic}) {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
 	var none *runtime.PanicNilError
-	if err := caught(func() { panic(nil) }); !errors.As(err.Value.(error), &none) {
-		t.Errorf("panic(nil) has the value %T", err.Value)
-	}
+	err := caught(func() { panic(nil) })
+	testkit.Check(t, errors.As(err.Value.(error), &none), "panic(nil) has the value %T", err.Value)
 	testkit.Equal(t, "the zero PanicError", (&classify.PanicError{}).Error(), "panic: <nil>")
 }
 
 // Feature C4: a panic does not unwrap to its value; a rule for its type may judge it.
 func TestPanicHidesValue(t *testing.T) {
 	err := wrap(caught(func() { panic(fmt.Errorf("thrown: %w", classify.Transient(errSentinel))) }), 2)
-	if errors.Is(err, errSentinel) {
-		t.Error("the sentinel shows through the panic")
-	}
+	testkit.Check(t, !errors.Is(err, errSentinel), "the sentinel shows through the panic")
 	c := newClassifier(t, classify.Config{Rules: []classify.Rule{
 		classify.Is(errSentinel, classify.Verdict{Class: classify.ClassDiscard}),
 		classify.As(func(*classify.PanicError) classify.Verdict { return classify.Verdict{Class: classify.ClassInvalid} }),

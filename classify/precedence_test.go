@@ -55,9 +55,8 @@ func TestPrecedence(t *testing.T) {
 			&classify.Failure{Err: classify.With(plain, reason("mark")), Verdict: V{Class: classify.ClassAborted, Reason: "gone"}}, V{Class: T, Reason: "mark"},
 		},
 	} {
-		if got := c.Classify(row.err); got != row.want {
-			t.Errorf("%s:\n got %+v\nwant %+v", name, got, row.want)
-		}
+		got := c.Classify(row.err)
+		testkit.Check(t, got == row.want, "%s:\n got %+v\nwant %+v", name, got, row.want)
 	}
 }
 
@@ -104,13 +103,11 @@ func TestDiscardJoinedToFailure(t *testing.T) {
 		"discard":   {classify.Discard(errors.New("b")), classify.Verdict{Class: classify.ClassDiscard, Reason: "stale"}},
 	} {
 		testkit.Equal(t, name, judge(errors.Join(discard, row.other)), row.want)
-		if got := judge(fmt.Errorf("%w: %w", row.other, discard)); got.Class != row.want.Class {
-			t.Errorf("%s first: %+v, want %v", name, got, row.want.Class)
-		}
+		got := judge(fmt.Errorf("%w: %w", row.other, discard))
+		testkit.Check(t, got.Class == row.want.Class, "%s first: %+v, want %v", name, got, row.want.Class)
 	}
-	if got := judge(branches{nil, discard, nil}); got.Class != classify.ClassDiscard {
-		t.Errorf("a nil branch is a failure: %+v", got)
-	}
+	got := judge(branches{nil, discard, nil})
+	testkit.Check(t, got.Class == classify.ClassDiscard, "a nil branch is a failure: %+v", got)
 	testkit.Equal(t, "a join of one", judge(errors.Join(discard)).Class, classify.ClassDiscard)
 }
 

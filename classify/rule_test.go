@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var errSentinel = errors.New("sentinel")
@@ -62,9 +63,8 @@ func TestRules(t *testing.T) {
 			"multi":   fmt.Errorf("%w and %w", errors.New("a"), c.err),
 			"in join": wrap(errors.Join(errors.New("a"), errors.Join(c.err)), 2),
 		} {
-			if got := classifier.Classify(err); got != c.want {
-				t.Errorf("%s, %s: got %+v, want %+v", name, place, got, c.want)
-			}
+			got := classifier.Classify(err)
+			testkit.Check(t, got == c.want, "%s, %s: got %+v, want %+v", name, place, got, c.want)
 		}
 	}
 }
@@ -81,9 +81,8 @@ func TestFirstRuleWins(t *testing.T) {
 	}})
 	asked = 0 // New asks each rule for a class that it cannot give
 	got := c.Classify(errors.Join(errSentinel, errTimeout{}))
-	if want := (classify.Verdict{Class: classify.ClassTransient, Reason: "first"}); got != want || asked != 1 {
-		t.Fatalf("got %+v, and the other rules were asked %d times", got, asked)
-	}
+	testkit.Require(t, got == (classify.Verdict{Class: classify.ClassTransient, Reason: "first"}) && asked == 1,
+		"got %+v, and the other rules were asked %d times", got, asked)
 }
 
 // Conventions: a configuration that cannot be meant is an error that names the field.

@@ -105,9 +105,8 @@ func newCell(t *testing.T, d database) *cell {
 func (c *cell) exec(statements ...string) {
 	c.Helper()
 	for _, statement := range statements {
-		if _, err := c.db.Exec(statement); err != nil {
-			c.Fatalf("%s: %v", statement, err)
-		}
+		_, err := c.db.Exec(statement)
+		testkit.Require(c, err == nil, "%s: %v", statement, err)
 	}
 }
 
@@ -185,12 +184,9 @@ func givenBack(err error) bool {
 // explains fails unless err names the store, the key, its consumer, and what else is wanted.
 func (c *cell) explains(err error, want ...string) {
 	c.Helper()
-	if err == nil {
-		c.Fatal("no error")
-	}
+	testkit.Require(c, err != nil, "no error")
 	for _, text := range append(want, c.says, `key "m1" of consumer "shop/billing"`) {
-		if !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(text)) {
-			c.Errorf("the error does not say %q: %v", text, err)
-		}
+		testkit.Check(c, strings.Contains(strings.ToLower(err.Error()), strings.ToLower(text)),
+			"the error does not say %q: %v", text, err)
 	}
 }

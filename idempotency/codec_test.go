@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/internal/pipelined"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature I4: whatever the outputs hold, the record gives it back.
@@ -25,9 +26,7 @@ func TestCodecRoundTrip(t *testing.T) {
 			out[i].Metadata = rapid.MapOf(raw, raw).Draw(t, "metadata")
 		}
 		got, err := decodeOutputs(encodeOutputs(out))
-		if err != nil || len(got) != len(out) {
-			t.Fatal(got, err)
-		}
+		testkit.Require(t, err == nil && len(got) == len(out), "%v %v", got, err)
 		for i := range out {
 			if got[i].UUID != out[i].UUID || !bytes.Equal(got[i].Payload, out[i].Payload) || !maps.Equal(got[i].Metadata, out[i].Metadata) {
 				t.Fatalf("got %v, want %v", got[i], out[i])
@@ -46,9 +45,7 @@ func FuzzDecodeOutputs(f *testing.F) {
 	f.Add([]byte{1, 1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		out, err := decodeOutputs(b)
-		if err != nil && out != nil {
-			t.Fatal("both messages and an error")
-		}
+		testkit.Require(t, err == nil || out == nil, "both messages and an error")
 		if n := len(b); n > 0 && n < len(whole) && bytes.HasPrefix(whole, b) && err == nil {
 			t.Fatalf("the record cut at %d passes", n)
 		}

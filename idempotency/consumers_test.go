@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // messagesVariable says how many messages the consumers share. Default: 100.
@@ -73,7 +74,6 @@ func (c *cell) eight(messages int) {
 			called.Load(), applied.Load(), absorbed.Load(), messages, (times-1)*messages)
 	}
 	c.rows(messages, messages)
-	if n := count(c, c.db, `(SELECT DISTINCT id FROM effects) AS d`); n != messages {
-		c.Errorf("effects of %d messages, want %d", n, messages)
-	}
+	n := count(c, c.db, `(SELECT DISTINCT id FROM effects) AS d`)
+	testkit.Check(c, n == messages, "effects of %d messages, want %d", n, messages)
 }

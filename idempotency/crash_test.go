@@ -70,9 +70,7 @@ func TestCrash(t *testing.T) {
 				if skipped[d.name] {
 					t.Skip("as its campaign was")
 				}
-				if !ended {
-					t.Fatal("the campaign came to no end")
-				}
+				testkit.Require(t, ended, "the campaign came to no end")
 				for _, text := range wrong[s.id] {
 					t.Error(text)
 				}
@@ -169,9 +167,7 @@ func number(t testing.TB, variable string, n int) int {
 		return n
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("%s=%q is no number of times", variable, text)
-	}
+	testkit.Require(t, err == nil && n >= 1, "%s=%q is no number of times", variable, text)
 	return n
 }
 

@@ -45,9 +45,8 @@ func TestLocks(t *testing.T) {
 			c.db.SetMaxOpenConns(most)
 			testkit.Must(r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				claim := chain.ClaimOf(msg.Context())
-				if claim.Locks(c.db) != (want || c.says == "sqlite") || claim.Locks(another) {
-					c.Errorf("with %d connections: %v, %v", most, claim.Locks(c.db), claim.Locks(another))
-				}
+				testkit.Check(c, claim.Locks(c.db) == (want || c.says == "sqlite") && !claim.Locks(another),
+					"with %d connections: %v, %v", most, claim.Locks(c.db), claim.Locks(another))
 				return nil, nil
 			})(newMessage(fmt.Sprint(most))))
 		}
@@ -86,9 +85,8 @@ func TestHandlerEndsTransaction(t *testing.T) {
 						if out != nil || (class(err) == classify.ClassPermanent) != permanent || errors.Is(err, sql.ErrTxDone) != permanent || result != nil && !errors.Is(err, result) {
 							c.Errorf("%s: judged %s: %v, %v", name, class(err), out, err)
 						}
-						if rows > 0 && err != nil && strings.Contains(err.Error(), "was rolled back") {
-							c.Errorf("%s: %v", name, err)
-						}
+						testkit.Check(c, rows <= 0 || err == nil || !strings.Contains(err.Error(), "was rolled back"),
+							"%s: %v", name, err)
 						c.rows(rows, rows)
 						c.applies(r.Middleware(c.write), newMessage("m2")) // the connection is as good as new
 						if c.says == "mysql" {
@@ -109,9 +107,8 @@ func TestHandlerEndsTransaction(t *testing.T) {
 func wantAutocommit(t *testing.T, db *sql.DB) {
 	t.Helper()
 	var on, open int
-	if err := db.QueryRow(`SELECT @@autocommit, @@in_transaction`).Scan(&on, &open); err != nil || on != 1 || open != 0 {
-		t.Fatalf("autocommit is %d, in a transaction: %d, %v", on, open, err)
-	}
+	err := db.QueryRow(`SELECT @@autocommit, @@in_transaction`).Scan(&on, &open)
+	testkit.Require(t, err == nil && on == 1 && open == 0, "autocommit is %d, in a transaction: %d, %v", on, open, err)
 }
 
 // Promise P7: a handler that leaves rows open hangs nothing and spoils no connection. On a server it is not applied.
@@ -160,17 +157,15 @@ func TestOutputsOfVersions(t *testing.T) {
 			return testkit.Must(h(msg))
 		}
 		first, second := deliver(1), deliver(2)
-		if len(first) != 1 || len(second) != 1 || first[0].UUID == second[0].UUID {
-			c.Fatal(first, second)
-		}
+		testkit.Require(c, len(first) == 1 && len(second) == 1 && first[0].UUID != second[0].UUID,
+			"%v %v", first, second)
 		mark := func(version int64) {
 			entry := idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "k"}, Version: version, Versioned: true}
 			testkit.NoError(c, store.MarkPublished(c.Context(), entry))
 		}
 		mark(1)
-		if out := deliver(2); len(out) != 1 || out[0].UUID != second[0].UUID {
-			c.Errorf("after the mark of version 1: %v", out)
-		}
+		out := deliver(2)
+		testkit.Check(c, len(out) == 1 && out[0].UUID == second[0].UUID, "after the mark of version 1: %v", out)
 		mark(2)
 		testkit.Equal(c, "after the mark of version 2", len(deliver(2)), 0)
 	})

@@ -34,9 +34,8 @@ type filling interface {
 func (c *cell) fill(q filling, when, table string) (empty func()) {
 	c.Helper()
 	exec := func(statement string) {
-		if _, err := q.Exec(statement); err != nil {
-			c.Errorf("%s: %v", statement, err)
-		}
+		_, err := q.Exec(statement)
+		testkit.Check(c, err == nil, "%s: %v", statement, err)
 	}
 	switch c.says {
 	case "postgres":
@@ -105,9 +104,7 @@ func (c *cell) fullAtClaim() {
 	if c.optimistic {
 		called--
 	}
-	if called != accepted {
-		c.Errorf("%d keys were accepted, and the handler called %d times", accepted, called)
-	}
+	testkit.Check(c, called == accepted, "%d keys were accepted, and the handler called %d times", accepted, called)
 	empty()
 	c.applies(h, newMessage(fmt.Sprint(long, accepted)))
 	c.rows(0, accepted+1)
@@ -149,9 +146,8 @@ func (c *cell) fullInHandler() {
 			c.rows(0, 0)
 		case err != nil:
 			c.explains(err, "the transaction was rolled back")
-			if class(err) != classify.ClassPermanent || keys != 0 {
-				c.Errorf("judged %s, and %d keys: %v", class(err), keys, err)
-			}
+			testkit.Check(c, class(err) == classify.ClassPermanent && keys == 0,
+				"judged %s, and %d keys: %v", class(err), keys, err)
 		default:
 			c.rows(2, 1)
 		}
@@ -170,9 +166,7 @@ func (c *cell) fullAtRecord() {
 		return []*message.Message{message.NewMessage("", make([]byte, 1<<20))}, nil
 	})
 	out, err := r(large)(newMessage("m1"))
-	if out != nil {
-		c.Error(out)
-	}
+	testkit.Check(c, out == nil, "%v", out)
 	c.isFull(err)
 	c.explains(err, "record the outputs")
 	c.rows(1, 1)

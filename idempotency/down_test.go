@@ -33,9 +33,7 @@ func (c *cell) broken(config ...idempotency.ReceiverConfig) (message.HandlerMidd
 	return r, l, func(h message.HandlerFunc, want ...string) {
 		c.Helper()
 		out, err := r(h)(newMessage("m1"))
-		if out != nil || !givenBack(err) {
-			c.Errorf("%v, not given back: %v", out, err)
-		}
+		testkit.Check(c, out == nil && givenBack(err), "%v, not given back: %v", out, err)
 		c.explains(err, append(want, "see that the database is up")...)
 		testkit.Equal(c, "connections are in use", db.Stats().InUse, 0)
 	}
@@ -78,9 +76,8 @@ func (c *cell) downAtCommit() {
 			l.cut()
 			return nil, boom
 		})(newMessage("m1"))
-		if own := class(boom) == classify.ClassPermanent || c.says == "sqlite"; own && err != boom || !own && !givenBack(err) {
-			c.Errorf("the handler's error became %v", err)
-		}
+		own := class(boom) == classify.ClassPermanent || c.says == "sqlite"
+		testkit.Check(c, (!own || err == boom) && (own || givenBack(err)), "the handler's error became %v", err)
 		c.rows(0, 0)
 		l.mend()
 	}
@@ -99,9 +96,7 @@ func (c *cell) downAfterCommit() {
 	if givenBack(err) { // lib/pq notices at its next use that an idle connection was cut
 		out, err = r(c.produce)(newMessage("m1"))
 	}
-	if err != nil || len(out) != 1 {
-		c.Fatal(out, err)
-	}
+	testkit.Require(c, err == nil && len(out) == 1, "%v %v", out, err)
 	c.rows(1, 1)
 }
 
@@ -122,9 +117,8 @@ func (c *cell) cutAtCommit(answer bool) {
 		called = err == nil
 		return produced, err
 	})(newMessage("m1"))
-	if err != nil || len(out) != 1 || string(out[0].Payload) != "of m1" || called == answer {
-		c.Fatal(out, err, called)
-	}
+	testkit.Require(c, err == nil && len(out) == 1 && string(out[0].Payload) == "of m1" && called != answer,
+		"%v %v %v", out, err, called)
 	c.rows(1, 1)
 }
 
@@ -146,16 +140,12 @@ func (c *cell) newIDs() {
 		fails(h, "commit")
 		for range 2 {
 			out, err := r(h)(newMessage("m1"))
-			if err != nil || len(out) != 1 {
-				c.Fatal(out, err)
-			}
+			testkit.Require(c, err == nil && len(out) == 1, "%v %v", out, err)
 			attempts := 2 // the first came to nothing
 			if answer {
 				attempts = 1
 			}
-			if out[0].UUID != ids[attempts-1] {
-				c.Errorf("published %q, of attempts with %q", out[0].UUID, ids)
-			}
+			testkit.Check(c, out[0].UUID == ids[attempts-1], "published %q, of attempts with %q", out[0].UUID, ids)
 		}
 	}
 }
@@ -186,11 +176,8 @@ func (c *cell) comesBack() {
 		}
 		return produced, err
 	})
-	if len(cuts) != 3 || nacks != 9 {
-		c.Errorf("%d cuts and %d nacks", len(cuts), nacks)
-	}
+	testkit.Check(c, len(cuts) == 3 && nacks == 9, "%d cuts and %d nacks", len(cuts), nacks)
 	c.rows(3, 3)
-	if sheets := out.read(); len(sheets) != 4 || sheets[1].ID != sheets[3].ID {
-		c.Errorf("published %+v", sheets)
-	}
+	sheets := out.read()
+	testkit.Check(c, len(sheets) == 4 && sheets[1].ID == sheets[3].ID, "published %+v", sheets)
 }

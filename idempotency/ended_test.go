@@ -32,9 +32,8 @@ func ends(method func(*sql.Tx) error, statement string) map[string]func(*sql.Tx)
 func (c *cell) told(name string, err error) {
 	c.Helper()
 	verdict := (*classify.Classifier)(nil).Classify(err)
-	if verdict.Class != classify.ClassPermanent || !errors.Is(err, sql.ErrTxDone) {
-		c.Errorf("%s: judged %s: %v", name, verdict.Class, err)
-	}
+	testkit.Check(c, verdict.Class == classify.ClassPermanent && errors.Is(err, sql.ErrTxDone),
+		"%s: judged %s: %v", name, verdict.Class, err)
 	if !strings.Contains(verdict.Description, "eave") || !strings.Contains(verdict.Description, "to the receiver") {
 		c.Errorf("%s: described as %q", name, verdict.Description)
 	}
@@ -58,9 +57,8 @@ func (c *cell) handlerCommits() {
 					return []*message.Message{newMessage("")}[:outputs], result
 				}))(newMessage("m1"))
 				c.told(name, err)
-				if result != nil && !errors.Is(err, result) && !refused {
-					c.Errorf("%s: the handler's own error is lost: %v", name, err)
-				}
+				testkit.Check(c, result == nil || errors.Is(err, result) || refused,
+					"%s: the handler's own error is lost: %v", name, err)
 				if refused {
 					c.rows(0, 0)
 				} else {
@@ -110,9 +108,8 @@ func (c *cell) handlerIgnores() {
 	r := c.receiver(idempotency.ReceiverConfig{})
 	for outputs := range 2 {
 		_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
-			if _, err := idempotency.Tx(msg.Context()).Exec(`INSERT INTO nowhere VALUES (1)`); err == nil {
-				c.Error("the statement did not fail")
-			}
+			testkit.Check(c, testkit.Err(idempotency.Tx(msg.Context()).Exec(`INSERT INTO nowhere VALUES (1)`)) != nil,
+				"the statement did not fail")
 			return []*message.Message{newMessage("")}[:outputs], nil
 		}))(newMessage("m1"))
 		if c.says == "postgres" {

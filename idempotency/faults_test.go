@@ -72,9 +72,7 @@ func TestDriverPanics(t *testing.T) {
 				}
 				func() {
 					defer func() {
-						if recover() != "boom" {
-							t.Error("the panic was swallowed")
-						}
+						testkit.Check(t, recover() == "boom", "the panic was swallowed")
 					}()
 					c, err := f.store.Claim(t.Context(), idempotency.Entry{Key: same})
 					testkit.Is(t, err, nil)
@@ -91,9 +89,7 @@ func TestDriverPanics(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), deadline)
 					defer cancel()
 					c, err := store.Claim(ctx, idempotency.Entry{Key: same})
-					if err != nil {
-						t.Fatal("the key is locked: ", err)
-					}
+					testkit.Require(t, err == nil, "the key is locked: %v", err)
 					if _, done := recorded(c); done {
 						t.Error("the key was applied")
 					}
@@ -114,9 +110,7 @@ func TestPostgresTrips(t *testing.T) {
 		said = nil
 		h := f.writeAnd(func(*message.Message) ([]*message.Message, error) { return outputs, nil })
 		testkit.Must(r.Middleware(h)(newMessage(fmt.Sprint(i))))
-		if len(said) != 3 || strings.Contains(said[0], "PREPARE") != (i == 0) {
-			t.Errorf("%q", said)
-		}
+		testkit.Check(t, len(said) == 3 && strings.Contains(said[0], "PREPARE") == (i == 0), "%q", said)
 	}
 	f.rows(3, 3)
 }
@@ -136,9 +130,8 @@ func TestMySQLTrips(t *testing.T) {
 		for _, statement := range row.statements {
 			f.do(c, statement)
 		}
-		if err := c.Commit(nil); err != nil || said != row.want {
-			t.Errorf("%q: %d statements, %v", row.statements, said, err)
-		}
+		err := c.Commit(nil)
+		testkit.Check(t, err == nil && said == row.want, "%q: %d statements, %v", row.statements, said, err)
 	}
 }
 
@@ -149,9 +142,8 @@ func TestMySQLCommitRefused(t *testing.T) {
 	refused := &mysqldriver.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}
 	f.wire.Set(f.at("COMMIT", func(*wire.Conn) error { return refused }), nil)
 	r := f.receiverOn(f.store, idempotency.ReceiverConfig{})
-	if _, err := r.Middleware(f.write)(newMessage("m1")); !errors.Is(err, refused) || strings.Contains(err.Error(), "perhaps") {
-		t.Fatal(err)
-	}
+	_, err := r.Middleware(f.write)(newMessage("m1"))
+	testkit.Require(t, errors.Is(err, refused) && !strings.Contains(err.Error(), "perhaps"), "%v", err)
 	f.rows(0, 0)
 }
 
@@ -177,15 +169,12 @@ func TestMySQLWithoutCompounds(t *testing.T) {
 	for _, want := range []bool{true, false} {
 		c := f.claim("same")
 		_, done := recorded(c)
-		if done == want || !done && c.Commit(nil) != nil || done && c.Release() != nil {
-			t.Fatal(done)
-		}
+		testkit.Require(t, done != want && (done || c.Commit(nil) == nil) && (!done || c.Release() == nil), "%v", done)
 	}
 	c := f.claim("another")
 	f.do(c, `INSERT INTO effects VALUES ('e')`)
-	if err := c.Release(); err != nil || asked != 1 {
-		t.Errorf("%v, asked %d times", err, asked)
-	}
+	err := c.Release()
+	testkit.Check(t, err == nil && asked == 1, "%v, asked %d times", err, asked)
 	f.rows(0, 1)
 }
 
@@ -205,9 +194,8 @@ func TestMySQLErrorInDoubt(t *testing.T) {
 				}
 				return errors.Join(err, cause)
 			}), nil)
-			if _, err := c.Tx().Exec(`UPDATE effects SET id = 'x'`); !errors.Is(err, cause) {
-				t.Fatal(err)
-			}
+			_, err := c.Tx().Exec(`UPDATE effects SET id = 'x'`)
+			testkit.Require(t, errors.Is(err, cause), "%v", err)
 			f.wire.Set(nil, nil)
 			if err := insert(); (err != nil) != rolledBack || rolledBack && !errors.Is(err, cause) {
 				t.Error("the next statement: ", err)

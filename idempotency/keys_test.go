@@ -8,6 +8,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var keyRows = []row{
@@ -40,9 +41,8 @@ func (c *cell) keyed(key func(*message.Message) (string, error), byPayload, byID
 		second.Metadata.Set("key", "k1")
 		v.change(second)
 		c.applies(h, first, second, first.Copy(), second.Copy())
-		if got := count(c, c.db, "effects"); got != v.want {
-			c.Errorf("%s differs: %d effects, want %d", v.differs, got, v.want)
-		}
+		got := count(c, c.db, "effects")
+		testkit.Check(c, got == v.want, "%s differs: %d effects, want %d", v.differs, got, v.want)
 		c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
 	}
 }
@@ -62,9 +62,8 @@ func (c *cell) emptyKeys() {
 			"ReceiverConfig.Key returned an empty key, which all such messages would share"},
 	} {
 		_, err := c.receiver(idempotency.ReceiverConfig{Key: v.key}).Middleware(c.write)(v.msg)
-		if class(err) != classify.ClassInvalid || v.reason != "" && reason(err) != v.reason {
-			c.Errorf("%s: judged %s, %q: %v", name, class(err), reason(err), err)
-		}
+		testkit.Check(c, class(err) == classify.ClassInvalid && (v.reason == "" || reason(err) == v.reason),
+			"%s: judged %s, %q: %v", name, class(err), reason(err), err)
 		if err == nil || !strings.Contains(err.Error(), v.say) || !strings.Contains(err.Error(), `consumer "shop/billing"`) {
 			c.Errorf("%s: the error does not say %q: %v", name, v.say, err)
 		}
@@ -75,9 +74,8 @@ func (c *cell) emptyKeys() {
 		classify.ClassPermanent: func(*message.Message) (string, error) { panic(own) },
 	} {
 		_, err := c.receiver(idempotency.ReceiverConfig{Key: key}).Middleware(c.write)(newMessage("m1"))
-		if class(err) != want || !strings.Contains(err.Error(), `key of message "m1"`) {
-			c.Errorf("judged %s: %v", class(err), err)
-		}
+		testkit.Check(c, class(err) == want && strings.Contains(err.Error(), `key of message "m1"`),
+			"judged %s: %v", class(err), err)
 	}
 	c.rows(0, 0)
 }
@@ -105,9 +103,7 @@ func (c *cell) anyKeys() {
 		if c.optimistic { // this handler says nothing to the database
 			want += round * len(ids)
 		}
-		if applied != want {
-			c.Fatalf("%d keys were applied %d times", len(ids), applied)
-		}
+		testkit.Require(c, applied == want, "%d keys were applied %d times", len(ids), applied)
 	}
 	c.rows(0, len(ids))
 }

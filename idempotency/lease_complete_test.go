@@ -118,9 +118,8 @@ func TestLeaseReleased(t *testing.T) {
 					defer func() { _ = recover() }()
 					_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 						cancel()
-						if !errors.Is(msg.Context().Err(), context.Canceled) {
-							t.Error("the handler's context lives on")
-						}
+						testkit.Check(t, errors.Is(msg.Context().Err(), context.Canceled),
+							"the handler's context lives on")
 						return []*message.Message{nil}, fail(msg)
 					})(msg)
 					ended <- err
@@ -148,16 +147,12 @@ func TestLeaseOutputsContext(t *testing.T) {
 	out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		return []*message.Message{message.NewMessageWithContext(msg.Context(), "", nil), msg}, nil
 	})(msg)
-	if err != nil || len(out) != 2 {
-		t.Fatal(out, err)
-	}
+	testkit.Require(t, err == nil && len(out) == 2, "%v %v", out, err)
 	for _, m := range out {
 		if _, ok := idempotency.Fence(m.Context()); ok || chain.ClaimOf(m.Context()) != nil || m.Context().Err() != nil {
 			t.Error("an output carries the lease, or is cancelled with it")
 		}
 	}
 	cancel()
-	if out[0].Context().Err() == nil {
-		t.Error("an output outlives its source")
-	}
+	testkit.Check(t, out[0].Context().Err() != nil, "an output outlives its source")
 }

@@ -74,9 +74,8 @@ func (c *cell) takenOver() {
 		taker.fence.Store(h.fence.Load())
 		c.applies(second.Middleware(taker.handle), newMessage("m1"))
 		<-msg.Context().Done()
-		if cause := context.Cause(msg.Context()); !errors.Is(cause, idempotency.ErrLeaseLost) {
-			c.Errorf("the context ended with %v", cause)
-		}
+		cause := context.Cause(msg.Context())
+		testkit.Check(c, errors.Is(cause, idempotency.ErrLeaseLost), "the context ended with %v", cause)
 		return context.Cause(msg.Context())
 	}
 	_, err := first.Middleware(h.handle)(newMessage("m1"))
@@ -85,9 +84,7 @@ func (c *cell) takenOver() {
 		c.Errorf("told %d times: %v", lost, err)
 	}
 	out, err := first.Middleware(h.handle)(newMessage("m1"))
-	if err != nil || len(out) != 1 {
-		c.Error(out, err)
-	}
+	testkit.Check(c, err == nil && len(out) == 1, "%v %v", out, err)
 	h.called(1)
 	taker.called(1)
 	c.rows(0, 1)
@@ -97,9 +94,8 @@ func (c *cell) takenOver() {
 func (c *cell) leases(store idempotency.Store, fenceAbove int64) idempotency.Lease {
 	c.Helper()
 	l, err := store.Lease(c.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m1"}}, time.Hour)
-	if err != nil || l.Recorded() != nil || l.Fence() <= fenceAbove {
-		c.Fatalf("%+v, %v; want a lease with a fence above %d", l, err, fenceAbove)
-	}
+	testkit.Require(c, err == nil && l.Recorded() == nil && l.Fence() > fenceAbove,
+		"%+v, %v; want a lease with a fence above %d", l, err, fenceAbove)
 	return l
 }
 
@@ -112,9 +108,7 @@ func (c *cell) leaseClock() {
 		c.jump(by)
 		l := c.leases(store, old.Fence())
 		for _, err := range []error{old.Renew(c.Context()), old.Complete(c.Context(), []byte("late"))} {
-			if !errors.Is(err, idempotency.ErrLeaseLost) {
-				c.Errorf("%s: the old owner: %v", by, err)
-			}
+			testkit.Check(c, errors.Is(err, idempotency.ErrLeaseLost), "%s: the old owner: %v", by, err)
 		}
 		fence = l.Fence()
 		testkit.Is(c, l.Release(c.Context()), nil)
@@ -124,9 +118,8 @@ func (c *cell) leaseClock() {
 	for _, by := range []string{"+ 7200000", "- 14400000"} { // an applied key has no time
 		c.jump(by)
 		again, err := store.Lease(c.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m1"}}, time.Hour)
-		if err != nil || again.Recorded() == nil || string(again.Recorded().Outputs) != "x" {
-			c.Fatal(again, err)
-		}
+		testkit.Require(c, err == nil && again.Recorded() != nil && string(again.Recorded().Outputs) == "x",
+			"%v %v", again, err)
 	}
 }
 
@@ -135,13 +128,9 @@ func (c *cell) recordCut(answer bool) {
 	r, l, _ := c.broken(atWork(idempotency.ReceiverConfig{}))
 	h := &outside{c: c, then: func(*message.Message) error { l.cutAtCommit(answer); return nil }}
 	out, err := r(h.handle)(newMessage("m1"))
-	if err != nil || len(out) != 1 {
-		c.Fatal(out, err)
-	}
+	testkit.Require(c, err == nil && len(out) == 1, "%v %v", out, err)
 	again, err := r(h.handle)(newMessage("m1"))
-	if err != nil || len(again) != 1 || again[0].UUID != out[0].UUID {
-		c.Fatal(again, err)
-	}
+	testkit.Require(c, err == nil && len(again) == 1 && again[0].UUID == out[0].UUID, "%v %v", again, err)
 	h.called(1)
 	c.rows(0, 1)
 }
@@ -157,9 +146,7 @@ func (c *cell) leaseDown() {
 		return nil
 	}
 	_, err := r(h.handle)(newMessage("m1"))
-	if !givenBack(err) {
-		c.Errorf("the message failed: %v", err)
-	}
+	testkit.Check(c, givenBack(err), "the message failed: %v", err)
 	c.explains(err, "record")
 	if _, err := r(h.handle)(newMessage("m1")); !givenBack(err) {
 		c.Errorf("while the store is away: %v", err)
@@ -168,9 +155,7 @@ func (c *cell) leaseDown() {
 	l.mend()
 	eventually(c.T, "the message is applied", func() bool { // the lease may last a little longer than its owner thought
 		_, err := r(h.handle)(newMessage("m1"))
-		if err != nil && !givenBack(err) {
-			c.Error(err)
-		}
+		testkit.Check(c, err == nil || givenBack(err), "%v", err)
 		return err == nil
 	})
 	h.called(2)
@@ -186,9 +171,8 @@ func renewedInTime(t *testing.T, test func(lease time.Duration) error) {
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, idempotency.ErrLeaseLost) || lease >= 8*time.Second {
-			t.Fatalf("with a lease of %s: %v", lease, err)
-		}
+		testkit.Require(t, errors.Is(err, idempotency.ErrLeaseLost) && lease < 8*time.Second,
+			"with a lease of %s: %v", lease, err)
 		t.Logf("with a lease of %s: %v", lease, err)
 	}
 }

@@ -75,9 +75,7 @@ func (c *cell) leasedOnce() {
 	var id string
 	for i := range 3 {
 		out, err := r.Middleware(h.handle)(newMessage("m1"))
-		if err != nil || len(out) != 1 || i > 0 && out[0].UUID != id {
-			c.Fatal(out, err)
-		}
+		testkit.Require(c, err == nil && len(out) == 1 && (i <= 0 || out[0].UUID == id), "%v %v", out, err)
 		id = out[0].UUID
 	}
 	h.called(1)
@@ -96,9 +94,7 @@ func (c *cell) leasedElsewhere() {
 	var back atomic.Int64
 	config := spillway.Config{Publisher: &paper{t: c, path: filepath.Join(c.TempDir(), "dead")}, Idempotency: c.store(c.db)}
 	config.Retry = middleware.RetryConfig{Attempts: 2, Hooks: middleware.RetryHooks{OnAttempt: func(_ context.Context, a middleware.Attempt) {
-		if a.Err != nil {
-			c.Errorf("counted as a failure: %v", a.Err)
-		}
+		testkit.Check(c, a.Err == nil, "counted as a failure: %v", a.Err)
 	}}}
 	leasing := atWork(idempotency.ReceiverConfig{Consumer: "billing", Hooks: idempotency.Hooks{OnRequeue: func(_ context.Context, key idempotency.Key) {
 		testkit.Equal(c, "put back", key, (idempotency.Key{Consumer: "shop/billing", ID: "m1"}))
@@ -125,9 +121,8 @@ func (c *cell) leasedElsewhere() {
 		}
 	})
 	h.called(1)
-	if letters := config.Publisher.(*paper).read(); len(letters) > 0 {
-		c.Errorf("dead letters: %+v", letters)
-	}
+	letters := config.Publisher.(*paper).read()
+	testkit.Check(c, len(letters) <= 0, "dead letters: %+v", letters)
 }
 
 // Features I3, I9.
@@ -148,9 +143,8 @@ func (c *cell) leaseGivenUp() {
 		msg.Metadata.Set("end", end)
 		func() {
 			defer func() { _ = recover() }()
-			if out, err := r.Middleware(h.handle)(msg); out != nil || err != boom {
-				c.Errorf("%s: %v, %v", end, out, err)
-			}
+			out, err := r.Middleware(h.handle)(msg)
+			testkit.Check(c, out == nil && err == boom, "%s: %v, %v", end, out, err)
 		}()
 	}
 	c.applies(r.Middleware(h.handle), newMessage("m1"), newMessage("m1"))
@@ -163,9 +157,8 @@ func (c *cell) leasedReused() {
 	r := c.receiver(atWork(idempotency.ReceiverConfig{}))
 	c.applies(r.Middleware(h.handle), newMessage("m1"))
 	_, err := r.Middleware(h.handle)(message.NewMessage("m1", []byte("other")))
-	if class(err) != classify.ClassInvalid || reason(err) != classify.ReasonKeyReused {
-		c.Errorf("judged %s, %q: %v", class(err), reason(err), err)
-	}
+	testkit.Check(c, class(err) == classify.ClassInvalid && reason(err) == classify.ReasonKeyReused,
+		"judged %s, %q: %v", class(err), reason(err), err)
 	h.called(1)
 	stale, duplicates := 0, 0
 	h = &outside{c: c}
@@ -178,9 +171,7 @@ func (c *cell) leasedReused() {
 	}))
 	c.applies(v.Middleware(h.handle), versioned(-1), versioned(9), versioned(10), versioned(9), versioned(10), versioned(100))
 	h.called(4)
-	if stale != 1 || duplicates != 1 {
-		c.Errorf("%d stale, %d duplicates, want 1 and 1", stale, duplicates)
-	}
+	testkit.Check(c, stale == 1 && duplicates == 1, "%d stale, %d duplicates, want 1 and 1", stale, duplicates)
 }
 
 // Features I2, I3: a consumer may change its mode between two deliveries.
@@ -197,9 +188,8 @@ func (c *cell) leasedModes() {
 	c.rows(1, 1)
 	h.then = func(*message.Message) error {
 		_, err := transactions.Middleware(c.produce)(newMessage("m2"))
-		if !errors.Is(err, idempotency.ErrHeld) || !givenBack(err) {
-			c.Errorf("a transaction took a leased key: %v", err)
-		}
+		testkit.Check(c, errors.Is(err, idempotency.ErrHeld) && givenBack(err),
+			"a transaction took a leased key: %v", err)
 		return nil
 	}
 	c.applies(leases.Middleware(h.handle), newMessage("m2"))
@@ -244,9 +234,8 @@ func TestLeaseJoined(t *testing.T) {
 			testkit.Is(t, <-held, idempotency.ErrHeld)
 			eventually(t, "the key is applied", func() bool { return count(t, db, `spillway_keys WHERE expires_at IS NULL`) == 1 })
 			_ = router.Close()
-			if err := <-stopped; err != nil || len(held) != 0 {
-				t.Fatal(err, len(held))
-			}
+			err := <-stopped
+			testkit.Require(t, err == nil && len(held) == 0, "%v %v", err, len(held))
 		})
 	}
 }

@@ -25,9 +25,8 @@ func TestLeaseRenewal(t *testing.T) {
 			s := &scripted{}
 			attempts, lost, _, err := scriptedReceiver(t, s, func(msg *message.Message) ([]*message.Message, error) {
 				time.Sleep(handler)
-				if token, ok := idempotency.Fence(msg.Context()); !ok || token != 42 || idempotency.Tx(msg.Context()) != nil {
-					t.Error(token, ok)
-				}
+				token, ok := idempotency.Fence(msg.Context())
+				testkit.Check(t, ok && token == 42 && idempotency.Tx(msg.Context()) == nil, "%v %v", token, ok)
 				return nil, msg.Context().Err()
 			})
 			time.Sleep(10 * leaseTime)
@@ -83,9 +82,7 @@ func TestLeaseNotRenewed(t *testing.T) {
 					}
 					return
 				}
-				if ran < test.lasts || ran >= test.atMost {
-					t.Error("the handler was cancelled after ", ran)
-				}
+				testkit.Check(t, ran >= test.lasts && ran < test.atMost, "the handler was cancelled after %v", ran)
 				if !aborted(err) || !errors.Is(err, idempotency.ErrLeaseLost) || attempts != 0 || lost != 1 || s.n("lease") != 1 || s.n("complete") != 0 || s.n("release") != 1 {
 					t.Fatal(err, attempts, lost, s.calls)
 				}
@@ -141,9 +138,8 @@ func TestLeaseSlowlyWon(t *testing.T) {
 			if runs != test.runs || (err == nil) != (runs == 1) || s.n("release") != s.n("lease")-runs {
 				t.Error(name, err, runs, s.calls)
 			}
-			if held := name == "lost meanwhile"; held && (attempts != 0 || !aborted(err)) {
-				t.Error(name, err, attempts)
-			}
+			testkit.Check(t, !(name == "lost meanwhile") || attempts == 0 && aborted(err),
+				"%v %v %v", name, err, attempts)
 		})
 	}
 }
@@ -165,9 +161,8 @@ func TestLeaseNested(t *testing.T) {
 		}
 		return nil, errDown
 	})))
-	if _, err := h(newMessage("m1")); !errors.Is(err, errDown) || runs != 1 {
-		t.Fatal(err, runs)
-	}
+	_, err := h(newMessage("m1"))
+	testkit.Require(t, errors.Is(err, errDown) && runs == 1, "%v %v", err, runs)
 	never := func(*message.Message) ([]*message.Message, error) { t.Error("the handler ran"); return nil, nil }
 	for _, h := range []message.HandlerFunc{leases.Middleware(transactions.Middleware(never)), transactions.Middleware(leases.Middleware(never))} {
 		if _, err := h(newMessage("m2")); class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), "one receiver") {
@@ -179,12 +174,10 @@ func TestLeaseNested(t *testing.T) {
 // Feature I3: a lease that could not be kept is an error at construction.
 func TestLeaseConfig(t *testing.T) {
 	for _, d := range []time.Duration{-1, 1, time.Second - 1} {
-		if _, err := idempotency.NewReceiver(&scripted{}, idempotency.ReceiverConfig{Lease: d}); err == nil || !strings.Contains(err.Error(), "ReceiverConfig.Lease is") {
-			t.Error(d, err)
-		}
+		_, err := idempotency.NewReceiver(&scripted{}, idempotency.ReceiverConfig{Lease: d})
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), "ReceiverConfig.Lease is"), "%v %v", d, err)
 	}
 	newReceiver(t, &scripted{}, idempotency.ReceiverConfig{Lease: time.Second})
-	if token, ok := idempotency.Fence(context.Background()); token != 0 || ok {
-		t.Error(token, ok)
-	}
+	token, ok := idempotency.Fence(context.Background())
+	testkit.Check(t, token == 0 && !ok, "%v %v", token, ok)
 }

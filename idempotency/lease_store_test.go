@@ -59,27 +59,21 @@ func testLease(t *testing.T, d database) {
 	win := func(t *testing.T, s idempotency.Store, e idempotency.Entry) idempotency.Lease {
 		t.Helper()
 		l, err := s.Lease(ctx, e, long)
-		if err != nil || l.Recorded() != nil || l.Fence() <= 0 {
-			t.Fatalf("got %+v, %v", l, err)
-		}
+		testkit.Require(t, err == nil && l.Recorded() == nil && l.Fence() > 0, "got %+v, %v", l, err)
 		return l
 	}
 	held := func(t *testing.T, s idempotency.Store, e idempotency.Entry) {
 		t.Helper()
-		if l, err := s.Lease(ctx, e, long); !errors.Is(err, idempotency.ErrHeld) {
-			t.Fatalf("got %v, %v", l, err)
-		}
+		l, err := s.Lease(ctx, e, long)
+		testkit.Require(t, errors.Is(err, idempotency.ErrHeld), "got %v, %v", l, err)
 	}
 	lost := func(t *testing.T, l idempotency.Lease) {
 		t.Helper()
 		for doing, err := range map[string]error{"renew": l.Renew(ctx), "complete": l.Complete(ctx, []byte("late"))} {
-			if !errors.Is(err, idempotency.ErrLeaseLost) {
-				t.Errorf("%s: %v", doing, err)
-			}
+			testkit.Check(t, errors.Is(err, idempotency.ErrLeaseLost), "%s: %v", doing, err)
 		}
-		if err := l.Release(ctx); err != nil {
-			t.Error("release: ", err)
-		}
+		err := l.Release(ctx)
+		testkit.Check(t, err == nil, "release: %v", err)
 	}
 
 	t.Run("held", func(t *testing.T) {
@@ -100,9 +94,7 @@ func testLease(t *testing.T, d database) {
 		first := testkit.Must(here.Lease(ctx, entry, 50*time.Millisecond))
 		eventually(t, "the key can be leased again", func() bool {
 			second, err := there.Lease(ctx, entry, long)
-			if err != nil && !errors.Is(err, idempotency.ErrHeld) {
-				t.Fatal(err)
-			}
+			testkit.Require(t, err == nil || errors.Is(err, idempotency.ErrHeld), "%v", err)
 			return err == nil && second.Fence() > first.Fence()
 		})
 		lost(t, first)
@@ -130,9 +122,7 @@ func testLease(t *testing.T, d database) {
 			}
 			err := end()
 			l := <-got
-			if err != nil || l == nil || (l.Recorded() != nil) != commit {
-				t.Fatalf("%+v, %v", l, err)
-			}
+			testkit.Require(t, err == nil && l != nil && (l.Recorded() != nil) == commit, "%+v, %v", l, err)
 			if !commit {
 				_ = l.Release(ctx)
 			}
@@ -170,9 +160,7 @@ func TestLeaseRace(t *testing.T) {
 				}
 				return err
 			})
-			if won.Load() != 1 {
-				t.Fatalf("round %d: %d owners", round, won.Load())
-			}
+			testkit.Require(t, won.Load() == 1, "round %d: %d owners", round, won.Load())
 			t.exec(`UPDATE spillway_keys SET expires_at = 0`)
 		}
 	})

@@ -132,9 +132,7 @@ func (k *modelKey) began(t *rapid.T, version int64, got claimed) {
 		return
 	}
 	if record != nil {
-		if got.claim.Commit([]byte("again")) == nil {
-			t.Fatal("a key that was applied is committed")
-		}
+		testkit.Require(t, got.claim.Commit([]byte("again")) != nil, "a key that was applied is committed")
 		testkit.NoError(t, got.claim.Release())
 		return
 	}
@@ -168,9 +166,7 @@ func (k *modelKey) commit(t *rapid.T) {
 		cut := rapid.SampledFrom([]int32{0, 0, 0, 1, 2}).Draw(t, "cut")
 		k.cutNext.Store(cut)
 		err := claim.Commit([]byte(outputs))
-		if (err != nil) != (cut > 0) {
-			t.Fatalf("commit: %v, cut %d", err, cut)
-		}
+		testkit.Require(t, (err != nil) == (cut > 0), "commit: %v, cut %d", err, cut)
 		if cut != 1 {
 			k.apply(k.claiming, outputs)
 			k.effects++
@@ -185,21 +181,16 @@ func (k *modelKey) commit(t *rapid.T) {
 func (k *modelKey) release(t *rapid.T) {
 	k.end(t, func(claim idempotency.Claim) {
 		testkit.NoError(t, claim.Release())
-		if claim.Commit(nil) == nil {
-			t.Fatal("commit after the end")
-		}
+		testkit.Require(t, claim.Commit(nil) != nil, "commit after the end")
 	})
 }
 
 // crash loses the connection under the handler.
 func (k *modelKey) crash(t *rapid.T) {
 	k.end(t, func(claim idempotency.Claim) {
-		if _, err := claim.Tx().Exec(cutNow); err == nil {
-			t.Fatal("the connection was not cut")
-		}
-		if rapid.Bool().Draw(t, "goes on") && claim.Commit([]byte("x")) == nil {
-			t.Fatal("commit without a connection")
-		}
+		testkit.Require(t, testkit.Err(claim.Tx().Exec(cutNow)) != nil, "the connection was not cut")
+		testkit.Require(t, !rapid.Bool().Draw(t, "goes on") || claim.Commit([]byte("x")) != nil,
+			"commit without a connection")
 		if err := claim.Release(); errors.Is(err, sql.ErrTxDone) { // that the handler had committed
 			t.Fatal(err)
 		}
@@ -241,9 +232,8 @@ func (k *modelKey) mark(t *rapid.T) {
 }
 
 func (k *modelKey) recordedOutputs(t *rapid.T) (n int) {
-	if err := k.c.db.QueryRow(`SELECT count(outputs) FROM spillway_keys WHERE id = '` + k.key.ID + `'`).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	err := k.c.db.QueryRow(`SELECT count(outputs) FROM spillway_keys WHERE id = '` + k.key.ID + `'`).Scan(&n)
+	testkit.Require(t, err == nil, "%v", err)
 	return n
 }
 

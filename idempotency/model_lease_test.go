@@ -47,9 +47,8 @@ func (k *modelKey) complete(t *rapid.T) {
 	cut := rapid.SampledFrom([]int32{0, 0, 1, 2}).Draw(t, "cut")
 	k.cutNext.Store(cut)
 	err := k.holder.Complete(k.context(t), []byte(outputs))
-	if (err != nil) != (cut > 0) || errors.Is(err, idempotency.ErrLeaseLost) {
-		t.Fatalf("complete: %v, cut %d", err, cut)
-	}
+	testkit.Require(t, (err != nil) == (cut > 0) && !errors.Is(err, idempotency.ErrLeaseLost),
+		"complete: %v, cut %d", err, cut)
 	for range 2 { // of those that succeeded too
 		if err := k.holder.Complete(k.context(t), []byte(outputs)); err != nil {
 			t.Fatal("complete again: ", err)
@@ -76,11 +75,9 @@ func (k *modelKey) expire(t *rapid.T) {
 // late is an owner of before, who does not know yet.
 func (k *modelKey) late(t *rapid.T) {
 	l := rapid.SampledFrom(k.lost).Draw(t, "owner")
-	if err := l.Renew(k.context(t)); !errors.Is(err, idempotency.ErrLeaseLost) {
-		t.Fatalf("renew a lost lease: %v", err)
-	}
-	if err := l.Complete(k.context(t), []byte("late")); !errors.Is(err, idempotency.ErrLeaseLost) {
-		t.Fatalf("complete a lost lease: %v", err)
-	}
+	err := l.Renew(k.context(t))
+	testkit.Require(t, errors.Is(err, idempotency.ErrLeaseLost), "renew a lost lease: %v", err)
+	err = l.Complete(k.context(t), []byte("late"))
+	testkit.Require(t, errors.Is(err, idempotency.ErrLeaseLost), "complete a lost lease: %v", err)
 	testkit.NoError(t, l.Release(k.context(t)))
 }

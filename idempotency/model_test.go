@@ -45,9 +45,7 @@ func TestModel(t *testing.T) {
 func setFlag(c *cell, name, value string) {
 	c.Helper()
 	f := flag.Lookup(name)
-	if f == nil {
-		c.Fatalf("there is no flag %q", name)
-	}
+	testkit.Require(c, f != nil, "there is no flag %q", name)
 	before := f.Value.String()
 	testkit.NoError(c, f.Value.Set(value))
 	c.Cleanup(func() { _ = f.Value.Set(before) })

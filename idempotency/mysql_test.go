@@ -52,9 +52,7 @@ WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&effective); err != nil || ef
 			time.Sleep(1500 * time.Millisecond) // the server has ended the wait once
 			eventually(t, "the duplicate waits again", func() bool { return waitingMySQL(t, db) == 1 })
 			testkit.NoError(t, first.Commit([]byte("x")))
-			if !<-found {
-				t.Error("the duplicate did not find the key")
-			}
+			testkit.Check(t, <-found, "the duplicate did not find the key")
 		})
 	}
 }

@@ -67,9 +67,8 @@ func (c *cell) oneName() {
 	r := c.receiver(idempotency.ReceiverConfig{})
 	for _, name := range []string{"first", "second"} {
 		out, err := r.Middleware(returns(name))(newMessage("m1"))
-		if err != nil || len(out) != 1 || string(out[0].Payload) != "first" {
-			c.Errorf("the %s handler: %v, %v", name, out, err)
-		}
+		testkit.Check(c, err == nil && len(out) == 1 && string(out[0].Payload) == "first",
+			"the %s handler: %v, %v", name, out, err)
 	}
 	c.rows(1, 1)
 }
@@ -99,14 +98,10 @@ func (c *cell) together() {
 		c.rows(0, 0)
 	}
 	out, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) { return output, nil }))(newMessage("m1"))
-	if err != nil || len(out) != 1 {
-		c.Fatal(out, err)
-	}
+	testkit.Require(c, err == nil && len(out) == 1, "%v %v", out, err)
 	c.rows(1, 1)
 	again, err := r.Middleware(c.write)(newMessage("m1"))
-	if err != nil || len(again) != 1 || again[0].UUID != out[0].UUID {
-		c.Fatal(again, err)
-	}
+	testkit.Require(c, err == nil && len(again) == 1 && again[0].UUID == out[0].UUID, "%v %v", again, err)
 	testkit.Equal(c, "connections are in use", c.db.Stats().InUse, 0)
 }
 
@@ -151,9 +146,7 @@ func (c *cell) waits() {
 	for range 8 {
 		seen[<-ids] = true
 	}
-	if len(seen) != 1 || called.Load() != 1 {
-		c.Errorf("%d calls of the handler, ids %v", called.Load(), seen)
-	}
+	testkit.Check(c, len(seen) == 1 && called.Load() == 1, "%d calls of the handler, ids %v", called.Load(), seen)
 	c.rows(1, 1)
 }
 
@@ -182,9 +175,8 @@ func (c *cell) waitsForFailure() {
 			errs++
 		}
 	}
-	if errs != 1 || called.Load() != 2 {
-		c.Errorf("%d deliveries failed and the handler was called %d times, want 1 and 2", errs, called.Load())
-	}
+	testkit.Check(c, errs == 1 && called.Load() == 2,
+		"%d deliveries failed and the handler was called %d times, want 1 and 2", errs, called.Load())
 	c.rows(1, 1)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var outputRows = []row{
@@ -31,15 +32,11 @@ func (c *cell) recordsOutputs() {
 	outputs := append(hostile(), message.NewMessage("large", bytes.Repeat([]byte{0, 0xff, 'x'}, 1<<20/3)))
 	r := c.receiver(idempotency.ReceiverConfig{})
 	first, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) { return outputs, nil }))(newMessage("m1"))
-	if err != nil || len(first) != len(outputs) {
-		c.Fatal(len(first), err)
-	}
+	testkit.Require(c, err == nil && len(first) == len(outputs), "%v %v", len(first), err)
 	duplicate := newMessage("m1")
 	duplicate.SetContext(context.WithValue(c.Context(), ctxKey{}, "second"))
 	again, err := r.Middleware(c.write)(duplicate)
-	if err != nil || len(again) != len(outputs) {
-		c.Fatal(len(again), err)
-	}
+	testkit.Require(c, err == nil && len(again) == len(outputs), "%v %v", len(again), err)
 	for i, want := range outputs {
 		got := again[i]
 		if got.UUID != first[i].UUID || got.UUID == "" || !bytes.Equal(got.Payload, want.Payload) || !maps.Equal(got.Metadata, want.Metadata) ||
@@ -61,12 +58,9 @@ func (c *cell) derivesIDs() {
 					return []*message.Message{newMessage(""), newMessage("")}, nil
 				})
 			out, err := h(newMessage(key.ID))
-			if err != nil || len(out) != 2 {
-				c.Fatal(out, err)
-			}
-			if attempt == 1 && (out[0].UUID != before[0] || out[1].UUID != before[1]) {
-				c.Errorf("ids were %v, and are %s and %s", before, out[0].UUID, out[1].UUID)
-			}
+			testkit.Require(c, err == nil && len(out) == 2, "%v %v", out, err)
+			testkit.Check(c, attempt != 1 || out[0].UUID == before[0] && out[1].UUID == before[1],
+				"ids were %v, and are %s and %s", before, out[0].UUID, out[1].UUID)
 			before = []string{out[0].UUID, out[1].UUID}
 			c.exec(`DELETE FROM spillway_keys`)
 		}
@@ -76,9 +70,7 @@ func (c *cell) derivesIDs() {
 			}
 		}
 	}
-	if len(ids) != 6 {
-		c.Errorf("6 outputs have %d ids", len(ids))
-	}
+	testkit.Check(c, len(ids) == 6, "6 outputs have %d ids", len(ids))
 }
 
 // produce is a handler with one effect and one output.
@@ -103,14 +95,11 @@ func (c *cell) published(deliveries int, change func(*spillway.Config, *paper)) 
 	}
 	pass(c, newChannel(c, config).Attach, newSpool(c, filepath.Join(dir, "acks"), messages...), out, c.produce)
 	c.rows(1, 1)
-	if letters := dead.read(); len(letters) > 0 {
-		c.Errorf("dead letters: %+v", letters)
-	}
+	letters := dead.read()
+	testkit.Check(c, len(letters) <= 0, "dead letters: %+v", letters)
 	for _, s := range out.read() {
 		ids = append(ids, s.ID)
-		if s.ID == "" || s.ID != ids[0] || s.Payload != "of m1" {
-			c.Errorf("published %+v", s)
-		}
+		testkit.Check(c, s.ID != "" && s.ID == ids[0] && s.Payload == "of m1", "published %+v", s)
 	}
 	return ids
 }
@@ -125,23 +114,20 @@ func (c *cell) marks() {
 	ids := c.published(3, func(config *spillway.Config, out *paper) {
 		config.Receiver = &idempotency.ReceiverConfig{MarkPublished: true}
 		out.after = func(*message.Message) error {
-			if n := c.recordedOutputs(); n != 1 {
-				c.Errorf("%d records while the output is being published, want 1", n)
-			}
+			n := c.recordedOutputs()
+			testkit.Check(c, n == 1, "%d records while the output is being published, want 1", n)
 			return nil
 		}
 	})
-	if len(ids) != 1 || c.recordedOutputs() != 0 {
-		c.Errorf("published %d times, and %d records are left", len(ids), c.recordedOutputs())
-	}
+	testkit.Check(c, len(ids) == 1 && c.recordedOutputs() == 0,
+		"published %d times, and %d records are left", len(ids), c.recordedOutputs())
 }
 
 // Feature I4: at least once is what is promised, and what happens.
 func (c *cell) doesNotMark() {
 	ids := c.published(3, func(*spillway.Config, *paper) {})
-	if len(ids) != 3 || c.recordedOutputs() != 1 {
-		c.Errorf("published %d times, and %d records are left", len(ids), c.recordedOutputs())
-	}
+	testkit.Check(c, len(ids) == 3 && c.recordedOutputs() == 1,
+		"published %d times, and %d records are left", len(ids), c.recordedOutputs())
 }
 
 // forgetful is a store whose marks fail at first.
@@ -165,9 +151,8 @@ func (c *cell) losesMark() {
 		s.left.Store(2)
 		config.Idempotency, config.Receiver = s, &idempotency.ReceiverConfig{MarkPublished: true}
 	})
-	if len(ids) != 3 || c.recordedOutputs() != 0 {
-		c.Errorf("published %d times, and %d records are left, want 3 and 0", len(ids), c.recordedOutputs())
-	}
+	testkit.Check(c, len(ids) == 3 && c.recordedOutputs() == 0,
+		"published %d times, and %d records are left, want 3 and 0", len(ids), c.recordedOutputs())
 }
 
 // Features I2, I4, promises P1, P7: a router that has no Outputs nacks the message whose output was refused.

@@ -32,13 +32,10 @@ func TestSourceAsOutput(t *testing.T) {
 		func(msg *message.Message) ([]*message.Message, error) { return []*message.Message{msg, msg}, nil })
 	msg := newMessage("m1")
 	out, err := h(msg)
-	if err != nil || len(out) != 2 || out[0] == msg || out[0].UUID == out[1].UUID || msg.UUID != "m1" {
-		t.Fatal(out, err, msg.UUID)
-	}
+	testkit.Require(t, err == nil && len(out) == 2 && out[0] != msg && out[0].UUID != out[1].UUID && msg.UUID == "m1",
+		"%v %v %v", out, err, msg.UUID)
 	out[0].Metadata.Set("added", "later")
-	if len(msg.Metadata) != 0 || len(out[1].Metadata) != 0 {
-		t.Fatal("metadata is shared")
-	}
+	testkit.Require(t, len(msg.Metadata) == 0 && len(out[1].Metadata) == 0, "metadata is shared")
 }
 
 // Promise P7: an output made with the handler's context does not carry the ended transaction on to the next handler.
@@ -62,9 +59,8 @@ func TestDamagedRecord(t *testing.T) {
 		func(*message.Message) ([]*message.Message, error) { return hostile(), nil })
 	testkit.Must(h(newMessage("m1")))
 	testkit.Must(db.Exec(`UPDATE spillway_keys SET outputs = x'02'`))
-	if _, err := h(newMessage("m1")); class(err) != classify.ClassPermanent {
-		t.Fatal(err)
-	}
+	_, err := h(newMessage("m1"))
+	testkit.Require(t, class(err) == classify.ClassPermanent, "%v", err)
 }
 
 // Feature I3, promise P1: outputs that are larger than max_allowed_packet are a refusal for size, at once. No attempt,
@@ -88,8 +84,6 @@ func TestOutputsLargerThanPacket(t *testing.T) {
 		_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) {
 			return []*message.Message{message.NewMessage("out", bytes.Repeat([]byte("'"), packet*3/4))}, nil
 		})(newMessage("of three quarters, " + name))
-		if err != nil {
-			t.Errorf("%s: outputs of three quarters of the packet: %v", name, err)
-		}
+		testkit.Check(t, err == nil, "%s: outputs of three quarters of the packet: %v", name, err)
 	}
 }

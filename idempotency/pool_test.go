@@ -73,15 +73,13 @@ func TestTwoPoolsOneDatabase(t *testing.T) {
 			}()
 			select {
 			case err := <-done:
-				if !givenBack(err) || !strings.Contains(err.Error(), "give the handler one receiver") {
-					t.Error(err)
-				}
+				testkit.Check(t, givenBack(err) && strings.Contains(err.Error(), "give the handler one receiver"),
+					"%v", err)
 			case <-time.After(time.Minute):
 				t.Fatal("it waits for ever")
 			}
-			if told := logger.Captured()[watermill.ErrorLogLevel]; len(told) != 1 || !strings.Contains(told[0].Msg, "its own message") {
-				t.Errorf("%+v", told)
-			}
+			told := logger.Captured()[watermill.ErrorLogLevel]
+			testkit.Check(t, len(told) == 1 && strings.Contains(told[0].Msg, "its own message"), "%+v", told)
 			c.rows(0, 0)
 		})
 	}

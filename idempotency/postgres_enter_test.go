@@ -28,9 +28,7 @@ func TestPostgresPrepared(t *testing.T) {
 				for _, versioned := range []bool{false, true, false, true} {
 					n++
 					c, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: fmt.Sprint(n)}, Version: 1, Versioned: versioned})
-					if err != nil {
-						t.Fatalf("%s: %v", what, err)
-					}
+					testkit.Require(t, err == nil, "%s: %v", what, err)
 					testkit.NoError(t, c.Commit(nil))
 				}
 			}
@@ -70,9 +68,8 @@ func TestPostgresSettings(t *testing.T) {
 					return out, err
 				})
 				for range 2 {
-					if out, err := h(newMessage("1")); err != nil || len(out) != outputs {
-						t.Fatal(out, err)
-					}
+					out, err := h(newMessage("1"))
+					testkit.Require(t, err == nil && len(out) == outputs, "%v %v", out, err)
 				}
 				wantRows(t, db, 1, 1)
 			})

@@ -25,9 +25,8 @@ func process(t *testing.T, tx *sql.Tx) (id int) {
 // waiting is how many statements wait for the transaction of a process.
 func waiting(t *testing.T, db *sql.DB, id int) (n int) {
 	t.Helper()
-	if err := db.QueryRow(`SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))`, id).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	err := db.QueryRow(`SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))`, id).Scan(&n)
+	testkit.Require(t, err == nil, "%v", err)
 	return n
 }
 

@@ -77,14 +77,12 @@ func TestPurgeRunFails(t *testing.T) {
 		if n, err := p.once(t.Context()); n != 11 || !errors.Is(err, boom) || !strings.Contains(err.Error(), "1999-12-31T00:00:00Z") {
 			t.Error(n, err)
 		}
-		if n, err := p.once(t.Context()); n != 0 || err == nil || !strings.Contains(err.Error(), "panic") {
-			t.Error(n, err)
-		}
+		n, err := p.once(t.Context())
+		testkit.Check(t, n == 0 && err != nil && strings.Contains(err.Error(), "panic"), "%v %v", n, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		if n, err := p.once(ctx); n != 10 || !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(n, err)
-		}
+		n, err = p.once(ctx)
+		testkit.Check(t, n == 10 && errors.Is(err, context.DeadlineExceeded), "%v %v", n, err)
 		store.takes = time.Hour
 		began := time.Now()
 		if _, err := p.once(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != batchTimeout {
@@ -108,9 +106,7 @@ func TestPurgeSchedule(t *testing.T) {
 				p.stop()
 				asked := len(store.asked)
 				time.Sleep(4 * time.Hour)
-				if asked != 5 || len(store.asked) != 5 {
-					t.Fatal(round, store.asked)
-				}
+				testkit.Require(t, asked == 5 && len(store.asked) == 5, "%v %v", round, store.asked)
 				var times []time.Duration
 				for _, a := range store.asked {
 					at := testkit.Must(time.ParseDuration(strings.Fields(a)[0]))
@@ -126,9 +122,7 @@ func TestPurgeSchedule(t *testing.T) {
 			}
 		})
 	}
-	if len(first) < 10 {
-		t.Errorf("processes that start together purge together: %v", first)
-	}
+	testkit.Check(t, len(first) >= 10, "processes that start together purge together: %v", first)
 }
 
 // Feature I8: a router that stops interrupts a purge without calling that a failure, and waits no longer than it must.
@@ -141,9 +135,8 @@ func TestPurgeStops(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		began := time.Now()
 		p.stop()
-		if time.Since(began) != 0 || len(log.Errors()) > 0 || len(store.asked) != 1 {
-			t.Error(time.Since(began), log.Errors(), store.asked)
-		}
+		testkit.Check(t, time.Since(began) == 0 && len(log.Errors()) <= 0 && len(store.asked) == 1,
+			"%v %v %v", time.Since(began), log.Errors(), store.asked)
 		deaf := deafStore{answer: make(chan struct{})}
 		p = mustPurge(deaf, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Shared: settings.Shared{Logger: log}})
 		_ = p.start()
@@ -190,14 +183,11 @@ func TestPurgeRetention(t *testing.T) {
 		"Horizon":   {Retention: day, Horizon: -1},
 		"Every":     {Retention: day, Every: -1},
 	} {
-		if _, err := NewPurge(&fakeStore{}, config); err == nil || want != "positive" && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		_, err := NewPurge(&fakeStore{}, config)
+		testkit.Check(t, err != nil && (want == "positive" || strings.Contains(err.Error(), want)), "%s: %v", want, err)
 	}
-	if p := mustPurge(&sqlStore{on: database.Of(database.SQLite, nil)}, PurgeConfig{Retention: day}); p.most != 200 {
-		t.Error(p.most)
-	}
-	if p := mustPurge(&sqlStore{on: database.Of(database.Postgres, nil)}, PurgeConfig{Retention: day}); p.most != 1000 {
-		t.Error(p.most)
-	}
+	p := mustPurge(&sqlStore{on: database.Of(database.SQLite, nil)}, PurgeConfig{Retention: day})
+	testkit.Check(t, p.most == 200, "%v", p.most)
+	p = mustPurge(&sqlStore{on: database.Of(database.Postgres, nil)}, PurgeConfig{Retention: day})
+	testkit.Check(t, p.most == 1000, "%v", p.most)
 }

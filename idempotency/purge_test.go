@@ -61,13 +61,11 @@ func TestPurge(t *testing.T) {
 		testkit.Equal(t, "", fmt.Sprint(kept(t, db)), "[edge-0 live-0 old-2 old-3 old-4 young-0]")
 		testkit.Returns(t, 3)(store.Purge(t.Context(), now.Add(-24*time.Hour), 4))
 		testkit.Equal(t, "", fmt.Sprint(kept(t, db)), "[edge-0 live-0 young-0]")
-		if n, err := store.Purge(t.Context(), now.Add(-24*time.Hour), 0); n != 0 || err == nil || !strings.Contains(err.Error(), "limit") {
-			t.Error(n, err)
-		}
+		n, err := store.Purge(t.Context(), now.Add(-24*time.Hour), 0)
+		testkit.Check(t, n == 0 && err != nil && strings.Contains(err.Error(), "limit"), "%v %v", n, err)
 		testkit.Must(db.Exec(`DROP TABLE spillway_keys`))
-		if _, err := store.Purge(t.Context(), now, 1); err == nil || !strings.HasPrefix(err.Error(), t.says+": purge keys: ") {
-			t.Error(err)
-		}
+		_, err = store.Purge(t.Context(), now, 1)
+		testkit.Check(t, err != nil && strings.HasPrefix(err.Error(), t.says+": purge keys: "), "%v", err)
 	})
 }
 
@@ -85,9 +83,8 @@ func TestPurgeAnyKey(t *testing.T) {
 			testkit.NoError(t, err)
 		}
 		enterKeys(t, db, "old", 2345, time.Now().Add(-time.Hour), "NULL")
-		if n, err := store.Purge(t.Context(), time.Now().Add(time.Hour), 5000); n != 2350 || err != nil || len(kept(t, db)) > 0 {
-			t.Error(n, err)
-		}
+		n, err := store.Purge(t.Context(), time.Now().Add(time.Hour), 5000)
+		testkit.Check(t, n == 2350 && err == nil && len(kept(t, db)) <= 0, "%v %v", n, err)
 	})
 }
 
@@ -111,9 +108,8 @@ func TestPurgeTogether(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := deleted.Load(); n != 3000 || len(kept(t, db)) > 0 {
-			t.Errorf("deleted %d", n)
-		}
+		n := deleted.Load()
+		testkit.Check(t, n == 3000 && len(kept(t, db)) <= 0, "deleted %d", n)
 	})
 }
 
@@ -130,9 +126,8 @@ func TestPurgePassesOver(t *testing.T) {
 		testkit.Must(tx.Exec(`UPDATE spillway_keys SET fence = 1 WHERE consumer = 'shop/billing' AND id = 'old-1'`))
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
-		if n, err := store.Purge(ctx, time.Now(), 10); n != 2 || err != nil || fmt.Sprint(kept(t, db)) != "[old-1]" {
-			t.Error(n, err, kept(t, db))
-		}
+		n, err := store.Purge(ctx, time.Now(), 10)
+		testkit.Check(t, n == 2 && err == nil && fmt.Sprint(kept(t, db)) == "[old-1]", "%v %v %v", n, err, kept(t, db))
 	})
 }
 

@@ -50,9 +50,7 @@ func TestHandlerAcksItself(t *testing.T) {
 				return c.write(msg)
 			})
 			for range failures {
-				if _, err := h(msg); err == nil {
-					c.Fatal("this attempt fails")
-				}
+				testkit.Require(c, testkit.Err(h(msg)) != nil, "this attempt fails")
 			}
 			testkit.Must(h(msg))
 			c.rows(i+1, i+1)
@@ -69,9 +67,8 @@ func TestHandlerNacksItself(t *testing.T) {
 			_, err := effect(msg)
 			return []*message.Message{newMessage("out")}, err
 		})
-	if out, err := h(newMessage("m1")); out != nil || err != nil {
-		t.Fatal(out, err)
-	}
+	out, err := h(newMessage("m1"))
+	testkit.Require(t, out == nil && err == nil, "%v %v", out, err)
 	wantRows(t, db, 0, 0)
 }
 
@@ -89,9 +86,8 @@ func TestHookPanics(t *testing.T) {
 		testkit.Must(h(newMessage("m1")))
 	}
 	wantRows(t, db, 1, 1)
-	if n := len(logger.Captured()[watermill.ErrorLogLevel]); n != 2 {
-		t.Fatalf("got %d errors logged, want 2", n)
-	}
+	n := len(logger.Captured()[watermill.ErrorLogLevel])
+	testkit.Require(t, n == 2, "got %d errors logged, want 2", n)
 }
 
 // Decision 6: by default the consumer is the router's name for the handler; outside a router it must be set.

@@ -44,16 +44,13 @@ func (c *cell) redriven() {
 			return []*message.Message{newMessage("")}, cause
 		})
 		letters, outputs := c.redrive(fail, newMessage(id))
-		if len(letters) != 1 || letters[0].Topic != "orders.dlq" || len(outputs) != 0 {
-			c.Fatal(letters, outputs)
-		}
+		testkit.Require(c, len(letters) == 1 && letters[0].Topic == "orders.dlq" && len(outputs) == 0,
+			"%v %v", letters, outputs)
 		c.rows(i, i)
 		again := newMessage(letters[0].ID)
 		again.Metadata.Set("x-redrive-count", "1")
 		letters, outputs = c.redrive(c.produce, again, again)
-		if len(letters) != 0 || len(outputs) != 1 {
-			c.Fatal(letters, outputs)
-		}
+		testkit.Require(c, len(letters) == 0 && len(outputs) == 1, "%v %v", letters, outputs)
 		c.rows(i+1, i+1)
 	}
 }
@@ -65,9 +62,8 @@ func (c *cell) redrivenApplied() {
 	again.Metadata.Set("x-redrive-count", "3")
 	never := func(*message.Message) ([]*message.Message, error) { return nil, errors.New("the handler was called") }
 	letters, outputs := c.redrive(never, again)
-	if len(letters) != 0 || len(first) != 1 || len(outputs) != 1 || outputs[0] != first[0] {
-		c.Error(letters, first, outputs)
-	}
+	testkit.Check(c, len(letters) == 0 && len(first) == 1 && len(outputs) == 1 && outputs[0] == first[0],
+		"%v %v %v", letters, first, outputs)
 	c.rows(1, 1)
 	// A duplicate behind another consumer's back is no duplicate.
 	c.applies(c.receiver(idempotency.ReceiverConfig{Consumer: "shipping"}).Middleware(c.write), newMessage("m1"))

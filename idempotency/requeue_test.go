@@ -35,9 +35,8 @@ func TestRequeueAfter(t *testing.T) {
 			least, most := time.Hour, time.Duration(0)
 			for range 50 {
 				began := time.Now()
-				if _, err := h(newMessage("m1")); !givenBack(err) {
-					t.Fatal(err)
-				}
+				_, err := h(newMessage("m1"))
+				testkit.Require(t, givenBack(err), "%v", err)
 				took := time.Since(began)
 				least, most = min(least, took), max(most, took)
 			}

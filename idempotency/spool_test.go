@@ -91,9 +91,7 @@ func (s *spool) Close() error { return nil }
 func lines(t testing.TB, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
+	testkit.Require(t, err == nil || os.IsNotExist(err), "%v", err)
 	return strings.Fields(string(text)) // none of ours holds a space
 }
 

@@ -60,9 +60,8 @@ func TestNewStoreRefusesDatabase(t *testing.T) {
 
 func refuses(t *testing.T, db *sql.DB, want string) {
 	t.Helper()
-	if _, err := idempotency.NewStore(t.Context(), db, "shop"); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("want an error with %q, got %v", want, err)
-	}
+	_, err := idempotency.NewStore(t.Context(), db, "shop")
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), want), "want an error with %q, got %v", want, err)
 }
 
 // The names of handlers and services cannot be put together to the same identity in two ways.
@@ -74,9 +73,8 @@ func TestConsumerIdentity(t *testing.T) {
 	} {
 		store := testkit.Must(idempotency.NewStore(t.Context(), db, service))
 		for handler, identity := range want {
-			if got := store.Consumer(handler); got != identity {
-				t.Errorf("%q, %q: %q", service, handler, got)
-			}
+			got := store.Consumer(handler)
+			testkit.Check(t, got == identity, "%q, %q: %q", service, handler, got)
 		}
 	}
 }

@@ -58,9 +58,8 @@ func (c *cell) deadlocked() {
 		})
 	}
 	all.Wait()
-	if (errs[0] == nil) == (errs[1] == nil) || class(errors.Join(errs...)) != classify.ClassTransient {
-		c.Errorf("want one transient error: %v", errs)
-	}
+	testkit.Check(c, (errs[0] == nil) != (errs[1] == nil) && class(errors.Join(errs...)) == classify.ClassTransient,
+		"want one transient error: %v", errs)
 	for i, err := range errs {
 		if err != nil && (!strings.Contains(err.Error(), fmt.Sprintf(`apply key "m%d" of consumer "shop/billing": %s: `, i, c.says)) || !strings.Contains(err.Error(), "in one order")) {
 			c.Error(err)
@@ -71,9 +70,8 @@ func (c *cell) deadlocked() {
 		c.applies(r.Middleware(h(i, func() {})), newMessage(fmt.Sprint("m", i)))
 	}
 	c.rows(2, 2)
-	if n := count(c, c.db, "pair WHERE n = 2"); n != 2 {
-		c.Errorf("%d rows have been counted up twice, want 2", n)
-	}
+	n := count(c, c.db, "pair WHERE n = 2")
+	testkit.Check(c, n == 2, "%d rows have been counted up twice, want 2", n)
 }
 
 func (c *cell) waitsForItself() {
@@ -83,9 +81,7 @@ func (c *cell) waitsForItself() {
 		_, err := db.Exec(inEffects("past Tx"))
 		return nil, err
 	}))(newMessage("m1"))
-	if class(err) != classify.ClassTransient {
-		c.Errorf("judged %s: %v", class(err), err)
-	}
+	testkit.Check(c, class(err) == classify.ClassTransient, "judged %s: %v", class(err), err)
 	c.rows(0, 0)
 	c.applies(r.Middleware(c.write), newMessage("m1"))
 	c.rows(1, 1)
@@ -108,9 +104,8 @@ func (c *cell) serialization() {
 			_, err := idempotency.Tx(msg.Context()).Exec(statement)
 			return nil, err
 		}))(newMessage("m1"))
-		if err == nil || statement == raise && class(err) != classify.ClassTransient {
-			c.Errorf("%s: judged %s: %v", statement, class(err), err)
-		}
+		testkit.Check(c, err != nil && (statement != raise || class(err) == classify.ClassTransient),
+			"%s: judged %s: %v", statement, class(err), err)
 		if statement == raise {
 			c.explains(err, "apply", "the database undid the transaction")
 		}
@@ -125,9 +120,7 @@ func (c *cell) serialization() {
 		defer cancel()
 		// Another process: the claim of another key waits on SQLite, and only there.
 		other, err := c.store(c.open(c, c.address)).Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "other"}})
-		if (err != nil) != (c.says == "sqlite") {
-			c.Errorf("the claim of another key: %v", err)
-		}
+		testkit.Check(c, (err != nil) == (c.says == "sqlite"), "the claim of another key: %v", err)
 		if err == nil {
 			return nil, other.Release()
 		}
@@ -162,14 +155,10 @@ func (c *cell) clockJumps() {
 	for i, jump := range []string{"+", "-"} {
 		id := fmt.Sprint("m", i)
 		first, err := r.Middleware(c.produce)(newMessage(id))
-		if err != nil || len(first) != 1 {
-			c.Fatal(first, err)
-		}
+		testkit.Require(c, err == nil && len(first) == 1, "%v %v", first, err)
 		c.exec(`UPDATE spillway_keys SET applied_at = applied_at ` + jump + ` 3600000`)
 		again, err := r.Middleware(c.produce)(newMessage(id))
-		if err != nil || len(again) != 1 || again[0].UUID != first[0].UUID {
-			c.Fatal(again, err)
-		}
+		testkit.Require(c, err == nil && len(again) == 1 && again[0].UUID == first[0].UUID, "%v %v", again, err)
 		c.rows(i+1, i+1)
 	}
 	// A version that is applied after one from the future.

@@ -75,13 +75,10 @@ func (c *cell) versions() {
 			msg.Payload = versioned(map[any]string{11: "+11", 100: "0100"}[v.version]).Payload
 		}
 		out, err := h(msg)
-		if err != nil || len(out) != v.outputs {
-			c.Fatalf("version %v: %v, %v", v.version, out, err)
-		}
+		testkit.Require(c, err == nil && len(out) == v.outputs, "version %v: %v, %v", v.version, out, err)
 	}
-	if want := []string{least, "-10", "-9", "0", "9", "10", "+11", "0100", most}; !slices.Equal(applied, want) {
-		c.Errorf("applied %v, want %v", applied, want)
-	}
+	want := []string{least, "-10", "-9", "0", "9", "10", "+11", "0100", most}
+	testkit.Check(c, slices.Equal(applied, want), "applied %v, want %v", applied, want)
 	if want := [][2]int64{{-10, -9}, {9, 10}, {99, 100}, {-1 << 63, 1<<63 - 1}}; !slices.Equal(stale, want) || duplicates != 3 {
 		c.Errorf("%v were stale, want %v; %d duplicates, want 3", stale, want, duplicates)
 	}
@@ -94,17 +91,11 @@ func (c *cell) failedVersion() {
 	r := c.versionReceiver(func(_ context.Context, _ idempotency.Key, _, applied int64) { stale = applied }, nil)
 	fail := func(*message.Message) ([]*message.Message, error) { return nil, errors.New("boom") }
 	first, err := r.Middleware(c.produce)(versioned(1))
-	if err != nil || len(first) != 1 {
-		c.Fatal(first, err)
-	}
-	if _, err := r.Middleware(c.writeAnd(fail))(versioned(2)); err == nil {
-		c.Fatal("no error")
-	}
+	testkit.Require(c, err == nil && len(first) == 1, "%v %v", first, err)
+	testkit.Require(c, testkit.Err(r.Middleware(c.writeAnd(fail))(versioned(2))) != nil, "no error")
 	c.rows(1, 1)
 	again, err := r.Middleware(c.write)(versioned(1))
-	if err != nil || len(again) != 1 || again[0].UUID != first[0].UUID {
-		c.Fatal(again, err)
-	}
+	testkit.Require(c, err == nil && len(again) == 1 && again[0].UUID == first[0].UUID, "%v %v", again, err)
 	c.applies(r.Middleware(c.write), versioned(2), versioned(1))
 	testkit.Equal(c, "the stale message was told of version", stale, 2)
 	testkit.Equal(c, "the outputs of version 1 stand with version 2", c.recordedOutputs(), 0)
@@ -135,9 +126,8 @@ func (c *cell) badVersions() {
 			continue
 		}
 		for _, text := range []string{`"version"`, `key "m1" of consumer "shop/billing"`} {
-			if !strings.Contains(err.Error(), text) {
-				c.Errorf("version %v: the error does not say %s: %v", bad, text, err)
-			}
+			testkit.Check(c, strings.Contains(err.Error(), text),
+				"version %v: the error does not say %s: %v", bad, text, err)
 		}
 	}
 	c.rows(0, 0)
@@ -149,15 +139,12 @@ func (c *cell) reused() {
 	testkit.Must(r.Middleware(c.produce)(newMessage("m1")))
 	for _, payload := range []string{"other", "", "payload ", "Payload"} {
 		out, err := r.Middleware(c.write)(message.NewMessage("m1", []byte(payload)))
-		if out != nil || class(err) != classify.ClassInvalid || reason(err) != classify.ReasonKeyReused {
-			c.Fatalf("%q: %v, judged %s, %q: %v", payload, out, class(err), reason(err), err)
-		}
+		testkit.Require(c, out == nil && class(err) == classify.ClassInvalid && reason(err) == classify.ReasonKeyReused,
+			"%q: %v, judged %s, %q: %v", payload, out, class(err), reason(err), err)
 		if verdict := (*classify.Classifier)(nil).Classify(err); !strings.Contains(verdict.Description, "Give the message a key of its own") {
 			c.Errorf("described as %q", verdict.Description)
 		}
-		if !strings.Contains(err.Error(), `key "m1" of consumer "shop/billing"`) {
-			c.Error(err)
-		}
+		testkit.Check(c, strings.Contains(err.Error(), `key "m1" of consumer "shop/billing"`), "%v", err)
 	}
 	c.rows(1, 1)
 }

@@ -21,9 +21,8 @@ func drawBackoff(t *rapid.T) Backoff {
 		Multiplier: rapid.Float64Range(1, 100).Draw(t, "multiplier"),
 	}
 	b.setDefaults()
-	if err := b.validate("Backoff"); err != nil {
-		t.Fatalf("refused: %v", err)
-	}
+	err := b.validate("Backoff")
+	testkit.Require(t, err == nil, "refused: %v", err)
 	return b
 }
 
@@ -41,9 +40,8 @@ func TestWaitsWithinBounds(t *testing.T) {
 		interval := float64(b.Initial)
 		for i := range 60 {
 			wait, slack := waits.NextBackOff(), 1e-9*interval+1
-			if w := float64(wait); w > interval+slack || wait > b.Max || wait < 0 {
-				t.Fatalf("wait %d is %s, not within %s", i, wait, time.Duration(interval))
-			}
+			testkit.Require(t, float64(wait) <= interval+slack && wait <= b.Max && wait >= 0,
+				"wait %d is %s, not within %s", i, wait, time.Duration(interval))
 			interval = min(math.Floor(interval*b.Multiplier), float64(b.Max)) // in whole nanoseconds
 		}
 	})
@@ -61,9 +59,8 @@ func TestMeanOfJitter(t *testing.T) {
 		for range draws {
 			sum += float64(waits.NextBackOff()) / float64(initial)
 		}
-		if mean := sum / draws; math.Abs(mean-0.5) > 0.02 {
-			t.Errorf("the mean is %.3f of %s, want 0.5", mean, initial)
-		}
+		mean := sum / draws
+		testkit.Check(t, math.Abs(mean-0.5) <= 0.02, "the mean is %.3f of %s, want 0.5", mean, initial)
 	}
 }
 

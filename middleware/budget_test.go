@@ -89,13 +89,10 @@ func TestBudget(t *testing.T) {
 			for range 300 {
 				b.handle(newMessage("1"))
 			}
-			if n := b.of(100, newMessage("1")); n != 75+25 {
-				t.Errorf("hour %d, after 300 were handled: %d of 100", i, n)
-			}
+			n := b.of(100, newMessage("1"))
+			testkit.Check(t, n == 75+25, "hour %d, after 300 were handled: %d of 100", i, n)
 			time.Sleep(10 * time.Second)
-			if n := b.of(1, newMessage("1")); n != 1 {
-				t.Errorf("hour %d: nothing after a TTL", i)
-			}
+			testkit.Check(t, b.of(1, newMessage("1")) == 1, "hour %d: nothing after a TTL", i)
 		}
 	})
 }

@@ -45,9 +45,7 @@ func verdict(err error) classify.Verdict { return (*classify.Classifier)(nil).Cl
 func failureOf(t testing.TB, err error) *classify.Failure {
 	t.Helper()
 	f, ok := err.(*classify.Failure)
-	if !ok {
-		t.Fatalf("got %T (%v), want a *classify.Failure", err, err)
-	}
+	testkit.Require(t, ok, "got %T (%v), want a *classify.Failure", err, err)
 	return f
 }
 

@@ -44,23 +44,17 @@ func TestNotNow(t *testing.T) {
 			if !aborted(err) {
 				break
 			}
-			if held := time.Since(entered); held < 5*time.Second || held > 20*time.Second {
-				t.Fatalf("held for %s", held)
-			}
-			if len(counted) != 0 {
-				t.Fatalf("counted %v", counted)
-			}
+			held := time.Since(entered)
+			testkit.Require(t, held >= 5*time.Second && held <= 20*time.Second, "held for %s", held)
+			testkit.Require(t, len(counted) == 0, "counted %v", counted)
 		}
 		failure, ok := causes.Find[*classify.Failure](err)
-		if !ok || failure.Verdict.Class != classify.ClassTransient || failure.Attempts != 5 {
-			t.Errorf("at last %v", err)
-		}
-		if took := time.Since(began); took < time.Hour || took > time.Hour+time.Minute {
-			t.Errorf("after %s", took)
-		}
-		if calls < 300 || calls > 900 || deliveries < 180 || deliveries > 400 {
-			t.Errorf("%d calls in %d deliveries", calls, deliveries)
-		}
+		testkit.Check(t, ok && failure.Verdict.Class == classify.ClassTransient && failure.Attempts == 5,
+			"at last %v", err)
+		took := time.Since(began)
+		testkit.Check(t, took >= time.Hour && took <= time.Hour+time.Minute, "after %s", took)
+		testkit.Check(t, calls >= 300 && calls <= 900 && deliveries >= 180 && deliveries <= 400,
+			"%d calls in %d deliveries", calls, deliveries)
 	})
 }
 
@@ -111,8 +105,7 @@ func TestNotNowEnds(t *testing.T) {
 			msg.Ack() // it cannot come again
 			return nil, classify.NotNow(errors.New("locked"))
 		})(newMessage("acked"))
-		if failure, ok := causes.Find[*classify.Failure](err); !ok || failure.Attempts != 5 || aborted(err) {
-			t.Errorf("acked: %v", err)
-		}
+		failure, ok := causes.Find[*classify.Failure](err)
+		testkit.Check(t, ok && failure.Attempts == 5 && !aborted(err), "acked: %v", err)
 	})
 }

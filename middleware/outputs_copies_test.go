@@ -33,9 +33,8 @@ func TestOutputsCopyLittle(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	testkit.NoError(t, route(o, pub, source, h))
 	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n > 8<<20 {
-		t.Errorf("%d bytes were allocated to publish 64 outputs of 1 MiB", n)
-	}
+	n := after.TotalAlloc - before.TotalAlloc
+	testkit.Check(t, n <= 8<<20, "%d bytes were allocated to publish 64 outputs of 1 MiB", n)
 }
 
 // Feature D15, promise P2: large outputs that are refused once are published as they were made. Where a decorator wrote

@@ -87,9 +87,8 @@ func TestRouterOwnHandlers(t *testing.T) {
 	})
 	eventually(t, "both sources are acked", source.drained)
 	stop()
-	if lines := logger.Captured()[watermill.InfoLogLevel]; len(lines) != 0 || len(pub.ids()) != 2 {
-		t.Errorf("published %v, logged %v", pub.ids(), lines)
-	}
+	lines := logger.Captured()[watermill.InfoLogLevel]
+	testkit.Check(t, len(lines) == 0 && len(pub.ids()) == 2, "published %v, logged %v", pub.ids(), lines)
 }
 
 // Decision 9: a gochannel that preserves contexts carries a tie into the handlers behind it. It does no harm there:
@@ -116,14 +115,12 @@ func TestRouterPreservedContext(t *testing.T) {
 	publish(t, one, "one", msg)
 	eventually(t, "c sets its source aside", func() bool { return len(dead.ids()) == 1 })
 	l := dead.letters(t)[0]
-	if l.Origin.Handler != "c" || l.Original.Metadata.Get("way") != ">a>b" {
-		t.Errorf("the letter is of %q, its source came %q", l.Origin.Handler, l.Original.Metadata.Get("way"))
-	}
+	testkit.Check(t, l.Origin.Handler == "c" && l.Original.Metadata.Get("way") == ">a>b",
+		"the letter is of %q, its source came %q", l.Origin.Handler, l.Original.Metadata.Get("way"))
 	publish(t, one, "one", msg)
 	eventually(t, "the next one arrives", func() bool { return len(last.ids()) == 1 })
-	if way := last.messages()[0].Metadata.Get("way"); way != ">a>b>c" || len(dead.ids()) != 1 {
-		t.Errorf("it came %q; %d letters", way, len(dead.ids()))
-	}
+	way := last.messages()[0].Metadata.Get("way")
+	testkit.Check(t, way == ">a>b>c" && len(dead.ids()) == 1, "it came %q; %d letters", way, len(dead.ids()))
 }
 
 // Feature I4: what asked for it is told when all outputs were accepted, at once or after refusals, and never when the
@@ -148,20 +145,16 @@ func TestOutputsTellOfPublishing(t *testing.T) {
 		asks := func(next chain.Handler) chain.Handler {
 			return func(call *chain.Call) ([]*message.Message, chain.Outcome) {
 				call.OnPublished(func() {
-					if len(pub.ids()) < 2 {
-						t.Errorf("%s: told before the outputs %q were accepted", name, pub.ids())
-					}
+					testkit.Check(t, len(pub.ids()) >= 2,
+						"%s: told before the outputs %q were accepted", name, pub.ids())
 					told++
 				})
 				return next(call)
 			}
 		}
 		out := testkit.Must(chain.Enter(chain.StepOf(o), asks)(producing("a", "b"))(newMessage("1")))
-		if err := decorate(t, o, pub).Publish("invoices", out...); (err != nil) != (c.dead != nil) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if told != c.want {
-			t.Errorf("%s: told %d times", name, told)
-		}
+		err := decorate(t, o, pub).Publish("invoices", out...)
+		testkit.Check(t, (err != nil) == (c.dead != nil), "%s: %v", name, err)
+		testkit.Check(t, told == c.want, "%s: told %d times", name, told)
 	}
 }

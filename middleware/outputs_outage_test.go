@@ -45,9 +45,8 @@ func TestOutputsThroughAnOutage(t *testing.T) {
 		}
 		all.Wait()
 		time.Sleep(time.Minute) // the end is logged when failures have stopped for a while
-		if len(pub.ids()) != 40 || len(dead.ids()) != 0 {
-			t.Errorf("%d outputs, %d letters", len(pub.ids()), len(dead.ids()))
-		}
+		testkit.Check(t, len(pub.ids()) == 40 && len(dead.ids()) == 0,
+			"%d outputs, %d letters", len(pub.ids()), len(dead.ids()))
 		if lines := logger.Captured(); len(lines[watermill.ErrorLogLevel]) != 1 || len(lines[watermill.InfoLogLevel]) != 1 {
 			t.Errorf("logged %v", lines)
 		}
@@ -83,9 +82,8 @@ func TestOutputsThroughNacks(t *testing.T) {
 					})
 				}
 				all.Wait()
-				if len(dead.ids()) != letters || len(pub.ids()) != 20-letters {
-					t.Errorf("%d letters, not %d; %d outputs", len(dead.ids()), letters, len(pub.ids()))
-				}
+				testkit.Check(t, len(dead.ids()) == letters && len(pub.ids()) == 20-letters,
+					"%d letters, not %d; %d outputs", len(dead.ids()), letters, len(pub.ids()))
 				for _, l := range dead.letters(t) {
 					testkit.Equal(t, "the letter", l.Failure.Reason, classify.ReasonOutput)
 				}

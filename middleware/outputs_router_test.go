@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -85,13 +86,9 @@ func TestRouterManyAtOnce(t *testing.T) {
 		publish(t, in, "orders", newMessage("m"+string(rune('a'+i/10))+string(rune('0'+i%10))))
 	}
 	eventually(t, "all are published or set aside", func() bool { return len(pub.ids())+len(dead.ids()) == messages })
-	if len(dead.ids()) != messages/10 || len(e.calls) != messages {
-		t.Errorf("%d letters", len(dead.ids()))
-	}
+	testkit.Check(t, len(dead.ids()) == messages/10 && len(e.calls) == messages, "%d letters", len(dead.ids()))
 	for id := range e.calls {
-		if e.called(id) != 1 {
-			t.Errorf("the handler of %q ran %d times", id, e.called(id))
-		}
+		testkit.Check(t, e.called(id) == 1, "the handler of %q ran %d times", id, e.called(id))
 	}
 	for _, l := range dead.letters(t) {
 		if !l.Original.Equals(newMessage(l.Original.UUID)) {

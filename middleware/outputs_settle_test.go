@@ -75,13 +75,9 @@ func TestOutputsOfSettledSources(t *testing.T) {
 		cancel()
 		_ = pub.Close()
 	})
-	if err != nil || len(dead.ids()) != 1 {
-		t.Errorf("acked: %d letters, error %v", len(dead.ids()), err)
-	}
+	testkit.Check(t, err == nil && len(dead.ids()) == 1, "acked: %d letters, error %v", len(dead.ids()), err)
 	_, dead, err = refusedWhile(t, func(msg *message.Message, _ context.CancelFunc, _ message.Publisher) { msg.Nack() })
-	if err == nil || len(dead.ids()) != 0 {
-		t.Errorf("nacked: %d letters, error %v", len(dead.ids()), err)
-	}
+	testkit.Check(t, err != nil && len(dead.ids()) == 0, "nacked: %d letters, error %v", len(dead.ids()), err)
 }
 
 // Promise P2: a source that was passed on is restored when it is nacked, and what a publisher took of it before, and
@@ -167,8 +163,7 @@ func TestOutputsOfNacked(t *testing.T) {
 			}
 			return producing("a")(msg)
 		})
-		if err != nil || closed(msg.Nacked()) != nacks || len(pub.ids()) != i/2 {
-			t.Errorf("delivery %d: %v, published %v", i, err, pub.ids())
-		}
+		testkit.Check(t, err == nil && closed(msg.Nacked()) == nacks && len(pub.ids()) == i/2,
+			"delivery %d: %v, published %v", i, err, pub.ids())
 	}
 }

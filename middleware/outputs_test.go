@@ -109,16 +109,13 @@ func TestRefusedOutputs(t *testing.T) {
 				dead, pub := &publisher{}, &publisher{refuse: refusing(row.refused, row.times, row.err)}
 				o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: row.attempts})
 				msg := newMessage("1")
-				if err := route(o, decorate(t, o, pub), msg, producing(row.outputs...)); err != nil {
-					t.Fatalf("the source is nacked: %v", err)
-				}
+				err := route(o, decorate(t, o, pub), msg, producing(row.outputs...))
+				testkit.Require(t, err == nil, "the source is nacked: %v", err)
 				if got := strings.Join(pub.ids(), " "); got != row.taken || pub.tries(row.refused) != row.tries {
 					t.Errorf("published %q, tried %q %d times", got, row.refused, pub.tries(row.refused))
 				}
 				letters := dead.letters(t)
-				if len(letters) != map[bool]int{true: 1}[row.aside] {
-					t.Fatalf("%d letters", len(letters))
-				}
+				testkit.Require(t, len(letters) == map[bool]int{true: 1}[row.aside], "%d letters", len(letters))
 				if row.aside {
 					wantSetAside(t, letters[0], row.refused, row.err)
 				}
@@ -133,13 +130,11 @@ func wantSetAside(t testing.TB, l poison.Letter, refused string, cause error) {
 	if !l.Original.Equals(newMessage("1")) || l.Failure.Attempts != 1 {
 		t.Errorf("the letter holds %v %q after %d attempts", l.Original.Metadata, l.Original.Payload, l.Failure.Attempts)
 	}
-	if l.Failure.Class != classify.ClassPermanent || l.Failure.Reason != classify.ReasonOutput {
-		t.Errorf("the letter says %s, %s", l.Failure.Class, l.Failure.Reason)
-	}
+	testkit.Check(t, l.Failure.Class == classify.ClassPermanent && l.Failure.Reason == classify.ReasonOutput,
+		"the letter says %s, %s", l.Failure.Class, l.Failure.Reason)
 	for _, part := range []string{`"` + refused + `"`, `"invoices"`, cause.Error()} {
-		if !strings.Contains(l.Failure.Description, part) {
-			t.Errorf("the description %q lacks %s", l.Failure.Description, part)
-		}
+		testkit.Check(t, strings.Contains(l.Failure.Description, part),
+			"the description %q lacks %s", l.Failure.Description, part)
 	}
 }
 
@@ -148,9 +143,8 @@ func TestRefusedBatchIsNotBlamedOnOne(t *testing.T) {
 	dead, pub := &publisher{}, &publisher{refuse: refusing("b", 1, errBoom)}
 	o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: 1})
 	testkit.NoError(t, route(o, decorate(t, o, pub), newMessage("1"), producing("a", "b")))
-	if text := dead.letters(t)[0].Failure.Description; !strings.Contains(text, "one of 2 outputs") {
-		t.Errorf("got %q", text)
-	}
+	text := dead.letters(t)[0].Failure.Description
+	testkit.Check(t, strings.Contains(text, "one of 2 outputs"), "got %q", text)
 }
 
 // Promise P4: a publisher that panics has refused: the message of this handler, and no more, is set aside.
@@ -244,9 +238,8 @@ func TestOutputsBelieveDeadLetterTopics(t *testing.T) {
 			maps.Copy(out.Metadata, msg.Metadata)
 			return []*message.Message{out}, nil
 		})
-		if err != nil || len(pub.messages()) != 1 {
-			t.Fatalf("%q: %d published, %v", topic, len(pub.messages()), err)
-		}
+		testkit.Require(t, err == nil && len(pub.messages()) == 1,
+			"%q: %d published, %v", topic, len(pub.messages()), err)
 		if _, has := pub.messages()[0].Metadata[poison.KeyOriginalKey]; has != kept {
 			t.Errorf("from %q: %v", topic, pub.messages()[0].Metadata)
 		}

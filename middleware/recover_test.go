@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -39,25 +40,19 @@ func TestRecoverPanics(t *testing.T) {
 				return []*message.Message{m}, nil
 			})(newMessage("1"))
 			var p *classify.PanicError
-			if !errors.As(err, &p) || out != nil {
-				t.Fatalf("got outputs %v and error %v", out, err)
-			}
-			if !strings.HasPrefix(err.Error(), row.text) {
-				t.Errorf("the error reads %q", err)
-			}
+			testkit.Require(t, errors.As(err, &p) && out == nil, "got outputs %v and error %v", out, err)
+			testkit.Check(t, strings.HasPrefix(err.Error(), row.text), "the error reads %q", err)
 			function := "explode"
 			if name == "runtime error" {
 				function = "TestRecoverPanics"
 			}
-			if !strings.Contains(string(p.Stack), function) {
-				t.Errorf("the stack does not show %s:\n%s", function, p.Stack)
-			}
+			testkit.Check(t, strings.Contains(string(p.Stack), function),
+				"the stack does not show %s:\n%s", function, p.Stack)
 			if v := verdict(err); v.Class != classify.ClassPermanent || v.Reason != classify.ReasonPanic {
 				t.Errorf("the verdict is %+v", v)
 			}
-			if errors.Is(err, context.Canceled) {
-				t.Error("the thrown error shows through: the router would not log it")
-			}
+			testkit.Check(t, !errors.Is(err, context.Canceled),
+				"the thrown error shows through: the router would not log it")
 		})
 	}
 }

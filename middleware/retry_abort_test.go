@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -32,9 +33,8 @@ func TestAbortedInTheWait(t *testing.T) {
 		config := middleware.RetryConfig{Backoff: every(time.Hour), PerClass: map[classify.Class]middleware.Policy{classify.ClassPermanent: {}}}
 		out, err := newRetry(t, config).Middleware(h)(msg)
 		wantAborted(t, err)
-		if time.Since(start) != time.Second || *calls != 1 || out != nil || !errors.Is(err, errBoom) {
-			t.Fatalf("%d attempts in %s, error %v", *calls, time.Since(start), err)
-		}
+		testkit.Require(t, time.Since(start) == time.Second && *calls == 1 && out == nil && errors.Is(err, errBoom),
+			"%d attempts in %s, error %v", *calls, time.Since(start), err)
 	})
 }
 
@@ -68,9 +68,7 @@ func TestSuccessWhileGoingAway(t *testing.T) {
 		cancel()
 		return []*message.Message{m}, nil
 	})(msg)
-	if err != nil || len(out) != 1 {
-		t.Fatalf("got %v, %v", out, err)
-	}
+	testkit.Require(t, err == nil && len(out) == 1, "got %v, %v", out, err)
 }
 
 // Decision 2: a handler that acks its message ends its context and has not gone away: it is tried again, to the end.
@@ -110,9 +108,8 @@ func TestHandlerNacksAndFails(t *testing.T) {
 		m.Nack()
 		return h(m)
 	})(msg)
-	if *calls != 1 || *attempts != 0 || err != errBoom {
-		t.Fatalf("%d invocations, %d counted, error %v", *calls, *attempts, err)
-	}
+	testkit.Require(t, *calls == 1 && *attempts == 0 && err == errBoom,
+		"%d invocations, %d counted, error %v", *calls, *attempts, err)
 }
 
 // Promise P3: a message given back further in, by a context between two parts, is not given back further out, where it
@@ -132,8 +129,6 @@ func TestAbortedFurtherIn(t *testing.T) {
 			m.SetContext(ctx)
 			return inner(m)
 		})(newMessage("1"))
-		if calls != 5 || err == nil {
-			t.Fatalf("%d invocations, error %v", calls, err)
-		}
+		testkit.Require(t, calls == 5 && err != nil, "%d invocations, error %v", calls, err)
 	})
 }

@@ -53,9 +53,8 @@ func TestDeadline(t *testing.T) {
 		{"deadline within the reserve", time.Nanosecond, time.Second / 2, 1, 0},
 	} {
 		calls, took, f := timed(t, forever(row.wait), row.deadline, errBoom)
-		if calls != row.calls || took != row.took || f.Attempts != calls {
-			t.Errorf("%s: %d attempts in %s, want %d in %s; %v", row.name, calls, took, row.calls, row.took, f)
-		}
+		testkit.Check(t, calls == row.calls && took == row.took && f.Attempts == calls,
+			"%s: %d attempts in %s, want %d in %s; %v", row.name, calls, took, row.calls, row.took, f)
 	}
 }
 
@@ -74,9 +73,8 @@ func TestDeadlineProperty(t *testing.T) {
 			h, _ := failing(1000, errBoom)
 			config := middleware.RetryConfig{Attempts: 20, Backoff: middleware.Backoff{Initial: second("initial"), Max: time.Hour}}
 			_, _ = newRetry(t, config).Middleware(h)(msg)
-			if took := time.Since(start); took > max(deadline-time.Second, 0) {
-				rt.Fatalf("took %s of %s", took, deadline)
-			}
+			took := time.Since(start)
+			testkit.Require(rt, took <= max(deadline-time.Second, 0), "took %s of %s", took, deadline)
 		})
 	})
 }
@@ -92,9 +90,8 @@ func TestDeadlineInTheHandler(t *testing.T) {
 			<-m.Context().Done()
 			return nil, m.Context().Err()
 		})(msg)
-		if f := failureOf(t, err); f.Attempts != 1 || f.Verdict.Class != classify.ClassTransient {
-			t.Fatalf("got %+v", f)
-		}
+		f := failureOf(t, err)
+		testkit.Require(t, f.Attempts == 1 && f.Verdict.Class == classify.ClassTransient, "got %+v", f)
 	})
 }
 
@@ -159,18 +156,16 @@ func TestOwnStrategy(t *testing.T) {
 		return &strategy{[]time.Duration{time.Second, -time.Hour, 5 * time.Second}}
 	}}}
 	for range 2 {
-		if calls, took, _ := timed(t, config, 0, errBoom); calls != 4 || took != 6*time.Second {
-			t.Errorf("%d attempts in %s", calls, took)
-		}
+		calls, took, _ := timed(t, config, 0, errBoom)
+		testkit.Check(t, calls == 4 && took == 6*time.Second, "%d attempts in %s", calls, took)
 	}
 }
 
 // Feature R3: a wait beyond all time ends no later than a bound says: sums of durations overflow.
 func TestEndlessWaitIsBounded(t *testing.T) {
 	endless := middleware.Backoff{New: func() backoff.BackOff { return &strategy{[]time.Duration{1<<63 - 1}} }}
-	if calls, took, _ := timed(t, middleware.RetryConfig{Backoff: endless}, time.Minute, errBoom); calls != 1 || took != 0 {
-		t.Errorf("deadline: %d attempts in %s", calls, took)
-	}
+	calls, took, _ := timed(t, middleware.RetryConfig{Backoff: endless}, time.Minute, errBoom)
+	testkit.Check(t, calls == 1 && took == 0, "deadline: %d attempts in %s", calls, took)
 	config := middleware.RetryConfig{Backoff: endless, MaxElapsed: time.Minute}
 	synctest.Test(t, func(t *testing.T) {
 		msg := newMessage("1")
@@ -184,9 +179,7 @@ func TestEndlessWaitIsBounded(t *testing.T) {
 		})
 		start := time.Now()
 		_, err := h(msg)
-		if time.Since(start) > time.Minute {
-			t.Errorf("MaxElapsed: took %s, %v", time.Since(start), err)
-		}
+		testkit.Check(t, time.Since(start) <= time.Minute, "MaxElapsed: took %s, %v", time.Since(start), err)
 	})
 }
 
@@ -210,9 +203,8 @@ func TestHeldIsNotElapsed(t *testing.T) {
 		config.MaxElapsed = 10 * time.Second
 		h, calls := failing(1000, errBoom)
 		_, err := chain.Enter(chain.StepOf(newRetry(t, config)), heldFor(time.Hour))(h)(newMessage("1"))
-		if f := failureOf(t, err); *calls != 11 || f.Attempts != 11 {
-			t.Errorf("%d calls, %v", *calls, f)
-		}
+		f := failureOf(t, err)
+		testkit.Check(t, *calls == 11 && f.Attempts == 11, "%d calls, %v", *calls, f)
 	})
 }
 

@@ -32,9 +32,8 @@ func spentBudget(t *testing.T, config middleware.RetryConfig) (*middleware.Retry
 	}
 	r := newRetry(t, config)
 	h, _ := failing(1, errBoom)
-	if _, err := r.Middleware(h)(newMessage("first")); err != nil || len(*seen) > 0 {
-		t.Fatal(err, *seen)
-	}
+	_, err := r.Middleware(h)(newMessage("first"))
+	testkit.Require(t, err == nil && len(*seen) <= 0, "%v %v", err, *seen)
 	return r, seen
 }
 
@@ -89,9 +88,8 @@ func TestBudgetGivesBack(t *testing.T) {
 				start := time.Now()
 				_, err := r.Middleware(h)(msg)
 				wantAborted(t, err)
-				if took := time.Since(start); *calls != 1 || took != row.took {
-					t.Errorf("%d calls in %s", *calls, took)
-				}
+				took := time.Since(start)
+				testkit.Check(t, *calls == 1 && took == row.took, "%d calls in %s", *calls, took)
 			})
 		})
 	}
@@ -124,9 +122,8 @@ func TestBudgetEnds(t *testing.T) {
 			_, err := handle(newMessage("1"))
 			f, _ := causes.Find[*classify.Failure](err)
 			ended = f.Verdict.Class != classify.ClassAborted
-			if ended && f.Attempts != 2 || time.Since(start) > most+time.Minute {
-				t.Fatalf("after %s: %v", time.Since(start), f)
-			}
+			testkit.Require(t, (!ended || f.Attempts == 2) && time.Since(start) <= most+time.Minute,
+				"after %s: %v", time.Since(start), f)
 		}
 		t.Logf("after %s, %d deliveries and %d calls", time.Since(start), deliveries, *calls)
 	})
@@ -142,9 +139,8 @@ func TestBudgetOfAcked(t *testing.T) {
 			msg.Ack()
 			return nil, errBoom
 		})(newMessage("1"))
-		if f := failureOf(t, err); calls != 2 || f.Attempts != 2 {
-			t.Errorf("%d calls, %v", calls, f)
-		}
+		f := failureOf(t, err)
+		testkit.Check(t, calls == 2 && f.Attempts == 2, "%d calls, %v", calls, f)
 	})
 }
 
@@ -167,9 +163,7 @@ func TestBudgetAndStages(t *testing.T) {
 				t.Errorf("next stage %t: %v after %s", next, err, took)
 			}
 		}
-		if len(*seen) != 2 || !(*seen)[0].ToStage || (*seen)[1].ToStage {
-			t.Errorf("seen %+v", *seen)
-		}
+		testkit.Check(t, len(*seen) == 2 && (*seen)[0].ToStage && !(*seen)[1].ToStage, "seen %+v", *seen)
 	})
 }
 
@@ -187,9 +181,8 @@ func TestBudgetOfStage(t *testing.T) {
 				msg := newMessage("1")
 				ctx := foreign.Within(t.Context(), "billing", "orders")
 				msg.SetContext(chain.WithReentry(ctx, &chain.Reentry{Handler: "billing", As: "billing", Stage: 1}))
-				if _, err := h(msg); chain.IsAborted(err) {
-					t.Error(err)
-				}
+				_, err := h(msg)
+				testkit.Check(t, !chain.IsAborted(err), "%v", err)
 			}
 			return time.Since(start)
 		}

@@ -68,9 +68,7 @@ func TestPerClassBackoff(t *testing.T) {
 			t.Fatalf("waits %v, %+v", pauses, f)
 		}
 		for i := range want {
-			if pauses[i] != want[i] {
-				t.Errorf("waits %v, want %v", pauses, want)
-			}
+			testkit.Check(t, pauses[i] == want[i], "waits %v, want %v", pauses, want)
 		}
 	})
 }
@@ -102,9 +100,8 @@ func TestRetryAsksItsClassifier(t *testing.T) {
 		classify.New(classify.Config{Rules: []classify.Rule{func(error) (classify.Verdict, bool) {
 			return classify.Verdict{Class: classify.ClassInvalid, Reason: "rule"}, true
 		}}}))
-	if calls, _, f := timed(t, middleware.RetryConfig{Shared: settings.Shared{Classifier: classifier}}, 0, errBoom); calls != 1 || f.Verdict.Reason != "rule" {
-		t.Fatalf("%d attempts, %+v", calls, f.Verdict)
-	}
+	calls, _, f := timed(t, middleware.RetryConfig{Shared: settings.Shared{Classifier: classifier}}, 0, errBoom)
+	testkit.Require(t, calls == 1 && f.Verdict.Reason == "rule", "%d attempts, %+v", calls, f.Verdict)
 }
 
 // Promise P4: a message for which a part further in needs no further attempt in place is not tried again.
@@ -126,8 +123,6 @@ func TestRetryPassesOutcomesOn(t *testing.T) {
 		}
 		retry := newRetry(t, middleware.RetryConfig{Attempts: 5, Backoff: every(1)})
 		_, err := chain.Enter(outer, chain.StepOf(retry), inner)(nil)(newMessage("1"))
-		if got != want || calls != 1 || err == nil {
-			t.Errorf("%s: %s after %d calls, %v", want, got, calls, err)
-		}
+		testkit.Check(t, got == want && calls == 1 && err != nil, "%s: %s after %d calls, %v", want, got, calls, err)
 	}
 }

@@ -27,9 +27,7 @@ func TestRetryHooks(t *testing.T) {
 		type key struct{}
 		var told []string
 		tell := func(ctx context.Context, format string, values ...any) {
-			if ctx.Value(key{}) != "message" || ctx.Err() != nil {
-				t.Errorf("a hook got the context %v", ctx)
-			}
+			testkit.Check(t, ctx.Value(key{}) == "message" && ctx.Err() == nil, "a hook got the context %v", ctx)
 			told = append(told, fmt.Sprintf(format, values...))
 		}
 		h := newRetry(t, middleware.RetryConfig{
@@ -62,9 +60,7 @@ func TestRetryHooks(t *testing.T) {
 			msg := newMessage(id)
 			msg.SetContext(context.WithValue(t.Context(), key{}, "message"))
 			_, _ = h(msg)
-			if !slices.Equal(told, want) {
-				t.Errorf("%s: told %q, want %q", id, told, want)
-			}
+			testkit.Check(t, slices.Equal(told, want), "%s: told %q, want %q", id, told, want)
 		}
 	})
 }
@@ -91,9 +87,8 @@ func TestRetryHooksSayWhereAndHowLong(t *testing.T) {
 		msg := newMessage("1")
 		msg.SetContext(foreign.Within(t.Context(), "billing", "orders"))
 		_, _ = held(msg)
-		if want := slices.Repeat([]string{"orders billing 3s"}, 3); !slices.Equal(attempts, want) {
-			t.Errorf("%q, want %q", attempts, want)
-		}
+		want := slices.Repeat([]string{"orders billing 3s"}, 3)
+		testkit.Check(t, slices.Equal(attempts, want), "%q, want %q", attempts, want)
 	})
 }
 
@@ -124,9 +119,8 @@ func TestRetryHookPanics(t *testing.T) {
 		}
 		slices.Sort(hooks)
 		want := []string{"middleware.OnAttempt", "middleware.OnAttempt", "middleware.OnAttempt", "middleware.OnRetry", "middleware.OnRetry"}
-		if err != nil || *calls != 3 || !slices.Equal(hooks, want) {
-			t.Fatalf("%d attempts, error %v, logged %v", *calls, err, hooks)
-		}
+		testkit.Require(t, err == nil && *calls == 3 && slices.Equal(hooks, want),
+			"%d attempts, error %v, logged %v", *calls, err, hooks)
 	})
 }
 

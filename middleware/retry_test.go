@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -25,12 +26,10 @@ func TestAttemptsProperty(t *testing.T) {
 			h, calls := failing(fails, errBoom)
 			start := time.Now()
 			_, err := newRetry(t, middleware.RetryConfig{Attempts: attempts, Backoff: every(time.Second)}).Middleware(h)(newMessage("1"))
-			if *calls != min(attempts, fails+1) || (err == nil) != (fails < attempts) {
-				rt.Fatalf("%d invocations, error %v", *calls, err)
-			}
-			if took := time.Duration(*calls-1) * time.Second; time.Since(start) != took {
-				rt.Fatalf("it took %s, want %s", time.Since(start), took)
-			}
+			testkit.Require(rt, *calls == min(attempts, fails+1) && (err == nil) == (fails < attempts),
+				"%d invocations, error %v", *calls, err)
+			took := time.Duration(*calls-1) * time.Second
+			testkit.Require(rt, time.Since(start) == took, "it took %s, want %s", time.Since(start), took)
 			if err == nil {
 				return
 			}
@@ -40,9 +39,8 @@ func TestAttemptsProperty(t *testing.T) {
 			}
 			for i, a := range f.History {
 				at := f.Last.Add(-time.Duration(len(f.History)-1-i) * time.Second)
-				if !a.At.Equal(at) || a.Error != "boom" || a.Class != classify.ClassUnknown {
-					rt.Fatalf("history %d is %+v", i, a)
-				}
+				testkit.Require(rt, a.At.Equal(at) && a.Error == "boom" && a.Class == classify.ClassUnknown,
+					"history %d is %+v", i, a)
 			}
 		})
 	})
@@ -54,9 +52,8 @@ func TestRetryErrorIsTheHandlers(t *testing.T) {
 		h, _ := failing(9, classify.Transient(fmt.Errorf("charge: %w", errBoom), classify.Reason("card_declined")))
 		_, err := newRetry(t, middleware.RetryConfig{}).Middleware(h)(newMessage("1"))
 		f := failureOf(t, err)
-		if !errors.Is(err, errBoom) || f.Verdict.Reason != "card_declined" || f.Attempts != 5 {
-			t.Fatalf("got %v, %+v", err, f)
-		}
+		testkit.Require(t, errors.Is(err, errBoom) && f.Verdict.Reason == "card_declined" && f.Attempts == 5,
+			"got %v, %+v", err, f)
 	})
 }
 
@@ -134,9 +131,7 @@ func TestFailureWithoutAttemptsEnds(t *testing.T) {
 		for _, attempts := range []int{0, -7} {
 			h, calls := failing(50, &classify.Failure{Err: errBoom, Attempts: attempts})
 			_, err := newRetry(t, middleware.RetryConfig{}).Middleware(h)(newMessage("1"))
-			if err == nil || *calls != 5 {
-				t.Fatalf("%d told: %d invocations, error %v", attempts, *calls, err)
-			}
+			testkit.Require(t, err != nil && *calls == 5, "%d told: %d invocations, error %v", attempts, *calls, err)
 		}
 	})
 }

@@ -140,9 +140,7 @@ func TestRouterConsumerHandlers(t *testing.T) {
 	eventually(t, "both sources are acked", source.drained)
 	stop()
 	letters := dead.letters(t)
-	if handled.Load() != 2 || len(letters) != 1 {
-		t.Fatalf("%d handled, %d letters", handled.Load(), len(letters))
-	}
+	testkit.Require(t, handled.Load() == 2 && len(letters) == 1, "%d handled, %d letters", handled.Load(), len(letters))
 	if l := letters[0]; l.Failure.Reason != classify.ReasonOutput || !strings.Contains(l.Failure.Description, `"invented"`) {
 		t.Errorf("set aside with %q, %q", l.Failure.Reason, l.Failure.Description)
 	}

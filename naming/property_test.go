@@ -68,9 +68,8 @@ func TestNamesAreDistinctLegalAndRecognised(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", scheme), rapid.MakeCheck(func(t *rapid.T) {
 			owners := map[string]string{}
 			own := func(name, owner string) {
-				if !legal(scheme.Style, name) {
-					t.Fatalf("%s has the name %q (%d bytes), which is not legal", owner, name, len(name))
-				}
+				testkit.Require(t, legal(scheme.Style, name),
+					"%s has the name %q (%d bytes), which is not legal", owner, name, len(name))
 				name = unified(scheme.Style, name)
 				if other, taken := owners[name]; taken && other != owner {
 					t.Fatalf("%s and %s are both %q", owner, other, name)
@@ -139,16 +138,12 @@ func checkNames(t *rapid.T, scheme naming.Scheme, source naming.Source, own func
 			class = source.Class.String()
 		}
 		own(name, fmt.Sprintf("%s of %q %s", kind, distinguished, class))
-		if !scheme.Inside().IsDeadLetter(name) {
-			t.Fatalf("%q is not recognised as %s", name, kind)
-		}
+		testkit.Require(t, scheme.Inside().IsDeadLetter(name), "%q is not recognised as %s", name, kind)
 	}
 	stage := scheme.StageTopic(source)
 	own(stage, fmt.Sprintf("stage %s of %q %q", source.Delay, live, source.Handler))
-	if !scheme.Inside().IsStage(stage) || scheme.Inside().IsDeadLetter(stage) {
-		t.Fatalf("%q is not recognised as a stage", stage)
-	}
-	if group := scheme.Inside().StageGroup(source); scheme.Stage == "" && group != stage {
-		t.Fatalf("%q is read by the group %q", stage, group)
-	}
+	testkit.Require(t, scheme.Inside().IsStage(stage) && !scheme.Inside().IsDeadLetter(stage),
+		"%q is not recognised as a stage", stage)
+	group := scheme.Inside().StageGroup(source)
+	testkit.Require(t, scheme.Stage != "" || group == stage, "%q is read by the group %q", stage, group)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/naming"
 )
 
@@ -39,12 +40,10 @@ func TestNames(t *testing.T) {
 		{naming.Scheme{Names: map[string]string{"orders.dlq": "Orders that failed", "orders.billing.retry.1m30s": "later"}},
 			"Orders that failed Orders that failed.parked Orders that failed.quarantine orders.invalid orders.billing.retry later orders.billing.retry.1m30s"},
 	} {
-		if err := row.scheme.Validate(); err != nil {
-			t.Errorf("%+v: %v", row.scheme, err)
-		}
-		if got := names(row.scheme); got != row.want {
-			t.Errorf("%+v:\n got %s\nwant %s", row.scheme, got, row.want)
-		}
+		err := row.scheme.Validate()
+		testkit.Check(t, err == nil, "%+v: %v", row.scheme, err)
+		got := names(row.scheme)
+		testkit.Check(t, got == row.want, "%+v:\n got %s\nwant %s", row.scheme, got, row.want)
 	}
 }
 
@@ -55,9 +54,8 @@ func TestDelay(t *testing.T) {
 		10 * time.Minute: "10m", 90 * time.Second: "1m30s", time.Hour: "1h", 10 * time.Hour: "10h", 90 * time.Minute: "1h30m", time.Hour + time.Second: "1h0m1s",
 		24 * time.Hour: "24h", 100 * time.Minute: "1h40m", time.Millisecond + time.Microsecond: "1001us", time.Microsecond + 1: "1001ns", 5 * time.Microsecond: "5us",
 	} {
-		if got := (naming.Scheme{Stage: "{delay}"}).StageTopic(naming.Source{Delay: delay}); got != want {
-			t.Errorf("%s: %q, want %q", delay, got, want)
-		}
+		got := (naming.Scheme{Stage: "{delay}"}).StageTopic(naming.Source{Delay: delay})
+		testkit.Check(t, got == want, "%s: %q, want %q", delay, got, want)
 	}
 }
 
@@ -135,7 +133,6 @@ func TestValidate(t *testing.T) {
 
 // Conventions: styles are written by name, and what is no style is Dots until it is refused.
 func TestStyleNames(t *testing.T) {
-	if naming.Style(9).String() != "unknown" || names(naming.Scheme{Style: 9}) != names(naming.Scheme{}) {
-		t.Error("what is no style is one")
-	}
+	testkit.Check(t, naming.Style(9).String() == "unknown" && names(naming.Scheme{Style: 9}) == names(naming.Scheme{}),
+		"what is no style is one")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/attempts"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/naming"
 )
 
@@ -43,9 +44,8 @@ func TestFirstHop(t *testing.T) {
 			msg.Metadata[springTopic] = topic
 		}
 		msg.Metadata[keyKafkaRecord] = base64.RawStdEncoding.EncodeToString(raw)
-		if l := Read(msg); l.Origin.Topic != row.want {
-			t.Errorf("%q: believed %q", row.topics, l.Origin.Topic)
-		}
+		l := Read(msg)
+		testkit.Check(t, l.Origin.Topic == row.want, "%q: believed %q", row.topics, l.Origin.Topic)
 	}
 }
 
@@ -73,9 +73,7 @@ func TestForeignHostileValues(t *testing.T) {
 			other.Metadata[key] = "orders"
 			other.Metadata[keyKafkaRecord] = value
 			l, err := Decode(other)
-			if err != nil || l.Origin.Topic != "orders" {
-				t.Fatalf("%.20q: %+v, %v", value, l.Origin, err)
-			}
+			testkit.Require(t, err == nil && l.Origin.Topic == "orders", "%.20q: %+v, %v", value, l.Origin, err)
 			max := len(value) == 8 && value[0] == 0x7f // the one that can be an offset
 			if o := l.Origin; o.Partition != "" || o.Offset != "" && !max || !o.Timestamp.IsZero() || len(o.ConsumerGroup)+len(o.Handler) > 2*maxIdentity {
 				t.Errorf("%.20q: believed %+v", value, o)
@@ -88,9 +86,8 @@ func TestForeignHostileValues(t *testing.T) {
 	}
 	msg := message.NewMessage("", nil)
 	msg.Metadata[springTopic] = long
-	if l, err := Decode(msg); err != nil || l.Origin.Topic != "" {
-		t.Errorf("a topic of %d bytes, %v", len(l.Origin.Topic), err)
-	}
+	l, err := Decode(msg)
+	testkit.Check(t, err == nil && l.Origin.Topic == "", "a topic of %d bytes, %v", len(l.Origin.Topic), err)
 }
 
 // Promise P2: what others' retries add to messages that are no letters stays on them, and so do a producer's own names.
@@ -101,12 +98,10 @@ func TestForeignHeadersOfLiveMessages(t *testing.T) {
 	} {
 		msg := message.NewMessage("", nil)
 		msg.Metadata[key] = "\x00\x00\x00\x02"
-		if _, err := Decode(msg); !errors.Is(err, ErrNotLetter) || isLetter(msg) {
-			t.Errorf("with %s: %v", key, err)
-		}
-		if own := producerMetadata(msg.Metadata); len(own) != 1 || len(Read(msg).Original.Metadata) != 1 {
-			t.Errorf("%s is taken off", key)
-		}
+		_, err := Decode(msg)
+		testkit.Check(t, errors.Is(err, ErrNotLetter) && !isLetter(msg), "with %s: %v", key, err)
+		testkit.Check(t, len(producerMetadata(msg.Metadata)) == 1 && len(Read(msg).Original.Metadata) == 1,
+			"%s is taken off", key)
 	}
 	msg := readForeign(t, "connect").message()
 	msg.Metadata[springAttempts], msg.Metadata["kafka_messageKey"] = "\x00\x00\x00\x02", "key"
@@ -130,9 +125,7 @@ func TestForgedForeignOrigin(t *testing.T) {
 		msg := message.NewMessage("id", nil)
 		msg.Metadata = message.Metadata{key: "payments", "mine": "kept"}
 		source := naming.Source{Topic: "orders", Handler: "billing"}
-		if queue.isDeadLetter(msg, "orders") {
-			t.Errorf("%s makes a dead-letter topic of a live one", key)
-		}
+		testkit.Check(t, !queue.isDeadLetter(msg, "orders"), "%s makes a dead-letter topic of a live one", key)
 		l := queue.letter(msg, failure, source, false)
 		if l.Origin.Topic != "orders" || l.Original.Metadata["mine"] != "kept" || len(l.Original.Metadata) != 1 || l.Failure.Type != "*errors.errorString" {
 			t.Errorf("%s: %+v of %q", key, l, l.Original.Metadata)

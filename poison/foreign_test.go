@@ -109,9 +109,7 @@ func TestDecodeForeignLetters(t *testing.T) {
 		msg := record.carrying()
 		before := maps.Clone(msg.Metadata)
 		l, err := Decode(msg)
-		if err != nil || !isLetter(msg) || !maps.Equal(msg.Metadata, before) {
-			t.Fatalf("%s: %v", name, err)
-		}
+		testkit.Require(t, err == nil && isLetter(msg) && maps.Equal(msg.Metadata, before), "%s: %v", name, err)
 		for _, at := range []*time.Time{&l.Origin.Timestamp, &l.Failure.LastFailedAt} {
 			if day := at.Truncate(24 * time.Hour); day.Equal(someTime) {
 				*at = day
@@ -122,9 +120,7 @@ func TestDecodeForeignLetters(t *testing.T) {
 		}
 		checkOriginal(t, l, record)
 		l.Original, l.Failure.Stack, l.Failure.StackHash = nil, "", ""
-		if !equalLetters(l, want) {
-			t.Errorf("%s: read\n%+v, want\n%+v", name, l, want)
-		}
+		testkit.Check(t, equalLetters(l, want), "%s: read\n%+v, want\n%+v", name, l, want)
 	}
 }
 
@@ -142,22 +138,19 @@ func checkOriginal(t *testing.T, l Letter, record foreignRecord) {
 		}
 	}
 	delete(l.Original.Metadata, keyKafkaRecord)
-	if !maps.Equal(l.Original.Metadata, own) || string(l.Original.Payload) != string(record.Value) {
-		t.Errorf("the original is %q with %q", l.Original.Payload, l.Original.Metadata)
-	}
+	testkit.Check(t, maps.Equal(l.Original.Metadata, own) && string(l.Original.Payload) == string(record.Value),
+		"the original is %q with %q", l.Original.Payload, l.Original.Metadata)
 	again, err := Decode(l.Encode())
-	if err != nil || again.Failure.Class != classify.ClassUnknown || !equalLetters(again, l) {
-		t.Errorf("written again and read: %+v, %v", again, err)
-	}
+	testkit.Check(t, err == nil && again.Failure.Class == classify.ClassUnknown && equalLetters(again, l),
+		"written again and read: %+v, %v", again, err)
 	back := l.Redriven("ada", "campaign", longAgo)
 	for key := range back.Metadata {
 		if !strings.HasPrefix(key, "x-original-") && !strings.HasPrefix(key, "x-redrive") && key != "tenant" {
 			t.Errorf("redriven with %s", key)
 		}
 	}
-	if isLetter(back) || back.Metadata[KeyOriginalTopic] != l.Origin.Topic {
-		t.Errorf("redriven with %q", back.Metadata)
-	}
+	testkit.Check(t, !isLetter(back) && back.Metadata[KeyOriginalTopic] == l.Origin.Topic,
+		"redriven with %q", back.Metadata)
 }
 
 // Feature D7: without package wmkafka only the last header of a name is left, and it tells the truth: where the message
@@ -172,9 +165,7 @@ func TestForeignLetterWithoutRecord(t *testing.T) {
 	} {
 		for _, msg := range messages {
 			l, err := Decode(msg)
-			if err != nil || l.Origin.Topic != want {
-				t.Errorf("%+v, %v", l.Origin, err)
-			}
+			testkit.Check(t, err == nil && l.Origin.Topic == want, "%+v, %v", l.Origin, err)
 		}
 	}
 	l, _ := Decode(stale)
@@ -204,9 +195,7 @@ func TestOurKeysBeforeForeign(t *testing.T) {
 	if l.Failure.Class != classify.ClassInvalid || l.Failure.Description != "" || l.Failure.Type != "" || l.Origin.ConsumerGroup != "" {
 		t.Errorf("with our class: %+v", l)
 	}
-	if len(l.Original.Metadata) != 1 {
-		t.Errorf("left on the original: %q", l.Original.Metadata)
-	}
+	testkit.Check(t, len(l.Original.Metadata) == 1, "left on the original: %q", l.Original.Metadata)
 	both := readForeign(t, "connect").message()
 	maps.Copy(both.Metadata, readForeign(t, "spring").message().Metadata)
 	if l := Read(both); l.Origin.Topic != "spring-orders" || l.Failure.Reason != "" || len(l.Original.Metadata) != 1 {
@@ -225,14 +214,11 @@ func TestJavaStackHash(t *testing.T) {
 	if one, other := hash("order 42", "7"), hash("order 43 (again)", "7"); one != other || one == "" {
 		t.Errorf("%q and %q for one place", one, other)
 	}
-	if hash("order 42", "7") == hash("order 42", "8") {
-		t.Error("one hash for two places")
-	}
+	testkit.Check(t, hash("order 42", "7") != hash("order 42", "8"), "one hash for two places")
 	msg := message.NewMessage("", nil)
 	msg.Metadata = message.Metadata{springException: "E", "kafka_dlt-exception-stacktrace": "no frames"}
-	if l := Read(msg); l.Failure.StackHash != "" || l.Failure.Stack != "no frames" {
-		t.Errorf("%+v", l.Failure)
-	}
+	l := Read(msg)
+	testkit.Check(t, l.Failure.StackHash == "" && l.Failure.Stack == "no frames", "%+v", l.Failure)
 }
 
 // Promise P5: to find that there is nothing to take off costs no allocation.
@@ -246,7 +232,6 @@ func TestProducerMetadataAllocatesNothing(t *testing.T) {
 	metadata[springAttempts] = "\x00\x00\x00\x02"
 	msg := message.NewMessage("", nil)
 	msg.Metadata = metadata
-	if n := testing.AllocsPerRun(100, func() { _, _ = producerMetadata(metadata), isLetter(msg) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	n := testing.AllocsPerRun(100, func() { _, _ = producerMetadata(metadata), isLetter(msg) })
+	testkit.Check(t, n == 0, "%v allocations", n)
 }

@@ -32,17 +32,13 @@ func FuzzDecode(f *testing.F) {
 			delete(msg.Metadata, KeyFailureClass)
 		}
 		l, err := Decode(msg)
-		if err != nil {
-			t.Fatalf("a letter by its class or another's mark does not decode: %v", err)
-		}
+		testkit.Require(t, err == nil, "a letter by its class or another's mark does not decode: %v", err)
 		own := producerMetadata(msg.Metadata)
 		if l.Failure.Attempts < 0 || l.Redrive.Count < 0 || l.Failure.Attempts > 1_000_000 || l.Redrive.Count > 1_000_000 {
 			t.Fatalf("unbounded counts: %+v", l)
 		}
 		again := l.Encode()
-		if again.UUID != id || !bytes.Equal(again.Payload, payload) {
-			t.Fatal("id or payload changed")
-		}
+		testkit.Require(t, again.UUID == id && bytes.Equal(again.Payload, payload), "id or payload changed")
 		added := 0
 		for key, value := range again.Metadata {
 			if _, producers := own[key]; !producers {
@@ -51,21 +47,14 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("the producer's %q changed from %q to %q", key, msg.Metadata[key], value)
 			}
 		}
-		if added > MaxAdded {
-			t.Fatalf("%d bytes added", added)
-		}
+		testkit.Require(t, added <= MaxAdded, "%d bytes added", added)
 		for key := range own {
-			if again.Metadata[key] != msg.Metadata[key] && !isOrder(key) {
-				t.Fatalf("the producer's %q is lost", key)
-			}
+			testkit.Require(t, again.Metadata[key] == msg.Metadata[key] || isOrder(key),
+				"the producer's %q is lost", key)
 		}
-		if !isLetter(again) {
-			t.Fatal("encoded again it is no letter")
-		}
+		testkit.Require(t, isLetter(again), "encoded again it is no letter")
 		second, err := Decode(again)
-		if err != nil {
-			t.Fatalf("what was encoded does not decode: %v", err)
-		}
+		testkit.Require(t, err == nil, "what was encoded does not decode: %v", err)
 		if o := l.Origin; strings.HasPrefix(o.Partition, "-") && msg.Metadata[KeyOriginalPartition] == "" {
 			t.Fatalf("believed %+v", o)
 		}
@@ -92,8 +81,7 @@ func FuzzRedrivenIsOriginal(f *testing.F) {
 		if back.UUID != id || !bytes.Equal(back.Payload, payload) || (!our && back.Metadata[key] != value) {
 			t.Fatalf("came back as %q %q %v", back.UUID, back.Payload, back.Metadata)
 		}
-		if isLetter(back) || back.Metadata[KeyRedriveCount] != "1" {
-			t.Fatalf("metadata of the redriven message: %v", back.Metadata)
-		}
+		testkit.Require(t, !isLetter(back) && back.Metadata[KeyRedriveCount] == "1",
+			"metadata of the redriven message: %v", back.Metadata)
 	})
 }

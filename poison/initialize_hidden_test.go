@@ -74,28 +74,17 @@ func TestNilArguments(t *testing.T) {
 	ps := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	queue := testkit.Must(poison.NewQueue(ps, poison.QueueConfig{}))
 	boom := errors.New("boom")
-	if err := queue.Place(nil, boom); !errors.Is(err, boom) || !strings.Contains(err.Error(), "nil") {
-		t.Errorf("Place without a message: %v", err)
-	}
-	if err := queue.Place(message.NewMessage("m", nil), nil); err == nil {
-		t.Error("Place without an error")
-	}
-	if _, err := queue.InitializeOnSubscribe(nil); err == nil {
-		t.Error("InitializeOnSubscribe")
-	}
-	if err := destination.Initialize(nil, "orders", "orders.dlq"); err == nil {
-		t.Error("InitializeFor")
-	}
-	if _, err := poison.Decode(nil); !errors.Is(err, poison.ErrNotLetter) {
-		t.Error("Decode", err)
-	}
+	err := queue.Place(nil, boom)
+	testkit.Check(t, errors.Is(err, boom) && strings.Contains(err.Error(), "nil"), "Place without a message: %v", err)
+	testkit.Check(t, queue.Place(message.NewMessage("m", nil), nil) != nil, "Place without an error")
+	testkit.Check(t, testkit.Err(queue.InitializeOnSubscribe(nil)) != nil, "InitializeOnSubscribe")
+	testkit.Check(t, destination.Initialize(nil, "orders", "orders.dlq") != nil, "InitializeFor")
+	_, err = poison.Decode(nil)
+	testkit.Check(t, errors.Is(err, poison.ErrNotLetter), "Decode %v", err)
 	if poison.Inside().IsLetter(nil) || poison.Read(nil).Original != nil || poison.Inside().StageOf(nil) != (deadletter.Stage{}) {
 		t.Error("nothing tells something")
 	}
-	if queue.Inside().CheckPublisher(nil) != nil || queue.Inside().CheckPublisher(ps) == nil {
-		t.Error("CheckPublisher")
-	}
-	if msg := (poison.Letter{}).Encode(); msg == nil {
-		t.Error("Encode")
-	}
+	testkit.Check(t, queue.Inside().CheckPublisher(nil) == nil && queue.Inside().CheckPublisher(ps) != nil,
+		"CheckPublisher")
+	testkit.Check(t, (poison.Letter{}).Encode() != nil, "Encode")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -58,21 +59,18 @@ func TestFirstLetterMakesTopic(t *testing.T) {
 				return failing(classify.Transient(errors.New(msg.UUID)))(msg)
 			})
 			topic := scheme.DeadLetterTopic(naming.Source{Topic: "orders", Handler: "billing", Class: classify.ClassTransient})
-			if known := name == "class"; slices.Contains(dead.made, topic) != known {
-				t.Errorf("at the start there are %v", dead.made)
-			}
+			testkit.Check(t, slices.Contains(dead.made, topic) == (name == "class"),
+				"at the start there are %v", dead.made)
 			for i := range 5 {
 				r.publish(message.NewMessage(fmt.Sprint(i), nil))
 				eventually(t, "it is there", func() bool { return dead.topics() == fmt.Sprint(topic, ":", i+1) })
 			}
-			if last.topics() != "" || !slices.Contains(last.made, "last") {
-				t.Errorf("the fallback made %v and has %q", last.made, last.topics())
-			}
+			testkit.Check(t, last.topics() == "" && slices.Contains(last.made, "last"),
+				"the fallback made %v and has %q", last.made, last.topics())
 			dead.mu.Lock()
 			defer dead.mu.Unlock()
-			if n := len(slices.DeleteFunc(dead.made, func(made string) bool { return made != topic })); n != 1 {
-				t.Errorf("made %d times", n)
-			}
+			n := len(slices.DeleteFunc(dead.made, func(made string) bool { return made != topic }))
+			testkit.Check(t, n == 1, "made %d times", n)
 		})
 	}
 }

@@ -51,18 +51,16 @@ func TestLetterRoundTrip(t *testing.T) {
 	if want, have := fmt.Sprintf("%+v", l), fmt.Sprintf("%+v", got); want != have {
 		t.Errorf("decoded\n%s\nwant\n%s", have, want)
 	}
-	if encoded.Metadata["x-original-key"] != "" || encoded.Metadata["x-original-key-b64"] != "/wBr" {
-		t.Errorf("a binary key must be base64 under its own key: %v", encoded.Metadata)
-	}
+	testkit.Check(t, encoded.Metadata["x-original-key"] == "" && encoded.Metadata["x-original-key-b64"] == "/wBr",
+		"a binary key must be base64 under its own key: %v", encoded.Metadata)
 }
 
 // Feature V4, promise P2: a redriven message is the original with origin, history and one more redrive on record.
 func TestRedrivenKeepsOriginAndDropsFailure(t *testing.T) {
 	l := sampleLetter()
 	msg := l.Redriven("grace", "campaign-2", longAgo)
-	if msg.UUID != "id-1" || string(msg.Payload) != `{"n":1}` || msg.Metadata["tenant"] != "acme" {
-		t.Errorf("not the original: %v %s %v", msg.UUID, msg.Payload, msg.Metadata)
-	}
+	testkit.Check(t, msg.UUID == "id-1" && string(msg.Payload) == `{"n":1}` && msg.Metadata["tenant"] == "acme",
+		"not the original: %v %s %v", msg.UUID, msg.Payload, msg.Metadata)
 	for key := range msg.Metadata {
 		if strings.HasPrefix(key, "x-failure") || key == KeyAttempts || key == KeyFirstFailedAt || key == KeyLastFailedAt {
 			t.Errorf("%s is left of the failure", key)
@@ -72,16 +70,10 @@ func TestRedrivenKeepsOriginAndDropsFailure(t *testing.T) {
 		KeyRedriveCount: "3", KeyRedrivenBy: "grace", KeyRedriveID: "campaign-2", KeyOriginalTopic: "orders",
 		KeyOriginalHandler: "billing", KeyOriginalOffset: "77",
 	} {
-		if msg.Metadata[key] != want {
-			t.Errorf("%s is %q, want %q", key, msg.Metadata[key], want)
-		}
+		testkit.Check(t, msg.Metadata[key] == want, "%s is %q, want %q", key, msg.Metadata[key], want)
 	}
-	if msg.Metadata[KeyAttemptHistory] == "" {
-		t.Error("the history is gone")
-	}
-	if isLetter(msg) {
-		t.Error("a redriven message is not a dead letter any more")
-	}
+	testkit.Check(t, msg.Metadata[KeyAttemptHistory] != "", "the history is gone")
+	testkit.Check(t, !isLetter(msg), "a redriven message is not a dead letter any more")
 }
 
 // Feature D6: whatever a failure says, what is added stays within the budget, is UTF-8, and marks its cuts.
@@ -108,23 +100,17 @@ func TestEncodeKeepsBudget(t *testing.T) {
 				continue
 			}
 			added += len(key) + len(value)
-			if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
-				t.Fatalf("%s is not text: %q", key, value)
-			}
+			testkit.Require(t, utf8.ValidString(value) && !strings.ContainsRune(value, 0),
+				"%s is not text: %q", key, value)
 		}
-		if added > max.total {
-			t.Fatalf("%d bytes added, %d allowed", added, max.total)
-		}
-		if msg.Metadata["mine"] != original.Metadata["mine"] || msg.UUID != original.UUID {
-			t.Fatal("the producer's own was changed")
-		}
+		testkit.Require(t, added <= max.total, "%d bytes added, %d allowed", added, max.total)
+		testkit.Require(t, msg.Metadata["mine"] == original.Metadata["mine"] && msg.UUID == original.UUID,
+			"the producer's own was changed")
 		got, err := Decode(msg)
-		if err != nil || got.Failure.Class != classify.ClassInvalid {
-			t.Fatalf("decoded class %s, error %v", got.Failure.Class, err)
-		}
-		if len(l.Origin.Topic) <= 200 && got.Origin.Topic != l.Origin.Topic {
-			t.Fatalf("topic %q became %q", l.Origin.Topic, got.Origin.Topic)
-		}
+		testkit.Require(t, err == nil && got.Failure.Class == classify.ClassInvalid,
+			"decoded class %s, error %v", got.Failure.Class, err)
+		testkit.Require(t, len(l.Origin.Topic) > 200 || got.Origin.Topic == l.Origin.Topic,
+			"topic %q became %q", l.Origin.Topic, got.Origin.Topic)
 	})
 }
 
@@ -135,16 +121,12 @@ func TestDecodeWatermillLetter(t *testing.T) {
 		"reason_poisoned": "boom", "topic_poisoned": "orders", "handler_poisoned": "billing", "subscriber_poisoned": "kafka.Subscriber", "a": "b",
 	}
 	l := testkit.Must(Decode(msg))
-	if l.Origin.Topic != "orders" || l.Origin.Handler != "billing" || l.Failure.Description != "boom" {
-		t.Errorf("decoded %+v", l)
-	}
-	if len(l.Original.Metadata) != 1 || l.Original.Metadata["a"] != "b" {
-		t.Errorf("metadata of the original: %v", l.Original.Metadata)
-	}
+	testkit.Check(t, l.Origin.Topic == "orders" && l.Origin.Handler == "billing" && l.Failure.Description == "boom",
+		"decoded %+v", l)
+	testkit.Check(t, len(l.Original.Metadata) == 1 && l.Original.Metadata["a"] == "b",
+		"metadata of the original: %v", l.Original.Metadata)
 	testkit.Equal(t, "Decode changed the message it was given", len(msg.Metadata), 5)
-	if !isLetter(l.Encode()) {
-		t.Error("encoded again it is no letter")
-	}
+	testkit.Check(t, isLetter(l.Encode()), "encoded again it is no letter")
 }
 
 // Feature D1, bad input: garbage under our keys reads as absent.
@@ -160,15 +142,12 @@ func TestDecodeHostileValues(t *testing.T) {
 		!l.Failure.FirstFailedAt.IsZero() || l.Origin.Key != nil || l.Origin.Topic != "" {
 		t.Errorf("believed garbage: %+v", l)
 	}
-	if len(l.Failure.Description) > MaxAdded || len(l.Failure.History) > attempts.Kept {
-		t.Errorf("unbounded: description %d bytes, history %d", len(l.Failure.Description), len(l.Failure.History))
-	}
-	if _, err := Decode(message.NewMessage("id", nil)); !errors.Is(err, ErrNotLetter) {
-		t.Errorf("a plain message gave %v", err)
-	}
-	if _, err := Decode(nil); !errors.Is(err, ErrNotLetter) {
-		t.Errorf("nil gave %v", err)
-	}
+	testkit.Check(t, len(l.Failure.Description) <= MaxAdded && len(l.Failure.History) <= attempts.Kept,
+		"unbounded: description %d bytes, history %d", len(l.Failure.Description), len(l.Failure.History))
+	_, err := Decode(message.NewMessage("id", nil))
+	testkit.Check(t, errors.Is(err, ErrNotLetter), "a plain message gave %v", err)
+	_, err = Decode(nil)
+	testkit.Check(t, errors.Is(err, ErrNotLetter), "nil gave %v", err)
 }
 
 type tracedError struct{ error }
@@ -179,20 +158,15 @@ func TestCause(t *testing.T) {
 	for _, value := range []any{"one", errors.New("two"), 3} {
 		err := panicking(value)
 		stack := stackOf(fmt.Errorf("handling: %w", err))
-		if !strings.HasPrefix(stack, "github.com/watermill-spillway/spillway/poison.panicking") {
-			t.Fatalf("the stack does not start where it panicked:\n%s", stack)
-		}
+		testkit.Require(t, strings.HasPrefix(stack, "github.com/watermill-spillway/spillway/poison.panicking"),
+			"the stack does not start where it panicked:\n%s", stack)
 		hashes[hashStack(stack)] = stack
 	}
-	if len(hashes) != 1 {
-		t.Errorf("%d hashes for one place: %v", len(hashes), hashes)
-	}
-	if got := errorkind.Types(fmt.Errorf("a: %w", classify.Permanent(tracedError{errors.New("b")}))); got != "poison.tracedError" {
-		t.Errorf("type chain %q", got)
-	}
-	if got := errorkind.Types(errors.Join(errors.New("a"), errors.New("b"))); got != "*errors.joinError > *errors.errorString" {
-		t.Errorf("type chain %q", got)
-	}
+	testkit.Check(t, len(hashes) == 1, "%d hashes for one place: %v", len(hashes), hashes)
+	got := errorkind.Types(fmt.Errorf("a: %w", classify.Permanent(tracedError{errors.New("b")})))
+	testkit.Check(t, got == "poison.tracedError", "type chain %q", got)
+	got = errorkind.Types(errors.Join(errors.New("a"), errors.New("b")))
+	testkit.Check(t, got == "*errors.joinError > *errors.errorString", "type chain %q", got)
 }
 
 // Feature D1: the stack is the handler's, and its hash the same in every attempt, however the parts around it came
@@ -207,9 +181,8 @@ func TestStackEndsAtHandler(t *testing.T) {
 		testkit.Equal(t, "", handlerFrames(frames+below), frames)
 	}
 	for _, whole := range []string{"", frames, "github.com/watermill-spillway/spillway/examples.handle(...)\n\t/x\n", "no newline github.com/watermill-spillway/spillway"} {
-		if got := handlerFrames(whole); got != whole {
-			t.Errorf("cut %q to %q", whole, got)
-		}
+		got := handlerFrames(whole)
+		testkit.Check(t, got == whole, "cut %q to %q", whole, got)
 	}
 }
 

@@ -71,9 +71,8 @@ func TestNoRoomForALetter(t *testing.T) {
 			t.Errorf("%d bytes to spare: not the message that came: %q, %v", row.spare, own.UUID, own.Metadata)
 		}
 		lines := log.Lines(watermill.ErrorLogLevel, "No dead letter fits")
-		if len(lines) != map[bool]int{true: 0, false: 1}[row.letter] {
-			t.Fatalf("%d bytes to spare: %v", row.spare, lines)
-		}
+		testkit.Require(t, len(lines) == map[bool]int{true: 0, false: 1}[row.letter],
+			"%d bytes to spare: %v", row.spare, lines)
 		if !row.letter {
 			f := lines[0].Fields
 			if f["message_id"] != "large" || f["topic"] != "orders" || f["dead_letter_topic"] != "orders.dlq" || f["reason"] != "card_expired" || f["form"] != "plain" {
@@ -112,9 +111,8 @@ func TestNoRoomAnywhere(t *testing.T) {
 		})
 		r.publish(ofSize("large", 2<<10))
 		time.Sleep(5 * time.Minute)
-		if n := deliveries.Load(); n < 20 || n > 40 {
-			t.Errorf("delivered %d times in five minutes", n)
-		}
+		n := deliveries.Load()
+		testkit.Check(t, n >= 20 && n <= 40, "delivered %d times in five minutes", n)
 		if lines := log.Lines(watermill.ErrorLogLevel, "All publishers refused"); len(lines) == 0 || !strings.Contains(lines[0].Err.Error(), "QueueConfig.Fallbacks") {
 			t.Errorf("%v", lines)
 		}

@@ -25,9 +25,8 @@ func TestQueueParksDeadLetters(t *testing.T) {
 	if l.Origin.Topic != "orders" || l.Origin.Handler != "billing" || l.Failure.Description != "the consumer of letters has a bug" || l.Redrive.Count != 2 {
 		t.Errorf("parked %+v", l)
 	}
-	if topics := dead.topics(); topics != "orders.dlq.parked:1" {
-		t.Errorf("placed in %s", topics)
-	}
+	topics := dead.topics()
+	testkit.Check(t, topics == "orders.dlq.parked:1", "placed in %s", topics)
 }
 
 // Feature D3, D12: a dead-letter topic that has a name of its own is known by it, and no
@@ -42,9 +41,8 @@ func TestQueueParksUnderAnyNaming(t *testing.T) {
 	live := start(t, "payments", dead, QueueConfig{Shared: settings.Shared{Naming: names}}, failing(errors.New("a bug")))
 	live.publish(sampleLetter().Encode())
 	eventually(t, "the forged letter is a letter of its topic", func() bool { return len(dead.in("payments.dlq")) == 1 })
-	if l, _ := Decode(dead.in("payments.dlq")[0]); l.Origin.Topic != "payments" {
-		t.Errorf("origin %+v", l.Origin)
-	}
+	l, _ := Decode(dead.in("payments.dlq")[0])
+	testkit.Check(t, l.Origin.Topic == "payments", "origin %+v", l.Origin)
 }
 
 // Feature D1: handler and group of a letter are those that failed, also when the message came back from a redrive and
@@ -57,9 +55,8 @@ func TestLetterNamesTheHandlerThatFailed(t *testing.T) {
 	r.publish(l.Redriven("ada", "campaign", longAgo))
 	eventually(t, "the letter is placed", func() bool { return len(dead.in("orders.dlq")) == 1 })
 	got, _ := Decode(dead.in("orders.dlq")[0])
-	if got.Origin.Handler != "billing" || got.Origin.Offset != "77" || got.Origin.Topic != "orders" {
-		t.Errorf("origin %+v", got.Origin)
-	}
+	testkit.Check(t, got.Origin.Handler == "billing" && got.Origin.Offset == "77" && got.Origin.Topic == "orders",
+		"origin %+v", got.Origin)
 }
 
 // Feature D12: where the parked topic refuses, even an invalid dead letter goes to the fallbacks and never to .dlq.dlq.
@@ -75,9 +72,8 @@ func TestParkedNeverFallsBackToDeadLettersOfDeadLetters(t *testing.T) {
 	r := start(t, "orders.dlq", dead, config, failing(classify.Invalid(errors.New("cannot be read"))))
 	r.publish(sampleLetter().Encode())
 	eventually(t, "a sink has it", func() bool { return dead.topics()+last.topics() != "" })
-	if dead.topics() != "" || last.topics() != "orders.dlq.parked:1" {
-		t.Errorf("placed in %q, fallback has %q", dead.topics(), last.topics())
-	}
+	testkit.Check(t, dead.topics() == "" && last.topics() == "orders.dlq.parked:1",
+		"placed in %q, fallback has %q", dead.topics(), last.topics())
 }
 
 // Feature D8: what the adapter could not read is set aside with its raw bytes before any handler sees it, also when it
@@ -116,14 +112,12 @@ func TestForgedUnreadableMark(t *testing.T) {
 	for _, value := range []string{"", "no", strings.Repeat("A", 26) + "uno"} {
 		msg := message.NewMessage("id", nil)
 		msg.Metadata.Set(deadletter.KeyMarked, value)
-		if err := deadletter.Marked(msg.Metadata[deadletter.KeyMarked]); err != nil {
-			t.Errorf("%q is believed: %v", value, err)
-		}
+		err := deadletter.Marked(msg.Metadata[deadletter.KeyMarked])
+		testkit.Check(t, err == nil, "%q is believed: %v", value, err)
 	}
 	bare := &message.Message{}
 	MarkUnreadable(bare, errors.New("why"))
 	var verdict = new(classify.Classifier).Classify(deadletter.Marked(bare.Metadata[deadletter.KeyMarked]))
-	if verdict.Class != classify.ClassInvalid || verdict.Reason != classify.ReasonUnmarshal {
-		t.Errorf("verdict %+v", verdict)
-	}
+	testkit.Check(t, verdict.Class == classify.ClassInvalid && verdict.Reason == classify.ReasonUnmarshal,
+		"verdict %+v", verdict)
 }

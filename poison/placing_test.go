@@ -61,9 +61,7 @@ func TestPlacingBegins(t *testing.T) {
 		}
 		msg.SetContext(ctx)
 		_, _ = queue.Middleware(func(*message.Message) ([]*message.Message, error) { e.add("handled"); return nil, row.err })(msg)
-		if !slices.Equal(e.all, row.want) {
-			t.Errorf("%s: %v, want %v", name, e.all, row.want)
-		}
+		testkit.Check(t, slices.Equal(e.all, row.want), "%s: %v, want %v", name, e.all, row.want)
 		e.all = nil
 		if _ = queue.Place(msg, boom); slices.Contains(e.all, "placing id") {
 			t.Errorf("%s: Place without a chain: %v", name, e.all)
@@ -77,9 +75,8 @@ func TestPlacingWaitsForItsTurn(t *testing.T) {
 	dead, e := &sink{}, &events{during: end}
 	queue := newQueue(t, dead, QueueConfig{})
 	msg := message.NewMessageWithContext(placing.With(ctx, e), "id", nil)
-	if _, err := queue.Middleware(failing(errors.New("boom")))(msg); !chain.IsAborted(err) || dead.tries != 0 {
-		t.Errorf("%v, and %d were published", err, dead.tries)
-	}
+	_, err := queue.Middleware(failing(errors.New("boom")))(msg)
+	testkit.Check(t, chain.IsAborted(err) && dead.tries == 0, "%v, and %d were published", err, dead.tries)
 }
 
 func cancelled(ctx context.Context) context.Context {
@@ -99,9 +96,8 @@ func TestOneTopicForAll(t *testing.T) {
 	dead := &initializingSink{}
 	config := QueueConfig{Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: "service.dead"}}}
 	queue := newQueue(t, dead, config)
-	if err := errors.Join(queue.Inside().Initialize("orders", ""), queue.Inside().Initialize("payments", "billing")); err != nil {
-		t.Fatal(err)
-	}
+	err := errors.Join(queue.Inside().Initialize("orders", ""), queue.Inside().Initialize("payments", "billing"))
+	testkit.Require(t, err == nil, "%v", err)
 	for topic, err := range map[string]error{"orders": errors.New("boom"), "payments": classify.Invalid(errors.New("bad"))} {
 		r := start(t, topic, dead, config, failing(err))
 		r.publish(message.NewMessage(topic, nil))

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature D14: without any configuration no credential of an error is in the letter's texts, in the hooks, or in the
@@ -53,20 +54,16 @@ func TestQueueMasksByDefault(t *testing.T) {
 				msg := message.NewMessage("m", []byte("password=hunter2"))
 				msg.Metadata["password"] = secret
 				_, err := queue.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, c.fail() })(msg)
-				if (err != nil) != refused {
-					t.Fatal(err)
-				}
+				testkit.Require(t, (err != nil) == refused, "%v", err)
 				if err != nil {
 					shown = append(shown, fmt.Sprintf("%v %+v", err, err))
-					if name == "error" && !errors.Is(err, failure) {
-						t.Error("the error does not wrap that of the handler")
-					}
+					testkit.Check(t, name != "error" || errors.Is(err, failure),
+						"the error does not wrap that of the handler")
 				}
 				for _, l := range taken.letters {
 					metadata := maps.Clone(l.Metadata)
-					if string(l.Payload) != "password=hunter2" || metadata["password"] != secret {
-						t.Errorf("the letter's message is changed: %v", l)
-					}
+					testkit.Check(t, string(l.Payload) == "password=hunter2" && metadata["password"] == secret,
+						"the letter's message is changed: %v", l)
 					delete(metadata, "password")
 					shown = append(shown, fmt.Sprint(metadata))
 				}

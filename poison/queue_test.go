@@ -41,9 +41,7 @@ func TestQueuePlacesByClass(t *testing.T) {
 				l.Origin.MessageID != "id-1" || l.Failure.Attempts != 1 || l.Failure.LastFailedAt.IsZero() || l.Failure.Node != "n" {
 				t.Errorf("letter %+v", l)
 			}
-			if string(l.Original.Payload) != "payload" {
-				t.Errorf("payload %q", l.Original.Payload)
-			}
+			testkit.Check(t, string(l.Original.Payload) == "payload", "payload %q", l.Original.Payload)
 			testkit.Equal(t, "outputs of a failed handler were published", r.outs.topics(), "")
 		})
 	}
@@ -55,12 +53,9 @@ func TestQueueDiscards(t *testing.T) {
 	r := start(t, "orders", dead, QueueConfig{Hooks: Hooks{OnDiscard: func(_ context.Context, l Letter) { discarded <- l }}},
 		failing(classify.Discard(errors.New("too old to matter"))))
 	r.publish(message.NewMessage("id-1", nil))
-	if l := <-discarded; l.Original.UUID != "id-1" || l.Failure.Class != classify.ClassDiscard {
-		t.Errorf("discarded %+v", l)
-	}
-	if dead.topics() != "" {
-		t.Errorf("placed in %s", dead.topics())
-	}
+	l := <-discarded
+	testkit.Check(t, l.Original.UUID == "id-1" && l.Failure.Class == classify.ClassDiscard, "discarded %+v", l)
+	testkit.Check(t, dead.topics() == "", "placed in %s", dead.topics())
 }
 
 // Promise P1, feature D4: while no sink takes the letter the message is not acked and comes again as it arrived.
@@ -119,9 +114,7 @@ func TestQueueFallsBack(t *testing.T) {
 	}
 	want := []string{`"orders.invalid"`, `"orders.invalid"`, `"orders.dlq"`, `"orders.dlq"`, `"orders.invalid": publisher: panic`, `"orders.invalid": publisher: panic`}
 	for i := range want {
-		if !strings.Contains(said[i], want[i]) {
-			t.Errorf("refusal %d is %q, want %s", i, said[i], want[i])
-		}
+		testkit.Check(t, strings.Contains(said[i], want[i]), "refusal %d is %q, want %s", i, said[i], want[i])
 	}
 }
 
@@ -142,9 +135,7 @@ func TestQueueShrinksWhatIsTooLarge(t *testing.T) {
 	r := start(t, "orders", dead, QueueConfig{}, failing(errors.New(strings.Repeat("long ", 1<<20))))
 	r.publish(message.NewMessage("id-1", []byte("payload")))
 	eventually(t, "the letter is placed", func() bool { return len(dead.in("orders.dlq")) == 1 })
-	if len(sizes) != 3 || sizes[0] != sizes[1] || sizes[2] >= sizes[1] {
-		t.Errorf("sizes tried: %v", sizes)
-	}
+	testkit.Check(t, len(sizes) == 3 && sizes[0] == sizes[1] && sizes[2] < sizes[1], "sizes tried: %v", sizes)
 	l, _ := Decode(dead.in("orders.dlq")[0])
 	if !strings.HasPrefix(l.Failure.Description, "long ") || !strings.Contains(l.Failure.Description, "cut, ") || string(l.Original.Payload) != "payload" {
 		t.Errorf("description %q", l.Failure.Description)
@@ -187,12 +178,9 @@ func TestMissingDestinationEndsRun(t *testing.T) {
 		}
 		err := router.Run(ctx)
 		cancel()
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("missing %q: Run returned %v", missing, err)
-		}
-		if strings.Join(dead.asked, " ") != "orders.dlq orders.invalid" {
-			t.Errorf("asked for %v", dead.asked)
-		}
+		testkit.Check(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)),
+			"missing %q: Run returned %v", missing, err)
+		testkit.Check(t, strings.Join(dead.asked, " ") == "orders.dlq orders.invalid", "asked for %v", dead.asked)
 	}
 }
 
@@ -213,8 +201,7 @@ func TestInitializeTellsTheSource(t *testing.T) {
 	dead, fallback := &sourceSink{}, &sourceSink{}
 	queue := newQueue(t, dead, QueueConfig{Fallbacks: []Sink{{Publisher: fallback, Topic: "last"}}})
 	testkit.NoError(t, errors.Join(queue.initializeFor("orders"), queue.initializeFor("orders.dlq")))
-	if got := strings.Join(dead.sources, " "); got != "orders>orders.dlq,orders.invalid orders.dlq>orders.dlq.parked" {
-		t.Error(got)
-	}
+	got := strings.Join(dead.sources, " ")
+	testkit.Check(t, got == "orders>orders.dlq,orders.invalid orders.dlq>orders.dlq.parked", "%v", got)
 	testkit.Equal(t, "", strings.Join(fallback.sources, " "), "orders>last orders.dlq>last")
 }

@@ -202,9 +202,8 @@ func TestBase64IsBoundedFirst(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	Read(msg)
 	runtime.ReadMemStats(&after)
-	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 1<<20 {
-		t.Errorf("%d bytes are allocated to read it", allocated)
-	}
+	allocated := after.TotalAlloc - before.TotalAlloc
+	testkit.Check(t, allocated <= 1<<20, "%d bytes are allocated to read it", allocated)
 }
 
 // Decision 15: the key that a live topic's message claims for itself is not believed where the adapter knows it: a
@@ -238,7 +237,6 @@ func TestReservedMetadataIsPacked(t *testing.T) {
 	if dead.tries != 2 || len(got) != 1 {
 		t.Fatalf("%d tries, then %s", dead.tries, dead.topics())
 	}
-	if l, err := Decode(got[0]); err != nil || l.Original.Metadata[reserved] != "another" {
-		t.Errorf("%+v, %v", l.Original, err)
-	}
+	l, err := Decode(got[0])
+	testkit.Check(t, err == nil && l.Original.Metadata[reserved] == "another", "%+v, %v", l.Original, err)
 }

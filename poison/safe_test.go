@@ -60,9 +60,7 @@ func TestLetterSurvivesHeaders(t *testing.T) {
 	}
 	encoded := l.Encode()
 	for key, value := range encoded.Metadata {
-		if !isLine(value) || !isHeaderName(key) {
-			t.Errorf("%s is no line: %q", key, value)
-		}
+		testkit.Check(t, isLine(value) && isHeaderName(key), "%s is no line: %q", key, value)
 	}
 	got := testkit.Must(Decode(throughHeaders(t, encoded)))
 	if !got.Original.Equals(l.Original) {
@@ -97,14 +95,11 @@ func TestOriginalSurvivesHeaders(t *testing.T) {
 		l := Letter{Original: original, Failure: Failure{Class: classify.ClassPermanent, Stack: strings.Repeat("frame\n", 4000)}}
 		encoded := l.Encode()
 		for key := range encoded.Metadata {
-			if isOrder(key) {
-				t.Errorf("%s: the letter carries %q", name, key)
-			}
+			testkit.Check(t, !isOrder(key), "%s: the letter carries %q", name, key)
 		}
 		got := Read(throughHeaders(t, encoded))
-		if got.Original.UUID != original.UUID || !maps.Equal(got.Original.Metadata, original.Metadata) {
-			t.Errorf("%s: id %q, metadata %.100q", name, got.Original.UUID, got.Original.Metadata)
-		}
+		testkit.Check(t, got.Original.UUID == original.UUID && maps.Equal(got.Original.Metadata, original.Metadata),
+			"%s: id %q, metadata %.100q", name, got.Original.UUID, got.Original.Metadata)
 		staged := throughHeaders(t, encoded)
 		unpackInto(staged)
 		if staged.UUID != original.UUID || !maps.Equal(producerMetadata(staged.Metadata), original.Metadata) {
@@ -131,16 +126,12 @@ func TestOneLine(t *testing.T) {
 			rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "text")
 		limit := rapid.IntRange(-1, 400).Draw(t, "limit")
 		line := oneLine(text, limit)
-		if len(line) > max(limit, 0) || !isLine(line) {
-			t.Fatalf("%q within %d", line, limit)
-		}
+		testkit.Require(t, len(line) <= max(limit, 0) && isLine(line), "%q within %d", line, limit)
 		whole := strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
-		if back := fromLine(line); limit >= 6*len(text)+2 && back != whole {
-			t.Fatalf("%q reads back %q, not %q", line, back, whole)
-		}
-		if limit >= 100 && len(text) > 0 && len(line) < min(limit, len(text))/8 {
-			t.Fatalf("%d bytes of %d are kept within %d", len(line), len(text), limit)
-		}
+		back := fromLine(line)
+		testkit.Require(t, limit < 6*len(text)+2 || back == whole, "%q reads back %q, not %q", line, back, whole)
+		testkit.Require(t, limit < 100 || len(text) <= 0 || len(line) >= min(limit, len(text))/8,
+			"%d bytes of %d are kept within %d", len(line), len(text), limit)
 	})
 }
 
@@ -148,9 +139,7 @@ func TestOneLine(t *testing.T) {
 func TestEarlierLetters(t *testing.T) {
 	const two = "[{2026-01-02 03:04:05.000000678 +0000 UTC transient connection refused} {2026-01-02 03:04:06 +0000 UTC unknown \"odd\" text}]"
 	files, err := filepath.Glob("testdata/letters/*.json")
-	if err != nil || len(files) < 2 {
-		t.Fatal(files, err)
-	}
+	testkit.Require(t, err == nil && len(files) >= 2, "%v %v", files, err)
 	for _, file := range files {
 		raw := testkit.Must(os.ReadFile(file))
 		msg := message.NewMessage("m", nil)

@@ -69,32 +69,25 @@ func TestSealedForms(t *testing.T) {
 		l.Redrive.Count = rapid.IntRange(0, 3).Draw(t, "redrives")
 		l.Origin.Topic = rapid.SampledFrom([]string{"orders", strings.Repeat("topic/", 40), strings.Repeat("long", maxIdentity)}).Draw(t, "topic")
 		sealed := testkit.Must(l.seal(t.Context(), s))
-		if sealed.SealKey != "k1" || !sealed.Sealed {
-			t.Fatalf("sealed with %q", sealed.SealKey)
-		}
+		testkit.Require(t, sealed.SealKey == "k1" && sealed.Sealed, "sealed with %q", sealed.SealKey)
 		max := rapid.SampledFrom([]limits{defaultLimits, shrunkLimits, leastLimits}).Draw(t, "limits")
 		for form, msg := range map[rawForm]*message.Message{
 			whole: sealed.encode(max), packed: sealed.raw(packed, max.total), bare: sealed.raw(bare, max.total), plain: sealed.plain(),
 		} {
-			if all := fmt.Sprint(msg.Metadata, string(msg.Payload)); strings.Contains(all, "4111 1111") {
-				t.Fatalf("form %s shows what is sealed: %q", form, all)
-			}
+			all := fmt.Sprint(msg.Metadata, string(msg.Payload))
+			testkit.Require(t, !strings.Contains(all, "4111 1111"), "form %s shows what is sealed: %q", form, all)
 			read := Read(msg)
 			opened, err := read.Open(t.Context(), s)
-			if err != nil {
-				t.Fatalf("form %s: %v", form, err)
-			}
+			testkit.Require(t, err == nil, "form %s: %v", form, err)
 			want := l.Original.Copy()
 			if form == bare { // what is clear is dropped with it, and the id may be named
 				want.UUID = opened.Original.UUID
 				maps.DeleteFunc(want.Metadata, func(key, _ string) bool { return strings.HasPrefix(key, "clear-") })
 			}
-			if !sameMessage(opened.Original, want) || opened.Sealed {
-				t.Fatalf("form %s opened %+v\nwant %+v", form, opened.Original, want)
-			}
-			if len(l.Origin.Topic) <= maxIdentity && opened.Origin.Topic != l.Origin.Topic {
-				t.Fatalf("form %s has the topic %q", form, opened.Origin.Topic)
-			}
+			testkit.Require(t, sameMessage(opened.Original, want) && !opened.Sealed,
+				"form %s opened %+v\nwant %+v", form, opened.Original, want)
+			testkit.Require(t, len(l.Origin.Topic) > maxIdentity || opened.Origin.Topic == l.Origin.Topic,
+				"form %s has the topic %q", form, opened.Origin.Topic)
 		}
 	})
 }
@@ -121,9 +114,8 @@ func TestSealMessage(t *testing.T) {
 			t.Fatalf("read %+v\nof   %+v", after, before)
 		}
 		opened, err := after.Open(t.Context(), s)
-		if err != nil || !sameMessage(opened.Original, before.Original) {
-			t.Fatalf("opened %+v, %v\nof     %+v", opened.Original, err, before.Original)
-		}
+		testkit.Require(t, err == nil && sameMessage(opened.Original, before.Original),
+			"opened %+v, %v\nof     %+v", opened.Original, err, before.Original)
 		if again, changed, err := sealMessage(t.Context(), s, sealed); err != nil || changed || again != sealed {
 			t.Fatalf("sealed twice: %v", err)
 		}
@@ -150,17 +142,14 @@ func TestQueueSeals(t *testing.T) {
 			t.Errorf("published %s", all)
 		}
 		l, err := Decode(got)
-		if err != nil || !l.Sealed || l.Failure.Description != "boom" || l.Redrive.Count != n-1 {
-			t.Errorf("letter %+v, %v", l, err)
-		}
+		testkit.Check(t, err == nil && l.Sealed && l.Failure.Description == "boom" && l.Redrive.Count == n-1,
+			"letter %+v, %v", l, err)
 		eventually(t, "the hook is called", func() bool { l := told.Load(); return l != nil && l.Redrive.Count == n-1 })
 		if l := told.Load(); !l.Sealed || strings.Contains(string(l.Original.Payload), "4111111111111111") {
 			t.Errorf("the hook has %+v", l)
 		}
 		opened, err := l.Open(t.Context(), s)
-		if err != nil || !sameMessage(opened.Original, want) {
-			t.Fatalf("opened %+v, %v", opened.Original, err)
-		}
+		testkit.Require(t, err == nil && sameMessage(opened.Original, want), "opened %+v, %v", opened.Original, err)
 		if _, err := l.Open(t.Context(), nil); !errors.Is(err, seal.ErrNoKeys) || !strings.Contains(err.Error(), `"k1"`) {
 			t.Errorf("without keys: %v", err)
 		}
@@ -198,9 +187,8 @@ func TestQueueWithoutKeys(t *testing.T) {
 		return len(ids) == 0
 	})
 	for _, msg := range dead.in("orders.dlq") {
-		if bytes.Contains(msg.Payload, []byte("4111111111111111")) {
-			t.Errorf("published in the clear: %q", msg.Payload)
-		}
+		testkit.Check(t, !bytes.Contains(msg.Payload, []byte("4111111111111111")),
+			"published in the clear: %q", msg.Payload)
 	}
 }
 
@@ -232,9 +220,8 @@ func TestParkedSealed(t *testing.T) {
 			if err != nil || !parked.Sealed || !sameMessage(opened.Original, letter.Original) || bytes.Contains(got.Payload, []byte("4111111111111111")) {
 				t.Errorf("%s, limit %d: parked %+v, opened %+v, %v", name, limit, parked, opened.Original, err)
 			}
-			if name == "sealed" && !bytes.Equal(got.Payload, sealed.Original.Payload) {
-				t.Errorf("%s, limit %d: sealed twice", name, limit)
-			}
+			testkit.Check(t, name != "sealed" || bytes.Equal(got.Payload, sealed.Original.Payload),
+				"%s, limit %d: sealed twice", name, limit)
 		}
 	}
 }

@@ -34,12 +34,10 @@ func TestQueueSettlesPanicAndGoexit(t *testing.T) {
 	eventually(t, "all are settled", func() bool { return len(dead.in("orders.dlq")) == 2 && len(r.outs.in("out")) == 1 })
 	for _, msg := range dead.in("orders.dlq") {
 		l, _ := Decode(msg)
-		if l.Failure.Reason != l.Original.UUID || l.Failure.Class != classify.ClassPermanent {
-			t.Errorf("%s has class %s and reason %s", l.Original.UUID, l.Failure.Class, l.Failure.Reason)
-		}
-		if l.Failure.Reason == "panic" && (l.Failure.Stack == "" || l.Failure.StackHash == "") {
-			t.Error("the panic has no stack")
-		}
+		testkit.Check(t, l.Failure.Reason == l.Original.UUID && l.Failure.Class == classify.ClassPermanent,
+			"%s has class %s and reason %s", l.Original.UUID, l.Failure.Class, l.Failure.Reason)
+		testkit.Check(t, l.Failure.Reason != "panic" || l.Failure.Stack != "" && l.Failure.StackHash != "",
+			"the panic has no stack")
 	}
 }
 
@@ -103,13 +101,9 @@ func TestQueueMasks(t *testing.T) {
 			eventually(t, "the letter is placed", func() bool { return len(dead.in("orders.dlq")) == 1 })
 			letter := dead.in("orders.dlq")[0]
 			for key, value := range letter.Metadata {
-				if strings.Contains(value, "hunter2") {
-					t.Errorf("%s still tells: %q", key, value)
-				}
+				testkit.Check(t, !strings.Contains(value, "hunter2"), "%s still tells: %q", key, value)
 			}
-			if string(letter.Payload) != "hunter2 in the payload stays" {
-				t.Errorf("payload %q", letter.Payload)
-			}
+			testkit.Check(t, string(letter.Payload) == "hunter2 in the payload stays", "payload %q", letter.Payload)
 		})
 	}
 }
@@ -124,9 +118,7 @@ func TestPlaceAfterDeadlineTriesFallbacks(t *testing.T) {
 	ctx, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
 	defer cancel()
 	testkit.NoError(t, queue.Place(message.NewMessageWithContext(ctx, "id", nil), errors.New("too slow")))
-	if last.topics() != "unknown.dlq:1" {
-		t.Errorf("placed in %q", last.topics())
-	}
+	testkit.Check(t, last.topics() == "unknown.dlq:1", "placed in %q", last.topics())
 }
 
 // Decision 11, promise P4: runtime.Goexit in what users plug in leaves the message nacked, so that it comes again, and

@@ -70,9 +70,8 @@ func TestStagedTellsTheStory(t *testing.T) {
 		l.Failure.Description != "second" || l.Failure.Node != "one" {
 		t.Errorf("failure %+v", l.Failure)
 	}
-	if len(l.Original.Metadata) != 1 || l.Original.Metadata["tenant"] != "acme" {
-		t.Errorf("original %v", l.Original.Metadata)
-	}
+	testkit.Check(t, len(l.Original.Metadata) == 1 && l.Original.Metadata["tenant"] == "acme",
+		"original %v", l.Original.Metadata)
 }
 
 // Decision 1: attempts that a message claims without having come out of a stage are not its own.
@@ -80,9 +79,7 @@ func TestStagedBelievesNoClaim(t *testing.T) {
 	msg := message.NewMessage("1", nil)
 	msg.Metadata = message.Metadata{poison.KeyAttempts: "99", poison.KeyFirstFailedAt: "2001-01-01T00:00:00Z", poison.KeyRetryStage: "3", poison.KeyRetryHoldUntil: "9999-01-01T00:00:00Z"}
 	l := poison.Read(stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), deadletter.Stage{Number: 1, DueAt: stageDue}))
-	if l.Failure.Attempts != 1 || !l.Failure.FirstFailedAt.Equal(stageTried) {
-		t.Errorf("%+v", l.Failure)
-	}
+	testkit.Check(t, l.Failure.Attempts == 1 && l.Failure.FirstFailedAt.Equal(stageTried), "%+v", l.Failure)
 }
 
 // Feature D6: what a stage adds is bounded, says first what the stage needs, and carries no stack.
@@ -113,9 +110,8 @@ func TestStagedContext(t *testing.T) {
 	cancel()
 	msg := message.NewMessageWithContext(ctx, "1", nil)
 	staged := stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), deadletter.Stage{Number: 1, DueAt: stageDue})
-	if staged.Context().Err() != nil || staged.Context().Value(valueKey{}) != "transaction" {
-		t.Errorf("%v, %v", staged.Context().Err(), staged.Context().Value(valueKey{}))
-	}
+	testkit.Check(t, staged.Context().Err() == nil && staged.Context().Value(valueKey{}) == "transaction",
+		"%v, %v", staged.Context().Err(), staged.Context().Value(valueKey{}))
 }
 
 // The contract: values read back are hostile; one that cannot be is absent.

@@ -23,9 +23,7 @@ func corpus(t *testing.T, file string) (texts []string) {
 			continue
 		}
 		text, err := strconv.Unquote(line)
-		if err != nil {
-			t.Fatalf("%s, line %d: %v", file, n+1, err)
-		}
+		testkit.Require(t, err == nil, "%s, line %d: %v", file, n+1, err)
 		texts = append(texts, text)
 	}
 	return texts
@@ -40,22 +38,17 @@ func TestCorpusOfDrivers(t *testing.T) {
 	for _, text := range texts {
 		plain, want := marked.ReplaceAllString(text, "$1"), marked.ReplaceAllString(text, privacy.Mark)
 		got := standard.Text(plain)
-		if got != want {
-			t.Errorf("%q\n got  %q\n want %q", plain, got, want)
-		}
+		testkit.Check(t, got == want, "%q\n got  %q\n want %q", plain, got, want)
 		testkit.Equal(t, "masked again", standard.Text(got), got)
 		for _, within := range []string{strconv.Quote(plain), fmt.Sprintf("request failed: %q", plain), "q=" + url.QueryEscape("of "+plain+"\n")} {
 			shown := standard.Text(within)
 			for _, secret := range marked.FindAllStringSubmatch(text, -1) {
-				if len(secret[1]) > 5 && strings.Contains(shown, secret[1]) {
-					t.Errorf("%q\n shows %q\n in %q", within, secret[1], shown)
-				}
+				testkit.Check(t, len(secret[1]) <= 5 || !strings.Contains(shown, secret[1]),
+					"%q\n shows %q\n in %q", within, secret[1], shown)
 			}
 		}
 	}
-	if len(texts) < 50 {
-		t.Errorf("%d texts", len(texts))
-	}
+	testkit.Check(t, len(texts) >= 50, "%d texts", len(texts))
 }
 
 // Feature D14: what drivers, clients and servers say of passwords, tokens and keys without having one in it stays as it
@@ -65,7 +58,5 @@ func TestCorpusReadable(t *testing.T) {
 	for _, text := range texts {
 		testkit.Equal(t, "", standard.Text(text), text)
 	}
-	if len(texts) < 200 {
-		t.Errorf("%d texts", len(texts))
-	}
+	testkit.Check(t, len(texts) >= 200, "%d texts", len(texts))
 }

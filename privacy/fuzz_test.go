@@ -26,12 +26,10 @@ func FuzzText(f *testing.F) {
 	r := fuzzed(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		once := r.Text(text)
-		if len(once) > privacy.MaxText || once == "[withheld: the mask panicked]" {
-			t.Fatalf("%q: %d bytes, %.100q", text, len(once), once)
-		}
-		if again := r.Text(once); again != once {
-			t.Fatalf("%q is masked to %q, and then to %q", text, once, again)
-		}
+		testkit.Require(t, len(once) <= privacy.MaxText && once != "[withheld: the mask panicked]",
+			"%q: %d bytes, %.100q", text, len(once), once)
+		again := r.Text(once)
+		testkit.Require(t, again == once, "%q is masked to %q, and then to %q", text, once, again)
 	})
 }
 
@@ -47,14 +45,11 @@ func FuzzPayload(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		before := bytes.Clone(payload)
 		once := r.Payload(payload)
-		if !bytes.Equal(payload, before) || string(once) == "[withheld: the mask panicked]" {
-			t.Fatalf("%q, was %q: %q", payload, before, once)
-		}
-		if json.Valid(payload) && !json.Valid(once) {
-			t.Fatalf("%q is masked to %q, which is no JSON", payload, once)
-		}
-		if again := r.Payload(once); !bytes.Equal(again, once) {
-			t.Fatalf("%q is masked to %q, and then to %q", payload, once, again)
-		}
+		testkit.Require(t, bytes.Equal(payload, before) && string(once) != "[withheld: the mask panicked]",
+			"%q, was %q: %q", payload, before, once)
+		testkit.Require(t, !json.Valid(payload) || json.Valid(once),
+			"%q is masked to %q, which is no JSON", payload, once)
+		again := r.Payload(once)
+		testkit.Require(t, bytes.Equal(again, once), "%q is masked to %q, and then to %q", payload, once, again)
 	})
 }

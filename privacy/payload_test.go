@@ -34,12 +34,8 @@ func TestPayloadPaths(t *testing.T) {
 		"$.nothing..at.all": in,
 	} {
 		got := string(redactorOf(t, path).Payload([]byte(in)))
-		if got != want {
-			t.Errorf("%s\n got  %s\n want %s", path, got, want)
-		}
-		if !json.Valid([]byte(got)) {
-			t.Errorf("%s: no JSON", path)
-		}
+		testkit.Check(t, got == want, "%s\n got  %s\n want %s", path, got, want)
+		testkit.Check(t, json.Valid([]byte(got)), "%s: no JSON", path)
 	}
 }
 
@@ -64,9 +60,7 @@ func TestPayload(t *testing.T) {
 		"":                                                "",
 	} {
 		got := string((*privacy.Redactor)(nil).Payload([]byte(in)))
-		if got != want {
-			t.Errorf("%s\n got  %s\n want %s", in, got, want)
-		}
+		testkit.Check(t, got == want, "%s\n got  %s\n want %s", in, got, want)
 		testkit.Equal(t, "None masks", string(privacy.None().Payload([]byte(in))), in)
 	}
 }

@@ -4,13 +4,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // One look at a text finds what a search for each prefix finds.
 func TestTokensAsOneByOne(t *testing.T) {
-	if len(prefixes) > maxPrefixes {
-		t.Fatalf("%d prefixes, and a word has %d bits", len(prefixes), maxPrefixes)
-	}
+	testkit.Require(t, len(prefixes) <= maxPrefixes, "%d prefixes, and a word has %d bits", len(prefixes), maxPrefixes)
 	around := []string{"", "a", "0", "_", "-", ".", ":", "/", " ", "\n", "é", "@openssh.com", " realm=",
 		strings.Repeat("AB2", 20), strings.Repeat("x", 24), strings.Repeat("0f", 16), " " + strings.Repeat("aB1", 8)}
 	texts := func(yield func(string) bool) {

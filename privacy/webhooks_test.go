@@ -36,10 +36,7 @@ func TestWebhooksStayReadable(t *testing.T) {
 			t.Errorf("webhook %d as a text is changed", n)
 		}
 	}
-	if n < 60 || masked != 1 {
-		t.Errorf("%d webhooks, %d masked", n, masked)
-	}
-	if stack := string(debug.Stack()); standard.Text(stack) != stack {
-		t.Error(standard.Text(stack))
-	}
+	testkit.Check(t, n >= 60 && masked == 1, "%d webhooks, %d masked", n, masked)
+	stack := string(debug.Stack())
+	testkit.Check(t, standard.Text(stack) == stack, "%v", standard.Text(stack))
 }

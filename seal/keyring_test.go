@@ -43,9 +43,8 @@ func TestParseKeyring(t *testing.T) {
 		strings.Repeat("k", 65) + " " + one: "must be 1 to 64 of",
 	} {
 		_, err := seal.ParseKeyring(text)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), one[1:]) {
-			t.Errorf("%q: %v", text, err)
-		}
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), one[1:]),
+			"%q: %v", text, err)
 	}
 }
 
@@ -55,19 +54,15 @@ func TestReadKeyring(t *testing.T) {
 	text := "orders-1 " + base64.StdEncoding.EncodeToString(testkit.Secret("1")) + "\n"
 	testkit.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	testkit.Is(t, testkit.Err(seal.ReadKeyring(path)), nil)
-	if _, err := seal.ReadKeyring(path + ".missing"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("missing: %v", err)
-	}
-	if _, err := seal.ReadKeyring(filepath.Dir(path)); err == nil {
-		t.Error("a folder is read")
-	}
+	_, err := seal.ReadKeyring(path + ".missing")
+	testkit.Check(t, errors.Is(err, os.ErrNotExist), "missing: %v", err)
+	testkit.Check(t, testkit.Err(seal.ReadKeyring(filepath.Dir(path))) != nil, "a folder is read")
 	if runtime.GOOS != "windows" {
 		for mode, readable := range map[os.FileMode]bool{0o400: true, 0o440: true, 0o640: true, 0o644: false, 0o604: false, 0o620: false, 0o602: false} {
 			testkit.NoError(t, os.Chmod(path, mode))
 			_, err := seal.ReadKeyring(path)
-			if readable != (err == nil) || err != nil && !strings.Contains(err.Error(), "run chmod 600") {
-				t.Errorf("%s: %v", mode, err)
-			}
+			testkit.Check(t, readable == (err == nil) && (err == nil || strings.Contains(err.Error(), "run chmod 600")),
+				"%s: %v", mode, err)
 		}
 	}
 	bad := filepath.Join(t.TempDir(), "bad")

@@ -62,9 +62,7 @@ func TestSealOpens(t *testing.T) {
 		sealed, err := s.Seal(t.Context(), b, c)
 		testkit.NoError(t, err)
 		got, err := s.Open(t.Context(), b, sealed)
-		if err != nil || !equal(got, c) {
-			t.Fatalf("opened %q, %v, of %q", got, err, c)
-		}
+		testkit.Require(t, err == nil && equal(got, c), "opened %q, %v, of %q", got, err, c)
 		again, _ := s.Seal(t.Context(), b, c)
 		h, _ := envelope.Parse(sealed)
 		same, _ := envelope.Parse(again)
@@ -93,12 +91,8 @@ func TestTampered(t *testing.T) {
 	check := func(what string, bad []byte) {
 		t.Helper()
 		c, err := s.Open(t.Context(), letter, bad)
-		if err == nil || c.Payload != nil || c.Metadata != nil {
-			t.Fatalf("%s: opened %q", what, c)
-		}
-		if !errors.Is(err, seal.ErrDamaged) && !errors.Is(err, seal.ErrUnknownKey) {
-			t.Fatalf("%s: %v", what, err)
-		}
+		testkit.Require(t, err != nil && c.Payload == nil && c.Metadata == nil, "%s: opened %q", what, c)
+		testkit.Require(t, errors.Is(err, seal.ErrDamaged) || errors.Is(err, seal.ErrUnknownKey), "%s: %v", what, err)
 	}
 	for i := range sealed {
 		for bit := range 8 {
@@ -111,9 +105,7 @@ func TestTampered(t *testing.T) {
 	check("longer", append(bytes.Clone(sealed), 0))
 	check("nothing", nil)
 	for _, hidden := range []string{"4111111111111111", "Ada Lovelace", "customer"} {
-		if strings.Contains(string(sealed), hidden) {
-			t.Errorf("the envelope shows %q", hidden)
-		}
+		testkit.Check(t, !strings.Contains(string(sealed), hidden), "the envelope shows %q", hidden)
 	}
 }
 
@@ -195,18 +187,12 @@ func TestReseal(t *testing.T) {
 		t.Fatalf("resealed with its own key: %t, %v", changed, err)
 	}
 	resealed, changed, err := after.Reseal(t.Context(), letter, sealed)
-	if err != nil || !changed {
-		t.Fatal(changed, err)
-	}
+	testkit.Require(t, err == nil && changed, "%v %v", changed, err)
 	was, _ := envelope.Parse(sealed)
 	is, _ := envelope.Parse(resealed)
-	if is.KeyID != "k2" || !bytes.Equal(is.Fingerprint, was.Fingerprint) {
-		t.Errorf("resealed: %+v of %+v", is, was)
-	}
+	testkit.Check(t, is.KeyID == "k2" && bytes.Equal(is.Fingerprint, was.Fingerprint), "resealed: %+v of %+v", is, was)
 	got, err := after.Open(t.Context(), letter, resealed)
-	if err != nil || !equal(got, content) {
-		t.Errorf("%q, %v", got, err)
-	}
+	testkit.Check(t, err == nil && equal(got, content), "%q, %v", got, err)
 	if _, err := before.Open(t.Context(), letter, resealed); !errors.Is(err, seal.ErrUnknownKey) {
 		t.Errorf("the old keys: %v", err)
 	}
@@ -226,9 +212,7 @@ func TestClear(t *testing.T) {
 	} {
 		s := with(t, failing{}, "unused", pattern)
 		for key, want := range keys {
-			if s.IsClear(key) != want {
-				t.Errorf("%q is of %q: %t", key, pattern, !want)
-			}
+			testkit.Check(t, s.IsClear(key) == want, "%q is of %q: %t", key, pattern, !want)
 		}
 	}
 }
@@ -243,9 +227,8 @@ func TestNew_refuses(t *testing.T) {
 		{(*failing)(nil), nil, "seal: New: the Keys are nil: give a keyring, or Keys that ask a KMS"},
 		{failing{}, []string{""}, "seal: New: clear contains an empty key: name a metadata key, or use * for all"},
 	} {
-		if _, err := seal.New(of.keys, of.clear...); err == nil || err.Error() != of.want {
-			t.Errorf("%v\nwant %s", err, of.want)
-		}
+		_, err := seal.New(of.keys, of.clear...)
+		testkit.Check(t, err != nil && err.Error() == of.want, "%v\nwant %s", err, of.want)
 	}
 }
 
@@ -261,9 +244,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sealed []byte, topic, id string, redrives int) {
 		b := envelope.Binding{Topic: topic, ID: id, Redrives: redrives}
 		c, err := s.Open(t.Context(), b, sealed)
-		if err == nil && (b != letter || !equal(c, content)) {
-			t.Fatalf("opened %q as %+v", c, b)
-		}
+		testkit.Require(t, err != nil || b == letter && equal(c, content), "opened %q as %+v", c, b)
 		if h, err := envelope.Parse(sealed); err == nil && (len(h.KeyID) == 0 || len(h.KeyID) > 64 || len(h.Wrapped) > 4<<10) {
 			t.Fatalf("parsed %+v", h)
 		}

@@ -122,9 +122,7 @@ func TestWaitEnds(t *testing.T) {
 			ctx, cancel := context.WithCancel(msg.Context())
 			cancel()
 			_, err := idempotency.Tx(msg.Context()).ExecContext(ctx, effect, id)
-			if err == nil {
-				t.Error("no error")
-			}
+			testkit.Check(t, err != nil, "no error")
 			return nil, own
 		})(newMessage(id))
 		testkit.Equal(t, id, err, want)

@@ -58,9 +58,7 @@ func TestLeftInStatement(t *testing.T) {
 func TestDuplicates(t *testing.T) {
 	applied := func(t *testing.T, err error) {
 		t.Helper()
-		if !errors.Is(err, idempotency.ErrApplied) {
-			t.Errorf("%v, want ErrApplied", err)
-		}
+		testkit.Check(t, errors.Is(err, idempotency.ErrApplied), "%v, want ErrApplied", err)
 	}
 	for name, handle := range map[string]func(*testing.T, *sql.DB, *sql.Tx) error{
 		"returns it": func(_ *testing.T, _ *sql.DB, tx *sql.Tx) error { _, err := tx.Exec(effect, "x"); return err },
@@ -114,9 +112,7 @@ func TestDuplicates(t *testing.T) {
 				out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 					return nil, handle(t, db, idempotency.Tx(msg.Context()))
 				})(newMessage("m"))
-				if err != nil || len(out) != 1 || out[0].UUID != first[0].UUID {
-					t.Errorf("%v, %v", out, err)
-				}
+				testkit.Check(t, err == nil && len(out) == 1 && out[0].UUID == first[0].UUID, "%v, %v", out, err)
 			}
 			if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 1 || k != 1 || db.Stats().InUse != 0 {
 				t.Errorf("%d effects, %d keys, %d connections in use", e, k, db.Stats().InUse)

@@ -50,9 +50,7 @@ func TestFirstStatementFails(t *testing.T) {
 				if _, err := tx.Exec(`SAVEPOINT mine`); err != nil {
 					return nil, err
 				}
-				if _, err := tx.Exec(v.text, v.args...); err == nil {
-					t.Error("no error")
-				}
+				testkit.Check(t, testkit.Err(tx.Exec(v.text, v.args...)) != nil, "no error")
 				if _, err := tx.Exec(`ROLLBACK TO mine`); err != nil {
 					return nil, err
 				}
@@ -84,9 +82,7 @@ func TestConnections(t *testing.T) {
 				if err != nil { // once
 					_, err = r.Middleware(write)(newMessage(id))
 				}
-				if err != nil {
-					t.Fatal(i, err)
-				}
+				testkit.Require(t, err == nil, "%v %v", i, err)
 				_, _ = db.Exec(spoil)
 			}
 			if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 4 || k != 4 {

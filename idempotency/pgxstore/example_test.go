@@ -66,7 +66,6 @@ func TestExample(t *testing.T) {
 		ExampleNew()
 	}()
 	said, err := io.ReadAll(read)
-	if err != nil || string(said) != "booked before\n" || rows(t, db, "bookings") != 1 {
-		t.Errorf("%q, %v", said, err)
-	}
+	testkit.Check(t, err == nil && string(said) == "booked before\n" && rows(t, db, "bookings") == 1,
+		"%q, %v", said, err)
 }

@@ -71,13 +71,11 @@ func TestSettings(t *testing.T) {
 		return []*message.Message{newMessage("out")}, err
 	})
 	for range 2 {
-		if out, err := h(newMessage("m")); err != nil || len(out) != 1 {
-			t.Error(out, err)
-		}
+		out, err := h(newMessage("m"))
+		testkit.Check(t, err == nil && len(out) == 1, "%v %v", out, err)
 	}
-	if all := strings.Join(said.take(), "\n"); strings.Contains(all, "+ SELECT set_config") || rows(t, db, "spillway_keys") != 1 {
-		t.Error(all)
-	}
+	all := strings.Join(said.take(), "\n")
+	testkit.Check(t, !strings.Contains(all, "+ SELECT set_config") && rows(t, db, "spillway_keys") == 1, "%v", all)
 }
 
 // Feature I1: on another driver's connections it is the store of package idempotency. A nil *sql.DB is an error in

@@ -59,9 +59,8 @@ func TestRoundTrips(t *testing.T) {
 				}
 				said.take()
 				testkit.Must(h(newMessage(fmt.Sprint(i))))
-				if got := once(said.take()); !slices.Equal(got, v.want) {
-					t.Errorf("message %d: %q, want %q", i, got, v.want)
-				}
+				got := once(said.take())
+				testkit.Check(t, slices.Equal(got, v.want), "message %d: %q, want %q", i, got, v.want)
 			}
 			testkit.Equal(t, "keys", rows(t, db, "spillway_keys"), 2)
 		})
@@ -87,9 +86,8 @@ func TestDuplicateRoundTrips(t *testing.T) {
 	} {
 		said.take()
 		testkit.Must(h(newMessage(want.id)))
-		if got := once(said.take()); !slices.Equal(got, want.said) {
-			t.Errorf("delivery %d: %q, want %q", i, got, want.said)
-		}
+		got := once(said.take())
+		testkit.Check(t, slices.Equal(got, want.said), "delivery %d: %q, want %q", i, got, want.said)
 	}
 	testkit.Equal(t, "effects", rows(t, db, "effects"), 2)
 }

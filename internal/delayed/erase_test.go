@@ -57,9 +57,7 @@ func TestErase(t *testing.T) {
 				t.Errorf("step %d: %+v, %v, want %+v", i, got, err, step.want)
 			}
 		}
-		if before != n+1+2+n {
-			t.Errorf("the hook was called with %d messages", before)
-		}
+		testkit.Check(t, before == n+1+2+n, "the hook was called with %d messages", before)
 		testkit.NoError(t, s.release(ctx, b.token, []int64{b.rows[0].seq}))
 		testkit.Returns(t, (Erased{1, 0}))(s.Erase(ctx, byMetadata, EraseOptions{}))
 		for who, want := range map[*Store]int{s: n, theirs: 1} {
@@ -69,9 +67,7 @@ func TestErase(t *testing.T) {
 		}
 		stop := errors.New("no more")
 		got, err := s.Erase(ctx, Selection{IDs: []string{"other-1"}}, EraseOptions{Before: func(context.Context, []string) error { return stop }})
-		if !errors.Is(err, stop) || got.Messages != 0 {
-			t.Errorf("%+v, %v", got, err)
-		}
+		testkit.Check(t, errors.Is(err, stop) && got.Messages == 0, "%+v, %v", got, err)
 	})
 }
 
@@ -84,7 +80,5 @@ func TestErase_refuses(t *testing.T) {
 		testkit.Says(t, testkit.Err(s.Erase(t.Context(), chosen, EraseOptions{})), want)
 	}
 	var none *Store
-	if _, err := none.Erase(t.Context(), Selection{}, EraseOptions{}); err == nil {
-		t.Error("no store")
-	}
+	testkit.Check(t, testkit.Err(none.Erase(t.Context(), Selection{}, EraseOptions{})) != nil, "no store")
 }

@@ -66,9 +66,8 @@ func TestIdle(t *testing.T) {
 		}
 		// A look that takes long on a busy machine is followed by the question what time it is, which reads no table.
 		asked = slices.DeleteFunc(asked, func(query string) bool { return query == s.statements.now })
-		if most := int(time.Since(begun)/poll) + 1; len(asked) > most {
-			t.Errorf("%s: %d statements in %s", what, len(asked), time.Since(begun))
-		}
+		testkit.Check(t, len(asked) <= (int(time.Since(begun)/poll)+1),
+			"%s: %d statements in %s", what, len(asked), time.Since(begun))
 		for _, query := range asked {
 			testkit.Equal(t, what, query, s.statements.next)
 		}

@@ -78,9 +78,8 @@ func TestModel(t *testing.T) {
 							free++
 						}
 					}
-					if len(b.rows) != min(n, free) {
-						t.Fatalf("%d are taken, of %d that are free, at most %d", len(b.rows), free, n)
-					}
+					testkit.Require(t, len(b.rows) == min(n, free),
+						"%d are taken, of %d that are free, at most %d", len(b.rows), free, n)
 					last := time.Duration(-1 << 62)
 					for _, taken := range b.rows {
 						r := rows[taken.msg.UUID]
@@ -116,17 +115,13 @@ func TestModel(t *testing.T) {
 						fatal(err)
 						n := 0
 						mine(h, func(r *row) { n++; r.ready = now + 35*second })
-						if all != (n == len(h.seqs)) {
-							t.Fatalf("all: %v, %d of %d", all, n, len(h.seqs))
-						}
+						testkit.Require(t, all == (n == len(h.seqs)), "all: %v, %d of %d", all, n, len(h.seqs))
 					}
 				},
 				"": func(t *rapid.T) {
 					var n int
 					fatal(s.db.DB().QueryRow(`SELECT COUNT(*) FROM spillway_delayed`).Scan(&n))
-					if n != len(rows) {
-						t.Fatalf("%d are kept, want %d", n, len(rows))
-					}
+					testkit.Require(t, n == len(rows), "%d are kept, want %d", n, len(rows))
 				},
 			})
 		})

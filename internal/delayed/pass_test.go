@@ -48,9 +48,7 @@ func TestRefusedIsPassedOver(t *testing.T) {
 		eventually(t, "the good ones are published", func() bool { return len(out.all()) == 20 })
 		var written int
 		testkit.NoError(t, s.db.DB().QueryRow(`SELECT COUNT(*) FROM spillway_delayed WHERE ready_at <> due_at`).Scan(&written))
-		if written > 10*relays*batch {
-			t.Errorf("%d of %d rows were written again", written, n)
-		}
+		testkit.Check(t, written <= 10*relays*batch, "%d of %d rows were written again", written, n)
 		down.Store(false)
 		eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
 		testkit.Equal(t, "messages are published", len(out.all()), n+100+20)
@@ -62,35 +60,26 @@ func TestPass(t *testing.T) {
 	var p pass
 	now := time.Now()
 	reached := place{ready: 5}
-	if from, full := p.begin(now); from != front || !full {
-		t.Error("the first look is not from the start")
-	}
+	from, full := p.begin(now)
+	testkit.Check(t, from == front && full, "the first look is not from the start")
 	p.looked(now, dear-1, reached)
-	if from, full := p.begin(now); from != front || !full {
-		t.Error("after a cheap one the next is not from the start")
-	}
+	from, full = p.begin(now)
+	testkit.Check(t, from == front && full, "after a cheap one the next is not from the start")
 	p.looked(now, 50*time.Millisecond, reached)
-	if from, full := p.begin(now.Add(5*time.Second - 1)); from != reached || full {
-		t.Error("a dear one is repeated too soon")
-	}
-	if from, full := p.begin(now.Add(5 * time.Second)); from != front || !full {
-		t.Error("a dear one is not repeated")
-	}
+	from, full = p.begin(now.Add(5*time.Second - 1))
+	testkit.Check(t, from == reached && !full, "a dear one is repeated too soon")
+	from, full = p.begin(now.Add(5 * time.Second))
+	testkit.Check(t, from == front && full, "a dear one is not repeated")
 	p.from, p.first = reached, map[string]place{"a": {}}
 	p.recovered(topics{"a": {refusals: maxRefusals}}, now)
-	if p.from != reached || len(p.first) != 1 {
-		t.Error("what a topic that refuses holds is not passed over")
-	}
-	if due, in := p.probes(topics{"a": {refusals: maxRefusals, until: now.Add(time.Second)}}, now); len(due) != 0 || in != time.Second {
-		t.Error(due, in)
-	}
-	if due, in := p.probes(topics{"a": {refusals: maxRefusals}}, now); len(due) != 1 || in != 0 {
-		t.Error(due, in)
-	}
+	testkit.Check(t, p.from == reached && len(p.first) == 1, "what a topic that refuses holds is not passed over")
+	due, in := p.probes(topics{"a": {refusals: maxRefusals, until: now.Add(time.Second)}}, now)
+	testkit.Check(t, len(due) == 0 && in == time.Second, "%v %v", due, in)
+	due, in = p.probes(topics{"a": {refusals: maxRefusals}}, now)
+	testkit.Check(t, len(due) == 1 && in == 0, "%v %v", due, in)
 	p.recovered(topics{}, now)
-	if p.from != (place{}) || len(p.first) != 0 {
-		t.Error("what a topic holds that takes messages again is passed over")
-	}
+	testkit.Check(t, p.from == (place{}) && len(p.first) == 0,
+		"what a topic holds that takes messages again is passed over")
 }
 
 // With an old snapshot open, PostgreSQL keeps the index entries of deleted rows. A look that begins behind them reads

@@ -47,23 +47,18 @@ func TestDueOrder(t *testing.T) {
 				return err
 			}
 			for _, msg := range messages {
-				if now < due[msg.UUID] {
-					t.Errorf("%s is early by %dµs", msg.UUID, due[msg.UUID]-now)
-				}
+				testkit.Check(t, now >= due[msg.UUID], "%s is early by %dµs", msg.UUID, due[msg.UUID]-now)
 			}
 			return nil
 		}}
 		var late atomic.Int64
 		start(t, s, out, RelayConfig{OnMoved: func(_ context.Context, m Moved) {
-			if m.Late < 0 || !strings.HasPrefix(m.Topic, "topic ") || due[m.ID] == 0 {
-				t.Errorf("%+v", m)
-			}
+			testkit.Check(t, m.Late >= 0 && strings.HasPrefix(m.Topic, "topic ") && due[m.ID] != 0, "%+v", m)
 			late.Store(max(late.Load(), int64(m.Late)))
 		}})
 		eventually(t, "all are published", func() bool { return len(out.all()) == n })
-		if !reflect.DeepEqual(out.ids(), order) {
-			t.Error("they are not published in the order in which they are due")
-		}
+		testkit.Check(t, reflect.DeepEqual(out.ids(), order),
+			"they are not published in the order in which they are due")
 		t.Logf("at most %s late", time.Duration(late.Load()))
 	})
 }
@@ -119,9 +114,7 @@ func TestPlan(t *testing.T) {
 		}
 		begun := time.Now()
 		b, err := s.take(t.Context(), 200, time.Minute, front)
-		if err != nil || len(b.rows) != 50 || b.more {
-			t.Error(len(b.rows), b.more, err)
-		}
+		testkit.Check(t, err == nil && len(b.rows) == 50 && !b.more, "%v %v %v", len(b.rows), b.more, err)
 		t.Logf("a take takes %s", time.Since(begun))
 	})
 }

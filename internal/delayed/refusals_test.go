@@ -73,13 +73,11 @@ func TestPoisoned(t *testing.T) {
 			r := start(t, s, out, RelayConfig{Batch: 30})
 			eventually(t, "all others are published", func() bool { return kept(t, s) == 1 })
 			r.stop()
-			if found := counts(out.ids()); len(found) != 99 || found[numberedID(50)] != 0 {
-				t.Errorf("%d are published", len(found))
-			}
+			found := counts(out.ids())
+			testkit.Check(t, len(found) == 99 && found[numberedID(50)] == 0, "%d are published", len(found))
 			var failures int
-			if err := s.db.DB().QueryRow(`SELECT failures FROM spillway_delayed`).Scan(&failures); err != nil || failures < 1 {
-				t.Error(failures, err)
-			}
+			err := s.db.DB().QueryRow(`SELECT failures FROM spillway_delayed`).Scan(&failures)
+			testkit.Check(t, err == nil && failures >= 1, "%v %v", failures, err)
 			testkit.Must(s.db.DB().Exec(`DELETE FROM spillway_delayed`))
 		}
 	})
@@ -151,9 +149,8 @@ func TestDatabaseFails(t *testing.T) {
 		start(t, newStore(t, d, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Shared: settings.Shared{Logger: logger}})
 		eventually(t, "the failure is logged", func() bool { return logger.n.Load() > 0 })
 		time.Sleep(500 * time.Millisecond) // the lease is over
-		if n := logger.n.Load(); n > 5 {
-			t.Errorf("%d errors are logged", n)
-		}
+		n := logger.n.Load()
+		testkit.Check(t, n <= 5, "%d errors are logged", n)
 		hide("hidden", "spillway_delayed")
 		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
 		wantOnce(t, out.ids(), 10)
@@ -175,9 +172,7 @@ func TestContended(t *testing.T) {
 			before := firstContended
 			for range 12 {
 				d := w.round(t.Context())
-				if d < before/2 || d > time.Second {
-					t.Errorf("it waits for %s after %s", d, before)
-				}
+				testkit.Check(t, d >= before/2 && d <= time.Second, "it waits for %s after %s", d, before)
 				before = d
 			}
 			testkit.NoError(t, tx.Rollback())

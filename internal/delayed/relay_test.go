@@ -43,9 +43,7 @@ func TestNil(t *testing.T) {
 		"Plugin": r.Plugin(nil), "no relay": (*Relay)(nil).Plugin(nil), "runs no relay": (*Relay)(nil).Run(t.Context()),
 		"no store": noStore, "no publisher": noPublisher,
 	} {
-		if err == nil || !strings.Contains(err.Error(), " nil") {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), " nil"), "%s: %v", name, err)
 	}
 }
 
@@ -65,9 +63,7 @@ func TestShare(t *testing.T) {
 		shares := []int{}
 		for _, out := range outs {
 			ids := out.ids()
-			if !slices.IsSorted(ids) {
-				t.Error("a relay has not kept the order")
-			}
+			testkit.Check(t, slices.IsSorted(ids), "a relay has not kept the order")
 			all, shares = append(all, ids...), append(shares, len(ids))
 		}
 		wantOnce(t, all, n)
@@ -113,9 +109,8 @@ func TestLeaseLost(t *testing.T) {
 		put(t, s, "topic", newMessage(numberedID(10)), 0)
 		eventually(t, "the relay goes on", func() bool { return len(out.all()) > 1 })
 		r.stop()
-		if got := out.ids(); len(got) != 2 || kept(t, s) != 10 {
-			t.Errorf("published: %v, kept: %d", got, kept(t, s))
-		}
+		got := out.ids()
+		testkit.Check(t, len(got) == 2 && kept(t, s) == 10, "published: %v, kept: %d", got, kept(t, s))
 	})
 }
 
@@ -141,13 +136,11 @@ func TestStop(t *testing.T) {
 		close(goOn)
 		<-r.ended
 		time.Sleep(2 * s.dialect.tick) // or the last ones are not due
-		if got := out.ids(); len(got) != 3 || kept(t, s) != 7 {
-			t.Errorf("published: %v, kept: %d", got, kept(t, s))
-		}
+		got := out.ids()
+		testkit.Check(t, len(got) == 3 && kept(t, s) == 7, "published: %v, kept: %d", got, kept(t, s))
 		b, err := s.take(t.Context(), 100, time.Hour, front)
-		if err != nil || len(b.rows) != 7 || b.rows[0].msg.UUID != numberedID(3) {
-			t.Errorf("%d are free: %v", len(b.rows), err)
-		}
+		testkit.Check(t, err == nil && len(b.rows) == 7 && b.rows[0].msg.UUID == numberedID(3),
+			"%d are free: %v", len(b.rows), err)
 	})
 }
 
@@ -164,9 +157,8 @@ func TestBytes(t *testing.T) {
 		time.Sleep(2 * s.dialect.tick) // or the last ones are not due
 		for i, want := range []int{3, 2, 2, 1, 1} {
 			b, err := s.take(t.Context(), 100, time.Hour, front)
-			if err != nil || len(b.rows) != want || b.more != (i < 4) {
-				t.Errorf("%d rows, more: %v, %v; want %d", len(b.rows), b.more, err, want)
-			}
+			testkit.Check(t, err == nil && len(b.rows) == want && b.more == (i < 4),
+				"%d rows, more: %v, %v; want %d", len(b.rows), b.more, err, want)
 		}
 		var size, want int
 		msg := hostile()[3]

@@ -61,9 +61,8 @@ func TestRoundTrip(t *testing.T) {
 				!reflect.DeepEqual(p.msg.Metadata, want[i].Metadata) {
 				t.Errorf("message %d, %.20q, is changed", i, want[i].UUID)
 			}
-			if p.msg.Context() == nil || p.msg.Context().Value(callerKey{}) != nil {
-				t.Errorf("message %d has a context that is not its own", i)
-			}
+			testkit.Check(t, p.msg.Context() != nil && p.msg.Context().Value(callerKey{}) == nil,
+				"message %d has a context that is not its own", i)
 		}
 		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
 	})
@@ -80,9 +79,7 @@ func TestPut_refuses(t *testing.T) {
 		"ended":       s.Put(ended(), "orders", newMessage("1"), 0),
 		"nil store":   (*Store)(nil).Put(t.Context(), "orders", newMessage("1"), 0),
 	} {
-		if err == nil || strings.Contains(err.Error(), "\x00") {
-			t.Errorf("%s: %q", name, err)
-		}
+		testkit.Check(t, err != nil && !strings.Contains(err.Error(), "\x00"), "%s: %q", name, err)
 	}
 	put(t, s, "orders", newMessage("1"), MaxDelay)
 	put(t, s, "orders", newMessage("2"), -MaxDelay)
@@ -141,9 +138,8 @@ func TestNewStore(t *testing.T) {
 		}
 		all.Wait()
 		db := d.Open(t, d.Create(t))
-		if _, err := NewStore(t.Context(), db, ""); (err == nil) != (d.Name == "sqlite") {
-			t.Errorf("without a service: %v", err)
-		}
+		_, err := NewStore(t.Context(), db, "")
+		testkit.Check(t, (err == nil) == (d.Name == "sqlite"), "without a service: %v", err)
 		for _, statement := range []string{`DROP TABLE IF EXISTS spillway_delayed`, `CREATE TABLE spillway_delayed (seq INTEGER PRIMARY KEY, name VARCHAR(10))`} {
 			testkit.Must(db.Exec(statement))
 		}
@@ -164,16 +160,13 @@ func TestWaiting(t *testing.T) {
 		put(t, s, "\xff", newMessage("2"), -time.Hour)
 		put(t, s, "a", newMessage("3"), 2*time.Hour)
 		waiting, err := s.Waiting(t.Context())
-		if err != nil || len(waiting) != 2 {
-			t.Fatal(waiting, err)
-		}
+		testkit.Require(t, err == nil && len(waiting) == 2, "%v %v", waiting, err)
 		a, b := waiting[0], waiting[1]
 		if a.Topic != "a" || a.Messages != 2 || a.Next > time.Hour+s.dialect.tick || a.Next < 59*time.Minute {
 			t.Errorf("%+v", a)
 		}
-		if b.Topic != "\xff" || b.Messages != 1 || b.Next > s.dialect.tick || b.Next < -time.Minute {
-			t.Errorf("%+v", b)
-		}
+		testkit.Check(t, b.Topic == "\xff" && b.Messages == 1 && b.Next <= s.dialect.tick && b.Next >= -time.Minute,
+			"%+v", b)
 		var rows []string
 		for i := range maxWaiting + 5 {
 			rows = append(rows, `(`+shopService[d.Name]+`, '`+strconv.Itoa(i)+`', '', '', 0, 0, 0)`)
@@ -214,9 +207,7 @@ func TestLeft(t *testing.T) {
 				t.Fatalf("without a table: %v, %v", waiting, err)
 			}
 		}
-		if _, err := db.Exec(`SELECT 1 FROM spillway_delayed`); err == nil {
-			t.Error("the search made the table")
-		}
+		testkit.Check(t, testkit.Err(db.Exec(`SELECT 1 FROM spillway_delayed`)) != nil, "the search made the table")
 		s := newStore(t, d, address)
 		testkit.NoError(t, s.Put(t.Context(), "orders.billing.retry", message.NewMessage("1", nil), time.Hour))
 		waiting, err := Left(t.Context(), db, s.Service())

@@ -42,9 +42,8 @@ func TestStore_together(t *testing.T) {
 			}
 			all.Go(func() {
 				err := s.Put(context.Background(), fmt.Sprint("topic-", i%7), msg, time.Duration(i+1)*time.Hour)
-				if refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "refused") {
-					t.Errorf("message %d: %v", i, err)
-				}
+				testkit.Check(t, refused == (err != nil) && (err == nil || strings.Contains(err.Error(), "refused")),
+					"message %d: %v", i, err)
 			})
 		}
 		all.Wait()
@@ -56,8 +55,6 @@ func TestStore_together(t *testing.T) {
 			got[fmt.Sprintf("%s %s %q %.0f", id, topic, payload, microseconds(wait).Hours())] = true
 			return err
 		}, s.db.Statement(`SELECT id, topic, payload, due_at - now_us() FROM spillway_delayed`)))
-		if !maps.Equal(got, want) {
-			t.Errorf("stored are %v, want %v", got, want)
-		}
+		testkit.Check(t, maps.Equal(got, want), "stored are %v, want %v", got, want)
 	})
 }

@@ -32,22 +32,18 @@ func TestTopics(t *testing.T) {
 		t.Error("what it took is not believed")
 	}
 	all.refused("b", 3, now)
-	if wait := all.wait("b", now); wait <= 0 || wait > firstTopicWait {
-		t.Errorf("after a refusal of several: %s", wait)
-	}
+	wait := all.wait("b", now)
+	testkit.Check(t, wait > 0 && wait <= firstTopicWait, "after a refusal of several: %s", wait)
 	for i := range 3 {
-		if n := all.atOnce("b", 10); n != 1 {
-			t.Errorf("%d at once after %d", n, i)
-		}
+		n := all.atOnce("b", 10)
+		testkit.Check(t, n == 1, "%d at once after %d", n, i)
 		all.took("b")
 	}
 	testkit.Equal(t, "at once", all.atOnce("b", 10), 10)
 	for i := range 3 * maxTopics {
 		all.refused(fmt.Sprint(i), 2, now.Add(time.Duration(i)*time.Millisecond))
 	}
-	if len(all) > maxTopics || len(all) < 50 {
-		t.Errorf("%d are remembered", len(all))
-	}
+	testkit.Check(t, len(all) <= maxTopics && len(all) >= 50, "%d are remembered", len(all))
 }
 
 // A bell wakes who sleeps for longer, and is not missed by who is about to.

@@ -95,9 +95,8 @@ func TestPut_inTransaction(t *testing.T) {
 					return err
 				}
 				time.Sleep(50 * time.Millisecond) // a relay looks meanwhile
-				if n := len(out.all()); n > 0 {
-					t.Errorf("%d are published before the message is acked", n)
-				}
+				n := len(out.all())
+				testkit.Check(t, n <= 0, "%d are published before the message is acked", n)
 				if try < 3 {
 					return errors.New("rolled back")
 				}
@@ -110,9 +109,8 @@ func TestPut_inTransaction(t *testing.T) {
 			if got := out.all(); !slices.Equal(got, []string{"1-3"}) {
 				t.Errorf("published: %v, of %d tries", got, tries.Load())
 			}
-			if waiting, err := store.Waiting(t.Context()); err != nil || len(waiting) != 0 {
-				t.Error(waiting, err)
-			}
+			waiting, err := store.Waiting(t.Context())
+			testkit.Check(t, err == nil && len(waiting) == 0, "%v %v", waiting, err)
 		})
 	}
 }
@@ -131,9 +129,7 @@ func TestPut_deadlock(t *testing.T) {
 			_, err := tx.Exec(`UPDATE accounts SET n = n + 1 WHERE id = 1`)
 			return err
 		})
-		if err != nil || !joined {
-			t.Errorf("the handler's own write: joined %t, %v", joined, err)
-		}
+		testkit.Check(t, err == nil && joined, "the handler's own write: joined %t, %v", joined, err)
 		put := func() error { return store.Put(msg.Context(), "later", message.NewMessage("put", nil), time.Hour) }
 		if try > 1 {
 			return put()

@@ -60,9 +60,8 @@ func TestSettingAsideWithinTheTransaction(t *testing.T) {
 	defer stop()
 	b.Publish(shop.Numbered(2)...)
 	b.Eventually("one is set aside, one applied", func() bool { return len(b.Waiting()) == 1 && len(b.Effects()) == 1 })
-	if text := b.Waiting()[0].Letter.Failure.Description; !strings.Contains(text, "return an error from the handler instead") {
-		t.Errorf("it says: %s", text)
-	}
+	text := b.Waiting()[0].Letter.Failure.Description
+	testkit.Check(t, strings.Contains(text, "return an error from the handler instead"), "it says: %s", text)
 }
 
 // Feature D5: a dead-letter store that cannot be written is an error at start-up, not at the first failure.
@@ -70,9 +69,8 @@ func TestUnwritableStoreEndsRun(t *testing.T) {
 	b := newBench(t, false)
 	ch := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: b.Letters}))
 	testkit.NoError(t, b.Letters.Close())
-	if got := refused(t, b.Outs, ch.Attach); got == "it runs" {
-		t.Error("the router runs although dead letters have nowhere to go")
-	}
+	testkit.Check(t, refused(t, b.Outs, ch.Attach) != "it runs",
+		"the router runs although dead letters have nowhere to go")
 }
 
 // Feature I4, promise P7: outputs cannot be published after the handler's commit, and the router is closed meanwhile.
@@ -104,9 +102,8 @@ func TestOutputsSurviveFailedPublishAfterCommit(t *testing.T) {
 	if ids := b.Outs.IDs(); !slices.Contains(ids, tried[0]) || ids[0] == ids[1] || ids[0] == "" {
 		t.Errorf("published as %v, tried as %v", ids, tried)
 	}
-	if n := len(b.Effects()); n != 1 || runs.Load() != 1 {
-		t.Errorf("%d effects after %d runs of the handler", n, runs.Load())
-	}
+	n := len(b.Effects())
+	testkit.Check(t, n == 1 && runs.Load() == 1, "%d effects after %d runs of the handler", n, runs.Load())
 }
 
 // Feature D1, V9: the same panic is one cause, whether it came at the first attempt or after retries.
@@ -125,7 +122,6 @@ func TestSamePanicIsOneGroup(t *testing.T) {
 	b.Publish(shop.Numbered(2)...)
 	b.Eventually("both are set aside", func() bool { return len(b.Waiting()) == 2 })
 	groups, err := b.Letters.Groups(t.Context(), letters.Filter{})
-	if err != nil || len(groups) != 1 || groups[0].Count != 2 || groups[0].StackHash == "" {
-		t.Errorf("%+v, %v", groups, err)
-	}
+	testkit.Check(t, err == nil && len(groups) == 1 && groups[0].Count == 2 && groups[0].StackHash != "",
+		"%+v, %v", groups, err)
 }

@@ -57,9 +57,8 @@ func TestPurgeRuns(t *testing.T) {
 	stop := b.Run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
 	defer stop()
 	b.Publish(message.NewMessage("1", nil))
-	if n := <-purged; n != 1 {
-		t.Errorf("purged %d keys", n)
-	}
+	n := <-purged
+	testkit.Check(t, n == 1, "purged %d keys", n)
 	testkit.Equal(t, "effects", len(b.Effects()), 1)
 }
 
@@ -76,9 +75,8 @@ func TestRetentionRuns(t *testing.T) {
 	testkit.NoError(t, dlc.Letters().Publish("orders.dlq", message.NewMessage("1", nil)))
 	stop := b.Run(dlc.Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })
 	defer stop()
-	if err := testkit.Receive(t, "the retention looks", looks); deleted.Load() != 1 || err != nil {
-		t.Errorf("%d letters are deleted, %v", deleted.Load(), err)
-	}
+	err := testkit.Receive(t, "the retention looks", looks)
+	testkit.Check(t, deleted.Load() == 1 && err == nil, "%d letters are deleted, %v", deleted.Load(), err)
 }
 
 // Feature D10: a channel tells messages without an id apart by the coordinates that its adapter knows, and by nothing

@@ -71,9 +71,7 @@ func TestCampaignLearnsOfNoIDs(t *testing.T) {
 	b.Eventually("all are letters", func() bool { return len(b.Waiting()) == n })
 	all := b.campaigning(store)
 	c := b.campaign(all, campaigns.Request{StopAfter: 5}, func(c campaigns.Campaign) bool { return c.FailedAgain == n })
-	if c.NotHeard != 0 || c.Redriven != n {
-		t.Errorf("%+v", c)
-	}
+	testkit.Check(t, c.NotHeard == 0 && c.Redriven == n, "%+v", c)
 	if again := b.Waiting(); len(again) != n || !again[0].Sealed || again[0].Redrive.ID != c.ID || again[0].Redrive.Letter == "" {
 		t.Errorf("%d letters: %+v", len(again), again[0])
 	}
@@ -125,15 +123,13 @@ func TestCampaignOfUndeliverableOutputs(t *testing.T) {
 		heard, err := b.Letters.Inside().Learn(t.Context(), c.ID)
 		return err == nil && heard.FailedAgain == 1 && heard.Redriven == 0
 	})
-	if n := handled.Load(); n != 1 || len(b.Outs.IDs()) > 0 {
-		t.Errorf("the handler ran %d times, outputs %q", n, b.Outs.IDs())
-	}
+	n := handled.Load()
+	testkit.Check(t, n == 1 && len(b.Outs.IDs()) <= 0, "the handler ran %d times, outputs %q", n, b.Outs.IDs())
 	b.campaign(all, campaigns.Request{HandleAgain: true}, func(c campaigns.Campaign) bool { return c.Succeeded == 1 })
 	if n, ids := handled.Load(), b.Outs.IDs(); n != 2 || len(ids) != 1 || len(b.Waiting()) > 0 {
 		t.Errorf("the handler ran %d times, outputs %q, %d letters wait", n, ids, len(b.Waiting()))
 	}
 	audit, err := b.Letters.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventKeyRemoved}})
-	if err != nil || len(audit) != 1 || audit[0].By != "ann" || audit[0].Reason != "a test" {
-		t.Errorf("%+v, %v", audit, err)
-	}
+	testkit.Check(t, err == nil && len(audit) == 1 && audit[0].By == "ann" && audit[0].Reason == "a test",
+		"%+v, %v", audit, err)
 }

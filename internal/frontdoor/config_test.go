@@ -51,9 +51,8 @@ func TestNewRefuses(t *testing.T) {
 		"Rules[0].Statuses is":           {DB: db, Retention: &letters.RetentionConfig{Rules: make([]letters.RetentionRule, 1)}},
 		"Config.Service is set":          {Publisher: good, Service: "shop"},
 	} {
-		if _, err := spillway.New(t.Context(), config); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("want an error with %q, got %v", says, err)
-		}
+		_, err := spillway.New(t.Context(), config)
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), says), "want an error with %q, got %v", says, err)
 	}
 }
 

@@ -121,9 +121,7 @@ func TestHeldMessagesComeAgain(t *testing.T) {
 					t.Errorf("%d dead-lettered and %d published of %d, %d left, %d handled beside themselves", len(dead.by), len(outs.by), messages, p.Left(), twice)
 				}
 				for id, n := range dead.by {
-					if n != 1 {
-						t.Errorf("%s was dead-lettered %d times", id, n)
-					}
+					testkit.Check(t, n == 1, "%s was dead-lettered %d times", id, n)
 				}
 				t.Logf("%d copies, %v", p.Copies(), calls)
 			})

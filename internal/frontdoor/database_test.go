@@ -52,9 +52,7 @@ func TestOneDatabaseAtTheDoor(t *testing.T) {
 		testkit.Eventually(t, "the letter is in the database", func() bool { return count(letters.Filter{}) == 1 })
 		close(gone)
 		report, err := redrive.Drain(t.Context(), dlc.Letters(), live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
-		if err != nil || report.Redriven != 1 {
-			t.Fatalf("%+v: %v", report, err)
-		}
+		testkit.Require(t, err == nil && report.Redriven == 1, "%+v: %v", report, err)
 		publish("order-1") // again
 		publish("order-2")
 		testkit.Eventually(t, "each takes effect", func() bool { return effects(t, db) == "order-1,order-2" })

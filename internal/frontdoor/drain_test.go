@@ -116,17 +116,12 @@ func TestDrain(t *testing.T) {
 					synctest.Wait()
 					select {
 					case <-sub.msg.Acked():
-						if !row.acked {
-							t.Error("it is acked")
-						}
+						testkit.Check(t, row.acked, "it is acked")
 					case <-sub.msg.Nacked():
-						if row.acked {
-							t.Error("it is nacked")
-						}
+						testkit.Check(t, !row.acked, "it is nacked")
 					}
-					if letters.n != row.letters || !sub.closed {
-						t.Errorf("%d letters, closed: %t", letters.n, sub.closed)
-					}
+					testkit.Check(t, letters.n == row.letters && sub.closed,
+						"%d letters, closed: %t", letters.n, sub.closed)
 				})
 			})
 		}
@@ -163,11 +158,9 @@ func TestDrainTimeout(t *testing.T) {
 		}()
 		err = router.Run(ctx)
 		cancel()
-		if row.refused == "" && (err != nil || sub.timeout != row.want) {
-			t.Errorf("%+v: %s, %v", row, sub.timeout, err)
-		}
-		if row.refused != "" && (err == nil || !strings.Contains(err.Error(), row.refused)) {
-			t.Errorf("%+v: %v", row, err)
-		}
+		testkit.Check(t, row.refused != "" || err == nil && sub.timeout == row.want,
+			"%+v: %s, %v", row, sub.timeout, err)
+		testkit.Check(t, row.refused == "" || err != nil && strings.Contains(err.Error(), row.refused),
+			"%+v: %v", row, err)
 	}
 }

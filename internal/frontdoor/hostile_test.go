@@ -66,9 +66,8 @@ func TestHostileHandlers(t *testing.T) {
 			if letter.Failure.Reason != test.reason || letter.Original.UUID != "bad" || string(letter.Original.Payload) != "payload" {
 				t.Errorf("set aside %q (%q) with reason %s: %.200s", letter.Original.UUID, letter.Original.Payload, letter.Failure.Reason, letter.Failure.Description)
 			}
-			if n := len(letter.Failure.Description); n > 8<<10 {
-				t.Errorf("a description of %d bytes", n)
-			}
+			n := len(letter.Failure.Description)
+			testkit.Check(t, n <= 8<<10, "a description of %d bytes", n)
 		})
 	}
 }
@@ -109,9 +108,7 @@ func TestForgedOriginGoesNowhere(t *testing.T) {
 	testkit.NoError(t, b.Letters.Publish("orders.dlq", letter))
 	repaired.Store(true)
 	report, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
-	if err != nil || report.Redriven != 1 || report.Refused != 1 {
-		t.Errorf("%+v, %v", report, err)
-	}
+	testkit.Check(t, err == nil && report.Redriven == 1 && report.Refused == 1, "%+v, %v", report, err)
 	b.Eventually("it came back to where it failed", func() bool { return slices.Equal(b.Effects(), []string{"live"}) })
 	select {
 	case <-elsewhere:
@@ -151,9 +148,8 @@ func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Eventually("its output is set aside", func() bool { return len(b.Waiting()) == 1 && b.Waiting()[0].DeadLetterTopic == "invoices.dlq" })
-	if origin := b.Waiting()[0].Letter.Origin; origin.Topic != "invoices" || origin.Handler != "print" {
-		t.Errorf("the output's origin is %+v", origin)
-	}
+	origin := b.Waiting()[0].Letter.Origin
+	testkit.Check(t, origin.Topic == "invoices" && origin.Handler == "print", "the output's origin is %+v", origin)
 }
 
 // blocking is a dead-letter publisher that hangs until it is released.

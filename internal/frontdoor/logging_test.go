@@ -104,18 +104,15 @@ func TestErrorsAreLogged(t *testing.T) {
 				if line.Text == "The handler failed and is called again" && line.Level == watermill.InfoLogLevel {
 					retries++
 					has(t, line.Fields, watermill.LogFields{"message_id": "m-1", "topic": "orders", "handler": "billing", "attempt": retries})
-					if !strings.Contains(cause, c.cause) {
-						t.Errorf("a retry has the cause %.100q", cause)
-					}
+					testkit.Check(t, strings.Contains(cause, c.cause), "a retry has the cause %.100q", cause)
 				}
 				if line.Text != c.text {
 					continue
 				}
 				has(t, line.Fields, want)
 				has(t, line.Fields, c.fields)
-				if line.Level != c.level || !strings.Contains(cause, c.cause) {
-					t.Errorf("level %d, cause %.100q", line.Level, cause)
-				}
+				testkit.Check(t, line.Level == c.level && strings.Contains(cause, c.cause),
+					"level %d, cause %.100q", line.Level, cause)
 			}
 			if wantLines := map[watermill.LogLevel]int{watermill.ErrorLogLevel: 1}[c.level]; len(logger.Errors()) != wantLines || retries != c.retries {
 				t.Errorf("%d Error lines, %d retries: %v", len(logger.Errors()), retries, logger.Errors())
@@ -127,9 +124,7 @@ func TestErrorsAreLogged(t *testing.T) {
 func has(t *testing.T, fields, want watermill.LogFields) {
 	t.Helper()
 	for key, value := range want {
-		if fields[key] != value {
-			t.Errorf("%s is %v, want %v", key, fields[key], value)
-		}
+		testkit.Check(t, fields[key] == value, "%s is %v, want %v", key, fields[key], value)
 	}
 }
 
@@ -139,9 +134,8 @@ func TestLoggerOfItsOwn(t *testing.T) {
 	logged(t, spillway.Config{Logger: own}, routers, func(*message.Message) error {
 		return classify.Permanent(errors.New("refused"), classify.Reason("refused"))
 	})
-	if len(own.Errors()) != 1 || len(routers.Errors()) != 0 {
-		t.Errorf("own %v, the router's %v", own.Errors(), routers.Errors())
-	}
+	testkit.Check(t, len(own.Errors()) == 1 && len(routers.Errors()) == 0,
+		"own %v, the router's %v", own.Errors(), routers.Errors())
 }
 
 // Feature O5: a storm of 10,000 failures on a real router writes few lines. They stand for all failures, also those of
@@ -170,16 +164,14 @@ func TestStormOfFailures(t *testing.T) {
 	testkit.NoError(t, letters.Close())
 	retries, dead := log.Lines(watermill.InfoLogLevel, "is called again"), log.Lines(watermill.ErrorLogLevel, "dead-lettered")
 	for name, lines := range map[string][]testkit.Line{"retries": retries, "dead letters": dead} {
-		if n := testkit.StandsFor(lines); n != storm {
-			t.Errorf("the lines of %s stand for %d", name, n)
-		}
+		n := testkit.StandsFor(lines)
+		testkit.Check(t, n == storm, "the lines of %s stand for %d", name, n)
 		if n := len(lines); n > 30 { // eleven, and one for each minute that it takes
 			t.Errorf("%d lines of %s", n, name)
 		}
 	}
-	if all := len(log.Lines(watermill.ErrorLogLevel, "")) + len(log.Lines(watermill.InfoLogLevel, "")); all > 80 {
-		t.Errorf("%d lines in all", all)
-	}
+	all := len(log.Lines(watermill.ErrorLogLevel, "")) + len(log.Lines(watermill.InfoLogLevel, ""))
+	testkit.Check(t, all <= 80, "%d lines in all", all)
 }
 
 // Feature O5: a logger that hangs keeps no message from its letter.

@@ -45,18 +45,15 @@ func TestAttachNil(t *testing.T) {
 	}
 	none, twice := (*spillway.Channel)(nil), channel()
 	none.Attach(nil)
-	if err := channel().Plugin(nil); err == nil {
-		t.Error("Plugin(nil)")
-	}
+	testkit.Check(t, channel().Plugin(nil) != nil, "Plugin(nil)")
 	twice.Attach(nil)
 	out := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	for want, attach := range map[string]func(*message.Router){
 		"the Channel is nil":                  none.Attach,
 		"Attach was called with a nil router": twice.Attach,
 	} {
-		if got := refused(t, out, attach); !strings.Contains(got, want) {
-			t.Errorf("%s: %s", want, got)
-		}
+		got := refused(t, out, attach)
+		testkit.Check(t, strings.Contains(got, want), "%s: %s", want, got)
 	}
 }
 
@@ -66,9 +63,8 @@ func TestSharedPublisherIsRefused(t *testing.T) {
 	transformed := testkit.Must(message.MessageTransformPublisherDecorator(func(*message.Message) {})(ps))
 	for _, pub := range []message.Publisher{ps, transformed} {
 		dlc := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: ps}))
-		if got := refused(t, pub, dlc.Attach); !strings.Contains(got, "is a handler's publisher too") {
-			t.Errorf("%T: %s", pub, got)
-		}
+		got := refused(t, pub, dlc.Attach)
+		testkit.Check(t, strings.Contains(got, "is a handler's publisher too"), "%T: %s", pub, got)
 	}
 }
 

@@ -179,9 +179,7 @@ func TestOrderedParks(t *testing.T) {
 			if id == "a2" {
 				at = 1
 			}
-			if !p.live(id, int64(at), 0) {
-				t.Errorf("%s is nacked", id)
-			}
+			testkit.Check(t, p.live(id, int64(at), 0), "%s is nacked", id)
 		}
 		p.want("a1 b1", 0, 3)
 		p.drain()
@@ -258,9 +256,8 @@ func TestOrderedHolds(t *testing.T) {
 				p.drain()
 				p.want("a1 b1", 0, 3)
 				all, err := sequence.List(t.Context(), db, "shop", 10)
-				if err != nil || len(all) != 1 || !all[0].Held || all[0].Messages != 3 {
-					t.Fatalf("%+v: %v", all, err)
-				}
+				testkit.Require(t, err == nil && len(all) == 1 && all[0].Held && all[0].Messages == 3,
+					"%+v: %v", all, err)
 				decides.By, decides.Why = "ann", "INC-7"
 				decides.Record = func(*sql.Tx, string, sequence.Parked, int) error { return nil }
 				if _, err := sequence.Decide(t.Context(), db, "shop", all[0].Seq, decides.Deciding); err != nil {
@@ -303,13 +300,11 @@ func TestOrderedRefusesEarlyAck(t *testing.T) {
 	p.live("a1", 0, 0)
 	p.want("a1", 1, 0)
 	var description string
-	if err := p.db.QueryRow(`SELECT description FROM spillway_dead_letters`).Scan(&description); err != nil || !strings.Contains(description, "Return nil instead") {
-		t.Errorf("%q: %v", description, err)
-	}
+	err := p.db.QueryRow(`SELECT description FROM spillway_dead_letters`).Scan(&description)
+	testkit.Check(t, err == nil && strings.Contains(description, "Return nil instead"), "%q: %v", description, err)
 	var applied int
-	if err := p.db.QueryRow(`SELECT count(*) FROM spillway_keys WHERE expires_at IS NULL`).Scan(&applied); err != nil || applied != 0 {
-		t.Errorf("%d keys are applied: %v", applied, err)
-	}
+	err = p.db.QueryRow(`SELECT count(*) FROM spillway_keys WHERE expires_at IS NULL`).Scan(&applied)
+	testkit.Check(t, err == nil && applied == 0, "%d keys are applied: %v", applied, err)
 }
 
 // Conventions, bad input: what cannot keep an order is refused, with the field and what to set.
@@ -381,9 +376,8 @@ func TestParkedLeft(t *testing.T) {
 		channel.Attach(router)
 		router.AddConsumerHandler("billing", "orders", gochannel.NewGoChannel(gochannel.Config{}, nil), func(*message.Message) error { return nil })
 	})
-	if len(log.Lines(watermill.ErrorLogLevel, "Messages wait in the order of their key")) != 1 {
-		t.Error("nothing is said of the message that waits")
-	}
+	testkit.Check(t, len(log.Lines(watermill.ErrorLogLevel, "Messages wait in the order of their key")) == 1,
+		"nothing is said of the message that waits")
 }
 
 // Feature R13: with pgxstore, whose handlers begin before the key is known, a settled key has no effect either.
@@ -409,11 +403,8 @@ func TestOrderedWithPgxstore(t *testing.T) {
 		redrives int
 		effects  int
 	}{{"a1", 0, 0, 0}, {"a2", 1, 0, 1}, {"a1", 0, 0, 1}, {"a2", 1, 0, 1}, {"a1", 2, 1, 2}} {
-		if !p.live(delivery.id, delivery.position, delivery.redrives) {
-			t.Errorf("%+v is nacked", delivery)
-		}
-		if n := p.count("effects"); n != delivery.effects {
-			t.Errorf("%+v: %d effects", delivery, n)
-		}
+		testkit.Check(t, p.live(delivery.id, delivery.position, delivery.redrives), "%+v is nacked", delivery)
+		n := p.count("effects")
+		testkit.Check(t, n == delivery.effects, "%+v: %d effects", delivery, n)
 	}
 }

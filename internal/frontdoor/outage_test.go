@@ -81,9 +81,8 @@ func TestHoldFitsSubscriber(t *testing.T) {
 	defer b.Run(attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })()
 	testkit.NoError(t, b.Source.Publish("parcels", message.NewMessage("1", nil)))
 	testkit.Eventually(t, "it is given back, again and again", func() bool { return deliveries.Load() > 3 })
-	if !log.Has("hold is too long for the broker", "config", "Config.Breaker.MaxHold") {
-		t.Error("the log does not say that MaxHold is cut")
-	}
+	testkit.Check(t, log.Has("hold is too long for the broker", "config", "Config.Breaker.MaxHold"),
+		"the log does not say that MaxHold is cut")
 }
 
 // Features R12, R8, R11: messages that come out of their stage, or out of the delay store, while the downstream is away

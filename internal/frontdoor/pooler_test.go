@@ -75,9 +75,7 @@ func TestPoolerAtStart(t *testing.T) {
 		var handled atomic.Int64
 		for range 2 { // gochannel gives each of them all messages
 			ch, err := spillway.New(t.Context(), config("&default_query_exec_mode="+mode))
-			if err != nil {
-				t.Fatalf("with %s: %v", mode, err)
-			}
+			testkit.Require(t, err == nil, "with %s: %v", mode, err)
 			defer b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
 				_, err := idempotency.Tx(msg.Context()).Exec(`INSERT INTO applied VALUES ($1, $2)`, msg.UUID, mode)
 				if err == nil {
@@ -92,8 +90,7 @@ func TestPoolerAtStart(t *testing.T) {
 			err := db.QueryRow(`SELECT count(*), count(DISTINCT id), (SELECT count(*) FROM spillway_dead_letters) FROM applied WHERE mode = $1`, mode).Scan(&all, &once, &set)
 			return err == nil && all >= messages
 		})
-		if all != messages || once != messages || set != 0 {
-			t.Errorf("with %s: %d applied, of %d messages, %d letters", mode, all, once, set)
-		}
+		testkit.Check(t, all == messages && once == messages && set == 0,
+			"with %s: %d applied, of %d messages, %d letters", mode, all, once, set)
 	}
 }

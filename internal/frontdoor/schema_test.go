@@ -98,9 +98,8 @@ func runFile(t testing.TB, db *sql.DB, files fs.FS, name string, skip func(state
 		if skip != nil && skip(statement) {
 			continue
 		}
-		if _, err := db.Exec(statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		_, err := db.Exec(statement)
+		testkit.Require(t, err == nil, "%s: %v", statement, err)
 	}
 }
 
@@ -113,9 +112,7 @@ func detected(t testing.TB, db *sql.DB) *database.Database {
 func texts(t testing.TB, db *sql.DB, query string) (all []string) {
 	t.Helper()
 	rows, err := db.Query(query)
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
+	testkit.Require(t, err == nil, "%s: %v", query, err)
 	testkit.NoError(t, database.Each(rows, func(rows *sql.Rows) error {
 		var line string
 		err := rows.Scan(&line)
@@ -165,9 +162,7 @@ func TestUpgradeOfEarlierTables(t *testing.T) {
 			}
 			for range 2 {
 				s, err := openStores(t, db)
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
+				testkit.Require(t, err == nil, "%s: %v", name, err)
 				s.wantRows(t, d)
 				wantNewest(t, db)
 			}
@@ -180,9 +175,8 @@ func fillTables(t testing.TB, d *database.Database) {
 	t.Helper()
 	insert := func(statement string, args ...any) {
 		t.Helper()
-		if _, err := d.Exec(t.Context(), d.Statement(statement), args...); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		_, err := d.Exec(t.Context(), d.Statement(statement), args...)
+		testkit.Require(t, err == nil, "%s: %v", statement, err)
 	}
 	insert(`INSERT INTO spillway_keys (consumer, id, outputs, applied_at) VALUES (?, ?, ?, 7)`, d.Text("shop/billing"), d.Text("order"), []byte("out"))
 	for _, status := range []string{"waiting", "refused"} {
@@ -204,9 +198,8 @@ func (s stores) wantRows(t testing.TB, d *database.Database) {
 	t.Helper()
 	claim := testkit.Must(
 		s.keys.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "order"}}))
-	if r := claim.Recorded(); r == nil || string(r.Outputs) != "out" {
-		t.Errorf("the key is not applied: %+v", r)
-	}
+	r := claim.Recorded()
+	testkit.Check(t, r != nil && string(r.Outputs) == "out", "the key is not applied: %+v", r)
 	testkit.Is(t, claim.Release(), nil)
 	// Letters of version 1 have no service yet.
 	testkit.Must(d.Exec(t.Context(), d.Statement(`UPDATE spillway_dead_letters SET service = ?`), []byte("shop")))
@@ -233,9 +226,7 @@ func TestSchemaByHand(t *testing.T) {
 		owner := kind.Open(t, address)
 		d := detected(t, owner)
 		files, err := fs.Glob(spillway.Schema(), string(d.Kind())+"/*.sql")
-		if err != nil || len(files) < 8 {
-			t.Fatal(files, err)
-		}
+		testkit.Require(t, err == nil && len(files) >= 8, "%v %v", files, err)
 		for _, name := range files {
 			runFile(t, owner, spillway.Schema(), name, nil)
 		}
@@ -252,9 +243,8 @@ func TestSchemaByHand(t *testing.T) {
 		s.wantRows(t, detected(t, db))
 		testkit.NoError(t, s.delay.Inside().Put(t.Context(), "orders", message.NewMessage("1", nil), time.Hour))
 		testkit.NoError(t, s.letters.Publish("orders.dlq", message.NewMessage("1", nil)))
-		if now := texts(t, owner, catalogs[d.Kind()]); !slices.Equal(now, made) {
-			t.Errorf("the files made %q, and the stores %q", made, now)
-		}
+		now := texts(t, owner, catalogs[d.Kind()])
+		testkit.Check(t, slices.Equal(now, made), "the files made %q, and the stores %q", made, now)
 	})
 }
 
@@ -274,7 +264,5 @@ func mayOnlyWrite(t testing.TB, owner, db *sql.DB) {
 		}
 	})
 	testkit.Must(db.Exec(`SET ROLE ` + role))
-	if _, err := db.Exec(`CREATE TABLE mine (id INT)`); err == nil {
-		t.Fatal("the role may create tables")
-	}
+	testkit.Require(t, testkit.Err(db.Exec(`CREATE TABLE mine (id INT)`)) != nil, "the role may create tables")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -31,9 +32,8 @@ func TestSecurityTakenID(t *testing.T) {
 	b.Publish(message.NewMessage("order-1", []byte("genuine")))
 	b.Eventually("the genuine one is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
 	letter := b.Waiting()[0].Letter
-	if letter.Failure.Reason != classify.ReasonKeyReused || string(letter.Original.Payload) != "genuine" {
-		t.Errorf("%s: %s", letter.Failure.Reason, letter.Original.Payload)
-	}
+	testkit.Check(t, letter.Failure.Reason == classify.ReasonKeyReused && string(letter.Original.Payload) == "genuine",
+		"%s: %s", letter.Failure.Reason, letter.Original.Payload)
 }
 
 // A publisher to a live topic can claim that its own message was redriven often: such a message is quarantined at its
@@ -49,9 +49,7 @@ func TestSecurityClaimedRedrives(t *testing.T) {
 	b.Publish(msg)
 	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
 	report, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
-	if err != nil || report.Quarantined != 1 || report.Redriven != 0 {
-		t.Errorf("%+v, %v", report, err)
-	}
+	testkit.Check(t, err == nil && report.Quarantined == 1 && report.Redriven == 0, "%+v, %v", report, err)
 }
 
 // A person who sends messages that fail as if the downstream was away cannot stop the good ones among them, and the own

@@ -111,20 +111,17 @@ func TestRowsLeftAreReported(t *testing.T) {
 		if len(lines) != want || want > 0 && (lines[0].Fields["stage_topic"] != "orders.billing.retry" || lines[0].Fields["messages"] != 2) {
 			t.Errorf("%s: %v, want %d lines", what, lines, want)
 		}
-		if failed := log.Lines(watermill.ErrorLogLevel, "search"); len(failed) > 0 {
-			t.Errorf("%s: %v", what, failed)
-		}
+		failed := log.Lines(watermill.ErrorLogLevel, "search")
+		testkit.Check(t, len(failed) <= 0, "%s: %v", what, failed)
 	}
 	start("before there is a table", 0)
 	var tables int
-	if err := b.DB.QueryRow(`SELECT count(*) FROM sqlite_master WHERE name = 'spillway_delayed'`).Scan(&tables); err != nil || tables != 0 {
-		t.Errorf("the search made a table: %d, %v", tables, err)
-	}
+	err := b.DB.QueryRow(`SELECT count(*) FROM sqlite_master WHERE name = 'spillway_delayed'`).Scan(&tables)
+	testkit.Check(t, err == nil && tables == 0, "the search made a table: %d, %v", tables, err)
 	store := delayStore(t, b.DB)
 	for _, id := range []string{"1", "2"} {
-		if err := store.Inside().Put(t.Context(), "orders.billing.retry", message.NewMessage(id, nil), time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		err := store.Inside().Put(t.Context(), "orders.billing.retry", message.NewMessage(id, nil), time.Hour)
+		testkit.Require(t, err == nil, "%v", err)
 	}
 	inTopics := func(c *spillway.Config) {
 		c.Stages = &stages.Config{

@@ -58,9 +58,8 @@ func TestPurgeKnowsTheStages(t *testing.T) {
 			c.Stages.Stages = stages.Delays(total)
 			c.Purge = &idempotency.PurgeConfig{Retention: 2 * time.Hour, Horizon: time.Hour}
 		})
-		if got := len(log.Captured()[watermill.ErrorLogLevel]) > 0; got != warned {
-			t.Errorf("stages of %s: warned %t", total, got)
-		}
+		got := len(log.Captured()[watermill.ErrorLogLevel]) > 0
+		testkit.Check(t, got == warned, "stages of %s: warned %t", total, got)
 	}
 }
 

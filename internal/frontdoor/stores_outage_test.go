@@ -118,11 +118,8 @@ func storesCutOff(t *testing.T, d databases.Database, configure func(*testing.T,
 	})
 	counts := applied()
 	for _, id := range want {
-		if counts[id] != 1 {
-			t.Errorf("%s took effect %d times", id, counts[id])
-		}
+		testkit.Check(t, counts[id] == 1, "%s took effect %d times", id, counts[id])
 	}
-	if ids := dead.IDs(); len(ids) > 0 {
-		t.Errorf("dead-lettered: %v", ids)
-	}
+	ids := dead.IDs()
+	testkit.Check(t, len(ids) <= 0, "dead-lettered: %v", ids)
 }

@@ -120,16 +120,13 @@ func TestTracer(t *testing.T) {
 		`op2 begins kind 0 of orders/billing to "" number 2 parent "" earlier "op1"`, `op2 ends as unknown: open [masked]`,
 		`op3 begins kind 2 of orders/billing to "orders.dlq" number 1 parent "op2" earlier ""`, `op3 ends`,
 	}
-	if got := f.story(); !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	if !slices.Equal(seen, []any{"op1", "op2"}) || msg.Context() != before {
-		t.Errorf("the handler saw %v, and the context is restored: %t", seen, msg.Context() == before)
-	}
+	got := f.story()
+	testkit.Check(t, slices.Equal(got, want), "got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	testkit.Check(t, slices.Equal(seen, []any{"op1", "op2"}) && msg.Context() == before,
+		"the handler saw %v, and the context is restored: %t", seen, msg.Context() == before)
 	letter, err := poison.Decode(dead.taken[0])
-	if err != nil || letter.Trace != "op3" || dead.taken[0].Context().Value(followed{}) != "op3" {
-		t.Errorf("the letter has the trace %q, error %v", letter.Trace, err)
-	}
+	testkit.Check(t, err == nil && letter.Trace == "op3" && dead.taken[0].Context().Value(followed{}) == "op3",
+		"the letter has the trace %q, error %v", letter.Trace, err)
 	if _, left := letter.Original.Metadata[poison.KeyEarlierTrace]; left {
 		t.Error("the trace is left on the original")
 	}
@@ -153,9 +150,7 @@ func TestTracerEndsEachOperation(t *testing.T) {
 	msg := order(t, nil)
 	msg.SetContext(ctx)
 	_, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { cancel(); return nil, ctx.Err() })(msg)
-	if err == nil || len(dead.taken) != 1 {
-		t.Errorf("error %v, %d letters", err, len(dead.taken))
-	}
+	testkit.Check(t, err != nil && len(dead.taken) == 1, "error %v, %d letters", err, len(dead.taken))
 	story := strings.Join(f.story(), "\n")
 	if len(f.open) > 0 || !strings.Contains(story, "op1 ends as permanent") || !strings.Contains(story, "op3 ends as aborted") {
 		t.Errorf("open: %v\n%s", f.open, story)
@@ -182,9 +177,8 @@ func TestTracerWaitsForTheGuard(t *testing.T) {
 	})
 	testkit.Equal(t, "while the message is held", len(f.story()), 0)
 	channel.Breaker().Close("billing")
-	if err := <-done; err != nil || len(f.story()) != 2 {
-		t.Errorf("error %v, %q", err, f.story())
-	}
+	err := <-done
+	testkit.Check(t, err == nil && len(f.story()) == 2, "error %v, %q", err, f.story())
 }
 
 // panicking is an observe.Tracer that panics.
@@ -201,16 +195,13 @@ func TestTracerPanics(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		testkit.Must(channel.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			calls++
-			if msg.Context() == nil {
-				t.Error("no context")
-			}
+			testkit.Check(t, msg.Context() != nil, "no context")
 			if fails {
 				return nil, classify.Transient(errors.New("boom"))
 			}
 			return nil, nil
 		})(order(t, message.Metadata{"a": "b"})))
 	}
-	if calls != 4 || len(dead.taken) != 1 || dead.taken[0].Metadata[poison.KeyEarlierTrace] != "" {
-		t.Errorf("%d calls, %d letters", calls, len(dead.taken))
-	}
+	testkit.Check(t, calls == 4 && len(dead.taken) == 1 && dead.taken[0].Metadata[poison.KeyEarlierTrace] == "",
+		"%d calls, %d letters", calls, len(dead.taken))
 }

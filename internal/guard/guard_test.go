@@ -79,9 +79,8 @@ func TestGuardRules(t *testing.T) {
 			if v := verdict(err); v.Class != row.class || v.Reason != row.reason {
 				t.Errorf("%s: the verdict on %v is %s, %q", row.name, err, v.Class, v.Reason)
 			}
-			if handled != (row.class == passes) || handled != (err == nil) {
-				t.Errorf("%s: handled: %t, error %v", row.name, handled, err)
-			}
+			testkit.Check(t, handled == (row.class == passes) && handled == (err == nil),
+				"%s: handled: %t, error %v", row.name, handled, err)
 		}
 	})
 }
@@ -146,8 +145,7 @@ func TestHopsOfOutputs(t *testing.T) {
 			}
 			counts = append(counts, m.Metadata.Get("x-hop-count"))
 		}
-		if err != nil || !slices.Equal(counts, row.want) || !maps.Equal(msg.Metadata, before) {
-			t.Errorf("%s: counts %v, on the source %v, error %v", name, counts, msg.Metadata, err)
-		}
+		testkit.Check(t, err == nil && slices.Equal(counts, row.want) && maps.Equal(msg.Metadata, before),
+			"%s: counts %v, on the source %v, error %v", name, counts, msg.Metadata, err)
 	}
 }

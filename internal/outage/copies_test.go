@@ -63,9 +63,8 @@ func TestSettle(t *testing.T) {
 				if row.copy != nil {
 					c = row.copy(r)
 				}
-				if o, settled := Settle(c); settled != row.settled || o.Next != chain.Done {
-					t.Errorf("settled %t, %v", settled, o)
-				}
+				o, settled := Settle(c)
+				testkit.Check(t, settled == row.settled && o.Next == chain.Done, "settled %t, %v", settled, o)
 				if _, settled := Settle(first); settled {
 					t.Error("a message is a copy of itself")
 				}
@@ -84,9 +83,7 @@ func TestSettle(t *testing.T) {
 	for i := range 3 * mostKept {
 		Holding(callOf(r, fmt.Sprint(i+1), "p"), time.Minute, watermill.NopLogger{})()
 	}
-	if len(r.kept) > mostKept || len(r.kept) < mostKept/2 {
-		t.Errorf("%d are remembered", len(r.kept))
-	}
+	testkit.Check(t, len(r.kept) <= mostKept && len(r.kept) >= mostKept/2, "%d are remembered", len(r.kept))
 }
 
 // Feature R12: what was remembered in an outage is forgotten without another message. One that is still held is known
@@ -177,9 +174,7 @@ func TestSettleWaits(t *testing.T) {
 					}()
 				}
 				synctest.Wait()
-				if len(results) > 0 {
-					t.Error("a copy did not wait")
-				}
+				testkit.Check(t, len(results) <= 0, "a copy did not wait")
 				time.Sleep(2 * time.Second)
 				r.kept[func() chain.Fingerprint { of, _ := first.Fingerprint(); return of }()].long = true
 				row.end(first, end)

@@ -62,26 +62,22 @@ func TestOutage(t *testing.T) {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * 5 * time.Millisecond)
 				testkit.Is(t, g.Do(t.Context(), call(t.Context(), strconv.Itoa(i)), d.ask), nil)
-				if late := time.Since(began) - 14*time.Second; late < 0 || late > probeEvery {
-					t.Errorf("through %s after the outage", late)
-				}
+				late := time.Since(began) - 14*time.Second
+				testkit.Check(t, late >= 0 && late <= probeEvery, "through %s after the outage", late)
 			})
 		}
 		time.Sleep(14 * time.Second)
-		if n := d.asked.Load(); n > 16 {
-			t.Errorf("%d attempts in 14 s", n)
-		}
+		n := d.asked.Load()
+		testkit.Check(t, n <= 16, "%d attempts in 14 s", n)
 		d.down.Store(false)
 		all.Wait()
 		time.Sleep(calm)
 		synctest.Wait()
 		lines := logger.Captured()
-		if len(lines[watermill.ErrorLogLevel]) != 1 || len(lines[watermill.InfoLogLevel]) != 1 {
-			t.Fatalf("logged %v", lines)
-		}
-		if said := lines[watermill.InfoLogLevel][0].Fields; said["held"] != 200 || said["given_back"] != 0 {
-			t.Errorf("the end of the outage says %v", said)
-		}
+		testkit.Require(t, len(lines[watermill.ErrorLogLevel]) == 1 && len(lines[watermill.InfoLogLevel]) == 1,
+			"logged %v", lines)
+		said := lines[watermill.InfoLogLevel][0].Fields
+		testkit.Check(t, said["held"] == 200 && said["given_back"] == 0, "the end of the outage says %v", said)
 	})
 }
 
@@ -96,9 +92,8 @@ func TestGivenBack(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			began := time.Now()
 			err := g.Do(ctx, call(ctx, "m"), d.ask)
-			if took := time.Since(began); !givenBack(err) || took != want {
-				t.Errorf("after %s, not %s: %v", took, want, err)
-			}
+			took := time.Since(began)
+			testkit.Check(t, givenBack(err) && took == want, "after %s, not %s: %v", took, want, err)
 			cancel()
 		}
 		adapters := WithMaxHold(t.Context(), time.Hour)
@@ -114,9 +109,8 @@ func TestGivenBack(t *testing.T) {
 		const ends = 2500 * time.Millisecond // between two attempts: one that is cut off keeps its error
 		defer time.AfterFunc(ends, cancel).Stop()
 		began := time.Now()
-		if err := g.Do(ctx, call(ctx, "m"), d.ask); !givenBack(err) || time.Since(began) != ends {
-			t.Errorf("after %s: %v", time.Since(began), err)
-		}
+		err := g.Do(ctx, call(ctx, "m"), d.ask)
+		testkit.Check(t, givenBack(err) && time.Since(began) == ends, "after %s: %v", time.Since(began), err)
 	})
 }
 
@@ -172,9 +166,8 @@ func TestAwayForGood(t *testing.T) {
 		logger := watermill.NewCaptureLogger()
 		g := New(Config{Logger: logger})
 		for began := time.Now(); time.Since(began) < 24*time.Hour; {
-			if err := g.Do(t.Context(), call(t.Context(), "m"), func() error { return errAway }); !givenBack(err) {
-				t.Fatalf("after %s: %v", time.Since(began), err)
-			}
+			err := g.Do(t.Context(), call(t.Context(), "m"), func() error { return errAway })
+			testkit.Require(t, givenBack(err), "after %s: %v", time.Since(began), err)
 		}
 		testkit.Equal(t, "logged", len(logger.Captured()[watermill.ErrorLogLevel]), 1)
 	})
@@ -188,21 +181,17 @@ func TestInterrupted(t *testing.T) {
 		d.down.Store(true)
 		defer time.AfterFunc(5*time.Second, func() { d.down.Store(false) }).Stop()
 		began := time.Now()
-		if err := g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask); !givenBack(err) || time.Since(began) < 5*time.Second {
-			t.Errorf("after %s: %v", time.Since(began), err)
-		}
+		err := g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask)
+		testkit.Check(t, givenBack(err) && time.Since(began) >= 5*time.Second, "after %s: %v", time.Since(began), err)
 		for range maxInterruptions - 1 {
-			if err := g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask); !givenBack(err) {
-				t.Error(err)
-			}
+			err := g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask)
+			testkit.Check(t, givenBack(err), "%v", err)
 		}
-		if err := g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask); err != errAway {
-			t.Error("given back without end:", err)
-		}
+		err = g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask)
+		testkit.Check(t, err == errAway, "given back without end: %v", err)
 		g.Settled(call(t.Context(), "m"))
-		if err := g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask); !givenBack(err) {
-			t.Error("a message that came through is still counted:", err)
-		}
+		err = g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask)
+		testkit.Check(t, givenBack(err), "a message that came through is still counted: %v", err)
 	})
 }
 
@@ -214,13 +203,9 @@ func TestEndsTheConnection(t *testing.T) {
 		err, asked := error(nil), 0
 		for began := time.Now(); err == nil || givenBack(err); {
 			err = g.Do(t.Context(), call(t.Context(), "m"), func() error { asked++; return errLost })
-			if time.Since(began) > time.Hour {
-				t.Fatal("it is held for ever")
-			}
+			testkit.Require(t, time.Since(began) <= time.Hour, "it is held for ever")
 		}
-		if err != error(errLost) || asked != maxInterruptions+1 {
-			t.Errorf("after %d attempts: %v", asked, err)
-		}
+		testkit.Check(t, err == error(errLost) && asked == maxInterruptions+1, "after %d attempts: %v", asked, err)
 	})
 }
 

@@ -96,9 +96,8 @@ func TestNackingBroker(t *testing.T) {
 					})
 				}
 				all.Wait()
-				if letGo != row.letGo || through != 50-row.letGo {
-					t.Errorf("%d were let go, not %d; %d came through", letGo, row.letGo, through)
-				}
+				testkit.Check(t, letGo == row.letGo && through == 50-row.letGo,
+					"%d were let go, not %d; %d came through", letGo, row.letGo, through)
 				time.Sleep(time.Minute)
 				if lines := logger.Captured(); len(lines[watermill.ErrorLogLevel]) != 1 || len(lines[watermill.InfoLogLevel]) != 1 {
 					t.Errorf("logged %v", lines)

@@ -47,9 +47,8 @@ func TestLink(t *testing.T) {
 		{NewError("not connected"), disconnected},
 		{evil{}, disconnected},
 	} {
-		if got := linkOf(row.err); got != row.want {
-			t.Errorf("%#v: %d", row.err, got)
-		}
+		got := linkOf(row.err)
+		testkit.Check(t, got == row.want, "%#v: %d", row.err, got)
 	}
 }
 
@@ -76,9 +75,8 @@ func TestCutsTheConnection(t *testing.T) {
 		g := New(Config{Logger: logger})
 		for _, id := range []string{"7", "8"} { // one after the other
 			took, err := until(t, g, id, func() error { return io.EOF })
-			if err != io.EOF || took < maxRefusal || took > 3*maxRefusal {
-				t.Errorf("%s: after %s: %v", id, took, err)
-			}
+			testkit.Check(t, err == io.EOF && took >= maxRefusal && took <= 3*maxRefusal,
+				"%s: after %s: %v", id, took, err)
 			if err := g.Do(t.Context(), call(t.Context(), id), func() error { return io.EOF }); err != io.EOF {
 				t.Error("a retry is held:", err)
 			}
@@ -104,16 +102,12 @@ func TestOutageOfADay(t *testing.T) {
 			}
 			return errDial
 		})
-		if !givenBack(err) {
-			t.Errorf("after %s: %v", took, err)
-		}
+		testkit.Check(t, givenBack(err), "after %s: %v", took, err)
 		g, n = New(Config{}), 0
 		for began := time.Now(); time.Since(began) < 24*time.Hour; n++ {
 			_, _ = until(t, g, "m"+strconv.Itoa(n), func() error { return io.EOF })
 		}
-		if n > 10 {
-			t.Errorf("%d messages are set aside", n)
-		}
+		testkit.Check(t, n <= 10, "%d messages are set aside", n)
 		g = New(Config{}) // two messages, of two partitions
 		var both sync.WaitGroup
 		for _, id := range []string{"a", "b"} {
@@ -145,9 +139,8 @@ func TestFlapping(t *testing.T) {
 		for i := range 4 {
 			all.Go(func() {
 				for n := 0; time.Since(began) < time.Hour; n++ {
-					if took, err := until(t, g, fmt.Sprintf("%d-%d", i, n), try); err != nil || took > 90*time.Second {
-						t.Errorf("after %s: %v", took, err)
-					}
+					took, err := until(t, g, fmt.Sprintf("%d-%d", i, n), try)
+					testkit.Check(t, err == nil && took <= 90*time.Second, "after %s: %v", took, err)
 					time.Sleep(10 * time.Millisecond)
 				}
 			})
@@ -182,9 +175,7 @@ func TestRefusedIsNoStorm(t *testing.T) {
 				}
 			})
 			all.Wait()
-			if offered < 8 || offered > 14 {
-				t.Errorf("offered %d times in a minute", offered)
-			}
+			testkit.Check(t, offered >= 8 && offered <= 14, "offered %d times in a minute", offered)
 			for began := time.Now(); time.Since(began) < 30*time.Second; {
 				_ = g.Do(ctx, call(ctx, "m"), func() error { return errAway })
 			}
@@ -219,9 +210,8 @@ func TestOneOutageIsLoggedOnce(t *testing.T) {
 		d.down.Store(false)
 		at := time.Now()
 		all.Wait()
-		if late := time.Since(at); late > probeEvery {
-			t.Errorf("messages wait for %s", late)
-		}
+		late := time.Since(at)
+		testkit.Check(t, late <= probeEvery, "messages wait for %s", late)
 		for i := range 4 {
 			do("late-"+strconv.Itoa(i), errDial)
 			do("more-"+strconv.Itoa(i), nil)
@@ -230,8 +220,7 @@ func TestOneOutageIsLoggedOnce(t *testing.T) {
 		time.Sleep(calm)
 		synctest.Wait()
 		lines := logger.Captured()
-		if len(lines[watermill.ErrorLogLevel]) != 1 || len(lines[watermill.InfoLogLevel]) != 1 {
-			t.Fatalf("logged %v", lines)
-		}
+		testkit.Require(t, len(lines[watermill.ErrorLogLevel]) == 1 && len(lines[watermill.InfoLogLevel]) == 1,
+			"logged %v", lines)
 	})
 }

@@ -121,9 +121,8 @@ func TestMaxHold(t *testing.T) {
 		after, configured time.Duration
 		cut               bool
 	}{{0, time.Hour, false}, {time.Minute, time.Minute, true}, {time.Minute, 30 * time.Second, false}, {unset, time.Hour, false}} {
-		if got := RedeliveryOf(saying{after: row.after}).Cuts(row.configured); got != row.cut {
-			t.Errorf("%+v: %t", row, got)
-		}
+		got := RedeliveryOf(saying{after: row.after}).Cuts(row.configured)
+		testkit.Check(t, got == row.cut, "%+v: %t", row, got)
 	}
 }
 
@@ -146,7 +145,6 @@ func TestLearn(t *testing.T) {
 		t.Error("the change was not announced")
 	}
 	var none *Redelivery
-	if none.Learn(time.Second) || none.Changed() != nil || none.MaxHold(0) != DefaultMaxHold {
-		t.Error("an unknown subscriber learned")
-	}
+	testkit.Check(t, !none.Learn(time.Second) && none.Changed() == nil && none.MaxHold(0) == DefaultMaxHold,
+		"an unknown subscriber learned")
 }

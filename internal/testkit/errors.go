@@ -46,3 +46,25 @@ func Equal[T comparable](t testing.TB, what string, got, want T) {
 	}
 	t.Errorf("%sgot %+v, want %+v", what, got, want)
 }
+
+// Check fails the test unless what should be is so. The message says what is instead.
+func Check(t interface {
+	Helper()
+	Errorf(format string, args ...any)
+}, is bool, format string, args ...any) {
+	t.Helper()
+	if !is {
+		t.Errorf(format, args...)
+	}
+}
+
+// Require ends the test unless what should be is so. The message says what is instead.
+func Require(t interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}, is bool, format string, args ...any) {
+	t.Helper()
+	if !is {
+		t.Fatalf(format, args...)
+	}
+}

@@ -144,6 +144,13 @@ func TestErrors(t *testing.T) {
 		`error is <nil>, want one that`: func(t testing.TB) { testkit.Says(t, nil, "yes") },
 		"got 7 and no, want 7":          func(t testing.TB) { testkit.Returns(t, 7)(7, no) },
 		"got 7 and <nil>, want 8":       func(t testing.TB) { testkit.Returns(t, 8)(7, nil) },
+		"keys: got 7, want 8":           func(t testing.TB) { testkit.Equal(t, "keys", 7, 8); testkit.Equal(t, "", 7, 7) },
+		"7 keys":                        func(t testing.TB) { testkit.Check(t, false, "%d keys", 7) },
+		"eight keys": func(t testing.TB) {
+			defer func() { _ = recover() }()
+			testkit.Check(t, true, "no")
+			testkit.Require(t, false, "eight keys")
+		},
 	} {
 		r := &recorder{}
 		if check(r); !strings.Contains(r.said, fails) || (r.said == "") != (fails == "") {

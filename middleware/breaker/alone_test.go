@@ -37,16 +37,14 @@ func TestAloneWithStages(t *testing.T) {
 		})
 		began := time.Now()
 		s.deliver(t.Context(), h, "poison")
-		if took := time.Since(began); len(stage) != 1 || took < time.Minute || took > 70*time.Second {
-			t.Errorf("%v after %s", stage, took)
-		}
+		took := time.Since(began)
+		testkit.Check(t, len(stage) == 1 && took >= time.Minute && took <= 70*time.Second, "%v after %s", stage, took)
 		s.deliver(t.Context(), h, "good")
 		time.Sleep(time.Second)
 		began = time.Now()
 		s.deliver(t.Context(), h, "poison 2")
-		if took := time.Since(began); s.dead["poison 2"] == nil || took > 10*time.Second {
-			t.Errorf("%v after %s", s.dead, took)
-		}
+		took = time.Since(began)
+		testkit.Check(t, s.dead["poison 2"] != nil && took <= 10*time.Second, "%v after %s", s.dead, took)
 	})
 }
 
@@ -69,18 +67,14 @@ func TestHoldThatEndsIsNoBlame(t *testing.T) {
 			first, next := fmt.Sprint("first ", outage), fmt.Sprint("next ", outage)
 			s.service.fail(errAway)
 			time.AfterFunc(6*time.Second, func() { s.service.fail(nil) })
-			if one(first) {
-				t.Fatal(first, " was counted, or handled in the outage")
-			}
+			testkit.Require(t, !one(first), "%v  was counted, or handled in the outage", first)
 			for !one(next) {
 			}
 			for !one(first) {
 			}
 			time.Sleep(30 * time.Second)
 		}
-		if len(stage)+len(counted) != 0 {
-			t.Errorf("staged %v, counted %v", stage, counted)
-		}
+		testkit.Check(t, len(stage)+len(counted) == 0, "staged %v, counted %v", stage, counted)
 
 		s.service.set(func(id string) error {
 			if id == "poison" {
@@ -90,9 +84,7 @@ func TestHoldThatEndsIsNoBlame(t *testing.T) {
 		})
 		for deliveries := 1; !one("poison"); deliveries++ {
 			one(fmt.Sprint("good ", deliveries))
-			if deliveries == 10 {
-				t.Fatal("a message that fails alone is given back again and again")
-			}
+			testkit.Require(t, deliveries != 10, "a message that fails alone is given back again and again")
 		}
 	})
 }
@@ -122,8 +114,7 @@ func TestAloneWithoutStages(t *testing.T) {
 		time.AfterFunc(10*time.Minute, func() { s.service.fail(nil) })
 		s.deliver(t.Context(), s.handler(t), "alone")
 		s.checkAllHandled(t, 1)
-		if lines := logger.Lines(watermill.ErrorLogLevel, "One message alone"); len(lines) != 1 || lines[0].Fields["message_id"] != "alone" {
-			t.Error(lines)
-		}
+		lines := logger.Lines(watermill.ErrorLogLevel, "One message alone")
+		testkit.Check(t, len(lines) == 1 && lines[0].Fields["message_id"] == "alone", "%v", lines)
 	})
 }

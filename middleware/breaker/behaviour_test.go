@@ -49,9 +49,8 @@ func TestPermanentProbe(t *testing.T) {
 		})
 		began := time.Now()
 		wait()
-		if len(s.dead) != 9 || s.handled["held 9"] != 1 || time.Since(began) > 7*time.Second {
-			t.Errorf("%v, %v after %s", s.dead, s.handled, time.Since(began))
-		}
+		testkit.Check(t, len(s.dead) == 9 && s.handled["held 9"] == 1 && time.Since(began) <= 7*time.Second,
+			"%v, %v after %s", s.dead, s.handled, time.Since(began))
 	})
 }
 
@@ -69,9 +68,7 @@ func TestNoMessageWhileOpen(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		cancel()
 		all.Wait()
-		if s.breaker.Health()[0].State == breaker.Closed {
-			t.Fatalf("%+v", s.breaker.Health())
-		}
+		testkit.Require(t, s.breaker.Health()[0].State != breaker.Closed, "%+v", s.breaker.Health())
 		time.Sleep(9 * time.Minute)
 		calls := s.service.count()
 		if _, err := h(newMessage(t.Context(), "next")); !chain.IsAborted(err) || s.service.count() < calls+1 || s.service.count() > calls+5 { // at once, and after waits
@@ -119,9 +116,7 @@ func TestFreeze(t *testing.T) {
 			s.breaker.Close(handler)
 			wait()
 			s.checkAllHandled(t, 5)
-			if s.back == 0 {
-				t.Error("nothing was given back in an hour")
-			}
+			testkit.Check(t, s.back != 0, "nothing was given back in an hour")
 			if back != s.back || on < 5 || waited < 4*time.Hour {
 				t.Errorf("OnWaited was called with %d messages that went back, of %d, and %d that went on, after %s in all", back, s.back, on, waited)
 			}
@@ -143,9 +138,8 @@ func TestHeldMessageGoesAway(t *testing.T) {
 			if f, ok := causes.Find[*classify.Failure](err); !ok || !chain.IsAborted(err) || f.Attempts != 0 || !errors.Is(err, context.Canceled) {
 				t.Errorf("%v", err)
 			}
-			if held := time.Since(began); held > want+time.Second {
-				t.Errorf("held %s", held)
-			}
+			held := time.Since(began)
+			testkit.Check(t, held <= want+time.Second, "held %s", held)
 		}
 		s.service.fail(nil)
 		wait()
@@ -209,9 +203,8 @@ func TestRetryAfterOfADownstream(t *testing.T) {
 		})
 		s.consume(t, 5, ids(20))
 		s.checkAllHandled(t, 20)
-		if calls := s.service.count(); calls > 20+5+2 {
-			t.Errorf("%d calls", calls)
-		}
+		calls := s.service.count()
+		testkit.Check(t, calls <= 20+5+2, "%d calls", calls)
 	})
 }
 
@@ -232,9 +225,7 @@ func TestValve(t *testing.T) {
 				if err == nil {
 					break
 				}
-				if !chain.IsAborted(err) || !valve.IsShut() {
-					t.Fatalf("%v, shut: %t", err, valve.IsShut())
-				}
+				testkit.Require(t, chain.IsAborted(err) && valve.IsShut(), "%v, shut: %t", err, valve.IsShut())
 			}
 		}
 		if calls := s.service.count(); calls > 50+3+20 || longest > time.Second {

@@ -30,25 +30,21 @@ func TestBreakerHoldsAnOutage(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 50 {
 			all.Go(func() {
-				if _, err := h(newMessage(t.Context(), fmt.Sprint(i))); err != nil {
-					t.Errorf("message %d: %v", i, err)
-				}
+				_, err := h(newMessage(t.Context(), fmt.Sprint(i)))
+				testkit.Check(t, err == nil, "message %d: %v", i, err)
 			})
 		}
 		time.Sleep(10 * time.Second)
 		calls := down.since(began)
-		if calls < 4 || calls > 50+10 {
-			t.Errorf("%d calls during the outage", calls)
-		}
+		testkit.Check(t, calls >= 4 && calls <= 50+10, "%d calls during the outage", calls)
 		if h := g.Health(); len(h) != 1 || h[0].Waiting < 49 || h[0].Reason != breaker.ReasonAway {
 			t.Errorf("health: %+v", h)
 		}
 		down.fail(nil)
 		back := time.Now()
 		all.Wait()
-		if took := time.Since(back); took > 10*time.Second {
-			t.Errorf("all were handled %s after it was back", took)
-		}
+		took := time.Since(back)
+		testkit.Check(t, took <= 10*time.Second, "all were handled %s after it was back", took)
 		time.Sleep(time.Minute)
 		if h := g.Health(); len(h) != 0 {
 			t.Errorf("health afterwards: %+v, changes %v", h, changes)
@@ -86,9 +82,8 @@ func TestNilBreaker(t *testing.T) {
 	var g *breaker.Breaker
 	health, open, stop, plugin, middleware := g.Health, g.Open, g.Close, g.Plugin, g.Middleware
 	open("billing", "a deploy")
-	if found := health(); found == nil || len(found) != 0 {
-		t.Errorf("%#v", found)
-	}
+	found := health()
+	testkit.Check(t, found != nil && len(found) == 0, "%#v", found)
 	stop("billing")
 	handled := false
 	h := middleware(func(*message.Message) ([]*message.Message, error) { handled = true; return nil, nil })
@@ -96,12 +91,8 @@ func TestNilBreaker(t *testing.T) {
 		t.Errorf("handled %t: %v", handled, err)
 	}
 	router, err := message.NewRouter(message.RouterConfig{}, nil)
-	if err != nil || plugin(router) != nil {
-		t.Error(err)
-	}
-	if err := plugin(nil); err == nil {
-		t.Error("a nil router")
-	}
+	testkit.Check(t, err == nil && plugin(router) == nil, "%v", err)
+	testkit.Check(t, plugin(nil) != nil, "a nil router")
 }
 
 // Bad input: Open and Close of a handler that no router has hold nothing and let nothing pass, and say so. Before the

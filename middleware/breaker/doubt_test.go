@@ -64,9 +64,8 @@ func TestPoisonAtTheHead(t *testing.T) {
 			if len(s.dead) != poison || len(s.handled) != good || took > time.Minute+10*time.Second+attempts {
 				t.Errorf("%v: %d dead, %d handled after %s", unmarked(i), len(s.dead), len(s.handled), took)
 			}
-			if lines := logger.Lines(watermill.ErrorLogLevel, "unknown meaning"); len(lines) != 1 || lines[0].Fields["handler"] != "billing" {
-				t.Errorf("%v", lines)
-			}
+			lines := logger.Lines(watermill.ErrorLogLevel, "unknown meaning")
+			testkit.Check(t, len(lines) == 1 && lines[0].Fields["handler"] == "billing", "%v", lines)
 		})
 	}
 }
@@ -87,9 +86,8 @@ func TestBadDeploy(t *testing.T) {
 				t.Errorf("%d dead after %s", len(s.dead), took)
 			}
 		}
-		if took[1] < took[0]+30*time.Second || took[1] > took[0]+90*time.Second {
-			t.Errorf("it took %s without and with an outage", took)
-		}
+		testkit.Check(t, took[1] >= took[0]+30*time.Second && took[1] <= took[0]+90*time.Second,
+			"it took %s without and with an outage", took)
 		s.takes = 10 * time.Millisecond
 		s.service.fail(nil)
 		s.consume(t, 10, ids(100))
@@ -156,9 +154,8 @@ func TestOnlyAwayHoldsWithoutEnd(t *testing.T) {
 			}
 			s.mu.Unlock()
 			all.Wait()
-			if len(s.handled)+len(s.dead) != n {
-				rt.Errorf("%d handled, %d dead, of %d", len(s.handled), len(s.dead), n)
-			}
+			testkit.Check(rt, len(s.handled)+len(s.dead) == n,
+				"%d handled, %d dead, of %d", len(s.handled), len(s.dead), n)
 		})
 	})
 }
@@ -182,9 +179,7 @@ func TestPoisonBesideAway(t *testing.T) {
 		all.Go(func() { s.deliver(t.Context(), h, "poison") })
 		time.Sleep(2 * time.Hour)
 		s.mu.Lock()
-		if len(s.dead) != 1 || len(s.handled) != 0 {
-			t.Errorf("%v are dead, %d handled", s.dead, len(s.handled))
-		}
+		testkit.Check(t, len(s.dead) == 1 && len(s.handled) == 0, "%v are dead, %d handled", s.dead, len(s.handled))
 		s.mu.Unlock()
 		s.service.fail(nil)
 		all.Wait()
@@ -242,8 +237,7 @@ VALUES ('shop', 'billing', '', 'another', 'open', 'share', 'boom', '', 1, 900000
 	}
 	before := calls.Load()
 	testkit.Eventually(t, "the message goes on", func() bool { return calls.Load() > before+10 })
-	if lines := logger.Lines(watermill.ErrorLogLevel, "The breaker opened"); len(lines) != 1 {
-		t.Errorf("it opened %d times: %v", len(lines), lines)
-	}
+	lines := logger.Lines(watermill.ErrorLogLevel, "The breaker opened")
+	testkit.Check(t, len(lines) == 1, "it opened %d times: %v", len(lines), lines)
 	stop()
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
@@ -239,7 +240,5 @@ func TestConcurrency(t *testing.T) {
 		s.service.fail(nil)
 	}()
 	s.consume(t, 50, ids(3000))
-	if len(s.handled)+len(s.dead) != 3000 {
-		t.Errorf("%d handled, %d dead", len(s.handled), len(s.dead))
-	}
+	testkit.Check(t, len(s.handled)+len(s.dead) == 3000, "%d handled, %d dead", len(s.handled), len(s.dead))
 }

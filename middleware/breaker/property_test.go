@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
@@ -71,15 +72,12 @@ func TestManyPoisoned(t *testing.T) {
 				return nil
 			})
 			s.consume(t, 100, flow(n, every))
-			if len(s.dead) != bads || len(s.handled) != n-bads {
-				t.Errorf("seed %d: of %d bad ones %d are dead, %d handled", seed, bads, len(s.dead), len(s.handled))
-			}
-			if opened := s.opened(); outage == 0 && opened != 0 {
-				t.Errorf("seed %d: opened %d times", seed, opened)
-			}
-			if took := time.Since(began); took > n*every+outage+15*time.Second {
-				t.Errorf("seed %d: all took %s", seed, took)
-			}
+			testkit.Check(t, len(s.dead) == bads && len(s.handled) == n-bads,
+				"seed %d: of %d bad ones %d are dead, %d handled", seed, bads, len(s.dead), len(s.handled))
+			opened := s.opened()
+			testkit.Check(t, outage != 0 || opened == 0, "seed %d: opened %d times", seed, opened)
+			took := time.Since(began)
+			testkit.Check(t, took <= n*every+outage+15*time.Second, "seed %d: all took %s", seed, took)
 		})
 	}
 }

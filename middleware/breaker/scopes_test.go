@@ -46,9 +46,8 @@ func TestScopes(t *testing.T) {
 		}
 		fail("c")
 		fail("d")
-		if health := s.breaker.Health(); len(health) != 101 || health[0].Scope != "(others)" || health[0].Waiting < 5 {
-			t.Errorf("%+v", health)
-		}
+		health := s.breaker.Health()
+		testkit.Check(t, len(health) == 101 && health[0].Scope == "(others)" && health[0].Waiting >= 5, "%+v", health)
 		s.service.fail(nil)
 		all.Wait()
 		s.checkAllHandled(t, 307)
@@ -96,8 +95,6 @@ func TestScopesAreForgotten(t *testing.T) {
 		for i := range 10 {
 			s.deliver(t.Context(), h, fmt.Sprint("later ", i))
 		}
-		if asked.Load() != 0 {
-			t.Errorf("a year later Scope was called %d times for 10 successes", asked.Load())
-		}
+		testkit.Check(t, asked.Load() == 0, "a year later Scope was called %d times for 10 successes", asked.Load())
 	})
 }

@@ -100,9 +100,8 @@ func TestSharedOutage(t *testing.T) {
 			i.until("")
 			i.stop()
 		}
-		if left, err := openStore(t, db).List(t.Context()); err != nil || len(left) != 0 {
-			t.Errorf("%+v, %v", left, err)
-		}
+		left, err := openStore(t, db).List(t.Context())
+		testkit.Check(t, err == nil && len(left) == 0, "%+v, %v", left, err)
 	})
 }
 
@@ -185,9 +184,8 @@ func TestSharedOutageExpires(t *testing.T) {
 		exec(`INSERT INTO spillway_outages (service, handler, scope, instance, state, reason, cause, actor, since, expires_at)
 VALUES ('shop', 'billing', '', 'dead', 'open', 'away', 'the bank is away', '', 1, 9000000000000)`)
 		i.until(breaker.ReasonShared)
-		if cause := i.breaker.Health()[0].Cause; !strings.Contains(cause, "another instance, dead: the bank is away") {
-			t.Error(cause)
-		}
+		cause := i.breaker.Health()[0].Cause
+		testkit.Check(t, strings.Contains(cause, "another instance, dead: the bank is away"), "%v", cause)
 		exec(`UPDATE spillway_outages SET expires_at = 1`)
 		i.until("")
 	})
@@ -215,9 +213,8 @@ func TestSharedFreeze(t *testing.T) {
 				t.Errorf("%+v, %v", list, err)
 			}
 			testkit.Equal(t, "calls while frozen", later.calls.Load(), 0)
-			if released, err := store.Release(t.Context(), handler, "the bank is up", "bob"); err != nil || !released {
-				t.Errorf("%t, %v", released, err)
-			}
+			released, err := store.Release(t.Context(), handler, "the bank is up", "bob")
+			testkit.Check(t, err == nil && released, "%t, %v", released, err)
 			testkit.Eventually(t, "messages are handled", func() bool { return later.handled.Load() == 2 })
 			first.until("")
 			testkit.Eventually(t, "the log says who released the handler, and why", func() bool { // behind the messages
@@ -225,9 +222,8 @@ func TestSharedFreeze(t *testing.T) {
 			})
 			later.stop()
 		}
-		if released, err := store.Release(t.Context(), "billing", "again", "bob"); err != nil || released {
-			t.Errorf("released twice: %t, %v", released, err)
-		}
+		released, err := store.Release(t.Context(), "billing", "again", "bob")
+		testkit.Check(t, err == nil && !released, "released twice: %t, %v", released, err)
 		testkit.Says(t, testkit.Err(store.Release(t.Context(), "billing", "", "")), "the actor is empty")
 		for _, err := range []error{
 			store.Freeze(t.Context(), "billing", "", "ann"), store.Freeze(t.Context(), "billing", "why", ""),
@@ -259,8 +255,6 @@ func TestStoreAway(t *testing.T) {
 func TestNewStoreRefuses(t *testing.T) {
 	db := databases.SQLite.New(t)
 	testkit.Says(t, testkit.Err(breaker.NewStore(t.Context(), db, "a b")), "the Service")
-	if _, err := breaker.NewStore(context.Background(), nil, ""); err == nil {
-		t.Error("no database")
-	}
+	testkit.Check(t, testkit.Err(breaker.NewStore(context.Background(), nil, "")) != nil, "no database")
 	testkit.Says(t, newBreaker(t, breaker.Config{}).Plugin(nil), "the router is nil")
 }

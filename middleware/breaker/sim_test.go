@@ -176,9 +176,8 @@ func (s *sim) checkAllHandled(t rapid.TB, n int) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.handled) != n || len(s.dead) != 0 {
-		t.Errorf("of %d messages %d were handled, and %d are dead: %v", n, len(s.handled), len(s.dead), s.dead)
-	}
+	testkit.Check(t, len(s.handled) == n && len(s.dead) == 0,
+		"of %d messages %d were handled, and %d are dead: %v", n, len(s.handled), len(s.dead), s.dead)
 }
 
 // first returns the first change.

@@ -10,6 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/recent"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func of(i int) recent.Message {
@@ -21,15 +22,13 @@ func TestEvidenceIsBounded(t *testing.T) {
 	e, now := newWindow(), time.Now()
 	for i := range 20 * recent.Most {
 		e.note(of(i), classify.Verdict{Class: classify.ClassTransient}, time.Hour, false, now)
-		if e.messages.Len() > recent.Most || e.failed > recent.Most {
-			t.Fatalf("%d messages remembered, %d counted", e.messages.Len(), e.failed)
-		}
+		testkit.Require(t, e.messages.Len() <= recent.Most && e.failed <= recent.Most,
+			"%d messages remembered, %d counted", e.messages.Len(), e.failed)
 	}
 	for i := range 10 * maxMixed {
 		e.succeeded(of(-1-i), false)
-		if all := e.among + e.others; all > 20*recent.Most+maxMixed {
-			t.Fatalf("%d outcomes counted", all)
-		}
+		all := e.among + e.others
+		testkit.Require(t, all <= 20*recent.Most+maxMixed, "%d outcomes counted", all)
 	}
 }
 
@@ -38,22 +37,14 @@ func TestEvidenceCountsMessages(t *testing.T) {
 	e, now := newWindow(), time.Now()
 	unknown := classify.Verdict{}
 	for range 5 {
-		if e.note(of(1), unknown, time.Second, false, now) {
-			t.Error("blamed, and no other message succeeded")
-		}
+		testkit.Check(t, !e.note(of(1), unknown, time.Second, false, now), "blamed, and no other message succeeded")
 	}
-	if e.failed != 1 || e.distinct != 1 || e.attempts != 5 {
-		t.Errorf("%+v", e)
-	}
+	testkit.Check(t, e.failed == 1 && e.distinct == 1 && e.attempts == 5, "%+v", e)
 	e.succeeded(of(1), false)
-	if e.failed != 0 || e.passed != 1 || e.attempts != 0 {
-		t.Errorf("%+v", e)
-	}
+	testkit.Check(t, e.failed == 0 && e.passed == 1 && e.attempts == 0, "%+v", e)
 	e.note(of(2), unknown, time.Second, false, now)
 	e.succeeded(of(3), false)
-	if !e.note(of(2), unknown, time.Second, false, now) {
-		t.Error("another message succeeded in between")
-	}
+	testkit.Check(t, e.note(of(2), unknown, time.Second, false, now), "another message succeeded in between")
 	if e.note(of(4), unknown, time.Second, false, now.Add(3*time.Second)); e.failed != 1 || e.passed != 0 {
 		t.Errorf("after the window: %+v", e)
 	}
@@ -72,10 +63,7 @@ func TestEvidenceMixed(t *testing.T) {
 	if q, rare := e.mixed(false), e.rare(false); q < 0.4 || q > 0.6 || rare < 10 || rare > 20 {
 		t.Errorf("share %g, %d in a row", q, rare)
 	}
-	if e.mixed(true) != 0 || e.rare(true) != 0 {
-		t.Error("errors that do not say away explain errors that do")
-	}
-	if few := newWindow(); few.mixed(false) != 0 || few.rare(false) != 0 {
-		t.Error("nothing is known")
-	}
+	testkit.Check(t, e.mixed(true) == 0 && e.rare(true) == 0, "errors that do not say away explain errors that do")
+	few := newWindow()
+	testkit.Check(t, few.mixed(false) == 0 && few.rare(false) == 0, "nothing is known")
 }

@@ -63,9 +63,7 @@ func TestSuspectsRunAlone(t *testing.T) {
 			deliver(fmt.Sprint("s-", i))
 		}
 		all.Wait()
-		if !l.admission.isEmpty() || len(f.left) != 0 {
-			t.Errorf("%d marks are left", len(f.left))
-		}
+		testkit.Check(t, l.admission.isEmpty() && len(f.left) == 0, "%d marks are left", len(f.left))
 	})
 }
 
@@ -88,9 +86,8 @@ func TestSuspectsWaitIsBounded(t *testing.T) {
 			synctest.Wait()
 		}
 		all.Wait()
-		if took := time.Since(begin); took < 5*time.Second || took > 15*time.Second {
-			t.Errorf("they met after %s", took)
-		}
+		took := time.Since(begin)
+		testkit.Check(t, took >= 5*time.Second && took <= 15*time.Second, "they met after %s", took)
 	})
 }
 
@@ -146,9 +143,7 @@ func TestSuspectGoesAway(t *testing.T) {
 		}
 		close(release)
 		<-done
-		if !l.admission.isEmpty() {
-			t.Error("a message is left inside")
-		}
+		testkit.Check(t, l.admission.isEmpty(), "a message is left inside")
 	})
 }
 
@@ -175,9 +170,7 @@ func TestRoomUnderLoad(t *testing.T) {
 				}
 				if err == nil && at != slotPlain { // what began unmarked is let in whatever is
 					n := running.Add(1)
-					if at == slotAlone && (n != 1 || suspects.Add(1) != 1) {
-						t.Error("a suspect is not alone")
-					}
+					testkit.Check(t, at != slotAlone || n == 1 && suspects.Add(1) == 1, "a suspect is not alone")
 					if at == slotAlone {
 						suspects.Add(-1)
 					}
@@ -205,9 +198,8 @@ func TestAckedMessageWaits(t *testing.T) {
 		cancel()
 		calls := 0
 		h := chain.Enter(l.step)(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
-		if _, err := h(msg); err != nil || calls != 1 {
-			t.Errorf("%v, %d calls", err, calls)
-		}
+		_, err := h(msg)
+		testkit.Check(t, err == nil && calls == 1, "%v, %d calls", err, calls)
 	})
 }
 
@@ -226,9 +218,8 @@ func TestSuspectOutOfTime(t *testing.T) {
 			f.leaveMarks(fmt.Sprint(i), 1)
 			msg, calls := newMessage(fmt.Sprint(i)), 0
 			msg.SetContext(ctx)
-			if _, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })(msg); err != nil || calls != 1 {
-				t.Errorf("%v, %d calls", err, calls)
-			}
+			_, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })(msg)
+			testkit.Check(t, err == nil && calls == 1, "%v, %d calls", err, calls)
 		}
 		close(release)
 		<-done

@@ -110,32 +110,26 @@ func TestKilledAndStopped(t *testing.T) {
 			cmd := child.Command(t, o)
 			stdin, err1 := cmd.StdinPipe()
 			stdout, err2 := cmd.StdoutPipe()
-			if err1 != nil || err2 != nil {
-				t.Fatal(err1, err2)
-			}
+			testkit.Require(t, err1 == nil && err2 == nil, "%v %v", err1, err2)
 			testkit.NoError(t, cmd.Start())
-			if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "running\n" {
-				t.Fatal(line, err)
-			}
+			line, err := bufio.NewReader(stdout).ReadString('\n')
+			testkit.Require(t, line == "running\n", "%v %v", line, err)
 			if kill {
 				_ = cmd.Process.Kill()
 			}
 			_ = stdin.Close()
-			if err := cmd.Wait(); kill != (err != nil) {
-				t.Fatal(err)
-			}
+			err = cmd.Wait()
+			testkit.Require(t, kill == (err != nil), "%v", err)
 			l := newLimit(t, options{store: storeOn(t, db), quietAfter: time.Second, Config: Config{Heartbeat: 50 * time.Millisecond}})
 			testkit.NoError(t, l.start())
-			if got := l.mode.Load() == marking; got != kill {
-				t.Errorf("killed: %v, marking: %v", kill, got)
-			}
+			got := l.mode.Load() == marking
+			testkit.Check(t, got == kill, "killed: %v, marking: %v", kill, got)
 			eventually(t, "things are quiet in the end, and the lost one forgotten", func() bool {
 				return l.mode.Load() == quiet && len(pairs(t, db, `SELECT id, node FROM spillway_processes`)) == 1
 			})
 			testkit.NoError(t, l.end())
-			if left := pairs(t, db, `SELECT id, node FROM spillway_processes`); len(left) != 0 {
-				t.Errorf("left behind: %v", left)
-			}
+			left := pairs(t, db, `SELECT id, node FROM spillway_processes`)
+			testkit.Check(t, len(left) == 0, "left behind: %v", left)
 		}
 	})
 }
@@ -161,9 +155,7 @@ func wantLine(t *testing.T, said *bufio.Reader, want string) {
 	t.Helper()
 	for {
 		line, err := said.ReadString('\n')
-		if err != nil {
-			t.Fatalf("%q was not said: %v", want, err)
-		}
+		testkit.Require(t, err == nil, "%q was not said: %v", want, err)
 		if line == want+"\n" {
 			return
 		}
@@ -184,13 +176,11 @@ func TestStubbornHandler(t *testing.T) {
 		for i := range 4 {
 			cmd, said := o.start(t)
 			wantLine(t, said, "handling a")
-			if marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`); len(marks) != 1 {
-				t.Errorf("the marks are %v", marks)
-			}
+			marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`)
+			testkit.Check(t, len(marks) == 1, "the marks are %v", marks)
 			testkit.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-			if err := cmd.Wait(); err != nil {
-				t.Fatalf("end %d: %v", i, err)
-			}
+			err := cmd.Wait()
+			testkit.Require(t, err == nil, "end %d: %v", i, err)
 		}
 		o.Signal, o.Stubborn, o.Exit = false, false, true
 		testkit.NoError(t, child.Command(t, o).Run())
@@ -216,17 +206,14 @@ func TestRedrivenAfterKill(t *testing.T) {
 		if exit, ok := child.Command(t, o).Run().(*exec.ExitError); !ok || exit.Success() {
 			t.Fatal(exit)
 		}
-		if letters := pairs(t, db, `SELECT id, reason FROM letters`); letters["a"] != "max_delivery_count_exceeded" {
-			t.Fatalf("letters %v", letters)
-		}
-		if marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`); len(marks) != 1 {
-			t.Errorf("the marks are %v", marks)
-		}
+		letters := pairs(t, db, `SELECT id, reason FROM letters`)
+		testkit.Require(t, letters["a"] == "max_delivery_count_exceeded", "letters %v", letters)
+		marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`)
+		testkit.Check(t, len(marks) == 1, "the marks are %v", marks)
 		testkit.Must(db.Exec(`UPDATE todo SET done = 0`))
 		o.Deadly, o.Die, o.Redrives = nil, false, "1"
 		testkit.NoError(t, child.Command(t, o).Run())
-		if effects := pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`); effects["a"] != "1" {
-			t.Errorf("effects %v", effects)
-		}
+		effects := pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`)
+		testkit.Check(t, effects["a"] == "1", "effects %v", effects)
 	})
 }

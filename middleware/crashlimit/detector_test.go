@@ -165,9 +165,8 @@ func TestSuspendedObserver(t *testing.T) {
 		now := time.Now()
 		o.look(now, nil)
 		o.look(now, []row{{id: "a", beats: 1}})
-		if stale, _ := o.look(now.Add(time.Hour), []row{{id: "a", beats: 1}}); len(stale) != 0 {
-			t.Error("who slept for an hour takes another one for dead")
-		}
+		stale, _ := o.look(now.Add(time.Hour), []row{{id: "a", beats: 1}})
+		testkit.Check(t, len(stale) == 0, "who slept for an hour takes another one for dead")
 	})
 }
 
@@ -193,9 +192,8 @@ func TestRevival(t *testing.T) {
 		id := l.current.id
 		f.set(func() { f.processes[id].lostAt = time.Now() })
 		tick(1)
-		if f.count(func() int { return len(f.processes) }) != 1 || !f.processes[id].lostAt.IsZero() {
-			t.Error("it is lost still")
-		}
+		testkit.Check(t, f.count(func() int { return len(f.processes) }) == 1 && f.processes[id].lostAt.IsZero(),
+			"it is lost still")
 		f.set(func() { delete(f.processes, id) })
 		tick(1)
 		testkit.Equal(t, "it is forgotten still", f.count(func() int { return len(f.processes) }), 1)
@@ -231,9 +229,8 @@ func TestLazyStartIsBounded(t *testing.T) {
 		for range 3 {
 			testkit.Is(t, testkit.Err(l.Middleware(succeed)(newMessage("a"))), nil)
 		}
-		if took := time.Since(begin); took > defaultWithin {
-			t.Errorf("messages waited for %s", took)
-		}
+		took := time.Since(begin)
+		testkit.Check(t, took <= defaultWithin, "messages waited for %s", took)
 		close(f.hang)
 	})
 }

@@ -25,9 +25,8 @@ func TestRedriven(t *testing.T) {
 			msg.Metadata[poison.KeyRedriveCount] = count
 			return msg
 		}
-		if _, err := l.Middleware(succeed)(newMessage("a")); verdict(err).Reason != classify.ReasonMaxDeliveries {
-			t.Errorf("not refused: %v", err)
-		}
+		_, err := l.Middleware(succeed)(newMessage("a"))
+		testkit.Check(t, verdict(err).Reason == classify.ReasonMaxDeliveries, "not refused: %v", err)
 		for _, count := range []string{"1", "2"} {
 			calls := 0
 			if _, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })(redriven(count)); err != nil || calls != 1 {
@@ -61,14 +60,11 @@ func TestWithoutIDs(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if running.Load() != processes*each || !time.Now().Equal(begin) {
-			t.Errorf("%d of %d are handled after %s", running.Load(), processes*each, time.Since(begin))
-		}
+		testkit.Check(t, running.Load() == processes*each && time.Now().Equal(begin),
+			"%d of %d are handled after %s", running.Load(), processes*each, time.Since(begin))
 		close(release)
 		all.Wait()
-		if len(f.left) != 0 {
-			t.Errorf("marks are left: %v", f.left)
-		}
+		testkit.Check(t, len(f.left) == 0, "marks are left: %v", f.left)
 		dead := started(t, f, options{})
 		content := dead.markOf(newMessage(""))
 		for i := range 3 {
@@ -89,9 +85,8 @@ func TestWithoutIDs(t *testing.T) {
 				})
 				tick(1)
 			}
-			if _, err := l.Middleware(succeed)(newMessage("")); (verdict(err).Reason == classify.ReasonMaxDeliveries) != refused {
-				t.Errorf("at %q: %v", offset, err)
-			}
+			_, err := l.Middleware(succeed)(newMessage(""))
+			testkit.Check(t, (verdict(err).Reason == classify.ReasonMaxDeliveries) == refused, "at %q: %v", offset, err)
 		}
 	})
 }
@@ -112,15 +107,11 @@ func TestMarkOf(t *testing.T) {
 		return l.markOf(msg)
 	}
 	testkit.Equal(t, "", of("id", "", "key", "k"), markOf("k"))
-	if of("id", "").id != "id" || of("panics", "").id != "panics" {
-		t.Error("the id does not serve")
-	}
+	testkit.Check(t, of("id", "").id == "id" && of("panics", "").id == "panics", "the id does not serve")
 	testkit.Equal(t, "the same content has two marks", of("", "x", "a", "1", "b", "2"), of("", "x", "b", "2", "a", "1"))
 	seen := map[mark]bool{}
 	for _, m := range []mark{of("", ""), of("", "a"), of("", "", "a", ""), of("", "a", "b", ""), of("", "", "a", "b"), of("", "", "ab", ""), of("", "", "", "ab")} {
-		if seen[m] {
-			t.Error("two contents have the same mark")
-		}
+		testkit.Check(t, !seen[m], "two contents have the same mark")
 		seen[m] = true
 	}
 }

@@ -39,13 +39,10 @@ func TestMarkGoesWithTheDelivery(t *testing.T) {
 						}
 						return nil, end()
 					}), msg)
-					if n := f.marksOf("a"); n != 0 {
-						t.Fatalf("%d marks after %s", n, name)
-					}
+					n := f.marksOf("a")
+					testkit.Require(t, n == 0, "%d marks after %s", n, name)
 				}
-				if !l.admission.isEmpty() || len(l.admission.shared) != 0 {
-					t.Error("a message is left inside")
-				}
+				testkit.Check(t, l.admission.isEmpty() && len(l.admission.shared) == 0, "a message is left inside")
 			})
 		})
 	}
@@ -107,12 +104,10 @@ func TestTooManyDebts(t *testing.T) {
 			for range most {
 				add()
 			}
-			if n := said(); n != 0 {
-				t.Errorf("%s: logged %d times before there were too many", kind, n)
-			}
-			if kind == "owed" && !l.removals.add(markOf("0"), written{3, ""}) {
-				t.Error("a mark that is owed already finds no space")
-			}
+			n := said()
+			testkit.Check(t, n == 0, "%s: logged %d times before there were too many", kind, n)
+			testkit.Check(t, kind != "owed" || l.removals.add(markOf("0"), written{3, ""}),
+				"a mark that is owed already finds no space")
 			for range 3 {
 				add()
 			}
@@ -124,14 +119,12 @@ func TestTooManyDebts(t *testing.T) {
 			}
 			tick(2)
 			if kind == "kept" { // until an orderly end
-				if n := f.count(func() int { return len(f.left) }); n != most+3 {
-					t.Errorf("%d marks are left of messages that were just acked", n)
-				}
+				n := f.count(func() int { return len(f.left) })
+				testkit.Check(t, n == most+3, "%d marks are left of messages that were just acked", n)
 				testkit.NoError(t, l.end())
 			}
-			if n := f.count(func() int { return len(f.left) }); n != 3 {
-				t.Errorf("%s: %d marks are left, not those that were forgotten", kind, n)
-			}
+			n = f.count(func() int { return len(f.left) })
+			testkit.Check(t, n == 3, "%s: %d marks are left, not those that were forgotten", kind, n)
 		}
 	})
 }
@@ -190,9 +183,8 @@ func TestOwnMarks(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if calls != 2 || time.Since(begin) != 0 || len(f.left) != 0 {
-			t.Errorf("%d calls after %s, marks %v", calls, time.Since(begin), f.left)
-		}
+		testkit.Check(t, calls == 2 && time.Since(begin) == 0 && len(f.left) == 0,
+			"%d calls after %s, marks %v", calls, time.Since(begin), f.left)
 	})
 }
 
@@ -220,14 +212,12 @@ func TestMarkStaysUntilPublished(t *testing.T) {
 					return []*message.Message{newMessage("out")}, nil
 				})(msg)
 				synctest.Wait()
-				if len(out) != 1 || err != nil || f.marksOf("a") != 2 || !l.admission.taken {
-					t.Errorf("%d marks while outputs are published: %v", f.marksOf("a"), err)
-				}
+				testkit.Check(t, len(out) == 1 && err == nil && f.marksOf("a") == 2 && l.admission.taken,
+					"%d marks while outputs are published: %v", f.marksOf("a"), err)
 				settle(msg, l, cancel)
 				synctest.Wait()
-				if f.marksOf("a") != 0 || !l.admission.isEmpty() || len(l.pending.visits) != 0 {
-					t.Errorf("%d marks are left", f.marksOf("a"))
-				}
+				testkit.Check(t, f.marksOf("a") == 0 && l.admission.isEmpty() && len(l.pending.visits) == 0,
+					"%d marks are left", f.marksOf("a"))
 				if name == "closed" && f.count(func() int { return len(f.processes) }) != 1 { // the one that crashed
 					t.Error("not signed off")
 				}

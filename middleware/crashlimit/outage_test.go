@@ -24,17 +24,14 @@ func TestStoreDownWhileMarking(t *testing.T) {
 		for range 100 {
 			testkit.Is(t, testkit.Err(h(newMessage("a"))), nil)
 		}
-		if took := time.Since(begin); took > 3*time.Second {
-			t.Errorf("100 messages waited for %s", took)
-		}
-		if n := len(log.Lines(watermill.ErrorLogLevel, "crash limit fails")); n != 1 {
-			t.Errorf("logged %d times", n)
-		}
+		took := time.Since(begin)
+		testkit.Check(t, took <= 3*time.Second, "100 messages waited for %s", took)
+		n := len(log.Lines(watermill.ErrorLogLevel, "crash limit fails"))
+		testkit.Check(t, n == 1, "logged %d times", n)
 		close(f.hang)
 		tick(2)
-		if n := len(log.Lines(watermill.InfoLogLevel, "crash limit answers again")); n != 1 || !log.Has("answers again", "unmarked", int64(99)) {
-			t.Errorf("logged %d times", n)
-		}
+		n = len(log.Lines(watermill.InfoLogLevel, "crash limit answers again"))
+		testkit.Check(t, n == 1 && log.Has("answers again", "unmarked", int64(99)), "logged %d times", n)
 		seen := 0
 		_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { seen = f.marksOf("b"); return nil, nil })(newMessage("b"))
 		testkit.Equal(t, "the store is not asked again", seen, 1)
@@ -77,9 +74,7 @@ func TestOutageComesBack(t *testing.T) {
 			}
 			o.answered(watermill.NopLogger{})
 		}
-		if began > 16 {
-			t.Errorf("%d outages in 10 minutes", began)
-		}
+		testkit.Check(t, began <= 16, "%d outages in 10 minutes", began)
 		time.Sleep(2 * time.Minute)
 		o.answered(watermill.NopLogger{})
 		time.Sleep(2 * time.Minute)
@@ -100,9 +95,7 @@ func TestOwedMarks(t *testing.T) {
 		for range 5 {
 			_, _ = l.Middleware(fails)(newMessage("a"))
 			f.set(func() { f.down = false })
-			if f.marksOf("a") != 1 {
-				t.Fatal("the mark is not left")
-			}
+			testkit.Require(t, f.marksOf("a") == 1, "the mark is not left")
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			testkit.Equal(t, "the mark is left after a beat", f.marksOf("a"), 0)
@@ -111,9 +104,8 @@ func TestOwedMarks(t *testing.T) {
 		}
 		_, _ = l.Middleware(fails)(newMessage("a"))
 		f.set(func() { f.down = false })
-		if err := l.end(); err != nil || f.marksOf("a") != 0 {
-			t.Error("the mark is left after an orderly end", err)
-		}
+		err := l.end()
+		testkit.Check(t, err == nil && f.marksOf("a") == 0, "the mark is left after an orderly end %v", err)
 	})
 }
 
@@ -122,13 +114,11 @@ func TestInsideOfAClaim(t *testing.T) {
 	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		f.exclusive = true
 		before := f.calls
-		if _, err := l.Middleware(succeed)(newMessage("a")); err != nil || f.calls != before {
-			t.Errorf("%d statements: %v", f.calls-before, err)
-		}
+		_, err := l.Middleware(succeed)(newMessage("a"))
+		testkit.Check(t, err == nil && f.calls == before, "%d statements: %v", f.calls-before, err)
 		lazy := newLimit(t, options{store: f})
-		if _, err := lazy.Middleware(succeed)(newMessage("a")); err != nil || f.calls != before {
-			t.Errorf("%d statements to register: %v", f.calls-before, err)
-		}
+		_, err = lazy.Middleware(succeed)(newMessage("a"))
+		testkit.Check(t, err == nil && f.calls == before, "%d statements to register: %v", f.calls-before, err)
 	})
 }
 
@@ -138,15 +128,12 @@ func TestOwedMarksOfRefused(t *testing.T) {
 	marks(t, options{Config: Config{Heartbeat: time.Minute}}, func(t *testing.T, f *fake, l *Limit) {
 		f.leaveMarks("1", 3)
 		refused := newMessage("1")
-		if _, err := l.Middleware(succeed)(refused); err == nil {
-			t.Fatal("the message is not refused")
-		}
+		testkit.Require(t, testkit.Err(l.Middleware(succeed)(refused)) != nil, "the message is not refused")
 		f.set(func() { f.down = true })
 		refused.Ack()
 		synctest.Wait()
-		if _, err := l.Middleware(succeed)(newMessage("1")); err != nil {
-			t.Fatal("without a store the message is refused", err)
-		}
+		_, err := l.Middleware(succeed)(newMessage("1"))
+		testkit.Require(t, err == nil, "without a store the message is refused %v", err)
 		f.set(func() { f.down = false })
 		time.Sleep(defaultQuietAfter + 3*time.Minute)
 		synctest.Wait()

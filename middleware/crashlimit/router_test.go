@@ -35,13 +35,10 @@ func haunted(t testing.TB, config options) *Limit {
 	t.Helper()
 	l := newLimit(t, config)
 	testkit.NoError(t, config.store.register(t.Context(), registration{id: "lost"}))
-	if lost, err := config.store.lose(t.Context(), "lost", 0); err != nil || !lost {
-		t.Fatal(lost, err)
-	}
+	lost, err := config.store.lose(t.Context(), "lost", 0)
+	testkit.Require(t, err == nil && lost, "%v %v", lost, err)
 	testkit.NoError(t, l.start())
-	if l.mode.Load() != marking {
-		t.Fatal("it does not mark")
-	}
+	testkit.Require(t, l.mode.Load() == marking, "it does not mark")
 	return l
 }
 
@@ -106,9 +103,8 @@ func TestRouter(t *testing.T) {
 			testkit.Equal(t, "not registered before the first message", processes(), 1)
 			testkit.NoError(t, pub.Publish("orders", newMessage("a")))
 			<-entered
-			if got := pairs(t, db, `SELECT consumer, id FROM spillway_deliveries`); len(got) != 1 || got["billing"] != "a" {
-				t.Errorf("the marks are %v", got)
-			}
+			got := pairs(t, db, `SELECT consumer, id FROM spillway_deliveries`)
+			testkit.Check(t, len(got) == 1 && got["billing"] == "a", "the marks are %v", got)
 			closed := make(chan error, 1)
 			go func() { closed <- router.Close() }()
 			eventually(t, "the limit stops", l.closing.Load)

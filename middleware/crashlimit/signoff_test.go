@@ -34,14 +34,12 @@ func TestOrderlyEndLeavesNoMarks(t *testing.T) {
 		hold("other")
 		time.Sleep(time.Minute) // it waited to be handled alone
 		synctest.Wait()
-		if f.marksOf("late") != 0 || f.marksOf("other") != 2 {
-			t.Errorf("what was received last leaves %d marks, and %d of others", f.marksOf("late"), f.marksOf("other"))
-		}
+		testkit.Check(t, f.marksOf("late") == 0 && f.marksOf("other") == 2,
+			"what was received last leaves %d marks, and %d of others", f.marksOf("late"), f.marksOf("other"))
 		close(release)
 		all.Wait()
-		if f.count(func() int { return len(f.processes) }) != 1 || !l.admission.isEmpty() {
-			t.Error("not signed off in the end")
-		}
+		testkit.Check(t, f.count(func() int { return len(f.processes) }) == 1 && l.admission.isEmpty(),
+			"not signed off in the end")
 	})
 }
 
@@ -66,9 +64,8 @@ func TestSignOff(t *testing.T) {
 				})
 			}
 			synctest.Wait()
-			if err := l.end(); err != nil || processes() != 1 {
-				t.Errorf("%s: signed off under running handlers: %v", mode, err)
-			}
+			err := l.end()
+			testkit.Check(t, err == nil && processes() == 1, "%s: signed off under running handlers: %v", mode, err)
 			release <- struct{}{}
 			synctest.Wait()
 			testkit.Equal(t, mode+": signed off before the last message returned", processes(), 1)
@@ -79,9 +76,8 @@ func TestSignOff(t *testing.T) {
 				testkit.Equal(t, mode+": a late message is not registered", processes(), 1)
 				return nil, nil
 			})(newMessage("late"))
-			if err := l.end(); err != nil || processes() != 0 {
-				t.Errorf("%s: not signed off again: %v", mode, err)
-			}
+			err = l.end()
+			testkit.Check(t, err == nil && processes() == 0, "%s: not signed off again: %v", mode, err)
 			f.set(func() { f.processes = map[string]*fakeProcess{} })
 		}
 	})
@@ -127,9 +123,8 @@ func TestSignOffUnderLoad(t *testing.T) {
 		}
 	})
 	all.Wait()
-	if err := l.end(); err != nil || len(f.processes) != 0 {
-		t.Errorf("%d processes are left: %v", len(f.processes), err)
-	}
+	err := l.end()
+	testkit.Check(t, err == nil && len(f.processes) == 0, "%d processes are left: %v", len(f.processes), err)
 }
 
 // Feature D10: a message that comes when the end is all but decided keeps its process registered.

@@ -23,9 +23,7 @@ func verdict(err error) classify.Verdict { return (*classify.Classifier)(nil).Cl
 func wantText(t *testing.T, err error, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
-		if err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("error %v lacks %q", err, text)
-		}
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), text), "error %v lacks %q", err, text)
 	}
 }
 
@@ -78,12 +76,10 @@ func TestExceeded(t *testing.T) {
 				tick(1)
 			}
 		}
-		if calls != 0 || !slices.Equal(told, []Unfinished{{"", "a", 2, false}, {"", "a", 2, false}}) {
-			t.Errorf("%d calls, told %v", calls, told)
-		}
-		if !slices.Equal(unfinished, []Unfinished{{"", "a", 2, false}, {"", "a", 2, false}}) {
-			t.Errorf("unfinished %v", unfinished)
-		}
+		testkit.Check(t, calls == 0 && slices.Equal(told, []Unfinished{{"", "a", 2, false}, {"", "a", 2, false}}),
+			"%d calls, told %v", calls, told)
+		testkit.Check(t, slices.Equal(unfinished, []Unfinished{{"", "a", 2, false}, {"", "a", 2, false}}),
+			"unfinished %v", unfinished)
 		tick(1)
 		testkit.Equal(t, "the mark went before the message did", f.marksOf("a"), 2)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -92,16 +88,14 @@ func TestExceeded(t *testing.T) {
 		_, _ = h(gone)
 		cancel()
 		tick(1)
-		if f.marksOf("a") != 2 || len(l.removals.refused) != 1 {
-			t.Error("a message that went away is waited for, or its mark is gone")
-		}
+		testkit.Check(t, f.marksOf("a") == 2 && len(l.removals.refused) == 1,
+			"a message that went away is waited for, or its mark is gone")
 		acked.Ack()
 		time.Sleep(defaultQuietAfter + time.Minute)
 		synctest.Wait()
 		testkit.Equal(t, "the marks are left long after the ack", f.marksOf("a"), 0)
-		if _, err := h(newMessage("a")); err != nil || calls != 1 {
-			t.Errorf("sent again: %v, %d calls", err, calls)
-		}
+		_, err := h(newMessage("a"))
+		testkit.Check(t, err == nil && calls == 1, "sent again: %v, %d calls", err, calls)
 	})
 }
 
@@ -113,9 +107,8 @@ func TestAckOfRefusedIsLost(t *testing.T) {
 		refuse := func(l *Limit, id string) {
 			t.Helper()
 			msg := newMessage(id)
-			if _, err := l.Middleware(succeed)(msg); verdict(err).Reason != classify.ReasonMaxDeliveries {
-				t.Errorf("%q is not refused: %v", id, err)
-			}
+			_, err := l.Middleware(succeed)(msg)
+			testkit.Check(t, verdict(err).Reason == classify.ReasonMaxDeliveries, "%q is not refused: %v", id, err)
 			msg.Ack()
 			synctest.Wait()
 		}
@@ -173,15 +166,13 @@ func TestCounts(t *testing.T) {
 		for want := 1; want <= 2; want++ {
 			_ = run(want, true)
 		}
-		if err := run(3, false); err != nil || f.marksOf("a") != 0 {
-			t.Errorf("a success leaves %d marks: %v", f.marksOf("a"), err)
-		}
+		err := run(3, false)
+		testkit.Check(t, err == nil && f.marksOf("a") == 0, "a success leaves %d marks: %v", f.marksOf("a"), err)
 		for want := 1; want <= 3; want++ {
 			_ = run(want, true)
 		}
-		if _, err := afterCrash(t, f, options{}).Middleware(succeed)(newMessage("a")); verdict(err).Reason != classify.ReasonMaxDeliveries {
-			t.Errorf("the fourth delivery: %v", err)
-		}
+		_, err = afterCrash(t, f, options{}).Middleware(succeed)(newMessage("a"))
+		testkit.Check(t, verdict(err).Reason == classify.ReasonMaxDeliveries, "the fourth delivery: %v", err)
 	})
 }
 

@@ -37,23 +37,17 @@ func TestStore_processes(t *testing.T) {
 		if got := testkit.Must(another.others(ctx, "")); len(got) != 1 || got[0].id != "c" {
 			t.Errorf("others of another service are %+v", got)
 		}
-		if !testkit.Must(s.beat(ctx, "b")) || testkit.Must(s.beat(ctx, "nobody")) {
-			t.Error("beat does not report what is there")
-		}
-		if testkit.Must(s.lose(ctx, "b", 1)) {
-			t.Error("a process that has beaten since was lost")
-		}
-		if !testkit.Must(s.lose(ctx, "b", 2)) || testkit.Must(s.lose(ctx, "b", 2)) {
-			t.Error("of two that lose a process, not one did")
-		}
+		testkit.Check(t, testkit.Must(s.beat(ctx, "b")) && !testkit.Must(s.beat(ctx, "nobody")),
+			"beat does not report what is there")
+		testkit.Check(t, !testkit.Must(s.lose(ctx, "b", 1)), "a process that has beaten since was lost")
+		testkit.Check(t, testkit.Must(s.lose(ctx, "b", 2)) && !testkit.Must(s.lose(ctx, "b", 2)),
+			"of two that lose a process, not one did")
 		got := testkit.Must(s.others(ctx, "a"))
-		if len(got) != 1 || !got[0].lost || got[0].beats != 2 || got[0].lostFor > time.Minute {
-			t.Errorf("a lost process is %+v", got)
-		}
+		testkit.Check(t, len(got) == 1 && got[0].lost && got[0].beats == 2 && got[0].lostFor <= time.Minute,
+			"a lost process is %+v", got)
 		eventually(t, "the loss ages", func() bool { return testkit.Must(s.others(ctx, "a"))[0].lostFor > 0 })
-		if !testkit.Must(s.beat(ctx, "b")) || testkit.Must(s.others(ctx, "a"))[0].lost {
-			t.Error("one that beats again is still lost")
-		}
+		testkit.Check(t, testkit.Must(s.beat(ctx, "b")) && !testkit.Must(s.others(ctx, "a"))[0].lost,
+			"one that beats again is still lost")
 		if err := s.forget(ctx, "b"); err != nil || len(testkit.Must(s.others(ctx, "a"))) != 1 {
 			t.Error("one that lives was forgotten", err)
 		}
@@ -61,9 +55,8 @@ func TestStore_processes(t *testing.T) {
 		if err := s.forget(ctx, "b"); err != nil || len(testkit.Must(s.others(ctx, "a"))) != 0 {
 			t.Error("one that is lost was not forgotten", err)
 		}
-		if err := s.signOff(ctx, "a"); err != nil || testkit.Must(s.beat(ctx, "a")) {
-			t.Error("one that signed off is there", err)
-		}
+		err := s.signOff(ctx, "a")
+		testkit.Check(t, err == nil && !testkit.Must(s.beat(ctx, "a")), "one that signed off is there %v", err)
 	})
 }
 
@@ -94,22 +87,18 @@ func testStoreMarks(t *testing.T, d databases.Database, address string) {
 		m := mark{consumer: database.Column(id), id: database.Column(id)}
 		again := m
 		again.redrives = 1
-		if seen[m] {
-			t.Errorf("%.20q has the mark of another", id)
-		}
+		testkit.Check(t, !seen[m], "%.20q has the mark of another", id)
 		seen[m] = true
 		wants := func(service string, m mark, want ...written) {
 			t.Helper()
-			if got := testkit.Must(stores[service].marks(ctx, m)); !slices.Equal(got, want) {
-				t.Errorf("%.20q: marks %v, want %v", id, got, want)
-			}
+			got := testkit.Must(stores[service].marks(ctx, m))
+			testkit.Check(t, slices.Equal(got, want), "%.20q: marks %v, want %v", id, got, want)
 		}
 		p1, p2, p3 := written{1, "p1"}, written{2, "p2"}, written{3, "p3"}
 		for service, s := range stores {
 			wants(service, m)
-			if !testkit.Must(s.enter(ctx, m, p1)) || testkit.Must(s.enter(ctx, m, written{1, "p2"})) {
-				t.Errorf("%.20q: of two that are the first, not one is", id)
-			}
+			testkit.Check(t, testkit.Must(s.enter(ctx, m, p1)) && !testkit.Must(s.enter(ctx, m, written{1, "p2"})),
+				"%.20q: of two that are the first, not one is", id)
 			if !testkit.Must(s.enter(ctx, m, p2)) || !testkit.Must(s.enter(ctx, m, p3)) || !testkit.Must(s.enter(ctx, again, p1)) {
 				t.Errorf("%.20q: a mark was not written", id)
 			}
@@ -134,13 +123,11 @@ func testStoreMarks(t *testing.T, d databases.Database, address string) {
 	for i := range sweepAtOnce {
 		testkit.Must(s.enter(ctx, mark{consumer: "c", id: fmt.Sprint(i)}, written{1, "p"}))
 	}
-	if !testkit.Must(s.sweep(ctx, -time.Hour)) || testkit.Must(s.sweep(ctx, -time.Hour)) {
-		t.Error("the sweep does not tell whether there is more")
-	}
+	testkit.Check(t, testkit.Must(s.sweep(ctx, -time.Hour)) && !testkit.Must(s.sweep(ctx, -time.Hour)),
+		"the sweep does not tell whether there is more")
 	var left int
-	if err := db.QueryRow(`SELECT count(*) FROM spillway_deliveries`).Scan(&left); err != nil || left != 0 {
-		t.Errorf("%d marks are left: %v", left, err)
-	}
+	err := db.QueryRow(`SELECT count(*) FROM spillway_deliveries`).Scan(&left)
+	testkit.Check(t, err == nil && left == 0, "%d marks are left: %v", left, err)
 }
 
 // Feature D10: ten processes that begin at once make the tables once, and all register.
@@ -166,9 +153,8 @@ func TestStore_tenAtOnce(t *testing.T) {
 			return
 		}
 		var n int
-		if err := d.Open(t, address).QueryRow(`SELECT count(*) FROM spillway_processes`).Scan(&n); err != nil || n != 10 {
-			t.Errorf("%d processes are registered: %v", n, err)
-		}
+		err := d.Open(t, address).QueryRow(`SELECT count(*) FROM spillway_processes`).Scan(&n)
+		testkit.Check(t, err == nil && n == 10, "%d processes are registered: %v", n, err)
 		eventually(t, "all proved that they live", func() bool {
 			return !slices.ContainsFunc(limits, func(l *Limit) bool { return l.mode.Load() != quiet })
 		})
@@ -178,9 +164,8 @@ func TestStore_tenAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if err := d.Open(t, address).QueryRow(`SELECT count(*) FROM spillway_processes`).Scan(&n); err != nil || n != 0 {
-			t.Errorf("%d processes did not sign off: %v", n, err)
-		}
+		err = d.Open(t, address).QueryRow(`SELECT count(*) FROM spillway_processes`).Scan(&n)
+		testkit.Check(t, err == nil && n == 0, "%d processes did not sign off: %v", n, err)
 	})
 }
 
@@ -202,9 +187,8 @@ func TestStore_concurrentMarks(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := len(testkit.Must(s.marks(t.Context(), markOf("id")))); n != 10 || entered.Load() != 10 {
-			t.Errorf("%d marks of 10, %d entered", n, entered.Load())
-		}
+		n := len(testkit.Must(s.marks(t.Context(), markOf("id"))))
+		testkit.Check(t, n == 10 && entered.Load() == 10, "%d marks of 10, %d entered", n, entered.Load())
 	})
 }
 

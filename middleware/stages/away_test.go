@@ -125,8 +125,7 @@ func TestStagesInsideOfAClaim(t *testing.T) {
 			return nil
 		})
 		s.passes(time.Second, "1")
-		if err == nil || s.broker.times("orders.billing.retry.1m") != 0 {
-			t.Errorf("got %v, staged %d times", err, s.broker.times("orders.billing.retry.1m"))
-		}
+		testkit.Check(t, err != nil && s.broker.times("orders.billing.retry.1m") == 0,
+			"got %v, staged %d times", err, s.broker.times("orders.billing.retry.1m"))
 	})
 }

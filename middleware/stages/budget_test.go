@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
@@ -56,9 +57,7 @@ func TestBudgetOfStages(t *testing.T) {
 			if most := (100*6 + messages/5) * 5 / 4; again == 0 || again > most { // 100 in ten seconds, 20 % of live messages, and of what is tried
 				t.Errorf("%d attempts while the service fails, at most %d are in the budget", again, most)
 			}
-			if late > 0 {
-				t.Errorf("%d messages are late", late)
-			}
+			testkit.Check(t, late <= 0, "%d messages are late", late)
 			if n := len(done.by); n != messages || len(s.letters.all()) > 0 {
 				t.Errorf("%d messages are handled, %d are dead-lettered", n, len(s.letters.all()))
 			}

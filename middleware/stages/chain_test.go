@@ -148,9 +148,7 @@ func TestStagesOneConsumer(t *testing.T) {
 	s.publish("orders", "1", "last")
 	eventually(t, "the last is handled", func() bool { return len(n.of("last")) == 2 && empty(s.broker) })
 	s.stop()
-	if len(n.of("1")) != 2 {
-		t.Errorf("a duplicate is handled: %v", n.of("1"))
-	}
+	testkit.Check(t, len(n.of("1")) == 2, "a duplicate is handled: %v", n.of("1"))
 	var consumers int
 	var consumer string
 	if err := db.QueryRowContext(context.Background(), "SELECT count(DISTINCT consumer), max(consumer) FROM "+keysTable(t, db)).Scan(&consumers, &consumer); err != nil || consumers != 1 || consumer != "billing" {

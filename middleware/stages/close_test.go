@@ -100,9 +100,7 @@ func TestStageSubscribersAreClosed(t *testing.T) {
 			var names []string
 			for name, n := range of {
 				names = append(names, name)
-				if n != 1 && !c.own {
-					t.Errorf("%s was closed %d times", name, n)
-				}
+				testkit.Check(t, n == 1 || c.own, "%s was closed %d times", name, n)
 			}
 			if slices.Sort(names); !c.own && !slices.Equal(names, c.want) {
 				t.Errorf("closed %q, want %q", names, c.want)
@@ -151,9 +149,8 @@ func TestFailedExtendLeavesTheSharedOpen(t *testing.T) {
 			t.Errorf("%v: %v, closed %v", row, err, of)
 		}
 	}
-	if calls != 6 || len(s.router.Handlers()) != 3 {
-		t.Errorf("asked %d times for subscribers, the router has %d handlers", calls, len(s.router.Handlers()))
-	}
+	testkit.Check(t, calls == 6 && len(s.router.Handlers()) == 3,
+		"asked %d times for subscribers, the router has %d handlers", calls, len(s.router.Handlers()))
 }
 
 // Feature R9: a handler's own middlewares that its stages would lack are refused, whether they were there before Extend
@@ -167,20 +164,17 @@ func TestExtendRefusesMiddlewaresOfItsOwn(t *testing.T) {
 	before := add("before")
 	before.AddMiddleware(tenant)
 	testkit.Says(t, testkit.Err(s.stages.Extend(s.router, "before", "before")), "1 middleware(s) of its own")
-	if n := len(s.router.Handlers()); n != 1 {
-		t.Errorf("the router has %d handlers", n)
-	}
+	n := len(s.router.Handlers())
+	testkit.Check(t, n == 1, "the router has %d handlers", n)
 	after := add("after")
 	extended := testkit.Must(s.stages.Extend(s.router, "after", "after"))
 	after.AddMiddleware(tenant)
 	extended.AddMiddleware(tenant)
-	if err := s.stages.Plugin(s.router); err != nil {
-		t.Errorf("added to both: %v", err)
-	}
+	err := s.stages.Plugin(s.router)
+	testkit.Check(t, err == nil, "added to both: %v", err)
 	after.AddMiddleware(tenant)
-	if err := s.stages.Plugin(s.router); err == nil || !strings.Contains(err.Error(), `"after"`) {
-		t.Errorf("after: %v", err)
-	}
+	err = s.stages.Plugin(s.router)
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), `"after"`), "after: %v", err)
 }
 
 // Feature D4: a publisher that takes letters, or staged messages, and a handler's outputs too would be closed with the
@@ -192,11 +186,8 @@ func TestStagesRefuseASharedPublisher(t *testing.T) {
 	transformed := testkit.Must(message.MessageTransformPublisherDecorator(func(*message.Message) {})(ps))
 	nothing := func(*message.Message) ([]*message.Message, error) { return nil, nil }
 	for want, pub := range map[string]message.Publisher{"Config.Publisher": ps, "Config.Publisher ": transformed, "the publisher of dead letters": s.letters} {
-		if _, err := s.stages.AddHandler(s.router, "billing", "orders", ps, "out", pub, nothing); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
-			t.Errorf("%s: %v", want, err)
-		}
+		_, err := s.stages.AddHandler(s.router, "billing", "orders", ps, "out", pub, nothing)
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), strings.TrimSpace(want)), "%s: %v", want, err)
 	}
-	if err := s.stages.Plugin(nil); err == nil {
-		t.Error("a nil router")
-	}
+	testkit.Check(t, s.stages.Plugin(nil) != nil, "a nil router")
 }

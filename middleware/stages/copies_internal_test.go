@@ -37,9 +37,7 @@ func topicOf(name string) *stageTopic {
 func TestIdentify(t *testing.T) {
 	one := staged("e", "1", "p", "a", "b", "c", "d")
 	id, named, ok := topicOf("t").identify(one)
-	if !ok || !named {
-		t.Fatal("a message with an entry has no identity")
-	}
+	testkit.Require(t, ok && named, "a message with an entry has no identity")
 	for name, row := range map[string]struct {
 		topic string
 		msg   *message.Message
@@ -61,9 +59,7 @@ func TestIdentify(t *testing.T) {
 	}
 	plain := func(metadata ...string) identity {
 		id, named, ok := topicOf("t").identify(staged("", "1", "p", metadata...))
-		if !ok || named {
-			t.Errorf("%v: has an entry, or no identity", metadata)
-		}
+		testkit.Check(t, ok && !named, "%v: has an entry, or no identity", metadata)
 		return id
 	}
 	if plain("a", "b", "c", "d") != plain("c", "d", "a", "b") || plain("a", "b") == plain("a", "c") || plain("a", "bc") == plain("ab", "c") {
@@ -77,9 +73,8 @@ func TestIdentify(t *testing.T) {
 func TestEntries(t *testing.T) {
 	entry := newEntry()
 	next := nextEntry(entry)
-	if len(entry) != 24 || newEntry() == entry || next != entry+"-1" || nextEntry(next) != entry+"-2" {
-		t.Error(entry, next)
-	}
+	testkit.Check(t, len(entry) == 24 && newEntry() != entry && next == entry+"-1" && nextEntry(next) == entry+"-2",
+		"%v %v", entry, next)
 	if one, two := nextEntry(""), nextEntry(""); one == two {
 		t.Error("two messages without an entry have the same next one")
 	}
@@ -110,24 +105,18 @@ func TestCopiesMemory(t *testing.T) {
 		ack(first)
 		for n := range uint64(3 * mostRemembered) {
 			ack(n)
-			if len(c.done)+len(c.before) > 2*mostRemembered || len(c.held) > 0 {
-				t.Fatalf("%d and %d are remembered, %d held", len(c.done), len(c.before), len(c.held))
-			}
+			testkit.Require(t, len(c.done)+len(c.before) <= 2*mostRemembered && len(c.held) <= 0,
+				"%d and %d are remembered, %d held", len(c.done), len(c.before), len(c.held))
 		}
-		if !known(3*mostRemembered-1) || !known(2*mostRemembered) || known(first) {
-			t.Error("not the latest are remembered")
-		}
+		testkit.Check(t, known(3*mostRemembered-1) && known(2*mostRemembered) && !known(first),
+			"not the latest are remembered")
 		time.Sleep(remembered + time.Second)
 		ack(1)
 		time.Sleep(remembered - time.Second)
-		if !known(1) || !known(3*mostRemembered-1) {
-			t.Error("forgotten too early")
-		}
+		testkit.Check(t, known(1) && known(3*mostRemembered-1), "forgotten too early")
 		time.Sleep(2 * time.Second)
 		ack(2)
-		if known(3*mostRemembered-1) || !known(1) {
-			t.Error("remembered for too long, or too short")
-		}
+		testkit.Check(t, !known(3*mostRemembered-1) && known(1), "remembered for too long, or too short")
 		own, _, _, _ := c.enter(identity{7})
 		c.leave(identity{7}, own, acked, 0, false)
 		if _, _, _, wasAcked := c.enter(identity{7}); wasAcked {
@@ -162,9 +151,7 @@ func TestCopiesAreLinked(t *testing.T) {
 				topic.of.stages.config.setDefaults()
 				w := &waiter{at: topic, sub: &sharedSubscriber{redelivery: &outage.Redelivery{}}}
 				leave, claimed := w.claim(t.Context(), staged("e", "1", "p"))
-				if !claimed {
-					t.Fatal("not claimed")
-				}
+				testkit.Require(t, claimed, "not claimed")
 				results, gone, cancel := make(chan string, 10), 0, context.CancelFunc(nil)
 				for i := range 4 {
 					ctx, end := context.WithCancel(t.Context())
@@ -189,9 +176,8 @@ func TestCopiesAreLinked(t *testing.T) {
 				synctest.Wait()
 				cancel()
 				synctest.Wait()
-				if len(results) != 1 || <-results != "false" {
-					t.Error("a copy whose context ended waits, or the others do not")
-				}
+				testkit.Check(t, len(results) == 1 && <-results == "false",
+					"a copy whose context ended waits, or the others do not")
 				leave(became, time.Second)
 				synctest.Wait()
 				counts := map[string]int{}
@@ -200,9 +186,7 @@ func TestCopiesAreLinked(t *testing.T) {
 					gone++
 				}
 				want := map[outcome]map[string]int{acked: {"acked": 3}, givenBack: {"false": 3}, abandoned: {"true": 1, "acked": 2}}[became]
-				if fmt.Sprint(counts) != fmt.Sprint(want) {
-					t.Errorf("%v, want %v", counts, want)
-				}
+				testkit.Check(t, fmt.Sprint(counts) == fmt.Sprint(want), "%v, want %v", counts, want)
 			})
 		})
 	}
@@ -234,18 +218,14 @@ func TestLatch(t *testing.T) {
 		start := time.Now()
 		g := newLatch()
 		time.AfterFunc(time.Second, g.open)
-		if !g.await(t.Context()) || time.Since(start) != time.Second || !g.await(t.Context()) {
-			t.Errorf("opened after %s", time.Since(start))
-		}
+		testkit.Check(t, g.await(t.Context()) && time.Since(start) == time.Second && g.await(t.Context()),
+			"opened after %s", time.Since(start))
 		g.open()
 		start = time.Now()
-		if newLatch().await(t.Context()) || time.Since(start) != maxSubscribing {
-			t.Errorf("gave up after %s", time.Since(start))
-		}
+		testkit.Check(t, !newLatch().await(t.Context()) && time.Since(start) == maxSubscribing,
+			"gave up after %s", time.Since(start))
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if newLatch().await(ended) {
-			t.Error("passed a gate that is shut")
-		}
+		testkit.Check(t, !newLatch().await(ended), "passed a gate that is shut")
 	})
 }

@@ -83,14 +83,11 @@ func (r redelivered) run(t testing.TB, log *lines) (*calls, int, int) {
 // check fails if a message was lost, handled twice in a stage, or dead-lettered twice.
 func (r redelivered) check(t testing.TB, log *lines) {
 	c, n, distinct := r.run(t, log)
-	if n != r.messages || distinct != r.messages || r.pubsub.Left() > 0 {
-		t.Errorf("%d letters of %d messages, of %d that were published; %d are left", n, distinct, r.messages, r.pubsub.Left())
-	}
+	testkit.Check(t, n == r.messages && distinct == r.messages && r.pubsub.Left() <= 0,
+		"%d letters of %d messages, of %d that were published; %d are left", n, distinct, r.messages, r.pubsub.Left())
 	for id, by := range c.by {
 		for stage := range len(r.delays) + 1 {
-			if by[stage] != 1 {
-				t.Errorf("%s was handled in stage %d %d times", id, stage, by[stage])
-			}
+			testkit.Check(t, by[stage] == 1, "%s was handled in stage %d %d times", id, stage, by[stage])
 		}
 	}
 }
@@ -170,9 +167,7 @@ func TestRedeliveryProperty(t *testing.T) {
 				t.Logf("%d letters of %d, left %d, calls %v", n, distinct, p.Left(), c.by)
 			}
 		})
-		if failed {
-			rt.Fatal("multiplied or lost")
-		}
+		testkit.Require(rt, !failed, "multiplied or lost")
 	})
 }
 
@@ -195,9 +190,8 @@ func TestProducersDuplicates(t *testing.T) {
 					}
 					time.Sleep(10 * time.Minute)
 					s.stop()
-					if fmt.Sprint(c.by[id]) != "map[0:2 1:2 2:2]" || s.letters.n != 2 || p.Copies() == 0 {
-						t.Errorf("handled %v, %d letters, %d copies", c.by, s.letters.n, p.Copies())
-					}
+					testkit.Check(t, fmt.Sprint(c.by[id]) == "map[0:2 1:2 2:2]" && s.letters.n == 2 && p.Copies() != 0,
+						"handled %v, %d letters, %d copies", c.by, s.letters.n, p.Copies())
 				})
 			})
 		}

@@ -96,13 +96,11 @@ func TestStagesTellOfTheAbandoned(t *testing.T) {
 			s.run()
 			s.stop()
 			for text, n := range row.says {
-				if got := log.count(text); got != n {
-					t.Errorf("%s: %q is in %d lines, want %d", name, text, got, n)
-				}
+				got := log.count(text)
+				testkit.Check(t, got == n, "%s: %q is in %d lines, want %d", name, text, got, n)
 			}
-			if all := log.all(); len(all) != row.lines {
-				t.Errorf("%s:\n%s", name, strings.Join(all, "\n"))
-			}
+			all := log.all()
+			testkit.Check(t, len(all) == row.lines, "%s:\n%s", name, strings.Join(all, "\n"))
 		})
 	}
 	testkit.NoError(t, (*stages.Stages)(nil).Plugin(nil))
@@ -117,15 +115,12 @@ func TestStagesMakeTheirTopics(t *testing.T) {
 		s.handle("billing", "orders", failTimes(newNote(), 0))
 		s.run()
 		s.stop()
-		if strings.Join(m.made, " ") != "orders orders.billing.retry.1s" {
-			t.Errorf("made %q", m.made)
-		}
+		testkit.Check(t, strings.Join(m.made, " ") == "orders orders.billing.retry.1s", "made %q", m.made)
 		m.err = errors.New("no rights")
 		s.again()
 		s.handle("billing", "orders", failTimes(newNote(), 0))
-		if err := s.router.Run(t.Context()); !errors.Is(err, m.err) {
-			t.Errorf("started: %v", err)
-		}
+		err := s.router.Run(t.Context())
+		testkit.Check(t, errors.Is(err, m.err), "started: %v", err)
 		s.bare() // without the plugin the handler says it
 		s.handle("billing", "orders", failTimes(newNote(), 0))
 		var refused error
@@ -224,9 +219,8 @@ func TestStagesExtendCQRS(t *testing.T) {
 		testkit.NoError(t, bus.Publish(t.Context(), orderPlaced{"42"}))
 		time.Sleep(time.Hour)
 		s.stop()
-		if len(handled) != 3 || handled[2] != "billing 42" || len(s.letters.all()) != 0 {
-			t.Errorf("handled %q, letters %v", handled, s.letters.all())
-		}
+		testkit.Check(t, len(handled) == 3 && handled[2] == "billing 42" && len(s.letters.all()) == 0,
+			"handled %q, letters %v", handled, s.letters.all())
 	})
 }
 

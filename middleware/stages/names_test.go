@@ -108,9 +108,8 @@ func TestStagesAddRefused(t *testing.T) {
 		if len(router.Handlers()) != 0 || len(b.closed) != 1 || asked[0] != "orders.billing.retry.5s orders.billing.retry.5s" {
 			t.Errorf("%s: router has %v, closed %q, asked for %q", want, names(router), b.closed, asked)
 		}
-		if entry := later.ReentryTopic(poison.Letter{Origin: poison.Origin{Topic: "orders", Handler: "billing"}}); entry != "" {
-			t.Errorf("%s: letters enter at %q", want, entry)
-		}
+		entry := later.ReentryTopic(poison.Letter{Origin: poison.Origin{Topic: "orders", Handler: "billing"}})
+		testkit.Check(t, entry == "", "%s: letters enter at %q", want, entry)
 	}
 }
 
@@ -140,16 +139,13 @@ func TestStagesNamesRefused(t *testing.T) {
 			t.Errorf("%s on %s: %v, want %q", row.name, row.topic, err, row.want)
 		}
 	}
-	if _, err := later.AddConsumerHandler(router, "e", "e", (*consumer)(nil), nil); err == nil {
-		t.Error("a nil subscriber is taken")
-	}
-	if _, err := later.AddHandler(router, "e", "e", b.consumer(), "out", nil, nil); err == nil || !strings.Contains(err.Error(), "AddConsumerHandler") {
-		t.Errorf("a nil publisher: %v", err)
-	}
+	testkit.Check(t, testkit.Err(later.AddConsumerHandler(router, "e", "e", (*consumer)(nil), nil)) != nil,
+		"a nil subscriber is taken")
+	_, err := later.AddHandler(router, "e", "e", b.consumer(), "out", nil, nil)
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "AddConsumerHandler"), "a nil publisher: %v", err)
 	testkit.Says(t, testkit.Err(later.Extend(router, "e", "e")), "add it first")
-	if _, err := (*stages.Stages)(nil).AddConsumerHandler(router, "e", "e", b.consumer(), nil); err == nil || !strings.Contains(err.Error(), "no stages") {
-		t.Errorf("no stages: %v", err)
-	}
+	_, err = (*stages.Stages)(nil).AddConsumerHandler(router, "e", "e", b.consumer(), nil)
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "no stages"), "no stages: %v", err)
 	if len(router.Handlers()) != 1 || len(b.closed) != 0 { // none was asked for
 		t.Errorf("the router has %v, closed %d subscribers", names(router), len(b.closed))
 	}
@@ -218,19 +214,16 @@ func TestStagesHandleLater(t *testing.T) {
 		s.publish("orders", "bad", "good")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(n.of("good")) != 1 || len(n.of("bad")) != 1 {
-			t.Fatalf("after a second: %v, %v", n.of("good"), n.of("bad"))
-		}
+		testkit.Require(t, len(n.of("good")) == 1 && len(n.of("bad")) == 1,
+			"after a second: %v, %v", n.of("good"), n.of("bad"))
 		time.Sleep(12 * time.Minute)
 		s.stop()
 		want := []time.Duration{0, 5 * time.Second, 65 * time.Second, 665 * time.Second}
-		if len(n.of("bad")) != len(want) || len(s.letters.all()) != 0 {
-			t.Fatalf("handled %v, letters %v", n.of("bad"), s.letters.all())
-		}
+		testkit.Require(t, len(n.of("bad")) == len(want) && len(s.letters.all()) == 0,
+			"handled %v, letters %v", n.of("bad"), s.letters.all())
 		for i, h := range n.of("bad") {
-			if h.at.Truncate(time.Second) != want[i] || h.name != "billing" || h.topic != "orders" {
-				t.Errorf("attempt %d: %+v", i+1, h)
-			}
+			testkit.Check(t, h.at.Truncate(time.Second) == want[i] && h.name == "billing" && h.topic == "orders",
+				"attempt %d: %+v", i+1, h)
 			if i > 0 && (h.metadata[poison.KeyAttempts] != fmt.Sprint(i) || h.metadata[poison.KeyRetryStage] != fmt.Sprint(i) || h.metadata[poison.KeyOriginalTopic] != "orders") {
 				t.Errorf("attempt %d came with %v", i+1, h.metadata)
 			}
@@ -263,8 +256,6 @@ func TestStagesExhausted(t *testing.T) {
 			down.Origin.Topic != "orders" || down.Origin.Handler != "billing" || down.Failure.LastFailedAt.Sub(down.Failure.FirstFailedAt) < 3*time.Second {
 			t.Errorf("%+v", down)
 		}
-		if len(down.Original.Metadata) != 1 {
-			t.Errorf("its original has %v", down.Original.Metadata)
-		}
+		testkit.Check(t, len(down.Original.Metadata) == 1, "its original has %v", down.Original.Metadata)
 	})
 }

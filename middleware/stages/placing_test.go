@@ -72,9 +72,7 @@ func TestPlacingBegins(t *testing.T) {
 				return errBoom
 			})
 			s.passes(time.Minute, id)
-			if !slices.Equal(told.all, want) {
-				t.Errorf("%s: %v, want %v", id, told.all, want)
-			}
+			testkit.Check(t, slices.Equal(told.all, want), "%s: %v, want %v", id, told.all, want)
 		})
 	}
 }
@@ -101,9 +99,8 @@ func TestLater(t *testing.T) {
 		s.handle("billing", "orders", func(*message.Message) error { return errBoom })
 		s.passes(time.Hour, "1")
 		want := []string{"true true true true false false", "true true true true false false", "true false false false false false"}
-		if !slices.Equal(seen, want) || len(s.letters.all()) != 1 {
-			t.Errorf("seen\n%s\n%d letters", strings.Join(seen, "\n"), len(s.letters.all()))
-		}
+		testkit.Check(t, slices.Equal(seen, want) && len(s.letters.all()) == 1,
+			"seen\n%s\n%d letters", strings.Join(seen, "\n"), len(s.letters.all()))
 	})
 }
 
@@ -142,13 +139,9 @@ func TestStageBehindHeaders(t *testing.T) {
 		testkit.NoError(t, b.Publish("orders", msg))
 		time.Sleep(5 * time.Minute)
 		s.stop()
-		if len(seen) != 3 {
-			t.Errorf("handled %d times", len(seen))
-		}
+		testkit.Check(t, len(seen) == 3, "handled %d times", len(seen))
 		for i, metadata := range append(seen, s.letters.all()["m"].Original.Metadata) {
-			if !maps.Equal(metadata, sent) {
-				t.Errorf("attempt %d: %q", i, metadata)
-			}
+			testkit.Check(t, maps.Equal(metadata, sent), "attempt %d: %q", i, metadata)
 		}
 	})
 }

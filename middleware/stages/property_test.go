@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -246,9 +247,8 @@ func (w *world) ended() {
 		if n := letter.Failure.Attempts; n > counted || n < 1 || !w.rough && n != counted || letter.Origin.Topic != "orders" || letter.Origin.Handler != "billing" {
 			w.Errorf("message %s: the letter tells of %d attempts of %d at %+v", id, n, counted, letter.Origin)
 		}
-		if len(letter.Original.Metadata) != 1 || string(letter.Original.Payload) != "payload of "+id {
-			w.Errorf("message %s: original %v", id, letter.Original.Metadata)
-		}
+		testkit.Check(w, len(letter.Original.Metadata) == 1 && string(letter.Original.Payload) == "payload of "+id,
+			"message %s: original %v", id, letter.Original.Metadata)
 	}
 }
 

@@ -93,9 +93,8 @@ func TestStageRoundNotTaken(t *testing.T) {
 					t.Errorf("%s: %s handled %v", name, id, got)
 				}
 			}
-			if rounds.Load() > 80 || len(s.letters.all()) != 0 {
-				t.Errorf("%s: published %d times, letters %v", name, rounds.Load(), s.letters.all())
-			}
+			testkit.Check(t, rounds.Load() <= 80 && len(s.letters.all()) == 0,
+				"%s: published %d times, letters %v", name, rounds.Load(), s.letters.all())
 		})
 	}
 }
@@ -127,9 +126,8 @@ func TestStageHooksPanic(t *testing.T) {
 			"staged billing orders orders.billing.retry.1s 1 1s 1 unknown", "again billing orders orders.billing.retry.1s 1 0s",
 			"staged billing orders orders.billing.retry.1m 2 1m0s 1 unknown", "again billing orders orders.billing.retry.1m 2 0s",
 		} {
-			if got := <-told; got != want+"\n" {
-				t.Errorf("told %q, want %q", got, want)
-			}
+			got := <-told
+			testkit.Check(t, got == want+"\n", "told %q, want %q", got, want)
 		}
 	})
 }
@@ -169,9 +167,7 @@ func TestStageHandlerSettlesItself(t *testing.T) {
 				t.Errorf("%s: handled %d times, letter %+v", name, len(n.of("1")), letter.Failure)
 			}
 			for topic, left := range s.broker.left() {
-				if len(left) > 0 {
-					t.Errorf("%s: left in %s: %q", name, topic, left)
-				}
+				testkit.Check(t, len(left) <= 0, "%s: left in %s: %q", name, topic, left)
 			}
 		})
 	}

@@ -36,13 +36,11 @@ func TestStagesCloseManyWaiting(t *testing.T) {
 		time.Sleep(time.Minute)
 		start := time.Now()
 		s.stop()
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("closed in %s", took)
-		}
+		took := time.Since(start)
+		testkit.Check(t, took <= time.Second, "closed in %s", took)
 		for i := range 1000 {
-			if got := n.of(fmt.Sprint(i)); len(got) != 1 {
-				t.Fatalf("%d: handled %v", i, got)
-			}
+			got := n.of(fmt.Sprint(i))
+			testkit.Require(t, len(got) == 1, "%d: handled %v", i, got)
 		}
 		testkit.Equal(t, "letters", len(s.letters.all()), 0)
 	})
@@ -85,9 +83,7 @@ func TestStagesAddedLater(t *testing.T) {
 		testkit.NoError(t, s.router.RunHandlers(t.Context()))
 		time.Sleep(2 * time.Minute)
 		s.stop()
-		if len(n.of("1")) != 3 {
-			t.Errorf("handled %v", n.of("1"))
-		}
+		testkit.Check(t, len(n.of("1")) == 3, "handled %v", n.of("1"))
 	})
 }
 
@@ -111,9 +107,8 @@ func TestStagesOfTwoRouters(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.stop()
 		for i := range 20 {
-			if got := n.of(fmt.Sprint(i)); len(got) != 2 {
-				t.Errorf("%d: handled %v", i, got)
-			}
+			got := n.of(fmt.Sprint(i))
+			testkit.Check(t, len(got) == 2, "%d: handled %v", i, got)
 		}
 	})
 }
@@ -147,21 +142,17 @@ func TestStagesOutputs(t *testing.T) {
 				return h(msg)
 			}
 		})
-		if got := names(s.router); !slices.Equal(got, []string{"billing"}) {
-			t.Errorf("handlers %q", got)
-		}
+		got := names(s.router)
+		testkit.Check(t, slices.Equal(got, []string{"billing"}), "handlers %q", got)
 		s.run()
 		s.publish("orders", "1")
 		time.Sleep(2 * time.Minute)
 		testkit.Equal(t, "closed under the stages", pub.times(), 0)
 		s.stop()
-		if !slices.Equal(pub.ids(), []string{"invoice 3"}) || pub.times() != 1 {
-			t.Errorf("published %q, closed %d times", pub.ids(), pub.times())
-		}
+		testkit.Check(t, slices.Equal(pub.ids(), []string{"invoice 3"}) && pub.times() == 1,
+			"published %q, closed %d times", pub.ids(), pub.times())
 		want := "billing orders invoices invoices' publisher stages_test.consumer wrapped"
-		if !slices.Equal(seen, []string{want, want, want}) {
-			t.Errorf("seen %q", seen)
-		}
+		testkit.Check(t, slices.Equal(seen, []string{want, want, want}), "seen %q", seen)
 	})
 }
 
@@ -214,9 +205,7 @@ func TestStageStopped(t *testing.T) {
 		s.run()
 		time.Sleep(time.Hour)
 		s.stop()
-		if len(n.of("1")) != 2 || len(n.of("2")) != 2 {
-			t.Errorf("handled %v, %v", n.of("1"), n.of("2"))
-		}
+		testkit.Check(t, len(n.of("1")) == 2 && len(n.of("2")) == 2, "handled %v, %v", n.of("1"), n.of("2"))
 	})
 }
 
@@ -254,9 +243,7 @@ func TestStageConcurrency(t *testing.T) {
 			}
 			time.Sleep(2 * time.Minute)
 			s.stop()
-			if most != want || done != 20 {
-				t.Errorf("limit %d: %d at the same time, %d done", limit, most, done)
-			}
+			testkit.Check(t, most == want && done == 20, "limit %d: %d at the same time, %d done", limit, most, done)
 		})
 	}
 }

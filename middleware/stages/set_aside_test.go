@@ -34,9 +34,7 @@ func TestStagesOfAWrappedFunction(t *testing.T) {
 		})
 		s.passes(time.Hour, "1")
 		for i, h := range n.of("1") {
-			if h.name != "billing" {
-				t.Errorf("attempt %d as %q", i+1, h.name)
-			}
+			testkit.Check(t, h.name == "billing", "attempt %d as %q", i+1, h.name)
 		}
 		if got := s.letters.all()["1"]; got.Failure.Attempts != 3 || got.Origin.Handler != "billing" {
 			t.Errorf("handled %d times, letter %+v", len(n.of("1")), got)
@@ -61,9 +59,8 @@ func TestStageRefusesOneMessage(t *testing.T) {
 		s.run()
 		s.publish("orders", "odd", "good")
 		time.Sleep(4 * time.Minute)
-		if len(n.of("good")) != 0 || len(s.letters.all()) != 0 {
-			t.Errorf("an outage of 4 minutes made %v, letters %v", n.of("good"), s.letters.all())
-		}
+		testkit.Check(t, len(n.of("good")) == 0 && len(s.letters.all()) == 0,
+			"an outage of 4 minutes made %v, letters %v", n.of("good"), s.letters.all())
 		time.Sleep(2 * time.Minute)
 		s.stop()
 		letter := s.letters.all()["odd"]
@@ -129,9 +126,8 @@ func TestStagesOfANamesake(t *testing.T) {
 		s.publish("parcels", "1")
 		time.Sleep(time.Minute)
 		s.stop()
-		if len(s.letters.all()) != 1 || len(n.of("1")) != 0 {
-			t.Errorf("letters %v, the other handled %v", s.letters.all(), n.of("1"))
-		}
+		testkit.Check(t, len(s.letters.all()) == 1 && len(n.of("1")) == 0,
+			"letters %v, the other handled %v", s.letters.all(), n.of("1"))
 	})
 }
 
@@ -146,25 +142,19 @@ func TestRedrivenHasAllStages(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		letter := s.letters.all()["1"]
 		topic := s.stages.ReentryTopic(letter)
-		if topic != "orders.billing.retry.1s" {
-			t.Fatalf("enters at %q", topic)
-		}
+		testkit.Require(t, topic == "orders.billing.retry.1s", "enters at %q", topic)
 		start := time.Since(n.start)
 		testkit.NoError(t, s.broker.Publish(topic, letter.Redriven("me", "1", time.Now())))
 		time.Sleep(2 * time.Minute)
 		s.stop()
 		got, want := n.of("1"), []time.Duration{0, time.Second, 61 * time.Second}
-		if len(got) != 6 {
-			t.Fatalf("handled %v", got)
-		}
+		testkit.Require(t, len(got) == 6, "handled %v", got)
 		for i, h := range got[3:] {
-			if at := (h.at - start).Truncate(time.Second); at != want[i] {
-				t.Errorf("attempt %d came %s after the redrive", i+1, at)
-			}
+			at := (h.at - start).Truncate(time.Second)
+			testkit.Check(t, at == want[i], "attempt %d came %s after the redrive", i+1, at)
 		}
-		if again := s.letters.all()["1"]; again.Failure.Attempts != 3 || again.Redrive.Count != 1 {
-			t.Errorf("set aside again as %+v", again)
-		}
+		again := s.letters.all()["1"]
+		testkit.Check(t, again.Failure.Attempts == 3 && again.Redrive.Count == 1, "set aside again as %+v", again)
 	})
 }
 
@@ -188,9 +178,8 @@ func TestExtendedHandlerWithOutputs(t *testing.T) {
 		})
 		testkit.Must(s.stages.Extend(s.router, "billing", "orders"))
 		s.passes(time.Minute, "1")
-		if letter := s.letters.all()["1"]; !strings.Contains(letter.Failure.Description, "publisher") {
-			t.Errorf("letter %+v", letter)
-		}
+		letter := s.letters.all()["1"]
+		testkit.Check(t, strings.Contains(letter.Failure.Description, "publisher"), "letter %+v", letter)
 	})
 }
 

@@ -61,18 +61,13 @@ func TestStagesSharedTopics(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		s.stop()
 		for _, id := range []string{"1", "2", "3"} {
-			if len(billing.of(id)) != 3 || len(shipping.of(id)) != 1 {
-				t.Errorf("%s: billing %v, shipping %v", id, billing.of(id), shipping.of(id))
-			}
+			testkit.Check(t, len(billing.of(id)) == 3 && len(shipping.of(id)) == 1,
+				"%s: billing %v, shipping %v", id, billing.of(id), shipping.of(id))
 		}
 		for topic, left := range e.left() {
-			if strings.Contains(topic, "@") && len(left) > 0 {
-				t.Errorf("left in %s: %q", topic, left)
-			}
+			testkit.Check(t, !strings.Contains(topic, "@") || len(left) <= 0, "left in %s: %q", topic, left)
 		}
-		if len(s.letters.all()) != 0 {
-			t.Errorf("letters %v", s.letters.all())
-		}
+		testkit.Check(t, len(s.letters.all()) == 0, "letters %v", s.letters.all())
 	})
 }
 
@@ -118,9 +113,8 @@ func TestStagesForeign(t *testing.T) {
 			time.Sleep(time.Minute)
 			s.stop()
 			letters := s.letters.all()
-			if len(n.of("1")) != row.handled || len(letters) != row.dead {
-				t.Errorf("%s: handled %v, letters %v", name, n.of("1"), letters)
-			}
+			testkit.Check(t, len(n.of("1")) == row.handled && len(letters) == row.dead,
+				"%s: handled %v, letters %v", name, n.of("1"), letters)
 			if l, ok := letters["1"]; ok && (l.Failure.Class != classify.ClassPermanent || !strings.Contains(l.Failure.Description, "another handler")) {
 				t.Errorf("%s: %+v", name, l.Failure)
 			}

@@ -125,9 +125,7 @@ func TestStageLatenessWhereMessagesGoRound(t *testing.T) {
 			s.stop()
 			for i := range count {
 				got := n.of(string(rune('A' + i)))
-				if len(got) != 2 {
-					t.Fatalf("%s: message %d: handled %v", name, i, got)
-				}
+				testkit.Require(t, len(got) == 2, "%s: message %d: handled %v", name, i, got)
 				if took := got[1].at - got[0].at; took < row.delay || took > row.delay*11/10+100*time.Millisecond {
 					t.Errorf("%s: message %d: again after %s", name, i, took)
 				}
@@ -147,9 +145,8 @@ func TestStageDueAfterDowntime(t *testing.T) {
 		s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return nil })
 		s.run()
 		synctest.Wait()
-		if len(n.of("1")) != 1 || s.broker.times("orders.billing.retry.1h") != 1 {
-			t.Errorf("handled %v, published %d times", n.of("1"), s.broker.times("orders.billing.retry.1h"))
-		}
+		testkit.Check(t, len(n.of("1")) == 1 && s.broker.times("orders.billing.retry.1h") == 1,
+			"handled %v, published %d times", n.of("1"), s.broker.times("orders.billing.retry.1h"))
 		s.stop()
 	})
 }
@@ -175,12 +172,10 @@ func TestStageAckDeadline(t *testing.T) {
 					t.Errorf("%s: handled %v", id, got)
 				}
 			}
-			if times := s.broker.times("orders.billing.retry.10m"); times > most || times < most/3 {
-				t.Errorf("deadline %s: published %d times", deadline, times)
-			}
-			if told := log.count("ack deadline"); told != 1 || len(s.letters.all()) != 0 {
-				t.Errorf("told %d times, letters %v", told, s.letters.all())
-			}
+			times := s.broker.times("orders.billing.retry.10m")
+			testkit.Check(t, times <= most && times >= most/3, "deadline %s: published %d times", deadline, times)
+			told := log.count("ack deadline")
+			testkit.Check(t, told == 1 && len(s.letters.all()) == 0, "told %d times, letters %v", told, s.letters.all())
 		})
 	}
 }
@@ -230,9 +225,8 @@ func TestStageAckDeadlineAlmostPassed(t *testing.T) {
 			if got := n.of("2"); len(got) != 2 || got[1].at-got[0].at < 10*time.Minute || got[1].at-got[0].at > 12*time.Minute {
 				t.Errorf("%s: handled %v", left, got)
 			}
-			if times := b.times("orders.billing.retry.10m"); times > 2*40 {
-				t.Errorf("%s: published %d times", left, times)
-			}
+			times := b.times("orders.billing.retry.10m")
+			testkit.Check(t, times <= 2*40, "%s: published %d times", left, times)
 		})
 	}
 }

@@ -82,9 +82,8 @@ func TestPlan(t *testing.T) {
 		if d := more.Sample[0].Edited; d == nil || string(d.Before) != "{}" || string(d.After) != `{"n":1}` {
 			t.Errorf("%+v", more.Sample[0])
 		}
-		if len(plan.LeftOut) != 2 || plan.LeftOut[0].Letters+plan.LeftOut[1].Letters != 2 {
-			t.Errorf("%+v", plan.LeftOut)
-		}
+		testkit.Check(t, len(plan.LeftOut) == 2 && plan.LeftOut[0].Letters+plan.LeftOut[1].Letters == 2,
+			"%+v", plan.LeftOut)
 		fixture.WantCount(t, store, letters.Filter{}, 8)
 		if listed, err := all.List(t.Context(), campaigns.List{}); err != nil || len(listed) > 0 {
 			t.Errorf("%+v %v", listed, err)
@@ -111,18 +110,15 @@ func TestOneCampaignPerLetter(t *testing.T) {
 		var ids []string
 		for range 2 {
 			a := <-answers
-			if a.err != nil && !errors.Is(a.err, campaigns.ErrNoLetters) {
-				t.Fatal(a.err)
-			}
+			testkit.Require(t, a.err == nil || errors.Is(a.err, campaigns.ErrNoLetters), "%v", a.err)
 			if a.err == nil {
 				ids = append(ids, a.c.ID)
 			}
 			selected += a.c.Selected
 		}
 		testkit.Equal(t, "letters were selected", selected, 120)
-		if plan, err := all.Plan(t.Context(), request); err != nil || plan.Letters != 0 {
-			t.Errorf("%+v %v", plan, err)
-		}
+		plan, err := all.Plan(t.Context(), request)
+		testkit.Check(t, err == nil && plan.Letters == 0, "%+v %v", plan, err)
 		wantHeld(t, all, store, 120, ids...)
 		for _, id := range ids {
 			if c, err := all.Cancel(t.Context(), id, act); err != nil || c.State != campaigns.Cancelled {
@@ -131,17 +127,14 @@ func TestOneCampaignPerLetter(t *testing.T) {
 		}
 		wantHeld(t, all, store, 0)
 		c := start(t, all, request)
-		if c.Selected != 120 {
-			t.Errorf("%+v", c)
-		}
+		testkit.Check(t, c.Selected == 120, "%+v", c)
 		out := &fixture.Outbox{}
 		run(t, all, out, quick)
 		reach(t, all, c.ID, campaigns.Finished)
 		wantIDs(t, out, 120)
 		wantHeld(t, all, store, 0)
-		if _, err := all.Inside().Holding(t.Context(), make([]int64, campaigns.MaxSeqs+1)...); err == nil {
-			t.Error("more letters than may be are no error")
-		}
+		testkit.Check(t, testkit.Err(all.Inside().Holding(t.Context(), make([]int64, campaigns.MaxSeqs+1)...)) != nil,
+			"more letters than may be are no error")
 	})
 }
 
@@ -155,13 +148,10 @@ func wantHeld(t *testing.T, all *campaigns.Campaigns, store *letters.Store, n in
 		seqs = append(seqs, h.Seq)
 	}
 	holding, err := all.Inside().Holding(t.Context(), seqs...)
-	if err != nil || len(holding) != n {
-		t.Errorf("%d letters of %d are held, want %d: %v", len(holding), len(seqs), n, err)
-	}
+	testkit.Check(t, err == nil && len(holding) == n,
+		"%d letters of %d are held, want %d: %v", len(holding), len(seqs), n, err)
 	for seq, id := range holding {
-		if !slices.Contains(ids, id) || !slices.Contains(seqs, seq) {
-			t.Errorf("letter %d is held by %s", seq, id)
-		}
+		testkit.Check(t, slices.Contains(ids, id) && slices.Contains(seqs, seq), "letter %d is held by %s", seq, id)
 	}
 }
 
@@ -209,9 +199,7 @@ func TestMaxMeetsAnotherCampaign(t *testing.T) {
 		held := request
 		held.Max, held.Approval = 530, true
 		a := start(t, all, held)
-		if a.Selected != 530 {
-			t.Fatalf("%+v", a)
-		}
+		testkit.Require(t, a.Selected == 530, "%+v", a)
 		for _, most := range []int{10, 60, 200} {
 			r := request
 			r.Max = most
@@ -221,9 +209,8 @@ func TestMaxMeetsAnotherCampaign(t *testing.T) {
 				t.Errorf("Max %d: the plan is %d letters, %+v %v", most, plan.Letters, plan.LeftOut, err)
 			}
 			c, err := all.Start(t.Context(), r)
-			if err != nil || c.Selected != want || !slices.Equal(c.LeftOut, plan.LeftOut) {
-				t.Fatalf("Max %d: %d letters are selected, %+v %v", most, c.Selected, c.LeftOut, err)
-			}
+			testkit.Require(t, err == nil && c.Selected == want && slices.Equal(c.LeftOut, plan.LeftOut),
+				"Max %d: %d letters are selected, %+v %v", most, c.Selected, c.LeftOut, err)
 			testkit.Must(all.Cancel(t.Context(), c.ID, act))
 		}
 		r := request

@@ -74,9 +74,8 @@ func testDatabaseCut(t *testing.T, d databases.Database, concurrency int) {
 	wantIDs(t, out, n)
 	fixture.WantCount(t, store, fixture.Status(letters.StatusRedriven), n)
 	events, err := store.Audit(t.Context(), letters.EventFilter{RedriveIDs: []string{c.ID}, Kinds: []letters.EventKind{letters.EventRedriven}, Limit: 1000})
-	if err != nil || len(events) != n || c.Redriven != n {
-		t.Errorf("%d events, %v, %d redriven", len(events), err, c.Redriven)
-	}
+	testkit.Check(t, err == nil && len(events) == n && c.Redriven == n,
+		"%d events, %v, %d redriven", len(events), err, c.Redriven)
 }
 
 // cutOff opens a database through a proxy.
@@ -138,9 +137,8 @@ func TestOutageLines(t *testing.T) {
 	} {
 		begins, ends := log.Lines(watermill.ErrorLogLevel, begin), log.Lines(watermill.InfoLogLevel, end)
 		began += len(begins)
-		if testkit.StandsFor(begins) > 1 || len(begins) != len(ends) {
-			t.Errorf("%d lines when it began, and %d when it ended: %v", testkit.StandsFor(begins), len(ends), begins)
-		}
+		testkit.Check(t, testkit.StandsFor(begins) <= 1 && len(begins) == len(ends),
+			"%d lines when it began, and %d when it ended: %v", testkit.StandsFor(begins), len(ends), begins)
 	}
 	if began < 2 {
 		t.Errorf("%d things stood: %v", began, log.Errors())

@@ -36,14 +36,11 @@ func TestDiscarded(t *testing.T) {
 		r := request
 		r.Filter = letters.Filter{Statuses: letters.Statuses()}
 		plan, err := all.Plan(t.Context(), r)
-		if err != nil || plan.Letters != 3 || !left(plan.LeftOut, "discarded", 1) {
-			t.Errorf("the plan of every state: %d letters, left out %+v, %v", plan.Letters, plan.LeftOut, err)
-		}
+		testkit.Check(t, err == nil && plan.Letters == 3 && left(plan.LeftOut, "discarded", 1),
+			"the plan of every state: %d letters, left out %+v, %v", plan.Letters, plan.LeftOut, err)
 		r.NotBefore = time.Now().Add(time.Hour)
 		c := start(t, all, r)
-		if c.Selected != 3 || !left(c.LeftOut, "discarded", 1) {
-			t.Errorf("a campaign of every state: %+v", c)
-		}
+		testkit.Check(t, c.Selected == 3 && left(c.LeftOut, "discarded", 1), "a campaign of every state: %+v", c)
 		discard("2") // it is in the campaign
 		for status, says := range map[letters.Status]string{letters.StatusDiscarded: "restore them first", letters.StatusErased: "no message any more"} {
 			only := request
@@ -110,9 +107,7 @@ func TestHandleAgain(t *testing.T) {
 		out := &fixture.Outbox{}
 		stop := run(t, all, out, quick)
 		c := reach(t, all, start(t, all, r).ID, campaigns.Finished)
-		if c.Redriven != 2 || !c.Request.HandleAgain {
-			t.Errorf("%+v", c)
-		}
+		testkit.Check(t, c.Redriven == 2 && c.Request.HandleAgain, "%+v", c)
 		var id string
 		if err := db.QueryRow(`SELECT MIN(id) FROM spillway_keys HAVING COUNT(*) = 1`).Scan(&id); err != nil || id != "another" {
 			t.Errorf("the key of %q is left, %v", id, err)

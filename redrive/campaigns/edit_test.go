@@ -48,22 +48,16 @@ func TestEdit(t *testing.T) {
 		if d.Name == fixture.MySQL.Name {
 			want = 1
 		}
-		if done.Redriven != want || done.Refused != 3 {
-			t.Fatalf("%+v", done)
-		}
+		testkit.Require(t, done.Redriven == want && done.Refused == 3, "%+v", done)
 		for _, p := range out.All() {
 			m := p.Msg.Metadata
-			if m.Get("schema") != "2" || m.Get("signed") != "yes" || m.Get("tenant") != "" {
-				t.Error(m)
-			}
+			testkit.Check(t, m.Get("schema") == "2" && m.Get("signed") == "yes" && m.Get("tenant") == "", "%v", m)
 			was := map[string]string{"json": payload, "large": large}[p.Msg.UUID]
 			changed := strings.Replace(was, `"to":"x"`, `"to":"y"`, 1)
 			if p.Msg.UUID == "large" {
 				changed = strings.TrimSuffix(was, "}") + `,"to":"y"}`
 			}
-			if string(p.Msg.Payload) != changed {
-				t.Errorf("%.200q", p.Msg.Payload)
-			}
+			testkit.Check(t, string(p.Msg.Payload) == changed, "%.200q", p.Msg.Payload)
 		}
 		kept := fixture.List(t, store, letters.Filter{IDs: []string{"json"}, Statuses: letters.Statuses()})
 		if len(kept) != 1 || string(kept[0].Original.Payload) != payload || kept[0].Original.Metadata.Get("tenant") != "blue" {
@@ -77,9 +71,8 @@ func TestEdit(t *testing.T) {
 		history, err := store.History(t.Context(), kept[0].Seq)
 		edited := slices.IndexFunc(history, func(e letters.Event) bool { return e.Kind == letters.EventEdited })
 		redriven := slices.IndexFunc(history, func(e letters.Event) bool { return e.Kind == letters.EventRedriven })
-		if err != nil || edited < 0 || redriven < edited {
-			t.Errorf("edited at %d, redriven at %d, %v", edited, redriven, err)
-		}
+		testkit.Check(t, err == nil && edited >= 0 && redriven >= edited,
+			"edited at %d, redriven at %d, %v", edited, redriven, err)
 		behind, err := all.Inside().LeftBehind(t.Context(), done.ID)
 		left := 0
 		for _, b := range behind {
@@ -87,9 +80,7 @@ func TestEdit(t *testing.T) {
 				t.Errorf("%+v", b)
 			}
 		}
-		if err != nil || left != 3 {
-			t.Errorf("%d are left behind, %+v, %v", left, behind, err)
-		}
+		testkit.Check(t, err == nil && left == 3, "%d are left behind, %+v, %v", left, behind, err)
 		for _, f := range []string{"id", "ours", "no", "boom"} {
 			r := campaigns.Request{Filter: letters.Filter{IDs: []string{"text"}}, Edit: &campaigns.Edit{Func: f}, Act: act}
 			if done := reach(t, all, start(t, all, r).ID, campaigns.Finished); done.Refused != 1 {
@@ -120,9 +111,7 @@ func TestEdit_validate(t *testing.T) {
 		"reserved": {Set: map[string]string{poison.KeyOriginalTopic: "admin"}}, "unset": {Unset: []string{poison.KeyRedriveCount}}, "empty": {Unset: []string{""}},
 		"keys": keys(1001), "bytes": {Set: map[string]string{"a": "\xff"}}, "large": {Merge: []byte(`"` + strings.Repeat("x", 300<<10) + `"`)},
 	} {
-		if err := e.Validate(); err == nil {
-			t.Errorf("%s is accepted", name)
-		}
+		testkit.Check(t, e.Validate() != nil, "%s is accepted", name)
 	}
 }
 
@@ -149,9 +138,7 @@ func TestEdit_ends(t *testing.T) {
 	end()
 	<-ended
 	now, err := all.Get(t.Context(), id)
-	if err != nil || now.Refused != 0 || now.Redriven != 0 {
-		t.Errorf("%+v, %v", now, err)
-	}
+	testkit.Check(t, err == nil && now.Refused == 0 && now.Redriven == 0, "%+v, %v", now, err)
 	plan, cancel := context.WithCancel(t.Context())
 	cancel()
 	testkit.Is(t, testkit.Err(all.Plan(plan, r)), context.Canceled)

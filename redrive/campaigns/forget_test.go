@@ -40,9 +40,8 @@ func TestForget(t *testing.T) {
 		}
 		testkit.Must(all.Pause(ctx, ids[2], campaigns.Act{By: "eve", Reason: "of " + person}))
 		dry, err := all.Inside().Forget(ctx, true, person, short)
-		if err != nil || dry.Texts != 102+103+1 || !slices.Equal(dry.Open, ids[:1]) {
-			t.Errorf("a dry run says %d texts, %d open, %v", dry.Texts, len(dry.Open), err)
-		}
+		testkit.Check(t, err == nil && dry.Texts == 102+103+1 && slices.Equal(dry.Open, ids[:1]),
+			"a dry run says %d texts, %d open, %v", dry.Texts, len(dry.Open), err)
 		if done, err := all.Inside().Forget(ctx, false, person, short); err != nil || done.Texts != dry.Texts || !slices.Equal(done.Open, ids[:1]) {
 			t.Errorf("%d texts, %d open, %v", done.Texts, len(done.Open), err)
 		}
@@ -81,9 +80,8 @@ func TestForget(t *testing.T) {
 			t.Errorf("%d, %v", left, err)
 		}
 		testkit.Returns(t, 0)(all.Inside().ForgetLetters(ctx))
-		if _, err := all.Inside().ForgetLetters(ctx, make([]int64, 501)...); err == nil {
-			t.Error("too many letters are accepted")
-		}
+		testkit.Check(t, testkit.Err(all.Inside().ForgetLetters(ctx, make([]int64, 501)...)) != nil,
+			"too many letters are accepted")
 	})
 }
 
@@ -107,9 +105,7 @@ func TestForget_two(t *testing.T) {
 			all := open(t, fixture.StoreOn(t, openDB()), config)
 			both.Go(func() {
 				done, err := all.Inside().Forget(t.Context(), false, person)
-				if err != nil || len(done.Open) > 0 {
-					t.Errorf("%+v, %v", done, err)
-				}
+				testkit.Check(t, err == nil && len(done.Open) <= 0, "%+v, %v", done, err)
 				texts[i] = done.Texts
 			})
 		}
@@ -121,9 +117,8 @@ func TestForget_two(t *testing.T) {
 				t.Fatal(err1, err2, text)
 			}
 		}
-		if want := 2 * len(ids); texts[0] != want || texts[1] != want {
-			t.Errorf("%d texts of each, want %d", texts, want)
-		}
+		want := 2 * len(ids)
+		testkit.Check(t, texts[0] == want && texts[1] == want, "%d texts of each, want %d", texts, want)
 	})
 }
 
@@ -166,11 +161,9 @@ func TestPurge(t *testing.T) {
 		run(t, all, out, quick)
 		reach(t, all, begun.ID, campaigns.Finished)
 		wantIDs(t, out, 620)
-		if _, err := all.Purge(t.Context(), time.Time{}, act); err == nil {
-			t.Error("a time that is zero is accepted")
-		}
-		if _, err := all.Purge(t.Context(), time.Now(), campaigns.Act{}); err == nil {
-			t.Error("an act without a name is accepted")
-		}
+		testkit.Check(t, testkit.Err(all.Purge(t.Context(), time.Time{}, act)) != nil,
+			"a time that is zero is accepted")
+		testkit.Check(t, testkit.Err(all.Purge(t.Context(), time.Now(), campaigns.Act{})) != nil,
+			"an act without a name is accepted")
 	})
 }

@@ -133,17 +133,14 @@ func killed(t *testing.T, n, concurrency, costs int, kills []order) {
 			inTime := time.AfterFunc(testkit.Patience, func() { _ = stdin.Close() })
 			err = cmd.Run()
 			inTime.Stop()
-			if err == nil {
-				t.Fatalf("the process was not killed %s", o.Kill)
-			}
+			testkit.Require(t, err != nil, "the process was not killed %s", o.Kill)
 			if o.Kill == killStart { // as if half a minute had gone by
 				testkit.Must(db.Exec(`UPDATE spillway_campaigns SET leased_until = 0`))
 			}
 		}
 		open, err := all.List(t.Context(), campaigns.List{})
-		if err != nil || len(open) != 1 || open[0].State != campaigns.Running || open[0].Selected != n {
-			t.Fatalf("%+v %v", open, err)
-		}
+		testkit.Require(t, err == nil && len(open) == 1 && open[0].State == campaigns.Running && open[0].Selected == n,
+			"%+v %v", open, err)
 		published := func() (ids, all int) {
 			testkit.NoError(t, db.QueryRow(`SELECT COUNT(DISTINCT id), COUNT(*) FROM published`).Scan(&ids, &all))
 			return ids, all
@@ -152,14 +149,11 @@ func killed(t *testing.T, n, concurrency, costs int, kills []order) {
 		run(t, all, out, campaigns.WorkerConfig{Poll: 50 * time.Millisecond, Lease: 20 * time.Second})
 		run(t, all, out, campaigns.WorkerConfig{Poll: 50 * time.Millisecond, Lease: 20 * time.Second})
 		c := reach(t, all, open[0].ID, campaigns.Finished)
-		if c.Redriven != n || c.Pending != 0 || c.Gone != 0 {
-			t.Errorf("%+v", c)
-		}
+		testkit.Check(t, c.Redriven == n && c.Pending == 0 && c.Gone == 0, "%+v", c)
 		fixture.WantCount(t, store, fixture.Status(letters.StatusRedriven), n)
 		ids, times := published()
-		if times > ids+costs*(len(kills)-1) {
-			t.Errorf("%d letters were published %d times by workers that were killed %d times", ids, times, len(kills)-1)
-		}
+		testkit.Check(t, times <= ids+costs*(len(kills)-1),
+			"%d letters were published %d times by workers that were killed %d times", ids, times, len(kills)-1)
 		both := 0 // letters that a worker of here published after one that was killed, maybe after two
 		for id, times := range out.IDs() {
 			var was int

@@ -66,9 +66,7 @@ func wantIDs(t testing.TB, out *fixture.Outbox, n int) {
 	t.Helper()
 	ids := out.IDs()
 	for id, times := range ids {
-		if times != 1 {
-			t.Errorf("%s was published %d times", id, times)
-		}
+		testkit.Check(t, times == 1, "%s was published %d times", id, times)
 	}
 	testkit.Equal(t, "letters were published", len(ids), n)
 }

@@ -31,21 +31,16 @@ func TestStart_once(t *testing.T) {
 			go func() { c, err := all.Start(t.Context(), r); answers <- answer{c, err} }()
 		}
 		for range 4 {
-			if a := <-answers; a.err != nil || a.c.ID != r.ID {
-				t.Errorf("%+v %v", a.c, a.err)
-			}
+			a := <-answers
+			testkit.Check(t, a.err == nil && a.c.ID == r.ID, "%+v %v", a.c, a.err)
 		}
 		c, err := all.Start(t.Context(), r)
-		if err != nil || c.Selected != 60 || c.State != campaigns.Running {
-			t.Errorf("%+v %v", c, err)
-		}
+		testkit.Check(t, err == nil && c.Selected == 60 && c.State == campaigns.Running, "%+v %v", c, err)
 		if listed, err := all.List(t.Context(), campaigns.List{}); err != nil || len(listed) != 1 {
 			t.Errorf("%d campaigns, %v", len(listed), err)
 		}
 		events, err := all.Inside().History(t.Context(), r.ID, 0)
-		if err != nil || len(events) != 2 {
-			t.Errorf("%+v %v", events, err)
-		}
+		testkit.Check(t, err == nil && len(events) == 2, "%+v %v", events, err)
 		none := campaigns.Request{ID: "9f3a12bc-0000-4000-8000-000000000002", Filter: letters.Filter{Handlers: []string{"none"}}, Act: act}
 		for range 2 {
 			if c, err := all.Start(t.Context(), none); !errors.Is(err, campaigns.ErrNoLetters) || c.State != campaigns.Cancelled {
@@ -84,9 +79,7 @@ func TestStart_id(t *testing.T) {
 		"no reason": second(all.Pause(t.Context(), id, campaigns.Act{By: "ann"})), "a rate": second(all.SetRate(t.Context(), id, -1, act)),
 		"no name": second(all.Start(t.Context(), campaigns.Request{})), "a topic": second(all.Start(t.Context(), campaigns.Request{To: "other", Act: act})),
 	} {
-		if !errors.Is(err, campaigns.ErrRequest) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Check(t, errors.Is(err, campaigns.ErrRequest), "%s: %v", name, err)
 	}
 }
 
@@ -109,21 +102,17 @@ func TestEdit_payload(t *testing.T) {
 			if err != nil || len(plan.Sample) != 1 || plan.Sample[0].Edited == nil || plan.Sample[0].Edited.Refused != "" {
 				t.Errorf("%d: %+v %v", seq, plan.Sample, err)
 			}
-			if c := reach(t, all, start(t, all, r).ID, campaigns.Finished); c.Redriven != 1 {
-				t.Errorf("%d: %+v", seq, c)
-			}
+			c := reach(t, all, start(t, all, r).ID, campaigns.Finished)
+			testkit.Check(t, c.Redriven == 1, "%d: %+v", seq, c)
 		}
 		want := map[string]string{"1": "{\"a\":2,\r\n \"to\": \"<Zoë>\"}\n", "2": ""}
 		for _, p := range out.All() {
-			if string(p.Msg.Payload) != want[p.Msg.UUID] {
-				t.Errorf("%s: %q", p.Msg.UUID, p.Msg.Payload)
-			}
+			testkit.Check(t, string(p.Msg.Payload) == want[p.Msg.UUID], "%s: %q", p.Msg.UUID, p.Msg.Payload)
 		}
 		testkit.Equal(t, "letters were published", len(out.All()), 2)
 		events, err := store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventEdited}})
-		if err != nil || len(events) != 2 || !strings.Contains(events[0].Detail+events[1].Detail, "Zoë") {
-			t.Errorf("%+v %v", events, err)
-		}
+		testkit.Check(t, err == nil && len(events) == 2 && strings.Contains(events[0].Detail+events[1].Detail, "Zoë"),
+			"%+v %v", events, err)
 		for name, r := range map[string]campaigns.Request{
 			"of all": {Edit: &campaigns.Edit{Payload: &text}, Act: act}, "of two": {Seqs: []int64{1, 3}, Edit: &campaigns.Edit{Payload: &text}, Act: act},
 		} {
@@ -158,14 +147,10 @@ func TestList_pages(t *testing.T) {
 				seen[c.ID]++
 				l.Before, l.BeforeID = c.CreatedAt, c.ID
 			}
-			if len(seen) > 7 {
-				t.Fatal("the pages do not end")
-			}
+			testkit.Require(t, len(seen) <= 7, "the pages do not end")
 		}
 		for id, times := range seen {
-			if times != 1 {
-				t.Errorf("%s is listed %d times", id, times)
-			}
+			testkit.Check(t, times == 1, "%s is listed %d times", id, times)
 		}
 		testkit.Equal(t, "campaigns are listed", len(seen), 7)
 	})

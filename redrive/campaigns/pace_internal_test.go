@@ -56,9 +56,7 @@ func TestSchedule_take(t *testing.T) {
 // A fresh worker makes up for nothing: before it, there may have been none.
 func TestSchedule_fresh(t *testing.T) {
 	k, s := schedule{next: 1_000}.take(5_000_000, 10, 10_000, true)
-	if k.quick != 0 || k.due(0) != 0 || s.late != 0 || s.next != 5_000_000+10*100_000 {
-		t.Errorf("%+v %+v", k, s)
-	}
+	testkit.Check(t, k.quick == 0 && k.due(0) == 0 && s.late == 0 && s.next == 5_000_000+10*100_000, "%+v %+v", k, s)
 	k, s = schedule{next: 4_000_000}.take(5_000_000, 200, 10_000, false)
 	if k.quick != 109 || s.late > 9_091 || k.due(109)-k.due(108) > 92*time.Millisecond || k.due(150)-k.due(149) != 100*time.Millisecond {
 		t.Errorf("%+v %+v", k, s)
@@ -122,9 +120,8 @@ func TestTurns(t *testing.T) {
 			most := int(float64(rate)/1000*faster*2) + 4 // two workers, each of which may be late and make up for it
 			for i := range published {
 				end, _ := slices.BinarySearch(published, published[i]+time.Second)
-				if end-i > most {
-					t.Fatalf("rate %d: %d letters within a second, want at most %d", rate/1000, end-i, most)
-				}
+				testkit.Require(t, end-i <= most,
+					"rate %d: %d letters within a second, want at most %d", rate/1000, end-i, most)
 			}
 		})
 	}

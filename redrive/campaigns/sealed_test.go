@@ -37,9 +37,7 @@ func TestSealed(t *testing.T) {
 		out := &fixture.Outbox{}
 		run(t, all, out, quick)
 		done := reach(t, all, start(t, all, r).ID, campaigns.Finished)
-		if done.Redriven != 2 || done.Refused != 1 {
-			t.Errorf("%+v", done)
-		}
+		testkit.Check(t, done.Redriven == 2 && done.Refused == 1, "%+v", done)
 		wantIDs(t, out, 2)
 		for _, p := range out.All() {
 			if string(p.Msg.Payload) != `{"n":2}` || p.Msg.Metadata["tenant"] != "blue" || p.Msg.Metadata[poison.KeySealed] != "" {
@@ -74,8 +72,7 @@ func TestSealAway(t *testing.T) {
 	}
 	keys.Away.Store(false)
 	testkit.Must(all.Resume(t.Context(), id, act))
-	if done := reach(t, all, id, campaigns.Finished); done.Redriven != 20 || done.Refused+done.Failed != 0 {
-		t.Errorf("%+v", done)
-	}
+	done := reach(t, all, id, campaigns.Finished)
+	testkit.Check(t, done.Redriven == 20 && done.Refused+done.Failed == 0, "%+v", done)
 	wantIDs(t, out, 20)
 }

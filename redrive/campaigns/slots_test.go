@@ -88,9 +88,7 @@ func TestCampaignsTakeTurns(t *testing.T) {
 			}
 		}
 	}
-	if waited == 0 || waited > twelve {
-		t.Errorf("%d campaigns say that they waited", waited)
-	}
+	testkit.Check(t, waited != 0 && waited <= twelve, "%d campaigns say that they waited", waited)
 	wantIDs(t, out, 3*twelve)
 }
 

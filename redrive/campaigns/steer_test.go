@@ -43,9 +43,7 @@ func TestSteer(t *testing.T) {
 		published := func(n int) func() bool { return func() bool { return len(out.All()) >= n } }
 		testkit.Eventually(t, "it runs", published(3))
 		c, err := all.Pause(t.Context(), c.ID, act)
-		if err != nil || c.State != campaigns.Paused || c.Why != act.Reason {
-			t.Fatal(c, err)
-		}
+		testkit.Require(t, err == nil && c.State == campaigns.Paused && c.Why == act.Reason, "%v %v", c, err)
 		testkit.Is(t, testkit.Err(all.Pause(t.Context(), c.ID, act)), campaigns.ErrState)
 		var still campaigns.Campaign
 		testkit.Eventually(t, "what was in hand is counted", func() bool {
@@ -95,9 +93,7 @@ func TestSteer(t *testing.T) {
 			what = append(what, e.Kind)
 		}
 		want := []string{inside.CampaignStarted, inside.CampaignRan, inside.CampaignPaused, inside.CampaignRateSet, inside.CampaignResumed, inside.CampaignCancelled}
-		if err != nil || !slices.Equal(what, want) {
-			t.Error(what, err)
-		}
+		testkit.Check(t, err == nil && slices.Equal(what, want), "%v %v", what, err)
 	})
 }
 
@@ -108,12 +104,9 @@ func TestActs(t *testing.T) {
 	fixture.Publish(t, store, "orders.dlq", fixture.Several(3)...)
 	c := start(t, all, request)
 	for _, bad := range []campaigns.Act{{}, {By: "ann"}, {Reason: "x"}, {By: " ", Reason: "x"}, {By: "a\x00", Reason: "x"}, {By: string(make([]byte, 2000)), Reason: "x"}} {
-		if _, err := all.Cancel(t.Context(), c.ID, bad); err == nil {
-			t.Errorf("%+v is accepted", bad)
-		}
-		if _, err := all.Start(t.Context(), campaigns.Request{Act: bad}); err == nil {
-			t.Errorf("%+v is accepted", bad)
-		}
+		testkit.Check(t, testkit.Err(all.Cancel(t.Context(), c.ID, bad)) != nil, "%+v is accepted", bad)
+		testkit.Check(t, testkit.Err(all.Start(t.Context(), campaigns.Request{Act: bad})) != nil,
+			"%+v is accepted", bad)
 	}
 	for _, bad := range []campaigns.Request{
 		{Max: -1}, {Rate: -1}, {Rate: 1e9}, {Concurrency: 1000}, {StopAt: 2}, {Canary: -1}, {To: "admin"}, {To: "orders", FirstStage: true},
@@ -138,15 +131,11 @@ func TestApproval(t *testing.T) {
 	fixture.Publish(t, store, "orders.dlq", fixture.Several(6)...)
 	out := &fixture.Outbox{}
 	c := start(t, open(t, store, campaigns.Config{}), request)
-	if c.State != campaigns.Running {
-		t.Fatal(c.State)
-	}
+	testkit.Require(t, c.State == campaigns.Running, "%v", c.State)
 	run(t, all, out, quick)
 	reach(t, all, c.ID, campaigns.Approval)
 	testkit.Is(t, testkit.Err(all.Approve(t.Context(), c.ID, campaigns.Act{By: " Ann", Reason: "me too"})), campaigns.ErrState)
-	if len(out.All()) > 0 {
-		t.Error("it was not approved")
-	}
+	testkit.Check(t, len(out.All()) <= 0, "it was not approved")
 	bob := campaigns.Act{By: "bob", Reason: "looked at it"}
 	if c, err := all.Approve(t.Context(), c.ID, bob); err != nil || c.ApprovedBy != "bob" {
 		t.Fatal(c, err)
@@ -204,9 +193,7 @@ func TestCanary(t *testing.T) {
 		run(t, all, out, quick)
 		c := start(t, all, r)
 		c = reach(t, all, c.ID, campaigns.Paused)
-		if c.Redriven != 10 || c.FailedAgain < 3 || c.Pending != 50 {
-			t.Errorf("%+v", c)
-		}
+		testkit.Check(t, c.Redriven == 10 && c.FailedAgain >= 3 && c.Pending == 50, "%+v", c)
 		wantIDs(t, out, 10)
 		stop()
 		testkit.Must(all.Resume(t.Context(), c.ID, act))
@@ -260,9 +247,7 @@ func TestStopsItself(t *testing.T) {
 		id.Store(c.ID)
 		run(t, all, out, quick)
 		c = reach(t, all, c.ID, campaigns.Paused)
-		if c.Redriven == 300 || c.FailedAgain < 5 {
-			t.Errorf("%+v", c)
-		}
+		testkit.Check(t, c.Redriven != 300 && c.FailedAgain >= 5, "%+v", c)
 		testkit.Eventually(t, "the last ones are heard of", func() bool {
 			c, _ = all.Get(t.Context(), c.ID)
 			return c.FailedAgain == c.Redriven && c.Redriven == len(out.All())
@@ -270,9 +255,7 @@ func TestStopsItself(t *testing.T) {
 		healed.Store(true)
 		testkit.Must(all.Resume(t.Context(), c.ID, act))
 		c = reach(t, all, c.ID, campaigns.Finished)
-		if c.Redriven != 300 || c.FailedAgain == 300 {
-			t.Errorf("%+v", c)
-		}
+		testkit.Check(t, c.Redriven == 300 && c.FailedAgain != 300, "%+v", c)
 		wantIDs(t, out, 300)
 	})
 }
@@ -305,9 +288,7 @@ func TestTargetDown(t *testing.T) {
 				testkit.Must(all.Resume(t.Context(), c.ID, act))
 			}
 			c = reach(t, all, c.ID, campaigns.Finished)
-			if c.Redriven != 100 {
-				t.Errorf("%+v", c)
-			}
+			testkit.Check(t, c.Redriven == 100, "%+v", c)
 			wantIDs(t, out, 100)
 		})
 	}
@@ -329,9 +310,7 @@ func TestRefusedLetters(t *testing.T) {
 	}}
 	run(t, all, out, quick.Tuned(0, 0, 1))
 	c := reach(t, all, start(t, all, request).ID, campaigns.Finished)
-	if c.Failed != 2 || c.Redriven != 18 {
-		t.Errorf("%+v", c)
-	}
+	testkit.Check(t, c.Failed == 2 && c.Redriven == 18, "%+v", c)
 	fixture.WantCount(t, store, letters.Filter{IDs: []string{"id-3", "id-7"}}, 2)
 	wantIDs(t, out, 18)
 }

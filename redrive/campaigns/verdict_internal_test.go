@@ -18,17 +18,14 @@ import (
 // what it published later than the receiver hears of it.
 func TestVerdictIsOneReading(t *testing.T) {
 	j := judgement{failed: 29, heard: 29, redriven: 26, request: &Request{StopAt: 0.5, StopAfter: 20}}
-	if v, why := j.verdict(Running); v != stop || why != "29 of 29 letters redriven failed again" {
-		t.Error(v, why)
-	}
+	v, why := j.verdict(Running)
+	testkit.Check(t, v == stop && why == "29 of 29 letters redriven failed again", "%v %v", v, why)
 	j.redriven = 40
-	if v, why := j.verdict(Running); v != stop || why != "29 of 40 letters redriven failed again" {
-		t.Error(v, why)
-	}
+	v, why = j.verdict(Running)
+	testkit.Check(t, v == stop && why == "29 of 40 letters redriven failed again", "%v %v", v, why)
 	j.redriven = 60
-	if v, why := j.verdict(Running); v != nothing {
-		t.Error(v, why)
-	}
+	v, why = j.verdict(Running)
+	testkit.Check(t, v == nothing, "%v %v", v, why)
 }
 
 // Feature V7: a worker that is about to stop a campaign does not stop it after a person has resumed it meanwhile: the
@@ -59,9 +56,8 @@ func TestJudgeAfterResume(t *testing.T) {
 	})
 	testkit.NoError(t, person.Commit())
 	testkit.NoError(t, testkit.Receive(t, "it is judged", judged))
-	if c, err := w.all.Get(t.Context(), "c"); err != nil || c.State != Running {
-		t.Errorf("the campaign is %s: %s, %v", c.State, c.Why, err)
-	}
+	c, err := w.all.Get(t.Context(), "c")
+	testkit.Check(t, err == nil && c.State == Running, "the campaign is %s: %s, %v", c.State, c.Why, err)
 }
 
 // workerOn returns a worker on a database.

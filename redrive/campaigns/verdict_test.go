@@ -24,9 +24,7 @@ func TestVerdict(t *testing.T) {
 		c := reach(t, all, start(t, all, request).ID, campaigns.Finished)
 		n, err := store.MarkAll(t.Context(), letters.Filter{IDs: []string{"id-0", "id-1", "id-2", "id-3", "id-4"},
 			Statuses: []letters.Status{letters.StatusRedriven}}, letters.StatusSucceeded, letters.Act{By: "billing"})
-		if err != nil || n != 5 {
-			t.Fatal(n, err)
-		}
+		testkit.Require(t, err == nil && n == 5, "%v %v", n, err)
 		testkit.Eventually(t, "all is heard", func() bool {
 			c, err = all.Get(t.Context(), c.ID)
 			return err == nil && c.Succeeded == 5 && c.FailedAgain == 2 && c.NotHeard == 3
@@ -59,14 +57,12 @@ func TestCampaignOfNoIDs(t *testing.T) {
 		c := start(t, all, r)
 		run(t, all, out, quick)
 		c = reach(t, all, c.ID, campaigns.Paused)
-		if c.FailedAgain < campaigns.DefaultStopAfter || c.Redriven > 60 {
-			t.Errorf("%d redriven, %d failed again, %d not heard of", c.Redriven, c.FailedAgain, c.NotHeard)
-		}
+		testkit.Check(t, c.FailedAgain >= campaigns.DefaultStopAfter && c.Redriven <= 60,
+			"%d redriven, %d failed again, %d not heard of", c.Redriven, c.FailedAgain, c.NotHeard)
 		fixture.WantCount(t, store, fixture.Status(letters.StatusFailedAgain), c.FailedAgain)
 		for _, l := range fixture.List(t, store, letters.Filter{RedriveIDs: []string{c.ID}}) {
-			if l.Redrive.ID != c.ID || l.Redrive.Letter == "" || l.Redrive.Letter == l.Identity {
-				t.Errorf("letter %d says that it was %q of %q", l.Seq, l.Redrive.Letter, l.Redrive.ID)
-			}
+			testkit.Check(t, l.Redrive.ID == c.ID && l.Redrive.Letter != "" && l.Redrive.Letter != l.Identity,
+				"letter %d says that it was %q of %q", l.Seq, l.Redrive.Letter, l.Redrive.ID)
 		}
 	})
 }

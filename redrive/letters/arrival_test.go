@@ -99,14 +99,11 @@ func testStore_sameLetterAtOnce(t *testing.T, open func() *sql.DB) {
 	}
 	publishers.Wait()
 	for _, e := range list(t, stores[0], letters.Filter{}) {
-		if e.Seen != writers {
-			t.Errorf("letter %d was seen %d times", e.Seq, e.Seen)
-		}
+		testkit.Check(t, e.Seen == writers, "letter %d was seen %d times", e.Seq, e.Seen)
 	}
 	groups, err := stores[0].Groups(t.Context(), letters.Filter{})
-	if err != nil || len(groups) != 1 || groups[0].Count != each || groups[0].Arrived != writers*each {
-		t.Errorf("%+v, %v", groups, err)
-	}
+	testkit.Check(t, err == nil && len(groups) == 1 && groups[0].Count == each && groups[0].Arrived == writers*each,
+		"%+v, %v", groups, err)
 	wantNumbers(t, db, stores[0])
 }
 

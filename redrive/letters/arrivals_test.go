@@ -33,14 +33,11 @@ func testStore_arrivals(t *testing.T, on fixture.Database) {
 	age(t, db, 40)
 	arrive(2)
 	groups, err := stores[0].Groups(t.Context(), letters.Filter{})
-	if err != nil || len(groups) != 1 || groups[0].Arrived != 11 {
-		t.Fatalf("%+v, %v", groups, err)
-	}
+	testkit.Require(t, err == nil && len(groups) == 1 && groups[0].Arrived == 11, "%+v, %v", groups, err)
 	cause := groups[0].Cause
 	all, err := stores[0].Inside().Arrivals(t.Context(), cause, "unknown")
-	if err != nil || len(all) != 2 || all[0].Cause != cause || all[1].PerMinute != [60]int{} {
-		t.Fatalf("%+v, %v", all, err)
-	}
+	testkit.Require(t, err == nil && len(all) == 2 && all[0].Cause == cause && all[1].PerMinute == [60]int{},
+		"%+v, %v", all, err)
 	for minute, want := range map[int]int{14: 3, 19: 6, 59: 2} {
 		got := 0
 		for _, n := range all[0].PerMinute[minute-3 : minute+1] { // minutes may end during the test
@@ -58,9 +55,7 @@ func testStore_arrivals(t *testing.T, on fixture.Database) {
 			sum += n
 		}
 	}
-	if err != nil || sum != 1 {
-		t.Errorf("%+v, %v: what is older than an hour is no arrival of late", all, err)
-	}
+	testkit.Check(t, err == nil && sum == 1, "%+v, %v: what is older than an hour is no arrival of late", all, err)
 	if _, err := stores[0].Inside().Arrivals(t.Context(), make([]string, letters.MaxListed+1)...); err == nil {
 		t.Error("too many causes")
 	}

@@ -32,9 +32,7 @@ func testStore_audit(t *testing.T, on fixture.Database) {
 	lost := taken[1]
 	lost.Claim.Token = "other"
 	marked, err := fixture.MarkEach(ctx, store, letters.StatusRedriven, act, taken[0], lost)
-	if err != nil || len(marked) != 1 || marked[0].Seq != 1 {
-		t.Fatalf("%+v, %v", marked, err)
-	}
+	testkit.Require(t, err == nil && len(marked) == 1 && marked[0].Seq == 1, "%+v, %v", marked, err)
 	testkit.NoError(t, fixture.Mark(ctx, store, taken[2], letters.StatusDiscarded, letters.Act{By: "bob", Reason: "a test"}))
 	again := letter("1", "a", redrivenTimes(1), func(l *poison.Letter) { l.Redrive.ID = "campaign-1" })
 	publish(t, store, "orders.dlq", again, again, letter("1", "a"))
@@ -76,9 +74,7 @@ func testStore_audit(t *testing.T, on fixture.Database) {
 		for _, kind := range kinds(events) {
 			got = append(got, string(kind))
 		}
-		if err != nil || strings.Join(got, " ") != c.want {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
+		testkit.Check(t, err == nil && strings.Join(got, " ") == c.want, "%s: %q, %v", name, got, err)
 	}
 	other := testkit.Must(letters.NewStore(ctx, db, settings.Shared{Service: "other"}))
 	if events, err := other.Audit(ctx, letters.EventFilter{}); err != nil || len(events) != 0 {
@@ -126,18 +122,15 @@ func testStore_auditWithTheChange(t *testing.T, on fixture.Database) {
 	publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"))
 	tx := testkit.Must(db.BeginTx(ctx, nil))
 	recorded, err := store.Inside().Record(ctx, tx, string(letters.EventSelected), letters.Act{By: "ann"}, 1, 2)
-	if err != nil || len(recorded) != 2 {
-		t.Error(recorded, err)
-	}
+	testkit.Check(t, err == nil && len(recorded) == 2, "%v %v", recorded, err)
 	testkit.NoError(t, errors.Join(err, tx.Rollback()))
 	if events, err := store.Audit(ctx, letters.EventFilter{}); err != nil || len(events) != 0 {
 		t.Errorf("%+v, %v", events, err)
 	}
 	taken := take(t, store, letters.Filter{}, 1)
 	mustExec(t, db, `ALTER TABLE spillway_letter_events RENAME TO gone`)
-	if err := fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}); err == nil {
-		t.Error("marked without an event")
-	}
+	testkit.Check(t, fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}) != nil,
+		"marked without an event")
 	mustExec(t, db, `ALTER TABLE gone RENAME TO spillway_letter_events`)
 	wantCount(t, store, letters.Filter{}, 2)
 	testkit.NoError(t, fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}))
@@ -146,8 +139,7 @@ func testStore_auditWithTheChange(t *testing.T, on fixture.Database) {
 func mustExec(t testing.TB, db *sql.DB, statements ...string) {
 	t.Helper()
 	for _, statement := range statements {
-		if _, err := db.Exec(statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		_, err := db.Exec(statement)
+		testkit.Require(t, err == nil, "%s: %v", statement, err)
 	}
 }

@@ -64,20 +64,17 @@ func testStore_erase(t *testing.T, on fixture.Database) {
 		before = append(before, ids...)
 		return nil
 	}})
-	if err != nil || done != (inside.Erased{Letters: n - 1, InHand: 1}) || len(before) != n {
-		t.Fatalf("%+v, %d before, %v", done, len(before), err)
-	}
-	if said := fixture.Saying(t, db, person, fixture.Tables...); len(said) == 0 {
-		t.Error("the letter in hand says nothing of the person")
-	}
+	testkit.Require(t, err == nil && done == (inside.Erased{Letters: n - 1, InHand: 1}) && len(before) == n,
+		"%+v, %d before, %v", done, len(before), err)
+	testkit.Check(t, len(fixture.Saying(t, db, person, fixture.Tables...)) != 0,
+		"the letter in hand says nothing of the person")
 	testkit.NoError(t, fixture.Release(ctx, store, taken...))
 	if done, err := store.Inside().Erase(ctx, f, erasing, inside.EraseOptions{}); err != nil || done != (inside.Erased{Letters: 1}) {
 		t.Fatalf("after the lease: %+v, %v", done, err)
 	}
 	testkit.Returns(t, (inside.Erased{}))(store.Inside().Erase(ctx, f, erasing, inside.EraseOptions{}))
-	if said := fixture.Saying(t, db, person, fixture.Tables...); len(said) > 0 {
-		t.Errorf("%q say something of the person", said)
-	}
+	said := fixture.Saying(t, db, person, fixture.Tables...)
+	testkit.Check(t, len(said) <= 0, "%q say something of the person", said)
 	wantNumbers(t, db, store)
 	wantCount(t, store, letters.Filter{Statuses: []letters.Status{letters.StatusErased}}, n)
 	wantCount(t, store, letters.Filter{}, n)
@@ -91,9 +88,8 @@ func testStore_erase(t *testing.T, on fixture.Database) {
 	if got := kinds(history); err != nil || !slices.Equal(got, []letters.EventKind{letters.EventStored, letters.EventRedriven, letters.EventErased}) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if history[2].By != "bob" || history[2].Reason != "request 17" || history[2].Detail != "selector abc" {
-		t.Errorf("%+v", history[2])
-	}
+	testkit.Check(t, history[2].By == "bob" && history[2].Reason == "request 17" && history[2].Detail == "selector abc",
+		"%+v", history[2])
 
 	// It is at its end.
 	all := letters.Filter{Statuses: letters.Statuses(), IDs: []string{"ann-1"}}
@@ -132,15 +128,12 @@ func testStore_eraseForgetsIDs(t *testing.T, on fixture.Database) {
 	testkit.Returns(t, 2)(store.MarkAll(ctx, letters.Filter{IDs: []string{person}}, letters.StatusDiscarded, byHand))
 	options := inside.EraseOptions{ForgetIDs: true}
 	done, err := store.Inside().Erase(ctx, letters.Filter{IDs: []string{person, long}}, erasing, options)
-	if err != nil || done.Letters != 3 {
-		t.Fatalf("%+v, %v", done, err)
-	}
+	testkit.Require(t, err == nil && done.Letters == 3, "%+v, %v", done, err)
 	if done, err = store.Inside().Erase(ctx, letters.Filter{Payload: "no id"}, erasing, options); err != nil || done.Letters != 1 {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	if said := fixture.Saying(t, db, person, fixture.Tables...); len(said) > 0 {
-		t.Errorf("%q say something of the person", said)
-	}
+	said := fixture.Saying(t, db, person, fixture.Tables...)
+	testkit.Check(t, len(said) <= 0, "%q say something of the person", said)
 	if again, err := store.Inside().Erase(ctx, letters.Filter{IDs: []string{letters.ForgottenID(person)}}, erasing, options); err != nil || again.Letters != 0 {
 		t.Errorf("%+v, %v", again, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -22,19 +23,14 @@ func TestFilter_matchesCauses(t *testing.T) {
 	same.Failure.Description = "mailbox 8 is full"
 	cause := causeOf("orders.dlq", &same).hash()
 	for _, f := range []Filter{{Types: []string{"*mail.Error"}}, {Description: "7 is"}, {RedriveIDs: []string{"drain-7"}}, {Causes: []string{cause}}} {
-		if !f.Matches(l) {
-			t.Errorf("%+v does not choose the letter", f)
-		}
+		testkit.Check(t, f.Matches(l), "%+v does not choose the letter", f)
 	}
 	for _, f := range []Filter{{Types: []string{"mail"}}, {Description: "8 is"}, {RedriveIDs: []string{"drain-8"}}, {Causes: []string{"x"}}} {
-		if f.Matches(l) {
-			t.Errorf("%+v chooses the letter", f)
-		}
+		testkit.Check(t, !f.Matches(l), "%+v chooses the letter", f)
 	}
 	l.DeadLetterTopic = "other.dlq"
-	if (&Filter{Causes: []string{cause}}).Matches(l) {
-		t.Error("the cause of another dead-letter topic is another one")
-	}
+	testkit.Check(t, !(&Filter{Causes: []string{cause}}).Matches(l),
+		"the cause of another dead-letter topic is another one")
 }
 
 // Feature V5: a filter can be kept as JSON, whole, with the names of classes. One that chooses nothing in particular is
@@ -47,23 +43,18 @@ func TestFilter_json(t *testing.T) {
 		Since: time.Unix(1, 5).UTC(), Until: time.Unix(2, 0).UTC(), Statuses: []Status{StatusRefused}, Metadata: map[string]string{"m": "n"}, Payload: "p", Leased: true, SealKeys: []string{"s"}, After: 1, NewestFirst: true, MaxSeq: 2, Limit: 3,
 	}
 	for i, v := 0, reflect.ValueOf(whole); i < v.NumField(); i++ {
-		if v.Type().Field(i).IsExported() && v.Field(i).IsZero() {
-			t.Errorf("the test leaves out %s", v.Type().Field(i).Name)
-		}
+		testkit.Check(t, !v.Type().Field(i).IsExported() || !v.Field(i).IsZero(),
+			"the test leaves out %s", v.Type().Field(i).Name)
 	}
 	for want, f := range map[string]Filter{`{}`: {}, `"classes":["invalid"]`: whole} {
 		text, err := json.Marshal(f)
-		if err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%s, %v", text, err)
-		}
+		testkit.Check(t, err == nil && strings.Contains(string(text), want), "%s, %v", text, err)
 		var back Filter
 		if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(back, f) {
 			t.Errorf("%+v, %v", back, err)
 		}
 	}
-	if err := json.Unmarshal([]byte(`{"classes":["worse"]}`), &Filter{}); err == nil {
-		t.Error("an unknown class is an error")
-	}
+	testkit.Check(t, json.Unmarshal([]byte(`{"classes":["worse"]}`), &Filter{}) != nil, "an unknown class is an error")
 }
 
 // Feature V9: what differs from message to message does not make a cause, and everything else does.
@@ -99,9 +90,8 @@ func TestFolded(t *testing.T) {
 		"'": "'",
 		"-": "-",
 	} {
-		if got := folded(description); got != want {
-			t.Errorf("%q is folded to %q, want %q", description, got, want)
-		}
+		got := folded(description)
+		testkit.Check(t, got == want, "%q is folded to %q, want %q", description, got, want)
 	}
 	for _, long := range []string{strings.Repeat("word ", 1<<20), strings.Repeat("7 ", 1<<20), strings.Repeat(`"x"`, 1<<20), strings.Repeat("é", 1<<20), strings.Repeat("a.", 1<<20), strings.Repeat("«", 1<<20), strings.Repeat("'a", 1<<20)} {
 		if got := folded(long); len(got) > maxFolded || utf8.ValidString(long) && len(got) < 1 {

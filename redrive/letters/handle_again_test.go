@@ -22,9 +22,7 @@ func testStore_learnOfOutputs(t *testing.T, on fixture.Database) {
 	because := func(reason string) func(*poison.Letter) {
 		return func(l *poison.Letter) { l.Failure.Reason = reason }
 	}
-	if err := store.Inside().CheckKeys(ctx); err == nil {
-		t.Error("there are keys before there is a receiver")
-	}
+	testkit.Check(t, store.Inside().CheckKeys(ctx) != nil, "there are keys before there is a receiver")
 	keys := testkit.Must(idempotency.NewStore(ctx, db, "shop"))
 	testkit.NoError(t, store.Inside().CheckKeys(ctx))
 	entry := func(id string) idempotency.Entry {

@@ -102,9 +102,8 @@ func TestStore_resealKilled(t *testing.T) {
 			seen := map[string]bool{}
 			for _, l := range all {
 				msg := want[l.Original.UUID]
-				if msg == nil || seen[l.Original.UUID] {
-					t.Fatalf("%q is there twice, or is none of the letters", l.Original.UUID)
-				}
+				testkit.Require(t, msg != nil && !seen[l.Original.UUID],
+					"%q is there twice, or is none of the letters", l.Original.UUID)
 				seen[l.Original.UUID] = true
 				switch key := l.SealKey; {
 				case key == "k2":
@@ -116,14 +115,11 @@ func TestStore_resealKilled(t *testing.T) {
 					t.Errorf("%s is neither sealed nor as it was: %q %v", msg.UUID, l.Original.Payload, l.Original.Metadata)
 				}
 			}
-			if len(seen) != n {
-				t.Fatalf("%d letters, want %d", len(seen), n)
-			}
+			testkit.Require(t, len(seen) == n, "%d letters, want %d", len(seen), n)
 			keys := testkit.Must(store.Inside().SealKeys(t.Context()))
 			for _, k := range keys {
-				if k.Key == "k2" && k.Letters != done {
-					t.Errorf("%d letters are counted under the new key, and %d have it", k.Letters, done)
-				}
+				testkit.Check(t, k.Key != "k2" || k.Letters == done,
+					"%d letters are counted under the new key, and %d have it", k.Letters, done)
 			}
 			return done
 		}
@@ -131,23 +127,20 @@ func TestStore_resealKilled(t *testing.T) {
 			t.Helper()
 			k.Driver, k.Address = child.Driver(d.Name), address
 			var exit *exec.ExitError
-			if err := child.Command(t, k).Run(); !errors.As(err, &exit) || exit.ExitCode() != -1 {
-				t.Fatalf("the process was not killed: %v", err)
-			}
+			err := child.Command(t, k).Run()
+			testkit.Require(t, errors.As(err, &exit) && exit.ExitCode() == -1, "the process was not killed: %v", err)
 		}
 		if d.Name == databases.SQLite.Name { // in a transaction: at its 26th letter, and at its 50th event
 			for _, trigger := range []string{
 				fmt.Sprintf(`AFTER UPDATE OF letter_payload ON spillway_letter_bodies WHEN NEW.body = %d`, list(t, store, letters.Filter{IDs: []string{"letter-50"}})[0].Seq),
 				`AFTER INSERT ON spillway_letter_events WHEN NEW.kind = 'resealed' AND (SELECT COUNT(*) FROM spillway_letter_events WHERE kind = 'resealed') = 50`,
 			} {
-				if _, err := db.Exec(`CREATE TRIGGER kill_it ` + trigger + ` BEGIN SELECT kill_self(); END`); err != nil {
-					t.Fatal(err)
-				}
+				_, err := db.Exec(`CREATE TRIGGER kill_it ` + trigger + ` BEGIN SELECT kill_self(); END`)
+				testkit.Require(t, err == nil, "%v", err)
 				kill(killing{})
 				testkit.Must(db.Exec(`DROP TRIGGER kill_it`))
-				if done := resealed(); done != 0 {
-					t.Errorf("killed in the first transaction, %d letters are resealed", done)
-				}
+				done := resealed()
+				testkit.Check(t, done == 0, "killed in the first transaction, %d letters are resealed", done)
 			}
 		}
 		before := 0
@@ -178,9 +171,7 @@ func TestStore_resealKilled(t *testing.T) {
 			}
 		}
 		for id, n := range times {
-			if n != 1 {
-				t.Errorf("%s was resealed %d times", id, n)
-			}
+			testkit.Check(t, n == 1, "%s was resealed %d times", id, n)
 		}
 		testkit.Equal(t, "letters are on record", len(times), n)
 	})
@@ -216,24 +207,19 @@ func testStore_resealErased(t *testing.T, on fixture.Database) {
 		}
 	}
 	erase("before")
-	if counts, err := storeOn(t, db).Inside().SealKeys(t.Context()); err != nil || fmt.Sprint(counts) != "[{ 2} {k1 2}]" {
-		t.Errorf("keys %v, %v", counts, err)
-	}
+	counts, err := storeOn(t, db).Inside().SealKeys(t.Context())
+	testkit.Check(t, err == nil && fmt.Sprint(counts) == "[{ 2} {k1 2}]", "keys %v, %v", counts, err)
 	ring := testkit.Must(seal.ParseKeyring(testkit.Keyring("k2", "k1")))
 	both := testkit.Must(seal.New(&once{Keys: ring, then: func() { erase("meanwhile") }}, "tenant"))
 	store := sealedStore(t, db, both)
 	testkit.Returns(t, 2)(store.Reseal(t.Context(), letters.Filter{}, letters.Act{By: "ada"}))
-	if counts, err := store.Inside().SealKeys(t.Context()); err != nil || fmt.Sprint(counts) != "[{ 2} {k2 2}]" {
-		t.Errorf("keys %v, %v", counts, err)
-	}
+	counts, err = store.Inside().SealKeys(t.Context())
+	testkit.Check(t, err == nil && fmt.Sprint(counts) == "[{ 2} {k2 2}]", "keys %v, %v", counts, err)
 	erased := list(t, store, letters.Filter{Statuses: []letters.Status{letters.StatusErased}})
-	if len(erased) != 2 {
-		t.Fatalf("%d letters are erased", len(erased))
-	}
+	testkit.Require(t, len(erased) == 2, "%d letters are erased", len(erased))
 	for _, l := range erased {
-		if l.Sealed || len(l.Original.Payload)+len(l.Original.Metadata) > 0 {
-			t.Errorf("an erased letter has %q %v", l.Original.Payload, l.Original.Metadata)
-		}
+		testkit.Check(t, !l.Sealed && len(l.Original.Payload)+len(l.Original.Metadata) <= 0,
+			"an erased letter has %q %v", l.Original.Payload, l.Original.Metadata)
 	}
 	for _, id := range []string{"kept", "clear"} {
 		wantSealed(t, store, list(t, store, letters.Filter{IDs: []string{id}})[0], "k2", secretLetter(id))

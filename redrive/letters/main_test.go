@@ -33,8 +33,6 @@ func newStore(t testing.TB) *letters.Store { return sqliteFile.NewStore(t) }
 func take(t *testing.T, store *letters.Store, f letters.Filter, n int) []fixture.Taken {
 	t.Helper()
 	taken, err := fixture.Take(t.Context(), store, f, time.Hour, n)
-	if err != nil || len(taken) != n {
-		t.Fatal(taken, err)
-	}
+	testkit.Require(t, err == nil && len(taken) == n, "%v %v", taken, err)
 	return taken
 }

@@ -44,9 +44,7 @@ func testStore_newestFirst(t *testing.T, on fixture.Database) {
 	}
 	testkit.Must(fixture.Lease(ctx, store, letters.Filter{}, []int64{first, first + 3, first + 5}, time.Hour))
 	all := heads(t, store, letters.Filter{}, 100)
-	if len(all) != n || all[n-1]-all[0] < 140_000 {
-		t.Fatalf("the letters are %v", all)
-	}
+	testkit.Require(t, len(all) == n && all[n-1]-all[0] >= 140_000, "the letters are %v", all)
 	for what, f := range map[string]letters.Filter{
 		"all": {}, "up to a letter": {MaxSeq: all[17]}, "of handlers": {Handlers: []string{"billing", "mailing"}}, "of one handler": {Handlers: []string{"shipping"}, MaxSeq: all[20]},
 		"of ids": {IDs: []string{"id-3", "id-11", "id-20", "id-23"}}, "leased": {Leased: true}, "by a text": {Description: "customer 1"},
@@ -57,9 +55,8 @@ func testStore_newestFirst(t *testing.T, on fixture.Database) {
 		slices.Reverse(oldest)
 		f.NewestFirst = true
 		for _, size := range []int{1, 5, 100} {
-			if newest := heads(t, store, f, size); !slices.Equal(newest, oldest) {
-				t.Errorf("%s, %d a page: %v, want %v", what, size, newest, oldest)
-			}
+			newest := heads(t, store, f, size)
+			testkit.Check(t, slices.Equal(newest, oldest), "%s, %d a page: %v, want %v", what, size, newest, oldest)
 		}
 		f.Limit = 100
 		whole, err := store.List(ctx, f)
@@ -99,9 +96,8 @@ func newestIsRefused(t *testing.T, store *letters.Store) {
 		"CountTopics": func() error { _, err := store.Inside().CountTopics(ctx, f); return err },
 		"Groups":      func() error { _, err := store.Groups(ctx, f); return err },
 	} {
-		if err := try(); err == nil || !strings.Contains(err.Error(), "NewestFirst") {
-			t.Errorf("%s: %v", what, err)
-		}
+		err := try()
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), "NewestFirst"), "%s: %v", what, err)
 	}
 }
 
@@ -130,12 +126,9 @@ WHERE table_schema = current_schema() AND table_name = 'spillway_dead_letters' A
 	for page := range 12 {
 		before := rowsRead(t, db)
 		heads, err := small.Heads(t.Context(), letters.Filter{After: 5, Limit: 10})
-		if err != nil || len(heads) != 10 {
-			t.Fatal(len(heads), err)
-		}
-		if n := rowsRead(t, db) - before; n > 5*own {
-			t.Errorf("page %d read %d rows, and the service has %d letters", page+1, n, own)
-		}
+		testkit.Require(t, err == nil && len(heads) == 10, "%v %v", len(heads), err)
+		n := rowsRead(t, db) - before
+		testkit.Check(t, n <= 5*own, "page %d read %d rows, and the service has %d letters", page+1, n, own)
 	}
 }
 

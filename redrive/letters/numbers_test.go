@@ -116,9 +116,8 @@ func wantNumbers(t testing.TB, db *sql.DB, store *letters.Store) {
 				erased += g.Count
 			}
 			k := key{g.Cause, string(status)}
-			if there[k] != g.Count {
-				t.Errorf("%d %s letters of %s are counted, %d are there", g.Count, status, g.Description, there[k])
-			}
+			testkit.Check(t, there[k] == g.Count,
+				"%d %s letters of %s are counted, %d are there", g.Count, status, g.Description, there[k])
 			delete(there, k)
 			if found := list(t, store, letters.Filter{Causes: []string{g.Cause}, Statuses: []letters.Status{status}, Limit: 1000}); len(found) != g.Count {
 				t.Errorf("%d %s letters of %s are listed, %d are counted", len(found), status, g.Description, g.Count)

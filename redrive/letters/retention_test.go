@@ -52,9 +52,7 @@ func testRetention(t *testing.T, on fixture.Database) {
 	succeeded := letters.Filter{Statuses: []letters.Status{letters.StatusSucceeded}, IDs: []string{"leased"}}
 	take(t, stores[0], succeeded, 1)
 	noise, err := stores[0].Groups(t.Context(), letters.Filter{Statuses: letters.Statuses(), Topics: []string{"orders"}, Description: "noise"})
-	if err != nil || len(noise) != 1 {
-		t.Fatal(noise, err)
-	}
+	testkit.Require(t, err == nil && len(noise) == 1, "%v %v", noise, err)
 	var instances sync.WaitGroup
 	var seen [2]int
 	var logs testkit.Log
@@ -82,9 +80,8 @@ func testRetention(t *testing.T, on fixture.Database) {
 	for _, line := range logs.Lines(watermill.InfoLogLevel, "Deleted letters") {
 		logged += line.Fields["letters"].(int)
 	}
-	if seen[0]+seen[1] != 2*n || logged != 2*n || len(logs.Errors()) > 0 {
-		t.Errorf("%v letters are deleted and %d logged, want %d in all: %v", seen, logged, 2*n, logs.Errors())
-	}
+	testkit.Check(t, seen[0]+seen[1] == 2*n && logged == 2*n && len(logs.Errors()) <= 0,
+		"%v letters are deleted and %d logged, want %d in all: %v", seen, logged, 2*n, logs.Errors())
 	wantCount(t, stores[0], letters.Filter{Statuses: letters.Statuses()}, n+2+30)
 	wantCount(t, stores[0], letters.Filter{Causes: []string{noise[0].Cause}, Statuses: letters.Statuses()}, 0)
 	wantNumbers(t, db, stores[0])
@@ -139,12 +136,9 @@ func TestRetention_plugin(t *testing.T) {
 	} {
 		testkit.Says(t, testkit.Err(letters.NewRetention(store, config)), want)
 	}
-	if _, err := letters.NewRetention(nil, letters.RetentionConfig{Rules: rules}); err == nil {
-		t.Error("no store")
-	}
-	if plugin := testkit.Must(letters.NewRetention(store, letters.RetentionConfig{Rules: rules})); plugin(nil) == nil {
-		t.Error("no router")
-	}
+	testkit.Check(t, testkit.Err(letters.NewRetention(nil, letters.RetentionConfig{Rules: rules})) != nil, "no store")
+	testkit.Check(t, testkit.Must(letters.NewRetention(store, letters.RetentionConfig{Rules: rules}))(nil) != nil,
+		"no router")
 }
 
 // Feature D14: the first rule that a letter matches decides, by status, class, reason and cause, whatever its age. Due
@@ -199,9 +193,8 @@ func testRetention_firstRule(t *testing.T, on fixture.Database) {
 		t.Errorf("left are %v, want %v", left, want)
 	}
 	events, err := store.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventPurged}})
-	if err != nil || len(events) != 2 || events[0].By != "the night" || events[0].Reason != "our policy" {
-		t.Errorf("on record are %+v, %v", events, err)
-	}
+	testkit.Check(t, err == nil && len(events) == 2 && events[0].By == "the night" && events[0].Reason == "our policy",
+		"on record are %+v, %v", events, err)
 }
 
 // Feature D14: a look that fails is seen.
@@ -217,7 +210,5 @@ func TestRetention_fails(t *testing.T) {
 	testkit.NoError(t, err)
 	mustExec(t, db, `ALTER TABLE spillway_dead_letters RENAME TO elsewhere`)
 	retention.Run(ctx)
-	if len(seen) != 1 || seen[0] == nil {
-		t.Errorf("seen %+v", seen)
-	}
+	testkit.Check(t, len(seen) == 1 && seen[0] != nil, "seen %+v", seen)
 }

@@ -31,9 +31,7 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 			t.Errorf("letter %d has the identity %q", l.Seq, l.Identity)
 		}
 	}
-	if len(identities) != len(taken) {
-		t.Errorf("%d letters have %d identities", len(taken), len(identities))
-	}
+	testkit.Check(t, len(identities) == len(taken), "%d letters have %d identities", len(taken), len(identities))
 	act := letters.Act{By: "ann", RedriveID: "campaign-1"}
 	for i, t2 := range taken {
 		by := act
@@ -106,9 +104,7 @@ func testStore_identityStays(t *testing.T, on fixture.Database) {
 	testkit.NoError(t, err)
 	after := fixture.List(t, sealing, letters.Filter{})
 	slices.Reverse(after)
-	if before[0].Seq == after[0].Seq {
-		t.Error("the letter did not move")
-	}
+	testkit.Check(t, before[0].Seq != after[0].Seq, "the letter did not move")
 	for i := range before {
 		if before[i].Identity != after[i].Identity || !after[i].Sealed {
 			t.Errorf("%q became %q, seq %d became %d, sealed %v", before[i].Identity, after[i].Identity, before[i].Seq, after[i].Seq, after[i].Sealed)

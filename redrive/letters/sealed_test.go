@@ -53,9 +53,8 @@ func wantSealed(t testing.TB, store *letters.Store, l letters.Letter, key string
 func wantHidden(t testing.TB, db *sql.DB) {
 	t.Helper()
 	said := append(fixture.Saying(t, db, card, fixture.Tables...), fixture.Saying(t, db, "Ada Lovelace", fixture.Tables...)...)
-	if len(said) > 0 || len(fixture.Saying(t, db, "no_such_customer", fixture.Tables...)) == 0 {
-		t.Errorf("what is sealed stands in %q, or nothing was looked at", said)
-	}
+	testkit.Check(t, len(said) <= 0 && len(fixture.Saying(t, db, "no_such_customer", fixture.Tables...)) != 0,
+		"what is sealed stands in %q, or nothing was looked at", said)
 }
 
 // Feature D14, V9: what arrives unsealed is sealed; it is in no column in the clear, opens as it was, and is grouped,
@@ -75,26 +74,21 @@ func testStore_sealed(t *testing.T, on fixture.Database) {
 	wantHidden(t, db)
 
 	all := list(t, store, letters.Filter{})
-	if len(all) != 3 || all[0].Seen != 2 || all[1].Seen != 1 || all[2].Seen != 2 {
-		t.Fatalf("%d letters, seen %d, %d and %d times", len(all), all[0].Seen, all[1].Seen, all[2].Seen)
-	}
+	testkit.Require(t, len(all) == 3 && all[0].Seen == 2 && all[1].Seen == 1 && all[2].Seen == 2,
+		"%d letters, seen %d, %d and %d times", len(all), all[0].Seen, all[1].Seen, all[2].Seen)
 	for i, msg := range []*message.Message{one, two, secretLetter("3")} {
 		wantSealed(t, store, all[i], "k1", msg)
 		testkit.Equal(t, "a sealed letter has another cause", all[i].Cause, letters.CauseOf(all[i].Letter))
 	}
 	groups, err := store.Groups(t.Context(), letters.Filter{})
-	if err != nil || len(groups) != 2 || groups[0].Count != 2 {
-		t.Errorf("groups %+v, %v", groups, err)
-	}
+	testkit.Check(t, err == nil && len(groups) == 2 && groups[0].Count == 2, "groups %+v, %v", groups, err)
 	wantCount(t, store, letters.Filter{Metadata: map[string]string{"tenant": "blue"}}, 3)
 	wantCount(t, store, letters.Filter{Metadata: map[string]string{"customer": "Ada Lovelace 1"}}, 0)
 	wantCount(t, store, letters.Filter{Payload: card}, 0)
 	wantCount(t, store, letters.Filter{SealKeys: []string{"k1"}}, 3)
 	wantCount(t, store, letters.Filter{SealKeys: []string{""}}, 0)
 	heads, err := store.Heads(t.Context(), letters.Filter{})
-	if err != nil || len(heads) != 3 || heads[0].SealKey != "k1" {
-		t.Errorf("heads %+v, %v", heads, err)
-	}
+	testkit.Check(t, err == nil && len(heads) == 3 && heads[0].SealKey == "k1", "heads %+v, %v", heads, err)
 	if keys, err := store.Inside().SealKeys(t.Context()); err != nil || fmt.Sprint(keys) != "[{k1 3}]" {
 		t.Errorf("keys %v, %v", keys, err)
 	}
@@ -204,9 +198,7 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 	wantHidden(t, db)
 
 	after := list(t, store, letters.Filter{})
-	if len(after) != len(before) {
-		t.Fatalf("%d letters, %d before", len(after), len(before))
-	}
+	testkit.Require(t, len(after) == len(before), "%d letters, %d before", len(after), len(before))
 	for i, l := range after {
 		if l.Original.UUID == "lost" {
 			continue
@@ -217,9 +209,8 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 		}
 		testkit.NoError(t, err)
 		wantSealed(t, store, l, "k2", was.Original)
-		if l.Size < len(l.Original.Payload) || fmt.Sprint(l.Failure) != fmt.Sprint(before[i].Failure) {
-			t.Errorf("letter %d has the size %d and %+v", l.Seq, l.Size, l.Failure)
-		}
+		testkit.Check(t, l.Size >= len(l.Original.Payload) && fmt.Sprint(l.Failure) == fmt.Sprint(before[i].Failure),
+			"letter %d has the size %d and %+v", l.Seq, l.Size, l.Failure)
 	}
 	publish(t, store, "orders.dlq", secretLetter("clear"))
 	publish(t, sealedStore(t, db, k1), "orders.dlq", secretLetter("old")) // by a process that is not yet rotated

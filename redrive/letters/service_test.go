@@ -32,13 +32,10 @@ func testStore_services(t *testing.T, on fixture.Database) {
 		if groups, err := store.Groups(t.Context(), letters.Filter{}); err != nil || len(groups) != 1 || groups[0].Count != 2 {
 			t.Errorf("%q: %+v, %v", service, groups, err)
 		}
-		if found := list(t, store, letters.Filter{}); len(found) != 2 || found[0].Seen != 1 {
-			t.Errorf("%q: %+v", service, found)
-		}
+		found := list(t, store, letters.Filter{})
+		testkit.Check(t, len(found) == 2 && found[0].Seen == 1, "%q: %+v", service, found)
 		taken, err := fixture.Take(t.Context(), store, letters.Filter{}, time.Hour, 10)
-		if err != nil || len(taken) != 2 {
-			t.Errorf("%q: %d taken, %v", service, len(taken), err)
-		}
+		testkit.Check(t, err == nil && len(taken) == 2, "%q: %d taken, %v", service, len(taken), err)
 		for _, l := range taken {
 			testkit.NoError(t, fixture.Mark(t.Context(), store, l, letters.StatusRedriven, letters.Act{}))
 		}
@@ -46,11 +43,8 @@ func testStore_services(t *testing.T, on fixture.Database) {
 	}
 	for _, wrong := range []string{strings.Repeat("x", 101), "shop/eu", "a b", "é"} {
 		_, err := letters.NewStore(t.Context(), open(), settings.Shared{Service: wrong})
-		if err == nil || !strings.Contains(err.Error(), "Service") {
-			t.Errorf("%q: %v", wrong, err)
-		}
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), "Service"), "%q: %v", wrong, err)
 	}
-	if _, err := letters.NewStore(t.Context(), open(), settings.Shared{}); (err == nil) != (on.Name == sqliteFile.Name) {
-		t.Errorf("no service: %v", err)
-	}
+	_, err := letters.NewStore(t.Context(), open(), settings.Shared{})
+	testkit.Check(t, (err == nil) == (on.Name == sqliteFile.Name), "no service: %v", err)
 }

@@ -31,9 +31,7 @@ func TestStore_sqliteTooLarge(t *testing.T) {
 	testkit.Must(sqlite.Limit(conn, limitLength, 100_000))
 	testkit.NoError(t, conn.Close())
 	err = store.Publish("orders.dlq", letter("1", strings.Repeat("x", 200_000)))
-	if !errors.Is(err, classify.ErrTooLarge) || !(*classify.Classifier)(nil).IsTooLarge(err) {
-		t.Error(err)
-	}
+	testkit.Check(t, errors.Is(err, classify.ErrTooLarge) && (*classify.Classifier)(nil).IsTooLarge(err), "%v", err)
 	publish(t, store, "orders.dlq", letter("1", "x"))
 }
 
@@ -60,9 +58,8 @@ func TestStore_nilArguments(t *testing.T) {
 			"Publish": func() error { return s.Publish("orders.dlq", nil) },
 			"Collect": func() error { return s.Collect(nil, "orders.dlq")(nil) },
 		} {
-			if err := call(); err == nil || !strings.Contains(err.Error(), "is nil") {
-				t.Errorf("%s: %v", name, err)
-			}
+			err := call()
+			testkit.Check(t, err != nil && strings.Contains(err.Error(), "is nil"), "%s: %v", name, err)
 		}
 	}
 }
@@ -88,9 +85,7 @@ func TestStore_mysqlTooLarge(t *testing.T) {
 			for _, size := range []int{packet - 4<<10, packet + 1, 3 * packet} {
 				for _, filling := range []byte{'x', 0} {
 					err := store.Publish("orders.dlq", message.NewMessage(fmt.Sprint(size, filling), bytes.Repeat([]byte{filling}, size)))
-					if !errors.Is(err, classify.ErrTooLarge) {
-						t.Errorf("%d: %v", size, err)
-					}
+					testkit.Check(t, errors.Is(err, classify.ErrTooLarge), "%d: %v", size, err)
 				}
 			}
 			half := &message.Message{UUID: "half", Payload: bytes.Repeat([]byte{0}, packet/2+1<<20)} // twice that when escaped

@@ -38,9 +38,7 @@ func testStore_publishAndList(t *testing.T, on fixture.Database) {
 
 	store := storeOn(t, open())
 	entries := list(t, store, letters.Filter{})
-	if len(entries) != 2 {
-		t.Fatalf("%d entries", len(entries))
-	}
+	testkit.Require(t, len(entries) == 2, "%d entries", len(entries))
 	if e := entries[1]; e.Seen != 2 || e.Failure.Reason != "later" || e.DeadLetterTopic != "orders.invalid" { // with the latest failure
 		t.Errorf("a letter that arrived again: %+v", e)
 	}
@@ -102,9 +100,8 @@ func testStore_filter(t *testing.T, on fixture.Database) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	testkit.Is(t, testkit.Err(store.Get(t.Context(), 99)), letters.ErrNotFound)
-	if topics, err := store.Inside().CountTopics(t.Context(), letters.Filter{Payload: "b"}); err != nil || len(topics) != 1 || topics["orders"] != 1 {
-		t.Errorf("%+v, %v", topics, err)
-	}
+	topics, err := store.Inside().CountTopics(t.Context(), letters.Filter{Payload: "b"})
+	testkit.Check(t, err == nil && len(topics) == 1 && topics["orders"] == 1, "%+v, %v", topics, err)
 	var ids []string
 	for f := (letters.Filter{Limit: 2}); ; {
 		page := list(t, store, f)
@@ -116,9 +113,7 @@ func testStore_filter(t *testing.T, on fixture.Database) {
 		}
 		f.After = page[len(page)-1].Seq
 	}
-	if !slices.Equal(ids, []string{"1", "2", "3"}) {
-		t.Errorf("pages hold %v", ids)
-	}
+	testkit.Check(t, slices.Equal(ids, []string{"1", "2", "3"}), "pages hold %v", ids)
 	for field, f := range map[string]letters.Filter{
 		"Filter.Limit":    {Limit: letters.MaxLimit + 1},
 		"Filter.After":    {After: -1},
@@ -139,9 +134,7 @@ func testStore_groups(t *testing.T, on fixture.Database) {
 	publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b", later), letter("3", "c"))
 	publish(t, store, "orders.dlq", letter("4", "d", func(l *poison.Letter) { l.Origin.Handler = hostile }))
 	groups, err := store.Groups(t.Context(), letters.Filter{})
-	if err != nil || len(groups) != 2 {
-		t.Fatalf("%+v, %v", groups, err)
-	}
+	testkit.Require(t, err == nil && len(groups) == 2, "%+v, %v", groups, err)
 	want := letters.Group{
 		DeadLetterTopic: "orders.dlq", Topic: "orders", Handler: "billing", Class: classify.ClassPermanent,
 		Reason: "no_such_customer", Type: "*shop.Error", StackHash: "abc",
@@ -151,9 +144,7 @@ func testStore_groups(t *testing.T, on fixture.Database) {
 	if !reflect.DeepEqual(groups[0], want) || want.All[letters.StatusWaiting] != 3 || want.All[letters.StatusRedriven] != 0 {
 		t.Errorf("got  %+v\nwant %+v", groups[0], want)
 	}
-	if groups[1].Handler != hostile || groups[1].Count != 1 {
-		t.Errorf("%+v", groups[1])
-	}
+	testkit.Check(t, groups[1].Handler == hostile && groups[1].Count == 1, "%+v", groups[1])
 	for _, g := range groups {
 		wantCount(t, store, letters.Filter{Causes: []string{g.Cause}}, g.Count)
 	}
@@ -168,9 +159,7 @@ func TestStore_allOrNone(t *testing.T) { onEach(t, testStore_allOrNone) }
 
 func testStore_allOrNone(t *testing.T, on fixture.Database) {
 	store := on.NewStore(t)
-	if err := store.Publish("orders.dlq", letter("1", "a"), nil); err == nil {
-		t.Error("a nil message is an error")
-	}
+	testkit.Check(t, store.Publish("orders.dlq", letter("1", "a"), nil) != nil, "a nil message is an error")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	msg := letter("1", "a")
@@ -191,9 +180,8 @@ func TestStore_construction(t *testing.T) {
 	testkit.NoError(t, store.InitializeTopics("orders.dlq"))
 	readOnly := testkit.Must(sql.Open("sqlite", "file:"+path+"?_pragma=query_only(1)"))
 	defer func() { _ = readOnly.Close() }()
-	if s, err := letters.NewStore(t.Context(), readOnly, settings.Shared{Service: "shop"}); err == nil && s.InitializeTopics("orders.dlq") == nil {
-		t.Error("a read-only database is an error")
-	}
+	s, err := letters.NewStore(t.Context(), readOnly, settings.Shared{Service: "shop"})
+	testkit.Check(t, err != nil || s.InitializeTopics("orders.dlq") != nil, "a read-only database is an error")
 
 	testkit.NoError(t, store.Close())
 	testkit.Is(t, store.Publish("orders.dlq", letter("1", "a")), letters.ErrClosed)
@@ -209,9 +197,7 @@ func TestStore_readOnly(t *testing.T) {
 		"mariadb":  {mysqltest.Open(t, dsn), mysqltest.Open(t, mysqltest.With(dsn, "tx_read_only=1"))},
 	} {
 		storeOn(t, dbs[0])
-		if err := storeOn(t, dbs[1]).InitializeTopics("orders.dlq"); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		testkit.Check(t, storeOn(t, dbs[1]).InitializeTopics("orders.dlq") != nil, "%s: no error", name)
 	}
 }
 
@@ -250,9 +236,8 @@ func testStore_collect(t *testing.T, on fixture.Database) {
 	}
 	wantCount(t, store, f, 1)
 	wantCount(t, store, letters.Filter{NoOrigin: true, IDs: []string{"1", "2"}}, 0)
-	if f.Matches(list(t, store, letters.Filter{IDs: []string{"1"}})[0].Letter) {
-		t.Error("a letter of Spillway's has no origin")
-	}
+	testkit.Check(t, !f.Matches(list(t, store, letters.Filter{IDs: []string{"1"}})[0].Letter),
+		"a letter of Spillway's has no origin")
 }
 
 // Features V1, V9: wrong plugins say so when the router starts.
@@ -267,9 +252,8 @@ func TestPlugin_errors(t *testing.T) {
 		"topic twice":    store.Collect(pubsub, "orders.dlq", "orders.dlq"),
 	} {
 		router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
-		if err := plugin(router); err == nil || !strings.HasPrefix(err.Error(), "letters: ") {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := plugin(router)
+		testkit.Check(t, err != nil && strings.HasPrefix(err.Error(), "letters: "), "%s: %v", name, err)
 	}
 }
 
@@ -292,9 +276,7 @@ func testStore_hostileText(t *testing.T, on fixture.Database) {
 	})
 	publish(t, store, hostile, bad, clean)
 	entries := list(t, store, letters.Filter{})
-	if len(entries) != 2 || entries[0].DeadLetterTopic != hostile {
-		t.Fatalf("%+v", entries)
-	}
+	testkit.Require(t, len(entries) == 2 && entries[0].DeadLetterTopic == hostile, "%+v", entries)
 	for _, e := range entries {
 		failure := e.Letter.Failure
 		testkit.Returns(t, 1)(store.Count(ctx, letters.Filter{Reasons: []string{failure.Reason, hostile}, IDs: []string{e.Letter.Original.UUID}}))
@@ -309,7 +291,6 @@ func testStore_hostileText(t *testing.T, on fixture.Database) {
 	forged.Claim.Token = hostile
 	testkit.Is(t, fixture.Mark(ctx, store, forged, letters.StatusDiscarded, letters.Act{}), letters.ErrLeaseLost)
 	testkit.NoError(t, fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: hostile}))
-	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != hostile {
-		t.Errorf("%+v", e)
-	}
+	e := list(t, store, status(letters.StatusDiscarded))
+	testkit.Check(t, len(e) == 1 && e[0].Marked.By == hostile, "%+v", e)
 }

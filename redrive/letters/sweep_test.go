@@ -33,9 +33,8 @@ func testStore_sweep(t *testing.T, on fixture.Database) {
 	testkit.Returns(t, 1)(store.Purge(ctx, old, act))
 	old.Until = time.Time{}
 	testkit.Returns(t, 450)(store.Purge(ctx, old, act))
-	if found := list(t, store, letters.Filter{Statuses: letters.Statuses()}); len(found) != 1 || found[0].Original.UUID != "id-7" {
-		t.Errorf("%+v", found)
-	}
+	found := list(t, store, letters.Filter{Statuses: letters.Statuses()})
+	testkit.Check(t, len(found) == 1 && found[0].Original.UUID == "id-7", "%+v", found)
 	wantNumbers(t, db, store)
 	history, err := store.History(ctx, 3)
 	if err != nil || !slices.Equal(kinds(history), []letters.EventKind{letters.EventStored, letters.EventDiscarded, letters.EventPurged}) ||
@@ -101,8 +100,6 @@ func testStore_learn(t *testing.T, on fixture.Database) {
 	if err != nil || !slices.Equal(kinds(history), []letters.EventKind{letters.EventStored, letters.EventRedriven, letters.EventSucceeded}) || history[2].RedriveID != "campaign-1" {
 		t.Errorf("%+v, %v", history, err)
 	}
-	if _, err := store.Inside().Learn(ctx, ""); err == nil {
-		t.Error("no redrive is an error")
-	}
+	testkit.Check(t, testkit.Err(store.Inside().Learn(ctx, "")) != nil, "no redrive is an error")
 	wantNumbers(t, db, store)
 }

@@ -27,9 +27,8 @@ func testStore_takeMarkRelease(t *testing.T, on fixture.Database) {
 		t.Fatalf("%+v, %v", taken, err)
 	}
 	rest, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 10)
-	if err != nil || len(rest) != 1 || rest[0].Claim.Token == taken[0].Claim.Token {
-		t.Fatalf("%+v, %v", rest, err)
-	}
+	testkit.Require(t, err == nil && len(rest) == 1 && rest[0].Claim.Token != taken[0].Claim.Token,
+		"%+v, %v", rest, err)
 	testkit.NoError(t, fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}))
 	for name, lost := range map[string]fixture.Taken{"marked": taken[0], "forged": forged(taken[1], "x"), "empty": forged(taken[0], "")} {
 		if err := fixture.Mark(ctx, store, lost, letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
@@ -37,9 +36,8 @@ func testStore_takeMarkRelease(t *testing.T, on fixture.Database) {
 		}
 	}
 	testkit.Says(t, fixture.Mark(ctx, store, taken[1], "gone", letters.Act{}), "gone")
-	if e := list(t, store, status(letters.StatusDiscarded)); len(e) != 1 || e[0].Marked.By != "ann" || time.Since(e[0].MarkedAt) > time.Minute {
-		t.Errorf("%+v", e)
-	}
+	e := list(t, store, status(letters.StatusDiscarded))
+	testkit.Check(t, len(e) == 1 && e[0].Marked.By == "ann" && time.Since(e[0].MarkedAt) <= time.Minute, "%+v", e)
 	testkit.NoError(t, errors.Join(fixture.Release(ctx, store, rest...), fixture.Release(ctx, store, taken...)))
 	if again, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 10); err != nil || len(again) != 2 {
 		t.Errorf("%+v, %v", again, err)
@@ -48,9 +46,7 @@ func testStore_takeMarkRelease(t *testing.T, on fixture.Database) {
 		func() error { _, err := fixture.Lease(ctx, store, letters.Filter{}, []int64{1}, 0); return err },
 		func() error { _, err := fixture.Take(ctx, store, letters.Filter{}, time.Second, 0); return err },
 	} {
-		if bad() == nil {
-			t.Error("a take of nothing is an error")
-		}
+		testkit.Check(t, bad() != nil, "a take of nothing is an error")
 	}
 }
 
@@ -61,17 +57,13 @@ func testStore_leaseExpires(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", letter("1", "a"))
 	first, err := fixture.Take(ctx, store, letters.Filter{}, 20*time.Millisecond, 1)
-	if err != nil || len(first) != 1 {
-		t.Fatal(first, err)
-	}
+	testkit.Require(t, err == nil && len(first) == 1, "%v %v", first, err)
 	var second []fixture.Taken
 	eventually(t, "the expired lease is taken over", func() bool {
 		second, err = fixture.Take(ctx, store, letters.Filter{}, time.Hour, 1)
 		return err != nil || len(second) == 1
 	})
-	if err != nil || time.Now().Before(first[0].Claim.Until) {
-		t.Fatalf("taken over too early, or %v", err)
-	}
+	testkit.Require(t, err == nil && !time.Now().Before(first[0].Claim.Until), "taken over too early, or %v", err)
 	testkit.Is(t, fixture.Mark(ctx, store, first[0], letters.StatusRedriven, letters.Act{}), letters.ErrLeaseLost)
 	testkit.NoError(t, fixture.Mark(ctx, store, second[0], letters.StatusRedriven, letters.Act{}))
 }
@@ -109,9 +101,7 @@ func testStore_concurrentTakers(t *testing.T, on fixture.Database) {
 	takers.Wait()
 	testkit.Equal(t, "letters taken", len(held), 1000)
 	for seq, n := range held {
-		if n != 1 {
-			t.Fatalf("letter %d was taken %d times", seq, n)
-		}
+		testkit.Require(t, n == 1, "letter %d was taken %d times", seq, n)
 	}
 }
 
@@ -123,18 +113,14 @@ func TestStore_leaseLocksNoOther(t *testing.T) {
 			store, ctx, ofB := storeOn(t, db), t.Context(), letters.Filter{Handlers: []string{"b"}}
 			publish(t, store, "orders.dlq", fixture.OfTwo(60)...)
 			chosen, err := store.Inside().Free(ctx, ofB, 10)
-			if err != nil || len(chosen) != 10 {
-				t.Fatal(chosen, err)
-			}
+			testkit.Require(t, err == nil && len(chosen) == 10, "%v %v", chosen, err)
 			tx := testkit.Must(db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}))
 			defer func() { _ = tx.Rollback() }()
 			if err := store.LeaseWithin(ctx, tx, ofB, append(chosen, 1, 3)); err != nil { // two that the filter does not choose
 				t.Fatal(err)
 			}
 			rest, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 60) // what is locked it passes over
-			if err != nil || len(rest) != 50 {
-				t.Errorf("%d of 50 others are free, %v", len(rest), err)
-			}
+			testkit.Check(t, err == nil && len(rest) == 50, "%d of 50 others are free, %v", len(rest), err)
 		})
 	}
 }
@@ -151,9 +137,7 @@ func TestStore_sqliteSelectiveTakeNeedsNoWriter(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	taken, err := fixture.Take(ctx, store, letters.Filter{Handlers: []string{"c"}}, time.Hour, 10)
-	if err != nil || len(taken) != 0 {
-		t.Errorf("%d taken, %v", len(taken), err)
-	}
+	testkit.Check(t, err == nil && len(taken) == 0, "%d taken, %v", len(taken), err)
 	testkit.Must(writer.ExecContext(t.Context(), `ROLLBACK`))
 }
 
@@ -170,9 +154,8 @@ func TestStore_leasesByTheDatabasesClock(t *testing.T) {
 		want  int
 	}{{48 * time.Hour, 1}, {48*time.Hour + 30*time.Minute, 0}, {50 * time.Hour, 1}, {0, 0}} {
 		taken, err := fixture.Take(t.Context(), at(step.shift), letters.Filter{}, time.Hour, 1)
-		if err != nil || len(taken) != step.want {
-			t.Fatalf("at %s: %d taken, %v, want %d", step.shift, len(taken), err, step.want)
-		}
+		testkit.Require(t, err == nil && len(taken) == step.want,
+			"at %s: %d taken, %v, want %d", step.shift, len(taken), err, step.want)
 	}
 }
 
@@ -184,22 +167,16 @@ func testStore_leaseOfChosen(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", several(4)...)
 	last, err := store.Inside().LastSeq(ctx)
-	if err != nil || last != 4 {
-		t.Fatal(last, err)
-	}
+	testkit.Require(t, err == nil && last == 4, "%v %v", last, err)
 	publish(t, store, "orders.dlq", letter("late", "a"))
 	chosen, err := store.Inside().Free(ctx, letters.Filter{MaxSeq: last}, 100)
-	if err != nil || len(chosen) != 4 {
-		t.Fatal(chosen, err)
-	}
+	testkit.Require(t, err == nil && len(chosen) == 4, "%v %v", chosen, err)
 	first, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 2)
-	if err != nil || fixture.Mark(ctx, store, first[0], letters.StatusDiscarded, letters.Act{}) != nil {
-		t.Fatal(first, err)
-	}
+	testkit.Require(t, err == nil && fixture.Mark(ctx, store, first[0], letters.StatusDiscarded, letters.Act{}) == nil,
+		"%v %v", first, err)
 	leased, err := fixture.Lease(ctx, store, letters.Filter{}, chosen, time.Hour)
-	if err != nil || len(leased) != 2 || leased[0].Seq != 3 || leased[1].Seq != 4 {
-		t.Fatalf("%+v, %v", leased, err)
-	}
+	testkit.Require(t, err == nil && len(leased) == 2 && leased[0].Seq == 3 && leased[1].Seq == 4,
+		"%+v, %v", leased, err)
 	testkit.NoError(t, fixture.Postpone(ctx, store, leased[0]))
 	if again, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 9); err != nil || len(again) != 2 || again[1].Original.UUID != leased[0].Original.UUID || again[1].Seq <= 5 {
 		t.Errorf("%+v, %v", again, err)
@@ -214,9 +191,7 @@ func testStore_renew(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", several(3)...)
 	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Minute, 2)
-	if err != nil || fixture.Release(ctx, store, taken[1]) != nil {
-		t.Fatal(taken, err)
-	}
+	testkit.Require(t, err == nil && fixture.Release(ctx, store, taken[1]) == nil, "%v %v", taken, err)
 	still, err := fixture.Renew(ctx, store, 2*time.Hour, taken...)
 	if err != nil || len(still) != 1 || still[0].Seq != taken[0].Seq || time.Until(still[0].Claim.Until) < time.Hour {
 		t.Errorf("%+v, %v", still, err)
@@ -224,9 +199,7 @@ func testStore_renew(t *testing.T, on fixture.Database) {
 	if still, err := fixture.Renew(ctx, store, time.Hour, forged(taken[1], "")); err != nil || len(still) != 0 {
 		t.Errorf("without a lease: %+v, %v", still, err)
 	}
-	if _, err := fixture.Renew(ctx, store, 0, taken[0]); err == nil {
-		t.Error("renewed for no time")
-	}
+	testkit.Check(t, testkit.Err(fixture.Renew(ctx, store, 0, taken[0])) != nil, "renewed for no time")
 }
 
 // forged is a letter with a token that was not given out for it.
@@ -256,13 +229,9 @@ func testStore_readsAtMost(t *testing.T, on fixture.Database) {
 		}
 		pages, f.After = append(pages, len(page)), page[len(page)-1].Seq
 	}
-	if fmt.Sprint(pages) != "[3 1 1 3 1]" {
-		t.Errorf("pages of %v letters", pages)
-	}
+	testkit.Check(t, fmt.Sprint(pages) == "[3 1 1 3 1]", "pages of %v letters", pages)
 	for _, want := range []int{3, 1, 1, 3, 1, 0} {
 		taken, err := fixture.Take(t.Context(), store, letters.Filter{}, time.Hour, 100)
-		if err != nil || len(taken) != want {
-			t.Fatalf("%d taken, %v, want %d", len(taken), err, want)
-		}
+		testkit.Require(t, err == nil && len(taken) == want, "%d taken, %v, want %d", len(taken), err, want)
 	}
 }

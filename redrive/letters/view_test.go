@@ -38,31 +38,27 @@ func testStore_view(t *testing.T, on fixture.Database) {
 		}
 		return value
 	}
-	if got := read(db, "leased_by", "seq = 2"); got.Valid {
-		t.Errorf("a letter without a lease has the holder %s", got.String)
-	}
+	got := read(db, "leased_by", "seq = 2")
+	testkit.Check(t, !got.Valid, "a letter without a lease has the holder %s", got.String)
 	for column, want := range map[string]string{
 		"service": "shop", "message_id": "1", "status": "discarded", "dead_letter_topic": "orders.dlq", "topic": "orders", "handler": "billing",
 		"class": "permanent", "reason": "no_such_customer", "type": "*shop.Error", "stack_hash": "abc", "description": "kein Konto für 日本 🙂 \\ 'x'",
 		"seen": "1", "marked_by": "ann", "marked_why": "of no use", "redrive_id": "drain-1",
 	} {
-		if got := read(db, column, "seq = 1").String; got != want {
-			t.Errorf("%s is %q, want %q", column, got, want)
-		}
+		got := read(db, column, "seq = 1").String
+		testkit.Check(t, got == want, "%s is %q, want %q", column, got, want)
 	}
 	if at := read(db, "first_failed_at", "seq = 1").String; !strings.HasPrefix(at, fixture.FailedAt.Format("2006-01-02")) || !strings.Contains(at, "12:00:00.123") {
 		t.Errorf("failed at %s", at)
 	}
-	if at := read(db, "marked_at", "seq = 2"); at.Valid {
-		t.Errorf("a letter that was never marked was so at %s", at.String)
-	}
+	at := read(db, "marked_at", "seq = 2")
+	testkit.Check(t, !at.Valid, "a letter that was never marked was so at %s", at.String)
 	testkit.Equal(t, "", read(db, "description", "seq = 2").String, "red?[31m and ?? over?line")
 	testkit.Equal(t, "a long name", read(db, "handler", "seq = 2").String, strings.Repeat("é", 255))
 	if on.Name != sqliteFile.Name { // it shows the bytes as they are
 		for column, want := range map[string][]string{"message_id": {`\377\000`, "FF00"}, "topic": {`or\377ders`, "6F72FF64657273"}} {
-			if got := read(db, column, "seq = 3").String; got != want[0] && got != want[1] {
-				t.Errorf("%s is %q", column, got)
-			}
+			got := read(db, column, "seq = 3").String
+			testkit.Check(t, got == want[0] || got == want[1], "%s is %q", column, got)
 		}
 	}
 	rows := testkit.Must(db.Query(`SELECT * FROM spillway_letters_text`))
@@ -81,13 +77,10 @@ func TestStore_viewOfReader(t *testing.T) {
 	schema := textOf(t, db, `SELECT current_schema()`)
 	role := "reader_" + schema
 	mustExec(t, db, `CREATE ROLE `+role, `GRANT USAGE ON SCHEMA `+schema+` TO `+role, `GRANT SELECT ON spillway_letters_text TO `+role, `SET ROLE `+role)
-	if got := textOf(t, db, `SELECT description FROM spillway_letters_text WHERE message_id = '1'`); got != "customer 1 is unknown" {
-		t.Errorf("%q", got)
-	}
+	got := textOf(t, db, `SELECT description FROM spillway_letters_text WHERE message_id = '1'`)
+	testkit.Check(t, got == "customer 1 is unknown", "%q", got)
 	for _, statement := range []string{`DELETE FROM spillway_letters_text`, `UPDATE spillway_letters_text SET seen = 2`, `SELECT letter_payload FROM spillway_letter_bodies`} {
-		if _, err := db.Exec(statement); err == nil {
-			t.Errorf("the reader may: %s", statement)
-		}
+		testkit.Check(t, testkit.Err(db.Exec(statement)) != nil, "the reader may: %s", statement)
 	}
 	mustExec(t, db, `RESET ROLE`, `DROP OWNED BY `+role, `DROP ROLE `+role)
 }
