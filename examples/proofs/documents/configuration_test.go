@@ -31,9 +31,9 @@ var alsoConfigurable = []string{"naming.Scheme", "settings.Shared", "middleware.
 
 const aboutConfiguration = `# Configuration reference
 
-For engineers who set fields: every field of every configuration, with its default. The zero value of a field means its default. Durations are Go's
-time.Duration. The table is made from the doc comments: after a change run ` + "`go test ./examples/proofs/documents -run TestConfiguration -update`" + `.
-A field without a default has nothing by default, or must be set, as its comment says.
+For engineers who set fields: every field of every configuration, with its default. The zero value of a field means its
+default. A field without a default is empty, or must be set, as its comment says. Durations are Go's time.Duration. The
+page is made from the doc comments: ` + "`go test ./examples/proofs/documents -run TestConfiguration -update`" + `.
 
 `
 

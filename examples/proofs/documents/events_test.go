@@ -21,9 +21,9 @@ var eventFiles = []string{"failing", "outages", "waiting", "receiver", "returnin
 
 const aboutEvents = `# Log events
 
-For operators who look up a log line: every event that Spillway writes. [Log lines](logs.md) says how to read one. *When* is one
-word: **each** time, message or try; **once** for what the fields name; **outage**: once an outage; **start** or **stop** of
-the router. The page is made from ` + "`internal/logging`: `go test ./examples/proofs/documents -run TestEventsPage -update`" + `.
+For operators who look up a log line: every event that Spillway writes. [Log lines](logs.md) says how to read one.
+*When* is one word: **each** time, message or try; **once** for what the fields name; **outage**: once an outage;
+**start** or **stop** of the router. The page is made from ` + "`internal/logging`:\n`go test ./examples/proofs/documents -run TestEventsPage -update`" + `.
 `
 
 var (

@@ -66,9 +66,9 @@ func inOne(packages map[string]*types.Package, has func(*types.Package, string, 
 
 const aboutFacts = `# Facts
 
-For engineers who ask why the code does not trust what it stands on. Each fact about Watermill, a broker or a database has a test,
-which ` + "`make facts`" + ` runs. If one fails, the world has changed: look whether our answer is still needed. The page is made from the
-comments of the tests: ` + "`go test ./examples/proofs/documents -run TestFactsPage -update`" + `.
+For engineers who ask why the code does not trust what it stands on. Each fact about Watermill, a broker or a database
+has a test, which ` + "`make facts`" + ` runs. If a test fails, look whether the code's answer is still needed. The page is
+made from the comments of the tests: ` + "`go test ./examples/proofs/documents -run TestFactsPage -update`" + `.
 `
 
 var (
