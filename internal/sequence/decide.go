@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -91,6 +92,9 @@ WHERE decision = 0 AND ` + which)
 func find(ctx context.Context, db *sql.DB, service string, seq int64) (on *database.Database, first Parked, err error) {
 	if on, err = database.Detect(ctx, db); err != nil {
 		return nil, first, err
+	}
+	if there, err := on.Has(ctx, table); err != nil || !there {
+		return nil, first, cmp.Or(err, ErrNotParked)
 	}
 	all, err := list(ctx, on, ` AND (source, lane) IN (SELECT source, lane FROM spillway_parked WHERE seq = ?)`, service, 1, seq)
 	if err == nil && len(all) == 0 {

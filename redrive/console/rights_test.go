@@ -28,6 +28,11 @@ var rights = []struct {
 	{http.MethodGet, "/letters/{seq}/payload", "/letters/1/payload", Look},
 	{http.MethodPost, "/letters/{seq}/payload", "/letters/1/payload", Operate},
 	{http.MethodGet, "/letters/{seq}/json", "/letters/1/json", LookWithoutPayload},
+	{http.MethodGet, "/sequences", "/sequences", LookWithoutPayload},
+	{http.MethodGet, "/sequences/{seq}", "/sequences/1", LookWithoutPayload},
+	{http.MethodPost, "/sequences/{seq}/release", "/sequences/1/release", Operate},
+	{http.MethodPost, "/sequences/{seq}/skip", "/sequences/1/skip", Operate},
+	{http.MethodPost, "/sequences/{seq}/discard", "/sequences/1/discard", Operate},
 	{http.MethodGet, "/campaigns", "/campaigns", LookWithoutPayload},
 	{http.MethodGet, "/campaigns/{id}", "/campaigns/x", LookWithoutPayload},
 	{http.MethodPost, "/campaigns/{id}/pause", "/campaigns/x/pause", Operate},
@@ -124,7 +129,8 @@ func TestFormFields(t *testing.T) {
 	done := b.post("/discard", with(b.get("/discard?seq=3").fields(t), "reason", "INC-7")).goes(t, "discards/")
 	done, _, _ = strings.Cut(done, "?")
 	found := 0
-	for _, path := range []string{at, "/redrive?" + all, "/discard?" + all, "/letters/1/edit", done + "?" + all} {
+	b.park()
+	for _, path := range []string{at, "/sequences/3", "/redrive?" + all, "/discard?" + all, "/letters/1/edit", done + "?" + all} {
 		page, _ := url.Parse("http://example.com" + path)
 		for _, form := range b.get(path).elements(t, "form") {
 			if attribute(form, "method") != "post" {

@@ -1,0 +1,69 @@
+package operate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/watermill-spillway/spillway/internal/sequence"
+)
+
+// Sequences returns the keys whose messages wait in order, those with the most messages first.
+func (d *Desk) Sequences(ctx context.Context, limit int) ([]sequence.Parked, error) {
+	in := d.Store.Inside()
+	return sequence.List(ctx, in.DB(), in.Service(), limit)
+}
+
+// Sequence returns a key by its first message, and the messages that wait, at most limit.
+func (d *Desk) Sequence(ctx context.Context, seq int64, limit int) (sequence.Parked, []sequence.Message, error) {
+	in := d.Store.Inside()
+	first, all, err := sequence.Show(ctx, in.DB(), in.Service(), seq, limit)
+	return first, all, err
+}
+
+// DecideSequence writes down what a person decided about the first message of a key. The owner of its partition carries
+// it out.
+func (d *Desk) DecideSequence(ctx context.Context, who Person, seq int64, what sequence.Decision) error {
+	if err := who.allowed(Act); err != nil {
+		return err
+	}
+	in := d.Store.Inside()
+	_, err := sequence.Decide(ctx, in.DB(), in.Service(), seq, sequence.Deciding{What: what, By: who.Name, Why: who.Reason,
+		Record: func(tx *sql.Tx, id string, first sequence.Parked, n int) error {
+			act := who.act()
+			act.Detail = fmt.Sprintf("%s of %s/%d at %d", what, first.Topic, first.Partition, first.Position)
+			return in.RecordSequence(ctx, tx, id, act)
+		}})
+	return err
+}
+
+// Undecided says in words why DecideSequence did nothing, or "" for an error of another sort.
+func Undecided(err error) string {
+	switch {
+	case errors.Is(err, sequence.ErrNotParked):
+		return "This message does not wait any more. It was handled, or given up, meanwhile."
+	case errors.Is(err, sequence.ErrNotFirst):
+		return "Another message of this key comes before. Messages of a key go in their order: decide about that one."
+	case errors.Is(err, sequence.ErrDecided):
+		return "Something was decided before. The instance that owns the partition carries it out."
+	case errors.Is(err, sequence.ErrNotHeld):
+		return "Nothing holds this message: it is tried again by itself."
+	}
+	return ""
+}
+
+// Waiting says in words what the first message of a key waits for.
+func Waiting(p sequence.Parked) string {
+	switch {
+	case p.Decided != "" && p.Late:
+		return p.Decided + ", late"
+	case p.Decided != "":
+		return p.Decided
+	case p.Held:
+		return "held"
+	case p.Late:
+		return "late"
+	}
+	return "waits"
+}

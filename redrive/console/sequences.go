@@ -1,0 +1,146 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+const (
+	sequencesShown = 100
+	mostSequences  = 1000
+	parkedShown    = 50
+)
+
+// sequences lists the keys whose messages wait in order, those with the most messages first.
+func (c *console) sequences(r *request) (answer, error) {
+	show := rows(r.query, sequencesShown, mostSequences)
+	all, err := c.desk.Sequences(r.http.Context(), show)
+	v := sequenceList{Look: r.person.Role >= Look}
+	for _, p := range all {
+		v.Rows = append(v.Rows, sequenceRow{p, keyOf(p), operate.Waiting(p), r.link("sequences/"+id(p.Seq), nil)})
+	}
+	if v.Cut = len(all) == show; v.Cut && show < mostSequences {
+		v.More = r.link("sequences", map[string][]string{"rows": {strconv.Itoa(mostSequences)}})
+	}
+	return answer{page: "sequences", title: "Sequences", view: v}, err
+}
+
+type sequenceList struct {
+	Rows []sequenceRow
+	Look bool // whether the person may see keys
+	Cut  bool // there may be more
+	More string
+}
+
+type sequenceRow struct {
+	sequence.Parked
+	Name, State, Link string // Name is the key
+}
+
+// keyOf is the head of a key. A message without one is a sequence by itself.
+func keyOf(p sequence.Parked) string {
+	if p.Key == nil {
+		return ""
+	}
+	return *p.Key
+}
+
+// sequence shows the messages of a key that wait, and asks what is to be done about the first.
+func (c *console) sequence(r *request) (answer, error) { return c.sequencePage(r, "", problem{}) }
+
+type sequencePage struct {
+	sequenceRow
+	Look                  bool
+	Failure               poison.Failure // of the first message
+	Messages              []sequence.Message
+	More                  int // messages that are not shown
+	Actions               []action
+	Problem, Detail       string
+	Typed, List, OnRecord string
+}
+
+func (c *console) sequencePage(r *request, typed string, p problem) (answer, error) {
+	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
+	if err != nil || seq <= 0 {
+		return answer{}, noPage()
+	}
+	first, all, err := c.desk.Sequence(r.http.Context(), seq, parkedShown)
+	if errors.Is(err, sequence.ErrNotParked) {
+		return answer{}, notFound("No message waits under this number. It was handled, or given up, meanwhile.")
+	}
+	v := sequencePage{sequenceRow: sequenceRow{first, keyOf(first), operate.Waiting(first), ""}, Look: r.person.Role >= Look,
+		Messages: all, More: first.Messages - len(all), Problem: p.text, Detail: p.detail, Typed: typed,
+		List: r.link("sequences", nil), OnRecord: r.link("audit", map[string][]string{"kind": {"sequence"}})}
+	if len(all) > 0 {
+		head := message.NewMessage(all[0].ID, nil)
+		head.Metadata = all[0].Metadata
+		v.Failure = poison.Read(head).Failure
+	}
+	if err == nil && first.Decided == "" {
+		for _, s := range sequenceSteps {
+			if c.can(r.person, s.route) && (s.what != sequence.Release || first.Held) {
+				v.Actions = append(v.Actions, action{s.Steering, r.link("sequences/"+id(first.Seq)+"/"+s.Name, nil)})
+			}
+		}
+	}
+	return answer{status: p.status, page: "sequence", title: "Messages of a key that wait", view: v}, err
+}
+
+// sequenceStep is what a person can do about the first message of a key.
+type sequenceStep struct {
+	operate.Steering
+	route string
+	what  sequence.Decision
+}
+
+var sequenceSteps = []sequenceStep{
+	{operate.Steering{Name: "release", Label: "Release", Hint: "It runs again, in its place and with its delays. If it " +
+		"fails for good once more, it is held again."}, "release", sequence.Release},
+	{operate.Steering{Name: "skip", Label: "Skip", Hint: "It becomes a dead letter, without a call of its handler. The " +
+		"next message of the key goes on. A redrive of the letter comes behind what took effect meanwhile.", Danger: true},
+		"skip", sequence.Skip},
+	{operate.Steering{Name: "discard", Label: "Discard", Hint: "It has no effect, and becomes no letter. The next message " +
+		"of the key goes on. This cannot be undone.", Danger: true}, "drop", sequence.Discard},
+}
+
+func (c *console) releaseSequence(r *request) (answer, error) {
+	return c.decideSequence(r, sequence.Release)
+}
+func (c *console) skipSequence(r *request) (answer, error) { return c.decideSequence(r, sequence.Skip) }
+func (c *console) dropSequence(r *request) (answer, error) {
+	return c.decideSequence(r, sequence.Discard)
+}
+
+// decideSequence writes a decision down, and goes to the key.
+func (c *console) decideSequence(r *request, what sequence.Decision) (answer, error) {
+	form, err := r.form()
+	if err != nil {
+		return answer{}, err
+	}
+	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
+	if err != nil || seq <= 0 {
+		return answer{}, noPage()
+	}
+	reason := strings.TrimSpace(form.Get("reason"))
+	if wrong := wrongReason(reason); wrong != "" {
+		return c.sequencePage(r, reason, problem{status: http.StatusBadRequest, text: wrong})
+	}
+	err = c.desk.DecideSequence(r.http.Context(), r.who(reason), seq, what)
+	switch why := operate.Undecided(err); {
+	case err == nil:
+		return answer{to: r.link("sequences/"+id(seq), nil)}, nil
+	case errors.Is(err, sequence.ErrNotParked):
+		return answer{}, notFound(why)
+	case why != "":
+		return c.sequencePage(r, reason, problem{status: http.StatusConflict, text: why})
+	}
+	return answer{}, err
+}
