@@ -3,8 +3,10 @@ package spillway
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/settings"
@@ -19,6 +21,9 @@ func (c *Config) openStores(ctx context.Context) (made *letters.Store, err error
 				"set Config.DB, or give the Service to the stores that you make")
 		}
 		return nil, nil
+	}
+	if err := database.RequirePrimary(ctx, c.DB); err != nil {
+		return nil, fmt.Errorf("Config.DB: %w", err)
 	}
 	if c.Idempotency == nil {
 		if c.Idempotency, err = idempotency.NewStore(ctx, c.DB, c.Service); err != nil {

@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
@@ -68,6 +70,9 @@ func postgresCluster(ctx context.Context, folder string) (*cluster, error) {
 	if err := errors.Join(standby.start(), standby.ready(ctx)); err != nil {
 		return c, err
 	}
+	if err := refusesStandby(ctx); err != nil {
+		return c, err
+	}
 	c.database = fmt.Sprintf("postgres://spillway:spillway@127.0.0.1:%d,127.0.0.1:%d/postgres?sslmode=disable"+
 		"&target_session_attrs=read-write&connect_timeout=3", postgresPort, postgresPort+1)
 	c.prepare = func(_ context.Context, topic string) error { return makeTopic(brokers, topic) }
@@ -93,6 +98,19 @@ func postgresCluster(ctx context.Context, folder string) (*cluster, error) {
 
 func postgresDSN(port int) string {
 	return fmt.Sprintf("postgres://spillway:spillway@127.0.0.1:%d/postgres?sslmode=disable&connect_timeout=3", port)
+}
+
+// refusesStandby returns an error unless a service that is given the standby alone says what is wrong.
+func refusesStandby(ctx context.Context) error {
+	db, err := sql.Open("pgx", postgresDSN(postgresPort+1))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	if _, err = spillway.New(ctx, spillway.Config{Service: "shop", DB: db}); err == nil || !strings.Contains(err.Error(), "standby") {
+		return fmt.Errorf("a standby as Config.DB: %w", err)
+	}
+	return nil
 }
 
 // promote makes the standby a primary that waits for none.
