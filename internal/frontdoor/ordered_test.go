@@ -17,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
-	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -91,24 +90,12 @@ func (p *partition) drain() {
 		if lane == nil {
 			return
 		}
-		rows, _ := p.owner.Heads(p.t.Context(), lane)
-		if len(rows) == 0 {
-			p.owner.Emptied(lane)
-			continue
-		}
-		row, ctx := rows[0], p.t.Context()
-		if row.Held {
-			p.owner.Later(lane, time.Now().Add(time.Hour))
-			continue
-		}
-		if stage := p.owner.Open(row.Msg); stage > 0 {
-			ctx = chain.WithReentry(ctx, &chain.Reentry{Topic: "orders", Stage: stage})
-		}
-		l := &line{order: sequence.Delivery{Owner: p.owner, Lane: row.Lane, Position: row.Position, Row: row}}
-		if p.send(row.Msg, ctx, l) && !l.order.Again {
-			p.owner.Delete(p.t.Context(), row)
-		}
-		p.owner.Later(lane, row.Due)
+		p.owner.Drain(p.t.Context(), p.t.Context(), lane, func(row *sequence.Row) (passed, again bool) {
+			order, ctx := p.owner.Parked(p.t.Context(), row)
+			l := &line{order: order}
+			acked := p.send(row.Msg, ctx, l)
+			return acked && !l.order.Again, l.order.Again
+		})
 	}
 }
 

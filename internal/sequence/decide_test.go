@@ -70,7 +70,7 @@ func TestOwnerSeesDecisions(t *testing.T) {
 				t.Errorf("%s: %s is left", key, rows[0].Decision)
 			}
 			testkit.NoError(t, s.Delete(t.Context(), source, c.row))
-			o.Emptied(l)
+			o.Drain(t.Context(), t.Context(), l, nil) // nothing is left
 		}
 	})
 }

@@ -20,6 +20,7 @@ type Delivery struct {
 	Lane      []byte // of the key, or nil without one
 	RecordKey []byte
 	Position  int64
+	NoOffsets bool // of the source: a message is known by what it holds, and by how often it was redriven
 	SentAt    time.Time
 
 	Row     *Row // if the message is parked
@@ -49,8 +50,12 @@ func (d *Delivery) Place(msg *message.Message) keytable.Place {
 	if d.Row != nil {
 		return d.Row.place(d.Owner.hash)
 	}
-	return keytable.Place{Source: d.Owner.hash, Position: d.Position,
+	place := keytable.Place{Source: d.Owner.hash, Position: d.Position,
 		Redrives: int64(boundedtext.Count(msg.Metadata[keyRedriveCount]))}
+	if d.NoOffsets {
+		place.Position = place.Redrives
+	}
+	return place
 }
 
 // Park lets the message wait behind what is parked of its sequence. original is the message as it arrived, and waiting
@@ -86,10 +91,14 @@ func (d *Delivery) park(ctx context.Context, original *message.Message, row *Row
 		d.Row.Due, d.Again = due, true
 		return nil
 	}
-	row.Lane, row.Position, row.Fingerprint, row.SentAt = d.Lane, d.Position, FingerprintOf(original), d.SentAt
-	row.Redrives, row.RecordKey = d.Place(original).Redrives, d.RecordKey
+	place := d.Place(original)
+	row.Lane, row.Position, row.Redrives, row.Fingerprint = d.Lane, place.Position, place.Redrives, FingerprintOf(original)
+	if d.NoOffsets {
+		row.Fingerprint = wholeOf(original)
+	}
+	row.SentAt, row.RecordKey = d.SentAt, d.RecordKey
 	if row.Lane == nil {
-		row.Lane = laneAlone(d.Position)
+		row.Lane = laneAlone(row)
 	}
 	if err := o.store.Park(ctx, o.of, row, wait); err != nil {
 		return err

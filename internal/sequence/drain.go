@@ -28,24 +28,33 @@ const lookAgain = time.Minute
 // waits again. Neither is for a source that was lost meanwhile. No message begins when taking has ended. A row goes until
 // work ends.
 func (o *Owner) Drain(taking, work context.Context, l *Lane, deliver func(*Row) (passed, again bool)) {
+	seen := o.seen()
 	rows, ok := o.Heads(taking, l)
 	if !ok {
 		return
 	}
 	if len(rows) == 0 {
-		o.Emptied(l)
+		o.leave(l, seen)
 		return
 	}
 	for _, row := range rows {
-		if row.Held {
+		switch {
+		case seen == 0 && !o.takes(taking, row): // it is another one's, as far as this process knows
+			o.leave(l, seen)
+			return
+		case row.Held:
 			o.Later(l, time.Now().Add(lookAgain))
 			return
-		}
-		if time.Until(row.Due) > 0 {
+		case time.Until(row.Due) > 0:
 			o.Later(l, row.Due)
 			return
+		case taking.Err() != nil:
+			return
 		}
-		switch passed, again := deliver(row); {
+		stop := o.atWork(work, row)
+		passed, again := deliver(row)
+		stop()
+		switch {
 		case again:
 			o.Later(l, row.Due)
 			return

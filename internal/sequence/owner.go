@@ -22,11 +22,15 @@ type Owner struct {
 	mu    sync.Mutex
 	lanes map[string]*Lane
 	due   byDue
+	looks int // by Load
 	wake  chan struct{}
 	total load
 	room  chan struct{} // has an item if a row is gone since
 
 	looked time.Time // for decisions
+
+	// Late is for StandBy. Set it before anything else.
+	Late time.Duration
 }
 
 // Lane is a sequence with parked messages.
@@ -43,9 +47,12 @@ func (o *Ordering) Own(of Source) *Owner {
 		wake: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
-// Load looks for what is parked. It is called when the position of the source was read. While the database is away it
-// waits, and reports false if ctx ends before.
+// Load looks for what is parked. It is called when the position of the source was read, and may be called again. While
+// the database is away it waits, and reports false if ctx ends before.
 func (o *Owner) Load(ctx context.Context) bool {
+	o.mu.Lock()
+	o.looks++ // before the look: a lane that is found empty before it is not left after it
+	o.mu.Unlock()
 	var all []Waiting
 	if !o.insist(ctx, func() (err error) {
 		all, err = o.store.Load(ctx, o.of)
@@ -53,8 +60,14 @@ func (o *Owner) Load(ctx context.Context) bool {
 	}) {
 		return false
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, w := range all {
-		o.parked(w.Lane, w.Due, w.load)
+		known := load{}
+		if l := o.lanes[string(w.Lane)]; l != nil {
+			known = l.load
+		}
+		o.note(w.Lane, w.Due, load{w.messages - known.messages, w.bytes - known.bytes})
 	}
 	return true
 }
@@ -73,6 +86,10 @@ func (o *Owner) Waits(lane []byte) bool {
 func (o *Owner) parked(lane []byte, due time.Time, rows load) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.note(lane, due, rows)
+}
+
+func (o *Owner) note(lane []byte, due time.Time, rows load) {
 	l := o.lanes[string(lane)]
 	if l == nil {
 		l = &Lane{Key: lane, index: -1}
@@ -94,7 +111,7 @@ func (o *Owner) later(l *Lane, due time.Time) {
 	}
 }
 
-// Next waits until a lane is due, which is then the caller's until Later or Emptied. It returns nil if ctx ends.
+// Next waits until a lane is due, which is then the caller's until Later or Drain. It returns nil if ctx ends.
 // Meanwhile it looks for what people decide.
 func (o *Owner) Next(ctx context.Context) *Lane {
 	for ctx.Err() == nil {
@@ -135,15 +152,6 @@ func (o *Owner) Later(l *Lane, due time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.later(l, due)
-}
-
-// Emptied notes that the lane has no row any more.
-func (o *Owner) Emptied(l *Lane) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.lanes, string(l.Key))
-	o.count.Add(-1)
-	o.add(l, load{-l.messages, -l.bytes})
 }
 
 // headsAtOnce is how many rows of a lane are read at a time.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -70,14 +72,30 @@ func LaneOf(key []byte) []byte {
 }
 
 // laneAlone is that of a message without a key, which is a sequence by itself.
-func laneAlone(position int64) []byte {
-	return binary.BigEndian.AppendUint64(make([]byte, alone-8, alone), uint64(position))
+func laneAlone(row *Row) []byte {
+	lane := binary.BigEndian.AppendUint64(make([]byte, alone-8, alone), uint64(row.Position))
+	copy(lane, row.Fingerprint)
+	return lane
 }
 
 // FingerprintOf tells a message from another at the same position of a topic that was made anew.
 func FingerprintOf(msg *message.Message) []byte {
 	h := sha256.New()
 	_, _ = h.Write(metadatacodec.Append(nil, msg.UUID))
+	_, _ = h.Write(msg.Payload)
+	return h.Sum(nil)
+}
+
+// wholeOf tells a message from another of a source without offsets. Two that are alike in all of this are one message to
+// the receiver, too.
+func wholeOf(msg *message.Message) []byte {
+	b := metadatacodec.Append(nil, msg.UUID)
+	for _, name := range slices.Sorted(maps.Keys(msg.Metadata)) {
+		b = metadatacodec.Append(metadatacodec.Append(b, name), msg.Metadata[name])
+	}
+	h := sha256.New()
+	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
+	_, _ = h.Write(b)
 	_, _ = h.Write(msg.Payload)
 	return h.Sum(nil)
 }
