@@ -85,8 +85,9 @@ func (o offering) Subscribe(ctx context.Context, topic string) (<-chan *message.
 	messages, err := o.Subscriber.Subscribe(ctx, topic)
 	if err == nil && !offer.Taken {
 		return nil, fmt.Errorf("spillway: Config.Ordered is set, and the subscriber of %q (%T) does not deliver the messages "+
-			"of a key one at a time: use wmkafka.NewSubscriber with SubscriberConfig.InFlight of 2 or more, wmsql.NewSubscriber "+
-			"with SubscriberConfig.Key, or a channel without Ordered for this handler", topic, o.Subscriber)
+			"of a key one at a time: use wmkafka.NewSubscriber with SubscriberConfig.InFlight of 2 or more, wmamqp.NewSubscriber "+
+			"with SubscriberConfig.Key on a queue with a single active consumer, wmsql.NewSubscriber with SubscriberConfig.Key, "+
+			"or a channel without Ordered for this handler", topic, o.Subscriber)
 	}
 	refused = err != nil
 	return messages, err

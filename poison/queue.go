@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -176,8 +177,10 @@ func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
 func (q *Queue) step(next chain.Handler) chain.Handler {
 	next = readable(next)
 	return func(c *chain.Call) (out []*message.Message, o chain.Outcome) {
-		if o, settled := outage.Settle(c); settled {
-			return nil, o
+		if sequence.Of(c) == nil { // a parked message would be a copy of itself, and a sequence absorbs its copies by their keys
+			if o, settled := outage.Settle(c); settled {
+				return nil, o
+			}
 		}
 		returned := false
 		defer func() {

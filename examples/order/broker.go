@@ -34,7 +34,7 @@ type grower interface{ grow() error }
 type output struct{ id, lane, number string }
 
 // brokers makes each, for a run.
-var brokers = map[string]func(*plan) (broker, error){"kafka": newKafka, "tables": newTables}
+var brokers = map[string]func(*plan) (broker, error){"kafka": newKafka, "tables": newTables, "rabbitmq": newRabbit}
 
 func brokerOf(p *plan) (broker, error) {
 	if make := brokers[p.Broker]; make != nil {

@@ -50,7 +50,7 @@ func main() {
 	}
 	p := plan{Topic: "order-" + strings.ToLower(rand.Text()),
 		Delays: []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}}
-	flag.StringVar(&p.Broker, "broker", "kafka", "where the messages come from: kafka or tables")
+	flag.StringVar(&p.Broker, "broker", "kafka", "where the messages come from: kafka, rabbitmq or tables")
 	database := flag.String("database", "postgres", "postgres or mariadb")
 	flag.IntVar(&p.Messages, "messages", messages, "messages")
 	flag.IntVar(&p.Keys, "keys", 50, "keys of messages")

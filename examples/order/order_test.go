@@ -26,9 +26,11 @@ func TestDemo(t *testing.T) {
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	services.Kafka(t)
+	services.AMQP(t)
 	built := program(t)
 	for database, server := range map[string]func(testing.TB) string{"postgres": services.Postgres, "mariadb": services.MySQL} {
-		for broker, more := range map[string][]string{"kafka": {"-messages", "1500", "-grow"}, "tables": {"-messages", "600", "-stops=false"}} {
+		for broker, more := range map[string][]string{"kafka": {"-messages", "1500", "-grow"},
+			"rabbitmq": {"-messages", "600", "-stops=false"}, "tables": {"-messages", "600", "-stops=false"}} {
 			t.Run(broker+"/"+database, func(t *testing.T) {
 				t.Parallel()
 				server(t)

@@ -30,6 +30,7 @@ type consumer struct {
 	nacks     int        // in a row
 	failing   bool       // the latest attempt to begin again failed
 
+	host       string // virtual
 	tag        string
 	channel    *amqp091.Channel
 	watched    atomic.Pointer[amqp091.Channel] // the same, for watch
@@ -73,7 +74,7 @@ func (c *consumer) begin() error {
 		_ = channel.Close()
 		return err
 	}
-	c.channel, c.lost = channel, lost
+	c.channel, c.lost, c.host = channel, lost, conn.Config.Vhost
 	c.watched.Store(channel)
 	c.resumed()
 	c.placements.begin(c)

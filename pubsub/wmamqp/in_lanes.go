@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/lanes"
 	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
@@ -26,6 +27,10 @@ type inLanes struct {
 	taking      context.Context // ends before ctx if messages wait for long: then none begins, and those that run end
 	takesNoMore context.CancelFunc
 
+	owner    *sequence.Owner // of what is parked, if the order of keys is kept
+	draining sync.WaitGroup
+	latest   time.Time // when a message came
+
 	mu   sync.Mutex
 	open map[*laned]struct{} // not acked
 }
@@ -36,6 +41,9 @@ type laned struct {
 	key   string
 	given bool // a handler has had it; guarded by inLanes.mu
 	placing.Chains
+
+	order  sequence.Delivery // if the order of keys is kept
+	parked *sequence.Lane    // there is no message: what is parked in the lane is to be delivered
 }
 
 // attempt is the context of one delivery of a message.
@@ -75,18 +83,16 @@ func (c *consumer) channelInLanes() {
 	defer context.AfterFunc(c.sub.ctx, l.takesNoMore)()
 	all := lanes.New(lanes.Config[*laned]{
 		Running: c.sub.config.InFlight, Items: maxAhead, Bytes: c.sub.config.maxPlacingBytes, Run: l.run,
-		Key: func(d *laned) []byte {
-			if d.key == "" {
-				return nil
-			}
-			return []byte(d.key)
-		},
-		Size: func(d *laned) int { return d.size },
+		Key: l.laneOf, Size: func(d *laned) int { return d.size },
 	})
 	go l.watch(c.lost)
 	defer l.giveBack()
+	defer l.draining.Wait()
 	defer all.Close()
 	defer l.stop()
+	if l.own(); l.owner != nil {
+		l.drainAll(all)
+	}
 	for {
 		select {
 		case <-l.taking.Done():
@@ -103,7 +109,7 @@ func (c *consumer) channelInLanes() {
 				c.notResumed(err) // the message and those behind it come again when the consumer begins again
 				return
 			}
-			if all.Add(l.taking, d) != nil && l.taking.Err() == nil {
+			if l.look(d) && all.Add(l.taking, d) != nil && l.taking.Err() == nil {
 				return
 			}
 		}
@@ -156,11 +162,16 @@ func (l *inLanes) take(broker *amqp091.Delivery) (*laned, error) {
 	l.mu.Unlock()
 	msg.SetContext(&attempt{l.ctx, d})
 	d.key, err = keyFrom(l.consumer.sub.queue, l.consumer.sub.config.Key, msg)
+	l.place(d)
 	return d, err
 }
 
 // run delivers a message until it is acked. Its lane goes on when run returns.
 func (l *inLanes) run(d *laned) {
+	if d.parked != nil {
+		l.owner.Drain(l.taking, l.ctx, d.parked, l.deliverParked)
+		return
+	}
 	for nacks := 0; l.taking.Err() == nil; nacks++ {
 		ctx, cancel := context.WithCancel(l.ctx)
 		if nacks > 0 {
@@ -186,6 +197,9 @@ func (l *inLanes) run(d *laned) {
 
 // deliver delivers a message once. It reports whether it is to be delivered again on this channel.
 func (l *inLanes) deliver(d *laned) bool {
+	if l.owner != nil {
+		d.order.Appends = l.owner.Waits(d.order.Lane)
+	}
 	select {
 	case l.consumer.sub.out <- d.msg:
 	case <-l.taking.Done():
@@ -196,6 +210,9 @@ func (l *inLanes) deliver(d *laned) bool {
 	l.mu.Unlock()
 	select {
 	case <-d.msg.Acked():
+		if l.owner != nil && !d.untilReturned(l.ctx, l.consumer.sub.config.settleGrace) {
+			return false // a letter of a handler that acked may be on its way
+		}
 		l.acked(d)
 		d.untilReturned(l.ctx, l.consumer.sub.config.settleGrace)
 		return false
@@ -203,7 +220,7 @@ func (l *inLanes) deliver(d *laned) bool {
 		return d.untilReturned(l.ctx, l.consumer.sub.config.settleGrace)
 	case <-l.ctx.Done():
 		d.cancel()
-		if l.consumer.grace(&d.delivery) {
+		if l.consumer.grace(&d.delivery) && (l.owner == nil || d.hasReturned()) {
 			l.acked(d)
 		}
 		return false
@@ -251,4 +268,13 @@ func (d *laned) untilReturned(ctx context.Context, grace time.Duration) bool {
 	case <-timer.C:
 	}
 	return false
+}
+
+func (d *laned) hasReturned() bool {
+	select {
+	case <-d.Returned():
+		return true
+	default:
+		return false
+	}
 }

@@ -1,6 +1,7 @@
 package wmamqp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -54,6 +56,7 @@ type SubscriberConfig struct {
 	consumersLook                            time.Duration
 	maxPlacingBytes                          int
 	nackBackoff, maxNackBackoff, settleGrace time.Duration
+	standsBy                                 time.Duration
 }
 
 // maxInFlight leaves room for subscriptions of many queues on one connection, which has 2047 channels by default.
@@ -73,18 +76,10 @@ const (
 )
 
 func (c *SubscriberConfig) setDefaults() {
-	if c.settleGrace == 0 {
-		c.settleGrace = settleGrace
-	}
-	if c.consumersLook == 0 {
-		c.consumersLook = consumersLook
-	}
-	if c.nackBackoff == 0 {
-		c.nackBackoff = nackBackoff
-	}
-	if c.maxNackBackoff == 0 {
-		c.maxNackBackoff = max(maxNackBackoff, c.nackBackoff)
-	}
+	c.settleGrace, c.standsBy = cmp.Or(c.settleGrace, settleGrace), cmp.Or(c.standsBy, standsBy)
+	c.consumersLook = cmp.Or(c.consumersLook, consumersLook)
+	c.nackBackoff = cmp.Or(c.nackBackoff, nackBackoff)
+	c.maxNackBackoff = cmp.Or(c.maxNackBackoff, max(maxNackBackoff, c.nackBackoff))
 	if c.MaxHold == 0 {
 		c.MaxHold = 15 * time.Minute
 	}
@@ -196,6 +191,9 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	}
 	sub := &subscription{config: &s.config, queue: s.config.AMQP.Queue.GenerateName(topic),
 		out: make(chan *message.Message)}
+	if s.config.Key != nil {
+		sub.ordering = sequence.Take(ctx)
+	}
 	sub.drain = graceful.Begin(outage.WithMaxHold(ctx, s.config.MaxHold))
 	sub.ctx = sub.drain.Taking
 	if err := s.enter(sub, topic, most); err != nil {

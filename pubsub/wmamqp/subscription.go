@@ -15,6 +15,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/graceful"
+	"github.com/watermill-spillway/spillway/internal/sequence"
 )
 
 // subscription is what came of one Subscribe: as many consumers of the queue as messages may be in flight.
@@ -25,6 +26,7 @@ type subscription struct {
 	consumers []*consumer
 	resuming  resuming
 	taking    sync.WaitGroup // consumers that the broker may give another message
+	ordering  *sequence.Ordering
 
 	ctx   context.Context // ends with that of Subscribe, and with Close: no message is taken
 	drain *graceful.Drain
