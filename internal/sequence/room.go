@@ -25,7 +25,6 @@ func (o *Owner) Admit(ctx context.Context, lane []byte) bool {
 		return true
 	}
 	o.SayFull(true)
-	defer o.SayFull(false)
 	for o.isFull(lane) {
 		again := time.NewTimer(lookEvery)
 		select {
@@ -39,6 +38,7 @@ func (o *Owner) Admit(ctx context.Context, lane []byte) bool {
 			return false
 		}
 	}
+	o.SayFull(false)
 	return true
 }
 
