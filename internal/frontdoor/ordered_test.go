@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ type partition struct {
 	db    *sql.DB
 	owner *sequence.Owner
 	out   chan *message.Message
+	mu    sync.Mutex
 	seen  []string // by the handler
 }
 
@@ -130,9 +132,12 @@ func ordered(t *testing.T, db *sql.DB, handle func(msg *message.Message, times i
 	testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
 		channel.Attach(router)
 		router.AddConsumerHandler("billing", "orders", p, func(msg *message.Message) error {
+			p.mu.Lock()
 			p.seen = append(p.seen, msg.UUID)
 			times[msg.UUID]++
-			return handle(msg, times[msg.UUID])
+			n := times[msg.UUID]
+			p.mu.Unlock()
+			return handle(msg, n)
 		})
 	})
 	return p
