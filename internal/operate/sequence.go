@@ -1,12 +1,15 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Sequences returns the keys whose messages wait in order, those with the most messages first.
@@ -20,6 +23,17 @@ func (d *Desk) Sequence(ctx context.Context, seq int64, limit int) (sequence.Par
 	in := d.Store.Inside()
 	first, all, err := sequence.Show(ctx, in.DB(), in.Service(), seq, limit)
 	return first, all, err
+}
+
+// Behind returns how many messages of a letter's key wait in order, and the first one, or 0.
+func (d *Desk) Behind(ctx context.Context, origin poison.Origin) (n int, seq int64, err error) {
+	partition, err := strconv.ParseInt(cmp.Or(origin.Partition, "0"), 10, 32)
+	if err != nil || origin.Key == nil {
+		return 0, 0, nil // of no source with an order
+	}
+	in := d.Store.Inside()
+	return sequence.Behind(ctx, in.DB(), in.Service(),
+		sequence.Source{Group: origin.ConsumerGroup, Topic: origin.Topic, Partition: int32(partition)}, origin.Key)
 }
 
 // DecideSequence writes down what a person decided about the first message of a key. The owner of its partition carries

@@ -89,6 +89,23 @@ GROUP BY source, lane) first ON first.seq = p.seq ORDER BY first.n DESC, p.seq L
 	return all, nil
 }
 
+// Behind returns how many messages of a key are parked, and the first one, or 0. db need not have the table.
+func Behind(ctx context.Context, db *sql.DB, service string, of Source, key []byte) (n int, seq int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	on, err := database.Detect(ctx, db)
+	if err != nil {
+		return 0, 0, err
+	}
+	if there, err := on.Has(ctx, table); err != nil || !there {
+		return 0, 0, err
+	}
+	err = on.Query(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&n, &seq) },
+		on.Statement(`SELECT COUNT(*), COALESCE(MIN(seq), 0) FROM spillway_parked WHERE source = ? AND lane = ?`),
+		[]byte(of.hash(service)), notNil(LaneOf(key)))
+	return n, seq, err
+}
+
 // mostShown bounds a text that is shown.
 const mostShown = 200
 

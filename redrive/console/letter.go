@@ -44,6 +44,11 @@ func (c *console) letter(r *request) (answer, error) {
 		v.Line, v.Earlier = timeLine(r, l.Letter, events)
 		v.Others, err = c.others(r, l)
 	}
+	if err == nil {
+		var seq int64
+		v.Behind, seq, err = c.desk.Behind(r.http.Context(), l.Origin)
+		v.BehindLink = r.link("sequences/"+id(seq), nil)
+	}
 	return answer{page: "letter", title: say("Letter %s", strconv.FormatInt(l.Seq, 10)), view: v}, err
 }
 
@@ -66,6 +71,9 @@ type letterPage struct {
 	Folded    []frames.Group
 	Command   string
 	Curl      string
+	// Behind is how many messages of the letter's key wait in order.
+	Behind     int
+	BehindLink string
 }
 
 // oneLetter returns the letter that the address names.

@@ -12,6 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/browser"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -60,6 +62,30 @@ func TestSequences(t *testing.T) {
 	if p := b.get("/sequences/1"); strings.Contains(p.body, "/release") {
 		t.Error("what is not held cannot be released")
 	}
+}
+
+// Feature V11: a letter says how many messages of its key wait in order.
+func TestBehindLetter(t *testing.T) {
+	b := newBench(t)
+	of := func(partition string, key []byte) func(*poison.Letter) {
+		return func(l *poison.Letter) {
+			l.Origin.Topic, l.Origin.ConsumerGroup, l.Origin.Partition, l.Origin.Key = "orders", "billing", partition, key
+		}
+	}
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", "{}", of("3", []byte("customer-7"))), fixture.Letter("2", "{}", of("4", []byte("customer-7"))),
+		fixture.Letter("3", "{}", of("none", []byte("customer-7"))), fixture.Letter("4", "{}", of("3", nil)))
+	const mark = "Waiting in order"
+	for range 2 { // without the table, and with it
+		for seq := 2; seq <= 4; seq++ {
+			if p := b.get(fmt.Sprintf("/letters/%d", seq)); p.StatusCode != http.StatusOK || strings.Contains(p.body, mark) {
+				t.Errorf("letter %d, of another key: %d %s", seq, p.StatusCode, p.body)
+			}
+		}
+		if len(testkit.Must(b.console.desk.Sequences(t.Context(), 1))) == 0 {
+			b.park()
+		}
+	}
+	b.get("/letters/1").want(t, http.StatusOK, mark, `/sequences/3">2 messages of this key`)
 }
 
 // Feature V11: a key is released, its message skipped or discarded, each with a reason, which the record has, once.
