@@ -195,6 +195,9 @@ func TestLanesAreRefusedWithoutAnOrder(t *testing.T) {
 	for name, change := range map[string]func(*wmamqp.SubscriberConfig){
 		"x-single-active-consumer": func(c *wmamqp.SubscriberConfig) { c.AMQP.Queue.Arguments = nil },
 		"x-priority":               func(c *wmamqp.SubscriberConfig) { c.AMQP.Consume.Arguments = amqp091.Table{"x-priority": 1} },
+		"x-max-priority": func(c *wmamqp.SubscriberConfig) {
+			c.AMQP.Queue.Arguments = amqp091.Table{amqp091.SingleActiveConsumerArg: true, "x-max-priority": 5}
+		},
 		"x-delivery-limit": func(c *wmamqp.SubscriberConfig) {
 			c.AMQP.Queue.Arguments = amqp091.Table{amqp091.SingleActiveConsumerArg: true, "x-delivery-limit": 5}
 		},

@@ -10,6 +10,8 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
+const maxPriority = "x-max-priority"
+
 // validateKey refuses what has no order.
 func (c *SubscriberConfig) validateKey() error {
 	if c.Key == nil {
@@ -27,6 +29,10 @@ func (c *SubscriberConfig) validateKey() error {
 	if _, found := c.AMQP.Consume.Arguments["x-priority"]; found {
 		return errors.New("wmamqp: SubscriberConfig.Key with AMQP.Consume.Arguments[\"x-priority\"]: a consumer of a higher " +
 			"priority becomes active while messages of this one are not settled; leave the priority out")
+	}
+	if _, found := arguments[maxPriority]; found {
+		return fmt.Errorf("wmamqp: SubscriberConfig.Key with %s in AMQP.Queue.Arguments: later messages overtake earlier ones; use "+
+			"a queue without it", maxPriority)
 	}
 	if limit, found := arguments[deliveryLimit]; found && text(limit) != "-1" {
 		return fmt.Errorf("wmamqp: SubscriberConfig.Key with %s %s in AMQP.Queue.Arguments: the queue drops a message out of "+

@@ -35,7 +35,8 @@ type SubscriberConfig struct {
 	// handled at the same time, never two of one key, and those of a key in the order of the queue. "" is no key, and
 	// no order. The queue must have a single active consumer, which AMQP.Queue.Arguments say. A nacked message is
 	// delivered again in process, and holds up its own key alone. If Key panics, the queue waits, and the log says so.
-	// Key is refused with InFlight 1, with a consumer priority, and with a delivery limit. Default: none, and no order.
+	// Key is refused with InFlight 1, with priorities, and with a delivery limit. spillway.Config.Ordered needs it.
+	// Default: none, and no order.
 	Key func(*message.Message) string
 	// MaxPlacing is the number of failed messages of a queue that are placed while the next ones are handled: published
 	// to a retry stage, or as a dead letter. At this number, or at 16 MiB of payloads, the subscriber waits. Each of
