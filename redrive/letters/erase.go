@@ -47,6 +47,9 @@ func (in *inner) Erase(ctx context.Context, f Filter, act Act, options inside.Er
 		if err == nil && len(some) > 0 && options.Before != nil {
 			err = options.Before(ctx, seqs, ids)
 		}
+		if err == nil && len(some) == 0 && options.ForgetIDs {
+			err = s.forgetIDs(ctx, f.IDs)
+		}
 		if err != nil || len(some) == 0 {
 			return done, wrapped(fmt.Sprintf("erase, after %d", done.Letters), err)
 		}
@@ -189,6 +192,18 @@ func (s *Store) forgetID(ctx context.Context, tx *sql.Tx, id []byte) ([]byte, er
 	_, err := s.exec(ctx, tx, `UPDATE spillway_letter_events SET message = ? WHERE service = ? AND message = ?`,
 		s.db.Text(hash), asBytes(s.service), s.db.Text(database.Column(string(id))))
 	return []byte(hash), err
+}
+
+// forgetIDs is forgetID for messages without a letter, about which a person decided in the order of their key.
+func (s *Store) forgetIDs(ctx context.Context, ids []string) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
+		for _, id := range ids {
+			if _, err := s.forgetID(ctx, tx, []byte(id)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 const forgotten = "erased:"

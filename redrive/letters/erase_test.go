@@ -180,3 +180,19 @@ func TestStore_eraseRefuses(t *testing.T) {
 		t.Errorf("%+v, %v", history, err)
 	}
 }
+
+// ForgetIDs reaches what is on record of a message without a letter, about which a person decided in the order of its key.
+func TestForgetDecided(t *testing.T) {
+	store := newStore(t)
+	in := store.Inside()
+	tx := testkit.Must(in.DB().BeginTx(t.Context(), nil))
+	for _, id := range []string{"4711", "other"} {
+		testkit.NoError(t, in.RecordSequence(t.Context(), tx, id, letters.Act{By: "ann", Detail: "release"}))
+	}
+	testkit.NoError(t, tx.Commit())
+	testkit.Must(in.Erase(t.Context(), letters.Filter{IDs: []string{"4711"}}, letters.Act{By: "bob"}, inside.EraseOptions{ForgetIDs: true}))
+	events := testkit.Must(store.Audit(t.Context(), letters.EventFilter{}))
+	if len(events) != 2 || !strings.HasPrefix(events[0].MessageID, "erased:") || events[1].MessageID != "other" {
+		t.Errorf("%+v", events)
+	}
+}
