@@ -27,6 +27,7 @@ func NackBackoff(c *SubscriberConfig) *time.Duration    { return &c.nackBackoff 
 func MaxNackBackoff(c *SubscriberConfig) *time.Duration { return &c.maxNackBackoff }
 func ConsumersLook(c *SubscriberConfig) *time.Duration  { return &c.consumersLook }
 func MaxPlacingBytes(c *SubscriberConfig) *int          { return &c.maxPlacingBytes }
+func StandsBy(c *SubscriberConfig) *time.Duration       { return &c.standsBy }
 func Channels(c *PublisherConfig) *int                  { return &c.channels }
 
 // Declare declares the queue of topic as Subscribe does, and consumes nothing.
