@@ -262,7 +262,7 @@ bench-redrive: ## how fast campaigns and drains bring letters back from PostgreS
 	@$(GO) run ./examples/measures/redrive $(FLAGS)
 
 .PHONY: bench-order
-bench-order: ## what the order of keys costs on one Kafka partition with PostgreSQL: lanes, parking, draining, as JSON lines; FLAGS=-rounds=1
+bench-order: ## what the order of keys costs on one Kafka partition with PostgreSQL: lanes, parking, draining, as JSON lines; FLAGS=-rounds=3
 	@$(SERVICES) up kafka postgres >&2
 	@$(GO) run ./examples/measures/order $(FLAGS)
 
@@ -276,7 +276,7 @@ footprint: ## the sockets and goroutines of retry stages on Kafka and RabbitMQ, 
 	SPILLWAY_FOOTPRINT=1 $(GO) test -count=1 -v ./examples/measures/footprint
 
 .PHONY: bench-peers
-bench-peers: ## live messages a second of one Kafka partition while some fail: Spring Kafka, Watermill's own parts, Spillway, as JSON lines; FLAGS=-rounds=1
+bench-peers: ## live messages a second of one Kafka partition while some fail: Spring Kafka, Watermill's own parts, Spillway, as JSON lines; FLAGS=-rounds=3
 	@examples/measures/peers/need-jdk >&2
 	@mvn -B -q -f examples/measures/peers/spring/pom.xml compile dependency:copy-dependencies -DincludeScope=runtime >&2
 	@$(SERVICES) up kafka >&2

@@ -35,7 +35,7 @@ type plan struct {
 func main() {
 	p := plan{keys: 1000, lanes: 16, work: 2500 * time.Microsecond, one: 400, many: 12_000, parked: 10_000,
 		stocks: []int{100, 10_000, 100_000}, costs: 3000}
-	flag.IntVar(&p.rounds, "rounds", 3, "rounds that count; one more warms up")
+	flag.IntVar(&p.rounds, "rounds", 2, "rounds that count; one more warms up")
 	flag.StringVar(&p.only, "only", "", "the figures to measure, separated by commas")
 	flag.Parse()
 	harness.Main(20*time.Minute, p.run)
