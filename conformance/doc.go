@@ -92,6 +92,7 @@
 //	R12e a downstream that hangs
 //	R12f half of the keys fail, the others go on
 //	R12g a handler frozen by hand
+//	R13  order by key through failures and restarts
 //	R15  many keys at a time, each in order
 //	C5   stages by class and retry-after
 //	D1   the letter records message, origin and failure

@@ -46,6 +46,7 @@ func features() []feature {
 		{"R12e", "a downstream that hangs", "K2 K3", (*bench).downstreamHangs},
 		{"R12f", "half of the keys fail, the others go on", "K2 K3", (*bench).halfFails},
 		{"R12g", "a handler frozen by hand", "K2 K3", (*bench).frozenByHand},
+		{"R13", "order by key through failures and restarts", "K6", (*bench).orderedKeys},
 		{"R15", "many keys at a time, each in order", "K6", (*bench).manyKeys},
 		{"C5", "stages by class and retry-after", "K3 K12 K16", (*bench).stagesByClass},
 		{"D1", "the letter records message, origin and failure", "K9", (*bench).wholeStory},

@@ -32,7 +32,7 @@ func (b kafkaBroker) subscriber(t testing.TB, group string, config func(*sarama.
 	return testkit.Must(wmkafka.NewSubscriber(b, group, subscriber))
 }
 
-// keyed is for row R15.
+// keyed is for rows R13 and R15.
 func (b kafkaBroker) keyed(t testing.TB, group string) (message.Publisher, message.Subscriber) {
 	t.Helper()
 	pub := testkit.Must(

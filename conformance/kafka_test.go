@@ -41,6 +41,7 @@ func TestKafka(t *testing.T) {
 		Subscriber: func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, patient) },
 		Stages:     b.stages,
 		Keyed:      b.keyed,
+		Ordered:    b.keyed,
 		Origin:     wmkafka.Origin,
 		Backlog: func(t testing.TB, group string) func(context.Context, string) (int, error) {
 			sub := b.subscriber(t, group, patient)

@@ -23,6 +23,8 @@ type lanes struct {
 	busy    map[string]bool
 	tries   map[string]int
 	order   map[string][]string // by key, what succeeded
+	want    map[string][]string // and is to succeed
+	bad     int32
 	running int
 	most    int
 }
@@ -35,10 +37,22 @@ func (b *bench) manyKeys() {
 	}
 	pub, sub := b.target.Keyed(b.T, b.group)
 	b.Cleanup(func() { _ = pub.Close() })
-	l := &lanes{b: b, busy: map[string]bool{}, tries: map[string]int{}, order: map[string][]string{}}
 	const n, keys = 300, 30
-	want := map[string][]string{}
-	bad := int32(0)
+	l := b.publishKeyed(pub, n, keys)
+	router := b.router()
+	// Without a receiver, because SQLite has one writer at a time.
+	b.channel(func(c *spillway.Config) { c.Idempotency, c.Receiver = nil, nil }).Attach(router)
+	router.AddConsumerHandler(handlerName, b.topic, sub, l.handle)
+	b.run(router)
+	l.untilInOrder(n)
+	if l.most < 4 {
+		b.Errorf("%d keys were handled at the same time", l.most)
+	}
+}
+
+// publishKeyed publishes messages of keys in turn, some of them bad.
+func (b *bench) publishKeyed(pub message.Publisher, n, keys int) *lanes {
+	l := &lanes{b: b, busy: map[string]bool{}, tries: map[string]int{}, order: map[string][]string{}, want: map[string][]string{}}
 	for i := range n {
 		key, id := fmt.Sprint("tenant-", i%keys), fmt.Sprint("good-", i)
 		if i%19 == 0 {
@@ -50,27 +64,30 @@ func (b *bench) manyKeys() {
 			b.Fatal(err)
 		}
 		if strings.HasPrefix(id, badPrefix) {
-			bad++
+			l.bad++
 		} else {
-			want[key] = append(want[key], id)
+			l.want[key] = append(l.want[key], id)
 		}
 	}
-	router := b.router()
-	// Without a receiver, because SQLite has one writer at a time.
-	b.channel(func(c *spillway.Config) { c.Idempotency, c.Receiver = nil, nil }).Attach(router)
-	router.AddConsumerHandler(handlerName, b.topic, sub, l.handle)
-	b.run(router)
-	b.until("all are applied", func() bool { return len(b.effects()) == n-int(bad) })
-	b.untilPlaced(bad)
+	return l
+}
+
+// untilInOrder waits for the ends of n messages, and checks the order of each key.
+func (l *lanes) untilInOrder(n int) {
+	b := l.b
+	b.until("all are applied", func() bool { return len(b.effects()) == n-int(l.bad) })
+	b.untilPlaced(l.bad)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for key, ids := range want {
+	for key, ids := range l.want {
 		if !slices.Equal(l.order[key], ids) {
 			b.Errorf("%s: %v, and not %v", key, l.order[key], ids)
 		}
 	}
-	if l.most < 4 {
-		b.Errorf("%d keys were handled at the same time", l.most)
+	for id, times := range b.effects() {
+		if times != 1 {
+			b.Errorf("%s took effect %d times", id, times)
+		}
 	}
 }
 

@@ -43,8 +43,13 @@ func (s *tables) target(name string) conformance.Target {
 		Name:       name,
 		Publisher:  func(t testing.TB) message.Publisher { return s.publisher(t, s.db, 0) },
 		Subscriber: func(t testing.TB, group string) message.Subscriber { return subscriber(t, s.db, group) },
-		Origin:     wmsql.Origin,
-		Backlog:    s.backlog,
+		Ordered: func(t testing.TB, group string) (message.Publisher, message.Subscriber) {
+			sub := testkit.Must(wmsql.NewSubscriber(t.Context(), s.db, wmsql.SubscriberConfig{ConsumerGroup: group, PollInterval: 10 * time.Millisecond,
+				Key: func(msg *message.Message) string { return msg.Metadata.Get("tenant") }}))
+			return s.publisher(t, s.db, 0), sub
+		},
+		Origin:  wmsql.Origin,
+		Backlog: s.backlog,
 		Database: func(t testing.TB) (*sql.DB, idempotency.Store) {
 			keys := testkit.Must(wmsql.Join(t.Context(), subscriber(t, s.db, ""), "conformance"))
 			return s.db, keys
@@ -75,7 +80,7 @@ func (s *tables) target(name string) conformance.Target {
 func (s *tables) stock(name string) conformance.Target {
 	target := s.target(name)
 	target.Only = conformance.SecondColumn()
-	target.Database, target.SubscriberThrough, target.Origins = nil, nil, nil
+	target.Database, target.SubscriberThrough, target.Origins, target.Ordered = nil, nil, nil, nil
 	target.Subscriber = func(t testing.TB, group string) message.Subscriber {
 		return testkit.Must(wsql.NewSubscriber(s.db, wsql.SubscriberConfig{
 			ConsumerGroup: group, SchemaAdapter: s.schema, OffsetsAdapter: s.offsets, InitializeSchema: true,

@@ -42,6 +42,9 @@ type Target struct {
 	// subscriber of the group that takes messages of 16 keys at a time, those of one key in order. The suite closes
 	// both. Default: the pub/sub has no keys, and row R15 does not run.
 	Keyed func(t testing.TB, group string) (message.Publisher, message.Subscriber)
+	// Ordered is Keyed for a subscriber that spillway.Config.Ordered takes, and that may have one message at a time.
+	// Default: row R13 checks that Ordered refuses what Subscriber returns.
+	Ordered func(t testing.TB, group string) (message.Publisher, message.Subscriber)
 	// Origin is poison.QueueConfig.Origin for this pub/sub.
 	Origin func(*message.Message) poison.Origin
 	// Backlog returns redrive.DrainTopicConfig.Backlog for a consumer group.

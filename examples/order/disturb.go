@@ -103,7 +103,7 @@ type event struct {
 // rare are those that happen once.
 func (s *setting) rare() (all []event) {
 	restart := func(server string) func() error { return func() error { return services.Control("restart", server) } }
-	if s.Restarts {
+	if s.Restarts && s.Broker != "tables" { // they are in the database
 		all = append(all, event{s.Messages / 5, "restart", restart(s.Broker)})
 	}
 	if g, can := s.broker.(grower); can && s.Grow {
