@@ -61,6 +61,11 @@ func (p *process) step() {
 	case w.broken == loadBeforeFetch && !p.loaded:
 		p.load()
 		return
+	case p.generation == 0 && p.knows && w.choose(3) == 0: // it stands by, and drains all the same
+		key := keys[w.choose(len(keys)):][:1]
+		p.waiting[key] = true
+		p.advance(key, p.lane(key))
+		return
 	case p.generation == 0:
 		w.generation++
 		p.generation = w.generation

@@ -244,7 +244,7 @@ func TestModelOnTables(t *testing.T) {
 func TestModelOnTablesFindsFaults(t *testing.T) {
 	s := newTables(t)
 	for broken, first := range map[fault]uint64{ // a run that is known to find it takes the place of hundreds
-		commitTooFar: 0, parkLater: 0, noTrace: 0, settleLater: 23, mixedVersions: 576, unfetchedDrain: 0,
+		commitTooFar: 0, parkLater: 0, noTrace: 0, settleLater: 2076, mixedVersions: 2564, unfetchedDrain: 0,
 	} {
 		t.Run(string(broken), func(t *testing.T) {
 			s.t = t
