@@ -156,7 +156,9 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	ctx, cancel := cancelledWith(ctx)
 	sub := newSubscription(s, topic, cancel)
 	if s.config.InFlight > 1 {
-		sub.ordering = sequence.Take(ctx)
+		if sub.ordering = sequence.Take(ctx); sub.ordering != nil {
+			keptApart(sub.client)
+		}
 	}
 	if err := s.begin(sub); err != nil {
 		cancel()
