@@ -59,9 +59,7 @@ func generated(t *testing.T, page, want string) {
 	}
 	lines := strings.Split(string(have), "\n")
 	for line := range strings.Lines(want) {
-		if !slices.Contains(lines, strings.TrimSuffix(line, "\n")) {
-			t.Errorf("%s lacks %s", page, line)
-		}
+		testkit.Check(t, slices.Contains(lines, strings.TrimSuffix(line, "\n")), "%s lacks %s", page, line)
 	}
 	t.Errorf("%s is not what the code says: run go test ./examples/proofs/documents -run %s -update, also on a conflict", page, t.Name())
 }

@@ -46,19 +46,14 @@ func TestLogLines(t *testing.T) {
 			}
 			for _, args := range p.exact[variable] {
 				for _, key := range args {
-					if !slices.Contains(e.Fields(), key) {
-						t.Errorf("a line of logging.%s has the field %s, which the event lacks", variable, key)
-					}
+					testkit.Check(t, slices.Contains(e.Fields(), key),
+						"a line of logging.%s has the field %s, which the event lacks", variable, key)
 				}
 			}
 		}
-		if !used {
-			t.Errorf("no line is written of logging.%s: remove the event", variable)
-		}
+		testkit.Check(t, used, "no line is written of logging.%s: remove the event", variable)
 		for _, field := range e.Fields() {
-			if used && !written[field] {
-				t.Errorf("no line of logging.%s has the field %s", variable, field)
-			}
+			testkit.Check(t, !used || written[field], "no line of logging.%s has the field %s", variable, field)
 		}
 	}
 }

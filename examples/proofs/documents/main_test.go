@@ -31,16 +31,11 @@ func TestReadmeQuickStartCompiles(t *testing.T) {
 	shown, _, ok := strings.Cut(rest, "```")
 	_, rest, _ = strings.Cut(source, "// begin quick start\n")
 	compiled, _, found := strings.Cut(rest, "\t// end quick start")
-	if !ok || !found {
-		t.Fatal("no quick start in README.md or example_test.go")
-	}
+	testkit.Require(t, ok && found, "no quick start in README.md or example_test.go")
 	compiled = strings.ReplaceAll("\n"+compiled, "\n\t", "\n")[1:]
-	if shown != compiled {
-		t.Errorf("README.md shows\n%s\nexample_test.go runs\n%s", shown, compiled)
-	}
-	if lines := strings.Count(shown, "\n"); lines > 10 {
-		t.Errorf("%d lines", lines)
-	}
+	testkit.Check(t, shown == compiled, "README.md shows\n%s\nexample_test.go runs\n%s", shown, compiled)
+	lines := strings.Count(shown, "\n")
+	testkit.Check(t, lines <= 10, "%d lines", lines)
 }
 
 func read(t *testing.T, name string) string {
@@ -60,17 +55,13 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	})
 	tree(t, ".md", func(path, text string) {
 		for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(text, -1) {
-			if !slices.Contains(tests, name[1]) {
-				t.Errorf("%s names %s, which is not declared", path, name[1])
-			}
+			testkit.Check(t, slices.Contains(tests, name[1]), "%s names %s, which is not declared", path, name[1])
 		}
 		if path != "docs/security.md" {
 			return
 		}
 		for _, item := range regexp.MustCompile(`(?m)^- .*\n(?:  .*\n)*`).FindAllString(text, -1) {
-			if !strings.Contains(item, "(`Test") {
-				t.Errorf("%s: no test is named: %s", path, item)
-			}
+			testkit.Check(t, strings.Contains(item, "(`Test"), "%s: no test is named: %s", path, item)
 		}
 	})
 }
@@ -79,12 +70,9 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 func TestReasonsAreDocumented(t *testing.T) {
 	_, reasons, _ := strings.Cut(read(t, "docs/dead-letters.md"), "### Reasons")
 	set := regexp.MustCompile(`(?m)^\tReason\w+ += "(\w+)"$`).FindAllStringSubmatch(read(t, "classify/class.go"), -1)
-	if len(set) < 10 {
-		t.Fatalf("classify/class.go sets %d reasons: it is not read", len(set))
-	}
+	testkit.Require(t, len(set) >= 10, "classify/class.go sets %d reasons: it is not read", len(set))
 	for _, reason := range set {
-		if !strings.Contains(reasons, "`"+reason[1]+"`") {
-			t.Errorf("docs/dead-letters.md has no row of the reason %s", reason[1])
-		}
+		testkit.Check(t, strings.Contains(reasons, "`"+reason[1]+"`"),
+			"docs/dead-letters.md has no row of the reason %s", reason[1])
 	}
 }

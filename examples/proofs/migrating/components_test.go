@@ -91,9 +91,7 @@ func TestMigratingLettersThroughForwarder(t *testing.T) {
 	forwards(t, b, router)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := router.Run(ctx); err == nil || !strings.Contains(err.Error(), `dead letters of "outbox" would come back`) {
-		t.Errorf("Run returned %v", err)
-	}
+	testkit.Says(t, router.Run(ctx), `dead letters of "outbox" would come back`)
 	forwarding()
 
 	b.Outs.SetRefuse(func(*message.Message) error { return errors.New("no such topic") })
@@ -139,9 +137,7 @@ func TestMigratingFanIn(t *testing.T) {
 			go func() { done <- fan.Run(t.Context()) }()
 			<-fan.Running()
 			stop = func() {
-				if err := errors.Join(fan.Close(), <-done); err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, errors.Join(fan.Close(), <-done), nil)
 			}
 		} else {
 			stop = b.Run(b.Channel().Attach, message.PassthroughHandler)
@@ -154,9 +150,8 @@ func TestMigratingFanIn(t *testing.T) {
 			b.Eventually("the refused one is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
 		}
 		stop()
-		if n := len(b.Waiting()); (n == 0) != fans {
-			t.Errorf("fans in %v: %d letters", fans, n)
-		}
+		n := len(b.Waiting())
+		testkit.Check(t, (n == 0) == fans, "fans in %v: %d letters", fans, n)
 	}
 }
 
@@ -179,13 +174,9 @@ func TestMigratingPersistentGoChannel(t *testing.T) {
 			return len(b.Effects()) == 3 && len(waiting) == 1 && waiting[0].Seen == round+1
 		})
 		stop()
-		if bad.Load() != 1 {
-			t.Errorf("the bad message was handled %d times in round %d", bad.Load(), round)
-		}
+		testkit.Check(t, bad.Load() == 1, "the bad message was handled %d times in round %d", bad.Load(), round)
 	}
-	if n := len(b.Effects()); n != 3 {
-		t.Errorf("%d effects", n)
-	}
+	testkit.Equal(t, "effects", len(b.Effects()), 3)
 }
 
 // A requeuer brings a letter back with our failure metadata on it, and without a bound on how often. A redrive handler
@@ -216,12 +207,10 @@ func TestMigratingRequeuer(t *testing.T) {
 			defer stop()
 			b.Publish(shop.Numbered(1)...)
 			metadata := <-back
-			if failed := metadata.Get("x-failure-reason") != ""; failed != (name == "requeuer") {
-				t.Errorf("it comes back with %v", metadata)
-			}
-			if count := metadata.Get("x-redrive-count"); (count == "1") != (name == "redrive") {
-				t.Errorf("its count of redrives is %q", count)
-			}
+			testkit.Check(t, (metadata.Get("x-failure-reason") != "") == (name == "requeuer"),
+				"it comes back with %v", metadata)
+			count := metadata.Get("x-redrive-count")
+			testkit.Check(t, (count == "1") == (name == "redrive"), "its count of redrives is %q", count)
 		})
 	}
 }
@@ -239,9 +228,7 @@ func redriving(t *testing.T, b *shop.Shop) *redrive.Handler {
 func TestMigratingDelay(t *testing.T) {
 	b := shop.New(t, false)
 	stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
-		if msg.Metadata.Get(wmdelay.DelayedForKey) != "1h0m0s" {
-			t.Errorf("its metadata are %v", msg.Metadata)
-		}
+		testkit.Check(t, msg.Metadata.Get(wmdelay.DelayedForKey) == "1h0m0s", "its metadata are %v", msg.Metadata)
 		return nil, b.Apply(msg)
 	})
 	defer stop()

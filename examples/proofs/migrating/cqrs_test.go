@@ -58,9 +58,8 @@ func TestMigratingOnHandle(t *testing.T) {
 				}
 				return err
 			}, cqrs.NewCommandHandler("place", func(ctx context.Context, _ *orderPlaced) error {
-				if _, err := idempotency.Tx(ctx).ExecContext(ctx, `INSERT INTO effects (id) VALUES ('half')`); err != nil {
-					t.Error(err)
-				}
+				_, err := idempotency.Tx(ctx).ExecContext(ctx, `INSERT INTO effects (id) VALUES ('half')`)
+				testkit.Check(t, err == nil, "%v", err)
 				runs.Add(1)
 				return errTwice
 			}))
@@ -180,17 +179,13 @@ func TestMigratingUnknownEvent(t *testing.T) {
 			b.Eventually("the unknown event is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
 		}
 		testkit.NoError(t, b.Source.Publish("events", known, broken))
-		if order := <-handled; order != "42" {
-			t.Errorf("handled %q", order)
-		}
+		testkit.Equal(t, "handled", <-handled, "42")
 		b.Eventually("the broken one is dead-lettered as invalid", func() bool {
 			return slices.ContainsFunc(b.Waiting(), func(e letters.Letter) bool { return e.DeadLetterTopic == "events.invalid" })
 		})
 		stop()
 		kept := slices.ContainsFunc(b.Waiting(), func(e letters.Letter) bool { return e.Original.UUID == "unknown" })
-		if kept == ack {
-			t.Errorf("AckOnUnknownEvent %v: dead-lettered %v", ack, kept)
-		}
+		testkit.Check(t, kept != ack, "AckOnUnknownEvent %v: dead-lettered %v", ack, kept)
 	}
 }
 
@@ -222,9 +217,8 @@ func TestMigratingCommandErrors(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, message.PassthroughHandler)
-		if err := b.Source.Publish("commands", event("command", "migrating_test.orderPlaced", `{"Order":"42"}`)); err != nil {
-			t.Fatal(err)
-		}
+		err := b.Source.Publish("commands", event("command", "migrating_test.orderPlaced", `{"Order":"42"}`))
+		testkit.Require(t, err == nil, "%v", err)
 		<-runs
 		if !ack {
 			b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })

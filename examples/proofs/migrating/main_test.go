@@ -34,9 +34,8 @@ func TestMigratingStatementsAreTested(t *testing.T) {
 		for line := range strings.Lines(read(t, file)) {
 			if rest, ok := strings.CutPrefix(line, "func TestMigrating"); ok {
 				name, _, _ := strings.Cut("TestMigrating"+rest, "(")
-				if name != "TestMigratingStatementsAreTested" && !strings.Contains(page, "`"+name+"`") {
-					t.Errorf("docs/migrating.md does not name %s", name)
-				}
+				testkit.Check(t, name == "TestMigratingStatementsAreTested" || strings.Contains(page, "`"+name+"`"),
+					"docs/migrating.md does not name %s", name)
 			}
 		}
 	}
@@ -73,15 +72,11 @@ func TestMigratingOutage(t *testing.T) {
 	for range 3 { // after probes, too
 		<-opened
 	}
-	if ch.Health().OK || len(b.Waiting()) != 0 {
-		t.Errorf("%+v, %d letters", ch.Health(), len(b.Waiting()))
-	}
+	testkit.Check(t, !ch.Health().OK && len(b.Waiting()) == 0, "%+v, %d letters", ch.Health(), len(b.Waiting()))
 	away.Store(false)
 	b.Eventually("all are handled", func() bool { return len(b.Effects()) == 20 })
 	b.Eventually("the guard closes", func() bool { return ch.Health().OK })
-	if n := len(b.Waiting()); n != 0 {
-		t.Errorf("%d letters", n)
-	}
+	testkit.Equal(t, "letters", len(b.Waiting()), 0)
 }
 
 // Promise P7: after the rename of a service, with the statement of docs/upgrading.md, a message that was applied before
@@ -89,9 +84,7 @@ func TestMigratingOutage(t *testing.T) {
 func TestRenamedService(t *testing.T) {
 	_, rest, found := strings.Cut(read(t, "../../../docs/upgrading.md"), "```sql\n")
 	rename, _, _ := strings.Cut(rest, "```")
-	if !found {
-		t.Fatal("docs/upgrading.md has no statement")
-	}
+	testkit.Require(t, found, "docs/upgrading.md has no statement")
 	for renamed, want := range map[bool]map[string]string{true: {"shop": "applied", "store": "absorbed"}, false: {"shop": "applied", "store": "applied"}} {
 		b := shop.New(t, false)
 		for _, service := range []string{"shop", "store"} {
@@ -108,9 +101,8 @@ func TestRenamedService(t *testing.T) {
 			})
 			stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
 			b.Publish(message.NewMessage("order", nil))
-			if got := <-outcome; got != want[service] {
-				t.Errorf("renamed %v, under %s: %s", renamed, service, got)
-			}
+			got := <-outcome
+			testkit.Check(t, got == want[service], "renamed %v, under %s: %s", renamed, service, got)
 			stop()
 			if renamed && service == "shop" {
 				testkit.Must(b.DB.Exec(rename))

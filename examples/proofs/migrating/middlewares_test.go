@@ -45,17 +45,14 @@ func TestMigratingCorrelationID(t *testing.T) {
 	wm.SetCorrelationID("journey", msg)
 	b.Publish(msg)
 	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
-	if id := wm.MessageCorrelationID(b.Waiting()[0].Letter.Original); id != "journey" {
-		t.Errorf("the letter has correlation id %q", id)
-	}
+	id := wm.MessageCorrelationID(b.Waiting()[0].Letter.Original)
+	testkit.Check(t, id == "journey", "the letter has correlation id %q", id)
 	repaired.Store(true)
 	if _, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil {
 		t.Fatal(err)
 	}
 	b.Eventually("it produced its output", func() bool { return len(b.Outs.IDs()) == 1 })
-	if id := wm.MessageCorrelationID(b.Outs.Taken[0]); id != "journey" {
-		t.Errorf("the output has correlation id %q", id)
-	}
+	testkit.Equal(t, "the output has correlation id", wm.MessageCorrelationID(b.Outs.Taken[0]), "journey")
 }
 
 // Timeout works inside, where it bounds each attempt. Outside it ends the message's context when the handler returns,
@@ -130,9 +127,8 @@ func TestMigratingThrottle(t *testing.T) {
 			<-left
 			close(seen)
 			stop()
-			if locked := err != nil; locked != (name == "inside") {
-				t.Errorf("while the message waits for its turn, another writer gets: %v", err)
-			}
+			testkit.Check(t, (err != nil) == (name == "inside"),
+				"while the message waits for its turn, another writer gets: %v", err)
 		})
 	}
 }
@@ -161,9 +157,7 @@ func TestMigratingCircuitBreaker(t *testing.T) {
 			defer stop()
 			b.Publish(message.NewMessage("healthy", nil))
 			b.Eventually("it is handled or dead-lettered", func() bool { return len(b.Waiting()) == 1 || len(b.Effects()) == 1 })
-			if lost := len(b.Waiting()) == 1; lost != (rules == nil) {
-				t.Errorf("the healthy message was dead-lettered: %v", lost)
-			}
+			testkit.Equal(t, "the healthy message was dead-lettered", len(b.Waiting()) == 1, (rules == nil))
 		})
 	}
 }
@@ -216,9 +210,8 @@ func TestMigratingInstantAck(t *testing.T) {
 	defer stop()
 	b.Publish(shop.Numbered(1)...)
 	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
-	if attempts := b.Waiting()[0].Letter.Failure.Attempts; !acked.Load() || attempts != 3 {
-		t.Errorf("acked before the handler: %v; %d attempts", acked.Load(), attempts)
-	}
+	attempts := b.Waiting()[0].Letter.Failure.Attempts
+	testkit.Check(t, acked.Load() && attempts == 3, "acked before the handler: %v; %d attempts", acked.Load(), attempts)
 }
 
 // Recoverer must go. Inside, it hides that an error is a panic: the handler panics at each attempt, and the letter does
@@ -232,9 +225,8 @@ func TestMigratingRecoverer(t *testing.T) {
 			b.Publish(shop.Numbered(1)...)
 			b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
 			failure := b.Waiting()[0].Letter.Failure
-			if hidden := failure.Reason != classify.ReasonPanic && failure.Attempts == 3; hidden != (name == "with") {
-				t.Errorf("reason %s, %d attempts", failure.Reason, failure.Attempts)
-			}
+			testkit.Check(t, (failure.Reason != classify.ReasonPanic && failure.Attempts == 3) == (name == "with"),
+				"reason %s, %d attempts", failure.Reason, failure.Attempts)
 		})
 	}
 }
@@ -286,9 +278,8 @@ func TestMigratingMetrics(t *testing.T) {
 	b.Publish(shop.Numbered(1)...)
 	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
 	stop()
-	if out.Load() != 0 || in.Load() != 3 {
-		t.Errorf("failures counted outside: %d, inside: %d", out.Load(), in.Load())
-	}
+	testkit.Check(t, out.Load() == 0 && in.Load() == 3,
+		"failures counted outside: %d, inside: %d", out.Load(), in.Load())
 }
 
 // DelayOnError has no effect inside: each attempt, and the letter, is the message as it arrived. Stages take its place.
@@ -296,17 +287,13 @@ func TestMigratingDelayOnError(t *testing.T) {
 	b := shop.New(t, false)
 	delays := &wm.DelayOnError{InitialInterval: time.Hour, MaxInterval: time.Hour, Multiplier: 1}
 	stop := b.Run(inside(b.Channel(), delays.Middleware), func(msg *message.Message) ([]*message.Message, error) {
-		if msg.Metadata.Get(wmdelay.DelayedForKey) != "" {
-			t.Error("an attempt sees the delay of the attempt before")
-		}
+		testkit.Equal(t, "an attempt sees the delay of the attempt before", msg.Metadata.Get(wmdelay.DelayedForKey), "")
 		return nil, errors.New("failed")
 	})
 	defer stop()
 	b.Publish(shop.Numbered(1)...)
 	b.Eventually("it is dead-lettered at once", func() bool { return len(b.Waiting()) == 1 })
-	if of := b.Waiting()[0].Letter.Original.Metadata.Get(wmdelay.DelayedForKey); of != "" {
-		t.Errorf("the letter says %s", of)
-	}
+	testkit.Equal(t, "the letter", b.Waiting()[0].Letter.Original.Metadata.Get(wmdelay.DelayedForKey), "")
 }
 
 // A redrive to a topic that two handlers read gives the message to both. With a receiver the handler that succeeded
@@ -343,9 +330,8 @@ func TestMigratingRedriveToSeveralHandlers(t *testing.T) {
 				b.Eventually("and so has the other, again", func() bool { return audited.Load() == 2 })
 			}
 			stop()
-			if want := map[bool]int32{true: 1, false: 2}[receiver]; audited.Load() != want {
-				t.Errorf("audited %d times", audited.Load())
-			}
+			testkit.Check(t, audited.Load() == map[bool]int32{true: 1, false: 2}[receiver],
+				"audited %d times", audited.Load())
 		})
 	}
 }

@@ -59,20 +59,17 @@ func TestMigratingRequestReply(t *testing.T) {
 		}, message.PassthroughHandler)
 		replies, cancel, err := requestreply.SendWithReplies(t.Context(), bus, backend, &orderPlaced{"42"})
 		testkit.NoError(t, err)
-		if first := <-replies; first.Error == nil || first.Error.Error() != errTwice.Error() {
-			t.Errorf("the first reply is %+v", first)
-		}
+		first := <-replies
+		testkit.Check(t, first.Error != nil && first.Error.Error() == errTwice.Error(), "the first reply is %+v", first)
 		close(replied)
 		if !ack {
-			if second := <-replies; second.Error != nil {
-				t.Errorf("the second reply is %+v", second)
-			}
+			second := <-replies
+			testkit.Check(t, second.Error == nil, "the second reply is %+v", second)
 		}
 		cancel()
 		stop()
-		if want := map[bool]int32{true: 1, false: 2}[ack]; runs.Load() != want || len(b.Waiting()) != 0 {
-			t.Errorf("AckCommandErrors %v: %d runs, %d letters", ack, runs.Load(), len(b.Waiting()))
-		}
+		testkit.Check(t, runs.Load() == map[bool]int32{true: 1, false: 2}[ack] && len(b.Waiting()) == 0,
+			"AckCommandErrors %v: %d runs, %d letters", ack, runs.Load(), len(b.Waiting()))
 	}
 }
 
@@ -99,17 +96,15 @@ func TestMigratingReplyAfterRedrive(t *testing.T) {
 		for range replies {
 		}
 	}()
-	if first := <-replies; first.Error == nil {
-		t.Errorf("the first reply is %+v", first)
-	}
+	first := <-replies
+	testkit.Check(t, first.Error != nil, "the first reply is %+v", first)
 	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
 	fixed.Store(true)
 	if _, err := redrive.Drain(t.Context(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"commands"}}}); err != nil {
 		t.Fatal(err)
 	}
-	if second := <-replies; second.Error != nil {
-		t.Errorf("the reply after the redrive is %+v", second)
-	}
+	second := <-replies
+	testkit.Check(t, second.Error == nil, "the reply after the redrive is %+v", second)
 }
 
 // A reply that cannot be published fails its command, which is dead-lettered, and its effect is rolled back. With a
