@@ -53,6 +53,7 @@ func runAMQP(t *testing.T, name string, arguments amqp091.Table, beside *sync.RW
 		Publisher:  func(t testing.TB) message.Publisher { return b.publisher(t, b.uri, testkit.Patience) },
 		Subscriber: func(t testing.TB, group string) message.Subscriber { return b.subscriber(t, group, b.uri) },
 		Keyed:      b.keyed,
+		Ordered:    b.keyed,
 		Origin:     wmamqp.Origin,
 		Backlog: func(t testing.TB, _ string) func(context.Context, string) (int, error) {
 			sub := b.subscriber(t, "", b.uri)

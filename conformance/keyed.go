@@ -38,7 +38,8 @@ func (b *bench) manyKeys() {
 	pub, sub := b.target.Keyed(b.T, b.group)
 	b.Cleanup(func() { _ = pub.Close() })
 	const n, keys = 300, 30
-	l := b.publishKeyed(pub, n, keys)
+	l := b.lanes()
+	l.publish(pub, 0, n, keys)
 	router := b.router()
 	// Without a receiver, because SQLite has one writer at a time.
 	b.channel(func(c *spillway.Config) { c.Idempotency, c.Receiver = nil, nil }).Attach(router)
@@ -50,10 +51,14 @@ func (b *bench) manyKeys() {
 	}
 }
 
-// publishKeyed publishes messages of keys in turn, some of them bad.
-func (b *bench) publishKeyed(pub message.Publisher, n, keys int) *lanes {
-	l := &lanes{b: b, busy: map[string]bool{}, tries: map[string]int{}, order: map[string][]string{}, want: map[string][]string{}}
-	for i := range n {
+func (b *bench) lanes() *lanes {
+	return &lanes{b: b, busy: map[string]bool{}, tries: map[string]int{}, order: map[string][]string{}, want: map[string][]string{}}
+}
+
+// publish publishes messages of keys in turn, some of them bad.
+func (l *lanes) publish(pub message.Publisher, from, to, keys int) {
+	b := l.b
+	for i := from; i < to; i++ {
 		key, id := fmt.Sprint("tenant-", i%keys), fmt.Sprint("good-", i)
 		if i%19 == 0 {
 			id = fmt.Sprint(badPrefix, i)
@@ -69,7 +74,6 @@ func (b *bench) publishKeyed(pub message.Publisher, n, keys int) *lanes {
 			l.want[key] = append(l.want[key], id)
 		}
 	}
-	return l
 }
 
 // untilInOrder waits for the ends of n messages, and checks the order of each key.

@@ -19,12 +19,14 @@ func (b *bench) orderedKeys() {
 	}
 	const n, keys = 76, 4
 	pub, sub := b.target.Ordered(b.T, b.group)
-	l := b.publishKeyed(pub, n, keys)
+	l := b.lanes()
+	l.publish(pub, 0, n/2, keys)
 	stop := b.runOrdered(sub, l.handle)
-	b.until("some are applied", func() bool { return len(b.effects()) > n/4 })
+	b.until("some are applied", func() bool { return len(b.effects()) > n/8 })
 	stop()
 	again, sub := b.target.Ordered(b.T, b.group)
 	b.runOrdered(sub, l.handle)
+	l.publish(again, n/2, n, keys) // a consumer of a queue learns with a message that it is the active one
 	l.untilInOrder(n)
 	for _, pub := range []message.Publisher{pub, again} {
 		if err := pub.Close(); err != nil {

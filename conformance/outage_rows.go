@@ -39,7 +39,11 @@ func (o *outageBench) wantHeld(ids []string) {
 	if n := o.stagings.Load(); n > 0 {
 		o.b.Errorf("%d messages went to a stage because of the outage", n)
 	}
-	if n := o.failures.Load(); n > 2*2 {
+	most := int64(2 * 2)
+	if o.b.target.CreateTopic == nil { // calls that began before the outage succeed between two failures
+		most *= 3
+	}
+	if n := o.failures.Load(); n > most {
 		o.b.Errorf("%d failures came to Retry: an outage counts once at most, for the message in hand", n)
 	}
 	o.wantOnlyProbes(o.inHand(ids))

@@ -61,6 +61,9 @@ var (
 	ConsumeStillAway = event(isDebug, "consume_still_away", "Consuming could not begin again yet", Queue, Wait)
 	// outage: nothing
 	ConsumeResumed = event(isInfo, "consume_resumed", "Consuming has begun again", Queue, "lasted")
+	// each: Let `Key` return the key of every message, or "" for one without a key.
+	KeyPanicked = event(isError, "key_panicked", "SubscriberConfig.Key panicked; the partition waits until it returns a key",
+		Topic, Partition, MessageID)
 	// each: Look for nodes that hang or are cut off.
 	ConsumersVanished = event(isError, "consumers_vanished", "The broker has no consumer of the queue any more, and said "+
 		"nothing: consuming begins again", Queue)

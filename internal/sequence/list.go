@@ -2,6 +2,7 @@ package sequence
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"fmt"
 	"time"
@@ -57,20 +58,16 @@ func list(ctx context.Context, on *database.Database, and string, service string
 	err error) {
 	err = on.Query(ctx, func() { all = nil }, func(rows *sql.Rows) error {
 		var p Parked
-		var consumer, group, topic, key, id, by, why []byte
+		var consumer, group, topic, id, by, why []byte
 		var due, sent, held, decided, ago int64
-		var hasKey bool
 		var decision Decision
-		if err := rows.Scan(&p.Seq, &p.source, &p.lane, &consumer, &group, &topic, &p.Partition, &key, &hasKey, &p.Messages, &id,
+		if err := rows.Scan(&p.Seq, &p.source, &p.lane, &consumer, &group, &topic, &p.Partition, &p.Messages, &id,
 			&p.Position, &sent, &due, &held, &decision, &decided, &ago, &by, &why, &p.Bytes); err != nil {
 			return err
 		}
 		p.lane, p.id = notNil(p.lane), string(id)
 		p.Consumer, p.Group, p.Topic, p.First = shown(consumer), shown(group), shown(topic), shown(id)
-		if hasKey { // some drivers read an empty one as nil
-			head := shown(key)
-			p.Key = &head
-		}
+		p.Key = keyShown(p.lane)
 		wait := microseconds(due)
 		p.SentAt, p.Due, p.Held, p.Late = time.UnixMicro(sent).UTC(), time.Now().Add(wait).UTC(), held != 0, held == 0 && wait < -late
 		if decision != Undecided {
@@ -79,7 +76,7 @@ func list(ctx context.Context, on *database.Database, and string, service string
 		}
 		all = append(all, p)
 		return nil
-	}, on.Statement(`SELECT p.seq, p.source, p.lane, p.consumer, p.members, p.topic, p.part, p.record_key, p.record_key IS NOT NULL, first.n, p.id,
+	}, on.Statement(`SELECT p.seq, p.source, p.lane, p.consumer, p.members, p.topic, p.part, first.n, p.id,
 p.position, p.sent_at, p.due_at - now_us(), p.held, p.decision, p.decided_at, now_us() - p.decided_at, p.decided_by, p.decided_why, first.bytes
 FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq, COUNT(*) AS n, SUM(bytes) AS bytes FROM spillway_parked WHERE service = ?`+and+`
 GROUP BY source, lane) first ON first.seq = p.seq ORDER BY first.n DESC, p.seq LIMIT ?`), append(append([]any{[]byte(service)}, args...), limit)...)
@@ -110,3 +107,15 @@ func Behind(ctx context.Context, db *sql.DB, service string, of Source, key []by
 const mostShown = 200
 
 func shown(text []byte) string { return boundedtext.Text(string(text), mostShown) }
+
+// keyShown returns the key that a lane stands for, or the head of it. It returns nil for a message without one.
+func keyShown(lane []byte) *string {
+	switch len(lane) {
+	case alone:
+		return nil
+	case hashed:
+		lane = lane[:hashed-sha256.Size]
+	}
+	head := shown(lane)
+	return &head
+}

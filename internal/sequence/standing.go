@@ -92,17 +92,13 @@ GROUP BY p.members, p.topic, p.part ORDER BY overdue DESC, p.topic, p.part LIMIT
 func (t *Table) Held(ctx context.Context, limit int) (all []Parked, err error) {
 	err = t.look(ctx, func() { all = nil }, func(rows *sql.Rows) error {
 		p := Parked{Held: true}
-		var consumer, group, topic, key, id []byte
-		var hasKey bool
-		err := rows.Scan(&p.Seq, &consumer, &group, &topic, &p.Partition, &key, &hasKey, &p.Messages, &id, &p.Position)
+		var consumer, group, topic, lane, id []byte
+		err := rows.Scan(&p.Seq, &consumer, &group, &topic, &p.Partition, &lane, &p.Messages, &id, &p.Position)
 		p.Consumer, p.Group, p.Topic, p.First = shown(consumer), shown(group), shown(topic), shown(id)
-		if hasKey {
-			head := shown(key)
-			p.Key = &head
-		}
+		p.Key = keyShown(lane)
 		all = append(all, p)
 		return err
-	}, `SELECT p.seq, p.consumer, p.members, p.topic, p.part, p.record_key, p.record_key IS NOT NULL, first.n, p.id, p.position
+	}, `SELECT p.seq, p.consumer, p.members, p.topic, p.part, p.lane, first.n, p.id, p.position
 `+firsts+` WHERE p.held <> 0 AND p.decision = 0 ORDER BY p.seq LIMIT ?`, limit)
 	return all, err
 }

@@ -29,6 +29,7 @@ type delivery struct {
 
 	placing.Chains // of lanes
 
+	key   []byte            // of lanes, or nil
 	order sequence.Delivery // if the order of keys is kept
 	lane  *sequence.Lane    // there is no message: what is parked in the lane is to be delivered
 }

@@ -59,8 +59,11 @@ func (s *subscription) consumeInLanes(session sarama.ConsumerGroupSession, claim
 			return
 		}
 		d := s.deliver(ctx, record)
+		if !d.knowsKey(session.Context()) {
+			return
+		}
 		if l.owner != nil {
-			d.order = sequence.Delivery{Owner: l.owner, Lane: sequence.LaneOf(record.Key), RecordKey: record.Key,
+			d.order = sequence.Delivery{Owner: l.owner, Lane: sequence.LaneOf(d.key), RecordKey: record.Key,
 				Position: record.Offset, SentAt: record.Timestamp}
 			if !l.owner.Admit(session.Context(), d.order.Lane) {
 				return
@@ -106,7 +109,7 @@ func (l *inLanes) keyOf(d *delivery) []byte {
 	case l.owner != nil:
 		return d.order.Lane
 	}
-	return d.of.record.Key
+	return d.key
 }
 
 // run delivers a message until it is acked. Its lane goes on when run returns. After the end of the session nothing is

@@ -52,6 +52,10 @@ type SubscriberConfig struct {
 	// the session ends before that one is acked, they are redelivered, in the order of each key: the idempotent
 	// receiver applies their effects once. Default: 1, for an order of the whole partition.
 	InFlight int
+	// Key returns the key that InFlight and spillway.Config.Ordered keep in order: of the message's metadata, or of its
+	// payload. It must always return the same for a message. "" is no key, and no order. If Key panics, the partition
+	// waits, and the log says so. Default: the record's key.
+	Key func(*message.Message) string
 	// MaxPlacing is the number of failed messages of a partition that are placed while the next ones are handled:
 	// published to a retry stage, or as a dead letter. At this number, or at 16 MiB of keys, headers and values, the
 	// subscriber waits. No offset behind such a
@@ -102,6 +106,10 @@ func (c *SubscriberConfig) validate() error {
 	if c.InFlight < 0 || c.InFlight > maxInFlight {
 		return fmt.Errorf("wmkafka: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a partition", c.InFlight,
 			maxInFlight)
+	}
+	if c.Key != nil && c.InFlight == 1 {
+		return errors.New("wmkafka: SubscriberConfig.Key with InFlight 1: one message at a time is in the order of the partition " +
+			"anyway; set InFlight to the number of keys that are handled at the same time, or leave Key out")
 	}
 	if c.MaxPlacing > maxInFlight {
 		return fmt.Errorf("wmkafka: SubscriberConfig.MaxPlacing is %d: it must be at most %d messages of a partition",
