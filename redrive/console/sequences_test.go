@@ -33,7 +33,7 @@ func (b *bench) park() {
 		msg := message.NewMessage(fmt.Sprintf("order-%d", position), []byte("{}"))
 		lane := sequence.LaneOf(row.key)
 		if row.key == nil {
-			lane = []byte{0, byte(position)}
+			lane = append(make([]byte, 201), byte(position)) // as of a message without a key
 		}
 		testkit.NoError(b.t, store.Park(b.t.Context(), sequence.Source{Group: "billing", Topic: "orders", Partition: 3}, &sequence.Row{
 			Lane: lane, RecordKey: row.key, Position: int64(position), Fingerprint: sequence.FingerprintOf(msg), SentAt: time.Now(),
