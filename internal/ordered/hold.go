@@ -17,8 +17,8 @@ import (
 // held is the wait of a message whose sequence stands until a person decides.
 const held = -1
 
-// holds reports whether the sequence of a message stands, in place of a letter. Nobody can help a message that is invalid
-// or has expired, and one without a key has none behind it.
+// holds reports whether the sequence of a message stands, in place of a letter. A person cannot help a message that is
+// invalid or has expired, and one without a key has none behind it.
 func (p *Part) holds(c *chain.Call, d *sequence.Delivery, o chain.Outcome) bool {
 	if !p.config.Hold || o.Next == chain.Done || c.Nacked() || c.Claimed() || c.Left(o) || c.Acked() || !d.IsKeyed() {
 		return false

@@ -75,7 +75,7 @@ func TestOwnerSeesDecisions(t *testing.T) {
 	})
 }
 
-// At a limit the source waits, for a key or for all, and goes on when there is room: by a drain, or because somebody else
+// At a limit the source waits, for a key or for all, and goes on when there is room: by a drain, or because another process
 // deleted rows.
 func TestOwnerAdmits(t *testing.T) {
 	t.Cleanup(sequence.LookEvery(20 * time.Millisecond))
@@ -127,7 +127,7 @@ func TestOwnerAdmits(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 		defer cancel()
 		if !o.Admit(ctx, []byte("b")) {
-			t.Error("nobody sees that there is room")
+			t.Error("the source does not see that there is room")
 		}
 	})
 }

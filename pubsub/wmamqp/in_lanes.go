@@ -161,7 +161,9 @@ func (l *inLanes) take(broker *amqp091.Delivery) (*laned, error) {
 	l.open[d] = struct{}{}
 	l.mu.Unlock()
 	msg.SetContext(&attempt{l.ctx, d})
-	d.key, err = keyFrom(l.consumer.sub.queue, l.consumer.sub.config.Key, msg)
+	if d.key, err = lanes.KeyFrom(l.consumer.sub.config.Key, msg); err != nil {
+		err = fmt.Errorf("wmamqp: queue %q waits: %w", l.consumer.sub.queue, err)
+	}
 	l.place(d)
 	return d, err
 }

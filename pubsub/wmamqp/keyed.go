@@ -6,7 +6,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 )
 
@@ -49,16 +48,6 @@ func (c *SubscriberConfig) checkLimit(arguments amqp091.Table, major int) error 
 	}
 	return fmt.Errorf("wmamqp: SubscriberConfig.Key without %s: from RabbitMQ %d on a quorum queue drops a message that was "+
 		"requeued 20 times; set AMQP.Queue.Arguments[%[1]q] to -1", deliveryLimit, unlimitedFrom)
-}
-
-func keyFrom(queue string, of func(*message.Message) string, msg *message.Message) (key string, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("wmamqp: SubscriberConfig.Key panicked with %v for message %q of queue %q: it must return the key of "+
-				"every message, or \"\" for one without a key; the queue waits until it does", r, msg.UUID, queue)
-		}
-	}()
-	return of(msg), nil
 }
 
 // ordered is a topology of the user's, after which the broker is asked whether the queue has the arguments that say

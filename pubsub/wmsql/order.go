@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/lanes"
 	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/sequence"
 )
@@ -133,14 +134,12 @@ func (o *order) keyOf(e *entry) (key, lane []byte, err error) {
 	if e.unreadable {
 		return nil, nil, nil
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("wmsql: SubscriberConfig.Key panicked with %v for message %q of %q: it must return the key of every "+
-				"message, or \"\" for one without a key; the topic waits until it does", r, e.row.Msg.UUID, o.source.Topic)
-		}
-	}()
-	if k := o.sub.config.Key(e.row.Msg); k != "" {
-		key = []byte(k)
+	text, err := lanes.KeyFrom(o.sub.config.Key, e.row.Msg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("wmsql: %q waits: %w", o.source.Topic, err)
+	}
+	if text != "" {
+		key = []byte(text)
 		lane = sequence.LaneOf(key)
 	}
 	return key, lane, nil
