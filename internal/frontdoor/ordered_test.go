@@ -250,9 +250,10 @@ func TestOrderedHolds(t *testing.T) {
 				all, err := sequence.List(t.Context(), db, "shop", 10)
 				testkit.Require(t, err == nil && len(all) == 1 && all[0].Held && all[0].Messages == 3,
 					"%+v: %v", all, err)
-				decides.By, decides.Why = "ann", "INC-7"
-				decides.Record = func(*sql.Tx, string, sequence.Parked, int) error { return nil }
-				if _, err := sequence.Decide(t.Context(), db, "shop", all[0].Seq, decides.Deciding); err != nil {
+				decision := decides.Deciding // a copy: the databases run beside each other
+				decision.By, decision.Why = "ann", "INC-7"
+				decision.Record = func(*sql.Tx, string, sequence.Parked, int) error { return nil }
+				if _, err := sequence.Decide(t.Context(), db, "shop", all[0].Seq, decision); err != nil {
 					t.Fatal(err)
 				}
 				p.again()
