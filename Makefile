@@ -168,6 +168,10 @@ release: ## redrive of VERSION for each platform into dist: the same bytes for e
 tag: ## what to tag for VERSION, after a check that each module builds as users get it; it makes no tag
 	@.ci/tag $(VERSION)
 
+.PHONY: site
+site: ## the documents as a site in dist/site, with every link checked
+	@.ci/site
+
 PROXY ?= /tmp/spillway-proxy
 .PHONY: proxy
 proxy: ## a GOPROXY of the tree in PROXY (default /tmp/spillway-proxy), with all modules at v0.1.0
