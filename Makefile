@@ -270,6 +270,11 @@ bench-order: ## what the order of keys costs on one Kafka partition with Postgre
 	@$(SERVICES) up kafka postgres >&2
 	@$(GO) run ./examples/measures/order $(FLAGS)
 
+.PHONY: bench-pressure
+bench-pressure: ## what a forgotten transaction on PostgreSQL does to rates, dead rows and sizes, as JSON lines; FLAGS='-pinned=30m -interval=1m'
+	@$(SERVICES) up kafka postgres >&2
+	@$(GO) run ./examples/measures/pressure $(FLAGS)
+
 bench-stages: ## what is left of the live throughput while messages fail and wait in stages, and how late they are, as JSON lines; FLAGS='-only=live_under_failure,all_failing -rounds=3 -stock=0'
 	@$(SERVICES) up kafka postgres mariadb >&2
 	@$(GO) run ./examples/measures/stages $(FLAGS)

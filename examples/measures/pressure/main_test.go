@@ -1,0 +1,34 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/examples/measures/harness"
+	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+)
+
+func TestMain(m *testing.M) {
+	// Sarama's metrics have one goroutine for the whole process.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+// Each phase has its lines, with the messages of both topics and the tables. What they say is not judged here.
+func TestFigures(t *testing.T) {
+	services.Kafka(t)
+	services.Postgres(t)
+	var out strings.Builder
+	const short = 2 * time.Second
+	p := plan{phase: short, pinned: short, interval: short, rate: 50, keys: 10}
+	testkit.NoError(t, p.run(t.Context(), &out))
+	const line = "staged_per_s? ordered_per_s?"
+	testkit.NoError(t, harness.Complete(out.String(), "phase=before "+line, "phase=pinned "+line,
+		"phase=after staged_per_s ordered_per_s"))
+	for _, table := range []string{"keys", "dead_letters", "parked", "delayed"} {
+		testkit.Check(t, strings.Contains(out.String(), `"`+table), "no table of %s: %s", table, out.String())
+	}
+}
