@@ -17,6 +17,9 @@ const lettersTables = "letter*"
 
 // database opens the database of the settings, once.
 func (a *app) database(ctx context.Context) (*sql.DB, error) {
+	if a.settings.url != "" {
+		return nil, wrong("this works on the database itself, and an API does not do it: give --db, or --context with one")
+	}
 	db, err := connect.Database(ctx, a.settings.db)
 	if err != nil {
 		if errors.Is(err, connect.ErrAddress) {

@@ -98,9 +98,10 @@ From the alert to the closed incident:
   redrive discard --cause 9f3a --reason …   give up what is of no use
   redrive audit --since 1h                  who did what, and why
 
---db and --service say which letters. Both can stand in the environment (SPILLWAY_DB, SPILLWAY_SERVICE) or in a file:
-see redrive help config.`,
-		Example: `  export SPILLWAY_DB=postgres://ops@db.internal/shop SPILLWAY_SERVICE=shop
+--url and --token-file name the API of a service's console, --db and --service a database. They can stand in the environment, in a
+file, or have a name: see redrive help config and redrive context --help.`,
+		Example: `  redrive context add prod --url https://shop.example.com/deadletters/ --token-file ~/.secrets/shop --use
+  export SPILLWAY_DB=postgres://ops@db.internal/shop SPILLWAY_SERVICE=shop
   redrive causes
   redrive list --cause 9f3a --since 2h
   redrive causes --json | jq -r .cause`,
@@ -109,12 +110,9 @@ see redrive help config.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			return wrong("unknown command %q: redrive --help lists the commands", args[0])
 		},
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) {
-			a.screen, err = screen.New(screen.Config{
-				In: a.process.In, Out: a.process.Out, Err: a.process.Err, JSON: a.json, Color: a.color, Env: a.process.Env,
-			})
-			if err != nil {
-				return coded{err, exitWrong}
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.openScreen(); err != nil {
+				return err
 			}
 			if err := a.settings.load(cmd, a.process.Env); err != nil {
 				return err
@@ -154,6 +152,7 @@ see redrive help config.`,
 			a.doctor()},
 		"act": {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.breaker(), a.discard(),
 			a.restore(), a.purge(), a.erase(), a.reseal(), a.unlease(), a.drain(), a.export(), a.imports()},
+		"more": {a.contexts()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group
@@ -165,11 +164,22 @@ see redrive help config.`,
 	root.SetCompletionCommandGroupID("more")
 	root.AddCommand(a.man(),
 		topic("exit-codes", "What the exit codes mean", exitCodes),
-		topic("config", "How redrive finds the database and the brokers", configHelp),
+		topic("config", "How redrive finds the API, the database and the brokers", configHelp),
 		topic("privacy", "What is masked, and how to see it", privacyHelp),
 		topic("sealing", "How sealed letters are opened", sealingHelp),
 		topic("json", "What --json prints", jsonHelp))
 	return root
+}
+
+// openScreen opens what the command prints on.
+func (a *app) openScreen() (err error) {
+	a.screen, err = screen.New(screen.Config{
+		In: a.process.In, Out: a.process.Out, Err: a.process.Err, JSON: a.json, Color: a.color, Env: a.process.Env,
+	})
+	if err != nil {
+		return coded{err, exitWrong}
+	}
+	return nil
 }
 
 // namesOf are the names of the commands.

@@ -2,11 +2,14 @@ package command
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,15 +18,22 @@ import (
 
 const configHelp = `A value is taken from the first place that has it:
 
-  1. the flag                     --db, --service, --broker, --by, --redact, --privacy, --keys
-  2. the environment              SPILLWAY_DB, SPILLWAY_SERVICE, SPILLWAY_BROKER, SPILLWAY_BY, SPILLWAY_REDACT, SPILLWAY_PRIVACY,
-                                  SPILLWAY_KEYS
-  3. the file of --config or SPILLWAY_CONFIG, else redrive.conf in the current folder, else
+  1. the flag                     --url, --token-file, --ca, --db, --service, --broker, --by, --redact, --privacy, --keys
+  2. the context                  of --context or REDRIVE_CONTEXT; else the one in use, if no flag, no variable and no file of
+                                  --config has a url or db: redrive help context
+  3. the environment              REDRIVE_URL, REDRIVE_TOKEN_FILE, REDRIVE_CA, SPILLWAY_DB, SPILLWAY_SERVICE, SPILLWAY_BROKER,
+                                  SPILLWAY_BY, SPILLWAY_REDACT, SPILLWAY_PRIVACY, SPILLWAY_KEYS
+  4. the file of --config or SPILLWAY_CONFIG, else redrive.conf in the current folder, else
      redrive/redrive.conf in the folder of the user's configurations (~/.config on Linux)
+
+The first place that has url or db says where the letters are. A token goes only to the url of its own place; a flag replaces it.
+
+Over url the server says who you are, masks, and opens what is sealed; the service is the server's. url is https, apart from
+addresses of this machine. The file of the token is read for each request: chmod 600.
 
 The file has a value a line, under the names of the flags:
 
-  db      = postgres://ops@db.internal/shop
+  db      = postgres://ops@db.internal/shop     or url and token-file
   service = shop
   broker  = kafka://kafka-1:9092,kafka-2:9092
   redact  = jq 'del(.card)'
@@ -47,43 +57,70 @@ Brokers:
 
 A password on the command line can be read by every user of the machine. Prefer the environment or the file.`
 
-// config has what flags, environment and file say in common.
+// config has what flags, environment and files say in common.
 type config struct {
-	db, service, broker, by, redact, privacy, keys, file string
+	url, tokenFile, ca, db, service, broker, by, redact, privacy, keys, file, context string
 }
 
 // names are the settings that a file may have.
 func (s *config) names() map[string]*string {
-	return map[string]*string{"db": &s.db, "service": &s.service, "broker": &s.broker, "by": &s.by, "redact": &s.redact,
-		"privacy": &s.privacy, "keys": &s.keys}
+	return map[string]*string{"url": &s.url, "token-file": &s.tokenFile, "ca": &s.ca, "db": &s.db, "service": &s.service,
+		"broker": &s.broker, "by": &s.by, "redact": &s.redact, "privacy": &s.privacy, "keys": &s.keys}
+}
+
+// variable is the variable of the environment that has a setting.
+func variable(name string) string {
+	switch name {
+	case "url", "token-file", "ca":
+		return "REDRIVE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	}
+	return "SPILLWAY_" + strings.ToUpper(name)
 }
 
 func (s *config) flags(flags *pflag.FlagSet) {
-	flags.StringVar(&s.db, "db", "", "URL of the database (SPILLWAY_DB)")
-	flags.StringVar(&s.service, "service", "", "owner of the letters (SPILLWAY_SERVICE)")
+	flags.StringVar(&s.url, "url", "", "address of the API of a console (REDRIVE_URL)")
+	flags.StringVar(&s.tokenFile, "token-file", "", "file of your token for the API (REDRIVE_TOKEN_FILE)")
+	flags.StringVar(&s.ca, "ca", "", "file of the certificates that vouch for the API; default: those of the system (REDRIVE_CA)")
+	flags.StringVar(&s.context, "context", "", "context to work in (REDRIVE_CONTEXT): redrive context lists them")
+	flags.StringVar(&s.db, "db", "", "URL of the database, without an API (SPILLWAY_DB)")
+	flags.StringVar(&s.service, "service", "", "owner of the letters in the database (SPILLWAY_SERVICE)")
 	flags.StringVar(&s.broker, "broker", "", "URL of the broker, where one is needed (SPILLWAY_BROKER)")
-	flags.StringVar(&s.by, "by", "", "who you are, for the record (SPILLWAY_BY; default: user@host)")
+	flags.StringVar(&s.by, "by", "", "who you are, for the record (SPILLWAY_BY; default: user@host); an API knows it")
 	flags.StringVar(&s.redact, "redact", "", "program through which payloads are shown (SPILLWAY_REDACT)")
 	flags.StringVar(&s.privacy, "privacy", "", "file of rules by which values are masked (SPILLWAY_PRIVACY)")
 	flags.StringVar(&s.keys, "keys", "", "file of the keys that open sealed letters (SPILLWAY_KEYS)")
 	flags.StringVar(&s.file, "config", "", "file with these values (SPILLWAY_CONFIG)")
 }
 
-// load fills what no flag gave.
+// load fills the settings, each from the first place that has it.
 func (s *config) load(cmd *cobra.Command, env func(string) string) error {
-	from, err := s.read(env)
+	all, err := s.places(cmd.Flags(), env)
 	if err != nil {
 		return err
 	}
-	for name, value := range s.names() {
-		if cmd.Flags().Changed(name) {
-			continue
-		}
-		if *value = env("SPILLWAY_" + strings.ToUpper(name)); *value == "" {
-			*value = from[name]
+	for name, setting := range s.names() {
+		*setting = ""
+		for _, p := range all {
+			if value, is := p.values[name]; is {
+				*setting = value
+				break
+			}
 		}
 	}
-	if s.by == "" {
+	if err := s.target(all); err != nil {
+		return err
+	}
+	if s.url != "" {
+		for name, why := range map[string]string{
+			"by":   "the API knows who you are by your token, and writes that down",
+			"keys": "the server opens sealed letters, if it has their keys; --db opens them here",
+		} {
+			if cmd.Flags().Changed(name) {
+				return wrong("--%s is not for an API: %s", name, why)
+			}
+		}
+		s.by, s.keys = "", ""
+	} else if s.by == "" {
 		s.by = person()
 	}
 	return nil
@@ -101,34 +138,35 @@ func person() string {
 	return name
 }
 
-// read returns the values of the file. Only a file that was asked for must be there.
-func (s *config) read(env func(string) string) (map[string]string, error) {
+// read returns the values of the file of the configuration, and whether it was asked for. Only such a file must be
+// there.
+func (s *config) read(env func(string) string) (values map[string]string, named bool, err error) {
 	if s.file == "" {
 		s.file = env("SPILLWAY_CONFIG")
 	}
-	candidates := []string{s.file}
-	if s.file == "" {
-		candidates = []string{"redrive.conf"}
-		if folder, err := os.UserConfigDir(); err == nil {
-			candidates = append(candidates, filepath.Join(folder, "redrive", "redrive.conf"))
-		}
+	if s.file != "" {
+		values, err = s.parse(s.file)
+		return values, true, err
+	}
+	candidates := []string{"redrive.conf"}
+	if folder, err := os.UserConfigDir(); err == nil {
+		candidates = append(candidates, filepath.Join(folder, "redrive", "redrive.conf"))
 	}
 	for _, path := range candidates {
-		text, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) && s.file == "" {
-			continue
+		if values, err = s.parse(path); !errors.Is(err, fs.ErrNotExist) {
+			return values, false, err
 		}
-		if err != nil {
-			return nil, wrong("--config: %w", err)
-		}
-		return s.parse(path, string(text))
 	}
-	return nil, nil
+	return nil, false, nil
 }
 
-func (s *config) parse(path, text string) (map[string]string, error) {
+func (s *config) parse(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, wrong("--config: %w", err)
+	}
 	values, known := map[string]string{}, s.names()
-	lines := bufio.NewScanner(strings.NewReader(text))
+	lines := bufio.NewScanner(bytes.NewReader(text))
 	for number := 1; lines.Scan(); number++ {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -137,10 +175,12 @@ func (s *config) parse(path, text string) (map[string]string, error) {
 		name, value, found := strings.Cut(line, "=")
 		name = strings.TrimSpace(name)
 		if !found || known[name] == nil {
-			return nil, wrong("%s, line %d: want name = value, with a name of db, service, broker, by, redact, privacy, keys",
-				path, number)
+			return nil, wrong("%s, line %d: want name = value, with a name of %s", path, number,
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
-		values[name] = strings.TrimSpace(value)
+		if value = strings.TrimSpace(value); value != "" {
+			values[name] = value
+		}
 	}
 	return values, lines.Err()
 }
