@@ -86,11 +86,6 @@ func (s *subscription) cutLater(drain time.Duration) {
 	}
 }
 
-// WrapConsumerGroupHandler takes the place of the stock handler.
-func (s *subscription) WrapConsumerGroupHandler(sarama.ConsumerGroupHandler) sarama.ConsumerGroupHandler {
-	return s
-}
-
 // WrapConsumer is not called: there is always a group.
 func (s *subscription) WrapConsumer(c sarama.Consumer) sarama.Consumer { return c }
 
