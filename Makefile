@@ -237,23 +237,23 @@ bench-amqp: ## good messages a second of a RabbitMQ queue while some fail, as JS
 	@$(SERVICES) up rabbitmq >&2
 	@$(GO) run ./examples/measures/amqp $(FLAGS)
 
-bench-sql: ## what everything in one transaction costs on PostgreSQL and MariaDB, as JSON lines
+bench-sql: ## what everything in one transaction costs on PostgreSQL and MariaDB, as JSON lines; FLAGS=-rounds=5
 	@$(SERVICES) up postgres mariadb >&2
-	@$(GO) run ./examples/measures/sql
+	@$(GO) run ./examples/measures/sql $(FLAGS)
 
 .PHONY: bench-pubsubs
 bench-pubsubs: ## what the protection costs on Redis Streams and NATS JetStream, as JSON lines
 	@$(SERVICES) up redis nats >&2
 	@$(GO) run ./examples/measures/pubsub
 
-bench-idempotency: ## what the idempotent receiver costs in transaction mode, and how it grows with the keys, as JSON lines
+bench-idempotency: ## what the idempotent receiver costs in transaction mode, and how it grows with the keys, as JSON lines; FLAGS='-rounds=9 -keys=10000000'
 	@$(SERVICES) up postgres mariadb >&2
-	@$(GO) run ./examples/measures/idempotency
+	@$(GO) run ./examples/measures/idempotency $(FLAGS)
 
 .PHONY: bench-store
-bench-store: ## how long the questions to the store of dead letters take, and how many letters it takes a second, as JSON lines
+bench-store: ## how long the questions to the store of dead letters take, and how many letters it takes a second, as JSON lines; FLAGS='-rows=1000000 -copies'
 	@$(SERVICES) up postgres mariadb >&2
-	@$(GO) run ./examples/measures/store -rows 1000000
+	@$(GO) run ./examples/measures/store $(FLAGS)
 
 .PHONY: bench-console
 bench-console: ## how long the pages of the console take while 20 people click and 1,000,000 letters wait on PostgreSQL, as JSON lines; FLAGS=-round=30s
@@ -275,7 +275,7 @@ bench-pressure: ## what a forgotten transaction on PostgreSQL does to rates, dea
 	@$(SERVICES) up kafka postgres >&2
 	@$(GO) run ./examples/measures/pressure $(FLAGS)
 
-bench-stages: ## what is left of the live throughput while messages fail and wait in stages, and how late they are, as JSON lines; FLAGS='-only=live_under_failure,all_failing -rounds=3 -stock=0'
+bench-stages: ## what is left of the live throughput while messages fail and wait in stages, and how late they are, as JSON lines; FLAGS='-only=live_under_failure,all_failing -rounds=3 -stock=30s'
 	@$(SERVICES) up kafka postgres mariadb >&2
 	@$(GO) run ./examples/measures/stages $(FLAGS)
 
@@ -290,6 +290,15 @@ bench-peers: ## live messages a second of one Kafka partition while some fail: S
 	@mvn -B -q -f examples/measures/peers/spring/pom.xml compile dependency:copy-dependencies -DincludeScope=runtime >&2
 	@$(SERVICES) up kafka >&2
 	@$(GO) run ./examples/measures/peers $(FLAGS)
+
+# In the order of docs/measured.md. FLAGS are of one program each, so none are passed on.
+MEASURED = bench bench-pubsubs bench-kafka bench-stages bench-peers bench-amqp bench-sql bench-redrive bench-idempotency bench-order \
+           bench-pressure footprint bench-store bench-console
+.PHONY: measured
+measured: start ## every figure of docs/measured.md, table by table, with versions and date, in about an hour; MEASURED="bench-kafka bench-order" chooses
+	@date -u '+measured on %F'; uname -srm; git describe --always --dirty 2>/dev/null || true; $(GO) version; $(SERVICES) status
+	@status=0; for table in $(MEASURED); do echo; echo "== make $$table"; \
+	  $(MAKE) --no-print-directory $$table FLAGS= || { echo "== make $$table failed"; status=1; }; done; exit $$status
 
 bench: ## Go benchmarks, then the figures as JSON lines, the last one of an outage
 	$(GO) test -run '^$$' -bench . -benchtime 200ms $(ALL)

@@ -12,6 +12,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -20,15 +21,38 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Main calls measure with a context that ends after limit, and exits with 1 if it fails.
+// progress is where a program says how far it is: standard error, and nothing in a test.
+var progress io.Writer = io.Discard
+
+// Main prints what the figures hold for, calls measure with a context that ends after limit, and exits with 1 if it
+// fails. Meanwhile standard error has a line for each round.
 func Main(limit time.Duration, measure func(ctx context.Context, to io.Writer) error) {
+	progress = os.Stderr
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	err := measure(ctx, os.Stdout)
+	err := Print(os.Stdout, "machine", machine())
+	if err == nil {
+		err = measure(ctx, os.Stdout)
+	}
 	cancel()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// machine is what all figures of a program hold for.
+func machine() Figure {
+	f := Figure{"cores": runtime.NumCPU(), "go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH,
+		"date": time.Now().UTC().Format(time.DateOnly)}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil { // Linux
+		f["load"], _, _ = strings.Cut(string(load), " ")
+	}
+	return f
+}
+
+// Progress says how far the program is.
+func Progress(format string, args ...any) {
+	_, _ = fmt.Fprintf(progress, "bench: "+format+"\n", args...)
 }
 
 // Figure is what one line says.
@@ -50,15 +74,18 @@ func Print(to io.Writer, name string, f Figure) error {
 func Alternate(rounds int, sides ...func() (float64, error)) ([]float64, error) {
 	measured := make([][]float64, len(sides))
 	for round := range rounds + 1 {
+		values := make([]float64, len(sides))
 		for i, side := range sides {
 			value, err := side()
 			if err != nil {
 				return nil, err
 			}
+			values[i] = Hundredths(value)
 			if round > 0 {
 				measured[i] = append(measured[i], value)
 			}
 		}
+		Progress("round %d of %d: %v", round, rounds, values)
 	}
 	medians := make([]float64, len(sides))
 	for i, values := range measured {

@@ -30,9 +30,9 @@ type plan struct {
 
 func main() {
 	p := plan{few: 10_000, claims: 200}
-	flag.IntVar(&p.rounds, "rounds", 9, "rounds of each side")
+	flag.IntVar(&p.rounds, "rounds", 5, "rounds of each side that count; one more warms up")
 	flag.DurationVar(&p.round, "round", 700*time.Millisecond, "how long a round takes")
-	flag.IntVar(&p.keys, "keys", 10_000_000, "kept keys for the figure of growth (0: leave it out)")
+	flag.IntVar(&p.keys, "keys", 1_000_000, "kept keys for the figure of growth (0: leave it out)")
 	only := flag.String("db", "postgres,mariadb,sqlite", "databases to measure")
 	flag.Parse()
 	p.databases = strings.Split(*only, ",")
@@ -76,6 +76,7 @@ func throughput(ctx context.Context, s side, consumers int, p plan, to io.Writer
 			return perSecond, err
 		}
 	}
+	harness.Progress("%s, %s, %d consumers: a transaction of its own, and the receiver, a second", s.driver, s.name, consumers)
 	medians, err := harness.Alternate(p.rounds, side("own transaction", d.own), side("receiver", receiver))
 	if err != nil {
 		return err

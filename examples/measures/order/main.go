@@ -10,8 +10,6 @@ import (
 	"errors"
 	"flag"
 	"io"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -56,7 +54,7 @@ func (p plan) run(ctx context.Context, to io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, kafka.Close()) }()
 	b := &bench{p, kafka, ctx, to}
-	if err := b.machine(); err != nil {
+	if err := b.server(); err != nil {
 		return err
 	}
 	for _, m := range []struct {
@@ -73,23 +71,19 @@ func (p plan) run(ctx context.Context, to io.Writer) (err error) {
 	return nil
 }
 
-// machine prints what the figures hold for.
-func (b *bench) machine() (err error) {
+// server prints what the figures hold for.
+func (b *bench) server() (err error) {
 	db, err := harness.Open(b.ctx, "postgres")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	figure := harness.Figure{"cores": runtime.NumCPU(), "go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH}
 	var version, waits string
-	if err := db.QueryRowContext(b.ctx, `SELECT current_setting('server_version'), current_setting('fsync')`).Scan(&version, &waits); err != nil {
+	const question = `SELECT current_setting('server_version'), current_setting('fsync')`
+	if err := db.QueryRowContext(b.ctx, question).Scan(&version, &waits); err != nil {
 		return err
 	}
-	figure["postgres"], figure["fsync"] = version, waits
-	if load, err := os.ReadFile("/proc/loadavg"); err == nil { // Linux
-		figure["load"], _, _ = strings.Cut(string(load), " ")
-	}
-	return harness.Print(b.to, "machine", figure)
+	return harness.Print(b.to, "database", harness.Figure{"postgres": version, "fsync": waits})
 }
 
 func topicOf(what string) string { return "bench-order-" + what + "-" + watermill.NewShortUUID() }

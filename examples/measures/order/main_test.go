@@ -25,6 +25,6 @@ func TestFigures(t *testing.T) {
 	var out strings.Builder
 	testkit.NoError(t, p.run(t.Context(), &out))
 	const one, parked, costs = "lanes=1 per_s", "keys parked_per_s drained_per_s", "parked=20 look_up_ns? park_us drain_us take_over_ms"
-	testkit.NoError(t, harness.Complete(out.String(), "cores", one, "lanes=4 per_s times_one", one, "lanes=4 per_s times_one",
+	testkit.NoError(t, harness.Complete(out.String(), "figure=database", one, "lanes=4 per_s times_one", one, "lanes=4 per_s times_one",
 		"lanes=4 per_s of_failure_free parked", parked, parked, costs, costs))
 }

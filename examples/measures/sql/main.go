@@ -24,7 +24,7 @@ type plan struct {
 
 func main() {
 	p := plan{backlogs: []int{1_000, 100_000}, batches: []int{1, 10, 20}, messages: 1_000}
-	flag.IntVar(&p.rounds, "rounds", 5, "rounds of each side")
+	flag.IntVar(&p.rounds, "rounds", 2, "rounds of each side that count; one more warms up")
 	only := flag.String("db", "postgres,mariadb", "databases to measure")
 	flag.Parse()
 	p.databases = strings.Split(*only, ",")
@@ -48,6 +48,7 @@ func measure(ctx context.Context, name string, p plan, to io.Writer) (err error)
 	defer func() { err = errors.Join(err, d.Close()) }()
 	for i, backlog := range p.backlogs {
 		topic := fmt.Sprintf("backlog-%d", backlog)
+		harness.Progress("%s, %d messages wait", name, backlog)
 		if err := d.fill(topic, backlog); err != nil {
 			return err
 		}

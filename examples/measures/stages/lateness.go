@@ -49,6 +49,7 @@ func lateness(c *cluster, p plan) ([]harness.Figure, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", k.kind, err)
 			}
+			harness.Progress("%s: %.1f ms late", k.kind, late[len(late)/2])
 			k.p50 = append(k.p50, late[len(late)/2])
 			k.p99 = append(k.p99, late[len(late)*99/100])
 		}

@@ -120,6 +120,7 @@ func live(c *cluster, p plan) (figures []harness.Figure, err error) {
 			if err := c.round(s, warm, p.stock); err != nil {
 				return nil, fmt.Errorf("%d %% failing: %w", s.percent, err)
 			}
+			harness.Progress("%d %% failing: %.0f messages a second", s.percent, s.spillway[1][len(s.spillway[1])-1])
 		}
 		publish, err := c.Confirmed(shares[0].topic+".plain", p.publishes)
 		if err != nil {

@@ -39,14 +39,14 @@ func main() {
 	p := plan{
 		rounds: 5, shares: []share{{percent: 0, messages: 300_000}, {percent: 1, messages: 200_000},
 			{percent: 10, messages: 40_000}, {percent: 50, messages: 10_000}},
-		stock: 30 * time.Second, publishes: 2_000, warm: 150_000,
+		stock: 10 * time.Second, publishes: 2_000, warm: 150_000,
 		latenessRounds: 3, lateness: 1_200, drainRounds: 3, drained: 1_000, moves: 10_000,
 		failing: 1_200_000,
 	}
-	flag.IntVar(&p.rounds, "rounds", 5, "rounds of the live figures")
+	flag.IntVar(&p.rounds, "rounds", 1, "rounds of the live figures that count; one more warms up")
 	flag.DurationVar(&p.stock, "stock", p.stock, "how long a round of Watermill lasts while messages fail; 0 leaves "+
 		"Watermill out")
-	flag.DurationVar(&p.fails, "fails", time.Minute, "how long all messages fail")
+	flag.DurationVar(&p.fails, "fails", 20*time.Second, "how long all messages fail")
 	flag.IntVar(&p.failing, "failing", p.failing, "how many messages there are that all fail")
 	flag.IntVar(&p.size, "size", 0, "bytes of the payloads of messages that all fail; 0 is the usual")
 	flag.BoolVar(&p.delayed, "delayed", false,
@@ -71,6 +71,7 @@ func (p plan) run(ctx context.Context, to io.Writer) (err error) {
 		if p.only != "" && !slices.Contains(strings.Split(p.only, ","), m.name) {
 			continue
 		}
+		harness.Progress("%s", m.name)
 		figures, err := m.measure(c, p)
 		if err != nil {
 			return err
