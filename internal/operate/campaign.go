@@ -83,6 +83,9 @@ var Steerings = []Steering{
 	},
 }
 
+// Least is the least right that it needs.
+func (s Steering) Least() Right { return s.right }
+
 // SteeringOf is the steering of a name.
 func SteeringOf(name string) Steering {
 	return Steerings[slices.IndexFunc(Steerings, func(s Steering) bool { return s.Name == name })]
@@ -109,7 +112,7 @@ func (d *Desk) Steer(ctx context.Context, who Person, id string, s Steering,
 	if err := who.allowed(s.right); err != nil {
 		return campaigns.Campaign{}, err
 	}
-	act := campaigns.Act{By: who.Name, Reason: who.Reason}
+	act := campaigns.Act{By: who.Name, Reason: who.Reason, Key: who.Key}
 	if !s.Rated {
 		return s.do(d.Campaigns, ctx, id, act)
 	}

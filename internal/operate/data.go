@@ -108,6 +108,7 @@ type WholeData struct {
 	Payload    *string           `json:"payload,omitempty"`
 	PayloadB64 []byte            `json:"payload_b64,omitempty"`
 	Sealed     string            `json:"sealed,omitempty"`
+	Version    string            `json:"version,omitempty"` // of the letter, for an edit
 }
 
 // AttemptData is an attempt for programs.

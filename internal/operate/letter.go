@@ -57,7 +57,14 @@ func (d *Desk) Show(ctx context.Context, who Person, seqs ...int64) error {
 	if err := who.may(Act); err != nil {
 		return err
 	}
-	_, err := d.Store.Inside().Record(ctx, nil, string(letters.EventShown), who.act(), seqs...)
+	act := who.act()
+	if who.Key != "" {
+		act.RedriveID = shownBy + who.Key
+		if done, err := d.did(ctx, act); done || err != nil {
+			return err
+		}
+	}
+	_, err := d.Store.Inside().Record(ctx, nil, string(letters.EventShown), act, seqs...)
 	return err
 }
 

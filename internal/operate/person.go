@@ -24,6 +24,8 @@ type Person struct {
 	Name   string
 	Reason string
 	Right  Right
+	// Key names the request of a program that may send it twice. What was done under a key is not done again.
+	Key string
 }
 
 // act is what the record has of the person.

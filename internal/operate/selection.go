@@ -56,11 +56,17 @@ func parseSeqs(values []string) (s Selection, err error) {
 		}
 		s.Seqs = append(s.Seqs, seq)
 	}
-	slices.Sort(s.Seqs)
-	s.Seqs = slices.Compact(s.Seqs)
+	return SelectionOf(s.Seqs)
+}
+
+// SelectionOf selects single letters.
+func SelectionOf(seqs []int64) (s Selection, err error) {
+	s.Seqs = slices.Compact(slices.Sorted(slices.Values(seqs)))
 	switch n := len(s.Seqs); {
 	case n == 0:
 		return s, &Wrong{Why: "No letter is chosen. Go back and check the boxes of some letters."}
+	case s.Seqs[0] < 1:
+		return s, wrong("seqs", "has %d: a Seq is 1 or more", s.Seqs[0])
 	case n > campaigns.MaxSeqs:
 		return s, wrong("", "%d letters are chosen one by one, and %d are possible. Choose all that match a filter instead.",
 			n, campaigns.MaxSeqs)

@@ -36,20 +36,33 @@ func (d *Desk) Behind(ctx context.Context, origin poison.Origin) (n int, seq int
 		sequence.Source{Group: origin.ConsumerGroup, Topic: origin.Topic, Partition: int32(partition)}, origin.Key)
 }
 
-// DecideSequence writes down what a person decided about the first message of a key. The owner of its partition carries
-// it out.
-func (d *Desk) DecideSequence(ctx context.Context, who Person, seq int64, what sequence.Decision) error {
+// DecideSequence writes down what a person decided about the first message of a key, or about all of them. The owner of
+// its partition carries it out. It returns for how many messages: 0 if a request of the person's key did it before.
+func (d *Desk) DecideSequence(ctx context.Context, who Person, seq int64, what sequence.Decision, all bool) (n int, err error) {
 	if err := who.allowed(Act); err != nil {
-		return err
+		return 0, err
 	}
-	in := d.Store.Inside()
-	_, err := sequence.Decide(ctx, in.DB(), in.Service(), seq, sequence.Deciding{What: what, By: who.Name, Why: who.Reason,
-		Record: func(tx *sql.Tx, id string, first sequence.Parked, n int) error {
-			act := who.act()
+	in, act := d.Store.Inside(), who.act()
+	if who.Key != "" {
+		act.RedriveID = decidedBy + who.Key
+		if done, err := d.did(ctx, act); done || err != nil {
+			return 0, err
+		}
+	}
+	n, err = sequence.Decide(ctx, in.DB(), in.Service(), seq, sequence.Deciding{What: what, By: who.Name, Why: who.Reason,
+		All: all, Record: func(tx *sql.Tx, id string, first sequence.Parked, n int) error {
 			act.Detail = fmt.Sprintf("%s of %s/%d at %d", what, first.Topic, first.Partition, first.Position)
+			if all {
+				act.Detail += fmt.Sprintf(", and %d behind it", n-1)
+			}
 			return in.RecordSequence(ctx, tx, id, act)
 		}})
-	return err
+	if err != nil && who.Key != "" { // the other of two was first
+		if done, _ := d.did(ctx, act); done {
+			return 0, nil
+		}
+	}
+	return n, err
 }
 
 // Undecided says in words why DecideSequence did nothing, or "" for an error of another sort.

@@ -10,6 +10,8 @@ import (
 type Wrong struct {
 	Field string // of the request, if it is one
 	Why   string // with the value and the remedy
+	// Value and Remedy are those of Why, if they can be told apart.
+	Value, Remedy string
 }
 
 func (w *Wrong) Error() string {
@@ -21,10 +23,14 @@ func (w *Wrong) Error() string {
 
 // wrong is the error of a field.
 func wrong(field, format string, args ...any) *Wrong {
-	return &Wrong{field, fmt.Sprintf(format, args...)}
+	return &Wrong{Field: field, Why: fmt.Sprintf(format, args...)}
 }
 
 // wrongValue is the error of a field that has a value which it cannot have.
-func wrongValue(field, value, remedy string) *Wrong {
-	return wrong(field, "is %q: %s", boundedtext.Text(value, 100), remedy)
+func wrongValue(field, value, remedy string) *Wrong { return WrongValue(field, value, remedy) }
+
+// WrongValue is the error of a field that has a value which it cannot have.
+func WrongValue(field, value, remedy string) *Wrong {
+	value = boundedtext.Text(value, 100)
+	return &Wrong{Field: field, Why: fmt.Sprintf("is %q: %s", value, remedy), Value: value, Remedy: remedy}
 }

@@ -40,8 +40,11 @@ func (c *Campaigns) step(ctx context.Context, tx *sql.Tx, id string, m move) (mo
 	return true, c.record(ctx, tx, id, m.what, m.act, m.details)
 }
 
+// call is what a person does with a campaign: how an error says it, and what is on record of it.
+type call struct{ verb, what, details string }
+
 // act is one call of a person: step, or an error that says why not.
-func (c *Campaigns) act(ctx context.Context, id string, act Act, verb string,
+func (c *Campaigns) act(ctx context.Context, id string, act Act, does call,
 	work func(ctx context.Context, tx *sql.Tx, now Campaign) (bool, error)) (Campaign, error) {
 	if err := c.usable(ctx); err != nil {
 		return Campaign{}, err
@@ -55,15 +58,18 @@ func (c *Campaigns) act(ctx context.Context, id string, act Act, verb string,
 	}
 	moved := false
 	err = c.write(ctx, func(tx *sql.Tx) (err error) {
+		if moved, err = c.acted(ctx, tx, id, act, does); moved || err != nil {
+			return err
+		}
 		moved, err = work(ctx, tx, now)
 		return err
 	})
 	if err != nil {
-		return now, fmt.Errorf("campaigns: %s %q: %w", verb, now.ID, err)
+		return now, fmt.Errorf("campaigns: %s %q: %w", does.verb, now.ID, err)
 	}
 	now, err = c.Get(ctx, id)
 	if err == nil && !moved {
-		err = fmt.Errorf("%w: %s %q, which is %s", ErrState, verb, now.ID, now.State)
+		err = fmt.Errorf("%w: %s %q, which is %s", ErrState, does.verb, now.ID, now.State)
 	}
 	return now, err
 }
@@ -71,7 +77,7 @@ func (c *Campaigns) act(ctx context.Context, id string, act Act, verb string,
 // Pause stops a campaign that runs, waits for its canary, or is scheduled. Workers notice it within about a quarter of
 // a second, and give back the letters that they have not begun. The error is ErrState for any other campaign.
 func (c *Campaigns) Pause(ctx context.Context, id string, act Act) (Campaign, error) {
-	return c.act(ctx, id, act, "pause", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
+	return c.act(ctx, id, act, call{verb: "pause", what: inside.CampaignPaused}, func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
 		return c.pause(ctx, tx, id, act, "")
 	})
 }
@@ -89,7 +95,7 @@ func (c *Campaigns) pause(ctx context.Context, tx *sql.Tx, id string, act Act, s
 // canary did, Resume says that it may go on: only what comes back from now on counts. The error is ErrState if it is
 // not paused.
 func (c *Campaigns) Resume(ctx context.Context, id string, act Act) (Campaign, error) {
-	return c.act(ctx, id, act, "resume", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
+	return c.act(ctx, id, act, call{verb: "resume", what: inside.CampaignResumed}, func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
 		return c.resume(ctx, tx, id, act,
 			`heard_before = succeeded + failed_again, failed_before = failed_again, redriven_before = redriven,`, ``)
 	})
@@ -111,7 +117,7 @@ func (c *Campaigns) resume(ctx context.Context, tx *sql.Tx, id string, act Act, 
 // Cancel gives a campaign up. The letters that it has not redriven wait as before, and other campaigns can take them.
 // Workers give back the letters that they have not begun. The error is ErrState if the campaign has ended.
 func (c *Campaigns) Cancel(ctx context.Context, id string, act Act) (Campaign, error) {
-	now, err := c.act(ctx, id, act, "cancel", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
+	now, err := c.act(ctx, id, act, call{verb: "cancel", what: inside.CampaignCancelled}, func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
 		return c.step(ctx, tx, id, move{from: before(Cancelled), to: Cancelled, what: inside.CampaignCancelled, act: act,
 			set: `why = ?, resume_at = 0, ended_at = now_us(),`, args: []any{c.db.Text(act.Reason)}})
 	})
@@ -126,7 +132,8 @@ func (c *Campaigns) SetRate(ctx context.Context, id string, rate float64, act Ac
 	if err := checkRate(rate); err != nil {
 		return Campaign{}, wrong{err}
 	}
-	return c.act(ctx, id, act, "set the rate of", func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
+	is := strconv.FormatFloat(rate, 'g', -1, 64)
+	return c.act(ctx, id, act, call{"set the rate of", inside.CampaignRateSet, is}, func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
 		open := slices.DeleteFunc(slices.Clone(States), State.Ended)
 		n, err := c.exec(ctx, tx,
 			`UPDATE spillway_campaigns SET version = version + 1, rate = ?, next_due = now_us(), late = 0 WHERE id = ? AND service = ? AND state IN (`+
@@ -134,7 +141,7 @@ func (c *Campaigns) SetRate(ctx context.Context, id string, rate float64, act Ac
 		if err != nil || n == 0 {
 			return false, err
 		}
-		return true, c.record(ctx, tx, id, inside.CampaignRateSet, act, strconv.FormatFloat(rate, 'g', -1, 64))
+		return true, c.record(ctx, tx, id, inside.CampaignRateSet, act, is)
 	})
 }
 
@@ -144,7 +151,7 @@ func milli(rate float64) int64 { return int64(math.Round(rate * 1000)) }
 // Approve lets a campaign begin that waits for approval. act.By must be another than the one who started it. Names are
 // not verified: whether the caller is who it says is for the caller's program to know.
 func (c *Campaigns) Approve(ctx context.Context, id string, act Act) (Campaign, error) {
-	return c.act(ctx, id, act, "approve", func(ctx context.Context, tx *sql.Tx, now Campaign) (bool, error) {
+	return c.act(ctx, id, act, call{verb: "approve", what: inside.CampaignApproved}, func(ctx context.Context, tx *sql.Tx, now Campaign) (bool, error) {
 		if strings.EqualFold(strings.TrimSpace(now.Request.By), strings.TrimSpace(act.By)) {
 			return false, fmt.Errorf("%w: Act.By is %q, who started it: a second person must approve", ErrState, act.By)
 		}

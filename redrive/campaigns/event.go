@@ -17,7 +17,7 @@ const ByItself = "spillway"
 func (c *Campaigns) record(ctx context.Context, tx *sql.Tx, id string, what string, act Act, details string) error {
 	_, err := c.exec(ctx, tx,
 		`INSERT INTO spillway_campaign_events (campaign, occurred_at, what, actor, reason, details) VALUES (?, now_us(), ?, ?, ?, ?)`,
-		c.db.Text(id), c.db.Text(what), c.db.Text(act.By), c.db.Text(act.Reason), c.db.Text(details))
+		c.db.Text(id), c.db.Text(what), c.db.Text(act.By), c.db.Text(act.Reason), c.db.Text(act.keyed(details)))
 	return err
 }
 

@@ -38,6 +38,10 @@ type Act struct {
 	By string `json:"by"`
 	// Reason is for those who read the record later, in at most 1 KiB.
 	Reason string `json:"reason"`
+	// Key names a call of Pause, Resume, Cancel, SetRate or Approve that a program may send twice. If the campaign's
+	// record has it, nothing is changed, and the call returns the campaign as it stands. It has 16 to 64 letters, digits
+	// and hyphens. Start has Request.ID for that. Default: none.
+	Key string `json:"-"`
 }
 
 // Request says which letters a campaign redrives, where to, and how. Filter or Seqs choose the letters; all other
@@ -204,6 +208,10 @@ func (a Act) validate() error {
 		if len(text) > maxText || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 			return fmt.Errorf("campaigns: Act.%s has %d bytes: it must be text of at most %d", field, len(text), maxText)
 		}
+	}
+	if a.Key != "" && !isID(a.Key) {
+		return fmt.Errorf("campaigns: Act.Key is %q: it must have 16 to 64 letters, digits and hyphens, such as a UUID",
+			logged(a.Key))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -26,7 +27,7 @@ const (
 )
 
 // roles are the roles as the pages name them. A person has no other: see person.
-var roles = [...]string{"none", "look without payload", "look", "operate", "approve"}
+var roles = operate.RightNames
 
 // Person is the person or program that sends a request.
 type Person struct {
@@ -76,6 +77,17 @@ func (c *console) person(r *http.Request) (who Person, why string, err error) {
 			"nothing.", nil
 	}
 	return who, who.note, nil
+}
+
+// operator is the person of a request to the API.
+func (c *console) operator(r *http.Request) (operate.Person, string, error) {
+	who, note, err := c.person(r)
+	if err != nil {
+		err = errors.Join(&operate.Problem{Status: http.StatusServiceUnavailable, Type: operate.ProblemAccess,
+			Title: "Your access is not known", Detail: "The service could not find out who you are and what you may do. The " +
+				"log of the service says why."}, err)
+	}
+	return operate.Person{Name: who.Name, Right: operate.Right(who.Role)}, note, err
 }
 
 // notFromHere says why a request may come from another machine.

@@ -90,7 +90,7 @@ func (c *console) auditLine(r *request, e letters.Event) auditLine {
 		line.Redrive = r.link(discards.path(e.RedriveID), nil)
 	case restores.Made(e.RedriveID):
 		line.Redrive = r.link(restores.path(e.RedriveID), nil)
-	case e.RedriveID != "":
+	case e.RedriveID != "" && !operate.IsRequest(e.RedriveID):
 		line.Redrive = r.link("campaigns/"+url.PathEscape(e.RedriveID), nil)
 	}
 	return line

@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/internal/api"
 )
 
 // console is an http.Handler that shows the dead letters of a service in a browser, and lets people redrive them. It is
@@ -31,6 +32,7 @@ type console struct {
 	timeout  time.Duration // that one request may take, with all its queries
 	counting time.Duration // how long a page waits for the number of the letters that it lists
 	step     time.Duration // how long one request discards letters, or restores them
+	api      *api.Handler
 }
 
 // New returns a handler that shows the dead letters of a service, safe for concurrent use. It starts no goroutines, and
@@ -56,6 +58,8 @@ func New(config Config) (http.Handler, error) {
 	if c.pages, err = c.parse(); err != nil {
 		return nil, fmt.Errorf("console: New: %w", err)
 	}
+	c.api = api.New(api.Handler{Desk: c.desk, Who: c.operator, Origin: c.origins.Check, Breakers: config.Breakers,
+		Await: c.awaitBody, Logger: config.Logger, Now: c.now, Timeout: c.timeout, Counting: careful * c.counting, Step: c.step})
 	return c, nil
 }
 
@@ -86,6 +90,10 @@ func (c *console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	path := hr.URL.EscapedPath()
 	if path == "" { // so that links lead somewhere, the address of the root ends with a slash
 		redirect(w, http.StatusTemporaryRedirect, "./"+lastPart(hr)+"/")
+		return
+	}
+	if strings.HasPrefix(path, "/api/") {
+		c.api.ServeHTTP(w, hr)
 		return
 	}
 	r := &request{http: hr, path: path, base: baseOf(path), now: c.now(), privacy: c.desk.Masks,

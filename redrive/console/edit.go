@@ -77,7 +77,7 @@ func (c *console) edit(r *request) (answer, error) {
 			return answer{}, err
 		}
 		return c.editPage(r, l, unmasked(l), problem{})
-	case form.Get("version") != versionOf(l):
+	case form.Get("version") != operate.VersionOf(l):
 		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: c.whatChanged(l)})
 	case do == "start" && wrongReason(reason) != "":
 		return c.editPage(r, l, form,
@@ -116,7 +116,7 @@ func (c *console) redriveEdited(r *request, l letters.Letter, form url.Values, r
 // nothing that is not in the form that was sent: the person has seen that, and the record has it.
 func (c *console) editPage(r *request, l letters.Letter, form url.Values, p problem) (answer, error) {
 	view := editView{
-		Seq: l.Seq, ID: l.Original.UUID, Letter: r.link("letters/"+id(l.Seq), nil), Version: versionOf(l),
+		Seq: l.Seq, ID: l.Original.UUID, Letter: r.link("letters/"+id(l.Seq), nil), Version: operate.VersionOf(l),
 		Key: form.Get("key"), Reason: form.Get("reason"), Problem: joined(p.text, p.happened), Detail: p.detail,
 		LeftOut: p.leftOut, Action: r.link("letters/"+id(l.Seq)+"/edit", nil), Target: l.Origin.Topic,
 		WrongReason: p.fields["reason"],

@@ -1,9 +1,6 @@
 package console
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -38,13 +35,6 @@ func keyFields() (names []string) {
 		}
 	}
 	return names
-}
-
-// versionOf changes whenever something happens to a letter.
-func versionOf(l letters.Letter) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d %d %s", l.Seq, l.Status, l.Seen, l.MarkedAt.UnixMicro(),
-		l.Original.Payload))
-	return hex.EncodeToString(sum[:16])
 }
 
 // whatChanged says who did what to a letter since the form was made.

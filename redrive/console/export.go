@@ -11,15 +11,12 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/printable"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // The files that the record is exported as. No other name is served.
 const (
 	auditJSON = "audit.jsonl"
 	auditCSV  = "audit.csv"
-	// maxExported is how many events a file has at most: the newest. Since and Until choose others.
-	maxExported = 200_000
 	// exporting is how long a file may take.
 	exporting = 5 * time.Minute
 )
@@ -31,28 +28,9 @@ func (c *console) exportAudit(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	of.Filter.After, of.Filter.Limit = 0, letters.MaxLimit
-	// before anything is sent, so that an error is a page
-	first, err := c.desk.Audit(r.http.Context(), r.who(""), of)
+	write, err := c.desk.Export(r.http.Context(), r.who(""), of) // before anything is sent, so that an error is a page
 	if err != nil {
 		return answer{}, err
-	}
-	write := func(row func(operate.EventData) error) error {
-		for events, sent := first, 0; len(events) > 0; {
-			for _, e := range events {
-				if err := row(operate.DataOfEvent(e)); err != nil {
-					return err
-				}
-			}
-			if sent += len(events); of.Seq > 0 || len(events) < of.Filter.Limit || sent >= maxExported {
-				break
-			}
-			of.Filter.After = events[len(events)-1].Number
-			if events, err = c.desk.Audit(r.http.Context(), r.who(""), of); err != nil {
-				return err
-			}
-		}
-		return nil
 	}
 	switch r.values["file"] {
 	case auditJSON:

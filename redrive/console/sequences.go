@@ -133,7 +133,7 @@ func (c *console) decideSequence(r *request, what sequence.Decision) (answer, er
 	if wrong := wrongReason(reason); wrong != "" {
 		return c.sequencePage(r, reason, problem{status: http.StatusBadRequest, text: wrong})
 	}
-	err = c.desk.DecideSequence(r.http.Context(), r.who(reason), seq, what)
+	_, err = c.desk.DecideSequence(r.http.Context(), r.who(reason), seq, what, false)
 	switch why := operate.Undecided(err); {
 	case err == nil:
 		return answer{to: r.link("sequences/"+id(seq), nil)}, nil

@@ -1,0 +1,136 @@
+package operate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// What a program may see, as it may see it. A page masks each value where it shows it, and a program gets them masked.
+
+func (d *Desk) mask(texts ...*string) {
+	for _, text := range texts {
+		*text = d.Masks.Text(*text)
+	}
+}
+
+// Cause is a cause as it may be shown.
+func (d *Desk) Cause(g letters.Group) CauseData {
+	v := DataOfCause(g)
+	d.mask(&v.DeadLetterTopic, &v.Topic, &v.Handler, &v.Reason, &v.Type, &v.Description)
+	return v
+}
+
+// Head is a letter without its content as it may be shown.
+func (d *Desk) Head(h letters.Head) LetterData {
+	v := DataOfHead(h)
+	d.mask(&v.ID, &v.DeadLetterTopic, &v.Topic, &v.Handler, &v.Reason, &v.Type, &v.Description, &v.MarkedReason)
+	return v
+}
+
+// Shown is a campaign as a person may see it. Filter and edit have values of messages.
+func (d *Desk) Shown(who Person, c campaigns.Campaign) campaigns.Campaign {
+	c = d.Campaign(c)
+	f := &c.Request.Filter
+	if who.Right < Look {
+		c.Request.Edit, f.Metadata, f.Description = nil, nil, ""
+	}
+	if who.Right < Look || who.Right < Act && d.Masks != privacy.None() {
+		f.Payload = ""
+	}
+	for _, list := range filterLists(f) {
+		*list = slices.Clone(*list)
+		for i := range *list {
+			d.mask(&(*list)[i])
+		}
+	}
+	c.LeftOut = slices.Clone(c.LeftOut)
+	for i := range c.LeftOut {
+		d.mask(&c.LeftOut[i].Topic)
+	}
+	d.mask(&c.Why, &c.Request.Reason)
+	return c
+}
+
+// LeftBehind are the letters that a campaign left behind, as they may be shown.
+func (d *Desk) LeftBehind(ctx context.Context, c campaigns.Campaign) ([]inside.Behind, error) {
+	behind, err := d.Campaigns.Inside().LeftBehind(ctx, c.ID)
+	for i := range behind {
+		d.mask(&behind[i].Why)
+	}
+	return behind, err
+}
+
+// CampaignOf is a campaign with its record as a person may see it.
+func (d *Desk) CampaignOf(ctx context.Context, who Person, c campaigns.Campaign) (v CampaignData, err error) {
+	v.Campaign = d.Shown(who, c)
+	if v.Behind, err = d.LeftBehind(ctx, c); err != nil {
+		return v, err
+	}
+	events, err := d.Campaigns.Inside().History(ctx, c.ID, 0)
+	v.Events = listed(events)
+	for i := range v.Events {
+		d.mask(&v.Events[i].Reason, &v.Events[i].Details)
+	}
+	return v, err
+}
+
+// PlanOf is what a campaign would do, as it may be shown.
+func (d *Desk) PlanOf(p DryRun, part bool) PlanData {
+	p.LeftOut, p.Causes, p.Ages = listed(p.LeftOut), listed(p.Causes), listed(p.Ages)
+	p.Targets, p.Sample = listed(p.Targets), listed(p.Sample)
+	for i := range p.LeftOut {
+		d.mask(&p.LeftOut[i].Topic)
+	}
+	for i := range p.Causes {
+		c := &p.Causes[i]
+		d.mask(&c.Topic, &c.Handler, &c.Reason, &c.Type, &c.Description)
+	}
+	for i := range p.Targets {
+		d.mask(&p.Targets[i].Topic)
+	}
+	for i := range p.Sample {
+		one := &p.Sample[i]
+		d.mask(&one.ID, &one.Topic, &one.Handler, &one.Description)
+		one.Edited = one.Edited.Masked(d.Masks)
+	}
+	return PlanData{p, part}
+}
+
+// listed is a copy of a list, and never nil: JSON has [] then, and no null.
+func listed[T any](all []T) []T { return append([]T{}, all...) }
+
+// Parked is a key whose messages wait, as a person may see it: the key is a value of a message.
+func (d *Desk) Parked(who Person, p sequence.Parked) sequence.Parked {
+	d.mask(&p.First, &p.Why, &p.Topic, &p.Consumer, &p.Group)
+	switch {
+	case p.Key == nil:
+	case who.Right < Look:
+		p.Key = nil
+	default:
+		key := d.Masks.Text(*p.Key)
+		p.Key = &key
+	}
+	return p
+}
+
+// ParkedMessage is a message that waits, as it may be shown, with its failure.
+func (d *Desk) ParkedMessage(m sequence.Message) ParkedData {
+	head := message.NewMessage(m.ID, nil)
+	head.Metadata = m.Metadata
+	failure := poison.Read(head).Failure
+	d.mask(&m.ID, &m.Why, &failure.Description)
+	v := ParkedData{Message: m, Description: failure.Description, Attempts: failure.Attempts}
+	if failure.Attempts > 0 {
+		v.Class = failure.Class.String()
+	}
+	return v
+}

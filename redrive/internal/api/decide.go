@@ -1,0 +1,139 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// decided makes the route of the record of a decision.
+func decided(what operate.Decision) func(*Handler, *request) (answer, error) {
+	return func(h *Handler, r *request) (answer, error) {
+		if !what.Made(r.values["id"]) {
+			return answer{}, missing("The address names a request by the id that its answer had.")
+		}
+		return h.decision(r, what, r.values["id"], true)
+	}
+}
+
+// decision is what is on record under an id.
+func (h *Handler) decision(r *request, what operate.Decision, id string, complete bool) (answer, error) {
+	events, err := h.Desk.Decided(r.http.Context(), id)
+	if err != nil {
+		return answer{}, err
+	}
+	if len(events) == 0 {
+		return answer{}, missing("No letter was changed by this request.")
+	}
+	e := h.Desk.Events(r.person, events)[0]
+	v := operate.DecidedData{ID: id, By: e.By, Reason: e.Reason, At: operate.Stamp(e.At), Complete: complete}
+	ctx, cancel := context.WithTimeout(r.http.Context(), h.Counting)
+	defer cancel()
+	if n := h.Desk.Count(ctx, operate.Selection{Filter: what.Of(id)}); n.Known() {
+		count := n.N()
+		v.Letters = &count
+	}
+	return answer{json: v}, nil
+}
+
+// decide makes the route that discards letters, or restores them.
+func decide(what operate.Decision) func(*Handler, *request) (answer, error) {
+	return func(h *Handler, r *request) (answer, error) {
+		var body operate.DecideBody
+		if err := r.read(&body); err != nil {
+			return answer{}, err
+		}
+		s, err := selectionOf(body, what)
+		if err != nil {
+			return answer{}, err
+		}
+		return h.carryOut(r, what, s, body.Reason, body.Seen)
+	}
+}
+
+// selectionOf is what a body chooses, as far as the decision takes it.
+func selectionOf(body operate.DecideBody, what operate.Decision) (s operate.Selection, err error) {
+	switch {
+	case body.Filter == nil && len(body.Seqs) == 0:
+		return s, nothingChosen()
+	case body.Filter != nil && len(body.Seqs) > 0:
+		return s, invalid("filter", "and seqs are both given: give one of them")
+	case len(body.Seqs) > campaigns.MaxSeqs:
+		return s, invalid("seqs", "has %d letters: at most %d are possible; use a filter", len(body.Seqs), campaigns.MaxSeqs)
+	case body.Filter == nil:
+		if s, err = operate.SelectionOf(body.Seqs); err != nil {
+			return s, err
+		}
+	default:
+		s.Filter = *body.Filter
+		if s.Filter.MaxSeq <= 0 {
+			return s, invalid("filter.max_seq", "is missing: take it from letters/count, so that no letter is taken that "+
+				"arrives later")
+		}
+		if s.Filter.Limit != 0 || s.Filter.After != 0 || s.Filter.NewestFirst {
+			return s, invalid("filter", "has limit, after or newest_first, which are for lists: leave them out")
+		}
+		if err := s.Filter.Validate(); err != nil {
+			return s, invalid("filter", "cannot be: %v", err)
+		}
+	}
+	if len(s.Seqs) == 0 && len(s.Filter.Statuses) == 0 {
+		s.Filter.Statuses = []letters.Status{what.From[0]}
+	}
+	s, some := s.Only(what.From)
+	if !some {
+		return s, invalid("filter.statuses", "has no state that this takes: use one of %q", what.From)
+	}
+	return s, nil
+}
+
+// carryOut marks the letters of a selection, as long as a step may take, under the key of the request.
+func (h *Handler) carryOut(r *request, what operate.Decision, s operate.Selection, reason string, seen *int) (answer, error) {
+	if err := operate.CheckReason(reason); err != nil {
+		return answer{}, err
+	}
+	id := what.Name + "-" + r.person.Key
+	done, err := h.Desk.Decided(r.http.Context(), id)
+	if err == nil && len(done) > 0 {
+		err = operate.Same(id, done[0].Act, letters.Act{By: r.person.Name, Reason: reason})
+	}
+	if err == nil && len(done) == 0 {
+		err = h.more(r, s, seen, 0)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	ctx, cancel := context.WithTimeout(r.http.Context(), h.Step)
+	defer cancel()
+	n, err := h.Desk.Decide(ctx, r.who(reason), what, s, id)
+	cut := err != nil && n > 0 && ctx.Err() != nil && r.http.Context().Err() == nil
+	switch {
+	case cut:
+		return h.decision(r, what, id, false)
+	case err != nil && n > 0:
+		return answer{}, errors.Join(fmt.Errorf("%d letters were changed before that: send it again with the same key", n), err)
+	case err != nil:
+		return answer{}, err
+	case n == 0 && len(done) == 0:
+		return answer{}, &operate.Problem{Status: http.StatusConflict, Type: operate.ProblemNoLetters,
+			Title: "No letter can be changed", Detail: "None of these letters is in a state that this takes. Look again."}
+	}
+	return h.decision(r, what, id, true)
+}
+
+// undo restores the letters of a discard that nothing has changed since.
+func (h *Handler) undo(r *request) (answer, error) {
+	var body operate.ReasonBody
+	if err := r.read(&body); err != nil {
+		return answer{}, err
+	}
+	if !operate.Discard.Made(r.values["id"]) {
+		return answer{}, missing("The address names a discard by the id that its answer had.")
+	}
+	return h.carryOut(r, operate.Restore, operate.Selection{Filter: operate.Discard.Of(r.values["id"])}, body.Reason, nil)
+}

@@ -1,0 +1,300 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/internal/api"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+var update = flag.Bool("update", false, "write openapi.json")
+
+// Feature V13: the document says of each route what the table and the types of the answers say.
+func TestDocument(t *testing.T) {
+	want := testkit.Must(json.MarshalIndent(newDocument(t).whole(), "", " "))
+	want = append(want, '\n')
+	if *update {
+		testkit.NoError(t, os.WriteFile("openapi.json", want, 0o644))
+	}
+	if is := testkit.Must(os.ReadFile("openapi.json")); !bytes.Equal(is, want) {
+		t.Error("openapi.json is not what the routes are: go test ./redrive/internal/api -run TestDocument -update")
+	}
+}
+
+type object = map[string]any
+
+// document makes an OpenAPI document of the table of routes. Descriptions are the comments of the types.
+type document struct {
+	schemas  object
+	of       map[string]reflect.Type      // the type of each schema
+	comments map[string]map[string]string // by the name of a type, then of a field; a type's own has no name
+}
+
+func newDocument(t *testing.T) *document {
+	d := &document{schemas: object{}, of: map[string]reflect.Type{}, comments: map[string]map[string]string{}}
+	for _, dir := range []string{"internal/operate", "internal/inside", "internal/sequence", "redrive/campaigns", "redrive/letters",
+		"middleware/breaker"} {
+		notTest := func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }
+		for _, p := range testkit.Must(parser.ParseDir(token.NewFileSet(), "../../../"+dir, notTest, parser.ParseComments)) {
+			for _, file := range p.Files {
+				d.read(p.Name, file)
+			}
+		}
+	}
+	return d
+}
+
+// read keeps the comments of the types of a file.
+func (d *document) read(of string, file *ast.File) {
+	for _, declared := range file.Decls {
+		types, ok := declared.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, spec := range types.Specs {
+			named, ok := spec.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			fields, ok := named.Type.(*ast.StructType)
+			if !ok {
+				continue
+			}
+			all := map[string]string{"": types.Doc.Text()}
+			for _, field := range fields.Fields.List {
+				for _, name := range field.Names {
+					if all[name.Name] = field.Doc.Text(); all[name.Name] == "" {
+						all[name.Name] = field.Comment.Text()
+					}
+				}
+			}
+			d.comments[of+"."+named.Name.Name] = all
+		}
+	}
+}
+
+func (d *document) whole() object {
+	d.schema(reflect.TypeFor[operate.Problem](), false)
+	paths := object{}
+	for _, r := range api.Table() {
+		if paths[r.Pattern] == nil {
+			paths[r.Pattern] = object{}
+		}
+		paths[r.Pattern].(object)[strings.ToLower(r.Method)] = d.operation(r)
+	}
+	return object{
+		"openapi": "3.1.0",
+		"info": object{"title": "Spillway", "version": api.Version, "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+			"description": "The dead letters of a service, for programs. docs/api.md says how to use it. Within version 1 fields may come, " +
+				"and none goes: ignore those that you do not know."},
+		"servers":  []any{object{"url": "."}},
+		"paths":    paths,
+		"security": []any{object{}, object{"access": []any{}}},
+		"components": object{"schemas": d.schemas, "securitySchemes": object{"access": object{"type": "http", "scheme": "bearer",
+			"description": "What the access function of the service asks for: a bearer token, a cookie, or a header of a proxy."}},
+			"responses": object{"Problem": object{"description": "Why the request was not answered.", "content": object{
+				"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}}}}},
+	}
+}
+
+func (d *document) operation(r api.Row) object {
+	op := object{"operationId": r.Name, "summary": r.Says, "description": "Needs the right to " + operate.Right(r.Right).String() + "."}
+	if r.Right == 0 {
+		op["description"] = "Needs no right."
+	}
+	var parameters []any
+	for _, part := range strings.Split(r.Pattern, "/") {
+		if name := strings.Trim(part, "{}"); name != part {
+			schema := object{"type": "string"}
+			if name == "seq" {
+				schema = object{"type": "integer", "format": "int64", "minimum": 1}
+			}
+			parameters = append(parameters, object{"name": name, "in": "path", "required": true, "schema": schema})
+		}
+	}
+	for _, name := range r.Query {
+		parameters = append(parameters, parameter(name))
+	}
+	if r.Keyed {
+		parameters = append(parameters, object{"name": "Idempotency-Key", "in": "header", "required": true, "schema": object{"type": "string"},
+			"description": "A new UUID, and the same if the request is sent again: it takes effect once."})
+	}
+	if parameters != nil {
+		op["parameters"] = parameters
+	}
+	if r.Body != nil {
+		op["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": d.schema(reflect.TypeOf(r.Body), true)}}}
+	}
+	answer := object{"description": "Done."}
+	if kind, is := r.Gives.(string); is {
+		schema := object{"type": "string"}
+		if kind == "application/json" {
+			schema = object{"type": "object"}
+		}
+		answer["content"] = object{kind: object{"schema": schema}}
+	} else {
+		answer["content"] = object{"application/json": object{"schema": d.schema(reflect.TypeOf(r.Gives), false)}}
+	}
+	responses := object{"default": object{"$ref": "#/components/responses/Problem"}}
+	responses[map[int]string{200: "200", 201: "201"}[r.Status]] = answer
+	if _, is := r.Gives.(string); r.Method == "GET" && !is {
+		answer["headers"] = object{"ETag": object{"schema": object{"type": "string"}}}
+		responses["304"] = object{"description": "The same as the ETag in If-None-Match."}
+	}
+	op["responses"] = responses
+	return op
+}
+
+func parameter(name string) object {
+	schema, says := object{"type": "string"}, map[string]string{
+		"limit": "The largest number of rows.", "cursor": "next of the page before.", "order": "oldest or newest.",
+		"by": "Who did it.", "kind": "A kind of entries.", "letter": "The number of a letter, for all that happened to its message.",
+		"state": "A state of campaigns.", "redrive-id": "The id of a campaign, discard or restore.",
+	}[name]
+	if i := slices.IndexFunc(operate.FilterFields, func(f operate.FilterField) bool { return f.Name == name }); i >= 0 {
+		f := operate.FilterFields[i]
+		if says = f.Label + "."; f.Hint != "" {
+			says = f.Label + ", as " + f.Hint + "."
+		}
+	}
+	switch {
+	case slices.Contains(api.Lists(), name):
+		schema = object{"type": "array", "items": schema}
+	case slices.Contains(api.Flags(), name):
+		schema["enum"] = []any{"1", "true"}
+		says = "Only letters " + says
+	case name == "limit" || name == "letter":
+		schema = object{"type": "integer", "minimum": 1}
+	}
+	return object{"name": name, "in": "query", "schema": schema, "description": says}
+}
+
+// names are the names of types in the document. The others have their own, without Data.
+var names = map[reflect.Type]string{
+	reflect.TypeFor[operate.CampaignData](): "CampaignRecord", reflect.TypeFor[campaigns.Request](): "CampaignRequest",
+	reflect.TypeFor[sequence.Parked](): "ParkedKey", reflect.TypeFor[breaker.Status](): "Breaker", reflect.TypeFor[inside.Behind](): "LeftBehind",
+	reflect.TypeFor[inside.Diff](): "Difference", reflect.TypeFor[inside.KeyDiff](): "KeyDifference", reflect.TypeFor[operate.WholeData](): "WholeLetter",
+	reflect.TypeFor[letters.Filter](): "Filter",
+}
+
+// schema returns the schema of a type. A body has no field that must be there, and no other field.
+func (d *document) schema(of reflect.Type, body bool) object {
+	switch of {
+	case reflect.TypeFor[time.Time]():
+		return object{"type": "string", "format": "date-time"}
+	case reflect.TypeFor[time.Duration]():
+		return object{"type": "integer", "format": "int64", "description": "Nanoseconds."}
+	case reflect.TypeFor[json.RawMessage]():
+		return object{}
+	}
+	if text := reflect.TypeFor[interface{ MarshalText() ([]byte, error) }](); of.Implements(text) {
+		return object{"type": "string"}
+	}
+	switch of.Kind() {
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.String:
+		return object{"type": "string"}
+	case reflect.Float64:
+		return object{"type": "number"}
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return object{"type": "integer", "format": map[bool]string{true: "int32", false: "int64"}[of.Kind() == reflect.Int32]}
+	case reflect.Pointer:
+		return d.schema(of.Elem(), body)
+	case reflect.Slice:
+		if of.Elem().Kind() == reflect.Uint8 {
+			return object{"type": "string", "contentEncoding": "base64"}
+		}
+		return object{"type": "array", "items": d.schema(of.Elem(), body)}
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": d.schema(of.Elem(), body)}
+	case reflect.Struct:
+		return d.component(of, body)
+	}
+	panic("no schema for " + of.String())
+}
+
+func (d *document) component(of reflect.Type, body bool) object {
+	name := names[of]
+	if name == "" {
+		name = strings.TrimSuffix(of.Name(), "Data")
+	}
+	if body && !strings.HasSuffix(name, "Body") {
+		name += "Body"
+	}
+	ref := object{"$ref": "#/components/schemas/" + name}
+	if d.schemas[name] != nil {
+		if d.of[name] != of {
+			panic(name + " is the name of two types: give one a name in names")
+		}
+		return ref
+	}
+	d.of[name] = of
+	schema := object{"type": "object"}
+	d.schemas[name] = schema // before its fields: a type may have itself
+	if says := d.comments[of.String()][""]; says != "" {
+		schema["description"] = sentence(of.Name(), name, says)
+	}
+	properties, required := object{}, []string{}
+	d.fields(of, body, properties, &required)
+	if schema["properties"] = properties; body {
+		schema["additionalProperties"] = false
+	} else if len(required) > 0 {
+		slices.Sort(required)
+		schema["required"] = slices.Compact(required)
+	}
+	return ref
+}
+
+// fields adds the fields of a struct. Those of embedded structs come first, as a field outside hides them.
+func (d *document) fields(of reflect.Type, body bool, properties object, required *[]string) {
+	for i := range of.NumField() {
+		if f := of.Field(i); f.Anonymous && f.Tag.Get("json") == "" {
+			d.fields(f.Type, body, properties, required)
+		}
+	}
+	for i := range of.NumField() {
+		f := of.Field(i)
+		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || tag == "-" || f.Anonymous && tag == "" || body && of == reflect.TypeFor[campaigns.Request]() && tag == "id" ||
+			body && of == reflect.TypeFor[campaigns.Act]() && tag == "by" {
+			continue
+		}
+		schema := d.schema(f.Type, body)
+		if f.Type.Kind() == reflect.Pointer && options == "" && !body {
+			schema = object{"type": []any{schema["type"], "null"}}
+		}
+		if says := d.comments[of.String()][f.Name]; says != "" {
+			says = strings.Join(strings.Fields(says), " ")
+			if unit, is := schema["description"]; is {
+				says += " " + unit.(string)
+			}
+			schema["description"] = strings.TrimPrefix(says, f.Name+" is ")
+		}
+		if properties[tag] = schema; options == "" {
+			*required = append(*required, tag)
+		}
+	}
+}
+
+func sentence(was, is, says string) string {
+	return strings.Join(strings.Fields(strings.Replace(says, was+" ", is+" ", 1)), " ")
+}

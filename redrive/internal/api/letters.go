@@ -1,0 +1,196 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// filter reads the filter of the query, if the person may search by it.
+func (h *Handler) filter(r *request) (letters.Filter, error) {
+	f, err := operate.ParseFilter(r.query, r.now)
+	if err == nil {
+		err = r.person.MaySearch(f, h.Desk.Masks)
+	}
+	return f, err
+}
+
+// causes lists why letters failed.
+func (h *Handler) causes(r *request) (answer, error) {
+	f, err := h.filter(r)
+	if err == nil {
+		f.Limit, err = limit(r.query, letters.MaxListed)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	groups, err := h.Desk.Store.Groups(r.http.Context(), f)
+	v := operate.CausesData{Causes: []operate.CauseData{}}
+	for _, g := range groups {
+		v.Causes = append(v.Causes, h.Desk.Cause(g))
+	}
+	return answer{json: v}, err
+}
+
+// letters lists letters.
+func (h *Handler) letters(r *request) (answer, error) {
+	f, err := h.filter(r)
+	if err != nil {
+		return answer{}, err
+	}
+	n, err := limit(r.query, mostLimit)
+	if err != nil {
+		return answer{}, err
+	}
+	if f.NewestFirst, err = order(r.query, "oldest"); err != nil {
+		return answer{}, err
+	}
+	list := "letters"
+	if f.NewestFirst {
+		list = "newest"
+	}
+	if f.After, err = seqPlace(r.query, list); err != nil {
+		return answer{}, err
+	}
+	f.Limit = min(n+1, letters.MaxLimit) // one more says whether there is a next page
+	heads, err := h.Desk.Store.Heads(r.http.Context(), f)
+	if err != nil {
+		return answer{}, err
+	}
+	v := operate.LettersData{Letters: []operate.LetterData{}}
+	if len(heads) > n || len(heads) == letters.MaxLimit {
+		heads = heads[:min(n, len(heads))]
+		v.Next = seqCursor(list, heads[len(heads)-1].Seq)
+	}
+	for _, head := range heads {
+		v.Letters = append(v.Letters, h.Desk.Head(head))
+	}
+	return answer{json: v, next: v.Next}, nil
+}
+
+// count counts the letters of a filter, if that does not take long.
+func (h *Handler) count(r *request) (answer, error) {
+	f, err := h.filter(r)
+	if err != nil {
+		return answer{}, err
+	}
+	ctx, cancel := context.WithTimeout(r.http.Context(), h.Timeout/4)
+	defer cancel()
+	s, err := h.Desk.Freeze(ctx, f)
+	v := operate.CountData{MaxSeq: s.Filter.MaxSeq}
+	switch {
+	case err == nil:
+		v.Counted, v.Count = true, &s.Number
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && r.http.Context().Err() == nil && v.MaxSeq > 0:
+		err = nil
+	}
+	return answer{json: v}, err
+}
+
+// one returns the letter that the address names.
+func (h *Handler) one(r *request) (l operate.Letter, err error) {
+	seq, err := r.seq()
+	if err != nil {
+		return l, err
+	}
+	return h.Desk.Letter(r.http.Context(), seq)
+}
+
+// seq is the number in the address.
+func (r *request) seq() (int64, error) {
+	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
+	if err != nil || seq <= 0 {
+		return 0, missing("The address names a letter by a number from 1 on.")
+	}
+	return seq, nil
+}
+
+// letter sends a letter with its record, masked.
+func (h *Handler) letter(r *request) (answer, error) {
+	l, err := h.one(r)
+	if err != nil {
+		return answer{}, err
+	}
+	events, err := h.Desk.Store.History(r.http.Context(), l.Seq)
+	if err != nil {
+		return answer{}, err
+	}
+	v := h.Desk.Data(r.person, l, events)
+	v.Version = operate.VersionOf(l.Letter)
+	return answer{json: v}, nil
+}
+
+// story sends what happened to the message of a letter.
+func (h *Handler) story(r *request) (answer, error) {
+	seq, err := r.seq()
+	if err != nil {
+		return answer{}, err
+	}
+	events, err := h.Desk.Audit(r.http.Context(), r.person, operate.Record{Seq: seq})
+	return answer{json: eventsOf(events)}, err
+}
+
+func eventsOf(events []letters.Event) operate.EventsData {
+	v := operate.EventsData{Events: []operate.EventData{}}
+	for _, e := range events {
+		v.Events = append(v.Events, operate.DataOfEvent(e))
+	}
+	return v
+}
+
+// withPayload returns the letter that the address names, with a payload that can be read.
+func (h *Handler) withPayload(r *request) (operate.Letter, error) {
+	l, err := h.one(r)
+	switch {
+	case err != nil:
+		return l, err
+	case l.Closed != nil:
+		return l, &operate.Problem{Status: http.StatusConflict, Type: operate.ProblemSealed, Title: "The letter is sealed",
+			Detail: "The payload cannot be opened here: " + h.Desk.Masks.Text(l.WhyClosed())}
+	case l.Status == letters.StatusErased:
+		return l, &operate.Problem{Status: http.StatusGone, Type: operate.ProblemErased, Title: "The payload is erased",
+			Detail: "The payload and the metadata of this letter were erased."}
+	}
+	return l, nil
+}
+
+// payload sends the exact bytes of a payload, if none of them is masked.
+func (h *Handler) payload(r *request) (answer, error) {
+	l, err := h.withPayload(r)
+	if err != nil {
+		return answer{}, err
+	}
+	if h.Desk.Hides(l.Original.Payload) {
+		return answer{}, &operate.Problem{Status: http.StatusForbidden, Type: operate.ProblemMasked,
+			Title: "The payload is masked", Detail: "The payload has values that are masked. With the right to operate, a POST " +
+				"with a reason sends it, on record."}
+	}
+	return exactBytes(l), nil
+}
+
+// unmasked sends the exact bytes of a payload, also if they are masked elsewhere, and records it.
+func (h *Handler) unmasked(r *request) (answer, error) {
+	var body operate.ReasonBody
+	if err := r.read(&body); err != nil {
+		return answer{}, err
+	}
+	if err := operate.CheckReason(body.Reason); err != nil {
+		return answer{}, err
+	}
+	l, err := h.withPayload(r)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := h.Desk.Show(r.http.Context(), r.who(body.Reason), l.Seq); err != nil {
+		return answer{}, err
+	}
+	return exactBytes(l), nil
+}
+
+func exactBytes(l operate.Letter) answer {
+	return bytesOf("application/octet-stream", "letter-"+strconv.FormatInt(l.Seq, 10)+".bin", l.Original.Payload)
+}

@@ -1,0 +1,94 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/redrive/internal/api"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+)
+
+// Feature V13: a list comes page by page, each letter once, while letters arrive, in both orders.
+func TestPages(t *testing.T) {
+	for _, order := range []string{"oldest", "newest"} {
+		d := newDesk(t)
+		fixture.Publish(t, d.store, "orders.dlq", fixture.Several(25)...)
+		var seqs []int64
+		next := "/letters?limit=10&topic=orders&order=" + order
+		for next != "" {
+			r := d.get(next).want(t, http.StatusOK)
+			page := read[operate.LettersData](t, r)
+			for _, l := range page.Letters {
+				seqs = append(seqs, l.Seq)
+			}
+			if next = ""; page.Next != "" {
+				link, ok := strings.CutPrefix(r.Header.Get("Link"), "<")
+				if link, ok = strings.CutSuffix(link, `>; rel="next"`); !ok || !strings.Contains(link, page.Next) {
+					t.Fatalf("Link is %q", r.Header.Get("Link"))
+				}
+				next = "/letters" + link
+			}
+			fixture.Publish(t, d.store, "orders.dlq", fixture.Letter(fmt.Sprint("late", len(seqs)), "{}"))
+		}
+		if order == "newest" {
+			slices.Reverse(seqs)
+		}
+		if !slices.IsSorted(seqs) || len(slices.Compact(seqs)) != len(seqs) || len(seqs) < 25 {
+			t.Errorf("%s: %v", order, seqs)
+		}
+	}
+}
+
+// Feature V13: what has not changed does not come again.
+func TestTags(t *testing.T) {
+	d := newDesk(t)
+	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
+	for _, path := range []string{"/", "", "/health", "/causes", "/letters", "/letters/count", "/letters/1", "/letters/1/events", "/campaigns",
+		"/sequences", "/audit", "/breakers", "/openapi.json"} {
+		tag := d.get(path).want(t, http.StatusOK).Header.Get("ETag")
+		r := d.get(path, with("If-None-Match", `"x", `+tag)).want(t, http.StatusNotModified)
+		if r.body != "" || !strings.HasPrefix(tag, `W/"`) {
+			t.Errorf("%s: %q, %q", path, tag, r.body)
+		}
+		if head := d.send(newRequest(http.MethodHead, path)).want(t, http.StatusOK); head.body != "" || head.Header.Get("ETag") != tag {
+			t.Errorf("HEAD %s: %q", path, head.body)
+		}
+	}
+	tag := d.get("/letters").Header.Get("ETag")
+	fixture.Publish(t, d.store, "orders.dlq", fixture.Letter("more", "{}"))
+	d.get("/letters", with("If-None-Match", tag)).want(t, http.StatusOK)
+}
+
+// Feature V13: a filter that is misspelt, or has a value that cannot be, chooses nothing. The problem names the field.
+func TestQueries(t *testing.T) {
+	d := newDesk(t)
+	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
+	for query, field := range map[string]string{
+		"tpoic=x": "tpoic", "status=lost": "status", "class=odd": "class", "since=yesterday": "since", "limit=0": "limit", "limit=1001": "limit",
+		"limit=x": "limit", "cursor=x": "cursor", "cursor=bGV0dGVycyAx&order=newest": "cursor", "order=up": "order", "metadata=x": "metadata",
+		"text=a&text=b": "text", "leased=no": "leased", "topic=%ff": "topic",
+	} {
+		p := read[operate.Problem](t, d.get("/letters?"+query).want(t, http.StatusBadRequest))
+		if len(p.Errors) != 1 || p.Errors[0].Field != field || p.Errors[0].Detail == "" {
+			t.Errorf("%s: %+v", query, p)
+		}
+	}
+	d.get("/letters?"+strings.Repeat("id=x&", 20_000)).want(t, http.StatusBadRequest, "may have 65536")
+	d.get("/letters?%zz").want(t, http.StatusBadRequest)
+	d.get("/audit?kind=odd").want(t, http.StatusBadRequest, `"field":"kind"`)
+	d.get("/campaigns?state=odd").want(t, http.StatusBadRequest, `"field":"state"`)
+	d.get("/letters?payload=secret", as(operate.Look)).want(t, http.StatusForbidden)
+	d.get("/letters?text=secret", as(operate.LookWithoutPayload)).want(t, http.StatusForbidden)
+	d.get("/letters/9").want(t, http.StatusNotFound)
+	d.get("/letters/x").want(t, http.StatusNotFound)
+	d.get("/campaigns/9f3a12bc-0000-4000-8000-000000000001").want(t, http.StatusNotFound)
+}
+
+func newRequest(method, path string) *http.Request {
+	r, _ := http.NewRequest(method, api.Prefix+path, http.NoBody)
+	return r
+}

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/operate"
+)
+
+// route is one row of the table: who may send which request, what answers it, and what the document says of it.
+type route struct {
+	name    string // the id of the operation in the document
+	method  string // GET serves HEAD too
+	pattern string // {name} stands for one part of the path
+	right   operate.Right
+	says    string // one sentence
+	handle  func(*Handler, *request) (answer, error)
+	query   []string      // the fields of the query: another is refused
+	body    any           // the zero value of its body, if it takes one
+	gives   any           // the zero value of its answer, or a media type
+	status  int           // of its answer, if not 200
+	keyed   bool          // it needs an Idempotency-Key
+	within  time.Duration // of all that the route does, if not Handler.Timeout
+	most    int64         // bytes that a body may have, if not maxBody
+}
+
+// takes reports whether the query may have a field.
+func (r *route) takes(field string) bool { return slices.Contains(r.query, field) }
+
+const (
+	get  = http.MethodGet
+	post = http.MethodPost
+	look = operate.LookWithoutPayload
+	act  = operate.Act
+)
+
+const (
+	// starting is how long the start of a campaign may take. It does not end with the request: a worker would have to
+	// go on.
+	starting = 25 * time.Second
+	// maxEdit is how many bytes a body with an edit may have.
+	maxEdit = 1 << 20
+)
+
+// The fields of queries.
+var (
+	filterFields  = namesOf(operate.FilterFields)
+	lettersFields = slices.Concat(filterFields, []string{"limit", "cursor", "order"})
+	auditFields   = []string{"by", "kind", "since", "until", "id", "redrive-id", "letter", "order"}
+	// lists are the fields that may have several values, and flags those that are set or not.
+	lists = []string{"status", "class", "topic", "handler", "failure-reason", "cause", "id", "type", "not-topic",
+		"dead-letter-topic", "redrive-id", "seal-key", "metadata", "by", "kind", "state"}
+	flags = []string{"no-origin", "leased", "unsealed"}
+)
+
+func namesOf(fields []operate.FilterField) (names []string) {
+	for _, f := range fields {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// routes returns all routes. A route without a row in TestRights fails that test.
+func routes() []route { return slices.Concat(reading(), deciding()) }
+
+// match returns the route of a path within the API and the values of the path, or the methods that the path has.
+func (h *Handler) match(method, path string) (found *route, values map[string]string, allowed []string) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	for i := range h.table {
+		candidate := &h.table[i]
+		values, ok := candidate.matches(parts)
+		if !ok {
+			continue
+		}
+		if method == candidate.method || method == http.MethodHead && candidate.method == get {
+			return candidate, values, nil
+		}
+		allowed = append(allowed, candidate.method)
+	}
+	return nil, nil, allowed
+}
+
+func (r *route) matches(parts []string) (values map[string]string, ok bool) {
+	own := strings.Split(strings.Trim(r.pattern, "/"), "/")
+	if len(own) != len(parts) {
+		return nil, false
+	}
+	values = map[string]string{}
+	for i, part := range own {
+		unescaped, err := url.PathUnescape(parts[i])
+		if name, is := strings.CutPrefix(part, "{"); is && unescaped != "" && err == nil {
+			values[strings.TrimSuffix(name, "}")] = unescaped
+		} else if part != parts[i] {
+			return nil, false
+		}
+	}
+	return values, true
+}

@@ -1,0 +1,100 @@
+package api
+
+import (
+	_ "embed"
+	"net/http"
+
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+//go:embed openapi.json
+var document []byte
+
+// document sends the OpenAPI document.
+func (h *Handler) document(r *request) (answer, error) {
+	return answer{json: rawJSON(document)}, nil
+}
+
+// rawJSON is JSON that is sent as it is.
+type rawJSON []byte
+
+// MarshalJSON returns the JSON.
+func (j rawJSON) MarshalJSON() ([]byte, error) { return j, nil }
+
+// service says who answers, and what the person may do.
+func (h *Handler) service(r *request) (answer, error) {
+	v := operate.ServiceData{Service: h.Desk.Store.Inside().Service(), API: Version, Person: r.person.Name,
+		Right: r.person.Right.String(), Note: r.note}
+	for _, status := range letters.Statuses() {
+		v.Statuses = append(v.Statuses, string(status))
+	}
+	for _, kind := range letters.EventKinds() {
+		v.Kinds = append(v.Kinds, string(kind))
+	}
+	for _, state := range campaigns.States {
+		v.States = append(v.States, string(state))
+	}
+	return answer{json: v}, nil
+}
+
+// health counts what there is.
+func (h *Handler) health(r *request) (answer, error) {
+	ctx := r.http.Context()
+	totals, err := h.Desk.Store.Inside().Totals(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	first, err := h.Desk.Store.Heads(ctx, letters.Filter{Limit: 1})
+	if err != nil {
+		return answer{}, err
+	}
+	all, err := h.Desk.Campaigns.Inside().Summary(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	held, err := h.held()
+	if err != nil {
+		h.log(r, err)
+	}
+	v := operate.HealthData{Letters: map[string]int{}, Campaigns: map[string]int{}, Stopped: all.Stopped, Held: len(held)}
+	for _, status := range letters.Statuses() {
+		v.Letters[string(status)] = totals[status]
+	}
+	for state, n := range all.States {
+		v.Campaigns[string(state)] = n
+	}
+	if len(first) > 0 {
+		v.OldestFailedAt = operate.Stamp(first[0].FirstFailedAt)
+	}
+	return answer{json: v}, nil
+}
+
+// breakers lists the handlers whose messages are held.
+func (h *Handler) breakers(r *request) (answer, error) {
+	held, err := h.held()
+	if err != nil {
+		h.log(r, err)
+		return answer{}, &operate.Problem{Status: http.StatusInternalServerError, Type: operate.ProblemFailed,
+			Title: "The breakers are not known", Detail: "console.Config.Breakers failed. The log of the service says more."}
+	}
+	for i := range held {
+		for _, text := range []*string{&held[i].Reason, &held[i].Cause, &held[i].Scope} {
+			*text = h.Desk.Masks.Text(*text)
+		}
+	}
+	return answer{json: operate.BreakersData{Breakers: held}}, nil
+}
+
+// held asks Breakers, whose panic costs this answer alone.
+func (h *Handler) held() (held []breaker.Status, err error) {
+	held = []breaker.Status{}
+	if h.Breakers == nil {
+		return held, nil
+	}
+	err = safecall.Call("console.Config.Breakers", func() error { held = append(held, h.Breakers()...); return nil })
+	return held, err
+}

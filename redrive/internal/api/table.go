@@ -1,0 +1,105 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+)
+
+func reading() []route {
+	return []route{
+		{name: "document", method: get, pattern: "/openapi.json", right: operate.Nothing, handle: (*Handler).document,
+			says: "This document.", gives: "application/json"},
+		{name: "service", method: get, pattern: "/", right: look, handle: (*Handler).service,
+			says:  "The version of the API, the service, who the person is and what the person may do.",
+			gives: operate.ServiceData{}},
+		{name: "health", method: get, pattern: "/health", right: look, handle: (*Handler).health,
+			says: "How many letters and campaigns there are, by their status.", gives: operate.HealthData{}},
+		{name: "causes", method: get, pattern: "/causes", right: look, handle: (*Handler).causes,
+			query: slices.Concat(filterFields, []string{"limit"}),
+			says:  "Why letters failed, the most frequent causes first.", gives: operate.CausesData{}},
+		{name: "letters", method: get, pattern: "/letters", right: look, handle: (*Handler).letters, query: lettersFields,
+			says:  "Letters without their payloads, in the order in which they arrived, a page at a time.",
+			gives: operate.LettersData{}},
+		{name: "count", method: get, pattern: "/letters/count", right: look, handle: (*Handler).count, query: filterFields,
+			says: "How many letters a filter chooses, up to which one.", gives: operate.CountData{}},
+		{name: "letter", method: get, pattern: "/letters/{seq}", right: look, handle: (*Handler).letter,
+			says:  "A letter, masked, with its record. Without the right to look it has no payload and no metadata.",
+			gives: operate.WholeData{}},
+		{name: "story", method: get, pattern: "/letters/{seq}/events", right: look, handle: (*Handler).story,
+			says: "All that happened to the message of a letter, the oldest first.", gives: operate.EventsData{}},
+		{name: "payload", method: get, pattern: "/letters/{seq}/payload", right: operate.Look,
+			handle: (*Handler).payload, says: "The exact bytes of a payload, if none of them is masked.",
+			gives: "application/octet-stream"},
+		{name: "campaigns", method: get, pattern: "/campaigns", right: look, handle: (*Handler).campaigns,
+			query: []string{"state", "limit", "cursor"}, says: "Campaigns, the newest first, a page at a time.",
+			gives: operate.CampaignsData{}},
+		{name: "campaign", method: get, pattern: "/campaigns/{id}", right: look, handle: (*Handler).campaign,
+			says: "A campaign and its record.", gives: operate.CampaignData{}},
+		{name: "outcomes", method: get, pattern: "/campaigns/{id}/outcomes", right: look, handle: (*Handler).outcomes,
+			says: "What became of the letters of a campaign.", gives: operate.OutcomesData{}},
+		{name: "watch", method: get, pattern: "/campaigns/{id}/stream", right: look, handle: (*Handler).watch,
+			within: streaming, says: "The progress of a campaign: an event campaign whenever it changes, and an event end.",
+			gives: "text/event-stream"},
+		{name: "sequences", method: get, pattern: "/sequences", right: look, handle: (*Handler).sequences,
+			query: []string{"limit"}, says: "Keys whose messages wait in order, those with the most messages first.",
+			gives: operate.SequencesData{}},
+		{name: "sequence", method: get, pattern: "/sequences/{seq}", right: look, handle: (*Handler).sequence,
+			query: []string{"limit"}, says: "The messages of a key that wait, in their order.",
+			gives: operate.SequenceData{}},
+		{name: "audit", method: get, pattern: "/audit", right: look, handle: (*Handler).audit,
+			query: slices.Concat(auditFields, []string{"limit", "cursor"}),
+			says:  "The record, the newest entries first, a page at a time.", gives: operate.EventsData{}},
+		{name: "export", method: get, pattern: "/audit.jsonl", right: look, handle: (*Handler).export, within: exporting,
+			query: auditFields, says: "The record, an entry a line.", gives: "application/jsonl"},
+		{name: "breakers", method: get, pattern: "/breakers", right: look, handle: (*Handler).breakers,
+			says: "The handlers whose messages the process holds that answers.", gives: operate.BreakersData{}},
+		{name: "discarded", method: get, pattern: "/discards/{id}", right: look, handle: decided(operate.Discard),
+			says: "What a request to discard letters did.", gives: operate.DecidedData{}},
+		{name: "restored", method: get, pattern: "/restores/{id}", right: look, handle: decided(operate.Restore),
+			says: "What a request to restore letters did.", gives: operate.DecidedData{}},
+	}
+}
+
+func deciding() []route {
+	all := []route{
+		{name: "unmasked", method: post, pattern: "/letters/{seq}/payload", right: act, handle: (*Handler).unmasked,
+			says: "The exact bytes of a payload, also if they are masked elsewhere. It is on record.",
+			body: operate.ReasonBody{}, gives: "application/octet-stream", keyed: true},
+		{name: "plan", method: post, pattern: "/plan", right: act, handle: (*Handler).plan, most: maxEdit,
+			says: "What a campaign would do: a dry run. Nothing is changed.", body: operate.StartBody{},
+			gives: operate.PlanData{}},
+		{name: "start", method: post, pattern: "/campaigns", right: act, handle: (*Handler).start, most: maxEdit,
+			within: 2 * starting, says: "Start a campaign. Its id is the Idempotency-Key.", body: operate.StartBody{},
+			gives: campaigns.Campaign{}, status: http.StatusCreated, keyed: true},
+		{name: "edit", method: post, pattern: "/letters/{seq}/edit", right: act, handle: (*Handler).edit, most: maxEdit,
+			within: 2 * starting, says: "Redrive one letter with changes: start a campaign of one letter.",
+			body: operate.LetterEditBody{}, gives: campaigns.Campaign{}, status: http.StatusCreated, keyed: true},
+		{name: "discard", method: post, pattern: "/discards", right: act, handle: decide(operate.Discard),
+			says: "Discard letters: no redrive takes them. They can be restored.", body: operate.DecideBody{},
+			gives: operate.DecidedData{}, keyed: true},
+		{name: "restore", method: post, pattern: "/restores", right: act, handle: decide(operate.Restore),
+			says: "Restore discarded letters: they wait again.", body: operate.DecideBody{}, gives: operate.DecidedData{},
+			keyed: true},
+		{name: "undo", method: post, pattern: "/discards/{id}/undo", right: act, handle: (*Handler).undo,
+			says: "Restore the letters of a request to discard that nothing has changed since.",
+			body: operate.ReasonBody{}, gives: operate.DecidedData{}, keyed: true},
+	}
+	for _, s := range operate.Steerings {
+		one := route{name: s.Name, method: post, pattern: "/campaigns/{id}/" + s.Name, right: s.Least(), keyed: true,
+			handle: steer(s), within: 2 * starting, body: operate.ReasonBody{}, gives: campaigns.Campaign{},
+			says: s.Label + ". " + s.Hint}
+		if s.Rated {
+			one.body = operate.RateBody{}
+		}
+		all = append(all, one)
+	}
+	for _, one := range decisions {
+		all = append(all, route{name: one.what.String() + "Sequence", method: post, right: act, keyed: true,
+			pattern: "/sequences/{seq}/" + one.what.String(), handle: decideSequence(one.what), says: one.says,
+			body: operate.SequenceBody{}, gives: operate.SequenceDecided{}})
+	}
+	return all
+}
