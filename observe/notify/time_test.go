@@ -174,6 +174,30 @@ func TestVerdictsOfSinks(t *testing.T) {
 	})
 }
 
+// Feature O4: a router that closes waits for the notice that a sink has in hand, and sends what happened just before.
+func TestCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var in inbox
+		begun := make(chan string, 2)
+		b := inBubble(t, notify.Config{Sinks: []notify.Sink{func(ctx context.Context, n notify.Notice) error {
+			begun <- n.Reason
+			select {
+			case <-time.After(2 * time.Second):
+				return in.sink(ctx, n)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}})
+		b.place(cause(1))
+		<-begun
+		b.place(cause(2))
+		b.Stop()
+		if n := len(in.of(notify.NewCause, notify.StatusNew)); n != 2 {
+			t.Errorf("%d notices of 2", n)
+		}
+	})
+}
+
 // Feature O4: a sink that hangs holds up no other sink, no hook, and the end for no longer than 5 s. What does not fit
 // its queue is counted.
 func TestHangs(t *testing.T) {
