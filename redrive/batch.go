@@ -16,7 +16,10 @@ type claim = inside.Claim[letters.Letter]
 // batch is the letters that a drain has in hand.
 type batch struct {
 	claim    claim
-	renewing sync.Mutex // one renewal at a time
+	renewing sync.Mutex     // one renewal at a time
+	marking  sync.WaitGroup // letters that are published, and not marked yet
+	ended    chan struct{}
+	renewals sync.WaitGroup // what renews the leases until the end
 
 	mu    sync.Mutex               // guards what follows
 	next  []letters.Letter         // not begun
@@ -26,12 +29,18 @@ type batch struct {
 }
 
 func newBatch(c claim) *batch {
-	b := &batch{claim: c, next: c.Letters, open: make(map[int64]letters.Letter), lost: make(map[int64]struct{}),
-		until: c.Until}
+	b := &batch{claim: c, ended: make(chan struct{}), next: c.Letters, open: make(map[int64]letters.Letter),
+		lost: make(map[int64]struct{}), until: c.Until}
 	for _, l := range c.Letters {
 		b.open[l.Seq] = l
 	}
 	return b
+}
+
+// end ends the renewals: all letters are settled, or given back.
+func (b *batch) end() {
+	close(b.ended)
+	b.renewals.Wait()
 }
 
 // begin returns the next letter.

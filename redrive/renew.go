@@ -8,26 +8,21 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// renewing renews the leases of the batch three times a lease until the returned function is called. A publisher may
-// take longer than a lease: without the renewal another drain would publish the same letters.
-func (d *drain) renewing(b *batch) (end func()) {
-	ended, returned := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(returned)
-		tick := time.NewTicker(max(time.Millisecond, d.config.lease/3))
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				if err := d.renew(b); err != nil {
-					logging.LettersNotRenewed.Write(d.Logger, err, nil)
-				}
-			case <-ended:
-				return
+// renewing renews the leases of the batch three times a lease until the batch ends. A publisher may take longer than a
+// lease: without the renewal another drain would publish the same letters.
+func (d *drain) renewing(b *batch) {
+	tick := time.NewTicker(max(time.Millisecond, d.config.lease/3))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := d.renew(b); err != nil {
+				logging.LettersNotRenewed.Write(d.Logger, err, nil)
 			}
+		case <-b.ended:
+			return
 		}
-	}()
-	return func() { close(ended); <-returned }
+	}
 }
 
 // renew lets the leases of the batch last from now on. It goes on after the drain's context ended, for letters that a

@@ -15,7 +15,9 @@ import (
 )
 
 const (
-	maxBatch = 250 // letters in hand at a time; the Store bounds their bytes
+	// maxBatch is how many letters are claimed at a time; the Store bounds their bytes. A drain has two batches in hand:
+	// the one that it publishes, and the next one.
+	maxBatch = 500
 	// maxWrite bounds what is still written after the drain's context ended.
 	maxWrite = 30 * time.Second
 	// maxRefusals is how many letters in a row a publisher may refuse before the drain believes that it is down.
@@ -33,7 +35,7 @@ type drain struct {
 	marks  *batcher.Batcher[marking]
 	// unmarked has a place for each letter that is being published, or is published and not marked.
 	unmarked chan struct{}
-	marking  sync.WaitGroup
+	marking  sync.WaitGroup // batches whose last letters are not marked yet
 
 	mu       sync.Mutex // guards what follows
 	report   Report
@@ -86,7 +88,23 @@ func (d *drain) passes(ctx context.Context) {
 }
 
 // pass goes over the letters once, in the order of Seq, and returns how many it found that were not considered before.
+// The next letters are claimed while the ones before are published.
 func (d *drain) pass(ctx context.Context) (found int, err error) {
+	batches := make(chan *batch)
+	var fetching sync.WaitGroup
+	fetching.Go(func() {
+		defer close(batches)
+		found, err = d.fetch(ctx, batches)
+	})
+	for b := range batches {
+		d.work(ctx, b)
+	}
+	fetching.Wait()
+	d.marking.Wait()
+	return found, err
+}
+
+func (d *drain) fetch(ctx context.Context, to chan<- *batch) (found int, err error) {
 	filter := d.Filter
 	for n := d.batch(); n > 0 && ctx.Err() == nil; n = d.batch() {
 		chosen, err := d.store.Inside().Free(ctx, filter, n)
@@ -103,20 +121,40 @@ func (d *drain) pass(ctx context.Context) (found int, err error) {
 		if err != nil {
 			return found, err
 		}
-		if len(c.Letters) > 0 {
-			d.work(ctx, newBatch(c), len(c.Letters))
+		if len(c.Letters) == 0 {
+			continue
+		}
+		b := newBatch(c)
+		d.taken(len(c.Letters))
+		b.renewals.Go(func() { d.renewing(b) })
+		select {
+		case to <- b:
+		case <-ctx.Done():
+			d.giveBack(b)
+			b.end()
 		}
 	}
 	return 0, nil // Max letters are taken, or the drain has ended
 }
 
+// taken counts letters that the drain has in hand.
+func (d *drain) taken(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.report.Taken += n
+}
+
 func (d *drain) isConsidered(seq int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	_, is := d.considered[seq]
 	return is
 }
 
 // batch is how many letters to take next. At a slow rate it is few, or their leases would end before their turn.
 func (d *drain) batch() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	n := maxBatch
 	if d.Rate > 0 {
 		n = int(min(maxBatch, max(1, d.Rate*d.config.lease.Seconds()/4)))
@@ -127,16 +165,13 @@ func (d *drain) batch() int {
 	return n
 }
 
-// work brings a batch of n letters back. Those that were not begun are released when ctx ends, also while a publisher
-// is stuck with others.
-func (d *drain) work(ctx context.Context, b *batch, n int) {
-	d.report.Taken += n
-	endRenewing := d.renewing(b)
-	defer endRenewing()
+// work brings a batch of letters back. Those that were not begun are released when ctx ends, also while a publisher is
+// stuck with others. The last ones may be marked beside the next batch.
+func (d *drain) work(ctx context.Context, b *batch) {
 	released := make(chan struct{})
 	running := context.AfterFunc(ctx, func() { defer close(released); d.giveBack(b) })
 	var workers sync.WaitGroup
-	for range min(d.Concurrency, n) {
+	for range min(d.Concurrency, len(b.claim.Letters)) {
 		workers.Go(func() {
 			for ctx.Err() == nil {
 				l, ok := b.begin()
@@ -148,11 +183,11 @@ func (d *drain) work(ctx context.Context, b *batch, n int) {
 		})
 	}
 	workers.Wait()
-	d.marking.Wait()
 	if !running() {
 		<-released
 	}
 	d.giveBack(b)
+	d.marking.Go(func() { b.marking.Wait(); b.end() })
 }
 
 // giveBack releases the letters that were not begun.

@@ -31,7 +31,7 @@ func (d *drain) one(ctx context.Context, b *batch, l letters.Letter) {
 		b.done(l)
 		return
 	}
-	d.marking.Go(func() {
+	b.marking.Go(func() {
 		defer func() { b.done(l); <-d.unmarked }()
 		mark()
 	})
