@@ -126,6 +126,20 @@ func (d *Database) Exec(ctx context.Context, statement string, args ...any) (row
 	return rows, err
 }
 
+// Return runs one statement that writes and returns rows, as Exec does, and calls scan with each row. It calls reset
+// before the first row.
+func (d *Database) Return(ctx context.Context, reset func(), scan func(*sql.Rows) error, statement string,
+	args ...any) error {
+	return d.engine.Again(ctx, d.db, func() error {
+		reset()
+		rows, err := d.db.QueryContext(ctx, statement, args...)
+		if err != nil {
+			return err
+		}
+		return Each(rows, scan)
+	})
+}
+
 // Try runs one statement that writes, outside of a transaction and once. It returns 0 without an error if the database
 // undid the statement because of others.
 func (d *Database) Try(ctx context.Context, statement string, args ...any) (rows int64, err error) {

@@ -18,7 +18,7 @@ var tables = []schema.Table{
 		Versions: []schema.Version{{File: "0016_campaign_letters.sql", Columns: []string{
 			"campaign", "seq", "claim", "first_failed_at", "size", "state", "token", "leased_until", "tries",
 			"done_at", "why",
-		}}},
+		}}, {File: "0031_campaign_letters.sql"}},
 	},
 	{
 		Component: "campaign_events", Name: "spillway_campaign_events", Key: []string{"seq"},

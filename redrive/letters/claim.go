@@ -99,74 +99,37 @@ func (s *Store) leaseWithin(ctx context.Context, tx *sql.Tx, f Filter, chosen []
 		`UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = ?, leased_until = now_us() + ?, leased_by = ?`+
 			w.String(),
 		append([]any{s.db.Bytes(token), ticks(lease), s.db.Bytes(s.node)}, w.args...)...)
-	return err
+	if err != nil {
+		return err
+	}
+	return s.noteClaim(ctx, tx, token, lease, slices.Min(chosen), slices.Max(chosen))
 }
 
-func (in *inner) Settle(ctx context.Context, status Status, act Act, claims ...claim) (settled []Letter, err error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	n := 0
-	for _, c := range claims {
-		n += len(c.Letters)
-	}
-	if n > MaxLimit {
-		return nil, fmt.Errorf("letters: settle %d letters: at most %d are possible: use several calls", n, MaxLimit)
-	}
-	if err := errors.Join(status.settable(), act.validate()); err != nil {
-		return nil, wrapped("settle", err)
-	}
-	if n == 0 {
-		return nil, nil
-	}
-	err = s.writeLetters(ctx, n, func(tx *sql.Tx, t tally) (err error) {
-		if settled, err = s.held(ctx, tx, claims); err != nil || len(settled) == 0 {
-			return err
-		}
-		return s.setStatus(ctx, tx, t, sweptOf(settled), status, act)
-	})
+// noteClaim notes where leased letters are, and forgets the claims that are over. It waits for no other claim.
+func (s *Store) noteClaim(ctx context.Context, tx *sql.Tx, token string, lease time.Duration, first, last int64) error {
+	rows, err := tx.QueryContext(ctx, s.db.Statement(
+		`SELECT token FROM spillway_letter_claims WHERE leased_until <= now_us()`+s.db.SkipLocked()))
 	if err != nil {
-		return nil, wrapped(fmt.Sprintf("settle %d letter(s)", n), err)
+		return err
 	}
-	return settled, nil
-}
-
-// held returns those letters of claims whose leases are held, and locks them. They are as they were when they were
-// leased, but for the cause of a letter of an earlier version: whatever else changes a letter ends its lease.
-func (s *Store) held(ctx context.Context, tx *sql.Tx, claims []claim) (held []Letter, err error) {
-	var all []Letter
-	tokens := make(map[int64]string)
-	for _, c := range claims {
-		for _, l := range c.Letters {
-			all, tokens[l.Seq] = append(all, l), c.Token
-		}
-	}
-	keys, args := amongSeqs(seqsOf(all))
-	causes := make(map[int64]string, len(all))
-	rows, err := tx.QueryContext(ctx,
-		s.db.Statement(`SELECT seq, token, cause FROM spillway_dead_letters`+s.statements.byKey+` WHERE `+keys+
-			` AND token <> '' ORDER BY seq`+s.lock()), args...)
-	if err != nil {
-		return nil, err
-	}
+	var over []string
 	err = database.Each(rows, func(rows *sql.Rows) error {
-		var seq int64
-		var token, cause string
-		err := rows.Scan(&seq, &token, &cause)
-		if token == tokens[seq] {
-			causes[seq] = cause
-		}
+		var token string
+		err := rows.Scan(&token)
+		over = append(over, token)
 		return err
 	})
-	for _, l := range all {
-		if cause, is := causes[l.Seq]; is {
-			l.Cause = cause
-			held = append(held, l)
-			delete(causes, l.Seq) // once, if it is listed twice
-		}
+	if err == nil && len(over) > 0 {
+		w := new(where)
+		anyIn(w, "token", over, s.db.Bytes)
+		_, err = s.exec(ctx, tx, `DELETE FROM spillway_letter_claims`+w.String(), w.args...)
 	}
-	return held, err
+	if err == nil {
+		_, err = s.exec(ctx, tx,
+			`INSERT INTO spillway_letter_claims (token, leased_until, first_seq, last_seq) VALUES (?, now_us() + ?, ?, ?)`,
+			s.db.Bytes(token), ticks(lease), first, last)
+	}
+	return err
 }
 
 // lock ends a query whose rows this transaction is about to change.
@@ -178,15 +141,6 @@ func seqsOf(letters []Letter) []int64 {
 		seqs[i] = l.Seq
 	}
 	return seqs
-}
-
-// sweptOf are letters under a lease as a change of their status takes them.
-func sweptOf(letters []Letter) []swept {
-	all := make([]swept, len(letters))
-	for i, l := range letters {
-		all[i] = swept{subject: subjectOf(l), cause: l.Cause, status: l.Status}
-	}
-	return all
 }
 
 func subjectOf(l Letter) subject {
@@ -260,6 +214,10 @@ func (in *inner) Renew(ctx context.Context, lease time.Duration, c claim) (still
 		_, err := s.exec(ctx, tx,
 			`UPDATE spillway_dead_letters`+s.statements.byKey+` SET leased_until = now_us() + ? WHERE `+keys+` AND token = ?`,
 			append([]any{ticks(lease)}, args...)...)
+		if err == nil {
+			_, err = s.exec(ctx, tx, `UPDATE spillway_letter_claims SET leased_until = now_us() + ? WHERE token = ?`, ticks(lease),
+				s.db.Bytes(c.Token))
+		}
 		if err == nil {
 			kept, err = s.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters WHERE `+keys+` AND token = ?`, args...)
 		}

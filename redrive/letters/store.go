@@ -40,6 +40,7 @@ type Store struct {
 	prepared   prepared
 	batcher    *batcher.Batcher[*record]
 	manyFresh  []string // by the logarithm of the number of letters
+	settling   map[Status]string
 }
 
 // ErrClosed is the error of Publish after Close.
@@ -68,7 +69,7 @@ var ErrClosed = errors.New("letters: the Store is closed; a router closes the pu
 //   - On MySQL the table is in the database of the connections. Its binary log must not have binlog_format=STATEMENT.
 //   - If db has only one connection, a caller that holds a transaction on it must not call the Store.
 func NewStore(ctx context.Context, db *sql.DB, shared settings.Shared) (*Store, error) {
-	known, err := database.Open(ctx, "letters: NewStore", db, shared.Service, table, events, causes, counts, bodies)
+	known, err := database.Open(ctx, "letters: NewStore", db, shared.Service, table, events, causes, counts, bodies, leases)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func NewStore(ctx context.Context, db *sql.DB, shared settings.Shared) (*Store, 
 		s.prepared.prepare(ctx, db, s.statements.insert, s.statements.body, s.statements.count)
 	}
 	if s.statements.fresh != "" {
-		s.manyFresh = manyFreshStatements(known.Statement)
+		s.manyFresh, s.settling = manyFreshStatements(known.Statement), settleStatements(known.Statement)
 	}
 	s.batcher = s.newBatcher()
 	s.beginCauses(ctx)

@@ -115,7 +115,7 @@ func (s *Store) setStatus(ctx context.Context, tx *sql.Tx, t tally, letters []sw
 		about[i], seqs[i] = l.subject, l.seq
 	}
 	redriveID := `?`
-	if status == StatusSucceeded || status == StatusFailedAgain { // of the redrive that was
+	if ofItsRedrive(status) {
 		redriveID = `COALESCE(NULLIF(?, ''), redrive_id)`
 	}
 	keys, args := amongSeqs(seqs)
@@ -127,6 +127,9 @@ SET status = ?, token = '', leased_until = 0, marked_at = now_us(), marked_by = 
 	}
 	return s.record(ctx, tx, status.event(), act, about...)
 }
+
+// ofItsRedrive reports whether the status says what became of the redrive that was.
+func ofItsRedrive(s Status) bool { return s == StatusSucceeded || s == StatusFailedAgain }
 
 const maxWhy = 255 // bytes: the column of MySQL
 

@@ -20,7 +20,15 @@ var table = schema.Table{
 		{File: "0019_letters_text.sql"},
 		{File: "0025_letters_sealed.sql", Columns: []string{"seal_key"}},
 		{File: "0026_letters_arrived.sql", Columns: []string{"arrived_letter"}},
+		{File: "0029_letters_leases.sql"},
 	},
+}
+
+// leases is the table of claims on letters.
+var leases = schema.Table{
+	Component: "letter_claims", Name: "spillway_letter_claims", Key: []string{"token"},
+	Versions: []schema.Version{{File: "0030_letter_claims.sql",
+		Columns: []string{"token", "leased_until", "first_seq", "last_seq"}}},
 }
 
 // causes is the table of what the letters of a cause have in common.

@@ -84,6 +84,8 @@ func (s *Store) conditions(f Filter, service, status string) *where {
 	}
 	if f.Leased {
 		w.and("token <> '' AND leased_until > now_us()")
+		w.and("seq >= (SELECT MIN(first_seq) FROM spillway_letter_claims WHERE leased_until > now_us())")
+		w.and("seq <= (SELECT MAX(last_seq) FROM spillway_letter_claims WHERE leased_until > now_us())")
 	}
 	s.common(w, &f, "")
 	for _, other := range f.unless {

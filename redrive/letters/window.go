@@ -30,7 +30,7 @@ func (s *Store) routeOf(ctx context.Context, f Filter) (r route, err error) {
 		r.order += f.direction()
 	}()
 	r = route{f: f, order: "seq"}
-	if len(f.IDs) > 0 || f.Leased { // by the index of ids, or of tokens
+	if len(f.IDs) > 0 || f.Leased { // by the index of ids, or where the claims are
 		r.order = "seq + 0"
 		return r, nil
 	}
