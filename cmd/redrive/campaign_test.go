@@ -80,8 +80,9 @@ func (s *shop) campaigns() *campaigns.Campaigns {
 }
 
 // Feature V10: a dry run says what would be done, to people, pipes and programs, and does nothing.
-func TestDryRun(t *testing.T) {
-	s := newShop(t, incident()...)
+func TestDryRun(t *testing.T) { bothWays(t, incident(), testDryRun) }
+
+func testDryRun(t *testing.T, s *shop) {
 	args := []string{"redrive", "--all", "--dry-run", "--rate", "2", "--set", "tenant=\x1b[31m", "--edit", `{"amount":1}`}
 	golden(t, "dryrun.pipe", s.pipe(args...).out)
 	golden(t, "dryrun.80", s.terminal(80, "", args...).out)
@@ -100,8 +101,9 @@ func TestDryRun(t *testing.T) {
 }
 
 // Feature V6, V10: the diff of an edit, with numbers of any length as they were.
-func TestDiff(t *testing.T) {
-	s := newShop(t, incident()...)
+func TestDiff(t *testing.T) { bothWays(t, incident(), testDiff) }
+
+func testDiff(t *testing.T, s *shop) {
 	args := []string{"diff", "4", "--edit", `{"card":null,"currency":"EUR"}`, "--set", "tenant=green", "--unset", "none"}
 	golden(t, "diff.pipe", s.pipe(args...).out)
 	golden(t, "diff.80", s.terminal(80, "", args...).out)
@@ -119,8 +121,10 @@ func TestDiff(t *testing.T) {
 }
 
 // Feature V7, V10: a campaign from the question to its end, watched on a terminal, on record.
-func TestCampaign(t *testing.T) {
-	s, to := newShop(t, incident()...), &target{}
+func TestCampaign(t *testing.T) { bothWays(t, incident(), testCampaign) }
+
+func testCampaign(t *testing.T, s *shop) {
+	to := &target{}
 	s.works(to)
 	no := s.terminal(100, "n\n", "redrive", "--handler", "billing", "--rate", "50", "--reason", "INC-7")
 	if no.code != 4 || !strings.Contains(no.out, "redrive 3 letters to orders at 50/s? [y/N]") || len(to.messages()) != 0 {
@@ -152,8 +156,9 @@ func TestCampaign(t *testing.T) {
 }
 
 // Feature V10: a campaign is paused, slowed, resumed and cancelled by the first characters of its id, with a reason.
-func TestSteering(t *testing.T) {
-	s := newShop(t, incident()...)
+func TestSteering(t *testing.T) { bothWays(t, incident(), testSteering) }
+
+func testSteering(t *testing.T, s *shop) {
 	began := s.pipe("redrive", "--handler", "billing", "--reason", "INC-7", "--yes", "--detach", "--json")
 	var c campaigns.Campaign
 	if err := json.Unmarshal([]byte(began.out), &c); err != nil {

@@ -9,8 +9,9 @@ import (
 )
 
 // Feature V10: what people and programs see, in a pipe, on terminals of 80 and 200 columns, with and without colour.
-func TestLook(t *testing.T) {
-	s := newShop(t, incident()...)
+func TestLook(t *testing.T) { bothWays(t, incident(), testLook) }
+
+func testLook(t *testing.T, s *shop) {
 	for name, args := range map[string][]string{
 		"causes": {"causes"}, "list": {"list"}, "show": {"show", "4"}, "hostile": {"show", "5"}, "doctor": {"doctor"},
 	} {

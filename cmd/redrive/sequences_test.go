@@ -112,7 +112,7 @@ func TestSequencesDecide(t *testing.T) {
 			t.Errorf("%+v: %v", rows, err)
 		}
 		audit := s.pipe("audit", "--kind", "sequence", "--json").out
-		if strings.Count(audit, "\n") != 3 || !strings.Contains(audit, `"id":"id-0","by":"ann","reason":"INC-7","detail":"skip 1 message of orders/3 from 0 on"`) {
+		if strings.Count(audit, "\n") != 3 || !strings.Contains(audit, `"id":"id-0","by":"ann","reason":"INC-7","detail":"skip of orders/3 at 0"`) {
 			t.Errorf("the record says %s", audit)
 		}
 		if out := s.terminal(120, "", "sequences", "list", "--color", "never").out; !strings.Contains(out, "skip") || !strings.Contains(out, "discard") {

@@ -96,6 +96,8 @@ type WholeData struct {
 	LetterData
 	Attempts   int               `json:"attempts"`
 	Redrives   int               `json:"redrives"`
+	RedrivenBy string            `json:"redriven_by,omitempty"` // the last time, as redriven_id is
+	RedrivenID string            `json:"redriven_id,omitempty"`
 	Partition  string            `json:"partition,omitempty"`
 	Offset     string            `json:"offset,omitempty"`
 	Key        string            `json:"key,omitempty"`
@@ -105,10 +107,12 @@ type WholeData struct {
 	Stack      string            `json:"stack,omitempty"`
 	History    []AttemptData     `json:"history,omitempty"`
 	Life       []EventData       `json:"life,omitempty"`
-	Payload    *string           `json:"payload,omitempty"`
-	PayloadB64 []byte            `json:"payload_b64,omitempty"`
-	Sealed     string            `json:"sealed,omitempty"`
-	Version    string            `json:"version,omitempty"` // of the letter, for an edit
+	// PayloadBytes is how long the payload is, before masks.
+	PayloadBytes int     `json:"payload_bytes,omitempty"`
+	Payload      *string `json:"payload,omitempty"`
+	PayloadB64   []byte  `json:"payload_b64,omitempty"`
+	Sealed       string  `json:"sealed,omitempty"`
+	Version      string  `json:"version,omitempty"` // of the letter, for an edit
 }
 
 // AttemptData is an attempt for programs.
@@ -121,7 +125,8 @@ type AttemptData struct {
 // WholeDataOf is a letter with its content and its events for programs. Its payload is carried apart.
 func WholeDataOf(l letters.Letter, events []letters.Event) WholeData {
 	v := WholeData{
-		LetterData: DataOf(l), Attempts: l.Failure.Attempts, Redrives: l.Redrive.Count, Partition: l.Origin.Partition,
+		LetterData: DataOf(l), Attempts: l.Failure.Attempts, Redrives: l.Redrive.Count, RedrivenBy: l.Redrive.By,
+		RedrivenID: l.Redrive.ID, Partition: l.Origin.Partition,
 		Offset: l.Origin.Offset, Key: string(l.Origin.Key), Group: l.Origin.ConsumerGroup, Node: l.Failure.Node,
 		Metadata: l.Original.Metadata, Stack: l.Failure.Stack,
 	}
@@ -181,6 +186,7 @@ func (d *Desk) Data(who Person, l Letter, events []letters.Event) WholeData {
 	v := WholeDataOf(Masked(l.Letter, d.Masks), d.Events(who, events))
 	v.SealKey, v.Sealed = l.Key, d.Masks.Text(l.WhyClosed())
 	if who.Right >= Look && l.Closed == nil && l.Status != letters.StatusErased {
+		v.PayloadBytes = l.PayloadBytes
 		v.Carry(d.Masks.Payload(l.Original.Payload))
 	}
 	return v

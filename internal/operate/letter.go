@@ -13,6 +13,8 @@ type Letter struct {
 	letters.Letter
 	Key    string // that it is sealed with
 	Closed error  // why it cannot be opened
+	// PayloadBytes is how long the payload is, before masks.
+	PayloadBytes int
 }
 
 // WhyClosed says why the letter cannot be opened, if it cannot.
@@ -35,7 +37,7 @@ func (d *Desk) Letter(ctx context.Context, seq int64) (Letter, error) {
 // Open opens a letter. One that does not open has no payload, and says why.
 func (d *Desk) Open(ctx context.Context, l letters.Letter) (Letter, error) {
 	if !l.Sealed {
-		return Letter{Letter: l}, nil
+		return Letter{Letter: l, PayloadBytes: len(l.Original.Payload)}, nil
 	}
 	key := l.SealKey
 	opened, err := d.Store.Open(ctx, l)
@@ -49,7 +51,7 @@ func (d *Desk) Open(ctx context.Context, l letters.Letter) (Letter, error) {
 		original.Payload = nil
 		l.Original = original
 	}
-	return Letter{l, key, err}, nil
+	return Letter{l, key, err, len(l.Original.Payload)}, nil
 }
 
 // Show records that a person sees letters without masks, and why. The letters may be shown if it returns no error.

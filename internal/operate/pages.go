@@ -105,6 +105,9 @@ type ParkedData struct {
 	Class       string `json:"class,omitempty"`
 	Description string `json:"description,omitempty"`
 	Attempts    int    `json:"attempts,omitempty"`
+	// FirstFailedAt and LastFailedAt are the times of the first and the latest of the attempts.
+	FirstFailedAt string `json:"first_failed_at,omitempty"`
+	LastFailedAt  string `json:"last_failed_at,omitempty"`
 }
 
 // BreakersData are the handlers whose messages are held.

@@ -122,6 +122,15 @@ func (d *Desk) Parked(who Person, p sequence.Parked) sequence.Parked {
 	return p
 }
 
+// SequenceOf is a key with messages that wait, as a person may see them.
+func (d *Desk) SequenceOf(who Person, first sequence.Parked, all []sequence.Message) SequenceData {
+	v := SequenceData{Parked: d.Parked(who, first), Waiting: []ParkedData{}}
+	for _, m := range all {
+		v.Waiting = append(v.Waiting, d.ParkedMessage(m))
+	}
+	return v
+}
+
 // ParkedMessage is a message that waits, as it may be shown, with its failure.
 func (d *Desk) ParkedMessage(m sequence.Message) ParkedData {
 	head := message.NewMessage(m.ID, nil)
@@ -131,6 +140,7 @@ func (d *Desk) ParkedMessage(m sequence.Message) ParkedData {
 	v := ParkedData{Message: m, Description: failure.Description, Attempts: failure.Attempts}
 	if failure.Attempts > 0 {
 		v.Class = failure.Class.String()
+		v.FirstFailedAt, v.LastFailedAt = Stamp(failure.FirstFailedAt), Stamp(failure.LastFailedAt)
 	}
 	return v
 }

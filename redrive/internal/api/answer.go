@@ -79,6 +79,7 @@ func (r *request) nextPage(cursor string) string {
 	for name, values := range r.query {
 		q[name] = values
 	}
+	q.Del("after")
 	q.Set("cursor", cursor)
 	return "?" + q.Encode()
 }

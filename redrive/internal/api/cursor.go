@@ -46,8 +46,15 @@ func place(q url.Values, list string, parts int) ([]string, error) {
 	return fields[1:], nil
 }
 
-// seqPlace reads a cursor that is a number.
+// seqPlace reads a cursor that is a number, or the number that a person saw.
 func seqPlace(q url.Values, list string) (int64, error) {
+	if typed := q.Get("after"); typed != "" {
+		n, err := strconv.ParseInt(typed, 10, 64)
+		if err != nil || n < 1 || q.Get("cursor") != "" {
+			return 0, operate.WrongValue("after", typed, "use a number from 1 on, without a cursor")
+		}
+		return n, nil
+	}
 	parts, err := place(q, list, 1)
 	if err != nil || parts == nil {
 		return 0, err

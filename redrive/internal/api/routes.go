@@ -48,7 +48,7 @@ const (
 // The fields of queries.
 var (
 	filterFields  = namesOf(operate.FilterFields)
-	lettersFields = slices.Concat(filterFields, []string{"limit", "cursor", "order"})
+	lettersFields = slices.Concat(filterFields, []string{"limit", "cursor", "order", "after"})
 	auditFields   = []string{"by", "kind", "since", "until", "id", "redrive-id", "letter", "order"}
 	// lists are the fields that may have several values, and flags those that are set or not.
 	lists = []string{"status", "class", "topic", "handler", "failure-reason", "cause", "id", "type", "not-topic",

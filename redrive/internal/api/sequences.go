@@ -35,11 +35,7 @@ func (h *Handler) sequence(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, undecided(err)
 	}
-	v := operate.SequenceData{Parked: h.Desk.Parked(r.person, first), Waiting: []operate.ParkedData{}}
-	for _, m := range all {
-		v.Waiting = append(v.Waiting, h.Desk.ParkedMessage(m))
-	}
-	return answer{json: v}, nil
+	return answer{json: h.Desk.SequenceOf(r.person, first, all)}, nil
 }
 
 // decisions are what a person can decide about the first message of a key.

@@ -50,7 +50,7 @@ func reading() []route {
 			query: []string{"limit"}, says: "The messages of a key that wait, in their order.",
 			gives: operate.SequenceData{}},
 		{name: "audit", method: get, pattern: "/audit", right: look, handle: (*Handler).audit,
-			query: slices.Concat(auditFields, []string{"limit", "cursor"}),
+			query: slices.Concat(auditFields, []string{"limit", "cursor", "after"}),
 			says:  "The record, the newest entries first, a page at a time.", gives: operate.EventsData{}},
 		{name: "export", method: get, pattern: "/audit.jsonl", right: look, handle: (*Handler).export, within: exporting,
 			query: auditFields, says: "The record, an entry a line.", gives: "application/jsonl"},

@@ -46,11 +46,11 @@ of that letter's message, from its arrival. The record is never changed: a purge
 					return wrong("SEQ is %q: it must be a number, as redrive list prints it; --id takes ids of messages", args[0])
 				}
 			}
-			store, err := a.store(cmd.Context())
+			d, err := a.desk(cmd.Context())
 			if err != nil {
 				return err
 			}
-			events, err := a.desk(store, nil).Audit(cmd.Context(), a.person(""), operate.Record{Filter: f, Seq: seq})
+			events, err := d.Audit(cmd.Context(), a.person(""), operate.Record{Filter: f, Seq: seq})
 			if err != nil {
 				return err
 			}

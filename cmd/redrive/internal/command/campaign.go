@@ -9,12 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // campaignTables are the components of campaigns.
@@ -23,36 +21,12 @@ const campaignTables = "campaign*"
 // mostCampaigns is the greatest campaigns.List.Limit.
 const mostCampaigns = 1000
 
-// openCampaigns opens the campaigns of the service. Looking makes no tables; create makes them if they are not there.
-func (a *app) openCampaigns(ctx context.Context, create bool,
-	config campaigns.Config) (*campaigns.Campaigns, *letters.Store, error) {
-	db, err := a.database(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	store, err := a.storeOn(ctx, db)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := connect.Require(ctx, db, campaignTables); err != nil {
-		if !errors.Is(err, connect.ErrMissing) {
-			return nil, nil, err
-		}
-		if !create {
-			return nil, nil, none("there is no campaign: none was ever started in this database")
-		}
-	}
-	config.Logger = a.logger()
-	all, err := campaigns.New(ctx, store, config)
-	return all, store, err
-}
-
 // campaignOf finds a campaign by the first characters of its id.
-func campaignOf(ctx context.Context, all *campaigns.Campaigns, begin string) (campaigns.Campaign, error) {
-	if c, err := all.Get(ctx, begin); err == nil || !errors.Is(err, campaigns.ErrNotFound) {
+func campaignOf(ctx context.Context, d desk, begin string) (campaigns.Campaign, error) {
+	if c, err := d.CampaignByID(ctx, begin); err == nil || !errors.Is(err, campaigns.ErrNotFound) {
 		return c, err
 	}
-	page, err := all.List(ctx, campaigns.List{Limit: mostCampaigns})
+	page, err := d.CampaignList(ctx, campaigns.List{Limit: mostCampaigns})
 	if err != nil {
 		return campaigns.Campaign{}, err
 	}
@@ -85,18 +59,18 @@ have been handled, and AGAIN those that came back as dead letters. With an id, o
 			if err := within("--limit", limit, 1, mostCampaigns); err != nil {
 				return err
 			}
-			all, _, err := a.openCampaigns(cmd.Context(), false, campaigns.Config{})
+			d, err := a.campaignDesk(cmd.Context(), false, campaigns.Config{})
 			if err != nil {
 				return err
 			}
 			if len(args) == 1 {
-				c, err := campaignOf(cmd.Context(), all, args[0])
+				c, err := campaignOf(cmd.Context(), d, args[0])
 				if err != nil {
 					return err
 				}
-				return a.campaign(cmd.Context(), all, c)
+				return a.campaign(cmd.Context(), d, c)
 			}
-			page, err := all.List(cmd.Context(), campaigns.List{Limit: limit})
+			page, err := d.CampaignList(cmd.Context(), campaigns.List{Limit: limit})
 			if err != nil {
 				return err
 			}
@@ -140,23 +114,16 @@ func (a *app) campaignTable(page []campaigns.Campaign) error {
 }
 
 // campaign prints one campaign and its record.
-func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign) error {
-	c = a.masked(c)
-	events, err := all.Inside().History(ctx, c.ID, 0)
+func (a *app) campaign(ctx context.Context, d desk, c campaigns.Campaign) error {
+	v, err := d.CampaignOf(ctx, a.person(""), c)
 	if err != nil {
 		return err
 	}
-	behind, err := all.Inside().LeftBehind(ctx, c.ID)
-	if err != nil {
-		return err
-	}
+	v.Campaign = a.masked(v.Campaign)
 	if a.json {
-		return a.screen.JSON(struct {
-			campaigns.Campaign
-			Behind []inside.Behind        `json:"left_behind,omitempty"`
-			Events []inside.CampaignEvent `json:"events"`
-		}{c, behind, events})
+		return a.screen.JSON(v)
 	}
+	c = v.Campaign
 	state := string(c.State)
 	if c.Why != "" {
 		state += ": " + c.Why
@@ -177,11 +144,11 @@ func (a *app) campaign(ctx context.Context, all *campaigns.Campaigns, c campaign
 	for _, left := range c.LeftOut {
 		a.screen.Field("left out", leftOut(left))
 	}
-	for _, b := range behind {
+	for _, b := range v.Behind {
 		a.screen.Field("left behind", leftBehind(b))
 	}
 	a.screen.Head("record")
-	for _, e := range events {
+	for _, e := range v.Events {
 		line := fmt.Sprintf("  %s  %s  %s  %s", a.when(e.At), e.Kind, e.By, e.Reason)
 		if e.Details != "" {
 			line += "  " + e.Details

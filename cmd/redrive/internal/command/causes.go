@@ -28,16 +28,16 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 			if err := within("--limit", limit, 1, letters.MaxLimit); err != nil {
 				return err
 			}
-			store, err := a.store(cmd.Context())
+			d, err := a.desk(cmd.Context())
 			if err != nil {
 				return err
 			}
-			f, err := chosen.filter(cmd.Context(), store)
+			f, err := chosen.filter(cmd.Context(), d)
 			if err != nil {
 				return err
 			}
 			f.Limit = limit
-			groups, err := store.Groups(cmd.Context(), f)
+			groups, err := d.Causes(cmd.Context(), f)
 			if err != nil {
 				return err
 			}

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 
@@ -40,11 +39,7 @@ func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command 
 				}
 				seqs = append(seqs, seq)
 			}
-			db, err := a.parkedIn(cmd.Context())
-			if err != nil {
-				return err
-			}
-			store, err := a.emptyStore(cmd.Context())
+			d, err := a.sequenceDesk(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -57,7 +52,7 @@ func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command 
 					return err
 				}
 			}
-			return a.decideAll(cmd.Context(), db, store, seqs, sequence.Deciding{What: what, By: a.settings.by, Why: reason, All: all})
+			return a.decideAll(cmd.Context(), d, seqs, what, reason, all)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
@@ -69,15 +64,11 @@ func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command 
 }
 
 // decideAll decides about one key after the other. One that is refused stops no other.
-func (a *app) decideAll(ctx context.Context, db *sql.DB, store *letters.Store, seqs []int64, d sequence.Deciding) error {
-	d.Record = func(tx *sql.Tx, id string, first sequence.Parked, n int) error {
-		return store.Inside().RecordSequence(ctx, tx, id, letters.Act{By: d.By, Reason: d.Why,
-			Detail: fmt.Sprintf("%s %s of %s/%d from %d on", d.What, several(n, "message"), first.Topic, first.Partition, first.Position)})
-	}
+func (a *app) decideAll(ctx context.Context, d desk, seqs []int64, what sequence.Decision, reason string, all bool) error {
 	var refused []error
 	done := 0
 	for _, seq := range seqs {
-		n, err := sequence.Decide(ctx, db, a.settings.service, seq, d)
+		n, err := d.DecideSequence(ctx, a.person(reason), seq, what, all)
 		if err != nil {
 			if refused = append(refused, undecided(seq, err)); ctx.Err() != nil {
 				break
@@ -85,12 +76,12 @@ func (a *app) decideAll(ctx context.Context, db *sql.DB, store *letters.Store, s
 			continue
 		}
 		if done++; a.json {
-			if err := a.screen.JSON(decided{seq, d.What.String(), n}); err != nil {
+			if err := a.screen.JSON(decided{seq, what.String(), n}); err != nil {
 				return err
 			}
 			continue
 		}
-		a.screen.Line("SEQ %d: %s %s", seq, d.What, several(n, "message"))
+		a.screen.Line("SEQ %d: %s %s", seq, what, several(n, "message"))
 	}
 	if done > 0 && !a.json {
 		a.screen.Note("the instance that has the partition carries it out within seconds: redrive sequences lists the key until then")

@@ -33,27 +33,30 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 			if edit == nil {
 				return wrong("no flag edits anything: add --edit, --set or --unset")
 			}
-			all, store, err := a.openCampaigns(ctx, true, campaigns.Config{})
+			if unmasked && a.settings.url != "" {
+				return wrong("--unmasked is for a database: an API masks what an edit changes; redrive show --unmasked shows payloads")
+			}
+			d, err := a.campaignDesk(ctx, true, campaigns.Config{})
 			if err != nil {
 				return err
 			}
 			r := campaigns.Request{Edit: edit}
 			for _, arg := range args {
-				l, _, err := find(ctx, store, arg)
-				if err == nil {
-					_, err = a.open(ctx, store, l)
+				l, _, err := find(ctx, d, arg)
+				if err == nil && l.SealKey != "" {
+					err = a.opens(ctx, d, l.Seq)
 				}
 				if err != nil {
 					return err
 				}
 				r.Seqs = append(r.Seqs, l.Seq)
 			}
-			_, plan, err := all.Inside().Plan(ctx, r)
+			plan, _, err := d.Plan(ctx, a.person(""), r, 0)
 			if err != nil {
 				return err
 			}
 			if unmasked {
-				if err := a.unmask(ctx, store, reason, r.Seqs...); err != nil {
+				if err := a.unmask(ctx, d, reason, r.Seqs...); err != nil {
 					return err
 				}
 			}

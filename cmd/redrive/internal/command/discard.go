@@ -70,17 +70,17 @@ func (a *app) move(m move) *cobra.Command {
 		case len(args) == 0 && !all && chosen.empty():
 			return wrong("nothing chooses letters: name SEQs, add --cause or another flag, or --all for %s", m.all)
 		}
-		store, err := a.store(ctx)
+		d, err := a.desk(ctx)
 		if err != nil {
 			return err
 		}
 		if len(args) == 0 {
-			if err := chosen.notMeant(ctx, store, reason); err != nil {
+			if err := chosen.notMeant(ctx, d, reason); err != nil {
 				return err
 			}
 		}
 		chosen.statuses = []string{string(m.from)}
-		s, err := a.frozen(ctx, store, &chosen, args)
+		s, err := a.frozen(ctx, d, &chosen, args)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (a *app) move(m move) *cobra.Command {
 				return err
 			}
 		}
-		moved, err := a.desk(store, nil).Decide(ctx, a.person(reason), m.what, s, "")
+		moved, err := d.Decide(ctx, a.person(reason), m.what, s, m.what.NewID())
 		left := max(0, s.Number-moved)
 		if a.json {
 			err = errors.Join(err, a.screen.JSON(moveReport{s.Number, m.key, moved, left}))
@@ -121,14 +121,14 @@ func (r moveReport) MarshalJSON() ([]byte, error) {
 }
 
 // frozen selects the letters that the arguments or the flags choose now.
-func (a *app) frozen(ctx context.Context, store *letters.Store, chosen *choice,
+func (a *app) frozen(ctx context.Context, d desk, chosen *choice,
 	args []string) (s operate.Selection, err error) {
 	if len(args) == 0 {
-		return a.freeze(ctx, store, chosen)
+		return a.freeze(ctx, d, chosen)
 	}
 	status := letters.Status(chosen.statuses[0])
 	for _, arg := range args {
-		l, _, err := find(ctx, store, arg)
+		l, _, err := find(ctx, d, arg)
 		if err != nil {
 			return s, err
 		}
@@ -144,11 +144,11 @@ func (a *app) frozen(ctx context.Context, store *letters.Store, chosen *choice,
 }
 
 // freeze selects the letters that the flags choose, and that are there now.
-func (a *app) freeze(ctx context.Context, store *letters.Store, chosen *choice) (s operate.Selection, err error) {
-	if s.Filter, err = chosen.filter(ctx, store); err != nil {
+func (a *app) freeze(ctx context.Context, d desk, chosen *choice) (s operate.Selection, err error) {
+	if s.Filter, err = chosen.filter(ctx, d); err != nil {
 		return s, err
 	}
-	if s, err = a.desk(store, nil).Freeze(ctx, s.Filter); err == nil && s.Number == 0 {
+	if s, err = d.Freeze(ctx, s.Filter); err == nil && s.Number == 0 {
 		err = none("no letter is chosen: redrive list takes the same flags")
 	}
 	return s, err

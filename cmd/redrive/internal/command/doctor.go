@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -21,7 +22,7 @@ const maxClockDifference = 5 * time.Second
 func (a *app) doctor() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the database, its tables, your rights, the clocks and the broker",
+		Short: "Check the API, or the database and its tables, your rights, the clocks and the broker",
 		Long: `doctor connects to what the settings name and says of each thing whether it is as it should be. It changes nothing. It
 ends with exit code 5 if something is wrong that a command would stumble over.`,
 		Example: `  redrive doctor
@@ -68,6 +69,10 @@ func (d *diagnosis) note(check string, err error, format string, args ...any) {
 }
 
 func (d *diagnosis) run(ctx context.Context) {
+	if d.app.settings.url != "" {
+		d.api(ctx)
+		return
+	}
 	start := time.Now()
 	db, err := d.app.database(ctx)
 	d.note("database", err, "%s answers in %s", connect.Shown(d.app.settings.db), time.Since(start).Round(time.Millisecond))
@@ -79,6 +84,25 @@ func (d *diagnosis) run(ctx context.Context) {
 		_, err := d.app.brokerOf(ctx, "")
 		d.note("broker", err, "%s answers", connect.Shown(d.app.settings.broker))
 	}
+}
+
+// api looks at the API, what it has, and what the person may do there.
+func (d *diagnosis) api(ctx context.Context) {
+	start := time.Now()
+	desk, err := d.app.remote(ctx)
+	if err != nil {
+		d.note("api", err, "")
+		return
+	}
+	s := desk.Service
+	d.note("api", nil, "API %s of %s at %s answers in %s", s.API, d.app.owner(), desk.At(), time.Since(start).Round(time.Millisecond))
+	health, err := desk.Health(ctx)
+	d.note("letters", err, "%d waiting", health.Letters[string(letters.StatusWaiting)])
+	var may error
+	if s.Right != operate.Act.String() && s.Right != operate.Approve.String() {
+		may = fmt.Errorf("you may %s, and change nothing: ask for a token with the right to %s", s.Right, operate.Act)
+	}
+	d.note("rights", may, "you are %s, and have the right to %s", s.Person, s.Right)
 }
 
 func (d *diagnosis) tables(ctx context.Context, db *sql.DB) {

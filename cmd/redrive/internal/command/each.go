@@ -13,8 +13,8 @@ func each(ctx context.Context, store *letters.Store, f letters.Filter) iter.Seq2
 }
 
 // heads returns the letters that f chooses without metadata and payloads, page by page.
-func heads(ctx context.Context, store *letters.Store, f letters.Filter) iter.Seq2[letters.Head, error] {
-	return paged(ctx, f, store.Heads, func(h letters.Head) int64 { return h.Seq })
+func heads(ctx context.Context, d desk, f letters.Filter) iter.Seq2[letters.Head, error] {
+	return paged(ctx, f, d.Heads, func(h letters.Head) int64 { return h.Seq })
 }
 
 func paged[T any](ctx context.Context, f letters.Filter, list func(context.Context, letters.Filter) ([]T, error),

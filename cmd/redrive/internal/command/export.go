@@ -60,7 +60,7 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 			if err != nil {
 				return err
 			}
-			f, err := chosen.filter(cmd.Context(), store)
+			f, err := chosen.filter(cmd.Context(), a.deskOn(store, nil))
 			if err != nil {
 				return err
 			}

@@ -82,10 +82,10 @@ func (c *choice) values() url.Values {
 	return q
 }
 
-// filter is the Filter of the flags. It asks the store for causes of which only a beginning was given.
-func (c *choice) filter(ctx context.Context, store *letters.Store) (f letters.Filter, err error) {
+// filter is the Filter of the flags. It asks the desk for causes of which only a beginning was given.
+func (c *choice) filter(ctx context.Context, d desk) (f letters.Filter, err error) {
 	if f, err = c.ofTopic(); err == nil {
-		f.Causes, err = wholeCauses(ctx, store, f.Causes)
+		f.Causes, err = wholeCauses(ctx, d, f.Causes)
 	}
 	return f, err
 }
@@ -104,12 +104,12 @@ func (c *choice) empty() bool { return len(c.values())+len(c.seqs) == 0 }
 
 // notMeant returns an error if the words for the record are the reason of letters: --reason was taken for
 // --failure-reason, and other letters would be acted on.
-func (c *choice) notMeant(ctx context.Context, store *letters.Store, reason string) error {
+func (c *choice) notMeant(ctx context.Context, d desk, reason string) error {
 	if reason == "" || len(c.seqs) > 0 || c.has("failure-reason") {
 		return nil
 	}
 	f := letters.Filter{Reasons: []string{reason}, Statuses: letters.Statuses(), Limit: 1}
-	if heads, err := store.Heads(ctx, f); err != nil || len(heads) == 0 {
+	if heads, err := d.Heads(ctx, f); err != nil || len(heads) == 0 {
 		return err
 	}
 	return wrong("--reason is why you act, for the record, and %q is a reason of letters: choose them by "+
@@ -135,11 +135,11 @@ func flagged(err error) error {
 }
 
 // wholeCauses returns the hashes that begin as given.
-func wholeCauses(ctx context.Context, store *letters.Store, begins []string) ([]string, error) {
+func wholeCauses(ctx context.Context, d desk, begins []string) ([]string, error) {
 	if len(begins) == 0 {
 		return nil, nil
 	}
-	groups, err := store.Groups(ctx, letters.Filter{Statuses: letters.Statuses(), Limit: letters.MaxLimit})
+	groups, err := d.Causes(ctx, letters.Filter{Statuses: letters.Statuses(), Limit: letters.MaxLimit})
 	if err != nil {
 		return nil, err
 	}

@@ -29,11 +29,11 @@ Without --status these are the letters that wait. Several values of a flag are s
 			if err := firstOf(within("--limit", limit, 1, math.MaxInt), notNegative("--after", chosen.after)); err != nil {
 				return err
 			}
-			store, err := a.store(cmd.Context())
+			d, err := a.desk(cmd.Context())
 			if err != nil {
 				return err
 			}
-			f, err := chosen.filter(cmd.Context(), store)
+			f, err := chosen.filter(cmd.Context(), d)
 			if err != nil {
 				return err
 			}
@@ -44,7 +44,7 @@ Without --status these are the letters that wait. Several values of a flag are s
 				{Name: "ID", Min: 36}, {Name: "DESCRIPTION", Min: 10, Drop: 1}, // an id of 36 characters is whole: a UUID
 			}}
 			last, more := int64(0), false
-			for l, err := range heads(cmd.Context(), store, f) {
+			for l, err := range heads(cmd.Context(), d, f) {
 				if err != nil {
 					return err
 				}

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
-	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -106,16 +104,3 @@ func (a *app) brokerOf(ctx context.Context, address string) (*connect.Broker, er
 	a.closers = append(a.closers, broker.Close)
 	return broker, nil
 }
-
-// desk is where this run works on letters, and on campaigns if it has some.
-func (a *app) desk(store *letters.Store, all *campaigns.Campaigns) *operate.Desk {
-	return &operate.Desk{Store: store, Campaigns: all, Masks: a.privacy}
-}
-
-// person is who runs the command, and why. A person with the password of the database may do all.
-func (a *app) person(reason string) operate.Person {
-	return operate.Person{Name: a.settings.by, Reason: reason, Right: operate.Approve}
-}
-
-// masked is a campaign as it may be shown.
-func (a *app) masked(c campaigns.Campaign) campaigns.Campaign { return a.desk(nil, nil).Campaign(c) }

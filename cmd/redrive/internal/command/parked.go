@@ -6,13 +6,13 @@ import (
 	"errors"
 	"strconv"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/remote"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/sequence"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -33,12 +33,37 @@ func seqOf(arg string) (int64, error) {
 	return seq, nil
 }
 
-// parkedMessage is a parked message as a program reads it.
-type parkedMessage struct {
-	sequence.Message
-	Class       string `json:"class,omitempty"`
-	Description string `json:"description,omitempty"`
-	Attempts    int    `json:"attempts,omitempty"`
+// parkedKeys returns the keys whose messages wait. A database without their table has none.
+func (a *app) parkedKeys(ctx context.Context, limit int) ([]sequence.Parked, error) {
+	if a.settings.url != "" {
+		d, err := a.remote(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return d.Sequences(ctx, limit)
+	}
+	db, err := a.database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return sequence.List(ctx, db, a.settings.service, limit)
+}
+
+// parkedMessages returns a key and its messages that wait.
+func (a *app) parkedMessages(ctx context.Context, seq int64, limit int) (v operate.SequenceData, err error) {
+	if a.settings.url != "" {
+		d, err := a.remote(ctx)
+		if err != nil {
+			return v, err
+		}
+		return d.SequenceOf(ctx, seq, limit)
+	}
+	db, err := a.parkedIn(ctx)
+	if err != nil {
+		return v, err
+	}
+	first, all, err := sequence.Show(ctx, db, a.settings.service, seq, limit)
+	return a.deskOn(nil, nil).SequenceOf(a.person(""), first, all), err
 }
 
 func (a *app) showSequence() *cobra.Command {
@@ -54,76 +79,55 @@ message a line.`,
 			if err = firstOf(err, within("--limit", limit, 1, letters.MaxLimit)); err != nil {
 				return err
 			}
-			db, err := a.parkedIn(cmd.Context())
-			if err != nil {
-				return err
-			}
-			first, all, err := sequence.Show(cmd.Context(), db, a.settings.service, seq, limit)
+			v, err := a.parkedMessages(cmd.Context(), seq, limit)
 			if err != nil {
 				return undecided(seq, err)
 			}
-			return a.parked(first, all)
+			return a.parked(v)
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "the largest number of messages")
 	return cmd
 }
 
-func (a *app) parked(first sequence.Parked, all []sequence.Message) error {
+func (a *app) parked(v operate.SequenceData) error {
 	t := &screen.Table{Columns: []screen.Column{
 		{Name: "SEQ", Right: true}, {Name: "OFFSET", Right: true}, {Name: "ID", Min: 8, Style: screen.Bold}, {Name: "SENT", Style: screen.Dim, Drop: 1},
 		{Name: "BYTES", Right: true, Drop: 2}, {Name: "DECIDED", Style: screen.Amber},
 	}}
-	for at, m := range all {
-		m.ID, m.Why = a.privacy.Text(m.ID), a.privacy.Text(m.Why)
-		failure := failureOf(m)
-		failure.Description = a.privacy.Text(failure.Description)
+	for at, m := range v.Waiting {
 		if a.json {
-			v := parkedMessage{Message: m, Description: failure.Description, Attempts: failure.Attempts}
-			if failure.Attempts > 0 {
-				v.Class = failure.Class.String()
-			}
-			if err := a.screen.JSON(v); err != nil {
+			if err := a.screen.JSON(m); err != nil {
 				return err
 			}
 			continue
 		}
 		if at == 0 {
-			a.parkedHead(first, failure)
+			a.parkedHead(v.Parked, m)
 		}
 		t.Row(m.Seq, m.Position, m.ID, a.when(m.SentAt), m.Bytes, m.Decided)
 	}
 	if !a.json {
 		a.screen.Head("messages")
 		a.screen.Table(t)
-		if len(all) < first.Messages {
-			a.screen.Note("%s wait: --limit shows more", several(first.Messages, "message"))
+		if len(v.Waiting) < v.Messages {
+			a.screen.Note("%s wait: --limit shows more", several(v.Messages, "message"))
 		}
 	}
 	return nil
 }
 
-func (a *app) parkedHead(p sequence.Parked, f poison.Failure) {
-	fields := [][2]string{
+func (a *app) parkedHead(p sequence.Parked, m operate.ParkedData) {
+	for _, field := range [][2]string{
 		{"key", a.maskSequence(&p)}, {"state", waitsFor(p)}, {"topic", p.Topic}, {"partition", strconv.Itoa(int(p.Partition))}, {"group", p.Group},
 		{"consumer", p.Consumer}, {"due", a.when(p.Due)}, {"decided by", p.By}, {"reason", p.Why},
-	}
-	if f.Attempts > 0 {
-		fields = append(fields, [2]string{"class", f.Class.String()}, [2]string{"description", f.Description},
-			[2]string{"attempts", count(f.Attempts)}, [2]string{"first failed", a.when(f.FirstFailedAt)}, [2]string{"last failed", a.when(f.LastFailedAt)})
-	}
-	for _, field := range fields {
+		{"class", m.Class}, {"description", m.Description}, {"attempts", count(m.Attempts)}, {"first failed", a.stamped(m.FirstFailedAt)},
+		{"last failed", a.stamped(m.LastFailedAt)},
+	} {
 		if field[1] != "" {
 			a.screen.Field(field[0], field[1])
 		}
 	}
-}
-
-// failureOf is why a message waits. What only waits behind another one has none.
-func failureOf(m sequence.Message) poison.Failure {
-	msg := message.NewMessage(m.ID, nil)
-	msg.Metadata = m.Metadata
-	return poison.Read(msg).Failure
 }
 
 // undecided says what can be done about a decision that was refused.
@@ -137,6 +141,8 @@ func undecided(seq int64, err error) error {
 		return none("SEQ %d: %w; the instance that has the partition carries it out: redrive sequences says late if none does", seq, err)
 	case errors.Is(err, sequence.ErrNotHeld):
 		return none("SEQ %d: %w: it is tried again by itself, and redrive sequences says when; skip or discard it if that is of no use", seq, err)
+	case errors.Is(err, remote.ErrChanged):
+		return none("SEQ %d: %w", seq, err)
 	}
 	return err
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/watermill-spillway/spillway/privacy"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 const privacyHelp = `What redrive prints of letters is masked: a secret reads [redacted]. Passwords, tokens, keys and card numbers are found by their
@@ -66,10 +65,15 @@ func unmaskFlag(flags *pflag.FlagSet, unmasked *bool, reason *string) {
 }
 
 // unmask shows letters as they are, once the record has it.
-func (a *app) unmask(ctx context.Context, store *letters.Store, reason string, seqs ...int64) error {
-	if err := a.desk(store, nil).Show(ctx, a.person(reason), seqs...); err != nil {
-		return err
+func (a *app) unmask(ctx context.Context, d desk, reason string, seqs ...int64) error {
+	for _, seq := range seqs {
+		if _, _, err := d.Whole(ctx, a.person(reason), seq, true); err != nil {
+			return err
+		}
 	}
-	a.privacy, a.screen.Privacy = privacy.None(), privacy.None()
+	a.bare()
 	return nil
 }
+
+// bare ends the masking of this run.
+func (a *app) bare() { a.privacy, a.screen.Privacy = privacy.None(), privacy.None() }

@@ -59,11 +59,12 @@ reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a
 			if err != nil {
 				return err
 			}
-			if err := chosen.notMeant(ctx, store, reason); err != nil {
+			d := a.deskOn(store, nil)
+			if err := chosen.notMeant(ctx, d, reason); err != nil {
 				return err
 			}
 			chosen.until = olderThan
-			s, err := a.freeze(ctx, store, &chosen)
+			s, err := a.freeze(ctx, d, &chosen)
 			if err != nil {
 				return err
 			}

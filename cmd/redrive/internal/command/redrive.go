@@ -73,11 +73,11 @@ letters first, and waits for what becomes of them. --dry-run only says what woul
 }
 
 // ask makes the request of the flags.
-func (s *startFlags) ask(ctx context.Context, a *app, store *letters.Store, chosen *choice,
+func (s *startFlags) ask(ctx context.Context, d desk, chosen *choice,
 	args []string) (r campaigns.Request, err error) {
 	r = s.request
 	for _, arg := range args {
-		l, _, err := find(ctx, store, arg)
+		l, _, err := find(ctx, d, arg)
 		if err != nil {
 			return r, err
 		}
@@ -91,10 +91,10 @@ func (s *startFlags) ask(ctx context.Context, a *app, store *letters.Store, chos
 	if chosen.empty() && !s.all {
 		return r, wrong("nothing chooses letters: name SEQs, add --cause or another flag, or --all for every letter that waits")
 	}
-	if err = chosen.notMeant(ctx, store, r.Reason); err != nil {
+	if err = chosen.notMeant(ctx, d, r.Reason); err != nil {
 		return r, err
 	}
-	if r.Filter, err = chosen.filter(ctx, store); err != nil {
+	if r.Filter, err = chosen.filter(ctx, d); err != nil {
 		return r, err
 	}
 	if r.Edit, err = s.editFlags.read(); err != nil {
@@ -116,19 +116,26 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 	if err := s.check(chosen, args); err != nil {
 		return err
 	}
-	all, store, err := a.openCampaigns(ctx, true, campaigns.Config{Allow: s.allow})
+	if a.settings.url != "" && len(s.allow) > 0 {
+		return wrong("--allow is for a database: an API has a list of the topics that letters may go to; leave it out")
+	}
+	d, err := a.campaignDesk(ctx, true, campaigns.Config{Allow: s.allow})
 	if err != nil {
 		return err
 	}
-	r, err := s.ask(ctx, a, store, chosen, args)
+	r, err := s.ask(ctx, d, chosen, args)
 	if err != nil {
 		return err
 	}
 	var plan operate.DryRun
+	var part bool
 	if s.dryRun || !s.yes {
-		if plan, _, err = a.desk(store, all).Plan(ctx, a.person(r.Reason), r, 0); err != nil {
+		if plan, part, err = d.Plan(ctx, a.person(r.Reason), r, 0); err != nil {
 			return err
 		}
+	}
+	if part {
+		a.screen.Note("the server looked at the first %s: there may be more", several(plan.Letters, "letter"))
 	}
 	if s.dryRun {
 		return a.plan(plan)
@@ -145,7 +152,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 			return err
 		}
 	}
-	c, err := a.desk(store, all).Start(ctx, a.person(r.Reason), r)
+	c, err := d.Start(ctx, a.person(r.Reason), r)
 	if err != nil {
 		return noLetters(err)
 	}
@@ -162,7 +169,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 		return nil
 	}
 	a.screen.Note("campaign %s began; Ctrl-C leaves it running", short(c.ID))
-	return a.follow(ctx, all, c)
+	return a.follow(ctx, d, c)
 }
 
 func targets(p operate.DryRun) string {

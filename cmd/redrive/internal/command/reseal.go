@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -149,7 +150,7 @@ func (r resealFlags) choose(ctx context.Context, store *letters.Store, keys []in
 		n, err = store.Count(ctx, f)
 		return f, n, err
 	}
-	for head, err := range heads(ctx, store, f) {
+	for head, err := range heads(ctx, &operate.Desk{Store: store}, f) {
 		if err != nil {
 			return f, 0, err
 		}

@@ -31,7 +31,7 @@ func (a *app) retain(ctx context.Context, texts []string, reason string, dryRun,
 	}
 	var rules []letters.RetentionRule
 	for _, text := range texts {
-		rule, err := ruleOf(ctx, store, text)
+		rule, err := ruleOf(ctx, a.deskOn(store, nil), text)
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (a *app) retained(rules []string, numbers []int, dryRun bool) error {
 }
 
 // ruleOf reads a rule of words.
-func ruleOf(ctx context.Context, store *letters.Store, text string) (rule letters.RetentionRule, err error) {
+func ruleOf(ctx context.Context, d desk, text string) (rule letters.RetentionRule, err error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
 		return rule, wrong("--rule is empty: write status=succeeded older-than=30d")
@@ -110,7 +110,7 @@ func ruleOf(ctx context.Context, store *letters.Store, text string) (rule letter
 		case "reason":
 			rule.Reasons = append(rule.Reasons, values...)
 		case "cause":
-			if rule.Causes, err = wholeCauses(ctx, store, values); err != nil {
+			if rule.Causes, err = wholeCauses(ctx, d, values); err != nil {
 				return rule, err
 			}
 		case "older-than":

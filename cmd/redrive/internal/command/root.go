@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/seal"
 )
@@ -55,6 +56,9 @@ func Main(ctx context.Context, p Process) int {
 	}
 	for _, closing := range a.closers {
 		_ = closing()
+	}
+	if of := (*operate.Wrong)(nil); errors.As(err, &of) && !errors.As(err, new(coded)) {
+		err = flagged(err) // by a server
 	}
 	if connect.MayNot(err) {
 		err = fmt.Errorf("this role may not change anything: use one that may INSERT, UPDATE and DELETE: %w", err)

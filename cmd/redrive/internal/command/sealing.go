@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/watermill-spillway/spillway/internal/envelope"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
 	"github.com/watermill-spillway/spillway/settings"
@@ -63,16 +64,29 @@ func (a *app) clearFlag(flags *pflag.FlagSet) {
 // open opens a letter that is sealed. If it does not open, the error says which key it needs, and the letter has no
 // payload.
 func (a *app) open(ctx context.Context, store *letters.Store, l letters.Letter) (letters.Letter, error) {
-	opened, err := a.desk(store, nil).Open(ctx, l)
-	if err == nil && opened.Closed != nil {
-		err = a.closed(l.Seq, opened.Key, opened.Closed)
+	opened, err := a.deskOn(store, nil).Open(ctx, l)
+	if err == nil {
+		err = a.closed(opened)
 	}
 	return opened.Letter, err
 }
 
-// closed says which key a letter needs, and what to do.
-func (a *app) closed(seq int64, key string, err error) error {
-	named := fmt.Sprintf("letter %d is sealed with key id %q", seq, key)
+// opens returns an error for a letter that does not open.
+func (a *app) opens(ctx context.Context, d desk, seq int64) error {
+	l, _, err := d.Whole(ctx, a.person(""), seq, false)
+	if err == nil {
+		err = a.closed(l)
+	}
+	return err
+}
+
+// closed says which key a letter needs that did not open, and what to do.
+func (a *app) closed(l operate.Letter) error {
+	err := l.Closed
+	if err == nil || l.Key == "" { // withheld by a server
+		return err
+	}
+	named := fmt.Sprintf("letter %d is sealed with key id %q", l.Seq, l.Key)
 	switch {
 	case errors.Is(err, seal.ErrNoKeys):
 		return fmt.Errorf("%s: give the file of keys with --keys FILE or SPILLWAY_KEYS", named)

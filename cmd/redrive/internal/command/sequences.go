@@ -52,11 +52,7 @@ func (a *app) listSequences(cmd *cobra.Command, limit int) error {
 	if err := within("--limit", limit, 1, letters.MaxLimit); err != nil {
 		return err
 	}
-	db, err := a.database(cmd.Context())
-	if err != nil {
-		return err
-	}
-	all, err := sequence.List(cmd.Context(), db, a.settings.service, limit)
+	all, err := a.parkedKeys(cmd.Context(), limit)
 	if err != nil {
 		return err
 	}

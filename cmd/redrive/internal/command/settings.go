@@ -60,6 +60,7 @@ A password on the command line can be read by every user of the machine. Prefer 
 // config has what flags, environment and files say in common.
 type config struct {
 	url, tokenFile, ca, db, service, broker, by, redact, privacy, keys, file, context string
+	serviceGiven                                                                      bool // by a flag
 }
 
 // names are the settings that a file may have.
@@ -110,6 +111,7 @@ func (s *config) load(cmd *cobra.Command, env func(string) string) error {
 	if err := s.target(all); err != nil {
 		return err
 	}
+	s.serviceGiven = cmd.Flags().Changed("service")
 	if s.url != "" {
 		for name, why := range map[string]string{
 			"by":   "the API knows who you are by your token, and writes that down",

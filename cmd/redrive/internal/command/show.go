@@ -48,27 +48,28 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 				notNegative("--limit", limit)); err != nil {
 				return err
 			}
-			store, err := a.store(cmd.Context())
+			d, err := a.desk(cmd.Context())
 			if err != nil {
 				return err
 			}
-			l, others, err := find(cmd.Context(), store, args[0])
+			head, others, err := find(cmd.Context(), d, args[0])
 			if err != nil {
 				return err
 			}
 			if len(others) > 0 {
-				a.screen.Note("%d letters have this id; this is SEQ %d, the others are %s", len(others)+1, l.Seq,
+				a.screen.Note("%d letters have this id; this is SEQ %d, the others are %s", len(others)+1, head.Seq,
 					strings.Trim(fmt.Sprint(others), "[]"))
 			}
-			if unmasked {
-				if err := a.unmask(cmd.Context(), store, reason, l.Seq); err != nil {
-					return err
-				}
+			whole, events, err := d.Whole(cmd.Context(), a.person(reason), head.Seq, unmasked)
+			if err != nil {
+				return err
 			}
-			key := l.SealKey
-			l, closed := a.open(cmd.Context(), store, l)
+			if unmasked {
+				a.bare()
+			}
+			l, key, closed := whole.Letter, whole.Key, a.closed(whole)
 			noPayload = noPayload || closed != nil
-			size, payload := len(l.Original.Payload), []byte(l.Original.Payload)
+			size, payload := whole.PayloadBytes, []byte(l.Original.Payload)
 			if a.settings.redact != "" && !noPayload {
 				if payload, err = redacted(cmd.Context(), a.settings.redact, payload); err != nil {
 					a.screen.Note("no payload is shown: %s", err)
@@ -77,14 +78,11 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 			}
 			payload = a.privacy.Payload(payload)
 			l = operate.Masked(l, a.privacy)
-			events, err := store.History(cmd.Context(), l.Seq)
-			if err != nil {
-				return err
-			}
 			if a.json {
-				v := operate.WholeDataOf(l, a.desk(store, nil).Events(a.person(""), events))
+				v := operate.WholeDataOf(l, a.deskOn(nil, nil).Events(a.person(""), events))
 				v.SealKey, v.Sealed = key, says(closed)
 				if !noPayload {
+					v.PayloadBytes = size
 					v.Carry(payload)
 				}
 				return a.screen.JSON(v)
@@ -115,28 +113,26 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 }
 
 // find returns the letter with the SEQ or else with the id. others are the SEQs of more letters with that id.
-func find(ctx context.Context, store *letters.Store, which string) (l letters.Letter, others []int64, err error) {
+func find(ctx context.Context, d desk, which string) (l letters.Head, others []int64, err error) {
 	if seq, err := strconv.ParseInt(which, 10, 64); err == nil && seq > 0 {
-		l, err := store.Get(ctx, seq)
+		l, err := d.HeadOf(ctx, seq)
 		if !errors.Is(err, letters.ErrNotFound) {
 			return l, nil, err
 		}
 	}
-	last := int64(0)
-	for head, err := range heads(ctx, store, letters.Filter{IDs: []string{which}, Statuses: letters.Statuses()}) {
+	for head, err := range heads(ctx, d, letters.Filter{IDs: []string{which}, Statuses: letters.Statuses()}) {
 		if err != nil {
 			return l, nil, err
 		}
-		if last > 0 {
-			others = append(others, last)
+		if l.Seq > 0 {
+			others = append(others, l.Seq)
 		}
-		last = head.Seq
+		l = head
 	}
-	if last == 0 {
+	if l.Seq == 0 {
 		return l, nil, none("no letter has the SEQ or the id %q: redrive list prints both", which)
 	}
-	l, err = store.Get(ctx, last)
-	return l, others, err
+	return l, others, nil
 }
 
 // redacted is what the program of the settings writes when it reads the payload.

@@ -80,11 +80,11 @@ func (a *app) steer(s steering) *cobra.Command {
 					return coded{err, exitWrong}
 				}
 			}
-			all, _, err := a.openCampaigns(cmd.Context(), false, campaigns.Config{})
+			d, err := a.campaignDesk(cmd.Context(), false, campaigns.Config{})
 			if err != nil {
 				return err
 			}
-			c, err := campaignOf(cmd.Context(), all, args[0])
+			c, err := campaignOf(cmd.Context(), d, args[0])
 			if err != nil {
 				return err
 			}
@@ -93,7 +93,7 @@ func (a *app) steer(s steering) *cobra.Command {
 					return err
 				}
 			}
-			c, err = a.desk(nil, all).Steer(cmd.Context(), a.person(reason), c.ID, what, rate)
+			c, err = d.Steer(cmd.Context(), a.person(reason), c.ID, what, rate)
 			if err != nil {
 				return err
 			}

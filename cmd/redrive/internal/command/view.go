@@ -47,6 +47,14 @@ func (a *app) when(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
+// stamped is a time of data for programs, for people.
+func (a *app) stamped(text string) string {
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return a.when(at)
+	}
+	return text
+}
+
 // styleOf marks what a status says.
 func styleOf(s letters.Status) screen.Style {
 	switch s {

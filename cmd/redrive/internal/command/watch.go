@@ -33,21 +33,21 @@ letters were redriven, and 5 if it paused, was cancelled, or left letters behind
   redrive watch 9f3a12bc --json | jq .redriven`,
 		Args: arguments(1, 1, "the id of a campaign"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, _, err := a.openCampaigns(cmd.Context(), false, campaigns.Config{})
+			d, err := a.campaignDesk(cmd.Context(), false, campaigns.Config{})
 			if err != nil {
 				return err
 			}
-			c, err := campaignOf(cmd.Context(), all, args[0])
+			c, err := campaignOf(cmd.Context(), d, args[0])
 			if err != nil {
 				return err
 			}
-			return a.follow(cmd.Context(), all, c)
+			return a.follow(cmd.Context(), d, c)
 		},
 	}
 }
 
 // follow watches a campaign.
-func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.Campaign) error {
+func (a *app) follow(ctx context.Context, d desk, c campaigns.Campaign) error {
 	progress := a.screen.Progress()
 	begun, redriven, said := time.Now(), c.Redriven, false
 	last := ""
@@ -66,11 +66,11 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 		if c.State.Ended() || c.State == campaigns.Paused || c.State == campaigns.Approval || c.State == campaigns.Scheduled {
 			progress.End()
 			if c.State == campaigns.Finished && c.Refused+c.Failed+c.Gone > 0 && !a.json {
-				behind, err := all.Inside().LeftBehind(ctx, c.ID)
+				v, err := d.CampaignOf(ctx, a.person(""), c)
 				if err != nil {
 					return err
 				}
-				for _, b := range behind {
+				for _, b := range v.Behind {
 					a.screen.Line("left behind: %s", leftBehind(b))
 				}
 			}
@@ -80,7 +80,7 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 			time.Since(begun) > patientFor {
 			said = true
 			progress.End()
-			a.screen.Note("no worker has taken a letter yet: %s", a.whyNot(ctx, all, c.ID))
+			a.screen.Note("no worker has taken a letter yet: %s", a.whyNot(ctx, d, c))
 		}
 		select {
 		case <-ctx.Done():
@@ -90,7 +90,7 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 			return errDetached
 		case <-time.After(lookEvery):
 		}
-		next, err := all.Get(ctx, c.ID)
+		next, err := d.CampaignByID(ctx, c.ID)
 		switch {
 		case err == nil:
 			c, away = next, time.Time{}
@@ -106,16 +106,16 @@ func (a *app) follow(ctx context.Context, all *campaigns.Campaigns, c campaigns.
 }
 
 // whyNot says why no worker works on a campaign, as far as the record knows.
-func (a *app) whyNot(ctx context.Context, all *campaigns.Campaigns, id string) string {
-	events, err := all.Inside().History(ctx, id, 0)
+func (a *app) whyNot(ctx context.Context, d desk, c campaigns.Campaign) string {
+	v, err := d.CampaignOf(ctx, a.person(""), c)
 	if err != nil {
 		return "the record does not answer: " + err.Error()
 	}
-	for _, e := range slices.Backward(events) {
+	for _, e := range slices.Backward(v.Events) {
 		switch e.Kind {
 		case inside.CampaignLeft:
 			return fmt.Sprintf("%s; %s: give a worker what it lacks, or cancel: redrive cancel %s", e.Details, e.Reason,
-				short(id))
+				short(c.ID))
 		case inside.CampaignWaits:
 			return e.Reason
 		}

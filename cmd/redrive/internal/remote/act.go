@@ -1,0 +1,138 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+)
+
+func jsonOf(v any) ([]byte, error) { return json.Marshal(v) }
+
+// Decide marks the letters of a selection. A server does as many in one request as it has time for: the same key goes on.
+func (d *Desk) Decide(ctx context.Context, who operate.Person, what operate.Decision, s operate.Selection,
+	id string) (n int, err error) {
+	body := operate.DecideBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, Seqs: s.Seqs}
+	if len(s.Seqs) == 0 {
+		body.Filter = &s.Filter
+	}
+	key := strings.TrimPrefix(id, what.Name+"-")
+	for {
+		var v operate.DecidedData
+		err := d.post(ctx, &v, key, body, what.Name+"s")
+		if errors.Is(err, campaigns.ErrNoLetters) {
+			return n, nil
+		}
+		if err == nil && v.Letters != nil {
+			n = *v.Letters
+		}
+		if err != nil || v.Complete {
+			return n, err
+		}
+	}
+}
+
+// Plan says what a campaign would do. The server looks at no more letters than it has time for.
+func (d *Desk) Plan(ctx context.Context, _ operate.Person, r campaigns.Request, _ int) (operate.DryRun, bool, error) {
+	var v operate.PlanData
+	err := d.post(ctx, &v, "", startOf(r), "plan")
+	for i := range v.Sample {
+		if edited := v.Sample[i].Edited; edited != nil { // masked by the server
+			edited.Mask = func(*privacy.Redactor) *inside.Diff { return edited }
+		}
+	}
+	return v.DryRun, v.Part, err
+}
+
+func startOf(r campaigns.Request) operate.StartBody {
+	r.By, r.ID = "", ""
+	return operate.StartBody{Request: r, Filter: &r.Filter}
+}
+
+// Start starts a campaign. Its id is the key of the request.
+func (d *Desk) Start(ctx context.Context, who operate.Person, r campaigns.Request) (c campaigns.Campaign, err error) {
+	r.Reason = who.Reason
+	err = d.post(ctx, &c, newKey(), startOf(r), "campaigns")
+	return c, err
+}
+
+// Steer does something with a campaign.
+func (d *Desk) Steer(ctx context.Context, who operate.Person, id string, s operate.Steering,
+	rate float64) (c campaigns.Campaign, err error) {
+	var body any = operate.ReasonBody{Reason: who.Reason}
+	if s.Rated {
+		body = operate.RateBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, Rate: &rate}
+	}
+	err = d.post(ctx, &c, newKey(), body, "campaigns", id, s.Name)
+	return c, err
+}
+
+// CampaignByID returns a campaign, masked.
+func (d *Desk) CampaignByID(ctx context.Context, id string) (c campaigns.Campaign, err error) {
+	err = d.getItem(ctx, &c, nil, "campaigns", id)
+	return c, err
+}
+
+// CampaignOf returns a campaign with its record, masked.
+func (d *Desk) CampaignOf(ctx context.Context, _ operate.Person, c campaigns.Campaign) (v operate.CampaignData, err error) {
+	err = d.getItem(ctx, &v, nil, "campaigns", c.ID)
+	return v, err
+}
+
+// CampaignList returns campaigns, masked, the newest first.
+func (d *Desk) CampaignList(ctx context.Context, l campaigns.List) ([]campaigns.Campaign, error) {
+	q := url.Values{}
+	for _, state := range l.States {
+		q.Add("state", string(state))
+	}
+	if l.Limit > 0 {
+		q.Set("limit", number(l.Limit))
+	}
+	var page operate.CampaignsData
+	err := d.get(ctx, &page, q, "campaigns")
+	return page.Campaigns, err
+}
+
+// Sequences returns keys whose messages wait, masked.
+func (d *Desk) Sequences(ctx context.Context, limit int) ([]sequence.Parked, error) {
+	var page operate.SequencesData
+	err := d.get(ctx, &page, url.Values{"limit": {number(limit)}}, "sequences")
+	return page.Sequences, err
+}
+
+// SequenceOf returns a key with messages that wait, masked.
+func (d *Desk) SequenceOf(ctx context.Context, seq int64, limit int) (v operate.SequenceData, err error) {
+	err = d.getItem(ctx, &v, url.Values{"limit": {number(limit)}}, "sequences", number(seq))
+	return v, err
+}
+
+// DecideSequence writes down what a person decided about a key.
+func (d *Desk) DecideSequence(ctx context.Context, who operate.Person, seq int64, what sequence.Decision,
+	all bool) (int, error) {
+	var v operate.SequenceDecided
+	body := operate.SequenceBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, All: all}
+	err := d.post(ctx, &v, newKey(), body, "sequences", number(seq), what.String())
+	return v.Messages, err
+}
+
+// Breakers are the handlers whose messages are held in the process that answers.
+func (d *Desk) Breakers(ctx context.Context) ([]breaker.Status, error) {
+	var v operate.BreakersData
+	err := d.get(ctx, &v, nil, "breakers")
+	return v.Breakers, err
+}
+
+// timeOf reads a time of data for programs.
+func timeOf(text string) time.Time {
+	at, _ := time.Parse(time.RFC3339Nano, text) // the zero time if there is none
+	return at
+}

@@ -1,0 +1,119 @@
+package remote
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+
+	"github.com/watermill-spillway/spillway/internal/sequence"
+)
+
+// ErrChanged is the error of something that happened meanwhile.
+var ErrChanged = errors.New("something has changed meanwhile")
+
+// Refusal is what a server says if it does not do something.
+type Refusal struct {
+	operate.Problem
+	says string
+}
+
+func (r *Refusal) Error() string { return r.says }
+
+// Is lets a refusal stand for the error that a database gives.
+func (r *Refusal) Is(target error) bool {
+	switch target {
+	case letters.ErrNotFound, campaigns.ErrNotFound, sequence.ErrNotParked:
+		return r.Type == operate.ProblemNotFound
+	case campaigns.ErrNoLetters:
+		return r.Type == operate.ProblemNoLetters
+	case ErrChanged, campaigns.ErrState:
+		return r.Type == operate.ProblemChanged
+	case campaigns.ErrRequest:
+		return r.Type == operate.ProblemInvalid
+	}
+	return false
+}
+
+// Unwrap returns the error of a field that is wrong.
+func (r *Refusal) Unwrap() error {
+	if r.Type != operate.ProblemInvalid || len(r.Errors) == 0 {
+		return nil
+	}
+	e := r.Errors[0]
+	return &operate.Wrong{Field: strings.ReplaceAll(e.Field, "_", "-"), Why: e.Detail, Value: e.Value, Remedy: e.Remedy}
+}
+
+// lasting is an error that another attempt would meet too.
+type lasting struct{ error }
+
+func (l lasting) Unwrap() error { return l.error }
+
+// Lasting reports whether another attempt would meet the error too.
+func Lasting(err error) bool {
+	var r *Refusal
+	switch {
+	case errors.As(err, &r):
+		return r.Status < http.StatusInternalServerError && r.Status != http.StatusTooManyRequests
+	case errors.As(err, new(lasting)), errors.Is(err, ErrConfig):
+		return true
+	}
+	return false
+}
+
+// refusal is the error of an answer that is none.
+func (d *Desk) refusal(response *http.Response, a asking, token bool, kind string, body []byte) error {
+	r := &Refusal{}
+	if kind != "application/problem+json" || json.Unmarshal(body, &r.Problem) != nil {
+		r.Problem = operate.Problem{} // of a proxy, or of another program
+	}
+	r.Status = response.StatusCode
+	said := cmp.Or(strings.TrimSpace(r.Detail), strings.TrimSpace(r.Title), http.StatusText(r.Status), "no reason")
+	switch {
+	case r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden && !token:
+		how := "get a new one, and write it into " + d.config.TokenFile
+		if !token {
+			how = "no token was sent: name the file of yours with --token-file"
+		}
+		r.says = fmt.Sprintf("the API at %s does not know you: %s: %s", d.at.Host, strings.TrimRight(said, "."), how)
+	case r.Status == http.StatusForbidden && len(a.path) == 0:
+		r.says = fmt.Sprintf("the API at %s gives no right for the token of %s: it is wrong, or has expired: %s", d.at.Host,
+			d.config.TokenFile, said)
+	case r.Type == "" && r.Status == http.StatusForbidden:
+		r.says = fmt.Sprintf("%s does not let you in: %s", d.at.Host, said)
+	case r.Status == http.StatusMethodNotAllowed, r.Status == http.StatusNotFound && (!a.item || r.Type == ""):
+		r.Type = ""
+		r.says = d.missing(a).Error()
+	case r.Type == "" && r.Status >= http.StatusInternalServerError:
+		r.says = fmt.Sprintf("the API at %s does not answer: status %d, %s", d.at.Host, r.Status, said)
+	case r.Type == "":
+		r.says = fmt.Sprintf("the API at %s refuses: status %d, %s", d.at.Host, r.Status, said)
+	default:
+		r.says = said
+	}
+	return r
+}
+
+// missing is the error of a route that the server does not have.
+func (d *Desk) missing(a asking) error {
+	if d.Service.API == "" {
+		return d.noAPI("")
+	}
+	return fmt.Errorf("the API at %s has no %s: it is API %s, and this is redrive %s; use a redrive of the server's release, "+
+		"or --db", d.at.Host, strings.Join(a.path, "/"), d.Service.API, d.config.Command)
+}
+
+// noAPI is the error of an address where something else answers.
+func (d *Desk) noAPI(kind string) error {
+	if kind != "" {
+		kind = ", but " + kind
+	}
+	return lasting{fmt.Errorf("there is no API of a console at %s%s: --url must lead to where the service mounts its console, "+
+		"of a Spillway with api/v1 (this is redrive %s)", d.at.Redacted(), kind, d.config.Command)}
+}
