@@ -152,6 +152,10 @@ facts: start ## what the code answers to in Watermill and the brokers; make test
 modules: ## each module by itself, at its own versions, and modules of users, from a proxy that is made of the tree
 	$(GO) test -count=1 -timeout 15m ./examples/proofs/modules
 
+.PHONY: floors
+floors: start ## the library's tests with the oldest versions that its go.mod allows; make test has the newest ones
+	GOWORK=off $(SERVE) -p 1 ./...
+
 .PHONY: api
 api: ## what changed in exported names since the last tag, or since BASE
 	@.ci/api
