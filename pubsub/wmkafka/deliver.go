@@ -9,8 +9,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/placing"
-	"github.com/watermill-spillway/spillway/internal/sequence"
 )
 
 // delivery is a record on its way to the consumer, which holds it until the ack.
@@ -26,20 +24,6 @@ type delivery struct {
 	turn      *inTurn     // if the next message can be delivered while this one is placed
 	placement *placement  // of the turn, once there is one
 	first     atomic.Bool // it is placed, and committed, before the next message is delivered
-
-	placing.Chains // of lanes
-
-	key   []byte            // of lanes, or nil
-	order sequence.Delivery // if the order of keys is kept
-	lane  *sequence.Lane    // there is no message: what is parked in the lane is to be delivered
-}
-
-// Sequenced is for package sequence.
-func (d *delivery) Sequenced() *sequence.Delivery {
-	if d.order.Owner == nil {
-		return nil
-	}
-	return &d.order
 }
 
 // Placing lets the next message be delivered while this one is placed elsewhere. It waits until those before it with
@@ -68,9 +52,15 @@ func (d *delivery) pause() time.Duration {
 
 // deliver prepares the delivery of a record. work is that of the tenure.
 func (s *subscription) deliver(work context.Context, record *sarama.ConsumerMessage) *delivery {
-	d := &delivery{sub: s, taking: s.tenure.session.Context(), msg: read(s.config.Unmarshaler, record)}
-	d.of = recordContext{Context: work, record: record, group: s.group, delivery: d}
+	d := new(delivery)
+	d.prepare(s, work, record)
+	d.of.delivery = d
 	return d
+}
+
+func (d *delivery) prepare(s *subscription, work context.Context, record *sarama.ConsumerMessage) {
+	d.sub, d.taking, d.msg = s, s.tenure.session.Context(), read(s.config.Unmarshaler, record)
+	d.of = recordContext{Context: work, record: record, group: s.group}
 }
 
 // send hands the message over, unless the session ends before that.
@@ -104,20 +94,18 @@ const (
 )
 
 // settled waits until the message is, or until the tenure has ended and the grace after it. wake is of the turn of its
-// handler, or nil.
+// handler, which wakes at the end of the tenure too, or the end of the tenure alone.
 func (d *delivery) settled(wake <-chan struct{}) outcome {
-	for waiting := true; waiting; {
-		select {
+	for d.of.Err() == nil {
+		select { // a fourth channel would cost each message more
 		case <-d.msg.Acked():
 			return acked
 		case <-d.msg.Nacked():
 			return nacked
 		case <-wake:
-			if d.turn != nil && d.turn.isPlacing(d) {
+			if d.of.Err() == nil && d.turn != nil && d.turn.isPlacing(d) {
 				return elsewhere
 			}
-		case <-d.of.Done():
-			waiting = false
 		}
 	}
 	// The handler may just have done its work: an ack in time spares it a second delivery, because marks are committed

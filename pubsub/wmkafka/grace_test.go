@@ -17,7 +17,7 @@ func TestAckedAtTheEndOfTheGrace(t *testing.T) {
 		d := s.deliver(s.tenure.work, &sarama.ConsumerMessage{Topic: "orders"})
 		g.end()
 		d.msg.Ack()
-		if how := d.settled(nil); how != acked {
+		if how := d.settled(d.of.Done()); how != acked {
 			t.Fatalf("round %d: settled as %d", round, how)
 		}
 	}

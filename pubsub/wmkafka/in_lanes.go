@@ -27,6 +27,24 @@ type inLanes struct {
 	marker
 }
 
+// laned is a delivery of lanes.
+type laned struct {
+	delivery
+	placing.Chains
+
+	key   []byte            // or nil
+	order sequence.Delivery // if the order of keys is kept
+	lane  *sequence.Lane    // there is no message: what is parked in the lane is to be delivered
+}
+
+// Sequenced is for package sequence.
+func (d *laned) Sequenced() *sequence.Delivery {
+	if d.order.Owner == nil {
+		return nil
+	}
+	return &d.order
+}
+
 func (s *subscription) consumeInLanes(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) {
 	placing.Lanes.Store(true)
 	l := &inLanes{
@@ -43,9 +61,9 @@ func (s *subscription) consumeInLanes(session sarama.ConsumerGroupSession, claim
 	}
 	var draining sync.WaitGroup
 	defer draining.Wait()
-	all := lanes.New(lanes.Config[*delivery]{
+	all := lanes.New(lanes.Config[*laned]{
 		Running: s.config.InFlight, Items: maxInFlight, Bytes: s.config.maxPlacingBytes, Run: l.run,
-		Key: l.keyOf, Size: func(d *delivery) int { return sizeOf(d.of.record) },
+		Key: l.keyOf, Size: func(d *laned) int { return sizeOf(d.of.record) },
 	})
 	defer all.Close() // after settleGrace at most, after the tenure
 	if l.owner != nil {
@@ -58,7 +76,9 @@ func (s *subscription) consumeInLanes(session sarama.ConsumerGroupSession, claim
 		if record == nil {
 			return
 		}
-		d := s.deliver(ctx, record)
+		d := new(laned)
+		d.prepare(s, ctx, record)
+		d.of.delivery = d
 		if !d.knowsKey(session.Context()) {
 			return
 		}
@@ -94,7 +114,7 @@ func (l *inLanes) isFull() bool {
 	return l.marks.full()
 }
 
-func (l *inLanes) take(d *delivery) {
+func (l *inLanes) take(d *laned) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.marks.take()
@@ -102,7 +122,7 @@ func (l *inLanes) take(d *delivery) {
 }
 
 // keyOf returns what stands for the key of a message, or for the lane whose parked messages are to be delivered.
-func (l *inLanes) keyOf(d *delivery) []byte {
+func (l *inLanes) keyOf(d *laned) []byte {
 	switch {
 	case d.lane != nil:
 		return d.lane.Key
@@ -114,14 +134,14 @@ func (l *inLanes) keyOf(d *delivery) []byte {
 
 // run delivers a message until it is acked. Its lane goes on when run returns. After the end of the session nothing is
 // delivered: the handler of the message in front may still be at work.
-func (l *inLanes) run(d *delivery) {
+func (l *inLanes) run(d *laned) {
 	if d.lane != nil {
 		l.drain(d)
 		return
 	}
 	d.Deliver(d.msg)
 	for l.session.Context().Err() == nil && l.sends(d) {
-		outcome := d.settled(nil)
+		outcome := d.settled(d.of.Done())
 		d.cancel()
 		switch outcome {
 		case acked:
@@ -142,7 +162,7 @@ func (l *inLanes) run(d *delivery) {
 }
 
 // sends hands the message over. If messages of its key are parked, it goes behind them.
-func (l *inLanes) sends(d *delivery) bool {
+func (l *inLanes) sends(d *laned) bool {
 	if l.owner != nil {
 		d.order.Appends = l.owner.Waits(d.order.Lane)
 	}
@@ -150,7 +170,7 @@ func (l *inLanes) sends(d *delivery) bool {
 }
 
 // acked marks what is done, now that d is.
-func (l *inLanes) acked(d *delivery) {
+func (l *inLanes) acked(d *laned) {
 	l.mu.Lock()
 	l.marks.confirm(d.placement)
 	l.mark(d.of.record, l.marks.position())
@@ -167,7 +187,7 @@ func (l *inLanes) acked(d *delivery) {
 
 // untilReturned waits until the chain has returned: the handler may have acked or nacked its message itself. It reports
 // false if the session has ended.
-func (d *delivery) untilReturned() bool {
+func (d *laned) untilReturned() bool {
 	select {
 	case <-d.Returned():
 		return true

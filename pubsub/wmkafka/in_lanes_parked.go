@@ -11,16 +11,16 @@ import (
 )
 
 // drainAll puts lanes with parked messages among the others when they are due, until ctx ends.
-func (l *inLanes) drainAll(ctx, work context.Context, all *lanes.Lanes[*delivery]) {
+func (l *inLanes) drainAll(ctx, work context.Context, all *lanes.Lanes[*laned]) {
 	l.owner.DrainAll(ctx, func(lane *sequence.Lane) error {
-		d := &delivery{sub: l.sub, lane: lane}
-		d.of = recordContext{Context: work, record: &sarama.ConsumerMessage{}}
+		d := &laned{lane: lane}
+		d.sub, d.of = l.sub, recordContext{Context: work, record: &sarama.ConsumerMessage{}}
 		return all.AddBeside(ctx, d)
 	})
 }
 
 // drain delivers what is parked in a lane.
-func (l *inLanes) drain(of *delivery) {
+func (l *inLanes) drain(of *laned) {
 	l.owner.Drain(l.session.Context(), &of.of, of.lane, func(row *sequence.Row) (passed, again bool) {
 		return l.deliverParked(of.of.Context, row)
 	})
@@ -30,12 +30,13 @@ func (l *inLanes) drain(of *delivery) {
 func (l *inLanes) deliverParked(work context.Context, row *sequence.Row) (passed, again bool) {
 	record := &sarama.ConsumerMessage{Topic: l.sub.topic, Partition: l.partition, Offset: row.Position, Key: row.RecordKey,
 		Timestamp: row.SentAt}
-	d := &delivery{sub: l.sub, taking: l.session.Context(), msg: row.Msg}
+	d := new(laned)
+	d.sub, d.taking, d.msg = l.sub, l.session.Context(), row.Msg
 	order, ctx := l.owner.Parked(work, row)
 	d.order, d.of = order, recordContext{Context: ctx, record: record, group: l.sub.group, delivery: d}
 	d.Deliver(d.msg)
 	for l.session.Context().Err() == nil && d.send() {
-		outcome := d.settled(nil)
+		outcome := d.settled(d.of.Done())
 		d.cancel()
 		if outcome == abandoned {
 			d.abandon()

@@ -17,7 +17,7 @@ import (
 // delivers the next one, and marks no offset behind the failed one.
 type inTurn struct {
 	sub    *subscription
-	wake   chan struct{} // has an item if a message is being placed, or has been settled since
+	wake   chan struct{} // has an item if a message is being placed, or has been settled since, or the tenure has ended
 	placed sync.WaitGroup
 	quiet  bool // no message is being placed or has come back; of the goroutine of next
 
@@ -35,6 +35,8 @@ func (s *subscription) consumeInTurn(session sarama.ConsumerGroupSession, claim 
 	}
 	defer t.placed.Wait() // for settleGrace at most, after the tenure
 	ctx := s.tenure.work
+	stop := context.AfterFunc(ctx, t.ring)
+	defer stop()
 	for d := t.next(ctx, claim); d != nil; d = t.next(ctx, claim) {
 		if !t.handle(d) {
 			return
@@ -217,7 +219,7 @@ func (t *inTurn) before(d *delivery) <-chan struct{} {
 
 // await waits until a message that is being placed is settled.
 func (t *inTurn) await(d *delivery) {
-	outcome := d.settled(nil)
+	outcome := d.settled(d.of.Done())
 	d.cancel()
 	switch outcome {
 	case acked:

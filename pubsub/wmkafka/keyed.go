@@ -11,7 +11,7 @@ import (
 
 // knowsKey finds the key of the message. While SubscriberConfig.Key panics it waits: without a key the message would
 // overtake others. It reports false if ctx ends.
-func (d *delivery) knowsKey(ctx context.Context) bool {
+func (d *laned) knowsKey(ctx context.Context) bool {
 	of := d.sub.config.Key
 	if of == nil {
 		d.key = d.of.record.Key

@@ -53,7 +53,7 @@ type recordContext struct {
 	context.Context // of the session
 	record          *sarama.ConsumerMessage
 	group           string
-	delivery        *delivery // nil if the record is only read
+	delivery        placing.Delivery // nil if the record is only read
 }
 
 type recordContextKey struct{}

@@ -89,7 +89,7 @@ func TestAllocDelivery(t *testing.T) {
 			d := s.deliver(s.tenure.work, record)
 			d.send()
 			(<-s.output).Ack()
-			if d.settled(nil) != acked {
+			if d.settled(d.of.Done()) != acked {
 				t.Error("it is not acked")
 			}
 			d.cancel()

@@ -48,18 +48,22 @@ func Kafka(ctx context.Context) (*Cluster, error) {
 // Close removes the topics and disconnects.
 func (c *Cluster) Close() error { return errors.Join(c.Remove(), c.Pub.Close(), c.admin.Close()) }
 
-// Remove deletes the topics that were made so far.
+// Remove deletes the topics that were made so far, over a connection of its own: the broker closes one that was idle.
 func (c *Cluster) Remove() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	admin, err := sarama.NewClusterAdmin(c.Brokers, nil)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, topic := range slices.Sorted(maps.Keys(c.topics)) {
-		if err := c.admin.DeleteTopic(topic); err != nil && !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+		if err := admin.DeleteTopic(topic); err != nil && !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 			errs = append(errs, fmt.Errorf("delete %q: %w", topic, err))
 		}
 	}
 	clear(c.topics)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, admin.Close())...)
 }
 
 // Made notes topics that Remove deletes.

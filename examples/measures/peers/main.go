@@ -14,6 +14,9 @@
 //
 // A side that does not come to the end of the messages in time counts with what it managed. Spillway must come to the
 // end, with each failing message dead-lettered after the stage.
+//
+// The figure subscribers is of Watermill's router without any middleware, fed by the least program that is possible with
+// sarama (harness.Least), by package wmkafka, and by watermill-kafka.
 package main
 
 import (
@@ -34,11 +37,12 @@ const waits = time.Second
 
 // plan says how much is measured.
 type plan struct {
-	rounds, warm int // warm is how many messages are handled before each side of a round
+	rounds, warm int // warm is how many messages are handled before each side of a round, or 0
 	payloads     []payload
 	shares       []share
 	limit        time.Duration // for a side that does not come to the end
 	spring       string        // the folder of the Java program; "" leaves Spring out
+	only         string        // a figure: subscribers or peers; "" is both
 }
 
 // share is how many of the messages fail.
@@ -50,6 +54,7 @@ func main() {
 	flag.IntVar(&p.rounds, "rounds", 3, "rounds that count")
 	flag.StringVar(&p.spring, "spring", "examples/measures/peers/spring/target", "the folder that Maven built; empty "+
 		"leaves Spring out")
+	flag.StringVar(&p.only, "only", "", "the figure to measure: subscribers or peers; empty measures both")
 	flag.Parse()
 	harness.Main(time.Hour, p.run)
 }
@@ -63,48 +68,51 @@ func (p plan) run(ctx context.Context, to io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	spring, err := startSpring(ctx, p.spring, c.Brokers)
+	java, err := startSpring(ctx, p.spring, c.Brokers)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, spring.close()) }()
+	defer func() { err = errors.Join(err, java.close()) }()
 	warm := &run{topic: "bench-warm-" + watermill.NewShortUUID(), messages: p.warm, limit: time.Minute}
 	if err := c.Fill(warm.topic, warm.messages); err != nil {
 		return err
 	}
 	for _, payload := range p.payloads {
 		for _, s := range p.shares {
+			if p.only == "subscribers" && s.percent > 0 {
+				continue
+			}
 			r := &run{topic: fmt.Sprintf("bench-peers-%d-%d-%s", payload.size, s.percent, watermill.NewShortUUID()),
 				messages: s.messages, percent: s.percent, limit: p.limit}
 			if err := c.FillWith(r.topic, r.messages, payload.record(r.topic)); err != nil {
 				return err
 			}
-			figure, err := p.compare(c, spring, r, warm)
-			if err != nil {
-				return fmt.Errorf("%d %% of payloads of %d bytes failing: %w", s.percent, payload.size, err)
-			}
-			figure["payload"], figure["headers"] = payload.size, payload.headers
-			if err := harness.Print(to, "peers", figure); err != nil {
-				return err
+			for _, compared := range []struct {
+				name  string
+				among func(*harness.Cluster, *spring, *run, *run) (harness.Figure, error)
+			}{{"subscribers", p.compareBare}, {"peers", p.compare}} {
+				if p.only != "" && p.only != compared.name || compared.name == "subscribers" && s.percent > 0 {
+					continue
+				}
+				figure, err := compared.among(c, java, r, warm)
+				if err != nil {
+					return fmt.Errorf("%s, %d %% of payloads of %d bytes failing: %w", compared.name, s.percent, payload.size, err)
+				}
+				figure["payload"], figure["headers"] = payload.size, payload.headers
+				if err := harness.Print(to, compared.name, figure); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
 }
 
-// compare measures all sides in turns. Each comes to a broker that was busy just now.
+// compare measures all sides in turns.
 func (p plan) compare(c *harness.Cluster, spring *spring, r, warm *run) (harness.Figure, error) {
-	warmed := func(side func(*harness.Cluster, *run) (float64, error)) func() (float64, error) {
-		return func() (float64, error) {
-			if _, err := stock(c, warm); err != nil {
-				return 0, err
-			}
-			return side(c, r)
-		}
-	}
-	sides := []func() (float64, error){warmed(stock), warmed(channel)}
+	sides := []func() (float64, error){warmed(c, warm, stock, r), warmed(c, warm, channel, r)}
 	if spring != nil {
-		sides = append(sides, warmed(spring.seeking), warmed(spring.keeping))
+		sides = append(sides, warmed(c, warm, spring.seeking, r), warmed(c, warm, spring.keeping, r))
 	}
 	medians, err := harness.Alternate(p.rounds, sides...)
 	if err != nil {
@@ -119,4 +127,17 @@ func (p plan) compare(c *harness.Cluster, spring *spring, r, warm *run) (harness
 			harness.Hundredths(medians[1]/medians[3])
 	}
 	return figure, nil
+}
+
+// warmed is a side that comes to a broker that was busy just now, unless there is nothing to warm it up with.
+func warmed(c *harness.Cluster, warm *run, side func(*harness.Cluster, *run) (float64, error),
+	r *run) func() (float64, error) {
+	return func() (float64, error) {
+		if warm.messages > 0 {
+			if _, err := stock(c, warm); err != nil {
+				return 0, err
+			}
+		}
+		return side(c, r)
+	}
 }

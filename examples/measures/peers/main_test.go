@@ -28,10 +28,15 @@ func TestFigures(t *testing.T) {
 	if err := (plan{}).run(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "-rounds") {
 		t.Fatal("no round counts:", err)
 	}
-	if err := (plan{rounds: 1, warm: 20, payloads: payloads[:1], shares: []share{{10, 10}}, limit: time.Second}).run(t.Context(), &out); err != nil {
+	if err := (plan{rounds: 1, payloads: payloads[:1], shares: []share{{10, 10}}, limit: time.Second}).run(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
 	testkit.NoError(t, harness.Complete(out.String(), "failing_percent payload watermill_per_s spillway_per_s"))
+	out.Reset()
+	testkit.NoError(t, (plan{rounds: 1, payloads: payloads[:1], shares: []share{{0, 200}}, limit: time.Second,
+		only: "subscribers"}).run(t.Context(), &out))
+	testkit.NoError(t, harness.Complete(out.String(), "payload ratio_to_least least_per_s wmkafka_per_s watermill_kafka_per_s "+
+		"least_allocs wmkafka_allocs least_cpu_ns wmkafka_cpu_ns"))
 }
 
 // What a topic holds can be told apart by its number, and has the size that the figure says.
