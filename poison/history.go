@@ -21,25 +21,32 @@ type entry struct {
 	Error string `json:"error,omitempty"`
 }
 
-// encodeHistory writes the attempts as a JSON array in one line, because some transports turn a newline into a space.
-// The oldest go first if the line does not fit.
+// encodeHistory writes the attempts as a JSON array of entries in one line, because some transports turn a newline into
+// a space. The oldest go first if the line does not fit.
 func encodeHistory(history []classify.Attempt, limit int) string {
-	var line []byte
-	for i := len(history) - 1; i >= 0; i-- {
-		a := history[i]
-		one := inOneLine(entry{a.At.UTC().Format(time.RFC3339Nano), a.Class.String(), boundedtext.Text(a.Error, maxCause)})
-		if len(one)+len(line)+2 > limit { // with a comma or a bracket on each side
-			break
+	var room [512]byte
+	line, behind := room[:0], 0 // the first attempt that fits has its bracket or comma at behind
+	for _, a := range history {
+		line = append(line, ",{\"at\":\""...)
+		line = a.At.UTC().AppendFormat(line, time.RFC3339Nano)
+		line = append(append(append(line, `","class":"`...), a.Class.String()...), '"')
+		if a.Error != "" {
+			line = appendJSON(append(line, `,"error":`...), boundedtext.Text(a.Error, maxCause))
 		}
-		if len(line) > 0 {
-			one = append(one, ',')
+		line = append(line, '}')
+	}
+	for len(line)-behind+1 > limit {
+		next := bytes.Index(line[min(behind+1, len(line)):], []byte(",{\"at\":\""))
+		if next < 0 {
+			return ""
 		}
-		line = append(one, line...)
+		behind += next + 1
 	}
 	if len(line) == 0 {
 		return ""
 	}
-	return "[" + string(line) + "]"
+	line[behind] = '['
+	return string(append(line[behind:], ']'))
 }
 
 // decodeHistory reads what can be read of a history: of one that was cut, the attempts before the cut.
@@ -80,13 +87,4 @@ func noted(history []classify.Attempt, a entry) []classify.Attempt {
 	}
 	return attempts.Latest(append(history,
 		classify.Attempt{At: at, Class: class, Error: boundedtext.Text(a.Error, maxCause)}))
-}
-
-// inOneLine returns v as JSON without control characters. v is of a type that always has JSON.
-func inOneLine(v any) []byte {
-	var line bytes.Buffer
-	to := json.NewEncoder(&line)
-	to.SetEscapeHTML(false)
-	_ = to.Encode(v)
-	return bytes.ReplaceAll(bytes.TrimSuffix(line.Bytes(), []byte("\n")), []byte("\x7f"), []byte(`\u007f`))
 }

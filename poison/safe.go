@@ -53,13 +53,53 @@ func oneLine(text string, limit int) string {
 		if isLine(value) && !strings.HasPrefix(value, `"`) {
 			return value
 		}
-		quoted := string(inOneLine(value))
-		if len(quoted) <= limit {
-			return quoted
+		size := sizeInJSON(value)
+		if size <= limit {
+			return string(appendJSON(make([]byte, 0, size), value))
 		}
-		room = min(room, len(value)) - max(1, (len(quoted)-limit)/2) // a byte of text has up to six in JSON, most have one
+		room = min(room, len(value)) - max(1, (size-limit)/2) // a byte of text has up to six in JSON, most have one
 	}
 	return ""
+}
+
+// escapes are the bytes that JSON, or a line, does not have as they are. Those that are 'u' have the form \u00xx.
+var escapes = func() (of [utf8.RuneSelf]byte) {
+	for c := range ' ' {
+		of[c] = 'u'
+	}
+	of['\x7f'], of['"'], of['\\'], of['\n'], of['\r'], of['\t'] = 'u', '"', '\\', 'n', 'r', 't'
+	return of
+}()
+
+// sizeInJSON returns the size of what appendJSON appends.
+func sizeInJSON(text string) int {
+	size := len(text) + 2
+	for i := range len(text) {
+		if c := text[i]; c < utf8.RuneSelf && escapes[c] == 'u' {
+			size += len(`u00xx`)
+		} else if c < utf8.RuneSelf && escapes[c] != 0 {
+			size++
+		}
+	}
+	return size
+}
+
+// appendJSON appends text, which is UTF-8, as a JSON string without control characters.
+func appendJSON(to []byte, text string) []byte {
+	to = append(to, '"')
+	from := 0
+	for i := range len(text) {
+		c := text[i]
+		if c >= utf8.RuneSelf || escapes[c] == 0 {
+			continue
+		}
+		to = append(append(to, text[from:i]...), '\\', escapes[c])
+		if escapes[c] == 'u' {
+			to = append(to, '0', '0', "0123456789abcdef"[c>>4], "0123456789abcdef"[c&15])
+		}
+		from = i + 1
+	}
+	return append(append(to, text[from:]...), '"')
 }
 
 // fromLine returns the text of which oneLine made value.
