@@ -131,6 +131,7 @@ type Queue struct {
 	noRoom    noRoom
 	misplaced sync.Once
 	ready     sync.Map // dead-letter topics that exist
+	routes    routes
 	notice    destination.Notice
 }
 

@@ -53,11 +53,11 @@ func oneLine(text string, limit int) string {
 		if isLine(value) && !strings.HasPrefix(value, `"`) {
 			return value
 		}
-		size := sizeInJSON(value)
-		if size <= limit {
-			return string(appendJSON(make([]byte, 0, size), value))
+		quoted := appendJSON(make([]byte, 0, len(value)+len(value)/8+2), value)
+		if len(quoted) <= limit {
+			return string(quoted)
 		}
-		room = min(room, len(value)) - max(1, (size-limit)/2) // a byte of text has up to six in JSON, most have one
+		room = min(room, len(value)) - max(1, (len(quoted)-limit)/2) // a byte of text has up to six in JSON, most have one
 	}
 	return ""
 }
@@ -70,19 +70,6 @@ var escapes = func() (of [utf8.RuneSelf]byte) {
 	of['\x7f'], of['"'], of['\\'], of['\n'], of['\r'], of['\t'] = 'u', '"', '\\', 'n', 'r', 't'
 	return of
 }()
-
-// sizeInJSON returns the size of what appendJSON appends.
-func sizeInJSON(text string) int {
-	size := len(text) + 2
-	for i := range len(text) {
-		if c := text[i]; c < utf8.RuneSelf && escapes[c] == 'u' {
-			size += len(`u00xx`)
-		} else if c < utf8.RuneSelf && escapes[c] != 0 {
-			size++
-		}
-	}
-	return size
-}
 
 // appendJSON appends text, which is UTF-8, as a JSON string without control characters.
 func appendJSON(to []byte, text string) []byte {

@@ -109,8 +109,11 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 	if source.Topic == "" { // used outside of a router
 		source.Topic = "unknown"
 	}
-	deadLetter := q.isDeadLetter(msg, source.Topic)
-	topic := q.destination(source, deadLetter)
+	to := q.routeOf(source)
+	deadLetter := to.deadLetter || q.isDeadLetter(msg, source.Topic)
+	if deadLetter && !to.deadLetter {
+		to = q.newRoute(source, true)
+	}
 	subscriber := message.SubscriberNameFromCtx(ctx)
 	l := q.letter(msg, failure, source, deadLetter)
 	q.maskMetadata(l.Original.Metadata)
@@ -124,7 +127,7 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 		if err := q.seal(ctx, &l); err != nil {
 			return err
 		}
-		return q.publish(chain.Returning(ctx), &l, source.Topic, q.sinks(source, topic, deadLetter), subscriber)
+		return q.publish(chain.Returning(ctx), &l, source.Topic, to.sinks, subscriber)
 	}
 	var err error
 	if c == nil {
@@ -186,12 +189,9 @@ func (q *Queue) destination(source naming.Source, deadLetter bool) string {
 	return q.config.Naming.DeadLetterTopic(source)
 }
 
-// isDeadLetter reports whether msg failed in a consumer of dead letters. The name of its topic shows that, by itself or
-// as the name for the letter's origin. Metadata alone does not make a live topic a dead-letter topic.
+// isDeadLetter reports whether msg failed in a consumer of dead letters. The name of its topic shows that by itself, or,
+// here, as the name for the letter's origin. Metadata alone does not make a live topic a dead-letter topic.
 func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
-	if q.config.Naming.Inside().IsDeadLetter(topic) {
-		return true
-	}
 	if !isLetter(msg) || chain.ReentryOf(msg.Context()) != nil { // consumers of dead letters have no stages
 		return false
 	}

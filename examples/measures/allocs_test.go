@@ -13,3 +13,10 @@ func TestHappyPathAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Feature D6: what a dead letter with a stack and its masks costs, without its publish.
+func TestLetterAllocatesLittle(t *testing.T) {
+	if n := testing.Benchmark(placeLetter).AllocsPerOp(); n > 30 {
+		t.Errorf("%d allocations a letter, want at most 30", n)
+	}
+}
