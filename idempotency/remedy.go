@@ -38,6 +38,8 @@ func remedy(err error) string {
 		return remedyLocked
 	case postgres.Pooled(err):
 		return postgres.PoolerRemedy
+	case database.ReadOnly(err):
+		return database.PrimaryRemedy
 	case errors.Is(err, ErrHeld), errors.Is(err, sql.ErrTxDone), isEnd(err):
 		return "" // it goes away, or another delivery is at work on it, or the handler ended the transaction
 	case (*classify.Classifier)(nil).Classify(err).Class == classify.ClassTransient, connectionLost(err):

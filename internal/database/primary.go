@@ -5,6 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/watermill-spillway/spillway/internal/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/database/postgres"
 )
 
 // readOnly asks a server whether it only reads. SQLite says so at the first write.
@@ -13,8 +17,16 @@ var readOnly = map[Kind]string{
 	MySQL:    `SELECT @@global.read_only`,
 }
 
-var errReadOnly = errors.New("the database only reads: it is a standby, a replica, or set to read-only; give the address of the " +
-	"primary, with pgx as host=a,b and target_session_attrs=read-write")
+// PrimaryRemedy is what to do about a server that only reads.
+const PrimaryRemedy = "the database only reads: it is a standby, a replica, or set to read-only; give the address of the primary, " +
+	"with pgx as host=a,b and target_session_attrs=read-write, with MySQL's driver as rejectReadOnly=true and an address that follows it"
+
+var errReadOnly = errors.New(PrimaryRemedy)
+
+// ReadOnly reports whether a server refused a statement because it only reads.
+func ReadOnly(err error) bool {
+	return postgres.State(err) == "25006" || slices.Contains([]uint16{1290, 1792, 1836}, mysql.Number(err))
+}
 
 // RequirePrimary returns an error if db leads to a server that only reads. A service would hold all its messages.
 func RequirePrimary(ctx context.Context, db *sql.DB) error {
