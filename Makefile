@@ -318,7 +318,7 @@ outage-campaign: start ## the same with outages of a downstream that the handler
 chaos-order: start ## kill and stop ordered consumers, restart the servers and add partitions while MESSAGES flow on Kafka, and judge effects and outputs of each key; SEED repeats
 	$(GO) run ./examples/order -grow -restarts -messages $(MESSAGES) -seed $(SEED)
 
-test-clusters: start ## nodes of clusters of Kafka, RabbitMQ and PostgreSQL are killed, restarted, stopped and promoted while messages flow; FLAGS="-on kafka -round hang"
+test-clusters: start ## nodes of clusters of brokers and databases, and a pooler, are killed, stopped, cut off and promoted while messages flow; FLAGS="-on kafka -round hang"
 	$(GO) run ./examples/clusters $(FLAGS)
 
 chaos-tables: start ## the campaigns that kill, cut and close on tables, CHAOS times as long (default 30)

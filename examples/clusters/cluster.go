@@ -14,8 +14,9 @@ type cluster struct {
 	name   string
 	nodes  []*node
 	rounds []round
+	keyed  bool // messages have keys, so Ordered is possible
 
-	database  string // pgx's address
+	databases databases
 	origin    func(*message.Message) poison.Origin
 	prepare   func(ctx context.Context, topic string) error
 	publisher func() (message.Publisher, error)
@@ -27,6 +28,7 @@ type cluster struct {
 type round struct {
 	name   string
 	breaks func(ctx context.Context, topic string) error
+	busy   bool // letters are redriven meanwhile, messages are parked, and people look
 }
 
 func (c *cluster) end() (err error) {

@@ -7,34 +7,33 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
-	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
 const (
-	kafkaPort = 21092 // and the next five
+	kafkaPort = 21092 // and the next eight
 	half      = 2     // replicas that must have a record
 )
 
 const kafkaConfig = `process.roles=broker,controller
 node.id=%[1]d
-controller.quorum.voters=1@127.0.0.1:21095,2@127.0.0.1:21096,3@127.0.0.1:21097
+controller.quorum.voters=1@kafka-1:21095,2@kafka-2:21096,3@kafka-3:21097
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:%[2]d,CONTROLLER://127.0.0.1:%[3]d
-advertised.listeners=PLAINTEXT://127.0.0.1:%[2]d
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-inter.broker.listener.name=PLAINTEXT
-log.dirs=%[4]s/data
+listeners=PLAINTEXT://127.0.0.1:%[2]d,CONTROLLER://127.0.0.1:%[3]d,BETWEEN://127.0.0.1:%[4]d
+advertised.listeners=PLAINTEXT://127.0.0.1:%[2]d,CONTROLLER://kafka-%[1]d:%[3]d,BETWEEN://kafka-%[1]d:%[4]d
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,BETWEEN:PLAINTEXT
+inter.broker.listener.name=BETWEEN
+log.dirs=%[5]s/data
 auto.create.topics.enable=false
 default.replication.factor=3
 min.insync.replicas=2
 group.initial.rebalance.delay.ms=0
+initial.broker.registration.timeout.ms=180000
 broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=6000
 replica.lag.time.max.ms=5000
@@ -44,19 +43,24 @@ offsets.topic.num.partitions=5
 
 // kafkaCluster starts three brokers, each of which is a controller too.
 func kafkaCluster(ctx context.Context, folder string) (*cluster, error) {
-	c := &cluster{name: "kafka", origin: wmkafka.Origin}
+	c := &cluster{name: "kafka"}
 	jars, err := kafkaJars()
 	if err != nil {
 		return nil, err
 	}
-	if c.database, err = services.Lookup("postgres"); err != nil {
+	if c.databases, err = testPostgres(); err != nil {
 		return nil, err
 	}
+	between, err := newLinks(3, kafkaPort+3, kafkaPort+6)
+	if err != nil {
+		return nil, err
+	}
+	c.closing = append(c.closing, between.close)
 	var brokers []string
 	for i := range 3 {
 		port := kafkaPort + i
 		brokers = append(brokers, fmt.Sprintf("127.0.0.1:%d", port))
-		n, err := kafkaNode(folder, jars, i+1, port)
+		n, err := kafkaNode(folder, jars, between, i, port)
 		if err != nil {
 			return c, err
 		}
@@ -70,66 +74,28 @@ func kafkaCluster(ctx context.Context, folder string) (*cluster, error) {
 			return c, err
 		}
 	}
-	c.prepare = func(_ context.Context, topic string) error { return makeTopic(brokers, topic) }
-	c.publisher = func() (message.Publisher, error) { return wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{}) }
-	c.subscribe = func(topic string) (message.Subscriber, error) {
-		return wmkafka.NewSubscriber(brokers, topic, wmkafka.SubscriberConfig{InFlight: 8,
-			Sarama: func(config *sarama.Config) { config.Consumer.Group.Session.Timeout = 10 * time.Second }})
-	}
-	leads := func(topic string) (led *node, err error) {
-		return led, onKafka(brokers, func(admin sarama.ClusterAdmin) error {
-			topics, err := admin.DescribeTopics([]string{topic})
-			if err != nil || len(topics) == 0 || len(topics[0].Partitions) == 0 {
-				return errors.Join(err, errors.New("the topic has no partitions"))
-			}
-			led = c.nodes[max(topics[0].Partitions[0].Leader, 1)-1]
-			return nil
+	kafkaTopics(c, brokers)
+	c.rounds = kafkaRounds(c, brokers, between)
+	return c, nil
+}
+
+// kafkaTopics has the messages of a cluster come from Kafka.
+func kafkaTopics(c *cluster, brokers []string) {
+	c.keyed, c.origin = true, wmkafka.Origin
+	c.prepare = func(_ context.Context, topic string) error {
+		return onKafka(brokers, func(admin sarama.ClusterAdmin) error {
+			return admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: -1}, false)
 		})
 	}
-	away := 8 * time.Second
-	c.rounds = []round{
-		{"a leader is killed", func(ctx context.Context, topic string) error {
-			led, err := leads(topic)
-			if err != nil {
-				return err
-			}
-			return led.crashed(ctx, away)
-		}},
-		{"each broker restarts", func(ctx context.Context, _ string) error {
-			for _, n := range c.nodes {
-				if err := errors.Join(n.restart(ctx, syscall.SIGTERM), sleep(ctx, 3*time.Second)); err != nil {
-					return err
-				}
-			}
-			return nil
-		}},
-		{"a leader hangs", func(ctx context.Context, topic string) error {
-			led, err := leads(topic)
-			if err != nil {
-				return err
-			}
-			return hangs(ctx, 2*away, led)
-		}},
-		{"two of three brokers hang", func(ctx context.Context, _ string) error {
-			return hangs(ctx, 2*away, c.nodes[0], c.nodes[1])
-		}},
-		{"all brokers are killed", func(ctx context.Context, _ string) (err error) {
-			for _, n := range c.nodes {
-				n.kill()
-			}
-			for _, n := range c.nodes {
-				err = errors.Join(err, n.start())
-			}
-			for _, n := range c.nodes {
-				err = errors.Join(err, n.ready(ctx))
-			}
-			return err
-		}},
-		{"partitions are added", func(_ context.Context, topic string) error {
-			return onKafka(brokers, func(admin sarama.ClusterAdmin) error { return admin.CreatePartitions(topic, 6, nil, false) })
-		}},
+	keys := kafka.NewWithPartitioningMarshaler(func(_ string, msg *message.Message) (string, error) {
+		return msg.Metadata.Get(accountKey), nil
+	})
+	c.publisher = func() (message.Publisher, error) {
+		return wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{Marshaler: wmkafka.Marshaler{Inner: keys}})
 	}
-	return c, nil
+	c.subscribe = func(topic string) (message.Subscriber, error) {
+		return wmkafka.NewSubscriber(brokers, topic, wmkafka.SubscriberConfig{InFlight: 8})
+	}
 }
 
 func onKafka(brokers []string, do func(sarama.ClusterAdmin) error) error {
@@ -138,12 +104,6 @@ func onKafka(brokers []string, do func(sarama.ClusterAdmin) error) error {
 		return err
 	}
 	return errors.Join(do(admin), admin.Close())
-}
-
-func makeTopic(brokers []string, topic string) error {
-	return onKafka(brokers, func(admin sarama.ClusterAdmin) error {
-		return admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: -1}, false)
-	})
 }
 
 // kafkaJars are those of the test servers.
@@ -162,16 +122,22 @@ func kafkaJars() (string, error) {
 	return found[len(found)-1], nil
 }
 
-func kafkaNode(parent, jars string, id, port int) (*node, error) {
+func kafkaNode(parent, jars string, between *links, i, port int) (*node, error) {
+	id := i + 1
 	folder, err := folderFor(parent, fmt.Sprint("kafka-", id), "")
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(folder, "server.properties")
-	if err := os.WriteFile(file, fmt.Appendf(nil, kafkaConfig, id, port, port+3, folder), 0o600); err != nil {
+	hosts, err := between.hosts(folder, "kafka", i)
+	if err != nil {
 		return nil, err
 	}
-	java := []string{"java", "-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-Djava.io.tmpdir=" + folder, "-cp", filepath.Join(jars, "*")}
+	file := filepath.Join(folder, "server.properties")
+	if err := os.WriteFile(file, fmt.Appendf(nil, kafkaConfig, id, port, port+3, port+6, folder), 0o600); err != nil {
+		return nil, err
+	}
+	java := []string{"java", "-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Djava.io.tmpdir=" + folder, "-Djdk.net.hosts.file=" + hosts, "-cp", filepath.Join(jars, "*")}
 	format := append(append([]string{}, java...), "kafka.tools.StorageTool", "format", "-t", "c3BpbGx3YXktc2VydmljZQ", "-c", file)
 	if out, err := exec.Command(format[0], format[1:]...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("format the data of Kafka: %w\n%s", err, out)

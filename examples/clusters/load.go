@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"strings"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
@@ -26,31 +26,72 @@ const instances = 2
 // service is what two instances do, and what they saw.
 type service struct {
 	*cluster
-	topic  string
-	db     *sql.DB
-	logger watermill.LoggerAdapter
+	topic    string
+	busy     bool
+	db       *sql.DB // of the judge
+	logger   watermill.LoggerAdapter
+	repaired atomic.Bool // the bug of the handler
 
 	mu     sync.Mutex
-	second map[int64]int // effects
-	last   time.Time     // of an effect
-	gap    time.Duration // the longest without one
+	failed map[string]int // of messages that fail for a while
+	second map[int64]int  // effects
+	last   time.Time      // of an effect
+	gap    time.Duration  // the longest without one
 }
 
 var errBug = errors.New("a bug of the handler")
 
-// bad is one message of a hundred: it fails for good.
-func bad(id string) bool {
+func remainder(id string, of uint32) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id))
-	return h.Sum32()%100 == 0
+	return h.Sum32() % of
 }
 
-func (s *service) handle(msg *message.Message) error {
-	if bad(msg.UUID) {
+// bad is one message of a hundred, in a busy round one of five: it fails until the bug is repaired.
+func bad(id string, busy bool) bool {
+	r := remainder(id, 100)
+	return r == 0 || busy && r < 20
+}
+
+// slow is one message of twenty-five in a busy round: it fails twice, and is parked.
+func slow(id string) bool { return remainder(id, 25) == 24 }
+
+func (s *service) fails(id string) error {
+	if bad(id, s.busy) && !s.repaired.Load() {
 		return classify.Permanent(errBug)
 	}
-	_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), `INSERT INTO effects (id) VALUES ($1)`, msg.UUID)
-	if err == nil {
+	if !s.busy || !slow(id) {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed[id]++; s.failed[id] <= 2 {
+		return errors.New("not yet")
+	}
+	return nil
+}
+
+// handle writes an effect, and counts it in the account of its key. A number that is not above the latest one of its
+// key came out of order.
+func (s *service) handle(msg *message.Message) error {
+	number, err := strconv.Atoi(msg.UUID)
+	if err != nil {
+		return classify.Permanent(err)
+	}
+	if err := s.fails(msg.UUID); err != nil {
+		return err
+	}
+	latest := number
+	if bad(msg.UUID, s.busy) { // its letter comes again behind later ones
+		latest = 1 << 30
+	}
+	ctx, tx := msg.Context(), idempotency.Tx(msg.Context())
+	if _, err := tx.ExecContext(ctx, s.databases.statement(`INSERT INTO effects (id) VALUES ($1)`), msg.UUID); err != nil {
+		return err
+	}
+	count := fmt.Sprintf(`UPDATE accounts SET effects = effects + 1, wrong = wrong + CASE WHEN latest > %[1]d THEN 1 ELSE 0 END,
+		latest = CASE WHEN %[1]d < 1073741824 THEN %[1]d ELSE latest END WHERE account = %[2]d`, latest, number%accounts)
+	if _, err = tx.ExecContext(ctx, count); err == nil {
 		s.effect(time.Now())
 	}
 	return err
@@ -67,16 +108,34 @@ func (s *service) effect(now time.Time) {
 }
 
 // start starts an instance, and returns what closes it.
-func (s *service) start(ctx context.Context) (stop func() error, err error) {
-	channel, err := spillway.New(ctx, spillway.Config{Service: "shop", DB: s.db, Queue: poison.QueueConfig{Origin: s.origin}, Logger: s.logger})
+func (s *service) start(ctx context.Context, instance int) (stop func() error, err error) {
+	db, err := s.databases.open(s.topic, instance)
 	if err != nil {
 		return nil, err
+	}
+	config := spillway.Config{Service: "shop", DB: db, Queue: poison.QueueConfig{Origin: s.origin}, Logger: s.logger}
+	if s.busy {
+		config.Purge = &idempotency.PurgeConfig{Retention: 15 * 24 * time.Hour, Every: 2 * time.Second}
+		if s.keyed {
+			config.Ordered = &spillway.OrderedConfig{Delays: []time.Duration{time.Second, 2 * time.Second}}
+			config.Purge.Horizon = 14 * 24 * time.Hour
+		}
+	}
+	channel, err := spillway.New(ctx, config)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, s.logger)
 	if err != nil {
 		return nil, err
 	}
 	channel.Attach(router)
+	end := func() error { return nil }
+	if s.busy {
+		if end, err = s.work(ctx, channel, router); err != nil {
+			return nil, err
+		}
+	}
 	sub, err := s.subscribe(s.topic)
 	if err != nil {
 		return nil, err
@@ -89,50 +148,48 @@ func (s *service) start(ctx context.Context) (stop func() error, err error) {
 	case err := <-ended:
 		return nil, err
 	}
-	return func() error { return errors.Join(router.Close(), <-ended) }, nil
+	return func() error { return errors.Join(router.Close(), <-ended, end(), db.Close()) }, nil
 }
 
-// publish publishes each id until it is confirmed.
+// publish publishes each id until it is confirmed. Those of an account go one after another.
 func (s *service) publish(ctx context.Context, p *plan) (ids []string, err error) {
 	pub, err := s.publisher()
 	if err != nil {
 		return nil, err
 	}
 	var work sync.WaitGroup
-	limit := make(chan struct{}, 512)
+	var lanes [accounts]chan string
+	for i := range lanes {
+		lanes[i] = make(chan string, 1000)
+		work.Go(func() {
+			for id := range lanes[i] {
+				s.confirmed(ctx, pub, id, fmt.Sprint(i))
+			}
+		})
+	}
 	tick := time.NewTicker(time.Second / time.Duration(p.rate))
 	defer tick.Stop()
 	for until := time.Now().Add(p.lasts); time.Now().Before(until) && ctx.Err() == nil; <-tick.C {
 		id := fmt.Sprint(len(ids))
 		ids = append(ids, id)
-		limit <- struct{}{}
-		work.Go(func() {
-			defer func() { <-limit }()
-			for pub.Publish(s.topic, message.NewMessage(id, []byte(`{"order":1}`))) != nil {
-				if sleep(ctx, 100*time.Millisecond) != nil {
-					return
-				}
-			}
-		})
+		lanes[(len(ids)-1)%accounts] <- id
+	}
+	for i := range lanes {
+		close(lanes[i])
 	}
 	work.Wait()
 	return ids, errors.Join(ctx.Err(), pub.Close())
 }
 
-// openBase gives the round a schema of its own.
-func openBase(ctx context.Context, address, name string) (*sql.DB, error) {
-	separator := "?"
-	if strings.Contains(address, "?") {
-		separator = "&"
-	}
-	db, err := sql.Open("pgx", address+separator+"search_path="+name)
-	if err != nil {
-		return nil, err
-	}
-	for _, statement := range []string{`CREATE SCHEMA ` + name, `CREATE TABLE effects (id text NOT NULL)`} {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return nil, errors.Join(err, db.Close())
+// accountKey is the name of the metadata with the key of a message.
+const accountKey = "account"
+
+func (s *service) confirmed(ctx context.Context, pub message.Publisher, id, account string) {
+	for ctx.Err() == nil {
+		msg := message.NewMessage(id, []byte(`{"order":1}`))
+		msg.Metadata.Set(accountKey, account)
+		if pub.Publish(s.topic, msg) == nil || sleep(ctx, 100*time.Millisecond) != nil {
+			return
 		}
 	}
-	return db, nil
 }

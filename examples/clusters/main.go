@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 )
 
 type plan struct {
@@ -22,13 +24,14 @@ type plan struct {
 
 func main() {
 	p := &plan{}
-	on := flag.String("on", "kafka,rabbitmq,postgres", "clusters, with commas between")
+	on := flag.String("on", usual, "clusters, with commas between")
 	flag.IntVar(&p.rate, "rate", 100, "messages a second")
 	flag.DurationVar(&p.lasts, "lasts", 30*time.Second, "how long a round publishes")
 	flag.DurationVar(&p.within, "within", 2*time.Minute, "until each message is settled, behind that")
 	flag.StringVar(&p.only, "round", "", "only the rounds whose names have this text")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	_ = mysql.SetLogger(&mysql.NopLogger{}) // connections are broken on purpose
 	bad := 0
 	for _, name := range strings.Split(*on, ",") {
 		n, err := p.play(ctx, name)
@@ -44,13 +47,20 @@ func main() {
 	}
 }
 
+// usual are all clusters.
+const usual = "kafka,rabbitmq,postgres,transactions,sessions,mariadb,galera"
+
+var clusters = map[string]func(context.Context, string) (*cluster, error){
+	"kafka": kafkaCluster, "rabbitmq": rabbitCluster, "postgres": postgresCluster, "mariadb": mariaCluster, "galera": galeraCluster,
+	"transactions": poolerCluster("transaction", "&default_query_exec_mode=cache_describe", 20),
+	"sessions":     poolerCluster("session", "", 100),
+}
+
 // play plays all rounds on a cluster, and returns how many were bad.
 func (p *plan) play(ctx context.Context, name string) (bad int, err error) {
-	open, ok := map[string]func(context.Context, string) (*cluster, error){
-		"kafka": kafkaCluster, "rabbitmq": rabbitCluster, "postgres": postgresCluster,
-	}[name]
+	open, ok := clusters[name]
 	if !ok {
-		return 0, errors.New("no such cluster: give -on kafka, rabbitmq or postgres")
+		return 0, errors.New("no such cluster: give -on " + usual)
 	}
 	folder, err := os.MkdirTemp("/var/tmp", "spillway-clusters-") // servers' users reach it
 	if err != nil {

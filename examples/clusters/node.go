@@ -22,13 +22,15 @@ type node struct {
 	env     []string
 	user    string // of the process, if we are root
 	answers func(context.Context) error
+	// recovers returns the options with which a node starts again.
+	recovers func(*node) ([]string, error)
 
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
 
 // patience is how long a node may take until it answers.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 // start starts the node. Wait for it with ready.
 func (n *node) start() error {
@@ -37,7 +39,15 @@ func (n *node) start() error {
 		return err
 	}
 	defer func() { _ = out.Close() }()
-	cmd := exec.Command(n.command[0], n.command[1:]...)
+	arguments := n.command[1:]
+	if n.recovers != nil && n.cmd != nil {
+		more, err := n.recovers(n)
+		if err != nil {
+			return err
+		}
+		arguments = append(arguments[:len(arguments):len(arguments)], more...)
+	}
+	cmd := exec.Command(n.command[0], arguments...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = n.folder, append(os.Environ(), n.env...), out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if cmd.SysProcAttr.Credential, err = credential(n.user); err != nil {
@@ -62,12 +72,18 @@ func (n *node) ready(ctx context.Context) error {
 		}
 		select {
 		case <-n.ended:
-			return fmt.Errorf("%s ended, see %s: %w", n.name, n.folder, err)
+			return fmt.Errorf("%s ended: %w\n%s", n.name, err, n.said())
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not answer, see %s: %w", n.name, n.folder, err)
+			return fmt.Errorf("%s does not answer: %w\n%s", n.name, err, n.said())
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// said is the end of what the node wrote.
+func (n *node) said() string {
+	text, _ := os.ReadFile(filepath.Join(n.folder, n.name+".log"))
+	return string(text[max(len(text)-2000, 0):])
 }
 
 // signal goes to all processes of the node: some have groups of their own.
@@ -185,6 +201,21 @@ func folderFor(parent, name, of string) (string, error) {
 		err = os.Chown(folder, int(as.Uid), int(as.Gid))
 	}
 	return folder, err
+}
+
+// runAs runs a program to its end.
+func runAs(ctx context.Context, name string, env []string, program string, arguments ...string) error {
+	as, err := credential(name)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, program, arguments...)
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", program, err, out)
+	}
+	return nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -2,21 +2,15 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
+	"github.com/watermill-spillway/spillway/internal/faultproxy"
 )
 
 const (
@@ -33,8 +27,8 @@ max_connections = 200
 wal_level = replica
 hot_standby = on
 wal_keep_size = 256MB
-synchronous_standby_names = '*'
 `
+	postgresWaits  = "synchronous_standby_names = '*'\n"
 	postgresAccess = `
 host all all 127.0.0.1/32 scram-sha-256
 host replication all 127.0.0.1/32 scram-sha-256
@@ -43,26 +37,24 @@ host replication all 127.0.0.1/32 scram-sha-256
 
 // postgresCluster starts a primary with a synchronous standby. Messages come from the Kafka of the test servers.
 func postgresCluster(ctx context.Context, folder string) (*cluster, error) {
-	c := &cluster{name: "postgres", origin: wmkafka.Origin}
-	address, err := services.Lookup("kafka")
-	if err != nil {
+	c := &cluster{name: "postgres"}
+	if err := testKafka(c); err != nil {
 		return nil, err
 	}
-	brokers := []string{address}
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin")
-	if err != nil || len(found) == 0 {
-		return nil, errors.New("no PostgreSQL in /usr/lib/postgresql: run make services")
-	}
-	bin := found[len(found)-1]
-	primary, err := postgresPrimary(folder, bin)
+	primary, err := postgresPrimary(ctx, folder, postgresWaits)
 	if err != nil {
 		return nil, err
 	}
 	c.nodes = append(c.nodes, primary)
+	wire, err := faultproxy.New(fmt.Sprint("127.0.0.1:", postgresPort))
+	if err != nil {
+		return c, err
+	}
+	c.closing = append(c.closing, func() error { wire.Close(); return nil })
 	if err := errors.Join(primary.start(), primary.ready(ctx)); err != nil {
 		return c, err
 	}
-	standby, err := postgresStandby(folder, bin)
+	standby, err := postgresStandby(ctx, folder, wire)
 	if err != nil {
 		return c, err
 	}
@@ -70,65 +62,67 @@ func postgresCluster(ctx context.Context, folder string) (*cluster, error) {
 	if err := errors.Join(standby.start(), standby.ready(ctx)); err != nil {
 		return c, err
 	}
-	if err := refusesStandby(ctx); err != nil {
+	if err := refuses(ctx, "pgx", postgresDSN(postgresPort+1), "standby"); err != nil {
 		return c, err
 	}
-	c.database = fmt.Sprintf("postgres://spillway:spillway@127.0.0.1:%d,127.0.0.1:%d/postgres?sslmode=disable"+
+	address := fmt.Sprintf("postgres://spillway:spillway@127.0.0.1:%d,127.0.0.1:%d/%%s?sslmode=disable"+
 		"&target_session_attrs=read-write&connect_timeout=3", postgresPort, postgresPort+1)
-	c.prepare = func(_ context.Context, topic string) error { return makeTopic(brokers, topic) }
-	c.publisher = func() (message.Publisher, error) { return wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{}) }
-	c.subscribe = func(topic string) (message.Subscriber, error) {
-		return wmkafka.NewSubscriber(brokers, topic, wmkafka.SubscriberConfig{InFlight: 8})
-	}
-	away := 8 * time.Second
+	c.databases = databases{driver: "pgx", admin: fmt.Sprintf(address, "postgres"), of: func(name string, _ int) string {
+		return fmt.Sprintf(address, name)
+	}}
 	c.rounds = []round{
-		{"the primary restarts", func(ctx context.Context, _ string) error { return primary.restart(ctx, syscall.SIGINT) }},
-		{"the primary hangs", func(ctx context.Context, _ string) error { return hangs(ctx, 2*away, primary) }},
-		{"the standby is away", func(ctx context.Context, _ string) error { return standby.crashed(ctx, away) }},
-		{"the standby is promoted", func(ctx context.Context, _ string) error {
-			primary.kill()
-			if err := sleep(ctx, 3*time.Second); err != nil {
-				return err
-			}
-			return promote(ctx)
+		{name: "the primary restarts", breaks: func(ctx context.Context, _ string) error { return primary.restart(ctx, syscall.SIGINT) }},
+		{name: "the primary hangs", breaks: func(ctx context.Context, _ string) error { return hangs(ctx, 2*away, primary) }},
+		{name: "the standby is away", breaks: func(ctx context.Context, _ string) error { return standby.crashed(ctx, away) }},
+		{name: "the network between primary and standby is cut", breaks: func(ctx context.Context, _ string) error {
+			wire.HalfOpen()
+			defer wire.Heal()
+			return sleep(ctx, away)
 		}},
+		{name: "the primary reads only", breaks: func(ctx context.Context, _ string) error {
+			return errors.Join(readOnly(ctx, "on"), sleep(ctx, away), readOnly(ctx, "off"))
+		}},
+		{name: "the standby is promoted, with parking, campaigns, drains and the console", busy: true,
+			breaks: func(ctx context.Context, _ string) error {
+				primary.kill()
+				return errors.Join(sleep(ctx, 3*time.Second), promote(ctx))
+			}},
 	}
 	return c, nil
 }
+
+// readOnly has all transactions of the primary read only.
+func readOnly(ctx context.Context, value string) error {
+	return postgres.exec(ctx, postgresDSN(postgresPort), `ALTER SYSTEM SET default_transaction_read_only = `+value, `SELECT pg_reload_conf()`)
+}
+
+// postgres is for statements at an address of one node.
+var postgres = &databases{driver: "pgx"}
 
 func postgresDSN(port int) string {
 	return fmt.Sprintf("postgres://spillway:spillway@127.0.0.1:%d/postgres?sslmode=disable&connect_timeout=3", port)
 }
 
-// refusesStandby returns an error unless a service that is given the standby alone says what is wrong.
-func refusesStandby(ctx context.Context) error {
-	db, err := sql.Open("pgx", postgresDSN(postgresPort+1))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
-	if _, err = spillway.New(ctx, spillway.Config{Service: "shop", DB: db}); err == nil || !strings.Contains(err.Error(), "standby") {
-		return fmt.Errorf("a standby as Config.DB: %w", err)
-	}
-	return nil
-}
-
 // promote makes the standby a primary that waits for none.
 func promote(ctx context.Context) error {
-	db, err := sql.Open("pgx", postgresDSN(postgresPort+1))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
-	for _, statement := range []string{`SELECT pg_promote()`, `ALTER SYSTEM SET synchronous_standby_names = ''`, `SELECT pg_reload_conf()`} {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return err
-		}
-	}
-	return nil
+	return postgres.exec(ctx, postgresDSN(postgresPort+1), `SELECT pg_promote()`, `ALTER SYSTEM SET synchronous_standby_names = ''`,
+		`SELECT pg_reload_conf()`)
 }
 
-func postgresPrimary(parent, bin string) (*node, error) {
+// postgresBin has the newest PostgreSQL.
+func postgresBin() (string, error) {
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if err != nil || len(found) == 0 {
+		return "", errors.New("no PostgreSQL in /usr/lib/postgresql: run make services")
+	}
+	return found[len(found)-1], nil
+}
+
+func postgresPrimary(ctx context.Context, parent, settings string) (*node, error) {
+	bin, err := postgresBin()
+	if err != nil {
+		return nil, err
+	}
 	folder, err := folderFor(parent, "primary", postgresUser)
 	if err != nil {
 		return nil, err
@@ -138,36 +132,38 @@ func postgresPrimary(parent, bin string) (*node, error) {
 		return nil, err
 	}
 	data := filepath.Join(folder, "data")
-	if err := runAs(postgresUser, nil, filepath.Join(bin, "initdb"), "-D", data, "-U", "spillway", "--pwfile", password, "-A",
+	if err := runAs(ctx, postgresUser, nil, filepath.Join(bin, "initdb"), "-D", data, "-U", "spillway", "--pwfile", password, "-A",
 		"scram-sha-256", "--no-locale", "-E", "UTF8"); err != nil {
 		return nil, err
 	}
-	err = errors.Join(add(filepath.Join(data, "postgresql.conf"), postgresConfig), add(filepath.Join(data, "pg_hba.conf"), postgresAccess))
+	err = errors.Join(add(filepath.Join(data, "postgresql.conf"), postgresConfig+settings), add(filepath.Join(data, "pg_hba.conf"), postgresAccess))
 	return postgresNode("primary", folder, bin, data, postgresPort), err
 }
 
-func postgresStandby(parent, bin string) (*node, error) {
+// postgresStandby follows the primary through a wire.
+func postgresStandby(ctx context.Context, parent string, wire *faultproxy.Proxy) (*node, error) {
+	bin, err := postgresBin()
+	if err != nil {
+		return nil, err
+	}
 	folder, err := folderFor(parent, "standby", postgresUser)
 	if err != nil {
 		return nil, err
 	}
 	data := filepath.Join(folder, "data")
-	err = runAs(postgresUser, []string{"PGPASSWORD=spillway"}, filepath.Join(bin, "pg_basebackup"), "-R", "-c", "fast", "-D", data,
-		"-h", "127.0.0.1", "-p", fmt.Sprint(postgresPort), "-U", "spillway")
+	host, port, err := net.SplitHostPort(wire.Addr())
+	if err != nil {
+		return nil, err
+	}
+	err = runAs(ctx, postgresUser, []string{"PGPASSWORD=spillway"}, filepath.Join(bin, "pg_basebackup"), "-R", "-c", "fast", "-D", data,
+		"-h", host, "-p", port, "-U", "spillway")
 	return postgresNode("standby", folder, bin, data, postgresPort+1), err
 }
 
 func postgresNode(name, folder, bin, data string, port int) *node {
 	return &node{name: name, folder: folder, user: postgresUser,
 		command: []string{filepath.Join(bin, "postgres"), "-D", data, "-p", fmt.Sprint(port)},
-		answers: func(ctx context.Context) error {
-			db, err := sql.Open("pgx", postgresDSN(port))
-			if err != nil {
-				return err
-			}
-			defer func() { _ = db.Close() }()
-			return db.PingContext(ctx)
-		}}
+		answers: func(ctx context.Context) error { return postgres.exec(ctx, postgresDSN(port), `SELECT 1`) }}
 }
 
 func add(path, text string) error {
@@ -177,18 +173,4 @@ func add(path, text string) error {
 	}
 	_, err = file.WriteString(text)
 	return errors.Join(err, file.Close())
-}
-
-func runAs(name string, env []string, program string, arguments ...string) error {
-	as, err := credential(name)
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(program, arguments...)
-	cmd.Dir, cmd.Env = "/", append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", program, err, out)
-	}
-	return nil
 }

@@ -8,13 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -42,7 +40,7 @@ func rabbitAddress(i int) string { return fmt.Sprintf("127.0.0.1:%d", rabbitPort
 // rabbitCluster starts three nodes. Queues are quorum queues with a member on each.
 func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
 	c = &cluster{name: "rabbitmq"}
-	if c.database, err = services.Lookup("postgres"); err != nil {
+	if c.databases, err = testPostgres(); err != nil {
 		return nil, err
 	}
 	c.closing = append(c.closing, killEPMD)
@@ -74,23 +72,38 @@ func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
 		}
 		return errors.Join(pub.InitializeTopics(topic), pub.Close())
 	}
-	away := 8 * time.Second
 	c.rounds = []round{
-		{"the first node is killed", func(ctx context.Context, _ string) error { return c.nodes[0].crashed(ctx, away) }},
-		{"each node restarts", func(ctx context.Context, _ string) error {
-			for _, n := range c.nodes {
-				if err := errors.Join(n.restart(ctx, syscall.SIGTERM), sleep(ctx, 3*time.Second)); err != nil {
-					return err
-				}
+		{name: "the first node is killed", breaks: func(ctx context.Context, _ string) error { return c.nodes[0].crashed(ctx, away) }},
+		{name: "each node restarts", breaks: func(ctx context.Context, _ string) error { return rolling(ctx, c.nodes) }},
+		{name: "the first node hangs", breaks: func(ctx context.Context, _ string) error { return hangs(ctx, 2*away, c.nodes[0]) }},
+		{name: "the first node is cut off from the others", breaks: func(ctx context.Context, _ string) error {
+			if err := rabbitCut(ctx, c.nodes, "another"); err != nil {
+				return err
 			}
-			return nil
+			return errors.Join(sleep(ctx, 2*away), rabbitCut(ctx, c.nodes, ""))
 		}},
-		{"the first node hangs", func(ctx context.Context, _ string) error { return hangs(ctx, 2*away, c.nodes[0]) }},
-		{"two of three nodes hang", func(ctx context.Context, _ string) error {
+		{name: "two of three nodes hang", breaks: func(ctx context.Context, _ string) error {
 			return hangs(ctx, 2*away, c.nodes[0], c.nodes[1])
 		}},
+		{name: "the first node is killed, with campaigns, drains and the console", busy: true,
+			breaks: func(ctx context.Context, _ string) error { return c.nodes[0].crashed(ctx, away) }},
 	}
 	return c, nil
+}
+
+// rabbitCut gives the first node a cookie with which the others refuse it, or the right one.
+func rabbitCut(ctx context.Context, nodes []*node, cookie string) error {
+	for _, n := range nodes[1:] {
+		value := "erlang:get_cookie()"
+		if cookie != "" {
+			value = cookie
+		}
+		text := fmt.Sprintf("erlang:set_cookie('clusters1@localhost', %s), erlang:disconnect_node('clusters1@localhost').", value)
+		if err := runAs(ctx, rabbitUser, n.env, "/usr/lib/rabbitmq/bin/rabbitmqctl", "eval", text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func rabbitNode(parent, home string, i int) (*node, error) {

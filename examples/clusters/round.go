@@ -2,55 +2,59 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/ThreeDotsLabs/watermill"
 )
 
 // result is the line of a round.
 type result struct {
-	Figure    string  `json:"figure"`
-	On        string  `json:"on"`
-	Round     string  `json:"round"`
-	IDs       int     `json:"ids"`
-	Lost      int     `json:"lost"`    // no effect and no letter in time
-	Doubled   int     `json:"doubled"` // two effects, or an effect and a letter
-	Healthy   int     `json:"healthy_letters"`
-	Letters   int     `json:"letters"`
-	Gap       float64 `json:"longest_gap_seconds"`
-	FullAfter float64 `json:"full_rate_after_repair_seconds"`
+	Figure    string         `json:"figure"`
+	On        string         `json:"on"`
+	Round     string         `json:"round"`
+	IDs       int            `json:"ids"`
+	Lost      int            `json:"lost"`      // no effect and no letter in time
+	Doubled   int            `json:"doubled"`   // two effects, or an effect and a letter
+	Stuck     int            `json:"stuck"`     // still parked
+	Uncounted int            `json:"uncounted"` // effects that no account has, or that it has twice
+	Wrong     int            `json:"out_of_order"`
+	Healthy   int            `json:"healthy_letters"`
+	Letters   int            `json:"letters"`
+	Gap       float64        `json:"longest_gap_seconds"`
+	FullAfter float64        `json:"full_rate_after_repair_seconds"`
+	Pages     int            `json:"console_pages,omitempty"`
+	Log       map[string]int `json:"log,omitempty"` // lines of an event
 }
 
-func (r *result) good() bool { return r.Lost+r.Doubled+r.Healthy == 0 }
+func (r *result) good() bool { return r.Lost+r.Doubled+r.Stuck+r.Uncounted+r.Wrong+r.Healthy == 0 }
 
-// begins is when a round breaks something.
-const begins = 5 * time.Second
+const (
+	begins   = 5 * time.Second // is when a round breaks something
+	redrives = 3 * time.Second // is how long letters are redriven before that
+)
 
 func (p *plan) round(ctx context.Context, c *cluster, r round) (_ *result, err error) {
 	name := fmt.Sprintf("clusters_%d", time.Now().UnixNano())
-	db, err := openBase(ctx, c.database, name)
-	if err != nil {
+	if err := c.databases.make(ctx, name); err != nil {
 		return nil, err
 	}
-	s := &service{cluster: c, topic: name, db: db, logger: watermill.NopLogger{}, second: make(map[int64]int)}
-	if os.Getenv("VERBOSE") != "" {
-		s.logger = watermill.NewStdLogger(false, false)
+	log := newLog()
+	s := &service{cluster: c, topic: name, busy: r.busy, logger: log, second: make(map[int64]int), failed: make(map[string]int)}
+	if s.db, err = c.databases.open(name, 0); err != nil {
+		return nil, err
 	}
 	defer func() {
-		if err == nil { // a name of a schema cannot be an argument; it is our own
-			_, err = db.Exec(`DROP SCHEMA ` + name + ` CASCADE`)
+		err = errors.Join(err, s.db.Close())
+		if err == nil {
+			err = c.databases.drop(name)
 		}
-		err = errors.Join(err, db.Close())
 	}()
 	if err := c.prepare(ctx, name); err != nil {
 		return nil, err
 	}
-	for range instances {
-		stop, err := s.start(ctx)
+	for i := range instances {
+		stop, err := s.start(ctx, i)
 		if err != nil {
 			return nil, err
 		}
@@ -67,6 +71,12 @@ func (p *plan) round(ctx context.Context, c *cluster, r round) (_ *result, err e
 		return nil, err
 	}
 	fmt.Fprintf(os.Stderr, "clusters: %s: %s\n", c.name, r.name)
+	pages := looks.Load()
+	if s.repaired.Store(r.busy); r.busy { // redrives begin
+		if err := sleep(ctx, redrives); err != nil {
+			return nil, err
+		}
+	}
 	broken := r.breaks(ctx, name)
 	repaired := time.Now()
 	ids := <-published
@@ -74,21 +84,27 @@ func (p *plan) round(ctx context.Context, c *cluster, r round) (_ *result, err e
 		return nil, err
 	}
 	all := &result{Figure: "clusters", On: c.name, Round: r.name, IDs: len(ids)}
-	for until := time.Now().Add(p.within); ; {
+	err = s.settle(ctx, ids, time.Now().Add(p.within), all)
+	all.Gap, all.FullAfter = s.gap.Seconds(), s.fullAfter(repaired, p.rate).Seconds()
+	all.Pages, all.Log = int(looks.Load()-pages), log.counts()
+	return all, err
+}
+
+// settle waits until each message has its end, and counts.
+func (s *service) settle(ctx context.Context, ids []string, until time.Time, all *result) error {
+	for {
 		open, err := s.account(ctx, ids, all)
 		if err == nil && open == 0 {
-			break
+			return nil
 		}
 		if time.Now().After(until) {
 			all.Lost = open
-			return all, err
+			return err
 		}
 		if err := sleep(ctx, 200*time.Millisecond); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	all.Gap, all.FullAfter = s.gap.Seconds(), s.fullAfter(repaired, p.rate).Seconds()
-	return all, nil
 }
 
 // fullAfter is how long after the repair a second had the rate of the publisher.
@@ -105,47 +121,41 @@ func (s *service) fullAfter(repaired time.Time, rate int) time.Duration {
 
 // account counts by id, and returns how many messages have no end yet.
 func (s *service) account(ctx context.Context, ids []string, all *result) (open int, err error) {
-	effects, err := s.times(ctx, `SELECT id, count(*) FROM effects GROUP BY id`)
+	effects, err := s.counts(ctx, `SELECT id, count(*) FROM effects GROUP BY id`)
 	if err != nil {
 		return len(ids), err
 	}
-	letters, err := s.times(ctx, `SELECT id, count(*) FROM spillway_dead_letters GROUP BY id`)
+	letters, err := s.counts(ctx, `SELECT id, count(*) FROM spillway_dead_letters GROUP BY id`)
 	if err != nil {
 		return len(ids), err
 	}
-	return judge(ids, effects, letters, all), nil
+	open = judge(ids, effects, letters, s.busy, all)
+	sums := map[string]*int{`SELECT (SELECT count(*) FROM effects) - (SELECT sum(effects) FROM accounts)`: &all.Uncounted}
+	if s.busy && s.keyed {
+		sums[`SELECT sum(wrong) FROM accounts`] = &all.Wrong
+		sums[`SELECT count(*) FROM spillway_parked`] = &all.Stuck
+	}
+	for query, sum := range sums {
+		if err := s.db.QueryRowContext(ctx, query).Scan(sum); err != nil {
+			return len(ids), err
+		}
+	}
+	return open, nil
 }
 
-func judge(ids []string, effects, letters map[string]int, all *result) (open int) {
+// judge compares effects and letters with the ids. In a busy round each letter was redriven, and must have an effect.
+func judge(ids []string, effects, letters map[string]int, busy bool, all *result) (open int) {
 	all.Lost, all.Doubled, all.Healthy, all.Letters = 0, 0, 0, len(letters)
 	for _, id := range ids {
 		switch {
-		case effects[id]+letters[id] == 0:
+		case effects[id] == 0 && (busy || letters[id] == 0):
 			open++
-		case effects[id] > 1 || effects[id] > 0 && letters[id] > 0:
+		case effects[id] > 1 || effects[id] > 0 && letters[id] > 0 && !busy:
 			all.Doubled++
 		}
-		if letters[id] > 0 && !bad(id) {
+		if letters[id] > 0 && !bad(id, busy) {
 			all.Healthy++
 		}
 	}
 	return open
-}
-
-func (s *service) times(ctx context.Context, query string) (times map[string]int, err error) {
-	rows, err := s.db.QueryContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	times = make(map[string]int)
-	for rows.Next() {
-		var id sql.NullString
-		var n int
-		if err := rows.Scan(&id, &n); err != nil {
-			return nil, err
-		}
-		times[id.String] = n
-	}
-	return times, rows.Err()
 }
