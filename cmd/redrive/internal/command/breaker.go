@@ -39,6 +39,22 @@ func (a *app) outages(ctx context.Context) (*breaker.Store, error) {
 	return breaker.NewStore(ctx, db, a.settings.service)
 }
 
+// heldHandlers are the handlers whose messages are held: in all instances, or in the process that answers for an API.
+func (a *app) heldHandlers(ctx context.Context) ([]breaker.Status, error) {
+	if a.settings.url != "" {
+		d, err := a.remote(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return d.Breakers(ctx)
+	}
+	store, err := a.outages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return store.List(ctx)
+}
+
 func (a *app) breakerList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List outages and freezes",
@@ -46,11 +62,7 @@ func (a *app) breakerList() *cobra.Command {
 		Example: "  redrive breaker list --json",
 		Args:    arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			store, err := a.outages(cmd.Context())
-			if err != nil {
-				return err
-			}
-			all, err := store.List(cmd.Context())
+			all, err := a.heldHandlers(cmd.Context())
 			if err != nil {
 				return err
 			}

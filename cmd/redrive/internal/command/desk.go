@@ -75,6 +75,14 @@ func (a *app) sequenceDesk(ctx context.Context) (desk, error) {
 // remote opens the API of the settings. Its service is the service.
 func (a *app) remote(ctx context.Context) (*remote.Desk, error) {
 	s := &a.settings
+	for name, why := range map[string]string{
+		"by":   "the API knows who you are by your token, and writes that down",
+		"keys": "the server opens sealed letters, if it has their keys; --db opens them here",
+	} {
+		if s.given(name) {
+			return nil, wrong("--%s is not for an API: %s", name, why)
+		}
+	}
 	d, err := remote.Open(ctx, remote.Config{URL: s.url, TokenFile: s.tokenFile, CA: s.ca, Command: version()})
 	if errors.Is(err, remote.ErrConfig) {
 		err = coded{err, exitWrong}
@@ -83,7 +91,7 @@ func (a *app) remote(ctx context.Context) (*remote.Desk, error) {
 		return nil, err
 	}
 	a.closers = append(a.closers, d.Close)
-	if s.service != "" && s.service != d.Service.Service && s.serviceGiven {
+	if s.service != "" && s.service != d.Service.Service && s.given("service") {
 		return nil, wrong("--service is %q, and this API has the letters of %q: leave it out, or choose another --url",
 			s.service, d.Service.Service)
 	}

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -104,7 +103,10 @@ func (s *config) target(all []place) error {
 		}
 		for name, setting := range map[string]*string{"token-file": &s.tokenFile, "ca": &s.ca} {
 			for _, p := range from {
-				*setting = cmp.Or(*setting, p.values[name])
+				if value, is := p.values[name]; is {
+					*setting = value
+					break
+				}
 			}
 		}
 		return nil

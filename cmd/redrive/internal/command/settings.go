@@ -60,7 +60,7 @@ A password on the command line can be read by every user of the machine. Prefer 
 // config has what flags, environment and files say in common.
 type config struct {
 	url, tokenFile, ca, db, service, broker, by, redact, privacy, keys, file, context string
-	serviceGiven                                                                      bool // by a flag
+	given                                                                             func(flag string) bool
 }
 
 // names are the settings that a file may have.
@@ -111,18 +111,8 @@ func (s *config) load(cmd *cobra.Command, env func(string) string) error {
 	if err := s.target(all); err != nil {
 		return err
 	}
-	s.serviceGiven = cmd.Flags().Changed("service")
-	if s.url != "" {
-		for name, why := range map[string]string{
-			"by":   "the API knows who you are by your token, and writes that down",
-			"keys": "the server opens sealed letters, if it has their keys; --db opens them here",
-		} {
-			if cmd.Flags().Changed(name) {
-				return wrong("--%s is not for an API: %s", name, why)
-			}
-		}
-		s.by, s.keys = "", ""
-	} else if s.by == "" {
+	s.given = cmd.Flags().Changed
+	if s.by == "" {
 		s.by = person()
 	}
 	return nil

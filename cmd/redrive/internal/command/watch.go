@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/remote"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -18,7 +19,9 @@ const (
 	lookEvery = 200 * time.Millisecond
 	// patientFor is how long watch waits for a first letter before it says that there may be no worker.
 	patientFor = 10 * time.Second
-	// awayFor is how long watch goes on while the database does not answer: the campaign does.
+	// askEvery is lookEvery for an API.
+	askEvery = time.Second
+	// awayFor is how long watch goes on while the database or the API does not answer: the campaign does.
 	awayFor = 2 * time.Minute
 )
 
@@ -51,7 +54,11 @@ func (a *app) follow(ctx context.Context, d desk, c campaigns.Campaign) error {
 	progress := a.screen.Progress()
 	begun, redriven, said := time.Now(), c.Redriven, false
 	last := ""
-	var away time.Time // since when the database does not answer
+	var away time.Time // since when nothing answers
+	every, who := lookEvery, "the database"
+	if a.settings.url != "" {
+		every, who = askEvery, "the API"
+	}
 	for {
 		if a.json {
 			if now := fmt.Sprint(c.State, operate.Outcomes(c), c.Rate); now != last {
@@ -88,19 +95,23 @@ func (a *app) follow(ctx context.Context, d desk, c campaigns.Campaign) error {
 			a.screen.Note("you watch no more; the campaign goes on: redrive watch %s, redrive pause %s", short(c.ID),
 				short(c.ID))
 			return errDetached
-		case <-time.After(lookEvery):
+		case <-time.After(every):
 		}
 		next, err := d.CampaignByID(ctx, c.ID)
 		switch {
 		case err == nil:
+			if !away.IsZero() {
+				a.screen.Note("%s answers again", who)
+			}
 			c, away = next, time.Time{}
 		case ctx.Err() != nil:
+		case remote.Lasting(err), !away.IsZero() && time.Since(away) > awayFor:
+			progress.End()
+			return fmt.Errorf("%w; redrive watch %s goes on watching: the campaign does not need it", err, short(c.ID))
 		case away.IsZero():
 			away = time.Now()
 			progress.End()
-			a.screen.Note("the database does not answer; the campaign goes on when it is back: %v", err)
-		case time.Since(away) > awayFor:
-			return err
+			a.screen.Note("%s does not answer; watching goes on when it is back: %v", who, err)
 		}
 	}
 }

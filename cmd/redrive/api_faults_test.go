@@ -1,0 +1,196 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// instead lets something else answer, and returns what answered before.
+func (a *apiServer) instead(handler http.HandlerFunc) (before http.HandlerFunc) {
+	return *a.behind.Swap(&handler)
+}
+
+// Feature V13: a token that is missing, wrong, readable by others, or no token, is refused with what to do, and is in no
+// output. A person whose right is too little learns that. What an API does not do, and what it knows better, is said.
+func TestAPIAccess(t *testing.T) {
+	s := newShop(t, incident()...)
+	a := s.overAPI()
+	a.token(t, "wrong-token")
+	s.steps([]step{{1, "gives no right for the token of " + a.file, []string{"causes"}}})
+	a.token(t, "")
+	s.steps([]step{{2, "is empty", []string{"causes"}}})
+	a.token(t, "secret token")
+	s.steps([]step{{2, "one line of visible ASCII", []string{"causes"}}})
+	a.token(t, "token-of-ann")
+	testkit.NoError(t, os.Chmod(a.file, 0o644))
+	s.steps([]step{{2, "chmod 600", []string{"causes"}}})
+	testkit.NoError(t, os.Chmod(a.file, 0o600))
+	s.steps([]step{
+		{1, "no token was sent: name the file of yours with --token-file", []string{"causes", "--url", a.URL + "/letters", "--token-file", ""}},
+		{2, "--token-file", []string{"causes", "--token-file", "/nowhere"}},
+		{1, "there is no API of a console", []string{"causes", "--url", a.URL, "--token-file", a.file}},
+		{1, "does not answer", []string{"causes", "--url", "http://127.0.0.1:1/", "--token-file", a.file}},
+		{2, "--service is \"other\", and this API has the letters of \"shop\"", []string{"causes", "--service", "other"}},
+		{2, "the API knows who you are", []string{"causes", "--by", "bob"}},
+		{2, "the server opens sealed letters", []string{"causes", "--keys", "k"}},
+		{2, "an API has a list", []string{"redrive", "--all", "--allow", "orders", "--reason", "x", "--yes"}},
+		{2, "give --db", []string{"purge", "--status", "discarded", "--older-than", "0s", "--reason", "x", "--yes"}},
+		{2, "give --db", []string{"reseal", "--keys", "k", "--dry-run"}},
+		{2, "give --db", []string{"export"}},
+		{2, "give --db", []string{"breaker", "open", "--reason", "x"}},
+		{0, "all messages pass", []string{"breaker", "list"}},
+		{2, "--reason is empty", []string{"show", "4", "--unmasked"}},
+		{0, `"card": "4111"`, []string{"show", "4", "--unmasked", "--reason", "INC-7"}},
+		{0, "INC-7", []string{"audit", "--kind", "shown", "--who", "ann"}},
+		{0, "id-2", []string{"list", "--after", "2", "--limit", "1"}},
+		{3, "no letter has", []string{"show", "999"}},
+	})
+	a.token(t, "token-of-bob")
+	s.steps([]step{{1, "right to operate", []string{"discard", "1", "--reason", "x", "--yes"}}, {5, "you may look, and change nothing", []string{"doctor"}}})
+	a.token(t, "token-of-carl")
+	s.steps([]step{{0, "does not show you payloads", []string{"show", "4"}}})
+	testkit.Returns(t, 5)(s.store.Count(t.Context(), letters.Filter{}))
+	seen := fmt.Sprint(s.pipe("show", "4"), s.pipe("discard", "1", "--reason", "x", "--yes"))
+	if strings.Contains(seen, "token-of") {
+		t.Errorf("a token is in the output: %s", seen)
+	}
+}
+
+// Feature V13: a server that is no console, is hostile, or sends the token elsewhere, gets nothing done and nothing obeyed.
+func TestAPIHostile(t *testing.T) {
+	s := newShop(t, incident()...)
+	a := s.overAPI()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("a request went elsewhere: %v", r.Header)
+	}))
+	t.Cleanup(elsewhere.Close)
+	problem := func(w http.ResponseWriter, status int, detail string) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "urn:spillway:invalid", "title": "x", "status": status, "detail": detail})
+	}
+	for says, handler := range map[string]http.HandlerFunc{
+		"sends this request elsewhere": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL+"/?password=hunter2", http.StatusTemporaryRedirect)
+		},
+		"but text/html": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>\x1b[2J") },
+		"cannot read": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, "{\x1b")
+		},
+		"owned": func(w http.ResponseWriter, _ *http.Request) {
+			problem(w, http.StatusBadRequest, "\x1b]0;owned\x07\u202e")
+		},
+		"does not answer": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
+		"does not know you: expired: get a new one": func(w http.ResponseWriter, _ *http.Request) {
+			problem(w, http.StatusUnauthorized, "expired")
+		},
+	} {
+		a.instead(handler)
+		got := s.pipe("discard", "1", "--reason", "x", "--yes")
+		if got.code == 0 || !strings.Contains(got.err, says) {
+			t.Errorf("exit %d: %s, want %q", got.code, got.err, says)
+		}
+		obeyed(t, says, got.err)
+	}
+	testkit.Returns(t, 5)(s.store.Count(t.Context(), letters.Filter{}))
+
+	secured := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem(w, 400, "over TLS") }))
+	secured.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secured.StartTLS()
+	t.Cleanup(secured.Close)
+	ca := t.TempDir() + "/ca.pem"
+	testkit.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secured.Certificate().Raw}), 0o600))
+	s.steps([]step{
+		{1, "with --ca", []string{"causes", "--url", secured.URL}},
+		{2, "over TLS", []string{"causes", "--url", secured.URL, "--ca", ca}},
+		{2, "no certificate", []string{"causes", "--url", secured.URL, "--ca", a.file}},
+	})
+}
+
+// Feature V13: what is sent twice, because the answer was lost, takes effect once. What a newer server says more is passed
+// over, and what an older one does not have is said with both versions.
+func TestAPIAnswersLost(t *testing.T) {
+	s := newShop(t, incident()...)
+	a := s.overAPI()
+	var lost atomic.Int32
+	var console http.HandlerFunc
+	console = a.instead(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && lost.Add(1) <= 2 { // net/http sends it again by itself, once
+			console(httptest.NewRecorder(), r) // it is done, and the connection breaks
+			panic(http.ErrAbortHandler)
+		}
+		console(w, r)
+	})
+	s.steps([]step{{0, "discarded 3 letters", []string{"discard", "--handler", "billing", "--reason", "INC-7", "--yes"}}})
+	lost.Store(0)
+	s.steps([]step{{0, "is running: 1 letter", []string{"redrive", "4", "--reason", "INC-7", "--yes", "--detach"}}})
+	if all := testkit.Must(s.campaigns().List(t.Context(), campaigns.List{})); len(all) != 1 || all[0].Request.By != "ann" {
+		t.Errorf("%+v", all)
+	}
+	a.instead(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/api/v1/"):
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"service":"shop","api":"1.7","right":"look","colour":{"a":1}}`)
+		case strings.HasSuffix(r.URL.Path, "/causes"):
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"causes":[{"cause":"9f3a","count":3,"class":"astral","colour":1}],"more":true}`)
+		default:
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"type":"urn:spillway:not-found","detail":"There is nothing at this address."}`)
+		}
+	})
+	s.steps([]step{{0, "9f3a\t3", []string{"causes"}}, {1, "has no sequences: it is API 1.7, and this is redrive ", []string{"sequences"}}})
+}
+
+// Feature V13: a server that goes away in the middle of a watch is waited for, and one that does not know the person any more
+// ends it with a sentence.
+func TestAPIWatch(t *testing.T) {
+	s := newShop(t, incident()...)
+	a := s.overAPI()
+	var c campaigns.Campaign
+	began := s.pipe("redrive", "--handler", "billing", "--reason", "INC-7", "--yes", "--detach", "--json")
+	testkit.NoError(t, json.Unmarshal([]byte(began.out), &c))
+	for _, watch := range []struct {
+		fault http.HandlerFunc
+		says  string
+		code  int
+	}{
+		{func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "redrive watch " + c.ID[:8] + " goes on watching", 1},
+		{func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "the API answers again", 0},
+	} {
+		cmd := exec.Command(binary, "watch", c.ID, "--json")
+		cmd.Env = s.env
+		out, errs := testkit.Must(os.Create(t.TempDir()+"/out")), testkit.Must(os.Create(t.TempDir()+"/errs"))
+		cmd.Stdout, cmd.Stderr = out, errs
+		read := func(file *os.File) string { return string(testkit.Must(os.ReadFile(file.Name()))) }
+		testkit.NoError(t, cmd.Start())
+		testkit.Eventually(t, "it is watched", func() bool { return read(out) != "" })
+		console := a.instead(watch.fault)
+		if watch.code == 0 {
+			testkit.Eventually(t, "it says so", func() bool { return strings.Contains(read(errs), "the API does not answer") })
+			s.works(&target{})
+			a.instead(console)
+		}
+		if code := s.code(cmd.Wait()); code != watch.code || !strings.Contains(read(errs), watch.says) {
+			t.Errorf("exit %d: %s %s", code, read(out), read(errs))
+		}
+		a.instead(console)
+	}
+}
