@@ -21,15 +21,15 @@ type batch struct {
 	ended    chan struct{}
 	renewals sync.WaitGroup // what renews the leases until the end
 
-	mu    sync.Mutex               // guards what follows
-	next  []letters.Letter         // not begun
-	open  map[int64]letters.Letter // not settled
-	lost  map[int64]struct{}       // those whose lease another has, or none
+	mu    sync.Mutex                // guards what follows
+	next  []*letters.Letter         // not begun
+	open  map[int64]*letters.Letter // not settled
+	lost  map[int64]struct{}        // those whose lease another has, or none
 	until time.Time
 }
 
 func newBatch(c claim) *batch {
-	b := &batch{claim: c, ended: make(chan struct{}), next: c.Letters, open: make(map[int64]letters.Letter),
+	b := &batch{claim: c, ended: make(chan struct{}), next: c.Letters, open: make(map[int64]*letters.Letter),
 		lost: make(map[int64]struct{}), until: c.Until}
 	for _, l := range c.Letters {
 		b.open[l.Seq] = l
@@ -44,18 +44,18 @@ func (b *batch) end() {
 }
 
 // begin returns the next letter.
-func (b *batch) begin() (l letters.Letter, ok bool) {
+func (b *batch) begin() (l *letters.Letter, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.next) == 0 {
-		return letters.Letter{}, false
+		return nil, false
 	}
 	l, b.next = b.next[0], b.next[1:]
 	return l, true
 }
 
 // rest returns the letters that were not begun, for the last time: they are no longer part of the batch.
-func (b *batch) rest() (rest []letters.Letter) {
+func (b *batch) rest() (rest []*letters.Letter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	rest, b.next = b.next, nil
@@ -66,21 +66,21 @@ func (b *batch) rest() (rest []letters.Letter) {
 }
 
 // done says that the letter's lease is over, so that it is not renewed.
-func (b *batch) done(l letters.Letter) {
+func (b *batch) done(l *letters.Letter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.open, l.Seq)
 }
 
 // leases returns the letters whose leases are to be renewed.
-func (b *batch) leases() []letters.Letter {
+func (b *batch) leases() []*letters.Letter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Values(b.open))
 }
 
 // renewed notes which of the letters still had their lease at the renewal.
-func (b *batch) renewed(of []letters.Letter, still claim) {
+func (b *batch) renewed(of []*letters.Letter, still claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	lost := make(map[int64]struct{}, len(of))
@@ -105,7 +105,7 @@ func (b *batch) leasedUntil() time.Time {
 	return b.until
 }
 
-func (b *batch) isLost(l letters.Letter) bool {
+func (b *batch) isLost(l *letters.Letter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, lost := b.lost[l.Seq]

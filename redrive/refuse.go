@@ -31,7 +31,7 @@ func (d *drain) countRefused(ctx context.Context) (err error) {
 }
 
 // unreadable releases a letter whose row has an allowed topic and whose metadata do not: it is damaged.
-func (d *drain) unreadable(b *batch, l letters.Letter, topic string) {
+func (d *drain) unreadable(b *batch, l *letters.Letter, topic string) {
 	d.release(b, l)
 	d.mu.Lock()
 	defer d.mu.Unlock()

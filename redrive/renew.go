@@ -45,7 +45,7 @@ func (d *drain) renew(b *batch) error {
 
 // keep returns an error that is letters.ErrLeaseLost unless the letter's lease lasts for at least half of its time. A
 // process that stood still renews its leases late, when others may have taken the letters.
-func (d *drain) keep(b *batch, l letters.Letter) error {
+func (d *drain) keep(b *batch, l *letters.Letter) error {
 	if time.Until(b.leasedUntil()) < d.config.lease/2 {
 		if err := d.renew(b); err != nil {
 			return err

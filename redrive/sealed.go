@@ -34,17 +34,17 @@ func (h *Handler) closed(ctx context.Context, msg *message.Message, l poison.Let
 	return h.park(ctx, msg, l, topic, closed, err)
 }
 
-func (d *drain) open(ctx context.Context, l letters.Letter) (poison.Letter, error) {
+func (d *drain) open(ctx context.Context, l *letters.Letter) (poison.Letter, error) {
 	if d.Seal == nil {
-		return d.store.Open(ctx, l)
+		return d.store.Open(ctx, *l)
 	}
-	opened, err := d.store.Inside().OpenWith(ctx, d.Seal, l)
+	opened, err := d.store.Inside().OpenWith(ctx, d.Seal, *l)
 	return opened.Letter, err
 }
 
 // closed is what becomes of a letter of a Store that does not open: it stays as it is, and the drain goes on, or ends
 // if the keys are unavailable.
-func (d *drain) closed(ctx context.Context, b *batch, l letters.Letter, topic string, err error) {
+func (d *drain) closed(ctx context.Context, b *batch, l *letters.Letter, topic string, err error) {
 	if ctx.Err() != nil || errors.Is(err, seal.ErrUnavailable) {
 		d.release(b, l)
 		d.stop(err)

@@ -16,7 +16,7 @@ var errInterrupted = errors.New("the publisher called runtime.Goexit")
 
 // one settles a letter: published and marked, or released. A letter that was published may be marked beside the next
 // ones.
-func (d *drain) one(ctx context.Context, b *batch, l letters.Letter) {
+func (d *drain) one(ctx context.Context, b *batch, l *letters.Letter) {
 	returned := false
 	defer func() {
 		if !returned { // the goroutine is lost, the letter is not
@@ -39,7 +39,7 @@ func (d *drain) one(ctx context.Context, b *batch, l letters.Letter) {
 
 // settle returns how to mark a letter that was published. It has a place in d.unmarked. Of any other letter it returns
 // nil.
-func (d *drain) settle(ctx context.Context, b *batch, l letters.Letter) (mark func()) {
+func (d *drain) settle(ctx context.Context, b *batch, l *letters.Letter) (mark func()) {
 	of := l.Letter
 	if d.spent(of) {
 		if d.mark(b, l, letters.StatusQuarantined, classify.ReasonMaxRedrives, "", &d.report.Quarantined) {
@@ -95,7 +95,7 @@ func (d *drain) settle(ctx context.Context, b *batch, l letters.Letter) (mark fu
 
 // mark counts what happened to the letter and records it. It reports whether the record stands. trace is that of the
 // redrive.
-func (d *drain) mark(b *batch, l letters.Letter, status letters.Status, why, trace string, count *int) bool {
+func (d *drain) mark(b *batch, l *letters.Letter, status letters.Status, why, trace string, count *int) bool {
 	err := d.settlement(l.Letter, d.store, string(status), trace, func(in context.Context) error {
 		ctx, cancel := context.WithTimeout(in, maxWrite)
 		defer cancel()
@@ -132,7 +132,7 @@ func (d *drain) act(why string) letters.Act {
 // marking is a letter of a batch that was published, and is to be marked.
 type marking struct {
 	batch  *batch
-	letter letters.Letter
+	letter *letters.Letter
 }
 
 // newMarks batches the marks of letters that were published at the same time: each mark is a transaction, and many
@@ -149,8 +149,8 @@ func (d *drain) markAll(ctx context.Context, all []marking) (lost []int, err err
 	}
 	settled, err := d.store.Inside().Settle(ctx, letters.StatusRedriven, d.act(""), claims...)
 	marked := make(map[int64]bool, len(settled))
-	for _, l := range settled {
-		marked[l.Seq] = true
+	for _, seq := range settled {
+		marked[seq] = true
 	}
 	for i, m := range all {
 		if !marked[m.letter.Seq] {
@@ -162,7 +162,7 @@ func (d *drain) markAll(ctx context.Context, all []marking) (lost []int, err err
 
 // lostMark handles a letter that could not be marked. A letter that another caller has now is that caller's. Any other
 // error is of the database: a drain that went on without marking would publish every letter twice.
-func (d *drain) lostMark(l letters.Letter, err error) {
+func (d *drain) lostMark(l *letters.Letter, err error) {
 	if errors.Is(err, letters.ErrLeaseLost) {
 		logging.LetterTakenOver.Write(d.Logger, err, nil)
 		d.mu.Lock()
@@ -176,7 +176,7 @@ func (d *drain) lostMark(l letters.Letter, err error) {
 
 // failed puts the letter back behind all others, so that one that is refused for good does not stand in the way of the
 // next drain too. A refusal for size is the letter's own and says nothing of the publisher.
-func (d *drain) failed(b *batch, l letters.Letter, err error) {
+func (d *drain) failed(b *batch, l *letters.Letter, err error) {
 	postponed := d.underGrace(func(ctx context.Context) error {
 		return d.store.Inside().Postpone(ctx, b.claim.Of(l))
 	})
@@ -195,7 +195,7 @@ func (d *drain) failed(b *batch, l letters.Letter, err error) {
 	}
 }
 
-func (d *drain) release(b *batch, some ...letters.Letter) {
+func (d *drain) release(b *batch, some ...*letters.Letter) {
 	err := d.underGrace(func(ctx context.Context) error { return d.store.Inside().Release(ctx, b.claim.Of(some...)) })
 	if err != nil {
 		logging.LettersNotReleased.Write(d.Logger, err, nil)

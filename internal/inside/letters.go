@@ -67,9 +67,9 @@ type Claims[Filter, Letter, Act any, Status comparable] interface {
 	// Renew lets the lease last for the given time from now on. It returns the letters that still have it.
 	Renew(ctx context.Context, lease time.Duration, c Claim[Letter]) (still Claim[Letter], err error)
 	// Settle gives claimed letters, at most letters.MaxLimit, their new status, records act and ends their leases, in
-	// one transaction. It returns those that were settled: the leases of the others are lost. After an error none is
-	// settled.
-	Settle(ctx context.Context, status Status, act Act, claims ...Claim[Letter]) (settled []Letter, err error)
+	// one transaction. It returns the Seqs of those that were settled: the leases of the others are lost. After an error
+	// none is settled.
+	Settle(ctx context.Context, status Status, act Act, claims ...Claim[Letter]) (settled []int64, err error)
 	// Release ends the leases of letters and leaves the letters as they were. A lease that is lost is no error.
 	Release(ctx context.Context, c Claim[Letter]) error
 	// Postpone ends the lease of the one letter of c and puts the letter behind all others, with a new Seq. Without the
@@ -107,11 +107,11 @@ type Claim[Letter any] struct {
 	// Until is when others may take the letters, by this process's clock and a little early. The lease itself goes by
 	// the database's clock. A letter stays with its holder until another takes it.
 	Until   time.Time
-	Letters []Letter
+	Letters []*Letter
 }
 
 // Of is the claim of some of the letters.
-func (c Claim[Letter]) Of(some ...Letter) Claim[Letter] {
+func (c Claim[Letter]) Of(some ...*Letter) Claim[Letter] {
 	c.Letters = some
 	return c
 }

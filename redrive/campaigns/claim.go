@@ -94,13 +94,9 @@ func (f *flight) claimNext(ctx context.Context, tx *sql.Tx, id string, most int,
 	}
 	// SQLite's clock stands still for a millisecond
 	args := []any{f.all.db.Text(k.token), f.config.Lease.Microseconds() + 1000, f.all.db.Text(id)}
-	seqs := make([]any, len(k.rows))
-	for i, r := range k.rows {
-		seqs[i] = r.seq
-	}
+	claimed, seqs := f.all.claimed(k.seqs())
 	_, err = f.all.exec(ctx, tx, `UPDATE spillway_campaign_letters SET token = ?, leased_until = now_us() + ? WHERE `+
-		ofCampaign+` AND claim IN (`+several(len(seqs))+`)`,
-		append(args, padded(seqs)...)...)
+		ofCampaign+claimed, append(args, seqs...)...)
 	if err != nil || rate == 0 {
 		return err
 	}
@@ -159,3 +155,9 @@ func (k *claim) seqs() []int64 {
 
 // ofCampaign is the condition that a row is of a campaign, for statements that find rows by claim: no index knows it.
 const ofCampaign = `COALESCE(campaign, '') = ?`
+
+// claimed is the condition that goes on with the letters that are claimed, for the index of those that are.
+func (c *Campaigns) claimed(seqs []int64) (condition string, args []any) {
+	condition, args = c.db.Among("claim", seqs)
+	return ` AND claim IS NOT NULL AND ` + condition, args
+}

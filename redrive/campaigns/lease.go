@@ -19,12 +19,12 @@ type batch struct {
 	campaign string
 	claim    claim
 	lease    inside.Claim[letters.Letter]
-	letters  map[int64]letters.Letter // by Seq; it does not change
+	letters  map[int64]*letters.Letter // by Seq; it does not change
 
 	renewal sync.Mutex // one at a time
 
 	mu    sync.Mutex // guards what follows
-	hand  map[int64]letters.Letter
+	hand  map[int64]*letters.Letter
 	until time.Time
 	lost  map[int64]bool
 	left  int // rows of the claim that are not settled
@@ -35,8 +35,8 @@ type batch struct {
 func (f *flight) lease(ctx context.Context, k claim) (*batch, error) {
 	b := &batch{
 		all: f.all, lasts: f.config.Lease, campaign: f.campaign.ID, claim: k, until: time.Now().Add(f.config.Lease),
-		left: len(k.rows), ended: make(chan struct{}), letters: make(map[int64]letters.Letter, len(k.rows)),
-		hand: make(map[int64]letters.Letter, len(k.rows)), lost: make(map[int64]bool),
+		left: len(k.rows), ended: make(chan struct{}), letters: make(map[int64]*letters.Letter, len(k.rows)),
+		hand: make(map[int64]*letters.Letter, len(k.rows)), lost: make(map[int64]bool),
 	}
 	var err error
 	b.lease, err = f.all.store.Inside().Claim(ctx, letters.Filter{Statuses: f.campaign.Request.Filter.Statuses}, k.seqs(),
@@ -91,7 +91,7 @@ func (f *flight) missing(ctx context.Context, r row) (result, error) {
 	}
 	l := found[0]
 	if l.Marked.RedriveID == f.campaign.ID {
-		return f.doneBefore(r, l), nil
+		return f.doneBefore(r, &l), nil
 	}
 	if redrivable(l.Status) && chosen(f.campaign.Request.Filter.Statuses, l.Status) {
 		return result{row: r, rest: f.config.Lease / 4, tries: r.tries}, nil // a lease of another is on it
@@ -107,7 +107,7 @@ func chosen(statuses []letters.Status, status letters.Status) bool {
 }
 
 // doneBefore is what a worker that was killed did with a letter.
-func (f *flight) doneBefore(r row, l letters.Letter) result {
+func (f *flight) doneBefore(r row, l *letters.Letter) result {
 	if l.Status == letters.StatusQuarantined {
 		return result{row: r, outcome: quarantined}
 	}

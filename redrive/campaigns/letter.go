@@ -69,7 +69,7 @@ func (f *flight) bring(ctx context.Context, p piece) (result, letters.Status) {
 	if request.FirstStage {
 		topic = f.entry(of.Letter, topic)
 	}
-	l, err := f.all.store.Open(ctx, of)
+	l, err := f.all.store.Open(ctx, *of)
 	if err != nil {
 		return f.closed(ctx, p, topic, err), ""
 	}
@@ -87,7 +87,7 @@ func (f *flight) bring(ctx context.Context, p piece) (result, letters.Status) {
 		return result{row: p.row}, ""
 	}
 	if request.HandleAgain && of.Failure.Reason == classify.ReasonOutput {
-		if _, err := f.all.store.Inside().HandleAgain(ctx, of, f.act()); err != nil {
+		if _, err := f.all.store.Inside().HandleAgain(ctx, *of, f.act()); err != nil {
 			return f.keyStays(ctx, p.row, err), ""
 		}
 	}
@@ -210,7 +210,7 @@ func (f *flight) act() letters.Act {
 }
 
 // fields are what a log line says of a letter: never its payload.
-func (f *flight) fields(l letters.Letter, topic string) logging.Fields {
+func (f *flight) fields(l *letters.Letter, topic string) logging.Fields {
 	return logging.Fields{logging.Campaign: f.campaign.ID, "letter": l.Seq, logging.MessageID: l.Original.UUID,
 		logging.Topic: topic, logging.Handler: l.Origin.Handler}
 }

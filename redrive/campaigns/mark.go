@@ -104,14 +104,18 @@ func (f *flight) markAll(status letters.Status, some []marking) {
 // settleLetters marks letters, of whatever leases, in one transaction. It returns those that were marked.
 func (f *flight) settleLetters(ctx context.Context, status letters.Status, act letters.Act,
 	some []marking) (map[int64]bool, error) {
-	claims := make([]inside.Claim[letters.Letter], len(some))
-	for i, m := range some {
-		claims[i] = m.piece.batch.lease.Of(m.piece.letter)
+	of := make(map[*batch][]*letters.Letter)
+	for _, m := range some {
+		of[m.piece.batch] = append(of[m.piece.batch], m.piece.letter)
+	}
+	claims := make([]inside.Claim[letters.Letter], 0, len(of))
+	for b, letters := range of {
+		claims = append(claims, b.lease.Of(letters...))
 	}
 	marked, err := f.all.store.Inside().Settle(ctx, status, act, claims...)
 	is := make(map[int64]bool, len(marked))
-	for _, l := range marked {
-		is[l.Seq] = true
+	for _, seq := range marked {
+		is[seq] = true
 	}
 	return is, err
 }

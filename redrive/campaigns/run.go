@@ -44,7 +44,7 @@ type flight struct {
 type piece struct {
 	batch  *batch
 	row    row
-	letter letters.Letter
+	letter *letters.Letter
 }
 
 func (w *Worker) newFlight(c Campaign, fresh bool) *flight {
@@ -163,7 +163,7 @@ func (f *flight) place(ctx context.Context) bool {
 
 // giveBack lets others have letters that were not begun.
 func (f *flight) giveBack(b *batch, rows []row) {
-	var some []letters.Letter
+	var some []*letters.Letter
 	var back []result
 	for _, r := range rows {
 		if l, is := b.letters[r.seq]; is {
@@ -175,7 +175,7 @@ func (f *flight) giveBack(b *batch, rows []row) {
 	f.settler.note(b, back...)
 }
 
-func (f *flight) release(b *batch, some ...letters.Letter) {
+func (f *flight) release(b *batch, some ...*letters.Letter) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()
 	if err := f.all.store.Inside().Release(ctx, b.lease.Of(some...)); err != nil {

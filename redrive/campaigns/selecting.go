@@ -123,17 +123,18 @@ func (c *Campaigns) countTaken(ctx context.Context, tx *sql.Tx, id string, of []
 // condition on the campaign a database that knows nothing of the table yet would read the whole campaign.
 func (c *Campaigns) claims(ctx context.Context, tx *sql.Tx, of []letters.Head,
 	each func(seq int64, campaign string)) error {
-	args := make([]any, len(of))
+	seqs := make([]int64, len(of))
 	for i, l := range of {
-		args[i] = l.Seq
+		seqs[i] = l.Seq
 	}
+	among, args := c.db.Among("claim", seqs)
 	return c.within(ctx, tx, func(rows *sql.Rows) error {
 		var seq int64
 		var campaign string
 		err := rows.Scan(&seq, &campaign)
 		each(seq, campaign)
 		return err
-	}, `SELECT seq, campaign FROM spillway_campaign_letters WHERE claim IN (`+several(len(args))+`)`, padded(args)...)
+	}, `SELECT seq, campaign FROM spillway_campaign_letters WHERE claim IS NOT NULL AND `+among, args...)
 }
 
 // selected ends the selection.

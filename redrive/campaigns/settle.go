@@ -178,7 +178,7 @@ type change struct {
 func (s *settler) settleIn(ctx context.Context, tx *sql.Tx, some []noted, last bool) (runs bool, err error) {
 	id, down := s.all.db.Text(s.campaign.ID), s.target.isDown()
 	counts := make(map[outcome]int)
-	same := make(map[change][]any) // those without a text or a rest of their own
+	same := make(map[change][]int64) // those without a text or a rest of their own
 	for _, n := range some {
 		r, token := n.result, n.of.claim.token
 		if down != nil {
@@ -215,7 +215,7 @@ WHERE `+ofCampaign+` AND claim = ? AND token = ?`, s.all.db.Text(string(r.outcom
 }
 
 // change settles rows of one claim that have the same outcome, and returns how many there were.
-func (s *settler) change(ctx context.Context, tx *sql.Tx, to change, seqs []any) (changed int, err error) {
+func (s *settler) change(ctx context.Context, tx *sql.Tx, to change, seqs []int64) (changed int, err error) {
 	set := `state = ?, claim = NULL, token = '', done_at = now_us()`
 	args := []any{s.all.db.Text(string(to.outcome)), s.all.db.Text(s.campaign.ID), s.all.db.Text(to.token)}
 	if to.outcome == back {
@@ -224,10 +224,10 @@ func (s *settler) change(ctx context.Context, tx *sql.Tx, to change, seqs []any)
 	for len(seqs) > 0 {
 		some := seqs[:min(len(seqs), settledAtOnce)]
 		seqs = seqs[len(some):]
+		claimed, of := s.all.claimed(some)
 		n, err := s.all.exec(ctx, tx,
-			`UPDATE spillway_campaign_letters SET `+set+` WHERE `+ofCampaign+` AND token = ? AND claim IN (`+several(len(some))+
-				`)`,
-			append(args[:len(args):len(args)], padded(some)...)...)
+			`UPDATE spillway_campaign_letters SET `+set+` WHERE `+ofCampaign+` AND token = ?`+claimed,
+			append(args[:len(args):len(args)], of...)...)
 		if err != nil {
 			return changed, err
 		}

@@ -29,10 +29,7 @@ func (c *Campaigns) holding(ctx context.Context, seqs []int64) (map[int64]string
 	if len(seqs) == 0 {
 		return taken, nil
 	}
-	args := make([]any, len(seqs))
-	for i, seq := range seqs {
-		args[i] = seq
-	}
+	claimed, args := c.claimed(seqs)
 	err := c.query(ctx, func() { clear(taken) }, func(rows *sql.Rows) error {
 		var seq int64
 		var id string
@@ -40,7 +37,7 @@ func (c *Campaigns) holding(ctx context.Context, seqs []int64) (map[int64]string
 		taken[seq] = id
 		return err
 	}, `SELECT seq, campaign FROM spillway_campaign_letters JOIN spillway_campaigns ON spillway_campaigns.id = campaign
-WHERE claim IN (`+several(len(args))+`) AND service = ?`, append(padded(args), c.service())...)
+WHERE service = ?`+claimed, append([]any{c.service()}, args...)...)
 	return taken, err
 }
 

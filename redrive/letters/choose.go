@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/database"
@@ -102,11 +101,5 @@ func (s *Store) seqs(ctx context.Context, tx *sql.Tx, query string, args ...any)
 	return seqs, err
 }
 
-// amongSeqs is the condition to be one of the letters.
-func amongSeqs(seqs []int64) (condition string, args []any) {
-	args = make([]any, len(seqs))
-	for i, seq := range seqs {
-		args[i] = seq
-	}
-	return `seq IN (?` + strings.Repeat(",?", len(seqs)-1) + `)`, args
-}
+// among is the condition to be one of the letters.
+func (s *Store) among(seqs []int64) (condition string, args []any) { return s.db.Among("seq", seqs) }

@@ -71,13 +71,17 @@ func (s *Store) claim(ctx context.Context, f Filter, seqs []int64, lease time.Du
 	if err != nil {
 		return claim{}, err
 	}
-	keys, args := amongSeqs(seqs)
-	c.Letters, err = s.letters(ctx, letterQuery+` WHERE `+keys+` AND token = ? ORDER BY seq`,
+	keys, args := s.among(seqs)
+	found, err := s.letters(ctx, letterQuery+` WHERE `+keys+` AND token = ? ORDER BY seq`,
 		append(args, s.db.Bytes(c.Token))...)
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxWrite)
 		defer cancel()
 		return claim{}, errors.Join(err, s.release(ctx, seqs, c.Token))
+	}
+	c.Letters = make([]*Letter, len(found))
+	for i := range found {
+		c.Letters[i] = &found[i]
 	}
 	return c, nil
 }
@@ -135,7 +139,7 @@ func (s *Store) noteClaim(ctx context.Context, tx *sql.Tx, token string, lease t
 // lock ends a query whose rows this transaction is about to change.
 func (s *Store) lock() string { return strings.TrimSuffix(s.db.SkipLocked(), " SKIP LOCKED") }
 
-func seqsOf(letters []Letter) []int64 {
+func seqsOf(letters []*Letter) []int64 {
 	seqs := make([]int64, len(letters))
 	for i, l := range letters {
 		seqs[i] = l.Seq
@@ -159,7 +163,7 @@ func (in *inner) Release(ctx context.Context, c claim) error {
 }
 
 func (s *Store) release(ctx context.Context, seqs []int64, token string) error {
-	keys, args := amongSeqs(seqs)
+	keys, args := s.among(seqs)
 	return s.writeLetters(ctx, len(seqs), func(tx *sql.Tx, _ tally) error {
 		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = '', leased_until = 0 WHERE `+
 			keys+` AND token = ? AND token <> ''`, append(args, s.db.Bytes(token))...)
@@ -206,7 +210,7 @@ func (in *inner) Renew(ctx context.Context, lease time.Duration, c claim) (still
 	if lease <= 0 {
 		return claim{}, fmt.Errorf("letters: renew for %s: the time must be positive", lease)
 	}
-	keys, args := amongSeqs(seqsOf(c.Letters))
+	keys, args := s.among(seqsOf(c.Letters))
 	args = append(args, s.db.Bytes(c.Token))
 	until := time.Now().Add(lease)
 	var kept []int64
@@ -227,8 +231,9 @@ func (in *inner) Renew(ctx context.Context, lease time.Duration, c claim) (still
 		return claim{}, wrapped(fmt.Sprintf("renew the leases of %d letter(s)", len(c.Letters)), err)
 	}
 	still = claim{Token: c.Token, Until: until}
+	slices.Sort(kept)
 	for _, l := range c.Letters {
-		if slices.Contains(kept, l.Seq) {
+		if _, is := slices.BinarySearch(kept, l.Seq); is {
 			still.Letters = append(still.Letters, l)
 		}
 	}

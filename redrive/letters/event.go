@@ -126,7 +126,7 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act,
 
 // subjects reads what the record says of letters. Letters that are not there, or of another service, are left out.
 func (s *Store) subjects(ctx context.Context, tx *sql.Tx, seqs []int64) (found []subject, err error) {
-	keys, args := amongSeqs(seqs)
+	keys, args := s.among(seqs)
 	rows, err := tx.QueryContext(ctx,
 		s.db.Statement(`SELECT seq, identity, id FROM spillway_dead_letters WHERE `+keys+
 			` AND COALESCE(service, '') = ? ORDER BY seq`),

@@ -182,7 +182,7 @@ func (s *Store) exemplify(ctx context.Context, f Filter, groups []Group, seqs []
 		cause, description string
 	}
 	found := make(map[int64]example)
-	keys, args := amongSeqs(seqs)
+	keys, args := s.among(seqs)
 	err := s.read(ctx, func() { clear(found) }, func(rows *sql.Rows) error {
 		var seq int64
 		var e example

@@ -168,7 +168,7 @@ func (r *resealing) some(ctx context.Context, seqs []int64) error {
 
 // make reads letters and seals them. A letter that does not open is left as it is.
 func (r *resealing) make(ctx context.Context, seqs []int64) (all []resealed, err error) {
-	keys, args := amongSeqs(seqs)
+	keys, args := r.store.among(seqs)
 	type row struct {
 		resealed
 		topic []byte

@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 )
 
-func (in *inner) Settle(ctx context.Context, status Status, act Act, claims ...claim) (settled []Letter, err error) {
+func (in *inner) Settle(ctx context.Context, status Status, act Act, claims ...claim) (settled []int64, err error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -36,10 +36,15 @@ func (in *inner) Settle(ctx context.Context, status Status, act Act, claims ...c
 		settled, err = s.settleAtOnce(ctx, n, text, status, act, claims)
 	} else {
 		err = s.writeLetters(ctx, n, func(tx *sql.Tx, t tally) (err error) {
-			if settled, err = s.held(ctx, tx, claims); err != nil || len(settled) == 0 {
+			held, err := s.held(ctx, tx, claims)
+			settled = make([]int64, len(held))
+			for i, l := range held {
+				settled[i] = l.seq
+			}
+			if err != nil || len(held) == 0 {
 				return err
 			}
-			return s.setStatus(ctx, tx, t, sweptOf(settled), status, act)
+			return s.setStatus(ctx, tx, t, held, status, act)
 		})
 	}
 	if err != nil {
@@ -50,15 +55,15 @@ func (in *inner) Settle(ctx context.Context, status Status, act Act, claims ...c
 
 // held returns those letters of claims whose leases are held, and locks them. They are as they were when they were
 // leased, but for the cause of a letter of an earlier version: whatever else changes a letter ends its lease.
-func (s *Store) held(ctx context.Context, tx *sql.Tx, claims []claim) (held []Letter, err error) {
-	var all []Letter
+func (s *Store) held(ctx context.Context, tx *sql.Tx, claims []claim) (held []swept, err error) {
+	var all []*Letter
 	tokens := make(map[int64]string)
 	for _, c := range claims {
 		for _, l := range c.Letters {
 			all, tokens[l.Seq] = append(all, l), c.Token
 		}
 	}
-	keys, args := amongSeqs(seqsOf(all))
+	keys, args := s.among(seqsOf(all))
 	causes := make(map[int64]string, len(all))
 	rows, err := tx.QueryContext(ctx,
 		s.db.Statement(`SELECT seq, token, cause FROM spillway_dead_letters`+s.statements.byKey+` WHERE `+keys+
@@ -77,21 +82,11 @@ func (s *Store) held(ctx context.Context, tx *sql.Tx, claims []claim) (held []Le
 	})
 	for _, l := range all {
 		if cause, is := causes[l.Seq]; is {
-			l.Cause = cause
-			held = append(held, l)
+			held = append(held, swept{subject: subjectOf(*l), cause: cause, status: l.Status})
 			delete(causes, l.Seq) // once, if it is listed twice
 		}
 	}
 	return held, err
-}
-
-// sweptOf are letters under a lease as a change of their status takes them.
-func sweptOf(letters []Letter) []swept {
-	all := make([]swept, len(letters))
-	for i, l := range letters {
-		all[i] = swept{subject: subjectOf(l), cause: l.Cause, status: l.Status}
-	}
-	return all
 }
 
 // settleStatement settles letters in one statement: their rows, their events and the numbers of their causes. Its first
@@ -120,7 +115,7 @@ func settleStatement(u upsert, to Status) string {
 	n AS (` + countInto() + `SELECT ?::bytea, cause, ?::bigint, ` + strings.Join(counts, ", ") + `, 0, ` + strconv.Itoa(math.MaxInt64) + `, '` +
 		strconv.Itoa(math.MinInt64) + `'::bigint, 0, 0, 0, 0 FROM l WHERE cause <> '' GROUP BY cause ORDER BY cause
 		` + u.add() + `)
-SELECT seq, cause FROM l`
+SELECT seq FROM l`
 }
 
 // settleStatements are those of all states.
@@ -134,55 +129,43 @@ func settleStatements(statement func(string) string) map[Status]string {
 
 // settleAtOnce is Settle in one statement, and for one letter in one round trip.
 func (s *Store) settleAtOnce(ctx context.Context, n int, text string, status Status, act Act,
-	claims []claim) (settled []Letter, err error) {
-	var all []Letter
-	var seqs, tokens, was, messages []string
+	claims []claim) (settled []int64, err error) {
+	var seqs, tokens, was, messages array
 	for _, c := range claims {
+		token := hex.EncodeToString([]byte(c.Token))
 		for _, l := range c.Letters {
-			all = append(all, l)
-			seqs, tokens = append(seqs, strconv.FormatInt(l.Seq, 10)), append(tokens, hex.EncodeToString([]byte(c.Token)))
-			was, messages = append(was, string(l.Status)), append(messages, database.Column(l.Original.UUID))
+			seqs.add(strconv.FormatInt(l.Seq, 10))
+			tokens.add(token)
+			was.add(string(l.Status))
+			messages.add(database.Column(l.Original.UUID))
 		}
 	}
 	slot, giveBack := s.slots.take()
 	defer giveBack()
-	args := append([]any{array(seqs), array(tokens), array(was), array(messages)}, s.marks(act)...)
+	args := append([]any{seqs.text(), tokens.text(), was.text(), messages.text()}, s.marks(act)...)
 	args = append(args, asBytes(s.service), boundedtext.Text(act.By, maxBy), act.Reason, act.RedriveID,
 		boundedtext.Text(act.Detail, maxDetail), asBytes(s.service), slot)
-	causes := make(map[int64]string, n)
+	reset := func() { settled = make([]int64, 0, n) }
 	scan := func(rows *sql.Rows) error {
 		var seq int64
-		var cause string
-		err := rows.Scan(&seq, &cause)
-		causes[seq] = cause
+		err := rows.Scan(&seq)
+		settled = append(settled, seq)
 		return err
 	}
 	if n == 1 {
-		err = s.writeOne(ctx, func() { clear(causes) }, scan, text, args...)
-	} else {
-		err = s.write(ctx, func(tx *sql.Tx) error {
-			clear(causes)
-			if _, err := tx.ExecContext(ctx, s.statements.several); err != nil {
-				return err
-			}
-			rows, err := tx.QueryContext(ctx, text, args...)
-			if err != nil {
-				return err
-			}
-			return database.Each(rows, scan)
-		})
+		return settled, s.writeOne(ctx, reset, scan, text, args...)
 	}
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range all {
-		if cause, is := causes[l.Seq]; is {
-			l.Cause = cause
-			settled = append(settled, l)
-			delete(causes, l.Seq) // once, if it is listed twice
+	return settled, s.write(ctx, func(tx *sql.Tx) error {
+		reset()
+		if _, err := tx.ExecContext(ctx, s.statements.several); err != nil {
+			return err
 		}
-	}
-	return settled, nil
+		rows, err := tx.QueryContext(ctx, text, args...)
+		if err != nil {
+			return err
+		}
+		return database.Each(rows, scan)
+	})
 }
 
 // writeOne runs one statement that writes and returns rows, outside of a transaction.
@@ -198,17 +181,12 @@ func (s *Store) writeOne(ctx context.Context, reset func(), scan func(*sql.Rows)
 var quoteArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // array is a PostgreSQL array as text, which every driver can bind.
-func array(values []string) string {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, value := range values {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte('"')
-		_, _ = quoteArray.WriteString(&b, value)
-		b.WriteByte('"')
-	}
-	b.WriteByte('}')
-	return b.String()
+type array struct{ strings.Builder }
+
+func (a *array) add(value string) {
+	_, _ = a.WriteString(map[bool]string{true: `{"`, false: `,"`}[a.Len() == 0])
+	_, _ = quoteArray.WriteString(a, value)
+	_ = a.WriteByte('"')
 }
+
+func (a *array) text() string { return a.String() + "}" }

@@ -118,7 +118,7 @@ func (s *Store) setStatus(ctx context.Context, tx *sql.Tx, t tally, letters []sw
 	if ofItsRedrive(status) {
 		redriveID = `COALESCE(NULLIF(?, ''), redrive_id)`
 	}
-	keys, args := amongSeqs(seqs)
+	keys, args := s.among(seqs)
 	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+`
 SET status = ?, token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = `+redriveID+` WHERE `+keys,
 		append(append([]any{s.db.Text(string(status))}, s.marks(act)...), args...)...)
@@ -177,7 +177,7 @@ func (s *Store) purge(ctx context.Context, f Filter, act Act,
 		if _, err := s.exec(ctx, tx, `DELETE FROM spillway_letter_bodies`+w.String(), w.args...); err != nil {
 			return err
 		}
-		keys, args := amongSeqs(seqs)
+		keys, args := s.among(seqs)
 		if _, err := s.exec(ctx, tx, `DELETE FROM spillway_dead_letters WHERE `+keys, args...); err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func (in *inner) BreakLeases(ctx context.Context, act Act, seqs ...int64) (broke
 	}
 	err = s.writeLetters(ctx, len(seqs), func(tx *sql.Tx, _ tally) error {
 		broken = nil
-		keys, args := amongSeqs(seqs)
+		keys, args := s.among(seqs)
 		rows, err := tx.QueryContext(ctx,
 			s.db.Statement(`SELECT seq, identity, id, leased_by FROM spillway_dead_letters`+s.statements.byKey+
 				` WHERE `+keys+` AND COALESCE(service, '') = ? AND leased_until > now_us() ORDER BY seq`+s.lock()),
@@ -224,7 +224,7 @@ func (in *inner) BreakLeases(ctx context.Context, act Act, seqs ...int64) (broke
 		if err != nil || len(leased) == 0 {
 			return err
 		}
-		keys, args = amongSeqs(broken)
+		keys, args = s.among(broken)
 		if _, err := s.exec(ctx, tx,
 			`UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = '', leased_until = 0 WHERE `+keys,
 			args...); err != nil {

@@ -51,7 +51,7 @@ func (s *Store) where(f Filter) *where { return s.conditions(f, "service", "stat
 // those named.
 func (s *Store) whereByKey(f Filter, seqs []int64) *where {
 	w := s.conditions(f, "COALESCE(service, '')", "COALESCE(status, '')")
-	keys, args := amongSeqs(seqs)
+	keys, args := s.among(seqs)
 	w.and(keys, args...)
 	return w
 }
