@@ -322,7 +322,7 @@ test-clusters: start ## nodes of clusters of brokers and databases, and a pooler
 	$(GO) run ./examples/clusters $(FLAGS)
 
 chaos-tables: start ## the campaigns that kill, cut and close on tables, CHAOS times as long (default 30)
-	SPILLWAY_CHAOS=$(CHAOS) $(RACE) -v -count=1 -timeout 2h -run 'Campaign|CommitAnswerLost' ./pubsub/wmsql
+	SPILLWAY_CHAOS=$(CHAOS) $(RACE) -v -count=1 -timeout 2h -run 'Campaign|CommitAnswerLost|TestModel' ./pubsub/wmsql ./internal/sequence
 
 fuzz: ## fuzz every target for FUZZTIME (default 10m) each
 	@for package in $$($(GO) list $(ALL)); do \

@@ -68,7 +68,9 @@ TEXT
   mkdir -p "$1/tmp" # native libraries are unpacked here, and /tmp may be mounted noexec
 }
 
-kafka_java=(java -Xms128m -Xmx512m -XX:+UseSerialGC -Dlog4j.configuration="file:$base/kafka/log4j.properties"
+kafka_jit=() # a broker that lives for minutes under tests is done before the second compiler pays
+if [[ $fsync == off ]]; then kafka_jit=(-XX:TieredStopAtLevel=1); fi
+kafka_java=(java "${kafka_jit[@]}" -Xms128m -Xmx512m -XX:+UseSerialGC -Dlog4j.configuration="file:$base/kafka/log4j.properties"
   -Djava.io.tmpdir="$base/kafka/tmp" -cp "$kafka_jars/*")
 
 kafka_prepare() {

@@ -24,7 +24,7 @@ mariadb_run() {
   as_user mariadb mkdir -p "$1/tmp" # in /tmp, a server that starts deletes the temporary tables of the others
   certified mariadb "$1"
   local sync=()
-  if [[ $fsync == off ]]; then sync=(--innodb-flush-log-at-trx-commit=2 --innodb-flush-method=nosync --sync-frm=0); fi
+  if [[ $fsync == off ]]; then sync=(--innodb-flush-log-at-trx-commit=2 --innodb-flush-method=nosync --sync-frm=0 --innodb-file-per-table=0); fi
   launch mariadb mariadbd --no-defaults --datadir="$1/data" --tmpdir="$1/tmp" --init-file="$1/init.sql" \
     --bind-address=127.0.0.1 --port="$mariadb_port" --socket=server.sock --pid-file=server.pid --skip-name-resolve \
     --max-connections=200 --innodb-buffer-pool-size=64M --innodb-log-file-size=32M --character-set-server=utf8mb4 \

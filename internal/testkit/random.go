@@ -24,3 +24,20 @@ func Random(t testing.TB) *rand.Rand {
 	t.Logf("%s=%d", SeedVariable, seed)
 	return rand.New(rand.NewPCG(seed, seed))
 }
+
+// ChaosVariable names the environment variable that multiplies how long campaigns of random events last.
+const ChaosVariable = "SPILLWAY_CHAOS"
+
+// Campaign returns n times the value of SPILLWAY_CHAOS, which is 1 by default.
+func Campaign(t testing.TB, n int) int {
+	t.Helper()
+	given := os.Getenv(ChaosVariable)
+	if given == "" {
+		return n
+	}
+	times, err := strconv.Atoi(given)
+	if err != nil || times < 1 {
+		t.Fatalf("%s is %q: give a number of at least 1", ChaosVariable, given)
+	}
+	return n * times
+}

@@ -8,13 +8,14 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
 // Close in the middle of a handler, at random moments: there is no half-done work, ever, and nothing is lost.
 func TestCloseCampaign(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		random, rounds := seeded(t), 40*chaos()
+		random, rounds := testkit.Random(t), testkit.Campaign(t, 40)
 		var ids []string
 		publish := func() {
 			var batch []*message.Message

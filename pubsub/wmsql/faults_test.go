@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -14,7 +15,7 @@ import (
 // positions knows which, and no message takes effect twice.
 func TestCommitAnswerLost(t *testing.T) {
 	onServers(t, func(t *testing.T, b *bench, s server) {
-		random, rounds := seeded(t), 10*chaos()
+		random, rounds := testkit.Random(t), testkit.Campaign(t, 10)
 		through, proxy := b.over(s)
 		watchCommits(proxy)
 		var ids []string

@@ -2,9 +2,6 @@ package wmsql_test
 
 import (
 	"maps"
-	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,25 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
-
-// seeded is a source of random moments. Its seed is in the test's log; SPILLWAY_SEED repeats it.
-func seeded(t testing.TB) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if given, err := strconv.ParseUint(os.Getenv("SPILLWAY_SEED"), 10, 64); err == nil {
-		seed = given
-	}
-	t.Logf("SPILLWAY_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, seed))
-}
-
-// chaos multiplies how often campaigns strike: SPILLWAY_CHAOS, 1 by default.
-func chaos() int {
-	n, err := strconv.Atoi(os.Getenv("SPILLWAY_CHAOS"))
-	if err != nil {
-		return 1
-	}
-	return max(n, 1)
-}
 
 func (b *bench) isPostgres() bool {
 	_, ok := b.db.Driver().(*stdlib.Driver)
