@@ -50,9 +50,9 @@ func TestNackingBroker(t *testing.T) {
 	}{
 		"not for minutes":          {maxRefusal - time.Second, 0, Nacked, 0},
 		"for minutes":              {maxRefusal + 2*time.Second, 0, Nacked, 1},
-		"for an hour":              {time.Hour + time.Second, 0, Nacked, 12},
+		"for half an hour":         {30*time.Minute + time.Second, 0, Nacked, 6},
 		"away in between":          {2*maxRefusal - 2*time.Second, maxRefusal - time.Second, Nacked, 0},
-		"with nowhere else to go":  {time.Hour, 0, nil, 0},
+		"with nowhere else to go":  {15 * time.Minute, 0, nil, 0},
 		"as long as it takes once": {maxRefusal, 0, Nacked, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

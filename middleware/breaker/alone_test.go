@@ -95,7 +95,7 @@ func TestFewAreAlone(t *testing.T) {
 		var stage []string
 		h := s.staged(t, &stage)
 		s.service.fail(errAway)
-		time.AfterFunc(24*time.Hour, func() { s.service.fail(nil) })
+		time.AfterFunc(6*time.Hour, func() { s.service.fail(nil) })
 		for i := range 10 {
 			s.deliver(t.Context(), h, fmt.Sprint(i))
 		}

@@ -37,7 +37,7 @@ func TestOutageOfHours(t *testing.T) {
 		"as a stock, one by one":    {messages: 120, prefetch: 120, concurrency: 1, lasts: 26 * time.Minute, redelivers: 30 * time.Minute},
 		"as a stock, one at a time": {messages: 8, prefetch: 1, lasts: 26 * time.Minute, redelivers: 30 * time.Minute},
 		"as an unknown one":         {messages: 8, prefetch: 10, lasts: 26 * time.Second, redelivers: -1},
-		"as JetStream":              {messages: 30, prefetch: 30, concurrency: 4, lasts: 30 * time.Second, redelivers: 30 * time.Second},
+		"as JetStream":              {messages: 10, prefetch: 10, concurrency: 2, lasts: 30 * time.Second, redelivers: 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
