@@ -4,7 +4,6 @@ import (
 	"maps"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
