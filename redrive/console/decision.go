@@ -140,6 +140,9 @@ func (c *console) decide(r *request, d *decision) (answer, error) {
 		}
 	}
 	n, cut, err := c.markChosen(r, d, s, key, reason)
+	if err == nil && n == 0 && len(done) == 0 { // the other of two may have been first
+		done, err = c.desk.Decided(r.http.Context(), key)
+	}
 	switch {
 	case cut:
 		return c.decisionStep(r, d, s, key, reason, n), nil

@@ -112,6 +112,9 @@ func (h *Handler) carryOut(r *request, what operate.Decision, s operate.Selectio
 	defer cancel()
 	n, err := h.Desk.Decide(ctx, r.who(reason), what, s, id)
 	cut := err != nil && n > 0 && ctx.Err() != nil && r.http.Context().Err() == nil
+	if err == nil && n == 0 && len(done) == 0 { // the other of two may have been first
+		done, err = h.Desk.Decided(r.http.Context(), id)
+	}
 	switch {
 	case cut:
 		return h.decision(r, what, id, false)

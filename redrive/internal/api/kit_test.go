@@ -14,8 +14,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"go.uber.org/goleak"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/console"
 	"github.com/watermill-spillway/spillway/redrive/internal/api"
@@ -137,4 +140,20 @@ func read[T any](t testing.TB, r reply) (v T) {
 		t.Fatalf("%v: %s", err, r.body)
 	}
 	return v
+}
+
+// masking hides cards in payloads, beside credentials.
+func masking(c *console.Config) {
+	c.Privacy = testkit.Must(privacy.New(privacy.Rules{Payload: []string{"$.card"}}))
+}
+
+// secrets puts a credential and a value of the message into each text of a letter.
+func secrets(l *poison.Letter) {
+	l.Original.Metadata.Set("tenant", "value-of-metadata")
+	l.Original.Metadata.Set("password", "hunter2")
+	l.Origin.Key = []byte("value-of-key")
+	for _, text := range []*string{&l.Failure.Description, &l.Failure.Stack, &l.Failure.Type, &l.Failure.Reason, &l.Origin.ConsumerGroup} {
+		*text = "password=hunter2 here"
+	}
+	l.Failure.History = []classify.Attempt{{At: fixture.FailedAt, Error: "password=hunter2"}}
 }
