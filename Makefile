@@ -100,6 +100,10 @@ demo-deploy: ## a rolling deploy of three instances on Kafka, whose handlers tak
 demo-observe: ## each alert fires and clears on a real router under faults, and every query of the dashboard has data; FLAGS=-panels prints it
 	@$(GO) run ./examples/observe $(FLAGS)
 
+.PHONY: demo-api
+demo-api: ## an incident that a program closes over HTTP alone, embedded; a JSON line
+	@$(GO) run ./examples/api $(FLAGS)
+
 .PHONY: demo-console
 demo-console: ## an incident for you and your browser: the console in a service, embedded; Ctrl-C ends it; FLAGS=-addr=127.0.0.1:9000
 	@$(GO) run ./examples/console $(FLAGS)

@@ -27,7 +27,7 @@ const (
 // Handler answers programs. It is safe for concurrent use. It keeps nothing between requests.
 type Handler struct {
 	Desk *operate.Desk
-	// Who returns who sends a request, without a reason, and a note about it.
+	// The person of a request, without a reason, and a note about the person.
 	Who func(*http.Request) (who operate.Person, note string, err error)
 	// Origin returns an error for a request that a page of another site sends.
 	Origin func(*http.Request) error
@@ -38,7 +38,7 @@ type Handler struct {
 	Logger   watermill.LoggerAdapter
 	Now      func() time.Time
 	Timeout  time.Duration // of one request, with all its queries
-	Counting time.Duration // of a number of letters that somebody decides by
+	Counting time.Duration // of the number of letters of a decision
 	Step     time.Duration // of one request that discards letters, or restores them
 
 	streams chan struct{} // a place for each stream

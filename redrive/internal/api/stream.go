@@ -68,7 +68,7 @@ func (h *Handler) follow(r *request, out *events, id string) {
 				err = out.beat()
 			}
 			if err != nil {
-				return // nobody reads
+				return // the reader is gone
 			}
 			if one.State.Ended() && one.NotHeard == 0 {
 				_ = out.send("end", []byte(`{"why":"ended"}`))

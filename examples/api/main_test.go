@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/poison"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Feature V13: a program closes the incident over HTTP alone. Each of its requests and each answer is what the
+// document says.
+func TestIncident(t *testing.T) {
+	seen := &validator{t: t}
+	r, err := run(t.Context(), 64, 1, seen.wrap)
+	if testkit.NoError(t, err); r.check() != nil {
+		t.Errorf("%+v", r)
+	}
+	if len(seen.used) < 10 {
+		t.Errorf("the incident used %v", seen.used)
+	}
+}
+
+// validator holds what goes through a handler to the document of the API.
+type validator struct {
+	t      *testing.T
+	mu     sync.Mutex
+	router routers.Router
+	used   map[string]bool // operations
+	// operations are all of the document.
+	operations map[string]bool
+}
+
+const apiBase = "/deadletters/api/v1"
+
+// load asks a handler for its document.
+func (v *validator) load(h http.Handler) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, apiBase+"/openapi.json", nil))
+	doc := testkit.Must(openapi3.NewLoader().LoadFromData(w.Body.Bytes()))
+	doc.Servers = openapi3.Servers{{URL: apiBase}}
+	testkit.NoError(v.t, doc.Validate(v.t.Context()))
+	openapi3filter.RegisterBodyDecoder("application/jsonl", openapi3filter.PlainBodyDecoder)
+	for _, schema := range doc.Components.Schemas { // the server sends no field that the document lacks
+		if len(schema.Value.Properties) > 0 {
+			schema.Value.AdditionalProperties = openapi3.AdditionalProperties{Has: new(bool)}
+		}
+	}
+	v.router, v.used, v.operations = testkit.Must(gorillamux.NewRouter(doc)), map[string]bool{}, map[string]bool{}
+	for _, path := range doc.Paths.Map() {
+		for _, operation := range path.Operations() {
+			v.operations[operation.OperationID] = true
+		}
+	}
+}
+
+func (v *validator) wrap(h http.Handler) http.Handler {
+	v.load(h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, apiBase) || strings.HasSuffix(r.URL.Path, "/stream") {
+			h.ServeHTTP(w, r) // what a stream sends is no JSON
+			return
+		}
+		body := testkit.Must(io.ReadAll(r.Body))
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		seen := httptest.NewRecorder()
+		h.ServeHTTP(seen, r)
+		v.check(r, body, seen)
+		for name, values := range seen.Header() {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(seen.Code)
+		_, _ = w.Write(seen.Body.Bytes())
+	})
+}
+
+func (v *validator) check(r *http.Request, body []byte, w *httptest.ResponseRecorder) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	request := r.Clone(context.WithoutCancel(r.Context()))
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	route, values, err := v.router.FindRoute(request)
+	if err != nil {
+		v.t.Errorf("%s %s: %v", r.Method, r.URL, err)
+		return
+	}
+	v.used[route.Operation.OperationID] = true
+	in := &openapi3filter.RequestValidationInput{Request: request, PathParams: values, Route: route,
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true}}
+	if err := openapi3filter.ValidateRequest(request.Context(), in); err != nil && w.Code < 400 {
+		v.t.Errorf("%s %s is answered with %d, and the document refuses it: %v", r.Method, r.URL, w.Code, err)
+	}
+	out := &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: w.Code, Header: w.Header(),
+		Body: io.NopCloser(bytes.NewReader(w.Body.Bytes())), Options: in.Options}
+	if err := openapi3filter.ValidateResponse(request.Context(), out); err != nil {
+		v.t.Errorf("%s %s: %v\n%s", r.Method, r.URL, err, w.Body)
+	}
+}
+
+// Feature V13: each operation of the document is there, and answers as the document says.
+func TestEveryOperation(t *testing.T) {
+	db, cleanUp, err := openDatabase(t.Context())
+	testkit.NoError(t, err)
+	t.Cleanup(func() { testkit.NoError(t, cleanUp()) })
+	s := testkit.Must(newService(t.Context(), db))
+	for i := range 9 {
+		l := poison.Letter{Original: message.NewMessage(fmt.Sprint("order-", i), []byte(`{"currency":"EU"}`)),
+			Origin: poison.Origin{Topic: topic, Handler: "store-orders"}}
+		l.Failure.Class, l.Failure.Reason, l.Failure.FirstFailedAt = classify.ClassPermanent, "unknown_currency", time.Now()
+		l.Failure.History = []classify.Attempt{{At: time.Now(), Class: classify.ClassPermanent, Error: "unknown"}}
+		testkit.NoError(t, s.store.Publish("orders.dlq", l.Encode()))
+	}
+	v := &validator{t: t}
+	h := v.wrap(s.web)
+	ask := func(status int, method, path, body string) (answer struct{ ID, Version string }) {
+		t.Helper()
+		r := httptest.NewRequest(method, apiBase+path, strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer token-bob")
+		if body != "" {
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Idempotency-Key", watermill.NewUUID())
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != status {
+			t.Errorf("%s %s: status %d, want %d: %s", method, path, w.Code, status, w.Body)
+		}
+		_ = json.Unmarshal(w.Body.Bytes(), &answer) // bytes of a payload have none
+		return answer
+	}
+	get := func(path string) { t.Helper(); ask(200, "GET", path, "") }
+	const why = `{"reason":"INC-7"}`
+	for _, path := range []string{"/openapi.json", "/", "/health", "/causes?limit=5&since=2h", "/letters?status=all&class=permanent&limit=2",
+		"/letters/count", "/letters/1/events", "/letters/1/payload", "/campaigns", "/sequences", "/audit", "/audit.jsonl", "/breakers"} {
+		get(path)
+	}
+	ask(200, "POST", "/letters/1/payload", why)
+	ask(200, "POST", "/plan", `{"seqs":[1],"edit":{"merge":{"currency":"EUR"},"set":{"a":"b"}},"rate":2}`)
+	version := ask(200, "GET", "/letters/1", "").Version
+	ask(201, "POST", "/letters/1/edit", `{"reason":"INC-7","version":"`+version+`","edit":{"merge":{"currency":"EUR"}}}`)
+	c := "/campaigns/" + ask(201, "POST", "/campaigns", `{"filter":{"topics":["orders"],"max_seq":4},"reason":"INC-7","approval":true}`).ID
+	ask(409, "POST", c+"/approve", why)
+	ask(409, "POST", c+"/pause", why)
+	ask(409, "POST", c+"/resume", why)
+	ask(200, "POST", c+"/rate", `{"reason":"INC-7","rate":3}`)
+	get(c)
+	get(c + "/outcomes")
+	ask(200, "POST", c+"/cancel", why)
+	d := ask(200, "POST", "/discards", `{"filter":{"max_seq":9},"reason":"INC-7","seen":9}`).ID
+	get("/discards/" + d)
+	restored := ask(200, "POST", "/restores", `{"seqs":[9],"reason":"INC-7"}`).ID
+	get("/restores/" + restored)
+	ask(200, "POST", "/discards/"+d+"/undo", why)
+	for _, what := range []string{"release", "skip", "discard"} {
+		ask(404, "POST", "/sequences/1/"+what, why)
+	}
+	ask(404, "GET", "/sequences/1", "")
+	ask(400, "GET", "/letters?limit=x", "")
+	for id := range v.operations {
+		if !v.used[id] && id != "watch" {
+			t.Errorf("%s was not asked for", id)
+		}
+	}
+}
