@@ -167,7 +167,7 @@ func parameter(name string) object {
 	schema, says := object{"type": "string"}, map[string]string{
 		"limit": "The largest number of rows.", "cursor": "next of the page before.", "order": "oldest or newest.",
 		"after": "The number of the last row that was seen, in place of a cursor.",
-		"by": "Who did it.", "kind": "A kind of entries.", "letter": "The number of a letter, for all that happened to its message.",
+		"by":    "Who did it.", "kind": "A kind of entries.", "letter": "The number of a letter, for all that happened to its message.",
 		"state": "A state of campaigns.", "redrive-id": "The id of a campaign, discard or restore.",
 	}[name]
 	if i := slices.IndexFunc(operate.FilterFields, func(f operate.FilterField) bool { return f.Name == name }); i >= 0 {
