@@ -13,22 +13,18 @@ import (
 // ErrNotLetter is returned by Decode for a message that carries no failure of Spillway or of another writer of dead
 // letters.
 var ErrNotLetter = errors.New("poison: not a dead letter: it has no x-failure-class metadata, and none of " +
-	"Watermill's PoisonQueue, Spring Kafka or Kafka Connect")
+	"Watermill's PoisonQueue, Spring Kafka, Kafka Connect, Kafka Streams, a Kafka share group or RabbitMQ")
 
-// Decode reads a dead letter of Spillway, Watermill's PoisonQueue, Spring Kafka or Kafka Connect. The values are those
-// of the message and are not verified: an impossible count or time reads as absent, and texts are bounded. The letter
-// shares the payload's bytes with msg. Decode does not change msg.
+// Decode reads a dead letter of Spillway, or of another writer: Watermill's PoisonQueue, Spring Kafka, Kafka Connect,
+// Kafka Streams, a Kafka share group, or a dead-letter exchange of RabbitMQ. The values are those of the message and
+// are not verified: an impossible count or time reads as absent, and texts are bounded. The letter shares the payload's
+// bytes with msg. Decode does not change msg.
 //
-// Letters of other writers have no Failure.Class. Spillway's keys take precedence over those of other writers.
-//
-//   - Spring Kafka: Failure.Type is its own wrapper and the listener's exception. Attempts is the count of its retry
-//     topics, or of the container's delivery attempt header.
-//   - Kafka Connect: Origin.Handler is the connector. Failure.Reason is the stage that failed, in lower case. The
-//     Description ends with the class that failed and its task.
-//   - A letter that was dead-lettered twice: Origin is the first place, if it can be trusted, and Failure is the last
-//     failure.
+// Letters of other writers have no Failure.Class. Spillway's keys take precedence over those of other writers. The page
+// docs/dead-letters.md says what each field is of which writer. Of a letter that was dead-lettered twice, Origin is the
+// first place, if it can be trusted, and Failure is the last failure.
 func Decode(msg *message.Message) (Letter, error) {
-	if msg == nil || !isLetter(msg) {
+	if msg == nil || !isLetter(msg) && writersOfLetter(msg.Metadata)&byRabbit == 0 {
 		return Letter{}, ErrNotLetter
 	}
 	return Read(msg), nil
@@ -41,26 +37,27 @@ func Read(msg *message.Message) Letter {
 		return Letter{}
 	}
 	packed := msg.Metadata[KeyOriginalMetadata]
-	l := decode(msg.CopyWithContext())
+	l := decode(msg.CopyWithContext(), writersOfLetter(msg.Metadata))
 	l.unpack(packed)
 	return l
 }
 
 // isLetter reports whether msg carries the failure of a dead letter. A message in a retry stage carries one too.
 func isLetter(msg *message.Message) bool {
-	if msg == nil {
-		return false
-	}
-	_, ok := msg.Metadata[KeyFailureClass]
-	if !ok {
-		_, ok = msg.Metadata[keyWatermillReason]
-	}
-	return ok || isForeign(msg.Metadata)
+	return msg != nil && (hasFailure(msg.Metadata) || isForeign(msg.Metadata))
 }
 
-// decode reads a letter from the metadata of msg and removes those keys. It owns msg.
-func decode(msg *message.Message) Letter {
-	added := writersOf(msg.Metadata)
+// hasFailure reports whether metadata tell of a failure in Spillway or in Watermill's PoisonQueue.
+func hasFailure(metadata message.Metadata) bool {
+	_, ok := metadata[KeyFailureClass]
+	if !ok {
+		_, ok = metadata[keyWatermillReason]
+	}
+	return ok
+}
+
+// decode reads a letter from the metadata of msg and removes the keys of those writers. It owns msg.
+func decode(msg *message.Message, added writers) Letter {
 	if added == 0 { // as good as every message, before its first failure
 		return Letter{Original: msg}
 	}
@@ -143,7 +140,18 @@ func writersOf(metadata message.Metadata) (added writers) {
 	return added
 }
 
-// readOthers reads a letter without our class. One of Spring Kafka and Kafka Connect both is read as Spring's.
+// writersOfLetter is writersOf for a message that lies among dead letters. There x-death counts, if nothing else tells
+// of a failure.
+func writersOfLetter(metadata message.Metadata) writers {
+	added := writersOf(metadata)
+	if _, dead := metadata[keyDeaths]; !dead || isForeign(metadata) || hasFailure(metadata) ||
+		len(deathsOf(metadata)) == 0 {
+		return added
+	}
+	return added | byRabbit
+}
+
+// readOthers reads a letter without our class. One of several writers is read as that of the first of them here.
 func (l *Letter) readOthers(r reader, added writers) {
 	if _, ok := r[keyWatermillReason]; ok {
 		l.readWatermill(r)
@@ -151,6 +159,12 @@ func (l *Letter) readOthers(r reader, added writers) {
 		l.readSpring(r, repeatedHeaders(r))
 	} else if added&byConnect != 0 {
 		l.readConnect(r, repeatedHeaders(r))
+	} else if added&byStreams != 0 {
+		l.readStreams(r, repeatedHeaders(r))
+	} else if added&byShare != 0 {
+		l.readShare(r, repeatedHeaders(r))
+	} else if added&byRabbit != 0 {
+		l.readDeaths(deathsOf(message.Metadata(r)))
 	}
 }
 

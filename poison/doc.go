@@ -50,7 +50,7 @@
 //   - Texts for people are valid UTF-8: other bytes are replaced. An id, key or name that is not UTF-8 is kept in
 //     base64.
 //
-// Decode reads letters of Spillway, Watermill's PoisonQueue, Spring Kafka and Kafka Connect. What it reads is not
+// Decode reads letters of Spillway and of other writers: docs/dead-letters.md has the table. What it reads is not
 // verified: it bounds counts, times and texts. Before you publish a letter to the topic it names, ask an allow-list, as
 // package redrive does. The original comes without the headers of all these writers, so a redriven message has none of
 // them.

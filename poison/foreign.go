@@ -28,7 +28,8 @@ const connectTopic = "__connect.errors.topic"
 
 // foreignMarks are the headers of which any one makes a letter. The others do not: retry topics and listeners write
 // some of them on messages that never failed for good.
-var foreignMarks = [...]string{springTopic, springException, springRetryTopic, springRetryException, connectTopic}
+var foreignMarks = [...]string{springTopic, springException, springRetryTopic, springRetryException, connectTopic,
+	streamsTopic, streamsException, shareTopic}
 
 func isForeign(metadata message.Metadata) bool {
 	for _, key := range foreignMarks {
@@ -81,14 +82,8 @@ func (l *Letter) readSpring(r reader, repeated headers) {
 // readConnect takes the connector for the handler, and the stage that failed for the reason.
 func (l *Letter) readConnect(r reader, repeated headers) {
 	const prefix = "__connect.errors."
-	topics := repeated.of(r, connectTopic)
-	if at, n := firstHop(topics), len(topics); at >= 0 && l.Origin.Topic == "" {
-		l.Origin.Topic = topics[at]
-		l.Origin.Partition = decimal(parse(repeated.nth(r, prefix+"partition", at, n), 32))
-		l.Origin.Offset = decimal(parse(repeated.nth(r, prefix+"offset", at, n), 64))
-		if l.Origin.Handler == "" {
-			l.Origin.Handler = repeated.nth(r, prefix+"connector.name", at, n)
-		}
+	if at, n := l.readPlace(r, repeated, prefix); at >= 0 && l.Origin.Handler == "" {
+		l.Origin.Handler = repeated.nth(r, prefix+"connector.name", at, n)
 	}
 	l.Failure.Reason = strings.ToLower(boundedtext.Text(r[prefix+"stage"], 128))
 	l.Failure.Type = r.text(prefix + "exception.class.name")

@@ -59,12 +59,12 @@ func TestForeignHostileValues(t *testing.T) {
 	} {
 		msg := message.NewMessage("", nil)
 		for key := range ours {
-			if ours[key]&(bySpring|byConnect) != 0 {
+			if ours[key]&(bySpring|byConnect|byStreams|byShare) != 0 {
 				msg.Metadata[key] = value
 			}
 		}
-		for _, key := range []string{springTopic, connectTopic} {
-			other := message.NewMessage("", nil)
+		for _, key := range []string{springTopic, connectTopic, streamsTopic, shareTopic} {
+			other := message.NewMessage("", []byte("{}"))
 			for k, v := range msg.Metadata {
 				if ours[k]&ours[key]&^byMark != 0 && !slices.Contains(foreignMarks[:], k) {
 					other.Metadata[k] = v
@@ -121,8 +121,10 @@ func TestForgedForeignOrigin(t *testing.T) {
 	queue := newQueue(t, &sink{}, QueueConfig{})
 	failure := &classify.Failure{}
 	attempts.Add(failure, errors.New("no"), classify.Verdict{Class: classify.ClassPermanent}, longAgo)
-	for _, key := range []string{KeyOriginalTopic, springTopic, springRetryTopic, connectTopic, keyWatermillTopic} {
-		msg := message.NewMessage("id", nil)
+	for _, key := range []string{
+		KeyOriginalTopic, springTopic, springRetryTopic, connectTopic, keyWatermillTopic, streamsTopic, shareTopic,
+	} {
+		msg := message.NewMessage("id", []byte("{}"))
 		msg.Metadata = message.Metadata{key: "payments", "mine": "kept"}
 		source := naming.Source{Topic: "orders", Handler: "billing"}
 		testkit.Check(t, !queue.isDeadLetter(msg, "orders"), "%s makes a dead-letter topic of a live one", key)

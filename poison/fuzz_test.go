@@ -23,17 +23,21 @@ func FuzzDecode(f *testing.F) {
 	f.Add("", []byte("{}"), springRetryTopic, "orders", springDue, "\x7f\xff\xff\xff\xff\xff\xff\xff")
 	f.Add("", []byte("{}"), springTopic, "orders-dlt", keyKafkaRecord, "AQAZa2Fma2FfZGx0LW9yaWdpbmFsLXRvcGljB29yZGVycxlrYWZrYV9kbHQtb3JpZ2luYWwtdG9waWMLb3JkZXJzLWRsdA")
 	f.Add("", []byte("{}"), connectTopic, "orders", "__connect.errors.partition", "-7")
+	f.Add("", []byte("{}"), streamsTopic, "orders", "__streams.errors.offset", "-1")
+	f.Add("", []byte(nil), shareTopic, "orders", "__dlq.errors.delivery.count", "32768")
+	f.Add("", []byte("{}"), keyDeaths, `[{"count":2,"queue":"orders","reason":"rejected","routing-keys":["o"],"time":"2023-11-14T22:13:20Z"}]`, "x-first-death-queue", "payments")
+	f.Add("", []byte("{}"), keyDeaths, `[{"queue":"orders","reason":"expired","count":-1e99},[],{"queue":7}]`, KeyRedriveCount, "2")
 	f.Add("", []byte("{}"), springAttempts, strings.Repeat("x", 20<<10), "__connect.errors.stage", "TASK_PUT")
 	f.Fuzz(func(t *testing.T, id string, payload []byte, key1, value1, key2, value2 string) {
 		msg := message.NewMessage(id, payload)
 		msg.Metadata[KeyFailureClass] = "transient"
 		msg.Metadata[key1], msg.Metadata[key2] = value1, value2
-		if isForeign(msg.Metadata) { // what others wrote is read only where we did not
+		if isForeign(msg.Metadata) || len(deathsOf(msg.Metadata)) > 0 { // what others wrote is read only where we did not
 			delete(msg.Metadata, KeyFailureClass)
 		}
 		l, err := Decode(msg)
 		testkit.Require(t, err == nil, "a letter by its class or another's mark does not decode: %v", err)
-		own := producerMetadata(msg.Metadata)
+		own := without(msg.Metadata, writersOfLetter(msg.Metadata))
 		if l.Failure.Attempts < 0 || l.Redrive.Count < 0 || l.Failure.Attempts > 1_000_000 || l.Redrive.Count > 1_000_000 {
 			t.Fatalf("unbounded counts: %+v", l)
 		}

@@ -87,7 +87,10 @@ const (
 	byUs writers = 1 << iota // and by Watermill's PoisonQueue
 	bySpring
 	byConnect
-	byMark // such a key alone shows that its writer was there
+	byStreams
+	byShare
+	byRabbit // see deaths.go
+	byMark   // such a key alone shows that its writer was there
 )
 
 // ours are the keys that a decoded letter's original does not carry, and whose they are. A producer's other x- keys are
@@ -125,6 +128,16 @@ var ours = func() map[string]writers {
 	} {
 		add(byConnect, "__connect.errors."+key)
 	}
+	for _, key := range []string{"exception", "message", "stacktrace", "topic", "partition", "offset"} {
+		add(byStreams, "__streams.errors."+key)
+	}
+	for _, key := range []string{"topic", "partition", "offset", "group", "delivery.count", "message"} {
+		add(byShare, "__dlq.errors."+key)
+	}
+	for _, key := range []string{"queue", "reason", "exchange"} {
+		add(byRabbit, "x-first-death-"+key, "x-last-death-"+key)
+	}
+	add(byRabbit, keyDeaths)
 	for _, key := range foreignMarks {
 		set[key] |= byMark
 	}

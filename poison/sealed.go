@@ -80,7 +80,7 @@ func sealMessage(ctx context.Context, s *seal.Sealer, msg *message.Message) (_ *
 	if l.Sealed {
 		return reseal(ctx, s, l, msg)
 	}
-	producers := producerMetadata(msg.Metadata)
+	producers := without(msg.Metadata, writersOfLetter(msg.Metadata))
 	c := envelope.Content{Payload: msg.Payload, Metadata: make(map[string]string, len(producers))}
 	sealed := message.NewMessageWithContext(msg.Context(), msg.UUID, nil)
 	for key, value := range msg.Metadata {

@@ -164,7 +164,11 @@ func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source n
 	if deadLetter {
 		parked = msg.Copy()
 	}
-	l := decode(msg)
+	added := writersOf(msg.Metadata)
+	if deadLetter {
+		added = writersOfLetter(msg.Metadata)
+	}
+	l := decode(msg, added)
 	l.parked = parked
 	l.Sealed = l.Sealed && deadLetter
 	if deadLetter { // on a live topic it is the producer's word, and the letter is the message as it arrived
@@ -192,10 +196,13 @@ func (q *Queue) destination(source naming.Source, deadLetter bool) string {
 // isDeadLetter reports whether msg failed in a consumer of dead letters. The name of its topic shows that by itself, or,
 // here, as the name for the letter's origin. Metadata alone does not make a live topic a dead-letter topic.
 func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
-	if !isLetter(msg) || chain.ReentryOf(msg.Context()) != nil { // consumers of dead letters have no stages
+	if chain.ReentryOf(msg.Context()) != nil { // consumers of dead letters have no stages
 		return false
 	}
-	l := Read(msg)
+	l, err := Decode(msg)
+	if err != nil {
+		return false
+	}
 	named := q.config.Naming.DeadLetterTopic(naming.Source{Topic: l.Origin.Topic, Handler: l.Origin.Handler,
 		Class: l.Failure.Class})
 	return named == topic && l.Origin.Topic != topic

@@ -15,9 +15,9 @@ type Letters interface {
 	// see StageOf.
 	IsLetter(msg *message.Message) bool
 	// ProducerMetadata returns metadata without the keys of package poison and of the other writers whose letters it
-	// reads. It returns a copy, or metadata itself if it has none of these keys. Headers of Spring Kafka and Kafka
-	// Connect are removed only from a letter: a count of attempts alone, as in a message on its way through retry
-	// topics, stays.
+	// reads. It returns a copy, or metadata itself if it has none of these keys. Headers of other
+	// writers are removed only from a letter: a count of attempts alone, as in a message on its way through retry
+	// topics, stays, and so does RabbitMQ's x-death.
 	ProducerMetadata(metadata message.Metadata) message.Metadata
 	// StageOf reads which retry stage msg waits in, or came from. The values are those of the message and are not
 	// verified.

@@ -135,7 +135,10 @@ func (d *Desk) SequenceOf(who Person, first sequence.Parked, all []sequence.Mess
 func (d *Desk) ParkedMessage(m sequence.Message) ParkedData {
 	head := message.NewMessage(m.ID, nil)
 	head.Metadata = m.Metadata
-	failure := poison.Read(head).Failure
+	var failure poison.Failure
+	if poison.Inside().IsLetter(head) { // RabbitMQ's x-death says nothing of a live message
+		failure = poison.Read(head).Failure
+	}
 	d.mask(&m.ID, &m.Why, &failure.Description)
 	v := ParkedData{Message: m, Description: failure.Description, Attempts: failure.Attempts}
 	if failure.Attempts > 0 {

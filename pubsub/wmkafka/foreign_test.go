@@ -18,11 +18,12 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
-// foreignLetters are records that Spring Kafka and Kafka Connect really wrote, and the topics they first came from;
+// foreignLetters are records that others really wrote, and the topics they first came from;
 // poison/testdata/foreign/README.md tells how.
 var foreignLetters = map[string]string{
 	"spring": "spring-orders", "spring-twice": "spring-orders", "spring-counted": "spring-counted", "spring-key": "spring-keys",
 	"spring-value": "spring-values", "spring-retried": "spring-retried", "connect": "connect-orders", "connect-twice": "connect-orders",
+	"streams": "streams-orders", "streams-value": "streams-numbers", "share": "share-orders", "share-limit": "share-orders",
 }
 
 func readForeign(t testing.TB, name string) *sarama.ConsumerMessage {
@@ -50,7 +51,8 @@ func readForeign(t testing.TB, name string) *sarama.ConsumerMessage {
 }
 
 func isOthers(header string) bool {
-	return strings.HasPrefix(header, "kafka_") || strings.HasPrefix(header, "retry_topic-") || strings.HasPrefix(header, "__connect.")
+	return strings.HasPrefix(header, "kafka_") || strings.HasPrefix(header, "retry_topic-") || strings.HasPrefix(header, "__connect.") ||
+		strings.HasPrefix(header, "__streams.") || strings.HasPrefix(header, "__dlq.")
 }
 
 // Feature D7, promise P2: through this package's marshaler a letter of others tells its first origin and its key, with
@@ -109,7 +111,8 @@ func TestForeignKey(t *testing.T) {
 }
 
 // Features D7, V4, on Kafka: letters of others are drained from their topic to where they came from, with key, payload
-// and headers of their own and none of their writers'; one that names a topic outside of the allow-list goes nowhere.
+// and headers of their own and none of their writers'; one that names a topic outside of the allow-list goes nowhere,
+// nor does one of a share group without a copy of its record, which would be a tombstone.
 func TestForeignLettersDrained(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -134,6 +137,11 @@ func TestForeignLettersDrained(t *testing.T) {
 		}
 	}
 	c.produce(produced(dead, forged, "fixture", "forged"))
+	bare := readForeign(t, "share-bare")
+	for _, h := range bare.Headers {
+		h.Value = []byte(strings.Replace(string(h.Value), "share-orders", c.topic, 1))
+	}
+	c.produce(produced(dead, bare))
 
 	sub := c.subscriber(SubscriberConfig{}, c.group+"-drain")
 	report, err := redrive.DrainTopic(t.Context(), sub, c.publisher(PublisherConfig{}), redrive.DrainTopicConfig{
@@ -143,7 +151,7 @@ func TestForeignLettersDrained(t *testing.T) {
 		Backlog:   sub.Backlog,
 		IdleAfter: patience,
 	})
-	if err != nil || report.Redriven != len(want) || report.Refused != 1 || report.Taken != len(want)+1 {
+	if err != nil || report.Redriven != len(want) || report.Refused != 2 || report.Taken != len(want)+2 {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	arrived := c.records(c.topic, 1)
@@ -170,8 +178,8 @@ func TestForeignLettersDrained(t *testing.T) {
 		t.Errorf("did not arrive: %q", want)
 	}
 	parked := c.records(naming.Scheme{}.ParkedTopic(dead), 1)
-	if len(parked) != 1 || string(parked[0].Key) != "customer-7" {
-		t.Fatalf("%d records parked", len(parked))
+	if len(parked) != 2 || string(parked[0].Key) != "customer-7" || parked[1].Value != nil {
+		t.Fatalf("parked: %v", parked)
 	}
 	if l, err := poison.Decode(unmarshal(t, Marshaler{}, parked[0])); err != nil || l.Origin.Topic != "payments" || len(l.Original.Metadata) != 2 {
 		t.Errorf("parked: %+v, %v", l, err)

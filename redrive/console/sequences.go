@@ -82,7 +82,9 @@ func (c *console) sequencePage(r *request, typed string, p problem) (answer, err
 	if len(all) > 0 {
 		head := message.NewMessage(all[0].ID, nil)
 		head.Metadata = all[0].Metadata
-		v.Failure = poison.Read(head).Failure
+		if poison.Inside().IsLetter(head) { // RabbitMQ's x-death says nothing of a live message
+			v.Failure = poison.Read(head).Failure
+		}
 	}
 	if err == nil && first.Decided == "" {
 		for _, s := range sequenceSteps {

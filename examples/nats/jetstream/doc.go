@@ -23,6 +23,7 @@
 //     it is refused.
 //   - A marshaler. Watermill-nats' default puts metadata into headers of NATS, where a line break becomes a space, and
 //     where keys such as Nats-TTL are commands to the server. Gob keeps everything.
+//   - Consumers with MaxDeliver, of other programs: Undelivered makes dead letters of what they gave up.
 //   - Unreadable messages. Watermill-nats leaves them unacked, and they come again for ever: here they are
 //     dead-lettered.
 package jetstream

@@ -47,14 +47,20 @@ func (g *gate) Unmarshal(raw *natsgo.Msg) (*message.Message, error) {
 	if err == nil && msg != nil {
 		return msg, nil
 	}
-	msg = message.NewMessage(idOf(raw), raw.Data)
+	msg = unread(idOf(raw), raw)
+	poison.MarkUnreadable(msg, err)
+	return msg, nil
+}
+
+// unread is the message of what the marshaler cannot read.
+func unread(id string, raw *natsgo.Msg) *message.Message {
+	msg := message.NewMessage(id, raw.Data)
 	for key, values := range raw.Header {
 		if len(values) > 0 && key != nats.WatermillUUIDHdr {
 			msg.Metadata.Set(key, values[len(values)-1])
 		}
 	}
-	poison.MarkUnreadable(msg, err)
-	return msg, nil
+	return msg
 }
 
 // settled notes that watermill-nats has done with a message.

@@ -1,0 +1,100 @@
+package poison
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/naming"
+)
+
+func died(deaths string) *message.Message {
+	msg := message.NewMessage("id", []byte("{}"))
+	msg.Metadata = message.Metadata{keyDeaths: deaths, "x-first-death-queue": "payments", "tenant": "acme"}
+	return msg
+}
+
+const onceRejected = `{"count":2,"exchange":"shop","queue":"orders","reason":"rejected","routing-keys":["placed"],` +
+	`"time":"2023-11-14T22:13:20Z"}`
+
+// Features D7, V2: of several deaths the first that can be believed is the origin: that of the latest queue, or of one
+// whose dead letters that queue keeps by its name. A producer can write all entries but the latest.
+func TestDeaths(t *testing.T) {
+	at := time.Unix(1700000000, 0).UTC()
+	for name, row := range map[string]struct {
+		deaths string
+		origin Origin
+		want   Failure
+	}{
+		"rejected": {onceRejected, Origin{Topic: "orders", ConsumerGroup: "orders", Exchange: "shop", RoutingKey: "placed"},
+			Failure{Reason: "rejected", Description: "RabbitMQ dead-lettered it from queue orders: rejected", Attempts: 2, FirstFailedAt: at}},
+		"expired": {`{"count":1,"exchange":"","queue":"orders","reason":"expired","time":"2023-11-14T22:13:20Z"}`,
+			Origin{Topic: "orders", ConsumerGroup: "orders"},
+			Failure{Reason: "expired", Description: "RabbitMQ dead-lettered it from queue orders: expired", FirstFailedAt: at, LastFailedAt: at}},
+		"from its dead letters": {`{"count":1,"queue":"orders.dlq","reason":"maxlen"},` + onceRejected,
+			Origin{Topic: "orders", ConsumerGroup: "orders", Exchange: "shop", RoutingKey: "placed"},
+			Failure{Reason: "maxlen", Description: "RabbitMQ dead-lettered it from queue orders.dlq: maxlen", Attempts: 2, FirstFailedAt: at}},
+		"forged behind": {onceRejected + `,{"count":9,"queue":"payments","reason":"rejected","time":"1999-01-01T00:00:00Z"}`,
+			Origin{Topic: "orders", ConsumerGroup: "orders", Exchange: "shop", RoutingKey: "placed"},
+			Failure{Reason: "rejected", Description: "RabbitMQ dead-lettered it from queue orders: rejected", Attempts: 2, FirstFailedAt: at}},
+		"wrong types behind": {`{"count":"many","exchange":[],"queue":"orders","reason":"delivery_limit","routing-keys":{},"time":1},` +
+			`7,{"queue":{"a":1}},[[]],null,` + onceRejected, Origin{Topic: "orders", ConsumerGroup: "orders"},
+			Failure{Reason: "delivery_limit", Description: "RabbitMQ dead-lettered it from queue orders: delivery_limit"}},
+		"impossible": {`{"count":-1,"queue":"orders","reason":"REJECTED","time":"yesterday","routing-keys":["` + strings.Repeat("k", 300) + `"]}`,
+			Origin{Topic: "orders", ConsumerGroup: "orders"},
+			Failure{Reason: "rejected", Description: "RabbitMQ dead-lettered it from queue orders: REJECTED"}},
+	} {
+		l, err := Decode(died("[" + row.deaths + "]"))
+		testkit.Require(t, err == nil, "%s: %v", name, err)
+		own := l.Original.Metadata
+		testkit.Check(t, len(own) == 1 && own["tenant"] == "acme", "%s: left on the original: %q", name, own)
+		l.Original = nil
+		want := Letter{Origin: row.origin, Failure: row.want}
+		testkit.Check(t, equalLetters(l, want), "%s: read\n%+v, want\n%+v", name, l, want)
+	}
+	for name, deaths := range map[string]string{
+		"text": "not a table", "empty": "", "no death": "[]", "no table": `["orders"]`, "cut": "[" + onceRejected,
+		"no queue": `[{"reason":"rejected"}]`, "no reason": `[{"queue":"orders"}]`, "a number": `[{"queue":7,"reason":"rejected"}]`,
+		"long":     `[{"queue":"` + strings.Repeat("q", 256) + `","reason":"rejected"}]`,
+		"too much": "[" + onceRejected + strings.Repeat(" ", maxDeaths) + "]", "deep": strings.Repeat("[", 20_000),
+	} {
+		_, err := Decode(died(deaths))
+		testkit.Check(t, errors.Is(err, ErrNotLetter), "%s: %v", name, err)
+		testkit.Check(t, len(Read(died(deaths)).Original.Metadata) == 3, "%s: something is taken off", name)
+	}
+}
+
+// Promise P2: what came through a queue for delays is live, and keeps its x-death in its letter and when it is
+// redriven. On a topic of dead letters it is the letter of another, also for the handler there that fails.
+func TestDeathsOfLiveMessages(t *testing.T) {
+	queue := newQueue(t, &sink{}, QueueConfig{})
+	failure := &classify.Failure{}
+	attempts.Add(failure, errors.New("no"), classify.Verdict{Class: classify.ClassPermanent}, longAgo)
+	msg := died("[" + onceRejected + "]")
+	testkit.Check(t, !isLetter(msg) && !queue.isDeadLetter(msg, "invoices") && len(producerMetadata(msg.Metadata)) == 3, "it is no letter")
+	live := queue.letter(msg.Copy(), failure, naming.Source{Topic: "invoices", Handler: "billing"}, false)
+	back := testkit.Must(Decode(live.Encode()))
+	testkit.Check(t, back.Origin.Topic == "invoices" && back.Failure.Description == "no" && len(back.Original.Metadata) == 3,
+		"%+v of %q", back, back.Original.Metadata)
+	dead := queue.letter(msg.Copy(), failure, naming.Source{Topic: "orders.dlq", Handler: "billing"}, queue.isDeadLetter(msg, "orders.dlq"))
+	testkit.Check(t, dead.Origin.Topic == "orders" && dead.Failure.Description == "no" && len(dead.Original.Metadata) == 1,
+		"%+v of %q", dead, dead.Original.Metadata)
+}
+
+// Features D7, D14: a letter of RabbitMQ's that is sealed still tells where it came from.
+func TestDeathsAreSealed(t *testing.T) {
+	s, _ := newSealer(t)
+	sealed, _, err := sealMessage(t.Context(), s, died("["+onceRejected+"]"))
+	testkit.NoError(t, err)
+	l := testkit.Must(Decode(sealed))
+	testkit.Check(t, l.Origin.Topic == "orders" && l.Sealed, "sealed: %+v", l)
+	opened := testkit.Must(l.Open(t.Context(), s))
+	own := opened.Original.Metadata
+	testkit.Check(t, len(own) == 1 && own["tenant"] == "acme", "opened with %q", own)
+}
