@@ -132,7 +132,11 @@ func (h *Handler) carryOut(r *request, what operate.Decision, s operate.Selectio
 // undo restores the letters of a discard that nothing has changed since.
 func (h *Handler) undo(r *request) (answer, error) {
 	var body operate.ReasonBody
-	if err := r.read(&body); err != nil {
+	err := r.read(&body)
+	if err == nil {
+		err = operate.CheckReason(body.Reason)
+	}
+	if err != nil {
 		return answer{}, err
 	}
 	if !operate.Discard.Made(r.values["id"]) {

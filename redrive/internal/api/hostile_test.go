@@ -1,0 +1,169 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/redrive/console"
+	"github.com/watermill-spillway/spillway/redrive/internal/api"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// bodies are valid bodies of all routes that take one.
+var bodies = map[string]fields{
+	"/letters/1/payload": {"reason": "x"}, "/plan": {"seqs": []int{1}}, "/campaigns": {"seqs": []int{1}, "reason": "x"},
+	"/letters/1/edit": {"reason": "x", "version": "x", "edit": fields{"unset": []string{"a"}}}, "/discards": {"seqs": []int{1}, "reason": "x"},
+	"/restores": {"seqs": []int{1}, "reason": "x"}, "/discards/x/undo": {"reason": "x"}, "/campaigns/x/approve": {"reason": "x"},
+	"/campaigns/x/pause": {"reason": "x"}, "/campaigns/x/resume": {"reason": "x"}, "/campaigns/x/rate": {"reason": "x", "rate": 1},
+	"/campaigns/x/cancel": {"reason": "x"}, "/sequences/1/release": {"reason": "x"}, "/sequences/1/skip": {"reason": "x"},
+	"/sequences/1/discard": {"reason": "x", "all": true},
+}
+
+// Feature V13: a body that is no JSON, has another type, another field or none, or is too large, changes nothing. The
+// problem says what is wrong.
+func TestBodies(t *testing.T) {
+	d := newDesk(t)
+	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
+	for _, row := range api.Table() {
+		if row.Method != http.MethodPost {
+			continue
+		}
+		path := strings.NewReplacer("{seq}", "1", "{id}", "x").Replace(row.Pattern)
+		good, found := bodies[path]
+		if !found {
+			t.Errorf("bodies has no row for %s", path)
+		}
+		text := string(testkit.Must(json.Marshal(good)))
+		for _, bad := range []struct {
+			what, body string
+			status     int
+			says       string
+		}{
+			{"nothing", "", 400, "is empty"}, {"a cut body", text[:len(text)-1], 400, "no JSON"}, {"another format", "reason=x", 400, "no JSON"},
+			{"a list", "[" + text + "]", 400, "must be of the type"}, {"two values", text + text, 400, "more than one value"},
+			{"another field", `{"raeson":"x",` + text[1:], 400, `"field":"raeson"`}, {"another type", strings.Replace(text, `"x"`, "7", 1), 400, ""},
+			{"a large body", `{"reason":"` + strings.Repeat("x", 2<<20) + `"}`, 413, "at most"}, {"no reason", strings.Replace(text, `"x"`, `""`, 1), 400, ""},
+			{"a long reason", strings.Replace(text, `"x"`, `"`+strings.Repeat("x", 1025)+`"`, 1), 400, ""},
+			{"a NUL", strings.Replace(text, `"x"`, `"\u0000"`, 1), 400, ""}, {"deep", strings.Repeat(`{"filter":`, 20_000), 400, ""},
+		} {
+			if path == "/plan" && !strings.Contains("nothing a cut body another format a list two values another field", bad.what) {
+				continue // it needs no reason
+			}
+			r := d.post(path, bad.body)
+			if r.want(t, r.StatusCode, bad.says); r.StatusCode != bad.status && !(bad.status == 400 && r.StatusCode == 413) {
+				t.Errorf("%s: %s: status %d: %s", path, bad.what, r.StatusCode, r.body)
+			}
+		}
+		for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1", "multipart/form-data"} {
+			d.post(path, text, with("Content-Type", kind)).want(t, http.StatusUnsupportedMediaType, operate.ProblemMediaType)
+		}
+		for _, from := range []struct{ header, value string }{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example"}, {"Origin", "null"}} {
+			d.post(path, text, with(from.header, from.value)).want(t, http.StatusForbidden, operate.ProblemCrossSite)
+		}
+	}
+	for field, value := range map[string]any{"id": "9f3a12bc-0000-4000-8000-000000000001", "by": "eve", "rate": -1, "max": -1, "canary": -1, "stop_at": 2,
+		"concurrency": 10_000, "to": "elsewhere", "not_before": "soon", "edit": fields{"patch": "x"}, "filter": fields{"topics": []string{"orders"}},
+		"seqs": []int{0}, "canary_wait": -1, "seen": "x"} {
+		body := fields{"seqs": []int{1}, "reason": "x"}
+		body[field] = value
+		d.post("/campaigns", body).want(t, http.StatusBadRequest)
+	}
+	fixture.WantCount(t, d.store, fixture.Status(letters.StatusWaiting), 3)
+	if len(d.kinds()) != 0 {
+		t.Errorf("the record has %v", d.kinds())
+	}
+}
+
+// Feature V13: what a request carries in any field is a value, and stays one: in the filter of a query, in a body, and in
+// an address.
+func TestInjection(t *testing.T) {
+	d := newDesk(t)
+	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
+	hostile := []string{`' OR '1'='1`, `"; DROP TABLE spillway_letters; --`, `%`, `\`, "x\x00y", "\xff\xfe", "<script>alert(1)</script>", "a\r\nSet-Cookie: x=y",
+		"../../etc/passwd", strings.Repeat("W", 9_000)}
+	lists := []string{"topics", "not_topics", "dead_letter_topics", "handlers", "reasons", "types", "causes", "redrive_ids", "ids", "seal_keys"}
+	for _, text := range hostile {
+		for _, f := range operate.FilterFields {
+			r := d.get("/letters?" + url.Values{f.Name: {text}}.Encode())
+			if r.StatusCode == http.StatusOK && f.Name != "not-topic" && len(read[operate.LettersData](t, r).Letters) > 0 || r.StatusCode >= 500 {
+				t.Errorf("%s=%q: status %d: %s", f.Name, text, r.StatusCode, r.body)
+			}
+			if r.Header.Get("Set-Cookie") != "" || r.Header.Get("X-Content-Type-Options") != "nosniff" {
+				t.Error(r.Header)
+			}
+		}
+		for _, list := range lists {
+			r := d.post("/plan", fields{"filter": fields{list: []string{text}}})
+			if r.StatusCode == http.StatusOK && list != "not_topics" && read[operate.PlanData](t, r).Letters > 0 || r.StatusCode >= 500 {
+				t.Errorf("%s=%q: status %d: %s", list, text, r.StatusCode, r.body)
+			}
+		}
+		for _, path := range []string{"/letters/", "/campaigns/", "/discards/", "/sequences/"} {
+			if r := d.get(path + url.PathEscape(text)); r.StatusCode != http.StatusNotFound {
+				t.Errorf("%s%q: status %d", path, text, r.StatusCode)
+			}
+		}
+	}
+	fixture.WantCount(t, d.store, fixture.Status(letters.StatusWaiting), 3)
+}
+
+// Feature V13: a body that does not arrive in time is cut, and changes nothing.
+func TestSlowBody(t *testing.T) {
+	d := newDesk(t)
+	server := httptest.NewUnstartedServer(http.StripPrefix("/x", d.console))
+	server.Config.ReadTimeout = 300 * time.Millisecond // the console takes the shorter of the two times
+	server.Start()
+	defer server.Close()
+	connection := testkit.Must(net.Dial("tcp", server.Listener.Addr().String()))
+	defer func() { _ = connection.Close() }()
+	fmt.Fprintf(connection, "POST /x%s/campaigns HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 90\r\n"+
+		"Idempotency-Key: 9f3a12bc-0000-4000-8000-000000000001\r\n\r\n{\"reason\":", api.Prefix)
+	testkit.NoError(t, connection.SetReadDeadline(time.Now().Add(30*time.Second)))
+	answer, _ := io.ReadAll(connection)
+	if !strings.Contains(string(answer), "408") || !strings.Contains(string(answer), operate.ProblemSlow) {
+		t.Errorf("the answer is %q", answer)
+	}
+}
+
+// Feature V13: streams are bounded in number, and end with their reader.
+func TestStreams(t *testing.T) {
+	d := newDesk(t, func(c *console.Config) { c.Breakers = nil })
+	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
+	c := d.started()
+	server := httptest.NewServer(d.console)
+	defer server.Close()
+	at := server.URL + api.Prefix + "/campaigns/" + c + "/stream"
+	var open []*http.Response
+	client := server.Client()
+	for {
+		r := testkit.Must(client.Get(at))
+		if r.StatusCode != http.StatusOK {
+			text := testkit.Must(io.ReadAll(r.Body))
+			testkit.NoError(t, r.Body.Close())
+			if r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), operate.ProblemBusy) || len(open) != 32 {
+				t.Errorf("after %d streams: status %d: %s", len(open), r.StatusCode, text)
+			}
+			break
+		}
+		open = append(open, r)
+	}
+	for _, r := range open {
+		testkit.NoError(t, r.Body.Close())
+	}
+	testkit.Eventually(t, "places of the streams that ended", func() bool {
+		r := testkit.Must(client.Get(at))
+		defer func() { _ = r.Body.Close() }()
+		return r.StatusCode == http.StatusOK
+	})
+}
