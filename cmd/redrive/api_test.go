@@ -59,7 +59,7 @@ func (s *shop) overAPI() *apiServer {
 			env = append(env, variable)
 		}
 	}
-	s.env = env
+	s.env, s.api = env, true
 	return a
 }
 

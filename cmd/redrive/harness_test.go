@@ -63,6 +63,7 @@ type shop struct {
 	store *letters.Store
 	url   string
 	env   []string
+	api   bool // the command works over an API
 }
 
 // urlOf is the address of a database as the command takes it.
