@@ -28,6 +28,13 @@ type Campaigns[Store any, State comparable, Request, Plan any] interface {
 	// LeftBehind says why a campaign left letters behind that it had selected: those that were refused, failed or are
 	// gone, by reason, the most first, at most 20 reasons.
 	LeftBehind(ctx context.Context, id string) ([]Behind, error)
+	// Policies returns the standing policies of the service.
+	Policies(ctx context.Context) (Policies, error)
+	// FreezePolicies freezes or thaws a policy, or all if name is empty. A freeze pauses the campaigns that run, and from
+	// then on no instance starts one. A thaw resumes none. It reports false if there was nothing to change.
+	FreezePolicies(ctx context.Context, name string, frozen bool, by, why string) (changed bool, err error)
+	// ReleaseCause lets a policy take letters of a cause again that was blocked for it.
+	ReleaseCause(ctx context.Context, name, cause string, by, why string) (changed bool, err error)
 	// Forget takes a person's values from what the campaigns keep: from the requests of campaigns (IDs, metadata,
 	// description and payload of their filters, their edits and reasons) and from reasons and details of their events.
 	// The word erased takes their place. A value of fewer than 4 bytes is replaced only if it is all of a text. What
@@ -45,6 +52,8 @@ type Summary[State comparable] struct {
 	// Stopped is the number of paused campaigns that stopped themselves, because too many letters failed again, and
 	// wait for Resume.
 	Stopped int `json:"stopped"`
+	// Blocked is the number of causes that are blocked for a standing policy.
+	Blocked int `json:"blocked"`
 }
 
 // What is on record of a campaign: the kinds of CampaignEvent.

@@ -50,6 +50,18 @@ type Letters[Filter, Letter, Act, Rule any, Status comparable] interface {
 	// RecordSequence writes the event sequence, in a transaction on the Store's database. act.Detail says what was decided
 	// about how many messages, without their key.
 	RecordSequence(ctx context.Context, tx *sql.Tx, messageID string, act Act) error
+	// RecordPolicy writes the event policy, in a transaction on the Store's database. act.Detail says what was done with
+	// which policy.
+	RecordPolicy(ctx context.Context, tx *sql.Tx, act Act) error
+	// CameBack returns those of the letters, at most letters.MaxListed, whose message a redrive brought back before, of
+	// this service or of another program, as far as the letter or the record says it. A letter without a message id is
+	// among them: nothing would say it of the next one. tx may be nil.
+	CameBack(ctx context.Context, tx *sql.Tx, seqs ...int64) (map[int64]bool, error)
+	// Redriven returns what became of the letters of a cause that were redriven since a time, by the id of the redrive. It
+	// learns of the latest 20 redrives first.
+	Redriven(ctx context.Context, cause string, since time.Time) (map[string]Outcome, error)
+	// KeepsWaiting is how long letters that wait are kept by the rules of NewRetention in this process. 0 is for good.
+	KeepsWaiting() time.Duration
 	// Erase removes the payload, the metadata and all texts of the letters that f chooses.
 	Erase(ctx context.Context, f Filter, act Act, options EraseOptions) (Erased, error)
 }
@@ -197,3 +209,8 @@ type Erased struct {
 	// Erase them by another call when the lease is over.
 	InHand int
 }
+
+// EventKinds are the kinds of letters.Event: the constants of letters.EventKind.
+var EventKinds = []string{"stored", "arrived_again", "selected", "edited", "waiting", "redriven", "quarantined", "refused",
+	"discarded", "succeeded", "failed_again", "lease_broken", "key_removed", "shown", "purged", "erased", "erasure", "resealed",
+	"sequence", "policy"}

@@ -55,6 +55,10 @@ var (
 	// once: nothing, or run more workers
 	CampaignWaits = event(isInfo, "campaign_waits", "A campaign waits for its turn: more have letters due than a "+
 		"worker works on at the same time", Campaign)
+	// each: nothing
+	PolicyStarted = event(isInfo, "policy_started", "A standing policy starts a campaign", Policy, Campaign, CauseHash)
+	// each: Repair the cause, then `redrive policies release`.
+	PolicyBlocked = event(isError, "policy_blocked", "A standing policy leaves a cause to a person", Policy, CauseHash, Reason)
 	// outage: Repair the database.
 	CampaignsStand = event(isError, "campaigns_stand", "Campaigns stand still; the worker tries again")
 	// outage: nothing

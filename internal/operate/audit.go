@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/masked"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -26,12 +27,8 @@ func ParseRecord(q url.Values, now time.Time) (r Record, err error) {
 	f := &r.Filter
 	f.By, f.MessageIDs, f.RedriveIDs = Filled(q["by"]), Filled(q["id"]), Filled(q["redrive-id"])
 	for _, kind := range Filled(q["kind"]) {
-		if !slices.Contains(letters.EventKinds(), letters.EventKind(kind)) {
-			var names []string
-			for _, known := range letters.EventKinds() {
-				names = append(names, string(known))
-			}
-			return r, wrongValue("kind", kind, "use one of "+strings.Join(names, ", "))
+		if !slices.Contains(inside.EventKinds, kind) {
+			return r, wrongValue("kind", kind, "use one of "+strings.Join(inside.EventKinds, ", "))
 		}
 		f.Kinds = append(f.Kinds, letters.EventKind(kind))
 	}

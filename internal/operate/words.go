@@ -23,6 +23,8 @@ func EventWords(k letters.EventKind) string {
 		return "erasure of a person's data"
 	case letters.EventSequence:
 		return "decision about a key in order"
+	case letters.EventPolicy:
+		return "standing policy"
 	}
 	return spaced(string(k))
 }
@@ -112,6 +114,8 @@ func LeftOutWords(l campaigns.LeftOut) (why, about string) {
 		return "another campaign has them:", l.Campaign
 	case campaigns.Discarded:
 		return "they are discarded; restore them first", ""
+	case campaigns.CameBack:
+		return "a redrive brought them back before; a person decides", ""
 	case campaigns.Erased:
 		return "they are erased, and have no message any more", ""
 	}

@@ -14,9 +14,9 @@ const maxCampaigns = 20
 
 // redriving is the collector of campaigns.
 type redriving struct {
-	source                  *source[campaignsAnswer]
-	state                   sourceState
-	states, stopped, inHand *prometheus.Desc
+	source                           *source[campaignsAnswer]
+	state                            sourceState
+	states, stopped, blocked, inHand *prometheus.Desc
 }
 
 type campaignsAnswer struct {
@@ -26,7 +26,8 @@ type campaignsAnswer struct {
 
 func newRedriving(source *source[campaignsAnswer]) *redriving {
 	return &redriving{source: source, state: newSourceState("campaigns"),
-		states: newDesc("campaigns", "Campaigns, by their state.", "state"),
+		states:  newDesc("campaigns", "Campaigns, by their state.", "state"),
+		blocked: newDesc("policies_blocked_causes", "Causes that a standing policy leaves to a person, until one releases them."),
 		stopped: newDesc("campaigns_stopped", "Campaigns that stopped themselves, because too many letters failed again, "+
 			"and wait to be resumed."),
 		inHand: newDesc("campaign_letters", "Letters of a campaign that has not ended, by what became of them. The newest "+
@@ -38,6 +39,7 @@ func (r *redriving) Describe(ch chan<- *prometheus.Desc) {
 	r.state.describe(ch)
 	ch <- r.states
 	ch <- r.stopped
+	ch <- r.blocked
 	ch <- r.inHand
 }
 
@@ -51,6 +53,7 @@ func (r *redriving) Collect(ch chan<- prometheus.Metric) {
 		gauge(ch, r.states, float64(now.Summary.States[state]), string(state))
 	}
 	gauge(ch, r.stopped, float64(now.Summary.Stopped))
+	gauge(ch, r.blocked, float64(now.Summary.Blocked))
 	for _, n := range now.Live {
 		id := clean(n.ID)
 		for outcome, letters := range map[string]int{

@@ -20,6 +20,8 @@ type Campaign struct {
 	Request Request `json:"request"`
 	// Rate is the rate now. SetRate changes it. 0 means no limit.
 	Rate float64 `json:"rate"`
+	// Policy is the name of the standing policy that started the campaign. It is empty if a person did.
+	Policy string `json:"policy,omitempty"`
 	// ApprovedBy names the second person, if one approved.
 	ApprovedBy string `json:"approved_by,omitempty"`
 
@@ -66,13 +68,13 @@ type Campaign struct {
 }
 
 const campaignColumns = `id, state, request, created_at, why, approved_by, left_out, started_at, ended_at, resume_at, rate,
-	selected, redriven, quarantined, refused, failed, gone, succeeded, failed_again, now_us()`
+	selected, redriven, quarantined, refused, failed, gone, succeeded, failed_again, policy, now_us()`
 
 func scanCampaign(rows *sql.Rows) (c Campaign, err error) {
 	var state, request, leftOut string
 	var created, started, ended, resume, rate, now int64
 	err = rows.Scan(&c.ID, &state, &request, &created, &c.Why, &c.ApprovedBy, &leftOut, &started, &ended, &resume, &rate,
-		&c.Selected, &c.Redriven, &c.Quarantined, &c.Refused, &c.Failed, &c.Gone, &c.Succeeded, &c.FailedAgain, &now)
+		&c.Selected, &c.Redriven, &c.Quarantined, &c.Refused, &c.Failed, &c.Gone, &c.Succeeded, &c.FailedAgain, &c.Policy, &now)
 	if err != nil {
 		return c, err
 	}
@@ -88,6 +90,7 @@ func scanCampaign(rows *sql.Rows) (c Campaign, err error) {
 		}
 	}
 	c.Request, err = decoded(request)
+	c.Request.policy = c.Policy
 	return c, err
 }
 

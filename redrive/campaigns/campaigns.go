@@ -40,6 +40,8 @@ type Config struct {
 	// MaxRedrives is the number of redrives after which a letter that failed again is quarantined. Default:
 	// redrive.DefaultMaxRedrives.
 	MaxRedrives int
+	// Policies are standing rules, by which workers start campaigns themselves. Default: none.
+	Policies []Policy
 	// Shared: Classifier decides which refusals of a publisher are for size. Tracer follows each publishing of a
 	// letter. Privacy masks the texts of errors: in the log, in a Plan, and what is kept of a campaign and of its
 	// letters. Logger receives what a Worker does.
@@ -83,8 +85,8 @@ type Campaigns struct {
 	config Config
 }
 
-// New returns Campaigns on the letters of store. It creates or upgrades its three tables, spillway_campaigns,
-// spillway_campaign_letters and spillway_campaign_events, in the store's database, within 30 seconds.
+// New returns Campaigns on the letters of store. It creates or upgrades its tables, spillway_campaigns,
+// spillway_campaign_letters, spillway_campaign_events and spillway_policies, in the store's database, within 30 seconds.
 func New(ctx context.Context, store *letters.Store, config Config) (*Campaigns, error) {
 	if ctx == nil {
 		return nil, errNoContext
@@ -96,11 +98,19 @@ func New(ctx context.Context, store *letters.Store, config Config) (*Campaigns, 
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
+	var err error
+	if config.Policies, err = prepared(config.Policies, store.Inside().KeepsWaiting()); err != nil {
+		return nil, err
+	}
 	db, err := database.Open(ctx, "campaigns: New", store.Inside().DB(), store.Inside().Service(), tables...)
 	if err != nil {
 		return nil, err
 	}
-	return &Campaigns{store: store, db: db, config: config}, nil
+	c := &Campaigns{store: store, db: db, config: config}
+	if err := c.register(ctx); err != nil {
+		return nil, fmt.Errorf("campaigns: New: write down the policies: %w", err)
+	}
+	return c, nil
 }
 
 var errNoContext = errors.New("campaigns: the context is nil: use context.Background() if there is no other")

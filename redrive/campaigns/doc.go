@@ -33,6 +33,9 @@
 // Resume, Cancel, SetRate and Approve take an Act: who does it, and why. The console and redrive campaigns show what was
 // done with a campaign, letters.Store.History what was done with a letter.
 //
+// A Policy of Config.Policies is a standing rule by which workers start campaigns themselves. Each decision is one
+// transaction, alone among all instances, and its result is the row of the campaign.
+//
 // # What is promised
 //
 // A letter is marked after its publisher took it. If a worker is killed, the letters that it had published and not

@@ -41,6 +41,7 @@ const (
 	killTaken     = "before a publish"
 	killPublished = "after a publish, before the mark"
 	killMarked    = "after a mark, before the next publish"
+	killDecided   = "after a policy has decided"
 )
 
 func (o order) work() error {
@@ -63,14 +64,24 @@ func (o order) work() error {
 			child.Kill()
 		}
 	}
-	if o.Kill == killStart {
+	if o.Kill == killDecided {
+		if all, err = campaigns.New(ctx, store, standing()); err != nil {
+			return err
+		}
+	}
+	if o.Kill == killStart || o.Kill == killDecided {
 		go func() {
 			for {
-				if open, err := all.List(ctx, campaigns.List{}); err == nil && len(open) > 0 && open[0].Selected > 0 {
-					die(killStart, o.After)
+				if open, err := all.List(ctx, campaigns.List{}); err == nil && len(open) > 0 && (open[0].Selected > 0 || o.Kill == killDecided) {
+					die(o.Kill, o.After)
 				}
 			}
 		}()
+		for o.Kill == killDecided && ctx.Err() == nil {
+			if err := all.Look(ctx); err != nil {
+				return err
+			}
+		}
 		r := request
 		r.Concurrency = o.Concurrency
 		_, err := all.Start(ctx, r)

@@ -61,6 +61,9 @@ func (f *flight) bring(ctx context.Context, p piece) (result, letters.Status) {
 	if of.Redrive.Count >= config.MaxRedrives {
 		return result{outcome: quarantined}, letters.StatusQuarantined
 	}
+	if f.campaign.Policy != "" && of.Redrive.Count > 0 {
+		return result{row: p.row, outcome: refused, why: CameBack}, ""
+	}
 	topic, why := f.all.target(request, of.Origin.Topic)
 	if why != "" {
 		logging.RedriveRefused.Write(config.Logger, fmt.Errorf("campaigns: %s: %q", why, logged(topic)), f.fields(of, topic))

@@ -98,6 +98,8 @@ type Request struct {
 	Approval bool `json:"approval,omitempty"`
 
 	Act
+
+	policy string // that asks for it
 }
 
 func (r *Request) setDefaults() {

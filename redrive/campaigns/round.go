@@ -33,7 +33,7 @@ func (r *rounds) goOn(ctx context.Context, c Campaign) error {
 func (r *rounds) wake(ctx context.Context, c Campaign) error {
 	return r.all.write(ctx, func(tx *sql.Tx) (err error) {
 		if c.State == Paused {
-			_, err = r.all.resume(ctx, tx, c.ID, Act{By: ByItself, Reason: "Request.ResumeAfter is over"}, "",
+			_, err = r.all.resume(ctx, tx, c.ID, Act{By: ByItself, Reason: "the time that it was to wait is over"}, "",
 				` AND resume_at > 0 AND resume_at <= now_us()`)
 			return err
 		}

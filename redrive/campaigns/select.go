@@ -10,7 +10,7 @@ import (
 
 // LeftOut are letters that a selection chooses and does not take.
 type LeftOut struct {
-	// Why is one of the constants NotAllowed, NoOrigin, InCampaign, Discarded and Erased.
+	// Why is one of the constants NotAllowed, NoOrigin, InCampaign, Discarded, Erased and CameBack.
 	Why string `json:"why"`
 	// Topic is the topic that is not allowed. Campaign is the id of the campaign that has the letters.
 	Topic    string `json:"topic,omitempty"`
@@ -30,6 +30,8 @@ const (
 	Discarded = "discarded"
 	// Erased is the reason of letters that have no message any more.
 	Erased = "erased"
+	// CameBack is the reason of letters that a policy leaves to a person: a redrive brought their message back before.
+	CameBack = "came_back"
 )
 
 // maxLeftOut is how many different reasons are kept. Topics come with messages, and may be many.

@@ -57,15 +57,7 @@ func (c *Campaigns) Start(ctx context.Context, r Request) (Campaign, error) {
 		return Campaign{}, fmt.Errorf("campaigns: start: %w", err)
 	}
 	id := cmp.Or(r.ID, watermill.NewUUID())
-	err = c.write(ctx, func(tx *sql.Tx) error {
-		_, err := c.exec(ctx, tx, `INSERT INTO spillway_campaigns (id, service, state, request, created_at, not_before, rate, canary, max_seq, leased_until)
-VALUES (?, ?, 'selecting', ?, now_us(), ?, ?, ?, ?, now_us() + ?)`, c.db.Text(id), c.service(), c.db.Text(request), micro(r.NotBefore),
-			milli(r.Rate), r.Canary, last, selectLease.Microseconds())
-		if err != nil {
-			return err
-		}
-		return c.record(ctx, tx, id, inside.CampaignStarted, r.Act, "")
-	})
+	err = c.write(ctx, func(tx *sql.Tx) error { return c.begin(ctx, tx, id, &r, request, "", last) })
 	if err != nil {
 		if now, is := c.Get(ctx, id); r.ID != "" && is == nil { // the other of two was first
 			return answer(now, nil)
@@ -78,6 +70,18 @@ VALUES (?, ?, 'selecting', ?, now_us(), ?, ?, ?, ?, now_us() + ?)`, c.db.Text(id
 		return now, fmt.Errorf("campaigns: start %q: %w", id, errors.Join(selecting, err))
 	}
 	return answer(now, err)
+}
+
+// begin writes a campaign down, whose letters are selected then: those up to last. cause is that of a policy.
+func (c *Campaigns) begin(ctx context.Context, tx *sql.Tx, id string, r *Request, request, cause string, last int64) error {
+	_, err := c.exec(ctx, tx, `INSERT INTO spillway_campaigns (id, service, state, request, created_at, not_before, rate, canary, max_seq,
+	leased_until, policy, cause) VALUES (?, ?, 'selecting', ?, now_us(), ?, ?, ?, ?, now_us() + ?, ?, ?)`, c.db.Text(id), c.service(),
+		c.db.Text(request), micro(r.NotBefore), milli(r.Rate), r.Canary, last, selectLease.Microseconds(), c.db.Text(r.policy),
+		c.db.Text(cause))
+	if err != nil {
+		return err
+	}
+	return c.record(ctx, tx, id, inside.CampaignStarted, r.Act, "")
 }
 
 // answer is what Start returns of a campaign.
@@ -127,6 +131,8 @@ func noLetters(out []LeftOut) string {
 			why = append(why, fmt.Sprintf("of %d no origin topic is known: name one in Request.To", l.Letters))
 		case InCampaign:
 			why = append(why, fmt.Sprintf("the campaign %s has %d: wait for its end, or cancel it", l.Campaign, l.Letters))
+		case CameBack:
+			why = append(why, fmt.Sprintf("a redrive brought %d back before: a person decides", l.Letters))
 		case Discarded:
 			why = append(why, fmt.Sprintf("of %d: %s", l.Letters, notRedriven(true)))
 		default:

@@ -37,6 +37,10 @@ func (in *inner) Summary(ctx context.Context) (s inside.Summary[State], err erro
 	SELECT MAX(e.seq) FROM spillway_campaign_events AS e JOIN spillway_campaigns AS c ON c.id = e.campaign
 	WHERE c.service = ? AND c.state = 'paused' AND e.what = 'paused' GROUP BY e.campaign)`, c.db.Text(ByItself), c.service())
 	}
+	if err == nil {
+		err = c.query(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&s.Blocked) },
+			`SELECT COUNT(*) FROM spillway_policies WHERE service = ? AND cause <> '' AND stopped = 1`, c.service())
+	}
 	if err != nil {
 		return inside.Summary[State]{}, fmt.Errorf("campaigns: count the campaigns: %w", err)
 	}

@@ -2,7 +2,7 @@ package campaigns
 
 import "github.com/watermill-spillway/spillway/internal/database/schema"
 
-// tables are the campaigns, their letters, and what was done with them.
+// tables are the campaigns, their letters, what was done with them, and the standing policies.
 var tables = []schema.Table{
 	{
 		Component: "campaigns", Name: "spillway_campaigns", Key: []string{"id"},
@@ -11,7 +11,8 @@ var tables = []schema.Table{
 			"not_before", "started_at", "ended_at", "resume_at", "pauses", "rate", "claims", "next_due", "canary", "canary_at",
 			"leased_until", "select_after", "max_seq", "selected", "redriven", "quarantined", "refused", "failed", "gone",
 			"succeeded", "failed_again", "heard_before", "failed_before", "redriven_before", "swept",
-		}}, {File: "0020_campaigns.sql", Columns: []string{"late"}}},
+		}}, {File: "0020_campaigns.sql", Columns: []string{"late"}},
+			{File: "0032_campaigns.sql", Columns: []string{"policy", "cause"}}},
 	},
 	{
 		Component: "campaign_letters", Name: "spillway_campaign_letters", Key: []string{"campaign", "seq"},
@@ -24,6 +25,12 @@ var tables = []schema.Table{
 		Component: "campaign_events", Name: "spillway_campaign_events", Key: []string{"seq"},
 		Versions: []schema.Version{{File: "0017_campaign_events.sql", Columns: []string{
 			"seq", "campaign", "occurred_at", "what", "actor", "reason", "details",
+		}}},
+	},
+	{
+		Component: "policies", Name: "spillway_policies", Key: []string{"service", "name", "cause"},
+		Versions: []schema.Version{{File: "0033_policies.sql", Columns: []string{
+			"service", "name", "cause", "version", "rule", "seen_at", "stopped", "changed_at", "changed_by", "changed_why",
 		}}},
 	},
 }

@@ -20,8 +20,15 @@ func (c *Campaigns) takeable(ctx context.Context, tx *sql.Tx, r *Request, found 
 			return nil, nil, err
 		}
 	}
+	back, err := c.cameBack(ctx, tx, r, chunk)
+	if err != nil {
+		return nil, nil, err
+	}
 	for i, l := range chunk {
 		topic, why := c.takes(r, l.Status, l.Topic)
+		if why == "" && back[l.Seq] {
+			topic, why = "", CameBack
+		}
 		campaign, is := held[l.Seq]
 		switch {
 		case why != "":
@@ -36,4 +43,16 @@ func (c *Campaigns) takeable(ctx context.Context, tx *sql.Tx, r *Request, found 
 		}
 	}
 	return rows, found[len(chunk):], nil
+}
+
+// cameBack returns those of the letters that no policy may take, if a policy asks.
+func (c *Campaigns) cameBack(ctx context.Context, tx *sql.Tx, r *Request, of []letters.Head) (map[int64]bool, error) {
+	if r.policy == "" {
+		return nil, nil
+	}
+	seqs := make([]int64, len(of))
+	for i, l := range of {
+		seqs[i] = l.Seq
+	}
+	return c.store.Inside().CameBack(ctx, tx, seqs...)
 }

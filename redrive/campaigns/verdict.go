@@ -27,6 +27,9 @@ func (r *rounds) listen(ctx context.Context, c Campaign) error {
 	if err != nil {
 		return err
 	}
+	if err := r.all.blockFailed(ctx, c, heard); err != nil {
+		return err
+	}
 	r.listenAt[c.ID] = time.Now().Add(min(20*time.Since(begun), longestDeaf))
 	if heard.Succeeded == c.Succeeded && heard.FailedAgain == c.FailedAgain && (c.State.Ended() || c.State == Paused) {
 		return nil
@@ -116,7 +119,7 @@ func (j judgement) verdict(state State) (ruling, string) {
 			return stop, fmt.Sprintf("the canary failed: %d of %d letters failed again", j.failed, j.canary)
 		case j.heard >= j.canary:
 			return goOn, "the canary passed: all of its letters were heard of"
-		case j.waited >= j.request.CanaryWait:
+		case j.waited >= j.request.CanaryWait && j.request.policy == "": // a person looks, no one looks at a policy
 			return goOn, fmt.Sprintf("the canary passed: after %s, %d of %d letters failed again", j.request.CanaryWait,
 				j.failed, j.canary)
 		}

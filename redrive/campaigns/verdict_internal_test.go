@@ -28,6 +28,19 @@ func TestVerdictIsOneReading(t *testing.T) {
 	testkit.Check(t, v == nothing, "%v %v", v, why)
 }
 
+// Feature V14: the canary of a policy is not over because time has passed: all of it must be heard of.
+func TestCanaryOfPolicy(t *testing.T) {
+	j := judgement{canary: 10, heard: 9, redriven: 10, anySucceeded: true, waited: time.Hour, request: &Request{StopAt: 0.2, CanaryWait: time.Minute}}
+	v, _ := j.verdict(Canary)
+	testkit.Check(t, v == goOn, "the canary of a person waits for longer than CanaryWait")
+	j.request.policy = "timeouts"
+	v, _ = j.verdict(Canary)
+	testkit.Check(t, v == nothing, "the canary of a policy is over with 9 of 10 letters")
+	j.heard = 10
+	v, _ = j.verdict(Canary)
+	testkit.Check(t, v == goOn, "the canary of a policy does not end")
+}
+
 // Feature V7: a worker that is about to stop a campaign does not stop it after a person has resumed it meanwhile: the
 // failures before Resume count no more.
 func TestJudgeAfterResume(t *testing.T) {

@@ -140,7 +140,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return errNoContext
 	}
 	r := &rounds{all: w.all, worker: w, slots: newSlots(w.config.Poll), complained: make(map[string]bool),
-		listenAt: make(map[string]time.Time)}
+		listenAt: make(map[string]time.Time), policyAt: make(map[string]time.Time)}
 	defer r.workers.Wait()
 	for ctx.Err() == nil {
 		err := r.round(ctx)
@@ -159,7 +159,8 @@ type rounds struct {
 	slots      *slots
 	complained map[string]bool // of campaigns that this worker cannot work on, or that waited for their turn
 	listenAt   map[string]time.Time
-	away       bool // the database
+	policyAt   map[string]time.Time // of policies, and of their causes: the next look
+	away       bool                 // the database
 }
 
 // round looks what there is to do. All that needs no publisher is done here.
@@ -180,7 +181,7 @@ func (r *rounds) round(ctx context.Context) error {
 			ready = append(ready, c)
 		}
 	}
-	return errors.Join(err, r.dispatch(ctx, ready))
+	return errors.Join(err, r.dispatch(ctx, ready), r.policies(ctx))
 }
 
 // look does the next thing of a campaign, and reports whether it is to be worked on.
@@ -204,6 +205,9 @@ func (r *rounds) look(ctx context.Context, c Campaign) (runs bool, err error) {
 		return false, nil
 	}
 	held, err := r.holdForApproval(ctx, c)
+	if err == nil && !held && c.Policy != "" {
+		held, err = r.holdPolicy(ctx, c)
+	}
 	return !held && err == nil, err
 }
 

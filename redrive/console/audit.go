@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -52,9 +53,9 @@ func (c *console) audit(r *request) (answer, error) {
 		Letter: r.query.Get("letter"), RedriveID: r.query.Get("redrive-id"), Details: r.person.Role >= Look,
 		Action: r.link("audit", nil),
 	}
-	for _, kind := range letters.EventKinds() {
-		view.Kinds = append(view.Kinds,
-			kindOption{string(kind), operate.EventWords(kind), slices.Contains(of.Filter.Kinds, kind)})
+	for _, name := range inside.EventKinds {
+		kind := letters.EventKind(name)
+		view.Kinds = append(view.Kinds, kindOption{name, operate.EventWords(kind), slices.Contains(of.Filter.Kinds, kind)})
 	}
 	of.Filter.Limit = eventsAtOnce + 1
 	events, err := c.desk.Audit(r.http.Context(), r.who(""), of)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
 // EventFilter chooses events. The zero value chooses all events of the Store's service, oldest first.
@@ -42,8 +43,8 @@ func (f *EventFilter) validate() error {
 		}
 	}
 	for _, kind := range f.Kinds {
-		if !slices.Contains(EventKinds(), kind) {
-			return fmt.Errorf("letters: EventFilter.Kinds: unknown kind %q: use one of %q", logged(string(kind)), EventKinds())
+		if !slices.Contains(inside.EventKinds, string(kind)) {
+			return fmt.Errorf("letters: EventFilter.Kinds: unknown kind %q: use one of %q", logged(string(kind)), inside.EventKinds)
 		}
 	}
 	if f.Limit < 0 || f.Limit > MaxLimit || f.After < 0 {

@@ -58,16 +58,10 @@ const (
 	// EventSequence says that a person released, skipped or discarded messages that wait in the order of their key. It
 	// belongs to no letter: its Seq is 0, and its MessageID is that of the first message.
 	EventSequence EventKind = "sequence"
+	// EventPolicy says that a standing policy was frozen or thawed, or that a cause was blocked or released for it. It
+	// belongs to no letter: its Seq is 0.
+	EventPolicy EventKind = "policy"
 )
-
-// EventKinds are all kinds of events.
-func EventKinds() []EventKind {
-	return []EventKind{
-		EventStored, EventArrivedAgain, EventSelected, EventEdited, EventWaiting, EventRedriven, EventQuarantined,
-		EventRefused, EventDiscarded, EventSucceeded, EventFailedAgain, EventLeaseBroken, EventKeyRemoved, EventShown,
-		EventPurged, EventErased, EventErasure, EventResealed, EventSequence,
-	}
-}
 
 // Event is one entry of the record. Entries are never changed or deleted by a Store, not even if their letter is
 // purged.
@@ -190,4 +184,11 @@ func (in *inner) RecordSequence(ctx context.Context, tx *sql.Tx, messageID strin
 	}
 	return wrapped("record a decision", (*Store)(in).record(ctx, tx, EventSequence, act,
 		subject{identity: []byte{}, id: []byte(messageID)}))
+}
+
+func (in *inner) RecordPolicy(ctx context.Context, tx *sql.Tx, act Act) error {
+	if err := act.validate(); err != nil {
+		return wrapped("record a policy", err)
+	}
+	return wrapped("record a policy", (*Store)(in).record(ctx, tx, EventPolicy, act, subject{identity: []byte{}}))
 }

@@ -138,6 +138,12 @@ func newRetention(store *Store, config RetentionConfig) (*retention, error) {
 	r := &retention{onRun: config.OnRun, every: every,
 		trimming: trimming{store: store, rules: slices.Clone(config.Rules), logger: logging.Wrap(config.Logger, nil)}}
 	r.life = lifecycle.Run(r.run)
+	for _, rule := range config.Rules {
+		if known := store.retention.Load(); !rule.Keep && slices.Contains(rule.Statuses, StatusWaiting) &&
+			(known == 0 || int64(rule.OlderThan) < known) {
+			store.retention.Store(int64(rule.OlderThan))
+		}
+	}
 	return r, nil
 }
 

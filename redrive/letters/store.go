@@ -41,6 +41,8 @@ type Store struct {
 	batcher    *batcher.Batcher[*record]
 	manyFresh  []string // by the logarithm of the number of letters
 	settling   map[Status]string
+	// retention is the shortest of letters that wait, in nanoseconds, if a rule of this process has one.
+	retention atomic.Int64
 }
 
 // ErrClosed is the error of Publish after Close.

@@ -27,7 +27,7 @@ var configurable = []string{
 	"pubsub/wmkafka", "pubsub/wmamqp", "pubsub/wmsql", "observe/notify", "observe/notify/webhook",
 }
 
-var alsoConfigurable = []string{"naming.Scheme", "settings.Shared", "middleware.Backoff", "middleware.Policy", "stages.Stage", "idempotency.HandlerKey", "poison.Hooks", "poison.Sink", "redrive.Rules", "redrive.Hooks", "letters.Filter", "campaigns.Request", "campaigns.Edit"}
+var alsoConfigurable = []string{"naming.Scheme", "settings.Shared", "middleware.Backoff", "middleware.Policy", "stages.Stage", "idempotency.HandlerKey", "poison.Hooks", "poison.Sink", "redrive.Rules", "redrive.Hooks", "letters.Filter", "campaigns.Request", "campaigns.Edit", "campaigns.Policy"}
 
 const aboutConfiguration = `# Configuration reference
 

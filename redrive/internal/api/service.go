@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"net/http"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -32,9 +33,7 @@ func (h *Handler) service(r *request) (answer, error) {
 	for _, status := range letters.Statuses() {
 		v.Statuses = append(v.Statuses, string(status))
 	}
-	for _, kind := range letters.EventKinds() {
-		v.Kinds = append(v.Kinds, string(kind))
-	}
+	v.Kinds = inside.EventKinds
 	for _, state := range campaigns.States {
 		v.States = append(v.States, string(state))
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -26,7 +27,7 @@ of that letter's message, from its arrival. The record is never changed: a purge
   redrive audit --newest --limit 20`,
 		Args: arguments(0, 1, "a SEQ, or nothing"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			err = firstOf(oneOf("--kind", kinds, texts(letters.EventKinds())), within("--limit", f.Limit, 1, letters.MaxLimit),
+			err = firstOf(oneOf("--kind", kinds, inside.EventKinds), within("--limit", f.Limit, 1, letters.MaxLimit),
 				notNegative("--after", f.After))
 			if err != nil {
 				return err

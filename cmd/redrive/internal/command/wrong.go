@@ -48,15 +48,6 @@ func oneOf(flag string, values, all []string) error {
 	return nil
 }
 
-// texts are names as texts.
-func texts[S ~string](names []S) []string {
-	all := make([]string, len(names))
-	for i, name := range names {
-		all[i] = string(name)
-	}
-	return all
-}
-
 // errNoReason is the error of an action that does not say why.
 var errNoReason = flagged(operate.CheckReason(""))
 

@@ -1,0 +1,182 @@
+package campaigns
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// stops is what keeps a policy from a cause, by the database's clock, in microseconds.
+type stops struct {
+	now, releasedAt int64 // releasedAt is 0 if no person released the cause
+	frozen, blocked bool
+}
+
+const stopsQuery = `SELECT cause, stopped, changed_at, now_us() FROM spillway_policies
+WHERE service = ? AND (name = '' OR name = ? AND cause IN ('', ?))`
+
+func (s *stops) scan(rows *sql.Rows) error {
+	var cause string
+	var stopped, changed int64
+	err := rows.Scan(&cause, &stopped, &changed, &s.now)
+	switch {
+	case cause == "":
+		s.frozen = s.frozen || stopped > 0
+	case stopped > 0:
+		s.blocked = true
+	default:
+		s.releasedAt = changed
+	}
+	return err
+}
+
+func (c *Campaigns) stops(ctx context.Context, policy, cause string) (s stops, err error) {
+	err = c.query(ctx, func() { s = stops{} }, s.scan, stopsQuery, c.service(), c.db.Text(policy), c.db.Text(cause))
+	return s, err
+}
+
+// lockStops is stops while all other decisions, freezes and releases of the service wait for this transaction.
+func (c *Campaigns) lockStops(ctx context.Context, tx *sql.Tx, policy, cause string) (s stops, err error) {
+	if err := c.lockPolicies(ctx, tx); err != nil {
+		return s, err
+	}
+	err = c.within(ctx, tx, s.scan, stopsQuery, c.service(), c.db.Text(policy), c.db.Text(cause))
+	return s, err
+}
+
+func (c *Campaigns) lockPolicies(ctx context.Context, tx *sql.Tx) error {
+	if err := c.row(ctx, tx, "", ""); err != nil {
+		return err
+	}
+	_, err := c.exec(ctx, tx, `UPDATE spillway_policies SET version = version + 1 WHERE service = ? AND name = '' AND cause = ''`, c.service())
+	return err
+}
+
+// row makes a row that is not there.
+func (c *Campaigns) row(ctx context.Context, tx *sql.Tx, name, cause string) error {
+	statement, conflict := `INSERT INTO`, ` ON CONFLICT DO NOTHING`
+	if c.db.Kind() == database.MySQL {
+		statement, conflict = `INSERT IGNORE INTO`, ``
+	}
+	_, err := c.exec(ctx, tx, statement+` spillway_policies (service, name, cause) VALUES (?, ?, ?)`+conflict, c.service(), c.db.Text(name),
+		c.db.Text(cause))
+	return err
+}
+
+// register writes down which policies there are.
+func (c *Campaigns) register(ctx context.Context) error {
+	if len(c.config.Policies) == 0 {
+		return nil
+	}
+	return c.write(ctx, func(tx *sql.Tx) error {
+		err := c.lockPolicies(ctx, tx)
+		for i := range c.config.Policies {
+			p := &c.config.Policies[i]
+			if err == nil {
+				err = c.row(ctx, tx, p.Name, "")
+			}
+			if err == nil {
+				_, err = c.exec(ctx, tx, `UPDATE spillway_policies SET rule = ?, seen_at = now_us() WHERE service = ? AND name = ? AND cause = ''`,
+					c.db.Text(p.rule()), c.service(), c.db.Text(p.Name))
+			}
+		}
+		return err
+	})
+}
+
+// seen notes that a worker has a policy, once a minute.
+func (c *Campaigns) seen(ctx context.Context, policy string) error {
+	_, err := c.db.Exec(ctx, c.db.Statement(`UPDATE spillway_policies SET seen_at = now_us()
+WHERE service = ? AND name = ? AND cause = '' AND seen_at < now_us() - ?`), c.service(), c.db.Text(policy), time.Minute.Microseconds())
+	return err
+}
+
+// blockFailed blocks the cause of a policy's campaign of which too many letters failed again, also after its end.
+func (c *Campaigns) blockFailed(ctx context.Context, of Campaign, heard inside.Outcome) error {
+	if heard.Redriven = max(heard.Redriven, of.Redriven-heard.Succeeded-heard.FailedAgain); of.Policy == "" ||
+		heard.FailedAgain == of.FailedAgain || !tooMany(heard, of.Request.StopAt) {
+		return nil
+	}
+	cause := of.Request.Filter.Causes[0]
+	now, err := c.stops(ctx, of.Policy, cause)
+	if err != nil || now.blocked || of.CreatedAt.UnixMicro() <= now.releasedAt { // it was released since
+		return err
+	}
+	return c.block(ctx, of.Policy, cause, now.releasedAt, failedAgain(of.ID, heard))
+}
+
+// block keeps a policy from a cause until a person releases it, unless one did so since released.
+func (c *Campaigns) block(ctx context.Context, policy, cause string, released int64, why string) error {
+	blocked := false
+	err := c.write(ctx, func(tx *sql.Tx) error {
+		blocked = false
+		now, err := c.lockStops(ctx, tx, policy, cause)
+		if err != nil || now.blocked || now.releasedAt != released {
+			return err
+		}
+		blocked = true
+		if err := c.row(ctx, tx, policy, cause); err != nil {
+			return err
+		}
+		return c.stop(ctx, tx, policy, cause, true, Act{By: ByItself, Reason: why})
+	})
+	if err != nil {
+		return fmt.Errorf("campaigns: block the cause %s for the policy %q: %w", cause, policy, err)
+	}
+	if blocked {
+		logging.PolicyBlocked.Write(c.config.Logger, nil, logging.Fields{logging.Policy: policy, logging.CauseHash: cause, logging.Reason: why})
+	}
+	return nil
+}
+
+// stop freezes, thaws, blocks or releases, on record.
+func (c *Campaigns) stop(ctx context.Context, tx *sql.Tx, policy, cause string, stopped bool, act Act) error {
+	is := map[bool]int{true: 1}[stopped]
+	_, err := c.exec(ctx, tx, `UPDATE spillway_policies SET version = version + 1, stopped = ?, changed_at = now_us(), changed_by = ?,
+	changed_why = ? WHERE service = ? AND name = ? AND cause = ?`, is, c.db.Text(act.By), c.db.Text(act.Reason), c.service(),
+		c.db.Text(policy), c.db.Text(cause))
+	if err != nil {
+		return err
+	}
+	what, of := map[bool]string{true: "frozen", false: "thawed"}[stopped], "all policies"
+	if policy != "" {
+		of = "the policy " + policy
+	}
+	if cause != "" {
+		what = map[bool]string{true: "blocked", false: "released"}[stopped]
+		of += ", cause " + cause
+	}
+	return c.store.Inside().RecordPolicy(ctx, tx, letters.Act{By: act.By, Reason: act.Reason, Detail: what + ": " + of})
+}
+
+// holdPolicy pauses a campaign of a policy that is frozen, or whose hours are quiet.
+func (r *rounds) holdPolicy(ctx context.Context, of Campaign) (held bool, err error) {
+	now, err := r.all.stops(ctx, of.Policy, "")
+	if err != nil {
+		return false, err
+	}
+	set, args, why := "", []any(nil), "the policy is frozen"
+	if !now.frozen {
+		var until time.Time
+		for _, p := range r.all.config.Policies {
+			if p.Name == of.Policy && now.now > 0 {
+				until = p.quiet.Until(time.UnixMicro(now.now))
+			}
+		}
+		if until.IsZero() {
+			return false, nil
+		}
+		set, args, why = "resume_at = ?,", []any{until.UnixMicro()}, "the quiet hours of the policy"
+	}
+	err = r.all.write(ctx, func(tx *sql.Tx) error {
+		_, err := r.all.pause(ctx, tx, of.ID, Act{By: ByItself, Reason: why}, set, args...)
+		return err
+	})
+	return true, err
+}
