@@ -99,7 +99,9 @@ func kafkaTopics(c *cluster, brokers []string) {
 }
 
 func onKafka(brokers []string, do func(sarama.ClusterAdmin) error) error {
-	admin, err := sarama.NewClusterAdmin(brokers, nil)
+	config := sarama.NewConfig()
+	config.Version = sarama.V2_6_0_0 // which can reassign partitions
+	admin, err := sarama.NewClusterAdmin(brokers, config)
 	if err != nil {
 		return err
 	}

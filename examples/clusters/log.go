@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 )
@@ -33,7 +34,7 @@ func (l log) add(message string, err error, fields watermill.LogFields) {
 		l.count[name]++
 	}
 	if l.shown {
-		fmt.Fprintln(os.Stderr, name, message, err, maps.Clone(fields))
+		fmt.Fprintln(os.Stderr, time.Now().Format(time.TimeOnly), name, message, err, maps.Clone(fields))
 	}
 }
 

@@ -77,10 +77,10 @@ func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
 		{name: "each node restarts", breaks: func(ctx context.Context, _ string) error { return rolling(ctx, c.nodes) }},
 		{name: "the first node hangs", breaks: func(ctx context.Context, _ string) error { return hangs(ctx, 2*away, c.nodes[0]) }},
 		{name: "the first node is cut off from the others", breaks: func(ctx context.Context, _ string) error {
-			if err := rabbitCut(ctx, c.nodes, "another"); err != nil {
+			if err := rabbitCut(ctx, c.nodes, true); err != nil {
 				return err
 			}
-			return errors.Join(sleep(ctx, 2*away), rabbitCut(ctx, c.nodes, ""))
+			return errors.Join(sleep(ctx, 2*away), rabbitCut(ctx, c.nodes, false))
 		}},
 		{name: "two of three nodes hang", breaks: func(ctx context.Context, _ string) error {
 			return hangs(ctx, 2*away, c.nodes[0], c.nodes[1])
@@ -92,18 +92,17 @@ func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
 }
 
 // rabbitCut gives the first node a cookie with which the others refuse it, or the right one.
-func rabbitCut(ctx context.Context, nodes []*node, cookie string) error {
-	for _, n := range nodes[1:] {
-		value := "erlang:get_cookie()"
-		if cookie != "" {
-			value = cookie
-		}
-		text := fmt.Sprintf("erlang:set_cookie('clusters1@localhost', %s), erlang:disconnect_node('clusters1@localhost').", value)
-		if err := runAs(ctx, rabbitUser, n.env, "/usr/lib/rabbitmq/bin/rabbitmqctl", "eval", text); err != nil {
-			return err
-		}
+func rabbitCut(ctx context.Context, nodes []*node, cut bool) error {
+	text := `erlang:set_cookie('clusters1@localhost', erlang:get_cookie()).`
+	if cut {
+		text = `erlang:set_cookie('clusters1@localhost', another), erlang:disconnect_node('clusters1@localhost'),
+			timer:sleep(2000), false = lists:member('clusters1@localhost', nodes()).`
 	}
-	return nil
+	done := make(chan error, len(nodes))
+	for _, n := range nodes[1:] {
+		go func() { done <- runAs(ctx, rabbitUser, n.env, "/usr/lib/rabbitmq/bin/rabbitmqctl", "eval", text) }()
+	}
+	return errors.Join(<-done, <-done)
 }
 
 func rabbitNode(parent, home string, i int) (*node, error) {

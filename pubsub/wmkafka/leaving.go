@@ -20,9 +20,10 @@ func (s *subscription) WrapConsumerGroupHandler(sarama.ConsumerGroupHandler) sar
 	return s
 }
 
-// leaveAs takes a member out of the group, over a connection of its own, until the broker forgets it anyway.
+// leaveAs takes a member out of the group, over a connection of its own. Brokers that start remember it, however long
+// they were away.
 func (s *subscription) leaveAs(member string) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.client.Consumer.Group.Session.Timeout)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	config, connections := through(s.config.client)
 	go func() {
