@@ -89,7 +89,7 @@ func (a *app) move(m move) *cobra.Command {
 				return err
 			}
 		}
-		moved, err := d.Decide(ctx, a.person(reason), m.what, s, m.what.NewID())
+		moved, err := d.Decide(ctx, a.person(reason), m.what, s, "")
 		left := max(0, s.Number-moved)
 		if a.json {
 			err = errors.Join(err, a.screen.JSON(moveReport{s.Number, m.key, moved, left}))

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,7 @@ func (d *Desk) Decide(ctx context.Context, who operate.Person, what operate.Deci
 	if len(s.Seqs) == 0 {
 		body.Filter = &s.Filter
 	}
-	key := strings.TrimPrefix(id, what.Name+"-")
+	key := cmp.Or(strings.TrimPrefix(id, what.Name+"-"), newKey())
 	for {
 		var v operate.DecidedData
 		err := d.post(ctx, &v, key, body, what.Name+"s")
