@@ -39,11 +39,7 @@ func (o *outageBench) wantHeld(ids []string) {
 	if n := o.stagings.Load(); n > 0 {
 		o.b.Errorf("%d messages went to a stage because of the outage", n)
 	}
-	most := int64(2 * 2)
-	if o.b.target.CreateTopic == nil { // calls that began before the outage succeed between two failures
-		most *= 3
-	}
-	if n := o.failures.Load(); n > most {
+	if n := o.failures.Load(); n > 4*o.inHand(ids) { // two outages, each with the message in hand and the first probe
 		o.b.Errorf("%d failures came to Retry: an outage counts once at most, for the message in hand", n)
 	}
 	o.wantOnlyProbes(o.inHand(ids))

@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// redeliversAfter is the redelivery time of row R5b.
-const redeliversAfter = 3 * time.Second
+// redeliversAfter is the redelivery time of row R5b: longer than a busy machine stands still.
+const redeliversAfter = 6 * time.Second
 
 // Feature R5b: a message that is held for longer than the broker's redelivery time, in a stage or in an outage, becomes
 // one letter.
@@ -102,7 +102,7 @@ func (b *bench) multipliesNone(sub func(group string) message.Subscriber,
 
 // inStages has messages fail in stages of which one is longer than the redelivery time.
 func (b *bench) inStages(sub func(string) message.Subscriber) (*spillway.Channel, func() error) {
-	return b.channel(b.staged(500*time.Millisecond, 5*time.Second), func(c *spillway.Config) {
+	return b.channel(b.staged(500*time.Millisecond, 10*time.Second), func(c *spillway.Config) {
 		c.Stages.Subscriber = func(_, group string) (message.Subscriber, error) { return sub(group), nil }
 	}), func() error { return errNotYet }
 }

@@ -4,15 +4,11 @@ import (
 	"io"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/watermill-spillway/spillway/examples/internal/leaks"
 	"github.com/watermill-spillway/spillway/internal/services"
 )
 
-func TestMain(m *testing.M) {
-	// Sarama's metrics have one goroutine for the whole process.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
-}
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 var rows = []struct {
 	on   string

@@ -10,17 +10,13 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"go.uber.org/goleak"
-
 	"github.com/watermill-spillway/spillway/examples/internal/chart"
+	"github.com/watermill-spillway/spillway/examples/internal/leaks"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-func TestMain(m *testing.M) {
-	// Sarama's metrics have one goroutine for the whole process.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
-}
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // short is a plan of a second or two.
 func short(t *testing.T, args ...string) *Plan {

@@ -11,18 +11,14 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"go.uber.org/goleak"
-
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
+	"github.com/watermill-spillway/spillway/examples/internal/leaks"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-func TestMain(m *testing.M) {
-	// Sarama's metrics have one goroutine for the whole process.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
-}
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // short is a plan whose stages end before the downstream recovers, so that there are dead letters too.
 func short(t *testing.T, args ...string) *Plan {

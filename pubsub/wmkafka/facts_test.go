@@ -209,7 +209,7 @@ func TestFactKafkaTopicExpires(t *testing.T) {
 
 // Fact, promise P3: watermill's Retry and PoisonQueue dead-letter a healthy message when the subscription ends in a
 // backoff; the root package's facts show it for the router, this for a context that the subscriber ends.
-func TestSubscriptionEndsInBackoff(t *testing.T) {
+func TestFactSubscriptionEndsInBackoff(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.produce(numbered(1)...)

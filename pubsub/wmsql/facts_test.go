@@ -17,7 +17,7 @@ import (
 )
 
 // The facts about watermill-sql that this package answers to. When one of these tests fails, watermill-sql repaired it:
-// say so in the README. TestStockLosesRows is another one.
+// say so in the README. TestFactStockLosesRows is another one.
 
 const half = `INSERT INTO effects (id, step) VALUES ('a', 'half')`
 

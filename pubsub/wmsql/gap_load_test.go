@@ -15,7 +15,7 @@ import (
 // Fact: watermill-sql's own subscriber for MySQL passes over a row that becomes visible after a row with a higher
 // number, for good. So rows of concurrent publishers come: the server gives a number out before it writes the row. When
 // this test fails, the subscriber waits for such rows: say so in doc.go, and compare gap.go with what it does instead.
-func TestStockLosesRows(t *testing.T) {
+func TestFactStockLosesRows(t *testing.T) {
 	dsn := mysqltest.Database(t)
 	b := newBench(t, func(t testing.TB) *sql.DB { return mysqltest.Open(t, dsn) })
 	stock, err := wsql.NewSubscriber(b.db, wsql.SubscriberConfig{

@@ -14,9 +14,8 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"go.uber.org/goleak"
-
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/examples/internal/leaks"
 	"github.com/watermill-spillway/spillway/examples/measures/footprint"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -25,9 +24,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
-}
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // setup is one way to configure the stages of a service on a broker.
 type setup struct {

@@ -5,17 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/watermill-spillway/spillway/examples/internal/leaks"
 	"github.com/watermill-spillway/spillway/examples/measures/harness"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-func TestMain(m *testing.M) {
-	// Sarama's metrics have one goroutine for the whole process.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
-}
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // All sides are measured to the end, and the lines say what is asked for. What they say is not judged here.
 func TestFigures(t *testing.T) {
