@@ -101,7 +101,7 @@ demo-observe: ## each alert fires and clears on a real router under faults, and 
 	@$(GO) run ./examples/observe $(FLAGS)
 
 .PHONY: demo-api
-demo-api: ## an incident that a program closes over HTTP alone, embedded; a JSON line
+demo-api: ## an incident that a program closes over HTTP alone, then the command redrive, embedded; a JSON line each
 	@$(GO) run ./examples/api $(FLAGS)
 
 .PHONY: demo-console

@@ -27,17 +27,19 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	r, err := run(ctx, *messages, *seed)
-	line, _ := json.Marshal(r) // a struct of numbers
-	fmt.Printf("%s\n", line)
-	if err = errors.Join(err, r.check()); err != nil {
-		fmt.Fprintln(os.Stderr, "api:", err)
-		os.Exit(1)
+	for _, by := range []string{"http", "command"} {
+		r, err := run(ctx, by, *messages, *seed)
+		line, _ := json.Marshal(r) // a struct of numbers
+		fmt.Printf("%s\n", line)
+		if err = errors.Join(err, r.check()); err != nil {
+			fmt.Fprintln(os.Stderr, "api:", err)
+			os.Exit(1)
+		}
 	}
 }
 
-// run plays the whole incident.
-func run(ctx context.Context, messages int, seed uint64, see ...func(http.Handler) http.Handler) (r result, err error) {
+// run plays the whole incident: a program closes it over HTTP, or the command does.
+func run(ctx context.Context, by string, messages int, seed uint64, see ...func(http.Handler) http.Handler) (r result, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("the time was up"))
 	defer cancel()
 	db, cleanUp, err := openDatabase(ctx)
@@ -76,8 +78,12 @@ func run(ctx context.Context, messages int, seed uint64, see ...func(http.Handle
 	}
 	server := httptest.NewServer(s.web)
 	defer server.Close()
-	r.By = "http"
-	if r.Report, err = operator.Close(ctx, server.URL, "token-ann", "token-bob"); err != nil {
+	if r.By = by; by == "command" {
+		r.Report, err = byCommand(ctx, server.URL, func() { s.handler.fixed.Store(true) })
+	} else {
+		r.Report, err = operator.Close(ctx, server.URL, "token-ann", "token-bob")
+	}
+	if err != nil {
 		return r, err
 	}
 	return r, judge(ctx, db, s.store, kinds, &r)

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // document says.
 func TestIncident(t *testing.T) {
 	seen := &validator{t: t}
-	r, err := run(t.Context(), 64, 1, seen.wrap)
+	r, err := run(t.Context(), "http", 64, 1, seen.wrap)
 	if testkit.NoError(t, err); r.check() != nil {
 		t.Errorf("%+v", r)
 	}

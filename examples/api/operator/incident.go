@@ -10,7 +10,6 @@ import (
 
 // Report is what the program saw.
 type Report struct {
-	Requests    int `json:"requests,omitempty"`
 	Causes      int `json:"causes"`
 	FailedAgain int `json:"failed_again"` // of the canary that came too early
 	Redriven    int `json:"redriven"`
