@@ -54,6 +54,7 @@ func (h *Handler) follow(r *request, out *events, id string) {
 	ctx := r.http.Context()
 	tick := time.NewTicker(looking)
 	defer tick.Stop()
+	defer out.done()
 	var last []byte
 	for said := time.Now(); ; {
 		one, err := h.Desk.Campaigns.Get(ctx, id)
@@ -99,6 +100,9 @@ func (e *events) send(kind string, data []byte) error {
 	e.n++
 	return e.write(fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n\n", e.n, kind, data))
 }
+
+// done takes the deadline away: the connection may have another request.
+func (e *events) done() { _ = e.to.SetWriteDeadline(time.Time{}) }
 
 func (e *events) beat() error { return e.write(":\n\n") }
 
