@@ -38,12 +38,12 @@ type pace struct {
 
 func main() {
 	p := plan{}
-	flag.IntVar(&p.rounds, "rounds", 3, "rounds that count; one more warms up")
+	flag.IntVar(&p.rounds, "rounds", 2, "rounds that count; one more warms up")
 	flag.IntVar(&p.letters, "letters", 2000, "letters of each side of a round")
 	concurrency := flag.String("concurrency", "16,1", "letters in flight, each of which is measured")
-	paces := flag.String("rates", "100x60s,1000x10s", "rates in letters per second, and for how long")
+	paces := flag.String("rates", "100x20s,1000x10s", "rates in letters per second, and for how long")
 	flag.Parse()
-	harness.Main(20*time.Minute, func(ctx context.Context, to io.Writer) error {
+	harness.Main(10*time.Minute, func(ctx context.Context, to io.Writer) error {
 		if err := p.parse(*concurrency, *paces); err != nil {
 			return err
 		}
