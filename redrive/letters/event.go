@@ -92,10 +92,6 @@ const eventsAtOnce = 200
 
 // record writes an event for each letter, within the transaction that changes the letters.
 func (s *Store) record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act, about ...subject) error {
-	row := `(?, ?, ?, ?, ?, now_us(), ?, ?, ?, ?)`
-	if kind == EventStored {
-		row = strings.Replace(row, `now_us()`, `?`, 1)
-	}
 	for len(about) > 0 {
 		some := about[:min(len(about), eventsAtOnce)]
 		about = about[len(some):]
@@ -109,13 +105,21 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act,
 			args = append(args, s.db.Text(boundedtext.Text(act.By, maxBy)), s.db.Text(act.Reason), s.db.Text(act.RedriveID),
 				s.db.Text(boundedtext.Text(act.Detail, maxDetail)))
 		}
-		_, err := s.exec(ctx, tx, `INSERT INTO spillway_letter_events
-(service, letter, identity, message, kind, at, actor, reason, redrive_id, detail) VALUES `+row+strings.Repeat(`,`+row, len(some)-1), args...)
+		_, err := s.exec(ctx, tx, recordStatement(kind, len(some)), args...)
 		if err != nil {
 			return fmt.Errorf("record %s: %w", kind, err)
 		}
 	}
 	return nil
+}
+
+func recordStatement(kind EventKind, n int) string {
+	row := `(?, ?, ?, ?, ?, now_us(), ?, ?, ?, ?)`
+	if kind == EventStored {
+		row = strings.Replace(row, `now_us()`, `?`, 1)
+	}
+	return `INSERT INTO spillway_letter_events
+(service, letter, identity, message, kind, at, actor, reason, redrive_id, detail) VALUES ` + row + strings.Repeat(`,`+row, n-1)
 }
 
 // subjects reads what the record says of letters. Letters that are not there, or of another service, are left out.

@@ -33,6 +33,13 @@ var errNoRedriveID = errors.New("the id of a redrive is needed: that of a drain'
 
 func (s *Store) learn(ctx context.Context, act Act) (inside.Outcome, error) {
 	keys := s.hasKeys(ctx)
+	returns, err := s.anyReturned(ctx, act.RedriveID)
+	if err != nil {
+		return inside.Outcome{}, err
+	}
+	if !keys && !returns {
+		return s.outcome(ctx, act.RedriveID)
+	}
 	for after := int64(0); ; {
 		asked, err := s.askedOf(ctx, act.RedriveID, after)
 		if err != nil {
@@ -42,7 +49,10 @@ func (s *Store) learn(ctx context.Context, act Act) (inside.Outcome, error) {
 			return s.outcome(ctx, act.RedriveID)
 		}
 		after = asked[len(asked)-1].seq
-		failed, err := s.cameBack(ctx, act.RedriveID, asked)
+		var failed []redriven
+		if returns {
+			failed, err = s.cameBack(ctx, act.RedriveID, asked)
+		}
 		if err == nil {
 			err = s.learned(ctx, act, StatusFailedAgain, failed)
 		}

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// prepared are the statements of Publish, on MySQL and SQLite. Without them a driver for MySQL prepares each statement
+// prepared are the statements of Publish, and those that mark one letter, on MySQL and SQLite. Without them a driver for MySQL prepares each statement
 // each time, and that for SQLite parses it. Drivers for PostgreSQL keep theirs, as their settings allow behind a pooler
 // of connections. The statements live as long as the *sql.DB, or until Close.
 type prepared struct {
@@ -37,6 +37,13 @@ func (s statement) exec(ctx context.Context, args ...any) (sql.Result, error) {
 		return s.prepared.ExecContext(ctx, args...)
 	}
 	return s.tx.ExecContext(ctx, s.text, args...)
+}
+
+func (s statement) query(ctx context.Context, args ...any) (*sql.Rows, error) {
+	if s.prepared != nil {
+		return s.prepared.QueryContext(ctx, args...)
+	}
+	return s.tx.QueryContext(ctx, s.text, args...)
 }
 
 func (s statement) row(ctx context.Context, args ...any) *sql.Row {

@@ -17,6 +17,18 @@ type returned struct {
 	from        string // the identity that it names
 }
 
+// anyReturned reports whether a letter arrived with the redrive's id. A database that has no index of them is not asked.
+func (s *Store) anyReturned(ctx context.Context, redriveID string) (any bool, err error) {
+	if !s.statements.knowsArrived {
+		return true, nil
+	}
+	w := s.arrivedWith(redriveID)
+	w.and("arrived_redrive_id <> ''")
+	err = s.read(ctx, func() { any = false }, func(*sql.Rows) error { any = true; return nil },
+		`SELECT seq FROM spillway_dead_letters`+w.String()+` LIMIT 1`, w.args...)
+	return any, err
+}
+
 // cameBack returns the letters of which another one arrived with the redrive's id.
 func (s *Store) cameBack(ctx context.Context, redriveID string, asked []redriven) (back []redriven, err error) {
 	var ids []string

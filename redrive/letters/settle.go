@@ -32,8 +32,8 @@ func (in *inner) Settle(ctx context.Context, status Status, act Act, claims ...c
 	if n == 0 {
 		return nil, nil
 	}
-	if text := s.settling[status]; text != "" {
-		settled, err = s.settleAtOnce(ctx, n, text, status, act, claims)
+	if s.settling != nil {
+		settled, err = s.settleAtOnce(ctx, n, s.settling[status], act, claims)
 	} else {
 		err = s.writeLetters(ctx, n, func(tx *sql.Tx, t tally) (err error) {
 			held, err := s.held(ctx, tx, claims)
@@ -65,9 +65,7 @@ func (s *Store) held(ctx context.Context, tx *sql.Tx, claims []claim) (held []sw
 	}
 	keys, args := s.among(seqsOf(all))
 	causes := make(map[int64]string, len(all))
-	rows, err := tx.QueryContext(ctx,
-		s.db.Statement(`SELECT seq, token, cause FROM spillway_dead_letters`+s.statements.byKey+` WHERE `+keys+
-			` AND token <> '' ORDER BY seq`+s.lock()), args...)
+	rows, err := s.prepared.of(ctx, tx, s.db.Statement(s.heldStatement(keys))).query(ctx, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +87,32 @@ func (s *Store) held(ctx context.Context, tx *sql.Tx, claims []claim) (held []sw
 	return held, err
 }
 
-// settleStatement settles letters in one statement: their rows, their events and the numbers of their causes. Its first
-// arguments are arrays: of Seqs, tokens in hex, the states that the letters had when they were leased, and the ids of their
-// messages as events have them.
-func settleStatement(u upsert, to Status) string {
+func (s *Store) heldStatement(keys string) string {
+	return `SELECT seq, token, cause FROM spillway_dead_letters` + s.statements.byKey + ` WHERE ` + keys +
+		` AND token <> '' ORDER BY seq` + s.lock()
+}
+
+// settlingOne are the statements that mark one redriven letter, for Store.prepared.
+func (s *Store) settlingOne() (texts []string) {
+	keys, _ := s.among([]int64{0})
+	for _, text := range []string{s.heldStatement(keys), s.statusStatement(StatusRedriven, keys), recordStatement(StatusRedriven.event(), 1)} {
+		texts = append(texts, s.db.Statement(text))
+	}
+	return texts
+}
+
+// settling are the statements that settle letters: their rows, their events and the numbers of their causes. The first
+// arguments of one are the letter's Seq, its token in hex, the status that it had when it was leased, and the id of its
+// message as events have it. Those of many are arrays of these. One letter has a statement of its own, because the
+// server keeps its plan: with arrays it plans anew for their lengths, which takes longer than the statement.
+type settling struct{ one, many string }
+
+const (
+	settleOne  = `SELECT ?::bigint AS seq, ?::text AS token, ?::text AS was, ?::text AS message`
+	settleMany = `SELECT * FROM unnest(?::text::bigint[], ?::text::text[], ?::text::text[], ?::text::text[]) AS c (seq, token, was, message)`
+)
+
+func settleStatement(u upsert, to Status, claimed string) string {
 	counts := make([]string, 0, len(Statuses()))
 	for _, status := range Statuses() {
 		n := `- COUNT(*) FILTER (WHERE was = '` + string(status) + `')`
@@ -105,7 +125,7 @@ func settleStatement(u upsert, to Status) string {
 	if ofItsRedrive(to) {
 		redriveID = `COALESCE(NULLIF(?, ''), l.redrive_id)`
 	}
-	return `WITH c AS (SELECT * FROM unnest(?::text::bigint[], ?::text::text[], ?::text::text[], ?::text::text[]) AS c (seq, token, was, message)),
+	return `WITH c AS (` + claimed + `),
 	l AS (UPDATE spillway_dead_letters AS l
 		SET status = '` + string(to) + `', token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = ` + redriveID + `
 		FROM c WHERE l.seq = c.seq AND l.token = decode(c.token, 'hex') AND l.token <> ''
@@ -119,25 +139,29 @@ SELECT seq FROM l`
 }
 
 // settleStatements are those of all states.
-func settleStatements(statement func(string) string) map[Status]string {
-	texts := make(map[Status]string)
+func settleStatements(statement func(string) string) map[Status]settling {
+	texts := make(map[Status]settling)
 	for _, status := range Statuses() {
-		texts[status] = statement(settleStatement(countsConflict, status))
+		texts[status] = settling{statement(settleStatement(countsConflict, status, settleOne)),
+			statement(settleStatement(countsConflict, status, settleMany))}
 	}
 	return texts
 }
 
 // settleAtOnce is Settle in one statement, and for one letter in one round trip.
-func (s *Store) settleAtOnce(ctx context.Context, n int, text string, status Status, act Act,
+func (s *Store) settleAtOnce(ctx context.Context, n int, texts settling, act Act,
 	claims []claim) (settled []int64, err error) {
 	var seqs, tokens, was, messages array
+	var one []any
 	for _, c := range claims {
 		token := hex.EncodeToString([]byte(c.Token))
 		for _, l := range c.Letters {
+			message := database.Column(l.Original.UUID)
+			one = []any{l.Seq, token, string(l.Status), message}
 			seqs.add(strconv.FormatInt(l.Seq, 10))
 			tokens.add(token)
 			was.add(string(l.Status))
-			messages.add(database.Column(l.Original.UUID))
+			messages.add(message)
 		}
 	}
 	slot, giveBack := s.slots.take()
@@ -153,19 +177,22 @@ func (s *Store) settleAtOnce(ctx context.Context, n int, text string, status Sta
 		return err
 	}
 	if n == 1 {
-		return settled, s.writeOne(ctx, reset, scan, text, args...)
+		copy(args, one)
+		err = s.writeOne(ctx, reset, scan, texts.one, args...)
+		return settled, err
 	}
-	return settled, s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *sql.Tx) error {
 		reset()
 		if _, err := tx.ExecContext(ctx, s.statements.several); err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, text, args...)
+		rows, err := tx.QueryContext(ctx, texts.many, args...)
 		if err != nil {
 			return err
 		}
 		return database.Each(rows, scan)
 	})
+	return settled, err
 }
 
 // writeOne runs one statement that writes and returns rows, outside of a transaction.

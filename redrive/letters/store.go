@@ -40,7 +40,7 @@ type Store struct {
 	prepared   prepared
 	batcher    *batcher.Batcher[*record]
 	manyFresh  []string // by the logarithm of the number of letters
-	settling   map[Status]string
+	settling   map[Status]settling
 	// retention is the shortest of letters that wait, in nanoseconds, if a rule of this process has one.
 	retention atomic.Int64
 }
@@ -84,6 +84,7 @@ func NewStore(ctx context.Context, db *sql.DB, shared settings.Shared) (*Store, 
 	}
 	if known.Kind() != database.Postgres {
 		s.prepared.prepare(ctx, db, s.statements.insert, s.statements.body, s.statements.count)
+		s.prepared.prepare(ctx, db, s.settlingOne()...)
 	}
 	if s.statements.fresh != "" {
 		s.manyFresh, s.settling = manyFreshStatements(known.Statement), settleStatements(known.Statement)
@@ -145,7 +146,7 @@ func (s *Store) writeLetters(ctx context.Context, n int, work func(*sql.Tx, tall
 }
 
 func (s *Store) exec(ctx context.Context, tx *sql.Tx, statement string, args ...any) (sql.Result, error) {
-	return tx.ExecContext(ctx, s.db.Statement(statement), args...)
+	return s.prepared.of(ctx, tx, s.db.Statement(statement)).exec(ctx, args...)
 }
 
 // read queries rows and scans each. A writer of another process may be in the way: then it starts again after reset.

@@ -84,6 +84,8 @@ type statements struct {
 	// byCause comes behind the name of the table if a statement must find letters by their status and cause. noCause is
 	// the same for letters without a cause.
 	byCause, noCause string
+	// knowsArrived says that there is an index of the letters that arrived with the id of a redrive.
+	knowsArrived bool
 	// toBack puts the letter of an identity, which this transaction has to itself, behind all others.
 	toBack string
 	// contains is the condition that an expression contains a text, compared by their bytes.
@@ -96,7 +98,7 @@ type statements struct {
 
 var statementsOf = map[database.Kind]statements{
 	database.SQLite: {
-		insert: insert + onConflict, returning: true,
+		insert: insert + onConflict, returning: true, knowsArrived: true,
 		body:     insertBody,
 		count:    countStatement(countsConflict),
 		unless:   `ON CONFLICT DO NOTHING`,
@@ -105,7 +107,7 @@ var statementsOf = map[database.Kind]statements{
 		contains: func(e string) string { return `instr(CAST(` + e + ` AS BLOB), CAST(? AS BLOB)) > 0` },
 	},
 	database.Postgres: {
-		insert: withBody(insert + onConflict), returning: true, takesBody: true,
+		insert: withBody(insert + onConflict), returning: true, takesBody: true, knowsArrived: true,
 		fresh:    freshStatement(countsConflict),
 		body:     insertBody,
 		count:    countStatement(countsConflict),
