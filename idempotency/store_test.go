@@ -2,12 +2,17 @@ package idempotency_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
@@ -57,4 +62,71 @@ func TestSQLiteOtherProcess(t *testing.T) {
 	c, err := here.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m2"}})
 	testkit.Require(t, err == nil, "the gate stayed locked: %v", err)
 	_ = c.Release()
+}
+
+// Promise P1, feature I1: two services with a handler of one name in one database each apply a message. The same
+// service absorbs it. Without services in the key the second service would absorb what the first one applied.
+func TestServices(t *testing.T) { onDatabases(t, (*cell).services) }
+
+func (c *cell) services() {
+	of := func(service string) message.HandlerFunc {
+		store := testkit.Must(c.newStore(c.Context(), c.db, service))
+		return c.receiverOn(store, idempotency.ReceiverConfig{}).Middleware(c.write)
+	}
+	c.applies(of("shop"), newMessage("m1"), newMessage("m1"))
+	c.applies(of("stock"), newMessage("m1"))
+	c.applies(of("stock"), newMessage("m1"))
+	c.rows(2, 2)
+}
+
+// Promise P1: a server without a service, a service that could be read as another one, and no database are errors that
+// say what to do.
+func TestNewStoreRefusesConfig(t *testing.T) {
+	onDatabases(t, func(c *cell) {
+		for service, want := range map[string]string{"": "the Service is empty", "a/b": "letters a to z", strings.Repeat("a", 101): "at most 100"} {
+			_, err := c.newStore(c.Context(), c.db, service)
+			if service == "" && c.driver == "sqlite" {
+				testkit.Is(c, err, nil)
+			} else if err == nil || !strings.Contains(err.Error(), want) {
+				c.Errorf("%q: %v", service, err)
+			}
+		}
+		testkit.Says(c, testkit.Err(c.newStore(c.Context(), nil, "shop")), "DB is nil")
+		closed := c.open(c, c.address)
+		_ = closed.Close()
+		testkit.Says(c, testkit.Err(c.newStore(c.Context(), closed, "shop")), "closed")
+	})
+	testkit.Says(t, testkit.Err(idempotency.NewReceiver(nil, idempotency.ReceiverConfig{})), "store is nil")
+}
+
+// Decision 8, feature I1: a database that each connection would have for itself is refused, and so is a connection that
+// changes the encoding of texts, since keys would not compare.
+func TestNewStoreRefusesDatabase(t *testing.T) {
+	for _, dsn := range []string{":memory:", "", "file::memory:?cache=shared", "file:x?mode=memory&cache=shared"} {
+		db := testkit.Must(sql.Open("sqlite", dsn))
+		refuses(t, db, "no file")
+		_ = db.Close()
+	}
+	refuses(t, postgrestest.Open(t, postgrestest.Schema(t)+"&client_encoding=LATIN1"), "client_encoding is LATIN1")
+}
+
+func refuses(t *testing.T, db *sql.DB, want string) {
+	t.Helper()
+	_, err := idempotency.NewStore(t.Context(), db, "shop")
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), want), "want an error with %q, got %v", want, err)
+}
+
+// The names of handlers and services cannot be put together to the same identity in two ways.
+func TestConsumerIdentity(t *testing.T) {
+	db := openWithEffects(t)
+	for service, want := range map[string]map[string]string{
+		"":     {"billing": "billing", "a/b": "/a/b", "": ""},
+		"shop": {"billing": "shop/billing", "a/b": "shop/a/b"},
+	} {
+		store := testkit.Must(idempotency.NewStore(t.Context(), db, service))
+		for handler, identity := range want {
+			got := store.Consumer(handler)
+			testkit.Check(t, got == identity, "%q, %q: %q", service, handler, got)
+		}
+	}
 }

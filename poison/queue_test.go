@@ -184,18 +184,6 @@ func TestMissingDestinationEndsRun(t *testing.T) {
 	}
 }
 
-// Feature D7: Watermill's keys are written beside ours on request.
-func TestQueueWritesWatermillKeys(t *testing.T) {
-	dead := &sink{}
-	r := start(t, "orders", dead, QueueConfig{WatermillKeys: true}, failing(errors.New("boom")))
-	r.publish(message.NewMessage("id", nil))
-	eventually(t, "the letter is placed", func() bool { return len(dead.in("orders.dlq")) == 1 })
-	m := dead.in("orders.dlq")[0].Metadata
-	if m["reason_poisoned"] != "boom" || m["topic_poisoned"] != "orders" || m["handler_poisoned"] != "billing" || m["subscriber_poisoned"] != "gochannel.GoChannel" {
-		t.Errorf("metadata %v", m)
-	}
-}
-
 // Feature D5: a sink that can give topics what suits their source is told the source.
 func TestInitializeTellsTheSource(t *testing.T) {
 	dead, fallback := &sourceSink{}, &sourceSink{}

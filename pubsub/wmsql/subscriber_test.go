@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
@@ -99,5 +100,36 @@ func TestSubscribeErrors(t *testing.T) {
 		if _, open := <-messages; open {
 			t.Error("a message after the context ended")
 		}
+	})
+}
+
+// Bad input: a nil context is an error with a sentence.
+func TestNilContext(t *testing.T) {
+	_, subscribing := wmsql.NewSubscriber(nil, nil, wmsql.SubscriberConfig{}) //lint:ignore SA1012 it is the test
+	_, publishing := wmsql.NewPublisher(nil, nil, wmsql.PublisherConfig{})    //lint:ignore SA1012 it is the test
+	for what, err := range map[string]error{"NewSubscriber": subscribing, "NewPublisher": publishing} {
+		if err == nil || !strings.Contains(err.Error(), "the context is nil") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// A server that is busy for seconds when a group registers makes the subscription late, and does not make it fail.
+func TestRegisterOnABusyServer(t *testing.T) {
+	onServers(t, func(t *testing.T, b *bench, s server) {
+		b.publish("a")
+		tx, err := b.db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		lock := b.sql(`LOCK TABLE "watermill_offsets_`+b.topic+`" IN SHARE MODE`, "SELECT * FROM `watermill_offsets_"+b.topic+"` FOR UPDATE")
+		if _, err := tx.Exec(lock); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(2500*time.Millisecond, func() { _ = tx.Rollback() })
+		messages := b.messages(b.subscriber())
+		b.receive(messages, "a").Ack()
+		b.drained()
 	})
 }
