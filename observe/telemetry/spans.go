@@ -9,7 +9,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.27.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -25,6 +24,7 @@ import (
 type tracer struct {
 	config Config
 	tracer trace.Tracer
+	producers
 	origin originOf // nil outside of a channel
 	meters *instruments
 	places *places
@@ -58,7 +58,7 @@ func (t *tracer) attempt(ctx context.Context, op *observe.Operation) context.Con
 	in := ctx
 	parent := trace.SpanContextFromContext(ctx)
 	if !parent.IsValid() {
-		in = t.config.Propagator.Extract(ctx, propagation.MapCarrier(op.Message.Metadata))
+		in = t.producers.extract(ctx, op.Message.Metadata)
 		if t.config.LinkProducer {
 			if producer := trace.SpanContextFromContext(in); producer.IsValid() {
 				start = append(start[:len(start):len(start)], trace.WithNewRoot(),
@@ -93,7 +93,7 @@ func (t *tracer) publishing(ctx context.Context, op *observe.Operation) context.
 		in = trace.ContextWithSpanContext(ctx, parent)
 	} else if (op.Kind == observe.Stage || op.Kind == observe.DeadLetter) &&
 		!trace.SpanContextFromContext(ctx).IsValid() && op.Message != nil {
-		in = t.config.Propagator.Extract(ctx, propagation.MapCarrier(op.Message.Metadata))
+		in = t.producers.extract(ctx, op.Message.Metadata)
 	}
 	if link := parse(op.Earlier); link.IsValid() &&
 		(op.Parent == "" || op.Kind == observe.Redrive || op.Kind == observe.Park) {

@@ -36,7 +36,7 @@ func New(config Config) (*Telemetry, error) {
 	}
 	t := &Telemetry{config: config, meters: meters}
 	t.spans = tracer{config: config, tracer: config.TracerProvider.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)),
-		places: newPlaces(), meters: meters}
+		producers: producersBy(config.Propagator), places: newPlaces(), meters: meters}
 	return t, nil
 }
 
