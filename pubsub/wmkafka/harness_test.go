@@ -115,6 +115,10 @@ func (c *cluster) produce(records ...*sarama.ProducerMessage) (offset int64) {
 	return offset
 }
 
+func header(key, value string) sarama.RecordHeader {
+	return sarama.RecordHeader{Key: []byte(key), Value: []byte(value)}
+}
+
 // numbered are n records with ids id-0, id-1, ...
 func numbered(n int) (records []*sarama.ProducerMessage) {
 	for i := range n {

@@ -3,7 +3,6 @@ package wmkafka
 import (
 	"encoding/base64"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 
@@ -117,19 +116,37 @@ func (m Marshaler) inner(topic string, msg *message.Message, isKept bool) (recor
 func plainRecord(topic string, msg *message.Message, isKept bool) *sarama.ProducerMessage {
 	record := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(msg.Payload)}
 	record.Headers = make([]sarama.RecordHeader, 0, len(msg.Metadata)+1)
-	if msg.UUID != "" {
-		record.Headers = append(record.Headers, header(kafka.UUIDHeaderKey, msg.UUID))
-	}
-	for _, key := range slices.Sorted(maps.Keys(msg.Metadata)) {
+	size := len(kafka.UUIDHeaderKey) + len(msg.UUID)
+	keys := make([]string, 0, len(msg.Metadata))
+	for key, value := range msg.Metadata {
 		if key != KeyRecord || !isKept {
-			record.Headers = append(record.Headers, header(headerName(key), msg.Metadata[key]))
+			keys = append(keys, key)
+			size += len(headerName(key)) + len(value)
 		}
+	}
+	slices.Sort(keys)
+	text := make(headersText, 0, size)
+	if msg.UUID != "" {
+		record.Headers = append(record.Headers, text.header(kafka.UUIDHeaderKey, msg.UUID))
+	}
+	for _, key := range keys {
+		record.Headers = append(record.Headers, text.header(headerName(key), msg.Metadata[key]))
 	}
 	return record
 }
 
-func header(key, value string) sarama.RecordHeader {
-	return sarama.RecordHeader{Key: []byte(key), Value: []byte(value)}
+// headersText holds the names and values of a record's headers: each by itself would cost two allocations, and a letter
+// has some twenty.
+type headersText []byte
+
+func (t *headersText) header(key, value string) sarama.RecordHeader {
+	return sarama.RecordHeader{Key: t.put(key), Value: t.put(value)}
+}
+
+func (t *headersText) put(text string) []byte {
+	from := len(*t)
+	*t = append(*t, text...)
+	return (*t)[from:len(*t):len(*t)]
 }
 
 // fewHeaders is what a message's own map takes without growing.
