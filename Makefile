@@ -270,7 +270,7 @@ bench-store: ## how long the questions to the store of dead letters take, and ho
 	@$(GO) run ./examples/measures/store $(FLAGS)
 
 .PHONY: bench-console
-bench-console: ## how long the pages of the console take while 20 people click and 1,000,000 letters wait on PostgreSQL, as JSON lines; FLAGS=-round=30s
+bench-console: ## how long the pages of the console and its API take while 20 people click and 1,000,000 letters wait on PostgreSQL, as JSON lines; FLAGS=-round=30s
 	@$(SERVICES) up postgres >&2
 	@$(GO) run ./examples/measures/console $(FLAGS)
 

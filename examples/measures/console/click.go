@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 type page struct {
 	name string
 	path func(i int) string
+	body string // of a POST to the API
 }
 
 // addresses are what people click at.
@@ -26,16 +28,24 @@ func addresses(ctx context.Context, store *letters.Store) ([]page, error) {
 		return nil, err
 	}
 	at := func(i int) int64 { return last - int64(i*7919)%(last/2+1) }
-	fixed := func(name, path string) page { return page{name, func(int) string { return path }} }
+	fixed := func(name, path string) page { return page{name, func(int) string { return path }, ""} }
+	seen := func(name, path string) page {
+		return page{name, func(i int) string { return fmt.Sprintf(path, at(i)) }, ""}
+	}
+	plan := fixed("api: dry run, a handler", "/api/v1/plan")
+	plan.body = `{"filter":{"handlers":["handler-3"]},"rate":20}`
 	return []page{
 		fixed("overview", "/"), fixed("causes", "/causes"), fixed("letters", "/letters"),
 		fixed("letters, a handler", "/letters?handler=handler-3"), fixed("letters, a rare handler", "/letters?handler=rare"),
 		fixed("letters, a text", "/letters?text=region+xxx"), fixed("campaigns", "/campaigns"), fixed("audit", "/audit"),
 		fixed("redrive, a rare handler", "/redrive?take=all&handler=rare&upto=1000000&count=100"),
 		fixed("redrive, a handler", "/redrive?take=all&handler=handler-3&upto=2000000&count=125000"),
-		{"letters, further on", func(i int) string { return fmt.Sprintf("/letters?after=%d", at(i)) }},
-		{"letter", func(i int) string { return fmt.Sprintf("/letters/%d", at(i)) }},
-		{"letter, hex", func(i int) string { return fmt.Sprintf("/letters/%d?view=hex", at(i)) }},
+		seen("letters, further on", "/letters?after=%d"), seen("letter", "/letters/%d"),
+		seen("letter, hex", "/letters/%d?view=hex"),
+		fixed("api: causes", "/api/v1/causes"), fixed("api: letters", "/api/v1/letters"),
+		fixed("api: letters, a rare handler", "/api/v1/letters?handler=rare"), fixed("api: count", "/api/v1/letters/count"),
+		seen("api: letters, further on", "/api/v1/letters?after=%d"), seen("api: letter", "/api/v1/letters/%d"),
+		fixed("api: audit", "/api/v1/audit"), fixed("api: health", "/api/v1/health"), plan,
 	}, nil
 }
 
@@ -59,10 +69,15 @@ func newCrowd(url string, pages []page) *crowd {
 // ask asks for a page. A first look counts its bytes alone.
 func (c *crowd) ask(ctx context.Context, p page, first bool) error {
 	path := p.path(rand.IntN(1 << 20))
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path, nil)
+	method := http.MethodGet
+	if p.body != "" {
+		method = http.MethodPost
+	}
+	r, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(p.body))
 	if err != nil {
 		return err
 	}
+	r.Header.Set("Content-Type", "application/json") // of a POST
 	r.Header.Set("Accept-Encoding", "gzip")
 	begun := time.Now()
 	response, err := c.client.Do(r)
