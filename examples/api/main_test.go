@@ -28,16 +28,24 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Feature V13: a program closes the incident over HTTP alone. Each of its requests and each answer is what the
-// document says.
+// Feature V13: a program closes the incident over HTTP alone, and so does the command, with the same record. Each request
+// and each answer is what the document says.
 func TestIncident(t *testing.T) {
-	seen := &validator{t: t}
-	r, err := run(t.Context(), "http", 64, 1, seen.wrap)
-	if testkit.NoError(t, err); r.check() != nil {
-		t.Errorf("%+v", r)
-	}
-	if len(seen.used) < 10 {
-		t.Errorf("the incident used %v", seen.used)
+	var first result
+	for _, by := range []string{"http", "command"} {
+		seen := &validator{t: t}
+		r, err := run(t.Context(), by, 64, 1, seen.wrap)
+		if testkit.NoError(t, err); r.check() != nil {
+			t.Errorf("%+v", r)
+		}
+		if len(seen.used) < 10 {
+			t.Errorf("the incident used %v", seen.used)
+		}
+		if by == "http" {
+			first = r
+		} else if r.Applied != first.Applied || r.Discarded != first.Discarded || r.Entries != first.Entries {
+			t.Errorf("by the command %+v, and by a program %+v", r, first)
+		}
 	}
 }
 

@@ -54,9 +54,15 @@ func (d *Desk) Plan(ctx context.Context, _ operate.Person, r campaigns.Request, 
 	return v.DryRun, v.Part, err
 }
 
-func startOf(r campaigns.Request) operate.StartBody {
-	r.By, r.ID = "", ""
-	return operate.StartBody{Request: r, Filter: &r.Filter}
+// startBody leaves out the name of the person, whom the server knows.
+type startBody struct {
+	operate.StartBody
+	By *string `json:"by,omitempty"`
+}
+
+func startOf(r campaigns.Request) startBody {
+	r.ID = ""
+	return startBody{StartBody: operate.StartBody{Request: r, Filter: &r.Filter}}
 }
 
 // Start starts a campaign. Its id is the key of the request.
