@@ -16,8 +16,8 @@ RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from count
             example description
   list      seq status seen stored_at id dead_letter_topic topic handler class reason type description stack_hash cause
             first_failed_at last_failed_at marked_at marked_by marked_reason redrive_id leased_by leased_until bytes seal_key
-  show      the same, and: attempts redrives metadata stack history life partition offset key group node payload or payload_b64; sealed, if
-            the letter did not open, and why
+  show      the same, and: attempts redrives redriven_by redriven_id metadata stack history life partition offset key group node
+            payload_bytes payload or payload_b64; sealed, if the letter did not open, and why
   audit     number at kind seq id by reason redrive_id detail
   doctor    check ok detail
   export    see redrive export --help
@@ -30,9 +30,11 @@ RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from count
   import    imported skipped
   campaigns a campaign as package campaigns has it; with an ID also: events left_behind
   redrive   with --dry-run a plan as package campaigns has it; else a campaign for each change
+  context   name current url token_file ca config
   breaker   handler scope instance state reason cause actor since
   sequences seq consumer group topic partition key messages first position sent_at due_at held late bytes decided decided_by reason decided_at;
-            show, for each message: seq id position sent_at due_at held bytes class description attempts decided decided_by reason;
+            show, for each message: seq id position sent_at due_at held bytes class description attempts first_failed_at last_failed_at
+            decided decided_by reason;
             release, skip and discard, for each key: seq decided messages
   drain     id taken redriven quarantined refused parked failed sealed; with --dry-run a plan as package redrive has it`
 
