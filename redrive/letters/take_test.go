@@ -184,13 +184,14 @@ func testStore_leaseOfChosen(t *testing.T, on fixture.Database) {
 	testkit.Is(t, fixture.Postpone(ctx, store, leased[0]), letters.ErrLeaseLost)
 }
 
-// Decision 12: Renew returns the letters that are still held, and takes none that is not.
+// Decision 12: Renew returns the letters that are still held, and takes none that is not. Filter.Leased finds those that
+// were renewed.
 func TestStore_renew(t *testing.T) { onEach(t, testStore_renew) }
 
 func testStore_renew(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", several(3)...)
-	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Minute, 2)
+	taken, err := fixture.Take(ctx, store, letters.Filter{}, 20*time.Millisecond, 2)
 	testkit.Require(t, err == nil && fixture.Release(ctx, store, taken[1]) == nil, "%v %v", taken, err)
 	still, err := fixture.Renew(ctx, store, 2*time.Hour, taken...)
 	if err != nil || len(still) != 1 || still[0].Seq != taken[0].Seq || time.Until(still[0].Claim.Until) < time.Hour {
@@ -200,6 +201,11 @@ func testStore_renew(t *testing.T, on fixture.Database) {
 		t.Errorf("without a lease: %+v, %v", still, err)
 	}
 	testkit.Check(t, testkit.Err(fixture.Renew(ctx, store, 0, taken[0])) != nil, "renewed for no time")
+	eventually(t, "the first lease is over", func() bool { return time.Since(taken[0].Claim.Until) > 20*time.Millisecond })
+	next, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 1)
+	testkit.Require(t, err == nil && len(next) == 1, "%v %v", next, err)
+	leased, err := store.Heads(ctx, letters.Filter{Leased: true})
+	testkit.Check(t, err == nil && len(leased) == 2 && leased[0].Seq == taken[0].Seq && leased[1].Seq == next[0].Seq, "%+v %v", leased, err)
 }
 
 // forged is a letter with a token that was not given out for it.
