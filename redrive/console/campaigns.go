@@ -18,6 +18,7 @@ type campaignList struct {
 	Campaigns []campaignRow
 	Next      string
 	Action    string
+	Policies  policiesView
 }
 
 type stateBox struct {
@@ -59,6 +60,11 @@ func (c *console) campaignList(r *request) (answer, error) {
 	}
 	for _, one := range found {
 		view.Campaigns = append(view.Campaigns, campaignRow{lineOf(r, one), one.CreatedAt, one.State.Ended()})
+	}
+	if list.Before.IsZero() {
+		if view.Policies, err = c.policies(r); err != nil {
+			return answer{}, err
+		}
 	}
 	return answer{page: "campaigns", title: "Campaigns", view: view}, nil
 }

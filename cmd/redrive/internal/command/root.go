@@ -152,7 +152,7 @@ file, or have a name: see redrive help config and redrive context --help.`,
 	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "act", Title: "Act:"},
 		&cobra.Group{ID: "more", Title: "More:"})
 	for group, commands := range map[string][]*cobra.Command{
-		"look": {a.causes(), a.list(), a.show(), a.audit(), a.diffs(), a.campaigns(), a.watch(), a.sequences(), a.console(),
+		"look": {a.causes(), a.list(), a.show(), a.audit(), a.diffs(), a.campaigns(), a.watch(), a.sequences(), a.policies(), a.console(),
 			a.doctor()},
 		"act": {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.breaker(), a.discard(),
 			a.restore(), a.purge(), a.erase(), a.reseal(), a.unlease(), a.drain(), a.export(), a.imports()},

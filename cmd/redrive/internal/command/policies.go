@@ -1,0 +1,212 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+)
+
+func (a *app) policies() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "policies", Short: "List standing policies, and freeze them",
+		Long: `policies lists the rules by which the service redrives by itself: campaigns.Config.Policies. A cause that failed again after a redrive is
+BLOCKED for its policy, until you release it. A freeze pauses all that a policy does, in all instances.`,
+		Example: `  redrive policies
+  redrive policies freeze --reason "INC-7: nothing by itself tonight"
+  redrive policies release timeouts 9f3a12bc --reason "INC-7: the ledger is repaired"`,
+		Args: arguments(0, 0, "none, or list, show, freeze, thaw or release"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listPolicies(cmd.Context(), "") },
+	}
+	list := &cobra.Command{
+		Use: "list", Short: "List standing policies", Long: "list is what redrive policies does.",
+		Example: "  redrive policies list --json", Args: arguments(0, 0, "none"), RunE: cmd.RunE,
+	}
+	show := &cobra.Command{
+		Use: "show NAME", Short: "Show a policy, and the causes that are blocked for it",
+		Long:    "show prints a policy, with who froze it and which causes are blocked, since when and why.",
+		Example: "  redrive policies show timeouts", Args: arguments(1, 1, "the name of a policy"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.listPolicies(cmd.Context(), args[0]) },
+	}
+	cmd.AddCommand(list, show, a.freezePolicies(true), a.freezePolicies(false), a.releaseCause())
+	return cmd
+}
+
+// policyDesk opens the campaigns of the service, without their letters' owner: a service may have no letter yet.
+func (a *app) policyDesk(ctx context.Context) (*operate.Desk, error) {
+	all, store, err := a.openCampaigns(ctx, false, campaigns.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return a.deskOn(store, all), nil
+}
+
+func (a *app) listPolicies(ctx context.Context, name string) error {
+	d, err := a.policyDesk(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := d.Policies(ctx)
+	if err != nil {
+		return err
+	}
+	var found []inside.Policy
+	for _, p := range all.Policies {
+		if p.Frozen == nil {
+			p.Frozen = all.Frozen
+		}
+		if name == "" || p.Name == name {
+			found = append(found, p)
+		}
+	}
+	switch {
+	case len(found) == 0 && name != "":
+		return none("there is no policy %q: redrive policies lists them", name)
+	case len(found) == 0:
+		a.screen.Note("%s has no standing policy", a.owner())
+	}
+	t := &screen.Table{Columns: []screen.Column{
+		{Name: "POLICY", Style: screen.Bold}, {Name: "STATE", Style: screen.Amber}, {Name: "TODAY", Right: true},
+		{Name: "BLOCKED", Right: true}, {Name: "SEEN", Style: screen.Dim, Drop: 1}, {Name: "RULE", Min: 16},
+	}}
+	for _, p := range found {
+		if a.json {
+			if err := a.screen.JSON(p); err != nil {
+				return err
+			}
+			continue
+		}
+		t.Row(p.Name, policyState(p), p.Today, len(p.Blocked), a.when(p.SeenAt), p.Rule)
+	}
+	if a.json || len(found) == 0 {
+		return nil
+	}
+	a.screen.Table(t)
+	if name != "" {
+		a.stops(found[0])
+	}
+	return nil
+}
+
+func policyState(p inside.Policy) string {
+	switch {
+	case p.Frozen != nil:
+		return "frozen"
+	case len(p.Blocked) > 0:
+		return "blocked"
+	}
+	return "on"
+}
+
+// stops prints what keeps a policy from redriving.
+func (a *app) stops(p inside.Policy) {
+	t := &screen.Table{Columns: []screen.Column{{Name: "CAUSE", Style: screen.Bold}, {Name: "SINCE", Style: screen.Dim}, {Name: "BY"},
+		{Name: "REASON", Min: 16}}}
+	if f := p.Frozen; f != nil {
+		t.Row("(all)", a.when(f.At), f.By, f.Reason)
+	}
+	for _, b := range p.Blocked {
+		t.Row(b.Cause, a.when(b.At), b.By, b.Reason)
+	}
+	if p.Frozen != nil || len(p.Blocked) > 0 {
+		a.screen.Table(t)
+	}
+}
+
+// policyChange is a change as a program reads it.
+type policyChange struct {
+	Policy  string `json:"policy"`
+	Cause   string `json:"cause,omitempty"`
+	State   string `json:"state"`
+	Changed bool   `json:"changed"`
+}
+
+func (a *app) freezePolicies(freeze bool) *cobra.Command {
+	name, state, short, long := "freeze", "frozen", "Let policies redrive nothing, in all instances", `freeze pauses the campaigns of a policy, or of all policies without NAME. From then on no
+instance starts one, until thaw. Campaigns that persons started go on.`
+	if !freeze {
+		name, state, short, long = "thaw", "thawed", "Let policies redrive again", `thaw ends a freeze. Campaigns that it paused stay paused: redrive campaigns lists them, redrive resume lets one
+go on.`
+	}
+	var reason string
+	cmd := &cobra.Command{
+		Use: name + " [NAME]", Short: short, Long: long, Example: fmt.Sprintf("  redrive policies %s --reason \"INC-7\"", name),
+		Args: arguments(0, 1, "the name of a policy, or nothing for all"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if reason == "" {
+				return errNoReason
+			}
+			d, err := a.policyDesk(cmd.Context())
+			if err != nil {
+				return err
+			}
+			policy := strings.Join(args, "")
+			changed, err := d.FreezePolicies(cmd.Context(), a.person(reason), policy, freeze)
+			if err != nil {
+				return noPolicy(err)
+			}
+			return a.policyIs(policyChange{Policy: policy, State: state, Changed: changed})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
+	return cmd
+}
+
+func (a *app) releaseCause() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "release NAME CAUSE", Short: "Let a policy redrive a cause again that is blocked for it",
+		Long: `release says that a cause is repaired. The policy takes its letters again, but for those that came back before. What failed before the
+release counts no more.`,
+		Example: "  redrive policies release timeouts 9f3a12bc --reason \"INC-7: the ledger is repaired\"",
+		Args:    arguments(2, 2, "the name of a policy, and a cause, or its first characters"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if reason == "" {
+				return errNoReason
+			}
+			d, err := a.policyDesk(cmd.Context())
+			if err != nil {
+				return err
+			}
+			cause, err := d.ReleaseCause(cmd.Context(), a.person(reason), args[0], args[1])
+			if err != nil {
+				return noPolicy(err)
+			}
+			return a.policyIs(policyChange{Policy: args[0], Cause: cause, State: "released", Changed: true})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
+	return cmd
+}
+
+func noPolicy(err error) error {
+	if errors.Is(err, inside.ErrNoPolicy) {
+		return coded{err, exitNone}
+	}
+	return err
+}
+
+func (a *app) policyIs(c policyChange) error {
+	if a.json {
+		return a.screen.JSON(c)
+	}
+	what, before := "all policies", ""
+	if c.Policy != "" {
+		what = "the policy " + c.Policy
+	}
+	if c.Cause != "" {
+		what += ", cause " + short(c.Cause)
+	}
+	if !c.Changed {
+		before = ", as before"
+	}
+	a.screen.Line("%s of %s: %s%s", what, a.owner(), c.State, before)
+	return nil
+}
