@@ -63,11 +63,6 @@ func (u Undelivered) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if dead, is := u.Dead.(poison.Initializer); is {
-		if err := dead.InitializeTopics(u.Naming.DeadLetterTopic(naming.Source{Topic: u.Topic})); err != nil {
-			return err
-		}
-	}
 	subscription, err := u.subscribe(js)
 	if err != nil {
 		return fmt.Errorf("advisories of topic %q: %w", u.Topic, err)
@@ -106,8 +101,7 @@ func (u Undelivered) subscribe(js natsgo.JetStreamContext) (*natsgo.Subscription
 func (u Undelivered) settle(ctx context.Context, js natsgo.JetStreamContext, raw *natsgo.Msg) {
 	l, err := u.letter(ctx, js, raw)
 	if err == nil {
-		topic := u.Naming.DeadLetterTopic(naming.Source{Topic: u.Topic, Handler: l.Origin.ConsumerGroup, Class: l.Failure.Class})
-		err = u.Dead.Publish(topic, l.Encode())
+		err = u.place(l)
 	}
 	switch {
 	case err == nil:
@@ -120,6 +114,17 @@ func (u Undelivered) settle(ctx context.Context, js natsgo.JetStreamContext, raw
 		_ = raw.NakWithDelay(nakDelay)
 		pause(ctx, nakDelay)
 	}
+}
+
+// place makes the topic with its first letter: its name may have that of the consumer.
+func (u Undelivered) place(l poison.Letter) error {
+	topic := u.Naming.DeadLetterTopic(naming.Source{Topic: u.Topic, Handler: l.Origin.ConsumerGroup, Class: l.Failure.Class})
+	if dead, is := u.Dead.(poison.Initializer); is {
+		if err := dead.InitializeTopics(topic); err != nil {
+			return err
+		}
+	}
+	return u.Dead.Publish(topic, l.Encode())
 }
 
 var errNoMessage = errors.New("it names no message of the topic")

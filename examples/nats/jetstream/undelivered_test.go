@@ -35,13 +35,13 @@ func (s *site) others(n int) {
 	go func() { _, _ = pull.Fetch(1, nats.MaxWait(testkit.Patience)) }() // the server gives up when it would deliver again
 }
 
-func (s *site) collect() {
+func (s *site) collect(scheme naming.Scheme) {
 	s.Helper()
 	dead := testkit.Must(NewPublisher(s.config, nil))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Undelivered{Config: s.config, Topic: s.topic, Dead: dead, Naming: naming.Scheme{Style: naming.NATS}}.Run(ctx)
+		ended <- Undelivered{Config: s.config, Topic: s.topic, Dead: dead, Naming: scheme}.Run(ctx)
 	}()
 	s.Cleanup(func() {
 		cancel()
@@ -54,15 +54,15 @@ func (s *site) collect() {
 // which consumer, how often and when, and are drained to their topic as their producer sent them. Advisories that any
 // client of the server could have written make no letter, and hold up none.
 func TestUndelivered(t *testing.T) {
-	s := newSite(t)
-	dead := naming.Scheme{Style: naming.NATS}.DeadLetterTopic(naming.Source{Topic: s.topic})
+	s, scheme := newSite(t), naming.Scheme{Style: naming.NATS}
+	dead := scheme.DeadLetterTopic(naming.Source{Topic: s.topic})
 	t.Cleanup(func() {
 		for _, name := range []string{Name(s.topic) + "-undelivered", Name(dead), Name(dead) + "-parked", Name(dead) + "-quarantine"} {
 			_ = s.js.DeleteStream(name)
 		}
 	})
 	s.create()
-	s.collect()
+	s.collect(scheme)
 	testkit.Eventually(t, "the advisories are kept", func() bool {
 		_, err := s.js.StreamInfo(Name(s.topic) + "-undelivered")
 		return err == nil
@@ -136,10 +136,11 @@ func TestUndelivered(t *testing.T) {
 	}
 }
 
-// Promise P1: a message that is given up while no process collects becomes a letter of the next one, once.
+// Promise P1: a message that is given up while no process collects becomes a letter of the next one, once, also in a
+// topic with the name of the consumer.
 func TestUndeliveredMeanwhile(t *testing.T) {
-	s := newSite(t)
-	dead := naming.Scheme{Style: naming.NATS}.DeadLetterTopic(naming.Source{Topic: s.topic})
+	s, scheme := newSite(t), naming.Scheme{DeadLetter: "{topic}-{handler}-dlq"}
+	dead := scheme.DeadLetterTopic(naming.Source{Topic: s.topic, Handler: "warehouse"})
 	t.Cleanup(func() {
 		for _, name := range []string{Name(s.topic) + "-undelivered", Name(dead)} {
 			_ = s.js.DeleteStream(name)
@@ -154,7 +155,7 @@ func TestUndeliveredMeanwhile(t *testing.T) {
 		info, err := s.js.StreamInfo(Name(s.topic) + "-undelivered")
 		return err == nil && info.State.Msgs == 1
 	})
-	s.collect()
+	s.collect(scheme)
 	testkit.Eventually(t, "the letter", func() bool {
 		info, err := s.js.StreamInfo(Name(dead))
 		return err == nil && info.State.Msgs == 1
