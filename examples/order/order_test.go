@@ -32,6 +32,9 @@ func TestOrder(t *testing.T) {
 	for database, server := range map[string]func(testing.TB) string{"postgres": services.Postgres, "mariadb": services.MySQL} {
 		for broker, more := range map[string][]string{"kafka": {"-messages", "1500", "-grow"},
 			"rabbitmq": {"-messages", "600", "-stops=false"}, "tables": {"-messages", "600", "-stops=false"}} {
+			if broker == "rabbitmq" && database == "mariadb" {
+				continue // what parks there is shown with the other brokers
+			}
 			t.Run(broker+"/"+database, func(t *testing.T) {
 				t.Parallel()
 				server(t)
