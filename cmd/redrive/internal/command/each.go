@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"iter"
 
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -36,7 +37,11 @@ func paged[T any](ctx context.Context, f letters.Filter, list func(context.Conte
 					return
 				}
 			}
-			f.After = seq(page[len(page)-1])
+			last := f.After
+			if f.After = seq(page[len(page)-1]); f.After == last { // a server that passes over the place would send it for ever
+				yield(none, errors.New("the list does not go on: the server sends the same page again"))
+				return
+			}
 		}
 	}
 }

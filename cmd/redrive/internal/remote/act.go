@@ -1,11 +1,13 @@
 package remote
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,11 +49,33 @@ func (d *Desk) Plan(ctx context.Context, _ operate.Person, r campaigns.Request, 
 	var v operate.PlanData
 	err := d.post(ctx, &v, "", startOf(r), "plan")
 	for i := range v.Sample {
-		if edited := v.Sample[i].Edited; edited != nil { // masked by the server
-			edited.Mask = func(*privacy.Redactor) *inside.Diff { return edited }
+		if edited := v.Sample[i].Edited; edited != nil {
+			edited.Mask = maskOf(edited)
 		}
 	}
 	return v.DryRun, v.Part, err
+}
+
+// maskOf lays the masks of the person over what the server has masked.
+func maskOf(edited *inside.Diff) func(*privacy.Redactor) *inside.Diff {
+	return func(r *privacy.Redactor) *inside.Diff {
+		m := *edited
+		m.Refused, m.Before, m.After = r.Text(m.Refused), r.Payload(m.Before), r.Payload(m.After)
+		if m.Before != nil && bytes.Equal(m.Before, m.After) {
+			m.Withheld = "only values change that are masked"
+		}
+		m.Metadata = slices.Clone(m.Metadata)
+		for i := range m.Metadata {
+			k := &m.Metadata[i]
+			for _, value := range []**string{&k.Before, &k.After} {
+				if *value != nil {
+					masked := r.Metadata(k.Key, **value)
+					*value = &masked
+				}
+			}
+		}
+		return &m
+	}
 }
 
 // startBody leaves out the name of the person, whom the server knows.
