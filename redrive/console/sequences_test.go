@@ -5,11 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/browser"
 	"github.com/watermill-spillway/spillway/poison"
@@ -17,28 +13,10 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// park parks messages of four keys: 1 and 2 wait, 3 is held with 4 behind it, 5 is late and has a hostile key, and 6 has
-// none.
+// park parks the messages of fixture.Park.
 func (b *bench) park() {
 	b.t.Helper()
-	store := testkit.Must(sequence.NewStore(b.t.Context(), b.db, b.store.Inside().Service()))
-	for position, row := range []struct {
-		key  []byte
-		wait time.Duration
-		held bool
-	}{
-		{[]byte("customer-1"), time.Hour, false}, {[]byte("customer-1"), time.Hour, false}, {[]byte("customer-7"), time.Hour, true},
-		{[]byte("customer-7"), time.Hour, false}, {[]byte("\u202e<script>mark()</script>" + strings.Repeat("x", 300)), -time.Hour, false}, {nil, time.Hour, false},
-	} {
-		msg := message.NewMessage(fmt.Sprintf("order-%d", position), []byte("{}"))
-		lane := sequence.LaneOf(row.key)
-		if row.key == nil {
-			lane = append(make([]byte, 201), byte(position)) // as of a message without a key
-		}
-		testkit.NoError(b.t, store.Park(b.t.Context(), sequence.Source{Group: "billing", Topic: "orders", Partition: 3}, &sequence.Row{
-			Lane: lane, RecordKey: row.key, Position: int64(position), Fingerprint: sequence.FingerprintOf(msg), SentAt: time.Now(),
-			Key: sequence.Key{Consumer: "shop/billing", ID: msg.UUID}, Msg: msg, Held: row.held}, row.wait))
-	}
+	fixture.Park(b.t, b.db, b.store.Inside().Service())
 }
 
 // Feature V11: keys whose messages wait are listed, with a help, and without keys for who may not look at messages.

@@ -195,6 +195,47 @@ func sendTwice(t *testing.T, on fixture.Database) {
 	}
 }
 
+// Feature V13: a person decides about the first message of a key once, also if the request is sent twice at the same
+// time, and again after the decision was carried out.
+func TestSequences(t *testing.T) {
+	db := fixture.SQLite.Create(t)
+	d := deskOn(t, db())
+	other := deskOn(t, db())
+	fixture.Park(t, d.db, "shop")
+	all := read[operate.SequencesData](t, d.get("/sequences?limit=2").want(t, http.StatusOK, "customer-1", "customer-7"))
+	if len(all.Sequences) != 2 || !all.Cut {
+		t.Errorf("%+v", all)
+	}
+	d.get("/sequences/4").want(t, http.StatusOK, `"waiting":[{"seq":3,`, "order-3")
+	for _, path := range []string{"/sequences", "/sequences/3"} {
+		if r := d.get(path, as(operate.LookWithoutPayload)).want(t, http.StatusOK); strings.Contains(r.body, "customer-7") {
+			t.Errorf("%s shows a key: %s", path, r.body)
+		}
+	}
+	why, once := fields{"reason": "INC-7"}, key(watermill.NewUUID())
+	var both sync.WaitGroup
+	for _, one := range []*desk{d, other} {
+		both.Go(func() {
+			if r := one.post("/sequences/3/release", why, once); r.StatusCode != http.StatusOK {
+				t.Errorf("status %d: %s", r.StatusCode, r.body)
+			}
+		})
+	}
+	both.Wait()
+	if _, err := d.db.ExecContext(t.Context(), `DELETE FROM spillway_parked WHERE seq = 3`); err != nil { // as its owner does
+		t.Fatal(err)
+	}
+	other.post("/sequences/3/release", why, once).want(t, http.StatusOK, `"messages":0`)
+	d.post("/sequences/3/release", fields{"reason": "INC-8"}, once).want(t, http.StatusUnprocessableEntity, operate.ProblemKeyReused)
+	d.post("/sequences/3/skip", why).want(t, http.StatusNotFound)
+	d.post("/sequences/1/release", why).want(t, http.StatusConflict, "tried again by itself")
+	d.post("/sequences/1/skip", fields{"reason": "INC-7", "all": true}).want(t, http.StatusBadRequest, `"all"`)
+	d.post("/sequences/1/discard", fields{"reason": "INC-7", "all": true}).want(t, http.StatusOK, `"messages":2`)
+	if n := d.kinds(); n["sequence"] != 2 {
+		t.Errorf("the record has %v", n)
+	}
+}
+
 // Feature V13: without the right nothing of a payload is in any answer, and what is masked is masked in all of them.
 func TestMasks(t *testing.T) {
 	d := newDesk(t, masking)
