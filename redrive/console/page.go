@@ -2,7 +2,6 @@ package console
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,9 +9,9 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
+
+	"github.com/watermill-spillway/spillway/redrive/internal/packed"
 )
 
 // answer is what a route gives: a page, another address, or a file. Nothing of it is sent before all of it is there.
@@ -115,11 +114,7 @@ func (c *console) send(w http.ResponseWriter, r *request, a answer) error {
 			return nil
 		}
 	}
-	sent := body.Bytes()
-	if compresses(r.http) && len(sent) > 1<<10 {
-		h.Set("Content-Encoding", "gzip")
-		sent = compressed(sent)
-	}
+	sent := packed.For(r.http, h, body.Bytes())
 	h.Set("Content-Length", strconv.Itoa(len(sent)))
 	w.WriteHeader(a.status)
 	if r.http.Method != http.MethodHead {
@@ -174,27 +169,4 @@ func sendFile(w http.ResponseWriter, r *request, f *file) error {
 func tagOf(body []byte) string {
 	sum := sha256.Sum256(body)
 	return `"` + hex.EncodeToString(sum[:12]) + `"`
-}
-
-// compresses reports whether the browser takes gzip.
-func compresses(r *http.Request) bool {
-	for _, offer := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
-		name, weight, _ := strings.Cut(strings.TrimSpace(offer), ";")
-		if strings.TrimSpace(name) == "gzip" && strings.ReplaceAll(weight, " ", "") != "q=0" {
-			return true
-		}
-	}
-	return false
-}
-
-var compressors = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
-
-func compressed(body []byte) []byte {
-	var out bytes.Buffer
-	z := compressors.Get().(*gzip.Writer)
-	defer compressors.Put(z)
-	z.Reset(&out)
-	_, _ = z.Write(body) // into memory
-	_ = z.Close()
-	return out.Bytes()
 }

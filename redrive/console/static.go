@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"github.com/watermill-spillway/spillway/redrive/internal/packed"
 )
 
 //go:embed templates/*.html
@@ -51,8 +53,8 @@ func (c *console) static(r *request) (answer, error) {
 	default:
 		return answer{}, noPage()
 	}
-	if f.cached = true; compresses(r.http) {
-		f.gzip, content = true, compressed(content)
+	if f.cached = true; packed.Takes(r.http) {
+		f.gzip, content = true, packed.Gzip(content)
 	}
 	f.size = int64(len(content))
 	f.write = func(w io.Writer) error {

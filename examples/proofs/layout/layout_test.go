@@ -19,7 +19,7 @@ var floors = map[string]int{
 	// the ground: what every room stands on
 	"classify": 0, "naming": 0, "observe": 0, "privacy": 0, "seal": 0, "settings": 0, "internal/": 0,
 	"idempotency/internal/": 0, "observe/internal/": 0, "observe/notify/internal/": 0, "redrive/console/internal/": 0,
-	"redrive/internal/jsonedit": 0, "redrive/internal/quiet": 0,
+	"redrive/internal/jsonedit": 0, "redrive/internal/packed": 0, "redrive/internal/quiet": 0,
 	// rooms of one job each, and the adapters
 	"delay": 1, "idempotency": 1, "idempotency/pgxstore": 1, "middleware/breaker": 1, "middleware/crashlimit": 1,
 	"poison": 1, "pubsub/": 1, "internal/delayed": 1, "internal/inside": 1, "internal/traced/attempt": 1,

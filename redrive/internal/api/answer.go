@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/watermill-spillway/spillway/redrive/internal/packed"
 )
 
 // answer is what a route gives: JSON, bytes, or a stream. Nothing of JSON is sent before all of it is there.
@@ -60,7 +62,8 @@ func (h *Handler) send(r *request, a answer) error {
 			return nil
 		}
 	}
-	r.write(status, append(body, '\n'))
+	header.Set("Vary", "Accept-Encoding")
+	r.write(status, packed.For(r.http, header, append(body, '\n')))
 	return nil
 }
 

@@ -58,6 +58,10 @@ func TestTags(t *testing.T) {
 			t.Errorf("HEAD %s: %q", path, head.body)
 		}
 	}
+	packed := d.get("/openapi.json", with("Accept-Encoding", "gzip"))
+	if plain := d.get("/openapi.json"); packed.Header.Get("Content-Encoding") != "gzip" || 4*len(packed.body) > len(plain.body) {
+		t.Errorf("packed it has %d bytes, and %d without", len(packed.body), len(plain.body))
+	}
 	tag := d.get("/letters").Header.Get("ETag")
 	fixture.Publish(t, d.store, "orders.dlq", fixture.Letter("more", "{}"))
 	d.get("/letters", with("If-None-Match", tag)).want(t, http.StatusOK)
