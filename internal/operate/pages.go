@@ -125,6 +125,8 @@ type ServiceData struct {
 	Right  string `json:"right"`
 	// Note is what the access function says about the person.
 	Note string `json:"note,omitempty"`
+	// Tables are the versions of the tables in the database, by their component.
+	Tables map[string]int `json:"tables"`
 	// Statuses, Kinds and States are the values that letters, entries of the record and campaigns can have here.
 	Statuses []string `json:"statuses"`
 	Kinds    []string `json:"kinds"`

@@ -62,6 +62,7 @@ func TestRights(t *testing.T) {
 		t.Error(r.Header)
 	}
 	fixture.WantCount(t, d.store, fixture.Status("waiting"), 3)
+	d.get("/").want(t, http.StatusOK, `"service":"shop"`, `"right":"approve"`, `"tables":{"campaign_events":1`)
 	if all := fmt.Sprint(d.get("/campaigns").body); all != "{\"campaigns\":[]}\n" {
 		t.Error(all)
 	}

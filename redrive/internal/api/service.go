@@ -28,8 +28,9 @@ func (j rawJSON) MarshalJSON() ([]byte, error) { return j, nil }
 
 // service says who answers, and what the person may do.
 func (h *Handler) service(r *request) (answer, error) {
+	tables, err := h.Desk.Tables(r.http.Context())
 	v := operate.ServiceData{Service: h.Desk.Store.Inside().Service(), API: Version, Person: r.person.Name,
-		Right: r.person.Right.String(), Note: r.note}
+		Right: r.person.Right.String(), Note: r.note, Tables: tables}
 	for _, status := range letters.Statuses() {
 		v.Statuses = append(v.Statuses, string(status))
 	}
@@ -37,7 +38,7 @@ func (h *Handler) service(r *request) (answer, error) {
 	for _, state := range campaigns.States {
 		v.States = append(v.States, string(state))
 	}
-	return answer{json: v}, nil
+	return answer{json: v}, err
 }
 
 // health counts what there is.
