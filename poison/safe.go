@@ -91,8 +91,11 @@ func appendJSON(to []byte, text string) []byte {
 
 // fromLine returns the text of which oneLine made value.
 func fromLine(value string) string {
+	if len(value) < 2 || value[0] != '"' {
+		return value
+	}
 	var text string
-	if len(value) < 2 || value[0] != '"' || json.Unmarshal([]byte(value), &text) != nil {
+	if json.Unmarshal([]byte(value), &text) != nil {
 		return value
 	}
 	return text

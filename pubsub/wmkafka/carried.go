@@ -30,8 +30,8 @@ const (
 	carriedVersion  = 1
 	flagUnreadable  = 1 << 0
 	flagKey         = 1 << 1
-	carriedMinimum  = 2 // version and flags
-	headersToSearch = 16
+	carriedMinimum  = 2  // version and flags
+	headersToSearch = 40 // a letter has some twenty
 )
 
 // carried is the content of KeyRecord. The zero value carries nothing.

@@ -159,6 +159,9 @@ func (p *Publisher) publish(topic string, msg *message.Message) error {
 		err = p.send(topic, msg)
 		p.sending.Unlock()
 	}
+	if err == nil {
+		return nil
+	}
 	if isTooLarge(err) && chain.IsReturning(msg.Context()) {
 		err = p.sendPacked(topic, msg)
 	}
