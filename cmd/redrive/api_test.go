@@ -68,3 +68,16 @@ func (a *apiServer) token(t *testing.T, token string) {
 	t.Helper()
 	testkit.NoError(t, os.WriteFile(a.file, []byte(token+"\n"), 0o600))
 }
+
+// Feature V10, V13: a file for a spreadsheet is the same from the database and over the API, with the length of payloads
+// that are masked.
+func TestCSVBothWays(t *testing.T) {
+	s := newShop(t, append(incident(), letter("leak", `{"password":"hunter2"}`))...)
+	s.steps([]step{{0, "discarded 1 letter", []string{"discard", "2", "--reason", "x", "--yes"}}})
+	want := s.pipe("export", "--format", "csv", "--status", "all")
+	s.overAPI()
+	got := s.pipe("export", "--format", "csv", "--status", "all")
+	if got != want || got.code != 0 || strings.Count(got.out, "leak") == 0 {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

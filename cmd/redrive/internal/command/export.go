@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"strconv"
 
@@ -35,17 +36,17 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 			if sealed && (masked || format != "jsonl") {
 				return wrong("--sealed is for JSON lines that are imported: leave out --masked and --format")
 			}
-			var write func(letters.Letter) error
+			var write func(operate.Letter) error
 			var flush func() error
 			switch format {
 			case "jsonl":
 				out := bufio.NewWriter(a.screen.Out)
 				flush = out.Flush
-				write = func(l letters.Letter) error {
+				write = func(l operate.Letter) error {
 					if masked {
-						return a.screen.JSON(archive.Masked(operate.Masked(l, a.privacy)))
+						return a.screen.JSON(archive.Masked(operate.Masked(l.Letter, a.privacy)))
 					}
-					line, err := screen.Line(archive.Of(l))
+					line, err := screen.Line(archive.Of(l.Letter))
 					if err == nil {
 						_, err = out.Write(append(line, '\n'))
 					}
@@ -55,6 +56,12 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 				write, flush = a.asCSV(a.screen.Out)
 			default:
 				return wrong("--format is %q: use jsonl or csv", format)
+			}
+			if a.settings.url != "" && format == "csv" {
+				if err := a.exportRemote(cmd.Context(), &chosen, write); err != nil {
+					return err
+				}
+				return flush()
 			}
 			store, err := a.store(cmd.Context())
 			if err != nil {
@@ -81,7 +88,7 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 					l = opened
 				}
 				if err == nil {
-					err = write(l)
+					err = write(operate.Letter{Letter: l, PayloadBytes: len(l.Original.Payload)})
 				}
 				if err != nil {
 					return err
@@ -102,11 +109,42 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 	return cmd
 }
 
+// exportRemote writes letters of an API, one after the other.
+func (a *app) exportRemote(ctx context.Context, chosen *choice, write func(operate.Letter) error) error {
+	d, err := a.remote(ctx)
+	if err != nil {
+		return err
+	}
+	f, err := chosen.filter(ctx, d)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for head, err := range heads(ctx, d, f) {
+		if err != nil {
+			return err
+		}
+		if head.Status == letters.StatusErased {
+			continue
+		}
+		l, _, err := d.Whole(ctx, a.person(""), head.Seq, false)
+		if err == nil {
+			err = write(l)
+		}
+		if err != nil {
+			return err
+		}
+		n++
+	}
+	a.screen.Note("exported %s", several(n, "letter"))
+	return nil
+}
+
 // asCSV writes letters as lines of CSV, with a header.
-func (a *app) asCSV(out io.Writer) (write func(letters.Letter) error, flush func() error) {
+func (a *app) asCSV(out io.Writer) (write func(operate.Letter) error, flush func() error) {
 	w := screen.CSV(out)
 	header := false
-	write = func(l letters.Letter) error {
+	write = func(l operate.Letter) error {
 		if !header {
 			header = true
 			err := w.Write([]string{"seq", "status", "last_failed_at", "topic", "handler", "class", "reason", "type", "id",
@@ -115,10 +153,10 @@ func (a *app) asCSV(out io.Writer) (write func(letters.Letter) error, flush func
 				return err
 			}
 		}
-		v := operate.DataOf(operate.Masked(l, a.privacy))
+		v := operate.DataOf(operate.Masked(l.Letter, a.privacy))
 		cells := []string{
 			strconv.FormatInt(v.Seq, 10), v.Status, v.LastFailedAt, v.Topic, v.Handler, v.Class, v.Reason, v.Type, v.ID,
-			strconv.Itoa(l.Failure.Attempts), strconv.Itoa(l.Redrive.Count), strconv.Itoa(len(l.Original.Payload)),
+			strconv.Itoa(l.Failure.Attempts), strconv.Itoa(l.Redrive.Count), strconv.Itoa(l.PayloadBytes),
 			v.Description,
 		}
 		for i := range cells {
