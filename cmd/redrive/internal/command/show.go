@@ -72,6 +72,9 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 			size, payload := whole.PayloadBytes, []byte(l.Original.Payload)
 			if a.settings.redact != "" && !noPayload {
 				if payload, err = redacted(cmd.Context(), a.settings.redact, payload); err != nil {
+					if cmd.Context().Err() != nil {
+						return err
+					}
 					a.screen.Note("no payload is shown: %s", err)
 					noPayload = true
 				}
