@@ -13,6 +13,10 @@
 // that it needs, in the table of routes.go. There is no Console without it: where a connection begins proves no person.
 // Loopback is for one's own machine.
 //
+// # Programs
+//
+// Below api/v1/ the handler answers programs with JSON, as docs/api.md says: with the same access, roles, masks and record.
+//
 // # What a browser may do
 //
 // GET changes nothing. A POST of another site is refused. Pages have no inline script and no inline style, load nothing

@@ -136,6 +136,35 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
+// Feature V13: while the database is away each route says so, and when to ask again. The text of the error is for persons
+// who may act.
+func TestAway(t *testing.T) {
+	d := newDesk(t)
+	testkit.NoError(t, d.db.Close())
+	for _, row := range api.Table() {
+		path := strings.NewReplacer("{seq}", "1", "{id}", "discard-9f3a12bc-0000-4000-8000-000000000001").Replace(row.Pattern)
+		if row.Name == "restored" {
+			path = strings.Replace(path, "discard-", "restore-", 1)
+		}
+		var r reply
+		switch {
+		case row.Right == 0 || row.Name == "breakers":
+			continue
+		case row.Method == http.MethodPost:
+			body := bodies[strings.NewReplacer("{seq}", "1", "{id}", "x").Replace(row.Pattern)]
+			r = d.post(path, body).want(t, http.StatusServiceUnavailable, operate.ProblemUnavailable, "is closed")
+		default:
+			r = d.get(path).want(t, http.StatusServiceUnavailable, operate.ProblemUnavailable, "is closed")
+			if low := d.get(path, as(operate.Look)); strings.Contains(low.body, "is closed") {
+				t.Errorf("%s: %s", path, low.body)
+			}
+		}
+		if r.Header.Get("Retry-After") != "5" {
+			t.Errorf("%s: %v", path, r.Header)
+		}
+	}
+}
+
 // Feature V13: streams are bounded in number, and end with their reader.
 func TestStreams(t *testing.T) {
 	d := newDesk(t, func(c *console.Config) { c.Breakers = nil })
