@@ -90,11 +90,19 @@ func (s *service) handle(msg *message.Message) error {
 		return err
 	}
 	count := fmt.Sprintf(`UPDATE accounts SET effects = effects + 1, wrong = wrong + CASE WHEN latest > %[1]d THEN 1 ELSE 0 END,
-		latest = CASE WHEN %[1]d < 1073741824 THEN %[1]d ELSE latest END WHERE account = %[2]d`, latest, number%accounts)
+		latest = CASE WHEN %[1]d < 1073741824 THEN %[1]d ELSE latest END WHERE account = %[2]d`, latest, s.accountOf(number))
 	if _, err = tx.ExecContext(ctx, count); err == nil {
 		s.effect(time.Now())
 	}
 	return err
+}
+
+// accountOf is the key's in a busy round, where the order counts. In others both instances want each account.
+func (s *service) accountOf(number int) int {
+	if s.busy {
+		return number % accounts
+	}
+	return number / accounts % accounts
 }
 
 func (s *service) effect(now time.Time) {

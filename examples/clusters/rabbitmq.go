@@ -91,18 +91,17 @@ func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
 	return c, nil
 }
 
-// rabbitCut gives the first node a cookie with which the others refuse it, or the right one.
+// rabbitCut gives the first node a cookie with which the others refuse it, or the right one. The others do so at the
+// same time: if one of them still sees the first node, all of them pause.
 func rabbitCut(ctx context.Context, nodes []*node, cut bool) error {
-	text := `erlang:set_cookie('clusters1@localhost', erlang:get_cookie()).`
+	text := `[rpc:call(N, erlang, set_cookie, ['clusters1@localhost', erlang:get_cookie()]) || N <- ['clusters2@localhost', 'clusters3@localhost']].`
 	if cut {
-		text = `erlang:set_cookie('clusters1@localhost', another), erlang:disconnect_node('clusters1@localhost'),
-			timer:sleep(2000), false = lists:member('clusters1@localhost', nodes()).`
+		text = `Others = ['clusters2@localhost', 'clusters3@localhost'],
+			[rpc:call(N, erlang, set_cookie, ['clusters1@localhost', another]) || N <- Others],
+			[rpc:call(N, erlang, disconnect_node, ['clusters1@localhost']) || N <- Others],
+			timer:sleep(2000), [false = lists:member('clusters1@localhost', rpc:call(N, erlang, nodes, [])) || N <- Others].`
 	}
-	done := make(chan error, len(nodes))
-	for _, n := range nodes[1:] {
-		go func() { done <- runAs(ctx, rabbitUser, n.env, "/usr/lib/rabbitmq/bin/rabbitmqctl", "eval", text) }()
-	}
-	return errors.Join(<-done, <-done)
+	return runAs(ctx, rabbitUser, nodes[1].env, "/usr/lib/rabbitmq/bin/rabbitmqctl", "eval", text)
 }
 
 func rabbitNode(parent, home string, i int) (*node, error) {
