@@ -36,7 +36,8 @@ type Campaigns[Store any, State comparable, Request, Plan any] interface {
 	// ReleaseCause lets a policy take letters of a cause again that was blocked for it.
 	ReleaseCause(ctx context.Context, name, cause string, by, why string) (changed bool, err error)
 	// Forget takes a person's values from what the campaigns keep: from the requests of campaigns (IDs, metadata,
-	// description and payload of their filters, their edits and reasons) and from reasons and details of their events.
+	// description and payload of their filters, their edits and reasons), from reasons and details of their events, and from reasons of
+	// freezes.
 	// The word erased takes their place. A value of fewer than 4 bytes is replaced only if it is all of a text. What
 	// the campaigns did, and their counts, stay. With a dry run nothing is changed.
 	Forget(ctx context.Context, dryRun bool, values ...string) (Forgotten, error)

@@ -25,6 +25,9 @@ func (in *inner) Forget(ctx context.Context, dryRun bool, values ...string) (don
 			}
 		}
 	}
+	if err == nil {
+		err = c.forgetStops(ctx, values, dryRun, &done)
+	}
 	if err != nil {
 		err = fmt.Errorf("campaigns: forget, after %d texts: %w", done.Texts, err)
 	}

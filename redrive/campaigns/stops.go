@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/erasedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -179,4 +180,30 @@ func (r *rounds) holdPolicy(ctx context.Context, of Campaign) (held bool, err er
 		return err
 	})
 	return true, err
+}
+
+// forgetStops takes values from the reasons of freezes and blocks. A reason that another one takes the place of meanwhile
+// says nothing any more.
+func (c *Campaigns) forgetStops(ctx context.Context, values []string, dryRun bool, done *inside.Forgotten) error {
+	var said []string
+	err := c.query(ctx, func() { said = nil }, func(rows *sql.Rows) error {
+		var why string
+		err := rows.Scan(&why)
+		if erasedtext.Replace(why, values) != why {
+			said = append(said, why)
+		}
+		return err
+	}, `SELECT changed_why FROM spillway_policies WHERE service = ?`, c.service())
+	if done.Texts += len(said); err != nil || dryRun {
+		return err
+	}
+	return c.write(ctx, func(tx *sql.Tx) (err error) {
+		for _, why := range said {
+			if err == nil {
+				_, err = c.exec(ctx, tx, `UPDATE spillway_policies SET changed_why = ? WHERE service = ? AND changed_why = ?`,
+					c.db.Text(erasedtext.Replace(why, values)), c.service(), c.db.Text(why))
+			}
+		}
+		return err
+	})
 }

@@ -28,6 +28,7 @@ func (b *bench) serve() string {
 // An incident fills a bench with letters of several causes, and one with all that a page can show.
 func (b *bench) incident() {
 	b.park()
+	b.standing()
 	b.fill(3, 60)
 	fixture.Publish(b.t, b.store, "orders.dlq", fixture.Letter("order-4711", `{"order":4711,"customer":{"name":"Zoë","vip":true,"tags":["new","näher",null]},"lines":[{"sku":"A-1","amount":12345678901234567890.10},{"sku":"A-2","amount":1}],"card":{"token":"tok_1234567890"}}`,
 		func(l *poison.Letter) {

@@ -20,10 +20,7 @@ func TestPolicies(t *testing.T) {
 		testkit.Check(t, !strings.Contains(b.get("/campaigns", change...).body, text), "the page has %q", text)
 	}
 	without("Standing policies")
-	testkit.Must(campaigns.New(t.Context(), b.store, campaigns.Config{Policies: []campaigns.Policy{{Name: "timeouts",
-		Filter: letters.Filter{Reasons: []string{"<b>timeout"}}, Window: time.Hour, PerDay: 4, Max: 100, Rate: 5, Canary: 10}}}))
-	testkit.Must(b.db.Exec(`INSERT INTO spillway_policies (service, name, cause, stopped, changed_at, changed_by, changed_why)
-VALUES (?, 'timeouts', '9f3a12bc00aabb', 1, 1, 'spillway', '5 of 5 letters failed again')`, []byte(b.store.Inside().Service())))
+	b.standing()
 	b.get("/campaigns").want(t, 200, "Standing policies", "&lt;b&gt;timeout", "5 of 5 letters failed again", "blocked", "Freeze all policies",
 		`action="./policies/timeouts/9f3a12bc00aabb/release"`)
 	b.get("/campaigns", as(Look)).want(t, 200, "Standing policies")
@@ -44,4 +41,12 @@ VALUES (?, 'timeouts', '9f3a12bc00aabb', 1, 1, 'spillway', '5 of 5 letters faile
 	without("5 of 5 letters")
 	record := testkit.Must(b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventPolicy}}))
 	testkit.Check(t, len(record) == 5 && strings.HasPrefix(record[4].Detail, "released: ") && record[0].Reason == "INC-7", "%+v", record)
+}
+
+// standing has a policy, for which a cause is blocked.
+func (b *bench) standing() {
+	testkit.Must(campaigns.New(b.t.Context(), b.store, campaigns.Config{Policies: []campaigns.Policy{{Name: "timeouts",
+		Filter: letters.Filter{Reasons: []string{"<b>timeout"}}, Window: time.Hour, PerDay: 4, Max: 100, Rate: 5, Canary: 10}}}))
+	testkit.Must(b.db.Exec(`INSERT INTO spillway_policies (service, name, cause, stopped, changed_at, changed_by, changed_why)
+VALUES (?, 'timeouts', '9f3a12bc00aabb', 1, 1, 'spillway', '5 of 5 letters failed again')`, []byte(b.store.Inside().Service())))
 }
