@@ -92,6 +92,7 @@ func (v *validator) wrap(h http.Handler) http.Handler {
 		body := testkit.Must(io.ReadAll(r.Body))
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		seen := httptest.NewRecorder()
+		r.Header.Del("Accept-Encoding") // the validator reads what is not compressed
 		h.ServeHTTP(seen, r)
 		v.check(r, body, seen)
 		for name, values := range seen.Header() {

@@ -104,7 +104,11 @@ func TestDeliveriesCoordinates(t *testing.T) {
 	defer stop()
 	for i, payload := range []string{"a", "b", "c"} {
 		b.Publish(message.NewMessage("", []byte(payload)))
-		b.Eventually("it is handled", func() bool { return len(b.Effects()) == i+1 })
+		b.Eventually("it is handled, and its mark is gone", func() bool {
+			var marks int
+			err := b.DB.QueryRow(`SELECT count(*) FROM spillway_deliveries`).Scan(&marks)
+			return len(b.Effects()) == i+1 && err == nil && marks == 0
+		})
 	}
 }
 
