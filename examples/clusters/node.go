@@ -80,6 +80,18 @@ func (n *node) ready(ctx context.Context) error {
 	}
 }
 
+// revived waits until the node answers, and else restarts it. RabbitMQ 3.10 pauses without a majority, and may fail to
+// boot afterwards: "BOOT FAILED", badarg in rabbit_classic_queue. It then stays down.
+func (n *node) revived(ctx context.Context) error {
+	short, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if n.ready(short) == nil {
+		return nil
+	}
+	fmt.Fprintf(os.Stderr, "clusters: %s does not answer, and is restarted\n", n.name)
+	return n.crashed(ctx, 0)
+}
+
 // said is the end of what the node wrote.
 func (n *node) said() string {
 	text, _ := os.ReadFile(filepath.Join(n.folder, n.name+".log"))

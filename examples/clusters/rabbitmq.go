@@ -65,7 +65,12 @@ func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
 	c.subscribe = func(string) (message.Subscriber, error) {
 		return wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{InFlight: 8})
 	}
-	c.prepare = func(_ context.Context, topic string) (err error) {
+	c.prepare = func(ctx context.Context, topic string) (err error) {
+		for _, n := range c.nodes {
+			if err := n.revived(ctx); err != nil {
+				return err
+			}
+		}
 		pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
 		if err != nil {
 			return err
