@@ -120,8 +120,8 @@ func TestPolicy(t *testing.T) {
 	})
 }
 
-// Feature V14, promise P6: a letter whose message a redrive brought back is never a policy's, whoever redrove it, and
-// whatever was lost on the way.
+// Feature V14, promise P6: a letter whose message a redrive brought back is never a policy's, whatever was lost
+// on the way.
 func TestPolicy_neverAgain(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		p := withPolicies(t, d, standing())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/redrive/internal/api"
 )
 
 // route is one row of the table: who may send which request, and what answers it.
@@ -137,7 +138,7 @@ func (c *console) match(r *request) (found *route, methods []string) {
 	parts := strings.Split(strings.Trim(r.path, "/"), "/")
 	for i := range c.routes {
 		candidate := &c.routes[i]
-		values, ok := candidate.matches(parts)
+		values, ok := api.Values(candidate.pattern, parts)
 		if !ok {
 			continue
 		}
@@ -148,21 +149,4 @@ func (c *console) match(r *request) (found *route, methods []string) {
 		methods = append(methods, candidate.method)
 	}
 	return nil, methods
-}
-
-func (r *route) matches(parts []string) (values map[string]string, ok bool) {
-	own := strings.Split(strings.Trim(r.pattern, "/"), "/")
-	if len(own) != len(parts) {
-		return nil, false
-	}
-	values = map[string]string{}
-	for i, part := range own {
-		unescaped, err := url.PathUnescape(parts[i])
-		if name, is := strings.CutPrefix(part, "{"); is && unescaped != "" && err == nil {
-			values[strings.TrimSuffix(name, "}")] = unescaped
-		} else if part != parts[i] {
-			return nil, false
-		}
-	}
-	return values, true
 }

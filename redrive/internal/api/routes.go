@@ -71,7 +71,7 @@ func (h *Handler) match(method, path string) (found *route, values map[string]st
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	for i := range h.table {
 		candidate := &h.table[i]
-		values, ok := candidate.matches(parts)
+		values, ok := Values(candidate.pattern, parts)
 		if !ok {
 			continue
 		}
@@ -83,8 +83,10 @@ func (h *Handler) match(method, path string) (found *route, values map[string]st
 	return nil, nil, allowed
 }
 
-func (r *route) matches(parts []string) (values map[string]string, ok bool) {
-	own := strings.Split(strings.Trim(r.pattern, "/"), "/")
+// Values returns what stands in a path for each {name} of a pattern, and reports whether they match. The console's pages
+// have patterns of the same form.
+func Values(pattern string, parts []string) (values map[string]string, ok bool) {
+	own := strings.Split(strings.Trim(pattern, "/"), "/")
 	if len(own) != len(parts) {
 		return nil, false
 	}

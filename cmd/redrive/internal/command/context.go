@@ -90,7 +90,7 @@ token itself is not kept: it is read from its file whenever it is needed.`,
 func (a *app) contextUse() *cobra.Command {
 	return &cobra.Command{
 		Use: "use NAME", Short: "Work in a context from now on",
-		Long:    "use makes a context the one in which commands work that are told nothing else.",
+		Long:    "use makes a context the default of all commands.",
 		Example: "  redrive context use prod",
 		Args:    arguments(1, 1, "the NAME of a context"),
 		RunE: func(_ *cobra.Command, args []string) error {
