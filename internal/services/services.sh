@@ -10,7 +10,7 @@ servers=(kafka rabbitmq redis postgres mariadb nats prometheus)
 usual=(kafka rabbitmq redis postgres mariadb nats) # without names; a test that needs Prometheus starts one of its own
 programs=(browser pgbouncer)                       # they are only installed: a test that needs one starts it
 deadline=${SPILLWAY_SERVICES_DEADLINE:-90} # seconds that a server has until it answers
-fsync=${SPILLWAY_SERVICES_FSYNC:-on}       # off: PostgreSQL and MariaDB write, and do not wait for the disk. That survives SIGKILL
+fsync=${SPILLWAY_SERVICES_FSYNC:-on}       # off: servers write, and do not wait for the disk. That survives SIGKILL
 not_ours=3                                 # exit status: this server is not ours to start or stop
 
 # Server programs are where ordinary users' paths do not lead.
@@ -31,8 +31,9 @@ services.sh rabbitmqctl rabbitmq arguments...   for fault tests: policies, alarm
 Servers: kafka rabbitmq redis postgres mariadb nats prometheus; none named is all of them but prometheus, which down stops too.
 Prometheus runs with the configuration file that SPILLWAY_PROMETHEUS_CONFIG names.
 A server whose address is given (SPILLWAY_KAFKA, SPILLWAY_AMQP, SPILLWAY_REDIS, SPILLWAY_POSTGRES, SPILLWAY_MYSQL,
-SPILLWAY_NATS, SPILLWAY_PROMETHEUS) is left alone. SPILLWAY_SERVICES_FSYNC=off lets PostgreSQL and
-MariaDB not wait for the disk: what they confirm survives a kill, not the machine's end. SPILLWAY_SERVICES_DIR is the data folder; SPILLWAY_KAFKA_PORT and the like change the ports.
+SPILLWAY_NATS, SPILLWAY_PROMETHEUS) is left alone. SPILLWAY_SERVICES_FSYNC=off lets the servers not
+wait for the disk: what they confirm survives a kill, not the machine's end. SPILLWAY_SERVICES_DIR is the data folder;
+SPILLWAY_KAFKA_PORT and the like change the ports.
 TEXT
 }
 
@@ -112,11 +113,16 @@ as_user() {
   "${become[@]}" "$@"
 }
 
+# eatmydata: the library that turns fsync into nothing. Brokers have no switch for it, and one flush of a busy disk can
+# take 20 s: RabbitMQ elects no leader of a queue until it ends.
+eatmydata() { compgen -G '/usr/lib/*/libeatmydata.so' | head -n 1; }
+
 # launch SERVER COMMAND...: in a session of its own and with none of our open files, so that it outlives the shell and
 # make, holds no lock, and keeps no pipe open that CI reads to its end.
 launch() {
-  local server=$1 log=$base/$1.log
+  local server=$1 log=$base/$1.log preload=()
   shift
+  if [[ $fsync == off && -n $(eatmydata) ]]; then preload=(LD_PRELOAD="$(eatmydata)"); fi
   [[ ! -e $log ]] || mv -f "$log" "$log.1"
   : >"$log"
   (
@@ -129,7 +135,7 @@ launch() {
     limit=$(ulimit -n)
     if [[ $limit == unlimited ]] || ((limit > 65536)); then ulimit -n 65536; fi
     becoming "$server"
-    exec env "$(mark "$server")" setsid "${become[@]}" "$@"
+    exec env "$(mark "$server")" "${preload[@]}" setsid "${become[@]}" "$@"
   ) </dev/null >>"$log" 2>&1 &
   echo $! >"$base/$server.pid"
 }
@@ -305,6 +311,7 @@ up() {
     read -ra missing <<<"$("${server}_packages")"
     absent+=("${missing[@]}")
   done
+  if [[ $fsync == off && -z $(eatmydata) ]]; then absent+=(libeatmydata1); fi
   # One that cannot be installed must not keep the others from starting: each says below what it lacks.
   if ((${#absent[@]} > 0)); then
     if ! (install "${absent[@]}"); then say "not all could be installed: ${absent[*]}"; fi
