@@ -92,6 +92,21 @@
 // Send it along, so that the other side can refuse a late writer. If the database refuses the record itself, the
 // message fails permanently.
 //
+// # Isolation and waits
+//
+//	                          PostgreSQL                MySQL, MariaDB               SQLite
+//	isolation                 READ COMMITTED, always    the same                     serializable
+//	a duplicate waits, until  on the unique key         the same; the server waits   behind all writers of the
+//	its context ends                                    on for its time-out          process
+//	a lock time-out           transient, counted        tried again; with            tried again for 30 s, then
+//	                                                    wmsql.Join transient,        transient, counted
+//	                                                    uncounted
+//	a deadlock,               transient: all was        the same; a handler that     there is none
+//	a serialization failure   rolled back               went on gets a permanent
+//	                                                    error
+//
+// A commit without an answer is an error, and the next delivery finds what became of it.
+//
 // # PostgreSQL
 //
 // PostgreSQL locks the key alone. Handlers of different keys run at the same time, each on a connection of its own. A

@@ -16,7 +16,7 @@ import (
 // sequenced is a Receiver as package sequence sees it.
 type sequenced struct{ of *Receiver }
 
-// Open refuses what cannot keep an order: see docs/order.md.
+// Open refuses what cannot keep an order: see package sequence.
 func (s sequenced) Open(ctx context.Context) (*sequence.Store, error) {
 	r := s.of
 	if r.config.Lease > 0 {

@@ -11,5 +11,5 @@
 // A key is kept as a hash of 64 bits, however long it is. Two keys with one hash share a lane, which costs time and no
 // order. What is kept is bounded by Config.Items and Config.Bytes, however many keys there are.
 //
-// docs/order.md says what stands on lanes.
+// Package sequence says what stands on lanes.
 package lanes

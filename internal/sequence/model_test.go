@@ -1,4 +1,4 @@
-// Package sequence_test is a model of the protocol of docs/order.md: lanes, parking, draining and settling, among
+// Package sequence_test is a model of the protocol of package sequence: lanes, parking, draining and settling, among
 // rebalances, crashes, stopped processes, purges, redrives and deploys. It plays with a store in memory, which has faults too, and with the tables
 // of package sequence.
 package sequence_test

@@ -10,7 +10,7 @@ import (
 )
 
 // StandBy drains what its owner left behind, until the source is looked at by Load, or ctx ends. It is for a process
-// that does not know whether the source is its own: any process may drain, as docs/order.md says. So that two seldom do
+// that does not know whether the source is its own: any process may drain, as doc.go says. So that two seldom do
 // the same, it takes a lane whose first message is due for longer than Late, and who is at work on a message says so
 // in that time.
 func (o *Owner) StandBy(ctx context.Context) {

@@ -10,7 +10,7 @@ import (
 // fault is a way in which the protocol can be built wrong.
 type fault string
 
-// Those of the first draft, and those that were found on the way. docs/order.md says what closes each.
+// Those of the first draft, and those that were found on the way. doc.go says which rule each one breaks.
 const (
 	none             fault = ""
 	commitTooFar     fault = "an offset is committed behind the last message that is done"

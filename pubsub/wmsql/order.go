@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sequence"
 )
 
-// order keeps the order of keys in a subscription, as docs/order.md says. What is parked is read and written in the
+// order keeps the order of keys in a subscription, as package sequence says. What is parked is read and written in the
 // transaction that has the group's position locked.
 //
 // A process that parks a message moves the position behind it in the same transaction. So the position is the version
