@@ -3,7 +3,9 @@ package spillway_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log"
+	"slices"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -32,4 +34,14 @@ func ExampleChannel_Health() {
 	// Output:
 	// billing is frozen for the deploy of the ledger
 	// all is well: true
+}
+
+// A migration tool makes the tables, where programs may not: these files, in this order.
+func ExampleSchema() {
+	files, err := fs.Glob(spillway.Schema(), "postgres/*.sql")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(slices.IsSorted(files), files[0])
+	// Output: true XX
 }

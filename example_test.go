@@ -89,6 +89,8 @@ func ExampleChannel_Middleware() {
 		log.Fatal(err)
 	}
 	router.AddPublisherDecorators(dlc.DecoratePublisher) // insists on outputs; passes by handlers without the channel
+	router.AddSubscriberDecorators(dlc.Queue().InitializeOnSubscribe) // a missing topic for letters is an error of Run
+	router.AddPlugin(dlc.Plugin)
 	billing := router.AddHandler("billing", "orders", sub, "invoices", pub, message.PassthroughHandler)
 	billing.AddMiddleware(dlc.Middleware)
 

@@ -26,13 +26,15 @@ func Example() {
 			return classify.Invalid(errors.New("order without an id"), classify.Reason("order_without_id"))
 		case order.Count == 0:
 			return classify.Discard(errors.New("nothing ordered"))
+		case order.ID == "locked":
+			return classify.Transient(errors.New("in use"), classify.RetryAfter(time.Minute))
 		case order.Count > 100:
 			return classify.Permanent(errSoldOut, classify.Reason("sold_out"), classify.Description("Offer a substitute."))
 		}
 		return fmt.Errorf("stock: %w", context.DeadlineExceeded) // known to be transient
 	}
 	var judge *classify.Classifier // nil judges by marks and built-in knowledge
-	for _, payload := range []string{`{`, `{}`, `{"ID":"a"}`, `{"ID":"a","Count":500}`, `{"ID":"a","Count":5}`} {
+	for _, payload := range []string{`{`, `{}`, `{"ID":"a"}`, `{"ID":"a","Count":500}`, `{"ID":"a","Count":5}`, `{"ID":"locked","Count":1}`} {
 		v := judge.Classify(handle(payload))
 		fmt.Printf("%s %q\n", v.Class, v.Reason)
 	}
@@ -41,6 +43,7 @@ func Example() {
 	// invalid "order_without_id"
 	// discard ""
 	// permanent "sold_out"
+	// transient ""
 	// transient ""
 }
 
@@ -76,11 +79,13 @@ func ExampleNew() {
 		v := judge.Classify(err)
 		fmt.Println(err, "is", v.Class, v.Reason, v.RetryAfter)
 	}
+	fmt.Println("too large:", judge.IsTooLarge(fmt.Errorf("publish: %w", classify.ErrTooLarge)))
 	// Output:
 	// order 7: shop closed is transient  1h0m0s
 	// status 429 is transient  30s
 	// status 404 is permanent refused 0s
 	// status 500 is unknown  0s
+	// too large: true
 }
 
 // Joined errors: the severest class wins, and only what is discarded as a whole is dropped.

@@ -22,6 +22,7 @@ func ExampleRetry() {
 	retry, err := middleware.NewRetry(middleware.RetryConfig{
 		Attempts: 4,
 		Backoff:  middleware.Backoff{Initial: time.Millisecond},
+		PerClass: map[classify.Class]middleware.Policy{classify.ClassTransient: {Attempts: 2}},
 		Hooks: middleware.RetryHooks{OnAttempt: func(_ context.Context, a middleware.Attempt) {
 			fmt.Printf("attempt %d: %v\n", a.Number, a.Err)
 		}},
@@ -38,11 +39,21 @@ func ExampleRetry() {
 	})
 	_, err = handle(message.NewMessage("order-1", nil))
 	fmt.Println("in the end:", err)
+
+	locked := retry.Middleware(func(*message.Message) ([]*message.Message, error) {
+		return nil, classify.Transient(errors.New("account is locked"))
+	})
+	_, err = locked(message.NewMessage("order-2", nil))
+	var failure *classify.Failure // the story of the attempts, which a dead letter carries
+	fmt.Println(errors.As(err, &failure), failure.Attempts, failure.Verdict.Class, len(failure.History))
 	// Output:
 	// attempt 1: provider is away
 	// attempt 2: provider is away
 	// attempt 3: <nil>
 	// in the end: <nil>
+	// attempt 1: account is locked
+	// attempt 2: account is locked
+	// true 2 transient 2
 }
 
 // Handlers that call the same service share one budget: their further attempts together stay under a tenth of their
@@ -52,19 +63,19 @@ func ExampleNewBudget() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = middleware.NewRetry(middleware.RetryConfig{
+	retry, err := middleware.NewRetry(middleware.RetryConfig{
 		Attempts: 4,
 		Budget:   budget,
 		Hooks: middleware.RetryHooks{OnBudgetSpent: func(_ context.Context, s middleware.BudgetSpent) {
 			fmt.Printf("%s: goes to its next stage: %t\n", s.Traffic, s.ToStage)
 		}},
 	})
-	fmt.Println(err)
+	fmt.Println(len(retry.Budgets()), "spent", err)
 
 	_, err = middleware.NewBudget(middleware.Budget{TTL: time.Hour})
 	fmt.Println(err)
 	// Output:
-	// <nil>
+	// 0 spent <nil>
 	// middleware: Budget.TTL is 1h0m0s: it must be from 1s to 1m0s
 }
 
@@ -79,10 +90,11 @@ func ExampleRecover() {
 	fmt.Println(err)
 
 	var classifier *classify.Classifier // the zero configuration
-	fmt.Println(classifier.Classify(err).Class)
+	var panicked *classify.PanicError
+	fmt.Println(classifier.Classify(err).Class, errors.As(err, &panicked), len(panicked.Stack) > 0)
 	// Output:
 	// panic: runtime error: index out of range [2] with length 2
-	// permanent
+	// permanent true true
 }
 
 // upTo is a publisher that takes no message beyond a size, as brokers do.

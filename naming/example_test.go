@@ -13,11 +13,11 @@ func Example() {
 	for _, style := range []naming.Style{naming.Dots, naming.NATS} {
 		scheme := naming.Scheme{Style: style}
 		dead := scheme.DeadLetterTopic(source)
-		fmt.Println(dead, scheme.ParkedTopic(dead), scheme.StageTopic(source))
+		fmt.Println(dead, scheme.ParkedTopic(dead), scheme.QuarantineTopic(dead), scheme.StageTopic(source))
 	}
 	// Output:
-	// orders.dlq orders.dlq.parked orders.billing.retry.5s
-	// orders-dlq orders-dlq-parked orders--billing-retry-5s
+	// orders.dlq orders.dlq.parked orders.dlq.quarantine orders.billing.retry.5s
+	// orders-dlq orders-dlq-parked orders-dlq-quarantine orders--billing-retry-5s
 }
 
 // The names that Spring Kafka uses for its dead-letter topics, those of a Pulsar subscription, and one topic for a

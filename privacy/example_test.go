@@ -30,5 +30,8 @@ func ExampleRedactor_Error() {
 	var redactor *privacy.Redactor
 	err := redactor.Error(fmt.Errorf("login: password=hunter2 for user ops"))
 	fmt.Println(err)
-	// Output: login: password=[redacted] for user ops
+	fmt.Println(privacy.None().Text("password=hunter2")) // masks nothing
+	// Output:
+	// login: password=[redacted] for user ops
+	// password=hunter2
 }

@@ -3,9 +3,7 @@ package wmamqp
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -141,15 +139,11 @@ func (s *sockets) refuses() bool {
 // shut closes all sockets and takes no new ones.
 func (s *sockets) shut() {
 	s.refuse()
-	s.cut()
-}
-
-// cut closes all sockets.
-func (s *sockets) cut() {
 	s.mu.Lock()
-	open := slices.Collect(maps.Keys(s.all))
+	open := s.all
+	s.all = nil
 	s.mu.Unlock()
-	for _, conn := range open {
+	for conn := range open {
 		_ = conn.Close()
 	}
 }

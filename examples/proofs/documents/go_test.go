@@ -114,10 +114,10 @@ func compile(code, name string, imports types.Importer) (wrong []error) {
 	return wrong
 }
 
-// exported is an importer of packagesOfDocs, and of what they import, from the build cache.
-func exported(t *testing.T) types.Importer {
+// exported is an importer of packagesOfDocs and of more packages, and of what they import, from the build cache.
+func exported(t *testing.T, more ...string) types.Importer {
 	t.Helper()
-	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, more...)
 	for _, path := range packagesOfDocs {
 		args = append(args, path)
 	}
