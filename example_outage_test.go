@@ -43,5 +43,5 @@ func ExampleSchema() {
 		log.Fatal(err)
 	}
 	fmt.Println(slices.IsSorted(files), files[0])
-	// Output: true XX
+	// Output: true postgres/0001_versions.sql
 }

@@ -88,7 +88,7 @@ func ExampleChannel_Middleware() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	router.AddPublisherDecorators(dlc.DecoratePublisher) // insists on outputs; passes by handlers without the channel
+	router.AddPublisherDecorators(dlc.DecoratePublisher)              // insists on outputs; passes by handlers without the channel
 	router.AddSubscriberDecorators(dlc.Queue().InitializeOnSubscribe) // a missing topic for letters is an error of Run
 	router.AddPlugin(dlc.Plugin)
 	billing := router.AddHandler("billing", "orders", sub, "invoices", pub, message.PassthroughHandler)

@@ -155,3 +155,39 @@ func ExampleReceiverConfig_key() {
 	fmt.Println(key(msg))
 	// Output: 17/3 <nil>
 }
+
+// Prices may arrive in any order. One that is older than the price that was applied has no effect.
+func ExampleVersionMetadata() {
+	db, cleanUp := accounts()
+	defer cleanUp()
+	store, err := idempotency.NewStore(context.Background(), db, "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{
+		Consumer: "prices",
+		Key:      idempotency.ByMetadata("article"),
+		Version:  idempotency.VersionMetadata("version"),
+		Hooks: idempotency.Hooks{OnStale: func(_ context.Context, key idempotency.Key, version, applied int64) {
+			fmt.Printf("%s: version %d is older than %d\n", key.ID, version, applied)
+		}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	handle := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		fmt.Println("the price is", string(msg.Payload))
+		return nil, nil
+	})
+	for _, price := range []struct{ version, amount string }{{"2", "9.90"}, {"1", "8.50"}, {"3", "9.50"}} {
+		msg := message.NewMessage("", []byte(price.amount))
+		msg.Metadata = message.Metadata{"article": "chair", "version": price.version}
+		if _, err := handle(msg); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// the price is 9.90
+	// chair: version 1 is older than 2
+	// the price is 9.50
+}

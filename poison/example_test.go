@@ -68,3 +68,29 @@ func ExampleLetter() {
 	// order-1 orders no_customer
 	// order-1 1 ada true
 }
+
+// A publisher of a decorator that hides what is inside makes its topics by itself, and a second broker takes letters
+// that the first one refuses.
+func ExampleWithInitializer() {
+	queue, err := poison.NewQueue(poison.WithInitializer(refusing{}, poison.TopicsExist), poison.QueueConfig{
+		PublishAttempts: 1,
+		Fallbacks:       []poison.Sink{{Publisher: printing{}, Topic: "dead"}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	msg := message.NewMessage("order-1", []byte("<order>"))
+	poison.MarkUnreadable(msg, errors.New("no JSON")) // as an adapter does where it cannot unmarshal
+	_, err = queue.Middleware(message.PassthroughHandler)(msg)
+	fmt.Println(err)
+	// Output:
+	// dead: order-1 of unknown, unmarshal_error: no JSON
+	// <nil>
+}
+
+// refusing is a publisher whose broker is away.
+type refusing struct{}
+
+func (refusing) Publish(string, ...*message.Message) error { return errors.New("the broker refuses") }
+
+func (refusing) Close() error { return nil }

@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	_ "modernc.org/sqlite" // the driver is the application's choice
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -69,11 +71,11 @@ func ExampleDrain() {
 	// 2 redriven, 0 refused <nil>
 }
 
-// A handler brings letters back as they arrive. On a router it is added with router.AddPlugin(handler.Plugin(sub,
-// topic)).
+// A handler brings letters back as they arrive, and parks the others.
 func ExampleHandler() {
+	done := make(chan string, 1)
 	print := publisherFunc(func(topic string, messages ...*message.Message) error {
-		fmt.Println(messages[0].UUID, "to", topic)
+		done <- messages[0].UUID + " to " + topic
 		return nil
 	})
 	handler, err := redrive.NewHandler(print, redrive.HandlerConfig{
@@ -83,12 +85,21 @@ func ExampleHandler() {
 	if err != nil {
 		panic(err)
 	}
+	dead := gochannel.NewGoChannel(gochannel.Config{}, nil)
+	router := message.NewDefaultRouter(watermill.NopLogger{})
+	router.AddPlugin(handler.Plugin(dead, "orders.dlq"))
+	go func() { _ = router.Run(context.Background()) }()
+	<-router.Running()
 	for _, msg := range []*message.Message{failing("1", "out_of_stock"), failing("2", "no_such_customer")} {
-		if err := handler.Handle(msg); err != nil {
+		if err := dead.Publish("orders.dlq", msg); err != nil {
 			panic(err)
 		}
+		fmt.Println(<-done)
 	}
+	_ = router.Close()
+	fmt.Println(handler.Handle(failing("3", "out_of_stock")), <-done) // without a router
 	// Output:
 	// 1 to orders
-	// 2 to unknown.parked
+	// 2 to orders.dlq.parked
+	// <nil> 3 to orders
 }

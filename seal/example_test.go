@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -27,8 +28,11 @@ func Example() {
 	}
 	// spillway.New(spillway.Config{Seal: sealer, ...}) seals all dead letters.
 	fmt.Println(keys)
+	_, err = seal.ReadKeyring("/run/secrets/keys") // the same from a file, which others may not read
+	fmt.Println(errors.Is(err, fs.ErrNotExist))
 	// Output:
 	// 2 keys, "orders-2026" is the current one
+	// true
 }
 
 // kms stands for the client of a KMS. It wraps data keys with a key that never leaves it.

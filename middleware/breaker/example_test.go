@@ -1,10 +1,15 @@
 package breaker_test
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	_ "modernc.org/sqlite" // the driver is the application's choice
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -50,4 +55,44 @@ func ExampleBreaker_Open() {
 	// billing is frozen because of bank upgrade
 	// billing frozen 0
 	// billing is closed because of bank upgrade
+}
+
+// A freeze in a Store holds the messages of a handler in all instances of the service: those whose routers have the
+// Plugin of a breaker with such a Store.
+func ExampleStore() {
+	folder, err := os.MkdirTemp("", "breaker")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	db, err := sql.Open("sqlite", filepath.Join(folder, "shop.db")+"?_pragma=busy_timeout(20000)")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = db.Close() }()
+	ctx := context.Background()
+	store, err := breaker.NewStore(ctx, db, "shop")
+	if err != nil {
+		panic(err)
+	}
+	breaker, err := breaker.New(breaker.Config{Store: store})
+	if err != nil {
+		panic(err)
+	}
+	router := message.NewDefaultRouter(nil)
+	router.AddPlugin(breaker.Plugin)
+	router.AddMiddleware(breaker.Middleware)
+
+	if err := store.Freeze(ctx, "billing", "bank upgrade", "ann"); err != nil {
+		panic(err)
+	}
+	held, err := store.List(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(held[0].Handler, held[0].State, held[0].Reason)
+	fmt.Println(store.Release(ctx, "billing", "the bank is back", "ann"))
+	// Output:
+	// billing frozen bank upgrade
+	// true <nil>
 }

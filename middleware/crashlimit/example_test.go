@@ -1,10 +1,17 @@
 package crashlimit_test
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	_ "modernc.org/sqlite" // the driver is the application's choice
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -16,6 +23,9 @@ func ExampleLimit() {
 	limit, err := crashlimit.New(crashlimit.Config{
 		Max:       5,
 		Delivered: func(msg *message.Message) (int, bool) { return len(msg.Payload), true }, // wmamqp.DeliveryCount, for instance
+		Hooks: crashlimit.Hooks{OnExceeded: func(_ context.Context, u crashlimit.Unfinished) {
+			fmt.Println(u.Key, "did not return", u.Deliveries, "times")
+		}},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -32,5 +42,43 @@ func ExampleLimit() {
 	}
 	// Output:
 	// handled good
+	// deadly did not return 9 times
 	// refused deadly: permanent max_delivery_count_exceeded
+}
+
+// Deliveries that did not return are counted in the service's database. A process registers while its router runs.
+func ExampleNewStore() {
+	folder, err := os.MkdirTemp("", "crashlimit")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	db, err := sql.Open("sqlite", filepath.Join(folder, "shop.db")+"?_pragma=busy_timeout(20000)")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	store, err := crashlimit.NewStore(context.Background(), db, "shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	limit, err := crashlimit.New(crashlimit.Config{Store: store})
+	if err != nil {
+		log.Fatal(err)
+	}
+	router := message.NewDefaultRouter(watermill.NopLogger{})
+	router.AddPlugin(limit.Plugin)
+	router.AddMiddleware(limit.Middleware)
+	orders, handled := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil), make(chan string)
+	router.AddConsumerHandler("billing", "orders", orders, func(msg *message.Message) error {
+		handled <- msg.UUID
+		return nil
+	})
+	if err := orders.Publish("orders", message.NewMessage("order-1", nil)); err != nil {
+		log.Fatal(err)
+	}
+	go func() { _ = router.Run(context.Background()) }()
+	fmt.Println(<-handled)
+	_ = router.Close()
+	// Output: order-1
 }

@@ -97,10 +97,18 @@ func ExampleStages_Extend() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, h := range []*message.Handler{handler, extended} {
+	invoices := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	billing, err := later.AddHandler(router, "billing", "orders", pubsub, "invoices", invoices, message.PassthroughHandler)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, h := range []*message.Handler{handler, extended, billing} {
 		h.AddMiddleware(queue.Middleware, later.Middleware)
 	}
 	fmt.Println(len(router.Handlers()), "handlers")
+	letter := poison.Letter{Origin: poison.Origin{Topic: "orders", Handler: "billing"}}
+	fmt.Println(later.ReentryTopic(letter)) // where redrive.Rules.ReentryTopic brings it back
 	// Output:
-	// 2 handlers
+	// 3 handlers
+	// orders.billing.retry.5s
 }

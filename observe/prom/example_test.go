@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/observe/prom"
+	"github.com/watermill-spillway/spillway/redrive"
 )
 
 func Example() {
@@ -27,6 +28,8 @@ func Example() {
 	if err := metrics.Watch(context.Background(), dlc); err != nil {
 		log.Fatal(err)
 	}
+
+	_ = redrive.Rules{Hooks: metrics.Redrives(redrive.Hooks{})} // counts what drains and handlers bring back
 
 	families, err := registry.Gather()
 	if err != nil {

@@ -27,6 +27,8 @@ import (
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // The story of one message: two attempts, a stage, two attempts, a letter, a redrive, and the success.
@@ -95,6 +97,7 @@ func Example() {
 	span.End()
 	<-placed
 	repaired.Store(true)
+	_ = campaigns.Config{Shared: settings.Shared{Tracer: observed.Tracer()}} // campaigns are traced too
 	if _, err := redrive.Drain(context.Background(), dlc.Letters(), live, redrive.DrainConfig{
 		Rules: redrive.Rules{Allow: []string{"orders"}, Hooks: observed.Redrives(redrive.Hooks{})},
 	}); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -46,7 +47,11 @@ func ExampleNewSubscriber() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	dlc, err := spillway.New(context.Background(), spillway.Config{Publisher: dead, Queue: poison.QueueConfig{Origin: wmamqp.Origin}})
+	dlc, err := spillway.New(context.Background(), spillway.Config{
+		Publisher:  dead,
+		Queue:      poison.QueueConfig{Origin: wmamqp.Origin},
+		CrashLimit: &crashlimit.Config{Delivered: wmamqp.DeliveryCount}, // quorum queues count deliveries
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -82,6 +83,25 @@ func ExampleMarshaler() {
 	defer sub.Close()
 }
 
+// All stages of a service share one publisher and one consumer group. Messages of producers without ids are recognised
+// by their place.
+func ExampleNewStages() {
+	waiting, subscribe, err := wmkafka.NewStages(brokers, "shop", wmkafka.SubscriberConfig{}, wmkafka.PublisherConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer waiting.Close() // after the router
+	var db *sql.DB
+	_, err = spillway.New(context.Background(), spillway.Config{
+		Service: "shop", DB: db,
+		Stages:   &stages.Config{Publisher: waiting, Subscriber: subscribe},
+		Receiver: &idempotency.ReceiverConfig{Key: wmkafka.ByCoordinates},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
 // Messages get keys from a function, letters keep theirs.
 func ExampleMarshaler_inner() {
 	marshaler := wmkafka.Marshaler{Inner: kafka.NewWithPartitioningMarshaler(func(_ string, msg *message.Message) (string, error) {
@@ -101,9 +121,12 @@ func ExampleMarshaler_inner() {
 		log.Fatal(err)
 	}
 	fmt.Println(keyOf(record))
+	back, err := marshaler.Unmarshal(&sarama.ConsumerMessage{Value: []byte("{}")})
+	fmt.Printf("%q %v\n", back.UUID, err) // a record that Watermill did not write has no id
 	// Output:
 	// 42
 	// first
+	// "" <nil>
 }
 
 func keyOf(record *sarama.ProducerMessage) string {

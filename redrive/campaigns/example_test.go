@@ -3,17 +3,19 @@ package campaigns_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	_ "modernc.org/sqlite" // the driver is the application's choice
 
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -45,17 +47,20 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	live := fixture.PublisherFunc(func(topic string, messages ...*message.Message) error {
-		fmt.Printf("%s: %s\n", topic, messages[0].Payload)
-		return nil
-	})
-	worker, err := campaigns.NewWorker(all, live, campaigns.WorkerConfig{Poll: 10 * time.Millisecond}) // router.AddPlugin(worker.Plugin)
+	live := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
+	worker, err := campaigns.NewWorker(all, live, campaigns.WorkerConfig{Poll: 10 * time.Millisecond})
 	if err != nil {
 		panic(err)
 	}
-	working, stop := context.WithCancel(ctx)
+	router := message.NewDefaultRouter(watermill.NopLogger{})
+	router.AddPlugin(worker.Plugin)
+	router.AddConsumerHandler("billing", "orders", live, func(msg *message.Message) error {
+		fmt.Printf("billing: %s\n", msg.Payload)
+		return nil
+	})
 	ended := make(chan error)
-	go func() { ended <- worker.Run(working) }()
+	go func() { ended <- router.Run(ctx) }()
+	<-router.Running()
 
 	request := campaigns.Request{
 		Filter: letters.Filter{Handlers: []string{"billing"}}, Rate: 50,
@@ -63,7 +68,7 @@ func Example() {
 		Act:  campaigns.Act{By: "ann", Reason: "the currency is EUR since 2002"},
 	}
 	plan, err := all.Plan(ctx, request)
-	if err != nil {
+	if err := errors.Join(request.Edit.Validate(), err); err != nil {
 		panic(err)
 	}
 	fmt.Println("would redrive", plan.Letters)
@@ -76,12 +81,70 @@ func Example() {
 		panic(err)
 	}
 	fmt.Println("redriven", c.Redriven)
-	stop()
-	if err := <-ended; err != nil {
+	if err := errors.Join(router.Close(), <-ended); err != nil {
 		panic(err)
 	}
+	soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	fmt.Println(worker.Run(soon)) // without a router, until the context ends
 	// Output:
 	// would redrive 1
-	// orders: {"order":12345678901234567890,"currency":"EUR"}
+	// billing: {"order":12345678901234567890,"currency":"EUR"}
 	// redriven 1
+	// <nil>
+}
+
+// A large campaign needs a second person. It can be slowed down, paused, resumed and given up, by any process.
+func ExampleCampaigns() {
+	dir, err := os.MkdirTemp("", "campaigns")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = db.Close() }()
+	ctx := context.Background()
+	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
+	if err != nil {
+		panic(err)
+	}
+	for _, id := range []string{"1", "2"} {
+		letter := poison.Letter{Original: message.NewMessage(id, nil), Origin: poison.Origin{Topic: "orders"}}
+		if err := store.Publish("orders.dlq", letter.Encode()); err != nil {
+			panic(err)
+		}
+	}
+	all, err := campaigns.New(ctx, store, campaigns.Config{Allow: []string{"orders"}, ApproveOver: 1})
+	if err != nil {
+		panic(err)
+	}
+	show := func(c campaigns.Campaign, err error) {
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(c.State, c.Rate, c.Selected, c.State.Ended())
+	}
+	ann := campaigns.Act{By: "ann", Reason: "INC-7: the bank is back"}
+	c, err := all.Start(ctx, campaigns.Request{Rate: 10, Act: ann})
+	show(c, err)
+	show(all.Approve(ctx, c.ID, campaigns.Act{By: "bob", Reason: "I looked at ten of them"}))
+	show(all.SetRate(ctx, c.ID, 2, ann))
+	show(all.Pause(ctx, c.ID, ann))
+	show(all.Resume(ctx, c.ID, ann))
+	show(all.Cancel(ctx, c.ID, ann))
+	ended, err := all.List(ctx, campaigns.List{States: []campaigns.State{campaigns.Cancelled}})
+	fmt.Println(len(ended), err)
+	fmt.Println(all.Purge(ctx, time.Now().Add(time.Hour), ann)) // which letters it had; its record stays
+	// Output:
+	// approval 10 2 false
+	// running 10 2 false
+	// running 2 2 false
+	// paused 2 2 false
+	// running 2 2 false
+	// cancelled 2 2 true
+	// 1 <nil>
+	// 2 <nil>
 }

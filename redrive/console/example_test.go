@@ -47,7 +47,12 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
+	local, err := console.New(console.Config{Campaigns: all, Access: console.Loopback}) // on your own machine: who is there may look
+	if err != nil {
+		panic(err)
+	}
 	mux := http.NewServeMux()
+	mux.Handle("/looking/", http.StripPrefix("/looking", local))
 	mux.Handle("/deadletters/", http.StripPrefix("/deadletters", c))
 
 	server := httptest.NewServer(mux)

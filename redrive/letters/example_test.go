@@ -7,13 +7,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	_ "modernc.org/sqlite" // the driver is the application's choice
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/seal"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -71,4 +75,153 @@ func ExampleNewStore() {
 		panic(err)
 	}
 	defer func() { _ = store.Close() }()
+}
+
+// What a person on call does, by program: look, decide, and read the record.
+func ExampleStore_MarkAll() {
+	db, remove := exampleDB()
+	defer remove()
+	ctx := context.Background()
+	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
+	if err != nil {
+		panic(err)
+	}
+	for _, id := range []string{"1", "2"} {
+		letter := poison.Letter{
+			Original: message.NewMessage(id, []byte(`{"test":true}`)),
+			Origin:   poison.Origin{Topic: "orders", Handler: "billing"},
+			Failure:  poison.Failure{Class: classify.ClassPermanent, Reason: "no_such_customer"},
+		}
+		if err := store.Publish("orders.dlq", letter.Encode()); err != nil {
+			panic(err)
+		}
+	}
+	chosen := letters.Filter{Topics: []string{"orders"}, Payload: `"test":true`}
+	if err := chosen.Validate(); err != nil {
+		panic(err)
+	}
+	heads, err := store.Heads(ctx, chosen) // store.List has metadata and payloads too
+	if err != nil {
+		panic(err)
+	}
+	for _, head := range heads {
+		fmt.Println(head.MessageID, head.Status, head.Reason)
+	}
+	fmt.Println(store.MarkAll(ctx, chosen, letters.StatusDiscarded, letters.Act{By: "ann", Reason: "orders of a load test"}))
+
+	history, err := store.History(ctx, heads[0].Seq)
+	if err != nil {
+		panic(err)
+	}
+	for _, event := range history {
+		fmt.Printf("%s by %q: %q\n", event.Kind, event.By, event.Reason)
+	}
+	chosen.Statuses = []letters.Status{letters.StatusDiscarded}
+	fmt.Println(store.Purge(ctx, chosen, letters.Act{By: "ann", Reason: "nothing to keep"}))
+	purged, err := store.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventPurged}})
+	fmt.Println(len(purged), err)
+	// Output:
+	// 1 waiting no_such_customer
+	// 2 waiting no_such_customer
+	// 2 <nil>
+	// stored by "": ""
+	// discarded by "ann": "orders of a load test"
+	// 2 <nil>
+	// 2 <nil>
+}
+
+// A service collects the letters of a topic into its store, and deletes those that nothing waits for.
+func ExampleNewRetention() {
+	db, remove := exampleDB()
+	defer remove()
+	ctx := context.Background()
+	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
+	if err != nil {
+		panic(err)
+	}
+	deleted := make(chan int, 1)
+	retention, err := letters.NewRetention(store, letters.RetentionConfig{
+		Rules: []letters.RetentionRule{
+			{Reasons: []string{"fraud"}, Keep: true},
+			{Statuses: []letters.Status{letters.StatusWaiting}, OlderThan: 30 * 24 * time.Hour},
+		},
+		OnRun: func(_ context.Context, n int, _ error) {
+			select {
+			case deleted <- n:
+			default: // one is enough here
+			}
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	dead := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
+	router := message.NewDefaultRouter(watermill.NopLogger{})
+	router.AddPlugin(store.Collect(dead, "orders.dlq"), retention)
+	old := poison.Letter{
+		Original: message.NewMessage("1", nil),
+		Failure:  poison.Failure{LastFailedAt: time.Now().Add(-40 * 24 * time.Hour)},
+	}
+	if err := store.Publish("orders.dlq", old.Encode()); err != nil {
+		panic(err)
+	}
+	go func() { _ = router.Run(ctx) }()
+	fmt.Println(<-deleted, "letter is deleted")
+	_ = router.Close()
+	// Output: 1 letter is deleted
+}
+
+// A hook of a queue knows the cause under which a store keeps a letter, and a filter chooses letters there too.
+func ExampleCauseOf() {
+	urgent := letters.Filter{Reasons: []string{"no_such_customer"}}
+	causes := map[string]int{}
+	hook := func(_ context.Context, letter poison.Letter) { // poison.Hooks.OnDeadLetter
+		if urgent.Matches(letter) {
+			causes[letters.CauseOf(letter)]++
+		}
+	}
+	for _, customer := range []string{"7", "12"} {
+		hook(context.Background(), poison.Letter{
+			Original: message.NewMessage("", nil),
+			Failure:  poison.Failure{Reason: "no_such_customer", Description: "customer " + customer + " is unknown"},
+		})
+	}
+	fmt.Println(len(causes), "cause")
+	// Output: 1 cause
+}
+
+// Letters that came before there was a key are sealed later. The store opens them again.
+func ExampleStore_Reseal() {
+	db, remove := exampleDB()
+	defer remove()
+	ctx := context.Background()
+	before, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
+	if err != nil {
+		panic(err)
+	}
+	if err := before.Publish("orders.dlq", poison.Letter{Original: message.NewMessage("1", []byte("secret"))}.Encode()); err != nil {
+		panic(err)
+	}
+	keys, err := seal.ParseKeyring("orders-2026 q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=")
+	if err != nil {
+		panic(err)
+	}
+	sealer, err := seal.New(keys)
+	if err != nil {
+		panic(err)
+	}
+	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop", Seal: sealer})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(store.Reseal(ctx, letters.Filter{}, letters.Act{By: "ann", Reason: "the first key"}))
+	found, err := store.List(ctx, letters.Filter{Statuses: letters.Statuses()})
+	if err != nil {
+		panic(err)
+	}
+	opened, err := store.Open(ctx, found[0])
+	fmt.Println(found[0].SealKey, string(opened.Original.Payload), err)
+	// Output:
+	// 1 <nil>
+	// orders-2026 secret <nil>
 }

@@ -15,14 +15,23 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// withoutExample says why exported types, functions and methods need no Example.
+// withoutExample says which exported names need no Example, and why.
 var withoutExample = []struct {
-	why   string
 	names *regexp.Regexp
-}{}
+	why   string
+}{
+	{regexp.MustCompile(`\.(Error|Unwrap|String|MarshalText|UnmarshalText)$`), "errors, fmt and encoding call it"},
+	{regexp.MustCompile(`\.Inside$`), "Spillway's own packages call it"},
+	{regexp.MustCompile(`^(prom|telemetry|notify)\.\w+\.Observe$`), "spillway.New calls it, for Config.Observers"},
+	{regexp.MustCompile(`^wm\w+\.\w+\.(Publish|Subscribe|Close)$`), "Watermill's router calls it"},
+	{regexp.MustCompile(`\.(InitializeTopics|SubscribeInitialize)$`), "the queue and the router call it at the start"},
+	{regexp.MustCompile(`^wm\w+\.\w+\.(RedeliveryTime|ListWaiting)$`), "the stages and the receiver call it"},
+	{regexp.MustCompile(`^wm\w+\.Subscriber\.Browse$`), "the dry run of redrive drain calls it"},
+	{regexp.MustCompile(`^conformance\.`), "tests call it: docs/pubsub.md shows one"},
+}
 
 // Each exported type, function and method is in an Example, of its package or another one, or in withoutExample. A type
-// is in an Example that has a value of it.
+// is in an Example that has a value of it, or of a type that it is a part of.
 func TestEveryNameHasAnExample(t *testing.T) {
 	public := testkit.Must(exec.Command("go", "list", "./...", "./observe/prom/...", "./observe/telemetry/...").Output())
 	tests := map[string][]*ast.File{} // of a folder's external tests
@@ -53,7 +62,7 @@ func TestEveryNameHasAnExample(t *testing.T) {
 			if hasExample(file) {
 				ast.Inspect(file, func(n ast.Node) bool {
 					if id, ok := n.(*ast.Ident); ok && info.Uses[id] != nil {
-						shown[origin(info.Uses[id])] = true
+						see(info.Uses[id], shown)
 					}
 					if value, ok := n.(ast.Expr); ok {
 						show(info.TypeOf(value), shown)
@@ -111,11 +120,16 @@ func hasExample(file *ast.File) bool {
 	})
 }
 
-// show marks the named types that a value's type has.
+// show marks the named types of a value: its type, and the types of its fields, arguments and results.
 func show(of types.Type, shown map[types.Object]bool) {
 	switch of := of.(type) {
 	case *types.Named:
-		shown[of.Origin().Obj()] = true
+		object := of.Origin().Obj()
+		if shown[object] || object.Pkg() == nil || !strings.HasPrefix(object.Pkg().Path(), module) {
+			return
+		}
+		shown[object] = true
+		show(of.Underlying(), shown)
 	case *types.Pointer:
 		show(of.Elem(), shown)
 	case *types.Slice:
@@ -127,13 +141,28 @@ func show(of types.Type, shown map[types.Object]bool) {
 		for v := range of.Variables() {
 			show(v.Type(), shown)
 		}
+	case *types.Signature:
+		show(of.Params(), shown)
+		show(of.Results(), shown)
+	case *types.Struct:
+		for field := range of.Fields() {
+			if field.Exported() {
+				show(field.Type(), shown)
+			}
+		}
+	case *types.Interface:
+		for method := range of.Methods() {
+			show(method.Signature(), shown)
+		}
 	}
 }
 
-// origin is the declaration of what may be an instance of it.
-func origin(object types.Object) types.Object {
-	if f, ok := object.(*types.Func); ok {
-		return f.Origin()
+// see marks what an Example names.
+func see(object types.Object, shown map[types.Object]bool) {
+	switch object := object.(type) {
+	case *types.TypeName:
+		show(object.Type(), shown)
+	case *types.Func:
+		shown[object.Origin()] = true
 	}
-	return object
 }

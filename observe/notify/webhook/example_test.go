@@ -36,10 +36,15 @@ func ExampleVerify() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(send(context.Background(), notify.Notice{ID: "1"}))
-	fmt.Println(forged(context.Background(), notify.Notice{ID: "2"}))
+	chat, err := webhook.New(webhook.Config{URL: receiver.URL, Secret: secret, Client: receiver.Client(), Body: webhook.Slack})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(send(context.Background(), notify.Notice{ID: "1"}), chat(context.Background(), notify.Notice{ID: "2"}))
+	fmt.Println(forged(context.Background(), notify.Notice{ID: "3"}))
 	// Output:
 	// a notice arrived: 1
-	// <nil>
+	// a notice arrived: 2
+	// <nil> <nil>
 	// webhook: the answer is 401 Unauthorized: "no"
 }
