@@ -175,6 +175,9 @@ func (s *story) databases() []fault {
 		{"the only instance with Ordered is gone: it left a message that is due, and one that is held",
 			"it is back, and a person releases the held one",
 			s.leaveParked, s.exec(`DELETE FROM spillway_parked`), []string{"SpillwaySequenceLate", "SpillwaySequenceHeld"}},
+		{"a standing policy left a cause to a person", "a person releases the cause",
+			s.exec(`INSERT INTO spillway_policies (service, name, cause, stopped) VALUES (CAST('shop' AS BLOB), 'timeouts', 'c0ffee', 1)`),
+			s.exec(`UPDATE spillway_policies SET stopped = 0`), []string{"SpillwayPolicyBlocked"}},
 	}
 }
 
