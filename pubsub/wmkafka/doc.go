@@ -126,7 +126,8 @@
 //
 // Records of producers other than Watermill have no id of Watermill's, which is the default key of an idempotent
 // receiver: they would be invalid. Configure another key, idempotency.ByMetadata or idempotency.ByPayloadHash.
-// ByCoordinates recognises only a record that Kafka redelivers: a message that is redriven twice is applied twice.
+// A function over Origin can make a key of topic, partition, offset and timestamp. That recognises only a record that
+// Kafka redelivers: a message that is redriven twice is applied twice.
 //
 // # What is not promised
 //

@@ -3,6 +3,7 @@ package wmkafka_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
@@ -95,11 +97,20 @@ func ExampleNewStages() {
 	_, err = spillway.New(context.Background(), spillway.Config{
 		Service: "shop", DB: db,
 		Stages:   &stages.Config{Publisher: waiting, Subscriber: subscribe},
-		Receiver: &idempotency.ReceiverConfig{Key: wmkafka.ByCoordinates},
+		Receiver: &idempotency.ReceiverConfig{Key: byPlace},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+// byPlace recognises a record that Kafka delivers again, and no other copy of the message.
+func byPlace(msg *message.Message) (string, error) {
+	o := wmkafka.Origin(msg)
+	if o.Offset == "" {
+		return "", classify.Invalid(errors.New("the message did not come from Kafka"))
+	}
+	return fmt.Sprint(o.Topic, "/", o.Partition, "/", o.Offset, "/", o.Timestamp.UnixMilli()), nil
 }
 
 // Messages get keys from a function, letters keep theirs.

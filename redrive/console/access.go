@@ -60,16 +60,24 @@ func (r *request) who(reason string) operate.Person {
 	return operate.Person{Name: r.person.Name, Reason: reason, Right: operate.Right(r.person.Role)}
 }
 
+// accessUnknown is the fault of a request whose access function failed.
+func accessUnknown(err error) *fault {
+	return &fault{status: http.StatusServiceUnavailable, title: "Your access is not known",
+		text:  "The service could not find out who you are and what you may do. The log of the service says why.",
+		cause: err}
+}
+
 // person returns who sends a request, and a text if there is something to say about it.
 func (c *console) person(r *http.Request) (who Person, why string, err error) {
+	if c.config.Access == nil { // all that the page of a fleet may show is in its table
+		return Person{}, "", noPage()
+	}
 	err = safecall.Call("console.Config.Access", func() (err error) {
 		who, err = c.config.Access(r)
 		return err
 	})
 	if err != nil {
-		return Person{}, "", &fault{status: http.StatusServiceUnavailable, title: "Your access is not known",
-			text:  "The service could not find out who you are and what you may do. The log of the service says why.",
-			cause: err}
+		return Person{}, "", accessUnknown(err)
 	}
 	who.Name, who.Role = boundedtext.Text(who.Name, maxName), min(who.Role, Approve)
 	if who.Name == "" && who.Role > Look {

@@ -33,6 +33,8 @@ type console struct {
 	counting time.Duration // how long a page waits for the number of the letters that it lists
 	step     time.Duration // how long one request discards letters, or restores them
 	api      *api.Handler
+	service  string // whose letters they are
+	inFleet  bool   // two levels below the page of a fleet
 }
 
 // New returns a handler that shows the dead letters of a service, safe for concurrent use. It starts no goroutines, and
@@ -43,7 +45,7 @@ func New(config Config) (http.Handler, error) {
 	}
 	config.setDefaults()
 	c := &console{
-		config: config, routes: routes(),
+		config: config, routes: routes(), service: config.Campaigns.Inside().Store().Inside().Service(),
 		desk:    &operate.Desk{Store: config.Campaigns.Inside().Store(), Campaigns: config.Campaigns, Masks: config.Privacy},
 		origins: http.NewCrossOriginProtection(), now: time.Now, timeout: usualTimeout,
 		counting: 200 * time.Millisecond, step: stepTime,
@@ -92,7 +94,7 @@ func (c *console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		redirect(w, http.StatusTemporaryRedirect, "./"+lastPart(hr)+"/")
 		return
 	}
-	if strings.HasPrefix(path, "/api/") {
+	if c.api != nil && strings.HasPrefix(path, "/api/") {
 		c.api.ServeHTTP(w, hr)
 		return
 	}

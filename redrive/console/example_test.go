@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,19 +25,8 @@ func Example() {
 		panic(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)")
-	if err != nil {
-		panic(err)
-	}
-	defer func() { _ = db.Close() }()
-	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
-	if err != nil {
-		panic(err)
-	}
-	all, err := campaigns.New(context.Background(), store, campaigns.Config{Allow: []string{"orders"}})
-	if err != nil {
-		panic(err)
-	}
+	all, closeDB := campaignsOf(dir, "shop")
+	defer closeDB()
 	who := func(r *http.Request) (console.Person, error) {
 		return console.Person{Name: r.Header.Get("X-Forwarded-Email"), Role: console.Operate}, nil
 	}
@@ -55,14 +43,66 @@ func Example() {
 	mux.Handle("/looking/", http.StripPrefix("/looking", local))
 	mux.Handle("/deadletters/", http.StripPrefix("/deadletters", c))
 
-	server := httptest.NewServer(mux)
-	defer server.Close()
-	answer, err := server.Client().Get(server.URL + "/deadletters/")
+	fmt.Println(strings.Contains(get(mux, "/deadletters/"), "no letter waits"))
+	// Output: true
+}
+
+// One console over the databases of two services. Ann is on call for both; nobody else may see what the shop has.
+func ExampleFleet() {
+	dir, err := os.MkdirTemp("", "console")
 	if err != nil {
 		panic(err)
 	}
-	defer func() { _ = answer.Body.Close() }()
-	page, err := io.ReadAll(answer.Body)
-	fmt.Println(answer.Status, strings.Contains(string(page), "no letter waits"), err)
-	// Output: 200 OK true <nil>
+	defer func() { _ = os.RemoveAll(dir) }()
+	shop, closeShop := campaignsOf(dir, "shop")
+	defer closeShop()
+	mailing, closeMailing := campaignsOf(dir, "mailing")
+	defer closeMailing()
+	ann := func(r *http.Request) (console.Person, error) {
+		if r.Header.Get("X-Forwarded-Email") != "ann@example.com" {
+			return console.Person{}, nil
+		}
+		return console.Person{Name: "ann", Role: console.Operate}, nil
+	}
+	all := func(r *http.Request) (console.Person, error) {
+		return console.Person{Name: r.Header.Get("X-Forwarded-Email"), Role: console.LookWithoutPayload}, nil
+	}
+
+	fleet, err := console.Fleet(map[string]console.Config{
+		"shop":    {Campaigns: shop, Access: ann},
+		"mailing": {Campaigns: mailing, Access: all},
+	})
+	if err != nil {
+		panic(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/deadletters/", http.StripPrefix("/deadletters", fleet))
+
+	page := get(mux, "/deadletters/")
+	fmt.Println(strings.Contains(page, "s/mailing/"), strings.Contains(page, "s/shop/"))
+	// Output: true false
+}
+
+// campaignsOf opens the database of a service, with the name that the service has there.
+func campaignsOf(dir, service string) (all *campaigns.Campaigns, closeDB func()) {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, service+".db")+"?_pragma=journal_mode(WAL)")
+	if err != nil {
+		panic(err)
+	}
+	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: service})
+	if err != nil {
+		panic(err)
+	}
+	all, err = campaigns.New(context.Background(), store, campaigns.Config{Allow: []string{"orders"}})
+	if err != nil {
+		panic(err)
+	}
+	return all, func() { _ = db.Close() }
+}
+
+// get is the page at an address.
+func get(handler http.Handler, path string) string {
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Body.String()
 }

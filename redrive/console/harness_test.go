@@ -150,7 +150,12 @@ func (b *bench) post(path string, form url.Values, change ...func(*http.Request)
 
 func (b *bench) send(r *http.Request, change ...func(*http.Request)) page {
 	b.t.Helper()
-	ctx, cancel := context.WithCancel(b.t.Context())
+	return send(b.t, b.console, r, change...)
+}
+
+func send(t testing.TB, to http.Handler, r *http.Request, change ...func(*http.Request)) page {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r = r.WithContext(ctx)
 	r.Header.Set("Accept-Encoding", "gzip")
@@ -158,7 +163,7 @@ func (b *bench) send(r *http.Request, change ...func(*http.Request)) page {
 		f(r)
 	}
 	w := httptest.NewRecorder()
-	b.console.ServeHTTP(w, r)
+	to.ServeHTTP(w, r)
 	p := page{Response: w.Result(), sent: w.Body.Len()}
 	var body io.Reader = w.Body
 	if p.Header.Get("Content-Encoding") == "gzip" && p.sent > 0 {

@@ -125,10 +125,13 @@ func (c *console) send(w http.ResponseWriter, r *request, a answer) error {
 
 func (c *console) layout(r *request, a answer) layout {
 	l := layout{
-		Title: a.title, Service: c.desk.Store.Inside().Service(), Base: r.base, Style: styleName, Script: scriptName, Icon: iconName,
+		Title: a.title, Service: c.service, Base: r.base, Style: styleName, Script: scriptName, Icon: iconName,
 		Person: r.person, Note: r.note, Refresh: int(a.refresh.Seconds()), View: a.view, can: func(name string) bool {
 			return c.can(r.person, name)
 		},
+	}
+	if c.inFleet && r.person.Role > nothing {
+		l.Nav = append(l.Nav, place{Name: "All services", Link: r.base + "../../"})
 	}
 	for _, found := range c.routes {
 		if found.nav != "" && r.person.Role >= found.right {

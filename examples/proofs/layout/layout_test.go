@@ -26,7 +26,7 @@ var floors = map[string]int{
 	// middlewares that use letters, and the store of dead letters
 	"middleware": 2, "middleware/stages": 2, "redrive/letters": 2,
 	// dead letters on their way back, and the console, in a service's own server
-	"redrive": 3, "redrive/campaigns": 3, "redrive/console": 3, "redrive/erasure": 3, "redrive/internal/api": 3, "internal/masked": 3,
+	"redrive": 3, "redrive/campaigns": 3, "redrive/console": 3, "redrive/console/internal/fleet": 3, "redrive/erasure": 3, "redrive/internal/api": 3, "internal/masked": 3,
 	"internal/operate": 3,
 	// the front door
 	"": 4,

@@ -1,0 +1,250 @@
+package console
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// ships is a fleet of benches.
+type ships struct {
+	t       testing.TB
+	fleet   *members
+	benches map[string]*bench
+}
+
+// fleetOf makes a fleet. A header with the name of a service says what the person may do there.
+func fleetOf(t testing.TB, benches map[string]*bench) *ships {
+	t.Helper()
+	configs := map[string]Config{}
+	for name, b := range benches {
+		c := b.console.config
+		c.Access = func(r *http.Request) (Person, error) {
+			return access(&http.Request{Header: http.Header{"Test-Role": r.Header.Values(name)}})
+		}
+		configs[name] = c
+	}
+	m := testkit.Must(Fleet(configs)).(*members)
+	m.timeout = time.Minute // a database that is slow on this machine is not away
+	return &ships{t, m, benches}
+}
+
+// in says what a person may do in a service.
+func in(service string, role string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(service, role) }
+}
+
+func (s *ships) get(path string, change ...func(*http.Request)) page {
+	s.t.Helper()
+	return send(s.t, s.fleet, httptest.NewRequest(http.MethodGet, path, nil), change...)
+}
+
+func (s *ships) post(path string, form url.Values, change ...func(*http.Request)) page {
+	s.t.Helper()
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return send(s.t, s.fleet, r, change...)
+}
+
+func (p page) wantNot(t testing.TB, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if strings.Contains(p.body, text) {
+			t.Errorf("the page has %q: %s", text, p.body)
+		}
+	}
+}
+
+// stuck connects to a database that hangs, whatever the context says.
+type stuck struct {
+	*flaky
+	hangs   atomic.Bool
+	release chan struct{}
+	calls   atomic.Int32
+}
+
+func (s *stuck) Connect(ctx context.Context) (driver.Conn, error) {
+	if s.hangs.Load() {
+		s.calls.Add(1)
+		<-s.release
+	}
+	return s.flaky.Connect(ctx)
+}
+
+// Feature V11: the page of a fleet has all services that the person may see, with their causes, each masked as its
+// service does. One that the person may not see is not named, nor is one of which that is not known.
+func TestFleet(t *testing.T) {
+	orders, payroll, log := newBench(t), newBench(t), new(testkit.Log)
+	shipping := newBench(t, func(c *Config) { c.Privacy = testkit.Must(privacy.New(privacy.Rules{Patterns: []string{"customer"}})) })
+	panics, closed := newBench(t, func(c *Config) { c.Logger = log }), newBench(t, func(c *Config) { c.Logger = log })
+	f := fleetOf(t, map[string]*bench{"orders": orders, "shipping": shipping, "payroll": payroll, "panics": panics, "closed": closed})
+	orders.fill(1, 40)
+	shipping.fill(1, 20)
+	payroll.fill(2, 50)
+	testkit.NoError(t, closed.db.Close())
+	p := f.get("/", in("payroll", roles[nothing]), in("panics", "panic"), in("shipping", roles[LookWithoutPayload]))
+	p.want(t, http.StatusOK, `href="./s/orders/"><strong>orders</strong>`, `href="./s/shipping/letters">20</a>`, "60 letters wait.",
+		"1 service is not shown", "This service could not be read. Its log says why.", "<bdi>customer ", "<bdi>[redacted] ",
+		`href="./s/shipping/letters?cause=`)
+	p.wantNot(t, "payroll", "panics", "in the directory", "You are", "closed</a>")
+	if errs := log.Errors(); len(errs) != 2 {
+		t.Errorf("the log has %v", errs)
+	}
+	var counts []int
+	for _, cell := range p.elements(t, "td") {
+		if attribute(cell, "data-label") == "Letters" {
+			counts = append(counts, -testkit.Must(strconv.Atoi(cell.FirstChild.Data)))
+		}
+	}
+	if len(counts) != 8 || !slices.IsSorted(counts) {
+		t.Errorf("causes with %v letters", counts)
+	}
+	for _, link := range p.elements(t, "a") {
+		if to := attribute(link, "href"); strings.HasPrefix(to, "./s/") && !strings.HasPrefix(to, "./s/closed/") {
+			f.get(strings.TrimPrefix(to, ".")).want(t, http.StatusOK)
+		}
+	}
+	none := []func(*http.Request){in("orders", roles[nothing]), in("shipping", roles[nothing]), in("payroll", roles[nothing]),
+		in("closed", roles[nothing])}
+	for role, status := range map[string]int{roles[nothing]: http.StatusForbidden, "error": http.StatusServiceUnavailable} {
+		p = f.get("/", append(none, in("panics", role))...)
+		p.want(t, status, "/static/"+styleName)
+		p.wantNot(t, "orders", "shipping", "payroll", "panics", "closed")
+	}
+}
+
+// Feature V11: a service whose database hangs beyond the time of the page hides no other, and is not asked again while
+// it does.
+func TestFleetWithOneThatHangs(t *testing.T) {
+	address := databases.SQLite.Create(t)
+	hung := &stuck{flaky: &flaky{driver: databases.SQLite.Open(t, address).Driver(), address: address}, release: make(chan struct{})}
+	db := sql.OpenDB(hung)
+	db.SetMaxIdleConns(-1)
+	t.Cleanup(func() { _ = db.Close() })
+	hangs := benchOn(t, fixture.Database{Name: "stuck", Create: func(testing.TB) func() *sql.DB { return func() *sql.DB { return db } }})
+	f := fleetOf(t, map[string]*bench{"orders": newBench(t), "hangs": hangs})
+	f.benches["orders"].fill(1, 4)
+	hung.hangs.Store(true)
+	f.fleet.timeout = time.Second
+	testkit.Eventually(t, "a page came while the database hangs", func() bool { f.get("/"); return hung.calls.Load() == 1 })
+	f.fleet.timeout = time.Minute
+	const row = `href="./s/orders/letters">4</a>`
+	for range 5 {
+		f.get("/").want(t, http.StatusOK, row, "An earlier look at this service has no answer yet.")
+	}
+	if n := hung.calls.Load(); n != 1 {
+		t.Errorf("%d calls hang", n)
+	}
+	hung.hangs.Store(false)
+	close(hung.release)
+	testkit.Eventually(t, "it is back", func() bool { return strings.Contains(f.get("/").body, `href="./s/hangs/letters">0</a>`) })
+}
+
+// Feature V11: no right is carried from one service of a fleet to another, on pages and over the API. A page of another
+// site changes nothing. What the fleet itself has is in its table.
+func TestFleetRights(t *testing.T) {
+	a, b := newBench(t), newBench(t)
+	f := fleetOf(t, map[string]*bench{"a": a, "b": b})
+	a.fill(1, 3)
+	b.fill(1, 3)
+	for _, r := range f.fleet.own.routes {
+		if r.method != http.MethodGet || r.pattern != "/" && r.pattern != "/static/{file}" {
+			t.Errorf("the fleet has a route %v %v: give it a test of its rights", r.method, r.pattern)
+		}
+	}
+	approver := []func(*http.Request){in("a", roles[Approve]), in("b", roles[LookWithoutPayload])}
+	form := with(a.get("/discard?seq=1").fields(t), "reason", "INC-7")
+	f.post("/s/b/discard", form, approver...).want(t, http.StatusForbidden, "You have the right to look without payload.")
+	f.get("/s/b/letters/1/payload", approver...).want(t, http.StatusForbidden)
+	f.get("/s/b/api/v1/letters/1/payload", approver...).want(t, http.StatusForbidden)
+	for _, path := range []string{"/s/a/discard", "/s/a/api/v1/discards"} {
+		for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
+			f.post(path, form, append(approver, in(header, value))...).want(t, http.StatusForbidden)
+		}
+	}
+	a.want(letters.StatusWaiting, 3)
+	b.want(letters.StatusWaiting, 3)
+	f.post("/s/a/discard", form, append(approver, in("Sec-Fetch-Site", "same-origin"))...).want(t, http.StatusSeeOther)
+	a.want(letters.StatusDiscarded, 1)
+	for _, path := range []string{"/s/", "/s/c/", "/s/%61/", "/letters", "/api/v1/"} {
+		f.get(path).want(t, http.StatusNotFound)
+	}
+	f.post("/", nil).want(t, http.StatusNotFound)
+}
+
+// Feature V11: what one person sees of a fleet is not kept for another.
+func TestFleetByPerson(t *testing.T) {
+	f := fleetOf(t, map[string]*bench{"a": newBench(t), "b": newBench(t)})
+	f.benches["b"].fill(1, 3)
+	both := f.get("/")
+	tag := both.Header.Get("ETag")
+	f.get("/", in("If-None-Match", tag)).want(t, http.StatusNotModified)
+	f.get("/", in("If-None-Match", tag), in("b", roles[nothing])).want(t, http.StatusOK)
+	if both.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%v", both.Header)
+	}
+	f.get("/", in(live, "1")).wantNot(t, "<html")
+}
+
+// Feature V11: a fleet is mounted anywhere. From each service a link leads back to it.
+func TestFleetMounted(t *testing.T) {
+	f := fleetOf(t, map[string]*bench{"orders": newBench(t), "orders2": newBench(t)})
+	f.benches["orders"].fill(1, 3)
+	at := "http://example.com/ops/fleet"
+	for _, step := range []string{"", "./s/orders/", "./letters", "letters/1", "../../../", "./s/orders2"} {
+		base := testkit.Must(url.Parse(at))
+		at = base.ResolveReference(testkit.Must(url.Parse(step))).String()
+		p := send(t, http.StripPrefix("/ops/fleet", f.fleet), httptest.NewRequest(http.MethodGet, at, nil))
+		if to := p.Header.Get("Location"); to != "" {
+			at = base.ResolveReference(testkit.Must(url.Parse(at))).ResolveReference(testkit.Must(url.Parse(to))).String()
+			if !strings.HasSuffix(at, "/") {
+				t.Errorf("to %s", at)
+			}
+			continue
+		}
+		p.want(t, http.StatusOK)
+		if strings.Contains(at, "/s/") {
+			p.want(t, http.StatusOK, ">All services</a>")
+		}
+	}
+	if at != "http://example.com/ops/fleet/s/orders2/" {
+		t.Errorf("at %s", at)
+	}
+}
+
+// Feature V11: nothing that letters of a fleet carry becomes a part of its page.
+func TestFleetHostile(t *testing.T) {
+	f := fleetOf(t, map[string]*bench{"a": newBench(t), "b": newBench(t)})
+	f.benches["a"].infest()
+	p := f.get("/")
+	p.want(t, http.StatusOK, "mark", "&lt;script&gt;")
+	p.wantHarmless(t, "fleet")
+}
+
+// A fleet that cannot be is an error that names the service.
+func TestFleetRefuses(t *testing.T) {
+	well := newBench(t).console.config
+	for _, name := range []string{"", ".", "..", "-a", "a/b", "A", "ä", "a b", "<b>", "a?", "%61", strings.Repeat("a", 61)} {
+		testkit.Says(t, testkit.Err(Fleet(map[string]Config{name: well, "well": well})), "a name stands in addresses")
+	}
+	testkit.Says(t, testkit.Err(Fleet(nil)), "services is empty")
+	testkit.Says(t, testkit.Err(Fleet(map[string]Config{"well": well, "orders": {}})), `services["orders"]`)
+	for _, name := range []string{"a", "0", "a.b_c-d", strings.Repeat("a", 60)} {
+		testkit.NoError(t, testkit.Err(Fleet(map[string]Config{name: well})))
+	}
+}

@@ -1,0 +1,128 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/redrive/console/internal/fleet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func everyone(*http.Request) (bool, string, error) { return true, "", nil }
+
+func look(services ...*fleet.Service) []fleet.Seen {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	return fleet.Look(r, services, time.Second)
+}
+
+// Feature V11: a service whose database or access function answers never, against its context, holds up no other. It is
+// not asked again until it has answered, and the page that finds it so is not held up.
+func TestOneThatHangs(t *testing.T) {
+	for _, of := range []string{"access", "read"} {
+		t.Run(of, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int32
+				release := make(chan struct{})
+				hang := func() { calls.Add(1); <-release }
+				well := fleet.New(everyone, func(context.Context) (fleet.State, error) { return fleet.State{Waiting: 7}, nil })
+				ill := fleet.New(func(*http.Request) (bool, string, error) {
+					if of == "access" {
+						hang()
+					}
+					return true, "", nil
+				}, func(context.Context) (fleet.State, error) {
+					if of == "read" {
+						hang()
+					}
+					return fleet.State{Waiting: 8}, nil
+				})
+				why := func(s fleet.Seen) error { return errors.Join(s.Unknown, s.Err) }
+				begun := time.Now()
+				seen := look(ill, well)
+				if took := time.Since(begun); took != time.Second || !errors.Is(why(seen[0]), fleet.ErrLate) || seen[1].State.Waiting != 7 {
+					t.Fatalf("after %v: %+v", took, seen)
+				}
+				begun, before := time.Now(), runtime.NumGoroutine()
+				for range 20 {
+					if seen = look(well, ill); !errors.Is(why(seen[1]), fleet.ErrBusy) || seen[0].State.Waiting != 7 {
+						t.Fatalf("%+v", seen)
+					}
+				}
+				if took := time.Since(begun); took != 0 || calls.Load() != 1 || runtime.NumGoroutine() > before {
+					t.Errorf("after %v there are %d calls and %d goroutines, before %d", took, calls.Load(), runtime.NumGoroutine(), before)
+				}
+				close(release)
+				synctest.Wait()
+				if seen = look(ill); seen[0].State.Waiting != 8 || why(seen[0]) != nil {
+					t.Errorf("it is back: %+v", seen)
+				}
+			})
+		})
+	}
+}
+
+// Feature V11: many look at once. Each has its answer, and a service is read for one of them at a time.
+func TestManyLookAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int32
+		s := fleet.New(everyone, func(context.Context) (fleet.State, error) {
+			most.Store(max(most.Load(), now.Add(1)))
+			defer now.Add(-1)
+			time.Sleep(10 * time.Millisecond)
+			return fleet.State{Waiting: 7}, nil
+		})
+		answers := make(chan fleet.Seen)
+		for range 20 {
+			go func() { answers <- look(s)[0] }()
+		}
+		for range 20 {
+			if seen := <-answers; seen.State.Waiting != 7 || seen.Err != nil {
+				t.Errorf("%+v", seen)
+			}
+		}
+		if most.Load() != 1 {
+			t.Errorf("%d reads at once", most.Load())
+		}
+	})
+}
+
+// Feature V11: a panic, an error or the end of a goroutine in a function of one service is the answer of that service.
+// Nothing is read for a person who may not see it. What a function does with its request is seen by no other.
+func TestOneThatFails(t *testing.T) {
+	state := func(context.Context) (fleet.State, error) { return fleet.State{Waiting: 7}, nil }
+	reads := 0
+	counted := func(context.Context) (fleet.State, error) { reads++; return fleet.State{}, nil }
+	seen := look(
+		fleet.New(func(*http.Request) (bool, string, error) { panic("on fire") }, counted),
+		fleet.New(func(*http.Request) (bool, string, error) { return true, "", errors.New("away") }, counted),
+		fleet.New(func(*http.Request) (bool, string, error) { return false, "not you", nil }, counted),
+		fleet.New(everyone, func(context.Context) (fleet.State, error) { panic("on fire") }),
+		fleet.New(func(r *http.Request) (bool, string, error) {
+			r.Header.Set("Role", "all")
+			return true, "", r.ParseForm()
+		}, state),
+		fleet.New(func(r *http.Request) (bool, string, error) {
+			return r.Header.Get("Role") == "", "", r.ParseForm()
+		}, state),
+	)
+	for i, want := range []struct{ may, unknown, failed bool }{{unknown: true}, {unknown: true}, {}, {may: true, failed: true}, {may: true}, {may: true}} {
+		got := seen[i]
+		if got.Unknown == nil && got.May != want.may || (got.Unknown != nil) != want.unknown || (got.Err != nil) != want.failed ||
+			(got.State.Waiting == 7) != (want.may && !want.failed) {
+			t.Errorf("%d: %+v", i, got)
+		}
+	}
+	if seen[2].Note != "not you" || reads != 0 {
+		t.Errorf("%+v, %d reads", seen[2], reads)
+	}
+}
