@@ -1,10 +1,8 @@
 package console
 
 import (
-	"html/template"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/chart"
@@ -23,18 +21,11 @@ func (c *console) causes(r *request) (answer, error) {
 }
 
 type causes struct {
-	Form    filterForm
-	Rows    []causeRow
-	Letters int
-	More    string // link to a longer list
-}
-
-type causeRow struct {
-	Reason, Handler, Topic, Class, Type, Description string
-	Letters, LastHour                                int
-	Trend                                            template.HTML
-	First, Last                                      time.Time
-	Link, Sample, Redrive                            string
+	Form     filterForm
+	Statuses []statusLink
+	Rows     []causeRow
+	Letters  int
+	More     string // link to a longer list
 }
 
 func (c *console) causesOf(r *request) (v causes, err error) {
@@ -44,6 +35,8 @@ func (c *console) causesOf(r *request) (v causes, err error) {
 	}
 	f.Limit = rows(r.query, causesShown, mostCauses)
 	v.Form = r.filterForm("causes", r.query, "rows")
+	v.Statuses = statusLinks(f, []letters.Status{letters.StatusWaiting, letters.StatusRefused, letters.StatusQuarantined,
+		letters.StatusDiscarded}, func(f letters.Filter) string { return r.link("causes", operate.FilterValues(f)) })
 	last, err := c.desk.Store.Inside().LastSeq(r.http.Context())
 	if err != nil {
 		return v, err
@@ -61,22 +54,16 @@ func (c *console) causesOf(r *request) (v causes, err error) {
 		return v, err
 	}
 	for i, g := range groups {
-		row := causeRow{
-			Reason: g.Reason, Handler: g.Handler, Topic: g.Topic, Class: g.Class.String(), Type: g.Type,
-			Description: g.Description, Letters: g.Count, First: g.FirstFailedAt, Last: g.LastFailedAt,
-			Trend:  chart.Spark(arrived[i].PerMinute[:]),
-			Sample: r.link("letters/"+id(g.Example), nil),
-		}
+		row := r.causeRow(g)
+		row.Trend = chart.Spark(arrived[i].PerMinute[:])
 		for _, n := range arrived[i].PerMinute {
 			row.LastHour += n
 		}
 		of := f
 		of.Causes, of.Limit = []string{g.Cause}, 0
 		row.Link = r.link("letters", operate.FilterValues(of))
-		if last > 0 && g.Count > 0 {
-			of.MaxSeq = last
-			row.Redrive = r.link("redrive", operate.Selection{Filter: of, Number: g.Count}.Values())
-		}
+		of.MaxSeq = last
+		row.Acts = c.acts(r, of, g.Count)
 		v.Letters += g.Count
 		v.Rows = append(v.Rows, row)
 	}

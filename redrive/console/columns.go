@@ -12,6 +12,7 @@ import (
 type column struct {
 	Name, Label, Class string
 	usual              bool
+	same               bool                       // for all letters of a cause
 	name               func(*letters.Head) string // of a column whose short values are not broken
 	value              func(*console, *letters.Head) template.HTML
 }
@@ -31,9 +32,9 @@ func columns() []column {
 			h *letters.Head) template.HTML {
 			return when(h.LastFailedAt)
 		}},
-		{Name: "handler", Label: "Handler", usual: true, name: func(h *letters.Head) string { return h.Handler }},
-		{Name: "topic", Label: "Topic", usual: true, name: func(h *letters.Head) string { return h.Topic }},
-		{Name: "reason", Label: "Reason", usual: true, name: func(h *letters.Head) string { return h.Reason }},
+		{Name: "handler", Label: "Handler", usual: true, same: true, name: func(h *letters.Head) string { return h.Handler }},
+		{Name: "topic", Label: "Topic", usual: true, same: true, name: func(h *letters.Head) string { return h.Topic }},
+		{Name: "reason", Label: "Reason", usual: true, same: true, name: func(h *letters.Head) string { return h.Reason }},
 		{Name: "description", Label: "Description", usual: true,
 			value: shown(func(h *letters.Head) string { return h.Description }, 120)},
 		{Name: "class", Label: "Class", value: plain(func(h *letters.Head) string { return h.Class.String() })},
@@ -68,12 +69,12 @@ func columns() []column {
 }
 
 // chooseColumns returns the columns that a person asks for, or the usual ones, and all of them to choose from. A list
-// of several statuses shows them.
-func chooseColumns(asked []string, statuses bool) (chosen []column, options []option) {
+// of several statuses shows them, and one of a cause leaves out what all its letters have in common.
+func chooseColumns(asked []string, statuses, cause bool) (chosen []column, options []option) {
 	for _, one := range columns() {
 		checked := slices.Contains(asked, one.Name)
 		if len(asked) == 0 {
-			checked = one.usual || statuses && one.Name == "status"
+			checked = one.usual && !(cause && one.same) || statuses && one.Name == "status"
 		}
 		if checked {
 			chosen = append(chosen, one)

@@ -1,5 +1,7 @@
 package console
 
+import "github.com/watermill-spillway/spillway/internal/operate"
+
 // settingLabels are the labels of the fields.
 var settingLabels = map[string]string{
 	"rate":         "Letters a second",
@@ -23,6 +25,8 @@ var settingLabels = map[string]string{
 // settingsForm is the form of a campaign: its fields in their groups, with what was typed and what is wrong.
 type settingsForm struct {
 	Key                       string
+	Why                       string // the rate and the canary are as they are
+	Free, Careful             bool   // the form offers to be without them, or to have the careful ones again
 	Care, More                []formField
 	Patch, Set, Unset, Func   formField
 	Reason                    formField
@@ -32,10 +36,12 @@ type settingsForm struct {
 	MoreOpen, EditOpen, Wrong bool
 }
 
-// form is the form with the settings. The browser goes to the first field that is wrong.
-func (s *campaignForm) form() settingsForm {
+// form is the form with the settings, for n letters. The browser goes to the first field that is wrong.
+func (s *campaignForm) form(n operate.Number) settingsForm {
 	f := settingsForm{Key: s.Key, FirstStage: s.FirstStage, Approval: s.Approval,
-		HandleAgain: s.HandleAgain, AgainWrong: s.wrong["handle-again"]}
+		HandleAgain: s.HandleAgain, AgainWrong: s.wrong["handle-again"], Why: s.care(n), Free: s.Rate+s.Canary != ""}
+	rate, canary := carefully(n)
+	f.Careful = s.Rate != rate || s.Canary != canary
 	typed := s.fields()
 	field := func(name, hint, mode string) formField {
 		one := formField{Name: name, Label: settingLabels[name], Value: *typed[name], Hint: hint, Mode: mode,
@@ -47,12 +53,12 @@ func (s *campaignForm) form() settingsForm {
 	f.Care = []formField{
 		field("rate", "no limit", "decimal"),
 		field("canary", "0", "numeric"),
-		field("canary-wait", "1m", ""),
 		field("stop-at", "20", "decimal"),
-		field("stop-after", "50", "numeric"),
 		field("max", "all", "numeric"),
 	}
 	f.More = []formField{
+		field("canary-wait", "1m", ""),
+		field("stop-after", "50", "numeric"),
 		field("to", "", ""),
 		field("not-before", "2h", ""),
 		field("resume-after", "5m", ""),
@@ -64,7 +70,7 @@ func (s *campaignForm) form() settingsForm {
 	f.Reason = reasonField(s.Reason, s.wrong["reason"], reasonHint)
 	f.Reason.First = f.Reason.Wrong != "" && !f.Wrong
 	f.Wrong = f.Wrong || f.Reason.First
-	f.MoreOpen = s.To+s.NotBefore+s.ResumeAfter+s.Concurrency != "" || s.FirstStage || s.HandleAgain || s.Approval
+	f.MoreOpen = s.CanaryWait+s.StopAfter+s.To+s.NotBefore+s.ResumeAfter+s.Concurrency != "" || s.FirstStage || s.HandleAgain || s.Approval
 	f.EditOpen = s.Patch+s.Set+s.Unset+s.Func != ""
 	return f
 }

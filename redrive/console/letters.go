@@ -28,10 +28,15 @@ const newest = "newest"
 // them, or all that match.
 func (c *console) letters(r *request) (answer, error) {
 	v, err := c.lettersOf(r)
-	return answer{page: "letters", title: "Letters", view: v}, err
+	title := "Letters"
+	if v.Cause != nil {
+		title = "Letters of one cause"
+	}
+	return answer{page: "letters", title: title, view: v}, err
 }
 
 type letterList struct {
+	Cause   *causeFacts // if the list has letters of one cause
 	Form    filterForm
 	Columns []option // to choose from
 	Keep    []field  // of the form that chooses columns
@@ -84,7 +89,13 @@ func (c *console) lettersOf(r *request) (v letterList, err error) {
 	show := rows(q, lettersShown, mostLetters)
 	v.Form = r.filterForm("letters", q, listFields...)
 	v.Form.Clear = r.link("letters", only(q, listFields...))
-	v.Heads, v.Columns = chooseColumns(operate.Filled(q["column"]), len(f.Statuses) > 1)
+	if v.Cause, err = c.causeOf(r, f); err != nil {
+		return v, err
+	}
+	if v.Cause != nil { // stands above the list
+		v.Form.Chips = slices.DeleteFunc(v.Form.Chips, func(one chip) bool { return one.Name == "cause" })
+	}
+	v.Heads, v.Columns = chooseColumns(operate.Filled(q["column"]), len(f.Statuses) > 1, v.Cause != nil)
 	v.Keep = hidden(merged(operate.FilterValues(f), only(q, "rows", "order")))
 
 	whole := f

@@ -61,6 +61,31 @@ func testLetters(t *testing.T, engine *browser.Browser) {
 	}
 }
 
+// Feature V11: the first screen of a telephone says what waits and what is new, and has what to do about it within reach of
+// a thumb, as the way to all other pages is.
+func testPhone(t *testing.T, engine *browser.Browser) {
+	b := newBench(t)
+	b.incident()
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)
+	url := b.serve()
+	phone := engine.Page(t, browser.Options{Width: 390, Height: 844})
+	for _, path := range []string{"/", "/causes"} {
+		phone.Open(url + path)
+		for _, seen := range []string{".badge.new", "td a.button[href*='redrive?']", "header nav a[href$='/audit']"} {
+			if !browser.Eval[bool](phone, fmt.Sprintf(inView, seen)) {
+				t.Errorf("%s is not on the first screen of %s", seen, path)
+			}
+		}
+		small := browser.Eval[[]string](phone, `[...document.querySelectorAll("button, .button, nav a")].filter((e) => e.getClientRects().length && e.getBoundingClientRect().height < 44).map((e) => e.textContent)`)
+		if wide := browser.Eval[int](phone, "document.documentElement.scrollWidth"); wide > 390 || len(small) > 0 {
+			t.Errorf("%s is %d wide, and these are too low for a thumb: %q", path, wide, small)
+		}
+		for _, found := range phone.Axe() {
+			t.Errorf("%s: %s", path, found)
+		}
+	}
+}
+
 // Feature V11: while a person looks at the page of a campaign, its actions become those of its new state. What the
 // person types into a form that is still there stays.
 func testCampaignMoves(t *testing.T, engine *browser.Browser) {

@@ -1,22 +1,17 @@
 package console
 
 import (
-	"cmp"
 	"html/template"
-	"slices"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/redrive/console/internal/chart"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 const (
-	chartCauses    = 5   // that have a colour of their own
-	arrivalCauses  = 500 // whose arrivals are looked up: those with the most letters
 	shownCampaigns = 20
 	shownEvents    = 10
 	readEvents     = 200 // to fold into as many lines
@@ -38,7 +33,10 @@ type overview struct {
 	HourPart     bool // of so many causes that not all are counted
 	Chart        template.HTML
 	Top          int
+	New          int // causes whose first letter failed in the last hour
 	Legend       []legend
+	More         int    // causes that wait and are not in the legend
+	Causes       string // the address of all
 	Breakers     []breakerLine
 	HasBreakers  bool
 	BreakersFail bool // Config.Breakers panicked
@@ -50,16 +48,6 @@ type statusCount struct {
 	Name    string
 	Letters int
 	Link    string
-}
-
-// legend is a colour of the chart, and what it stands for.
-type legend struct {
-	Class       string // of the style
-	Reason      string
-	Description string
-	Handler     string
-	Letters     int
-	Link        string // empty for the other causes together
 }
 
 type breakerLine struct {
@@ -151,68 +139,6 @@ func (c *console) doneLast(r *request) (lines []eventLine, err error) {
 		lines = append(lines, line)
 	}
 	return lines, nil
-}
-
-// arrivals draws the chart of the last hour.
-func (c *console) arrivals(r *request, v *overview) error {
-	groups, err := c.desk.Store.Groups(r.http.Context(), letters.Filter{Statuses: letters.Statuses(), Limit: arrivalCauses})
-	if err != nil {
-		return err
-	}
-	v.HourPart = len(groups) == arrivalCauses
-	causes := make([]string, len(groups))
-	for i, g := range groups {
-		causes[i] = g.Cause
-	}
-	arrived, err := c.desk.Store.Inside().Arrivals(r.http.Context(), causes...)
-	if err != nil {
-		return err
-	}
-	type counted struct {
-		group   letters.Group
-		minutes []int
-		sum     int
-	}
-	var all []counted
-	for i, a := range arrived {
-		one := counted{group: groups[i], minutes: a.PerMinute[:]}
-		for _, n := range a.PerMinute {
-			one.sum += n
-		}
-		if v.Hour += one.sum; one.sum > 0 {
-			all = append(all, one)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b counted) int { return cmp.Compare(b.sum, a.sum) })
-	var series [][]int
-	sums, others := make([]int, 60), counted{minutes: make([]int, 60)}
-	for i, one := range all {
-		for minute, n := range one.minutes {
-			if sums[minute] += n; i >= chartCauses {
-				others.minutes[minute] += n
-			}
-		}
-		if i >= chartCauses {
-			others.sum += one.sum
-			continue
-		}
-		g := one.group
-		series = append(series, one.minutes)
-		v.Legend = append(v.Legend, legend{
-			Class: colour(i), Reason: g.Reason, Description: g.Description, Handler: g.Handler, Letters: one.sum,
-			Link: r.link("letters", operate.FilterValues(letters.Filter{Causes: []string{g.Cause}})),
-		})
-	}
-	if others.sum > 0 {
-		series = append(series, others.minutes)
-		v.Legend = append(v.Legend, legend{Class: colour(chartCauses), Letters: others.sum})
-	}
-	v.Top = slices.Max(sums)
-	if v.Hour > 0 {
-		v.Chart = chart.Bars("arrivals", "Arrivals a minute, by cause", say("A bar for each minute of the last hour. At "+
-			"most %s a minute.", v.Top), series...)
-	}
-	return nil
 }
 
 // breakers asks Config.Breakers, whose panic costs this part of the page alone.

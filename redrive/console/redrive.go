@@ -67,7 +67,8 @@ func (c *console) redrive(r *request) (answer, error) {
 		return answer{}, err
 	}
 	set, n := settingsOf(form), c.chosenWithin(r, s, c.counting)
-	if form.Get("do") != "start" {
+	if do := form.Get("do"); do != "start" {
+		set.changed(do, n)
 		return c.redrivePage(r, s, n, set, problem{})
 	}
 	request := set.request(s.Campaign(), r.now)
@@ -185,7 +186,7 @@ func (c *console) redrivePage(r *request, s operate.Selection, n operate.Number,
 	if len(p.leftOut) > 0 && view.Plan == nil {
 		view.Plan = &planView{LeftOut: p.leftOut}
 	}
-	view.Settings = set.form()
+	view.Settings = set.form(n)
 	return answer{status: p.status, page: "redrive", title: "Redrive", view: view}, nil
 }
 

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
@@ -29,22 +27,6 @@ type campaignForm struct {
 	Patch, Set, Unset, Func                              string
 
 	wrong map[string]string // what is wrong with fields, by their names
-}
-
-// The settings that a form begins with. A person sees them and may empty them: a campaign that is started in a hurry
-// goes at a rate, and tries some letters first if there are many.
-const (
-	usualRate   = 20
-	usualCanary = 10
-	manyLetters = 20
-)
-
-func newSettings(n operate.Number) campaignForm {
-	s := campaignForm{Key: watermill.NewUUID(), Rate: strconv.Itoa(usualRate)}
-	if !n.Known() || n.N() > manyLetters {
-		s.Canary = strconv.Itoa(usualCanary)
-	}
-	return s
 }
 
 // fields are the settings by the names of their fields.
