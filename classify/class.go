@@ -57,6 +57,7 @@ const (
 	ReasonMissingMetadata     = "missing_metadata"
 	ReasonOutput              = "output_undeliverable"
 	ReasonMaxRedrives         = "max_redrives_exceeded"
+	ReasonSkipped             = "skipped"
 )
 
 // Verdict is what is known about an error. A zero field means "unknown".

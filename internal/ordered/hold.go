@@ -45,9 +45,6 @@ func (p *Part) hold(c *chain.Call, d *sequence.Delivery, why error) chain.Outcom
 	return placed
 }
 
-// reasonSkipped is the reason of a letter that a person asked for.
-const reasonSkipped = "skipped"
-
 // decided is the end of a message by what a person decided.
 func decided(row *sequence.Row) error {
 	text := fmt.Sprintf("%s decided to %s it: %s", row.By, row.Decision, row.Why)
@@ -55,5 +52,5 @@ func decided(row *sequence.Row) error {
 	if row.Decision == sequence.Discard {
 		return classify.Discard(err)
 	}
-	return classify.Permanent(err, classify.Reason(reasonSkipped), classify.Description(text))
+	return classify.Permanent(err, classify.Reason(classify.ReasonSkipped), classify.Description(text))
 }
