@@ -27,6 +27,7 @@ type Stage struct {
 	// Until returns the time to hold a message until that arrived at a time. It does not change the message.
 	Until func(msg *message.Message, arrived time.Time) time.Time
 	// Take handles a message, whose context is set, and returns when it is settled, or when its subscription has ended.
+	// The context does not end before its graceful.TakingOf does.
 	Take func(msg *message.Message)
 }
 

@@ -95,25 +95,26 @@ func Until(ctx, taking context.Context) context.Context {
 	return context.WithValue(ctx, takingKey{}, taking)
 }
 
-// takingOf returns nil for messages of a subscription that does not drain.
-func takingOf(ctx context.Context) context.Context {
+// TakingOf returns what ends when the subscription of a message with ctx takes no more. It is nil if that does not
+// drain.
+func TakingOf(ctx context.Context) context.Context {
 	taking, _ := ctx.Value(takingKey{}).(context.Context)
 	return taking
 }
 
 // Ends reports whether the subscription of a message with ctx drains: then ctx ends some time after it.
-func Ends(ctx context.Context) bool { return takingOf(ctx) != nil }
+func Ends(ctx context.Context) bool { return TakingOf(ctx) != nil }
 
 // Began reports whether the subscription of a message with ctx takes no more.
 func Began(ctx context.Context) bool {
-	taking := takingOf(ctx)
+	taking := TakingOf(ctx)
 	return taking != nil && taking.Err() != nil
 }
 
 // Waits returns ctx for a wait on behalf of its message: nothing is lost if the message goes back instead. It ends with
 // ctx, and with the first step. Call the function returned when the wait is over.
 func Waits(ctx context.Context) (context.Context, context.CancelFunc) {
-	taking := takingOf(ctx)
+	taking := TakingOf(ctx)
 	if taking == nil {
 		return ctx, func() {}
 	}

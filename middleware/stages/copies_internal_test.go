@@ -132,11 +132,11 @@ func TestNoCopiesInTransactions(t *testing.T) {
 	for range 3 {
 		msg := staged("e", "1", "p")
 		msg.SetContext(context.Background())
-		if _, claimed := w.claim(t.Context(), msg); !claimed {
+		if _, claimed := w.claim(ending{t.Context(), t.Context()}, msg); !claimed {
 			t.Error("a stock subscriber's message is taken for a copy")
 		}
 		msg.SetContext(chain.WithTransaction(context.Background(), t))
-		if _, claimed := in.claim(t.Context(), msg); !claimed {
+		if _, claimed := in.claim(ending{t.Context(), t.Context()}, msg); !claimed {
 			t.Error("a message in a transaction is taken for a copy")
 		}
 	}
@@ -150,7 +150,7 @@ func TestCopiesAreLinked(t *testing.T) {
 				topic := topicOf("t")
 				topic.of.stages.config.setDefaults()
 				w := &waiter{at: topic, sub: &sharedSubscriber{redelivery: &outage.Redelivery{}}}
-				leave, claimed := w.claim(t.Context(), staged("e", "1", "p"))
+				leave, claimed := w.claim(ending{t.Context(), t.Context()}, staged("e", "1", "p"))
 				testkit.Require(t, claimed, "not claimed")
 				results, gone, cancel := make(chan string, 10), 0, context.CancelFunc(nil)
 				for i := range 4 {
@@ -161,7 +161,7 @@ func TestCopiesAreLinked(t *testing.T) {
 					}
 					go func() {
 						msg := staged("e", "1", "p")
-						leave, claimed := w.claim(ctx, msg)
+						leave, claimed := w.claim(ending{ctx, ctx}, msg)
 						select {
 						case <-msg.Acked():
 							results <- "acked"

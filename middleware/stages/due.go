@@ -104,13 +104,15 @@ func (w *waiter) warn(event *logging.Event, hold time.Duration) {
 }
 
 // again publishes msg to the end of its topic.
-func (w *waiter) again(ctx context.Context, msg *message.Message, stage deadletter.Stage) {
+func (w *waiter) again(ends ending, msg *message.Message, stage deadletter.Stage) {
 	taken := false
 	defer func() { // even if the publisher ends the goroutine
 		if taken {
 			msg.Ack()
 			return
 		}
+		ctx, cancel := both(ends.router, ends.taking)
+		defer cancel()
 		wait.For(ctx, time.Second) // some subscribers redeliver at once, and without end
 		msg.Nack()
 	}()

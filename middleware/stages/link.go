@@ -13,8 +13,8 @@ import (
 
 // claim makes msg the one copy of its message that is held here, and reports whether it is. If another copy is held,
 // claim waits until that one is settled, and settles msg in the same way. If the broker cannot have heard of it, msg
-// takes the place of the other copy. Call the returned function when msg is settled, or ctx has ended.
-func (w *waiter) claim(ctx context.Context,
+// takes the place of the other copy. Call the returned function when msg is settled, or the wait has ended.
+func (w *waiter) claim(ends ending,
 	msg *message.Message) (leave func(became outcome, waited time.Duration), claimed bool) {
 	none := func(outcome, time.Duration) {}
 	// In a transaction an ack can be undone, with what the handler wrote: the message must be handled again.
@@ -43,7 +43,9 @@ func (w *waiter) claim(ctx context.Context,
 		}
 		select {
 		case <-other.settled:
-		case <-ctx.Done():
+		case <-ends.router.Done():
+			return none, false
+		case <-ends.taking.Done():
 			return none, false
 		}
 		switch other.outcome {

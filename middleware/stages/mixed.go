@@ -138,7 +138,7 @@ func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended f
 		w.deliver(waits, in, out, ended)
 		over.close()
 	}
-	if _, holds := w.sub.Subscriber.(due.Subscriber); holds { // no message comes, and the end is waited for when it is near
+	if w.holds { // no message comes, and the end is waited for when it is near
 		context.AfterFunc(waits, run)
 	} else {
 		go run()

@@ -22,6 +22,7 @@ import (
 type waiter struct {
 	sub    *sharedSubscriber
 	at     *stageTopic
+	holds  bool            // sub holds messages until they are due
 	room   chan struct{}   // a place for each message that is handled; nil has room for all
 	closed context.Context // ends when the router closes
 	close  context.CancelFunc
@@ -29,6 +30,7 @@ type waiter struct {
 
 func newWaiter(t *stageTopic, sub *sharedSubscriber) *waiter {
 	w := &waiter{sub: sub, at: t}
+	_, w.holds = sub.Subscriber.(due.Subscriber)
 	w.closed, w.close = context.WithCancel(context.Background())
 	if t.concurrency > 0 {
 		w.room = make(chan struct{}, t.concurrency)
@@ -38,23 +40,36 @@ func newWaiter(t *stageTopic, sub *sharedSubscriber) *waiter {
 
 func (w *waiter) log() watermill.LoggerAdapter { return w.at.of.stages.config.Logger }
 
-// hold passes msg on when it is due. It nacks msg if ctx, or the message's own context, ends before.
+// ending is what ends the waits for a message.
+type ending struct{ router, taking context.Context }
+
+func (e ending) began() bool { return e.router.Err() != nil || e.taking.Err() != nil }
+
+// endingOf returns what ends the waits for a message with the context session. That of a subscriber that holds messages
+// itself does not end before its subscription takes no more, and costs no context then.
+func (w *waiter) endingOf(router, session context.Context) (ending, context.CancelFunc) {
+	if taking := graceful.TakingOf(session); w.holds && taking != nil {
+		return ending{router, taking}, func() {}
+	}
+	taking, stop := graceful.Waits(session)
+	return ending{router, taking}, stop
+}
+
+// hold passes msg on when it is due. It nacks msg if router, or the message's own context, ends before.
 func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *message.Message) {
 	if outage.RedeliveryIn(msg.Context()) == nil { // the subscriber's contexts are its own
 		msg.SetContext(outage.WithRedelivery(msg.Context(), w.sub.redelivery))
 	}
 	session := msg.Context() // the router gives msg another one
-	waits, stop := graceful.Waits(session)
+	ends, stop := w.endingOf(router, session)
 	defer stop()
-	ctx, cancel := both(router, waits)
-	defer cancel()
 	foreign := w.at.foreign(msg)
 	if foreign && w.at.of.stages.config.SharedTopics {
 		msg.Ack()
 		return
 	}
 	handed, arrived, ready := false, due.Arrived(msg.Context()), time.Time{}
-	leave, claimed := w.claim(ctx, msg)
+	leave, claimed := w.claim(ends, msg)
 	defer func() {
 		if !handed { // no effect on an acked message
 			msg.Nack()
@@ -65,14 +80,14 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 		return
 	}
 	stage := w.stageOf(msg)
-	again, ok := w.untilDue(ctx, msg, stage, arrived)
+	again, ok := w.untilDue(ends, msg, stage, arrived)
 	if ready = time.Now(); !ok {
 		return
 	}
-	if again || !w.enter(ctx, msg, arrived) {
+	if again || !w.enter(ends, msg, arrived) {
 		ready = time.Now()
-		if ctx.Err() == nil {
-			w.again(ctx, msg, stage)
+		if !ends.began() {
+			w.again(ends, msg, stage)
 		}
 		return
 	}
@@ -85,7 +100,9 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 	select {
 	case out <- msg:
 		handed = true
-	case <-ctx.Done():
+	case <-ends.router.Done():
+		return
+	case <-ends.taking.Done():
 		return
 	}
 	select { // even if its session has ended: a copy of it may wait for its outcome
@@ -117,28 +134,35 @@ func (w *waiter) dueAt(msg *message.Message, arrived time.Time) time.Time {
 	return until
 }
 
-// untilDue waits until the message is due, or goes round. It returns false if ctx ends before.
-func (w *waiter) untilDue(ctx context.Context, msg *message.Message, stage deadletter.Stage,
+// untilDue waits until the message is due, or goes round. It returns false if the wait ends before.
+func (w *waiter) untilDue(ends ending, msg *message.Message, stage deadletter.Stage,
 	arrived time.Time) (again, ok bool) {
 	for {
 		shorter := w.sub.redelivery.Changed()
 		until, again := w.until(msg.Context(), stage, arrived)
-		timer := time.NewTimer(time.Until(until))
+		rest := time.Until(until)
+		if rest <= 0 {
+			return again, !ends.began()
+		}
+		timer := time.NewTimer(rest)
 		select {
 		case <-timer.C:
-			return again, ctx.Err() == nil
+			return again, !ends.began()
 		case <-shorter:
 			timer.Stop()
-		case <-ctx.Done():
+		case <-ends.router.Done():
+			timer.Stop()
+			return false, false
+		case <-ends.taking.Done():
 			timer.Stop()
 			return false, false
 		}
 	}
 }
 
-// enter waits for room, and reports whether there is. There is none if ctx ends, or the message was held for as long as
-// it may be: those before it wait too, since their handler's downstream is away.
-func (w *waiter) enter(ctx context.Context, msg *message.Message, arrived time.Time) bool {
+// enter waits for room, and reports whether there is. There is none if the wait ends, or the message was held for as
+// long as it may be: those before it wait too, since their handler's downstream is away.
+func (w *waiter) enter(ends ending, msg *message.Message, arrived time.Time) bool {
 	if w.room == nil {
 		return true
 	}
@@ -153,7 +177,10 @@ func (w *waiter) enter(ctx context.Context, msg *message.Message, arrived time.T
 			return false
 		case <-shorter:
 			full.Stop()
-		case <-ctx.Done():
+		case <-ends.router.Done():
+			full.Stop()
+			return false
+		case <-ends.taking.Done():
 			full.Stop()
 			return false
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/due"
 	"github.com/watermill-spillway/spillway/internal/graceful"
+	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka/internal/stagegroup"
 )
 
@@ -36,9 +37,10 @@ type stages struct {
 // are left to it.
 //
 // SubscriberConfig.InFlight is 16 by default here, and due messages of one key are handled at the same time too.
-// Messages that wait are not handled and cost no goroutine. MaxPlacing means nothing. The publisher closes its
-// connections one minute after its last message, and opens them at the next one. It uses the subscriber's Logger if it
-// has no other. Close it after the last router that uses it.
+// Messages that wait are not handled and cost no goroutine. One that fails again makes room for the next one while it is
+// placed, unless InFlight is 1. At most MaxPlacing messages are taken from the first unacked one on. The publisher closes
+// its connections one minute after its last message, and opens them at the next one. It uses the subscriber's Logger if
+// it has no other. Close it after the last router that uses it.
 //
 // brokers are the addresses of some brokers. An error names the argument or the field that is wrong.
 func NewStages(brokers []string, group string, sub SubscriberConfig, pub PublisherConfig) (*Publisher,
@@ -84,7 +86,8 @@ func (s *stages) subscriber(topic, group string) (message.Subscriber, error) {
 
 func newStageGroup(brokers []string, group string, c *SubscriberConfig) *stagegroup.Group {
 	return stagegroup.New(stagegroup.Config{
-		Group: group, InFlight: c.InFlight, NackBackoff: c.nackBackoff, MaxNackBackoff: c.maxNackBackoff,
+		Group: group, InFlight: c.InFlight, MaxPlacing: c.MaxPlacing, MaxPlacingBytes: c.maxPlacingBytes,
+		NackBackoff: c.nackBackoff, MaxNackBackoff: c.maxNackBackoff,
 		SettleGrace: c.settleGrace, Rebalance: c.rebalanceRoom(), Logger: c.Logger,
 		Connect: func(strategy sarama.BalanceStrategy) (sarama.Client, func(), error) {
 			config, connections := through(c.client)
@@ -95,8 +98,10 @@ func newStageGroup(brokers []string, group string, c *SubscriberConfig) *stagegr
 			return client, connections.cut, err
 		},
 		Read: func(record *sarama.ConsumerMessage) *message.Message { return read(c.Unmarshaler, record) },
-		Context: func(ctx context.Context, record *sarama.ConsumerMessage, group string) context.Context {
-			return &recordContext{Context: ctx, record: record, group: group}
+		Context: func(of context.Context, record *sarama.ConsumerMessage, group string,
+			d placing.Delivery) (context.Context, func()) {
+			a := &attempt{of: &recordContext{Context: of, record: record, group: group, delivery: d}}
+			return a, a.cancel
 		},
 	})
 }

@@ -61,8 +61,7 @@ type SubscriberConfig struct {
 	// subscriber waits. No offset behind such a
 	// message is committed before its placement is confirmed. So more of them means more messages that can be handled
 	// again after a crash, 10,000 at most. A negative value means none: the next message waits for the confirm.
-	// Default:
-	// 1000. With InFlight above 1 it means nothing.
+	// Default: 1000. With InFlight above 1 it means nothing, except for NewStages.
 	MaxPlacing int
 	// Shared: Logger receives the events of subscriptions.
 	settings.Shared

@@ -2,7 +2,6 @@ package main
 
 import (
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -76,21 +75,12 @@ func consume(c *harness.Cluster, r *run, sub message.Subscriber) (took, cpu time
 		switch handled++; handled { // one partition: one message at a time
 		case 1:
 			runtime.ReadMemStats(&before)
-			cpu = -processorTime()
+			cpu = -harness.ProcessorTime()
 		case r.messages:
-			cpu += processorTime()
+			cpu += harness.ProcessorTime()
 			runtime.ReadMemStats(&after)
 		}
 		return nil
 	})
 	return took, cpu, float64(after.Mallocs-before.Mallocs) / float64(r.messages), err
-}
-
-// processorTime is what the process has used of all processors.
-func processorTime() time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		return 0
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

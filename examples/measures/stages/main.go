@@ -24,8 +24,10 @@ type plan struct {
 	warm      int           // messages that are handled before each side of a round
 
 	latenessRounds, lateness int // messages of a round
-	drainRounds, drained     int
-	moves                    int // of messages that are due
+	drainRounds              int
+	drains                   []draining
+	stays                    time.Duration // how long messages of a stage wait that is drained, and 1 ms more for each
+	moves                    int           // of messages that are due
 
 	failing int           // messages, which all fail
 	fails   time.Duration // how long that is watched
@@ -40,10 +42,14 @@ func main() {
 		rounds: 5, shares: []share{{percent: 0, messages: 300_000}, {percent: 1, messages: 200_000},
 			{percent: 10, messages: 40_000}, {percent: 50, messages: 10_000}},
 		stock: 10 * time.Second, publishes: 2_000, warm: 150_000,
-		latenessRounds: 3, lateness: 1_200, drainRounds: 3, drained: 1_000, moves: 10_000,
+		latenessRounds: 3, lateness: 1_200, drainRounds: 1, stays: 8 * time.Second,
+		drains: []draining{{1, 5 * time.Millisecond, false, 1_000}, {together, 5 * time.Millisecond, false, 1_000},
+			{together, 0, false, 10_000}, {together, 0, true, 10_000}},
+		moves:   10_000,
 		failing: 1_200_000,
 	}
 	flag.IntVar(&p.rounds, "rounds", 1, "rounds of the live figures that count; one more warms up")
+	flag.IntVar(&p.drainRounds, "drains", p.drainRounds, "rounds in which a stage is drained")
 	flag.DurationVar(&p.stock, "stock", p.stock, "how long a round of Watermill lasts while messages fail; 0 leaves "+
 		"Watermill out")
 	flag.DurationVar(&p.fails, "fails", 20*time.Second, "how long all messages fail")

@@ -17,7 +17,7 @@ const (
 	fetchFraction                = 8
 	// fetchErrorPause is the wait after an error.
 	fetchErrorPause = 500 * time.Millisecond
-	// usualFetch is how much is fetched of a partition, which holds little more than that.
+	// usualFetch is how much is fetched of a partition. Its backlog is little more than that.
 	usualFetch, maxFetch = 128 << 10, 100 << 20
 )
 
@@ -76,14 +76,14 @@ func (s *session) rest(pause time.Duration, call <-chan struct{}) bool {
 }
 
 // hasRoom reports whether more of the partition is to be fetched. The session is locked.
-func (s *session) hasRoom(p *part) bool {
-	return p.bytes < usualFetch && len(p.records) < 2*s.config.InFlight
+func (p *part) hasRoom() bool {
+	return p.bytes < usualFetch
 }
 
 // callFetcher has the broker's fetcher fetch at once if the partition was full, and is half empty now. The session is
 // locked.
 func (s *session) callFetcher(p *part) {
-	if !p.full || p.bytes >= usualFetch/2 || len(p.records) >= s.config.InFlight {
+	if !p.full || p.bytes >= usualFetch/2 {
 		return
 	}
 	p.full = false
@@ -102,7 +102,7 @@ func (s *session) request(leader int32) (request *sarama.FetchRequest, asked map
 	for _, c := range s.claims {
 		often = min(often, max(c.topic.Stage.Delay/fetchFraction, minFetchPause))
 		for _, p := range c.parts {
-			if p.leader != leader || !s.hasRoom(p) || c.taking.Err() != nil {
+			if p.leader != leader || !p.hasRoom() || c.taking.Err() != nil {
 				continue
 			}
 			if request == nil {
@@ -150,10 +150,10 @@ func (s *session) receive(leader int32, response *sarama.FetchResponse, asked ma
 					logging.StageNotFetched.Write(s.config.Logger, err,
 						logging.Fields{logging.Topic: topic, logging.Partition: partition})
 				}
-				p.full = got && !s.hasRoom(p)
-				more = more || got && !p.full
 				s.launch(p, now)
 				s.look(p)
+				p.full = got && !p.hasRoom()
+				more = more || got && !p.full
 			}
 			s.mu.Unlock()
 		}

@@ -9,34 +9,12 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/due"
 	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
-
-// Config configures a Group.
-type Config struct {
-	// Group is the consumer group whose members share the topics.
-	Group string
-	// Connect returns a client, and a function that cuts its connections.
-	Connect func(sarama.BalanceStrategy) (sarama.Client, func(), error)
-	// InFlight is how many records of a partition are handled at the same time, counted from the first unacked one.
-	InFlight int
-	// NackBackoff is the wait before a nacked message is handed over again. It doubles, up to MaxNackBackoff.
-	NackBackoff, MaxNackBackoff time.Duration
-	// SettleGrace is how long handlers may take to ack after a session ended.
-	SettleGrace time.Duration
-	// Rebalance is how long a session that has ended may wait for handlers.
-	Rebalance time.Duration
-	// Read makes a message of a record.
-	Read func(*sarama.ConsumerMessage) *message.Message
-	// Context returns the context of a record's message.
-	Context func(session context.Context, record *sarama.ConsumerMessage, group string) context.Context
-	Logger  watermill.LoggerAdapter
-}
 
 // Group is one member of a consumer group, for any number of stage topics. It connects for the first topic, and
 // disconnects after the last.

@@ -102,7 +102,7 @@ func (s *session) takeOverOne(c *claim) error {
 		if block.Err != sarama.ErrNoError {
 			return block.Err
 		}
-		p := &part{claim: c, partition: partition, leader: -1, next: block.Offset, committed: block.Offset,
+		p := &part{session: s, claim: c, partition: partition, leader: -1, next: block.Offset, committed: block.Offset,
 			fetchSize: usualFetch}
 		if p.next < 0 {
 			if p.next, err = s.client.GetOffset(c.topic.Name, partition, s.client.Config().Consumer.Offsets.Initial); err != nil {

@@ -105,8 +105,9 @@ func (p *part) add(record *sarama.ConsumerMessage, now time.Time) {
 		return
 	}
 	p.next = record.Offset + 1
-	p.records = append(p.records, &flight{record: record, arrived: now})
-	p.bytes += size(record)
+	f := &flight{of: p, record: record, size: size(record), arrived: now}
+	p.records = append(p.records, f)
+	p.bytes += f.size
 }
 
 // size is what a record holds, roughly.

@@ -1,39 +1,31 @@
 package stagegroup
 
 import (
-	"context"
+	"slices"
 	"time"
 
-	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/watermill-spillway/spillway/internal/due"
-	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
 // part is a partition. All of it is guarded by the session's lock.
 type part struct {
+	session   *session
 	claim     *claim
 	partition int32
 	leader    int32
 	next      int64 // the offset to fetch
 	fetchSize int32
 	records   []*flight // in order, from the first unacked one on
-	bytes     int
-	full      bool // it had no room for more, and there may be more
+	taken     int       // those of records that are, or were, in the window; the backlog is behind them
+	waiting   []*flight // in the window, and not handled: not due, or nacked
+	running   int       // in the window, and handled
+	bytes     int       // of the backlog
+	held      int       // bytes of what was taken from it, and is unacked
+	full      bool      // it had no room for more, and there may be more
 	committed int64
 	due       time.Time // when the next record of the window is; zero for none
-}
-
-// flight is a record that waits, or whose message is handled.
-type flight struct {
-	record      *sarama.ConsumerMessage
-	arrived     time.Time
-	msg         *message.Message // nil until it is in the window
-	until       time.Time
-	sent, acked bool
 }
 
 // mark returns the offset behind all that is done.
@@ -86,28 +78,57 @@ func (s *session) launch(p *part, now time.Time) {
 	if p.claim.taking.Err() != nil || s.ctx.Err() != nil {
 		return
 	}
-	for _, f := range p.records[:min(len(p.records), s.config.InFlight)] {
-		if f.sent {
-			continue
-		}
-		if f.msg == nil {
-			f.msg = s.config.Read(f.record)
-			f.msg.SetContext(s.config.Context(p.claim.ctx, f.record, p.claim.topic.Group))
-			f.until = s.until(p, f)
-		}
-		switch {
-		case !f.until.After(now):
-			f.sent = true
-			s.flights.Add(1)
-			go s.fly(p, f)
-		case p.due.IsZero() || f.until.Before(p.due):
-			p.due = f.until
+	p.waiting = slices.DeleteFunc(p.waiting, func(f *flight) bool { return s.begin(f, now) })
+	for p.hasNext(s.config) {
+		f := p.records[p.taken]
+		p.taken++
+		p.bytes -= f.size
+		p.held += f.size
+		f.msg = s.config.Read(f.record)
+		s.attempt(f)
+		if f.until = s.until(f); !s.begin(f, now) {
+			p.waiting = append(p.waiting, f)
 		}
 	}
 }
 
-func (s *session) until(p *part, f *flight) (until time.Time) {
-	safecall.Hook(s.config.Logger, "due.Stage.Until", func() { until = p.claim.topic.Stage.Until(f.msg, f.arrived) })
+// hasNext reports whether the next record may enter the window. Messages that are placed elsewhere, or acked, leave
+// room in it, but hold up the mark behind them: all of them can be handled again after a crash.
+func (p *part) hasNext(c *Config) bool {
+	return p.taken < len(p.records) && p.running+len(p.waiting) < c.InFlight && p.taken < max(c.InFlight, c.MaxPlacing) &&
+		p.held < c.MaxPlacingBytes
+}
+
+// begin hands a message over if it is due, and there is room. The session is locked.
+func (s *session) begin(f *flight, now time.Time) bool {
+	p := f.of
+	switch {
+	case f.until.After(now):
+		if p.due.IsZero() || f.until.Before(p.due) {
+			p.due = f.until
+		}
+		return false
+	case p.running >= s.config.InFlight: // one that was nacked by what placed it
+		return false
+	}
+	f.handled = true
+	p.running++
+	s.flights.Add(1)
+	go s.fly(f, f.msg)
+	return true
+}
+
+// attempt gives the message of a flight its context.
+func (s *session) attempt(f *flight) {
+	f.first = false
+	ctx, cancel := s.config.Context(due.WithArrived(f.of.claim.ctx, f.arrived), f.record, f.of.claim.topic.Group, f)
+	f.cancel = cancel
+	f.msg.SetContext(ctx)
+}
+
+func (s *session) until(f *flight) (until time.Time) {
+	safecall.Hook(s.config.Logger, "due.Stage.Until",
+		func() { until = f.of.claim.topic.Stage.Until(f.msg, f.arrived) })
 	return until
 }
 
@@ -119,52 +140,5 @@ func (s *session) look(p *part) {
 	select {
 	case s.wake <- struct{}{}:
 	default:
-	}
-}
-
-// fly hands a message over until it is acked.
-func (s *session) fly(p *part, f *flight) {
-	defer s.flights.Done()
-	acked := s.untilAcked(p, f)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if acked && !s.ended {
-		s.land(p, f)
-	}
-}
-
-// land makes room for the next messages. The session is locked.
-func (s *session) land(p *part, f *flight) {
-	f.acked = true
-	for len(p.records) > 0 && p.records[0].acked {
-		p.bytes -= size(p.records[0].record)
-		p.records[0] = nil
-		p.records = p.records[1:]
-	}
-	s.callFetcher(p)
-	s.launch(p, time.Now())
-	s.look(p)
-}
-
-// untilAcked hands a nacked message over again, with backoff, and reports whether it was acked in the end.
-func (s *session) untilAcked(p *part, f *flight) bool {
-	of := s.config.Context(p.claim.ctx, f.record, p.claim.topic.Group)
-	for pause := s.config.NackBackoff; ; pause = min(2*pause, s.config.MaxNackBackoff) {
-		ctx, cancel := context.WithCancel(due.WithArrived(of, f.arrived))
-		f.msg.SetContext(ctx)
-		p.claim.topic.Stage.Take(f.msg)
-		cancel()
-		select {
-		case <-f.msg.Acked():
-			return true
-		default:
-		}
-		if !wait.For(p.claim.taking, pause) {
-			logging.SessionEnded.Write(s.config.Logger, nil, logging.Fields{
-				logging.Topic: f.record.Topic, logging.Partition: f.record.Partition, logging.Offset: f.record.Offset,
-			})
-			return false
-		}
-		f.msg = f.msg.Copy()
 	}
 }

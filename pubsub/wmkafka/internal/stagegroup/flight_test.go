@@ -1,0 +1,100 @@
+package stagegroup
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/due"
+	"github.com/watermill-spillway/spillway/internal/placing"
+)
+
+// Features R5, P1: while messages are placed elsewhere, those behind them are handled, in a bound. Confirms come in any
+// order, and nothing is marked behind one that is missing. A message that is nacked comes again.
+func TestPlacing(t *testing.T) {
+	for name, row := range map[string]struct {
+		inFlight, most int
+		first          bool
+		want           int // that are taken before the first is acked
+	}{
+		"in the bound":   {inFlight: 4, most: 10, want: 10},
+		"none":           {inFlight: 4, most: -1, want: 4},
+		"first":          {inFlight: 4, most: 10, first: true, want: 4},
+		"one at a time":  {inFlight: 1, most: 10, want: 1},
+		"more in flight": {inFlight: 12, most: 10, want: 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, c := sessionAt(t, 100)
+				s.config.InFlight, s.config.MaxPlacing = row.inFlight, row.most
+				var mu sync.Mutex
+				open, times := map[string]*message.Message{}, map[string]int{}
+				c.topic.Stage = &due.Stage{
+					Delay: time.Second,
+					Until: func(_ *message.Message, arrived time.Time) time.Time { return arrived },
+					Take: func(msg *message.Message) {
+						if row.first {
+							placing.First(msg.Context())
+						}
+						placing.Begin(msg.Context(), msg)
+						mu.Lock()
+						open[msg.UUID] = msg
+						times[msg.UUID]++
+						mu.Unlock()
+						select {
+						case <-msg.Acked():
+						case <-msg.Nacked():
+						}
+					},
+				}
+				s.running.Go(s.schedule)
+				_, asked, _ := s.request(1)
+				s.receive(1, responseFrom(100, 20), asked)
+				synctest.Wait()
+				if len(open) != row.want {
+					t.Errorf("%d are taken, want %d", len(open), row.want)
+				}
+				marked := func(when string, want int64) {
+					t.Helper()
+					synctest.Wait()
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					if got := c.parts[0].mark(); got != want {
+						t.Errorf("%s: marked %d, want %d", when, got, want)
+					}
+				}
+				ackAll := func(but string) {
+					for acks := 1; acks > 0; synctest.Wait() {
+						acks = 0
+						mu.Lock()
+						for id, msg := range open {
+							if id != but && msg.Ack() {
+								delete(open, id)
+								acks++
+							}
+						}
+						mu.Unlock()
+					}
+				}
+				ackAll("100")
+				marked("all but the first are confirmed", 100)
+				open["100"].Nack()
+				time.Sleep(time.Second)
+				marked("the first came again", 100)
+				if times["100"] != 2 {
+					t.Errorf("the first was taken %d times", times["100"])
+				}
+				ackAll("")
+				marked("all are confirmed", 120)
+				if len(times) != 20 {
+					t.Errorf("%d were taken", len(times))
+				}
+				s.cancel()
+				s.running.Wait()
+			})
+		})
+	}
+}
