@@ -18,6 +18,8 @@ ALL         = ./... $(NESTED:%=./%/...)
 # is tested behind those of the tables.
 SERVED  = $(eval SERVED := $$(shell $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' $(ALL) | sed -n 's|\.test .*/spillway/internal/services\b.*||p'))$(SERVED)
 OTHERS  = $(filter-out $(SERVED) $(if $(CHANGED),,%/proofs/facts),$(shell $(GO) list $(ALL)))
+# They read sources and run the go command, alone: there is nothing to race with.
+READERS = %/proofs/documents %/proofs/layout %/proofs/licences %/proofs/modules
 BROKERS = ./conformance ./pubsub/wmkafka ./pubsub/wmamqp ./observe/telemetry $(addprefix ./examples/measures/,kafka amqp redrive)
 DEMOS   = $(addprefix ./examples/,kafka amqp redis nats nats/jetstream stages deploy outage measures/stages measures/order measures/footprint)
 TABLES  = ./pubsub/wmsql
@@ -152,7 +154,8 @@ staticcheck:
 	$(GO) run $(STATICCHECK) $(ALL)
 
 unit:
-	$(RACE) -timeout 15m $(OTHERS)
+	$(RACE) -timeout 15m $(filter-out $(READERS),$(OTHERS))
+	$(GO) test -vet=off -shuffle=on -timeout 15m $(filter $(READERS),$(OTHERS))
 
 .PHONY: facts
 facts: start ## what the code answers to in Watermill and the brokers; make test runs it when a version changes

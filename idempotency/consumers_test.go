@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// messagesVariable says how many messages the consumers share. Default: 100.
+// messagesVariable says how many messages the consumers share. Default: 60.
 const messagesVariable = "SPILLWAY_IDEMPOTENCY_MESSAGES"
 
 // Features I1, I2, promise P7: eight processes' worth of pools share one database and take turns at messages that all
@@ -22,7 +22,7 @@ const messagesVariable = "SPILLWAY_IDEMPOTENCY_MESSAGES"
 // documentation asks for: no delivery is told busy there either, and what a process costs the others is its commits.
 func TestConsumers(t *testing.T) {
 	row{"P7-eight", "8 consumers on the same messages, each delivered 3 times in random order: one effect each", nil}.on(t,
-		func(t *testing.T, d database) { newCell(t, d).eight(number(t, messagesVariable, 100)) })
+		func(t *testing.T, d database) { newCell(t, d).eight(number(t, messagesVariable, 60)) })
 }
 
 func (c *cell) eight(messages int) {

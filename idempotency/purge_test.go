@@ -153,7 +153,7 @@ func TestPurgeUnderClaims(t *testing.T) {
 		}
 		for range 6 {
 			claims.Go(func() {
-				for range 100 {
+				for range 40 {
 					ran := false
 					_, err := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 						ran = true

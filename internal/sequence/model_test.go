@@ -64,7 +64,7 @@ func TestModelFindsFaults(t *testing.T) {
 
 // Runs that are the same each time. SPILLWAY_CHAOS makes them more.
 func TestModelManyRuns(t *testing.T) {
-	for seed := range uint64(testkit.Campaign(t, 1000)) {
+	for seed := range uint64(testkit.Campaign(t, 300)) {
 		if violated := play(none, seeded(seed)); violated != "" {
 			t.Fatalf("seed %d: %s", seed, violated)
 		}

@@ -52,7 +52,7 @@ func testDatabaseCut(t *testing.T, d databases.Database, concurrency int) {
 		return nil
 	}}
 	w := quick.Tuned(0, unmarked, 0)
-	w.Lease = 10 * time.Second // a claim whose answer was cut off is free after that
+	w.Lease, w.Poll = 10*time.Second, 50*time.Millisecond // a claim whose answer was cut off is free after that
 	run(t, open(t, fixture.StoreOn(t, through), config), out, w)
 	most := concurrency
 	if concurrency > 1 {

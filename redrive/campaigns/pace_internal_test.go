@@ -67,7 +67,7 @@ func TestSchedule_fresh(t *testing.T) {
 // allows over the whole time, and never many more than 1.1 of it within a second.
 func TestTurns(t *testing.T) {
 	random := testkit.Random(t)
-	for range 20 {
+	for range testkit.Campaign(t, 6) {
 		rate := []int64{20_000, 100_000, 1_000_000}[random.IntN(3)]
 		stalls := make([]time.Duration, 40)
 		for i := range stalls {
