@@ -3,7 +3,9 @@ package wmamqp
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -139,11 +141,15 @@ func (s *sockets) refuses() bool {
 // shut closes all sockets and takes no new ones.
 func (s *sockets) shut() {
 	s.refuse()
+	s.cut()
+}
+
+// cut closes all sockets.
+func (s *sockets) cut() {
 	s.mu.Lock()
-	open := s.all
-	s.all = nil
+	open := slices.Collect(maps.Keys(s.all))
 	s.mu.Unlock()
-	for conn := range open {
+	for _, conn := range open {
 		_ = conn.Close()
 	}
 }

@@ -2,6 +2,7 @@ package wmamqp_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"io"
 	"net"
@@ -18,6 +19,7 @@ type peer struct {
 	mu    sync.Mutex
 	mute  string
 	conns []net.Conn
+	older int // of conns, that were open when it fell mute
 }
 
 // The ways in which a peer falls mute.
@@ -27,6 +29,8 @@ const (
 	gone   = "gone"      // it closes connections, and takes no new ones
 	lost   = "lost"      // it closes connections, and new ones are refused after a minute
 	alive  = "never did" // it answers
+	deaf   = "deaf"      // connections that are open have heartbeats, and no answer; new ones have both
+	stingy = "stingy"    // connections that are open have answers, and no confirms; new ones have both
 )
 
 // config is one of watermill-amqp's for connections to the peer.
@@ -39,8 +43,8 @@ func (p *peer) config() amqp.Config {
 func (p *peer) falls(how string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mute = how
-	if how != silent && how != alive {
+	p.mute, p.older = how, len(p.conns)
+	if how == cutOff || how == gone || how == lost {
 		for _, conn := range p.conns {
 			_ = conn.Close()
 		}
@@ -65,18 +69,33 @@ func (p *peer) dial(string, string) (net.Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns = append(p.conns, there)
-	go p.serve(there)
+	go p.serve(there, len(p.conns))
 	return here, nil
 }
 
+// says reports whether the peer writes a frame on the connection of that number.
+func (p *peer) says(number int, frame []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch isMethod, isConfirm := frame[0] == 1, bytes.HasPrefix(frame[7:], []byte{0, 60, 0, 80}); p.mute {
+	case "", alive:
+		return true
+	case deaf:
+		return number > p.older || !isMethod
+	case stingy:
+		return number > p.older || !isConfirm
+	}
+	return false
+}
+
 // serve answers a connection's frames until it is closed.
-func (p *peer) serve(conn net.Conn) {
+func (p *peer) serve(conn net.Conn, number int) {
 	in, answers := bufio.NewReader(conn), make(chan []byte, 100)
 	defer close(answers)
 	go func() {
 		defer func() { _ = conn.Close() }()
 		for frame := range answers {
-			if mute := p.how(); mute == "" || mute == alive {
+			if p.says(number, frame) {
 				_, _ = conn.Write(frame)
 			}
 		}
@@ -94,6 +113,9 @@ func (p *peer) serve(conn net.Conn) {
 		payload := make([]byte, binary.BigEndian.Uint32(header[3:])+1)
 		if _, err := io.ReadFull(in, payload); err != nil {
 			return
+		}
+		if isHeartbeat := header[0] == 8; isHeartbeat {
+			answers <- rawFrame(8, 0, "")
 		}
 		if isMethod := header[0] == 1; isMethod {
 			for _, frame := range answersTo(binary.BigEndian.Uint16(header[1:]), payload, published) {

@@ -78,9 +78,10 @@ func (c *PublisherConfig) validate() error {
 // Publisher publishes to RabbitMQ and returns when the broker has confirmed that the message is in a queue. It is safe
 // for concurrent use.
 type Publisher struct {
-	config PublisherConfig
-	conn   *connection
-	slots  chan *channel // publisherChannels of them; nil is one to open
+	config     PublisherConfig
+	conn       *connection
+	unanswered unanswered
+	slots      chan *channel // publisherChannels of them; nil is one to open
 
 	batcher *batcher.Batcher[outgoing] // what callers publish at the same time
 	away    sync.WaitGroup
@@ -164,13 +165,13 @@ func (p *Publisher) publish(to address, publishing *amqp091.Publishing) error {
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.ConfirmTimeout)
 	defer cancel()
 	alone := func() error { return p.publishAlone(ctx, to, publishing) }
+	var err error
 	if p.batcher == nil {
-		return alone()
-	}
-	err := p.batcher.Do(ctx, outgoing{to, publishing}, len(publishing.Body), alone)
-	if err != nil && err == ctx.Err() {
+		err = alone()
+	} else if err = p.batcher.Do(ctx, outgoing{to, publishing}, len(publishing.Body), alone); err != nil && err == ctx.Err() {
 		err = noConfirm(to, p.config.ConfirmTimeout)
 	}
+	p.heard(err == nil || ctx.Err() == nil)
 	return err
 }
 
