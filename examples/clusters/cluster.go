@@ -21,7 +21,9 @@ type cluster struct {
 	prepare   func(ctx context.Context, topic string) error
 	publisher func() (message.Publisher, error)
 	subscribe func(topic string) (message.Subscriber, error)
-	closing   []func() error
+	// whole returns nil when clients that are not ours are served.
+	whole   func(ctx context.Context, topic string) error
+	closing []func() error
 }
 
 // round is something that goes wrong, and its repair.

@@ -29,10 +29,12 @@ const accounts = 16
 var tables = map[string][]string{
 	"pgx": {
 		`CREATE TABLE effects (n BIGSERIAL PRIMARY KEY, id text NOT NULL)`,
+		`CREATE TABLE probes (n BIGSERIAL PRIMARY KEY)`,
 		`CREATE TABLE accounts (account integer PRIMARY KEY, effects integer NOT NULL, latest integer NOT NULL, wrong integer NOT NULL)`,
 	},
 	"mysql": {
 		`CREATE TABLE effects (n BIGINT AUTO_INCREMENT PRIMARY KEY, id VARCHAR(40) NOT NULL)`,
+		`CREATE TABLE probes (n BIGINT AUTO_INCREMENT PRIMARY KEY)`,
 		`CREATE TABLE accounts (account INT PRIMARY KEY, effects INT NOT NULL, latest INT NOT NULL, wrong INT NOT NULL)`,
 	},
 }
@@ -56,6 +58,7 @@ func testKafka(c *cluster) error {
 		return err
 	}
 	kafkaTopics(c, strings.Split(address, ","))
+	c.whole = func(ctx context.Context, topic string) error { return c.databases.whole(ctx, topic) }
 	return nil
 }
 
@@ -96,6 +99,17 @@ func (d *databases) make(ctx context.Context, name string) error {
 		statements = append(statements[:len(statements):len(statements)], fmt.Sprintf(`INSERT INTO accounts VALUES (%d, 0, -1, 0)`, account))
 	}
 	return d.exec(ctx, d.of(name, 0), statements...)
+}
+
+// whole returns nil when each instance's database takes a commit.
+func (d *databases) whole(ctx context.Context, name string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	insert := map[string]string{"pgx": `INSERT INTO probes DEFAULT VALUES`, "mysql": `INSERT INTO probes VALUES ()`}[d.driver]
+	for instance := range instances {
+		err = errors.Join(err, d.exec(ctx, d.of(name, instance), insert))
+	}
+	return err
 }
 
 func (d *databases) drop(name string) error {

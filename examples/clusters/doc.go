@@ -9,6 +9,7 @@
 // are parked in the order of their keys, keys are purged, and the console is read.
 //
 // A JSON line says what is lost, doubled, stuck or out of order, which healthy messages are letters, the longest time
-// without an effect, how long the full rate took to come back, and how many lines of each event the log has. The exit
+// without an effect, how long clients that are not ours took to be served after the repair, how long the full rate took
+// to come back, and how many lines of each event the log has. The exit
 // status is 1 unless all of the first five are 0.
 package main

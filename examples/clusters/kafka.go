@@ -75,6 +75,7 @@ func kafkaCluster(ctx context.Context, folder string) (*cluster, error) {
 		}
 	}
 	kafkaTopics(c, brokers)
+	c.whole = func(_ context.Context, topic string) error { return kafkaWhole(brokers, topic) }
 	c.rounds = kafkaRounds(c, brokers, between)
 	return c, nil
 }

@@ -101,6 +101,49 @@ func rolling(ctx context.Context, nodes []*node) error {
 	return nil
 }
 
+// kafkaWhole returns nil when each partition has a leader that answers, with enough replicas, and so has the group of
+// consumers, which has the name of the topic.
+func kafkaWhole(brokers []string, topic string) error {
+	config := sarama.NewConfig()
+	config.Metadata.Retry.Max = 0
+	config.Net.DialTimeout, config.Net.ReadTimeout = time.Second, time.Second
+	client, err := sarama.NewClient(brokers, config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	partitions, err := client.Partitions(topic)
+	if err != nil {
+		return err
+	}
+	for _, p := range partitions {
+		has, err := client.InSyncReplicas(topic, p)
+		if err == nil && len(has) < half {
+			err = sarama.ErrNotEnoughReplicas
+		}
+		if err == nil {
+			_, err = client.GetOffset(topic, p, sarama.OffsetNewest)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	looksAfter, err := client.Coordinator(topic)
+	if err != nil {
+		return err
+	}
+	request := &sarama.OffsetFetchRequest{Version: 1, ConsumerGroup: topic}
+	request.AddPartition(topic, 0)
+	answer, err := looksAfter.FetchOffset(request)
+	if err != nil {
+		return err
+	}
+	if block := answer.GetBlock(topic, 0); block == nil || block.Err != sarama.ErrNoError {
+		return errors.New("the group's offsets are not there yet")
+	}
+	return nil
+}
+
 // coordinator is the broker that looks after a group of consumers.
 func coordinator(brokers []string, group string) (id int, err error) {
 	client, err := sarama.NewClient(brokers, nil)

@@ -34,7 +34,7 @@ type service struct {
 
 	mu     sync.Mutex
 	failed map[string]int // of messages that fail for a while
-	second map[int64]int  // effects
+	parts  map[int64]int  // effects
 	last   time.Time      // of an effect
 	gap    time.Duration  // the longest without one
 }
@@ -105,10 +105,13 @@ func (s *service) accountOf(number int) int {
 	return number / accounts % accounts
 }
 
+// part of a second in which effects are counted, in milliseconds.
+const part = 100
+
 func (s *service) effect(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.second[now.Unix()]++
+	s.parts[now.UnixMilli()/part]++
 	if !s.last.IsZero() {
 		s.gap = max(s.gap, now.Sub(s.last))
 	}
@@ -159,8 +162,9 @@ func (s *service) start(ctx context.Context, instance int) (stop func() error, e
 	return func() error { return errors.Join(router.Close(), <-ended, end(), db.Close()) }, nil
 }
 
-// publish publishes each id until it is confirmed. Those of an account go one after another.
-func (s *service) publish(ctx context.Context, p *plan) (ids []string, err error) {
+// publish publishes each id until it is confirmed, as long as the plan says, and until it is enough. Those of an
+// account go one after another.
+func (s *service) publish(ctx context.Context, p *plan, enough <-chan struct{}) (ids []string, err error) {
 	pub, err := s.publisher()
 	if err != nil {
 		return nil, err
@@ -177,7 +181,19 @@ func (s *service) publish(ctx context.Context, p *plan) (ids []string, err error
 	}
 	tick := time.NewTicker(time.Second / time.Duration(p.rate))
 	defer tick.Stop()
-	for until := time.Now().Add(p.lasts); time.Now().Before(until) && ctx.Err() == nil; <-tick.C {
+	for lasts := time.After(p.lasts); lasts != nil || enough != nil; {
+		select {
+		case <-tick.C:
+		case <-lasts:
+			lasts = nil
+			continue
+		case <-enough:
+			enough = nil
+			continue
+		case <-ctx.Done():
+			lasts, enough = nil, nil
+			continue
+		}
 		id := fmt.Sprint(len(ids))
 		ids = append(ids, id)
 		lanes[(len(ids)-1)%accounts] <- id

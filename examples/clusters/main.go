@@ -20,6 +20,7 @@ type plan struct {
 	lasts  time.Duration
 	within time.Duration
 	only   string // of the rounds
+	keep   bool
 }
 
 func main() {
@@ -29,6 +30,7 @@ func main() {
 	flag.DurationVar(&p.lasts, "lasts", 30*time.Second, "how long a round publishes")
 	flag.DurationVar(&p.within, "within", 2*time.Minute, "until each message is settled, behind that")
 	flag.StringVar(&p.only, "round", "", "only the rounds whose names have this text")
+	flag.BoolVar(&p.keep, "keep", false, "play no round, and keep the cluster until it is interrupted, to try things on it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	_ = mysql.SetLogger(&mysql.NopLogger{}) // connections are broken on purpose
@@ -75,6 +77,11 @@ func (p *plan) play(ctx context.Context, name string) (bad int, err error) {
 	}
 	if err != nil {
 		return 0, err
+	}
+	if p.keep {
+		fmt.Fprintf(os.Stderr, "clusters: %s is up, in %s\n", c.name, folder)
+		<-ctx.Done()
+		return 0, nil
 	}
 	for _, round := range c.rounds {
 		if !strings.Contains(round.name, p.only) {

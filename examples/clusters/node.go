@@ -80,18 +80,6 @@ func (n *node) ready(ctx context.Context) error {
 	}
 }
 
-// revived waits until the node answers, and else restarts it. RabbitMQ 3.10 pauses without a majority, and may fail to
-// boot afterwards: "BOOT FAILED", badarg in rabbit_classic_queue. It then stays down.
-func (n *node) revived(ctx context.Context) error {
-	short, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	if n.ready(short) == nil {
-		return nil
-	}
-	fmt.Fprintf(os.Stderr, "clusters: %s does not answer, and is restarted\n", n.name)
-	return n.crashed(ctx, 0)
-}
-
 // said is the end of what the node wrote.
 func (n *node) said() string {
 	text, _ := os.ReadFile(filepath.Join(n.folder, n.name+".log"))
@@ -217,17 +205,23 @@ func folderFor(parent, name, of string) (string, error) {
 
 // runAs runs a program to its end.
 func runAs(ctx context.Context, name string, env []string, program string, arguments ...string) error {
+	_, err := output(ctx, name, env, program, arguments...)
+	return err
+}
+
+func output(ctx context.Context, name string, env []string, program string, arguments ...string) (string, error) {
 	as, err := credential(name)
 	if err != nil {
-		return err
+		return "", err
 	}
 	cmd := exec.CommandContext(ctx, program, arguments...)
 	cmd.Dir, cmd.Env = "/", append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", program, err, out)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s: %w\n%s", program, err, out)
 	}
-	return nil
+	return string(out), err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

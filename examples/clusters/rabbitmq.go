@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,10 +67,8 @@ func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
 		return wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{InFlight: 8})
 	}
 	c.prepare = func(ctx context.Context, topic string) (err error) {
-		for _, n := range c.nodes {
-			if err := n.revived(ctx); err != nil {
-				return err
-			}
+		if err := rabbitWhole(ctx, c.nodes); err != nil {
+			return err
 		}
 		pub, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
 		if err != nil {
@@ -96,6 +95,59 @@ func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
 	return c, nil
 }
 
+// rabbitWhole waits until each node sees all others, and restarts those that do not. A node of RabbitMQ 3.10 that hung
+// can stay outside, with "running_partitioned_network", and take clients: then queues are known to some nodes alone. One
+// that paused may fail to boot: "BOOT FAILED", badarg in rabbit_classic_queue.
+func rabbitWhole(ctx context.Context, nodes []*node) error {
+	for tries := 0; ; tries++ {
+		alone := rabbitAlone(ctx, nodes)
+		switch {
+		case len(alone) == 0:
+			return nil
+		case tries == 5 || ctx.Err() != nil:
+			return fmt.Errorf("%s does not see all nodes\n%s", alone[0].name, alone[0].said())
+		}
+		for _, n := range alone {
+			fmt.Fprintf(os.Stderr, "clusters: %s does not see all nodes, and is restarted\n", n.name)
+			if err := n.crashed(ctx, 0); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// rabbitAlone returns the nodes that do not see all others for longer than a node takes to boot.
+func rabbitAlone(ctx context.Context, nodes []*node) (alone []*node) {
+	const sees = `[N || N <- ['clusters1@localhost', 'clusters2@localhost', 'clusters3@localhost'],
+		case rpc:call(N, rabbit_nodes, all_running, [], 10000) of All when is_list(All) -> length(All) < 3; _ -> true end].`
+	for until := time.Now().Add(time.Minute); ; {
+		if alone = unanswering(ctx, nodes); len(alone) == 0 {
+			if text, err := rabbitEval(ctx, nodes[0], sees); err == nil {
+				alone = slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return !strings.Contains(text, n.name+"@") })
+			} else {
+				alone = nodes[:1]
+			}
+		}
+		if len(alone) == 0 || time.Now().After(until) || sleep(ctx, time.Second) != nil {
+			return alone
+		}
+	}
+}
+
+// unanswering returns the nodes that take no clients.
+func unanswering(ctx context.Context, nodes []*node) (found []*node) {
+	for _, n := range nodes {
+		if n.answers(ctx) != nil {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+func rabbitEval(ctx context.Context, n *node, text string) (string, error) {
+	return output(ctx, rabbitUser, n.env, "/usr/lib/rabbitmq/bin/rabbitmqctl", "eval", text)
+}
+
 // rabbitCut gives the first node a cookie with which the others refuse it, or the right one. The others do so at the
 // same time: if one of them still sees the first node, all of them pause.
 func rabbitCut(ctx context.Context, nodes []*node, cut bool) error {
@@ -106,7 +158,8 @@ func rabbitCut(ctx context.Context, nodes []*node, cut bool) error {
 			[rpc:call(N, erlang, disconnect_node, ['clusters1@localhost']) || N <- Others],
 			timer:sleep(2000), [false = lists:member('clusters1@localhost', rpc:call(N, erlang, nodes, [])) || N <- Others].`
 	}
-	return runAs(ctx, rabbitUser, nodes[1].env, "/usr/lib/rabbitmq/bin/rabbitmqctl", "eval", text)
+	_, err := rabbitEval(ctx, nodes[1], text)
+	return err
 }
 
 func rabbitNode(parent, home string, i int) (*node, error) {

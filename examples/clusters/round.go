@@ -22,7 +22,9 @@ type result struct {
 	Healthy   int            `json:"healthy_letters"`
 	Letters   int            `json:"letters"`
 	Gap       float64        `json:"longest_gap_seconds"`
+	Whole     float64        `json:"cluster_whole_after_repair_seconds"` // for clients that are not ours
 	FullAfter float64        `json:"full_rate_after_repair_seconds"`
+	Ours      float64        `json:"full_rate_after_whole_seconds"`
 	Pages     int            `json:"console_pages,omitempty"`
 	Log       map[string]int `json:"log,omitempty"` // lines of an event
 }
@@ -40,7 +42,7 @@ func (p *plan) round(ctx context.Context, c *cluster, r round) (_ *result, err e
 		return nil, err
 	}
 	log := newLog()
-	s := &service{cluster: c, topic: name, busy: r.busy, logger: log, second: make(map[int64]int), failed: make(map[string]int)}
+	s := &service{cluster: c, topic: name, busy: r.busy, logger: log, parts: make(map[int64]int), failed: make(map[string]int)}
 	if s.db, err = c.databases.open(name, 0); err != nil {
 		return nil, err
 	}
@@ -60,10 +62,10 @@ func (p *plan) round(ctx context.Context, c *cluster, r round) (_ *result, err e
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
-	published := make(chan []string, 1)
+	published, enough := make(chan []string, 1), make(chan struct{})
 	var failed error
 	go func() {
-		ids, err := s.publish(ctx, p)
+		ids, err := s.publish(ctx, p, enough)
 		failed = err
 		published <- ids
 	}()
@@ -79,13 +81,17 @@ func (p *plan) round(ctx context.Context, c *cluster, r round) (_ *result, err e
 	}
 	broken := r.breaks(ctx, name)
 	repaired := time.Now()
+	whole := s.until(ctx, func() bool { return c.whole == nil || c.whole(ctx, name) == nil })
+	s.until(ctx, func() bool { _, full := s.fullAfter(repaired, p.rate); return full })
+	close(enough)
 	ids := <-published
 	if err := errors.Join(broken, failed); err != nil {
 		return nil, err
 	}
 	all := &result{Figure: "clusters", On: c.name, Round: r.name, IDs: len(ids)}
 	err = s.settle(ctx, ids, time.Now().Add(p.within), all)
-	all.Gap, all.FullAfter = s.gap.Seconds(), s.fullAfter(repaired, p.rate).Seconds()
+	full, _ := s.fullAfter(repaired, p.rate)
+	all.Gap, all.Whole, all.FullAfter, all.Ours = s.gap.Seconds(), whole.Seconds(), full.Seconds(), max(0, full-whole).Seconds()
 	all.Pages, all.Log = int(looks.Load()-pages), log.counts()
 	return all, err
 }
@@ -107,16 +113,33 @@ func (s *service) settle(ctx context.Context, ids []string, until time.Time, all
 	}
 }
 
-// fullAfter is how long after the repair a second had the rate of the publisher.
-func (s *service) fullAfter(repaired time.Time, rate int) time.Duration {
+// recovers is how long messages are published after a repair, if the full rate does not come back.
+const recovers = 30 * time.Second
+
+// until waits until something is so, and returns how long that took.
+func (s *service) until(ctx context.Context, so func() bool) time.Duration {
+	began := time.Now()
+	for !so() && time.Since(began) < recovers && sleep(ctx, 50*time.Millisecond) == nil {
+	}
+	return time.Since(began)
+}
+
+// fullAfter is how long after the repair a second began that had the rate of the publisher.
+func (s *service) fullAfter(repaired time.Time, rate int) (after time.Duration, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for second := repaired.Unix(); second <= s.last.Unix(); second++ {
-		if s.second[second]*10 >= rate*9 {
-			return max(0, time.Unix(second, 0).Sub(repaired))
+	n, until := 0, repaired.UnixMilli()/part
+	for at := until; at <= s.last.UnixMilli()/part; at++ {
+		n += s.parts[at]
+		if at-until == 1000/part {
+			n -= s.parts[until]
+			until++
+		}
+		if n*10 >= rate*9 {
+			return max(0, time.UnixMilli(until*part).Sub(repaired)), true
 		}
 	}
-	return max(0, s.last.Sub(repaired))
+	return max(0, s.last.Sub(repaired)), false
 }
 
 // account counts by id, and returns how many messages have no end yet.
