@@ -31,6 +31,7 @@ type service struct {
 	db       *sql.DB // of the judge
 	logger   watermill.LoggerAdapter
 	repaired atomic.Bool // the bug of the handler
+	at       atomic.Int32
 
 	mu     sync.Mutex
 	failed map[string]int // of messages that fail for a while
@@ -162,9 +163,16 @@ func (s *service) start(ctx context.Context, instance int) (stop func() error, e
 	return func() error { return errors.Join(router.Close(), <-ended, end(), db.Close()) }, nil
 }
 
-// publish publishes each id until it is confirmed, as long as the plan says, and until it is enough. Those of an
-// account go one after another.
-func (s *service) publish(ctx context.Context, p *plan, enough <-chan struct{}) (ids []string, err error) {
+// What a round is at.
+const (
+	breaking int32 = iota
+	mending
+	mended
+)
+
+// publish publishes each id until it is confirmed, as long as the plan says, and again while the full rate is not back.
+// Those of an account go one after another.
+func (s *service) publish(ctx context.Context, p *plan) (ids []string, err error) {
 	pub, err := s.publisher()
 	if err != nil {
 		return nil, err
@@ -172,7 +180,7 @@ func (s *service) publish(ctx context.Context, p *plan, enough <-chan struct{}) 
 	var work sync.WaitGroup
 	var lanes [accounts]chan string
 	for i := range lanes {
-		lanes[i] = make(chan string, 1000)
+		lanes[i] = make(chan string, 200)
 		work.Go(func() {
 			for id := range lanes[i] {
 				s.confirmed(ctx, pub, id, fmt.Sprint(i))
@@ -181,17 +189,11 @@ func (s *service) publish(ctx context.Context, p *plan, enough <-chan struct{}) 
 	}
 	tick := time.NewTicker(time.Second / time.Duration(p.rate))
 	defer tick.Stop()
-	for lasts := time.After(p.lasts); lasts != nil || enough != nil; {
-		select {
-		case <-tick.C:
-		case <-lasts:
-			lasts = nil
-			continue
-		case <-enough:
-			enough = nil
-			continue
-		case <-ctx.Done():
-			lasts, enough = nil, nil
+	for until := time.Now().Add(p.lasts); ctx.Err() == nil; <-tick.C {
+		over := !time.Now().Before(until)
+		if at := s.at.Load(); over && at == mended {
+			break
+		} else if over && at == breaking {
 			continue
 		}
 		id := fmt.Sprint(len(ids))

@@ -62,10 +62,10 @@ func (p *plan) round(ctx context.Context, c *cluster, r round) (_ *result, err e
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
-	published, enough := make(chan []string, 1), make(chan struct{})
+	published := make(chan []string, 1)
 	var failed error
 	go func() {
-		ids, err := s.publish(ctx, p, enough)
+		ids, err := s.publish(ctx, p)
 		failed = err
 		published <- ids
 	}()
@@ -81,9 +81,10 @@ func (p *plan) round(ctx context.Context, c *cluster, r round) (_ *result, err e
 	}
 	broken := r.breaks(ctx, name)
 	repaired := time.Now()
+	s.at.Store(mending)
 	whole := s.until(ctx, func() bool { return c.whole == nil || c.whole(ctx, name) == nil })
 	s.until(ctx, func() bool { _, full := s.fullAfter(repaired, p.rate); return full })
-	close(enough)
+	s.at.Store(mended)
 	ids := <-published
 	if err := errors.Join(broken, failed); err != nil {
 		return nil, err
