@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -15,6 +16,7 @@ type cluster struct {
 	nodes  []*node
 	rounds []round
 	keyed  bool // messages have keys, so Ordered is possible
+	tries  int  // of a message, if not the default
 
 	databases databases
 	origin    func(*message.Message) poison.Origin
@@ -25,6 +27,11 @@ type cluster struct {
 	whole   func(ctx context.Context, topic string) error
 	closing []func() error
 }
+
+// inTime is what a confirm or a commit may take: the messages of an account wait for each other's.
+const inTime = accounts * time.Second / 100 // at the usual rate
+
+var errSlow = errors.New("the cluster answers slower than messages come")
 
 // round is something that goes wrong, and its repair.
 type round struct {

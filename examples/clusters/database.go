@@ -101,13 +101,29 @@ func (d *databases) make(ctx context.Context, name string) error {
 	return d.exec(ctx, d.of(name, 0), statements...)
 }
 
-// whole returns nil when each instance's database takes a commit.
+// whole returns nil when each instance's database takes commits as fast as messages come.
 func (d *databases) whole(ctx context.Context, name string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	insert := map[string]string{"pgx": `INSERT INTO probes DEFAULT VALUES`, "mysql": `INSERT INTO probes VALUES ()`}[d.driver]
 	for instance := range instances {
-		err = errors.Join(err, d.exec(ctx, d.of(name, instance), insert))
+		err = errors.Join(err, d.commitsInTime(ctx, d.of(name, instance)))
+	}
+	return err
+}
+
+func (d *databases) commitsInTime(ctx context.Context, address string) error {
+	db, err := d.connect(address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	if err := db.PingContext(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	insert := map[string]string{"pgx": `INSERT INTO probes DEFAULT VALUES`, "mysql": `INSERT INTO probes VALUES ()`}[d.driver]
+	if _, err = db.ExecContext(ctx, insert); err == nil && time.Since(began) > inTime {
+		err = errSlow
 	}
 	return err
 }

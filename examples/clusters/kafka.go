@@ -85,7 +85,8 @@ func kafkaTopics(c *cluster, brokers []string) {
 	c.keyed, c.origin = true, wmkafka.Origin
 	c.prepare = func(_ context.Context, topic string) error {
 		return onKafka(brokers, func(admin sarama.ClusterAdmin) error {
-			return admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: -1}, false)
+			all := &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: -1}
+			return errors.Join(admin.CreateTopic(topic, all, false), admin.CreateTopic(topic+probes, all, false))
 		})
 	}
 	keys := kafka.NewWithPartitioningMarshaler(func(_ string, msg *message.Message) (string, error) {

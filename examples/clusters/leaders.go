@@ -101,8 +101,8 @@ func rolling(ctx context.Context, nodes []*node) error {
 	return nil
 }
 
-// kafkaWhole returns nil when each partition has a leader that answers, with enough replicas, and so has the group of
-// consumers, which has the name of the topic.
+// kafkaWhole returns nil when each partition has a leader that confirms in time, with enough replicas, and the group of
+// consumers, which has the name of the topic, has its coordinator. Confirms are of another topic, as the cluster's are.
 func kafkaWhole(brokers []string, topic string) error {
 	config := sarama.NewConfig()
 	config.Metadata.Retry.Max = 0
@@ -128,6 +128,9 @@ func kafkaWhole(brokers []string, topic string) error {
 			return err
 		}
 	}
+	if err := confirmsInTime(client, topic+probes); err != nil {
+		return err
+	}
 	looksAfter, err := client.Coordinator(topic)
 	if err != nil {
 		return err
@@ -140,6 +143,38 @@ func kafkaWhole(brokers []string, topic string) error {
 	}
 	if block := answer.GetBlock(topic, 0); block == nil || block.Err != sarama.ErrNoError {
 		return errors.New("the group's offsets are not there yet")
+	}
+	return nil
+}
+
+// probes is behind the name of a round's topic, in that of another one.
+const probes = ".probes"
+
+// confirmsInTime returns nil when a client that is not ours gets a confirm of each partition as fast as the round's
+// publishers need it.
+func confirmsInTime(from sarama.Client, topic string) error {
+	config := sarama.NewConfig()
+	config.Producer.RequiredAcks, config.Producer.Return.Successes = sarama.WaitForAll, true
+	config.Producer.Partitioner, config.Producer.Retry.Max = sarama.NewManualPartitioner, 0
+	var brokers []string
+	for _, b := range from.Brokers() {
+		brokers = append(brokers, b.Addr())
+	}
+	producer, err := sarama.NewSyncProducer(brokers, config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = producer.Close() }()
+	for turn := range 2 { // the first one also connects
+		for partition := range int32(3) {
+			began := time.Now()
+			if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: topic, Partition: partition}); err != nil {
+				return err
+			}
+			if turn == 1 && time.Since(began) > inTime {
+				return errSlow
+			}
+		}
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ type node struct {
 }
 
 // patience is how long a node may take until it answers.
-const patience = 3 * time.Minute
+const patience = 10 * time.Minute
 
 // start starts the node. Wait for it with ready.
 func (n *node) start() error {

@@ -95,7 +95,7 @@ func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
 	return c, nil
 }
 
-// rabbitWhole waits until each node sees all others, and restarts those that do not. A node of RabbitMQ 3.10 that hung
+// rabbitWhole waits until each node is seen by all others, and restarts those that are not. A node of RabbitMQ 3.10 that hung
 // can stay outside, with "running_partitioned_network", and take clients: then queues are known to some nodes alone. One
 // that paused may fail to boot: "BOOT FAILED", badarg in rabbit_classic_queue.
 func rabbitWhole(ctx context.Context, nodes []*node) error {
@@ -105,10 +105,10 @@ func rabbitWhole(ctx context.Context, nodes []*node) error {
 		case len(alone) == 0:
 			return nil
 		case tries == 5 || ctx.Err() != nil:
-			return fmt.Errorf("%s does not see all nodes\n%s", alone[0].name, alone[0].said())
+			return fmt.Errorf("%s is not seen by all nodes\n%s", alone[0].name, alone[0].said())
 		}
 		for _, n := range alone {
-			fmt.Fprintf(os.Stderr, "clusters: %s does not see all nodes, and is restarted\n", n.name)
+			fmt.Fprintf(os.Stderr, "clusters: %s is not seen by all nodes, and is restarted\n", n.name)
 			if err := n.crashed(ctx, 0); err != nil {
 				return err
 			}
@@ -116,10 +116,12 @@ func rabbitWhole(ctx context.Context, nodes []*node) error {
 	}
 }
 
-// rabbitAlone returns the nodes that do not see all others for longer than a node takes to boot.
+// rabbitAlone returns the nodes that others do not see for longer than a node takes to boot.
 func rabbitAlone(ctx context.Context, nodes []*node) (alone []*node) {
-	const sees = `[N || N <- ['clusters1@localhost', 'clusters2@localhost', 'clusters3@localhost'],
-		case rpc:call(N, rabbit_nodes, all_running, [], 10000) of All when is_list(All) -> length(All) < 3; _ -> true end].`
+	const sees = `Nodes = ['clusters1@localhost', 'clusters2@localhost', 'clusters3@localhost'],
+		Views = [V || N <- Nodes, V <- [rpc:call(N, rabbit_nodes, all_running, [], 10000)], is_list(V)],
+		Seen = fun(N) -> length([V || V <- Views, lists:member(N, V)]) end,
+		case [N || N <- Nodes, Seen(N) < 2] of [] -> [N || N <- Nodes, Seen(N) < 3]; Outside -> Outside end.`
 	for until := time.Now().Add(time.Minute); ; {
 		if alone = unanswering(ctx, nodes); len(alone) == 0 {
 			if text, err := rabbitEval(ctx, nodes[0], sees); err == nil {
