@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,14 +35,16 @@ type members struct {
 type member struct {
 	name    string
 	console *console
-	handler http.Handler
+	handler http.Handler // nil if its console is elsewhere
+	home    string       // where its console is elsewhere
 }
 
 var memberName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,59}$`)
 
 // Fleet returns a handler with one console over several services: a page with all services and their causes, and below
 // s/{name}/ the console of each service, as New returns it. Each service is asked by its own Access what a person may
-// see and do there. Nothing is copied, and a service that is away hides no other.
+// see and do there. A service with a Config.URL has its console elsewhere: the page links to it. Nothing is copied, and a
+// service that is away hides no other.
 func Fleet(services map[string]Config) (http.Handler, error) {
 	if len(services) == 0 {
 		return nil, errors.New(`console: Fleet: services is empty: give each service a name and its console.Config`)
@@ -52,14 +55,16 @@ func Fleet(services map[string]Config) (http.Handler, error) {
 			return nil, fmt.Errorf("console: Fleet: services has %q: a name stands in addresses, so use 1 to 60 of a-z, "+
 				`0-9, ".", "_" and "-", and begin with a letter or a digit`, boundedtext.Text(name, 100))
 		}
-		handler, err := New(services[name])
+		join := here
+		if services[name].URL != "" {
+			join = elsewhere
+		}
+		one, read, err := join(name, services[name])
 		if err != nil {
 			return nil, fmt.Errorf("console: Fleet: services[%q]: %w", name, err)
 		}
-		c := handler.(*console)
-		c.inFleet = true
-		m.all = append(m.all, member{name, c, http.StripPrefix("/s/"+name, c)})
-		m.services = append(m.services, fleet.New(c.mayLook, c.state))
+		m.all = append(m.all, one)
+		m.services = append(m.services, fleet.New(one.console.mayLook, read))
 	}
 	m.own = &console{
 		desk: &operate.Desk{}, origins: http.NewCrossOriginProtection(), now: time.Now,
@@ -76,11 +81,43 @@ func Fleet(services map[string]Config) (http.Handler, error) {
 	return m, nil
 }
 
+// reading reads the state of a service.
+type reading = func(context.Context) (fleet.State, error)
+
+// here is a service whose console is part of the fleet.
+func here(name string, config Config) (member, reading, error) {
+	handler, err := New(config)
+	if err != nil {
+		return member{}, nil, err
+	}
+	c := handler.(*console)
+	c.inFleet = true
+	return member{name: name, console: c, handler: http.StripPrefix("/s/"+name, c)}, c.state, nil
+}
+
+// elsewhere is a service with a console of its own, to which the fleet links.
+func elsewhere(name string, config Config) (member, reading, error) {
+	switch {
+	case config.Campaigns != nil || config.Breakers != nil || config.TrustedOrigins != nil:
+		return member{}, nil, errors.New("console: Config.URL is set, and so is Campaigns, Breakers or TrustedOrigins: leave " +
+			"those to the console there")
+	case config.Access == nil:
+		return member{}, nil, errNoAccess
+	}
+	api, err := fleet.OverAPI(config.URL, config.TokenFile, fleetCauses)
+	if err != nil {
+		return member{}, nil, fmt.Errorf("console: %w", err)
+	}
+	config.setDefaults()
+	c := &console{config: config, desk: &operate.Desk{Masks: config.Privacy}}
+	return member{name: name, console: c, home: api.Home()}, api.Read, nil
+}
+
 // ServeHTTP answers a request with the console of a service, or with a page of the fleet.
 func (m *members) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if path, ok := strings.CutPrefix(r.URL.EscapedPath(), "/s/"); ok {
 		name, _, _ := strings.Cut(path, "/")
-		if i := slices.IndexFunc(m.all, func(one member) bool { return one.name == name }); i >= 0 {
+		if i := slices.IndexFunc(m.all, func(one member) bool { return one.name == name && one.handler != nil }); i >= 0 {
 			m.all[i].handler.ServeHTTP(w, r)
 			return
 		}

@@ -106,7 +106,7 @@ func (m *members) overview(_ *console, r *request) (answer, error) {
 
 // add adds a service, and its causes.
 func (v *fleetView) add(r *request, of member, seen fleet.Seen) {
-	c, line := of.console, memberLine{Name: of.name, Link: r.link("s/"+of.name+"/", nil)}
+	c, line := of.console, memberLine{Name: of.name, Link: cmp.Or(of.home, r.link("s/"+of.name+"/", nil))}
 	switch {
 	case errors.Is(seen.Err, fleet.ErrBusy):
 		line.Failed = "An earlier look at this service has no answer yet."
