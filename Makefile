@@ -111,6 +111,11 @@ demo-api: ## an incident that a program closes over HTTP alone, then the command
 demo-console: ## an incident for you and your browser: the console in a service, embedded; Ctrl-C ends it; FLAGS=-addr=127.0.0.1:9000
 	@$(GO) run ./examples/console $(FLAGS)
 
+.PHONY: pictures
+pictures: ## take the pictures of the console in docs anew, of that demo in Chromium
+	@$(SERVICES) install browser
+	@$(GO) test -count=1 ./examples/console -run TestPictures -update
+
 # Its last lines say what it was tested against. Without a server its tests are skipped; in CI that is a failure.
 test: export SPILLWAY_SERVICES_FSYNC = off
 test: ## everything that decides: gofmt, vet, staticcheck, all tests with the race detector, with real servers

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"fmt"
 	"net/http/httptest"
 	"path/filepath"
@@ -46,7 +47,7 @@ func TestIncident(t *testing.T) {
 		"keyboard":       {browser.Options{Dark: true}, byKeyboard},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, url := serveDemo(t)
+			s, _, url := serveDemo(t, time.Hour)
 			p := engine.Page(t, way.options)
 			closeIncident(t, way.hand(p), s, url, !way.options.NoScript)
 			for _, trouble := range p.Trouble() {
@@ -58,8 +59,8 @@ func TestIncident(t *testing.T) {
 	}
 }
 
-// serveDemo is the demo, with as many letters as its first webhooks give.
-func serveDemo(t *testing.T) (*service, string) {
+// serveDemo is the demo, with the letters that its first webhooks give, and those of one more each time.
+func serveDemo(t *testing.T, every time.Duration) (*service, *sql.DB, string) {
 	t.Helper()
 	db, cleanUp, err := openDatabase()
 	testkit.NoError(t, err)
@@ -76,14 +77,14 @@ func serveDemo(t *testing.T) (*service, string) {
 			t.Error(err)
 		}
 	})
-	t.Cleanup(s.receive(t.Context(), time.Hour))
+	t.Cleanup(s.receive(t.Context(), every))
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	waits := func() int {
 		return testkit.Must(s.campaigns.Inside().Store().Count(t.Context(), letters.Filter{}))
 	}
 	testkit.Eventually(t, "letters", func() bool { return waits() >= 5 })
-	return s, server.URL + "/"
+	return s, db, server.URL + "/"
 }
 
 // closeIncident plays the person on call.
