@@ -41,7 +41,8 @@ func (ch *Channel) Attach(router *message.Router) {
 	ch.roster.Expect(router)
 	router.AddMiddleware(ch.Middleware)
 	router.AddPublisherDecorators(ch.DecoratePublisher)
-	router.AddSubscriberDecorators(ch.queue.InitializeOnSubscribe, ch.boundHolds, ch.offerOrder, ch.drainsOf(router).decorate)
+	router.AddSubscriberDecorators(ch.queue.InitializeOnSubscribe, ch.boundHolds, ch.offerOrder,
+		ch.drainsOf(router).decorate)
 	router.AddPlugin(ch.Plugin)
 }
 

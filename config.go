@@ -85,9 +85,9 @@ type Config struct {
 	// no stages. A Subscriber and a Publisher are required. With Stages.Store, such as delay.NewStore(ctx, db,
 	// service), messages wait in a database instead of in stage topics. It needs Attach or Plugin. Default: nil.
 	Stages *stages.Config
-	// Ordered lets the messages of one key take effect in the order of their source, also when one of them fails: it and
-	// those behind it wait in DB, and messages of other keys go on. Nil means no order. &spillway.OrderedConfig{} has
-	// useful delays. It needs DB, Attach, and subscribers that deliver the messages of a key one at a time:
+	// Ordered lets the messages of one key take effect in the order of their source, also when one of them fails: it
+	// and those behind it wait in DB, and messages of other keys go on. Nil means no order. &spillway.OrderedConfig{}
+	// has useful delays. It needs DB, Attach, and subscribers that deliver the messages of a key one at a time:
 	// wmkafka.NewSubscriber with InFlight. It takes the place of Stages. docs/order.md says what is promised. Default:
 	// nil.
 	Ordered *OrderedConfig
@@ -170,8 +170,9 @@ func (c *Config) check() error {
 		{"Ordered", c.Ordered != nil, c.keys(), "there is no database in which messages could wait; set Config.DB"},
 		{"Receiver", c.Receiver != nil, c.keys(), "no message would be recognised; set Config.DB or Config.Idempotency"},
 		{"Purge", c.Purge != nil, c.keys(), "there are no keys to purge; set Config.DB or Config.Idempotency"},
-		{"Retention", c.Retention != nil, c.DB != nil && safecall.IsNil(c.Publisher), "the channel has no dead-letter store; " +
-			"set Config.DB and no Config.Publisher, or use letters.NewRetention"},
+		{"Retention", c.Retention != nil, c.DB != nil && safecall.IsNil(c.Publisher),
+			"the channel has no dead-letter store; " +
+				"set Config.DB and no Config.Publisher, or use letters.NewRetention"},
 	} {
 		if part.on && !part.works {
 			//lint:ignore ST1005 Config is a name
@@ -260,7 +261,8 @@ func fill(part *settings.Shared, common settings.Shared) {
 }
 
 // placed returns key, which for messages without a key and an id returns where the adapter read them.
-func placed(key func(*message.Message) string, origin func(*message.Message) poison.Origin) func(*message.Message) string {
+func placed(key func(*message.Message) string,
+	origin func(*message.Message) poison.Origin) func(*message.Message) string {
 	return func(msg *message.Message) string {
 		if key != nil {
 			if id := key(msg); id != "" {

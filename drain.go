@@ -92,7 +92,8 @@ type draining struct {
 func (s *draining) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	var byItself atomic.Bool
 	drain := graceful.Begin(graceful.With(ctx, s.of.timeout()))
-	subscribed, end := context.WithCancel(graceful.Watch(graceful.With(context.WithoutCancel(ctx), s.of.timeout()), &byItself))
+	subscribed, end := context.WithCancel(graceful.Watch(graceful.With(context.WithoutCancel(ctx), s.of.timeout()),
+		&byItself))
 	in, err := s.Subscriber.Subscribe(subscribed, topic)
 	if err != nil {
 		drain.End()

@@ -22,8 +22,8 @@ type OrderedConfig struct {
 	// for good. Default: 5 s, 1 min, 10 min.
 	Delays []time.Duration
 	// Hold lets the messages of a key stand when one of them fails for good, until a person releases, skips or discards
-	// it: redrive sequences. Set it if a later message is wrong without the earlier one. An invalid message never holds.
-	// Default: it is dead-lettered, and the next one of its key goes on.
+	// it: redrive sequences. Set it if a later message is wrong without the earlier one. An invalid message never
+	// holds. Default: it is dead-lettered, and the next one of its key goes on.
 	Hold bool
 }
 
@@ -56,7 +56,8 @@ func (ch *Channel) order(ctx context.Context, config *Config, receiver *idempote
 	}
 	ch.listed = store.Listed()
 	ch.ordered = ordered.New(ordered.Config{Delays: delays, Hold: config.Ordered.Hold, Keys: keys, Store: store,
-		Inside: ch.queue.Inside(), StageOf: poison.Inside().StageOf, Shared: settings.Shared{Logger: config.Logger, Classifier: config.Retry.Classifier}})
+		Inside: ch.queue.Inside(), StageOf: poison.Inside().StageOf, Shared: settings.Shared{Logger: config.Logger,
+			Classifier: config.Retry.Classifier}})
 	return nil
 }
 

@@ -52,7 +52,8 @@ func (b *bench) manyKeys() {
 }
 
 func (b *bench) lanes() *lanes {
-	return &lanes{b: b, busy: map[string]bool{}, tries: map[string]int{}, order: map[string][]string{}, want: map[string][]string{}}
+	return &lanes{b: b, busy: map[string]bool{}, tries: map[string]int{}, order: map[string][]string{},
+		want: map[string][]string{}}
 }
 
 // publish publishes messages of keys in turn, some of them bad.

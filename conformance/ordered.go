@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway"
 )
 
-// Feature R13: with Ordered, messages of a key take effect in order although every fifth one fails twice, and waits with
-// those behind it, beyond a restart. A pub/sub without an order is refused.
+// Feature R13: with Ordered, messages of a key take effect in order although every fifth one fails twice, and waits
+// with those behind it, beyond a restart. A pub/sub without an order is refused.
 func (b *bench) orderedKeys() {
 	if b.target.Ordered == nil {
 		b.refusesOrder()

@@ -39,8 +39,8 @@ type Record struct {
 	Fingerprint []byte
 	Version     int64
 	Versioned   bool
-	// Settled says that the message ended without an effect: it was dead-lettered or discarded in its place in the order
-	// of its key.
+	// Settled says that the message ended without an effect: it was dead-lettered or discarded in its place in the
+	// order of its key.
 	Settled bool
 }
 

@@ -163,7 +163,8 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	for _, sink := range config.Fallbacks {
 		through = append(through, destination.Through(sink.Publisher))
 	}
-	q := &Queue{publisher: publisher, through: through, config: config, limits: defaultLimits, sink: sink, noRoom: newNoRoom()}
+	q := &Queue{publisher: publisher, through: through, config: config, limits: defaultLimits, sink: sink,
+		noRoom: newNoRoom()}
 	q.link, q.owned = chain.LinkOf(q.step), outage.OwnedBy(sink)
 	return q, nil
 }

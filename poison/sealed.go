@@ -72,7 +72,8 @@ func (l Letter) Open(ctx context.Context, s *seal.Sealer) (Letter, error) {
 }
 
 // sealMessage is deadletter.Letters.Seal.
-func sealMessage(ctx context.Context, s *seal.Sealer, msg *message.Message) (_ *message.Message, changed bool, err error) {
+func sealMessage(ctx context.Context, s *seal.Sealer,
+	msg *message.Message) (_ *message.Message, changed bool, err error) {
 	if msg == nil {
 		return nil, false, errors.New("poison: seal: the message is nil")
 	}

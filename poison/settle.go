@@ -193,8 +193,8 @@ func (q *Queue) destination(source naming.Source, deadLetter bool) string {
 	return q.config.Naming.DeadLetterTopic(source)
 }
 
-// isDeadLetter reports whether msg failed in a consumer of dead letters. The name of its topic shows that by itself, or,
-// here, as the name for the letter's origin. Metadata alone does not make a live topic a dead-letter topic.
+// isDeadLetter reports whether msg failed in a consumer of dead letters. The name of its topic shows that by itself,
+// or, here, as the name for the letter's origin. Metadata alone does not make a live topic a dead-letter topic.
 func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
 	if chain.ReentryOf(msg.Context()) != nil { // consumers of dead letters have no stages
 		return false

@@ -56,8 +56,8 @@ var authorizations = []string{"Bearer", "bearer", "BEARER", "Basic", "basic", "B
 // maxPrefixes is the number of bits of a word.
 const maxPrefixes = 64
 
-// prefixes are those of shapes, and then authorizations. begins has a bit for each, by their first and second bytes: one
-// look at a text finds all of them.
+// prefixes are those of shapes, and then authorizations. begins has a bit for each, by their first and second bytes:
+// one look at a text finds all of them.
 var prefixes, begins = func() (all []string, by [2][256]uint64) {
 	for _, s := range shapes {
 		all = append(all, s.prefix)

@@ -25,7 +25,8 @@ func Inside() inside.Drains[DrainTopicConfig] { return inner{} }
 
 type inner struct{}
 
-func (inner) PlanTopic(ctx context.Context, subscriber message.Subscriber, config DrainTopicConfig) (none inside.TopicPlan,
+func (inner) PlanTopic(ctx context.Context, subscriber message.Subscriber,
+	config DrainTopicConfig) (none inside.TopicPlan,
 	err error) {
 	if safecall.IsNil(subscriber) {
 		return none, errors.New("redrive: the subscriber is nil: give one that reads the dead-letter topic")

@@ -55,8 +55,9 @@ const maxShrinks = 2
 // is nil. It calls build with the number of refusals for size so far. The context of what is published is a new one: a
 // pub/sub that hands contexts on would otherwise give the consumer one that ends with our work, or that says "one of
 // our own". It says only that the metadata can be believed. It returns the trace of the last attempt.
-func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher message.Publisher, l poison.Letter, original *message.Message, topic string,
-	turn func(context.Context) error, build func(tooLarge int, trace string) *message.Message,
+func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher message.Publisher, l poison.Letter,
+	original *message.Message, topic string, turn func(context.Context) error,
+	build func(tooLarge int, trace string) *message.Message,
 ) (trace string, _ error) {
 	waits := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(publishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxBatch is how many letters are claimed at a time; the Store bounds their bytes. A drain has two batches in hand:
-	// the one that it publishes, and the next one.
+	// maxBatch is how many letters are claimed at a time; the Store bounds their bytes. A drain has two batches in
+	// hand: the one that it publishes, and the next one.
 	maxBatch = 500
 	// maxWrite bounds what is still written after the drain's context ended.
 	maxWrite = 30 * time.Second

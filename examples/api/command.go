@@ -23,7 +23,8 @@ func build(url string) (c command, remove func() error, err error) {
 		return c, nil, err
 	}
 	c.binary, c.url = filepath.Join(c.folder, "redrive"), url+"/deadletters/"
-	out, err := exec.Command("go", "build", "-o", c.binary, "github.com/watermill-spillway/spillway/cmd/redrive").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", c.binary,
+		"github.com/watermill-spillway/spillway/cmd/redrive").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("build redrive: %w: %s", err, out)
 	}
@@ -41,7 +42,8 @@ func (c command) run(ctx context.Context, person string, code int, args ...strin
 	cmd.Stdout, cmd.Stderr = &out, &said
 	_ = cmd.Run() // the code says how it ended
 	if is := cmd.ProcessState.ExitCode(); is != code {
-		return nil, fmt.Errorf("redrive %s ended with %d, and not %d: %s%s", strings.Join(args, " "), is, code, out.Bytes(), said.Bytes())
+		return nil, fmt.Errorf("redrive %s ended with %d, and not %d: %s%s", strings.Join(args, " "), is, code, out.Bytes(),
+			said.Bytes())
 	}
 	return out.Bytes(), nil
 }
@@ -91,7 +93,8 @@ func byCommand(ctx context.Context, url string, deploy func()) (r operator.Repor
 	if _, err = c.run(ctx, "ann", 0, "redrive", "--cause", these, "--dry-run"); err != nil {
 		return r, err
 	}
-	if _, err = c.run(ctx, "ann", 5, "redrive", "--cause", these, "--canary", "5", "--reason", "INC-7: is it over?", "--yes"); err != nil {
+	if _, err = c.run(ctx, "ann", 5, "redrive", "--cause", these, "--canary", "5", "--reason", "INC-7: is it over?",
+		"--yes"); err != nil {
 		return r, err
 	}
 	list := func() ([]campaign, error) { return lines[campaign](c.run(ctx, "ann", 0, "campaigns", "--json")) }
@@ -100,7 +103,8 @@ func byCommand(ctx context.Context, url string, deploy func()) (r operator.Repor
 		return r, errors.Join(fmt.Errorf("there are %d campaigns", len(all)), err)
 	}
 	r.FailedAgain = all[0].FailedAgain
-	if _, err = c.run(ctx, "ann", 0, "cancel", all[0].ID, "--reason", "INC-7: the fix is not out yet", "--yes"); err != nil {
+	if _, err = c.run(ctx, "ann", 0, "cancel", all[0].ID, "--reason", "INC-7: the fix is not out yet",
+		"--yes"); err != nil {
 		return r, err
 	}
 	deploy()
@@ -108,7 +112,8 @@ func byCommand(ctx context.Context, url string, deploy func()) (r operator.Repor
 		person string
 		args   []string
 	}{
-		{"ann", []string{"redrive", "--cause", these, "--approval", "--detach", "--reason", "INC-7: the fix is out", "--yes"}},
+		{"ann", []string{"redrive", "--cause", these, "--approval", "--detach", "--reason", "INC-7: the fix is out",
+			"--yes"}},
 		{"bob", []string{"approve", "$newest", "--reason", "INC-7: I agree", "--yes"}},
 		{"ann", []string{"watch", "$newest"}},
 		{"ann", []string{"redrive", "--cause", named["unknown_currency"], "--edit", `{"currency":"EUR"}`, "--reason",

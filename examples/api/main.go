@@ -39,7 +39,8 @@ func main() {
 }
 
 // run plays the whole incident: a program closes it over HTTP, or the command does.
-func run(ctx context.Context, by string, messages int, seed uint64, see ...func(http.Handler) http.Handler) (r result, err error) {
+func run(ctx context.Context, by string, messages int, seed uint64,
+	see ...func(http.Handler) http.Handler) (r result, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("the time was up"))
 	defer cancel()
 	db, cleanUp, err := openDatabase(ctx)

@@ -52,8 +52,9 @@ func newService(ctx context.Context, db *sql.DB) (*service, error) {
 	dlc.Attach(s.router)
 	s.router.AddPlugin(worker.Plugin)
 	s.router.AddConsumerHandler("store-orders", topic, s.live, s.handler.handle)
-	pages, err := console.New(console.Config{Campaigns: all, Access: people{"token-ann": {Name: "ann", Role: console.Operate},
-		"token-bob": {Name: "bob", Role: console.Approve}}.access})
+	pages, err := console.New(console.Config{Campaigns: all,
+		Access: people{"token-ann": {Name: "ann", Role: console.Operate},
+			"token-bob": {Name: "bob", Role: console.Approve}}.access})
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,8 @@ const largestOutput = 64 << 10
 func onTables(s *site) {
 	s.origin = wmsql.Origin
 	s.publisher = func() (publisher, error) {
-		return wmsql.NewPublisher(context.Background(), s.db, wmsql.PublisherConfig{Shared: settings.Shared{Logger: s.logger}})
+		return wmsql.NewPublisher(context.Background(), s.db,
+			wmsql.PublisherConfig{Shared: settings.Shared{Logger: s.logger}})
 	}
 	s.subscriber = func(group string, _ int) (subscriber, error) {
 		return wmsql.NewSubscriber(context.Background(), s.db,

@@ -38,10 +38,12 @@ type Plan struct {
 func parse(args []string) *Plan {
 	plan := &Plan{topic: fmt.Sprintf("deploy-%d", time.Now().UnixNano())}
 	flags := flag.NewFlagSet("deploy", flag.ExitOnError)
-	flags.StringVar(&plan.On, "on", "kafka", "where the messages are: kafka, rabbitmq or postgres; \"make services\" starts "+
-		"the servers")
+	flags.StringVar(&plan.On, "on", "kafka",
+		"where the messages are: kafka, rabbitmq or postgres; \"make services\" starts "+
+			"the servers")
 	flags.DurationVar(&plan.Takes, "takes", 2*time.Second, "how long a handler takes")
-	flags.DurationVar(&plan.Between, "between", 4*time.Second, "the time between an instance's start and the next one's end")
+	flags.DurationVar(&plan.Between, "between", 4*time.Second,
+		"the time between an instance's start and the next one's end")
 	flags.BoolVar(&plan.Without, "without", false, "without the drain")
 	_ = flags.Parse(args) // it ends the program itself
 	return plan

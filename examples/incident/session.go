@@ -117,7 +117,8 @@ func (s *session) bringBack(ctx context.Context, bugs string) error {
 		}
 		return context.Cause(ctx)
 	}
-	step, err := s.terminal.meanwhile(0, "redrive", halfWay, "redrive", "--cause", bugs, "--rate", fmt.Sprint(s.rate), "--reason",
+	step, err := s.terminal.meanwhile(0, "redrive", halfWay, "redrive", "--cause", bugs, "--rate", fmt.Sprint(s.rate),
+		"--reason",
 		"INC-7: the fix is out", "--yes")
 	s.steps = append(s.steps, step)
 	return err

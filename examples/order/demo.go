@@ -17,16 +17,16 @@ const (
 	lineEach = 2 * time.Second
 )
 
-// demonstrate shows the order of accounts to people: 5 % of the calls fail twice, the consumer is killed, and the bank is
-// away for a while.
+// demonstrate shows the order of accounts to people: 5 % of the calls fail twice, the consumer is killed, and the bank
+// is away for a while.
 func demonstrate(p *plan) (err error) {
 	if p.Messages == messages {
 		p.Messages = 3200 // as many deposits as withdrawals of each account
 	}
 	p.Keys, p.Partitions, p.Lanes, p.Consumers = 40, 2, 16, 1
 	p.Twice, p.ForGood, p.Work = 5, 0, 15*time.Millisecond
-	p.Delays = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second,
-		4 * time.Second, 4 * time.Second} // longer than the bank is away, with the two failures of a message
+	p.Delays = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
+		4 * time.Second, 4 * time.Second, 4 * time.Second} // longer than the bank is away, with the two failures of a message
 	bank := p.newBank()
 	defer bank.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), p.Within)

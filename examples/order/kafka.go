@@ -116,13 +116,15 @@ func (k *kafkaBroker) consume(config *spillway.Config) (message.Subscriber, mess
 		return nil, nil, err
 	}
 	if k.Without {
-		staged, stage, err := wmkafka.NewStages(k.Brokers, k.Topic+"-stages", wmkafka.SubscriberConfig{}, wmkafka.PublisherConfig{})
+		staged, stage, err := wmkafka.NewStages(k.Brokers, k.Topic+"-stages", wmkafka.SubscriberConfig{},
+			wmkafka.PublisherConfig{})
 		if err != nil {
 			return nil, nil, err
 		}
 		config.Stages = &stages.Config{Publisher: staged, Stages: stages.Delays(k.Delays...), Subscriber: stage}
 	}
-	publisher, err := wmkafka.NewPublisher(k.Brokers, wmkafka.PublisherConfig{Marshaler: wmkafka.Marshaler{Inner: byLane{}}})
+	publisher, err := wmkafka.NewPublisher(k.Brokers,
+		wmkafka.PublisherConfig{Marshaler: wmkafka.Marshaler{Inner: byLane{}}})
 	return subscriber, publisher, err
 }
 

@@ -109,7 +109,8 @@ func run(p *plan, database string) (err error) {
 	if err != nil {
 		return err
 	}
-	r.Database, r.Messages, r.Keys, r.Seed, r.Kills, r.Stops = database, p.Messages, p.Keys, p.Seed, happened["kill"], happened["stop"]
+	r.Database, r.Messages, r.Keys, r.Seed, r.Kills, r.Stops = database, p.Messages, p.Keys, p.Seed, happened["kill"],
+		happened["stop"]
 	r.Cuts, r.Grown, r.Restarts = happened["cut"], happened["grown"], happened["restart"]
 	r.Stuck, r.Seconds = stuck, time.Since(begun).Seconds()
 	line, err := json.Marshal(r)

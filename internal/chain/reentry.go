@@ -15,8 +15,8 @@ type Reentry struct {
 	// Handler is the name of the handler that the message first came to.
 	Handler string
 	// As is the name of the router's handler that gets the message out of the stage. Some pub/subs pass a context on
-	// with what a handler published: a handler with another name then ignores the Reentry. If it is empty, as Handler is,
-	// it becomes the name of the first handler that gets the message.
+	// with what a handler published: a handler with another name then ignores the Reentry. If it is empty, as Handler
+	// is, it becomes the name of the first handler that gets the message.
 	As string
 	// Topic is the stage topic that the message waited in.
 	Topic string

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Among returns the condition that a column of numbers has one of the values, which are at least one. On PostgreSQL they
-// are one array, as text that every driver can bind. Elsewhere the last value is repeated until their number is a power
-// of two: statements of few lengths are prepared once each.
+// Among returns the condition that a column of numbers has one of the values, which are at least one. On PostgreSQL
+// they are one array, as text that every driver can bind. Elsewhere the last value is repeated until their number is a
+// power of two: statements of few lengths are prepared once each.
 func (d *Database) Among(column string, values []int64) (condition string, args []any) {
 	if d.kind == Postgres {
 		text := make([]byte, 0, 8*len(values)+2)

@@ -115,7 +115,8 @@ func (s *Store) canTake(ctx context.Context) error {
 }
 
 func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, from place) (c choice, err error) {
-	rows, err := tx.QueryContext(ctx, s.statements.choose, append(append([]any{[]byte(s.service)}, s.dialect.after(from)...), n)...)
+	rows, err := tx.QueryContext(ctx, s.statements.choose,
+		append(append([]any{[]byte(s.service)}, s.dialect.after(from)...), n)...)
 	if err != nil {
 		return c, err
 	}

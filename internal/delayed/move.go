@@ -212,7 +212,8 @@ func (m *move) tell(rows []taken, moved []Moved) {
 	now := time.Now()
 	for i := range moved {
 		moved[i].Late = rows[i].late + now.Sub(rows[i].readAt)
-		safecall.Hook(m.worker.from.config.Logger, "OnMoved", func() { m.worker.from.config.OnMoved(context.Background(), moved[i]) })
+		safecall.Hook(m.worker.from.config.Logger, "OnMoved",
+			func() { m.worker.from.config.OnMoved(context.Background(), moved[i]) })
 	}
 }
 

@@ -39,8 +39,8 @@ var subscribers = []knownSubscriber{
 	// The consumer_timeout of RabbitMQ.
 	{row: row{watermillPath + "-amqp", []int{2}, "pkg/amqp", "Subscriber"},
 		otherwise: Subscriber{After: 30 * time.Minute, Session: true}},
-	{row{watermillPath + "-sql", []int{3}, "pkg/sql", "Subscriber"}, Subscriber{After: 30 * time.Second, Transaction: true},
-		[]string{"config", "AckDeadline"}, true},
+	{row{watermillPath + "-sql", []int{3}, "pkg/sql", "Subscriber"},
+		Subscriber{After: 30 * time.Second, Transaction: true}, []string{"config", "AckDeadline"}, true},
 }
 
 // SubscriberOf returns what is known of a subscriber, given its value behind its pointer, or nil.

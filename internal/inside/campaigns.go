@@ -30,14 +30,14 @@ type Campaigns[Store any, State comparable, Request, Plan any] interface {
 	LeftBehind(ctx context.Context, id string) ([]Behind, error)
 	// Policies returns the standing policies of the service.
 	Policies(ctx context.Context) (Policies, error)
-	// FreezePolicies freezes or thaws a policy, or all if name is empty. A freeze pauses the campaigns that run, and from
-	// then on no instance starts one. A thaw resumes none. It reports false if there was nothing to change.
+	// FreezePolicies freezes or thaws a policy, or all if name is empty. A freeze pauses the campaigns that run, and
+	// from then on no instance starts one. A thaw resumes none. It reports false if there was nothing to change.
 	FreezePolicies(ctx context.Context, name string, frozen bool, by, why string) (changed bool, err error)
 	// ReleaseCause lets a policy take letters of a cause again that was blocked for it.
 	ReleaseCause(ctx context.Context, name, cause string, by, why string) (changed bool, err error)
 	// Forget takes a person's values from what the campaigns keep: from the requests of campaigns (IDs, metadata,
-	// description and payload of their filters, their edits and reasons), from reasons and details of their events, and from reasons of
-	// freezes.
+	// description and payload of their filters, their edits and reasons), from reasons and details of their events, and
+	// from reasons of freezes.
 	// The word erased takes their place. A value of fewer than 4 bytes is replaced only if it is all of a text. What
 	// the campaigns did, and their counts, stay. With a dry run nothing is changed.
 	Forget(ctx context.Context, dryRun bool, values ...string) (Forgotten, error)

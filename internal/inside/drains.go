@@ -13,8 +13,8 @@ import (
 // Marks are written in one transaction for many letters, beside the next publishes. It bounds what a kill costs.
 const MaxUnmarked = 256
 
-// Places returns how many letters may be published, or being published, and not marked. One at a time means that each is
-// marked before the next one is published.
+// Places returns how many letters may be published, or being published, and not marked. One at a time means that each
+// is marked before the next one is published.
 func Places(concurrency, unmarked int) int {
 	if concurrency == 1 {
 		return 1

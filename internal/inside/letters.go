@@ -47,18 +47,18 @@ type Letters[Filter, Letter, Act, Rule any, Status comparable] interface {
 	// RecordErasure writes the event erasure: a program erased a person's data, or is about to. act.Detail says by what
 	// it looked for them, without a value of the person, and what it found.
 	RecordErasure(ctx context.Context, act Act) error
-	// RecordSequence writes the event sequence, in a transaction on the Store's database. act.Detail says what was decided
-	// about how many messages, without their key.
+	// RecordSequence writes the event sequence, in a transaction on the Store's database. act.Detail says what was
+	// decided about how many messages, without their key.
 	RecordSequence(ctx context.Context, tx *sql.Tx, messageID string, act Act) error
-	// RecordPolicy writes the event policy, in a transaction on the Store's database. act.Detail says what was done with
-	// which policy.
+	// RecordPolicy writes the event policy, in a transaction on the Store's database. act.Detail says what was done
+	// with which policy.
 	RecordPolicy(ctx context.Context, tx *sql.Tx, act Act) error
 	// CameBack returns those of the letters, at most letters.MaxListed, whose message a redrive brought back before, of
 	// this service or of another program, as far as the letter or the record says it. A letter without a message id is
 	// among them: nothing would say it of the next one. tx may be nil.
 	CameBack(ctx context.Context, tx *sql.Tx, seqs ...int64) (map[int64]bool, error)
-	// Redriven returns what became of the letters of a cause that were redriven since a time, by the id of the redrive. It
-	// learns of the latest 20 redrives first.
+	// Redriven returns what became of the letters of a cause that were redriven since a time, by the id of the redrive.
+	// It learns of the latest 20 redrives first.
 	Redriven(ctx context.Context, cause string, since time.Time) (map[string]Outcome, error)
 	// KeepsWaiting is how long letters that wait are kept by the rules of NewRetention in this process. 0 is for good.
 	KeepsWaiting() time.Duration
@@ -79,8 +79,8 @@ type Claims[Filter, Letter, Act any, Status comparable] interface {
 	// Renew lets the lease last for the given time from now on. It returns the letters that still have it.
 	Renew(ctx context.Context, lease time.Duration, c Claim[Letter]) (still Claim[Letter], err error)
 	// Settle gives claimed letters, at most letters.MaxLimit, their new status, records act and ends their leases, in
-	// one transaction. It returns the Seqs of those that were settled: the leases of the others are lost. After an error
-	// none is settled.
+	// one transaction. It returns the Seqs of those that were settled: the leases of the others are lost. After an
+	// error none is settled.
 	Settle(ctx context.Context, status Status, act Act, claims ...Claim[Letter]) (settled []int64, err error)
 	// Release ends the leases of letters and leaves the letters as they were. A lease that is lost is no error.
 	Release(ctx context.Context, c Claim[Letter]) error
@@ -211,6 +211,6 @@ type Erased struct {
 }
 
 // EventKinds are the kinds of letters.Event: the constants of letters.EventKind.
-var EventKinds = []string{"stored", "arrived_again", "selected", "edited", "waiting", "redriven", "quarantined", "refused",
-	"discarded", "succeeded", "failed_again", "lease_broken", "key_removed", "shown", "purged", "erased", "erasure", "resealed",
-	"sequence", "policy"}
+var EventKinds = []string{"stored", "arrived_again", "selected", "edited", "waiting", "redriven", "quarantined",
+	"refused", "discarded", "succeeded", "failed_again", "lease_broken", "key_removed", "shown", "purged", "erased",
+	"erasure", "resealed", "sequence", "policy"}

@@ -96,7 +96,8 @@ func (d *Dialect) Resolve(ctx context.Context, tx Querier, row Row) (*Record, er
 	if free || record.Versioned && (!row.Versioned || record.Version >= row.Version) {
 		return record, nil
 	}
-	take, args := d.takeOver, []any{row.At, row.Fingerprint, row.version(), row.Nonce, d.text(row.Consumer), d.text(row.ID)}
+	take, args := d.takeOver, []any{row.At, row.Fingerprint, row.version(), row.Nonce, d.text(row.Consumer),
+		d.text(row.ID)}
 	if row.Place.isSet() {
 		take, args = d.takeFurther, append(args, row.Place.args()...)
 	}

@@ -28,8 +28,8 @@ type leasing struct {
 
 var leasings = map[database.Kind]leasing{
 	// The fence is by the time at which the row is written, after the statement waited for its lock.
-	database.Postgres: newLeasing(database.Postgres, `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`, "GREATEST",
-		" ON CONFLICT DO NOTHING"),
+	database.Postgres: newLeasing(database.Postgres, `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`,
+		"GREATEST", " ON CONFLICT DO NOTHING"),
 	database.MySQL:  newLeasing(database.MySQL, "now_us()", "GREATEST", ""),
 	database.SQLite: newLeasing(database.SQLite, "now_us()", "MAX", " ON CONFLICT DO NOTHING"),
 }
@@ -43,7 +43,8 @@ func newLeasing(kind database.Kind, micros, greatest, orNothing string) leasing 
 		owned = key + ` AND fence = ? AND expires_at > 0`
 		begin = `applied_at = now_ms(), expires_at = now_ms() + ?`
 	)
-	take := `UPDATE spillway_keys SET ` + begin + `, fence = ` + greatest + `(COALESCE(fence, 0) + 2, ` + micros + `) ` + key
+	take := `UPDATE spillway_keys SET ` + begin + `, fence = ` + greatest + `(COALESCE(fence, 0) + 2, ` + micros + `) ` +
+		key
 	l := leasing{
 		enter: `INSERT INTO spillway_keys (consumer, id, applied_at, fence, expires_at) VALUES (?, ?, now_ms(), ` + micros +
 			`, now_ms() + ?)` + orNothing,

@@ -31,10 +31,12 @@ var (
 SELECT ctid FROM spillway_keys WHERE `+old+` FOR UPDATE SKIP LOCKED))`)
 
 	// Without the index MySQL might lock every row that it looks at.
-	chooseMySQL = statement(database.MySQL, `SELECT consumer, id FROM spillway_keys FORCE INDEX (spillway_keys_applied_at) WHERE `+
-		old+` FOR UPDATE SKIP LOCKED`)
-	purgeSQLite = statement(database.SQLite, `DELETE FROM spillway_keys WHERE rowid IN (SELECT rowid FROM spillway_keys WHERE `+
-		old+`)`)
+	chooseMySQL = statement(database.MySQL,
+		`SELECT consumer, id FROM spillway_keys FORCE INDEX (spillway_keys_applied_at) WHERE `+
+			old+` FOR UPDATE SKIP LOCKED`)
+	purgeSQLite = statement(database.SQLite,
+		`DELETE FROM spillway_keys WHERE rowid IN (SELECT rowid FROM spillway_keys WHERE `+
+			old+`)`)
 )
 
 const deleteMySQL = `DELETE FROM spillway_keys WHERE consumer = ? AND id IN (%s)`

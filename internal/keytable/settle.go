@@ -38,7 +38,8 @@ func (d *Dialect) settled(ctx context.Context, q Querier, row Row, record *Recor
 // Absorbs reports whether the key is settled without an effect, at the row's place or further on.
 func (d *Dialect) Absorbs(ctx context.Context, q Querier, row Row) (bool, error) {
 	n := 0
-	err := q.QueryRowContext(ctx, d.absorbs, append([]any{d.text(row.Consumer), d.text(row.ID)}, row.Place.args()...)...).Scan(&n)
+	err := q.QueryRowContext(ctx, d.absorbs, append([]any{d.text(row.Consumer), d.text(row.ID)},
+		row.Place.args()...)...).Scan(&n)
 	return n > 0, err
 }
 
@@ -60,8 +61,8 @@ func Settle(ctx context.Context, db *database.Database, row Row) (applied *Recor
 func (d *Dialect) Settle(ctx context.Context, tx Querier, row Row) (*Record, error) {
 	for try := 1; ; try++ {
 		place := row.Place.args()
-		settled, err := d.change(ctx, tx, d.settle, append([]any{d.text(row.Consumer), d.text(row.ID), row.At, row.Fingerprint,
-			row.Nonce}, place...)...)
+		settled, err := d.change(ctx, tx, d.settle,
+			append([]any{d.text(row.Consumer), d.text(row.ID), row.At, row.Fingerprint, row.Nonce}, place...)...)
 		if err != nil && (d.duplicate == nil || !d.duplicate(err)) || settled {
 			return nil, err
 		}

@@ -32,8 +32,8 @@ type StartBody struct {
 // DecideBody chooses letters that are discarded, or restored.
 type DecideBody struct {
 	ReasonBody
-	// Filter chooses the letters. It needs max_seq, as letters/count returns it, so that no letter is taken that arrives
-	// later. One of filter and seqs is required.
+	// Filter chooses the letters. It needs max_seq, as letters/count returns it, so that no letter is taken that
+	// arrives later. One of filter and seqs is required.
 	Filter *letters.Filter `json:"filter,omitempty"`
 	// Seqs are single letters, at most 1,000.
 	Seqs []int64 `json:"seqs,omitempty"`

@@ -14,7 +14,8 @@ import (
 )
 
 // Redrivable are the states of letters that a redrive takes. Discarded letters are restored first.
-var Redrivable = slices.DeleteFunc(letters.Statuses(), func(s letters.Status) bool { return s == letters.StatusDiscarded || s == letters.StatusErased })
+var Redrivable = slices.DeleteFunc(letters.Statuses(),
+	func(s letters.Status) bool { return s == letters.StatusDiscarded || s == letters.StatusErased })
 
 // DryRun is what a campaign would do, and what a page shows of it.
 type DryRun struct {
@@ -24,7 +25,8 @@ type DryRun struct {
 
 // Plan says what a campaign would do. It reads at most a number of letters, if there is one; part says that there may
 // be more.
-func (d *Desk) Plan(ctx context.Context, who Person, r campaigns.Request, most int) (plan DryRun, part bool, err error) {
+func (d *Desk) Plan(ctx context.Context, who Person, r campaigns.Request,
+	most int) (plan DryRun, part bool, err error) {
 	if err := who.may(Act); err != nil {
 		return plan, false, err
 	}

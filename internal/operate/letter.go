@@ -86,7 +86,8 @@ func Masked(l letters.Letter, masks *privacy.Redactor) letters.Letter {
 	original.UUID = masks.Text(original.UUID)
 	l.Original = original
 	f, o := &l.Failure, &l.Origin
-	for _, text := range []*string{&l.DeadLetterTopic, &l.Marked.Reason, &o.Topic, &o.Handler, &o.ConsumerGroup, &o.Partition,
+	for _, text := range []*string{&l.DeadLetterTopic, &l.Marked.Reason, &o.Topic, &o.Handler, &o.ConsumerGroup,
+		&o.Partition,
 		&o.Offset, &f.Description, &f.Reason, &f.Type, &f.Stack, &f.Node} {
 		*text = masks.Text(*text)
 	}

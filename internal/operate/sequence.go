@@ -38,7 +38,8 @@ func (d *Desk) Behind(ctx context.Context, origin poison.Origin) (n int, seq int
 
 // DecideSequence writes down what a person decided about the first message of a key, or about all of them. The owner of
 // its partition carries it out. It returns for how many messages: 0 if a request of the person's key did it before.
-func (d *Desk) DecideSequence(ctx context.Context, who Person, seq int64, what sequence.Decision, all bool) (n int, err error) {
+func (d *Desk) DecideSequence(ctx context.Context, who Person, seq int64, what sequence.Decision,
+	all bool) (n int, err error) {
 	if err := who.allowed(Act); err != nil {
 		return 0, err
 	}

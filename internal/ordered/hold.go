@@ -36,7 +36,8 @@ func (p *Part) hold(c *chain.Call, d *sequence.Delivery, why error) chain.Outcom
 		return p.config.Inside.ForStage(c.Original(), failure, 1, time.Now(), time.Time{})
 	}, held)
 	if placed.Next == chain.Done {
-		topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx), failure.Verdict.Class.String()
+		topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
+			failure.Verdict.Class.String()
 		if line, due := logging.SequenceHeld.At(p.config.Logger, topic, handler, class); due {
 			line.Write(p.config.Inside.Cause(failure.Err), logging.Fields{logging.Topic: topic, logging.Handler: handler,
 				logging.Class: class, logging.Reason: attempts.Reason(failure.Verdict), logging.MessageID: c.Msg.UUID})

@@ -54,7 +54,8 @@ type parking struct {
 func New(config Config) *Part {
 	config.Logger = logging.Wrap(config.Logger, nil)
 	p := &Part{config: config}
-	p.sink = outage.New(outage.Config{Name: "ordered: the store of parked messages", Lost: outage.Lost, Logger: config.Logger})
+	p.sink = outage.New(outage.Config{Name: "ordered: the store of parked messages", Lost: outage.Lost,
+		Logger: config.Logger})
 	p.ordering = sequence.Ordering{Store: config.Store, Keys: config.Keys, Logger: config.Logger, Open: p.open}
 	p.Outer, p.Inner = chain.LinkOf(p.outer), chain.LinkOf(inner)
 	p.Parking = parking{chain.LinkOf(p.parking), outage.OwnedBy(p.sink)}
@@ -178,7 +179,8 @@ func (p *Part) later(c *chain.Call, o chain.Outcome) chain.Outcome {
 		return p.config.Inside.ForStage(c.Original(), failure, number, time.Now().Add(wait), time.Time{})
 	}, wait)
 	if placed.Next == chain.Done {
-		topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx), failure.Verdict.Class.String()
+		topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
+			failure.Verdict.Class.String()
 		if line, due := logging.MessageParked.At(p.config.Logger, topic, handler, class); due {
 			line.Write(p.config.Inside.Cause(failure.Err), logging.Fields{logging.Topic: topic, logging.Handler: handler,
 				logging.Class: class, logging.Stage: number, logging.Attempt: failure.Attempts, logging.Wait: wait,

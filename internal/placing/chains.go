@@ -6,8 +6,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Chains counts the chains that are at work on the message of a delivery, which embeds it to be Laned. The zero value is
-// ready.
+// Chains counts the chains that are at work on the message of a delivery, which embeds it to be Laned. The zero value
+// is ready.
 type Chains struct {
 	mu       sync.Mutex
 	msg      *message.Message

@@ -30,8 +30,8 @@ type Deciding struct {
 	What    Decision
 	By, Why string
 	All     bool // the messages behind it too, that are parked now
-	// Record is called in the transaction that writes the decision, with the id of the first message, where it stands, and
-	// the number of messages.
+	// Record is called in the transaction that writes the decision, with the id of the first message, where it stands,
+	// and the number of messages.
 	Record func(tx *sql.Tx, id string, first Parked, n int) error
 }
 
@@ -96,7 +96,8 @@ func find(ctx context.Context, db *sql.DB, service string, seq int64) (on *datab
 	if there, err := on.Has(ctx, table); err != nil || !there {
 		return nil, first, cmp.Or(err, ErrNotParked)
 	}
-	all, err := list(ctx, on, ` AND (source, lane) IN (SELECT source, lane FROM spillway_parked WHERE seq = ?)`, service, 1, seq)
+	all, err := list(ctx, on, ` AND (source, lane) IN (SELECT source, lane FROM spillway_parked WHERE seq = ?)`, service,
+		1, seq)
 	if err == nil && len(all) == 0 {
 		err = ErrNotParked
 	}

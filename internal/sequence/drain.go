@@ -25,8 +25,8 @@ const lookAgain = time.Minute
 // that have come from the source meanwhile are appended: they would fill the lanes otherwise.
 //
 // deliver delivers a message until it is acked and its chain has returned: it is passed, with its outputs published, or
-// waits again. Neither is for a source that was lost meanwhile. No message begins when taking has ended. A row goes until
-// work ends.
+// waits again. Neither is for a source that was lost meanwhile. No message begins when taking has ended. A row goes
+// until work ends.
 func (o *Owner) Drain(taking, work context.Context, l *Lane, deliver func(*Row) (passed, again bool)) {
 	seen := o.seen()
 	rows, ok := o.Heads(taking, l)
@@ -70,5 +70,6 @@ func (o *Owner) Parked(ctx context.Context, row *Row) (Delivery, context.Context
 	if stage := o.Open(row.Msg); stage > 0 {
 		ctx = chain.WithReentry(ctx, &chain.Reentry{Topic: o.of.Topic, Stage: stage})
 	}
-	return Delivery{Owner: o, Lane: row.Lane, RecordKey: row.RecordKey, Position: row.Position, SentAt: row.SentAt, Row: row}, ctx
+	return Delivery{Owner: o, Lane: row.Lane, RecordKey: row.RecordKey, Position: row.Position, SentAt: row.SentAt,
+		Row: row}, ctx
 }

@@ -74,7 +74,8 @@ func chosen(ctx context.Context, db *database.Database, service string, after in
 		var row erased
 		var consumer, key, id, metadata, source []byte
 		var place keytable.Place
-		if err := rows.Scan(&row.seq, &consumer, &key, &id, &metadata, &source, &place.Position, &place.Redrives); err != nil {
+		if err := rows.Scan(&row.seq, &consumer, &key, &id, &metadata, &source, &place.Position,
+			&place.Redrives); err != nil {
 			return err
 		}
 		seen, last = seen+1, row.seq

@@ -69,9 +69,11 @@ func list(ctx context.Context, on *database.Database, and string, service string
 		p.Consumer, p.Group, p.Topic, p.First = shown(consumer), shown(group), shown(topic), shown(id)
 		p.Key = keyShown(p.lane)
 		wait := microseconds(due)
-		p.SentAt, p.Due, p.Held, p.Late = time.UnixMicro(sent).UTC(), time.Now().Add(wait).UTC(), held != 0, held == 0 && wait < -late
+		p.SentAt, p.Due = time.UnixMicro(sent).UTC(), time.Now().Add(wait).UTC()
+		p.Held, p.Late = held != 0, held == 0 && wait < -late
 		if decision != Undecided {
-			p.Decided, p.By, p.Why, p.DecidedAt = decision.String(), shown(by), boundedtext.Text(string(why), mostWhy), time.UnixMicro(decided).UTC()
+			p.Decided, p.By, p.Why, p.DecidedAt = decision.String(), shown(by), boundedtext.Text(string(why), mostWhy),
+				time.UnixMicro(decided).UTC()
 			p.Held, p.Late = false, microseconds(ago) > late
 		}
 		all = append(all, p)

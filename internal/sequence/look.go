@@ -8,7 +8,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
-// lookEvery is how soon an owner sees what a person decided. It is one query of an index, and none if nothing is parked.
+// lookEvery is how soon an owner sees what a person decided. It is one query of an index, and none if nothing is
+// parked.
 var lookEvery = 5 * time.Second
 
 // lookForDecisions lets lanes be drained for which a person decided something.

@@ -46,8 +46,8 @@ func (k Keyed) sequences() Keys { return k.keys }
 // KeysOf returns the keys of a receiver.
 func KeysOf(receiver interface{ sequences() Keys }) Keys { return receiver.sequences() }
 
-// Take is called by a subscriber that keeps the order of keys, with the context of Subscribe. It returns nil if no channel
-// asks for one.
+// Take is called by a subscriber that keeps the order of keys, with the context of Subscribe. It returns nil if no
+// channel asks for one.
 func Take(ctx context.Context) *Ordering {
 	offer := placing.OrderOf(ctx)
 	if offer == nil {

@@ -13,13 +13,15 @@ type Limits struct {
 	MessageBytes, AllBytes int64 // payloads, ids and keys, and 1 KiB for each message
 }
 
-// defaultLimits are what a source catches up with in minutes when its handler is repaired: a new owner reads one row for
-// each key, and a key is drained one message at a time. What is behind them waits where it is cheaper: in the broker.
+// defaultLimits are what a source catches up with in minutes when its handler is repaired: a new owner reads one row
+// for each key, and a key is drained one message at a time. What is behind them waits where it is cheaper: in the
+// broker.
 var defaultLimits = Limits{Messages: 10_000, All: 100_000, MessageBytes: 256 << 20, AllBytes: 1 << 30}
 
 // Admit waits until a further message of the lane can be parked, if that should be necessary. A subscriber calls it
 // before it takes the message up, in no lane: what is parked must be drained meanwhile. The source then waits, and
-// nothing is overtaken. The messages that were taken up before are parked behind the limit. It reports false if ctx ends.
+// nothing is overtaken. The messages that were taken up before are parked behind the limit. It reports false if ctx
+// ends.
 func (o *Owner) Admit(ctx context.Context, lane []byte) bool {
 	if !o.IsFull(lane) {
 		return true

@@ -86,8 +86,8 @@ func FingerprintOf(msg *message.Message) []byte {
 	return h.Sum(nil)
 }
 
-// wholeOf tells a message from another of a source without offsets. Two that are alike in all of this are one message to
-// the receiver, too.
+// wholeOf tells a message from another of a source without offsets. Two that are alike in all of this are one message
+// to the receiver, too.
 func wholeOf(msg *message.Message) []byte {
 	b := metadatacodec.Append(nil, msg.UUID)
 	for _, name := range slices.Sorted(maps.Keys(msg.Metadata)) {
@@ -110,9 +110,10 @@ func (r *Row) args(db *database.Database, service string, of Source, source stri
 	if r.RecordKey != nil {
 		key = r.RecordKey
 	}
-	return []any{[]byte(service), []byte(of.Group), []byte(of.Topic), of.Partition, []byte(source), notNil(r.Lane), r.Position,
-		r.Fingerprint, r.Redrives, wait.Microseconds(), r.heldNumber(), r.SentAt.UnixMicro(), db.Text(database.Column(r.Key.Consumer)),
-		db.Text(database.Column(r.Key.ID)), key, r.size(), []byte(r.Msg.UUID), metadatacodec.Metadata(r.Msg.Metadata), payload}
+	return []any{[]byte(service), []byte(of.Group), []byte(of.Topic), of.Partition, []byte(source), notNil(r.Lane),
+		r.Position, r.Fingerprint, r.Redrives, wait.Microseconds(), r.heldNumber(), r.SentAt.UnixMicro(),
+		db.Text(database.Column(r.Key.Consumer)), db.Text(database.Column(r.Key.ID)), key, r.size(), []byte(r.Msg.UUID),
+		metadatacodec.Metadata(r.Msg.Metadata), payload}
 }
 
 func (r *Row) heldNumber() int {

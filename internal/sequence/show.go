@@ -26,7 +26,8 @@ type Message struct {
 }
 
 // Show returns the sequence of a message, and its first messages, at most limit.
-func Show(ctx context.Context, db *sql.DB, service string, seq int64, limit int) (first Parked, all []Message, err error) {
+func Show(ctx context.Context, db *sql.DB, service string, seq int64,
+	limit int) (first Parked, all []Message, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
 	on, first, err := find(ctx, db, service, seq)
@@ -38,7 +39,8 @@ func Show(ctx context.Context, db *sql.DB, service string, seq int64, limit int)
 		var id, by, why, metadata []byte
 		var sent, due, held int64
 		var decision Decision
-		if err := rows.Scan(&m.Seq, &id, &m.Position, &sent, &due, &held, &m.Bytes, &decision, &by, &why, &metadata); err != nil {
+		if err := rows.Scan(&m.Seq, &id, &m.Position, &sent, &due, &held, &m.Bytes, &decision, &by, &why,
+			&metadata); err != nil {
 			return err
 		}
 		m.ID, m.SentAt, m.Due = shown(id), time.UnixMicro(sent).UTC(), time.Now().Add(microseconds(due)).UTC()

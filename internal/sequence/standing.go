@@ -72,7 +72,8 @@ const maxStanding = 1000
 const firsts = `FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq, COUNT(*) AS n FROM spillway_parked WHERE service = ?
 GROUP BY source, lane) first ON first.seq = p.seq`
 
-// Standing counts what is parked, by partition, the most overdue first, at most 1,000. It reads all rows of the service.
+// Standing counts what is parked, by partition, the most overdue first, at most 1,000. It reads all rows of the
+// service.
 func (t *Table) Standing(ctx context.Context) (all []Standing, err error) {
 	err = t.look(ctx, func() { all = nil }, func(rows *sql.Rows) error {
 		var s Standing

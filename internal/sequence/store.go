@@ -111,7 +111,8 @@ func (s *Store) Heads(ctx context.Context, of Source, lane []byte, n int) (rows 
 		var consumer, keyID, by, why, id, metadata, payload []byte
 		var due, held, sent int64
 		var hasPayload bool
-		if err := scan.Scan(&row.seq, &row.Lane, &row.Position, &row.Fingerprint, &row.Redrives, &due, &held, &sent, &consumer,
+		if err := scan.Scan(&row.seq, &row.Lane, &row.Position, &row.Fingerprint, &row.Redrives, &due, &held, &sent,
+			&consumer,
 			&keyID, &row.RecordKey, &row.Decision, &by, &why, &id, &metadata, &payload, &hasPayload); err != nil {
 			return err
 		}

@@ -36,7 +36,8 @@ func Secured(t testing.TB, name string) TLS {
 		t.Fatalf("services: certificates %s: %v\n%s", name, err, out)
 	}
 	folder := strings.TrimSpace(out)
-	secured := TLS{CA: filepath.Join(folder, "ca.pem"), Cert: filepath.Join(folder, "client.pem"), Key: filepath.Join(folder, "client.key"),
+	secured := TLS{CA: filepath.Join(folder, "ca.pem"), Cert: filepath.Join(folder, "client.pem"),
+		Key:  filepath.Join(folder, "client.key"),
 		Host: s.hostPort()}
 	host, text, err := net.SplitHostPort(secured.Host)
 	if err != nil {

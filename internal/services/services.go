@@ -118,8 +118,8 @@ func RabbitMQCtl(t testing.TB, arguments ...string) {
 	control(t, "rabbitmqctl", "rabbitmq", arguments...)
 }
 
-// KeepQueues makes RabbitMQ write down which queues there are. Else a durable queue that was declared in the two seconds
-// before a Kill is gone after it: Mnesia's log is written late.
+// KeepQueues makes RabbitMQ write down which queues there are. Else a durable queue that was declared in the two
+// seconds before a Kill is gone after it: Mnesia's log is written late.
 func KeepQueues(t testing.TB) {
 	t.Helper()
 	RabbitMQCtl(t, "eval", "mnesia:sync_log().")

@@ -45,8 +45,8 @@ func (q *quick) note(id string) {
 	q.noted++
 }
 
-// quickly calls next for a message that its cell lets pass without the lock. It returns false if none of that is so, and
-// then it did nothing. then is not nil if the attempt ended, and the outcome is for the cell to decide.
+// quickly calls next for a message that its cell lets pass without the lock. It returns false if none of that is so,
+// and then it did nothing. then is not nil if the attempt ended, and the outcome is for the cell to decide.
 func (g *Breaker) quickly(known *atomic.Pointer[cell], c *chain.Call, next chain.Handler) (out []*message.Message,
 	o chain.Outcome, then *call, done bool) {
 	if g.config.Scope != nil || g.frozen.Load() != 0 {

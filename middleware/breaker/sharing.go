@@ -71,7 +71,8 @@ func (s *sharing) stop() {
 	<-s.ended
 	ctx, cancel := context.WithTimeout(context.Background(), shareTimeout)
 	defer cancel()
-	if _, err := s.store.db.Exec(ctx, s.store.statements.leave, s.store.service, s.store.db.Text(s.instance)); err != nil &&
+	if _, err := s.store.db.Exec(ctx, s.store.statements.leave, s.store.service,
+		s.store.db.Text(s.instance)); err != nil &&
 		!s.away {
 		logging.GuardNotCleared.Write(s.breaker.config.Logger, err, nil)
 	}

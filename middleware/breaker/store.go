@@ -82,7 +82,8 @@ func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error
 		return errors.New("breaker: Freeze: the reason or the actor is empty: say why the handler is frozen, and by whom")
 	}
 	if database.Column(handler) != handler {
-		return fmt.Errorf("breaker: Freeze: the handler %q cannot be shared: a name has at most 255 bytes of readable text", boundedtext.Text(handler, 300))
+		return fmt.Errorf("breaker: Freeze: the handler %q cannot be shared: a name has at most 255 bytes of readable text",
+			boundedtext.Text(handler, 300))
 	}
 	if _, err := s.db.Exec(ctx, s.statements.put, s.service, s.db.Text(handler), s.db.Text(""), s.db.Text(""),
 		s.db.Text(string(Frozen)), s.db.Text(boundedtext.Text(reason, 1000)), s.db.Text(""),

@@ -167,8 +167,8 @@ func build(config options) (*Limit, error) {
 
 // Middleware counts the deliveries of a handler. Put it inside poison.Queue, which dead-letters what it refuses, and
 // outside of every retry. Without Plugin the process registers when the first message comes, which then waits for up to
-// 5 seconds, and its end is an unclean one. A store that is down is logged, asked again at every heartbeat, and stops no
-// message.
+// 5 seconds, and its end is an unclean one. A store that is down is logged, asked again at every heartbeat, and stops
+// no message.
 func (l *Limit) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	return chain.Enter(l.step)(h)
 }

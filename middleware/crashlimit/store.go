@@ -88,7 +88,8 @@ func (s *Store) changed(ctx context.Context, statement string, args ...any) (boo
 }
 
 func (s *Store) register(ctx context.Context, r registration) error {
-	_, err := s.db.Exec(ctx, s.statements.register, s.service, s.db.Text(r.id), s.db.Text(r.node), r.interval.Milliseconds())
+	_, err := s.db.Exec(ctx, s.statements.register, s.service, s.db.Text(r.id), s.db.Text(r.node),
+		r.interval.Milliseconds())
 	return err
 }
 

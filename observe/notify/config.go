@@ -88,9 +88,9 @@ type pace struct {
 	queue  int           // notices that wait for one sink
 }
 
-// No user needs other paces. A state would end between two looks, if settle were less than 4 times poll. No person reads
-// more than ten notices a minute, and what is older than an hour is in the summary. Kubernetes kills what takes longer
-// than 30 s to end.
+// No user needs other paces. A state would end between two looks, if settle were less than 4 times poll. No person
+// reads more than ten notices a minute, and what is older than an hour is in the summary. Kubernetes kills what takes
+// longer than 30 s to end.
 var paces = pace{round: time.Second, sweep: 5 * time.Second, lease: 30 * time.Second, answer: 5 * time.Second,
 	retry: time.Second, poll: 15 * time.Second, settle: time.Minute, giveUp: time.Hour, end: 5 * time.Second, most: 10,
 	queue: 100}

@@ -27,8 +27,8 @@ const (
 	// StoreAway says that a store or a publisher of the channel itself, or the database of the notices, does not
 	// answer.
 	StoreAway Kind = "store_away"
-	// SequenceHeld says that the messages of a key stand until a person decides about the first one. Notice.Subject is the
-	// key.
+	// SequenceHeld says that the messages of a key stand until a person decides about the first one. Notice.Subject is
+	// the key.
 	SequenceHeld Kind = "sequence_held"
 	// SequenceLate says that a parked message of a partition is due for more than a minute, and nothing begins it: the
 	// partition has no owner, or its handler hangs.

@@ -60,9 +60,9 @@ func New(config Config) (*Notifier, error) {
 }
 
 // Watch tells the Notifier which channel it looks at: the letters that wait, the keys that wait in order, the
-// breakers, the stores; and which campaigns, for notices of kind CampaignStopped. With a database Watch makes the table spillway_notices if that is
-// missing, within ctx. It is called once, after spillway.New. The Notifier must be in the Config.Observers of the
-// channel.
+// breakers, the stores; and which campaigns, for notices of kind CampaignStopped. With a database Watch makes the table
+// spillway_notices if that is missing, within ctx. It is called once, after spillway.New. The Notifier must be in the
+// Config.Observers of the channel.
 func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel, all ...*campaigns.Campaigns) error {
 	switch {
 	case ctx == nil:

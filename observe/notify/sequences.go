@@ -56,7 +56,8 @@ func aboutLate(s sequence.Standing) about {
 
 func aboutHeld(service string, p sequence.Parked) about {
 	a := about{Topic: p.Topic, Handler: strings.TrimPrefix(p.Consumer, service+"/"),
-		Description: fmt.Sprintf("message %s, partition %d, offset %d; %d parked", p.First, p.Partition, p.Position, p.Messages)}
+		Description: fmt.Sprintf("message %s, partition %d, offset %d; %d parked", p.First, p.Partition, p.Position,
+			p.Messages)}
 	if p.Key != nil {
 		a.Subject = *p.Key
 	}

@@ -26,8 +26,9 @@ type campaignsAnswer struct {
 
 func newRedriving(source *source[campaignsAnswer]) *redriving {
 	return &redriving{source: source, state: newSourceState("campaigns"),
-		states:  newDesc("campaigns", "Campaigns, by their state.", "state"),
-		blocked: newDesc("policies_blocked_causes", "Causes that a standing policy leaves to a person, until one releases them."),
+		states: newDesc("campaigns", "Campaigns, by their state.", "state"),
+		blocked: newDesc("policies_blocked_causes",
+			"Causes that a standing policy leaves to a person, until one releases them."),
 		stopped: newDesc("campaigns_stopped", "Campaigns that stopped themselves, because too many letters failed again, "+
 			"and wait to be resumed."),
 		inHand: newDesc("campaign_letters", "Letters of a campaign that has not ended, by what became of them. The newest "+

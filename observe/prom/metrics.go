@@ -77,8 +77,9 @@ var errNoContext = errors.New("prom: the context is nil: give context.Background
 
 // Watch adds what is read at a scrape: the states of the channel's guards and retry budgets, its stores that are away,
 // the letters that wait in its dead-letter store, the messages that wait in its delay store, and those that wait in the
-// order of their key; and the campaigns of its service, if they are given. It makes the table of shared answers in their databases if it is missing, within ctx.
-// It is called once, with one channel. A channel that was made without the Metrics in Config.Observers counts nothing.
+// order of their key; and the campaigns of its service, if they are given. It makes the table of shared answers in
+// their databases if it is missing, within ctx. It is called once, with one channel. A channel that was made without
+// the Metrics in Config.Observers counts nothing.
 func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel, all ...*campaigns.Campaigns) error {
 	switch {
 	case ctx == nil:

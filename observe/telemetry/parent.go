@@ -40,7 +40,8 @@ func (p producers) extract(ctx context.Context, from message.Metadata) context.C
 // parentOf reads a traceparent of version 00 that is sampled, or not, and has no other flags.
 func parentOf(text string) (trace.SpanContext, bool) {
 	const traceID, spanID, flags, size = 3, 36, 53, 55
-	if len(text) != size || text[:traceID] != "00-" || text[spanID-1] != '-' || text[flags-1] != '-' || text[flags] != '0' ||
+	if len(text) != size || text[:traceID] != "00-" || text[spanID-1] != '-' || text[flags-1] != '-' ||
+		text[flags] != '0' ||
 		text[flags+1] != '0' && text[flags+1] != '1' {
 		return trace.SpanContext{}, false
 	}

@@ -66,10 +66,10 @@
 //
 // # Order by key
 //
-// With spillway.Config.Ordered and SubscriberConfig.Key, a message that must be tried later is parked in the transaction,
-// and later ones of its key are parked behind it. What is parked is handled by the instance that has the position, a few messages
-// in a transaction of their own, also when no new message comes. Their rows go with their effects. At the limits of what
-// may be parked the group waits. The store of keys must be that of Join.
+// With spillway.Config.Ordered and SubscriberConfig.Key, a message that must be tried later is parked in the
+// transaction, and later ones of its key are parked behind it. What is parked is handled by the instance that has the
+// position, a few messages in a transaction of their own, also when no new message comes. Their rows go with their
+// effects. At the limits of what may be parked the group waits. The store of keys must be that of Join.
 //
 // # Reading on PostgreSQL
 //

@@ -194,8 +194,8 @@ func (l *line) Placing(context.Context, *message.Message) {}
 // PlaceFirst is that of the subscription.
 func (l *line) PlaceFirst() { l.sub.PlaceFirst() }
 
-// within returns a context in which what is parked is read and written in the transaction. It ends with the first error:
-// then the transaction must not commit. Its cause is that error.
+// within returns a context in which what is parked is read and written in the transaction. It ends with the first
+// error: then the transaction must not commit. Its cause is that error.
 func (o *order) within(t *transaction) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	return chain.WithTransaction(ctx, &inside{t, o.sub, cancel}), func() { cancel(nil) }

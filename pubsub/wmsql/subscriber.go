@@ -52,8 +52,8 @@ type SubscriberConfig struct {
 	// that were handled come again.
 	RestartIfAhead bool
 
-	// Key returns the key of a message: of its metadata, or of its payload. spillway.Config.Ordered needs it, and nothing
-	// else reads it. "" is no key, and no order. If Key panics the topic waits, and the log says so.
+	// Key returns the key of a message: of its metadata, or of its payload. spillway.Config.Ordered needs it, and
+	// nothing else reads it. "" is no key, and no order. If Key panics the topic waits, and the log says so.
 	Key func(*message.Message) string
 
 	// Batch is how many messages are consumed in one transaction at most. A transaction takes none after its first 5
@@ -227,8 +227,8 @@ func (s *Subscriber) forget(sub *subscription) {
 func (s *Subscriber) RedeliveryTime() time.Duration { return max(s.config.AckDeadline, 0) }
 
 // Close takes no more messages, and returns when all subscriptions have ended. A busy handler may finish, for 5 s or
-// spillway.Config.DrainTimeout, and its message commits. Then the message's context ends, and the handler has one second
-// more. After that the transaction is rolled back, with the messages that were acked in it
+// spillway.Config.DrainTimeout, and its message commits. Then the message's context ends, and the handler has one
+// second more. After that the transaction is rolled back, with the messages that were acked in it
 // before, and late statements are refused. If the server does not answer, Close waits three seconds at most.
 // Close does not close the database.
 func (s *Subscriber) Close() error {

@@ -77,9 +77,10 @@ func (c *Campaigns) act(ctx context.Context, id string, act Act, does call,
 // Pause stops a campaign that runs, waits for its canary, or is scheduled. Workers notice it within about a quarter of
 // a second, and give back the letters that they have not begun. The error is ErrState for any other campaign.
 func (c *Campaigns) Pause(ctx context.Context, id string, act Act) (Campaign, error) {
-	return c.act(ctx, id, act, call{verb: "pause", what: inside.CampaignPaused}, func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
-		return c.pause(ctx, tx, id, act, "")
-	})
+	return c.act(ctx, id, act, call{verb: "pause", what: inside.CampaignPaused},
+		func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
+			return c.pause(ctx, tx, id, act, "")
+		})
 }
 
 // pause pauses for good, or until a number of microseconds from now, if set says so.
@@ -95,10 +96,11 @@ func (c *Campaigns) pause(ctx context.Context, tx *sql.Tx, id string, act Act, s
 // canary did, Resume says that it may go on: only what comes back from now on counts. The error is ErrState if it is
 // not paused.
 func (c *Campaigns) Resume(ctx context.Context, id string, act Act) (Campaign, error) {
-	return c.act(ctx, id, act, call{verb: "resume", what: inside.CampaignResumed}, func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
-		return c.resume(ctx, tx, id, act,
-			`heard_before = succeeded + failed_again, failed_before = failed_again, redriven_before = redriven,`, ``)
-	})
+	return c.act(ctx, id, act, call{verb: "resume", what: inside.CampaignResumed},
+		func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
+			return c.resume(ctx, tx, id, act,
+				`heard_before = succeeded + failed_again, failed_before = failed_again, redriven_before = redriven,`, ``)
+		})
 }
 
 func (c *Campaigns) resume(ctx context.Context, tx *sql.Tx, id string, act Act, set,
@@ -117,10 +119,11 @@ func (c *Campaigns) resume(ctx context.Context, tx *sql.Tx, id string, act Act, 
 // Cancel gives a campaign up. The letters that it has not redriven wait as before, and other campaigns can take them.
 // Workers give back the letters that they have not begun. The error is ErrState if the campaign has ended.
 func (c *Campaigns) Cancel(ctx context.Context, id string, act Act) (Campaign, error) {
-	now, err := c.act(ctx, id, act, call{verb: "cancel", what: inside.CampaignCancelled}, func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
-		return c.step(ctx, tx, id, move{from: before(Cancelled), to: Cancelled, what: inside.CampaignCancelled, act: act,
-			set: `why = ?, resume_at = 0, ended_at = now_us(),`, args: []any{c.db.Text(act.Reason)}})
-	})
+	now, err := c.act(ctx, id, act, call{verb: "cancel", what: inside.CampaignCancelled},
+		func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
+			return c.step(ctx, tx, id, move{from: before(Cancelled), to: Cancelled, what: inside.CampaignCancelled, act: act,
+				set: `why = ?, resume_at = 0, ended_at = now_us(),`, args: []any{c.db.Text(act.Reason)}})
+		})
 	if err == nil {
 		err = c.sweep(ctx)
 	}
@@ -133,16 +136,17 @@ func (c *Campaigns) SetRate(ctx context.Context, id string, rate float64, act Ac
 		return Campaign{}, wrong{err}
 	}
 	is := strconv.FormatFloat(rate, 'g', -1, 64)
-	return c.act(ctx, id, act, call{"set the rate of", inside.CampaignRateSet, is}, func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
-		open := slices.DeleteFunc(slices.Clone(States), State.Ended)
-		n, err := c.exec(ctx, tx,
-			`UPDATE spillway_campaigns SET version = version + 1, rate = ?, next_due = now_us(), late = 0 WHERE id = ? AND service = ? AND state IN (`+
-				marks(len(open))+`)`, append([]any{milli(rate), c.db.Text(id), c.service()}, c.states(open)...)...)
-		if err != nil || n == 0 {
-			return false, err
-		}
-		return true, c.record(ctx, tx, id, inside.CampaignRateSet, act, is)
-	})
+	return c.act(ctx, id, act, call{"set the rate of", inside.CampaignRateSet, is},
+		func(ctx context.Context, tx *sql.Tx, _ Campaign) (bool, error) {
+			open := slices.DeleteFunc(slices.Clone(States), State.Ended)
+			n, err := c.exec(ctx, tx,
+				`UPDATE spillway_campaigns SET version = version + 1, rate = ?, next_due = now_us(), late = 0 WHERE id = ? AND service = ? AND state IN (`+
+					marks(len(open))+`)`, append([]any{milli(rate), c.db.Text(id), c.service()}, c.states(open)...)...)
+			if err != nil || n == 0 {
+				return false, err
+			}
+			return true, c.record(ctx, tx, id, inside.CampaignRateSet, act, is)
+		})
 }
 
 // milli is a rate in letters per 1,000 seconds.
@@ -151,18 +155,19 @@ func milli(rate float64) int64 { return int64(math.Round(rate * 1000)) }
 // Approve lets a campaign begin that waits for approval. act.By must be another than the one who started it. Names are
 // not verified: whether the caller is who it says is for the caller's program to know.
 func (c *Campaigns) Approve(ctx context.Context, id string, act Act) (Campaign, error) {
-	return c.act(ctx, id, act, call{verb: "approve", what: inside.CampaignApproved}, func(ctx context.Context, tx *sql.Tx, now Campaign) (bool, error) {
-		if strings.EqualFold(strings.TrimSpace(now.Request.By), strings.TrimSpace(act.By)) {
-			return false, fmt.Errorf("%w: Act.By is %q, who started it: a second person must approve", ErrState, act.By)
-		}
-		to := Running
-		if !now.Request.NotBefore.IsZero() {
-			to = Scheduled
-		}
-		return c.step(ctx, tx, id, move{from: []State{Approval}, to: to, what: inside.CampaignApproved, act: act,
-			set:  `approved_by = ?, started_at = ` + startedAt(to) + `, next_due = now_us(), late = 0,`,
-			args: []any{c.db.Text(act.By)}})
-	})
+	return c.act(ctx, id, act, call{verb: "approve", what: inside.CampaignApproved},
+		func(ctx context.Context, tx *sql.Tx, now Campaign) (bool, error) {
+			if strings.EqualFold(strings.TrimSpace(now.Request.By), strings.TrimSpace(act.By)) {
+				return false, fmt.Errorf("%w: Act.By is %q, who started it: a second person must approve", ErrState, act.By)
+			}
+			to := Running
+			if !now.Request.NotBefore.IsZero() {
+				to = Scheduled
+			}
+			return c.step(ctx, tx, id, move{from: []State{Approval}, to: to, what: inside.CampaignApproved, act: act,
+				set:  `approved_by = ?, started_at = ` + startedAt(to) + `, next_due = now_us(), late = 0,`,
+				args: []any{c.db.Text(act.By)}})
+		})
 }
 
 // startedAt is when a campaign that goes to a state has started.

@@ -74,7 +74,8 @@ func scanCampaign(rows *sql.Rows) (c Campaign, err error) {
 	var state, request, leftOut string
 	var created, started, ended, resume, rate, now int64
 	err = rows.Scan(&c.ID, &state, &request, &created, &c.Why, &c.ApprovedBy, &leftOut, &started, &ended, &resume, &rate,
-		&c.Selected, &c.Redriven, &c.Quarantined, &c.Refused, &c.Failed, &c.Gone, &c.Succeeded, &c.FailedAgain, &c.Policy, &now)
+		&c.Selected, &c.Redriven, &c.Quarantined, &c.Refused, &c.Failed, &c.Gone, &c.Succeeded, &c.FailedAgain, &c.Policy,
+		&now)
 	if err != nil {
 		return c, err
 	}

@@ -86,7 +86,8 @@ type Campaigns struct {
 }
 
 // New returns Campaigns on the letters of store. It creates or upgrades its tables, spillway_campaigns,
-// spillway_campaign_letters, spillway_campaign_events and spillway_policies, in the store's database, within 30 seconds.
+// spillway_campaign_letters, spillway_campaign_events and spillway_policies, in the store's database, within 30
+// seconds.
 func New(ctx context.Context, store *letters.Store, config Config) (*Campaigns, error) {
 	if ctx == nil {
 		return nil, errNoContext

@@ -19,9 +19,10 @@ const (
 )
 
 // decide starts a campaign of a policy for a cause, or does not. All workers of the service decide one after the other,
-// and the decision is the row of the campaign: a worker that is killed has decided, and another one selects the letters,
-// or it has not. over says that the policy starts nothing at all now.
-func (c *Campaigns) decide(ctx context.Context, p *Policy, cause string, r *Request) (id string, last int64, over bool, err error) {
+// and the decision is the row of the campaign: a worker that is killed has decided, and another one selects the
+// letters, or it has not. over says that the policy starts nothing at all now.
+func (c *Campaigns) decide(ctx context.Context, p *Policy, cause string,
+	r *Request) (id string, last int64, over bool, err error) {
 	of, err := c.stops(ctx, p.Name, cause)
 	if err != nil || of.frozen || of.blocked {
 		return "", 0, of.frozen, err
@@ -50,7 +51,8 @@ func (c *Campaigns) decide(ctx context.Context, p *Policy, cause string, r *Requ
 		if err != nil {
 			return err
 		}
-		if over = now.frozen || !p.quiet.Until(time.UnixMicro(now.now)).IsZero(); over || now.blocked || now.releasedAt != of.releasedAt {
+		if over = now.frozen || !p.quiet.Until(time.UnixMicro(now.now)).IsZero(); over || now.blocked ||
+			now.releasedAt != of.releasedAt {
 			return nil
 		}
 		var may bool
@@ -71,10 +73,12 @@ func (c *Campaigns) decide(ctx context.Context, p *Policy, cause string, r *Requ
 
 // room reports whether the campaigns that a policy started leave room for another one, or why the cause is to be
 // blocked. It is called while the others wait.
-func (c *Campaigns) room(ctx context.Context, tx *sql.Tx, p *Policy, cause string, now stops) (may, over bool, why string, err error) {
+func (c *Campaigns) room(ctx context.Context, tx *sql.Tx, p *Policy, cause string,
+	now stops) (may, over bool, why string, err error) {
 	today := 0
 	err = c.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&today) },
-		`SELECT COUNT(*) FROM spillway_campaigns WHERE service = ? AND policy = ? AND created_at > ?`, c.service(), c.db.Text(p.Name),
+		`SELECT COUNT(*) FROM spillway_campaigns WHERE service = ? AND policy = ? AND created_at > ?`, c.service(),
+		c.db.Text(p.Name),
 		now.now-perDay.Microseconds())
 	if err != nil || today >= p.PerDay {
 		return false, true, "", err
@@ -107,7 +111,8 @@ func (l *latest) leaves(now stops, window time.Duration) (may bool, why string) 
 	case State(l.state) == Cancelled && l.selected > 0:
 		return false, "the campaign " + l.id + " was cancelled"
 	case l.redriven > l.heard && l.ended < now.now-listenFor.Microseconds():
-		return false, fmt.Sprintf("of the campaign %s, %d of %d letters were not heard of", l.id, l.redriven-l.heard, l.redriven)
+		return false, fmt.Sprintf("of the campaign %s, %d of %d letters were not heard of", l.id, l.redriven-l.heard,
+			l.redriven)
 	}
 	return l.redriven <= l.heard, ""
 }
@@ -118,5 +123,6 @@ func tooMany(o inside.Outcome, stopAt float64) bool {
 }
 
 func failedAgain(by string, o inside.Outcome) string {
-	return fmt.Sprintf("of the redrive %s, %d of %d letters failed again", logged(by), o.FailedAgain, o.Redriven+o.Succeeded+o.FailedAgain)
+	return fmt.Sprintf("of the redrive %s, %d of %d letters failed again", logged(by), o.FailedAgain,
+		o.Redriven+o.Succeeded+o.FailedAgain)
 }

@@ -28,7 +28,8 @@ const (
 )
 
 // diff is what the edit does to a message, which stays as it is.
-func (e *Edit) diff(ctx context.Context, msg *message.Message, funcs map[string]func(*message.Message) error) inside.Diff {
+func (e *Edit) diff(ctx context.Context, msg *message.Message,
+	funcs map[string]func(*message.Message) error) inside.Diff {
 	after, err := e.edited(ctx, msg, funcs)
 	if err != nil {
 		return refusedEdit(boundedtext.Error(err, maxText))

@@ -30,8 +30,8 @@
 // messages at a word, and the console has a role for it. Request.NotBefore stays for a redrive at night, when the
 // person who planned it sleeps. Both are one state each, and cost nothing to a campaign without them.
 //
-// Resume, Cancel, SetRate and Approve take an Act: who does it, and why. The console and redrive campaigns show what was
-// done with a campaign, letters.Store.History what was done with a letter.
+// Resume, Cancel, SetRate and Approve take an Act: who does it, and why. The console and redrive campaigns show what
+// was done with a campaign, letters.Store.History what was done with a letter.
 //
 // A Policy of Config.Policies is a standing rule by which workers start campaigns themselves. Each decision is one
 // transaction, alone among all instances, and its result is the row of the campaign.

@@ -113,7 +113,8 @@ func (c *Campaigns) keptOf(ctx context.Context, k kept) (kept, error) {
 }
 
 // forgetEvents takes values from the events of a campaign. Events that another Forget wrote meanwhile are read again.
-func (c *Campaigns) forgetEvents(ctx context.Context, id string, values []string, dryRun bool, done *inside.Forgotten) error {
+func (c *Campaigns) forgetEvents(ctx context.Context, id string, values []string, dryRun bool,
+	done *inside.Forgotten) error {
 	for again := maxForget; ; again-- {
 		events, err := c.saying(ctx, id, values)
 		if dryRun {

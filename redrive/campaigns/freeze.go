@@ -56,7 +56,8 @@ ORDER BY name, cause`, c.service())
 	return all, nil
 }
 
-func (in *inner) FreezePolicies(ctx context.Context, name string, frozen bool, by, why string) (changed bool, err error) {
+func (in *inner) FreezePolicies(ctx context.Context, name string, frozen bool, by,
+	why string) (changed bool, err error) {
 	c, act := (*Campaigns)(in), Act{By: by, Reason: why}
 	return c.change(ctx, name, "", act, func(ctx context.Context, tx *sql.Tx, is bool) (bool, error) {
 		if is == frozen {
@@ -94,7 +95,8 @@ func (c *Campaigns) change(ctx context.Context, name, cause string, act Act,
 		}
 		known, stopped := false, int64(0)
 		err := c.within(ctx, tx, func(rows *sql.Rows) error { known = true; return rows.Scan(&stopped) },
-			`SELECT stopped FROM spillway_policies WHERE service = ? AND name = ? AND cause = ?`, c.service(), c.db.Text(checkedID(name)),
+			`SELECT stopped FROM spillway_policies WHERE service = ? AND name = ? AND cause = ?`, c.service(),
+			c.db.Text(checkedID(name)),
 			c.db.Text(checkedID(cause)))
 		if err == nil && !known {
 			err = inside.ErrNoPolicy
@@ -114,14 +116,16 @@ func (c *Campaigns) change(ctx context.Context, name, cause string, act Act,
 // pauseAll pauses the campaigns of a policy, or of all, for good. What is not selected or approved yet is paused before
 // its first letter.
 func (c *Campaigns) pauseAll(ctx context.Context, tx *sql.Tx, name string, act Act) error {
-	of, args := `service = ? AND policy <> '' AND (policy = ? OR ? = '')`, []any{c.service(), c.db.Text(name), c.db.Text(name)}
+	of, args := `service = ? AND policy <> '' AND (policy = ? OR ? = '')`,
+		[]any{c.service(), c.db.Text(name), c.db.Text(name)}
 	var ids []string
 	err := c.within(ctx, tx, func(rows *sql.Rows) error {
 		var id string
 		err := rows.Scan(&id)
 		ids = append(ids, id)
 		return err
-	}, `SELECT id FROM spillway_campaigns WHERE `+of+` AND state IN ('running', 'canary', 'scheduled') ORDER BY id`, args...)
+	}, `SELECT id FROM spillway_campaigns WHERE `+of+` AND state IN ('running', 'canary', 'scheduled') ORDER BY id`,
+		args...)
 	for _, id := range ids {
 		if err == nil {
 			_, err = c.pause(ctx, tx, id, act, "")

@@ -64,8 +64,9 @@ func (c *Campaigns) dryRun(ctx context.Context, r *Request) (*planning, error) {
 	if err != nil {
 		return nil, fmt.Errorf("campaigns: plan: %w", err)
 	}
-	p := &planning{all: c, request: r, now: time.Now(), causes: map[inside.PlannedCause]*counted{}, targets: map[string]int{},
-		ages: make([]int, len(ages))}
+	p := &planning{all: c, request: r, now: time.Now(), causes: map[inside.PlannedCause]*counted{},
+		targets: map[string]int{},
+		ages:    make([]int, len(ages))}
 	err = c.whole().pages(ctx, r, 0, last, func(found []letters.Letter, _ int64) (bool, error) {
 		return p.page(ctx, found)
 	})

@@ -23,9 +23,9 @@ const (
 )
 
 // Policy is a standing rule: workers redrive the letters that it chooses without a person, by campaigns in the name
-// "policy NAME". A campaign has letters of one cause. Letters that came back from any redrive are never taken. A cause of
-// which more than StopAt failed again, in a redrive of the policy or of a person, is blocked until a person releases it.
-// The campaigns of a policy stop for good at their canary, until all of it is heard of.
+// "policy NAME". A campaign has letters of one cause. Letters that came back from any redrive are never taken. A cause
+// of which more than StopAt failed again, in a redrive of the policy or of a person, is blocked until a person releases
+// it. The campaigns of a policy stop for good at their canary, until all of it is heard of.
 type Policy struct {
 	// Name names the policy on record, in at most 64 small letters, digits and hyphens. Required.
 	Name string
@@ -43,8 +43,8 @@ type Policy struct {
 	Rate float64
 	// Canary is the number of letters that are redriven first. Required.
 	Canary int
-	// StopAt is the share of letters that fail again above which the campaign pauses, and the cause is blocked. Default:
-	// DefaultStopAt, 0.2. It must be less than 1.
+	// StopAt is the share of letters that fail again above which the campaign pauses, and the cause is blocked.
+	// Default: DefaultStopAt, 0.2. It must be less than 1.
 	StopAt float64
 	// Quiet are hours in which nothing is redriven, by the clock in Zone, such as 22:00-06:00. Default: none.
 	Quiet string
@@ -57,7 +57,8 @@ type Policy struct {
 // prepared returns the policies with their defaults, or an error that names a field.
 func prepared(policies []Policy, retention time.Duration) ([]Policy, error) {
 	if len(policies) > maxPolicies {
-		return nil, fmt.Errorf("campaigns: Config.Policies has %d policies: at most %d are possible", len(policies), maxPolicies)
+		return nil, fmt.Errorf("campaigns: Config.Policies has %d policies: at most %d are possible", len(policies),
+			maxPolicies)
 	}
 	policies = slices.Clone(policies)
 	for i := range policies {
@@ -76,7 +77,8 @@ func prepared(policies []Policy, retention time.Duration) ([]Policy, error) {
 		for j := range policies[:i] {
 			switch other := &policies[j]; {
 			case other.Name == p.Name:
-				return nil, fmt.Errorf("campaigns: Config.Policies[%d].Name is %q, as that of Policies[%d]: rename one", i, p.Name, j)
+				return nil, fmt.Errorf("campaigns: Config.Policies[%d].Name is %q, as that of Policies[%d]: rename one", i, p.Name,
+					j)
 			case !disjoint(&p.Filter, &other.Filter):
 				return nil, fmt.Errorf("campaigns: Config.Policies[%d].Filter and that of Policies[%d] can choose the same letters: "+
 					"give both a list of Causes, Classes, Reasons, Handlers, Topics or Types with no value in common", i, j)
@@ -94,7 +96,8 @@ func (p *Policy) validate(retention time.Duration) error {
 	unknown := slices.IndexFunc(f.Classes, func(c classify.Class) bool { return c > classify.ClassInvalid })
 	switch {
 	case !isPolicyName(p.Name):
-		return fmt.Errorf(".Name is %q: it must have 1 to %d small letters, digits and hyphens", logged(p.Name), maxPolicyName)
+		return fmt.Errorf(".Name is %q: it must have 1 to %d small letters, digits and hyphens", logged(p.Name),
+			maxPolicyName)
 	case len(f.Causes)+len(f.Classes)+len(f.Reasons) == 0:
 		return errors.New(".Filter has no Causes, Classes or Reasons: say what failed; a policy for all letters is none")
 	case !reflect.DeepEqual(chosen, *f):
@@ -106,7 +109,8 @@ func (p *Policy) validate(retention time.Duration) error {
 	case p.Window < minWindow || p.Window > maxWindow:
 		return fmt.Errorf(".Window is %s: it must be %s to %s", p.Window, minWindow, maxWindow)
 	case retention > 0 && p.Window >= retention:
-		return fmt.Errorf(".Window is %s, and a RetentionRule deletes letters that wait after %s: make it shorter", p.Window, retention)
+		return fmt.Errorf(".Window is %s, and a RetentionRule deletes letters that wait after %s: make it shorter", p.Window,
+			retention)
 	case p.PerDay < 1 || p.PerDay > maxPerDay:
 		return fmt.Errorf(".PerDay is %d: bound the campaigns of a day, 1 to %d", p.PerDay, maxPerDay)
 	case p.Max < 1:
@@ -162,7 +166,8 @@ func (p *Policy) rule() string {
 	add("dead-letter topic", f.DeadLetterTopics)
 	add("type", f.Types)
 	text := fmt.Sprintf("%s: at most %d letters of a cause each %s, %d times a day, %v a second, a canary of %d, stop at %v%%",
-		strings.Join(of, "; "), p.Max, strings.TrimSuffix(strings.TrimSuffix(p.Window.String(), "0s"), "0m"), p.PerDay, p.Rate,
+		strings.Join(of, "; "), p.Max, strings.TrimSuffix(strings.TrimSuffix(p.Window.String(), "0s"), "0m"), p.PerDay,
+		p.Rate,
 		p.Canary, 100*p.StopAt)
 	if p.Quiet != "" {
 		text += fmt.Sprintf("; quiet %s %s", p.Quiet, p.Zone)

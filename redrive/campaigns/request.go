@@ -39,8 +39,8 @@ type Act struct {
 	// Reason is for those who read the record later, in at most 1 KiB.
 	Reason string `json:"reason"`
 	// Key names a call of Pause, Resume, Cancel, SetRate or Approve that a program may send twice. If the campaign's
-	// record has it, nothing is changed, and the call returns the campaign as it stands. It has 16 to 64 letters, digits
-	// and hyphens. Start has Request.ID for that. Default: none.
+	// record has it, nothing is changed, and the call returns the campaign as it stands. It has 16 to 64 letters,
+	// digits and hyphens. Start has Request.ID for that. Default: none.
 	Key string `json:"-"`
 }
 

@@ -38,7 +38,8 @@ func (r *rounds) wake(ctx context.Context, c Campaign) error {
 			return err
 		}
 		_, err = r.all.step(ctx, tx, c.ID,
-			move{from: []State{Scheduled}, to: Running, what: inside.CampaignRan, act: Act{By: ByItself, Reason: "Request.NotBefore is over"},
+			move{from: []State{Scheduled}, to: Running, what: inside.CampaignRan,
+				act:  Act{By: ByItself, Reason: "Request.NotBefore is over"},
 				set:  `started_at = ` + startedAt(Running) + `, next_due = now_us(), late = 0,`,
 				only: ` AND not_before <= now_us()`})
 		return err

@@ -94,8 +94,8 @@ func (c *Campaigns) insert(ctx context.Context, tx *sql.Tx, id string, act Act, 
 	}
 	taken, err := c.seqs(ctx, tx, id, rows)
 	if err == nil {
-		_, err = c.store.Inside().Record(ctx, tx, string(letters.EventSelected), letters.Act{By: act.By, Reason: act.Reason, RedriveID: id},
-			taken...)
+		_, err = c.store.Inside().Record(ctx, tx, string(letters.EventSelected), letters.Act{By: act.By, Reason: act.Reason,
+			RedriveID: id}, taken...)
 	}
 	return n, err
 }
@@ -142,8 +142,9 @@ func (c *Campaigns) selected(ctx context.Context, id string, r *Request, n int) 
 	to, why, what, act := Running, "", inside.CampaignRan, Act{By: ByItself, Reason: "the selection is complete"}
 	switch {
 	case n == 0:
-		to, why, what, act.Reason = Cancelled, "the selection has no letter to redrive", inside.CampaignCancelled, "the selection has "+
-			"no letter to redrive"
+		to, why, what, act.Reason = Cancelled, "the selection has no letter to redrive", inside.CampaignCancelled,
+			"the selection has "+
+				"no letter to redrive"
 	case r.Approval || c.config.ApproveOver > 0 && n > c.config.ApproveOver:
 		to = Approval
 	case !r.NotBefore.IsZero():

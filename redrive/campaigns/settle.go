@@ -41,7 +41,8 @@ type noted struct {
 }
 
 func newSettler(all *Campaigns, c Campaign, t *target) *settler {
-	return &settler{all: all, campaign: c, target: t, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
+	return &settler{all: all, campaign: c, target: t, wake: make(chan struct{}, 1), full: make(chan struct{}, 1),
+		idle: make(chan struct{}, 1)}
 }
 
 func signal(to chan struct{}) {

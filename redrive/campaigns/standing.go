@@ -65,7 +65,8 @@ func (r *rounds) standing(ctx context.Context, p *Policy) error {
 			break
 		}
 		if id != "" {
-			logging.PolicyStarted.Write(c.config.Logger, nil, logging.Fields{logging.Policy: p.Name, logging.Campaign: id, logging.CauseHash: of.Cause})
+			logging.PolicyStarted.Write(c.config.Logger, nil, logging.Fields{logging.Policy: p.Name, logging.Campaign: id,
+				logging.CauseHash: of.Cause})
 			err = c.selectLetters(ctx, id, &request, 0, last)
 		}
 	}

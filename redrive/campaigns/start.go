@@ -73,10 +73,12 @@ func (c *Campaigns) Start(ctx context.Context, r Request) (Campaign, error) {
 }
 
 // begin writes a campaign down, whose letters are selected then: those up to last. cause is that of a policy.
-func (c *Campaigns) begin(ctx context.Context, tx *sql.Tx, id string, r *Request, request, cause string, last int64) error {
+func (c *Campaigns) begin(ctx context.Context, tx *sql.Tx, id string, r *Request, request, cause string,
+	last int64) error {
 	_, err := c.exec(ctx, tx, `INSERT INTO spillway_campaigns (id, service, state, request, created_at, not_before, rate, canary, max_seq,
 	leased_until, policy, cause) VALUES (?, ?, 'selecting', ?, now_us(), ?, ?, ?, ?, now_us() + ?, ?, ?)`, c.db.Text(id), c.service(),
-		c.db.Text(request), micro(r.NotBefore), milli(r.Rate), r.Canary, last, selectLease.Microseconds(), c.db.Text(r.policy),
+		c.db.Text(request), micro(r.NotBefore), milli(r.Rate), r.Canary, last, selectLease.Microseconds(),
+		c.db.Text(r.policy),
 		c.db.Text(cause))
 	if err != nil {
 		return err

@@ -65,8 +65,8 @@ func (c *Campaigns) row(ctx context.Context, tx *sql.Tx, name, cause string) err
 	if c.db.Kind() == database.MySQL {
 		statement, conflict = `INSERT IGNORE INTO`, ``
 	}
-	_, err := c.exec(ctx, tx, statement+` spillway_policies (service, name, cause) VALUES (?, ?, ?)`+conflict, c.service(), c.db.Text(name),
-		c.db.Text(cause))
+	_, err := c.exec(ctx, tx, statement+` spillway_policies (service, name, cause) VALUES (?, ?, ?)`+conflict, c.service(),
+		c.db.Text(name), c.db.Text(cause))
 	return err
 }
 
@@ -131,7 +131,8 @@ func (c *Campaigns) block(ctx context.Context, policy, cause string, released in
 		return fmt.Errorf("campaigns: block the cause %s for the policy %q: %w", cause, policy, err)
 	}
 	if blocked {
-		logging.PolicyBlocked.Write(c.config.Logger, nil, logging.Fields{logging.Policy: policy, logging.CauseHash: cause, logging.Reason: why})
+		logging.PolicyBlocked.Write(c.config.Logger, nil, logging.Fields{logging.Policy: policy, logging.CauseHash: cause,
+			logging.Reason: why})
 	}
 	return nil
 }
@@ -182,8 +183,8 @@ func (r *rounds) holdPolicy(ctx context.Context, of Campaign) (held bool, err er
 	return true, err
 }
 
-// forgetStops takes values from the reasons of freezes and blocks. A reason that another one takes the place of meanwhile
-// says nothing any more.
+// forgetStops takes values from the reasons of freezes and blocks. A reason that another one takes the place of
+// meanwhile says nothing any more.
 func (c *Campaigns) forgetStops(ctx context.Context, values []string, dryRun bool, done *inside.Forgotten) error {
 	var said []string
 	err := c.query(ctx, func() { said = nil }, func(rows *sql.Rows) error {

@@ -31,7 +31,8 @@ func Erase(ctx context.Context, stores Stores, request Request) (Report, error) 
 		forgotten: map[string]struct{}{}}
 	e.eraser, _ = stores.Keys.(keytable.Eraser)
 	err := e.record(ctx, "began")
-	for _, step := range []func(context.Context) error{e.campaigns, e.named, e.delayed, e.parked, e.letters, e.unsearched} {
+	for _, step := range []func(context.Context) error{e.campaigns, e.named, e.delayed, e.parked, e.letters,
+		e.unsearched} {
 		if err == nil {
 			err = step(ctx)
 		}
@@ -105,7 +106,8 @@ func (e *erasing) parked(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	n, err := parked.EraseParked(ctx, sequence.Erasing{Match: e.request.matches, DryRun: e.request.DryRun, Removed: e.keys})
+	n, err := parked.EraseParked(ctx, sequence.Erasing{Match: e.request.matches, DryRun: e.request.DryRun,
+		Removed: e.keys})
 	e.report.Delayed += n
 	e.progress()
 	return err

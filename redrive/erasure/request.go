@@ -60,7 +60,8 @@ type Report struct {
 	// Letters are dead letters that were erased, and LettersInHand those that stay under a lease.
 	Letters       int `json:"letters"`
 	LettersInHand int `json:"letters_in_hand"`
-	// Delayed are messages that waited, also in the order of their key, and were removed, and DelayedInHand those that a relay is publishing.
+	// Delayed are messages that waited, also in the order of their key, and were removed, and DelayedInHand those that
+	// a relay is publishing.
 	Delayed       int `json:"delayed"`
 	DelayedInHand int `json:"delayed_in_hand"`
 	// Keys are keys of the receiver that lost their outputs and fingerprints, or that were removed. KeysInHand are

@@ -44,7 +44,8 @@ func (f *EventFilter) validate() error {
 	}
 	for _, kind := range f.Kinds {
 		if !slices.Contains(inside.EventKinds, string(kind)) {
-			return fmt.Errorf("letters: EventFilter.Kinds: unknown kind %q: use one of %q", logged(string(kind)), inside.EventKinds)
+			return fmt.Errorf("letters: EventFilter.Kinds: unknown kind %q: use one of %q", logged(string(kind)),
+				inside.EventKinds)
 		}
 	}
 	if f.Limit < 0 || f.Limit > MaxLimit || f.After < 0 {

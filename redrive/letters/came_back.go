@@ -20,7 +20,8 @@ func (in *inner) CameBack(ctx context.Context, tx *sql.Tx, seqs ...int64) (map[i
 		return nil, err
 	}
 	if len(seqs) > MaxListed {
-		return nil, fmt.Errorf("letters: ask for %d letters: at most %d are possible: use several calls", len(seqs), MaxListed)
+		return nil, fmt.Errorf("letters: ask for %d letters: at most %d are possible: use several calls", len(seqs),
+			MaxListed)
 	}
 	back := make(map[int64]bool)
 	if len(seqs) == 0 {
@@ -96,8 +97,10 @@ func (in *inner) Redriven(ctx context.Context, cause string, since time.Time) (m
 }
 
 // redrivenOf returns the outcomes of the redrives of a cause, and those of which not all is known, the latest first.
-func (s *Store) redrivenOf(ctx context.Context, cause string, since time.Time) (outcomes map[string]inside.Outcome, open []string, err error) {
-	w := s.where(Filter{Causes: []string{cause}, Statuses: []Status{StatusWaiting, StatusRedriven, StatusSucceeded, StatusFailedAgain}})
+func (s *Store) redrivenOf(ctx context.Context, cause string,
+	since time.Time) (outcomes map[string]inside.Outcome, open []string, err error) {
+	w := s.where(Filter{Causes: []string{cause}, Statuses: []Status{StatusWaiting, StatusRedriven, StatusSucceeded,
+		StatusFailedAgain}})
 	w.and("redrive_id <> '' AND marked_at > ?", since.UnixMicro())
 	// a letter that a person put back has the id of that
 	w.and("(status <> 'waiting' OR EXISTS (SELECT 1 FROM spillway_letter_events AS e WHERE e.redrive_id = spillway_dead_letters.redrive_id " +

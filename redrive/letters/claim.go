@@ -219,8 +219,8 @@ func (in *inner) Renew(ctx context.Context, lease time.Duration, c claim) (still
 			`UPDATE spillway_dead_letters`+s.statements.byKey+` SET leased_until = now_us() + ? WHERE `+keys+` AND token = ?`,
 			append([]any{ticks(lease)}, args...)...)
 		if err == nil {
-			_, err = s.exec(ctx, tx, `UPDATE spillway_letter_claims SET leased_until = now_us() + ? WHERE token = ?`, ticks(lease),
-				s.db.Bytes(c.Token))
+			_, err = s.exec(ctx, tx, `UPDATE spillway_letter_claims SET leased_until = now_us() + ? WHERE token = ?`,
+				ticks(lease), s.db.Bytes(c.Token))
 		}
 		if err == nil {
 			kept, err = s.seqs(ctx, tx, `SELECT seq FROM spillway_dead_letters WHERE `+keys+` AND token = ?`, args...)

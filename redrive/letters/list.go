@@ -14,8 +14,8 @@ import (
 
 // Letter is a dead letter in a Store.
 type Letter struct {
-	// Letter is the letter as it arrived last. Of a message that is no dead letter only Original and DeadLetterTopic are
-	// known.
+	// Letter is the letter as it arrived last. Of a message that is no dead letter only Original and DeadLetterTopic
+	// are known.
 	poison.Letter
 	// Seq orders letters by arrival. A letter gets a new Seq, behind all others, in two cases: it arrived again after
 	// it was redriven or discarded, or a publisher refused it. A List that pages by Seq may return such a letter twice.

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// prepared are the statements of Publish, and those that mark one letter, on MySQL and SQLite. Without them a driver for MySQL prepares each statement
-// each time, and that for SQLite parses it. Drivers for PostgreSQL keep theirs, as their settings allow behind a pooler
-// of connections. The statements live as long as the *sql.DB, or until Close.
+// prepared are the statements of Publish, and those that mark one letter, on MySQL and SQLite. Without them a driver
+// for MySQL prepares each statement each time, and that for SQLite parses it. Drivers for PostgreSQL keep theirs, as
+// their settings allow behind a pooler of connections. The statements live as long as the *sql.DB, or until Close.
 type prepared struct {
 	mu         sync.Mutex
 	statements map[string]*sql.Stmt

@@ -35,8 +35,8 @@ const (
 func (s *Store) Reseal(ctx context.Context, f Filter, act Act) (resealed int, err error) {
 	done, err := s.Inside().Reseal(ctx, f, act, inside.ResealOptions{})
 	if err == nil && done.Closed > 0 {
-		err = fmt.Errorf("letters: reseal: %d letters do not open, and stay as they are: give their keys too: %s", done.Closed,
-			strings.Join(done.Why, "; "))
+		err = fmt.Errorf("letters: reseal: %d letters do not open, and stay as they are: give their keys too: %s",
+			done.Closed, strings.Join(done.Why, "; "))
 	}
 	return done.Resealed, err
 }
@@ -242,8 +242,8 @@ func (r *resealing) put(ctx context.Context, tx *sql.Tx, l resealed) (n int, err
 	if err := r.identify(ctx, tx, &l); err != nil {
 		return 0, err
 	}
-	_, err = r.store.exec(ctx, tx, `UPDATE spillway_dead_letters SET seal_key = ?, size = ? WHERE seq = ?`, r.store.db.Text(l.key),
-		len(l.metadata)+len(l.payload), l.seq)
+	_, err = r.store.exec(ctx, tx, `UPDATE spillway_dead_letters SET seal_key = ?, size = ? WHERE seq = ?`,
+		r.store.db.Text(l.key), len(l.metadata)+len(l.payload), l.seq)
 	if err != nil {
 		return 0, err
 	}

@@ -111,8 +111,8 @@ type retention struct {
 	life     *lifecycle.Lifecycle
 }
 
-// NewRetention returns a plugin of a router that deletes old letters of the store's service by itself, as Purge does: in
-// small transactions, with an event for each letter. It runs for as long as handlers of the router run. Nothing is
+// NewRetention returns a plugin of a router that deletes old letters of the store's service by itself, as Purge does:
+// in small transactions, with an event for each letter. It runs for as long as handlers of the router run. Nothing is
 // deleted without it or a call of Purge. Instances of a service that run one each do no harm: a letter is deleted, and
 // recorded, once. Letters that have a lease stay until the next look.
 func NewRetention(store *Store, config RetentionConfig) (message.RouterPlugin, error) {

@@ -17,7 +17,8 @@ type returned struct {
 	from        string // the identity that it names
 }
 
-// anyReturned reports whether a letter arrived with the redrive's id. A database that has no index of them is not asked.
+// anyReturned reports whether a letter arrived with the redrive's id. A database that has no index of them is not
+// asked.
 func (s *Store) anyReturned(ctx context.Context, redriveID string) (any bool, err error) {
 	if !s.statements.knowsArrived {
 		return true, nil

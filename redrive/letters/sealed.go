@@ -62,7 +62,8 @@ func (in *inner) OpenWith(ctx context.Context, sealer *seal.Sealer, l Letter) (o
 func (s *Store) openWith(ctx context.Context, sealer *seal.Sealer, l Letter) (poison.Letter, error) {
 	opened, err := l.Letter.Open(ctx, sealer)
 	if err == nil && l.Sealed && !s.isRow(l, opened) {
-		err = &envelope.Error{KeyID: l.SealKey, Err: fmt.Errorf("%w: its content is not that of the row", seal.ErrOtherLetter)}
+		err = &envelope.Error{KeyID: l.SealKey, Err: fmt.Errorf("%w: its content is not that of the row",
+			seal.ErrOtherLetter)}
 	}
 	if err != nil {
 		return l.Letter, fmt.Errorf("letters: letter %d: %w", l.Seq, err)

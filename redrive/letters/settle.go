@@ -95,7 +95,8 @@ func (s *Store) heldStatement(keys string) string {
 // settlingOne are the statements that mark one redriven letter, for Store.prepared.
 func (s *Store) settlingOne() (texts []string) {
 	keys, _ := s.among([]int64{0})
-	for _, text := range []string{s.heldStatement(keys), s.statusStatement(StatusRedriven, keys), recordStatement(StatusRedriven.event(), 1)} {
+	for _, text := range []string{s.heldStatement(keys), s.statusStatement(StatusRedriven, keys),
+		recordStatement(StatusRedriven.event(), 1)} {
 		texts = append(texts, s.db.Statement(text))
 	}
 	return texts
@@ -196,7 +197,8 @@ func (s *Store) settleAtOnce(ctx context.Context, n int, texts settling, act Act
 }
 
 // writeOne runs one statement that writes and returns rows, outside of a transaction.
-func (s *Store) writeOne(ctx context.Context, reset func(), scan func(*sql.Rows) error, text string, args ...any) error {
+func (s *Store) writeOne(ctx context.Context, reset func(), scan func(*sql.Rows) error, text string,
+	args ...any) error {
 	if s.db.Held(ctx) {
 		return errHeld
 	}

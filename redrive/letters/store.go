@@ -71,7 +71,8 @@ var ErrClosed = errors.New("letters: the Store is closed; a router closes the pu
 //   - On MySQL the table is in the database of the connections. Its binary log must not have binlog_format=STATEMENT.
 //   - If db has only one connection, a caller that holds a transaction on it must not call the Store.
 func NewStore(ctx context.Context, db *sql.DB, shared settings.Shared) (*Store, error) {
-	known, err := database.Open(ctx, "letters: NewStore", db, shared.Service, table, events, causes, counts, bodies, leases)
+	known, err := database.Open(ctx, "letters: NewStore", db, shared.Service, table, events, causes, counts, bodies,
+		leases)
 	if err != nil {
 		return nil, err
 	}

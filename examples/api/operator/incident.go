@@ -47,7 +47,8 @@ type night struct {
 func Close(ctx context.Context, address, ann, bob string) (Report, error) {
 	base := address + "/deadletters/api/v1/"
 	n := &night{ann: client{base, ann}, bob: client{base, bob}, deploy: address + "/deploy"}
-	for _, step := range []func(context.Context) error{n.look, n.tooEarly, n.fix, n.bringBack, n.edit, n.discard, n.handOver} {
+	for _, step := range []func(context.Context) error{n.look, n.tooEarly, n.fix, n.bringBack, n.edit, n.discard,
+		n.handOver} {
 		if err := step(ctx); err != nil {
 			return n.Report, err
 		}

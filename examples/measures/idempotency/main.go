@@ -76,7 +76,8 @@ func throughput(ctx context.Context, s side, consumers int, p plan, to io.Writer
 			return perSecond, err
 		}
 	}
-	harness.Progress("%s, %s, %d consumers: a transaction of its own, and the receiver, a second", s.driver, s.name, consumers)
+	harness.Progress("%s, %s, %d consumers: a transaction of its own, and the receiver, a second", s.driver, s.name,
+		consumers)
 	medians, err := harness.Alternate(p.rounds, side("own transaction", d.own), side("receiver", receiver))
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
-// Command order measures what the order of keys costs on one Kafka partition with PostgreSQL, and prints JSON lines as it
-// goes: many keys at a time against one message at a time, messages that are parked and tried again, how many a second
-// are parked and drained, and what that costs while many are parked.
+// Command order measures what the order of keys costs on one Kafka partition with PostgreSQL, and prints JSON lines as
+// it goes: many keys at a time against one message at a time, messages that are parked and tried again, how many a
+// second are parked and drained, and what that costs while many are parked.
 //
 //	make bench-order
 package main

@@ -35,7 +35,8 @@ func (b *bench) parking() error {
 	}
 	for i, s := range stages {
 		if err := harness.Print(b.to, "order_parking_per_s", harness.Figure{"messages": s.name, "keys": s.keys,
-			"parked_per_s": harness.Whole(medians[i]), "drained_per_s": harness.Whole(harness.Median(s.drained[1:]))}); err != nil {
+			"parked_per_s":  harness.Whole(medians[i]),
+			"drained_per_s": harness.Whole(harness.Median(s.drained[1:]))}); err != nil {
 			return err
 		}
 	}

@@ -15,8 +15,8 @@
 // A side that does not come to the end of the messages in time counts with what it managed. Spillway must come to the
 // end, with each failing message dead-lettered after the stage.
 //
-// The figure subscribers is of Watermill's router without any middleware, fed by the least program that is possible with
-// sarama (harness.Least), by package wmkafka, and by watermill-kafka.
+// The figure subscribers is of Watermill's router without any middleware, fed by the least program that is possible
+// with sarama (harness.Least), by package wmkafka, and by watermill-kafka.
 package main
 
 import (

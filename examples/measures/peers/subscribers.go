@@ -57,7 +57,8 @@ func (p plan) compareBare(c *harness.Cluster, spring *spring, r, warm *run) (har
 		return nil, err
 	}
 	for i, b := range bare {
-		figure[b.name+"_per_s"], figure[b.name+"_cpu_ns"] = harness.Whole(medians[i]), harness.Whole(harness.Median(spent[b.name]))
+		figure[b.name+"_per_s"], figure[b.name+"_cpu_ns"] = harness.Whole(medians[i]),
+			harness.Whole(harness.Median(spent[b.name]))
 	}
 	figure["ratio_to_least"] = harness.Hundredths(medians[1] / medians[0])
 	if spring != nil {
@@ -66,8 +67,8 @@ func (p plan) compareBare(c *harness.Cluster, spring *spring, r, warm *run) (har
 	return figure, nil
 }
 
-// consume returns how long a router takes for the messages of a run, the processor time of the process, and how often it
-// allocates for each message, with what sarama does.
+// consume returns how long a router takes for the messages of a run, the processor time of the process, and how often
+// it allocates for each message, with what sarama does.
 func consume(c *harness.Cluster, r *run, sub message.Subscriber) (took, cpu time.Duration, allocs float64, err error) {
 	var before, after runtime.MemStats
 	handled := 0

@@ -71,7 +71,8 @@ func (b *bench) filled(n, concurrency int) (topic string, sub *wmkafka.Subscribe
 	if err := errors.Join(bulk.Publish(topic, b.letters(n)...), bulk.Close()); err != nil {
 		return "", nil, err
 	}
-	sub, err = wmkafka.NewSubscriber(b.cluster.Brokers, watermill.NewUUID(), wmkafka.SubscriberConfig{InFlight: concurrency})
+	sub, err = wmkafka.NewSubscriber(b.cluster.Brokers, watermill.NewUUID(),
+		wmkafka.SubscriberConfig{InFlight: concurrency})
 	return topic, sub, err
 }
 

@@ -68,11 +68,12 @@ func (d *database) move(ctx context.Context, topic string, pub message.Publisher
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	var moved atomic.Int64
-	relay, err := delayed.NewRelay(d.store.Inside(), pub, delayed.RelayConfig{OnMoved: func(context.Context, delayed.Moved) {
-		if moved.Add(1) == int64(n) {
-			stop() // Run returns when what was published is deleted
-		}
-	}})
+	relay, err := delayed.NewRelay(d.store.Inside(), pub,
+		delayed.RelayConfig{OnMoved: func(context.Context, delayed.Moved) {
+			if moved.Add(1) == int64(n) {
+				stop() // Run returns when what was published is deleted
+			}
+		}})
 	if err != nil {
 		return 0, err
 	}

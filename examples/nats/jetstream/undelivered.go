@@ -118,7 +118,8 @@ func (u Undelivered) settle(ctx context.Context, js natsgo.JetStreamContext, raw
 
 // place makes the topic with its first letter: its name may have that of the consumer.
 func (u Undelivered) place(l poison.Letter) error {
-	topic := u.Naming.DeadLetterTopic(naming.Source{Topic: u.Topic, Handler: l.Origin.ConsumerGroup, Class: l.Failure.Class})
+	topic := u.Naming.DeadLetterTopic(naming.Source{Topic: u.Topic, Handler: l.Origin.ConsumerGroup,
+		Class: l.Failure.Class})
 	if dead, is := u.Dead.(poison.Initializer); is {
 		if err := dead.InitializeTopics(topic); err != nil {
 			return err
@@ -130,7 +131,8 @@ func (u Undelivered) place(l poison.Letter) error {
 var errNoMessage = errors.New("it names no message of the topic")
 
 // letter fetches the message by its sequence. Its place is what the server says, and nothing of its metadata.
-func (u Undelivered) letter(ctx context.Context, js natsgo.JetStreamContext, raw *natsgo.Msg) (none poison.Letter, _ error) {
+func (u Undelivered) letter(ctx context.Context, js natsgo.JetStreamContext,
+	raw *natsgo.Msg) (none poison.Letter, _ error) {
 	a, err := u.parse(raw)
 	if err != nil {
 		return none, fmt.Errorf("%w: %w", errNoMessage, err)

@@ -47,7 +47,8 @@ func New(t *testing.T, persistent bool) *Shop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Shop{T: t, Source: gochannel.NewGoChannel(gochannel.Config{Persistent: persistent}, nil), DB: db, Letters: store, Outs: &Outputs{}}
+	b := &Shop{T: t, Source: gochannel.NewGoChannel(gochannel.Config{Persistent: persistent}, nil), DB: db, Letters: store,
+		Outs: &Outputs{}}
 	t.Cleanup(func() {
 		if err := b.Source.Close(); err != nil {
 			t.Error(err)
@@ -114,7 +115,8 @@ func (b *Shop) Channel(change ...func(*spillway.Config)) *spillway.Channel {
 		Publisher:   b.Letters,
 		Idempotency: KeysOf(b.T, b.DB),
 		Retry:       middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: time.Millisecond}},
-		Outputs:     middleware.OutputsConfig{Backoff: middleware.Backoff{Initial: time.Millisecond, Max: 5 * time.Millisecond}},
+		Outputs: middleware.OutputsConfig{Backoff: middleware.Backoff{Initial: time.Millisecond,
+			Max: 5 * time.Millisecond}},
 	}
 	for _, f := range change {
 		f(&config)

@@ -29,7 +29,8 @@ type trace struct {
 // context that the Tracer returned. After that it has the context from before. The Classifier judges the errors, and
 // Privacy masks their texts before the Tracer gets them.
 func Part(shared settings.Shared) chain.Part {
-	t := &trace{shared: shared, by: traced.By{Tracer: shared.Tracer, Logger: logging.Wrap(shared.Logger, shared.Privacy.Text)}}
+	t := &trace{shared: shared, by: traced.By{Tracer: shared.Tracer,
+		Logger: logging.Wrap(shared.Logger, shared.Privacy.Text)}}
 	t.Link = chain.LinkOf(t.step)
 	return t
 }

@@ -44,7 +44,8 @@ func (run Run) Keeps(t *testing.T, seed uint64, plan crash.Plan) (topic string) 
 // Refuses says that run is refused with an error that says what to do, and shows no password.
 func (run Run) Refuses(t *testing.T, plan crash.Plan, want string) {
 	t.Helper()
-	if _, err := run(t.Context(), &plan); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+	if _, err := run(t.Context(), &plan); err == nil || !strings.Contains(err.Error(), want) ||
+		strings.Contains(err.Error(), "secret") {
 		t.Errorf("%+v: %v; want %s", plan, err, want)
 	}
 }

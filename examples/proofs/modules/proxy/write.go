@@ -52,7 +52,8 @@ func writeModule(folder, out, version string) error {
 		return err
 	}
 	info := fmt.Sprintf(`{"Version":%q,"Time":%q}`, version, time.Now().UTC().Format(time.RFC3339))
-	for name, content := range map[string]string{"list": version + "\n", version + ".info": info, version + ".mod": string(text)} {
+	for name, content := range map[string]string{"list": version + "\n", version + ".info": info,
+		version + ".mod": string(text)} {
 		if err := os.WriteFile(filepath.Join(at, name), []byte(content), 0o644); err != nil {
 			return err
 		}

@@ -114,8 +114,8 @@ func (w *within) key(key Key) []any {
 func (w *within) get(key Key) (*entry, int64, error) {
 	e, now := &entry{}, int64(0)
 	var step string
-	err := w.tx.QueryRowContext(w.ctx, w.table.statements.get, w.key(key)...).Scan(&e.opened, &e.ends, &e.total, &e.untold, &e.first,
-		&e.last, &e.about, &step, &e.said, &e.number, &e.holder, &e.leased, &e.tries, &now)
+	err := w.tx.QueryRowContext(w.ctx, w.table.statements.get, w.key(key)...).Scan(&e.opened, &e.ends, &e.total, &e.untold,
+		&e.first, &e.last, &e.about, &step, &e.said, &e.number, &e.holder, &e.leased, &e.tries, &now)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = w.tx.QueryRowContext(w.ctx, w.table.statements.clock).Scan(&now)
 		return nil, now, err
@@ -125,7 +125,8 @@ func (w *within) get(key Key) (*entry, int64, error) {
 }
 
 func (w *within) make(key Key) (*entry, int64, error) {
-	if _, err := w.tx.ExecContext(w.ctx, w.table.statements.make, append(w.key(key), w.values(&entry{})...)...); err != nil {
+	if _, err := w.tx.ExecContext(w.ctx, w.table.statements.make,
+		append(w.key(key), w.values(&entry{})...)...); err != nil {
 		return nil, 0, err
 	}
 	e, now, err := w.get(key)
@@ -151,6 +152,6 @@ func (w *within) remove(key Key) error {
 }
 
 func (w *within) values(e *entry) []any {
-	return []any{e.opened, e.ends, e.total, e.untold, e.first, e.last, w.table.db.Text(e.about), w.table.db.Text(string(e.telling)),
-		e.said, e.number, w.table.db.Text(e.holder), e.leased, e.tries}
+	return []any{e.opened, e.ends, e.total, e.untold, e.first, e.last, w.table.db.Text(e.about),
+		w.table.db.Text(string(e.telling)), e.said, e.number, w.table.db.Text(e.holder), e.leased, e.tries}
 }
