@@ -52,10 +52,16 @@ func next(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) 
 	if session.Context().Err() != nil { // of two channels that are ready, select takes any
 		return nil
 	}
+	records := claim.Messages()
+	select { // most often there is one, and a look costs half of a wait
+	case record := <-records:
+		return record
+	default:
+	}
 	select {
 	case <-session.Context().Done():
 		return nil
-	case record := <-claim.Messages():
+	case record := <-records:
 		return record
 	}
 }
