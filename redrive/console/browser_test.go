@@ -72,6 +72,7 @@ func TestInBrowser(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *browser.Browser){
 		"pages": testPages, "hostile values": testHostileValues, "letters": testLetters, "phone": testPhone,
 		"campaign moves": testCampaignMoves, "discard goes on": testDiscardGoesOn, "wrong field": testWrongField, "sequences": testSequences,
+		"fleet": testFleetPage,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, engine) })
 	}

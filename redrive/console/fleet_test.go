@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/browser"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -246,5 +247,29 @@ func TestFleetRefuses(t *testing.T) {
 	testkit.Says(t, testkit.Err(Fleet(map[string]Config{"well": well, "orders": {}})), `services["orders"]`)
 	for _, name := range []string{"a", "0", "a.b_c-d", strings.Repeat("a", 60)} {
 		testkit.NoError(t, testkit.Err(Fleet(map[string]Config{name: well})))
+	}
+}
+
+// Feature V11: the page of a fleet has no fault that axe-core knows, and is no wider than a desk or a telephone.
+func testFleetPage(t *testing.T, engine *browser.Browser) {
+	f := fleetOf(t, map[string]*bench{"orders": newBench(t), "a-service-with-a-name-of-sixty-characters-that-nothing-break": newBench(t),
+		"closed": newBench(t), "panics": newBench(t)})
+	f.benches["orders"].incident()
+	testkit.NoError(t, f.benches["closed"].db.Close())
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("panics", "panic")
+		f.fleet.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	for name, size := range map[string]browser.Options{"desk": {}, "phone": {Width: 390, Height: 844}} {
+		p := engine.Page(t, size)
+		p.Open(server.URL + "/")
+		shot(t, p, "fleet-"+name)
+		if wide, window := browser.Eval[int](p, "document.documentElement.scrollWidth"), browser.Eval[int](p, "innerWidth"); wide > window {
+			t.Errorf("%s: the page is %d wide in a window of %d", name, wide, window)
+		}
+		for _, found := range p.Axe() {
+			t.Error(found)
+		}
 	}
 }
