@@ -16,7 +16,7 @@ type cluster struct {
 	nodes  []*node
 	rounds []round
 	keyed  bool // messages have keys, so Ordered is possible
-	tries  int  // of a message, if not the default
+	tries  int  // of a message whose error is transient, if not the default
 
 	databases databases
 	origin    func(*message.Message) poison.Origin

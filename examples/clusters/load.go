@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -127,7 +128,9 @@ func (s *service) start(ctx context.Context, instance int) (stop func() error, e
 		return nil, err
 	}
 	config := spillway.Config{Service: "shop", DB: db, Queue: poison.QueueConfig{Origin: s.origin}, Logger: s.logger}
-	config.Retry.Attempts = s.tries
+	if s.tries > 0 {
+		config.Retry.PerClass = map[classify.Class]middleware.Policy{classify.ClassTransient: {Attempts: s.tries}}
+	}
 	if s.busy {
 		config.Purge = &idempotency.PurgeConfig{Retention: 15 * 24 * time.Hour, Every: 2 * time.Second}
 		if s.keyed {
