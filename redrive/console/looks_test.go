@@ -65,6 +65,8 @@ func testLetters(t *testing.T, engine *browser.Browser) {
 // a thumb, as the way to all other pages is.
 func testPhone(t *testing.T, engine *browser.Browser) {
 	b := newBench(t)
+	now := time.Now() // what is new stays so, however slow the machine is
+	b.console.now = func() time.Time { return now }
 	b.incident()
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)
 	url := b.serve()
@@ -75,6 +77,9 @@ func testPhone(t *testing.T, engine *browser.Browser) {
 			if !browser.Eval[bool](phone, fmt.Sprintf(inView, seen)) {
 				t.Errorf("%s is not on the first screen of %s", seen, path)
 			}
+		}
+		if top := browser.Eval[float64](phone, `document.querySelector("header nav").getBoundingClientRect().top`); top < 844/2 {
+			t.Errorf("the way to other pages is at %v, out of reach of a thumb", top)
 		}
 		small := browser.Eval[[]string](phone, `[...document.querySelectorAll("button, .button, nav a")].filter((e) => e.getClientRects().length && e.getBoundingClientRect().height < 44).map((e) => e.textContent)`)
 		if wide := browser.Eval[int](phone, "document.documentElement.scrollWidth"); wide > 390 || len(small) > 0 {
