@@ -127,7 +127,7 @@ var users = map[string]struct {
 }{
 	"the front door": {
 		map[string]string{
-			"github.com/jackc/pgx/v5": "v5.7.2", "go.opentelemetry.io/otel": "v1.34.0", "github.com/redis/go-redis/v9": "v9.7.0",
+			"github.com/jackc/pgx/v5": "v5.9.2", "go.opentelemetry.io/otel": "v1.34.0", "github.com/redis/go-redis/v9": "v9.7.0",
 			"github.com/prometheus/client_golang": "v1.23.0", "github.com/go-sql-driver/mysql": "v1.8.1", "github.com/lib/pq": "v1.10.9",
 		},
 		[]string{
@@ -136,19 +136,19 @@ var users = map[string]struct {
 		},
 	},
 	"an adapter": {
-		map[string]string{"github.com/IBM/sarama": "v1.43.3", "github.com/jackc/pgx/v5": "v5.6.0", "go.opentelemetry.io/otel": "v1.29.0"},
+		map[string]string{"github.com/IBM/sarama": "v1.43.3", "github.com/jackc/pgx/v5": "v5.9.0", "go.opentelemetry.io/otel": "v1.29.0"},
 		[]string{own, own + "/pubsub/wmkafka", "github.com/IBM/sarama", "github.com/jackc/pgx/v5", "go.opentelemetry.io/otel"},
 	},
 	"telemetry": {
-		map[string]string{"go.opentelemetry.io/otel": "v1.34.0", "go.opentelemetry.io/otel/sdk": "v1.34.0", "github.com/jackc/pgx/v5": "v5.7.2", "github.com/redis/go-redis/v9": "v9.7.0"},
+		map[string]string{"go.opentelemetry.io/otel": "v1.34.0", "go.opentelemetry.io/otel/sdk": "v1.34.0", "github.com/jackc/pgx/v5": "v5.9.2", "github.com/redis/go-redis/v9": "v9.7.0"},
 		[]string{own, own + "/observe/telemetry", "go.opentelemetry.io/otel/sdk/trace", "github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9"},
 	},
 	"pgxstore": {
-		map[string]string{"github.com/jackc/pgx/v5": "v5.7.2", "go.opentelemetry.io/otel": "v1.34.0", "github.com/redis/go-redis/v9": "v9.7.0"},
+		map[string]string{"github.com/jackc/pgx/v5": "v5.9.2", "go.opentelemetry.io/otel": "v1.34.0", "github.com/redis/go-redis/v9": "v9.7.0"},
 		[]string{own, own + "/idempotency/pgxstore", "github.com/jackc/pgx/v5/stdlib", "go.opentelemetry.io/otel", "github.com/redis/go-redis/v9"},
 	},
 	"prom": {
-		map[string]string{"github.com/prometheus/client_golang": "v1.23.0", "github.com/jackc/pgx/v5": "v5.7.2", "go.opentelemetry.io/otel": "v1.34.0"},
+		map[string]string{"github.com/prometheus/client_golang": "v1.23.0", "github.com/jackc/pgx/v5": "v5.9.2", "go.opentelemetry.io/otel": "v1.34.0"},
 		[]string{own, own + "/observe/prom", "github.com/prometheus/client_golang/prometheus", "github.com/jackc/pgx/v5", "go.opentelemetry.io/otel"},
 	},
 }
