@@ -50,7 +50,7 @@ func TestPlanTopic(t *testing.T) {
 	}
 	s := &shelf{messages: waiting}
 	plan := testkit.Must(redrive.Inside().PlanTopic(t.Context(), s, config))
-	if plan.Messages != 18 || plan.Letters != 13 || plan.Quarantine != 1 || plan.Refused != 2 || plan.NotChosen != 1 || plan.NoLetters != 1 || plan.Takes != 6500*time.Millisecond {
+	if plan.Messages != 18 || plan.Letters != 13 || plan.Quarantine != 1 || plan.Refused != 2 || plan.NotChosen != 1 || plan.NoLetters != 1 || time.Duration(plan.Takes) != 6500*time.Millisecond {
 		t.Errorf("%+v", plan)
 	}
 	if len(plan.Targets) != 2 || plan.Targets[0] != (inside.TopicCount{Topic: "orders", Letters: 12}) || plan.Targets[1].Topic != "far" ||

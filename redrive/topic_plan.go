@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/period"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -68,7 +69,7 @@ func (p *topicPlanning) result() inside.TopicPlan {
 	p.plan.Causes = p.plan.Causes[:min(len(p.plan.Causes), maxPlanned)]
 	p.plan.Targets, p.plan.RefusedTopics = mostFirst(p.targets, maxPlanned), mostFirst(p.refused, maxPlanned)
 	if p.Rate > 0 {
-		p.plan.Takes = time.Duration(float64(p.plan.Letters) / p.Rate * float64(time.Second))
+		p.plan.Takes = period.Duration(float64(p.plan.Letters) / p.Rate * float64(time.Second))
 	}
 	return p.plan
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -10,10 +11,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -51,7 +55,7 @@ func TestAPIAccess(t *testing.T) {
 		{2, "give --db", []string{"purge", "--status", "discarded", "--older-than", "0s", "--reason", "x", "--yes"}},
 		{2, "give --db", []string{"reseal", "--keys", "k", "--dry-run"}},
 		{2, "give --db", []string{"export"}},
-		{2, "give --db", []string{"breaker", "open", "--reason", "x"}},
+		{1, "share no outages", []string{"breaker", "open", "--reason", "x", "--yes"}},
 		{0, "all messages pass", []string{"breaker", "list"}},
 		{2, "--reason is empty", []string{"show", "4", "--unmasked"}},
 		{0, `"card": "4111"`, []string{"show", "4", "--unmasked", "--reason", "INC-7"}},
@@ -122,8 +126,7 @@ func TestAPIHostile(t *testing.T) {
 	})
 }
 
-// Feature V13: what is sent twice, because the answer was lost, takes effect once. What a newer server says more is passed
-// over, and what an older one does not have is said with both versions.
+// Feature V13: what is sent twice, because the answer was lost, takes effect once.
 func TestAPIAnswersLost(t *testing.T) {
 	s := newShop(t, incident()...)
 	a := s.overAPI()
@@ -142,21 +145,105 @@ func TestAPIAnswersLost(t *testing.T) {
 	if all := testkit.Must(s.campaigns().List(t.Context(), campaigns.List{})); len(all) != 1 || all[0].Request.By != "ann" {
 		t.Errorf("%+v", all)
 	}
-	a.instead(func(w http.ResponseWriter, r *http.Request) {
+}
+
+// Feature V13: to an older command a newer server says more, in every object and with values that are not known: that is
+// passed over. What an older server does not have, a route or a field, is said with both versions, and nothing is done.
+func TestAPIVersions(t *testing.T) {
+	s := newShop(t, incident()...)
+	a := s.overAPI()
+	server := *a.behind.Load()
+	commands := [][]string{{"causes"}, {"list", "--status", "all"}, {"show", "4"}, {"audit", "--json"}, {"campaigns"}, {"policies"}, {"sequences"},
+		{"redrive", "--all", "--dry-run"}, {"doctor"}, {"breaker", "list"}, {"erase", "--id", "id-0", "--dry-run"}}
+	said := func() (all []result) {
+		for _, args := range commands {
+			all = append(all, s.pipe(args...))
+		}
+		return all
+	}
+	before := said()
+	a.instead(func(w http.ResponseWriter, r *http.Request) { // newer
+		seen := httptest.NewRecorder()
+		r.Header.Del("Accept-Encoding")
+		server(seen, r)
+		body := seen.Body.Bytes()
+		if kind := seen.Header().Get("Content-Type"); kind == "application/json" {
+			var answer any
+			testkit.NoError(t, json.Unmarshal(body, &answer))
+			body = testkit.Must(json.Marshal(more(answer)))
+		}
+		w.Header().Set("Content-Type", seen.Header().Get("Content-Type"))
+		w.WriteHeader(seen.Code)
+		_, _ = w.Write(body)
+	})
+	took := regexp.MustCompile(`in [0-9.]+[mµ]?s`)
+	for i, after := range said() {
+		was, is := took.ReplaceAllString(before[i].out, "in 1s"), took.ReplaceAllString(after.out, "in 1s")
+		if was != is || before[i].code != after.code {
+			t.Errorf("%v: exit %d: %s%s, and before %s", commands[i], after.code, after.out, after.err, before[i].out)
+		}
+	}
+	a.instead(func(w http.ResponseWriter, r *http.Request) { // newer, with values that this command does not know
+		kind := func(text string) { w.Header().Set("Content-Type", "application/json"); fmt.Fprint(w, text) }
 		switch {
-		case strings.HasSuffix(r.URL.Path, "/api/v1/"):
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, `{"service":"shop","api":"1.7","right":"look","colour":{"a":1}}`)
 		case strings.HasSuffix(r.URL.Path, "/causes"):
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, `{"causes":[{"cause":"9f3a","count":3,"class":"astral","colour":1}],"more":true}`)
+			kind(`{"causes":[{"cause":"9f3a","count":3,"class":"astral"}]}`)
+		case strings.HasSuffix(r.URL.Path, "/audit"):
+			kind(`{"events":[{"number":1,"at":"2026-01-01T00:00:00Z","kind":"beamed","seq":0}]}`)
+		case strings.HasSuffix(r.URL.Path, "/campaigns"):
+			kind(`{"campaigns":[{"id":"9f3a12bc-0000-4000-8000-000000000001","state":"dreaming","request":{},"created_at":"2026-01-01T00:00:00Z"}]}`)
 		default:
-			w.Header().Set("Content-Type", "application/problem+json")
-			w.WriteHeader(http.StatusNotFound)
-			fmt.Fprint(w, `{"type":"urn:spillway:not-found","detail":"There is nothing at this address."}`)
+			server(w, r)
 		}
 	})
-	s.steps([]step{{0, "9f3a\t3", []string{"causes"}}, {1, "has no sequences: it is API 1.7, and this is redrive ", []string{"sequences"}}})
+	s.steps([]step{{0, "9f3a\t3", []string{"causes"}}, {0, "beamed", []string{"audit"}}, {0, "dreaming", []string{"campaigns"}}})
+
+	var without string // the route that an older server lacks
+	a.instead(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/api/v1/"+without) {
+			r.URL.Path = strings.Replace(r.URL.Path, "/api/v1/", "/api/v1/none/", 1)
+		}
+		server(w, r)
+	})
+	for _, row := range []struct {
+		route string
+		args  []string
+	}{
+		{"policies", []string{"policies"}}, {"policies", []string{"policies", "freeze", "x", "--reason", "x"}}, {"sequences", []string{"sequences"}},
+		{"outages", []string{"breaker", "open", "x", "--reason", "x", "--yes"}}, {"leases", []string{"unlease", "1", "--reason", "x", "--yes"}},
+		{"erasures", []string{"erase", "--id", "id-0", "--reason", "x", "--yes"}}, {"discards", []string{"discard", "1", "--reason", "x", "--yes"}},
+	} {
+		without = row.route
+		s.steps([]step{{1, "has no " + row.route, row.args}, {1, ": it is API 1.0, and this is redrive ", row.args}})
+	}
+	a.instead(func(w http.ResponseWriter, r *http.Request) { // the command has a field more than the server knows
+		if r.Method == http.MethodPost {
+			body := testkit.Must(io.ReadAll(r.Body))
+			r.Body = io.NopCloser(bytes.NewReader(append([]byte(`{"colour":1,`), body[1:]...)))
+		}
+		server(w, r)
+	})
+	s.steps([]step{{1, "does not take colour: it is API 1.0, and this is redrive ", []string{"discard", "1", "--reason", "x", "--yes"}},
+		{1, "does not take colour", []string{"redrive", "4", "--reason", "x", "--yes"}}})
+	testkit.Returns(t, 5)(s.store.Count(t.Context(), letters.Filter{}))
+}
+
+// more adds a field to each object, but for those whose names are values.
+func more(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, value := range v {
+			if _, object := value.(map[string]any); !object || !slices.Contains([]string{"letters", "campaigns", "tables", "metadata", "set"}, name) {
+				v[name] = more(value)
+			}
+		}
+		v["colour"] = map[string]any{"a": 1}
+	case []any:
+		for i := range v {
+			v[i] = more(v[i])
+		}
+	}
+	return v
 }
 
 // Feature V13: a server that goes away in the middle of a watch is waited for, and one that does not know the person any more
@@ -164,7 +251,7 @@ func TestAPIAnswersLost(t *testing.T) {
 func TestAPIWatch(t *testing.T) {
 	s := newShop(t, incident()...)
 	a := s.overAPI()
-	var c campaigns.Campaign
+	var c operate.CampaignData
 	began := s.pipe("redrive", "--handler", "billing", "--reason", "INC-7", "--yes", "--detach", "--json")
 	testkit.NoError(t, json.Unmarshal([]byte(began.out), &c))
 	for _, watch := range []struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/creack/pty"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
@@ -88,7 +89,7 @@ func testDryRun(t *testing.T, s *shop) {
 	golden(t, "dryrun.80", s.terminal(80, "", args...).out)
 	golden(t, "dryrun.200", s.terminal(200, "", append(args, "--color", "never")...).out)
 	obeyed(t, "the dry run", s.terminal(200, "", append(args, "--color", "never")...).out)
-	var plan campaigns.Plan
+	var plan operate.PlanData
 	if err := json.Unmarshal([]byte(s.pipe(append(args, "--json")...).out), &plan); err != nil || plan.Letters != 5 {
 		t.Errorf("%+v, %v", plan, err)
 	}
@@ -160,7 +161,7 @@ func TestSteering(t *testing.T) { bothWays(t, incident(), testSteering) }
 
 func testSteering(t *testing.T, s *shop) {
 	began := s.pipe("redrive", "--handler", "billing", "--reason", "INC-7", "--yes", "--detach", "--json")
-	var c campaigns.Campaign
+	var c operate.CampaignData
 	if err := json.Unmarshal([]byte(began.out), &c); err != nil {
 		t.Fatalf("%s %s: %v", began.out, began.err, err)
 	}

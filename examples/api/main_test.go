@@ -160,7 +160,7 @@ func TestEveryOperation(t *testing.T) {
 	get := func(path string) { t.Helper(); ask(200, "GET", path, "") }
 	const why = `{"reason":"INC-7"}`
 	for _, path := range []string{"/openapi.json", "/", "/health", "/causes?limit=5&since=2h", "/letters?status=all&class=permanent&limit=2",
-		"/letters/count", "/letters/1/events", "/letters/1/payload", "/campaigns", "/sequences", "/audit", "/audit.jsonl", "/breakers"} {
+		"/letters/count", "/letters/1/events", "/letters/1/payload", "/campaigns", "/sequences", "/audit", "/audit.jsonl", "/breakers", "/policies"} {
 		get(path)
 	}
 	ask(200, "POST", "/letters/1/payload", why)
@@ -184,6 +184,18 @@ func TestEveryOperation(t *testing.T) {
 		ask(404, "POST", "/sequences/1/"+what, why)
 	}
 	ask(404, "GET", "/sequences/1", "")
+	for _, what := range []string{"/policies/freeze", "/policies/thaw"} {
+		ask(200, "POST", what, why)
+		ask(404, "POST", strings.Replace(what, "/policies/", "/policies/none/", 1), why)
+	}
+	ask(404, "GET", "/policies/none", "")
+	ask(404, "POST", "/policies/none/release", `{"reason":"INC-7","cause":"9f3a"}`)
+	ask(409, "GET", "/outages", "") // the breakers of this service share none
+	ask(409, "POST", "/outages/freeze", `{"reason":"INC-7","handler":"store-orders"}`)
+	ask(409, "POST", "/outages/release", `{"reason":"INC-7","all":true}`)
+	ask(200, "POST", "/leases/break", `{"reason":"INC-7","seqs":[1]}`)
+	ask(200, "POST", "/erasures/plan", `{"metadata":{"customer":"4711"}}`)
+	get("/erasures/" + ask(200, "POST", "/erasures", `{"reason":"request 17","ids":["order-8"]}`).ID)
 	ask(400, "GET", "/letters?limit=x", "")
 	for id := range v.operations {
 		if !v.used[id] && id != "watch" {

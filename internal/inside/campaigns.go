@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/period"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
@@ -31,10 +32,11 @@ type Campaigns[Store any, State comparable, Request, Plan any] interface {
 	// Policies returns the standing policies of the service.
 	Policies(ctx context.Context) (Policies, error)
 	// FreezePolicies freezes or thaws a policy, or all if name is empty. A freeze pauses the campaigns that run, and
-	// from then on no instance starts one. A thaw resumes none. It reports false if there was nothing to change.
-	FreezePolicies(ctx context.Context, name string, frozen bool, by, why string) (changed bool, err error)
+	// from then on no instance starts one. A thaw resumes none. It reports false if there was nothing to change. The
+	// record has it under an id, if there is one.
+	FreezePolicies(ctx context.Context, name string, frozen bool, by, why, id string) (changed bool, err error)
 	// ReleaseCause lets a policy take letters of a cause again that was blocked for it.
-	ReleaseCause(ctx context.Context, name, cause string, by, why string) (changed bool, err error)
+	ReleaseCause(ctx context.Context, name, cause, by, why, id string) (changed bool, err error)
 	// Forget takes a person's values from what the campaigns keep: from the requests of campaigns (IDs, metadata,
 	// description and payload of their filters, their edits and reasons), from reasons and details of their events, and
 	// from reasons of freezes.
@@ -119,8 +121,8 @@ type PlannedCause struct {
 // PlannedAge counts the letters whose first failure is at most UpTo ago, and longer ago than the one before. UpTo 0 is
 // any time.
 type PlannedAge struct {
-	UpTo    time.Duration `json:"up_to"`
-	Letters int           `json:"letters"`
+	UpTo    period.Duration `json:"up_to"`
+	Letters int             `json:"letters"`
 }
 
 // PlannedLetter is a letter of the sample.

@@ -2,10 +2,10 @@ package inside
 
 import (
 	"context"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/period"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -59,7 +59,7 @@ type TopicPlan struct {
 	// JSON.
 	Sample []TopicLetter `json:"-"`
 	// Takes is how long the drain would run at its rate. It is 0 without a rate.
-	Takes time.Duration `json:"takes,omitempty"`
+	Takes period.Duration `json:"takes,omitempty"`
 }
 
 // TopicCount is the number of letters of one topic.

@@ -53,6 +53,8 @@ type Letters[Filter, Letter, Act, Rule any, Status comparable] interface {
 	// RecordPolicy writes the event policy, in a transaction on the Store's database. act.Detail says what was done
 	// with which policy.
 	RecordPolicy(ctx context.Context, tx *sql.Tx, act Act) error
+	// RecordFreeze writes the event freeze. act.Detail says what was done with which handler.
+	RecordFreeze(ctx context.Context, act Act) error
 	// CameBack returns those of the letters, at most letters.MaxListed, whose message a redrive brought back before, of
 	// this service or of another program, as far as the letter or the record says it. A letter without a message id is
 	// among them: nothing would say it of the next one. tx may be nil.
@@ -213,4 +215,4 @@ type Erased struct {
 // EventKinds are the kinds of letters.Event: the constants of letters.EventKind.
 var EventKinds = []string{"stored", "arrived_again", "selected", "edited", "waiting", "redriven", "quarantined",
 	"refused", "discarded", "succeeded", "failed_again", "lease_broken", "key_removed", "shown", "purged", "erased",
-	"erasure", "resealed", "sequence", "policy"}
+	"erasure", "resealed", "sequence", "policy", "freeze"}

@@ -22,7 +22,7 @@ type RateBody struct {
 
 // StartBody is a campaign to start, or to plan. Its id is the Idempotency-Key.
 type StartBody struct {
-	campaigns.Request
+	RequestData
 	// Filter chooses the letters. An empty one chooses all that wait. One of filter and seqs is required.
 	Filter *letters.Filter `json:"filter,omitempty"`
 	// Seen is the number of letters that the person saw. If more match, nothing is started, and the status is 409.
@@ -55,6 +55,41 @@ type SequenceBody struct {
 	ReasonBody
 	// All discards the messages behind it too that wait now.
 	All bool `json:"all,omitempty"`
+}
+
+// ReleaseBody names a cause that is repaired.
+type ReleaseBody struct {
+	ReasonBody
+	// Cause is the hash of the cause, or its first characters. Required.
+	Cause string `json:"cause"`
+}
+
+// HandlerBody names a handler whose messages are held, or are held no more. One of handler and all is required.
+type HandlerBody struct {
+	ReasonBody
+	Handler string `json:"handler,omitempty"`
+	// All stands for all handlers. It ends no freeze of a single one.
+	All bool `json:"all,omitempty"`
+}
+
+// LeasesBody names letters whose leases are broken.
+type LeasesBody struct {
+	ReasonBody
+	// Seqs are the letters, at most 1,000. Required.
+	Seqs []int64 `json:"seqs"`
+}
+
+// ErasureBody says whose data are erased. One of ids and metadata is required.
+type ErasureBody struct {
+	ReasonBody
+	// IDs are ids of messages, at most 500.
+	IDs []string `json:"ids,omitempty"`
+	// Metadata are keys of metadata with the values that they must have. All must be there.
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// RemoveKeys removes the receiver's keys: a message that comes again is applied again.
+	RemoveKeys bool `json:"remove_keys,omitempty"`
+	// ForgetIDs replaces the ids by hashes, in the record too, and removes the keys.
+	ForgetIDs bool `json:"forget_ids,omitempty"`
 }
 
 // SequenceDecided is what was decided about a key. The owner of its partition carries it out.
@@ -94,9 +129,12 @@ const (
 	ProblemForbidden   = "urn:spillway:forbidden"      // the right is too little
 	ProblemCrossSite   = "urn:spillway:cross-site"     // a page of another site sent it
 	ProblemNotFound    = "urn:spillway:not-found"      // it is not there, or was purged
+	ProblemNoRoute     = "urn:spillway:no-route"       // the address is none of this version
+	ProblemNoField     = "urn:spillway:no-field"       // the request has a field that this version does not know
 	ProblemMethod      = "urn:spillway:method"         // the address takes other methods
 	ProblemChanged     = "urn:spillway:changed"        // something happened meanwhile: look again
 	ProblemNoLetters   = "urn:spillway:no-letters"     // no letter of the selection can be taken
+	ProblemNoOutages   = "urn:spillway:no-outages"     // the breakers share nothing here
 	ProblemSealed      = "urn:spillway:sealed"         // the payload cannot be opened here
 	ProblemErased      = "urn:spillway:erased"         // the payload was erased
 	ProblemMasked      = "urn:spillway:masked"         // the payload has values that are masked

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -59,14 +60,12 @@ func (d *Desk) Show(ctx context.Context, who Person, seqs ...int64) error {
 	if err := who.may(Act); err != nil {
 		return err
 	}
-	act := who.act()
-	if who.Key != "" {
-		act.RedriveID = shownBy + who.Key
-		if done, err := d.did(ctx, act); done || err != nil {
-			return err
-		}
+	act := who.once(shownBy)
+	done, err := d.before(ctx, act, func(e letters.Event) bool { return slices.Contains(seqs, e.Seq) })
+	if done != nil || err != nil {
+		return err
 	}
-	_, err := d.Store.Inside().Record(ctx, nil, string(letters.EventShown), act, seqs...)
+	_, err = d.Store.Inside().Record(ctx, nil, string(letters.EventShown), act, seqs...)
 	return err
 }
 

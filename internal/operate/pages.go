@@ -4,7 +4,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/erasure"
 )
 
 // What the API answers, where it is more than one of the data. A list has the cursor of its next page in Next.
@@ -37,15 +37,8 @@ type EventsData struct {
 
 // CampaignsData is a page of campaigns.
 type CampaignsData struct {
-	Campaigns []campaigns.Campaign `json:"campaigns"`
-	Next      string               `json:"next,omitempty"`
-}
-
-// CampaignData is a campaign with its record.
-type CampaignData struct {
-	campaigns.Campaign
-	Behind []inside.Behind        `json:"left_behind,omitempty"`
-	Events []inside.CampaignEvent `json:"events"`
+	Campaigns []CampaignData `json:"campaigns"`
+	Next      string         `json:"next,omitempty"`
 }
 
 // OutcomesData is what became of the letters of a campaign.
@@ -65,13 +58,6 @@ type OutcomeData struct {
 	Letters int    `json:"letters"`
 	// Bad reports that a person has to look.
 	Bad bool `json:"bad"`
-}
-
-// PlanData is what a campaign would do.
-type PlanData struct {
-	DryRun
-	// Part reports that there may be more letters than the dry run reads.
-	Part bool `json:"part,omitempty"`
 }
 
 // DecidedData is what a decision about letters did.
@@ -113,6 +99,53 @@ type ParkedData struct {
 // BreakersData are the handlers whose messages are held.
 type BreakersData struct {
 	Breakers []breaker.Status `json:"breakers"`
+}
+
+// PolicyChanged is what was done with a standing policy, or with all without a name.
+type PolicyChanged struct {
+	Policy string `json:"policy"`
+	Cause  string `json:"cause,omitempty"`
+	// State is frozen, thawed or released.
+	State string `json:"state"`
+	// Changed is false if it was so before.
+	Changed bool `json:"changed"`
+}
+
+// HandlerChanged is what was done with a handler, or with all without a name.
+type HandlerChanged struct {
+	Handler string `json:"handler"`
+	// State is frozen or released.
+	State string `json:"state"`
+	// Changed is false if there was no freeze to end, or if the same request came before.
+	Changed bool `json:"changed"`
+}
+
+// LeasesData are the letters whose leases were broken.
+type LeasesData struct {
+	Broken []int64 `json:"broken"`
+}
+
+// ErasedData is what an erasure did in this request, or would do.
+type ErasedData struct {
+	// ID is that of the record. It is missing in a preview.
+	ID string `json:"id,omitempty"`
+	erasure.Report
+	// Complete is false if time was over, or if something is in hand: send the request again, with the same key. A complete
+	// one that is sent again has no numbers.
+	Complete bool `json:"complete"`
+}
+
+// ErasureData is what is on record of an erasure.
+type ErasureData struct {
+	ID     string `json:"id"`
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+	At     string `json:"at"`
+	// Selector is the hash of what was looked for.
+	Selector string `json:"selector"`
+	// Did says what the latest request did, in words.
+	Did      string `json:"did,omitempty"`
+	Complete bool   `json:"complete"`
 }
 
 // ServiceData is who answers, and what the person may do.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Policies returns the standing policies of the service, with reasons that are masked.
@@ -31,12 +32,30 @@ func (d *Desk) FreezePolicies(ctx context.Context, who Person, name string, froz
 	if err := who.allowed(Act); err != nil {
 		return false, err
 	}
-	return d.Campaigns.Inside().FreezePolicies(ctx, name, frozen, who.Name, who.Reason)
+	act, of := who.once(policyBy), "all policies"
+	if name != "" {
+		of = "the policy " + name
+	}
+	if act.Detail = "thawed: " + of; frozen {
+		act.Detail = "frozen: " + of
+	}
+	if done, err := d.did(ctx, act); done || err != nil {
+		return done, err
+	}
+	return d.Campaigns.Inside().FreezePolicies(ctx, name, frozen, who.Name, who.Reason, act.RedriveID)
 }
 
 // ReleaseCause lets a policy take letters of a cause again, which begins as given. It returns the cause.
 func (d *Desk) ReleaseCause(ctx context.Context, who Person, name, cause string) (released string, err error) {
 	if err := who.allowed(Act); err != nil {
+		return "", err
+	}
+	act, said := who.once(policyBy), "released: the policy "+name+", cause "
+	done, err := d.before(ctx, act, func(e letters.Event) bool { return cause != "" && strings.HasPrefix(e.Detail, said+cause) })
+	if done != nil {
+		return strings.TrimPrefix(done.Detail, said), nil
+	}
+	if err != nil {
 		return "", err
 	}
 	all, err := d.Policies(ctx)
@@ -55,7 +74,7 @@ func (d *Desk) ReleaseCause(ctx context.Context, who Person, name, cause string)
 	case 0:
 		return "", inside.ErrNoPolicy
 	case 1:
-		_, err = d.Campaigns.Inside().ReleaseCause(ctx, name, found[0], who.Name, who.Reason)
+		_, err = d.Campaigns.Inside().ReleaseCause(ctx, name, found[0], who.Name, who.Reason, act.RedriveID)
 		return found[0], err
 	}
 	return "", wrong("cause", "is the beginning of several: give more of it")

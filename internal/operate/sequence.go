@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Sequences returns the keys whose messages wait in order, those with the most messages first.
@@ -43,12 +45,10 @@ func (d *Desk) DecideSequence(ctx context.Context, who Person, seq int64, what s
 	if err := who.allowed(Act); err != nil {
 		return 0, err
 	}
-	in, act := d.Store.Inside(), who.act()
-	if who.Key != "" {
-		act.RedriveID = decidedBy + who.Key
-		if done, err := d.did(ctx, act); done || err != nil {
-			return 0, err
-		}
+	in, act := d.Store.Inside(), who.once(decidedBy)
+	same := func(e letters.Event) bool { return strings.HasPrefix(e.Detail, what.String()+" of ") }
+	if done, err := d.before(ctx, act, same); done != nil || err != nil {
+		return 0, err
 	}
 	n, err = sequence.Decide(ctx, in.DB(), in.Service(), seq, sequence.Deciding{What: what, By: who.Name, Why: who.Reason,
 		All: all, Record: func(tx *sql.Tx, id string, first sequence.Parked, n int) error {
@@ -58,8 +58,8 @@ func (d *Desk) DecideSequence(ctx context.Context, who Person, seq int64, what s
 			}
 			return in.RecordSequence(ctx, tx, id, act)
 		}})
-	if err != nil && who.Key != "" { // the other of two was first
-		if done, _ := d.did(ctx, act); done {
+	if err != nil { // the other of two may have been first
+		if done, _ := d.before(ctx, who.once(decidedBy), same); done != nil {
 			return 0, nil
 		}
 	}

@@ -37,7 +37,7 @@ func (d *Desk) Head(h letters.Head) LetterData {
 }
 
 // Shown is a campaign as a person may see it. Filter and edit have values of messages.
-func (d *Desk) Shown(who Person, c campaigns.Campaign) campaigns.Campaign {
+func (d *Desk) Shown(who Person, c campaigns.Campaign) CampaignData {
 	c = d.Campaign(c)
 	f := &c.Request.Filter
 	if who.Right < Look {
@@ -57,7 +57,7 @@ func (d *Desk) Shown(who Person, c campaigns.Campaign) campaigns.Campaign {
 		d.mask(&c.LeftOut[i].Topic)
 	}
 	d.mask(&c.Why, &c.Request.Reason)
-	return c
+	return DataOfCampaign(c)
 }
 
 // LeftBehind are the letters that a campaign left behind, as they may be shown.
@@ -70,8 +70,8 @@ func (d *Desk) LeftBehind(ctx context.Context, c campaigns.Campaign) ([]inside.B
 }
 
 // CampaignOf is a campaign with its record as a person may see it.
-func (d *Desk) CampaignOf(ctx context.Context, who Person, c campaigns.Campaign) (v CampaignData, err error) {
-	v.Campaign = d.Shown(who, c)
+func (d *Desk) CampaignOf(ctx context.Context, who Person, c campaigns.Campaign) (v CampaignRecord, err error) {
+	v.CampaignData = d.Shown(who, c)
 	if v.Behind, err = d.LeftBehind(ctx, c); err != nil {
 		return v, err
 	}
@@ -102,7 +102,7 @@ func (d *Desk) PlanOf(p DryRun, part bool) PlanData {
 		d.mask(&one.ID, &one.Topic, &one.Handler, &one.Description)
 		one.Edited = one.Edited.Masked(d.Masks)
 	}
-	return PlanData{p, part}
+	return DataOfPlan(p, part)
 }
 
 // listed is a copy of a list, and never nil: JSON has [] then, and no null.

@@ -25,6 +25,8 @@ func EventWords(k letters.EventKind) string {
 		return "decision about a key in order"
 	case letters.EventPolicy:
 		return "standing policy"
+	case letters.EventFreeze:
+		return "freeze of a handler"
 	}
 	return spaced(string(k))
 }

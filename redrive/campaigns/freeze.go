@@ -56,9 +56,9 @@ ORDER BY name, cause`, c.service())
 	return all, nil
 }
 
-func (in *inner) FreezePolicies(ctx context.Context, name string, frozen bool, by,
-	why string) (changed bool, err error) {
-	c, act := (*Campaigns)(in), Act{By: by, Reason: why}
+func (in *inner) FreezePolicies(ctx context.Context, name string, frozen bool, by, why,
+	id string) (changed bool, err error) {
+	c, act := (*Campaigns)(in), Act{By: by, Reason: why, Key: id}
 	return c.change(ctx, name, "", act, func(ctx context.Context, tx *sql.Tx, is bool) (bool, error) {
 		if is == frozen {
 			return false, nil
@@ -66,12 +66,12 @@ func (in *inner) FreezePolicies(ctx context.Context, name string, frozen bool, b
 		if err := c.stop(ctx, tx, name, "", frozen, act); err != nil || !frozen {
 			return true, err
 		}
-		return true, c.pauseAll(ctx, tx, name, act)
+		return true, c.pauseAll(ctx, tx, name, Act{By: by, Reason: why})
 	})
 }
 
-func (in *inner) ReleaseCause(ctx context.Context, name, cause string, by, why string) (changed bool, err error) {
-	c, act := (*Campaigns)(in), Act{By: by, Reason: why}
+func (in *inner) ReleaseCause(ctx context.Context, name, cause, by, why, id string) (changed bool, err error) {
+	c, act := (*Campaigns)(in), Act{By: by, Reason: why, Key: id}
 	return c.change(ctx, name, cause, act, func(ctx context.Context, tx *sql.Tx, is bool) (bool, error) {
 		if !is {
 			return false, nil

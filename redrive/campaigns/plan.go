@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/period"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -183,7 +184,7 @@ func (p *planning) result() {
 		p.details.Targets[:min(len(p.details.Targets), 100)]
 	for i, n := range p.ages {
 		if n > 0 {
-			p.details.Ages = append(p.details.Ages, inside.PlannedAge{UpTo: ages[i], Letters: n})
+			p.details.Ages = append(p.details.Ages, inside.PlannedAge{UpTo: period.Duration(ages[i]), Letters: n})
 		}
 	}
 	if p.request.Rate > 0 {

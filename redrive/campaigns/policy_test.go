@@ -191,7 +191,7 @@ func TestPolicy_blocks(t *testing.T) {
 			testkit.Check(t, log.Has("A standing policy leaves a cause", "policy", "customers"), "%s: no line says it", by)
 			summary := testkit.Must(p.all.Inside().Summary(t.Context()))
 			testkit.Equal(t, "causes in the summary", summary.Blocked, 1)
-			released, err := p.all.Inside().ReleaseCause(t.Context(), "customers", stops[0].Cause, "bob", "INC-8: imported")
+			released, err := p.all.Inside().ReleaseCause(t.Context(), "customers", stops[0].Cause, "bob", "INC-8: imported", "")
 			testkit.Check(t, released && err == nil, "%v %v", released, err)
 			found := p.look()
 			testkit.Require(t, len(found) == 2 && found[0].Selected == 1, "%s: %+v", by, found)
@@ -222,7 +222,7 @@ func TestPolicy_blocksWhatIsNotKnown(t *testing.T) {
 		testkit.Equal(t, name+": campaigns", len(p.look()), 1)
 		stops := p.blocked()
 		testkit.Require(t, len(stops) == 1 && strings.HasSuffix(stops[0].Reason, name), "%s: %+v", name, stops)
-		testkit.Must(p.all.Inside().ReleaseCause(t.Context(), "customers", stops[0].Cause, "bob", "INC-8"))
+		testkit.Must(p.all.Inside().ReleaseCause(t.Context(), "customers", stops[0].Cause, "bob", "INC-8", ""))
 		testkit.Equal(t, name+": campaigns after the release", len(p.look()), 2)
 	}
 }
@@ -304,11 +304,11 @@ func TestPolicy_frozen(t *testing.T) {
 		c.ApproveOver = 10
 		p := withPolicies(t, fixture.SQLite, c)
 		freeze := func(name string, frozen bool) (bool, error) {
-			return p.all.Inside().FreezePolicies(t.Context(), name, frozen, "ann", "INC-7: freeze")
+			return p.all.Inside().FreezePolicies(t.Context(), name, frozen, "ann", "INC-7: freeze", "")
 		}
 		_, err := freeze("other", true)
 		testkit.Is(t, err, inside.ErrNoPolicy)
-		_, err = p.all.Inside().FreezePolicies(t.Context(), name, true, "ann", "")
+		_, err = p.all.Inside().FreezePolicies(t.Context(), name, true, "ann", "", "")
 		testkit.Is(t, err, campaigns.ErrRequest)
 		fixture.Publish(t, p.store, "orders.dlq", fixture.Several(20)...)
 		fixture.Publish(t, p.store, "orders.dlq", fixture.Letter("a", "{}", fixture.By("shipping")))

@@ -154,7 +154,8 @@ func (c *Campaigns) stop(ctx context.Context, tx *sql.Tx, policy, cause string, 
 		what = map[bool]string{true: "blocked", false: "released"}[stopped]
 		of += ", cause " + cause
 	}
-	return c.store.Inside().RecordPolicy(ctx, tx, letters.Act{By: act.By, Reason: act.Reason, Detail: what + ": " + of})
+	return c.store.Inside().RecordPolicy(ctx, tx, letters.Act{By: act.By, Reason: act.Reason, RedriveID: act.Key,
+		Detail: what + ": " + of})
 }
 
 // holdPolicy pauses a campaign of a policy that is frozen, or whose hours are quiet.

@@ -116,9 +116,9 @@ func (c *console) undoDiscard(r *request) (answer, error) {
 			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrong}})
 	}
 	s := operate.Selection{Filter: discards.Of(key)}
-	n, cut, err := c.markChosen(r, restores, s, "", reason)
+	n, cut, err := c.carry(r, restores, s, "", reason, nil)
 	done := answer{to: r.exactLink(discards.path(key), nil)}
-	if err != nil && !cut {
+	if err != nil && !errors.Is(err, operate.ErrNothing) {
 		return c.decidedPage(r, discards, reason, c.problemOf(r, err))
 	}
 	if cut {

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -129,32 +128,23 @@ func (c *console) decide(r *request, d *decision) (answer, error) {
 		return c.decisionPage(r, d, s, key, reason,
 			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrong}})
 	}
-	done, err := c.desk.Decided(r.http.Context(), key)
-	if err != nil {
-		return c.decisionPage(r, d, s, key, reason, c.problemOf(r, err))
-	}
-	if len(done) == 0 {
-		if now := c.chosen(r, s); now.Known() && now.N() > s.Number {
-			return c.decisionPage(r, d, s, d.NewID(), reason,
-				problem{status: http.StatusConflict, text: say(moreMatch, now.N())})
-		}
-	}
-	n, cut, err := c.markChosen(r, d, s, key, reason)
-	if err == nil && n == 0 && len(done) == 0 { // the other of two may have been first
-		done, err = c.desk.Decided(r.http.Context(), key)
-	}
+	n, cut, err := c.carry(r, d, s, key, reason, &s.Number)
+	more := (*operate.MoreMatch)(nil)
 	switch {
 	case cut:
 		return c.decisionStep(r, d, s, key, reason, n), nil
+	case errors.As(err, &more):
+		return c.decisionPage(r, d, s, d.NewID(), reason,
+			problem{status: http.StatusConflict, text: say(moreMatch, more.Now)})
+	case errors.Is(err, operate.ErrNothing):
+		return c.decisionPage(r, d, s, key, reason,
+			problem{status: http.StatusConflict, text: d.none, happened: c.happened(r, s)})
 	case err != nil:
 		p := c.problemOf(r, err)
 		if n > 0 {
 			p.text = say(d.partly, n) + " " + p.text
 		}
 		return c.decisionPage(r, d, s, key, reason, p)
-	case n == 0 && len(done) == 0:
-		return c.decisionPage(r, d, s, key, reason,
-			problem{status: http.StatusConflict, text: d.none, happened: c.happened(r, s)})
 	}
 	return answer{to: r.exactLink(d.path(key), s.Values())}, nil
 }
@@ -167,14 +157,11 @@ func wrongReason(reason string) string {
 	return ""
 }
 
-// markChosen decides about the letters of a selection for as long as one step takes. It returns how many, also with an
-// error. The step was cut if its time was over before all were marked, and some were.
-func (c *console) markChosen(r *request, d *decision, s operate.Selection, key,
-	reason string) (n int, cut bool, err error) {
-	ctx, cancel := context.WithTimeout(r.http.Context(), c.step)
-	defer cancel()
-	n, err = c.desk.Decide(ctx, r.who(reason), d.Decision, s, key)
-	return n, err != nil && n > 0 && ctx.Err() != nil && r.http.Context().Err() == nil, err
+// carry carries out a decision about a selection, for as long as one step takes.
+func (c *console) carry(r *request, d *decision, s operate.Selection, key, reason string, seen *int) (n int, cut bool,
+	err error) {
+	return c.desk.Carry(r.http.Context(), r.who(reason), operate.Deciding{What: d.Decision, Selection: s, ID: key,
+		TakenUp: true, Seen: seen, Step: c.step, Counting: c.patience(r, careful*c.counting)})
 }
 
 // decisionPage shows the form with what was typed.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/editable"
@@ -77,7 +78,7 @@ func (c *console) edit(r *request) (answer, error) {
 			return answer{}, err
 		}
 		return c.editPage(r, l, unmasked(l), problem{})
-	case form.Get("version") != operate.VersionOf(l):
+	case form.Get("version") != operate.VersionOf(l) && !(do == "start" && c.begun(r, form.Get("key"))):
 		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: c.whatChanged(l)})
 	case do == "start" && wrongReason(reason) != "":
 		return c.editPage(r, l, form,
@@ -88,26 +89,37 @@ func (c *console) edit(r *request) (answer, error) {
 	return c.editPage(r, l, form, problem{})
 }
 
+// begun reports whether a form was sent before.
+func (c *console) begun(r *request, key string) bool {
+	_, err := c.desk.Campaigns.Get(r.http.Context(), key)
+	return err == nil
+}
+
 // redriveEdited starts a campaign of one letter.
 func (c *console) redriveEdited(r *request, l letters.Letter, form url.Values, reason string) (answer, error) {
 	e, wrong := editOf(l, form)
 	if wrong != "" {
 		return c.editPage(r, l, form, problem{status: http.StatusBadRequest, text: wrong})
 	}
-	request := campaigns.Request{ID: form.Get("key"), Seqs: []int64{l.Seq}, Edit: e}
-	request.Filter.Statuses = []letters.Status{l.Status}
-	started, err := c.start(r, reason, request)
+	started, late, err := c.desk.BeginEdited(r.http.Context(), r.who(reason), l, form.Get("version"),
+		campaigns.Request{ID: form.Get("key"), Edit: e})
+	changed := (*operate.Changed)(nil)
 	switch {
+	case errors.As(err, &changed):
+		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: c.whatChanged(l)})
 	case errors.Is(err, campaigns.ErrNoLetters):
 		form.Set("key", watermill.NewUUID())
 		return c.editPage(r, l, form,
 			problem{status: http.StatusConflict, text: "The letter cannot be redriven now.", leftOut: c.leftOut(r,
 				started.LeftOut),
-				happened: c.happenedUnless(r, operate.Selection{Seqs: request.Seqs}, len(started.LeftOut) > 0)})
-	case err != nil && started.ID == "":
-		return c.editPage(r, l, form, c.problemOf(r, err))
+				happened: c.happenedUnless(r, operate.Selection{Seqs: []int64{l.Seq}}, len(started.LeftOut) > 0)})
+	case errors.Is(err, inside.ErrKeyReused):
+		form.Set("key", watermill.NewUUID())
+		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: sentBefore})
 	case err != nil:
-		c.log(r, err)
+		return c.editPage(r, l, form, c.problemOf(r, err))
+	case late != nil:
+		c.log(r, late)
 	}
 	return answer{to: r.link("campaigns/"+started.ID, nil)}, nil
 }

@@ -68,6 +68,7 @@ const (
 	badEdit       = "The edit cannot be: %s"
 	noNumber      = "%q is no number from 0 on. Write it as 1500, 1,500 or 1.5."
 	payloadErased = "The payload and the metadata of this letter were erased."
+	sentBefore    = "This form was sent before, with another reason or name. Nothing was changed. To do it again, send it again."
 	reasonHint    = "INC-7: the customers are imported"
 )
 

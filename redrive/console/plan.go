@@ -60,7 +60,7 @@ func (c *console) planView(r *request, p operate.DryRun, part bool) *planView {
 	for _, one := range p.Ages {
 		name := "longer ago"
 		if one.UpTo > 0 {
-			name = say("up to %s ago", age(one.UpTo))
+			name = say("up to %s ago", age(time.Duration(one.UpTo)))
 		}
 		v.Ages = append(v.Ages, bar{Name: name, Plain: true, Letters: one.Letters, All: p.Letters})
 	}

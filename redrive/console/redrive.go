@@ -1,17 +1,16 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -20,9 +19,6 @@ import (
 const (
 	// fieldSeen is the field with the number of letters that the person saw at the dry run.
 	fieldSeen = "seen"
-	// starting is how long the start of a campaign may take. It does not end with the request: a worker would have to
-	// go on.
-	starting = 25 * time.Second
 	// maxEditForm is how many bytes a form with an edit may have: 256 KiB of text, each byte as three.
 	maxEditForm = 1 << 20
 )
@@ -66,10 +62,11 @@ func (c *console) redrive(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	set, n := settingsOf(form), c.chosenWithin(r, s, c.counting)
+	set := settingsOf(form)
+	page := func(p problem) (answer, error) { return c.redrivePage(r, s, c.chosenWithin(r, s, c.counting), set, p) }
 	if do := form.Get("do"); do != "start" {
-		set.changed(do, n)
-		return c.redrivePage(r, s, n, set, problem{})
+		set.changed(do, c.chosenWithin(r, s, c.counting))
+		return page(problem{})
 	}
 	request := set.request(s.Campaign(), r.now)
 	request.ID, request.Reason = set.Key, set.Reason
@@ -77,46 +74,32 @@ func (c *console) redrive(r *request) (answer, error) {
 		set.wrong["reason"] = wrong
 	}
 	if len(set.wrong) > 0 {
-		return c.redrivePage(r, s, n, set,
-			problem{status: http.StatusBadRequest, text: say(fieldsWrong, len(set.wrong))})
+		return page(problem{status: http.StatusBadRequest, text: say(fieldsWrong, len(set.wrong))})
 	}
 	seen, _ := strconv.Atoi(form.Get(fieldSeen))
-	if n.Known() && n.N() > seen && (set.most() == 0 || seen < set.most()) {
-		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: say(moreMatch, n.N())})
-	}
-	started, err := c.start(r, set.Reason, request)
+	started, late, err := c.desk.Begin(r.http.Context(), r.who(set.Reason), operate.Beginning{Request: request, Seen: &seen,
+		Counting: c.patience(r, c.counting)})
+	more := (*operate.MoreMatch)(nil)
 	switch {
+	case errors.As(err, &more):
+		return page(problem{status: http.StatusConflict, text: say(moreMatch, more.Now)})
 	case errors.Is(err, campaigns.ErrNoLetters):
 		set.Key = watermill.NewUUID() // the campaign of the old key is over
-		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: "No letter of the selection can " +
+		return page(problem{status: http.StatusConflict, text: "No letter of the selection can " +
 			"be redriven now.",
 			leftOut: c.leftOut(r, started.LeftOut), happened: c.happenedUnless(r, s, len(started.LeftOut) > 0)})
-	case set.about(err):
-		return c.redrivePage(r, s, n, set,
-			problem{status: http.StatusBadRequest, text: say(fieldsWrong, len(set.wrong))})
-	case err != nil && started.ID == "":
-		return c.redrivePage(r, s, n, set, c.problemOf(r, err))
-	case err != nil: // it has begun: workers go on with its selection
-		c.log(r, err)
-	case !sameSettings(&started.Request, &request): // the form was sent before, and was changed since
+	case errors.Is(err, inside.ErrKeyReused): // the form was sent before, and was changed since
 		set.Key = watermill.NewUUID()
-		return c.redrivePage(r, s, n, set, problem{status: http.StatusConflict, text: say("This form started campaign "+
+		return page(problem{status: http.StatusConflict, text: say("This form started campaign "+
 			"%s before, with other settings. Nothing was changed. Start again for another campaign.", started.ID)})
+	case set.about(err):
+		return page(problem{status: http.StatusBadRequest, text: say(fieldsWrong, len(set.wrong))})
+	case err != nil:
+		return page(c.problemOf(r, err))
+	case late != nil: // it has begun: workers go on with its selection
+		c.log(r, late)
 	}
 	return answer{to: r.link("campaigns/"+started.ID, nil)}, nil
-}
-
-// start starts a campaign.
-func (c *console) start(r *request, reason string, request campaigns.Request) (campaigns.Campaign, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.http.Context()), starting)
-	defer cancel()
-	return c.desk.Start(ctx, r.who(reason), request)
-}
-
-// sameSettings compares what a person typed, without times that count from now.
-func sameSettings(a, b *campaigns.Request) bool {
-	return a.Rate == b.Rate && a.Max == b.Max && a.Canary == b.Canary && a.To == b.To && a.FirstStage == b.FirstStage &&
-		a.HandleAgain == b.HandleAgain && a.Reason == b.Reason
 }
 
 // toRedrive is the selection of a request, with letters that may be redriven: those that wait, unless the person chose

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/delayed"
+	"github.com/watermill-spillway/spillway/internal/erasedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/sequence"
@@ -27,7 +28,7 @@ func Erase(ctx context.Context, stores Stores, request Request) (Report, error) 
 		return Report{}, err
 	}
 	request.RemoveKeys = request.RemoveKeys || request.ForgetIDs
-	e := erasing{Stores: stores, request: &request, report: Report{Selector: selector(request.IDs, request.Metadata)},
+	e := erasing{Stores: stores, request: &request, report: Report{Selector: erasedtext.Selector(request.IDs, request.Metadata)},
 		forgotten: map[string]struct{}{}}
 	e.eraser, _ = stores.Keys.(keytable.Eraser)
 	err := e.record(ctx, "began")
@@ -72,6 +73,7 @@ func (e *erasing) record(ctx context.Context, what string) error {
 	}
 	act := e.act()
 	act.Detail += "; " + what
+	act.RedriveID = e.request.Key
 	return e.Letters.Inside().RecordErasure(ctx, act)
 }
 

@@ -1,8 +1,6 @@
 package erasure
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,7 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/delayed"
 	"github.com/watermill-spillway/spillway/internal/erasedtext"
 	"github.com/watermill-spillway/spillway/internal/keytable"
-	"github.com/watermill-spillway/spillway/internal/metadatacodec"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -49,7 +46,8 @@ type Request struct {
 	// Progress is called after each step with what was done so far. Default: none.
 	Progress func(Report)
 
-	// Act names who erases, and why. Both are required. The Reason must not have a value that is looked for.
+	// Act names who erases, and why. Both are required. The Reason must not have a value that is looked for. A Key stands
+	// on record as the RedriveID of the erasure.
 	campaigns.Act
 }
 
@@ -88,20 +86,6 @@ func (r *Report) inHand() int {
 
 // ErrInHand is the error of data that are left alone because something works on them.
 var ErrInHand = errors.New("erasure: some of it is in hand: run it again when leases are over and campaigns have ended")
-
-// selector returns the hash that is on record for ids or metadata, so that the record of an erasure is found by those
-// who know what was asked for. A value that can be guessed can be recognised by it.
-func selector(ids []string, metadata map[string]string) string {
-	parts := metadatacodec.Append(nil, "spillway erasure")
-	for _, id := range slices.Sorted(slices.Values(ids)) {
-		parts = metadatacodec.Append(parts, id)
-	}
-	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		parts = metadatacodec.Append(metadatacodec.Append(parts, key), metadata[key])
-	}
-	sum := sha256.Sum256(parts)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
 
 func (s *Stores) validate() error {
 	if s.Letters == nil {

@@ -221,14 +221,5 @@ func forgottenID(id string) string {
 }
 
 func (in *inner) RecordErasure(ctx context.Context, act Act) error {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	if err := act.validate(); err != nil {
-		return wrapped("record an erasure", err)
-	}
-	return wrapped("record an erasure", s.write(ctx, func(tx *sql.Tx) error {
-		return s.record(ctx, tx, EventErasure, act, subject{identity: []byte{}})
-	}))
+	return (*Store)(in).recordAlone(ctx, "record an erasure", EventErasure, act)
 }

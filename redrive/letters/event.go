@@ -61,6 +61,9 @@ const (
 	// EventPolicy says that a standing policy was frozen or thawed, or that a cause was blocked or released for it. It
 	// belongs to no letter: its Seq is 0.
 	EventPolicy EventKind = "policy"
+	// EventFreeze says that a person held the messages of a handler, or of all, in all instances, or ended that. It belongs
+	// to no letter: its Seq is 0.
+	EventFreeze EventKind = "freeze"
 )
 
 // Event is one entry of the record. Entries are never changed or deleted by a Store, not even if their letter is
@@ -195,4 +198,21 @@ func (in *inner) RecordPolicy(ctx context.Context, tx *sql.Tx, act Act) error {
 		return wrapped("record a policy", err)
 	}
 	return wrapped("record a policy", (*Store)(in).record(ctx, tx, EventPolicy, act, subject{identity: []byte{}}))
+}
+
+func (in *inner) RecordFreeze(ctx context.Context, act Act) error {
+	return (*Store)(in).recordAlone(ctx, "record a freeze", EventFreeze, act)
+}
+
+// recordAlone writes an event that belongs to no letter, in a transaction of its own.
+func (s *Store) recordAlone(ctx context.Context, what string, kind EventKind, act Act) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if err := act.validate(); err != nil {
+		return wrapped(what, err)
+	}
+	return wrapped(what, s.write(ctx, func(tx *sql.Tx) error {
+		return s.record(ctx, tx, kind, act, subject{identity: []byte{}})
+	}))
 }

@@ -129,7 +129,8 @@ func (h *Handler) answer(r *request, allowed []string) (a answer, err error) {
 			Title: "Not possible here", Detail: "The method is " + boundedtext.Text(r.http.Method, 20) + ": this address takes " +
 				methods + "."}
 	case r.route == nil:
-		return a, missing("There is nothing at this address. The document openapi.json has all addresses.")
+		return a, &operate.Problem{Status: http.StatusNotFound, Type: operate.ProblemNoRoute, Title: "Not found",
+			Detail: "There is nothing at this address in version " + Version + ". The document openapi.json has all addresses."}
 	}
 	if err := h.Origin(r.http); err != nil {
 		return a, &operate.Problem{Status: http.StatusForbidden, Type: operate.ProblemCrossSite,
@@ -162,7 +163,7 @@ func (r *request) readQuery() (err error) {
 	for name, values := range r.query {
 		switch {
 		case !r.route.takes(name):
-			return invalid(boundedtext.Text(name, 100), "is no field of this address: correct its name, or leave it out")
+			return noField(name, "is no field of this address: correct its name, or leave it out")
 		case len(values) > 1 && !slices.Contains(lists, name):
 			return invalid(name, "is there %d times: give it once", len(values))
 		case slices.Contains(flags, name) && values[0] != "1" && values[0] != "true":

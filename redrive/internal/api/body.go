@@ -6,10 +6,12 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/period"
 )
 
 // read reads the body of a request into a value: one JSON value, with no field that the value does not have.
@@ -46,6 +48,8 @@ func badBody(err error) error {
 	var kind *json.UnmarshalTypeError
 	said := err.Error()
 	switch {
+	case errors.As(err, &kind) && kind.Type == reflect.TypeFor[period.Duration]():
+		return operate.WrongValue(kind.Field, strings.Trim(kind.Value, `"`), `use text such as "1h30m"`)
 	case errors.As(err, &kind):
 		return &operate.Wrong{Field: kind.Field, Why: "is a " + kind.Value + " in JSON: it must be of the type " +
 			kind.Type.String(), Value: kind.Value}
@@ -55,13 +59,19 @@ func badBody(err error) error {
 		return invalid("", "The body is no JSON: %s.", boundedtext.Text(said, 200))
 	}
 	if field, is := strings.CutPrefix(said, "json: unknown field "); is {
-		return invalid(strings.Trim(boundedtext.Text(field, 100), `"`),
-			"is no field of this request: correct its name, or leave it out")
+		return noField(strings.Trim(field, `"`), "is no field of this request: correct its name, or leave it out")
 	}
 	if connection(err) {
 		return err
 	}
 	return invalid("", "The body cannot be read: %s.", boundedtext.Text(said, 200))
+}
+
+// noField is the problem of a field that is misspelt, or that a later version has.
+func noField(name, why string) error {
+	name = boundedtext.Text(name, 100)
+	return &operate.Problem{Status: http.StatusBadRequest, Type: operate.ProblemNoField, Title: "This cannot be done",
+		Detail: name + " " + why, Errors: []operate.FieldProblem{{Field: name, Detail: why}}}
 }
 
 // connection reports whether an error is one of the connection, and not of what came over it.

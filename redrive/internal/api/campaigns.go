@@ -38,7 +38,7 @@ func (h *Handler) campaigns(r *request) (answer, error) {
 		list.BeforeID = last[1]
 	}
 	found, err := h.Desk.Campaigns.List(r.http.Context(), list)
-	v := operate.CampaignsData{Campaigns: []campaigns.Campaign{}}
+	v := operate.CampaignsData{Campaigns: []operate.CampaignData{}}
 	for _, one := range found {
 		v.Campaigns = append(v.Campaigns, h.Desk.Shown(r.person, one))
 	}

@@ -94,39 +94,19 @@ func selectionOf(body operate.DecideBody, what operate.Decision) (s operate.Sele
 
 // carryOut marks the letters of a selection, as long as a step may take, under the key of the request.
 func (h *Handler) carryOut(r *request, what operate.Decision, s operate.Selection, reason string, seen *int) (answer, error) {
-	if err := operate.CheckReason(reason); err != nil {
-		return answer{}, err
-	}
 	id := what.Name + "-" + r.person.Key
-	done, err := h.Desk.Decided(r.http.Context(), id)
-	if err == nil && len(done) > 0 {
-		err = operate.Same(id, done[0].Act, letters.Act{By: r.person.Name, Reason: reason})
-	}
-	if err == nil && len(done) == 0 {
-		err = h.more(r, s, seen, 0)
-	}
-	if err != nil {
-		return answer{}, err
-	}
-	ctx, cancel := context.WithTimeout(r.http.Context(), h.Step)
-	defer cancel()
-	n, err := h.Desk.Decide(ctx, r.who(reason), what, s, id)
-	cut := err != nil && n > 0 && ctx.Err() != nil && r.http.Context().Err() == nil
-	if err == nil && n == 0 && len(done) == 0 { // the other of two may have been first
-		done, err = h.Desk.Decided(r.http.Context(), id)
-	}
+	n, cut, err := h.Desk.Carry(r.http.Context(), r.who(reason),
+		operate.Deciding{What: what, Selection: s, ID: id, Seen: seen, Step: h.Step, Counting: h.Counting})
 	switch {
-	case cut:
-		return h.decision(r, what, id, false)
+	case errors.Is(err, operate.ErrNothing):
+		return answer{}, &operate.Problem{Status: http.StatusConflict, Type: operate.ProblemNoLetters,
+			Title: "No letter can be changed", Detail: "None of these letters is in a state that this takes. Look again."}
 	case err != nil && n > 0:
 		return answer{}, errors.Join(fmt.Errorf("%d letters were changed before that: send it again with the same key", n), err)
 	case err != nil:
 		return answer{}, err
-	case n == 0 && len(done) == 0:
-		return answer{}, &operate.Problem{Status: http.StatusConflict, Type: operate.ProblemNoLetters,
-			Title: "No letter can be changed", Detail: "None of these letters is in a state that this takes. Look again."}
 	}
-	return h.decision(r, what, id, true)
+	return h.decision(r, what, id, !cut)
 }
 
 // undo restores the letters of a discard that nothing has changed since.

@@ -37,15 +37,15 @@ func TestCampaign(t *testing.T) {
 	d := newDesk(t)
 	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(12)...)
 	chosen := fields{"filter": fields{"topics": []string{"orders"}, "max_seq": 10}, "rate": 5}
-	plan := read[operate.PlanData](t, d.post("/plan", chosen).want(t, http.StatusOK))
+	plan := read[operate.PlanData](t, d.post("/plan", chosen).want(t, http.StatusOK, `"takes":"2s"`, `{"up_to":"0s"`))
 	if plan.Letters != 10 || plan.Part || len(plan.Sample) == 0 {
 		t.Errorf("%+v", plan)
 	}
-	chosen["reason"], chosen["seen"], chosen["approval"] = "INC-7", 9, true
+	chosen["reason"], chosen["seen"], chosen["approval"], chosen["canary_wait"] = "INC-7", 9, true, "90m"
 	d.post("/campaigns", chosen).want(t, http.StatusConflict, "10 letters match now", operate.ProblemChanged)
 	chosen["seen"] = 10
-	r := d.post("/campaigns", chosen).want(t, http.StatusCreated)
-	c := read[campaigns.Campaign](t, r)
+	r := d.post("/campaigns", chosen).want(t, http.StatusCreated, `"canary_wait":"1h30m"`)
+	c := read[operate.CampaignData](t, r)
 	if c.Request.By != "ann" || c.Selected != 10 || c.State != campaigns.Approval || r.Header.Get("Location") != "./campaigns/"+c.ID {
 		t.Fatalf("%s: %+v", r.Header.Get("Location"), c)
 	}
@@ -61,7 +61,7 @@ func TestCampaign(t *testing.T) {
 	d.post(at+"/resume", why).want(t, http.StatusOK, `"running"`)
 	d.get(at+"/outcomes").want(t, http.StatusOK, `"outcome":"pending"`, `"letters":10`)
 	d.post(at+"/cancel", why).want(t, http.StatusOK, `"cancelled"`)
-	events := read[operate.CampaignData](t, d.get(at).want(t, http.StatusOK)).Events
+	events := read[operate.CampaignRecord](t, d.get(at).want(t, http.StatusOK)).Events
 	var what []string
 	for _, e := range events {
 		what = append(what, e.Kind+" by "+e.By)
@@ -118,7 +118,7 @@ func TestEdit(t *testing.T) {
 	d.post("/plan", fields{"seqs": []int{1}, "edit": body["edit"]}).want(t, http.StatusOK, `"edited":{`)
 	once := key(watermill.NewUUID())
 	for range 2 {
-		c := read[campaigns.Campaign](t, d.post("/letters/1/edit", body, once).want(t, http.StatusCreated))
+		c := read[operate.CampaignData](t, d.post("/letters/1/edit", body, once).want(t, http.StatusCreated))
 		if c.Selected != 1 || string(c.Request.Edit.Merge) != `{"currency":"EUR"}` {
 			t.Errorf("%+v", c)
 		}
@@ -135,7 +135,7 @@ func sendTwice(t *testing.T, on fixture.Database) {
 	d := deskOn(t, db())
 	other := deskOn(t, db())
 	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(9)...)
-	started := read[campaigns.Campaign](t, d.post("/campaigns", fields{"seqs": []int{9}, "reason": "INC-7", "rate": 1}).want(t, http.StatusCreated))
+	started := read[operate.CampaignData](t, d.post("/campaigns", fields{"seqs": []int{9}, "reason": "INC-7", "rate": 1}).want(t, http.StatusCreated))
 	at := "/campaigns/" + started.ID
 	for _, test := range []struct {
 		path  string
@@ -176,7 +176,7 @@ func sendTwice(t *testing.T, on fixture.Database) {
 			t.Errorf("%s: %d entries of the record are new, want %d", test.path, made, wanted)
 		}
 	}
-	events := read[operate.CampaignData](t, d.get(at).want(t, http.StatusOK)).Events
+	events := read[operate.CampaignRecord](t, d.get(at).want(t, http.StatusOK)).Events
 	if len(events) != 6 || !strings.HasPrefix(events[2].Details, "3 request ") {
 		t.Errorf("the record of the campaign is %+v", events)
 	}
@@ -187,7 +187,7 @@ func sendTwice(t *testing.T, on fixture.Database) {
 		if !row.Keyed {
 			continue
 		}
-		path := strings.NewReplacer("{seq}", "1", "{id}", "x").Replace(row.Pattern)
+		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x").Replace(row.Pattern)
 		d.post(path, "{}", func(r *http.Request) { r.Header.Del("Idempotency-Key") }).want(t, http.StatusBadRequest, operate.ProblemKeyMissing)
 		for _, k := range []string{"x", started.ID + "0", "8e03978e-40d5-43e8-bc93-6894a57f932%", strings.Repeat("a", 36)} {
 			d.post(path, "{}", key(k)).want(t, http.StatusBadRequest, `"field":"Idempotency-Key"`)
@@ -247,7 +247,7 @@ func TestMasks(t *testing.T) {
 	id := read[operate.CampaignsData](t, d.get("/campaigns")).Campaigns[0].ID
 	answers := map[string]string{"/plan": plan}
 	for _, row := range api.Table() {
-		path := strings.NewReplacer("{seq}", "1", "{id}", id).Replace(row.Pattern)
+		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", id).Replace(row.Pattern)
 		if row.Method == http.MethodGet && !strings.HasSuffix(path, "/stream") {
 			answers[path] = d.get(path).body
 			if low := d.get(path, as(operate.LookWithoutPayload)).body; strings.Contains(low, "value-of") {

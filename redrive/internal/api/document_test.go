@@ -18,6 +18,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/period"
 	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -190,8 +191,8 @@ func parameter(name string) object {
 
 // names are the names of types in the document. The others have their own, without Data.
 var names = map[reflect.Type]string{
-	reflect.TypeFor[operate.CampaignData](): "CampaignRecord", reflect.TypeFor[campaigns.Request](): "CampaignRequest",
-	reflect.TypeFor[sequence.Parked](): "ParkedKey", reflect.TypeFor[breaker.Status](): "Breaker", reflect.TypeFor[inside.Behind](): "LeftBehind",
+	reflect.TypeFor[operate.RequestData](): "CampaignRequest",
+	reflect.TypeFor[sequence.Parked]():     "ParkedKey", reflect.TypeFor[breaker.Status](): "Breaker", reflect.TypeFor[inside.Behind](): "LeftBehind",
 	reflect.TypeFor[inside.Diff](): "Difference", reflect.TypeFor[inside.KeyDiff](): "KeyDifference", reflect.TypeFor[operate.WholeData](): "WholeLetter",
 	reflect.TypeFor[letters.Filter](): "Filter",
 }
@@ -201,8 +202,8 @@ func (d *document) schema(of reflect.Type, body bool) object {
 	switch of {
 	case reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}
-	case reflect.TypeFor[time.Duration]():
-		return object{"type": "integer", "format": "int64", "description": "Nanoseconds."}
+	case reflect.TypeFor[period.Duration]():
+		return object{"type": "string", "pattern": period.Pattern, "examples": []any{"1h30m"}}
 	case reflect.TypeFor[json.RawMessage]():
 		return object{}
 	}
@@ -255,7 +256,7 @@ func (d *document) component(of reflect.Type, body bool) object {
 		schema["description"] = sentence(of.Name(), name, says)
 	}
 	properties, required := object{}, []string{}
-	d.fields(of, body, properties, &required)
+	d.fields(of, body, properties, &required, nil)
 	if schema["properties"] = properties; body {
 		schema["additionalProperties"] = false
 	} else if len(required) > 0 {
@@ -265,17 +266,22 @@ func (d *document) component(of reflect.Type, body bool) object {
 	return ref
 }
 
-// fields adds the fields of a struct. Those of embedded structs come first, as a field outside hides them.
-func (d *document) fields(of reflect.Type, body bool, properties object, required *[]string) {
+// fields adds the fields of a struct and of those that are embedded, but for fields that a field outside hides.
+func (d *document) fields(of reflect.Type, body bool, properties object, required *[]string, outside []string) {
+	hidden := slices.Clone(outside)
+	for i := range of.NumField() {
+		tag, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		hidden = append(hidden, tag)
+	}
 	for i := range of.NumField() {
 		if f := of.Field(i); f.Anonymous && f.Tag.Get("json") == "" {
-			d.fields(f.Type, body, properties, required)
+			d.fields(f.Type, body, properties, required, hidden)
 		}
 	}
 	for i := range of.NumField() {
 		f := of.Field(i)
 		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.IsExported() || tag == "-" || f.Anonymous && tag == "" || body && of == reflect.TypeFor[campaigns.Request]() && tag == "id" ||
+		if !f.IsExported() || tag == "-" || slices.Contains(outside, tag) || f.Anonymous && tag == "" || body && of == reflect.TypeFor[campaigns.Request]() && tag == "id" ||
 			body && of == reflect.TypeFor[campaigns.Act]() && tag == "by" {
 			continue
 		}

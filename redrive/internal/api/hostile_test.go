@@ -27,7 +27,10 @@ var bodies = map[string]fields{
 	"/restores": {"seqs": []int{1}, "reason": "x"}, "/discards/x/undo": {"reason": "x"}, "/campaigns/x/approve": {"reason": "x"},
 	"/campaigns/x/pause": {"reason": "x"}, "/campaigns/x/resume": {"reason": "x"}, "/campaigns/x/rate": {"reason": "x", "rate": 1},
 	"/campaigns/x/cancel": {"reason": "x"}, "/sequences/1/release": {"reason": "x"}, "/sequences/1/skip": {"reason": "x"},
-	"/sequences/1/discard": {"reason": "x", "all": true},
+	"/sequences/1/discard": {"reason": "x", "all": true}, "/policies/freeze": {"reason": "x"}, "/policies/thaw": {"reason": "x"},
+	"/policies/x/freeze": {"reason": "x"}, "/policies/x/thaw": {"reason": "x"}, "/policies/x/release": {"reason": "x", "cause": "9f3a"},
+	"/outages/freeze": {"reason": "x", "handler": "billing"}, "/outages/release": {"reason": "x", "handler": "billing"},
+	"/leases/break": {"reason": "x", "seqs": []int{1}}, "/erasures": {"reason": "x", "ids": []string{"id-1"}}, "/erasures/plan": {"ids": []string{"id-1"}},
 }
 
 // Feature V13: a body that is no JSON, has another type, another field or none, or is too large, changes nothing. The
@@ -39,7 +42,7 @@ func TestBodies(t *testing.T) {
 		if row.Method != http.MethodPost {
 			continue
 		}
-		path := strings.NewReplacer("{seq}", "1", "{id}", "x").Replace(row.Pattern)
+		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x").Replace(row.Pattern)
 		good, found := bodies[path]
 		if !found {
 			t.Errorf("bodies has no row for %s", path)
@@ -57,7 +60,7 @@ func TestBodies(t *testing.T) {
 			{"a long reason", strings.Replace(text, `"x"`, `"`+strings.Repeat("x", 1025)+`"`, 1), 400, ""},
 			{"a NUL", strings.Replace(text, `"x"`, `"\u0000"`, 1), 400, ""}, {"deep", strings.Repeat(`{"filter":`, 20_000), 400, ""},
 		} {
-			if path == "/plan" && !strings.Contains("nothing a cut body another format a list two values another field", bad.what) {
+			if (path == "/plan" || path == "/erasures/plan") && !strings.Contains("nothing a cut body another format a list two values another field", bad.what) {
 				continue // it needs no reason
 			}
 			r := d.post(path, bad.body)
@@ -74,7 +77,7 @@ func TestBodies(t *testing.T) {
 	}
 	for field, value := range map[string]any{"id": "9f3a12bc-0000-4000-8000-000000000001", "by": "eve", "rate": -1, "max": -1, "canary": -1, "stop_at": 2,
 		"concurrency": 10_000, "to": "elsewhere", "not_before": "soon", "edit": fields{"patch": "x"}, "filter": fields{"topics": []string{"orders"}},
-		"seqs": []int{0}, "canary_wait": -1, "seen": "x"} {
+		"seqs": []int{0}, "canary_wait": "-1s", "resume_after": 60, "seen": "x"} {
 		body := fields{"seqs": []int{1}, "reason": "x"}
 		body[field] = value
 		d.post("/campaigns", body).want(t, http.StatusBadRequest)
@@ -142,16 +145,16 @@ func TestAway(t *testing.T) {
 	d := newDesk(t)
 	testkit.NoError(t, d.db.Close())
 	for _, row := range api.Table() {
-		path := strings.NewReplacer("{seq}", "1", "{id}", "discard-9f3a12bc-0000-4000-8000-000000000001").Replace(row.Pattern)
-		if row.Name == "restored" {
-			path = strings.Replace(path, "discard-", "restore-", 1)
+		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "discard-9f3a12bc-0000-4000-8000-000000000001").Replace(row.Pattern)
+		if kind := map[string]string{"restored": "restore-", "erasure": "erasure-"}[row.Name]; kind != "" {
+			path = strings.Replace(path, "discard-", kind, 1)
 		}
 		var r reply
 		switch {
 		case row.Right == 0 || row.Name == "breakers":
 			continue
 		case row.Method == http.MethodPost:
-			body := bodies[strings.NewReplacer("{seq}", "1", "{id}", "x").Replace(row.Pattern)]
+			body := bodies[strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x").Replace(row.Pattern)]
 			r = d.post(path, body).want(t, http.StatusServiceUnavailable, operate.ProblemUnavailable, "is closed")
 		default:
 			r = d.get(path).want(t, http.StatusServiceUnavailable, operate.ProblemUnavailable, "is closed")

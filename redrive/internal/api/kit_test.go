@@ -161,5 +161,5 @@ func secrets(l *poison.Letter) {
 // started is a campaign that nothing works on.
 func (d *desk) started() (id string) {
 	d.t.Helper()
-	return read[campaigns.Campaign](d.t, d.post("/campaigns", fields{"filter": fields{}, "reason": "INC-7"}).want(d.t, http.StatusCreated)).ID
+	return read[operate.CampaignData](d.t, d.post("/campaigns", fields{"filter": fields{}, "reason": "INC-7"}).want(d.t, http.StatusCreated)).ID
 }

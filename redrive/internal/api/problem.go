@@ -44,6 +44,7 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 		said = h.Desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))
 	}
 	p, wrong, forbidden := (*operate.Problem)(nil), (*operate.Wrong)(nil), (*operate.Forbidden)(nil)
+	more, changed := (*operate.MoreMatch)(nil), (*operate.Changed)(nil)
 	large, panicked := (*http.MaxBytesError)(nil), (*classify.PanicError)(nil)
 	is := func(status int, kind, title, detail string) *operate.Problem {
 		return &operate.Problem{Status: status, Type: kind, Title: title, Detail: detail}
@@ -60,6 +61,11 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 		return p
 	case errors.As(err, &forbidden):
 		return is(http.StatusForbidden, operate.ProblemForbidden, "Not allowed", forbidden.Why)
+	case errors.As(err, &more):
+		return conflict(fmt.Sprintf("%d letters match now, more than you saw. Nothing was changed. Look again.", more.Now))
+	case errors.As(err, &changed):
+		return conflict("The letter has changed since you saw it: it is " + operate.StatusWords(changed.Letter.Status) +
+			". Nothing was changed. Look again.")
 	case errors.Is(err, inside.ErrKeyReused):
 		return is(http.StatusUnprocessableEntity, operate.ProblemKeyReused, "The Idempotency-Key was used before",
 			"Another request had this Idempotency-Key. Nothing was changed. Make a new key for each request.")

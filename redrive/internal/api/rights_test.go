@@ -26,6 +26,11 @@ var rights = map[string]operate.Right{
 	"GET /sequences": operate.LookWithoutPayload, "GET /sequences/{seq}": operate.LookWithoutPayload,
 	"POST /sequences/{seq}/release": operate.Act, "POST /sequences/{seq}/skip": operate.Act, "POST /sequences/{seq}/discard": operate.Act,
 	"GET /audit": operate.LookWithoutPayload, "GET /audit.jsonl": operate.LookWithoutPayload, "GET /breakers": operate.LookWithoutPayload,
+	"GET /outages": operate.LookWithoutPayload, "POST /outages/freeze": operate.Act, "POST /outages/release": operate.Act,
+	"GET /policies": operate.LookWithoutPayload, "GET /policies/{name}": operate.LookWithoutPayload, "POST /policies/freeze": operate.Act,
+	"POST /policies/thaw": operate.Act, "POST /policies/{name}/freeze": operate.Act, "POST /policies/{name}/thaw": operate.Act,
+	"POST /policies/{name}/release": operate.Act, "POST /leases/break": operate.Act, "POST /erasures/plan": operate.Act,
+	"POST /erasures": operate.Approve, "GET /erasures/{id}": operate.Look,
 }
 
 // Feature V13: each right is refused by each route that needs a greater one, and by no other. A new route needs a row.
@@ -39,7 +44,7 @@ func TestRights(t *testing.T) {
 		if seen++; !found || least != operate.Right(row.Right) {
 			t.Errorf("rights has no row for %s with the right to %v", name, operate.Right(row.Right))
 		}
-		path := strings.NewReplacer("{seq}", "1", "{id}", "x").Replace(row.Pattern)
+		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x").Replace(row.Pattern)
 		for right := operate.Nothing; right <= operate.Approve; right++ {
 			ask := func() reply { return d.get(path, as(right)) }
 			if row.Method == http.MethodPost {

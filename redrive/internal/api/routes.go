@@ -38,9 +38,6 @@ const (
 )
 
 const (
-	// starting is how long the start of a campaign may take. It does not end with the request: a worker would have to
-	// go on.
-	starting = 25 * time.Second
 	// maxEdit is how many bytes a body with an edit may have.
 	maxEdit = 1 << 20
 )

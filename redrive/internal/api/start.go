@@ -2,17 +2,11 @@ package api
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"slices"
 
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // asked reads the campaign of a body.
@@ -21,7 +15,7 @@ func (r *request) asked() (c campaigns.Request, seen *int, err error) {
 	if err := r.read(&body); err != nil {
 		return c, nil, err
 	}
-	c = body.Request
+	c = body.Plain()
 	switch {
 	case c.By != "":
 		return c, nil, operate.WrongValue("by", c.By, "leave it out: the access function of the server names you")
@@ -71,72 +65,28 @@ func (h *Handler) plan(r *request) (answer, error) {
 // start starts a campaign under the key of the request.
 func (h *Handler) start(r *request) (answer, error) {
 	c, seen, err := r.asked()
-	if err == nil {
-		err = operate.CheckReason(c.Reason)
-	}
-	if err == nil {
-		err = h.more(r, operate.Selection{Seqs: c.Seqs, Filter: c.Filter}, seen, c.Max)
-	}
 	if err != nil {
 		return answer{}, err
 	}
-	return h.begin(r, c)
-}
-
-// more returns an error if more letters match than the person saw, and no request of the key was there before.
-func (h *Handler) more(r *request, s operate.Selection, seen *int, most int) error {
-	if seen == nil || most > 0 && *seen >= most {
-		return nil
-	}
-	if _, err := h.Desk.Campaigns.Get(r.http.Context(), r.person.Key); err == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(r.http.Context(), h.Counting)
-	defer cancel()
-	if n := h.Desk.Count(ctx, s); n.Known() && n.N() > *seen {
-		return conflict(fmt.Sprintf("seen is %d, and %d letters match now. Nothing was changed. Look again.", *seen, n.N()))
-	}
-	return nil
-}
-
-// begin starts a campaign. A worker goes on with one whose start broke off.
-func (h *Handler) begin(r *request, c campaigns.Request) (answer, error) {
 	c.ID = r.person.Key
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.http.Context()), starting)
-	defer cancel()
-	started, err := h.Desk.Start(ctx, r.who(c.Reason), c)
-	if started.ID != "" && (err == nil || errors.Is(err, campaigns.ErrNoLetters)) {
-		if !sameCampaign(&started.Request, &c, r.person.Name) {
-			return answer{}, fmt.Errorf("%w: campaign %s", inside.ErrKeyReused, started.ID)
-		}
-	}
+	begun, late, err := h.Desk.Begin(r.http.Context(), r.who(c.Reason),
+		operate.Beginning{Request: c, Seen: seen, Counting: h.Counting})
+	return h.begun(r, begun, late, err)
+}
+
+// begun is the answer to a request that starts a campaign. A worker goes on with one whose selection broke off.
+func (h *Handler) begun(r *request, c campaigns.Campaign, late, err error) (answer, error) {
 	switch {
 	case errors.Is(err, campaigns.ErrNoLetters):
-		shown := h.Desk.Shown(r.person, started)
 		return answer{}, &operate.Problem{Status: http.StatusConflict, Type: operate.ProblemNoLetters,
-			Title: "No letter can be redriven", Detail: "No letter of the selection can be redriven now.", LeftOut: shown.LeftOut}
-	case err != nil && started.ID == "":
+			Title: "No letter can be redriven", Detail: "No letter of the selection can be redriven now.",
+			LeftOut: h.Desk.Shown(r.person, c).LeftOut}
+	case err != nil:
 		return answer{}, err
-	case err != nil: // it has begun: workers go on with its selection
-		h.log(r, err)
+	case late != nil:
+		h.log(r, late)
 	}
-	return answer{status: http.StatusCreated, json: h.Desk.Shown(r.person, started),
-		location: "campaigns/" + started.ID}, nil
-}
-
-// sameCampaign compares what a request asks for with the campaign that has its key. Defaults that the campaign has are
-// not compared.
-func sameCampaign(is, asked *campaigns.Request, by string) bool {
-	return is.By == by && is.Reason == asked.Reason && is.Rate == asked.Rate && is.Max == asked.Max &&
-		is.Canary == asked.Canary && is.To == asked.To && is.FirstStage == asked.FirstStage &&
-		is.HandleAgain == asked.HandleAgain && sameJSON(is.Edit, asked.Edit) && sameJSON(is.Filter, asked.Filter) &&
-		slices.Equal(is.Seqs, slices.Compact(slices.Sorted(slices.Values(asked.Seqs))))
-}
-
-func sameJSON(a, b any) bool {
-	one, errA := json.Marshal(a)
-	other, errB := json.Marshal(b)
-	return errA == nil && errB == nil && bytes.Equal(one, other)
+	return answer{status: http.StatusCreated, json: h.Desk.Shown(r.person, c), location: "campaigns/" + c.ID}, nil
 }
 
 // edit redrives one letter with changes.
@@ -161,14 +111,7 @@ func (h *Handler) edit(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	c := campaigns.Request{Seqs: []int64{l.Seq}, Edit: body.Edit}
-	c.Reason = body.Reason
-	if _, err := h.Desk.Campaigns.Get(r.http.Context(), r.person.Key); err != nil { // else it is sent again
-		if body.Version != operate.VersionOf(l.Letter) {
-			return answer{}, conflict("The letter has changed since you saw it: it is " + operate.StatusWords(l.Status) +
-				". Nothing was changed. Look again.")
-		}
-	}
-	c.Filter.Statuses = letters.Statuses()
-	return h.begin(r, c)
+	c, late, err := h.Desk.BeginEdited(r.http.Context(), r.who(body.Reason), l.Letter, body.Version,
+		campaigns.Request{ID: r.person.Key, Edit: body.Edit})
+	return h.begun(r, c, late, err)
 }

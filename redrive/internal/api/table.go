@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
 func reading() []route {
@@ -37,7 +37,7 @@ func reading() []route {
 			query: []string{"state", "limit", "cursor"}, says: "Campaigns, the newest first, a page at a time.",
 			gives: operate.CampaignsData{}},
 		{name: "campaign", method: get, pattern: "/campaigns/{id}", right: look, handle: (*Handler).campaign,
-			says: "A campaign and its record.", gives: operate.CampaignData{}},
+			says: "A campaign and its record.", gives: operate.CampaignRecord{}},
 		{name: "outcomes", method: get, pattern: "/campaigns/{id}/outcomes", right: look, handle: (*Handler).outcomes,
 			says: "What became of the letters of a campaign.", gives: operate.OutcomesData{}},
 		{name: "watch", method: get, pattern: "/campaigns/{id}/stream", right: look, handle: (*Handler).watch,
@@ -56,10 +56,50 @@ func reading() []route {
 			query: auditFields, says: "The record, an entry a line.", gives: "application/jsonl"},
 		{name: "breakers", method: get, pattern: "/breakers", right: look, handle: (*Handler).breakers,
 			says: "The handlers whose messages the process holds that answers.", gives: operate.BreakersData{}},
+		{name: "outages", method: get, pattern: "/outages", right: look, handle: (*Handler).outages,
+			says: "The outages and freezes of handlers that all instances share.", gives: operate.BreakersData{}},
+		{name: "policies", method: get, pattern: "/policies", right: look, handle: (*Handler).policies,
+			says: "The standing policies, which freezes they have, and which causes are blocked.", gives: inside.Policies{}},
+		{name: "policy", method: get, pattern: "/policies/{name}", right: look, handle: (*Handler).policy,
+			says: "A standing policy.", gives: inside.Policy{}},
+		{name: "erasure", method: get, pattern: "/erasures/{id}", right: operate.Look, handle: (*Handler).erasure,
+			says: "What is on record of an erasure.", gives: operate.ErasureData{}},
 		{name: "discarded", method: get, pattern: "/discards/{id}", right: look, handle: decided(operate.Discard),
 			says: "What a request to discard letters did.", gives: operate.DecidedData{}},
 		{name: "restored", method: get, pattern: "/restores/{id}", right: look, handle: decided(operate.Restore),
 			says: "What a request to restore letters did.", gives: operate.DecidedData{}},
+	}
+}
+
+// standing are decisions about what is not letters: policies, handlers, leases, and a person's data.
+func standing() []route {
+	one := func(name, pattern, says string, handle func(*Handler, *request) (answer, error), body, gives any) route {
+		return route{name: name, method: post, pattern: pattern, right: act, handle: handle, says: says, body: body,
+			gives: gives, keyed: true}
+	}
+	policy, handler := operate.PolicyChanged{}, operate.HandlerChanged{}
+	plan := one("planErasure", "/erasures/plan", "What an erasure would do: a dry run. Nothing is changed.", erase(true),
+		operate.ErasureBody{}, operate.ErasedData{})
+	carry := one("erase", "/erasures", "Erase a person's data, for good.", erase(false), operate.ErasureBody{},
+		operate.ErasedData{})
+	plan.keyed, carry.right = false, operate.Approve
+	return []route{plan, carry,
+		one("freezeAll", "/policies/freeze", "Freeze all standing policies: their campaigns pause.", freeze(true),
+			operate.ReasonBody{}, policy),
+		one("thawAll", "/policies/thaw", "End the freeze of all policies. What is paused stays so.", freeze(false),
+			operate.ReasonBody{}, policy),
+		one("freeze", "/policies/{name}/freeze", "Freeze a standing policy: its campaigns pause.", freeze(true),
+			operate.ReasonBody{}, policy),
+		one("thaw", "/policies/{name}/thaw", "End the freeze of a policy. What is paused stays so.", freeze(false),
+			operate.ReasonBody{}, policy),
+		one("release", "/policies/{name}/release", "Let a policy redrive a cause again that is repaired.",
+			(*Handler).release, operate.ReleaseBody{}, policy),
+		one("hold", "/outages/freeze", "Hold the messages of a handler, or of all, in all instances.", hold(true),
+			operate.HandlerBody{}, handler),
+		one("letGo", "/outages/release", "End the freeze of a handler, or of all handlers.", hold(false),
+			operate.HandlerBody{}, handler),
+		one("breakLeases", "/leases/break", "Take letters away from a program that is gone.", (*Handler).breakLeases,
+			operate.LeasesBody{}, operate.LeasesData{}),
 	}
 }
 
@@ -72,11 +112,11 @@ func deciding() []route {
 			says: "What a campaign would do: a dry run. Nothing is changed.", body: operate.StartBody{},
 			gives: operate.PlanData{}},
 		{name: "start", method: post, pattern: "/campaigns", right: act, handle: (*Handler).start, most: maxEdit,
-			within: 2 * starting, says: "Start a campaign. Its id is the Idempotency-Key.", body: operate.StartBody{},
-			gives: campaigns.Campaign{}, status: http.StatusCreated, keyed: true},
+			within: 2 * operate.Starting, says: "Start a campaign. Its id is the Idempotency-Key.", body: operate.StartBody{},
+			gives: operate.CampaignData{}, status: http.StatusCreated, keyed: true},
 		{name: "edit", method: post, pattern: "/letters/{seq}/edit", right: act, handle: (*Handler).edit, most: maxEdit,
-			within: 2 * starting, says: "Redrive one letter with changes: start a campaign of one letter.",
-			body: operate.LetterEditBody{}, gives: campaigns.Campaign{}, status: http.StatusCreated, keyed: true},
+			within: 2 * operate.Starting, says: "Redrive one letter with changes: start a campaign of one letter.",
+			body: operate.LetterEditBody{}, gives: operate.CampaignData{}, status: http.StatusCreated, keyed: true},
 		{name: "discard", method: post, pattern: "/discards", right: act, handle: decide(operate.Discard),
 			says: "Discard letters: no redrive takes them. They can be restored.", body: operate.DecideBody{},
 			gives: operate.DecidedData{}, keyed: true},
@@ -87,9 +127,10 @@ func deciding() []route {
 			says: "Restore the letters of a request to discard that nothing has changed since.",
 			body: operate.ReasonBody{}, gives: operate.DecidedData{}, keyed: true},
 	}
+	all = append(all, standing()...)
 	for _, s := range operate.Steerings {
 		one := route{name: s.Name, method: post, pattern: "/campaigns/{id}/" + s.Name, right: s.Least(), keyed: true,
-			handle: steer(s), within: 2 * starting, body: operate.ReasonBody{}, gives: campaigns.Campaign{},
+			handle: steer(s), within: 2 * operate.Starting, body: operate.ReasonBody{}, gives: operate.CampaignData{},
 			says: s.Label + ". " + s.Hint}
 		if s.Rated {
 			one.body = operate.RateBody{}

@@ -1,7 +1,9 @@
 package command
 
 import (
+	"cmp"
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +17,7 @@ func (a *app) breaker() *cobra.Command {
 		Use:   "breaker",
 		Short: "List outages, and hold or release the messages of a handler by hand",
 		Long: `breaker shows and changes what the circuit breakers of a service share through the database: Config.Breaker.Store. A freeze counts
-in all instances within seconds, and ends by release alone.`,
+in all instances within seconds, and ends by close alone.`,
 		Example: `  redrive breaker list
   redrive breaker open billing --reason "INC-7: the ledger is migrated"
   redrive breaker open --reason "INC-7: hold everything" --yes
@@ -39,20 +41,53 @@ func (a *app) outages(ctx context.Context) (*breaker.Store, error) {
 	return breaker.NewStore(ctx, db, a.settings.service)
 }
 
-// heldHandlers are the handlers whose messages are held: in all instances, or in the process that answers for an API.
+// heldHandlers are the handlers whose messages are held in all instances.
 func (a *app) heldHandlers(ctx context.Context) ([]breaker.Status, error) {
 	if a.settings.url != "" {
 		d, err := a.remote(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return d.Breakers(ctx)
+		return d.Outages(ctx)
 	}
 	store, err := a.outages(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return store.List(ctx)
+}
+
+// holder opens what holds messages of handlers. The freeze is on record, if the letters are in the database too.
+func (a *app) holder(ctx context.Context) (func(handler, reason string, hold bool) (bool, error), error) {
+	var d desk
+	if a.settings.url != "" {
+		over, err := a.remote(ctx)
+		if err != nil {
+			return nil, err
+		}
+		d = over
+	} else {
+		shared, err := a.outages(ctx)
+		if err != nil {
+			return nil, err
+		}
+		store, err := a.emptyStore(ctx)
+		if errors.Is(err, connect.ErrMissing) {
+			return func(handler, reason string, hold bool) (bool, error) {
+				if hold {
+					return true, shared.Freeze(ctx, handler, reason, a.settings.by)
+				}
+				return shared.Release(ctx, handler, reason, a.settings.by)
+			}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		d = a.deskOn(store, nil)
+	}
+	return func(handler, reason string, hold bool) (bool, error) {
+		return d.Hold(ctx, a.person(reason), handler, hold)
+	}, nil
 }
 
 func (a *app) breakerList() *cobra.Command {
@@ -116,7 +151,7 @@ as usual. Without HANDLER it freezes every handler.`,
 			if reason == "" {
 				return wrong("--reason is empty: say why, for those who look at the breaker later")
 			}
-			store, err := a.outages(cmd.Context())
+			set, err := a.holder(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -127,7 +162,7 @@ as usual. Without HANDLER it freezes every handler.`,
 					return err
 				}
 			}
-			if err := store.Freeze(cmd.Context(), handler, reason, a.settings.by); err != nil {
+			if _, err := set(handler, reason, true); err != nil {
 				return err
 			}
 			return a.froze(handler, "frozen")
@@ -147,12 +182,12 @@ func (a *app) breakerClose() *cobra.Command {
 		Example: "  redrive breaker close billing",
 		Args:    arguments(0, 1, "a handler, or nothing for all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			store, err := a.outages(cmd.Context())
+			set, err := a.holder(cmd.Context())
 			if err != nil {
 				return err
 			}
 			handler := handlerOf(args)
-			released, err := store.Release(cmd.Context(), handler, reason, a.settings.by)
+			released, err := set(handler, cmp.Or(reason, "released"), false)
 			if err != nil {
 				return err
 			}

@@ -91,7 +91,7 @@ func (a *app) campaignTable(page []campaigns.Campaign) error {
 	for _, c := range page {
 		c = a.masked(c)
 		if a.json {
-			if err := a.screen.JSON(c); err != nil {
+			if err := a.screen.JSON(operate.DataOfCampaign(c)); err != nil {
 				return err
 			}
 			continue
@@ -119,11 +119,11 @@ func (a *app) campaign(ctx context.Context, d desk, c campaigns.Campaign) error 
 	if err != nil {
 		return err
 	}
-	v.Campaign = a.masked(v.Campaign)
+	c = a.masked(v.Plain())
 	if a.json {
+		v.CampaignData = operate.DataOfCampaign(c)
 		return a.screen.JSON(v)
 	}
-	c = v.Campaign
 	state := string(c.State)
 	if c.Why != "" {
 		state += ": " + c.Why

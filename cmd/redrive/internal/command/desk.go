@@ -6,6 +6,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/remote"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -28,9 +29,15 @@ type desk interface {
 	Steer(ctx context.Context, who operate.Person, id string, s operate.Steering, rate float64) (campaigns.Campaign, error)
 	CampaignByID(ctx context.Context, id string) (campaigns.Campaign, error)
 	CampaignList(context.Context, campaigns.List) ([]campaigns.Campaign, error)
-	CampaignOf(context.Context, operate.Person, campaigns.Campaign) (operate.CampaignData, error)
+	CampaignOf(context.Context, operate.Person, campaigns.Campaign) (operate.CampaignRecord, error)
+
+	Policies(context.Context) (inside.Policies, error)
+	FreezePolicies(ctx context.Context, who operate.Person, name string, frozen bool) (changed bool, err error)
+	ReleaseCause(ctx context.Context, who operate.Person, name, cause string) (released string, err error)
 
 	DecideSequence(ctx context.Context, who operate.Person, seq int64, what sequence.Decision, all bool) (int, error)
+	BreakLeases(ctx context.Context, who operate.Person, seqs []int64) (broken []int64, err error)
+	Hold(ctx context.Context, who operate.Person, handler string, hold bool) (changed bool, err error)
 }
 
 var _, _ desk = (*operate.Desk)(nil), (*remote.Desk)(nil)

@@ -2,6 +2,7 @@ package command
 
 import (
 	"strings"
+	"time"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/inside"
@@ -14,7 +15,7 @@ func (a *app) topicPlan(topic string, p inside.TopicPlan) error {
 	}
 	line := "would redrive " + several(p.Letters, "letter") + " of " + several(p.Messages, "message")
 	if p.Takes > 0 {
-		line += ", in " + rounded(p.Takes)
+		line += ", in " + rounded(time.Duration(p.Takes))
 	}
 	a.screen.Styled(screen.Bold, "%s", line)
 	for _, other := range []struct {

@@ -24,7 +24,7 @@ func (a *app) erase() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "erase",
 		Short: "Erase a person's data, by message id or metadata",
-		Long: `erase removes what Spillway keeps of a person in --db: payload, metadata and texts of the letters, whatever their state; messages
+		Long: `erase removes what Spillway keeps of a person in the database: payload, metadata and texts of the letters, whatever their state; messages
 that wait for a retry; recorded outputs of the receiver's keys; and what campaigns say. The rows of the letters and their record stay, and say who erased them and
 why. The value itself is not on record, only a hash of it.
 
@@ -54,14 +54,14 @@ erase does not reach topics of a broker, backups, and old versions of rows that 
 				return wrong("--receiver-keys is %q: use keep or remove", keys)
 			}
 			request.RemoveKeys, request.By = keys == "remove", a.settings.by
-			stores, err := a.erasable(ctx)
+			erase, err := a.eraser(ctx)
 			if err != nil {
 				return err
 			}
 			if !request.DryRun && !yes {
 				look := request
 				look.DryRun = true
-				found, err := erasure.Erase(ctx, stores, look)
+				found, err := erase(look)
 				if err != nil {
 					return leftInHand(found, err)
 				}
@@ -69,7 +69,7 @@ erase does not reach topics of a broker, backups, and old versions of rows that 
 					return err
 				}
 			}
-			report, err := erasure.Erase(ctx, stores, request)
+			report, err := erase(request)
 			if report.Selector == "" {
 				return leftInHand(report, err)
 			}
@@ -104,6 +104,28 @@ func pairs(list []string) (map[string]string, error) {
 		all[key] = value
 	}
 	return all, nil
+}
+
+// eraser opens what erases: all stores, or an API.
+func (a *app) eraser(ctx context.Context) (func(erasure.Request) (erasure.Report, error), error) {
+	if a.settings.url != "" {
+		d, err := a.remote(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return func(r erasure.Request) (erasure.Report, error) { return d.Erase(ctx, r) }, nil
+	}
+	stores, err := a.erasable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(r erasure.Request) (erasure.Report, error) {
+		report, err := erasure.Erase(ctx, stores, r)
+		if err != nil && report.Selector == "" { // the request was refused
+			err = coded{err, exitWrong}
+		}
+		return report, err
+	}, nil
 }
 
 // erasable opens all stores whose tables are in the database. It makes none.
@@ -184,11 +206,8 @@ func leftInHand(r erasure.Report, err error) error {
 	if errors.Is(err, erasure.ErrInHand) {
 		return partly("%d left, because something works on them: run erase again when leases are over and campaigns have ended", inHand(r))
 	}
-	switch {
-	case err == nil:
-		return nil
-	case r.Selector == "": // the request was refused
-		return coded{err, exitWrong}
+	if err == nil || r.Selector == "" {
+		return err
 	}
 	return fmt.Errorf("erase ended early; what was done is done, and it can run again: %w", err)
 }

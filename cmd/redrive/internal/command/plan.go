@@ -16,7 +16,7 @@ func (a *app) plan(p operate.DryRun) error {
 		for i := range p.Sample {
 			p.Sample[i].Edited = p.Sample[i].Edited.Masked(a.privacy)
 		}
-		return a.screen.JSON(p)
+		return a.screen.JSON(operate.DataOfPlan(p, false))
 	}
 	line := "would redrive " + several(p.Letters, "letter")
 	if p.Takes > 0 {
@@ -46,8 +46,7 @@ func (a *app) plan(p operate.DryRun) error {
 		if p.Ages[i].UpTo == 0 {
 			return "earlier", p.Ages[i].Letters
 		}
-		return "up to " + strings.TrimSuffix(strings.TrimSuffix(p.Ages[i].UpTo.String(), "0s"), "0m") + " ago",
-			p.Ages[i].Letters
+		return "up to " + p.Ages[i].UpTo.String() + " ago", p.Ages[i].Letters
 	})
 	a.screen.Head("sample")
 	t := &screen.Table{Columns: []screen.Column{

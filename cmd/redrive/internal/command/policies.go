@@ -39,17 +39,8 @@ BLOCKED for its policy, until you release it. A freeze pauses all that a policy 
 	return cmd
 }
 
-// policyDesk opens the campaigns of the service, without their letters' owner: a service may have no letter yet.
-func (a *app) policyDesk(ctx context.Context) (*operate.Desk, error) {
-	all, store, err := a.openCampaigns(ctx, false, campaigns.Config{})
-	if err != nil {
-		return nil, err
-	}
-	return a.deskOn(store, all), nil
-}
-
 func (a *app) listPolicies(ctx context.Context, name string) error {
-	d, err := a.policyDesk(ctx)
+	d, err := a.campaignDesk(ctx, false, campaigns.Config{})
 	if err != nil {
 		return err
 	}
@@ -120,14 +111,6 @@ func (a *app) stops(p inside.Policy) {
 	}
 }
 
-// policyChange is a change as a program reads it.
-type policyChange struct {
-	Policy  string `json:"policy"`
-	Cause   string `json:"cause,omitempty"`
-	State   string `json:"state"`
-	Changed bool   `json:"changed"`
-}
-
 func (a *app) freezePolicies(freeze bool) *cobra.Command {
 	name, state, short, long := "freeze", "frozen", "Let policies redrive nothing, in all instances", `freeze pauses the campaigns of a policy, or of all policies without NAME. From then on no
 instance starts one, until thaw. Campaigns that persons started go on.`
@@ -143,7 +126,7 @@ go on.`
 			if reason == "" {
 				return errNoReason
 			}
-			d, err := a.policyDesk(cmd.Context())
+			d, err := a.campaignDesk(cmd.Context(), false, campaigns.Config{})
 			if err != nil {
 				return err
 			}
@@ -152,7 +135,7 @@ go on.`
 			if err != nil {
 				return noPolicy(err)
 			}
-			return a.policyIs(policyChange{Policy: policy, State: state, Changed: changed})
+			return a.policyIs(operate.PolicyChanged{Policy: policy, State: state, Changed: changed})
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
@@ -171,7 +154,7 @@ release counts no more.`,
 			if reason == "" {
 				return errNoReason
 			}
-			d, err := a.policyDesk(cmd.Context())
+			d, err := a.campaignDesk(cmd.Context(), false, campaigns.Config{})
 			if err != nil {
 				return err
 			}
@@ -179,7 +162,7 @@ release counts no more.`,
 			if err != nil {
 				return noPolicy(err)
 			}
-			return a.policyIs(policyChange{Policy: args[0], Cause: cause, State: "released", Changed: true})
+			return a.policyIs(operate.PolicyChanged{Policy: args[0], Cause: cause, State: "released", Changed: true})
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
@@ -193,7 +176,7 @@ func noPolicy(err error) error {
 	return err
 }
 
-func (a *app) policyIs(c policyChange) error {
+func (a *app) policyIs(c operate.PolicyChanged) error {
 	if a.json {
 		return a.screen.JSON(c)
 	}

@@ -163,7 +163,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 	}
 	if s.detach {
 		if a.json {
-			return a.screen.JSON(a.masked(c))
+			return a.screen.JSON(operate.DataOfCampaign(a.masked(c)))
 		}
 		a.screen.Line("campaign %s is %s: %s", c.ID, c.State, several(c.Selected, "letter"))
 		return nil

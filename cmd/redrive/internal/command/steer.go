@@ -98,7 +98,7 @@ func (a *app) steer(s steering) *cobra.Command {
 				return err
 			}
 			if a.json {
-				return a.screen.JSON(a.masked(c))
+				return a.screen.JSON(operate.DataOfCampaign(a.masked(c)))
 			}
 			a.screen.Line("campaign %s is %s", short(c.ID), c.State)
 			return nil

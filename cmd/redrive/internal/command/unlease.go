@@ -5,7 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
 func (a *app) unlease() *cobra.Command {
@@ -18,7 +19,7 @@ func (a *app) unlease() *cobra.Command {
 holders. Break a lease only if its holder is gone: what it has published is published, and the letter may come back twice.`,
 		Example: `  redrive list --leased
   redrive unlease 1042 1043 --reason "worker-3 was scrapped"`,
-		Args: arguments(1, letters.MaxLimit, "SEQs"),
+		Args: arguments(1, campaigns.MaxSeqs, "SEQs"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if reason == "" {
 				return errNoReason
@@ -31,7 +32,7 @@ holders. Break a lease only if its holder is gone: what it has published is publ
 				}
 				seqs = append(seqs, seq)
 			}
-			store, err := a.store(cmd.Context())
+			d, err := a.desk(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -40,14 +41,12 @@ holders. Break a lease only if its holder is gone: what it has published is publ
 					return err
 				}
 			}
-			broken, err := store.Inside().BreakLeases(cmd.Context(), letters.Act{By: a.settings.by, Reason: reason}, seqs...)
+			broken, err := d.BreakLeases(cmd.Context(), a.person(reason), seqs)
 			if err != nil {
 				return err
 			}
 			if a.json {
-				return a.screen.JSON(struct {
-					Broken []int64 `json:"broken"`
-				}{broken})
+				return a.screen.JSON(operate.LeasesData{Broken: broken})
 			}
 			if len(broken) == 0 {
 				return none("none of these letters has a lease")

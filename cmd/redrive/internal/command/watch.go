@@ -62,7 +62,7 @@ func (a *app) follow(ctx context.Context, d desk, c campaigns.Campaign) error {
 	for {
 		if a.json {
 			if now := fmt.Sprint(c.State, operate.Outcomes(c), c.Rate); now != last {
-				if err := a.screen.JSON(a.masked(c)); err != nil {
+				if err := a.screen.JSON(operate.DataOfCampaign(a.masked(c))); err != nil {
 					return err
 				}
 				last = now

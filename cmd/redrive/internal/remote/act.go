@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/sequence"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
@@ -53,7 +52,7 @@ func (d *Desk) Plan(ctx context.Context, _ operate.Person, r campaigns.Request, 
 			edited.Mask = maskOf(edited)
 		}
 	}
-	return v.DryRun, v.Part, err
+	return v.Plain(), v.Part, err
 }
 
 // maskOf lays the masks of the person over what the server has masked.
@@ -86,35 +85,39 @@ type startBody struct {
 
 func startOf(r campaigns.Request) startBody {
 	r.ID = ""
-	return startBody{StartBody: operate.StartBody{Request: r, Filter: &r.Filter}}
+	return startBody{StartBody: operate.StartBody{RequestData: operate.DataOfRequest(r), Filter: &r.Filter}}
 }
 
 // Start starts a campaign. Its id is the key of the request.
-func (d *Desk) Start(ctx context.Context, who operate.Person, r campaigns.Request) (c campaigns.Campaign, err error) {
+func (d *Desk) Start(ctx context.Context, who operate.Person, r campaigns.Request) (campaigns.Campaign, error) {
 	r.Reason = who.Reason
-	err = d.post(ctx, &c, newKey(), startOf(r), "campaigns")
-	return c, err
+	return campaignOf(func(v *operate.CampaignData) error { return d.post(ctx, v, newKey(), startOf(r), "campaigns") })
 }
 
 // Steer does something with a campaign.
 func (d *Desk) Steer(ctx context.Context, who operate.Person, id string, s operate.Steering,
-	rate float64) (c campaigns.Campaign, err error) {
+	rate float64) (campaigns.Campaign, error) {
 	var body any = operate.ReasonBody{Reason: who.Reason}
 	if s.Rated {
 		body = operate.RateBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, Rate: &rate}
 	}
-	err = d.post(ctx, &c, newKey(), body, "campaigns", id, s.Name)
-	return c, err
+	return campaignOf(func(v *operate.CampaignData) error { return d.post(ctx, v, newKey(), body, "campaigns", id, s.Name) })
+}
+
+// campaignOf is the campaign of an answer.
+func campaignOf(ask func(*operate.CampaignData) error) (campaigns.Campaign, error) {
+	var v operate.CampaignData
+	err := ask(&v)
+	return v.Plain(), err
 }
 
 // CampaignByID returns a campaign, masked.
-func (d *Desk) CampaignByID(ctx context.Context, id string) (c campaigns.Campaign, err error) {
-	err = d.getItem(ctx, &c, nil, "campaigns", id)
-	return c, err
+func (d *Desk) CampaignByID(ctx context.Context, id string) (campaigns.Campaign, error) {
+	return campaignOf(func(v *operate.CampaignData) error { return d.getItem(ctx, v, nil, "campaigns", id) })
 }
 
 // CampaignOf returns a campaign with its record, masked.
-func (d *Desk) CampaignOf(ctx context.Context, _ operate.Person, c campaigns.Campaign) (v operate.CampaignData, err error) {
+func (d *Desk) CampaignOf(ctx context.Context, _ operate.Person, c campaigns.Campaign) (v operate.CampaignRecord, err error) {
 	err = d.getItem(ctx, &v, nil, "campaigns", c.ID)
 	return v, err
 }
@@ -130,7 +133,11 @@ func (d *Desk) CampaignList(ctx context.Context, l campaigns.List) ([]campaigns.
 	}
 	var page operate.CampaignsData
 	err := d.get(ctx, &page, q, "campaigns")
-	return page.Campaigns, err
+	all := make([]campaigns.Campaign, len(page.Campaigns))
+	for i, one := range page.Campaigns {
+		all[i] = one.Plain()
+	}
+	return all, err
 }
 
 // Sequences returns keys whose messages wait, masked.
@@ -153,13 +160,6 @@ func (d *Desk) DecideSequence(ctx context.Context, who operate.Person, seq int64
 	body := operate.SequenceBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, All: all}
 	err := d.post(ctx, &v, newKey(), body, "sequences", number(seq), what.String())
 	return v.Messages, err
-}
-
-// Breakers are the handlers whose messages are held in the process that answers.
-func (d *Desk) Breakers(ctx context.Context) ([]breaker.Status, error) {
-	var v operate.BreakersData
-	err := d.get(ctx, &v, nil, "breakers")
-	return v.Breakers, err
 }
 
 // timeOf reads a time of data for programs.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -29,8 +30,10 @@ func (r *Refusal) Error() string { return r.says }
 // Is lets a refusal stand for the error that a database gives.
 func (r *Refusal) Is(target error) bool {
 	switch target {
-	case letters.ErrNotFound, campaigns.ErrNotFound, sequence.ErrNotParked:
+	case letters.ErrNotFound, campaigns.ErrNotFound, sequence.ErrNotParked, inside.ErrNoPolicy:
 		return r.Type == operate.ProblemNotFound
+	case operate.ErrNoOutages:
+		return r.Type == operate.ProblemNoOutages
 	case campaigns.ErrNoLetters:
 		return r.Type == operate.ProblemNoLetters
 	case ErrChanged, campaigns.ErrState:
@@ -87,7 +90,9 @@ func (d *Desk) refusal(response *http.Response, a asking, token bool, kind strin
 			d.config.TokenFile, said)
 	case r.Type == "" && r.Status == http.StatusForbidden:
 		r.says = fmt.Sprintf("%s does not let you in: %s", d.at.Host, said)
-	case r.Status == http.StatusMethodNotAllowed, r.Status == http.StatusNotFound && (!a.item || r.Type == ""):
+	case r.Type == operate.ProblemNoField && len(r.Errors) > 0:
+		r.says = fmt.Sprintf("the API at %s does not take %s: %s", d.at.Host, r.Errors[0].Field, d.versions())
+	case r.Status == http.StatusMethodNotAllowed, r.Type == operate.ProblemNoRoute, r.Status == http.StatusNotFound && (!a.item || r.Type == ""):
 		r.Type = ""
 		r.says = d.missing(a).Error()
 	case r.Type == "" && r.Status >= http.StatusInternalServerError:
@@ -105,8 +110,13 @@ func (d *Desk) missing(a asking) error {
 	if d.Service.API == "" {
 		return d.noAPI("")
 	}
-	return fmt.Errorf("the API at %s has no %s: it is API %s, and this is redrive %s; use a redrive of the server's release, "+
-		"or --db", d.at.Host, strings.Join(a.path, "/"), d.Service.API, d.config.Command)
+	return fmt.Errorf("the API at %s has no %s: %s", d.at.Host, strings.Join(a.path, "/"), d.versions())
+}
+
+// versions says which release does not know what the other one has.
+func (d *Desk) versions() string {
+	return fmt.Sprintf("it is API %s, and this is redrive %s; use a redrive of the server's release, or --db", d.Service.API,
+		d.config.Command)
 }
 
 // noAPI is the error of an address where something else answers.

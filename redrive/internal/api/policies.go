@@ -1,0 +1,64 @@
+package api
+
+import (
+	"errors"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/operate"
+)
+
+// policies lists the standing policies.
+func (h *Handler) policies(r *request) (answer, error) {
+	all, err := h.Desk.Policies(r.http.Context())
+	all.Policies = append([]inside.Policy{}, all.Policies...)
+	return answer{json: all}, err
+}
+
+// policy sends one policy.
+func (h *Handler) policy(r *request) (answer, error) {
+	all, err := h.Desk.Policies(r.http.Context())
+	if err != nil {
+		return answer{}, err
+	}
+	for _, one := range all.Policies {
+		if one.Name == r.values["name"] {
+			return answer{json: one}, nil
+		}
+	}
+	return answer{}, noPolicy(inside.ErrNoPolicy)
+}
+
+// freeze makes the route that freezes a policy, or all, or thaws.
+func freeze(frozen bool) func(*Handler, *request) (answer, error) {
+	state := map[bool]string{true: "frozen", false: "thawed"}[frozen]
+	return func(h *Handler, r *request) (answer, error) {
+		var body operate.ReasonBody
+		if err := r.read(&body); err != nil {
+			return answer{}, err
+		}
+		name := r.values["name"] // none stands for all
+		changed, err := h.Desk.FreezePolicies(r.http.Context(), r.who(body.Reason), name, frozen)
+		return answer{json: operate.PolicyChanged{Policy: name, State: state, Changed: changed}}, noPolicy(err)
+	}
+}
+
+// release lets a policy redrive a cause again.
+func (h *Handler) release(r *request) (answer, error) {
+	var body operate.ReleaseBody
+	if err := r.read(&body); err != nil {
+		return answer{}, err
+	}
+	if body.Cause == "" {
+		return answer{}, invalid("cause", "is missing: name the cause that is repaired, or its first characters")
+	}
+	cause, err := h.Desk.ReleaseCause(r.http.Context(), r.who(body.Reason), r.values["name"], body.Cause)
+	return answer{json: operate.PolicyChanged{Policy: r.values["name"], Cause: cause, State: "released", Changed: true}}, noPolicy(err)
+}
+
+// noPolicy is the problem of a policy that is not there.
+func noPolicy(err error) error {
+	if errors.Is(err, inside.ErrNoPolicy) {
+		return missing("There is no such policy, or the cause is not blocked for it.")
+	}
+	return err
+}
