@@ -107,6 +107,10 @@ demo-observe: ## each alert fires and clears on a real router under faults, and 
 demo-api: ## an incident that a program closes over HTTP alone, then the command redrive, embedded; a JSON line each
 	@$(GO) run ./examples/api $(FLAGS)
 
+.PHONY: api-client
+api-client: ## a client that oapi-codegen makes of openapi.json works on dead letters; downloads the tool
+	@$(GO) run ./examples/api -client
+
 .PHONY: demo-console
 demo-console: ## an incident for you and your browser: the console in a service, embedded; Ctrl-C ends it; FLAGS=-addr=127.0.0.1:9000
 	@$(GO) run ./examples/console $(FLAGS)

@@ -9,6 +9,7 @@
 //	service.go    the service, with the console and its API below /deadletters/
 //	orders.go     the messages, and why they fail
 //	command.go    the command, with an address and a token
+//	generated.go  a client that a tool makes of openapi.json, with the flag -client: generated.txt uses it
 //	judge.go      what is counted
 //	operator      the program on call
 package main

@@ -24,9 +24,17 @@ import (
 func main() {
 	messages := flag.Int("messages", 800, "orders to publish, of which one in four fails")
 	seed := flag.Uint64("seed", 1, "seed of the order in which they fail")
+	client := flag.Bool("client", false, "generate a client of openapi.json instead, and run it against the service")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if *client {
+		if _, err := run(ctx, "generated", 64, *seed); err != nil {
+			fmt.Fprintln(os.Stderr, "api:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	for _, by := range []string{"http", "command"} {
 		r, err := run(ctx, by, *messages, *seed)
 		line, _ := json.Marshal(r) // a struct of numbers
@@ -79,6 +87,9 @@ func run(ctx context.Context, by string, messages int, seed uint64,
 	}
 	server := httptest.NewServer(s.web)
 	defer server.Close()
+	if by == "generated" {
+		return r, byGenerated(ctx, server.URL)
+	}
 	if r.By = by; by == "command" {
 		r.Report, err = byCommand(ctx, server.URL, func() { s.handler.fixed.Store(true) })
 	} else {

@@ -165,6 +165,7 @@ func TestEveryOperation(t *testing.T) {
 	}
 	ask(200, "POST", "/letters/1/payload", why)
 	ask(200, "POST", "/plan", `{"seqs":[1],"edit":{"merge":{"currency":"EUR"},"set":{"a":"b"}},"rate":2}`)
+	ask(200, "POST", "/plan", `{"filter":{"classes":["permanent"]}}`)
 	version := ask(200, "GET", "/letters/1", "").Version
 	ask(201, "POST", "/letters/1/edit", `{"reason":"INC-7","version":"`+version+`","edit":{"merge":{"currency":"EUR"}}}`)
 	c := "/campaigns/" + ask(201, "POST", "/campaigns", `{"filter":{"topics":["orders"],"max_seq":4},"reason":"INC-7","approval":true}`).ID

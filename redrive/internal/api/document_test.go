@@ -216,13 +216,13 @@ func (d *document) schema(of reflect.Type, body bool) object {
 	case reflect.String:
 		return object{"type": "string"}
 	case reflect.Float64:
-		return object{"type": "number"}
+		return object{"type": "number", "format": "double"}
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		return object{"type": "integer", "format": map[bool]string{true: "int32", false: "int64"}[of.Kind() == reflect.Int32]}
 	case reflect.Pointer:
 		return d.schema(of.Elem(), body)
 	case reflect.Slice:
-		if of.Elem().Kind() == reflect.Uint8 {
+		if of.Elem() == reflect.TypeFor[byte]() { // a class of failures is text
 			return object{"type": "string", "contentEncoding": "base64"}
 		}
 		return object{"type": "array", "items": d.schema(of.Elem(), body)}
