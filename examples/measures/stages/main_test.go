@@ -23,7 +23,7 @@ func TestFigures(t *testing.T) {
 		rounds: 1, shares: []share{{percent: 0, messages: 200}, {percent: 10, messages: 100}}, stock: 2 * time.Second, publishes: 10, warm: 100,
 		latenessRounds: 1, lateness: 20, drainRounds: 1, drains: []draining{{together, 0, false, 20}, {together, 0, true, 20}}, stays: 2 * time.Second, moves: 20, failing: 200, fails: time.Second,
 	}).run(t.Context(), &out))
-	live := "live_in_flight watermill_per_s spillway_per_s ratio share_of_failure_free confirmed_publish_us"
+	live := "live_in_flight watermill_per_s spillway_per_s ratio share_of_failure_free? confirmed_publish_us"
 	want := []string{live + " if_each_waited", live, live + " if_each_waited failing_percent", live + " failing_percent", "jitter_ms p50 p99", "jitter_ms p50 p99", "jitter_ms p50 p99"}
 	for range 2 {
 		want = append(want, "per_s cpu_us allocs")
