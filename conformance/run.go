@@ -20,6 +20,9 @@ type feature struct {
 	run   func(*bench)
 }
 
+// atATime is the number of rows with processes of their own that run at once. All of them starve a broker beside them.
+const atATime = 12
+
 // Run tests a pub/sub, with a subtest for each feature. For faults it starts processes in which the calling test runs
 // again and Run is a consumer.
 func Run(t *testing.T, target Target) {
@@ -56,8 +59,10 @@ func Run(t *testing.T, target Target) {
 		}
 		record(t, target, f, result)
 	}
-	for _, f := range after {
-		together.Go(f)
+	room := make(chan struct{}, atATime)
+	for _, f := range slices.Backward(after) { // outages, which wait longest, are the last of the list
+		room <- struct{}{}
+		together.Go(func() { defer func() { <-room }(); f() })
 	}
 	together.Wait()
 	for _, f := range last {
