@@ -198,9 +198,10 @@ func TestAPIVersions(t *testing.T) {
 	})
 	s.steps([]step{{0, "9f3a\t3", []string{"causes"}}, {0, "beamed", []string{"audit"}}, {0, "dreaming", []string{"campaigns"}}})
 
-	var without string // the route that an older server lacks
+	var without atomic.Value // the route that an older server lacks
+	without.Store("none")
 	a.instead(func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.URL.Path, "/api/v1/"+without) {
+		if strings.Contains(r.URL.Path, "/api/v1/"+without.Load().(string)) {
 			r.URL.Path = strings.Replace(r.URL.Path, "/api/v1/", "/api/v1/none/", 1)
 		}
 		server(w, r)
@@ -213,7 +214,7 @@ func TestAPIVersions(t *testing.T) {
 		{"outages", []string{"breaker", "open", "x", "--reason", "x", "--yes"}}, {"leases", []string{"unlease", "1", "--reason", "x", "--yes"}},
 		{"erasures", []string{"erase", "--id", "id-0", "--reason", "x", "--yes"}}, {"discards", []string{"discard", "1", "--reason", "x", "--yes"}},
 	} {
-		without = row.route
+		without.Store(row.route)
 		s.steps([]step{{1, "has no " + row.route, row.args}, {1, ": it is API 1.0, and this is redrive ", row.args}})
 	}
 	a.instead(func(w http.ResponseWriter, r *http.Request) { // the command has a field more than the server knows
