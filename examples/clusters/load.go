@@ -171,8 +171,8 @@ func (s *service) start(ctx context.Context, instance int) (stop func() error, e
 // What a round is at.
 const (
 	breaking int32 = iota
-	mending
-	mended
+	healing
+	healed
 )
 
 // publish publishes each id until it is confirmed, as long as the plan says, and again while the full rate is not back.
@@ -196,7 +196,7 @@ func (s *service) publish(ctx context.Context, p *plan) (ids []string, err error
 	defer tick.Stop()
 	for until := time.Now().Add(p.lasts); ctx.Err() == nil; <-tick.C {
 		over := !time.Now().Before(until)
-		if at := s.at.Load(); over && at == mended {
+		if at := s.at.Load(); over && at == healed {
 			break
 		} else if over && at == breaking {
 			continue

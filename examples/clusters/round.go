@@ -81,10 +81,10 @@ func (p *plan) round(ctx context.Context, c *cluster, r round) (_ *result, err e
 	}
 	broken := r.breaks(ctx, name)
 	repaired := time.Now()
-	s.at.Store(mending)
+	s.at.Store(healing)
 	whole := s.until(ctx, func() bool { return c.whole == nil || c.whole(ctx, name) == nil })
 	s.until(ctx, func() bool { _, full := s.fullAfter(repaired, p.rate); return full })
-	s.at.Store(mended)
+	s.at.Store(healed)
 	ids := <-published
 	if err := errors.Join(broken, failed); err != nil {
 		return nil, err

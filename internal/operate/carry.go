@@ -68,7 +68,7 @@ func (d *Desk) Carry(ctx context.Context, who Person, do Deciding) (n int, cut b
 	return 0, false, err
 }
 
-// noMore returns an error if more letters match than a person saw. Of those that most leaves out nobody asks.
+// noMore returns an error if more letters match than a person saw. Letters beyond most, if it is not 0, are not taken.
 func (d *Desk) noMore(ctx context.Context, s Selection, seen *int, most int, counting time.Duration) error {
 	if seen == nil || most > 0 && *seen >= most {
 		return nil

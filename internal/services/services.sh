@@ -10,7 +10,7 @@ servers=(kafka rabbitmq redis postgres mariadb nats prometheus)
 usual=(kafka rabbitmq redis postgres mariadb nats) # without names; a test that needs Prometheus starts one of its own
 programs=(browser pgbouncer)                       # they are only installed: a test that needs one starts it
 deadline=${SPILLWAY_SERVICES_DEADLINE:-90} # seconds that a server has until it answers
-fsync=${SPILLWAY_SERVICES_FSYNC:-on}       # off: servers write, and do not wait for the disk. That survives SIGKILL
+fsync=${SPILLWAY_SERVICES_FSYNC:-on} # off, under make test: databases do not wait for the disk, and all servers go first
 not_ours=3                                 # exit status: this server is not ours to start or stop
 
 # Server programs are where ordinary users' paths do not lead.
@@ -31,9 +31,9 @@ services.sh rabbitmqctl rabbitmq arguments...   for fault tests: policies, alarm
 Servers: kafka rabbitmq redis postgres mariadb nats prometheus; none named is all of them but prometheus, which down stops too.
 Prometheus runs with the configuration file that SPILLWAY_PROMETHEUS_CONFIG names.
 A server whose address is given (SPILLWAY_KAFKA, SPILLWAY_AMQP, SPILLWAY_REDIS, SPILLWAY_POSTGRES, SPILLWAY_MYSQL,
-SPILLWAY_NATS, SPILLWAY_PROMETHEUS) is left alone. SPILLWAY_SERVICES_FSYNC=off lets the servers not
-wait for the disk: what they confirm survives a kill, not the machine's end. SPILLWAY_SERVICES_DIR is the data folder;
-SPILLWAY_KAFKA_PORT and the like change the ports.
+SPILLWAY_NATS, SPILLWAY_PROMETHEUS) is left alone. SPILLWAY_SERVICES_FSYNC=off lets PostgreSQL and
+MariaDB not wait for the disk: what they confirm survives a kill, not the machine's end. Servers that root starts so have
+a higher priority. SPILLWAY_SERVICES_DIR is the data folder; SPILLWAY_KAFKA_PORT and the like change the ports.
 TEXT
 }
 
@@ -113,15 +113,11 @@ as_user() {
   "${become[@]}" "$@"
 }
 
-# eatmydata: the library that turns fsync into nothing. Brokers have no switch for it.
-eatmydata() { compgen -G '/usr/lib/*/libeatmydata.so' | head -n 1; }
-
 # launch SERVER COMMAND...: in a session of its own and with none of our open files, so that it outlives the shell and
 # make, holds no lock, and keeps no pipe open that CI reads to its end.
 launch() {
-  local server=$1 log=$base/$1.log preload=() first=()
+  local server=$1 log=$base/$1.log first=()
   shift
-  if [[ $fsync == off && -n $(eatmydata) ]]; then preload=(LD_PRELOAD="$(eatmydata)"); fi
   # Beside three lanes of tests a server is to be first: one that gets no processor for 20 s breaks what it promises.
   if [[ $fsync == off && $(id -u) == 0 ]]; then first=(nice -n -10); fi
   [[ ! -e $log ]] || mv -f "$log" "$log.1"
@@ -136,7 +132,7 @@ launch() {
     limit=$(ulimit -n)
     if [[ $limit == unlimited ]] || ((limit > 65536)); then ulimit -n 65536; fi
     becoming "$server"
-    exec env "$(mark "$server")" "${preload[@]}" "${first[@]}" setsid "${become[@]}" "$@"
+    exec env "$(mark "$server")" "${first[@]}" setsid "${become[@]}" "$@"
   ) </dev/null >>"$log" 2>&1 &
   echo $! >"$base/$server.pid"
 }
@@ -312,7 +308,6 @@ up() {
     read -ra missing <<<"$("${server}_packages")"
     absent+=("${missing[@]}")
   done
-  if [[ $fsync == off && -z $(eatmydata) ]]; then absent+=(libeatmydata1); fi
   # One that cannot be installed must not keep the others from starting: each says below what it lacks.
   if ((${#absent[@]} > 0)); then
     if ! (install "${absent[@]}"); then say "not all could be installed: ${absent[*]}"; fi

@@ -47,7 +47,7 @@ func Example() {
 	// Output: true
 }
 
-// One console over the databases of two services. Ann is on call for both; nobody else may see what the shop has.
+// One console over the databases of two services. Ann is on call for both, and only she may see what the shop has.
 func ExampleFleet() {
 	dir, err := os.MkdirTemp("", "console")
 	if err != nil {
