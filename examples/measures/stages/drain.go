@@ -59,11 +59,11 @@ type spent struct {
 	allocs    uint64
 }
 
-func (s *spent) count(sign int) {
+// used is what the process has used until now.
+func used() spent {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	s.cpu += time.Duration(sign) * harness.ProcessorTime()
-	s.allocs += uint64(sign) * memory.Mallocs
+	return spent{cpu: harness.ProcessorTime(), allocs: memory.Mallocs}
 }
 
 // drained lets all messages of a topic fail and, when all have waited, a second instance of the service handle them.
@@ -90,9 +90,9 @@ func (c *cluster) drained(d draining, stays time.Duration) (spent, error) {
 	if time.Since(time.Unix(0, began.Load())) > stays {
 		return spent{}, fmt.Errorf("to fill a stage took longer than its %s", stays)
 	}
-	var all spent
+	var before, all spent // the first message may still be handled when the last one ends
 	last := func() {
-		all.count(1)
+		all = used()
 		all.took = time.Since(time.Unix(0, began.Load()))
 		close(done)
 	}
@@ -111,7 +111,7 @@ func (c *cluster) drained(d draining, stays time.Duration) (spent, error) {
 		n := handled.Add(1)
 		if n == 1 {
 			began.Store(time.Now().UnixNano())
-			all.count(-1)
+			before = used()
 		}
 		time.Sleep(d.works)
 		switch {
@@ -122,7 +122,7 @@ func (c *cluster) drained(d draining, stays time.Duration) (spent, error) {
 		}
 		return nil
 	}, done)
-	return all, err
+	return spent{took: all.took, cpu: all.cpu - before.cpu, allocs: all.allocs - before.allocs}, err
 }
 
 // instance runs a service whose messages wait in a stage after their first failure, and in another after the second,
