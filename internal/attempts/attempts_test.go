@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/attempts"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var noon = time.Date(2024, 5, 6, 12, 0, 0, 0, time.UTC)
@@ -32,9 +33,7 @@ func TestFailureAdd(t *testing.T) {
 		for i, a := range f.History {
 			number := n - len(f.History) + i
 			want := classify.Attempt{At: noon.Add(time.Duration(number) * time.Second), Class: classify.ClassTransient, Error: fmt.Sprint("attempt ", number)}
-			if a != want {
-				t.Fatalf("history[%d] is %+v, want %+v", i, a, want)
-			}
+			testkit.Require(t, a == want, "history[%d] is %+v, want %+v", i, a, want)
 		}
 	})
 }
@@ -50,21 +49,14 @@ func TestFailureTakesOver(t *testing.T) {
 		var f classify.Failure
 		attempts.Add(&f, errors.New("before"), classify.Verdict{}, noon.Add(-time.Minute))
 		attempts.Add(&f, err, classify.Verdict{Class: classify.ClassPermanent}, noon.Add(time.Minute))
-		if f.Attempts != 6 || !f.First.Equal(inner.First) || !f.Last.Equal(noon.Add(time.Minute)) {
-			t.Errorf("%s: %d attempts, first %v, last %v", name, f.Attempts, f.First, f.Last)
-		}
-		if len(f.History) != attempts.Kept || f.History[attempts.Kept-1].Error != "latest" {
-			t.Errorf("%s: history %+v", name, f.History)
-		}
-		if f.Verdict.Class != classify.ClassPermanent || !errors.Is(&f, io.EOF) {
-			t.Errorf("%s: %+v", name, f)
-		}
-		if name == "bare" && f.Err != io.EOF {
-			t.Errorf("a failure of a failure: %v", f.Err)
-		}
-		if len(inner.History) != 30 || inner.History[29].Error != "latest" || inner.Attempts != 5 {
-			t.Errorf("%s: the inner one changed: %+v", name, inner)
-		}
+		testkit.Check(t, f.Attempts == 6 && f.First.Equal(inner.First) && f.Last.Equal(noon.Add(time.Minute)),
+			"%s: %d attempts, first %v, last %v", name, f.Attempts, f.First, f.Last)
+		testkit.Check(t, len(f.History) == attempts.Kept && f.History[attempts.Kept-1].Error == "latest",
+			"%s: history %+v", name, f.History)
+		testkit.Check(t, f.Verdict.Class == classify.ClassPermanent && errors.Is(&f, io.EOF), "%s: %+v", name, f)
+		testkit.Check(t, name != "bare" || f.Err == io.EOF, "a failure of a failure: %v", f.Err)
+		testkit.Check(t, len(inner.History) == 30 && inner.History[29].Error == "latest" && inner.Attempts == 5,
+			"%s: the inner one changed: %+v", name, inner)
 	}
 }
 

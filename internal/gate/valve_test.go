@@ -10,19 +10,18 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestOpenValveLetsThrough(t *testing.T) {
 	var v Valve
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if !v.Wait(t.Context()) || !v.Wait(ended) || v.IsShut() || v.Shuts() != 0 {
-		t.Error("a valve that was never shut does not let messages through")
-	}
+	testkit.Check(t, v.Wait(t.Context()) && v.Wait(ended) && !v.IsShut() && v.Shuts() == 0,
+		"a valve that was never shut does not let messages through")
 	v.Shut(nil)
-	if v.IsShut() || v.Shuts() != 0 {
-		t.Error("a nil channel shut the valve")
-	}
+	testkit.Check(t, !v.IsShut() && v.Shuts() == 0, "a nil channel shut the valve")
 }
 
 // A valve that several shut is open when the last of their channels is closed, in whatever order that happens.
@@ -74,14 +73,10 @@ func TestValveIsShutAgainAtWakeUp(t *testing.T) {
 		v.Shut(second)
 		close(first)
 		synctest.Wait()
-		if passed.Load() {
-			t.Error("went through a valve that was shut again")
-		}
+		testkit.Check(t, !passed.Load(), "went through a valve that was shut again")
 		close(second)
 		synctest.Wait()
-		if !passed.Load() {
-			t.Error("the wake-up was lost")
-		}
+		testkit.Check(t, passed.Load(), "the wake-up was lost")
 	})
 }
 
@@ -95,9 +90,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 		if v.Wait(ctx) || time.Since(began) != time.Minute {
 			t.Errorf("Wait ended after %s", time.Since(began))
 		}
-		if !v.IsShut() {
-			t.Error("a waiter that gave up opened the valve")
-		}
+		testkit.Check(t, v.IsShut(), "a waiter that gave up opened the valve")
 	})
 }
 
@@ -118,24 +111,18 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		})
 		waiting.Go(func() {
 			for range 500 {
-				if !v.Wait(t.Context()) {
-					t.Error("Wait returned false without the end of its context")
-				}
+				testkit.Check(t, v.Wait(t.Context()), "Wait returned false without the end of its context")
 			}
 		})
 	}
 	shutting.Wait()
 	waiting.Wait()
-	if v.IsShut() || len(v.until) != 0 {
-		t.Errorf("%d channels are left", len(v.until))
-	}
+	testkit.Check(t, !v.IsShut() && len(v.until) == 0, "%d channels are left", len(v.until))
 }
 
 func TestContextHoldsValve(t *testing.T) {
 	var v Valve
-	if Of(t.Context()) != nil || Of(With(t.Context(), &v)) != &v {
-		t.Error("the context does not hold the valve")
-	}
+	testkit.Check(t, Of(t.Context()) == nil && Of(With(t.Context(), &v)) == &v, "the context does not hold the valve")
 }
 
 // The happy path asks the valve before each message.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature I3: by the database's clock, which knows only milliseconds, a lease lasts as long as its owner thinks, or
@@ -22,8 +23,7 @@ func TestLeaseDuration(t *testing.T) {
 func TestLeaseNumbered(t *testing.T) {
 	postgres := leasings[database.Postgres]
 	for _, s := range []string{postgres.enter, postgres.complete, postgres.release} {
-		if strings.Contains(s, "?") || strings.Count(s, "$1") != 1 || strings.Contains(s, "$0") {
-			t.Error(s)
-		}
+		testkit.Check(t, !strings.Contains(s, "?") && strings.Count(s, "$1") == 1 && !strings.Contains(s, "$0"),
+			"%v", s)
 	}
 }

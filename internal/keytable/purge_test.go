@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature I8: while a purge waits for another process it keeps no writer of its own process waiting.
@@ -22,19 +23,13 @@ func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
 	var dbs [2]*sql.DB
 	for i := range dbs {
 		db, err := sql.Open("sqlite", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer func() { _ = db.Close() }()
 		dbs[i] = db
 	}
-	if err := database.Of(database.SQLite, dbs[0]).Upgrade(t.Context(), keytable.Table); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, database.Of(database.SQLite, dbs[0]).Upgrade(t.Context(), keytable.Table))
 	other, err := dbs[1].Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if _, err := other.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ('c', '1', 1)`); err != nil {
 		t.Fatal(err)
 	}
@@ -51,9 +46,7 @@ func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	for range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		if err := gate.Lock(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, gate.Lock(ctx))
 		gate.Unlock()
 		cancel()
 	}
@@ -62,9 +55,7 @@ func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
 		t.Error("it did not wait:", r)
 	default:
 	}
-	if err := other.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, other.Commit())
 	if r := <-purged; r.n != 1 || r.err != nil {
 		t.Error(r)
 	}

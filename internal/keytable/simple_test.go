@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // The values of a statement, whatever they hold, are these and nothing else.
@@ -44,9 +46,7 @@ func FuzzSimple(f *testing.F) {
 func TestPreparedNames(t *testing.T) {
 	names := map[string]bool{}
 	for _, p := range []entering{enterPostgres, upsertPostgres} {
-		if names[p.name] || len(p.name) > 63 {
-			t.Error(p.name)
-		}
+		testkit.Check(t, !names[p.name] && len(p.name) <= 63, "%v", p.name)
 		names[p.name] = true
 		if !strings.HasPrefix(p.prepare, "PREPARE "+p.name+" ") || strings.Count(p.prepare, "$") != 6 || strings.Count(p.prepare, ";") != 1 {
 			t.Errorf("%q", p.prepare)

@@ -3,9 +3,7 @@ package lanes_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/internal/lanes"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,9 +70,7 @@ func TestProperty(t *testing.T) {
 				i := &item{number: number, takes: time.Duration(rapid.IntRange(0, 9).Draw(rt, "ms")) * time.Millisecond,
 					key:  rapid.SampledFrom([][]byte{nil, {}, []byte("a"), []byte("b"), []byte("c")}).Draw(rt, "key"),
 					size: rapid.SampledFrom([]int{0, 1, 2 << 20}).Draw(rt, "size")}
-				if err := l.Add(t.Context(), i); err != nil {
-					rt.Error(err)
-				}
+				testkit.NoError(rt, l.Add(t.Context(), i))
 				mu.Lock()
 				added++
 				mu.Unlock()
@@ -92,15 +89,11 @@ func TestTakesNoMoreThanRuns(t *testing.T) {
 		l := lanes.New(config(2, 10, func(*item) { time.Sleep(time.Minute) }))
 		defer l.Close()
 		for _, key := range []string{"a", "a", "a", "b"} {
-			if err := l.Add(t.Context(), &item{key: []byte(key)}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, l.Add(t.Context(), &item{key: []byte(key)}))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := l.Add(ctx, new(item)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("while as many run: %v", err)
-		}
+		testkit.Is(t, l.Add(ctx, new(item)), context.DeadlineExceeded)
 	})
 }
 
@@ -122,17 +115,13 @@ func TestSlowKeyHoldsItsOwn(t *testing.T) {
 			if number < 3 {
 				i.key, i.takes = []byte("slow"), time.Hour
 			}
-			if err := l.Add(t.Context(), i); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, l.Add(t.Context(), i))
 		}
 		check := func(after time.Duration, done, last int, lastAt time.Duration) {
 			time.Sleep(after)
 			mu.Lock()
 			defer mu.Unlock()
-			if len(at) != done || at[last] != lastAt {
-				t.Errorf("done: %v", at)
-			}
+			testkit.Check(t, len(at) == done && at[last] == lastAt, "done: %v", at)
 		}
 		check(time.Minute, 9, 11, 9*time.Second)
 		check(3*time.Hour, 12, 2, 3*time.Hour)
@@ -146,9 +135,7 @@ func TestEachWithoutKeyRunsAlone(t *testing.T) {
 		l := lanes.New(config(50, 100, func(*item) { time.Sleep(time.Second) }))
 		for _, n := range []int{1, 2, 50, 50} {
 			for range n {
-				if err := l.Add(t.Context(), new(item)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, l.Add(t.Context(), new(item)))
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
@@ -165,15 +152,11 @@ func TestClose(t *testing.T) {
 		var ran atomic.Int32
 		l := lanes.New(config(2, 3, func(*item) { ran.Add(1); time.Sleep(time.Minute) }))
 		for _, key := range []string{"a", "a", "b"} {
-			if err := l.Add(t.Context(), &item{key: []byte(key)}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, l.Add(t.Context(), &item{key: []byte(key)}))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := l.Add(ctx, new(item)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("without room: %v", err)
-		}
+		testkit.Is(t, l.Add(ctx, new(item)), context.DeadlineExceeded)
 		go func() { time.Sleep(time.Second); l.Close() }()
 		if err := l.Add(t.Context(), new(item)); err != lanes.ErrClosed {
 			t.Errorf("while closing: %v", err)
@@ -193,9 +176,7 @@ func TestKeyPanics(t *testing.T) {
 	l := lanes.New(c)
 	defer l.Close()
 	err := l.Add(t.Context(), new(item))
-	if err == nil || !strings.Contains(err.Error(), "Key panicked with no account: it must return") {
-		t.Error(err)
-	}
+	testkit.Says(t, err, "Key panicked with no account: it must return")
 }
 
 // A key may be large, and there may be many: what is kept is bounded by what is in flight.
@@ -208,16 +189,12 @@ func TestLargeAndManyKeys(t *testing.T) {
 	}))
 	large := bytes.Repeat([]byte("k"), 1<<20)
 	for number := range 300_000 {
-		if err := l.Add(t.Context(), &item{key: fmt.Append(nil, number)}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, l.Add(t.Context(), &item{key: fmt.Append(nil, number)}))
 	}
 	if held := l.Held(); held > 64 {
 		t.Errorf("%d keys are kept", held)
 	}
-	if err := l.Add(t.Context(), &item{key: large}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, l.Add(t.Context(), &item{key: large}))
 	for l.Held() > 0 {
 		time.Sleep(time.Millisecond)
 	}
@@ -237,9 +214,7 @@ func TestAllocations(t *testing.T) {
 	}
 	n := 0
 	if allocs := testing.AllocsPerRun(10_000, func() {
-		if err := l.Add(t.Context(), items[n%len(items)]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, l.Add(t.Context(), items[n%len(items)]))
 		<-done
 		n++
 	}); allocs != 0 {
@@ -280,7 +255,5 @@ func TestAddBeside(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	l.Close()
-	if err := l.AddBeside(t.Context(), "late"); !errors.Is(err, lanes.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	testkit.Is(t, l.AddBeside(t.Context(), "late"), lanes.ErrClosed)
 }

@@ -64,14 +64,12 @@ func TestLife(t *testing.T) {
 			l := lifecycle.New(func() error { started++; return nil }, func() { stopped++ })
 			for round := 1; round <= 2; round++ { // a Lifecycle may follow one router after another
 				err := run(t, l.Plugin, func(r *message.Router, cancel context.CancelFunc) {
-					if started != round || stopped != round-1 {
-						t.Errorf("round %d: started %d times, stopped %d times while it ran", round, started, stopped)
-					}
+					testkit.Check(t, started == round && stopped == round-1,
+						"round %d: started %d times, stopped %d times while it ran", round, started, stopped)
 					end(r, cancel)
 				})
-				if err != nil || started != round || stopped != round {
-					t.Errorf("round %d: started %d times, stopped %d times: %v", round, started, stopped, err)
-				}
+				testkit.Check(t, err == nil && started == round && stopped == round,
+					"round %d: started %d times, stopped %d times: %v", round, started, stopped, err)
 			}
 		})
 	}
@@ -82,9 +80,7 @@ func TestStartFails(t *testing.T) {
 	boom := errors.New("boom")
 	l := lifecycle.New(func() error { return boom }, func() { t.Error("stopped") })
 	err := run(t, l.Plugin, nil)
-	if !errors.Is(err, boom) {
-		t.Error(err)
-	}
+	testkit.Is(t, err, boom)
 }
 
 type refuses struct{ message.Subscriber }
@@ -107,9 +103,7 @@ func TestSubscribeFails(t *testing.T) {
 		t.Fatal("the router runs")
 	}
 	<-stopped // when the handler that started has ended as well
-	if started == 0 {
-		t.Error("never started")
-	}
+	testkit.Check(t, started != 0, "never started")
 	testkit.NoError(t, ps.Close())
 }
 
@@ -122,16 +116,12 @@ func TestDecoratorFails(t *testing.T) {
 		router.AddSubscriberDecorators(fails)
 		return l.Plugin(router)
 	}, nil)
-	if err == nil || running != 0 {
-		t.Errorf("runs: %d, %v", running, err)
-	}
+	testkit.Check(t, err != nil && running == 0, "runs: %d, %v", running, err)
 	err = run(t, func(router *message.Router) error {
 		defer router.AddSubscriberDecorators(fails)
 		return l.Plugin(router)
 	}, nil)
-	if err == nil || running != 0 {
-		t.Errorf("runs: %d, %v", running, err)
-	}
+	testkit.Check(t, err != nil && running == 0, "runs: %d, %v", running, err)
 }
 
 // again subscribes once more when a subscription has failed, and in vain while it has one.
@@ -286,8 +276,6 @@ func TestRunEndsWithTheRouter(t *testing.T) {
 	})
 	for round := 1; round <= 2; round++ {
 		testkit.NoError(t, run(t, life.Plugin, func(r *message.Router, _ context.CancelFunc) { _ = r.Close() }))
-		if runs != round || ended != round {
-			t.Errorf("%d runs, %d ended", runs, ended)
-		}
+		testkit.Check(t, runs == round && ended == round, "%d runs, %d ended", runs, ended)
 	}
 }

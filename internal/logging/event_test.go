@@ -28,9 +28,7 @@ func TestStorm(t *testing.T) {
 		logger := logging.Wrap(kept, nil)
 		for n := range 10_000 { // ten minutes and 40 s
 			fail(logger, "billing", n)
-			if n == 0 && len(kept.Errors()) != 1 {
-				t.Error("the first line does not come at once")
-			}
+			testkit.Check(t, n != 0 || len(kept.Errors()) == 1, "the first line does not come at once")
 			time.Sleep(64 * time.Millisecond)
 		}
 		fail(logger, "shipping", 0)
@@ -42,9 +40,7 @@ func TestStorm(t *testing.T) {
 		if n := testkit.StandsFor(lines); n != 10_001 {
 			t.Errorf("the lines stand for %d", n)
 		}
-		if len(lines) != 10+11+1 {
-			t.Errorf("%d lines", len(lines))
-		}
+		testkit.Check(t, len(lines) == 10+11+1, "%d lines", len(lines))
 		example := lines[10]
 		if example.Fields[logging.Handler] != "billing" || example.Fields[logging.Topic] != "orders" || example.Err.Error() != "failure 10" ||
 			example.Fields[logging.EventName] != "output_refused" {
@@ -135,9 +131,7 @@ func TestHostileValues(t *testing.T) {
 	if lines := kept.Errors(); len(lines) != 1 || !strings.HasPrefix(lines[0].Err.Error(), `line\nline\x1b[31m card ****`) || len(lines[0].Err.Error()) > 1<<10 {
 		t.Errorf("error lines %v", lines)
 	}
-	if !errors.Is(kept.Errors()[0].Err, err) {
-		t.Error("a logger does not find the error that it knows")
-	}
+	testkit.Check(t, errors.Is(kept.Errors()[0].Err, err), "a logger does not find the error that it knows")
 	lines := kept.Lines(watermill.InfoLogLevel, "")
 	if len(lines) != 1 || lines[0].Err != nil || lines[0].Fields[logging.Error] != kept.Errors()[0].Err.Error() {
 		t.Fatalf("info lines %v", lines)
@@ -202,9 +196,7 @@ func TestLoggerHangs(t *testing.T) {
 			t.Errorf("messages waited %s", took)
 		}
 		time.Sleep(10 * time.Minute)
-		if len(kept.Errors()) != 0 {
-			t.Error("the logger does not hang")
-		}
+		testkit.Check(t, len(kept.Errors()) == 0, "the logger does not hang")
 		close(block)
 		time.Sleep(10 * time.Minute)
 		if lines := kept.Errors(); testkit.StandsFor(lines) != all || len(lines) > 1200 {

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,9 +26,7 @@ func TestLate(t *testing.T) {
 		child.Trace("trace", nil)
 	}
 	lines()
-	if !logging.IsSilent(late) || !logging.IsSilent(child) {
-		t.Error("not silent before it is bound")
-	}
+	testkit.Check(t, logging.IsSilent(late) && logging.IsSilent(child), "not silent before it is bound")
 	late.Bind(nil)
 	late.Bind(first)
 	late.Bind(second)
@@ -41,9 +40,7 @@ func TestLate(t *testing.T) {
 	}
 	nop := logging.NewLate()
 	nop.Bind(watermill.NopLogger{})
-	if !logging.IsSilent(nop) {
-		t.Error("a late logger that is bound to none is not silent")
-	}
+	testkit.Check(t, logging.IsSilent(nop), "a late logger that is bound to none is not silent")
 }
 
 // Feature O5: what a line tells of an error is bounded.

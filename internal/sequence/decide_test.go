@@ -107,18 +107,14 @@ func TestOwnerAdmits(t *testing.T) {
 		park("b", 3, big)
 		admits("b", false) // for its bytes
 		admits("c", true)
-		if !o.Admit(t.Context(), nil) {
-			t.Error("a message without a key waits for those of others")
-		}
+		testkit.Check(t, o.Admit(t.Context(), nil), "a message without a key waits for those of others")
 		park("c", 4, 0)
 		admits("d", false) // for all
 		o = ordering.Own(source)
 		o.Load(t.Context())
 		admits("d", false) // a new owner knows
 		row := testkit.Must(s.Heads(t.Context(), source, []byte("a"), 1))[0]
-		if !o.Delete(t.Context(), row) {
-			t.Error("it is not deleted")
-		}
+		testkit.Check(t, o.Delete(t.Context(), row), "it is not deleted")
 		admits("d", true)
 		admits("a", true)
 		admits("b", false)
@@ -126,8 +122,6 @@ func TestOwnerAdmits(t *testing.T) {
 		testkit.NoError(t, s.Delete(t.Context(), source, row))
 		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 		defer cancel()
-		if !o.Admit(ctx, []byte("b")) {
-			t.Error("the source does not see that there is room")
-		}
+		testkit.Check(t, o.Admit(ctx, []byte("b")), "the source does not see that there is room")
 	})
 }

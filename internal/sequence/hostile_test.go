@@ -14,19 +14,16 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 func opened(t testing.TB, db *sql.DB) (*database.Database, *sequence.Store) {
 	t.Helper()
 	on, err := database.Open(t.Context(), "test", db, "shop", keytable.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s, err := sequence.NewStore(t.Context(), db, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return on, s
 }
 
@@ -46,20 +43,14 @@ func TestHostileKeys(t *testing.T) {
 		_, s := opened(t, kind.Open(t, address))
 		for range 2 { // again: nothing is written twice
 			for at, key := range keys {
-				if err := s.Park(t.Context(), source, rowOf(key, int64(at), "id\x00\xff", ""), 0); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, s.Park(t.Context(), source, rowOf(key, int64(at), "id\x00\xff", ""), 0))
 			}
 		}
 		all, err := s.Load(t.Context(), source)
-		if err != nil || len(all) != len(keys) {
-			t.Fatalf("%d sequences: %v", len(all), err)
-		}
+		testkit.Require(t, err == nil && len(all) == len(keys), "%d sequences: %v", len(all), err)
 		for at, key := range keys {
 			rows, err := s.Heads(t.Context(), source, sequence.LaneOf(key), 10)
-			if err != nil || len(rows) != 1 {
-				t.Fatalf("%d: %d rows: %v", at, len(rows), err)
-			}
+			testkit.Require(t, err == nil && len(rows) == 1, "%d: %d rows: %v", at, len(rows), err)
 			r := rows[0]
 			if !bytes.Equal(r.RecordKey, key) || r.RecordKey == nil || r.Position != int64(at) || r.Msg.UUID != "id\x00\xff" || r.Msg.Payload == nil ||
 				r.Msg.Metadata.Get("customer") != "ann\x00\xff" || r.SentAt.UnixMilli() != 1234567 {
@@ -87,13 +78,9 @@ func TestTopicMadeAnew(t *testing.T) {
 	databases.Each(t, func(t *testing.T, kind databases.Database, address string) {
 		_, s := opened(t, kind.Open(t, address))
 		for _, row := range []*sequence.Row{rowOf([]byte("a"), 7, "a", "old"), rowOf([]byte("a"), 7, "a", "new")} {
-			if err := s.Park(t.Context(), source, row, time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Park(t.Context(), source, row, time.Hour))
 		}
-		if err := s.Delete(t.Context(), source, rowOf([]byte("a"), 7, "a", "old")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Delete(t.Context(), source, rowOf([]byte("a"), 7, "a", "old")))
 		rows, err := s.Heads(t.Context(), source, []byte("a"), 10)
 		if err != nil || len(rows) != 1 || string(rows[0].Msg.Payload) != "new" || time.Until(rows[0].Due) < time.Minute {
 			t.Errorf("%d rows: %v", len(rows), err)
@@ -110,12 +97,8 @@ func TestSettleMeetsClaim(t *testing.T) {
 			row := keytable.NewRow("shop/billing", "a", nil, 0, false)
 			row.Place = keytable.Place{Source: "source", Position: 3}
 			tx, err := db.BeginTx(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := keytable.DialectOf(on.Kind()).Enter(t.Context(), tx, row); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
+			testkit.NoError(t, testkit.Err(keytable.DialectOf(on.Kind()).Enter(t.Context(), tx, row)))
 			short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			if _, err := keytable.Settle(short, on, row); err == nil {
@@ -124,15 +107,11 @@ func TestSettleMeetsClaim(t *testing.T) {
 			settled := make(chan *keytable.Record)
 			go func() {
 				record, err := keytable.Settle(t.Context(), on, row)
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, err == nil, "%v", err)
 				settled <- record
 			}()
 			time.Sleep(50 * time.Millisecond)
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, tx.Commit())
 			if record := <-settled; record == nil {
 				t.Error("the effect was not seen")
 			}
@@ -147,17 +126,11 @@ func TestPurgeSparesParked(t *testing.T) {
 		for at, id := range []string{"parked", "old"} {
 			row := keytable.NewRow("shop/billing", id, nil, 0, false)
 			row.Place = keytable.Place{Source: "source", Position: int64(at)}
-			if _, err := keytable.Settle(t.Context(), on, row); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, testkit.Err(keytable.Settle(t.Context(), on, row)))
 		}
-		if err := s.Park(t.Context(), source, rowOf([]byte("a"), 7, "parked", ""), 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Park(t.Context(), source, rowOf([]byte("a"), 7, "parked", ""), 0))
 		for _, want := range []int{1, 0} {
-			if n, err := keytable.Purge(t.Context(), on, time.Now().Add(time.Minute).UnixMilli(), 10); err != nil || n != want {
-				t.Errorf("%d purged, want %d: %v", n, want, err)
-			}
+			testkit.Returns(t, want)(keytable.Purge(t.Context(), on, time.Now().Add(time.Minute).UnixMilli(), 10))
 		}
 	})
 }
@@ -168,19 +141,13 @@ func TestErase(t *testing.T) {
 		db := kind.Open(t, address)
 		on, s := opened(t, db)
 		for n := range 4 {
-			if err := s.Park(t.Context(), source, rowOf([]byte("a"), int64(n), fmt.Sprint("a", n), ""), 0); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Park(t.Context(), source, rowOf([]byte("a"), int64(n), fmt.Sprint("a", n), ""), 0))
 		}
 		erasing := sequence.Erasing{Match: func(id string, metadata map[string]string) bool { return id == "a1" && metadata["customer"] != "" }, DryRun: true}
 		for _, left := range []int{4, 3} {
-			if n, err := sequence.Erase(t.Context(), on, "shop", erasing); err != nil || n != 1 {
-				t.Errorf("%d erased: %v", n, err)
-			}
+			testkit.Returns(t, 1)(sequence.Erase(t.Context(), on, "shop", erasing))
 			rows, err := s.Heads(t.Context(), source, []byte("a"), 10)
-			if err != nil || len(rows) != left {
-				t.Errorf("%d rows, want %d: %v", len(rows), left, err)
-			}
+			testkit.Check(t, err == nil && len(rows) == left, "%d rows, want %d: %v", len(rows), left, err)
 			erasing.DryRun = false
 		}
 		row := keytable.NewRow("shop/billing", "a1", nil, 0, false)
@@ -188,8 +155,6 @@ func TestErase(t *testing.T) {
 		if absorbs, err := keytable.DialectOf(on.Kind()).Absorbs(t.Context(), db, row); err != nil || !absorbs {
 			t.Errorf("it would be handled again: %v", err)
 		}
-		if n, err := sequence.Left(t.Context(), db, "shop"); err != nil || n != 3 {
-			t.Errorf("%d are left: %v", n, err)
-		}
+		testkit.Returns(t, 3)(sequence.Left(t.Context(), db, "shop"))
 	})
 }

@@ -45,9 +45,7 @@ func TestStanding(t *testing.T) {
 				Fingerprint: sequence.FingerprintOf(msg), Key: sequence.Key{Consumer: "shop/billing", ID: msg.UUID}, Msg: msg, Held: row.held}, row.wait))
 		}
 		all := testkit.Must(table.Standing(t.Context()))
-		if len(all) != 2 {
-			t.Fatalf("%+v", all)
-		}
+		testkit.Require(t, len(all) == 2, "%+v", all)
 		first, second := all[0], all[1]
 		if overdue := first.Overdue; overdue < time.Hour || overdue > 2*time.Hour || !first.IsLate() || second.IsLate() {
 			t.Errorf("%+v, %+v", first, second)

@@ -34,13 +34,9 @@ func newTables(t testing.TB) *tables {
 	t.Helper()
 	db := databases.SQLite.New(t)
 	on, err := database.Open(t.Context(), "test", db, "shop", keytable.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	parked, err := sequence.NewStore(t.Context(), db, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s := &tables{t: t, db: db, on: on, parked: parked}
 	s.exec(`PRAGMA synchronous = off`)
 	return s

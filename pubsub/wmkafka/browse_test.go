@@ -5,6 +5,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/draining"
 )
 
@@ -34,9 +35,7 @@ func TestBrowse(t *testing.T) {
 			}
 			return len(ids) < most
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return ids
 	}
 	if ids := browse(100); len(ids) != 0 {

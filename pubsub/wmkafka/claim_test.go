@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/graceful"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -96,9 +97,7 @@ func subscriptionOf(t *testing.T, config SubscriberConfig, autoCommit bool) *sub
 	t.Helper()
 	config.Sarama = func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = autoCommit }
 	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return newSubscription(sub, "orders", func() {})
 }
 
@@ -173,13 +172,9 @@ func TestInFlightAtRandom(t *testing.T) {
 			}
 			close(over)
 			settling.Wait()
-			if !slices.IsSorted(g.marked) {
-				t.Fatalf("round %d: marked %v", round, g.marked)
-			}
+			testkit.Require(t, slices.IsSorted(g.marked), "round %d: marked %v", round, g.marked)
 			for offset := range append([]int64{-1}, g.marked...)[len(g.marked)] + 1 {
-				if !acked[offset] {
-					t.Fatalf("round %d: marked %v, acked %v", round, g.marked, acked)
-				}
+				testkit.Require(t, acked[offset], "round %d: marked %v, acked %v", round, g.marked, acked)
 			}
 		})
 	}
@@ -201,9 +196,7 @@ func TestInFlightCommitsTogether(t *testing.T) {
 		all[0].Ack()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if g.commits != 1 {
-			t.Errorf("%d commits while the next is waited for", g.commits)
-		}
+		testkit.Check(t, g.commits == 1, "%d commits while the next is waited for", g.commits)
 		for _, msg := range all[2:] {
 			msg.Ack()
 		}

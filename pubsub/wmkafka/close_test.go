@@ -3,7 +3,6 @@ package wmkafka
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,19 +16,11 @@ import (
 // No broker: Subscribe and Backlog say so within bounded time, and Close returns.
 func TestNoBroker(t *testing.T) {
 	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", SubscriberConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	start := time.Now()
-	if _, err := sub.Subscribe(context.Background(), "orders"); err == nil || !strings.Contains(err.Error(), `"orders"`) {
-		t.Errorf("Subscribe: %v", err)
-	}
-	if _, err := sub.Backlog(context.Background(), "orders"); err == nil || !strings.Contains(err.Error(), `"orders"`) {
-		t.Errorf("Backlog: %v", err)
-	}
-	if err := sub.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Says(t, testkit.Err(sub.Subscribe(context.Background(), "orders")), `"orders"`)
+	testkit.Says(t, testkit.Err(sub.Backlog(context.Background(), "orders")), `"orders"`)
+	testkit.NoError(t, sub.Close())
 	if took := time.Since(start); took > patience { // a hang; it takes a second
 		t.Errorf("it took %s", took)
 	}
@@ -38,15 +29,9 @@ func TestNoBroker(t *testing.T) {
 // After Close: nothing is subscribed to any more, and Close may be called again.
 func TestClosedSubscriber(t *testing.T) {
 	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", SubscriberConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(sub.Close(), sub.Close()); err != nil {
-		t.Error(err)
-	}
-	if _, err := sub.Subscribe(context.Background(), "orders"); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, errors.Join(sub.Close(), sub.Close()))
+	testkit.Is(t, testkit.Err(sub.Subscribe(context.Background(), "orders")), ErrClosed)
 }
 
 // Promise P1: what was acked is committed by Close and does not come again; what was not does.
@@ -64,9 +49,7 @@ func TestOffsetsAcrossClose(t *testing.T) {
 				c.next(messages).Ack()
 			}
 			held := c.next(messages) // and is not acked
-			if err := sub.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, sub.Close())
 			if !errors.Is(held.Context().Err(), context.Canceled) {
 				t.Errorf("the context of the message in hand has %v", held.Context().Err())
 			}
@@ -104,11 +87,7 @@ func TestCloseUnderHandler(t *testing.T) {
 			messages := c.subscribe(sub)
 			msg := c.next(messages)
 			go row.settle(msg)
-			c.ends("Close", func() {
-				if err := sub.Close(); err != nil {
-					t.Error(err)
-				}
-			})
+			c.closes(sub)
 			if _, open := <-messages; open {
 				t.Error("a message came after Close")
 			}
@@ -128,9 +107,7 @@ func TestDeadlineOfSubscription(t *testing.T) {
 	type key struct{}
 	ctx, expire := testkit.Expiring(context.WithValue(context.Background(), key{}, "value"))
 	messages, err := c.subscriber(SubscriberConfig{}).Subscribe(ctx, c.topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	msg := c.next(messages)
 	call := chain.Keep(msg)
 	defer call.Release()

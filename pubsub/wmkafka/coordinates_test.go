@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -42,9 +43,7 @@ func TestOriginAtEachDelivery(t *testing.T) {
 	is(forged, c.topic+"/0/1/1700000000123")
 	letter := poison.Letter{Original: forged, Origin: Origin(forged)}
 	forged.Ack()
-	if err := c.publisher(PublisherConfig{}).Publish(c.topic, letter.Redriven("me", "campaign", time.Now())); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.publisher(PublisherConfig{}).Publish(c.topic, letter.Redriven("me", "campaign", time.Now())))
 	redriven := c.next(messages)
 	own, _ := kafka.MessageTimestampFromCtx(redriven.Context())
 	is(redriven, fmt.Sprint(c.topic, "/0/2/", own.UnixMilli()))

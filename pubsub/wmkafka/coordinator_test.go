@@ -11,6 +11,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // unsettled is a dialer of connections to a cluster that answers the first questions for a group's coordinator as one
@@ -77,9 +79,7 @@ func TestCoordinatorComesLate(t *testing.T) {
 	for name, ask := range map[string]func(func(*sarama.Config)) (int, error){
 		"ListWaiting": func(config func(*sarama.Config)) (int, error) {
 			found, err := c.publisher(PublisherConfig{Sarama: config}).ListWaiting(t.Context(), c.topic)
-			if !maps.Equal(found, map[string]int{c.topic: 3}) {
-				t.Errorf("ListWaiting: %v", found)
-			}
+			testkit.Check(t, maps.Equal(found, map[string]int{c.topic: 3}), "ListWaiting: %v", found)
 			return found[c.topic], err
 		},
 		"Backlog": func(config func(*sarama.Config)) (int, error) {
@@ -98,8 +98,6 @@ func TestCoordinatorComesLate(t *testing.T) {
 		}); err != nil || n != 3 {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
-		if dialer.refuses.Load() >= 0 {
-			t.Errorf("%s: the coordinator was not asked for so often", name)
-		}
+		testkit.Check(t, dialer.refuses.Load() < 0, "%s: the coordinator was not asked for so often", name)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // together publishes a large message and small ones so that they travel in one batch, and returns the refusals.
@@ -39,9 +40,7 @@ func TestFactKafkaRefusesBatch(t *testing.T) {
 	config := kafka.DefaultSaramaSyncPublisherConfig()
 	batching(config)
 	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Brokers: c.brokers, OverwriteSaramaConfig: config}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	c.cleanup(pub.Close)
 	if small, large := together(t, c.topic, pub); large == nil || errors.Join(small...) == nil {
 		t.Errorf("large %v, small %v", large, small)
@@ -55,9 +54,8 @@ func TestOnlyTheLargeIsRefused(t *testing.T) {
 	pub := c.publisher(PublisherConfig{Sarama: batching})
 	for range 2 {
 		small, large := together(t, c.topic, pub)
-		if !errors.Is(large, classify.ErrTooLarge) || !(*classify.Classifier)(nil).IsTooLarge(large) {
-			t.Errorf("large: %v", large)
-		}
+		testkit.Check(t, errors.Is(large, classify.ErrTooLarge) && (*classify.Classifier)(nil).IsTooLarge(large),
+			"large: %v", large)
 		if err := errors.Join(small...); err != nil {
 			t.Errorf("small: %v", err)
 		}

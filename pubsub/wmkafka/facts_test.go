@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // The facts about watermill-kafka that this package answers to, each with what it does about it. When a test of
@@ -61,9 +62,7 @@ func TestFactWatermillHandlerStopsRebalance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	ended, rebalanced := waits(c, c.stock(kafka.SubscriberConfig{}), c.stock(kafka.SubscriberConfig{}), 6*time.Second)
-	if ended || rebalanced {
-		t.Errorf("context ended: %t, rebalanced: %t", ended, rebalanced)
-	}
+	testkit.Check(t, !ended && !rebalanced, "context ended: %t, rebalanced: %t", ended, rebalanced)
 }
 
 // Promise P3: with ours it does, and the rebalance is over in seconds.
@@ -71,9 +70,7 @@ func TestHandlerStopsNoRebalance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	ended, rebalanced := waits(c, c.subscriber(SubscriberConfig{}), c.subscriber(SubscriberConfig{}), patience)
-	if !ended || !rebalanced {
-		t.Errorf("context ended: %t, rebalanced: %t", ended, rebalanced)
-	}
+	testkit.Check(t, ended && rebalanced, "context ended: %t, rebalanced: %t", ended, rebalanced)
 }
 
 // nacks nacks every message of a subscriber while a second instance joins, and returns how many deliveries there were
@@ -110,9 +107,7 @@ func TestFactWatermillResendsAfterSession(t *testing.T) {
 	c := newCluster(t)
 	n, rebalanced := nacks(c, c.stock(stockWith(kafka.DefaultMarshaler{})), c.stock(stockWith(kafka.DefaultMarshaler{})), 6*time.Second, 100)
 	t.Logf("%d deliveries", n)
-	if n < 100 || rebalanced {
-		t.Errorf("%d deliveries, rebalanced: %t", n, rebalanced)
-	}
+	testkit.Check(t, n >= 100 && !rebalanced, "%d deliveries, rebalanced: %t", n, rebalanced)
 }
 
 // Promise P3: ours leaves the partition, and redelivers ever more slowly.
@@ -120,9 +115,7 @@ func TestNackedIsNotResentAfterSession(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	n, _ := nacks(c, c.subscriber(SubscriberConfig{}), c.subscriber(SubscriberConfig{}), 6*time.Second, 0)
-	if n > 20 {
-		t.Errorf("%d deliveries", n)
-	}
+	testkit.Check(t, n <= 20, "%d deliveries", n)
 	c.eventually("the rebalance is over", func() bool { return c.members() == 2 })
 }
 
@@ -173,17 +166,13 @@ func appended(t *testing.T, make func(*cluster) message.Subscriber) string {
 	config := publisherDefaults()
 	config.Producer.Flush.Messages, config.Producer.Flush.Frequency = 2, 5*time.Second // both in one batch
 	producer, err := sarama.NewSyncProducer(c.brokers, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	records := numbered(2)
 	for _, record := range records {
 		record.Topic = c.topic
 		record.Headers = nil
 	}
-	if err := errors.Join(producer.SendMessages(records), producer.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(producer.SendMessages(records), producer.Close()))
 	messages := c.subscribe(make(c))
 	first := c.next(messages)
 	_ = append(first.Payload, strings.Repeat("!", 14)...)
@@ -199,12 +188,9 @@ func TestFactKafkaTopicExpires(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	found, err := describeTopic(c.admin, c.topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found.retentionMs != "604800000" || found.maxMessageBytes != kafkaMaxMessageBytes {
-		t.Errorf("it is %+v", found)
-	}
+	testkit.NoError(t, err)
+	testkit.Check(t, found.retentionMs == "604800000" && found.maxMessageBytes == kafkaMaxMessageBytes,
+		"it is %+v", found)
 }
 
 // Fact, promise P3: watermill's Retry and PoisonQueue dead-letter a healthy message when the subscription ends in a
@@ -224,9 +210,7 @@ func TestFactSubscriptionEndsInBackoff(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience) // a deadline, which is no failure either
 	defer cancel()
 	messages, err := sub.Subscribe(ctx, c.topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	msg := c.next(messages)
 	cancel()
 	if _, err := handle(msg); err == nil || len(dead.all()) != 0 {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // faulty is a dialer whose connections fall silent, as half-open ones are, or are refused, or stand still, as those of
@@ -92,9 +94,7 @@ func TestPublishIsBounded(t *testing.T) {
 			dialer := &faulty{}
 			pub := c.publisher(PublisherConfig{Sarama: dialer.into, ProducerPerTopic: fault.opens})
 			if !fault.opens {
-				if err := pub.Publish(c.topic, message.NewMessage("before", nil)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, pub.Publish(c.topic, message.NewMessage("before", nil)))
 			}
 			dialer.set(fault.silent, fault.refuses)
 			var all sync.WaitGroup
@@ -140,9 +140,5 @@ func TestSilentConnection(t *testing.T) {
 	}
 	c.next(messages)
 	dialer.set(true, false)
-	c.ends("Close, while the connection is silent", func() {
-		if err := sub.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	c.closes(sub)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -40,9 +41,7 @@ func readForeign(t testing.TB, name string) *sarama.ConsumerMessage {
 	if err == nil {
 		err = json.Unmarshal(raw, &r)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	record := &sarama.ConsumerMessage{Topic: r.Topic, Key: r.Key, Value: r.Value}
 	for _, h := range r.Headers {
 		record.Headers = append(record.Headers, &sarama.RecordHeader{Key: []byte(h.Key), Value: h.Value})
@@ -66,13 +65,11 @@ func TestForeignLetters(t *testing.T) {
 				t.Errorf("%s: %+v, %v", name, l.Origin, err)
 			}
 			back := marshal(t, m, origin, l.Redriven("ada", "campaign", time.Now()))
-			if !bytes.Equal(back.Key, record.Key) || !bytes.Equal(back.Value, record.Value) {
-				t.Errorf("%s: redriven with key %q, value %q", name, back.Key, back.Value)
-			}
+			testkit.Check(t, bytes.Equal(back.Key, record.Key) && bytes.Equal(back.Value, record.Value),
+				"%s: redriven with key %q, value %q", name, back.Key, back.Value)
 			for _, h := range back.Headers {
-				if isOthers(string(h.Key)) || string(h.Key) == KeyRecord {
-					t.Errorf("%s: redriven with %s", name, h.Key)
-				}
+				testkit.Check(t, !isOthers(string(h.Key)) && string(h.Key) != KeyRecord,
+					"%s: redriven with %s", name, h.Key)
 			}
 			unread := unmarshal(t, m, record)
 			unread.SetContext(chain.Returning(t.Context())) // as a redrive.Handler parks it
@@ -151,13 +148,10 @@ func TestForeignLettersDrained(t *testing.T) {
 		Backlog:   sub.Backlog,
 		IdleAfter: patience,
 	})
-	if err != nil || report.Redriven != len(want) || report.Refused != 2 || report.Taken != len(want)+2 {
-		t.Fatalf("%+v, %v", report, err)
-	}
+	testkit.Require(t, err == nil && report.Redriven == len(want) && report.Refused == 2 && report.Taken == len(want)+2,
+		"%+v, %v", report, err)
 	arrived := c.records(c.topic, 1)
-	if len(arrived) != len(want) {
-		t.Errorf("%d records arrived", len(arrived))
-	}
+	testkit.Check(t, len(arrived) == len(want), "%d records arrived", len(arrived))
 	for _, record := range arrived {
 		own := map[string]string{}
 		for _, h := range record.Headers {
@@ -174,13 +168,10 @@ func TestForeignLettersDrained(t *testing.T) {
 		}
 		delete(want, own["fixture"])
 	}
-	if len(want) > 0 {
-		t.Errorf("did not arrive: %q", want)
-	}
+	testkit.Check(t, len(want) == 0, "did not arrive: %q", want)
 	parked := c.records(naming.Scheme{}.ParkedTopic(dead), 1)
-	if len(parked) != 2 || string(parked[0].Key) != "customer-7" || parked[1].Value != nil {
-		t.Fatalf("parked: %v", parked)
-	}
+	testkit.Require(t, len(parked) == 2 && string(parked[0].Key) == "customer-7" && parked[1].Value == nil,
+		"parked: %v", parked)
 	if l, err := poison.Decode(unmarshal(t, Marshaler{}, parked[0])); err != nil || l.Origin.Topic != "payments" || len(l.Original.Metadata) != 2 {
 		t.Errorf("parked: %+v, %v", l, err)
 	}
@@ -198,9 +189,7 @@ func TestForeignRetryHeadersSurvive(t *testing.T) {
 			attempts = append(attempts, string(h.Value))
 		}
 	}
-	if strings.Join(attempts, " ") != "\x00\x00\x00\x02 \x00\x00\x00\x03" {
-		t.Errorf("attempts %q", attempts)
-	}
+	testkit.Check(t, strings.Join(attempts, " ") == "\x00\x00\x00\x02 \x00\x00\x00\x03", "attempts %q", attempts)
 }
 
 func produced(topic string, record *sarama.ConsumerMessage, more ...string) *sarama.ProducerMessage {

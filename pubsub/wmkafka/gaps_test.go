@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promises P1, P4: in a topic that transactions were written to, messages of aborted ones are not delivered, the others
@@ -20,30 +21,22 @@ func TestPlacingAcrossTransactions(t *testing.T) {
 	config := publisherDefaults()
 	config.Producer.Idempotent, config.Producer.Transaction.ID = true, c.topic
 	producer, err := sarama.NewSyncProducer(c.brokers, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	c.cleanup(producer.Close)
 	var written []int64
 	for round := range 4 {
-		if err := producer.BeginTxn(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, producer.BeginTxn())
 		var offsets []int64
 		for i := range 3 {
 			_, offset, err := producer.SendMessage(&sarama.ProducerMessage{Topic: c.topic, Value: sarama.StringEncoder(fmt.Sprint(round, i))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			offsets = append(offsets, offset)
 		}
 		end := producer.CommitTxn
 		if round == 1 {
 			end, offsets = producer.AbortTxn, nil
 		}
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, end())
 		written = append(written, offsets...)
 	}
 	last := written[len(written)-1]
@@ -78,14 +71,10 @@ func TestPlacingAcrossCompaction(t *testing.T) {
 func (c *cluster) count(last int64) (n int64) {
 	c.Helper()
 	consumer, err := sarama.NewConsumerFromClient(c.admin.client)
-	if err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, err)
 	defer func() { _ = consumer.Close() }()
 	claim, err := consumer.ConsumePartition(c.topic, 0, sarama.OffsetOldest)
-	if err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, err)
 	defer func() { _ = claim.Close() }()
 	for record := range claim.Messages() {
 		if n++; record.Offset == last {

@@ -70,9 +70,7 @@ func newPartitioned(t testing.TB, partitions int32) *cluster {
 
 func (c *cluster) cleanup(end func() error) {
 	c.Cleanup(func() {
-		if err := end(); err != nil {
-			c.Error(err)
-		}
+		testkit.NoError(c, end())
 	})
 }
 
@@ -83,9 +81,7 @@ func (c *cluster) create(topic string, partitions int32, entries map[string]stri
 	for key, value := range entries {
 		detail.ConfigEntries[key] = &value
 	}
-	if err := c.admin.CreateTopic(topic, detail, false); err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, c.admin.CreateTopic(topic, detail, false))
 	c.deleteLater(topic)
 	c.eventually("the topic has leaders", func() bool { return leaders(c.admin, topic, partitions) == nil })
 }
@@ -134,9 +130,7 @@ func numbered(n int) (records []*sarama.ProducerMessage) {
 func (c *cluster) records(topic string, partitions int32) (records []*sarama.ConsumerMessage) {
 	c.Helper()
 	consumer, err := sarama.NewConsumerFromClient(c.admin.client)
-	if err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, err)
 	defer func() { _ = consumer.Close() }()
 	for partition := range partitions {
 		var end int64
@@ -144,13 +138,9 @@ func (c *cluster) records(topic string, partitions int32) (records []*sarama.Con
 			end, err = c.admin.client.GetOffset(topic, partition, sarama.OffsetNewest)
 			return !errors.Is(err, sarama.ErrNotLeaderForPartition)
 		})
-		if err != nil {
-			c.Fatal(err)
-		}
+		testkit.NoError(c, err)
 		claim, err := consumer.ConsumePartition(topic, partition, sarama.OffsetOldest)
-		if err != nil {
-			c.Fatal(err)
-		}
+		testkit.NoError(c, err)
 		for range end {
 			records = append(records, <-claim.Messages())
 		}
@@ -164,18 +154,14 @@ func (c *cluster) size(topic string) (n int) {
 	c.Helper()
 	sub := c.subscriber(SubscriberConfig{}, "nobody-"+rand.Text())
 	n, err := sub.Backlog(context.Background(), topic)
-	if err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, err)
 	return n
 }
 
 func (c *cluster) subscriber(config SubscriberConfig, group ...string) *Subscriber {
 	c.Helper()
 	sub, err := NewSubscriber(c.brokers, append(group, c.group)[0], config)
-	if err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, err)
 	c.cleanup(sub.Close)
 	return sub
 }
@@ -183,9 +169,7 @@ func (c *cluster) subscriber(config SubscriberConfig, group ...string) *Subscrib
 func (c *cluster) publisher(config PublisherConfig) *Publisher {
 	c.Helper()
 	pub, err := NewPublisher(c.brokers, config)
-	if err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, err)
 	c.cleanup(pub.Close)
 	return pub
 }
@@ -201,9 +185,7 @@ func (c *cluster) stock(config kafka.SubscriberConfig) *kafka.Subscriber {
 	config.OverwriteSaramaConfig.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.OverwriteSaramaConfig.Consumer.Group.Heartbeat.Interval = time.Second
 	sub, err := kafka.NewSubscriber(config, nil)
-	if err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, err)
 	c.cleanup(sub.Close)
 	return sub
 }
@@ -211,9 +193,7 @@ func (c *cluster) stock(config kafka.SubscriberConfig) *kafka.Subscriber {
 func (c *cluster) subscribe(sub message.Subscriber) <-chan *message.Message {
 	c.Helper()
 	messages, err := sub.Subscribe(context.Background(), c.topic)
-	if err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, err)
 	return messages
 }
 
@@ -221,9 +201,7 @@ func (c *cluster) subscribe(sub message.Subscriber) <-chan *message.Message {
 func (c *cluster) next(messages <-chan *message.Message) *message.Message {
 	c.Helper()
 	msg := testkit.Receive(c, "a message", messages)
-	if msg == nil {
-		c.Fatal("the subscription has ended")
-	}
+	testkit.Require(c, msg != nil, "the subscription has ended")
 	return msg
 }
 
@@ -233,14 +211,20 @@ func (c *cluster) ends(what string, f func()) {
 	testkit.Within(c, what, f)
 }
 
+// closes closes what must close although nothing else happens.
+func (c *cluster) closes(it interface{ Close() error }) {
+	c.Helper()
+	var err error
+	testkit.Within(c, "Close", func() { err = it.Close() })
+	testkit.NoError(c, err)
+}
+
 // none fails when a message comes within d.
 func (c *cluster) none(messages <-chan *message.Message, d time.Duration) {
 	c.Helper()
 	select {
 	case msg, ok := <-messages:
-		if ok {
-			c.Fatalf("message %q came", msg.UUID)
-		}
+		testkit.Require(c, !ok, "message %q came", msg.UUID)
 	case <-time.After(d):
 	}
 }
@@ -254,9 +238,7 @@ func (c *cluster) eventually(what string, condition func() bool) {
 func (c *cluster) committed() int64 {
 	c.Helper()
 	response, err := c.admin.ListConsumerGroupOffsets(c.group, map[string][]int32{c.topic: {0}})
-	if err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, err)
 	return response.GetBlock(c.topic, 0).Offset
 }
 
@@ -308,9 +290,7 @@ func (s *sink) letters(t testing.TB) (letters []poison.Letter) {
 	t.Helper()
 	for _, msg := range s.all() {
 		l, err := poison.Decode(msg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		letters = append(letters, l)
 	}
 	return letters

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // several receives the next n messages and settles none.
@@ -27,9 +29,7 @@ func TestInFlightRebalance(t *testing.T) {
 			return
 		}
 		t.Logf("try %d: %v came again", try, came)
-		if try == tries {
-			t.Fatal("what was acked in the grace came again")
-		}
+		testkit.Require(t, try != tries, "what was acked in the grace came again")
 	}
 }
 
@@ -56,9 +56,7 @@ func rebalancedInFlight(t *testing.T) map[string]int {
 	c.eventually("both are members", func() bool { return c.members() == 2 })
 	came := map[string]int{}
 	for until := time.Now().Add(patience); c.committed() < 6; {
-		if time.Now().After(until) {
-			t.Fatalf("not all are committed; %v came again", came)
-		}
+		testkit.Require(t, !time.Now().After(until), "not all are committed; %v came again", came)
 		select {
 		case msg := <-first:
 			came[msg.UUID]++

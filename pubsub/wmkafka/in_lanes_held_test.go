@@ -79,9 +79,7 @@ func TestFullPartition(t *testing.T) {
 	c.eventually("all are committed", func() bool { return c.committed() == n })
 	c.eventually("all are handled", func() bool { return h.count() == n })
 	for key, seen := range h.seen {
-		if !slices.IsSortedFunc(seen, byNumber) {
-			t.Errorf("%s: %v", key, seen)
-		}
+		testkit.Check(t, slices.IsSortedFunc(seen, byNumber), "%s: %v", key, seen)
 	}
 }
 
@@ -115,9 +113,8 @@ func TestHeldKeys(t *testing.T) {
 	c.eventually("all are parked or handled", func() bool { return c.committed() == n })
 	all := listed()
 	mu.Lock()
-	if len(all) != 2 || !all[0].Held || all[0].Messages != n/keys || len(seen) != 1 {
-		t.Errorf("%+v, and %v were handled", all, seen)
-	}
+	testkit.Check(t, len(all) == 2 && all[0].Held && all[0].Messages == n/keys && len(seen) == 1,
+		"%+v, and %v were handled", all, seen)
 	mu.Unlock()
 	repaired.Store(true)
 	decides(t, db, map[string]sequence.Decision{"key-0": sequence.Release, "key-1": sequence.Skip})
@@ -135,7 +132,6 @@ func TestHeldKeys(t *testing.T) {
 	}
 	var id, description string
 	err = db.QueryRow(`SELECT encode(id, 'escape'), description FROM spillway_dead_letters`).Scan(&id, &description)
-	if err != nil || id != "key-1/1" || description != "ann decided to skip it: INC-7" {
-		t.Errorf("the letter of %q says %q: %v", id, description, err)
-	}
+	testkit.Check(t, err == nil && id == "key-1/1" && description == "ann decided to skip it: INC-7",
+		"the letter of %q says %q: %v", id, description, err)
 }

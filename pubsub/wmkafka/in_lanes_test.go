@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // keyed are n records of so many keys, with ids "key/number".
@@ -42,9 +43,7 @@ func (h *history) begin(t testing.TB, id string) {
 	key, _, _ := strings.Cut(id, "/")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.busy[key] {
-		t.Errorf("%s begins while another message of its key is handled", id)
-	}
+	testkit.Check(t, !h.busy[key], "%s begins while another message of its key is handled", id)
 	h.busy[key] = true
 	n := 0
 	for _, busy := range h.busy {
@@ -102,13 +101,9 @@ func TestLanesKeepOrder(t *testing.T) {
 	c.eventually("all are committed", func() bool { return c.committed() == n })
 	for key, seen := range h.seen {
 		want := slices.IndexFunc(seen, func(id string) bool { return !strings.HasPrefix(id, key+"/") })
-		if want >= 0 || len(seen) != n/keys || !slices.IsSortedFunc(seen, byNumber) {
-			t.Errorf("%s: %v", key, seen)
-		}
+		testkit.Check(t, want < 0 && len(seen) == n/keys && slices.IsSortedFunc(seen, byNumber), "%s: %v", key, seen)
 	}
-	if h.most < 4 {
-		t.Errorf("at most %d keys at the same time", h.most)
-	}
+	testkit.Check(t, h.most >= 4, "at most %d keys at the same time", h.most)
 }
 
 func number(id string) (n int) {
@@ -141,9 +136,7 @@ func TestSlowLane(t *testing.T) {
 	go handle(messages, "key-3")
 	c.eventually("all others are acked", func() bool { return h.count() == n-n/keys })
 	c.eventually("what is in front is committed", func() bool { return c.committed() == 3 })
-	if err := sub.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, sub.Close())
 	if committed := c.committed(); committed != 3 {
 		t.Errorf("%d are committed", committed)
 	}
@@ -154,9 +147,7 @@ func TestSlowLane(t *testing.T) {
 		t.Errorf("%d came again", h.count())
 	}
 	for key, seen := range h.seen {
-		if !slices.IsSortedFunc(seen, byNumber) {
-			t.Errorf("%s: %v", key, seen)
-		}
+		testkit.Check(t, slices.IsSortedFunc(seen, byNumber), "%s: %v", key, seen)
 	}
 }
 
@@ -213,14 +204,10 @@ func TestLanesAcrossRebalances(t *testing.T) {
 	}
 	three := join()
 	reached(n)
-	if err := three.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, three.Close())
 	instances.Wait()
 	for key, seen := range first {
-		if !slices.IsSortedFunc(seen, byNumber) || len(seen) != n/keys {
-			t.Errorf("%s: %v", key, seen)
-		}
+		testkit.Check(t, slices.IsSortedFunc(seen, byNumber) && len(seen) == n/keys, "%s: %v", key, seen)
 	}
 }
 
@@ -276,9 +263,7 @@ func TestLaneEndsWithTheChain(t *testing.T) {
 			if again := offsetOf(second) == offsetOf(first); again == ack {
 				d.Errorf("acked %v, and then %d came", ack, offsetOf(second))
 			}
-			if _, err := handler(second); err != nil {
-				d.Error(err)
-			}
+			testkit.NoError(d, testkit.Err(handler(second)))
 		})
 	}
 }
@@ -318,9 +303,7 @@ func BenchmarkLanes(b *testing.B) {
 			c := newCluster(b)
 			n := 250 * inFlight
 			for range b.N {
-				if err := c.producer.SendMessages(onTopic(c.topic, keyed(n, 1000))); err != nil {
-					b.Fatal(err)
-				}
+				testkit.NoError(b, c.producer.SendMessages(onTopic(c.topic, keyed(n, 1000))))
 			}
 			messages := c.subscribe(c.subscriber(SubscriberConfig{InFlight: inFlight}))
 			var handling sync.WaitGroup

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // failingGroup has records with gaps between their offsets, and one of so many keys each, or none.
@@ -145,25 +146,19 @@ func TestPlacingAtRandom(t *testing.T) {
 			}
 			close(over)
 			working.Wait()
-			if !slices.Equal(first, offsets[:len(first)]) {
-				t.Errorf("round %d: they came as %v", round, first)
-			}
+			testkit.Check(t, slices.Equal(first, offsets[:len(first)]), "round %d: they came as %v", round, first)
 			if keys > 0 {
 				for key, order := range placed {
-					if !slices.IsSorted(order) {
-						t.Errorf("round %d: the letters of %q were placed as %v", round, key, order)
-					}
+					testkit.Check(t, slices.IsSorted(order),
+						"round %d: the letters of %q were placed as %v", round, key, order)
 				}
 			}
 			if last := offsets[len(offsets)-1]; !ends && (len(g.marked) == 0 || g.marked[len(g.marked)-1] != last) {
 				t.Errorf("round %d: all are done up to %d, and marked is %v", round, last, g.marked)
 			}
-			for _, marked := range g.marked {
-				for _, offset := range offsets {
-					if offset <= marked && !done[offset] {
-						t.Fatalf("round %d: marked %v, and %d is not done", round, g.marked, offset)
-					}
-				}
+			for _, offset := range offsets {
+				testkit.Require(t, done[offset] || len(g.marked) == 0 || offset > slices.Max(g.marked),
+					"round %d: marked %v, and %d is not done", round, g.marked, offset)
 			}
 		})
 	}
@@ -347,9 +342,8 @@ func TestPlacingFirst(t *testing.T) {
 			first.Ack()
 			next := d.next()
 			d.mu.Lock()
-			if fmt.Sprint(d.marked) != "[0 1]" || d.commits != 1 {
-				d.Errorf("%s: %s came with %v marked after %d commits", name, next.Payload, d.marked, d.commits)
-			}
+			testkit.Check(d, fmt.Sprint(d.marked) == "[0 1]" && d.commits == 1,
+				"%s: %s came with %v marked after %d commits", name, next.Payload, d.marked, d.commits)
 			d.mu.Unlock()
 			next.Ack()
 		})
@@ -375,8 +369,6 @@ func TestPlacingFirst(t *testing.T) {
 		time.Sleep(time.Second)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.commits != 1 {
-			d.Errorf("with several in flight, %d commits", d.commits)
-		}
+		testkit.Check(d, d.commits == 1, "with several in flight, %d commits", d.commits)
 	})
 }

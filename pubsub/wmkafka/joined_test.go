@@ -60,9 +60,7 @@ func TestStagesOutageLines(t *testing.T) {
 	d.send(pub, d.topic, "after")
 	d.untilTaken(2)
 	end := linesOf(log, watermill.InfoLogLevel, "stages_joined")[0]
-	if end.Fields["group"] != d.group || end.Fields["lasted"] == nil {
-		t.Errorf("the end says %v", end)
-	}
+	testkit.Check(t, end.Fields["group"] == d.group && end.Fields["lasted"] != nil, "the end says %v", end)
 }
 
 // Feature O5: a rebalance is an Info line that says how long no message was delivered, of a subscriber and of stages.
@@ -104,9 +102,7 @@ func TestStagesInGroupOfSubscriber(t *testing.T) {
 	t.Parallel()
 	stage := func(d *desk) error {
 		sub, err := d.stages()(d.topic, d.topic)
-		if err != nil {
-			d.Fatal(err)
-		}
+		testkit.NoError(d, err)
 		ctx, cancel := context.WithCancel(context.Background())
 		d.Cleanup(cancel)
 		out, err := sub.Subscribe(due.With(ctx, due.Stage{
@@ -135,9 +131,7 @@ func TestStagesInGroupOfSubscriber(t *testing.T) {
 		t.Parallel()
 		d := newDesk(newCluster(t))
 		d.group = d.cluster.group
-		if err := stage(d); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, stage(d))
 		_, err := d.subscriber(SubscriberConfig{}).Subscribe(t.Context(), d.topic)
 		refused(t, err, d.group)
 	})

@@ -31,9 +31,7 @@ func TestKeyOfAMessage(t *testing.T) {
 	panics.Store(false)
 	for i := range n {
 		msg := c.next(messages)
-		if number(msg.UUID) != i {
-			t.Errorf("message %d is %s", i, msg.UUID)
-		}
+		testkit.Check(t, number(msg.UUID) == i, "message %d is %s", i, msg.UUID)
 		c.none(messages, 20*time.Millisecond) // it would come beside the first
 		msg.Ack()
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -46,9 +47,7 @@ func TestWhateverArrivesIsSetAside(t *testing.T) {
 	config := publisherDefaults()
 	config.Producer.Compression, config.Producer.MaxMessageBytes = sarama.CompressionZSTD, 32<<20
 	producer, err := sarama.NewSyncProducer(c.brokers, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	c.cleanup(producer.Close)
 	pub := c.publisher(PublisherConfig{Sarama: sends(most + letterRoom)})
 	for name, record := range records {
@@ -77,24 +76,16 @@ func TestWhateverArrivesIsSetAside(t *testing.T) {
 			})
 			stop()
 			dead := own.records(topic+".dlq", 1)
-			if len(dead) != 1 {
-				t.Fatalf("%d letters", len(dead))
-			}
+			testkit.Require(t, len(dead) == 1, "%d letters", len(dead))
 			l, err := poison.Decode(unmarshal(t, Marshaler{}, dead[0]))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := pub.Publish(topic, l.Redriven("ada", "campaign", time.Now())); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
+			testkit.NoError(t, pub.Publish(topic, l.Redriven("ada", "campaign", time.Now())))
 			all := own.records(topic, 1)
 			was, back := text(withoutOurs(all[0])), text(withoutOurs(all[2]))
 			if name == "key of its own" { // it stays behind where a letter is brought back from metadata alone
 				was = strings.Replace(was, text(&sarama.ConsumerMessage{Key: all[0].Key})[:len(text(&sarama.ConsumerMessage{Key: all[0].Key}))-len(" value null")], "key null", 1)
 			}
-			if was != back {
-				t.Errorf("came back as\n%.300s, was\n%.300s", back, was)
-			}
+			testkit.Check(t, was == back, "came back as\n%.300s, was\n%.300s", back, was)
 		})
 	}
 }
@@ -102,9 +93,7 @@ func TestWhateverArrivesIsSetAside(t *testing.T) {
 // Feature D4: a client without TLS that is answered by a TLS listener is refused, and not for the size of a message.
 func TestTLSListenerIsNoRefusalForSize(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() { _ = listener.Close() }()
 	go func() {
 		if conn, err := listener.Accept(); err == nil { // a fatal alert and the end, as of a TLS listener
@@ -116,14 +105,10 @@ func TestTLSListenerIsNoRefusalForSize(t *testing.T) {
 	config := publisherDefaults()
 	config.Metadata.Retry.Max = 0
 	broker := sarama.NewBroker(listener.Addr().String())
-	if err := broker.Open(config); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, broker.Open(config))
 	defer func() { _ = broker.Close() }()
 	_, err = broker.GetMetadata(&sarama.MetadataRequest{})
-	if err == nil {
-		t.Fatal("sarama understood the answer")
-	}
+	testkit.Require(t, err != nil, "sarama understood the answer")
 	// what sarama says of it before 1.46, and since
 	earlier := sarama.PacketDecodingError{Info: "message of length 352518912 too large or too small"}
 	for _, err := range []error{err, earlier} {

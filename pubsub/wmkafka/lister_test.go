@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // It ends with its context, with what the broker does not answer, and with the publisher; the error names the prefix.
@@ -33,18 +35,12 @@ func TestListWaitingEnds(t *testing.T) {
 		select {
 		case err := <-done:
 			t.Logf("%s: %s: %v", name, time.Since(start), err)
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: %v", name, err)
-			}
+			testkit.Check(t, errors.Is(err, context.DeadlineExceeded), "%s: %v", name, err)
 		case <-time.After(patience):
 			t.Fatalf("%s: it goes on", name)
 		}
 	}
 	dialer.set(false, false)
-	if err := pub.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := pub.ListWaiting(t.Context(), c.topic); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
+	testkit.NoError(t, pub.Close())
+	testkit.Is(t, testkit.Err(pub.ListWaiting(t.Context(), c.topic)), ErrClosed)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -174,9 +175,7 @@ func TestForgedCarrier(t *testing.T) {
 	forged := carried{headers: []sarama.RecordHeader{header("tenant", "evil"), header("tenant", "blue")}}.encode()
 	for name, m := range map[string]Marshaler{"plain": {}, "inner": {Inner: kafka.DefaultMarshaler{}}} {
 		msg := unmarshal(t, m, &sarama.ConsumerMessage{Headers: headers(KeyRecord, forged, "a", "b")})
-		if has(msg, KeyRecord) || msg.Metadata["a"] != "b" {
-			t.Errorf("%s: read %v", name, msg.Metadata)
-		}
+		testkit.Check(t, !has(msg, KeyRecord) && msg.Metadata["a"] == "b", "%s: read %v", name, msg.Metadata)
 		out := message.NewMessage("id", nil)
 		out.Metadata = message.Metadata{KeyRecord: forged, "tenant": "blue"}
 		if got := text(marshal(t, m, "invoices", out)); !strings.HasSuffix(got, `"tenant"="blue"`) {
@@ -217,9 +216,7 @@ func TestMarshalBadInput(t *testing.T) {
 	if _, err := (Marshaler{}).Marshal("orders", nil); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") {
 		t.Error(err)
 	}
-	if _, err := (Marshaler{}).Marshal("orders", &message.Message{}); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, testkit.Err((Marshaler{}).Marshal("orders", &message.Message{})))
 	for name, inner := range map[string]bad{"refuses": {err: errBad}, "panics": {panics: true}, "returns nothing": {}} {
 		if _, err := (Marshaler{Inner: inner}).Marshal("orders", message.NewMessage("id", nil)); err == nil || !strings.Contains(err.Error(), "bad") && name != "returns nothing" {
 			t.Errorf("%s: %v", name, err)
@@ -268,9 +265,7 @@ func TestUnreadableRecord(t *testing.T) {
 // A message that its unmarshaler did not make with NewMessage can be acked all the same.
 func TestBareMessage(t *testing.T) {
 	msg := read(bare{}, &sarama.ConsumerMessage{Value: []byte("value")})
-	if msg.Acked() == nil || msg.UUID != "bare" || string(msg.Payload) != "value" {
-		t.Errorf("%+v", msg)
-	}
+	testkit.Check(t, msg.Acked() != nil && msg.UUID == "bare" && string(msg.Payload) == "value", "%+v", msg)
 }
 
 type bare struct{}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func newAttempt() (a *attempt, endSession context.CancelFunc) {
@@ -89,15 +91,11 @@ func TestAllocDelivery(t *testing.T) {
 			d := s.deliver(s.tenure.work, record)
 			d.send()
 			(<-s.output).Ack()
-			if d.settled(d.of.Done()) != acked {
-				t.Error("it is not acked")
-			}
+			testkit.Check(t, d.settled(d.of.Done()) == acked, "it is not acked")
 			d.cancel()
 		}))
 	}
-	if least > 8 {
-		t.Errorf("%v allocations, want at most 8", least)
-	}
+	testkit.Check(t, least <= 8, "%v allocations, want at most 8", least)
 }
 
 // A message's metadata is a copy: sarama's buffer of the records around it may go. A message with too many headers for
@@ -116,8 +114,6 @@ func TestHeadersAreCopied(t *testing.T) {
 			}
 		}
 		want := message.Metadata{"a": strings.Repeat("v", long), "empty": "", "": "nameless", "z": "last"}
-		if !maps.Equal(msg.Metadata, want) {
-			t.Errorf("%q", msg.Metadata)
-		}
+		testkit.Check(t, maps.Equal(msg.Metadata, want), "%q", msg.Metadata)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // generation is the state of the group as its members see it: it changes with each rebalance.
@@ -45,9 +46,7 @@ func TestHeldFetchesNoMore(t *testing.T) {
 		for i := range batch {
 			batch[i] = &sarama.ProducerMessage{Topic: c.topic, Value: sarama.ByteEncoder(make([]byte, size))}
 		}
-		if err := c.producer.SendMessages(batch); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.producer.SendMessages(batch))
 	}
 	for _, inFlight := range []int{1, 100} {
 		sub := c.subscriber(SubscriberConfig{InFlight: inFlight}, c.group+string(rune('a'+inFlight)))

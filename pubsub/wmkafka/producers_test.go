@@ -11,6 +11,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // topics creates topics of the test's own.
@@ -132,9 +134,7 @@ func TestProducersDoNotWaitForEachOther(t *testing.T) {
 	topics := c.topics(2)
 	for _, topic := range topics {
 		dialer.set(topic, false)
-		if err := pub.Publish(topic, message.NewMessage("first", nil)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, pub.Publish(topic, message.NewMessage("first", nil)))
 	}
 	release := dialer.hold(topics[0])
 	defer release()
@@ -143,9 +143,7 @@ func TestProducersDoNotWaitForEachOther(t *testing.T) {
 	go func() { quick <- pub.Publish(topics[1], message.NewMessage("not held up", nil)) }()
 	select {
 	case err := <-quick:
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, err)
 	case <-time.After(patience):
 		t.Error("it waits for the other topic")
 	}
@@ -155,9 +153,7 @@ func TestProducersDoNotWaitForEachOther(t *testing.T) {
 	default:
 	}
 	release()
-	if err := <-slow; err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, <-slow)
 }
 
 // Decision 4: a producer that cannot be opened is the error of those who waited for it, and the next message tries
@@ -209,9 +205,7 @@ func TestCloseOfProducers(t *testing.T) {
 				}
 				for {
 					if err := pub.Publish(topic, message.NewMessage("", nil)); err != nil {
-						if !errors.Is(err, ErrClosed) {
-							t.Error(err)
-						}
+						testkit.Is(t, err, ErrClosed)
 						return
 					}
 				}
@@ -226,8 +220,6 @@ func TestCloseOfProducers(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if err := pub.InitializeTopics("x"); !errors.Is(err, ErrClosed) {
-			t.Error(err)
-		}
+		testkit.Is(t, pub.InitializeTopics("x"), ErrClosed)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Bad input: a configuration that cannot work, or would confirm what is not safe, is an error that names the field.
@@ -41,12 +42,8 @@ func TestPublishSeveral(t *testing.T) {
 	c := newCluster(t)
 	pub := c.publisher(PublisherConfig{})
 	good := message.NewMessage("good", []byte("x"))
-	if err := pub.Publish(c.topic, good, good, good); err != nil {
-		t.Fatal(err)
-	}
-	if err := pub.Publish(c.topic); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, pub.Publish(c.topic, good, good, good))
+	testkit.NoError(t, pub.Publish(c.topic))
 	for name, refused := range map[string]*message.Message{"nil": nil, "too large": message.NewMessage("large", make([]byte, 2<<20))} {
 		err := pub.Publish(c.topic, good, refused, good)
 		if err == nil || !strings.Contains(err.Error(), "message 2 of 3 failed, 1 were published") || !strings.Contains(err.Error(), c.topic) {
@@ -70,9 +67,7 @@ func TestMissingTopic(t *testing.T) {
 	c := newCluster(t)
 	pub := c.publisher(PublisherConfig{})
 	c.ends("Publish", func() {
-		if err := pub.Publish(c.topic+"-missing", message.NewMessage("", nil)); err == nil || !strings.Contains(err.Error(), "create the topic") {
-			t.Error(err)
-		}
+		testkit.Says(t, pub.Publish(c.topic+"-missing", message.NewMessage("", nil)), "create the topic")
 	})
 }
 
@@ -86,9 +81,7 @@ func TestBacklog(t *testing.T) {
 	sub := c.subscriber(SubscriberConfig{})
 	check := func(sub *Subscriber, want int) {
 		t.Helper()
-		if n, err := sub.Backlog(context.Background(), c.topic); err != nil || n != want {
-			t.Errorf("%d, %v; want %d", n, err, want)
-		}
+		testkit.Returns(t, want)(sub.Backlog(context.Background(), c.topic))
 	}
 	check(sub, 5)
 	newest := func(config *sarama.Config) { config.Consumer.Offsets.Initial = sarama.OffsetNewest }
@@ -97,16 +90,10 @@ func TestBacklog(t *testing.T) {
 	for range 3 {
 		c.next(messages).Ack()
 	}
-	if err := sub.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, sub.Close())
 	check(sub, 2)
-	if _, err := sub.Backlog(context.Background(), c.topic+"-missing"); err == nil || !strings.Contains(err.Error(), c.topic+"-missing") {
-		t.Error(err)
-	}
+	testkit.Says(t, testkit.Err(sub.Backlog(context.Background(), c.topic+"-missing")), c.topic+"-missing")
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := sub.Backlog(ended, c.topic); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.Is(t, testkit.Err(sub.Backlog(ended, c.topic)), context.Canceled)
 }

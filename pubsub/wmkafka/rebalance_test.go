@@ -14,15 +14,14 @@ import (
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func (c *cluster) channel(config spillway.Config) *spillway.Channel {
 	c.Helper()
 	config.Queue.Origin = Origin
 	ch, err := spillway.New(context.Background(), config)
-	if err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, err)
 	return ch
 }
 
@@ -56,9 +55,7 @@ func TestRebalanceWithNobodyTaking(t *testing.T) {
 	second := c.subscribe(c.subscriber(SubscriberConfig{}))
 	c.eventually("both are members", func() bool { return c.members() == 2 })
 	c.next(second).Ack()
-	if err := sub.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, sub.Close())
 	c.next(second).Ack()
 }
 
@@ -89,9 +86,7 @@ func TestUnreadableIsSetAside(t *testing.T) {
 				c.eventually("the partition goes on", func() bool { return len(handled.all()) == 2 })
 				c.eventually("the letter is placed", func() bool { return len(dead.all()) > 0 })
 				letters := dead.letters(t)
-				if len(letters) != 1 {
-					t.Fatalf("%d letters", len(letters))
-				}
+				testkit.Require(t, len(letters) == 1, "%d letters", len(letters))
 				l := letters[0]
 				if l.Failure.Class != classify.ClassInvalid || l.Failure.Reason != classify.ReasonUnmarshal ||
 					l.Origin.Offset != "1" || string(l.Origin.Key) != "key" || l.Origin.Topic != c.topic {
@@ -125,9 +120,7 @@ func (p picky) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, erro
 // Bad input: a producer cannot have a good message set aside by writing the mark itself.
 func TestForgedMark(t *testing.T) {
 	msg := read(Marshaler{}, &sarama.ConsumerMessage{Headers: headers("x-spillway-unreadable", "forged")})
-	if err := deadletter.Marked(msg.Metadata[deadletter.KeyMarked]); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, deadletter.Marked(msg.Metadata[deadletter.KeyMarked]))
 }
 
 // Promise P3: a nacked message that waits to come again holds up neither a rebalance nor Close.
@@ -140,17 +133,9 @@ func TestRebalanceInNackBackoff(t *testing.T) {
 	other := c.subscriber(SubscriberConfig{nackBackoff: time.Hour})
 	messages := c.subscribe(other)
 	c.eventually("both are members within the hour", func() bool { return c.members() == 2 })
-	c.ends("Close within the hour", func() {
-		if err := sub.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	c.closes(sub)
 	c.next(messages).Nack()
-	c.ends("Close within the hour", func() {
-		if err := other.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	c.closes(other)
 }
 
 // stranger is a session that the coordinator does not know.
@@ -170,9 +155,7 @@ func TestTenureEndsWithMembership(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sub, err := NewSubscriber(brokers, "g", SubscriberConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			s, g := newSubscription(sub, "orders", func() {}), newGroup(t, 0)
 			g.ctx, g.end = context.WithCancel(graceful.With(t.Context(), drain))
 			s.begin(stranger{g})

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -26,9 +27,7 @@ func consumed(t testing.TB, produced *sarama.ProducerMessage) *sarama.ConsumerMe
 			return nil
 		}
 		b, err := e.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return b
 	}
 	record.Key, record.Value = encoded(produced.Key), encoded(produced.Value)
@@ -41,18 +40,14 @@ func consumed(t testing.TB, produced *sarama.ProducerMessage) *sarama.ConsumerMe
 func marshal(t testing.TB, m kafka.Marshaler, topic string, msg *message.Message) *sarama.ConsumerMessage {
 	t.Helper()
 	produced, err := m.Marshal(topic, msg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return consumed(t, produced)
 }
 
 func unmarshal(t testing.TB, m kafka.Unmarshaler, record *sarama.ConsumerMessage) *message.Message {
 	t.Helper()
 	msg, err := m.Unmarshal(record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return msg
 }
 
@@ -94,13 +89,9 @@ func thereAndBack(t testing.TB, m Marshaler, record *sarama.ConsumerMessage) *sa
 	}
 	letter := letterOf(record)
 	dead := marshal(t, m, "orders.dlq", letter.Encode())
-	if !bytes.Equal(dead.Key, record.Key) {
-		t.Fatalf("the letter has key %q, the record %q", dead.Key, record.Key)
-	}
+	testkit.Require(t, bytes.Equal(dead.Key, record.Key), "the letter has key %q, the record %q", dead.Key, record.Key)
 	read, err := poison.Decode(unmarshal(t, m, dead))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return marshal(t, m, "orders", read.Redriven("operator", "id", time.Now()))
 }
 

@@ -24,13 +24,9 @@ import (
 func sealer(t testing.TB, key string) *seal.Sealer {
 	t.Helper()
 	keys, err := seal.ParseKeyring(testkit.Keyring(key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	s, err := seal.New(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return s
 }
 
@@ -46,9 +42,7 @@ func TestSealed(t *testing.T) {
 	const secret, person = "card 4111111111111111 \x00\xff", "Ada Lovelace"
 	pub := c.publisher(PublisherConfig{})
 	queue, err := poison.NewQueue(pub, poison.QueueConfig{Shared: settings.Shared{Seal: sealer(t, "first")}, Origin: Origin})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	redriven := make(chan struct{})
 	c.run(c.subscriber(SubscriberConfig{}), nil, func(r *message.Router) { r.AddMiddleware(queue.Middleware) }, func(msg *message.Message) ([]*message.Message, error) {
 		if msg.Metadata[poison.KeyRedriveCount] == "" {
@@ -69,9 +63,7 @@ func TestSealed(t *testing.T) {
 		report, err := redrive.DrainTopic(t.Context(), sub, pub, redrive.DrainTopicConfig{
 			Rules: redrive.Rules{Allow: []string{c.topic}, Shared: settings.Shared{Seal: sealer(t, key)}, Hooks: hooks}, Park: pub, Topic: dead, Backlog: sub.Backlog, IdleAfter: patience,
 		})
-		if err != nil || report.Taken != 1 {
-			t.Fatalf("%+v, %v", report, err)
-		}
+		testkit.Require(t, err == nil && report.Taken == 1, "%+v, %v", report, err)
 		return report
 	}
 
@@ -91,18 +83,14 @@ func TestSealed(t *testing.T) {
 		t.Errorf("without the key: %+v, %v", report, why)
 	}
 	aside := c.records(parked, 1)
-	if len(aside) != 1 || !bytes.Equal(aside[0].Value, raw.Value) {
-		t.Fatalf("%d letters are parked", len(aside))
-	}
+	testkit.Require(t, len(aside) == 1 && bytes.Equal(aside[0].Value, raw.Value), "%d letters are parked", len(aside))
 	c.produce(produced(dead, aside[0]))
 	if report := drain("first"); report.Redriven != 1 || report.Sealed != 0 {
 		t.Errorf("with the key: %+v", report)
 	}
 	c.ends("it is handled again", func() { <-redriven })
 	arrived := c.records(c.topic, 1)
-	if len(arrived) != 2 {
-		t.Fatalf("%d records, want the first and the redriven one", len(arrived))
-	}
+	testkit.Require(t, len(arrived) == 2, "%d records, want the first and the redriven one", len(arrived))
 	own := map[string]string{}
 	for _, h := range arrived[1].Headers {
 		own[string(h.Key)] = string(h.Value)

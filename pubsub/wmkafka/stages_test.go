@@ -3,7 +3,6 @@ package wmkafka
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/due"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // desk stands for the stages of a service. It counts what it takes by id.
@@ -42,9 +42,7 @@ func (d *desk) stages() instance { return d.stagesWith(SubscriberConfig{}) }
 func (d *desk) stagesWith(config SubscriberConfig) instance {
 	d.Helper()
 	waiting, subscriber, err := NewStages(d.brokers, d.group, config, PublisherConfig{})
-	if err != nil {
-		d.Fatal(err)
-	}
+	testkit.NoError(d, err)
 	d.cleanup(waiting.Close)
 	return subscriber
 }
@@ -54,9 +52,7 @@ func (d *desk) stagesWith(config SubscriberConfig) instance {
 func (d *desk) consume(waiting instance, topic string) (stop func()) {
 	d.Helper()
 	sub, err := waiting(topic, topic)
-	if err != nil {
-		d.Fatal(err)
-	}
+	testkit.NoError(d, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, err := sub.Subscribe(due.With(ctx, due.Stage{
 		Until: func(msg *message.Message, arrived time.Time) time.Time {
@@ -76,9 +72,7 @@ func (d *desk) consume(waiting instance, topic string) (stop func()) {
 			d.take(msg)
 		},
 	}), topic)
-	if err != nil {
-		d.Fatal(err)
-	}
+	testkit.NoError(d, err)
 	stop = sync.OnceFunc(func() {
 		cancel()
 		d.ends("the subscription has ended", func() {
@@ -106,18 +100,14 @@ func (d *desk) untilTaken(n int) {
 func (d *desk) behind(topic string) int {
 	d.Helper()
 	n, err := d.subscriber(SubscriberConfig{}, topic).Backlog(context.Background(), topic)
-	if err != nil {
-		d.Fatal(err)
-	}
+	testkit.NoError(d, err)
 	return n
 }
 
 func (d *desk) send(pub message.Publisher, topic string, ids ...string) {
 	d.Helper()
 	for _, id := range ids {
-		if err := pub.Publish(topic, message.NewMessage(id, []byte(id))); err != nil {
-			d.Fatal(err)
-		}
+		testkit.NoError(d, pub.Publish(topic, message.NewMessage(id, []byte(id))))
 	}
 }
 
@@ -155,17 +145,13 @@ func TestStagesTakeOver(t *testing.T) {
 	take(10)
 	time.Sleep(time.Second)
 	d.none(messages, 0)
-	if err := old.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, old.Close())
 	d.send(pub, d.topic, named("b", 10)...)
 	d.untilTaken(30)
 	d.eventually("the offsets are where tools look", func() bool { return d.behind(d.topic) == 0 })
 
 	for id, n := range d.times() {
-		if n != 1 {
-			t.Errorf("%s is handled %d times", id, n)
-		}
+		testkit.Check(t, n == 1, "%s is handled %d times", id, n)
 	}
 
 	// Back: the broker gives the topic to the subscriber, and refuses our next commit. Until then both have the
@@ -186,9 +172,7 @@ func TestStagesTakeOver(t *testing.T) {
 		if d.times()[id] == 0 {
 			break
 		}
-		if i == 60 {
-			t.Fatal("the topic is not left to the subscriber")
-		}
+		testkit.Require(t, i != 60, "the topic is not left to the subscriber")
 	}
 	stop()
 }
@@ -226,9 +210,7 @@ func TestStagesWaitAlone(t *testing.T) {
 	one()
 	other()
 	for id := range d.times() {
-		if strings.HasPrefix(id, "waits") {
-			t.Errorf("%s is taken early", id)
-		}
+		testkit.Check(t, !strings.HasPrefix(id, "waits"), "%s is taken early", id)
 	}
 }
 
@@ -238,9 +220,7 @@ func TestStagesTopicDeleted(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
 	second := d.topic + ".second"
-	if err := d.admin.CreateTopic(second, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.admin.CreateTopic(second, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false))
 	pub := d.publisher(PublisherConfig{})
 	waiting := d.stages()
 	d.consume(waiting, d.topic)
@@ -248,9 +228,7 @@ func TestStagesTopicDeleted(t *testing.T) {
 	d.eventually("the topic has a leader", func() bool { return leaders(d.admin, second, 1) == nil })
 	d.send(pub, second, "second")
 	d.untilTaken(1)
-	if err := d.admin.DeleteTopic(second); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.admin.DeleteTopic(second))
 	d.send(pub, d.topic, named("a", 3)...)
 	d.untilTaken(4)
 	d.eventually("the member has noticed", func() bool {
@@ -282,23 +260,17 @@ func TestStagesTransactions(t *testing.T) {
 	config := publisherDefaults()
 	config.Producer.Idempotent, config.Producer.Transaction.ID = true, rand.Text()
 	producer, err := sarama.NewSyncProducer(d.brokers, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	d.cleanup(producer.Close)
 	for i, end := range []func() error{producer.CommitTxn, producer.AbortTxn, producer.CommitTxn, producer.AbortTxn} {
-		if err := producer.BeginTxn(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, producer.BeginTxn())
 		for n := range 3 {
 			record := &sarama.ProducerMessage{Topic: d.topic, Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, fmt.Sprint(i, "-", n))}}
 			if _, _, err := producer.SendMessage(record); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, end())
 	}
 	stop := d.consume(d.stages(), d.topic)
 	d.untilTaken(6)
@@ -382,9 +354,7 @@ func TestStagesExpelled(t *testing.T) {
 		if strings.HasPrefix(id, "busy") {
 			want = 2
 		}
-		if n != want {
-			t.Errorf("%s is handled %d times, want %d", id, n, want)
-		}
+		testkit.Check(t, n == want, "%s is handled %d times, want %d", id, n, want)
 	}
 }
 
@@ -398,22 +368,14 @@ func TestStagesOfTwoRouters(t *testing.T) {
 	d.consume(waiting, second)
 	for range 2 { // and a topic that was given back can be taken again
 		sub, err := waiting(d.topic, d.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		ended, err := sub.Subscribe(due.With(t.Context(), due.Stage{Until: func(*message.Message, time.Time) time.Time { return time.Time{} }}), d.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		d.ends("Close", func() {
-			if err := sub.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, sub.Close())
 			<-ended
 		})
-		if _, err := sub.Subscribe(due.With(t.Context(), due.Stage{}), d.topic); !errors.Is(err, ErrClosed) {
-			t.Errorf("after Close: %v", err)
-		}
+		testkit.Is(t, testkit.Err(sub.Subscribe(due.With(t.Context(), due.Stage{}), d.topic)), ErrClosed)
 	}
 	d.send(d.publisher(PublisherConfig{}), second, "goes on")
 	d.untilTaken(1)
@@ -425,9 +387,7 @@ func TestPublisherIdle(t *testing.T) {
 	c := newCluster(t)
 	pub := c.publisher(PublisherConfig{maxIdle: 50 * time.Millisecond, ProducerPerTopic: true})
 	for i := range 3 {
-		if err := pub.Publish(c.topic, message.NewMessage(fmt.Sprint(i), nil)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, pub.Publish(c.topic, message.NewMessage(fmt.Sprint(i), nil)))
 		c.eventually("the producers are closed", func() bool {
 			pub.producers.lock.RLock()
 			defer pub.producers.lock.RUnlock()
@@ -456,10 +416,6 @@ func TestNewStagesRefuses(t *testing.T) {
 		}
 	}
 	sub, err := waiting(c.topic, c.topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := sub.Subscribe(t.Context(), c.topic); err == nil || !strings.Contains(err.Error(), "NewSubscriber") {
-		t.Errorf("without a stage: %v", err)
-	}
+	testkit.NoError(t, err)
+	testkit.Says(t, testkit.Err(sub.Subscribe(t.Context(), c.topic)), "NewSubscriber")
 }

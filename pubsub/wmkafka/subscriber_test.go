@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -132,9 +133,7 @@ func TestContextEndsWithTheMessage(t *testing.T) {
 	c.produce(numbered(2)...)
 	messages := c.subscribe(c.subscriber(SubscriberConfig{}))
 	first := c.next(messages)
-	if first.Context().Err() != nil {
-		t.Error("the context has ended before the message was settled")
-	}
+	testkit.Check(t, first.Context().Err() == nil, "the context has ended before the message was settled")
 	first.Nack()
 	again := c.next(messages)
 	if first.Context().Err() == nil || again.Context().Err() != nil || again.UUID != first.UUID {
@@ -163,9 +162,8 @@ func TestNackBackoff(t *testing.T) {
 		} else if i > 0 {
 			atLeast = min(2*atLeast, 200*time.Millisecond)
 		}
-		if msg.UUID != "id-0" || string(msg.Payload) != "payload 0" {
-			t.Errorf("redelivery %d is %q with %q", i, msg.UUID, msg.Payload)
-		}
+		testkit.Check(t, msg.UUID == "id-0" && string(msg.Payload) == "payload 0",
+			"redelivery %d is %q with %q", i, msg.UUID, msg.Payload)
 		last = time.Now()
 		if i < redeliveries {
 			msg.Nack()

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promise P1: messages that are sent together are all there when Publish returns nil, once and in their order, however
@@ -24,17 +25,11 @@ func TestPublishTogether(t *testing.T) {
 		messages = append(messages, message.NewMessage(fmt.Sprint(i), make([]byte, 1024)))
 	}
 	for range 2 {
-		if err := pub.Publish(c.topic, messages...); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, pub.Publish(c.topic, messages...))
 	}
-	if err := errors.Join(pub.Publish(c.topic), pub.Publish(c.topic, messages[0])); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, errors.Join(pub.Publish(c.topic), pub.Publish(c.topic, messages[0])))
 	records := c.records(c.topic, 1)
-	if len(records) != 2001 {
-		t.Fatalf("%d records", len(records))
-	}
+	testkit.Require(t, len(records) == 2001, "%d records", len(records))
 	for i, record := range records {
 		if msg := unmarshal(t, Marshaler{}, record); msg.UUID != fmt.Sprint(i%1000) {
 			t.Fatalf("record %d is message %s", i, msg.UUID)
@@ -98,18 +93,10 @@ func TestTogetherErrors(t *testing.T) {
 		t.Error(err)
 	}
 	plain := c.publisher(PublisherConfig{InFlight: 10, Marshaler: kafka.DefaultMarshaler{}})
-	if err := plain.Publish(c.topic, good, unfit); err == nil || !strings.Contains(err.Error(), "message 2 of 2 failed, 0") {
-		t.Error(err)
-	}
-	if err := pub.Publish(c.topic+"-missing", good, good); err == nil || !strings.Contains(err.Error(), "message 1 of 2 failed, 0") {
-		t.Error(err)
-	}
-	if err := pub.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := pub.Publish(c.topic, good, good); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
+	testkit.Says(t, plain.Publish(c.topic, good, unfit), "message 2 of 2 failed, 0")
+	testkit.Says(t, pub.Publish(c.topic+"-missing", good, good), "message 1 of 2 failed, 0")
+	testkit.NoError(t, pub.Close())
+	testkit.Is(t, pub.Publish(c.topic, good, good), ErrClosed)
 	if n := c.size(c.topic); n != 0 {
 		t.Errorf("%d records", n)
 	}

@@ -65,23 +65,17 @@ func TestInitializeTopics(t *testing.T) {
 			dlq, invalid := c.topic+".dlq", c.topic+".invalid"
 			c.deleteLater(dlq, invalid)
 			for range 2 { // the second time they are there
-				if err := pub.InitializeTopicsFor(source, dlq, invalid); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, pub.InitializeTopicsFor(source, dlq, invalid))
 			}
 			for _, topic := range []string{dlq, invalid} {
 				found, err := describeTopic(c.admin, topic)
 				want := topicSettings{partitions: row.partitions, replicas: 1, maxMessageBytes: row.want, minInSync: 1, retentionMs: "-1", retentionBytes: "-1", cleanupPolicy: "delete"}
-				if err != nil || found != want {
-					t.Errorf("%s is %+v, want %+v; %v", topic, found, want, err)
-				}
+				testkit.Check(t, err == nil && found == want, "%s is %+v, want %+v; %v", topic, found, want, err)
 			}
 			if row.maxMessage > 0 {
 				msg := message.NewMessage("large", make([]byte, row.maxMessage-100))
 				msg.Metadata.Set("story", strings.Repeat("x", 16<<10))
-				if err := pub.Publish(dlq, msg); err != nil {
-					t.Error(err)
-				}
+				testkit.NoError(t, pub.Publish(dlq, msg))
 			}
 			if lines := logged.Errors(); len(lines) > 0 {
 				t.Errorf("logged: %v", lines)
@@ -114,9 +108,7 @@ func TestFlawsOfExistingTopics(t *testing.T) {
 		for _, topic := range []string{c.topic + setting + ".dlq", c.topic + setting + ".billing.retry.5s"} {
 			c.create(topic, 1, entries)
 			before, err := describeTopic(c.admin, topic)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			err = strict.InitializeTopicsFor(c.topic, topic)
 			if setting == "" && err != nil || setting != "" && (err == nil || !strings.Contains(err.Error(), strconv.Quote(topic)) ||
 				!strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), "PublisherConfig.AllowLossyTopics")) {
@@ -129,9 +121,7 @@ func TestFlawsOfExistingTopics(t *testing.T) {
 			if err := lax.InitializeTopicsFor(c.topic, topic); err != nil || !strings.Contains(fmt.Sprint(logged.Errors()[told:]), row.want) {
 				t.Errorf("%q accepted: %v, logged %v", setting, err, logged.Errors()[told:])
 			}
-			if after, err := describeTopic(c.admin, topic); err != nil || after != before {
-				t.Errorf("%+v became %+v, %v", before, after, err)
-			}
+			testkit.Returns(t, before)(describeTopic(c.admin, topic))
 		}
 	}
 }
@@ -171,9 +161,7 @@ func TestLetterLargerThanRequest(t *testing.T) {
 		t.Error(err)
 	}
 	msg := message.NewMessage("1", bytes.Repeat([]byte("x"), 101<<20))
-	if err := c.publisher(PublisherConfig{Sarama: sends(200 << 20)}).Publish(c.topic, msg); !errors.Is(err, classify.ErrTooLarge) {
-		t.Errorf("a request that cannot be encoded: %v", err)
-	}
+	testkit.Is(t, c.publisher(PublisherConfig{Sarama: sends(200 << 20)}).Publish(c.topic, msg), classify.ErrTooLarge)
 }
 
 // Feature D5: a publisher that would itself refuse letters of the source's largest messages says so at start-up, and a
@@ -191,12 +179,8 @@ func TestInitializeTopicsErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), c.topic+".dlq") || !strings.Contains(err.Error(), "retention.ms=-1") || !errors.Is(err, sarama.ErrInvalidReplicationFactor) {
 		t.Error(err)
 	}
-	if err := c.publisher(PublisherConfig{}).InitializeTopics("not a topic's name"); err == nil || !strings.Contains(err.Error(), "not a topic's name") {
-		t.Error(err)
-	}
-	if err := c.publisher(PublisherConfig{}).InitializeTopics(); err != nil {
-		t.Error(err)
-	}
+	testkit.Says(t, c.publisher(PublisherConfig{}).InitializeTopics("not a topic's name"), "not a topic's name")
+	testkit.NoError(t, c.publisher(PublisherConfig{}).InitializeTopics())
 }
 
 // Feature D5: many instances that start at once create a topic once, and all find it ready.
@@ -235,9 +219,7 @@ func TestInitializeTopicsReplicas(t *testing.T) {
 	if err := pub.InitializeTopicsFor(source, strong); err != nil || len(logged.Errors()) > 0 {
 		t.Errorf("%v, logged %v", err, logged.Errors())
 	}
-	if err := pub.InitializeTopicsFor(source, weak); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, pub.InitializeTopicsFor(source, weak))
 	for _, part := range []string{"event:topic_weak", weak, "min.insync.replicas=1", "set it to 2", "more replicas than 1"} {
 		if !strings.Contains(fmt.Sprint(logged.Errors()), part) {
 			t.Errorf("the log lacks %q: %v", part, logged.Errors())
@@ -247,16 +229,12 @@ func TestInitializeTopicsReplicas(t *testing.T) {
 	if value := wanted.detail().ConfigEntries[minInSyncReplicas]; value == nil || *value != "2" {
 		t.Errorf("a created topic has %s %v", minInSyncReplicas, value)
 	}
-	if err := pub.InitializeTopicsFor(source, made); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, pub.InitializeTopicsFor(source, made))
 	if found, err := describeTopic(c.admin, made); err != nil || found.minInSync != 1 {
 		t.Errorf("a topic of one replica is %+v, %v", found, err)
 	}
 	for _, topic := range []string{weak, made} {
-		if err := pub.Publish(topic, message.NewMessage("", nil)); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, pub.Publish(topic, message.NewMessage("", nil)))
 	}
 }
 
@@ -273,9 +251,7 @@ func TestInitializeTopicsAsksAgain(t *testing.T) {
 	go func() { done <- pub.InitializeTopicsFor(source, dlq) }()
 	time.Sleep(20 * leaderPoll) // if the source comes before the question, the test shows less
 	c.create(source, 6, nil)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, <-done)
 	if found, err := describeTopic(c.admin, dlq); err != nil || found.partitions != 6 {
 		t.Errorf("the topic is %+v, %v", found, err)
 	}

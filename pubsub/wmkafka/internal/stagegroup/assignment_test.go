@@ -9,6 +9,8 @@ import (
 	"github.com/IBM/sarama"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -38,26 +40,16 @@ func TestAssignment(t *testing.T) {
 		}
 		s := newStrategy()
 		plan, err := s.Plan(members, topics)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		seen := map[string]int{}
 		for member, metadata := range members {
-			if len(plan[member]) > 0 {
-				t.Fatalf("sarama starts partitions: %v", plan)
-			}
+			testkit.Require(t, len(plan[member]) <= 0, "sarama starts partitions: %v", plan)
 			data, err := s.AssignmentData(member, nil, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			var own map[string][]int32
-			if err := json.Unmarshal(data, &own); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, json.Unmarshal(data, &own))
 			for topic, partitions := range own {
-				if !slices.Contains(metadata.Topics, topic) {
-					t.Fatalf("%s has %s", member, topic)
-				}
+				testkit.Require(t, slices.Contains(metadata.Topics, topic), "%s has %s", member, topic)
 				for _, p := range partitions {
 					seen[fmt.Sprint(topic, "/", p)]++
 				}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/due"
 	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 type clientOf struct {
@@ -97,24 +98,17 @@ func TestFetcherIsCalled(t *testing.T) {
 		_, asked, _ := s.request(1)
 		more, failed := s.receive(1, responseFrom(100, n), asked)
 		p := c.parts[0]
-		if failed || more != (n == 3) || len(p.records) != n {
-			t.Fatalf("%d records: more %t, failed %t, %d taken", n, more, failed, len(p.records))
-		}
+		testkit.Require(t, !failed && more == (n == 3) && len(p.records) == n,
+			"%d records: more %t, failed %t, %d taken", n, more, failed, len(p.records))
 		for len(p.records) > 0 {
-			if p.bytes >= usualFetch/2 && len(call) > 0 {
-				t.Errorf("called while %d bytes wait", p.bytes)
-			}
+			testkit.Check(t, p.bytes < usualFetch/2 || len(call) <= 0, "called while %d bytes wait", p.bytes)
 			s.mu.Lock()
 			f := p.records[0]
 			p.waiting = slices.DeleteFunc(p.waiting, func(one *flight) bool { return one == f })
 			s.land(f)
 			s.mu.Unlock()
 		}
-		if len(call) != wantCalls {
-			t.Errorf("after %d records %d calls, want %d", n, len(call), wantCalls)
-		}
-		if wantCalls == 1 && !s.rest(time.Hour, call) {
-			t.Error("the pause did not end with the call")
-		}
+		testkit.Check(t, len(call) == wantCalls, "after %d records %d calls, want %d", n, len(call), wantCalls)
+		testkit.Check(t, wantCalls != 1 || s.rest(time.Hour, call), "the pause did not end with the call")
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/due"
 	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Features R5, P1: while messages are placed elsewhere, those behind them are handled, in a bound. Confirms come in any
@@ -54,9 +55,7 @@ func TestPlacing(t *testing.T) {
 				_, asked, _ := s.request(1)
 				s.receive(1, responseFrom(100, 20), asked)
 				synctest.Wait()
-				if len(open) != row.want {
-					t.Errorf("%d are taken, want %d", len(open), row.want)
-				}
+				testkit.Check(t, len(open) == row.want, "%d are taken, want %d", len(open), row.want)
 				marked := func(when string, want int64) {
 					t.Helper()
 					synctest.Wait()
@@ -89,9 +88,7 @@ func TestPlacing(t *testing.T) {
 				}
 				ackAll("")
 				marked("all are confirmed", 120)
-				if len(times) != 20 {
-					t.Errorf("%d were taken", len(times))
-				}
+				testkit.Check(t, len(times) == 20, "%d were taken", len(times))
 				s.cancel()
 				s.running.Wait()
 			})

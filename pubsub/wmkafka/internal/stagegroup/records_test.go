@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // A response can begin before the offset that was asked for, and hold markers, aborted records and records of the old
@@ -38,9 +40,8 @@ func TestTake(t *testing.T) {
 		got, err := p.take(block, isolation, time.Now())
 		var offsets []int64
 		for _, f := range p.records {
-			if string(f.record.Value) != fmt.Sprint(f.record.Offset) {
-				t.Errorf("%q has the offset %d", f.record.Value, f.record.Offset)
-			}
+			testkit.Check(t, string(f.record.Value) == fmt.Sprint(f.record.Offset),
+				"%q has the offset %d", f.record.Value, f.record.Offset)
 			offsets = append(offsets, f.record.Offset)
 		}
 		if err != nil || !got || fmt.Sprint(offsets) != want || p.next != 19 || p.mark() != 3 {
