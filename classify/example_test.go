@@ -29,12 +29,14 @@ func Example() {
 		case order.ID == "locked":
 			return classify.Transient(errors.New("in use"), classify.RetryAfter(time.Minute))
 		case order.Count > 100:
-			return classify.Permanent(errSoldOut, classify.Reason("sold_out"), classify.Description("Offer a substitute."))
+			return classify.Permanent(errSoldOut, classify.Reason("sold_out"), classify.Description("Offer another."))
 		}
 		return fmt.Errorf("stock: %w", context.DeadlineExceeded) // known to be transient
 	}
 	var judge *classify.Classifier // nil judges by marks and built-in knowledge
-	for _, payload := range []string{`{`, `{}`, `{"ID":"a"}`, `{"ID":"a","Count":500}`, `{"ID":"a","Count":5}`, `{"ID":"locked","Count":1}`} {
+	for _, payload := range []string{
+		`{`, `{}`, `{"ID":"a"}`, `{"ID":"a","Count":500}`, `{"ID":"a","Count":5}`, `{"ID":"locked","Count":1}`,
+	} {
 		v := judge.Classify(handle(payload))
 		fmt.Printf("%s %q\n", v.Class, v.Reason)
 	}

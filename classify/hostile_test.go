@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
@@ -41,28 +42,22 @@ var evils = []error{
 
 // Feature C3: methods of an error that panic silence that error alone: what is said around it and beside it counts.
 func TestErrorMethodsPanic(t *testing.T) {
-	hostile := []classify.Rule{
+	told := false
+	c := newClassifier(t, classify.Config{Rules: []classify.Rule{
 		classify.Is(boxed{[]int{2}}, permanent), statusRule, classify.Is(errors.New("x"), permanent),
 		func(err error) (classify.Verdict, bool) { return permanent, err.Error() == "" },
-	}
-	c := newClassifier(t, classify.Config{Rules: hostile})
-	told := false
-	hook := newClassifier(t, classify.Config{Rules: hostile, OnRulePanic: func(string, []byte) { told = true }})
+	}, OnRulePanic: func(string, []byte) { told = true }})
 	for _, evil := range evils {
 		name := fmt.Sprintf("%T", evil)
 		c.Classify(evil)
-		hook.Classify(wrapped{evil})
 		for want, mark := range marks {
 			if want == classify.ClassUnknown {
 				continue
 			}
-			v := c.Classify(wrapped{mark(wrapped{evil})})
-			testkit.Check(t, v.Class == want, "%v around %s: %+v", want, name, v)
-			if want == classify.ClassDiscard {
-				continue
-			}
-			v = c.Classify(errors.Join(evil, mark(errSentinel)))
-			testkit.Check(t, v.Class == want, "%v beside %s: %+v", want, name, v)
+			around, beside := c.Classify(wrapped{mark(wrapped{evil})}), c.Classify(errors.Join(evil, mark(errSentinel)))
+			testkit.Check(t, around.Class == want, "%v around %s: %+v", want, name, around)
+			testkit.Check(t, beside.Class == want || want == classify.ClassDiscard, "%v beside %s: %+v", want, name,
+				beside)
 		}
 		v := judge(errors.Join(evil, &classify.PanicError{}))
 		testkit.Check(t, v.Class == classify.ClassPermanent, "knowledge beside %s: %+v", name, v)
@@ -86,8 +81,7 @@ func TestRulePanics(t *testing.T) {
 			classify.Is(errSentinel, permanent),
 		},
 		OnRulePanic: func(text string, stack []byte) {
-			testkit.Check(t, strings.Contains(string(stack), "TestRulePanics"),
-				"the stack is not that of the rule: %s", stack)
+			testkit.Check(t, strings.Contains(string(stack), "TestRulePanics"), "the rule's stack is %s", stack)
 			texts = append(texts, text)
 			panic("the hook too")
 		},
@@ -96,3 +90,40 @@ func TestRulePanics(t *testing.T) {
 	testkit.Check(t, len(texts) == 2 && strings.Contains(texts[0], "first") && strings.Contains(texts[1], "evilError"),
 		"told %q", texts)
 }
+
+// Promise P4: an error that wraps itself, or more than can be searched, is judged in time, by the marks around it.
+func TestErrorsWithoutEnd(t *testing.T) {
+	op, get := &net.OpError{Op: "dial"}, &url.Error{Op: "Get"}
+	op.Err, get.Err = op, get
+	double := errSentinel
+	for range 64 {
+		double = branches{double, double}
+	}
+	panicking := &panicLink{}
+	panicking.next = panicking
+	told := 0
+	c := newClassifier(t, classify.Config{Rules: []classify.Rule{classify.Is(errors.New("x"), permanent), statusRule},
+		OnRulePanic: func(string, []byte) { told++ }})
+	for name, err := range map[string]error{
+		"loop": loop(), "op": op, "url": get, "doubled": double, "panics": panicking,
+	} {
+		testkit.Within(t, name, func() {
+			testkit.Equal(t, name, c.Classify(classify.Permanent(err)).Class, classify.ClassPermanent)
+			want := classify.ClassUnknown
+			if name == "op" {
+				want = classify.ClassTransient
+			}
+			testkit.Equal(t, name+" without a mark", c.Classify(wrapped{err}).Class, want)
+			_, ok := causes.Find[*classify.Failure](wrapped{err})
+			around := &classify.Failure{Err: err, Attempts: 3}
+			found, _ := causes.Find[*classify.Failure](wrapped{around})
+			testkit.Check(t, !ok && found == around, "%s has a failure, or that around it was not found", name)
+		})
+	}
+	testkit.Check(t, told != 0 && told <= 100, "told %d times of one error's panics", told)
+}
+
+// panicLink panics when it is judged, and goes on without end.
+type panicLink struct{ link }
+
+func (*panicLink) SQLState() string { panic("SQLState") }

@@ -3,7 +3,6 @@ package classify_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -18,9 +17,7 @@ func judge(err error) classify.Verdict { return (*classify.Classifier)(nil).Clas
 
 func newClassifier(t testing.TB, config classify.Config) *classify.Classifier {
 	t.Helper()
-	c, err := classify.New(config)
-	testkit.NoError(t, err)
-	return c
+	return testkit.Must(classify.New(config))
 }
 
 // wrap puts n layers of %w around err.
@@ -41,18 +38,6 @@ func loop() error {
 	l := &link{}
 	l.next = &link{&link{l}}
 	return l
-}
-
-// within fails the test, instead of hanging it, when f does not return.
-func within(t *testing.T, limit time.Duration, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-	case <-time.After(limit):
-		t.Fatalf("no answer within %s", limit)
-	}
 }
 
 var marks = map[classify.Class]func(error, ...classify.Option) error{

@@ -57,9 +57,7 @@ func TestPanicError(t *testing.T) {
 			t.Errorf("%s: %d bytes, %.80q", name, len(text), text)
 		}
 		testkit.Check(t, strings.Contains(string(err.Stack), "TestPanicError"), "%s: the stack is %s", name, err.Stack)
-		if v := judge(wrap(err, 3)); v != (classify.Verdict{Class: classify.ClassPermanent, Reason: classify.ReasonPanic}) {
-			t.Errorf("%s: %+v", name, v)
-		}
+		judges(t, classify.Verdict{Class: classify.ClassPermanent, Reason: classify.ReasonPanic}, err)
 	}
 	var none *runtime.PanicNilError
 	err := caught(func() { panic(nil) })
@@ -73,7 +71,7 @@ func TestPanicHidesValue(t *testing.T) {
 	testkit.Check(t, !errors.Is(err, errSentinel), "the sentinel shows through the panic")
 	c := newClassifier(t, classify.Config{Rules: []classify.Rule{
 		classify.Is(errSentinel, classify.Verdict{Class: classify.ClassDiscard}),
-		classify.As(func(*classify.PanicError) classify.Verdict { return classify.Verdict{Class: classify.ClassInvalid} }),
+		classify.As(func(*classify.PanicError) classify.Verdict { return permanent }),
 	}})
-	testkit.Equal(t, "", c.Classify(err).Class, classify.ClassInvalid)
+	testkit.Equal(t, "", c.Classify(err), permanent)
 }

@@ -14,15 +14,19 @@ import (
 // Feature C3: marks before rules, rules before knowledge, knowledge before the default; and what each of them fills.
 func TestPrecedence(t *testing.T) {
 	type V = classify.Verdict
-	const (
-		U, T, P, I, D = classify.ClassUnknown, classify.ClassTransient, classify.ClassPermanent, classify.ClassInvalid, classify.ClassDiscard
-	)
-	plain := errors.New("plain")
-	reason := func(r string) classify.Option { return classify.Reason(r) }
+	const T, P, I, D = classify.ClassTransient, classify.ClassPermanent, classify.ClassInvalid, classify.ClassDiscard
+	markR, f := classify.Reason("mark"), V{Class: P, Reason: "f"}
+	aborted := V{Class: classify.ClassAborted, Reason: "gone"}
+	byRule := V{Class: I, Reason: "rule", Description: "by rule", RetryAfter: time.Second}
+	filled := byRule
+	filled.Reason = "mark"
 	panicked := &classify.PanicError{Value: classify.Discard(errSentinel)}
+	byPanic := V{Class: P, Reason: classify.ReasonPanic}
+	described := byPanic
+	described.Description = "d"
 	c := newClassifier(t, classify.Config{
 		Rules: []classify.Rule{
-			classify.Is(context.Canceled, V{Class: I, Reason: "rule", Description: "by rule", RetryAfter: time.Second}),
+			classify.Is(context.Canceled, byRule),
 			classify.Is(errSentinel, V{Class: D, Reason: "sentinel"}),
 			classify.As(func(errStatus) V { return V{Reason: "open"} }),
 		},
@@ -33,36 +37,36 @@ func TestPrecedence(t *testing.T) {
 		want V
 	}{
 		"mark over rule":              {classify.Permanent(context.Canceled), V{Class: P}},
-		"mark inside over rule":       {wrap(errors.Join(context.Canceled, classify.Permanent(plain)), 3), V{Class: P}},
+		"mark inside over rule":       {errors.Join(context.Canceled, classify.Permanent(errPlain)), V{Class: P}},
 		"mark over knowledge":         {classify.Permanent(context.DeadlineExceeded), V{Class: P}},
 		"mark over a severer rule":    {classify.Transient(context.Canceled), V{Class: T}},
-		"rule over knowledge":         {wrap(context.Canceled, 2), V{I, "rule", "by rule", time.Second, false, false, false}},
-		"rule fills the mark":         {classify.With(context.Canceled, reason("mark")), V{I, "mark", "by rule", time.Second, false, false, false}},
-		"mark inside outlives a rule": {errors.Join(context.Canceled, classify.With(plain, reason("mark"))), V{I, "mark", "by rule", time.Second, false, false, false}},
-		"mark of a class ends it":     {classify.Invalid(context.Canceled, classify.RetryAfter(time.Hour)), V{Class: I, RetryAfter: time.Hour}},
-		"open rule, then knowledge":   {errors.Join(errStatus{1}, context.DeadlineExceeded), V{Class: T, Reason: "open"}},
-		"open rule over its reason":   {errors.Join(errStatus{1}, &classify.PanicError{}), V{Class: P, Reason: "open"}},
-		"rule over a severer branch":  {errors.Join(errSentinel, &classify.PanicError{}), V{Class: D, Reason: "sentinel"}},
-		"knowledge over default":      {&classify.PanicError{}, V{Class: P, Reason: classify.ReasonPanic}},
-		"knowledge fills the mark":    {classify.With(&classify.PanicError{}, classify.Description("d")), V{Class: P, Reason: classify.ReasonPanic, Description: "d"}},
-		"default":                     {plain, V{Class: T}},
-		"default fills the mark":      {classify.With(plain, reason("mark")), V{Class: T, Reason: "mark"}},
-		"a panic hides its value":     {panicked, V{Class: P, Reason: classify.ReasonPanic}},
+		"rule over knowledge":         {wrap(context.Canceled, 2), byRule},
+		"rule fills the mark":         {classify.With(context.Canceled, markR), filled},
+		"mark inside outlives a rule": {errors.Join(context.Canceled, classify.With(errPlain, markR)), filled},
+		"open rule, then knowledge":   {errors.Join(errStatus{1}, errTimeout{}), V{Class: T, Reason: "open"}},
+		"open rule over its reason":   {errors.Join(errStatus{1}, panicked), V{Class: P, Reason: "open"}},
+		"rule over a severer branch":  {errors.Join(errSentinel, panicked), V{Class: D, Reason: "sentinel"}},
+		"knowledge over default":      {panicked, byPanic}, // and a panic hides its value
+		"knowledge fills the mark":    {classify.With(panicked, classify.Description("d")), described},
+		"default":                     {errPlain, V{Class: T}},
+		"default fills the mark":      {classify.With(errPlain, markR), V{Class: T, Reason: "mark"}},
 		"a mark around a panic":       {classify.Discard(panicked), V{Class: D}},
-		"a failure is a mark":         {wrap(&classify.Failure{Err: context.Canceled, Verdict: V{Class: P, Reason: "f"}}, 1), V{Class: P, Reason: "f"}},
-		"a mark around a failure":     {classify.Transient(&classify.Failure{Verdict: V{Class: P, Reason: "f"}}), V{Class: T, Reason: "f"}},
+		"a failure is a mark":         {wrap(&classify.Failure{Err: context.Canceled, Verdict: f}, 1), f},
+		"a mark around a failure":     {classify.Transient(&classify.Failure{Verdict: f}), V{Class: T, Reason: "f"}},
 		"an aborted failure is none": {
-			&classify.Failure{Err: classify.With(plain, reason("mark")), Verdict: V{Class: classify.ClassAborted, Reason: "gone"}}, V{Class: T, Reason: "mark"},
+			&classify.Failure{Err: classify.With(errPlain, markR), Verdict: aborted}, V{Class: T, Reason: "mark"},
 		},
 	} {
 		got := c.Classify(row.err)
 		testkit.Check(t, got == row.want, "%s:\n got %+v\nwant %+v", name, got, row.want)
 	}
+	testkit.Equal(t, "nil, whatever the default says", c.Classify(nil), V{})
 }
 
 // severity is the order in which joined errors outweigh each other, weakest first.
 var severity = []classify.Class{
-	classify.ClassDiscard, classify.ClassUnknown, classify.ClassTransient, classify.ClassPermanent, classify.ClassInvalid,
+	classify.ClassDiscard, classify.ClassUnknown, classify.ClassTransient, classify.ClassPermanent,
+	classify.ClassInvalid,
 }
 
 // Feature C3: of joined marks the severest wins, whichever way they are joined and in whatever order, and it is heard
@@ -78,12 +82,10 @@ func TestJoinedMarks(t *testing.T) {
 				"multi-%w":      fmt.Errorf("%w: %w", a, b),
 				"nested":        errors.Join(errors.Join(a), wrap(fmt.Errorf("%w, %w", b, a), 1)),
 			} {
-				if got := judge(wrap(err, 2)); got != (classify.Verdict{Class: strong, Reason: "b"}) {
-					t.Errorf("%s of %v and %v: %+v", how, weak, strong, got)
-				}
-				if got := judge(marks[classify.ClassDiscard](err)); got.Class != classify.ClassDiscard {
-					t.Errorf("a mark around %s of %v and %v: %+v", how, weak, strong, got)
-				}
+				got, around := judge(wrap(err, 2)), judge(classify.Discard(err))
+				want := classify.Verdict{Class: strong, Reason: "b"}
+				testkit.Check(t, got == want && around.Class == classify.ClassDiscard,
+					"%s of %v and %v: %+v, and %+v with a mark around it", how, weak, strong, got, around)
 			}
 		}
 	}
@@ -97,10 +99,9 @@ func TestDiscardJoinedToFailure(t *testing.T) {
 		want  classify.Verdict
 	}{
 		"unknown":   {errors.New("rollback failed"), classify.Verdict{}},
-		"transient": {context.DeadlineExceeded, classify.Verdict{Class: classify.ClassTransient}},
-		"panic":     {&classify.PanicError{}, classify.Verdict{Class: classify.ClassPermanent, Reason: classify.ReasonPanic}},
+		"transient": {context.DeadlineExceeded, transient},
 		"reason":    {classify.With(errors.New("a"), classify.Reason("r")), classify.Verdict{Reason: "r"}},
-		"discard":   {classify.Discard(errors.New("b")), classify.Verdict{Class: classify.ClassDiscard, Reason: "stale"}},
+		"discard":   {classify.Discard(errPlain), classify.Verdict{Class: classify.ClassDiscard, Reason: "stale"}},
 	} {
 		testkit.Equal(t, name, judge(errors.Join(discard, row.other)), row.want)
 		got := judge(fmt.Errorf("%w: %w", row.other, discard))

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
+
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
@@ -41,27 +43,31 @@ func TestRules(t *testing.T) {
 		error
 		Timeout() bool
 	}
+	own := func(answers bool) classify.Rule {
+		return func(err error) (classify.Verdict, bool) {
+			return permanent, answers && strings.Contains(err.Error(), "sent")
+		}
+	}
 	for name, c := range map[string]struct {
 		rule classify.Rule
 		err  error
 		want classify.Verdict
 	}{
 		"Is":           {classify.Is(errSentinel, permanent), errSentinel, permanent},
-		"Is another":   {classify.Is(errSentinel, permanent), errors.New("sentinel"), classify.Verdict{}},
-		"As":           {classify.As(status), errStatus{5}, classify.Verdict{Class: classify.ClassTransient, RetryAfter: 5 * time.Second}},
-		"As declines":  {classify.As(status), errStatus{404}, classify.Verdict{}},
-		"As another":   {classify.As(func(*errStatus) classify.Verdict { return permanent }), errStatus{500}, classify.Verdict{}},
+		"Is another":   {classify.Is(errSentinel, permanent), errors.New("sentinel"), unknown},
+		"As":           {classify.As(status), errStatus{5}, status(errStatus{5})},
+		"As declines":  {classify.As(status), errStatus{404}, unknown},
+		"As another":   {classify.As(func(*errStatus) classify.Verdict { return permanent }), errStatus{500}, unknown},
 		"As interface": {classify.As(func(timeout) classify.Verdict { return permanent }), errTimeout{}, permanent},
-		"own":          {func(err error) (classify.Verdict, bool) { return permanent, strings.Contains(err.Error(), "sent") }, errSentinel, permanent},
-		"own declines": {func(error) (classify.Verdict, bool) { return permanent, false }, errSentinel, classify.Verdict{}},
+		"own":          {own(true), errSentinel, permanent},
+		"own declines": {own(false), errSentinel, unknown},
 	} {
 		classifier := newClassifier(t, classify.Config{Rules: []classify.Rule{c.rule}})
 		for place, err := range map[string]error{
 			"bare":    c.err,
 			"cause":   wrap(c.err, 20),
-			"join":    errors.Join(errors.New("a"), wrap(c.err, 3), errors.New("b")),
-			"multi":   fmt.Errorf("%w and %w", errors.New("a"), c.err),
-			"in join": wrap(errors.Join(errors.New("a"), errors.Join(c.err)), 2),
+			"multi":   fmt.Errorf("%w and %w", errPlain, c.err),
+			"in join": wrap(errors.Join(errPlain, errors.Join(wrap(c.err, 3)), errPlain), 2),
 		} {
 			got := classifier.Classify(err)
 			testkit.Check(t, got == c.want, "%s, %s: got %+v, want %+v", name, place, got, c.want)
@@ -75,7 +81,7 @@ func TestFirstRuleWins(t *testing.T) {
 		return classify.Is(errSentinel, classify.Verdict{Class: class, Reason: reason})
 	}
 	asked := 0
-	count := func(error) (classify.Verdict, bool) { asked++; return classify.Verdict{}, false }
+	count := func(error) (classify.Verdict, bool) { asked++; return unknown, false }
 	c := newClassifier(t, classify.Config{Rules: []classify.Rule{
 		count, rule("first", classify.ClassUnknown), rule("second", classify.ClassPermanent), count,
 	}})
@@ -85,16 +91,56 @@ func TestFirstRuleWins(t *testing.T) {
 		"got %+v, and the other rules were asked %d times", got, asked)
 }
 
-// Conventions: a configuration that cannot be meant is an error that names the field.
+// Conventions, features C2, C7: a configuration that cannot be meant is an error that names the field: no error is
+// aborted by itself, what is away passes with time, and a size does not.
 func TestNewRefuses(t *testing.T) {
-	for want, config := range map[string]classify.Config{
-		"Rules[1] is nil":                  {Rules: []classify.Rule{classify.Is(errSentinel, permanent), nil}},
-		`Default cannot be "aborted"`:      {Default: classify.ClassAborted},
-		`Default cannot be "unknown" (77)`: {Default: 77},
-		`Default cannot be "discard"`:      {Default: classify.ClassDiscard},
-	} {
-		if c, err := classify.New(config); c != nil || err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want an error with %q, got %v, %v", want, c, err)
-		}
+	rules := func(v classify.Verdict) classify.Config {
+		return classify.Config{Rules: []classify.Rule{statusRule, classify.Is(errSentinel, v)}}
 	}
+	aborted := classify.Verdict{Class: classify.ClassAborted}
+	for _, c := range []struct {
+		want   string
+		config classify.Config
+	}{
+		{"Rules[1] is nil", classify.Config{Rules: []classify.Rule{statusRule, nil}}},
+		{`Default cannot be "aborted"`, classify.Config{Default: classify.ClassAborted}},
+		{`Default cannot be "unknown" (77)`, classify.Config{Default: 77}},
+		{`Default cannot be "discard"`, classify.Config{Default: classify.ClassDiscard}},
+		{"Rules[1]: it gives the class aborted", rules(aborted)},
+		{"Rules[1]: it gives the class 200", rules(classify.Verdict{Class: 200})},
+		{"with Away", rules(classify.Verdict{Class: classify.ClassDiscard, Away: true})},
+		{"with TooLarge", rules(classify.Verdict{Class: classify.ClassTransient, TooLarge: true})},
+		{"Rules[0]", classify.Config{Rules: []classify.Rule{
+			classify.As(func(*backoff.PermanentError) classify.Verdict { return aborted })}}},
+		{"Rules[0]", classify.Config{Rules: []classify.Rule{
+			func(error) (classify.Verdict, bool) { return aborted, true }}}},
+	} {
+		got, err := classify.New(c.config)
+		testkit.Says(t, err, c.want)
+		testkit.Check(t, got == nil, "%s: a classifier", c.want)
+	}
+}
+
+// Features C2, C7: what a rule cannot give, and gives when New cannot know, is taken for what it can mean, and told of.
+func TestRuleGivesWhatItCannot(t *testing.T) {
+	told := ""
+	c := newClassifier(t, classify.Config{Rules: []classify.Rule{
+		classify.Is(errSentinel, classify.Verdict{Away: true, Reason: "maintenance"}), // alone it means transient
+		func(error) (classify.Verdict, bool) { panic("asked of what is no error of mine") },
+		classify.As(func(err *backoff.PermanentError) classify.Verdict {
+			if err.Err == nil { // panics for the probe
+				return unknown
+			}
+			return classify.Verdict{Class: classify.ClassAborted}
+		}),
+		func(err error) (classify.Verdict, bool) {
+			return classify.Verdict{Class: classify.ClassPermanent, Away: true}, errors.As(err, new(errStatus))
+		},
+	}, OnRulePanic: func(text string, _ []byte) { told += text }})
+	testkit.Equal(t, "", c.Classify(wrap(errSentinel, 2)),
+		classify.Verdict{Class: classify.ClassTransient, Away: true, Reason: "maintenance"})
+	testkit.Equal(t, "told", told, "")
+	testkit.Equal(t, "", c.Classify(&backoff.PermanentError{Err: errPlain}), lasting)
+	testkit.Check(t, strings.Contains(told, "Rules[2]: it gives the class aborted"), "told %q", told)
+	testkit.Equal(t, "", c.Classify(errStatus{503}), lasting)
 }
