@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/settings"
@@ -43,3 +45,13 @@ func (c *Config) openStores(ctx context.Context) (made *letters.Store, err error
 	}
 	return made, nil
 }
+
+// Schema returns the SQL that makes all tables of Spillway, in the folders postgres, mysql (for MariaDB too) and
+// sqlite. Run the files of one folder in the order of their names, with a migration tool or by hand, if the role of
+// your programs may not create tables. Each file records its version in the table spillway_schema. A store then finds
+// its table, and creates nothing.
+//
+// Otherwise you need none of them: each store creates its table, or upgrades the table of an earlier release with its
+// rows. Versions go forward only: a store refuses a table that a later release has upgraded. Files of later releases
+// have higher numbers. An upgrade of a large table is better made by hand, as its file says.
+func Schema() fs.FS { return schema.Files() }

@@ -3,12 +3,18 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/wait"
 )
 
 // Lease is a key that a delivery owns for a time. Its methods commit before they return, and are safe for use by many
@@ -85,3 +91,166 @@ func (r *Receiver) sameMode(ctx context.Context, msg *message.Message, key Key) 
 	}
 	return nil
 }
+
+// maxPauseLease is how long the record of a success waits at most before it is tried again.
+const maxPauseLease = time.Second
+
+// maxRefusals is how often the database must refuse a record while it takes a renewal: once may be chance.
+const maxRefusals = 3
+
+// complete records that the effects have happened. A message whose record fails is not one that failed: to retry it or
+// to set it aside would be wrong, so it is put back, and finds then what became of the record. The lease is left to
+// expire: it keeps others from repeating the effects while the database may come to itself. Only a record that the
+// database refuses, such as outputs too large for it, is an error of the message: it would be refused each time, the
+// effects before it.
+func (r *Receiver) complete(c *chain.Call, key Key, k *keeper, outputs []byte) error {
+	err := r.tryComplete(c, k, outputs)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrLeaseLost):
+		return r.lostLease(c, key, err)
+	case errors.Is(err, errRefused):
+		return classify.Permanent(failed("record", key, err), classify.Description(refused))
+	}
+	err = failed("record", key, err)
+	logging.AppliedUnrecorded.Write(r.config.Logger, err, fields(key))
+	return r.putBack(c, err)
+}
+
+// errRefused says that the database takes what is asked of it, but not the record.
+var errRefused = errors.New("the database refuses the record")
+
+const refused = "the handler's effects have happened, but the database refuses the record of it, perhaps because of " +
+	"the messages that the handler returned: redriven, the message has its effects again"
+
+// tryComplete tries for as long as the lease lasts; once the message has gone away, no longer than a request may take.
+func (r *Receiver) tryComplete(c *chain.Call, k *keeper, outputs []byte) error {
+	ctx := context.WithoutCancel(c.Msg.Context())
+	first := time.Now()
+	refusals := 0
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, maxPauseLease) {
+		err := request(ctx, "Lease.Complete", func(ctx context.Context) error { return k.lease.Complete(ctx, outputs) })
+		if err == nil || errors.Is(err, ErrLeaseLost) {
+			return err
+		}
+		if (*classify.Classifier)(nil).Classify(err).Class != classify.ClassTransient {
+			began := time.Now()
+			if request(ctx, "Lease.Renew", k.lease.Renew) == nil { // it is there, and takes what is not the record
+				k.renewed(began)
+				refusals++
+			}
+		}
+		if refusals == maxRefusals {
+			return errors.Join(errRefused, err)
+		}
+		if k.left() <= pause || c.Gone() && time.Since(first) > requestTimeout || !wait.For(ctx, pause) {
+			return err
+		}
+	}
+}
+
+func request(ctx context.Context, name string, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return safecall.Call(name, func() error { return do(ctx) })
+}
+
+// keeper renews a lease while the handler runs, from timers: a handler that is done before the first renewal costs no
+// goroutine. Its time is the process's own monotonic clock, counted from before each request that the database granted.
+type keeper struct {
+	lease  Lease
+	d      time.Duration
+	logger watermill.LoggerAdapter
+	ctx    context.Context // of the renewals
+	cancel context.CancelFunc
+	lose   func() // is called at most once
+
+	mu      sync.Mutex
+	over    time.Time // when the lease is over, unless it is renewed
+	renewal *time.Timer
+	expiry  *time.Timer
+	stopped bool
+	lost    bool
+}
+
+// keep keeps a lease that lasts d from began, until stop. The renewals have the values of ctx, and not its end.
+func keep(ctx context.Context, lease Lease, began time.Time, d time.Duration, logger watermill.LoggerAdapter,
+	lose func()) *keeper {
+	k := &keeper{lease: lease, d: d, logger: logger, lose: lose}
+	k.since(began)
+	k.ctx, k.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	k.mu.Lock() // the timers may fire before they are known
+	defer k.mu.Unlock()
+	k.expiry = time.AfterFunc(time.Until(k.over), k.expire)
+	k.renewal = time.AfterFunc(time.Until(began.Add(d/3)), k.renew)
+	return k
+}
+
+// renew has a third of the lease for its request, so that one which hangs leaves time for another.
+func (k *keeper) renew() {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(k.ctx, k.d/3)
+	defer cancel()
+	err := safecall.Call("Lease.Renew", func() error { return k.lease.Renew(ctx) })
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.stopped:
+	case err == nil:
+		k.since(began)
+		k.expiry.Reset(time.Until(k.over))
+		k.renewal.Reset(time.Until(began.Add(k.d / 3)))
+	case errors.Is(err, ErrLeaseLost):
+		k.end(true)
+	default:
+		logging.LeaseNotRenewed.Write(k.logger, err, nil)
+		k.renewal.Reset(min(k.d/20, time.Second))
+	}
+}
+
+func (k *keeper) expire() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.stopped && !time.Now().Before(k.over) { // a renewal may have come in between
+		k.end(true)
+	}
+}
+
+func (k *keeper) end(lost bool) {
+	k.stopped, k.lost = true, lost
+	k.renewal.Stop()
+	k.expiry.Stop()
+	if lost {
+		k.lose()
+	}
+}
+
+// stop ends the renewals, and reports whether the lease was lost before. One that is under way is ignored: a renewal
+// changes nothing after Complete or Release.
+func (k *keeper) stop() (lost bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.stopped {
+		k.end(false)
+	}
+	return k.lost
+}
+
+// left is how long the lease lasts, once its renewals have ended.
+func (k *keeper) left() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Until(k.over)
+}
+
+// renewed lets the lease last from began, once its renewals have ended.
+func (k *keeper) renewed(began time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.since(began)
+}
+
+// since leaves a twentieth of the lease out, because timers fire late, clocks differ in pace, and a handler that is
+// cancelled takes a moment to end.
+func (k *keeper) since(began time.Time) { k.over = began.Add(k.d - k.d/20) }

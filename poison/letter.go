@@ -7,6 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/attempts"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/deadletter"
 	"github.com/watermill-spillway/spillway/internal/errorkind"
@@ -127,4 +128,32 @@ func (l Letter) Redriven(by, id string, at time.Time) *message.Message {
 	msg := l.encode(defaultLimits)
 	msg.SetContext(chain.Returning(msg.Context()))
 	return msg
+}
+
+// identityLength is the number of hexadecimal digits of a Letter.Identity.
+const identityLength = 32
+
+// identityOrNone returns value if it can be a Letter.Identity, and else nothing: any producer may have written it.
+func identityOrNone(value string) string {
+	if len(value) != identityLength {
+		return ""
+	}
+	for _, c := range []byte(value) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return ""
+		}
+	}
+	return value
+}
+
+// stageOf is deadletter.Letters.StageOf.
+func stageOf(msg *message.Message) deadletter.Stage {
+	if msg == nil {
+		return deadletter.Stage{}
+	}
+	return deadletter.Stage{
+		Number:    boundedtext.Count(msg.Metadata[KeyRetryStage]),
+		DueAt:     boundedtext.Time(msg.Metadata[KeyRetryDueAt]),
+		HoldUntil: boundedtext.Time(msg.Metadata[KeyRetryHoldUntil]),
+	}
 }

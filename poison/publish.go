@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -11,12 +12,16 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/destination"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/recent"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/traced"
 	"github.com/watermill-spillway/spillway/internal/wait"
 	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // sinks lists where a letter may go, best first: its topic; for an invalid message the topic of all the others; then
@@ -207,3 +212,56 @@ func (q *Queue) refusedAlways(err error) bool {
 
 // logged bounds a value that came with a message before it goes into a log line or an error.
 func logged(value string) string { return boundedtext.Text(value, 200) }
+
+func (q *Queue) traced() traced.By {
+	return traced.By{Tracer: q.config.Tracer, Logger: q.config.Logger}
+}
+
+// operation is one publishing of a letter.
+func (q *Queue) operation(ctx context.Context, sink Sink, l Letter, number int) observe.Operation {
+	if q.config.Tracer == nil {
+		return observe.Operation{}
+	}
+	earlier := l.Trace // of what brought the message here
+	l.DeadLetterTopic = sink.Topic
+	return observe.Operation{
+		Kind: observe.DeadLetter, Topic: l.Origin.Topic, Handler: l.Origin.Handler, To: sink.Topic, Client: sink.Publisher,
+		ID: l.Original.UUID, Message: l.Original, Number: number, Redrives: l.Redrive.Count, Attempts: l.Failure.Attempts,
+		Verdict: classify.Verdict{Class: l.Failure.Class, Reason: l.Failure.Reason}, Letter: l, Parent: chain.TraceOf(ctx),
+		Earlier: earlier,
+	}
+}
+
+// shown returns the text of a refusal as it may be shown.
+func (q *Queue) shown(err error) string { return q.causeOf(err).Error() }
+
+// errNoRoom is for a message that is larger than what any sink takes. It stays where it is.
+var errNoRoom = errors.New("poison: the message is too large for all sinks, even without a letter: raise their limit " +
+	"for messages, or give QueueConfig.Fallbacks a sink that takes larger ones, such as a dead-letter store")
+
+const (
+	firstNoRoom = 250 * time.Millisecond
+	maxNoRoom   = 10 * time.Second
+)
+
+// noRoom makes messages that no sink has room for wait before they are requeued, longer each time: some brokers
+// deliver a nacked message again at once.
+type noRoom struct {
+	mu    *sync.Mutex
+	waits *recent.Memory[time.Duration]
+}
+
+func newNoRoom() noRoom {
+	waits := recent.For[time.Duration](10 * time.Minute)
+	return noRoom{new(sync.Mutex), &waits}
+}
+
+// wait holds c's message for at most half of the time that it may be held.
+func (n noRoom) wait(c *chain.Call) {
+	n.mu.Lock()
+	next := n.waits.Note(recent.Of(c), time.Now())
+	*next = min(max(2**next, firstNoRoom), maxNoRoom)
+	pause := *next
+	n.mu.Unlock()
+	wait.For(c.WaitContext(), min(pause, outage.Rest(c.WaitContext(), 0, c.Held())/2))
+}

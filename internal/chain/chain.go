@@ -22,11 +22,14 @@
 package chain
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 // Handler handles one call, as a message.HandlerFunc handles one message.
@@ -88,4 +91,51 @@ func enter(run Handler, msg *message.Message, r *Reentry, lane placing.Laned) ([
 	out, o := run(c)
 	failed = o.Next != Done
 	return out, o.Why
+}
+
+// Part is a part of chains. The front door composes parts of many packages with EnterParts. A type is a Part if it
+// embeds a Link, so no part exports a method with a type of this package.
+type Part interface{ step() Step }
+
+// Link makes the type that embeds it a Part. A public type embeds it under an unexported name.
+type Link struct{ of Step }
+
+// LinkOf returns the Link of a part with this step.
+func LinkOf(step Step) Link { return Link{step} }
+
+func (l Link) step() Step { return l.of }
+
+// EnterParts is Enter with the steps of parts, the first one outermost.
+func EnterParts(parts ...Part) message.HandlerMiddleware {
+	steps := make([]Step, len(parts))
+	for i, part := range parts {
+		steps[i] = part.step()
+	}
+	return Enter(steps...)
+}
+
+// StepOf returns the step of a part.
+func StepOf(part Part) Step { return part.step() }
+
+// Recover is the Part of middleware.Recover.
+var Recover Part = LinkOf(recovered)
+
+func recovered(next Handler) Handler {
+	return func(c *Call) (out []*message.Message, o Outcome) {
+		defer func() {
+			if v := recover(); v != nil {
+				out, o = nil, Outcome{Next: Failed, Why: safecall.Panicked(v)}
+			}
+		}()
+		if out, o = next(c); o.Next != Done {
+			return nil, o
+		}
+		for i := range out {
+			if out[i] == nil {
+				return nil, Outcome{Next: Failed, Why: classify.Permanent(fmt.Errorf("middleware: the handler returned %d output "+
+					"message(s), of which number %d is nil: return messages only", len(out), i+1))}
+			}
+		}
+		return out, o
+	}
 }

@@ -2,9 +2,13 @@ package chain
 
 import (
 	"context"
+	"database/sql"
+	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/placing"
 )
@@ -67,4 +71,160 @@ func (s own) Subscribe(ctx context.Context, topic string) (<-chan *message.Messa
 		ctx = placing.WithOrder(ctx, nil)
 	}
 	return s.Subscriber.Subscribe(ctx, topic)
+}
+
+type transactionKey struct{}
+
+// WithTransaction returns ctx with an adapter's value for the transaction in which it consumes the message.
+func WithTransaction(ctx context.Context, transaction any) context.Context {
+	return context.WithValue(ctx, transactionKey{}, transaction)
+}
+
+// TransactionOf returns the value of WithTransaction in ctx, or nil.
+func TransactionOf(ctx context.Context) any { return ctx.Value(transactionKey{}) }
+
+// CarryTransaction returns to with the transaction of from, if there is one. So a publisher that can publishes outputs
+// of a message in the message's own transaction.
+func CarryTransaction(to, from context.Context) context.Context {
+	transaction := TransactionOf(from)
+	if transaction == nil || TransactionOf(to) == transaction {
+		return to
+	}
+	return WithTransaction(to, transaction)
+}
+
+// Joined is a transaction of a subscriber that stores can write in.
+type Joined interface {
+	// Write runs work behind a savepoint of the transaction, on its connection. It reports false, and does not run
+	// work, if the transaction is of another database than db, or the message is settled. An error of work undoes work
+	// and nothing else.
+	Write(db *sql.DB, work func(*sql.Tx) error) (joined bool, err error)
+}
+
+// WriteJoined runs work in the transaction of ctx, if there is one on db. See Joined.
+func WriteJoined(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) (joined bool, err error) {
+	t, ok := TransactionOf(ctx).(Joined)
+	if !ok {
+		return false, nil
+	}
+	return t.Write(db, work)
+}
+
+// Claim is in a message's context while an idempotent receiver runs the handler. It shows other parts that they are
+// inside of the receiver's transaction.
+type Claim interface {
+	// Holds reports whether msg is the claimed message. The context may be of another message by now.
+	Holds(msg *message.Message) bool
+	// Locks reports whether the transaction is open and keeps other writers out of db: to wait for db would be to wait
+	// for itself.
+	Locks(db *sql.DB) bool
+}
+
+type claimKey struct{}
+
+// WithClaim returns ctx with the claim. A nil claim hides an outer one.
+func WithClaim(ctx context.Context, c Claim) context.Context {
+	return context.WithValue(ctx, claimKey{}, c)
+}
+
+// ClaimOf returns the innermost claim in ctx, or nil.
+func ClaimOf(ctx context.Context) Claim {
+	c, _ := ctx.Value(claimKey{}).(Claim)
+	return c
+}
+
+// Claimed reports whether this chain runs inside of a claim on its own message: a part was attached twice, or inside of
+// the receiver though it belongs outside. Such a part must let errors pass outward. Writes of an attempt that it
+// retries would still be in the transaction, and a message that it dead-letters would commit as a success.
+func (c *Call) Claimed() bool {
+	claim := ClaimOf(c.Ctx)
+	return claim != nil && claim.Holds(c.Msg)
+}
+
+type traceKey struct{}
+
+// WithTrace returns ctx with the Trace of an attempt, for what is published because of the attempt. See Call.Trace.
+func WithTrace(ctx context.Context, trace string) context.Context {
+	if trace == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, traceKey{}, trace)
+}
+
+// TraceOf returns the Trace of the attempt that what has this context is published because of, or "".
+func TraceOf(ctx context.Context) string {
+	trace, _ := ctx.Value(traceKey{}).(string)
+	return trace
+}
+
+type returningKey struct{}
+
+// Returning returns ctx for a message that Spillway itself publishes: a dead letter, a message on its way into a retry
+// stage, or a redriven one. Spillway wrote the metadata keys of Spillway in such a message. In a handler's output, any
+// producer may have written them.
+func Returning(ctx context.Context) context.Context {
+	if IsReturning(ctx) {
+		return ctx
+	}
+	return context.WithValue(ctx, returningKey{}, true)
+}
+
+// IsReturning reports whether ctx is of a message that Spillway itself publishes.
+func IsReturning(ctx context.Context) bool { return ctx.Value(returningKey{}) != nil }
+
+// Reentry is in the context of a message that comes to its handler again, out of a retry stage.
+type Reentry struct {
+	// Handler is the name of the handler that the message first came to.
+	Handler string
+	// As is the name of the router's handler that gets the message out of the stage. Some pub/subs pass a context on
+	// with what a handler published: a handler with another name then ignores the Reentry. If it is empty, as Handler
+	// is, it becomes the name of the first handler that gets the message.
+	As string
+	// Topic is the stage topic that the message waited in.
+	Topic string
+	// Stage is the number of the stage that the message waited in. The first is 1, and 0 is none.
+	Stage int
+	// Foreign means that the message waits for another handler, which may never get it.
+	Foreign bool
+	// Held is how long the stage held the message, which counts against the time that its adapter allows. See
+	// Call.Held.
+	Held time.Duration
+	// Met is set by the stages' middleware.
+	Met bool
+}
+
+type reentryKey struct{}
+
+// stages is set if this process has stages. Only then a chain looks for a Reentry in each message, since one function
+// can serve the live topic and its stages.
+var stages atomic.Bool
+
+// WithReentry returns ctx with r, for a message of a stage.
+func WithReentry(ctx context.Context, r *Reentry) context.Context {
+	stages.Store(true)
+	return context.WithValue(ctx, reentryKey{}, r)
+}
+
+// ReentryOf returns the Reentry in ctx, or nil if there is none for the handler of ctx.
+func ReentryOf(ctx context.Context) *Reentry {
+	r, _ := ctx.Value(reentryKey{}).(*Reentry)
+	if r == nil {
+		return nil
+	}
+	name := message.HandlerNameFromCtx(ctx)
+	if r.As == "" && r.Handler == "" {
+		r.As, r.Handler = name, name
+	}
+	if name != r.As && name != r.Handler {
+		return nil
+	}
+	return r
+}
+
+// identify replaces the stage's name in the message's context by the name of the handler that the message first came
+// to. So the receiver, the dead letters and user code see one consumer.
+func (r *Reentry) identify(msg *message.Message) {
+	if ctx := msg.Context(); message.HandlerNameFromCtx(ctx) != r.Handler {
+		msg.SetContext(foreign.WithHandler(ctx, r.Handler))
+	}
 }

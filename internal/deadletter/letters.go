@@ -1,3 +1,5 @@
+// Package deadletter is what the other parts of Spillway need of dead letters and users do not: the inside of a
+// poison.Queue, and the marks of messages that no handler may see.
 package deadletter
 
 import (
@@ -6,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/seal"
 )
 
@@ -36,4 +39,32 @@ type Stage struct {
 	DueAt time.Time
 	// HoldUntil is when the message goes to the end of its stage, where no consumer can hold it until it is due.
 	HoldUntil time.Time
+}
+
+// Inside is a poison.Queue as the other parts see it: its method Inside returns it.
+type Inside interface {
+	// IsDeadLetterTopic reports whether topic is one of dead letters, by its name: what fails in its consumer is
+	// parked.
+	IsDeadLetterTopic(topic string) bool
+	// Initialize makes sure that the dead-letter topics of a handler of topic exist, with every publisher that is a
+	// poison.Initializer.
+	Initialize(topic, handler string) error
+	// CheckPublisher returns an error if pub, a handler's publisher, is one that takes the dead letters: the router
+	// closes it when that handler stops, and then nothing takes the letters of the other handlers.
+	CheckPublisher(pub message.Publisher) error
+	// Classifier returns QueueConfig.Classifier, which decides what is a refusal for size. It may be nil.
+	Classifier() *classify.Classifier
+	// Cause returns err as a log line may have it: the head of its text, masked by the Privacy of its QueueConfig.
+	Cause(err error) error
+	// Error returns err with its text masked, for hooks. It wraps err.
+	Error(err error) error
+	// Shown returns v with its texts masked, for hooks and tracers.
+	Shown(v classify.Verdict) classify.Verdict
+	// ForStage returns the message that is published to a retry stage in place of original, a message as it arrived. It
+	// has original's origin and the failure so far, earlier stages included, without the stack. The context of the
+	// message has the values of original's context and does not end with it. ForStage takes over original.
+	ForStage(original *message.Message, failure *classify.Failure, number int, due, holdUntil time.Time) *message.Message
+	// FromStage restores what ForStage packed of msg, which comes out of a retry stage: the id and the metadata that a
+	// transport could have changed.
+	FromStage(msg *message.Message)
 }

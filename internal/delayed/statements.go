@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/database/schema"
 )
 
 // statements are what a store says to its database. Those that end in IN go on with dialect.among, and are spelled
@@ -49,3 +50,10 @@ FROM spillway_delayed WHERE token = ? AND `,
 		postponeIn: `UPDATE spillway_delayed SET token = '', ready_at = now_us() + ?, failures = failures + ? WHERE token = ? AND `,
 	}
 }
+
+var table = schema.Table{Component: "delayed", Name: "spillway_delayed", Key: []string{"seq"},
+	Versions: []schema.Version{{
+		File: "0006_delayed.sql",
+		Columns: []string{"seq", "service", "topic", "id", "metadata", "payload", "size", "due_at", "ready_at", "token",
+			"failures"},
+	}}}

@@ -2,7 +2,15 @@
 // is short could be a part of other words, so only a text that is nothing else is replaced then.
 package erasedtext
 
-import "strings"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/metadatacodec"
+)
 
 // Word takes the place of a value.
 const Word = "erased"
@@ -22,4 +30,18 @@ func Replace(text string, values []string) string {
 		}
 	}
 	return text
+}
+
+// Selector returns the hash that is on record for ids or metadata, so that the record of an erasure is found by those
+// who know what was asked for. A value that can be guessed can be recognised by it.
+func Selector(ids []string, metadata map[string]string) string {
+	parts := metadatacodec.Append(nil, "spillway erasure")
+	for _, id := range slices.Sorted(slices.Values(ids)) {
+		parts = metadatacodec.Append(parts, id)
+	}
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		parts = metadatacodec.Append(metadatacodec.Append(parts, key), metadata[key])
+	}
+	sum := sha256.Sum256(parts)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

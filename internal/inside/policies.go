@@ -37,3 +37,6 @@ type Stop struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason"`
 }
+
+// ErrKeyReused is the error of a request whose key is on record for another request.
+var ErrKeyReused = errors.New("the key was used for another request")

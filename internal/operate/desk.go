@@ -1,8 +1,14 @@
 package operate
 
 import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -37,4 +43,30 @@ func (p Person) allowed(right Right) error {
 		return err
 	}
 	return CheckReason(p.Reason)
+}
+
+// VersionOf changes whenever something happens to a letter.
+func VersionOf(l letters.Letter) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d %d %s", l.Seq, l.Status, l.Seen, l.MarkedAt.UnixMicro(),
+		l.Original.Payload))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Tables returns the versions of Spillway's tables in the database, by their component.
+func (d *Desk) Tables(ctx context.Context) (versions map[string]int, err error) {
+	on, err := database.Detect(ctx, d.Store.Inside().DB())
+	if err != nil {
+		return nil, err
+	}
+	err = on.Query(ctx, func() { versions = map[string]int{} }, func(rows *sql.Rows) error {
+		var component []byte
+		var version int
+		err := rows.Scan(&component, &version)
+		versions[string(component)] = version
+		return err
+	}, `SELECT component, MAX(version) FROM spillway_schema GROUP BY component`)
+	if err != nil {
+		err = fmt.Errorf("read the versions of the tables: %w", err)
+	}
+	return versions, err
 }

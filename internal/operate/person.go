@@ -65,3 +65,8 @@ func (p Person) MaySearch(f letters.Filter, masks *privacy.Redactor) error {
 	}
 	return nil
 }
+
+// RightNames are the rights as faces name them.
+var RightNames = [...]string{"none", "look without payload", "look", "operate", "approve"}
+
+func (r Right) String() string { return RightNames[min(int(r), len(RightNames)-1)] }

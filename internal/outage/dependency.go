@@ -168,3 +168,53 @@ func (g *Dependency) Settled(c *chain.Call) {
 	g.suspects.Forget(recent.Of(c))
 	g.noting.Store(g.failures > 0 || g.suspects.Len() > 0)
 }
+
+// DefaultMaxHold is less than the shortest usual time after which a broker redelivers a message without an ack: 30 s.
+const DefaultMaxHold = 20 * time.Second
+
+type holdKey struct{}
+
+// WithMaxHold returns ctx for a message that its adapter lets be held for hold. It is for brokers that count returned
+// messages, and drop a message that was returned too often.
+func WithMaxHold(ctx context.Context, hold time.Duration) context.Context {
+	return context.WithValue(ctx, holdKey{}, hold)
+}
+
+// Rest returns how much longer a message may be held that was held before. It keeps a reserve free before the deadline
+// of ctx, to give the message back in.
+func Rest(ctx context.Context, configured, held time.Duration) time.Duration {
+	rest := MaxHold(ctx, configured) - held
+	if deadline, ok := ctx.Deadline(); ok {
+		rest = min(rest, time.Until(deadline)-reserve)
+	}
+	return max(rest, 0)
+}
+
+// Report is an outage that goes on.
+type Report struct {
+	Name    string // what is away
+	Since   time.Time
+	Waiting int // messages that are held
+}
+
+// Report returns the outage of the dependency that the log has, if there is one.
+func (g *Dependency) Report() (Report, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return Report{Name: g.config.Name, Since: g.episode.began, Waiting: g.waiting}, g.failures > 0 && g.episode.logged
+}
+
+// Owner is a part with a dependency of its own. A type is an Owner if it embeds an Owned, so no part exports a method
+// with a type of this package.
+type Owner interface{ dependency() *Dependency }
+
+// Owned makes the type that embeds it an Owner. A public type embeds it under an unexported name.
+type Owned struct{ of *Dependency }
+
+// OwnedBy returns the Owned of a part with this dependency.
+func OwnedBy(d *Dependency) Owned { return Owned{d} }
+
+func (o Owned) dependency() *Dependency { return o.of }
+
+// Of returns the dependency of a part.
+func Of(part Owner) *Dependency { return part.dependency() }

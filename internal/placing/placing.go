@@ -2,6 +2,7 @@ package placing
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -46,4 +47,44 @@ func First(ctx context.Context) {
 	if d, ok := ctx.Value(Key{}).(Ordered); ok {
 		d.PlaceFirst()
 	}
+}
+
+// Laned is a Delivery whose subscriber delivers the next message of its key when this one is settled, and the chain has
+// returned: a handler may ack before it has done its work. Chains makes it so.
+type Laned interface {
+	// Enter is called when a chain begins with msg. If it returns true, Return is called when the chain has returned.
+	Enter(msg *message.Message) bool
+	Return()
+}
+
+// Lanes is set when the process has a subscriber with lanes. Without one a message costs no look into its context.
+var Lanes atomic.Bool
+
+// LaneOf returns the Laned of ctx if it delivered msg, or nil. Call Return once.
+func LaneOf(ctx context.Context, msg *message.Message) Laned {
+	if lane, ok := ctx.Value(Key{}).(Laned); ok && lane.Enter(msg) {
+		return lane
+	}
+	return nil
+}
+
+// Order is what a channel that keeps the order of keys offers a subscriber, in the context of Subscribe.
+type Order struct {
+	// Of is a *sequence.Ordering, of which this package knows nothing.
+	Of any
+	// Taken is set by a subscriber that keeps the order, and for those of Spillway's own handlers, which need none.
+	Taken bool
+}
+
+type orderKey struct{}
+
+// WithOrder returns ctx with an offer.
+func WithOrder(ctx context.Context, o *Order) context.Context {
+	return context.WithValue(ctx, orderKey{}, o)
+}
+
+// OrderOf returns the offer in ctx, or nil.
+func OrderOf(ctx context.Context) *Order {
+	o, _ := ctx.Value(orderKey{}).(*Order)
+	return o
 }

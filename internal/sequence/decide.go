@@ -2,6 +2,7 @@ package sequence
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // Decision is what a person decides about a parked message. It is written on its row, and the owner of the source
@@ -105,4 +107,34 @@ func find(ctx context.Context, db *sql.DB, service string, seq int64) (on *datab
 		return nil, first, err
 	}
 	return on, all[0], nil
+}
+
+// lookEvery is how soon an owner sees what a person decided. It is one query of an index, and none if nothing is
+// parked.
+var lookEvery = 5 * time.Second
+
+// lookForDecisions lets lanes be drained for which a person decided something.
+func (o *Owner) lookForDecisions(ctx context.Context) {
+	o.mu.Lock()
+	due := len(o.lanes) > 0 && time.Since(o.looked) >= lookEvery
+	if due {
+		o.looked = time.Now()
+	}
+	o.mu.Unlock()
+	if !due {
+		return
+	}
+	lanes, err := o.store.Decided(ctx, o.of)
+	if err != nil && ctx.Err() == nil {
+		logging.SequencesAway.Write(o.Logger, err, o.fields())
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, lane := range lanes {
+		// What is not known was parked by a process that does not own the source any more: the next owner finds it.
+		if l := o.lanes[string(lane)]; l != nil && l.index >= 0 {
+			l.due = time.Now()
+			heap.Fix(&o.due, l.index)
+		}
+	}
 }

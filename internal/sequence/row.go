@@ -149,3 +149,9 @@ func (r *Row) decode(id, metadata, payload []byte, hasPayload bool) error {
 func (r *Row) place(source string) keytable.Place {
 	return keytable.Place{Source: source, Position: r.Position, Redrives: r.Redrives}
 }
+
+var table = keytable.Parked
+
+// columns of a row that is written, in the order of Row.args.
+const columns = `service, members, topic, part, source, lane, position, fingerprint, redrives, due_at, held, sent_at, consumer, key_id,
+record_key, bytes, id, metadata, payload`

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql/driver"
 	"io"
+	"reflect"
+	"strings"
 )
 
 // rows are the driver's, whose late errors count too: a query can fail at its thousandth row.
@@ -63,4 +65,76 @@ func (r *rows) NextResultSet() error {
 	return r.read(call{rows: r.Rows}, func(c *call, _ driver.Conn) error {
 		return c.rows.(driver.RowsNextResultSet).NextResultSet()
 	})
+}
+
+// Plain reports whether a statement begins with one of the given words (upper case) and has no other statement behind
+// it. It is false, and the caller must find out by other means, for a statement that
+//
+//   - begins with a comment,
+//   - has a semicolon anywhere,
+//   - is one word, which may be the name of a prepared statement,
+//   - names set_config, with which a query of PostgreSQL changes settings.
+func Plain(statement string, words ...string) bool {
+	statement = strings.TrimLeft(statement, " \t\r\n")
+	end := strings.IndexFunc(statement, func(r rune) bool { return (r|0x20) < 'a' || (r|0x20) > 'z' })
+	if end <= 0 || !strings.ContainsRune(" \t\r\n(/*\"'`", rune(statement[end])) ||
+		strings.IndexByte(statement, ';') >= 0 || names(statement, "set_config") {
+		return false
+	}
+	for _, word := range words {
+		if strings.EqualFold(statement[:end], word) {
+			return true
+		}
+	}
+	return false
+}
+
+// names reports whether a word is in a statement, in upper or lower case. It allocates nothing, because it reads every
+// statement.
+func names(statement, word string) bool {
+	for i := 0; i+len(word) <= len(statement); i++ {
+		if statement[i]|0x20 == word[0] && strings.EqualFold(statement[i:i+len(word)], word) {
+			return true
+		}
+	}
+	return false
+}
+
+// typed are a driver's rows, with what the driver knows of their columns. If it knows nothing the answer is the one
+// that database/sql itself gives for such a driver.
+type typed struct{ driver.Rows }
+
+func (r typed) ColumnTypeScanType(index int) reflect.Type {
+	if typed, ok := r.Rows.(driver.RowsColumnTypeScanType); ok {
+		return typed.ColumnTypeScanType(index)
+	}
+	return reflect.TypeFor[any]()
+}
+
+func (r typed) ColumnTypeDatabaseTypeName(index int) string {
+	if typed, ok := r.Rows.(driver.RowsColumnTypeDatabaseTypeName); ok {
+		return typed.ColumnTypeDatabaseTypeName(index)
+	}
+	return ""
+}
+
+func (r typed) ColumnTypeLength(index int) (int64, bool) {
+	if typed, ok := r.Rows.(driver.RowsColumnTypeLength); ok {
+		return typed.ColumnTypeLength(index)
+	}
+	return 0, false
+}
+
+func (r typed) ColumnTypeNullable(index int) (nullable, ok bool) {
+	if typed, is := r.Rows.(driver.RowsColumnTypeNullable); is {
+		return typed.ColumnTypeNullable(index)
+	}
+	return false, false
+}
+
+func (r typed) ColumnTypePrecisionScale(index int) (precision, scale int64, ok bool) {
+	if typed, is := r.Rows.(driver.RowsColumnTypePrecisionScale); is {
+		return typed.ColumnTypePrecisionScale(index)
+	}
+	return 0, 0, false
 }

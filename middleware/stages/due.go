@@ -3,6 +3,7 @@ package stages
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -132,4 +133,36 @@ func (w *waiter) again(ends ending, msg *message.Message, stage deadletter.Stage
 		logging.StageRoundRefused.Write(w.log(), err,
 			logging.Fields{logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, logging.MessageID: msg.UUID})
 	}
+}
+
+// latch opens when a stage has subscribed to its topic. Some pub/subs lose messages that are published before, and the
+// router may start the live handler first.
+type latch struct {
+	once   sync.Once
+	opened chan struct{}
+}
+
+func newLatch() *latch { return &latch{opened: make(chan struct{})} }
+
+func (l *latch) open() { l.once.Do(func() { close(l.opened) }) }
+
+// maxSubscribing is more than the handlers of a router need to subscribe.
+const maxSubscribing = 10 * time.Second
+
+// await waits until the latch opens, and reports whether it did before maxSubscribing passed or ctx ended.
+func (l *latch) await(ctx context.Context) bool {
+	select {
+	case <-l.opened: // nearly always
+		return true
+	default:
+	}
+	timer := time.NewTimer(maxSubscribing)
+	defer timer.Stop()
+	select {
+	case <-l.opened:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
 }

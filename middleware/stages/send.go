@@ -1,9 +1,11 @@
 package stages
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -17,7 +19,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/recent"
 	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/traced"
 	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -140,3 +144,79 @@ func (s *Stages) hopeless(err error) bool {
 	return s.inside.Classifier().IsTooLarge(err) || destination.IsRefused(err) || errors.Is(err, errMisnamed) ||
 		errors.As(err, new(*classify.PanicError))
 }
+
+const (
+	// maxRefusal is how long a stage may refuse a message, which holds up those behind it when it is requeued. If the
+	// stage took another message meanwhile, the message is refused for good. If the stage took none, there is an
+	// outage, and one message is dead-lettered in that time.
+	maxRefusal = 5 * time.Minute
+	// forgotten is how long after its last refusal a message that comes again is a new one: refused ones come at once.
+	forgotten = time.Minute
+)
+
+// refusals remembers since when stages refuse messages.
+type refusals struct {
+	mu    sync.Mutex
+	since recent.Memory[time.Time]
+	took  map[string]time.Time // by stage topic: when it last took a message
+	let   map[string]time.Time // by stage topic: when a message was last dead-lettered
+}
+
+func newRefusals() refusals {
+	return refusals{since: recent.For[time.Time](forgotten), took: make(map[string]time.Time),
+		let: make(map[string]time.Time)}
+}
+
+// tooLong notes that a topic refused a message, and reports whether that has lasted too long.
+func (r *refusals) tooLong(topic string, of recent.Message) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	first := r.since.Note(of, now)
+	if first.IsZero() {
+		*first = now
+	}
+	if now.Sub(*first) < maxRefusal {
+		return false
+	}
+	if !r.took[topic].After(*first) && now.Sub(r.let[topic]) < maxRefusal {
+		return false
+	}
+	r.since.Forget(of)
+	r.let[topic] = now
+	return true
+}
+
+// taken notes that a topic took a message.
+func (r *refusals) taken(topic string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.took[topic] = time.Now()
+}
+
+// traced publishes msg, which goes to a stage in place of the message of c, as an operation of the Tracer.
+func (s *Stages) traced(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, client any,
+	msg *message.Message, publish func() error) error {
+	if s.config.Tracer == nil {
+		return publish()
+	}
+	op := observe.Operation{
+		Kind: observe.Stage, Topic: message.SubscribeTopicFromCtx(c.Ctx), Handler: message.HandlerNameFromCtx(c.Ctx),
+		To: to.topic, Client: client, ID: c.ID(), Message: c.Msg, Stage: number, Attempts: failure.Attempts,
+		Verdict: s.inside.Shown(failure.Verdict), Redrives: poison.Read(msg).Redrive.Count, Parent: c.Trace,
+		Earlier: c.Arrived(poison.KeyEarlierTrace),
+	}
+	by := traced.By{Tracer: s.config.Tracer, Logger: s.config.Logger}
+	return by.PublishMasked(msg.Context(), op, func(err error) string {
+		return s.inside.Cause(err).Error()
+	}, func(in context.Context, trace string) error {
+		msg.SetContext(in)
+		if trace != "" && len(trace) <= maxTrace {
+			msg.Metadata.Set(poison.KeyEarlierTrace, trace)
+		}
+		return publish()
+	})
+}
+
+// maxTrace bounds what a Tracer adds to a message.
+const maxTrace = 1 << 10

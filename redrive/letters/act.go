@@ -1,9 +1,12 @@
 package letters
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/database"
 )
 
 // Act says who changes letters, and why. The record of events keeps it.
@@ -42,3 +45,38 @@ func (a *Act) validate() error {
 
 // logged bounds a value that came with a message, or from a caller, before it goes into an error.
 func logged(value string) string { return boundedtext.Text(value, 200) }
+
+func (in *inner) HandleAgain(ctx context.Context, l Letter, act Act) (removed bool, err error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return false, err
+	}
+	if err := act.validate(); err != nil {
+		return false, wrapped("handle again", err)
+	}
+	if l.Original == nil || l.Original.UUID == "" {
+		return false, nil
+	}
+	err = s.write(ctx, func(tx *sql.Tx) error {
+		// no lease: a handler is at work
+		result, err := s.exec(ctx, tx, `DELETE FROM spillway_keys WHERE consumer = ? AND id = ? AND expires_at IS NULL`,
+			s.db.Text(database.Column(s.consumer(l.Origin.Handler))), s.db.Text(database.Column(l.Original.UUID)))
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		if removed = n > 0; err != nil || !removed {
+			return err
+		}
+		return s.record(ctx, tx, EventKeyRemoved, act, subjectOf(l))
+	})
+	return removed, wrapped(fmt.Sprintf("let the handler of letter %d run again", l.Seq), err)
+}
+
+func (in *inner) CheckKeys(ctx context.Context) error {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	return wrapped("look for the receiver's keys", s.readKeys(ctx))
+}

@@ -2,9 +2,15 @@ package letters
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
+	"math/bits"
+	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
@@ -194,4 +200,39 @@ func (s *Store) rewrite(ctx context.Context, tx *sql.Tx, body int64, r *record) 
 	_, err = s.exec(ctx, tx, `UPDATE spillway_dead_letters SET metadata = ? WHERE identity = ? AND metadata <> ?`,
 		r.metadata, r.identity, []byte{}) // of an earlier version
 	return err
+}
+
+// ownIdentity is the poison.Letter.Identity of a letter: of the number of its body and of the microsecond in which it
+// arrived first, which never change. Another letter's cannot be guessed from one's own number or from what a message
+// says. The identity of the row is made of the content, and changes when the letter is sealed or erased.
+func ownIdentity(body, storedAt int64) string {
+	b := binary.BigEndian.AppendUint64([]byte("spillway letter"), uint64(body))
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(b, uint64(storedAt)))
+	return hex.EncodeToString(sum[:16])
+}
+
+// maxSlots is how many writers count at once without waiting for each other. Each slot is a row more for every cause.
+const maxSlots = 16
+
+// slots gives each writer of a process a slot of its own, as long as there are any. Two processes begin at different
+// ones.
+type slots struct {
+	first int
+	taken atomic.Uint32
+}
+
+func newSlots() *slots { return &slots{first: rand.IntN(maxSlots)} }
+
+// take returns a slot, and what gives it back.
+func (s *slots) take() (slot int, giveBack func()) {
+	for {
+		taken := s.taken.Load()
+		free := bits.TrailingZeros32(^taken)
+		if free >= maxSlots {
+			return rand.IntN(maxSlots), func() {}
+		}
+		if s.taken.CompareAndSwap(taken, taken|1<<free) {
+			return (s.first + free) % maxSlots, func() { s.taken.And(^uint32(1 << free)) }
+		}
+	}
 }

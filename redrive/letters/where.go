@@ -2,6 +2,8 @@ package letters
 
 import (
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // where collects conditions of constant text and the values bound to them. No value ever becomes part of the text.
@@ -119,3 +121,174 @@ func (s *Store) conditions(f Filter, service, status string) *where {
 	}
 	return w
 }
+
+const (
+	maxFolded  = 512     // bytes of a description that count for its cause
+	maxUnfold  = 4 << 10 // bytes of a description that are looked at
+	foldedWord = "#"
+	foldedText = `""`
+)
+
+// folded returns the description without what differs from message to message. Words with a digit (numbers, times, ids,
+// UUIDs, hex), ids with a prefix, e-mail addresses and time zones become one sign, quoted texts another, and white
+// space one space. At most maxFolded bytes of it count.
+//
+// A change of this function changes the causes of letters that are in tables already. Such a change needs a version of
+// the table whose SQL empties the column cause: NewStore and Groups then compute it again.
+func folded(description string) string {
+	rest := description[:min(len(description), maxUnfold)]
+	var b strings.Builder
+	previous, zone := ' ', false // zone: a time came just before
+	for len(rest) > 0 && b.Len() < maxFolded {
+		r, width := utf8.DecodeRuneInString(rest)
+		if n := quoted(rest, r, previous); n > 0 {
+			b.WriteString(foldedText)
+			previous, zone, rest = '"', false, rest[n:]
+			continue
+		}
+		if n := address(rest); n > 0 {
+			b.WriteString(foldedWord)
+			previous, zone, rest = 'a', false, rest[n:]
+			continue
+		}
+		if n, varies := word(rest); n > 0 {
+			if varies || zone && isZone(rest[:n]) {
+				b.WriteString(foldedWord)
+			} else {
+				b.WriteString(rest[:n])
+			}
+			previous, zone, rest = 'a', varies && (strings.ContainsRune(rest[:n], ':') || isSign(rest[0])), rest[n:]
+			continue
+		}
+		if unicode.IsSpace(r) {
+			if previous != ' ' {
+				b.WriteByte(' ')
+			}
+			r = ' '
+		} else {
+			b.WriteString(rest[:width])
+			zone = false
+		}
+		previous, rest = r, rest[width:]
+	}
+	return strings.TrimSpace(b.String()[:min(b.Len(), maxFolded)])
+}
+
+// closing are the quotes of two kinds. An opening quote that is a closing one in another language opens nothing.
+var closing = map[rune]rune{'«': '»', '‹': '›', '“': '”', '„': '“', '‘': '’'}
+
+// quoted returns the length of the quoted text that s begins with, or 0. A text that was cut may lack its end. An
+// apostrophe within a word, or without another one, quotes nothing. A quote that is written twice stands for itself.
+func quoted(s string, mark, previous rune) int {
+	if end, ok := closing[mark]; ok {
+		if n := strings.IndexRune(s, end); n > 0 {
+			return n + utf8.RuneLen(end)
+		}
+		return 0
+	}
+	if mark != '"' && mark != '`' && mark != '\'' || mark == '\'' && previous == 'a' {
+		return 0
+	}
+	quote := byte(mark)
+	for i := 1; i < len(s); i++ {
+		switch {
+		case s[i] == '\\' && quote == '"', s[i] == quote && i+1 < len(s) && s[i+1] == quote:
+			i++
+		case s[i] == quote && (quote != '\'' || !startsWord(s[i+1:])):
+			return i + 1
+		}
+	}
+	if quote == '\'' {
+		return 0
+	}
+	return len(s)
+}
+
+// maxLocal is the longest part of an address before its "@".
+const maxLocal = 64
+
+// address returns the length of the e-mail address that s begins with, or 0.
+func address(s string) int {
+	at := run(s[:min(len(s), maxLocal+1)], "._%+-")
+	if at == 0 || at >= len(s) || s[at] != '@' {
+		return 0
+	}
+	domain := run(s[at+1:], ".-")
+	for domain > 0 && !isWordByte(s[at+domain]) {
+		domain--
+	}
+	if domain == 0 {
+		return 0
+	}
+	return at + 1 + domain
+}
+
+// run returns how many bytes at the beginning of s are of words, or among others.
+func run(s, others string) int {
+	for i, r := range s {
+		if !isWord(r) && !strings.ContainsRune(others, r) {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// word returns the length of the word that s begins with, or 0, and reports whether the word differs from message to
+// message. A hyphen belongs to a word within it, and so does a point, colon, comma or plus between two digits, and a sign
+// before a digit.
+func word(s string) (n int, varies bool) {
+	if len(s) > 1 && isSign(s[0]) && isDigit(s[1]) {
+		n = 1
+	}
+	for n < len(s) {
+		r, width := utf8.DecodeRuneInString(s[n:])
+		switch {
+		case isWord(r):
+			varies = varies || unicode.IsDigit(r)
+		case n > 0 && r == '-' && startsWord(s[n+1:]):
+		case n > 0 && n+1 < len(s) && strings.ContainsRune(".:,+", r) && isDigit(s[n-1]) && isDigit(s[n+1]):
+		default:
+			return n, varies || isPrefixed(s[:n])
+		}
+		n += width
+	}
+	return n, varies || isPrefixed(s[:n])
+}
+
+// isPrefixed reports whether a word is an id behind a prefix, such as cus_NffrFeUfNV: of capitals and small letters mixed,
+// as they are in no name of a program or a table.
+func isPrefixed(word string) bool {
+	prefix, id, ok := strings.Cut(word, "_")
+	if !ok || prefix == "" || len(id) < 8 || strings.ContainsRune(id, '_') {
+		return false
+	}
+	rises, pairs := 0, 0 // from a small letter to a capital, and from a capital to the next
+	for i := 1; i < len(id); i++ {
+		if isUpper(id[i]) && isLower(id[i-1]) {
+			rises++
+		} else if isUpper(id[i]) && isUpper(id[i-1]) {
+			pairs++
+		}
+	}
+	return rises >= 2 && pairs >= 1 && !strings.ContainsFunc(prefix, unicode.IsUpper)
+}
+
+// isZone reports whether a word behind a time can be the name of its time zone, such as UTC or CEST.
+func isZone(word string) bool {
+	return len(word) >= 3 && len(word) <= 5 && !strings.ContainsFunc(word, func(r rune) bool { return r < 'A' || r > 'Z' })
+}
+
+func startsWord(s string) bool {
+	r, _ := utf8.DecodeRuneInString(s)
+	return s != "" && isWord(r)
+}
+
+func isWord(r rune) bool {
+	return r == '_' || r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
+}
+
+func isWordByte(c byte) bool { return c >= utf8.RuneSelf || isWord(rune(c)) }
+func isDigit(c byte) bool    { return c >= '0' && c <= '9' }
+func isLower(c byte) bool    { return c >= 'a' && c <= 'z' }
+func isUpper(c byte) bool    { return c >= 'A' && c <= 'Z' }
+func isSign(c byte) bool     { return c == '-' || c == '+' }

@@ -1,6 +1,5 @@
 // Package postgresclaim is the claim of a key in PostgreSQL. claim.go begins and ends it, enter.go enters the key in
-// one round trip, prepared.go does so without a driver's pipeline, and optimistic.go with the handler's first
-// statement.
+// one round trip with or without a driver's pipeline, and optimistic.go with the handler's first statement.
 package postgresclaim
 
 import (

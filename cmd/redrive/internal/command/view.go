@@ -1,6 +1,7 @@
 package command
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
@@ -68,4 +69,12 @@ func styleOf(s letters.Status) screen.Style {
 		return screen.Red
 	}
 	return screen.Dim
+}
+
+// several is a number of things.
+func several(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
