@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -84,9 +86,7 @@ func (w *writer) lanes() int {
 
 func none(t *testing.T, errs []error) {
 	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Error(err)
-	}
+	testkit.Is(t, errors.Join(errs...), nil)
 }
 
 func TestBatcher_together(t *testing.T) {
@@ -140,9 +140,8 @@ func TestBatcher_batchFails(t *testing.T) {
 				close(w.release)
 				none(t, wait())
 				slices.Sort(w.alone)
-				if len(w.batches) != 1 || !slices.Equal(w.alone, []int{1, 2, 3, 4}) || w.lanes() != 0 {
-					t.Errorf("%v together, %v alone, %d lanes run", w.batches, w.alone, w.lanes())
-				}
+				testkit.Check(t, len(w.batches) == 1 && slices.Equal(w.alone, []int{1, 2, 3, 4}) && w.lanes() == 0,
+					"%v together, %v alone, %d lanes run", w.batches, w.alone, w.lanes())
 			})
 		})
 	}
@@ -164,9 +163,8 @@ func TestBatcher_panicAlone(t *testing.T) {
 			t.Error(got)
 		}
 		none(t, wait())
-		if !slices.EqualFunc(w.batches, [][]int{{2, 3}}, slices.Equal) || w.lanes() != 0 {
-			t.Errorf("%v together, %d lanes run", w.batches, w.lanes())
-		}
+		testkit.Check(t, slices.EqualFunc(w.batches, [][]int{{2, 3}}, slices.Equal) && w.lanes() == 0,
+			"%v together, %d lanes run", w.batches, w.lanes())
 	})
 }
 
@@ -184,9 +182,7 @@ func TestBatcher_contextEnds(t *testing.T) {
 		want := func(wait func() []error) {
 			t.Helper()
 			for _, err := range wait() {
-				if !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
+				testkit.Check(t, errors.Is(err, context.Canceled), "%v", err)
 			}
 		}
 		want(waits[1])
@@ -210,9 +206,8 @@ func TestBatcher_contextEnds(t *testing.T) {
 		stopAll()
 		want(waits[1])
 		synctest.Wait()
-		if !errors.Is(w.ended, context.Canceled) || w.lanes() != 0 {
-			t.Errorf("a batch without callers ended with %v, %d lanes run", w.ended, w.lanes())
-		}
+		testkit.Check(t, errors.Is(w.ended, context.Canceled) && w.lanes() == 0,
+			"a batch without callers ended with %v, %d lanes run", w.ended, w.lanes())
 	})
 }
 
@@ -231,9 +226,7 @@ func TestBatcher_hangs(t *testing.T) {
 		var all sync.WaitGroup
 		for n := range 2 {
 			all.Go(func() {
-				if err := w.Do(t.Context(), n, 1, func() error { late.Add(1); return nil }); err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, w.Do(t.Context(), n, 1, func() error { late.Add(1); return nil }), nil)
 			})
 		}
 		synctest.Wait()
@@ -241,9 +234,8 @@ func TestBatcher_hangs(t *testing.T) {
 		first()
 		begun = time.Now()
 		all.Wait()
-		if late.Load() != 2 || time.Since(begun) != 5*time.Second || w.lanes() != 0 {
-			t.Errorf("%d went alone after %s", late.Load(), time.Since(begun))
-		}
+		testkit.Check(t, late.Load() == 2 && time.Since(begun) == 5*time.Second && w.lanes() == 0,
+			"%d went alone after %s", late.Load(), time.Since(begun))
 	})
 }
 
@@ -261,17 +253,13 @@ func TestBatcher_each(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range 500 {
 		all.Go(func() {
-			if err := w.put(t.Context(), n, 1+n%30); err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, w.put(t.Context(), n, 1+n%30), nil)
 		})
 	}
 	all.Wait()
 	written := slices.Concat(append(w.batches, w.alone)...)
 	slices.Sort(written)
 	for n := range 500 {
-		if len(written) != 500 || written[n] != n {
-			t.Fatalf("%d are written: %v", len(written), written)
-		}
+		testkit.Require(t, len(written) == 500 && written[n] == n, "%d are written: %v", len(written), written)
 	}
 }

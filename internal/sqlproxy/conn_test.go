@@ -57,9 +57,7 @@ func TestNesting(t *testing.T) {
 		tx := testkit.Must(n.conn.DB().Begin())
 		testkit.Must(tx.Exec("prepared", 1, 2))
 		testkit.NoError(t, tx.Rollback())
-		if !slices.Contains(n.args, 2) {
-			t.Errorf("the owner saw %v arguments", n.args)
-		}
+		testkit.Check(t, slices.Contains(n.args, 2), "the owner saw %v arguments", n.args)
 	}
 	if want := []string{"savepoint", "prepared", "rollback", "savepoint", "prepared", "rollback"}; !slices.Equal(f.said, want) || len(prepared) != 1 {
 		t.Errorf("said %q, kept %v", f.said, prepared)

@@ -53,9 +53,7 @@ func TestPool(t *testing.T) {
 		}
 		third, c := on(t, &pool) // beside it
 		testkit.Must(second.Tx().Exec("two"))
-		if _, err := third.Tx().Exec("three"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(third.Tx().Exec("three")))
 		testkit.Is(t, testkit.Err(first.Tx().Exec("late")), sql.ErrTxDone)
 		if _, err := late.Exec(); err == nil {
 			t.Error("a late prepared statement ran")
@@ -69,9 +67,7 @@ func TestPool(t *testing.T) {
 		second.Close()
 		third.Close()
 		time.Sleep(time.Second)
-		if n := openers(); n != 3 {
-			t.Errorf("%d goroutines of database/sql are left, want those of the three fakes", n)
-		}
+		testkit.Equal(t, "goroutines of database/sql are left, want those of the three fakes", openers(), 3)
 	})
 }
 
@@ -121,13 +117,9 @@ func TestPool_stray(t *testing.T) {
 		next, g := on(t, &pool)
 		_, _ = next.Tx().Exec("next")
 		next.Close()
-		if len(f.said) != said {
-			t.Fatalf("round %d: a statement ran after Close", round)
-		}
+		testkit.Require(t, len(f.said) == said, "round %d: a statement ran after Close", round)
 		for _, text := range g.said {
-			if text != "next" {
-				t.Fatalf("round %d: another transaction's connection was told %q", round, g.said)
-			}
+			testkit.Require(t, text == "next", "round %d: another transaction's connection was told %q", round, g.said)
 		}
 	}
 	cancel()

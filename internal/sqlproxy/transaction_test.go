@@ -59,9 +59,7 @@ func TestTransaction(t *testing.T) {
 	tx := s.Tx()
 	must := func(_ sql.Result, err error) {
 		t.Helper()
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, err, nil)
 	}
 	must(tx.Exec("plain"))
 	must(tx.Exec("prepared", 1))
@@ -88,15 +86,11 @@ func TestTransaction(t *testing.T) {
 	}
 	s.Close()
 	want := []string{"plain", "prepared", "close prepared", "kept", "query", "query prepared", "close query prepared", "bad", "close kept"}
-	if !slices.Equal(f.said, want) {
-		t.Errorf("said %q", f.said)
-	}
+	testkit.Check(t, slices.Equal(f.said, want), "said %q", f.said)
 	if want := []string{"plain", "prepared", "kept", "query", "query prepared", "refused", "bad"}; !slices.Equal(slices.Compact(o.before), want) {
 		t.Errorf("the owner heard of %q", o.before)
 	}
-	if len(o.failed) != 1 || o.failed[0] != errBad {
-		t.Errorf("the owner heard of %v", o.failed)
-	}
+	testkit.Check(t, len(o.failed) == 1 && o.failed[0] == errBad, "the owner heard of %v", o.failed)
 	if err := conn.Close(); err != nil || db.Stats().Idle != 1 || f.closed {
 		t.Error("the connection is lost: ", err)
 	}
@@ -109,18 +103,15 @@ func TestRows(t *testing.T) {
 	rows := testkit.Must(s.Tx().Query("late"))
 	for rows.Next() {
 	}
-	if rows.Err() != errBad || len(o.failed) != 1 {
-		t.Error(rows.Err(), o.failed)
-	}
+	testkit.Check(t, rows.Err() == errBad && len(o.failed) == 1, "%v, %v", rows.Err(), o.failed)
 	testkit.NoError(t, rows.Close())
 	rows = testkit.Must(s.Tx().Query("open"))
 	testkit.NoError(t, rows.Err())
 	if left := s.Stop(); !left.Reading || left.Ended {
 		t.Errorf("%+v", left)
 	}
-	if rows.Next() || !errors.Is(rows.Err(), sql.ErrTxDone) {
-		t.Error("rows are read after the end: ", rows.Err())
-	}
+	testkit.Check(t, !rows.Next() && errors.Is(rows.Err(), sql.ErrTxDone),
+		"rows are read after the end: %v", rows.Err())
 }
 
 // Once stopped, a transaction lets nothing through, and what was running has ended.
@@ -168,17 +159,13 @@ func TestPanic(t *testing.T) {
 	s, _, conn, db := begin(t, f)
 	func() {
 		defer func() {
-			if recover() != "boom" {
-				t.Error("the panic was swallowed")
-			}
+			testkit.Check(t, recover() == "boom", "the panic was swallowed")
 		}()
 		_, _ = s.Tx().Exec("panic")
 	}()
 	s.Close()
 	_ = conn.Close()
-	if !f.closed || db.Stats().OpenConnections != 0 {
-		t.Error("the connection is used again")
-	}
+	testkit.Check(t, f.closed && db.Stats().OpenConnections == 0, "the connection is used again")
 }
 
 func TestPlain(t *testing.T) {

@@ -67,20 +67,16 @@ var units = []string{"none", "short", "s", "ops", "percentunit"}
 // variable.
 func TestStructure(t *testing.T) {
 	b := load(t)
-	if b.UID != "spillway" || b.Title == "" || b.SchemaVersion < 38 || len(b.Panels) == 0 {
-		t.Fatalf("uid %q, title %q, schema %d, %d panels", b.UID, b.Title, b.SchemaVersion, len(b.Panels))
-	}
+	testkit.Require(t, b.UID == "spillway" && b.Title != "" && b.SchemaVersion >= 38 && len(b.Panels) != 0,
+		"uid %q, title %q, schema %d, %d panels", b.UID, b.Title, b.SchemaVersion, len(b.Panels))
 	ids, titles, taken, rows := map[int]bool{}, map[string]bool{}, map[string]string{}, []string{}
 	row := ""
 	for _, p := range b.Panels {
-		if ids[p.ID] || p.ID == 0 {
-			t.Errorf("%s: its id %d is 0, or another's", p.Title, p.ID)
-		}
+		testkit.Check(t, !ids[p.ID] && p.ID != 0, "%s: its id %d is 0, or another's", p.Title, p.ID)
 		ids[p.ID] = true
 		g := p.GridPos
-		if g.W < 1 || g.H < 1 || g.X < 0 || g.X+g.W > 24 {
-			t.Errorf("%s: it is not within the 24 columns: %+v", p.Title, g)
-		}
+		testkit.Check(t, g.W >= 1 && g.H >= 1 && g.X >= 0 && g.X+g.W <= 24,
+			"%s: it is not within the 24 columns: %+v", p.Title, g)
 		for x := g.X; x < g.X+g.W; x++ {
 			for y := g.Y; y < g.Y+g.H; y++ {
 				if other, covered := taken[fmt.Sprint(x, " ", y)]; covered {
@@ -94,23 +90,17 @@ func TestStructure(t *testing.T) {
 			rows = append(rows, row)
 			continue
 		}
-		if titles[row+p.Title] {
-			t.Errorf("%s: two panels of the row %s have this title", p.Title, row)
-		}
+		testkit.Check(t, !titles[row+p.Title], "%s: two panels of the row %s have this title", p.Title, row)
 		titles[row+p.Title] = true
-		if !slices.Contains(units, p.FieldConfig.Defaults.Unit) {
-			t.Errorf("%s: the unit %q is none of %v", p.Title, p.FieldConfig.Defaults.Unit, units)
-		}
+		testkit.Check(t, slices.Contains(units, p.FieldConfig.Defaults.Unit),
+			"%s: the unit %q is none of %v", p.Title, p.FieldConfig.Defaults.Unit, units)
 		variable(t, p.Title, p.Datasource)
-		if len(p.Targets) == 0 {
-			t.Errorf("%s has no query", p.Title)
-		}
+		testkit.Check(t, len(p.Targets) != 0, "%s has no query", p.Title)
 		refs := map[string]bool{}
 		for _, target := range p.Targets {
 			variable(t, p.Title, target.Datasource)
-			if refs[target.RefID] || target.RefID == "" || target.Expr == "" {
-				t.Errorf("%s: two queries are %q, or one is empty", p.Title, target.RefID)
-			}
+			testkit.Check(t, !refs[target.RefID] && target.RefID != "" && target.Expr != "",
+				"%s: two queries are %q, or one is empty", p.Title, target.RefID)
 			refs[target.RefID] = true
 		}
 	}
@@ -124,9 +114,8 @@ func TestStructure(t *testing.T) {
 
 func variable(t *testing.T, where string, s *source) {
 	t.Helper()
-	if s == nil || s.Type != "prometheus" || s.UID != "${datasource}" {
-		t.Errorf("%s: its data source is %+v, want the variable", where, s)
-	}
+	testkit.Check(t, s != nil && s.Type == "prometheus" && s.UID == "${datasource}",
+		"%s: its data source is %+v, want the variable", where, s)
 }
 
 // queries returns all queries by where they stand, with the variables replaced as Grafana does for "All".
@@ -135,9 +124,8 @@ func queries(t *testing.T) map[string]string {
 	b, found := load(t), map[string]string{}
 	add := func(where, query string) {
 		found[where] = strings.NewReplacer("$__rate_interval", "1m", "$job", ".*", "$topic", ".*", "$handler", ".*").Replace(query)
-		if strings.Contains(found[where], "$") {
-			t.Errorf("%s has a variable that does not exist: %s", where, query)
-		}
+		testkit.Check(t, !strings.Contains(found[where], "$"),
+			"%s has a variable that does not exist: %s", where, query)
 	}
 	for _, p := range b.Panels {
 		for _, target := range p.Targets {
@@ -162,9 +150,8 @@ func TestSeriesExist(t *testing.T) {
 		for _, target := range p.Targets {
 			labels := series.Check(t, p.Title, target.Expr, recorded)
 			for _, match := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(target.LegendFormat, -1) {
-				if !slices.Contains(labels, match[1]) {
-					t.Errorf("%s: the legend %q has a label that no series has", p.Title, target.LegendFormat)
-				}
+				testkit.Check(t, slices.Contains(labels, match[1]),
+					"%s: the legend %q has a label that no series has", p.Title, target.LegendFormat)
 			}
 		}
 	}

@@ -43,11 +43,11 @@ func TestPage(t *testing.T) {
 	db := open(t)
 	quiet := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	defer quiet.Close()
-	config := spillway.Config{DB: db, Stages: &stages.Config{
-		Store: delayStore(t, db), Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil },
-	}}
-	config.Observers = []spillway.Observer{metrics}
-	channel := testkit.Must(spillway.New(t.Context(), config))
+	channel := testkit.Must(spillway.New(t.Context(), spillway.Config{
+		DB: db, Observers: []spillway.Observer{metrics}, Stages: &stages.Config{
+			Store: delayStore(t, db), Publisher: nowhere{},
+			Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil },
+		}}))
 	all := testkit.Must(campaigns.New(t.Context(), channel.Letters(), campaigns.Config{}))
 	park(t, db)
 	testkit.NoError(t, metrics.Watch(t.Context(), channel, all))

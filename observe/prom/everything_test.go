@@ -29,23 +29,22 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// eventful is a service in which each event that is counted happened.
-type eventful struct {
-	registry *prometheus.Registry
-	campaign string
-}
-
-func everything(t *testing.T) *eventful {
+// everything gathers from a service in which each event that is counted happened, and has a campaign.
+func everything(t *testing.T) (registry *prometheus.Registry, campaign string) {
 	t.Helper()
-	s := &eventful{registry: prometheus.NewPedanticRegistry()}
-	metrics := testkit.Must(prom.New(prom.Config{Registerer: s.registry, Timeout: time.Minute}))
+	registry = prometheus.NewPedanticRegistry()
+	metrics := testkit.Must(prom.New(prom.Config{Registerer: registry, Timeout: time.Minute}))
 	quiet := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	t.Cleanup(func() { _ = quiet.Close() })
 	db := open(t)
 	config := spillway.Config{
-		DB: db, Receiver: &idempotency.ReceiverConfig{}, CrashLimit: &crashlimit.Config{}, Breaker: &breaker.Config{}, Purge: &idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
+		DB: db, Receiver: &idempotency.ReceiverConfig{}, CrashLimit: &crashlimit.Config{}, Breaker: &breaker.Config{},
+		Purge:     &idempotency.PurgeConfig{Retention: 30 * 24 * time.Hour},
 		Retention: &letters.RetentionConfig{Rules: []letters.RetentionRule{{Keep: true}}},
-		Stages:    &stages.Config{Store: delayStore(t, db), Publisher: nowhere{}, Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil }},
+		Stages: &stages.Config{
+			Store: delayStore(t, db), Publisher: nowhere{},
+			Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil },
+		},
 	}
 	testkit.NoError(t, metrics.Observe(&config))
 	channel := testkit.Must(spillway.New(t.Context(), config))
@@ -54,8 +53,7 @@ func everything(t *testing.T) *eventful {
 	testkit.NoError(t, metrics.Watch(t.Context(), channel, all))
 	happen(t, &config, metrics.Redrives(redrive.Hooks{}))
 	wait(t, channel, quiet)
-	s.campaign = stop(t, channel, all)
-	return s
+	return registry, stop(t, channel, all)
 }
 
 // happen calls the hooks, as the parts do.
@@ -98,9 +96,8 @@ func happen(t *testing.T, config *spillway.Config, hooks redrive.Hooks) {
 func wait(t *testing.T, channel *spillway.Channel, sub message.Subscriber) {
 	t.Helper()
 	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
-	if _, err := channel.Stages().AddConsumerHandler(router, "billing", "orders", sub, func(*message.Message) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	handle := func(*message.Message) error { return nil }
+	testkit.Must(channel.Stages().AddConsumerHandler(router, "billing", "orders", sub, handle))
 	for id, topic := range map[string]string{"1": "orders.billing.retry", "2": "stock.storage.retry", "3": "stock.packing.retry"} {
 		testkit.NoError(t, channel.Stages().Inside().Store().Put(t.Context(), topic, newMessage(id), time.Hour))
 	}

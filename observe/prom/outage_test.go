@@ -33,16 +33,16 @@ func TestScrapesOfADatabaseThatHangs(t *testing.T) {
 			scrapes.Go(func() {
 				for range 5 {
 					families := one.scrape(t)
-					if up, ok, causes := value(t, families, "spillway_source_up"), value(t, families, "spillway_ok"), value(t, families, "spillway_letters_causes"); up != 0 || ok != 1 || causes != 1 {
-						t.Errorf("up is %g, ok %g, causes %g", up, ok, causes)
+					for name, want := range map[string]float64{
+						"spillway_source_up": 0, "spillway_ok": 1, "spillway_letters_causes": 1,
+					} {
+						testkit.Equal(t, name, value(t, families, name), want)
 					}
 				}
 			})
 		}
 		scrapes.Wait()
-		if len(hung) != 1 {
-			t.Errorf("%d statements hang", len(hung))
-		}
+		testkit.Check(t, len(hung) == 1, "%d statements hang", len(hung))
 		one.with(nil)
 		close(release)
 		testkit.Eventually(t, "the database answers again", func() bool { return value(t, one.scrape(t), "spillway_source_up") == 1 })
@@ -60,12 +60,9 @@ func TestScrapesOfADriverThatPanics(t *testing.T) {
 		return nil
 	})
 	families := one.scrape(t)
-	if up, ok := value(t, families, "spillway_source_up"), value(t, families, "spillway_ok"); up != 0 || ok != 1 {
-		t.Errorf("up is %g, ok %g", up, ok)
-	}
-	if families["spillway_letters"] != nil {
-		t.Error("a store that never answered has numbers")
-	}
+	testkit.Equal(t, "up", value(t, families, "spillway_source_up"), 0)
+	testkit.Equal(t, "ok", value(t, families, "spillway_ok"), 1)
+	testkit.Check(t, families["spillway_letters"] == nil, "a store that never answered has numbers")
 	one.with(nil)
 	testkit.Eventually(t, "the driver works again", func() bool { return value(t, one.scrape(t), "spillway_source_up") == 1 })
 }

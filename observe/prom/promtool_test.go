@@ -1,10 +1,8 @@
 package prom_test
 
 import (
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -13,32 +11,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/observe/prom"
 )
 
 // served returns what Prometheus gets from a registry.
-func served(t *testing.T, registry *prometheus.Registry) string {
-	t.Helper()
-	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	defer server.Close()
-	client := server.Client()
-	defer client.CloseIdleConnections()
-	response := testkit.Must(client.Get(server.URL))
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %v\n%s", response.Status, err, body)
-	}
-	return string(body)
+func served(registry *prometheus.Registry) string {
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer,
+		httptest.NewRequest(http.MethodGet, "/", nil))
+	return answer.Body.String()
 }
 
 // Feature O1: promtool finds nothing wrong with what Prometheus gets, names, types and help texts, when each event
 // happened.
 func TestPromtool(t *testing.T) {
-	s := everything(t)
-	scraped := served(t, s.registry)
+	registry, campaign := everything(t)
+	scraped := served(registry)
 	for _, series := range []string{
 		`spillway_deliveries_unfinished_total{handler="billing"} 1`,
 		`spillway_outage_wait_seconds_count{handler="billing"} 1`,
@@ -55,26 +46,18 @@ func TestPromtool(t *testing.T) {
 		`spillway_sequences_held{topic="stock"} 0`, `spillway_sequences_waiting{topic="orders"} 4`,
 		`spillway_sequences_overdue_seconds{topic="stock"} 0`, `spillway_sequences_overdue_seconds{topic="orders"} 3.60000`,
 		`spillway_source_up{source="sequences"} 1`,
-		`spillway_campaigns{state="paused"} 1`, `spillway_campaigns_stopped 1`, `spillway_campaign_letters{campaign="` + s.campaign + `",outcome="pending"} 1`,
+		`spillway_campaigns{state="paused"} 1`, `spillway_campaigns_stopped 1`, `spillway_campaign_letters{campaign="` +
+			campaign + `",outcome="pending"} 1`,
 		`spillway_letters{status="waiting"} 1`, `spillway_letters{status="failed_again"} 0`,
 		`spillway_source_up{source="letters"} 1`, `spillway_source_up{source="stages"} 1`, `spillway_source_up{source="campaigns"} 1`,
 		`spillway_letters_newest_cause_timestamp_seconds{class="unknown",handler="billing",reason="boom",topic="orders"}`,
 	} {
-		if !strings.Contains(scraped, "\n"+series) {
-			t.Errorf("there is no %s", series)
-		}
+		testkit.Check(t, strings.Contains(scraped, "\n"+series), "there is no %s", series)
 	}
 	if t.Failed() {
 		t.Log(scraped)
 	}
-	path, err := exec.LookPath("promtool")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("install Debian's package prometheus: %v", err)
-		}
-		t.Skipf("install Debian's package prometheus: %v", err)
-	}
-	tool := exec.CommandContext(t.Context(), path, "check", "metrics")
+	tool := exec.CommandContext(t.Context(), services.Promtool(t), "check", "metrics")
 	tool.Stdin = strings.NewReader(scraped)
 	if out, err := tool.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v: %s", err, out)
@@ -86,11 +69,10 @@ func TestStoreOfTheCaller(t *testing.T) {
 	all := instances(t, databases.SQLite, databases.SQLite.Create(t), 1, prom.Config{})
 	registry := prometheus.NewPedanticRegistry()
 	metrics := testkit.Must(prom.New(prom.Config{Registerer: registry}))
-	config := spillway.Config{Publisher: all[0].channel.Letters()}
-	config.Observers = []spillway.Observer{metrics}
-	channel := testkit.Must(spillway.New(t.Context(), config))
+	channel := testkit.Must(spillway.New(t.Context(), spillway.Config{
+		Publisher: all[0].channel.Letters(), Observers: []spillway.Observer{metrics},
+	}))
 	testkit.NoError(t, metrics.Watch(t.Context(), channel))
-	if scraped := served(t, registry); !strings.Contains(scraped, `spillway_source_up{source="letters"} 1`) {
-		t.Error(scraped)
-	}
+	scraped := served(registry)
+	testkit.Check(t, strings.Contains(scraped, `spillway_source_up{source="letters"} 1`), "%s", scraped)
 }

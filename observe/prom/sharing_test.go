@@ -1,7 +1,6 @@
 package prom_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -55,12 +54,8 @@ func (i *instance) letter(t *testing.T, id, reason string) {
 // scrape returns the families by their names.
 func (i *instance) scrape(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
-	families, err := i.registry.Gather()
-	if err != nil {
-		t.Error(err)
-	}
 	byName := make(map[string]*dto.MetricFamily)
-	for _, f := range families {
+	for _, f := range testkit.Must(i.registry.Gather()) {
 		byName[f.GetName()] = f
 	}
 	return byName
@@ -102,25 +97,16 @@ func TestInstancesShareOneAnswer(t *testing.T) {
 				scrapes.Go(func() {
 					for range 25 {
 						families := one.scrape(t)
-						if up, causes := value(t, families, "spillway_source_up"), value(t, families, "spillway_letters_causes"); up != 1 || causes != 1 {
-							t.Errorf("up is %g, causes %g", up, causes)
-						}
-						if n := families["spillway_letters_waiting"].GetMetric()[0].GetGauge().GetValue(); n != 7 {
-							t.Errorf("%g letters wait", n)
-						}
+						testkit.Equal(t, "up", value(t, families, "spillway_source_up"), 1)
+						testkit.Equal(t, "causes", value(t, families, "spillway_letters_causes"), 1)
+						waiting := families["spillway_letters_waiting"].GetMetric()[0].GetGauge().GetValue()
+						testkit.Equal(t, "letters", waiting, 7)
 					}
 				})
 			}
 		}
 		scrapes.Wait()
-		if n := asks(all); n != 1 {
-			t.Errorf("5 instances asked %d times for 500 scrapes", n)
-		}
-		looks := 0
-		for _, one := range all {
-			looks += one.count("FROM spillway_answers")
-		}
-		t.Logf("%d looks at the shared answer", looks)
+		testkit.Equal(t, "questions of 5 instances for 500 scrapes", asks(all), 1)
 	})
 }
 
@@ -153,9 +139,7 @@ func TestInstanceDiesInItsTurn(t *testing.T) {
 		dying, lives := all[0], all[1]
 		dying.letter(t, "1", "boom")
 		for _, one := range all {
-			if up := value(t, one.scrape(t), "spillway_source_up"); up != 1 {
-				t.Fatal(up)
-			}
+			testkit.Equal(t, "up", value(t, one.scrape(t), "spillway_source_up"), 1)
 		}
 		dying.with(func(statement string) error {
 			if !strings.Contains(statement, question) {
@@ -164,14 +148,10 @@ func TestInstanceDiesInItsTurn(t *testing.T) {
 			return errors.New("killed")
 		})
 		testkit.Eventually(t, "a turn that fails", func() bool { return value(t, dying.scrape(t), "spillway_source_up") == 0 })
-		if families := dying.scrape(t); value(t, families, "spillway_letters_causes") != 1 {
-			t.Error("the old answer is lost")
-		}
+		testkit.Equal(t, "causes of the old answer", value(t, dying.scrape(t), "spillway_letters_causes"), 1)
 		lives.letter(t, "2", "bang")
 		testkit.Eventually(t, "the other one asks", func() bool { return value(t, lives.scrape(t), "spillway_letters_causes") == 2 })
-		if up := value(t, lives.scrape(t), "spillway_source_up"); up != 1 {
-			t.Error("the instance that lives has no answer")
-		}
+		testkit.Equal(t, "the instance that lives has an answer", value(t, lives.scrape(t), "spillway_source_up"), 1)
 	})
 }
 
@@ -180,17 +160,10 @@ func TestInstanceDiesInItsTurn(t *testing.T) {
 func TestAnswerThatNobodyRenews(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		all := instances(t, d, address, 2, prom.Config{Interval: time.Hour, Timeout: time.Minute})
-		if up := value(t, all[0].scrape(t), "spillway_source_up"); up != 1 {
-			t.Fatal(up)
-		}
-		db := d.Open(t, address)
-		if _, err := db.ExecContext(context.Background(), `UPDATE spillway_answers SET answered_at = answered_at - 18000000000`); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Equal(t, "up", value(t, all[0].scrape(t), "spillway_source_up"), 1)
+		testkit.Must(d.Open(t, address).Exec(`UPDATE spillway_answers SET answered_at = answered_at - 18000000000`))
 		families := all[1].scrape(t)
-		if up := value(t, families, "spillway_source_up"); up != 0 {
-			t.Errorf("an answer of 5 hours ago is up: %g", up)
-		}
+		testkit.Equal(t, "an answer of 5 hours ago is up", value(t, families, "spillway_source_up"), 0)
 		at := time.Unix(int64(value(t, families, "spillway_source_answered_timestamp_seconds")), 0)
 		if age := time.Since(at); age < 5*time.Hour-time.Minute {
 			t.Errorf("the answer has the age %s", age)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -66,8 +65,18 @@ func (k keeper) Publish(_ string, messages ...*message.Message) error {
 
 func (keeper) Close() error { return nil }
 
+// watched is a channel's configuration, and where its letters are.
+func watched(observed *telemetry.Telemetry, attempts int) (spillway.Config, keeper) {
+	dead := keeper{make(chan *message.Message, 1000)}
+	return spillway.Config{
+		Publisher: dead, Observers: []spillway.Observer{observed},
+		Retry: middleware.RetryConfig{Attempts: attempts, Backoff: middleware.Backoff{Initial: time.Millisecond}},
+	}, dead
+}
+
 // consume runs one message through a router with a channel, and middlewares outside and inside of it.
-func consume(t *testing.T, config spillway.Config, msg *message.Message, outside, inside []message.HandlerMiddleware, h message.NoPublishHandlerFunc) {
+func consume(t *testing.T, config spillway.Config, msg *message.Message, outside, inside []message.HandlerMiddleware,
+	h message.NoPublishHandlerFunc) {
 	t.Helper()
 	live := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
 	testkit.NoError(t, live.Publish("orders", msg))
@@ -101,51 +110,42 @@ func named(spans tracetest.SpanStubs, name string) (found tracetest.SpanStubs) {
 
 // Feature O2: between a user's tracing middleware outside of the channel and one inside, the attempt is the child of
 // the one, and the parent of the other. What they write into the metadata does not come into the letter, unless it was
-// there before the channel.
+// there before the channel. A publisher that makes spans makes children of ours.
 func TestTheirMiddlewares(t *testing.T) {
 	for _, writes := range []bool{false, true} {
 		observed, kept, tracer := follow(t, telemetry.Config{})
-		dead := keeper{make(chan *message.Message, 1)}
-		config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}}}
-		config.Observers = []spillway.Observer{observed}
+		config, dead := watched(observed, 2)
+		config.Publisher = tracing{dead, tracer}
 		_, root := tracer.Start(t.Context(), "send orders")
 		root.End()
 		msg := message.NewMessage("7", nil)
 		msg.Metadata = given(root.SpanContext())
 		producers := msg.Metadata["traceparent"]
-		consume(t, config, msg, []message.HandlerMiddleware{theirs(tracer, "outside", false)}, []message.HandlerMiddleware{theirs(tracer, "inside", writes)},
+		around, within := theirs(tracer, "outside", false), theirs(tracer, "inside", writes)
+		consume(t, config, msg, []message.HandlerMiddleware{around}, []message.HandlerMiddleware{within},
 			func(msg *message.Message) error { return errDown })
 		spans := kept.GetSpans()
 		outside, attempts, inside := named(spans, "outside")[0], named(spans, "process orders"), named(spans, "inside")
-		if len(attempts) != 2 || len(inside) != 2 {
-			t.Fatalf("%d attempts, %d spans inside:\n%s", len(attempts), len(inside), tree(spans))
-		}
+		testkit.Require(t, len(attempts) == 2 && len(inside) == 2, "%d attempts, %d spans inside:\n%s",
+			len(attempts), len(inside), tree(spans))
 		for i, s := range attempts {
-			if s.Parent.SpanID() != outside.SpanContext.SpanID() || inside[i].Parent.SpanID() != s.SpanContext.SpanID() || s.SpanContext.TraceID() != root.SpanContext().TraceID() {
-				t.Errorf("attempt %d is at another place:\n%s", i+1, tree(spans))
-			}
+			testkit.Check(t, below(s, outside) && below(inside[i], s) &&
+				s.SpanContext.TraceID() == root.SpanContext().TraceID(),
+				"attempt %d is at another place:\n%s", i+1, tree(spans))
 		}
-		if letter := <-dead.taken; letter.Metadata["traceparent"] != producers || letter.Metadata["baggage"] != msg.Metadata["baggage"] {
-			t.Errorf("the letter has traceparent %q, and the producer gave %q", letter.Metadata["traceparent"], producers)
-		}
+		testkit.Check(t, below(named(spans, "publish")[0], named(spans, "send orders.dlq")[0]),
+			"the span of their publisher is at another place:\n%s", tree(spans))
+		letter := <-dead.taken
+		testkit.Equal(t, "traceparent of the letter", letter.Metadata["traceparent"], producers)
+		testkit.Equal(t, "baggage of the letter", letter.Metadata["baggage"], msg.Metadata["baggage"])
 	}
 }
 
-// Feature O2: a publisher of the user's that makes spans makes children of ours, and what it writes is its own affair.
-func TestTheirPublisher(t *testing.T) {
-	observed, kept, tracer := follow(t, telemetry.Config{})
-	dead := keeper{make(chan *message.Message, 1)}
-	config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 1}}
-	config.Observers = []spillway.Observer{observed}
-	config.Publisher = tracing{dead, tracer}
-	consume(t, config, message.NewMessage("7", nil), nil, nil, func(*message.Message) error { return errDown })
-	spans := kept.GetSpans()
-	ours, theirs := named(spans, "send orders.dlq"), named(spans, "publish")
-	if len(ours) != 1 || len(theirs) != 1 || theirs[0].Parent.SpanID() != ours[0].SpanContext.SpanID() {
-		t.Errorf("their span is at another place:\n%s", tree(spans))
-	}
+func below(child, parent tracetest.SpanStub) bool {
+	return child.Parent.SpanID() == parent.SpanContext.SpanID()
 }
 
+// tracing is a publisher of the user's that makes spans.
 type tracing struct {
 	message.Publisher
 	tracer trace.Tracer
@@ -159,15 +159,12 @@ func (p tracing) Publish(topic string, messages ...*message.Message) error {
 	return p.Publisher.Publish(topic, messages...)
 }
 
-func (p tracing) Unwrap() message.Publisher { return p.Publisher }
-
 // Feature O2: without a trace of the producer, an attempt begins one. With LinkProducer, an attempt begins one and
 // links to it.
 func TestRoots(t *testing.T) {
 	for _, links := range []bool{false, true} {
 		observed, kept, tracer := follow(t, telemetry.Config{LinkProducer: links})
-		config := spillway.Config{Publisher: keeper{make(chan *message.Message, 9)}}
-		config.Observers = []spillway.Observer{observed}
+		config, _ := watched(observed, 1)
 		_, root := tracer.Start(t.Context(), "send orders")
 		root.End()
 		for _, metadata := range []message.Metadata{given(root.SpanContext()), nil} {
@@ -176,50 +173,49 @@ func TestRoots(t *testing.T) {
 			consume(t, config, msg, nil, nil, func(*message.Message) error { return nil })
 		}
 		attempts := named(kept.GetSpans(), "process orders")
-		if len(attempts) != 2 || attempts[1].Parent.IsValid() || len(attempts[1].Links) > 0 {
-			t.Fatalf("without a producer's trace: %+v", attempts)
-		}
-		s := attempts[0]
-		if child := s.Parent.SpanID() == root.SpanContext().SpanID(); child == links || links && (len(s.Links) != 1 || s.Links[0].SpanContext.SpanID() != root.SpanContext().SpanID()) {
-			t.Errorf("LinkProducer %t: the attempt has the parent %s and the links %v", links, s.Parent.SpanID(), s.Links)
-		}
+		testkit.Require(t, len(attempts) == 2 && !attempts[1].Parent.IsValid() && len(attempts[1].Links) == 0,
+			"without a producer's trace: %+v", attempts)
+		s, producer := attempts[0], root.SpanContext().SpanID()
+		testkit.Check(t, (s.Parent.SpanID() == producer) != links &&
+			(!links || len(s.Links) == 1 && s.Links[0].SpanContext.SpanID() == producer),
+			"LinkProducer %t: the attempt has the parent %s and the links %v", links, s.Parent.SpanID(), s.Links)
 	}
 }
 
 // Feature O2: forged and broken traces fail no message, and stay as they are.
 func TestForgedTraces(t *testing.T) {
 	forged := []string{
-		"", "garbage", "00-00000000000000000000000000000000-0000000000000000-00", "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-		"00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 " + strings.Repeat("a=b,", 10_000),
-		"\x00\xff\n\x1b[2J", strings.Repeat("x", 1<<20), "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-extra",
+		"", "garbage", "00-00000000000000000000000000000000-0000000000000000-00", strings.Repeat("x", 1<<20),
+		"ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		"00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+		"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 " + strings.Repeat("a=b,", 10_000),
+		"\x00\xff\n\x1b[2J", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-extra",
 	}
 	observed, kept, _ := follow(t, telemetry.Config{})
-	dead := keeper{make(chan *message.Message, 1)}
-	config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 1}}
-	config.Observers = []spillway.Observer{observed}
+	config, dead := watched(observed, 1)
 	channel := testkit.Must(spillway.New(t.Context(), config))
 	for _, text := range forged {
-		metadata := message.Metadata{"traceparent": text, "tracestate": text, "baggage": text, poison.KeyEarlierTrace: text, poison.KeyRedriveCount: text}
+		metadata := message.Metadata{
+			"traceparent": text, "tracestate": text, "baggage": text, poison.KeyEarlierTrace: text,
+			poison.KeyRedriveCount: text,
+		}
 		for _, fails := range []bool{false, true} {
 			msg := message.NewMessageWithContext(foreign.Within(t.Context(), "billing\xff\n", "orders\x00"), "7"+text, nil)
 			msg.Metadata = maps.Clone(metadata)
-			calls := 0
+			calls, result := 0, error(nil)
+			if fails {
+				result = classify.Permanent(errors.New(text), classify.Reason(text))
+			}
 			_, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) {
 				calls++
-				if fails {
-					return nil, classify.Permanent(errors.New(text), classify.Reason(text))
-				}
-				return nil, nil
+				return nil,
+					result
 			})(msg)
-			if err != nil || calls != 1 {
-				t.Errorf("%.60q: %d calls, error %v", text, calls, err)
-			}
+			testkit.Check(t, err == nil && calls == 1, "%.60q: %d calls, error %v", text, calls, err)
 			if fails {
 				letter := <-dead.taken
 				for _, key := range []string{"traceparent", "tracestate", "baggage"} {
-					if letter.Metadata[key] != text {
-						t.Errorf("%.60q became %.60q", text, letter.Metadata[key])
-					}
+					testkit.Check(t, letter.Metadata[key] == text, "%.60q became %.60q", text, letter.Metadata[key])
 				}
 			}
 		}
@@ -228,13 +224,11 @@ func TestForgedTraces(t *testing.T) {
 		all := s.Name + s.Status.Description
 		for _, a := range s.Attributes {
 			all += fmt.Sprint(a.Value.AsInterface())
-			if len(fmt.Sprint(a.Value.AsInterface())) > 1000 {
-				t.Errorf("%s is %d bytes long", a.Key, len(fmt.Sprint(a.Value.AsInterface())))
-			}
+			testkit.Check(t, len(fmt.Sprint(a.Value.AsInterface())) <= 1000,
+				"%s is %d bytes long", a.Key, len(fmt.Sprint(a.Value.AsInterface())))
 		}
-		if strings.ContainsAny(all, "\x00\x1b\n") || !utf8.ValidString(all) {
-			t.Errorf("a span has bytes that an exporter may refuse: %.200q", all)
-		}
+		testkit.Check(t, !strings.ContainsAny(all, "\x00\x1b\n") && utf8.ValidString(all),
+			"a span has bytes that an exporter may refuse: %.200q", all)
 	}
 }
 
@@ -254,26 +248,17 @@ func (stuck) Shutdown(context.Context) error { return nil }
 // Feature O2: a collector that hangs holds up no message.
 func TestCollectorHangs(t *testing.T) {
 	exporter := stuck{make(chan struct{})}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(8), sdktrace.WithMaxExportBatchSize(4)))
-	observed, err := telemetry.New(telemetry.Config{TracerProvider: provider, MeterProvider: noop.NewMeterProvider(), Propagator: w3c})
-	testkit.NoError(t, err)
-	dead := keeper{make(chan *message.Message, 1000)}
-	config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 1}}
-	config.Observers = []spillway.Observer{observed}
+	batcher := sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(8), sdktrace.WithMaxExportBatchSize(4))
+	provider := sdktrace.NewTracerProvider(batcher)
+	observed := testkit.Must(telemetry.New(telemetry.Config{
+		TracerProvider: provider, MeterProvider: noop.NewMeterProvider(), Propagator: w3c,
+	}))
+	config, dead := watched(observed, 1)
 	channel := testkit.Must(spillway.New(t.Context(), config))
-	var handled atomic.Int32
 	for i := range 500 {
-		msg := message.NewMessageWithContext(foreign.Within(t.Context(), "billing", "orders"), fmt.Sprint(i), nil)
-		testkit.Must(channel.Middleware(func(*message.Message) ([]*message.Message, error) {
-			if handled.Add(1)%2 == 0 {
-				return nil, errDown
-			}
-			return nil, nil
-		})(msg))
+		handle(t, channel, fmt.Sprint(i), map[bool]error{true: errDown}[i%2 == 0])
 	}
-	if handled.Load() != 500 || len(dead.taken) != 250 {
-		t.Errorf("%d handled, %d letters", handled.Load(), len(dead.taken))
-	}
+	testkit.Equal(t, "letters", len(dead.taken), 250)
 	close(exporter.released)
 	testkit.NoError(t, provider.Shutdown(context.Background()))
 }
@@ -297,9 +282,7 @@ func TestSDKPanics(t *testing.T) {
 	for _, at := range []string{"start", "end"} {
 		observed, _, _ := follow(t, telemetry.Config{}, sdktrace.WithSpanProcessor(bomb{at}))
 		_, kept, tracer := follow(t, telemetry.Config{})
-		dead := keeper{make(chan *message.Message, 1)}
-		config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}}}
-		config.Observers = []spillway.Observer{observed}
+		config, dead := watched(observed, 2)
 		ended := -1
 		watch := func(h message.HandlerFunc) message.HandlerFunc {
 			return func(msg *message.Message) ([]*message.Message, error) {
@@ -308,10 +291,9 @@ func TestSDKPanics(t *testing.T) {
 				return out, err
 			}
 		}
-		consume(t, config, message.NewMessage("7", nil), []message.HandlerMiddleware{theirs(tracer, "outside", false), watch}, nil,
-			func(*message.Message) error { return errDown })
-		if len(dead.taken) != 1 || ended != 0 || len(kept.GetSpans()) != 1 {
-			t.Errorf("a panic at the %s: %d letters, %d of the user's spans ended early", at, len(dead.taken), ended)
-		}
+		outside := []message.HandlerMiddleware{theirs(tracer, "outside", false), watch}
+		consume(t, config, message.NewMessage("7", nil), outside, nil, func(*message.Message) error { return errDown })
+		testkit.Check(t, len(dead.taken) == 1 && ended == 0 && len(kept.GetSpans()) == 1,
+			"a panic at the %s: %d letters, %d of the user's spans ended early", at, len(dead.taken), ended)
 	}
 }

@@ -8,135 +8,111 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/stages"
-	"github.com/watermill-spillway/spillway/observe/telemetry"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/redrive"
 )
 
+// closed closes a publisher or a subscriber with the test.
+func closed[C interface{ Close() error }](t *testing.T, c C) C {
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// onBroker is the world of topics and queues of a broker.
+func onBroker(system string, publish message.Publisher, origin func(*message.Message) poison.Origin,
+	subscriber func(group string) message.Subscriber) world {
+	topic := "telemetry-" + watermill.NewShortUUID()
+	return world{
+		system: system, live: publish, topic: topic, stage: topic + ".billing.retry.10ms", dead: topic + ".dlq",
+		sub: subscriber(topic + "-billing"),
+		config: spillway.Config{
+			Publisher: publish, Queue: poison.QueueConfig{Origin: origin},
+			Stages: &stages.Config{
+				Publisher: publish, Stages: stages.Delays(10 * time.Millisecond),
+				Subscriber: func(_, group string) (message.Subscriber, error) { return subscriber(group), nil },
+			},
+		},
+	}
+}
+
 // Feature O2: over a stage topic, a dead-letter topic and DrainTopic, on Kafka. The spans have partition, offset and
 // group.
 func TestStoryKafka(t *testing.T) {
 	brokers := services.Kafka(t)
-	topic := "telemetry-" + watermill.NewShortUUID()
-	admin := testkit.Must(sarama.NewClusterAdmin(brokers, nil))
-	t.Cleanup(func() { _ = admin.Close() })
-	testkit.NoError(t, admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false))
-	publisher := func() message.Publisher {
-		pub := testkit.Must(wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{}))
-		t.Cleanup(func() { _ = pub.Close() })
-		return pub
+	publisher := closed(t, testkit.Must(wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})))
+	subscriber := func(group string) message.Subscriber {
+		return closed(t, testkit.Must(wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{})))
 	}
-	subscriber := func(group string) (message.Subscriber, error) {
-		sub, err := wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{})
-		if err == nil {
-			t.Cleanup(func() { _ = sub.Close() })
-		}
-		return sub, err
-	}
-	live := testkit.Must(subscriber(topic + "-billing"))
-	w := world{
-		system: "kafka", live: publisher(), topic: topic, stage: topic + ".billing.retry.10ms", dead: topic + ".dlq",
-		config: spillway.Config{
-			Publisher: publisher(),
-			Queue:     poison.QueueConfig{Origin: wmkafka.Origin},
-			Stages: &stages.Config{
-				Publisher: publisher(), Stages: stages.Delays(10 * time.Millisecond),
-				Subscriber: func(_, group string) (message.Subscriber, error) { return subscriber(group) },
-			},
-		},
-		handle: withStages(topic, live),
-		back: func(t *testing.T, _ *spillway.Channel, observed *telemetry.Telemetry) {
-			letters := testkit.Must(subscriber(topic + "-drain"))
-			report, err := redrive.DrainTopic(t.Context(), letters, publisher(), redrive.DrainTopicConfig{
-				Topic: topic + ".dlq", Park: publisher(), Max: 1, IdleAfter: testkit.Patience,
-				Rules: redrive.Rules{Allow: []string{topic}, Hooks: observed.Redrives(redrive.Hooks{})},
+	w := onBroker("kafka", publisher, wmkafka.Origin, subscriber)
+	admin := closed(t, testkit.Must(sarama.NewClusterAdmin(brokers, nil)))
+	testkit.NoError(t, admin.CreateTopic(w.topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false))
+	w.back = func(t *testing.T, _ *spillway.Channel, rules redrive.Rules) {
+		report, err := redrive.DrainTopic(t.Context(), subscriber(w.topic+"-drain"), publisher,
+			redrive.DrainTopicConfig{
+				Topic: w.dead, Park: publisher, Max: 1, IdleAfter: testkit.Patience, Rules: rules,
 			})
-			if err != nil || report.Redriven != 1 {
-				t.Errorf("%+v, error %v", report, err)
-			}
-		},
+		testkit.Check(t, err == nil && report.Redriven == 1, "%+v, error %v", report, err)
 	}
-	spans := tell(t, w)
-	judge(t, w, spans)
-	for _, s := range spans {
-		if s.Name == "process "+topic && attr(s, "spillway.stage") == "" &&
-			(attr(s, "messaging.destination.partition.id") != "0" || attr(s, "messaging.kafka.offset") == "" || attr(s, "messaging.consumer.group.name") == "") {
-			t.Errorf("%q has the attributes %v", s.Name, s.Attributes)
-		}
+	for _, s := range tell(t, w) {
+		testkit.Check(t, s.Name != "process "+w.topic || attr(s, "spillway.stage") != "" ||
+			attr(s, "messaging.kafka.offset") != "" &&
+				attr(s, "messaging.destination.partition.id") == "0" && attr(s, "messaging.consumer.group.name") != "",
+			"%q has the attributes %v", s.Name, s.Attributes)
 	}
 }
 
 // Feature O2: over a stage queue, a dead-letter queue and a redrive handler, on RabbitMQ.
 func TestStoryRabbitMQ(t *testing.T) {
 	uri := services.AMQP(t)
-	topic := "telemetry-" + watermill.NewShortUUID()
-	publisher := func() *wmamqp.Publisher {
-		pub := testkit.Must(wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{}))
-		t.Cleanup(func() { _ = pub.Close() })
-		return pub
+	publisher := closed(t, testkit.Must(wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})))
+	subscriber := func(string) message.Subscriber {
+		return closed(t, testkit.Must(wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{})))
 	}
-	subscriber := func() message.Subscriber {
-		sub := testkit.Must(wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{}))
-		t.Cleanup(func() { _ = sub.Close() })
-		return sub
+	w := onBroker("rabbitmq", publisher, wmamqp.Origin, subscriber)
+	w.back = func(t *testing.T, _ *spillway.Channel, rules redrive.Rules) {
+		back := testkit.Must(redrive.NewHandler(publisher, redrive.HandlerConfig{Rules: rules, Park: publisher,
+			MinWait: -1}))
+		testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
+			r.AddConsumerHandler("redrive", w.dead, subscriber(""), back.Handle)
+		})
 	}
-	w := world{
-		system: "rabbitmq", live: publisher(), topic: topic, stage: topic + ".billing.retry.10ms", dead: topic + ".dlq",
-		config: spillway.Config{
-			Publisher: publisher(),
-			Queue:     poison.QueueConfig{Origin: wmamqp.Origin},
-			Stages: &stages.Config{
-				Publisher: publisher(), Stages: stages.Delays(10 * time.Millisecond),
-				Subscriber: func(string, string) (message.Subscriber, error) { return subscriber(), nil },
-			},
-		},
-		handle: withStages(topic, subscriber()),
-		back: func(t *testing.T, _ *spillway.Channel, observed *telemetry.Telemetry) {
-			back := testkit.Must(redrive.NewHandler(publisher(), redrive.HandlerConfig{
-				Rules: redrive.Rules{Allow: []string{topic}, Hooks: observed.Redrives(redrive.Hooks{})}, Park: publisher(), MinWait: -1,
-			}))
-			t.Cleanup(testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
-				r.AddConsumerHandler("redrive", topic+".dlq", subscriber(), back.Handle)
-			}))
-		},
-	}
-	judge(t, w, tell(t, w))
+	tell(t, w)
 }
 
-// withStages adds the handler billing with stages, whose subscriber of the live topic is sub.
-func withStages(topic string, sub message.Subscriber) func(*testing.T, *spillway.Channel, *message.Router, message.NoPublishHandlerFunc) {
-	return func(t *testing.T, channel *spillway.Channel, router *message.Router, h message.NoPublishHandlerFunc) {
-		testkit.Must(channel.Stages().AddConsumerHandler(router, "billing", topic, sub, h))
-	}
-}
-
-// Feature O2: over a stage topic, the dead-letter store and a drain, on Go channels.
+// Feature O2: over a stage topic, the dead-letter store and a drain, on Go channels. The instruments count it.
 func TestStoryInMemory(t *testing.T) {
 	live, waiting := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil), gochannel.NewGoChannel(gochannel.Config{}, nil)
-	w := world{
-		system: "gochannel", live: live, topic: "orders", stage: "orders.billing.retry.10ms", dead: "orders.dlq",
-		config: spillway.Config{Service: "shop", DB: open(t), Stages: &stages.Config{
+	reader := sdkmetric.NewManualReader()
+	tell(t, world{
+		meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+		system: "gochannel", live: live, sub: live, topic: "orders", stage: "orders.billing.retry.10ms",
+		dead: "orders.dlq",
+		config: spillway.Config{Service: "shop", DB: databases.SQLite.New(t), Stages: &stages.Config{
 			Publisher: waiting, Stages: stages.Delays(10 * time.Millisecond),
 			Subscriber: func(string, string) (message.Subscriber, error) { return waiting, nil },
 		}},
-		handle: withStages("orders", live),
-		back: func(t *testing.T, channel *spillway.Channel, observed *telemetry.Telemetry) {
-			report, err := redrive.Drain(t.Context(), channel.Letters(), live, redrive.DrainConfig{
-				Rules: redrive.Rules{Allow: []string{"orders"}, Hooks: observed.Redrives(redrive.Hooks{})},
-			})
-			if err != nil || report.Redriven != 1 {
-				t.Errorf("%+v, error %v", report, err)
-			}
+		back: func(t *testing.T, channel *spillway.Channel, rules redrive.Rules) {
+			report, err := redrive.Drain(t.Context(), channel.Letters(), live, redrive.DrainConfig{Rules: rules})
+			testkit.Check(t, err == nil && report.Redriven == 1, "%+v, error %v", report, err)
 		},
+	})
+	got := read(t, reader)
+	for name, want := range map[string]int64{
+		"spillway.messages_applied{consumer=shop/billing}":                   1,
+		"spillway.redriven{topic=orders}":                                    1,
+		"spillway.reentries{handler=billing,stage=1,topic=orders}":           1,
+		"spillway.stage_lateness{handler=billing,stage=1,topic=orders}":      1,
+		"spillway.retries{handler=billing,place=stage,stage=1,topic=orders}": 1,
+	} {
+		testkit.Equal(t, name, got[name], want)
 	}
-	spans := tell(t, w)
-	judge(t, w, spans)
-	t.Log("\n" + tree(spans))
 }

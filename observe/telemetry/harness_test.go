@@ -2,11 +2,9 @@ package telemetry_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,8 +14,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -31,6 +29,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
 )
 
 func TestMain(m *testing.M) {
@@ -53,14 +52,6 @@ func follow(t testing.TB, config telemetry.Config, options ...sdktrace.TracerPro
 	return observed, kept, provider.Tracer("shop")
 }
 
-func open(t testing.TB) *sql.DB {
-	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "shop.db")+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)")
-	testkit.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
-
 // given are the metadata of a producer with a trace.
 func given(span trace.SpanContext) message.Metadata {
 	return message.Metadata{
@@ -74,20 +65,21 @@ type world struct {
 	system string
 	config spillway.Config
 	live   message.Publisher
-	// handle adds the handler to the router, with its stages.
-	handle func(*testing.T, *spillway.Channel, *message.Router, message.NoPublishHandlerFunc)
+	sub    message.Subscriber
+	meters metric.MeterProvider // may be nil
 	// back brings the letter back.
-	back func(*testing.T, *spillway.Channel, *telemetry.Telemetry)
+	back func(*testing.T, *spillway.Channel, redrive.Rules)
 	// stage and dead are the topics of the stage and of the letters.
 	topic, stage, dead string
 }
 
 var errDown = errors.New("the downstream is down")
 
-// tell tells the story of one message: it fails, waits in a stage, fails, is dead-lettered, redriven, and succeeds.
+// tell tells the story of one message: it fails, waits in a stage, fails, is dead-lettered, redriven, and succeeds. It
+// judges the spans and returns them.
 func tell(t *testing.T, w world) tracetest.SpanStubs {
 	t.Helper()
-	observed, kept, producer := follow(t, telemetry.Config{})
+	observed, kept, producer := follow(t, telemetry.Config{MeterProvider: w.meters})
 	var healed atomic.Bool
 	var mu sync.Mutex
 	var seen []message.Metadata
@@ -102,25 +94,26 @@ func tell(t *testing.T, w world) tracetest.SpanStubs {
 	metadata := given(root.SpanContext())
 	stop := testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
 		channel.Attach(r)
-		w.handle(t, channel, r, func(msg *message.Message) error {
-			mu.Lock()
-			seen = append(seen, maps.Clone(msg.Metadata))
-			mu.Unlock()
-			_, own := producer.Start(msg.Context(), "charge the card")
-			own.End()
-			if !healed.Load() {
-				return errDown
-			}
-			handled <- struct{}{}
-			return nil
-		})
+		testkit.Must(channel.Stages().AddConsumerHandler(r, "billing", w.topic, w.sub,
+			func(msg *message.Message) error {
+				mu.Lock()
+				seen = append(seen, maps.Clone(msg.Metadata))
+				mu.Unlock()
+				_, own := producer.Start(msg.Context(), "charge the card")
+				own.End()
+				if !healed.Load() {
+					return errDown
+				}
+				handled <- struct{}{}
+				return nil
+			}))
 	})
 	msg := message.NewMessage("order-7", []byte("acme"))
 	msg.Metadata = maps.Clone(metadata)
 	testkit.NoError(t, w.live.Publish(w.topic, msg))
 	letter := <-placed
 	healed.Store(true)
-	w.back(t, channel, observed)
+	w.back(t, channel, redrive.Rules{Allow: []string{w.topic}, Hooks: observed.Redrives(redrive.Hooks{})})
 	<-handled
 	stop()
 	same := func(where string, got message.Metadata) {
@@ -134,11 +127,10 @@ func tell(t *testing.T, w world) tracetest.SpanStubs {
 	for i, got := range seen {
 		same(fmt.Sprint("attempt ", i+1), got)
 	}
-	if len(seen) < 5 {
-		t.Errorf("%d attempts", len(seen))
-	}
+	testkit.Check(t, len(seen) >= 5, "%d attempts", len(seen))
 	// What redrives may end its span after the message was handled.
 	testkit.Eventually(t, "each span that another links to has ended", func() bool { return linked(kept.GetSpans()) })
+	judge(t, w, kept.GetSpans())
 	return kept.GetSpans()
 }
 
@@ -177,103 +169,71 @@ func judge(t *testing.T, w world, spans tracetest.SpanStubs) {
 	kinds := map[string]trace.SpanKind{"process": trace.SpanKindConsumer, "send": trace.SpanKindProducer, "settle": trace.SpanKindClient}
 	for _, s := range spans {
 		if s.InstrumentationScope.Name == "shop" {
+			parent := byID[s.Parent.SpanID()].Name
+			testkit.Check(t, s.Name != "charge the card" || strings.HasPrefix(parent, "process "),
+				"the handler's own span is a child of %q", parent)
 			continue
 		}
-		for _, key := range []string{"messaging.system", "messaging.operation.name", "messaging.operation.type", "messaging.destination.name", "messaging.message.id", "spillway.topic", "spillway.handler"} {
-			if attr(s, key) == "" {
-				t.Errorf("%q has no %s", s.Name, key)
-			}
+		for _, key := range []string{
+			"messaging.system", "messaging.operation.name", "messaging.operation.type", "messaging.destination.name",
+			"messaging.message.id", "spillway.topic", "spillway.handler",
+		} {
+			testkit.Check(t, attr(s, key) != "", "%q has no %s", s.Name, key)
 		}
-		name, to := attr(s, "messaging.operation.name"), attr(s, "messaging.destination.name")
-		if s.Name != name+" "+to || s.SpanKind != kinds[name] || attr(s, "messaging.message.id") != "order-7" || attr(s, "spillway.topic") != w.topic {
-			t.Errorf("%q has the kind %s, the message %s and the topic %s", s.Name, s.SpanKind, attr(s, "messaging.message.id"), attr(s, "spillway.topic"))
-		}
-		if failed := s.Status.Code == codes.Error; failed != (attr(s, "error.type") != "") {
-			t.Errorf("%q has the status %s and the error.type %q", s.Name, s.Status.Code, attr(s, "error.type"))
-		}
-		if !s.SpanContext.IsValid() || s.InstrumentationScope.SchemaURL == "" || s.EndTime.Before(s.StartTime) {
-			t.Errorf("%q has no schema or no end", s.Name)
-		}
-		if name == "process" && attr(s, "messaging.system") != w.system {
-			t.Errorf("%q has the system %q, want %q", s.Name, attr(s, "messaging.system"), w.system)
-		}
+		name, topic := attr(s, "messaging.operation.name"), attr(s, "spillway.topic")
+		id := attr(s, "messaging.message.id")
+		testkit.Check(t, s.Name == name+" "+attr(s, "messaging.destination.name") && s.SpanKind == kinds[name] &&
+			id == "order-7" && topic == w.topic,
+			"%q has the kind %s, the message %s and the topic %s", s.Name, s.SpanKind, id, topic)
+		testkit.Check(t, (s.Status.Code == codes.Error) == (attr(s, "error.type") != ""),
+			"%q has the status %s and the error.type %q", s.Name, s.Status.Code, attr(s, "error.type"))
+		testkit.Check(t, s.SpanContext.IsValid() && s.InstrumentationScope.SchemaURL != "" &&
+			!s.EndTime.Before(s.StartTime),
+			"%q has no schema or no end", s.Name)
+		testkit.Check(t, name != "process" || attr(s, "messaging.system") == w.system,
+			"%q has the system %q, want %q", s.Name, attr(s, "messaging.system"), w.system)
 	}
-	for _, s := range spans {
-		if s.Name == "charge the card" && !strings.HasPrefix(byID[s.Parent.SpanID()].Name, "process ") {
-			t.Errorf("the handler's own span is a child of %q", byID[s.Parent.SpanID()].Name)
-		}
-	}
-	if len(attempts) < 5 {
-		t.Fatalf("%d attempts:\n%s", len(attempts), story)
-	}
+	testkit.Require(t, len(attempts) >= 5, "%d attempts:\n%s", len(attempts), story)
 	slices.SortFunc(attempts, func(a, b tracetest.SpanStub) int { return a.StartTime.Compare(b.StartTime) })
 	first, last := attempts[0], attempts[len(attempts)-1]
-	if last.Status.Code == codes.Error || attr(last, "spillway.outcome") != "success" || attr(last, "spillway.redrive.count") != "1" {
-		t.Errorf("the last attempt is no success after a redrive:\n%s", story)
-	}
+	testkit.Check(t, last.Status.Code != codes.Error && attr(last, "spillway.outcome") == "success" &&
+		attr(last, "spillway.redrive.count") == "1",
+		"the last attempt is no success after a redrive:\n%s", story)
 	// From the success to the first attempt: each span links to what led to it, or is its child.
-	met := map[trace.SpanID]bool{}
-	next := []trace.SpanID{last.SpanContext.SpanID()}
-	for len(next) > 0 {
-		id := next[0]
-		next = next[1:]
+	met, passed := map[trace.SpanID]bool{}, map[string]bool{}
+	var back func(trace.SpanID)
+	back = func(id trace.SpanID) {
 		s, known := byID[id]
 		if !known || met[id] {
-			continue
+			return
 		}
 		met[id] = true
+		passed[s.Name] = passed[s.Name] || s.InstrumentationScope.Name != "shop"
 		for _, link := range s.Links {
-			next = append(next, link.SpanContext.SpanID())
+			back(link.SpanContext.SpanID())
 		}
 		if attr(s, "messaging.operation.name") == "send" { // an attempt's parent is the producer, which all attempts have
-			next = append(next, s.Parent.SpanID())
+			back(s.Parent.SpanID())
 		}
 	}
-	for _, want := range []string{"send " + w.stage, "send " + w.dead, "send " + w.topic} {
-		if !slices.ContainsFunc(spans, func(s tracetest.SpanStub) bool {
-			return s.Name == want && s.InstrumentationScope.Name != "shop" && met[s.SpanContext.SpanID()]
-		}) {
-			t.Errorf("the way back from the success does not pass by %q:\n%s", want, story)
-		}
-	}
-	if !met[first.SpanContext.SpanID()] {
-		t.Errorf("the way back from the success does not end at the first attempt:\n%s", story)
-	}
+	back(last.SpanContext.SpanID())
+	testkit.Check(t, passed["send "+w.stage] && passed["send "+w.dead] && passed["send "+w.topic] &&
+		met[first.SpanContext.SpanID()],
+		"the way back from the success to the first attempt passes by %v:\n%s", passed, story)
 }
 
-// tree prints spans as trees, in the order of their begin.
+// tree lists spans, in the order of their begin, with their parents and what they link to.
 func tree(spans tracetest.SpanStubs) string {
 	spans = slices.Clone(spans)
 	slices.SortStableFunc(spans, func(a, b tracetest.SpanStub) int { return a.StartTime.Compare(b.StartTime) })
-	number := map[trace.SpanID]int{}
-	for i, s := range spans {
-		number[s.SpanContext.SpanID()] = i + 1
-	}
 	var b strings.Builder
-	var print func(parent trace.SpanID, depth int)
-	print = func(parent trace.SpanID, depth int) {
-		for i, s := range spans {
-			of := s.Parent.SpanID()
-			if number[of] == 0 {
-				of = trace.SpanID{}
-			}
-			if of != parent {
-				continue
-			}
-			fmt.Fprintf(&b, "%s%d %s", strings.Repeat("  ", depth), i+1, s.Name)
-			for _, key := range []attribute.Key{"spillway.attempt", "spillway.stage", "spillway.outcome", "spillway.redrive.count"} {
-				if v := attr(s, string(key)); v != "" {
-					_, short, _ := strings.Cut(string(key), ".")
-					fmt.Fprintf(&b, ", %s %s", short, v)
-				}
-			}
-			for _, link := range s.Links {
-				fmt.Fprintf(&b, ", after %d", number[link.SpanContext.SpanID()])
-			}
-			b.WriteByte('\n')
-			print(s.SpanContext.SpanID(), depth+1)
+	for _, s := range spans {
+		fmt.Fprintf(&b, "%s below %s: %s %s", s.SpanContext.SpanID(), s.Parent.SpanID(), s.Name,
+			attr(s, "spillway.outcome"))
+		for _, link := range s.Links {
+			fmt.Fprintf(&b, ", after %s", link.SpanContext.SpanID())
 		}
+		b.WriteByte('\n')
 	}
-	print(trace.SpanID{}, 0)
 	return b.String()
 }

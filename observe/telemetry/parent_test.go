@@ -8,6 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature O2: whatever a producer wrote, its span is the one that the propagator reads.
@@ -23,9 +25,7 @@ func TestParentIsThePropagators(t *testing.T) {
 	baggage := propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	for _, p := range []propagation.TextMapPropagator{baggage, propagation.TraceContext{}} {
 		own := producersBy(p)
-		if !own.w3c {
-			t.Fatalf("%T is not known", p)
-		}
+		testkit.Require(t, own.w3c, "%T is not known", p)
 		for _, text := range texts {
 			for _, state := range []string{"", "a=b"} {
 				from := message.Metadata{parentKey: text, stateKey: state, baggageKey: state}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -34,10 +35,11 @@ func TestCampaign(t *testing.T) {
 	observed, kept, tracer := follow(t, telemetry.Config{})
 	_, placed := tracer.Start(t.Context(), "the letter")
 	placed.End()
-	store := testkit.Must(letters.NewStore(t.Context(), open(t), settings.Shared{Service: "shop"}))
+	store := testkit.Must(letters.NewStore(t.Context(), databases.SQLite.New(t), settings.Shared{Service: "shop"}))
 	testkit.NoError(t, store.Publish("orders.dlq", letterOf(placed.SpanContext(), 0)))
-	all, err := campaigns.New(t.Context(), store, campaigns.Config{Allow: []string{"orders"}, Shared: settings.Shared{Tracer: observed.Tracer()}})
-	testkit.NoError(t, err)
+	all := testkit.Must(campaigns.New(t.Context(), store, campaigns.Config{
+		Allow: []string{"orders"}, Shared: settings.Shared{Tracer: observed.Tracer()},
+	}))
 	live := keeper{make(chan *message.Message, 1)}
 	worker := testkit.Must(campaigns.NewWorker(all, live, campaigns.WorkerConfig{Poll: 10 * time.Millisecond}))
 	ctx, stop := context.WithCancel(t.Context())
@@ -49,13 +51,18 @@ func TestCampaign(t *testing.T) {
 	stop()
 	testkit.NoError(t, <-ended)
 	s := named(kept.GetSpans(), "send orders")[0]
-	if len(s.Links) != 1 || !s.Links[0].SpanContext.TraceID().IsValid() || s.Links[0].SpanContext.SpanID() != placed.SpanContext().SpanID() ||
-		attr(s, "spillway.operation") != "redrive" || attr(s, "spillway.redrive.count") != "1" || attr(s, "spillway.cause") == "" || attr(s, "spillway.reason") != "no_such_customer" {
-		t.Errorf("%v, links %v", s.Attributes, s.Links)
+	testkit.Check(t, len(s.Links) == 1 && s.Links[0].SpanContext.SpanID() == placed.SpanContext().SpanID(), "links %v",
+		s.Links)
+	for key, want := range map[string]string{
+		"spillway.operation": "redrive", "spillway.redrive.count": "1", "spillway.reason": "no_such_customer",
+	} {
+		testkit.Equal(t, key, attr(s, key), want)
 	}
-	own := given(s.SpanContext)["traceparent"]
-	if producer := given(placed.SpanContext()); back.Metadata["traceparent"] != producer["traceparent"] || back.Metadata["baggage"] != producer["baggage"] || back.Metadata[poison.KeyEarlierTrace] != own {
-		t.Errorf("the message came back with %v", back.Metadata)
+	testkit.Check(t, attr(s, "spillway.cause") != "", "there is no cause")
+	want := given(placed.SpanContext())
+	want[poison.KeyEarlierTrace] = given(s.SpanContext)["traceparent"]
+	for _, key := range []string{"traceparent", "baggage", poison.KeyEarlierTrace} {
+		testkit.Equal(t, key, back.Metadata[key], want[key])
 	}
 }
 
@@ -64,23 +71,24 @@ func TestCampaign(t *testing.T) {
 func TestParked(t *testing.T) {
 	observed, kept, tracer := follow(t, telemetry.Config{})
 	ctx, around := tracer.Start(t.Context(), "their middleware")
-	back := testkit.Must(redrive.NewHandler(keeper{make(chan *message.Message, 9)}, redrive.HandlerConfig{
-		Rules: redrive.Rules{Allow: []string{"invoices"}, Hooks: observed.Redrives(redrive.Hooks{})}, Park: keeper{make(chan *message.Message, 9)}, MinWait: -1,
+	back := testkit.Must(redrive.NewHandler(testkit.Nowhere{}, redrive.HandlerConfig{
+		Rules: redrive.Rules{Allow: []string{"invoices"}, Hooks: observed.Redrives(redrive.Hooks{})},
+		Park:  testkit.Nowhere{}, MinWait: -1,
 	}))
-	for _, letter := range []*message.Message{letterOf(trace.SpanContext{}, 0), letterOf(trace.SpanContext{}, 3), message.NewMessage("no letter", nil)} {
+	none := trace.SpanContext{}
+	for _, letter := range []*message.Message{letterOf(none, 0), letterOf(none, 3),
+		message.NewMessage("no letter", nil)} {
 		letter.SetContext(ctx)
 		testkit.NoError(t, back.Handle(letter))
 	}
 	around.End()
 	for to, n := range map[string]int{"send unknown.dlq.parked": 0, "send unknown.parked": 2, "send unknown.quarantine": 1} {
 		spans := named(kept.GetSpans(), to)
-		if len(spans) != n {
-			t.Errorf("%d spans %q, want %d:\n%s", len(spans), to, n, tree(kept.GetSpans()))
-		}
+		testkit.Equal(t, to, len(spans), n)
 		for _, s := range spans {
-			if s.Parent.SpanID() != around.SpanContext().SpanID() || attr(s, "spillway.operation") != "park" {
-				t.Errorf("%q has the parent %s: %v", s.Name, s.Parent.SpanID(), s.Attributes)
-			}
+			testkit.Check(t, s.Parent.SpanID() == around.SpanContext().SpanID() &&
+				attr(s, "spillway.operation") == "park",
+				"%q has the parent %s: %v", s.Name, s.Parent.SpanID(), s.Attributes)
 		}
 	}
 }

@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.opentelemetry.io/otel/codes"
 
-	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
@@ -28,20 +25,15 @@ func (refusing) Close() error                                { return nil }
 // into a span.
 func TestNoSecretInSpans(t *testing.T) {
 	observed, kept, _ := follow(t, telemetry.Config{})
-	dead := keeper{make(chan *message.Message, 1)}
-	mask, err := privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, "sesame", "[masked]") }})
-	testkit.NoError(t, err)
-	config := spillway.Config{
-		Privacy:   mask,
-		Publisher: refusing{errors.New("dial amqp://shop:tacheles@broker: refused, sesame")},
-		Queue: poison.QueueConfig{
-			Fallbacks: []poison.Sink{{Publisher: dead}}, PublishAttempts: 1,
-		},
-		Retry: middleware.RetryConfig{Attempts: 2, Backoff: middleware.Backoff{Initial: time.Millisecond}},
-	}
-	config.Observers = []spillway.Observer{observed}
+	config, dead := watched(observed, 2)
+	mask := func(text string) string { return strings.ReplaceAll(text, "sesame", "[masked]") }
+	config.Privacy = testkit.Must(privacy.New(privacy.Rules{Mask: mask}))
+	config.Publisher = refusing{errors.New("dial amqp://shop:tacheles@broker: refused, sesame")}
+	config.Queue = poison.QueueConfig{Fallbacks: []poison.Sink{{Publisher: dead}}, PublishAttempts: 1}
 	msg := message.NewMessage("7", []byte("payload-secret"))
-	msg.Metadata = message.Metadata{"name": "metadata-secret", "baggage": "user=baggage-secret", "authorization": "Bearer metadata-secret"}
+	msg.Metadata = message.Metadata{
+		"name": "metadata-secret", "baggage": "user=baggage-secret", "authorization": "Bearer metadata-secret",
+	}
 	calls := 0
 	consume(t, config, msg, nil, nil, func(msg *message.Message) error {
 		if calls++; calls == 1 {
@@ -49,9 +41,7 @@ func TestNoSecretInSpans(t *testing.T) {
 		}
 		panic("Authorization: Bearer tacheles-1234567890, open sesame")
 	})
-	if len(dead.taken) != 1 {
-		t.Fatal("no letter")
-	}
+	testkit.Require(t, len(dead.taken) == 1, "no letter")
 	described := 0
 	for _, s := range kept.GetSpans() {
 		all := s.Name + " " + s.Status.Description
@@ -70,9 +60,7 @@ func TestNoSecretInSpans(t *testing.T) {
 			}
 		}
 		for _, secret := range []string{"payload-secret", "metadata-secret", "baggage-secret", "tacheles", "hunter2", "sesame"} {
-			if strings.Contains(all, secret) {
-				t.Errorf("a span has %q: %s", secret, all)
-			}
+			testkit.Check(t, !strings.Contains(all, secret), "a span has %q: %s", secret, all)
 		}
 	}
 	if described != 3 { // two attempts, and a refused letter
