@@ -61,17 +61,6 @@ func (b *broker) refuseStages(err error) {
 	}
 }
 
-func (b *broker) refuse(topic string, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.refuses = func(to string, _ *message.Message) error {
-		if to == topic {
-			return err
-		}
-		return nil
-	}
-}
-
 func (b *broker) Publish(topic string, messages ...*message.Message) error {
 	b.mu.Lock()
 	refuses := b.refuses

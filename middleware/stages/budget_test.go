@@ -1,11 +1,8 @@
 package stages_test
 
 import (
-	"context"
 	"fmt"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,33 +60,4 @@ func TestBudgetOfStages(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Feature R11: a few percent of messages that always fail do not spend the budget of a busy handler: they pass its
-// stages in time.
-func TestBudgetOfBusyHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, 2*time.Second, 5*time.Second), Jitter: -1}, nil)
-		var spent atomic.Int64
-		retry := newRetry(t, middleware.RetryConfig{Budget: &middleware.Budget{}, Hooks: middleware.RetryHooks{
-			OnBudgetSpent: func(context.Context, middleware.BudgetSpent) { spent.Add(1) }}})
-		s.chained(true, newQueue(s, s.letters), retry)
-		s.handle("billing", "orders", func(msg *message.Message) error {
-			if n, err := strconv.Atoi(msg.UUID); err != nil || n%50 == 0 {
-				return errBoom
-			}
-			return nil
-		})
-		s.run()
-		const messages = 10000
-		for i := range messages { // 500 a second, of which 10 fail, and come back three times
-			s.publish("orders", fmt.Sprint(i))
-			time.Sleep(2 * time.Millisecond)
-		}
-		time.Sleep(10 * time.Second)
-		s.stop()
-		if n := len(s.letters.all()); n != messages/50 || spent.Load() > 0 {
-			t.Errorf("%d of %d have ended; the budget was spent %d times", n, messages/50, spent.Load())
-		}
-	})
 }

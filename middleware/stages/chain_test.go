@@ -1,10 +1,7 @@
 package stages_test
 
 import (
-	"context"
-	"database/sql"
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,7 +12,6 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
@@ -48,17 +44,13 @@ func TestStagesAroundRetry(t *testing.T) {
 		transient int // invocations, with two stages
 		unknown   int
 	}{
-		"by default":              {true, middleware.RetryConfig{Backoff: quickly}, 3, 3},
-		"attempts":                {true, middleware.RetryConfig{Backoff: quickly, Attempts: 2}, 6, 6},
-		"one attempt":             {true, middleware.RetryConfig{Backoff: quickly, Attempts: 1}, 3, 3},
-		"of a class":              {true, middleware.RetryConfig{Backoff: quickly, PerClass: policy}, 9, 3},
-		"class and attempts":      {true, middleware.RetryConfig{Backoff: quickly, PerClass: policy, Attempts: 2}, 9, 6},
-		"apart, by default":       {false, middleware.RetryConfig{Backoff: quickly}, 15, 15},
-		"apart, attempts":         {false, middleware.RetryConfig{Backoff: quickly, Attempts: 2}, 6, 6},
-		"apart, of a class":       {false, middleware.RetryConfig{Backoff: quickly, PerClass: policy}, 9, 15},
-		"apart, class, attempts":  {false, middleware.RetryConfig{Backoff: quickly, PerClass: policy, Attempts: 1}, 9, 3},
-		"of the hopeless":         {true, middleware.RetryConfig{Backoff: quickly, PerClass: map[classify.Class]middleware.Policy{classify.ClassPermanent: {Backoff: quickly}}}, 3, 3},
-		"together, class backoff": {true, middleware.RetryConfig{Backoff: quickly, PerClass: map[classify.Class]middleware.Policy{classify.ClassTransient: {Backoff: quickly}}}, 3, 3},
+		"by default":             {true, middleware.RetryConfig{Backoff: quickly}, 3, 3},
+		"attempts":               {true, middleware.RetryConfig{Backoff: quickly, Attempts: 2}, 6, 6},
+		"of a class":             {true, middleware.RetryConfig{Backoff: quickly, PerClass: policy}, 9, 3},
+		"class and attempts":     {true, middleware.RetryConfig{Backoff: quickly, PerClass: policy, Attempts: 2}, 9, 6},
+		"apart, by default":      {false, middleware.RetryConfig{Backoff: quickly}, 15, 15},
+		"apart, class, attempts": {false, middleware.RetryConfig{Backoff: quickly, PerClass: policy, Attempts: 1}, 9, 3},
+		"of the hopeless":        {true, middleware.RetryConfig{Backoff: quickly, PerClass: map[classify.Class]middleware.Policy{classify.ClassPermanent: {Backoff: quickly}}}, 3, 3},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
@@ -101,8 +93,8 @@ func TestStagesAroundRetry(t *testing.T) {
 	}
 }
 
-// Feature D14: in a stage texts are masked and the producer's metadata are not: the handler needs them. In the letter
-// both are.
+// Features D14, O5: a message that goes to a stage is an Info line with its masked cause. In a stage texts are masked
+// and the producer's metadata are not, because the handler needs them. In the letter both are.
 func TestStagesMasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dead := &letters{kept: map[string]poison.Letter{}}
@@ -112,7 +104,8 @@ func TestStagesMasks(t *testing.T) {
 			Shared:       settings.Shared{Privacy: mask},
 			MaskMetadata: func(string, string) string { return "hidden" },
 		}))
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil, queue)
+		log := &lines{}
+		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, log, queue)
 		s.chained(true, queue, newRetry(t, middleware.RetryConfig{}))
 		n := newNote()
 		s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return errors.New("card 4711 refused") })
@@ -128,32 +121,9 @@ func TestStagesMasks(t *testing.T) {
 		if again[poison.KeyFailureStack] != "" || strings.Contains(letter.Failure.Description+letter.Failure.History[0].Error, "4711") {
 			t.Errorf("letter %+v", letter.Failure)
 		}
+		told := log.count("card **** refused") == 1 && log.count("message_id:1") == 1 && log.count("4711") == 0
+		testkit.Check(t, told, "%q", log.all())
 	})
-}
-
-// Decision 6, promise P7: the idempotent receiver sees one consumer, whichever stage the message comes out of: the key
-// that a stage claimed is known on the live topic.
-func TestStagesOneConsumer(t *testing.T) {
-	db := testkit.Must(sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "keys.db")))
-	defer func() { _ = db.Close() }()
-	keys := testkit.Must(idempotency.NewStore(t.Context(), db, ""))
-	receiver := testkit.Must(idempotency.NewReceiver(keys, idempotency.ReceiverConfig{}))
-	s := newStaging(t, stages.Config{Stages: stages.Delays(time.Millisecond)}, nil)
-	s.router.AddMiddleware(receiver.Middleware)
-	n := newNote()
-	s.handle("billing", "orders", failTimes(n, 1))
-	s.run()
-	s.publish("orders", "1")
-	eventually(t, "the stage has handled it", func() bool { return len(n.of("1")) == 2 && empty(s.broker) })
-	s.publish("orders", "1", "last")
-	eventually(t, "the last is handled", func() bool { return len(n.of("last")) == 2 && empty(s.broker) })
-	s.stop()
-	testkit.Check(t, len(n.of("1")) == 2, "a duplicate is handled: %v", n.of("1"))
-	var consumers int
-	var consumer string
-	if err := db.QueryRowContext(context.Background(), "SELECT count(DISTINCT consumer), max(consumer) FROM "+keysTable(t, db)).Scan(&consumers, &consumer); err != nil || consumers != 1 || consumer != "billing" {
-		t.Errorf("%d consumers, %q: %v", consumers, consumer, err)
-	}
 }
 
 func empty(b *broker) bool {
@@ -163,13 +133,4 @@ func empty(b *broker) bool {
 		}
 	}
 	return true
-}
-
-// keysTable is the one that the receiver made.
-func keysTable(t testing.TB, db *sql.DB) (name string) {
-	t.Helper()
-	if err := db.QueryRowContext(context.Background(), "SELECT name FROM sqlite_master WHERE sql LIKE '%consumer%' LIMIT 1").Scan(&name); err != nil {
-		t.Fatal(err)
-	}
-	return name
 }

@@ -2,18 +2,15 @@ package stages_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
@@ -65,39 +62,20 @@ func names(router *message.Router) (names []string) {
 // closed.
 func TestStagesAddRefused(t *testing.T) {
 	nobody := func(*message.Message) error { return nil }
-	for want, subscriber := range map[string]func(n int, sub message.Subscriber) (message.Subscriber, error){
-		"it is nil": func(n int, sub message.Subscriber) (message.Subscriber, error) {
-			if n == 2 {
-				return nil, nil
-			}
-			return sub, nil
-		},
-		"1m\": it is nil": func(n int, sub message.Subscriber) (message.Subscriber, error) {
-			if n == 2 {
-				return (*consumer)(nil), nil
-			}
-			return sub, nil
-		},
-		"no such group": func(n int, sub message.Subscriber) (message.Subscriber, error) {
-			if n == 2 {
-				return nil, errors.New("no such group")
-			}
-			return sub, nil
-		},
-		"panic: boom": func(n int, sub message.Subscriber) (message.Subscriber, error) {
-			if n == 2 {
-				panic("boom")
-			}
-			return sub, nil
-		},
+	for want, second := range map[string]func() (message.Subscriber, error){
+		"it is nil":       func() (message.Subscriber, error) { return nil, nil },
+		"1m\": it is nil": func() (message.Subscriber, error) { return (*consumer)(nil), nil },
+		"no such group":   func() (message.Subscriber, error) { return nil, errors.New("no such group") },
+		"panic: boom":     func() (message.Subscriber, error) { panic("boom") },
 	} {
-		b, calls := newBroker(), 0
+		b := newBroker()
 		var asked []string
 		config := stagesConfig(t)
 		config.Subscriber = func(topic, group string) (message.Subscriber, error) {
-			calls++
-			asked = append(asked, topic+" "+group)
-			return subscriber(calls, b.consumer())
+			if asked = append(asked, topic+" "+group); len(asked) == 2 {
+				return second()
+			}
+			return b.consumer(), nil
 		}
 		later := testkit.Must(stages.New(newQueue(t, &publisher{}), config))
 		router := newRouter(t)
@@ -196,66 +174,4 @@ func (n *note) add(msg *message.Message) int {
 	ctx := msg.Context()
 	n.by[msg.UUID] = append(n.by[msg.UUID], handled{time.Since(n.start), message.HandlerNameFromCtx(ctx), message.SubscribeTopicFromCtx(ctx), msg.Copy().Metadata})
 	return len(n.by[msg.UUID])
-}
-
-// Features R5, R9, R10: a message that fails for the moment is handled again after each delay, by the same handler
-// under the same name, while those behind it go on; its story travels with it.
-func TestStagesHandleLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(5*time.Second, time.Minute, 10*time.Minute), Jitter: -1}, nil)
-		n := newNote()
-		s.handle("billing", "orders", func(msg *message.Message) error {
-			if times := n.add(msg); msg.UUID == "bad" && times < 4 {
-				return fmt.Errorf("down, time %d", times)
-			}
-			return nil
-		})
-		s.run()
-		s.publish("orders", "bad", "good")
-		time.Sleep(time.Second)
-		synctest.Wait()
-		testkit.Require(t, len(n.of("good")) == 1 && len(n.of("bad")) == 1,
-			"after a second: %v, %v", n.of("good"), n.of("bad"))
-		time.Sleep(12 * time.Minute)
-		s.stop()
-		want := []time.Duration{0, 5 * time.Second, 65 * time.Second, 665 * time.Second}
-		testkit.Require(t, len(n.of("bad")) == len(want) && len(s.letters.all()) == 0,
-			"handled %v, letters %v", n.of("bad"), s.letters.all())
-		for i, h := range n.of("bad") {
-			testkit.Check(t, h.at.Truncate(time.Second) == want[i] && h.name == "billing" && h.topic == "orders",
-				"attempt %d: %+v", i+1, h)
-			if i > 0 && (h.metadata[poison.KeyAttempts] != fmt.Sprint(i) || h.metadata[poison.KeyRetryStage] != fmt.Sprint(i) || h.metadata[poison.KeyOriginalTopic] != "orders") {
-				t.Errorf("attempt %d came with %v", i+1, h.metadata)
-			}
-		}
-	})
-}
-
-// Feature C5: what no stage helps is set aside with the whole history: at once where it cannot pass with time.
-func TestStagesExhausted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, 2*time.Second)}, nil)
-		n := newNote()
-		s.handle("billing", "orders", func(msg *message.Message) error {
-			n.add(msg)
-			switch msg.UUID {
-			case "permanent":
-				return classify.Permanent(errBoom)
-			case "invalid":
-				return classify.Invalid(errBoom)
-			}
-			return classify.Transient(errBoom)
-		})
-		s.passes(10*time.Second, "permanent", "invalid", "down")
-		letters := s.letters.all()
-		if len(letters) != 3 || len(n.of("permanent")) != 1 || len(n.of("invalid")) != 1 || len(n.of("down")) != 3 {
-			t.Fatalf("letters %v, handled %v", letters, n.of("down"))
-		}
-		down := letters["down"]
-		if down.Failure.Reason != classify.ReasonTransientMaxRetries || down.Failure.Attempts != 3 || len(down.Failure.History) != 3 ||
-			down.Origin.Topic != "orders" || down.Origin.Handler != "billing" || down.Failure.LastFailedAt.Sub(down.Failure.FirstFailedAt) < 3*time.Second {
-			t.Errorf("%+v", down)
-		}
-		testkit.Check(t, len(down.Original.Metadata) == 1, "its original has %v", down.Original.Metadata)
-	})
 }

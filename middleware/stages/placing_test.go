@@ -2,7 +2,6 @@ package stages_test
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,11 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
@@ -75,33 +72,6 @@ func TestPlacingBegins(t *testing.T) {
 			testkit.Check(t, slices.Equal(told.all, want), "%s: %v, want %v", id, told.all, want)
 		})
 	}
-}
-
-// Feature R5: a part further in sees whether its failure would go to a next stage, or to the dead letters.
-func TestLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
-		var seen []string
-		watch := chain.Step(func(next chain.Handler) chain.Handler {
-			return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
-				row := fmt.Sprint(c.HasStages())
-				for _, v := range []classify.Verdict{
-					{Class: classify.ClassTransient}, {}, {RetryAfter: 24 * time.Hour}, {RetryAfter: 25 * time.Hour}, {Class: classify.ClassPermanent},
-				} {
-					row += fmt.Sprint(" ", c.HasNextStage(v))
-				}
-				seen = append(seen, row)
-				return next(c)
-			}
-		})
-		s.router = testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}))
-		s.router.AddMiddleware(chain.Enter(chain.StepOf(newQueue(s, s.letters)), chain.StepOf(s.stages), watch))
-		s.handle("billing", "orders", func(*message.Message) error { return errBoom })
-		s.passes(time.Hour, "1")
-		want := []string{"true true true true false false", "true true true true false false", "true false false false false false"}
-		testkit.Check(t, slices.Equal(seen, want) && len(s.letters.all()) == 1,
-			"seen\n%s\n%d letters", strings.Join(seen, "\n"), len(s.letters.all()))
-	})
 }
 
 // inHeaders changes metadata as NATS does on the way into a stage.

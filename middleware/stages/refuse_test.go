@@ -172,25 +172,3 @@ func TestStageHandlerSettlesItself(t *testing.T) {
 		})
 	}
 }
-
-// Promise P3: a message that goes away in the wait, at a rebalance, is given back: not handled, and counted nowhere.
-func TestStageGoesAwayInTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Minute), Jitter: -1}, nil)
-		var deliveries atomic.Int64
-		s.broker.lasts = func(topic string) time.Duration {
-			if topic == "orders" {
-				return 0
-			}
-			deliveries.Add(1)
-			return 11 * time.Second
-		}
-		n := newNote()
-		s.handle("billing", "orders", failTimes(n, 1))
-		s.passes(10*time.Minute, "1")
-		got := n.of("1")
-		if len(got) != 2 || got[1].at.Truncate(time.Second) != time.Minute || got[1].metadata[poison.KeyAttempts] != "1" || deliveries.Load() != 6 || len(s.letters.all()) != 0 {
-			t.Errorf("%d deliveries, handled %v, letters %v", deliveries.Load(), got, s.letters.all())
-		}
-	})
-}

@@ -1,10 +1,7 @@
 package stages_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,32 +47,6 @@ func TestStagesRetryAfter(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Feature R6: each message has a jitter of its own, over all of the amplitude and not beyond it, that only ever adds.
-func TestStagesJitter(t *testing.T) {
-	for jitter, most := range map[float64]time.Duration{-1: 100 * time.Second, 0: 110 * time.Second, 0.5: 150 * time.Second, 1: 200 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			var mu sync.Mutex
-			shortest, longest := time.Hour, time.Duration(0)
-			s := newStaging(t, stages.Config{Stages: stages.Delays(100 * time.Second), Jitter: jitter, Hooks: stages.Hooks{OnStage: func(_ context.Context, e stages.Waiting) {
-				mu.Lock()
-				defer mu.Unlock()
-				shortest, longest = min(shortest, e.Wait), max(longest, e.Wait)
-			}}}, nil)
-			s.handle("billing", "orders", failTimes(newNote(), 1))
-			s.run()
-			for i := range 300 {
-				s.publish("orders", fmt.Sprint(i))
-			}
-			synctest.Wait()
-			s.stop()
-			amplitude := most - 100*time.Second
-			if shortest < 100*time.Second || shortest > 100*time.Second+amplitude/10 || longest > most || longest < most-amplitude/10 {
-				t.Errorf("jitter %v: %s to %s", jitter, shortest, longest)
-			}
-		})
-	}
 }
 
 // Promise P1: a stage that refuses for a moment is asked again, while the handler is not; one that says too large is

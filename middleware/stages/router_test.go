@@ -19,33 +19,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Promise P3: a router that closes while a thousand messages wait at once closes at once, handles none of them, and
-// leaves no goroutine.
-func TestStagesCloseManyWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 10}, watermill.NopLogger{})
-		n := newNote()
-		s := newStaging(t, stages.Config{
-			Stages: stages.Delays(time.Hour), Publisher: b, Subscriber: func(string, string) (message.Subscriber, error) { return b, nil },
-		}, nil)
-		testkit.Must(s.stages.AddConsumerHandler(s.router, "billing", "orders", b, failTimes(n, 1)))
-		s.run()
-		for i := range 1000 {
-			publish(t, b, "orders", newMessage(fmt.Sprint(i)))
-		}
-		time.Sleep(time.Minute)
-		start := time.Now()
-		s.stop()
-		took := time.Since(start)
-		testkit.Check(t, took <= time.Second, "closed in %s", took)
-		for i := range 1000 {
-			got := n.of(fmt.Sprint(i))
-			testkit.Require(t, len(got) == 1, "%d: handled %v", i, got)
-		}
-		testkit.Equal(t, "letters", len(s.letters.all()), 0)
-	})
-}
-
 // Promise P3: a subscriber of a stage that is closed, by whomever, gives back what waits, and does not wait for it.
 func TestStageSubscriberClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -84,32 +57,6 @@ func TestStagesAddedLater(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		s.stop()
 		testkit.Check(t, len(n.of("1")) == 3, "handled %v", n.of("1"))
-	})
-}
-
-// Feature R9: two routers have handlers of one Stages, as two consumers of one service; a message that waits is handled
-// by one of them, once.
-func TestStagesOfTwoRouters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
-		n := newNote()
-		s.handle("billing", "orders", failTimes(n, 1))
-		s.run()
-		first := s.stop
-		s.again()
-		s.handle("billing", "orders", failTimes(n, 1))
-		s.run()
-		for i := range 20 {
-			s.publish("orders", fmt.Sprint(i))
-		}
-		time.Sleep(time.Second / 2)
-		first()
-		time.Sleep(time.Minute)
-		s.stop()
-		for i := range 20 {
-			got := n.of(fmt.Sprint(i))
-			testkit.Check(t, len(got) == 2, "%d: handled %v", i, got)
-		}
 	})
 }
 

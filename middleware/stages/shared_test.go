@@ -1,7 +1,6 @@
 package stages_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,70 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/settings"
 )
-
-// everyGroup is a broker each of whose consumers sees every message of a topic, as consumer groups of Kafka do.
-type everyGroup struct {
-	*broker
-	groups map[string][]string // topic to what its groups' copies are called
-}
-
-func (e *everyGroup) Publish(topic string, messages ...*message.Message) error {
-	for _, copied := range append([]string{topic}, e.groups[topic]...) {
-		if err := e.broker.Publish(copied, messages...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Feature R7: in topics that handlers share, each passes by what waits for another, and handles what waits for itself
-// once.
-func TestStagesSharedTopics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &everyGroup{newBroker(), map[string][]string{}}
-		s := newStaging(t, stages.Config{
-			Stages: stages.Delays(time.Second, time.Minute), Shared: settings.Shared{Naming: perTopic}, SharedTopics: true, Publisher: e,
-			Subscriber: func(topic, group string) (message.Subscriber, error) {
-				e.groups[topic] = append(e.groups[topic], topic+"@"+group)
-				return subscribedTo{e.consumer(), topic + "@" + group}, nil
-			},
-		}, nil)
-		billing, shipping := newNote(), newNote()
-		for name, n := range map[string]*note{"billing": billing, "shipping": shipping} {
-			source := "orders@" + name
-			e.groups["orders"] = append(e.groups["orders"], source)
-			h := failTimes(n, 2)
-			if name == "shipping" {
-				h = failTimes(n, 0)
-			}
-			testkit.Must(s.stages.AddConsumerHandler(s.router, name, "orders", subscribedTo{e.consumer(), source}, h))
-		}
-		s.run()
-		for _, id := range []string{"1", "2", "3"} {
-			publish(t, e, "orders", newMessage(id))
-		}
-		time.Sleep(5 * time.Minute)
-		s.stop()
-		for _, id := range []string{"1", "2", "3"} {
-			testkit.Check(t, len(billing.of(id)) == 3 && len(shipping.of(id)) == 1,
-				"%s: billing %v, shipping %v", id, billing.of(id), shipping.of(id))
-		}
-		for topic, left := range e.left() {
-			testkit.Check(t, !strings.Contains(topic, "@") || len(left) <= 0, "left in %s: %q", topic, left)
-		}
-		testkit.Check(t, len(s.letters.all()) == 0, "letters %v", s.letters.all())
-	})
-}
-
-// subscribedTo consumes a topic of another name than it is told.
-type subscribedTo struct {
-	*consumer
-	topic string
-}
-
-func (s subscribedTo) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	return s.consumer.Subscribe(ctx, s.topic)
-}
 
 // Promise P1: a message of another handler, in a stage topic that is not declared as shared, is seen by no other:
 // it is set aside when it is due, not handled by the wrong handler. Where a topic's name has the handler in it, the
@@ -126,25 +61,6 @@ var (
 	perTopic  = naming.Scheme{Stage: "{topic}.retry.{delay}", Reentry: "{topic}.retry"}
 	oneForAll = naming.Scheme{Stage: "waiting.{delay}"}
 )
-
-// Feature R5: a stage's number that cannot be one does not change how often a message is tried by more than there are
-// stages: it is that of the topic where the message waits.
-func TestStageNumbers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for number, want := range map[string]int{"": 2, "0": 2, "1": 2, "2": 2, "99": 2, "-1": 2, "x": 2, "1e3": 2, "99999999999999999999": 2} {
-			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute, time.Hour)}, nil)
-			n := newNote()
-			s.handle("billing", "orders", failTimes(n, 9))
-			s.run()
-			s.staged("orders.billing.retry.1m", "1", map[string]string{poison.KeyRetryStage: number, poison.KeyRetryDueAt: in(time.Second)})
-			time.Sleep(3 * time.Hour)
-			s.stop()
-			if got := n.of("1"); len(got) != want || len(s.letters.all()) != 1 || got[1].metadata[poison.KeyRetryStage] != "3" {
-				t.Errorf("%q: handled %v, letters %v", number, got, s.letters.all())
-			}
-		}
-	})
-}
 
 // Feature R5: stages of equal delay share a topic, and a message goes through both; a retired one is consumed and never
 // entered, and what comes out of it goes on in the next that there is.

@@ -39,22 +39,13 @@ func TestStageDueTimes(t *testing.T) {
 			"no due time":                       {delay: 5 * time.Second},
 			"due":                               {delay: 5 * time.Second, due: in(3 * time.Second), from: 3 * time.Second, to: 3 * time.Second},
 			"past":                              {delay: 5 * time.Second, due: in(-3 * time.Second)},
-			"before all time":                   {delay: 5 * time.Second, due: "0001-01-01T00:00:00Z", from: 5 * time.Second, to: 5 * time.Second},
 			"garbage":                           {delay: 5 * time.Second, due: "soon", from: 5 * time.Second, to: 5 * time.Second},
-			"empty":                             {delay: 5 * time.Second, due: "", holdUntil: "x"},
 			"year 9999":                         {delay: 5 * time.Second, due: "9999-12-31T23:59:59Z", from: 5 * time.Second, to: 5 * time.Second},
 			"clock an hour ahead":               {delay: 5 * time.Second, due: in(hour + 5*time.Second), from: 5 * time.Second, to: 5 * time.Second},
 			"clock an hour behind":              {delay: 5 * time.Second, due: in(5*time.Second - hour)},
-			"hold garbage":                      {delay: 5 * time.Second, due: in(3 * time.Second), holdUntil: "later", from: 3 * time.Second, to: 3 * time.Second},
-			"hold year 9999":                    {delay: 5 * time.Second, due: in(3 * time.Second), holdUntil: "9999-01-01T00:00:00Z", from: 3 * time.Second, to: 3 * time.Second},
-			"hold past":                         {delay: 5 * time.Second, due: in(3 * time.Second), holdUntil: in(-hour), from: 3 * time.Second, to: 3 * time.Second},
-			"both past":                         {delay: 5 * time.Second, due: in(-time.Second), holdUntil: in(-hour)},
 			"short hold: due":                   {delay: hour, maxHold: time.Minute, due: in(hour), from: hour, to: hour},
 			"short hold: held until":            {delay: hour, maxHold: time.Minute, due: in(hour), holdUntil: in(time.Minute), from: hour, to: hour},
 			"short hold: hold year 9999":        {delay: hour, maxHold: time.Minute, due: in(hour), holdUntil: "9999-01-01T00:00:00Z", from: hour, to: hour},
-			"short hold: hold garbage":          {delay: hour, maxHold: time.Minute, due: in(hour), holdUntil: "later", from: hour, to: hour},
-			"short hold: hold just due":         {delay: hour, maxHold: time.Minute, due: in(hour), holdUntil: in(hour), from: hour, to: hour},
-			"short hold: garbage":               {delay: hour, maxHold: time.Minute, due: "soon", from: hour, to: hour},
 			"short hold: year 9999":             {delay: hour, maxHold: time.Minute, due: "9999-12-31T23:59:59Z", from: 0, to: 2 * time.Minute},
 			"short hold: clock an hour ahead":   {delay: hour, maxHold: time.Minute, due: in(2 * hour), from: hour, to: 2 * hour},
 			"short hold: clock an hour behind":  {delay: hour, maxHold: time.Minute, due: in(0)},
@@ -64,7 +55,7 @@ func TestStageDueTimes(t *testing.T) {
 			s := newStaging(t, stages.Config{Stages: stages.Delays(row.delay), Jitter: -1}, nil)
 			s.broker.redelivers = 2 * row.maxHold
 			n := newNote()
-			s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return nil })
+			s.handle("billing", "orders", failTimes(n, 0))
 			s.run()
 			topic := naming.Scheme{}.StageTopic(naming.Source{Topic: "orders", Handler: "billing", Delay: row.delay})
 			metadata := map[string]string{poison.KeyRetryHoldUntil: row.holdUntil}
@@ -100,8 +91,6 @@ func shift(metadata map[string]string, start time.Time) {
 func TestStageLatenessWhereMessagesGoRound(t *testing.T) {
 	for name, row := range map[string]struct{ delay, maxHold time.Duration }{
 		"default":         {10 * time.Minute, 0},
-		"not a divisor":   {25 * time.Minute, 10 * time.Minute},
-		"a bit too long":  {61 * time.Second, time.Minute},
 		"many":            {time.Hour, 7 * time.Minute},
 		"hold just right": {10 * time.Minute, 11 * time.Minute},
 	} {
@@ -109,12 +98,7 @@ func TestStageLatenessWhereMessagesGoRound(t *testing.T) {
 			s := newStaging(t, stages.Config{Stages: stages.Delays(row.delay)}, nil)
 			s.broker.redelivers = 2 * row.maxHold
 			n := newNote()
-			s.handle("billing", "orders", func(msg *message.Message) error {
-				if n.add(msg) == 1 {
-					return errBoom
-				}
-				return nil
-			})
+			s.handle("billing", "orders", failTimes(n, 1))
 			s.run()
 			const count = 100
 			for i := range count {
@@ -142,7 +126,7 @@ func TestStageDueAfterDowntime(t *testing.T) {
 		n := newNote()
 		s.staged("orders.billing.retry.1h", "1", map[string]string{poison.KeyRetryDueAt: in(time.Hour), poison.KeyRetryHoldUntil: in(10 * time.Minute)})
 		time.Sleep(3 * time.Hour)
-		s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return nil })
+		s.handle("billing", "orders", failTimes(n, 0))
 		s.run()
 		synctest.Wait()
 		testkit.Check(t, len(n.of("1")) == 1 && s.broker.times("orders.billing.retry.1h") == 1,
@@ -160,12 +144,7 @@ func TestStageAckDeadline(t *testing.T) {
 			s := newStaging(t, stages.Config{Stages: stages.Delays(10 * time.Minute), Jitter: -1}, log)
 			s.broker.deadline = deadline
 			n := newNote()
-			s.handle("billing", "orders", func(msg *message.Message) error {
-				if n.add(msg) == 1 {
-					return errBoom
-				}
-				return nil
-			})
+			s.handle("billing", "orders", failTimes(n, 1))
 			s.passes(time.Hour, "1", "2", "3", "4")
 			for _, id := range []string{"1", "2", "3", "4"} {
 				if got := n.of(id); len(got) != 2 || got[1].at-got[0].at < 10*time.Minute || got[1].at-got[0].at > 11*time.Minute {
@@ -215,12 +194,7 @@ func TestStageAckDeadlineAlmostPassed(t *testing.T) {
 			s := newStaging(t, config, nil)
 			s.broker = b
 			n := newNote()
-			s.handle("billing", "orders", func(msg *message.Message) error {
-				if n.add(msg) == 1 {
-					return errBoom
-				}
-				return nil
-			})
+			s.handle("billing", "orders", failTimes(n, 1))
 			s.passes(time.Hour, "1", "2")
 			if got := n.of("2"); len(got) != 2 || got[1].at-got[0].at < 10*time.Minute || got[1].at-got[0].at > 12*time.Minute {
 				t.Errorf("%s: handled %v", left, got)
