@@ -79,6 +79,7 @@ func TestOutputsSurviveFailedPublishAfterCommit(t *testing.T) {
 	b := newBench(t, true)
 	b.Outs.SetRefuse(func(*message.Message) error { return errors.New("the broker is down") })
 	patient := func(c *spillway.Config) {
+		c.DrainTimeout = -1
 		c.Outputs.Attempts, c.Outputs.Backoff = 1000, middleware.Backoff{Initial: time.Millisecond, Max: 50 * time.Millisecond}
 	}
 	var runs atomic.Int32

@@ -3,7 +3,6 @@ package frontdoor_test
 import (
 	"context"
 	"database/sql"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -20,63 +18,6 @@ import (
 
 func crashStore(t testing.TB, db *sql.DB) *crashlimit.Store {
 	return testkit.Must(crashlimit.NewStore(t.Context(), db, "shop"))
-}
-
-// Feature D10: a channel with a database and a crash limit registers its process while the router runs, and signs off
-// before the router has closed.
-func TestDeliveriesRegister(t *testing.T) {
-	b := newBench(t, true)
-	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, DB: b.DB, CrashLimit: &crashlimit.Config{Max: 3}})
-	testkit.NoError(t, err)
-	registered := make(chan int, 1)
-	stop := b.Run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) {
-		registered <- b.Count("spillway_processes")
-		return nil, b.Apply(msg)
-	})
-	b.Publish(message.NewMessage("1", nil))
-	testkit.Equal(t, "processes are registered while a handler runs", <-registered, 1)
-	stop()
-	if n, marks := b.Count("spillway_processes"), b.Count("spillway_deliveries"); n != 0 || marks != 0 {
-		t.Errorf("%d processes and %d marks are left", n, marks)
-	}
-}
-
-// Feature I8: a channel with a retention purges its keys while the router runs.
-func TestPurgeRuns(t *testing.T) {
-	b := newBench(t, true)
-	purged := make(chan int, 10)
-	dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Idempotency: shop.KeysOf(t, b.DB), Purge: &idempotency.PurgeConfig{
-		Retention: time.Millisecond, Horizon: time.Millisecond, Every: 20 * time.Millisecond,
-		OnRun: func(_ context.Context, n int, _ error) {
-			if n > 0 {
-				purged <- n
-			}
-		},
-	}})
-	testkit.NoError(t, err)
-	stop := b.Run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
-	defer stop()
-	b.Publish(message.NewMessage("1", nil))
-	n := <-purged
-	testkit.Check(t, n == 1, "purged %d keys", n)
-	testkit.Equal(t, "effects", len(b.Effects()), 1)
-}
-
-// Feature D14: a channel with rules deletes old letters of its store while the router runs, and says that it looked.
-func TestRetentionRuns(t *testing.T) {
-	b := newBench(t, true)
-	looks := make(chan error, 100)
-	var deleted atomic.Int64
-	dlc := testkit.Must(
-		spillway.New(t.Context(), spillway.Config{DB: b.DB, Service: "shop", Retention: &letters.RetentionConfig{
-			Rules: []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusWaiting}, OlderThan: time.Microsecond}},
-			OnRun: func(_ context.Context, n int, err error) { deleted.Add(int64(n)); looks <- err },
-		}}))
-	testkit.NoError(t, dlc.Letters().Publish("orders.dlq", message.NewMessage("1", nil)))
-	stop := b.Run(dlc.Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })
-	defer stop()
-	err := testkit.Receive(t, "the retention looks", looks)
-	testkit.Check(t, deleted.Load() == 1 && err == nil, "%d letters are deleted, %v", deleted.Load(), err)
 }
 
 // Feature D10: a channel tells messages without an id apart by the coordinates that its adapter knows, and by nothing
@@ -112,15 +53,34 @@ func TestDeliveriesCoordinates(t *testing.T) {
 	}
 }
 
-// Features O1, O2, O4, bad input: an observer that is nil, or named twice, is an error with a sentence.
-func TestObserversAreNamedOnce(t *testing.T) {
-	metrics := &counting{}
-	for want, observers := range map[string][]spillway.Observer{
-		"Config.Observers[0] is nil": {(*counting)(nil)},
-		"would count twice":          {metrics, metrics},
-	} {
-		testkit.Says(t, testkit.Err(spillway.New(t.Context(), spillway.Config{Observers: observers})), want)
-	}
+// Features D10, I8, D14: while the router runs, a channel registers its process, purges keys and deletes old letters.
+// It signs off before the router has closed.
+func TestRunsBesideTheRouter(t *testing.T) {
+	b := newBench(t, true)
+	purged, deleted, registered := make(chan int, 100), make(chan int, 100), make(chan int, 1)
+	dlc := testkit.Must(spillway.New(t.Context(), spillway.Config{DB: b.DB, Service: "shop",
+		CrashLimit: &crashlimit.Config{Max: 3},
+		Purge: &idempotency.PurgeConfig{Retention: time.Millisecond, Horizon: time.Millisecond, Every: time.Millisecond,
+			OnRun: func(_ context.Context, n int, err error) {
+				if n > 0 || err != nil {
+					purged <- n
+				}
+			}},
+		Retention: &letters.RetentionConfig{
+			Rules: []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusWaiting}, OlderThan: 1}},
+			OnRun: func(_ context.Context, n int, _ error) { deleted <- n },
+		}}))
+	testkit.NoError(t, dlc.Letters().Publish("orders.dlq", message.NewMessage("1", nil)))
+	stop := b.Run(dlc.Attach, func(msg *message.Message) ([]*message.Message, error) {
+		registered <- b.Count("spillway_processes")
+		return nil, b.Apply(msg)
+	})
+	b.Publish(message.NewMessage("1", nil))
+	testkit.Equal(t, "registered processes", testkit.Receive(t, "it is handled", registered), 1)
+	testkit.Equal(t, "purged keys", testkit.Receive(t, "keys are purged", purged), 1)
+	testkit.Equal(t, "deleted letters", testkit.Receive(t, "letters are deleted", deleted), 1)
+	stop()
+	testkit.Equal(t, "processes and marks", b.Count("spillway_processes")+b.Count("spillway_deliveries"), 0)
 }
 
 type counting struct{ n int }

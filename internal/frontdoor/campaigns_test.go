@@ -15,8 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/seal"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // campaigning runs a worker on the letters of store until the test ends, and returns its campaigns.
@@ -47,34 +45,6 @@ func (b *bench) campaign(all *campaigns.Campaigns, r campaigns.Request, until fu
 		return err == nil && until(c)
 	}, func() string { return fmt.Sprintf("%+v %v", c, err) })
 	return c
-}
-
-// Features V7, V12, R10, D14, promise P6, decision 22: messages without an id go through stages, become sealed letters,
-// are redriven, and fail again in the same way. The campaign knows of each of them, without a receiver, and pauses
-// itself.
-func TestCampaignLearnsOfNoIDs(t *testing.T) {
-	b := newBench(t, false)
-	ring := testkit.Must(seal.ParseKeyring(testkit.Keyring("key-1")))
-	sealer := testkit.Must(seal.New(ring))
-	store := testkit.Must(letters.NewStore(t.Context(), b.DB, settings.Shared{Service: "shop", Seal: sealer}))
-	ch := b.Channel(b.staged(nil), func(c *spillway.Config) {
-		c.Publisher, c.Seal, c.Idempotency = store, sealer, nil
-	})
-	stop := b.runStaged(ch, func(*message.Message) ([]*message.Message, error) {
-		return nil, classify.Transient(errors.New("the customer is unknown"))
-	})
-	defer stop()
-	const n = 12
-	for i := range n {
-		b.Publish(message.NewMessage("", []byte(fmt.Sprintf(`{"n":%d}`, i))))
-	}
-	b.Eventually("all are letters", func() bool { return len(b.Waiting()) == n })
-	all := b.campaigning(store)
-	c := b.campaign(all, campaigns.Request{StopAfter: 5}, func(c campaigns.Campaign) bool { return c.FailedAgain == n })
-	testkit.Check(t, c.NotHeard == 0 && c.Redriven == n, "%+v", c)
-	if again := b.Waiting(); len(again) != n || !again[0].Sealed || again[0].Redrive.ID != c.ID || again[0].Redrive.Letter == "" {
-		t.Errorf("%d letters: %+v", len(again), again[0])
-	}
 }
 
 // Features D15, I4, V12, promise P7: a redriven letter whose output could not be published has succeeded when the

@@ -3,7 +3,6 @@ package frontdoor_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -28,9 +27,7 @@ func (p *partition) head(ctx context.Context) (acked bool) {
 	soon, cancel := context.WithTimeout(p.t.Context(), testkit.Patience)
 	defer cancel()
 	lane := p.owner.Next(soon)
-	if lane == nil {
-		p.t.Fatal("no lane is due")
-	}
+	testkit.Require(p.t, lane != nil, "no lane is due")
 	p.owner.Drain(soon, p.t.Context(), lane, func(row *sequence.Row) (passed, again bool) {
 		order, ctx := p.owner.Parked(ctx, row)
 		l := &line{order: order}
@@ -60,7 +57,6 @@ func TestOrderedComposes(t *testing.T) {
 		"expired":             {func(c *spillway.Config) { c.Guard.ExpiresKey = "until" }, func(int) error { return errDown }, "a1 a2", 2, 1},
 		"ended its process":   {func(c *spillway.Config) { c.CrashLimit = &crashlimit.Config{Max: 2, Delivered: crashes()} }, func(int) error { return errDown }, "a1 a2", 2, 1},
 		"within the budget":   {func(c *spillway.Config) { c.Retry.Budget = &middleware.Budget{} }, func(times int) error { return first(times, errDown) }, "a1 a1 a2", 2, 0},
-		"closed breaker":      {func(c *spillway.Config) { c.Breaker = &breaker.Config{} }, func(times int) error { return first(times, errDown) }, "a1 a1 a2", 2, 0},
 		"secret in its error": {func(*spillway.Config) {}, func(times int) error { return first(times, errors.New("password=hunter2")) }, "a1 a1 a2", 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,12 +73,9 @@ func TestOrderedComposes(t *testing.T) {
 			msg.Metadata.Set("until", time.Now().Add(300*time.Millisecond).Format(time.RFC3339Nano))
 			p.send(msg, t.Context(), &line{order: sequence.Delivery{Owner: p.owner, Lane: lane, RecordKey: lane}})
 			p.live("a2", 1, 0)
-			if n := p.count("spillway_parked"); n != c.parked {
-				t.Errorf("%d are parked, want %d", n, c.parked)
-			}
-			if n := p.count("spillway_parked WHERE CAST(metadata AS TEXT) LIKE '%hunter2%'"); n != 0 {
-				t.Error("the parked message has the secret")
-			}
+			testkit.Equal(t, "parked", p.count("spillway_parked"), c.parked)
+			shown := p.count("spillway_parked WHERE CAST(metadata AS TEXT) LIKE '%hunter2%'")
+			testkit.Equal(t, "with the secret", shown, 0)
 			for range c.parked {
 				p.head(t.Context())
 				if p.count("spillway_parked") == 0 {
@@ -116,9 +109,7 @@ func TestOrderedSpendsBudget(t *testing.T) {
 	p.head(t.Context())
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if p.head(ctx) {
-		t.Error("it is acked")
-	}
+	testkit.Check(t, !p.head(ctx), "it is acked")
 	p.want("a1 b1 a1", 0, 2)
 }
 
@@ -147,76 +138,54 @@ func TestOrderedWaitsForBreaker(t *testing.T) {
 	})
 	<-opened
 	before := p.count("spillway_parked")
-	if before > 2 {
-		t.Errorf("%d are parked before the breaker opens", before)
-	}
+	testkit.Check(t, before <= 2, "%d are parked before the breaker opens", before)
 	for range before {
 		waiting.Go(func() { p.head(t.Context()) })
 	}
 	time.Sleep(200 * time.Millisecond) // ten probes
-	if parked := p.count("spillway_parked"); parked != before {
-		t.Errorf("%d are parked, and %d were", parked, before)
-	}
-	if letters := p.count("spillway_dead_letters"); letters != 0 {
-		t.Errorf("%d letters", letters)
-	}
+	testkit.Equal(t, "parked while it is open", p.count("spillway_parked"), before)
+	testkit.Equal(t, "letters while it is open", p.count("spillway_dead_letters"), 0)
 	down.Store(false)
 	waiting.Wait()
-	if letters, parked := p.count("spillway_dead_letters"), p.count("spillway_parked"); letters+parked > 0 {
-		t.Errorf("%d letters, and %d are parked", letters, parked)
-	}
+	testkit.Equal(t, "letters and parked", p.count("spillway_dead_letters")+p.count("spillway_parked"), 0)
 }
 
 // Feature R13: a message whose context ends, before its handler, in it, or while it waits, is given back: nothing is
 // parked or lost by it, and it takes effect in its place.
 func TestOrderedCancelled(t *testing.T) {
-	for name, c := range map[string]struct{ live, drained bool }{"live": {true, false}, "drained": {false, true}} {
-		t.Run(name, func(t *testing.T) {
-			var cancel context.CancelFunc
-			p := ordered(t, databases.SQLite.New(t), func(msg *message.Message, times int) error {
-				if !c.live && times == 1 && msg.UUID == "a1" {
-					return errDown
-				}
-				if cancel != nil {
-					cancel()
-					cancel = nil
-					return msg.Context().Err()
-				}
-				return nil
-			})
-			ctx, stop := context.WithCancel(t.Context())
-			cancel = stop
-			if c.live {
-				msg, lane := message.NewMessage("a1", []byte("a1")), []byte("a")
-				if p.send(msg, ctx, &line{order: sequence.Delivery{Owner: p.owner, Lane: lane, RecordKey: lane}}) {
-					t.Error("it is acked")
-				}
-				p.want("a1", 0, 0)
-			} else {
-				p.live("a1", 0, 0)
-				p.live("a2", 1, 0)
-				p.want("a1", 0, 2)
-				if p.head(ctx) {
-					t.Error("it is acked")
-				}
-				p.want("a1 a1", 0, 2)
-				p.again()
-				p.want("a1 a1 a1 a2", 0, 0)
-				return
-			}
-			ended, stop := context.WithCancel(t.Context())
-			stop()
-			msg, lane := message.NewMessage("a1", []byte("a1")), []byte("a")
-			p.send(msg, ended, &line{order: sequence.Delivery{Owner: p.owner, Lane: lane, RecordKey: lane}})
-			if n := p.count("spillway_parked"); n != 0 {
-				t.Errorf("%d are parked", n)
-			}
-			p.live("a1", 0, 0)
-			p.live("a2", 1, 0)
-			if got := strings.Join(p.seen, " "); !strings.HasSuffix(got, "a1 a2") {
-				t.Error(got)
-			}
-			p.want(strings.Join(p.seen, " "), 0, 0)
-		})
+	var cancel context.CancelFunc // in the handler
+	p := ordered(t, databases.SQLite.New(t), func(msg *message.Message, times int) error {
+		if msg.UUID == "b1" && times == 1 {
+			return errDown
+		}
+		if cancel != nil {
+			cancel()
+			cancel = nil
+			return msg.Context().Err()
+		}
+		return nil
+	})
+	deliver := func(ctx context.Context) bool {
+		lane := []byte("a")
+		return p.send(message.NewMessage("a1", lane), ctx,
+			&line{order: sequence.Delivery{Owner: p.owner, Lane: lane, RecordKey: lane}})
 	}
+	handling, stop := context.WithCancel(t.Context())
+	cancel = stop
+	testkit.Check(t, !deliver(handling), "it is acked")
+	p.want("a1", 0, 0)
+	deliver(handling) // it has ended
+	testkit.Equal(t, "parked", p.count("spillway_parked"), 0)
+	p.seen = nil
+	p.live("a1", 0, 0)
+	p.live("a2", 1, 0)
+	p.live("b1", 2, 0)
+	p.live("b2", 3, 0)
+	p.want("a1 a2 b1", 0, 2)
+	draining, stop := context.WithCancel(t.Context())
+	cancel = stop
+	testkit.Check(t, !p.head(draining), "it is acked")
+	p.want("a1 a2 b1 b1", 0, 2)
+	p.again()
+	p.want("a1 a2 b1 b1 b1 b2", 0, 0)
 }

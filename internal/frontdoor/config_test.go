@@ -29,6 +29,13 @@ func TestNewRefuses(t *testing.T) {
 	var typedNil *shop.Outputs
 	good, keys := &shop.Outputs{}, shop.KeysOf(t, db)
 	delivered := func(*message.Message) (int, bool) { return 0, false }
+	metrics, key, version := &counting{}, idempotency.ByPayloadHash, idempotency.VersionMetadata("v")
+	oneRule := make([]letters.RetentionRule, 1)
+	handlers := map[string]idempotency.HandlerKey{"billing": {Key: key, Version: version}}
+	inOrder := func(receiver *idempotency.ReceiverConfig, delays ...time.Duration) spillway.Config {
+		order := &spillway.OrderedConfig{Delays: delays}
+		return spillway.Config{Service: "shop", DB: db, Receiver: receiver, Ordered: order}
+	}
 	for says, config := range map[string]spillway.Config{
 		"Config.Publisher is nil: dead letters would be lost; set Config.DB, or": {Publisher: typedNil},
 		"RetryConfig.Attempts":            {Publisher: good, Retry: middleware.RetryConfig{Attempts: -1}},
@@ -46,10 +53,18 @@ func TestNewRefuses(t *testing.T) {
 		"Config.Purge is set":        {Publisher: good, Purge: &idempotency.PurgeConfig{Retention: time.Hour}},
 		"PurgeConfig.Retention is 0": {DB: db, Service: "shop", Purge: &idempotency.PurgeConfig{Every: time.Minute}},
 		"Config.Retention is set, and has no effect: the channel has no dead-letter store; set Config.DB and no Config.Publisher": {Publisher: good,
-			DB: db, Retention: &letters.RetentionConfig{Rules: make([]letters.RetentionRule, 1)}},
-		"RetentionConfig.Rules is empty": {DB: db, Retention: &letters.RetentionConfig{}},
-		"Rules[0].Statuses is":           {DB: db, Retention: &letters.RetentionConfig{Rules: make([]letters.RetentionRule, 1)}},
-		"Config.Service is set":          {Publisher: good, Service: "shop"},
+			DB: db, Retention: &letters.RetentionConfig{Rules: oneRule}},
+		"RetentionConfig.Rules is empty":           {DB: db, Retention: &letters.RetentionConfig{}},
+		"Rules[0].Statuses is":                     {DB: db, Retention: &letters.RetentionConfig{Rules: oneRule}},
+		"Config.Service is set":                    {Publisher: good, Service: "shop"},
+		"Config.FailureRate is 2":                  {Publisher: good, Breaker: &breaker.Config{FailureRate: 2}},
+		"Config.Observers[0] is nil":               {Publisher: good, Observers: []spillway.Observer{(*counting)(nil)}},
+		"would count twice":                        {Publisher: good, Observers: []spillway.Observer{metrics, metrics}},
+		"Config.Ordered is set, and has no effect": {Publisher: good, Ordered: &spillway.OrderedConfig{}},
+		"ReceiverConfig.Lease is 1m0s":             inOrder(&idempotency.ReceiverConfig{Lease: time.Minute}),
+		"ReceiverConfig.Version is set":            inOrder(&idempotency.ReceiverConfig{Key: key, Version: version}),
+		`Handlers["billing"].Version is set`:       inOrder(&idempotency.ReceiverConfig{Handlers: handlers}),
+		"Config.Ordered.Delays[1] is 5ns":          inOrder(nil, time.Second, 5),
 	} {
 		_, err := spillway.New(t.Context(), config)
 		testkit.Check(t, err != nil && strings.Contains(err.Error(), says), "want an error with %q, got %v", says, err)

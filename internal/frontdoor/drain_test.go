@@ -59,11 +59,6 @@ func (d *drains) Subscribe(ctx context.Context, _ string) (<-chan *message.Messa
 
 func (d *drains) Close() error { d.closed = true; return nil }
 
-type counted struct{ n int }
-
-func (c *counted) Publish(string, ...*message.Message) error { c.n++; return nil }
-func (*counted) Close() error                                { return nil }
-
 // busy returns a handler that takes some time, unless it is cut off.
 func busy(takes time.Duration, outcome error) func(*message.Message) error {
 	return func(msg *message.Message) error {
@@ -79,7 +74,8 @@ func busy(takes time.Duration, outcome error) func(*message.Message) error {
 // Promise P3: in the drain a handler finishes, and its message is acked or dead-lettered as at any time. What waits for
 // a retry goes back at once, uncounted, and no wait begins.
 func TestDrain(t *testing.T) {
-	const takes, wait = 2 * time.Second, time.Minute
+	const takes = 2 * time.Second
+	once := middleware.Backoff{Initial: time.Minute, Max: time.Minute}
 	for name, row := range map[string]struct {
 		handle  func(*message.Message) error
 		acked   bool
@@ -98,12 +94,10 @@ func TestDrain(t *testing.T) {
 		for _, foreign := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/foreign %t", name, foreign), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					letters, sub := &counted{}, &drains{msg: message.NewMessage("1", nil), foreign: foreign}
-					ch, err := spillway.New(t.Context(), spillway.Config{Publisher: letters,
-						Retry: middleware.RetryConfig{Attempts: 5, Backoff: middleware.Backoff{Initial: wait, Max: wait}}})
-					testkit.NoError(t, err)
-					router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-					testkit.NoError(t, err)
+					letters, sub := &kept{}, &drains{msg: message.NewMessage("1", nil), foreign: foreign}
+					ch := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: letters,
+						Retry: middleware.RetryConfig{Attempts: 5, Backoff: once}}))
+					router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 					ch.Attach(router)
 					router.AddConsumerHandler("billing", "orders", sub, row.handle)
 					ended := make(chan error, 1)
@@ -120,8 +114,8 @@ func TestDrain(t *testing.T) {
 					case <-sub.msg.Nacked():
 						testkit.Check(t, !row.acked, "it is nacked")
 					}
-					testkit.Check(t, letters.n == row.letters && sub.closed,
-						"%d letters, closed: %t", letters.n, sub.closed)
+					testkit.Check(t, len(letters.taken) == row.letters && sub.closed,
+						"%d letters, closed: %t", len(letters.taken), sub.closed)
 				})
 			})
 		}
@@ -141,10 +135,8 @@ func TestDrainTimeout(t *testing.T) {
 		{drain: 30 * time.Second, refused: "Config.DrainTimeout is 30s, and the router gives up closing after its CloseTimeout of 30s"},
 		{drain: 2 * time.Second, router: time.Second, refused: "CloseTimeout of 1s"},
 	} {
-		ch, err := spillway.New(t.Context(), spillway.Config{Publisher: &counted{}, DrainTimeout: row.drain})
-		testkit.NoError(t, err)
-		router, err := message.NewRouter(message.RouterConfig{CloseTimeout: row.router}, watermill.NopLogger{})
-		testkit.NoError(t, err)
+		ch := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: &kept{}, DrainTimeout: row.drain}))
+		router := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: row.router}, watermill.NopLogger{}))
 		ch.Attach(router)
 		sub := &drains{msg: message.NewMessage("1", nil)}
 		router.AddConsumerHandler("billing", "orders", sub, func(*message.Message) error { return nil })
@@ -156,7 +148,7 @@ func TestDrainTimeout(t *testing.T) {
 			case <-ctx.Done():
 			}
 		}()
-		err = router.Run(ctx)
+		err := router.Run(ctx)
 		cancel()
 		testkit.Check(t, row.refused != "" || err == nil && sub.timeout == row.want,
 			"%+v: %s, %v", row, sub.timeout, err)

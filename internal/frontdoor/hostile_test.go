@@ -11,7 +11,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
@@ -150,47 +149,4 @@ func TestPassedOnOriginIsNotBelieved(t *testing.T) {
 	b.Eventually("its output is set aside", func() bool { return len(b.Waiting()) == 1 && b.Waiting()[0].DeadLetterTopic == "invoices.dlq" })
 	origin := b.Waiting()[0].Letter.Origin
 	testkit.Check(t, origin.Topic == "invoices" && origin.Handler == "print", "the output's origin is %+v", origin)
-}
-
-// blocking is a dead-letter publisher that hangs until it is released.
-type blocking struct {
-	message.Publisher
-	entered, release chan struct{}
-}
-
-func (p *blocking) Publish(topic string, messages ...*message.Message) error {
-	p.entered <- struct{}{}
-	<-p.release
-	return p.Publisher.Publish(topic, messages...)
-}
-
-// Promises P1, P4, bad input: a dead-letter publisher that blocks holds its message, which is neither lost nor acked
-// meanwhile, and no other; when it comes back, the letter is placed. Nothing is left behind by the wait.
-func TestBlockingDeadLetterPublisher(t *testing.T) {
-	b := newBench(t, false)
-	dead := &blocking{b.Letters, make(chan struct{}, 1), make(chan struct{})}
-	held := make(chan *message.Message, 1)
-	ch := b.Channel(func(c *spillway.Config) { c.Publisher = dead })
-	stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
-		if msg.UUID != "id-0000" {
-			return nil, b.Apply(msg)
-		}
-		held <- msg
-		return nil, classify.Permanent(errors.New("no"))
-	})
-	defer stop()
-	b.Publish(shop.Numbered(5)...)
-	<-dead.entered
-	b.Eventually("the others are handled", func() bool { return len(b.Effects()) == 4 })
-	msg := <-held
-	select {
-	case <-msg.Acked():
-		t.Error("the message was acked before its letter was placed")
-	case <-msg.Nacked():
-		t.Error("the message was nacked while its letter is being placed")
-	default:
-	}
-	close(dead.release)
-	b.Eventually("the letter is placed", func() bool { return len(b.Waiting()) == 1 })
-	<-msg.Acked()
 }

@@ -138,10 +138,10 @@ func TestLoggerOfItsOwn(t *testing.T) {
 		"own %v, the router's %v", own.Errors(), routers.Errors())
 }
 
-// Feature O5: a storm of 10,000 failures on a real router writes few lines. They stand for all failures, also those of
+// Feature O5: a storm of 3,000 failures on a real router writes few lines. They stand for all failures, also those of
 // the last minute, when the router has closed.
 func TestStormOfFailures(t *testing.T) {
-	const storm = 10_000
+	const storm = 3_000
 	log := &testkit.Log{}
 	letters, orders := gochannel.NewGoChannel(gochannel.Config{}, nil), gochannel.NewGoChannel(gochannel.Config{}, nil)
 	var placed atomic.Int64

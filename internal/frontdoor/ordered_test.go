@@ -110,9 +110,7 @@ func (p *partition) again() {
 
 func (p *partition) count(of string) (n int) {
 	p.t.Helper()
-	if err := p.db.QueryRow(`SELECT count(*) FROM ` + of).Scan(&n); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.NoError(p.t, p.db.QueryRow(`SELECT count(*) FROM `+of).Scan(&n))
 	return n
 }
 
@@ -124,10 +122,7 @@ func ordered(t *testing.T, db *sql.DB, handle func(msg *message.Message, times i
 	for _, c := range change {
 		c(&config)
 	}
-	channel, err := spillway.New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	channel := testkit.Must(spillway.New(t.Context(), config))
 	p, times := &partition{t: t, db: db}, map[string]int{}
 	testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
 		channel.Attach(router)
@@ -145,15 +140,9 @@ func ordered(t *testing.T, db *sql.DB, handle func(msg *message.Message, times i
 
 func (p *partition) want(seen string, letters, parked int) {
 	p.t.Helper()
-	if got := strings.Join(p.seen, " "); got != seen {
-		p.t.Errorf("handled %s, want %s", got, seen)
-	}
-	if n := p.count("spillway_dead_letters"); n != letters {
-		p.t.Errorf("%d letters, want %d", n, letters)
-	}
-	if n := p.count("spillway_parked"); n != parked {
-		p.t.Errorf("%d are parked, want %d", n, parked)
-	}
+	testkit.Equal(p.t, "handled", strings.Join(p.seen, " "), seen)
+	testkit.Equal(p.t, "letters", p.count("spillway_dead_letters"), letters)
+	testkit.Equal(p.t, "parked", p.count("spillway_parked"), parked)
 }
 
 var errDown = errors.New("connection refused")
@@ -247,15 +236,12 @@ func TestOrderedHolds(t *testing.T) {
 				}
 				p.drain()
 				p.want("a1 b1", 0, 3)
-				all, err := sequence.List(t.Context(), db, "shop", 10)
-				testkit.Require(t, err == nil && len(all) == 1 && all[0].Held && all[0].Messages == 3,
-					"%+v: %v", all, err)
+				all := testkit.Must(sequence.List(t.Context(), db, "shop", 10))
+				testkit.Require(t, len(all) == 1 && all[0].Held && all[0].Messages == 3, "%+v", all)
 				decision := decides.Deciding // a copy: the databases run beside each other
 				decision.By, decision.Why = "ann", "INC-7"
 				decision.Record = func(*sql.Tx, string, sequence.Parked, int) error { return nil }
-				if _, err := sequence.Decide(t.Context(), db, "shop", all[0].Seq, decision); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(sequence.Decide(t.Context(), db, "shop", all[0].Seq, decision))
 				p.again()
 				p.want(decides.seen, decides.letters, 0)
 				for at, id := range []string{"a1", "a2", "b1", "a3"} { // again, as after a crash: all are settled
@@ -300,46 +286,6 @@ func TestOrderedRefusesEarlyAck(t *testing.T) {
 	testkit.Check(t, err == nil && applied == 0, "%d keys are applied: %v", applied, err)
 }
 
-// Conventions, bad input: what cannot keep an order is refused, with the field and what to set.
-func TestOrderedRefuses(t *testing.T) {
-	db := databases.SQLite.New(t)
-	version := idempotency.VersionMetadata("v")
-	for says, change := range map[string]func(*spillway.Config){
-		"Config.Ordered is set, and has no effect": func(c *spillway.Config) {
-			c.DB, c.Service, c.Publisher = nil, "", gochannel.NewGoChannel(gochannel.Config{}, nil)
-		},
-		"ReceiverConfig.Lease is 1m0s": func(c *spillway.Config) { c.Receiver = &idempotency.ReceiverConfig{Lease: time.Minute} },
-		"ReceiverConfig.Version is set": func(c *spillway.Config) {
-			c.Receiver = &idempotency.ReceiverConfig{Key: idempotency.ByPayloadHash, Version: version}
-		},
-		`Handlers["billing"].Version is set`: func(c *spillway.Config) {
-			c.Receiver = &idempotency.ReceiverConfig{Handlers: map[string]idempotency.HandlerKey{"billing": {Key: idempotency.ByPayloadHash, Version: version}}}
-		},
-		"Config.Ordered.Delays[1] is 5ns": func(c *spillway.Config) { c.Ordered.Delays = []time.Duration{time.Second, 5} },
-	} {
-		config := spillway.Config{Service: "shop", DB: db, Ordered: &spillway.OrderedConfig{}}
-		change(&config)
-		if _, err := spillway.New(t.Context(), config); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("want an error that says %q: %v", says, err)
-		}
-	}
-	channel, err := spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db, Ordered: &spillway.OrderedConfig{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	router, err := message.NewRouter(message.RouterConfig{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	channel.Attach(router)
-	pubsub := gochannel.NewGoChannel(gochannel.Config{}, nil)
-	defer func() { _ = pubsub.Close() }()
-	router.AddConsumerHandler("billing", "orders", pubsub, func(*message.Message) error { return nil })
-	if err := router.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "does not deliver the messages of a key one at a time") {
-		t.Errorf("a subscriber without an order is accepted: %v", err)
-	}
-}
-
 // Feature R13: a message whose place is not known is requeued, and not handled out of order.
 func TestOrderedCopy(t *testing.T) {
 	p := ordered(t, databases.SQLite.New(t), func(*message.Message, int) error { return nil })
@@ -361,10 +307,7 @@ func TestParkedLeft(t *testing.T) {
 	p.live("a1", 0, 0)
 	p.want("a1", 0, 1)
 	log := &testkit.Log{}
-	channel, err := spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db, Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	channel := testkit.Must(spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db, Logger: log}))
 	testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
 		channel.Attach(router)
 		router.AddConsumerHandler("billing", "orders", gochannel.NewGoChannel(gochannel.Config{}, nil), func(*message.Message) error { return nil })
@@ -376,13 +319,8 @@ func TestParkedLeft(t *testing.T) {
 // Feature R13: with pgxstore, whose handlers begin before the key is known, a settled key has no effect either.
 func TestOrderedWithPgxstore(t *testing.T) {
 	db := databases.Postgres.New(t)
-	if _, err := db.Exec(`CREATE TABLE effects (n BIGSERIAL, id TEXT)`); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := pgxstore.New(t.Context(), db, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(db.Exec(`CREATE TABLE effects (n BIGSERIAL, id TEXT)`))
+	keys := testkit.Must(pgxstore.New(t.Context(), db, "shop"))
 	p := ordered(t, db, func(msg *message.Message, times int) error {
 		if msg.UUID == "a1" && times == 1 {
 			return classify.Permanent(errors.New("wrong"))

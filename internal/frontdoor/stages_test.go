@@ -3,8 +3,6 @@ package frontdoor_test
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -68,58 +65,10 @@ func TestStoreWantsThePlugin(t *testing.T) {
 	b := newBench(t, false)
 	ch := b.Channel(b.staged(delayStore(t, b.DB)))
 	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
-	added, err := ch.Stages().AddConsumerHandler(router, "billing", "orders", shop.StaysOpen(b.Source), func(*message.Message) error { return nil })
-	testkit.NoError(t, err)
+	added := testkit.Must(ch.Stages().AddConsumerHandler(router, "billing", "orders", shop.StaysOpen(b.Source),
+		func(*message.Message) error { return nil }))
 	added.AddMiddleware(ch.Middleware)
-	told := make(chan error, 2)
-	router.AddSubscriberDecorators(func(sub message.Subscriber) (message.Subscriber, error) { return noting{sub, told}, nil })
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- router.Run(ctx) }()
-	if err := <-told; !strings.Contains(err.Error(), "Stages.Plugin") {
-		t.Errorf("started: %v", err)
-	}
-	cancel()
-	testkit.NoError(t, errors.Join(router.Close(), <-done))
-}
-
-// noting notes the error of a subscription in place of returning it: a router that could not start leaves goroutines.
-type noting struct {
-	message.Subscriber
-	told chan<- error
-}
-
-func (n noting) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	messages, err := n.Subscriber.Subscribe(ctx, topic)
-	if err == nil {
-		return messages, nil
-	}
-	n.told <- err
-	nothing := make(chan *message.Message)
-	context.AfterFunc(ctx, func() { close(nothing) })
-	return nothing, nil
-}
-
-// refusing refuses what goes to re-entry topics, for its size.
-type refusing struct{ message.Publisher }
-
-func (refusing) Publish(string, ...*message.Message) error { return classify.ErrTooLarge }
-
-// Promise P4: a message that is too large to enter again is set aside with its story, and leaves the store.
-func TestTooLargeToReenter(t *testing.T) {
-	b := newBench(t, false)
-	store := delayStore(t, b.DB)
-	ch := b.Channel(b.staged(store), func(c *spillway.Config) { c.Stages.Publisher = refusing{b.Source} })
-	stop := b.runStaged(ch, func(*message.Message) ([]*message.Message, error) { return nil, classify.Transient(errors.New("503")) })
-	defer stop()
-	b.Publish(message.NewMessage("large", nil))
-	b.Eventually("it is set aside", func() bool { return len(b.Waiting()) == 1 })
-	letter := b.Waiting()[0].Letter
-	if letter.Origin.Topic != "orders" || letter.Origin.Handler != "billing" || len(letter.Failure.History) != 2 || !strings.Contains(letter.Failure.Description, "too large") {
-		t.Errorf("%+v", letter)
-	}
-	b.Eventually("it left the store", func() bool {
-		waiting, err := store.Inside().Waiting(t.Context())
-		return err == nil && len(waiting) == 0
-	})
+	defer cancel()
+	testkit.Says(t, router.Run(ctx), "Stages.Plugin")
 }
