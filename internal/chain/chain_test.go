@@ -24,12 +24,12 @@ func noting(name string, notes *[]string) Step {
 	}
 }
 
-// Decision 3: steps stand around the handler in the order given, the first outermost, and are applied once per handler.
-func TestOrderOfSteps(t *testing.T) {
+// Decision 3: parts stand around the handler in the order given, the first outermost, and are applied once per handler.
+func TestOrderOfParts(t *testing.T) {
 	var notes []string
 	applied := 0
 	count := func(next Handler) Handler { applied++; return next }
-	h := Enter(count, noting("a", &notes), noting("b", &notes))(func(*message.Message) ([]*message.Message, error) {
+	h := EnterParts(LinkOf(count), LinkOf(noting("a", &notes)), LinkOf(noting("b", &notes)))(func(*message.Message) ([]*message.Message, error) {
 		notes = append(notes, "handler")
 		return nil, nil
 	})
@@ -39,15 +39,6 @@ func TestOrderOfSteps(t *testing.T) {
 	want := []string{"a", "b", "handler", "/b", "/a"}
 	if !slices.Equal(notes, slices.Concat(want, want, want)) || applied != 1 {
 		t.Fatalf("got %v, applied %d times", notes, applied)
-	}
-}
-
-// Decision 3: parts stand around the handler in the order given.
-func TestOrderOfParts(t *testing.T) {
-	var notes []string
-	_, _ = EnterParts(LinkOf(noting("a", &notes)), LinkOf(noting("b", &notes)))(func(*message.Message) ([]*message.Message, error) { return nil, nil })(ordinary().msg)
-	if want := []string{"a", "b", "/b", "/a"}; !slices.Equal(notes, want) {
-		t.Errorf("got %v", notes)
 	}
 }
 
@@ -78,17 +69,6 @@ func TestOwnMessagesPassBy(t *testing.T) {
 	testkit.NoError(t, sub.Close())
 }
 
-// Promise P2: Arrived tells what metadata was, whatever the handler made of it since.
-func TestArrived(t *testing.T) {
-	c := begin(ordinary().msg)
-	defer c.Release()
-	c.Msg.Metadata.Set("tenant", "other")
-	c.Msg.Metadata.Set("late", "x")
-	if c.Arrived("tenant") != "acme" || c.Arrived("late") != "" || c.Arrived("empty") != "" {
-		t.Fatalf("got %q, %q, %q", c.Arrived("tenant"), c.Arrived("late"), c.Arrived("empty"))
-	}
-}
-
 // Feature I3: the error of a message that is requeued is no failure for any part further out.
 func TestRequeued(t *testing.T) {
 	err := Requeued(errBoom)
@@ -100,20 +80,6 @@ func TestRequeued(t *testing.T) {
 	}
 	if o := OutcomeOf(err); o.Next != Requeue || o.Why != err {
 		t.Error(o)
-	}
-}
-
-// Feature I4: who asked to be told of the publishing is told once, in the order of asking.
-func TestPublished(t *testing.T) {
-	c := begin(ordinary().msg)
-	var told []int
-	for i := range 2 {
-		c.OnPublished(func() { told = append(told, i) })
-	}
-	c.Published()
-	c.Published()
-	if len(told) != 2 || told[0] != 0 || told[1] != 1 {
-		t.Errorf("told %v", told)
 	}
 }
 

@@ -60,18 +60,6 @@ func TestAbortedTable(t *testing.T) {
 	}
 }
 
-// Decision 2: the context that counts is the one on entry, not the one that the handler puts in its place.
-func TestGoneAsksTheContextOnEntry(t *testing.T) {
-	c := begin(ordinary().msg)
-	defer c.Release()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	c.Msg.SetContext(ctx)
-	if c.Gone() {
-		t.Fatal("a context of the handler's own making aborted the message")
-	}
-}
-
 // Promise P3: the error of a message that went away is a context.Canceled and still what it was, and counts nothing.
 func TestAborted(t *testing.T) {
 	story := &classify.Failure{Err: errBoom, Attempts: 3, Verdict: classify.Verdict{Class: classify.ClassTransient}}

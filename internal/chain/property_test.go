@@ -9,7 +9,7 @@ import (
 )
 
 // Feature R2, promise P2: whatever a handler does to whatever message, Restore gives back the one that arrived, and
-// Original shares nothing with it.
+// Original shares nothing with it. So it is when an error, a panic or a runtime.Goexit leaves the chain.
 func TestRestoreProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := drawArrival(t)
@@ -42,6 +42,11 @@ func TestRestoreProperty(t *testing.T) {
 		if err := a.check(); err != nil {
 			t.Fatalf("after writes into the original the message has %v", err)
 		}
+		end := exits[rapid.SampledFrom([]string{"error", "panic", "goexit"}).Draw(t, "end")]
+		leave(func(m *message.Message) ([]*message.Message, error) { mutate(t, m); return nil, end() }, a.msg)
+		if err := a.check(); err != nil {
+			t.Fatalf("outside of the chain the message has %v", err)
+		}
 	})
 }
 
@@ -59,11 +64,11 @@ func drawArrival(t *rapid.T) arrival {
 
 func mutate(t *rapid.T, m *message.Message) {
 	text := rapid.StringN(0, 3, -1).Draw(t, "text")
-	switch rapid.IntRange(0, 9).Draw(t, "change") {
+	switch rapid.IntRange(0, 10).Draw(t, "change") {
 	case 0:
 		m.UUID = text
 	case 1:
-		m.SetContext(context.WithValue(m.Context(), markKey{}, text))
+		m.SetContext(context.WithValue(context.Background(), markKey{}, text))
 	case 2:
 		if m.Metadata != nil {
 			m.Metadata[text] += "x"
@@ -83,6 +88,9 @@ func mutate(t *rapid.T, m *message.Message) {
 	case 8:
 		m.Payload = m.Payload[rapid.IntRange(0, len(m.Payload)).Draw(t, "from"):]
 	case 9:
-		m.Payload = rapid.SampledFrom([]message.Payload{nil, {}, []byte(text)}).Draw(t, "new payload")
+		var none context.Context
+		m.SetContext(none)
+	case 10:
+		m.Payload = rapid.SampledFrom([]message.Payload{nil, {}, []byte(text), append([]byte(nil), m.Payload...)}).Draw(t, "new payload")
 	}
 }

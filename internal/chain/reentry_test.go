@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -9,50 +10,17 @@ import (
 	"github.com/watermill-spillway/spillway/internal/foreign"
 )
 
-// Decision 6: a message out of a stage is consumed under the name of the handler that it first came to, on entry and
-// after whatever the handler did to its context; a message that never left is not.
+// Decision 6: a message out of a stage is consumed under the name of the handler that it first came to, also by parts
+// that are attached one by one, each with a chain of its own, and after whatever the handler did to its context. A
+// message that never left is not.
 func TestReentryIsTheOriginHandlers(t *testing.T) {
-	var names []string
-	h := Enter(noting("step", new([]string)))(func(m *message.Message) ([]*message.Message, error) {
-		names = append(names, message.HandlerNameFromCtx(m.Context()))
-		m.SetContext(context.Background())
-		return nil, errBoom
-	})
-	for range 2 {
-		msg := ordinary().msg
-		stage := foreign.WithHandler(msg.Context(), "billing.retry.5s")
-		msg.SetContext(WithReentry(stage, &Reentry{Handler: "billing", As: "billing.retry.5s", Stage: 2}))
-		if _, err := h(msg); err != errBoom {
-			t.Fatal(err)
-		}
-		if name := message.HandlerNameFromCtx(msg.Context()); name != "billing" || ReentryOf(msg.Context()).Stage != 2 {
-			t.Errorf("left as %q", name)
-		}
-		if topic := message.SubscribeTopicFromCtx(msg.Context()); topic != "" {
-			t.Errorf("its topic is %q", topic)
-		}
-	}
-	live := ordinary()
-	live.msg.SetContext(foreign.WithHandler(live.msg.Context(), "shipping"))
-	_, _ = h(live.msg)
-	if len(names) != 3 || names[0] != "billing" || names[1] != "billing" || names[2] != "shipping" {
-		t.Errorf("handled as %q", names)
-	}
-	if ReentryOf(context.Background()) != nil {
-		t.Error("a message that never left comes again")
-	}
-}
-
-// Decision 6: parts that are attached one by one, each with a chain of its own, all see the handler that the message
-// first came to, and where it came from; so does what the message is restored to.
-func TestReentryOfNestedChains(t *testing.T) {
 	var seen []string
 	part := func(next Handler) Handler {
 		return func(c *Call) ([]*message.Message, Outcome) {
-			if c.Reentry == nil || c.Reentry.Stage != 2 {
-				t.Errorf("comes again: %+v", c.Reentry)
-			}
 			seen = append(seen, message.HandlerNameFromCtx(c.Ctx))
+			if name := message.HandlerNameFromCtx(c.Ctx); (c.Reentry != nil && c.Reentry.Stage == 2) != (name == "billing") {
+				t.Errorf("%q comes again: %+v", name, c.Reentry)
+			}
 			return next(c)
 		}
 	}
@@ -60,13 +28,22 @@ func TestReentryOfNestedChains(t *testing.T) {
 		m.SetContext(context.Background())
 		return nil, errBoom
 	}))
-	msg := ordinary().msg
-	msg.SetContext(WithReentry(foreign.WithHandler(msg.Context(), "billing.retry.5s"), &Reentry{Handler: "billing", As: "billing.retry.5s", Stage: 2}))
-	if _, err := h(msg); err != errBoom || message.HandlerNameFromCtx(msg.Context()) != "billing" {
-		t.Errorf("%v, left as %q", err, message.HandlerNameFromCtx(msg.Context()))
+	for range 2 {
+		msg := ordinary().msg
+		stage := foreign.WithHandler(msg.Context(), "billing.retry.5s")
+		msg.SetContext(WithReentry(stage, &Reentry{Handler: "billing", As: "billing.retry.5s", Stage: 2}))
+		_, err := h(msg)
+		name, topic := message.HandlerNameFromCtx(msg.Context()), message.SubscribeTopicFromCtx(msg.Context())
+		if err != errBoom || name != "billing" || topic != "" || ReentryOf(msg.Context()).Stage != 2 {
+			t.Errorf("%v, left as %q of %q", err, name, topic)
+		}
 	}
-	if len(seen) != 2 || seen[0] != "billing" || seen[1] != "billing" {
-		t.Errorf("seen %q", seen)
+	live := ordinary()
+	live.msg.SetContext(foreign.WithHandler(live.msg.Context(), "shipping"))
+	_, _ = h(live.msg)
+	want := []string{"billing", "billing", "billing", "billing", "shipping", "shipping"}
+	if !slices.Equal(seen, want) || ReentryOf(context.Background()) != nil {
+		t.Errorf("handled as %q", seen)
 	}
 }
 
@@ -78,18 +55,5 @@ func TestReentryIsNotHandedOn(t *testing.T) {
 	}
 	if r := ReentryOf(foreign.Within(ctx, "mailing", "invoices")); r != nil {
 		t.Errorf("another handler is %q", r.Handler)
-	}
-}
-
-// P5: a name that is right already costs no context.
-func TestReentryIdentifiesOnce(t *testing.T) {
-	r := &Reentry{Handler: "billing"}
-	msg := ordinary().msg
-	msg.SetContext(foreign.WithHandler(msg.Context(), "billing.retry.5s"))
-	r.identify(msg)
-	once := msg.Context()
-	r.identify(msg)
-	if msg.Context() != once || message.HandlerNameFromCtx(once) != "billing" {
-		t.Errorf("identified again, as %q", message.HandlerNameFromCtx(msg.Context()))
 	}
 }
