@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
@@ -26,7 +28,8 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// Decision 13: what says that a thing is away, and what says something of the message, or of other transactions.
+// Decisions 13, 21: what says that a thing is away, and what says something of the message, or of other transactions.
+// What a broker that is reached says of itself is known as a nack, and what else is away is not.
 func TestAway(t *testing.T) {
 	state := func(code string) error { return &pgconn.PgError{Code: code} }
 	number := func(n uint16) error { return &mysql.MySQLError{Number: n} }
@@ -35,64 +38,55 @@ func TestAway(t *testing.T) {
 		err  error
 		away bool
 	}{
-		"refused":              {refused, true},
-		"refused, wrapped":     {fmt.Errorf("a: %w", errors.Join(errors.New("b"), refused)), true},
-		"no right to dial":     {&net.OpError{Op: "dial", Err: syscall.EACCES}, true},
-		"reset":                {syscall.ECONNRESET, true},
-		"bad connection":       {driver.ErrBadConn, true},
-		"mysql's own":          {mysql.ErrInvalidConn, true},
-		"cut":                  {io.ErrUnexpectedEOF, true},
-		"time-out":             {context.DeadlineExceeded, true},
-		"postgres shut down":   {state("57P01"), true},
-		"postgres starts":      {state("57P03"), true},
-		"postgres is full":     {state("53300"), true},
-		"disk full":            {state("53100"), true},
-		"a replica":            {state("25006"), true},
-		"no table":             {state("42P01"), true},
-		"no right":             {state("42501"), true},
-		"wrong password":       {state("28P01"), true},
-		"prepared twice":       {state("42P05"), true},
-		"not prepared":         {state("26000"), true},
-		"mysql is full":        {number(1040), true},
-		"mysql shut down":      {number(1053), true},
-		"mysql read-only":      {number(1290), true},
-		"mysql, no table":      {number(1146), true},
-		"mysql, killed":        {number(1927), true},
-		"redis is full":        {fmt.Errorf("xadd: %w", redisError("OOM command not allowed when used memory > 'maxmemory'.")), true},
-		"redis, a replica":     {redisError("READONLY You can't write against a read only replica."), true},
-		"redis, clients":       {redisError("ERR max number of clients reached"), true},
-		"redis, pool":          {errors.New("redis: connection pool timeout"), true},
-		"redis, wrong type":    {redisError("WRONGTYPE Operation against a key holding the wrong kind of value"), false},
-		"our own":              {NewError("away"), true},
-		"kafka, no brokers":    {sarama.ErrOutOfBrokers, true},
-		"kafka, wrapped":       {fmt.Errorf("a: %w", sarama.Wrap(sarama.ErrOutOfBrokers, refused)), true},
-		"kafka, no leader":     {sarama.ErrLeaderNotAvailable, true},
-		"kafka, no replicas":   {sarama.ErrNotEnoughReplicas, true},
-		"amqp is closed":       {amqp091.ErrClosed, true},
-		"amqp shut down":       {&amqp091.Error{Code: amqp091.ConnectionForced}, true},
-		"nil":                  {nil, false},
-		"unknown":              {errors.New("boom"), false},
-		"cancelled":            {context.Canceled, false},
-		"no rows":              {sql.ErrNoRows, false},
-		"duplicate":            {state("23505"), false},
-		"syntax":               {state("42601"), false},
-		"data":                 {state("22021"), false},
-		"too large":            {state("54000"), false},
-		"deadlock":             {state("40P01"), false},
-		"statement cancelled":  {state("57014"), false},
-		"mysql deadlock":       {number(1213), false},
-		"mysql lock wait":      {number(1205), false},
-		"mysql data too long":  {number(1406), false},
-		"mysql packet":         {mysql.ErrPktTooLarge, false},
-		"kafka, too large":     {sarama.ErrMessageSizeTooLarge, false},
-		"kafka, invalid topic": {sarama.ErrInvalidTopic, false},
-		"amqp, not found":      {&amqp091.Error{Code: amqp091.NotFound}, false},
-		"amqp, cut":            {&amqp091.Error{Code: amqp091.FrameError, Reason: "EOF"}, true},
-		"amqp, bad frame":      {&amqp091.Error{Code: amqp091.FrameError, Server: true}, false},
-		"amqp, precondition":   {&amqp091.Error{Code: amqp091.PreconditionFailed}, false},
-		"wraps itself":         {endless{}, false},
+		"refused":             {refused, true},
+		"refused, wrapped":    {fmt.Errorf("a: %w", errors.Join(errors.New("b"), refused)), true},
+		"reset":               {syscall.ECONNRESET, true},
+		"bad connection":      {driver.ErrBadConn, true},
+		"mysql's own":         {mysql.ErrInvalidConn, true},
+		"cut":                 {io.ErrUnexpectedEOF, true},
+		"time-out":            {context.DeadlineExceeded, true},
+		"postgres shut down":  {state("57P01"), true},
+		"postgres is full":    {state("53300"), true},
+		"a replica":           {state("25006"), true},
+		"no table":            {state("42P01"), true},
+		"wrong password":      {state("28P01"), true},
+		"prepared twice":      {state("42P05"), true},
+		"not prepared":        {state("26000"), true},
+		"mysql is full":       {number(1040), true},
+		"mysql read-only":     {number(1290), true},
+		"mysql, killed":       {number(1927), true},
+		"redis is full":       {fmt.Errorf("xadd: %w", redisError("OOM command not allowed when used memory > 'maxmemory'.")), true},
+		"redis, clients":      {redisError("ERR max number of clients reached"), true},
+		"redis, pool":         {errors.New("redis: connection pool timeout"), true},
+		"redis, wrong type":   {redisError("WRONGTYPE Operation against a key holding the wrong kind of value"), false},
+		"our own":             {NewError("away"), true},
+		"kafka, no brokers":   {sarama.ErrOutOfBrokers, true},
+		"kafka, wrapped":      {fmt.Errorf("a: %w", sarama.Wrap(sarama.ErrOutOfBrokers, refused)), true},
+		"kafka, no replicas":  {sarama.ErrNotEnoughReplicas, true},
+		"amqp is closed":      {amqp091.ErrClosed, true},
+		"amqp shut down":      {&amqp091.Error{Code: amqp091.ConnectionForced}, true},
+		"nack":                {fmt.Errorf("a: %w", NewNack("nack")), true},
+		"nack, marked":        {classify.Transient(NewNack("nack")), true},
+		"nack, joined":        {errors.Join(errors.New("b"), NewNack("nack")), true},
+		"nack, of kafka":      {sarama.ErrUnknown, true},
+		"nack, kafka's quota": {fmt.Errorf("a: %w", sarama.KError(89)), true},
+		"nil":                 {nil, false},
+		"unknown":             {errors.New("boom"), false},
+		"cancelled":           {context.Canceled, false},
+		"no rows":             {sql.ErrNoRows, false},
+		"duplicate":           {state("23505"), false},
+		"deadlock":            {state("40P01"), false},
+		"statement cancelled": {state("57014"), false},
+		"mysql deadlock":      {number(1213), false},
+		"mysql data too long": {number(1406), false},
+		"kafka, too large":    {sarama.ErrMessageSizeTooLarge, false},
+		"amqp, not found":     {&amqp091.Error{Code: amqp091.NotFound}, false},
+		"amqp, cut":           {&amqp091.Error{Code: amqp091.FrameError, Reason: "EOF"}, true},
+		"amqp, bad frame":     {&amqp091.Error{Code: amqp091.FrameError, Server: true}, false},
+		"wraps itself":        {endless{}, false},
 	} {
-		testkit.Equal(t, name, Away(row.err), row.away)
+		testkit.Equal(t, name+": away", Away(row.err), row.away)
+		testkit.Equal(t, name+": nacked", Nacked(row.err), strings.HasPrefix(name, "nack"))
 	}
 }
 

@@ -48,12 +48,23 @@ func (d *thing) ask() error {
 	return nil
 }
 
-// Promise P3: messages are held through an outage of 14 s, with one attempt a second for all of them, come through when
-// it is over, and the log has one line for its begin and one for its end.
+// Promises P3, P5: messages are held through an outage of 14 s, with one attempt a second for all of them, and come
+// through when it is over. The log has one line for its begin and one for its end, although some attempts succeed and
+// fail meanwhile. A moment without a connection is none. No message waits for the line.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := watermill.NewCaptureLogger()
 		g := New(Config{Name: "store", Logger: logger})
+		do := func(id string, err error) {
+			within, cancel := context.WithTimeout(t.Context(), reserve+time.Millisecond)
+			defer cancel()
+			_ = g.Do(within, call(within, id), func() error { return err })
+		}
+		do("a", errDial)
+		do("b", errDial)
+		do("c", nil)
+		time.Sleep(2 * calm)
+		testkit.Equal(t, "a moment is an outage", len(logger.Captured()[watermill.ErrorLogLevel]), 0)
 		var d thing
 		d.down.Store(true)
 		var all sync.WaitGroup
@@ -71,13 +82,19 @@ func TestOutage(t *testing.T) {
 		testkit.Check(t, n <= 16, "%d attempts in 14 s", n)
 		d.down.Store(false)
 		all.Wait()
+		for i := range 4 {
+			do("late-"+strconv.Itoa(i), errDial)
+			do("more-"+strconv.Itoa(i), nil)
+			time.Sleep(calm / 2)
+		}
 		time.Sleep(calm)
 		synctest.Wait()
 		lines := logger.Captured()
 		testkit.Require(t, len(lines[watermill.ErrorLogLevel]) == 1 && len(lines[watermill.InfoLogLevel]) == 1,
 			"logged %v", lines)
 		said := lines[watermill.InfoLogLevel][0].Fields
-		testkit.Check(t, said["held"] == 200 && said["given_back"] == 0, "the end of the outage says %v", said)
+		others := said["held"].(int) - 200 // all given back
+		testkit.Check(t, others >= 0 && others == said["given_back"], "the end of the outage says %v", said)
 	})
 }
 
@@ -165,7 +182,7 @@ func TestAwayForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := watermill.NewCaptureLogger()
 		g := New(Config{Logger: logger})
-		for began := time.Now(); time.Since(began) < 24*time.Hour; {
+		for began := time.Now(); time.Since(began) < 6*time.Hour; {
 			err := g.Do(t.Context(), call(t.Context(), "m"), func() error { return errAway })
 			testkit.Require(t, givenBack(err), "after %s: %v", time.Since(began), err)
 		}

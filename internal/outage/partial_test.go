@@ -57,7 +57,7 @@ type evil struct{}
 func (evil) Error() string { panic("Error") }
 
 // aLongTime is many times as long as a message is held that may be what cuts the connection.
-const aLongTime = 6 * time.Hour
+const aLongTime = 3 * time.Hour
 
 // until offers a message until it ends, for a long time at most.
 func until(t *testing.T, g *Dependency, id string, try func() error) (time.Duration, error) {
@@ -110,7 +110,7 @@ func TestLongOutage(t *testing.T) {
 		for began := time.Now(); time.Since(began) < aLongTime; n++ {
 			_, _ = until(t, g, "m"+strconv.Itoa(n), func() error { return io.EOF })
 		}
-		testkit.Check(t, n <= 8, "%d messages are set aside", n)
+		testkit.Check(t, n <= 6, "%d messages are set aside", n)
 		g = New(Config{}) // two messages, of two partitions
 		var both sync.WaitGroup
 		for _, id := range []string{"a", "b"} {
@@ -141,7 +141,7 @@ func TestFlapping(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 4 {
 			all.Go(func() {
-				for n := 0; time.Since(began) < time.Hour; n++ {
+				for n := 0; time.Since(began) < 20*time.Minute; n++ {
 					took, err := until(t, g, fmt.Sprintf("%d-%d", i, n), try)
 					testkit.Check(t, err == nil && took <= 90*time.Second, "after %s: %v", took, err)
 					time.Sleep(10 * time.Millisecond)
@@ -152,8 +152,8 @@ func TestFlapping(t *testing.T) {
 		time.Sleep(calm)
 		synctest.Wait()
 		lines := logger.Captured()
-		if begins, ends := len(lines[watermill.ErrorLogLevel]), len(lines[watermill.InfoLogLevel]); begins != ends || begins < 51 || begins > 52 {
-			t.Errorf("%d begins, %d ends, in an hour", begins, ends)
+		if begins, ends := len(lines[watermill.ErrorLogLevel]), len(lines[watermill.InfoLogLevel]); begins != ends || begins < 17 || begins > 18 {
+			t.Errorf("%d begins, %d ends, in 20 minutes", begins, ends)
 		}
 	})
 }
@@ -184,46 +184,5 @@ func TestRefusedIsNoStorm(t *testing.T) {
 			}
 			testkit.Equal(t, "logged", len(logger.Captured()[watermill.ErrorLogLevel]), 0)
 		}
-	})
-}
-
-// Promise P5: one outage is one line for its begin and one for its end, although some attempts succeed and fail
-// meanwhile. A moment without a connection is none. No message waits for the line.
-func TestOneOutageIsLoggedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logger := watermill.NewCaptureLogger()
-		g, ctx := New(Config{Logger: logger}), t.Context()
-		do := func(id string, err error) {
-			within, cancel := context.WithTimeout(ctx, reserve+time.Millisecond)
-			defer cancel()
-			_ = g.Do(within, call(within, id), func() error { return err })
-		}
-		do("a", errDial)
-		do("b", errDial)
-		do("c", nil)
-		time.Sleep(2 * calm)
-		testkit.Equal(t, "5 ms are an outage", len(logger.Captured()[watermill.ErrorLogLevel]), 0)
-		var d thing
-		d.down.Store(true)
-		var all sync.WaitGroup
-		for i := range 8 {
-			all.Go(func() { _, _ = until(t, g, strconv.Itoa(i), d.ask) })
-		}
-		time.Sleep(12 * time.Second)
-		d.down.Store(false)
-		at := time.Now()
-		all.Wait()
-		late := time.Since(at)
-		testkit.Check(t, late <= probeEvery, "messages wait for %s", late)
-		for i := range 4 {
-			do("late-"+strconv.Itoa(i), errDial)
-			do("more-"+strconv.Itoa(i), nil)
-			time.Sleep(calm / 2)
-		}
-		time.Sleep(calm)
-		synctest.Wait()
-		lines := logger.Captured()
-		testkit.Require(t, len(lines[watermill.ErrorLogLevel]) == 1 && len(lines[watermill.InfoLogLevel]) == 1,
-			"logged %v", lines)
 	})
 }
