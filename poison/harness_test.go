@@ -2,7 +2,6 @@ package poison
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -98,36 +97,6 @@ func failing(err error) message.HandlerFunc {
 	return func(*message.Message) ([]*message.Message, error) {
 		return []*message.Message{message.NewMessage("output", nil)}, err
 	}
-}
-
-// initializingSink refuses to start without its topic.
-type initializingSink struct {
-	sink
-	missing string
-	asked   []string
-}
-
-func (s *initializingSink) InitializeTopics(topics ...string) error {
-	s.asked = append(s.asked, topics...)
-	for _, topic := range topics {
-		if topic == s.missing {
-			return fmt.Errorf("topic %q does not exist", topic)
-		}
-	}
-	return nil
-}
-
-// sourceSink wants to know whose dead letters its topics take.
-type sourceSink struct {
-	sink
-	sources []string
-}
-
-func (s *sourceSink) InitializeTopics(...string) error { return errors.New("without a source") }
-
-func (s *sourceSink) InitializeTopicsFor(source string, topics ...string) error {
-	s.sources = append(s.sources, source+">"+strings.Join(topics, ","))
-	return nil
 }
 
 func newQueue(t interface {

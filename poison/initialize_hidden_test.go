@@ -66,6 +66,8 @@ func TestInitializerInsideOfADecorator(t *testing.T) {
 		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) || len(m.made) != c.made {
 			t.Errorf("%s: made %q, %v", name, m.made, err)
 		}
+		const told = "orders: orders.dlq orders.invalid orders: orders.other"
+		testkit.Check(t, c.made == 0 || strings.Join(m.made, " ") == told, "%s: made %q", name, m.made)
 	}
 }
 

@@ -15,29 +15,20 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Feature D12: a dead letter whose own consumer fails is parked, and its origin stays.
-func TestQueueParksDeadLetters(t *testing.T) {
-	dead := &sink{}
-	r := start(t, "orders.dlq", dead, QueueConfig{}, failing(errors.New("the consumer of letters has a bug")))
-	r.publish(sampleLetter().Encode())
-	eventually(t, "the letter is parked", func() bool { return len(dead.in("orders.dlq.parked")) == 1 })
-	l, _ := Decode(dead.in("orders.dlq.parked")[0])
-	if l.Origin.Topic != "orders" || l.Origin.Handler != "billing" || l.Failure.Description != "the consumer of letters has a bug" || l.Redrive.Count != 2 {
-		t.Errorf("parked %+v", l)
-	}
-	topics := dead.topics()
-	testkit.Check(t, topics == "orders.dlq.parked:1", "placed in %s", topics)
-}
-
-// Feature D3, D12: a dead-letter topic that has a name of its own is known by it, and no
-// message on a live topic makes that one a dead-letter topic.
+// Features D3, D12: a dead letter whose own consumer fails is parked, and its origin stays, also under a name of its
+// own. No message on a live topic makes that one a dead-letter topic.
 func TestQueueParksUnderAnyNaming(t *testing.T) {
 	names := naming.Scheme{Names: map[string]string{"orders.dlq": "orders-dead"}}
+	for topic, scheme := range map[string]naming.Scheme{"orders.dlq": {}, "orders-dead": names} {
+		dead := &sink{}
+		r := start(t, topic, dead, QueueConfig{Shared: settings.Shared{Naming: scheme}}, failing(errors.New("a bug")))
+		r.publish(sampleLetter().Encode())
+		eventually(t, "it is parked", func() bool { return dead.topics() == topic+".parked:1" })
+		l, _ := Decode(dead.in(topic + ".parked")[0])
+		testkit.Check(t, l.Origin.Topic == "orders" && l.Origin.Handler == "billing" && l.Redrive.Count == 2 &&
+			l.Failure.Description == "a bug", "parked %+v", l)
+	}
 	dead := &sink{}
-	r := start(t, "orders-dead", dead, QueueConfig{Shared: settings.Shared{Naming: names}}, failing(errors.New("a bug")))
-	r.publish(sampleLetter().Encode())
-	eventually(t, "it is parked", func() bool { return len(dead.in("orders-dead.parked")) == 1 })
-
 	live := start(t, "payments", dead, QueueConfig{Shared: settings.Shared{Naming: names}}, failing(errors.New("a bug")))
 	live.publish(sampleLetter().Encode())
 	eventually(t, "the forged letter is a letter of its topic", func() bool { return len(dead.in("payments.dlq")) == 1 })

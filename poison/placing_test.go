@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -14,8 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/naming"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // events are what happened, in order. It is a placing.Delivery too.
@@ -89,26 +86,3 @@ func cancelled(ctx context.Context) context.Context {
 type ofAll struct{ chain.Claim }
 
 func (ofAll) Holds(*message.Message) bool { return true }
-
-// Feature D3, D5, D12: with a pattern without a placeholder one topic, which Initialize makes, takes the letters of all
-// topics, handlers and classes, and what fails in its own consumer is parked.
-func TestOneTopicForAll(t *testing.T) {
-	dead := &initializingSink{}
-	config := QueueConfig{Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: "service.dead"}}}
-	queue := newQueue(t, dead, config)
-	err := errors.Join(queue.Inside().Initialize("orders", ""), queue.Inside().Initialize("payments", "billing"))
-	testkit.Require(t, err == nil, "%v", err)
-	for topic, err := range map[string]error{"orders": errors.New("boom"), "payments": classify.Invalid(errors.New("bad"))} {
-		r := start(t, topic, dead, config, failing(err))
-		r.publish(message.NewMessage(topic, nil))
-	}
-	testkit.Eventually(t, "both letters are there", func() bool { return dead.topics() == "service.dead:2" })
-
-	letter := dead.in("service.dead")[0]
-	r := start(t, "service.dead", dead, config, failing(errors.New("its consumer fails")))
-	r.publish(letter)
-	testkit.Eventually(t, "it is parked", func() bool { return len(dead.in("service.dead.parked")) == 1 })
-	testkit.Equal(t, "letters", len(dead.in("service.dead")), 2)
-	slices.Sort(dead.asked)
-	testkit.Equal(t, "asked for", strings.Join(slices.Compact(dead.asked), " "), "service.dead service.dead.parked")
-}

@@ -46,10 +46,12 @@ func TestQueueMasksByDefault(t *testing.T) {
 				failed := func(_ context.Context, l Letter, err error) {
 					shown = append(shown, fmt.Sprintf("%+v %v %+v", l.Failure, err, err))
 				}
-				taken := &shelf{}
-				if refused {
-					taken.refuse = fmt.Errorf("publish to amqp://a:%s@b/", secret)
-				}
+				taken := &sink{refuse: func(int, string, *message.Message) error {
+					if refused {
+						return fmt.Errorf("publish to amqp://a:%s@b/", secret)
+					}
+					return nil
+				}}
 				queue := newQueue(t, taken, QueueConfig{PublishAttempts: 1, Hooks: Hooks{OnDeadLetter: hook, OnUnplaced: failed, OnPublishError: failed}})
 				msg := message.NewMessage("m", []byte("password=hunter2"))
 				msg.Metadata["password"] = secret
@@ -60,7 +62,7 @@ func TestQueueMasksByDefault(t *testing.T) {
 					testkit.Check(t, name != "error" || errors.Is(err, failure),
 						"the error does not wrap that of the handler")
 				}
-				for _, l := range taken.letters {
+				for _, l := range taken.in("unknown.dlq") {
 					metadata := maps.Clone(l.Metadata)
 					testkit.Check(t, string(l.Payload) == "password=hunter2" && metadata["password"] == secret,
 						"the letter's message is changed: %v", l)
@@ -75,18 +77,3 @@ func TestQueueMasksByDefault(t *testing.T) {
 		}
 	}
 }
-
-// shelf takes letters, or refuses them.
-type shelf struct {
-	refuse  error
-	letters []*message.Message
-}
-
-func (s *shelf) Publish(_ string, messages ...*message.Message) error {
-	if s.refuse == nil {
-		s.letters = append(s.letters, messages...)
-	}
-	return s.refuse
-}
-
-func (s *shelf) Close() error { return nil }

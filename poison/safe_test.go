@@ -47,8 +47,8 @@ func throughHeaders(t interface {
 	}
 }
 
-// Feature D1, H1: what a letter tells comes back over a transport with headers: three attempts are three, and a stack
-// has its lines.
+// Feature D1, H1: everything that a letter tells comes back over a transport with headers, and the original untouched:
+// three attempts are three, a stack has its lines, and a key that is no text is base64.
 func TestLetterSurvivesHeaders(t *testing.T) {
 	l := sampleLetter()
 	l.Failure.Description = "first: C:\\new\r\nsecond\n"
@@ -62,6 +62,7 @@ func TestLetterSurvivesHeaders(t *testing.T) {
 	for key, value := range encoded.Metadata {
 		testkit.Check(t, isLine(value) && isHeaderName(key), "%s is no line: %q", key, value)
 	}
+	testkit.Equal(t, "the key", encoded.Metadata[KeyOriginalKey]+encoded.Metadata[KeyOriginalKey+Base64Suffix], "/wBr")
 	got := testkit.Must(Decode(throughHeaders(t, encoded)))
 	if !got.Original.Equals(l.Original) {
 		t.Errorf("the original is %v %v", got.Original.UUID, got.Original.Metadata)
@@ -77,15 +78,11 @@ func TestLetterSurvivesHeaders(t *testing.T) {
 func TestOriginalSurvivesHeaders(t *testing.T) {
 	for name, original := range map[string]*message.Message{
 		"newline in a value": carrying("m", message.Metadata{"k": "a\nb\r\nc"}),
-		"spaces at the ends": carrying("m", message.Metadata{"k": " a ", "tab": "a\t"}),
 		"bytes":              carrying("m", message.Metadata{"k": "\xff\x00\xfe"}),
 		"key with a space":   carrying("m", message.Metadata{"a key": "v", "a": "other"}),
-		"key with a colon":   carrying("m", message.Metadata{"urn:a:b": "v"}),
 		"key with a newline": carrying("m", message.Metadata{"a\nb": "v"}),
 		"key not ASCII":      carrying("m", message.Metadata{"schlüssel": "wört"}),
 		"key empty":          carrying("m", message.Metadata{"": "v"}),
-		"value empty":        carrying("m", message.Metadata{"k": ""}),
-		"value not ASCII":    carrying("m", message.Metadata{"k": "wört 日本"}),
 		"long value":         carrying("m", message.Metadata{"k": strings.Repeat("v\n", 32<<10)}),
 		"reserved key":       carrying("m", message.Metadata{keyWatermillID: "another"}),
 		"orders to NATS":     carrying("m", message.Metadata{"Nats-Rollup": "all", "nats-ttl": "1s", "Nats-Msg-Id": "seen"}),
