@@ -168,7 +168,8 @@ func (c *Config) check() error {
 		{"CrashLimit", limit != nil, c.DB != nil || limit != nil && (limit.Store != nil || limit.Delivered != nil),
 			"nothing would be counted; set Config.DB, Config.CrashLimit.Store or Config.CrashLimit.Delivered"},
 		{"Ordered", c.Ordered != nil, c.keys(), "there is no database in which messages could wait; set Config.DB"},
-		{"Receiver", c.Receiver != nil, c.keys(), "no message would be recognised; set Config.DB or Config.Idempotency"},
+		{"Receiver", c.Receiver != nil, c.keys(),
+			"no message would be recognised; set Config.DB or Config.Idempotency"},
 		{"Purge", c.Purge != nil, c.keys(), "there are no keys to purge; set Config.DB or Config.Idempotency"},
 		{"Retention", c.Retention != nil, c.DB != nil && safecall.IsNil(c.Publisher),
 			"the channel has no dead-letter store; " +
@@ -204,8 +205,9 @@ func (c *Config) share() error {
 		return err
 	}
 	common := settings.Shared{
-		Service: c.Service, Logger: c.Logger, Classifier: classifier, Privacy: c.Privacy, Tracer: c.Tracer, Naming: c.Naming,
-		Seal: c.Seal,
+		Service: c.Service, Logger: c.Logger, Classifier: classifier, Privacy: c.Privacy, Tracer: c.Tracer,
+		Naming: c.Naming,
+		Seal:   c.Seal,
 	}
 	parts := []*settings.Shared{&c.Queue.Shared, &c.Retry.Shared, &c.Outputs.Shared}
 	if c.CrashLimit != nil {

@@ -38,7 +38,8 @@ func (c *Config) openStores(ctx context.Context) (made *letters.Store, err error
 		}
 	}
 	if c.Publisher == nil {
-		if made, err = letters.NewStore(ctx, c.DB, settings.Shared{Service: c.Service, Seal: c.Queue.Seal}); err != nil {
+		if made, err = letters.NewStore(ctx, c.DB,
+			settings.Shared{Service: c.Service, Seal: c.Queue.Seal}); err != nil {
 			return nil, err
 		}
 		c.Publisher = made

@@ -59,7 +59,8 @@ func (b *bounded) Subscribe(ctx context.Context, topic string) (<-chan *message.
 	for field, configured := range b.channel.holds.fields {
 		if b.redelivery.Cuts(configured) {
 			logging.HoldCut.Write(b.channel.holds.logger, errCut, logging.Fields{
-				logging.Config: field, logging.Topic: topic, "max_hold": configured, logging.Held: b.redelivery.MaxHold(configured),
+				logging.Config: field, logging.Topic: topic, "max_hold": configured,
+				logging.Held:      b.redelivery.MaxHold(configured),
 				"redelivery_time": b.redelivery.After,
 			})
 		}

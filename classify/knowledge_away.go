@@ -47,10 +47,11 @@ var awayErrnos = map[syscall.Errno]bool{
 func askSession(err error, state string) (Verdict, bool) {
 	switch state {
 	case "42P05", "26000": // a prepared statement is there already, or is not there
-		return Verdict{Class: ClassTransient, Away: true, Description: "a prepared statement is of another session, as " +
-			"behind a pooler in transaction mode: add default_query_exec_mode=exec to the address of the database (pgx), or " +
-			"let the pooler keep prepared statements: " +
-			boundedtext.Error(err, 1<<10)}, true
+		return Verdict{Class: ClassTransient, Away: true,
+			Description: "a prepared statement is of another session, as " +
+				"behind a pooler in transaction mode: add default_query_exec_mode=exec to the address of the database (pgx), or " +
+				"let the pooler keep prepared statements: " +
+				boundedtext.Error(err, 1<<10)}, true
 	case "08P01": // a pooler says so of itself and ends the connection; PostgreSQL says so of a message, and does not
 		return away, foreign.Severity(err) == "FATAL" // which ended the connection
 	}

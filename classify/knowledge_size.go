@@ -74,8 +74,9 @@ func isLetter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
 var sizeWords = []string{
 	"message too large", "message is too large", "message was too large", "message size too large", "message_too_large",
 	"payload too large", "request entity too large", "message larger than", "larger than the max",
-	"maximum payload exceeded",                                            // a NATS client
-	"message size exceeds maximum allowed", "header size exceeds maximum", // NATS JetStream: of a stream, of all headers
+	"maximum payload exceeded", // a NATS client
+	// NATS JetStream: of a stream, of all headers
+	"message size exceeds maximum allowed", "header size exceeds maximum",
 	"exceeds maximum allowed size", "invalid bulk length", // Redis
 	"item size exceeds bundle byte limit", "payload size exceeds the limit", // Google Cloud Pub/Sub
 	"exceeds the maximum allowed size", "longer than 1048487 bytes", // Firestore: of a document, of a property

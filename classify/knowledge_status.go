@@ -82,7 +82,8 @@ func parseRetryAfter(value string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(min(seconds, maxHeader)) * time.Second
 	}
-	for _, layout := range []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC} { // as http.ParseTime does
+	// as http.ParseTime does
+	for _, layout := range []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC} {
 		if at, err := time.Parse(layout, value); err == nil {
 			return max(at.Sub(now), 0)
 		}

@@ -24,7 +24,8 @@ func (r *Receiver) absorb(c *chain.Call, entry Entry, record *Record) ([]*messag
 		r.stale(c, entry, record.Version)
 		return nil, nil
 	}
-	if len(entry.Fingerprint) > 0 && len(record.Fingerprint) > 0 && !bytes.Equal(entry.Fingerprint, record.Fingerprint) {
+	if len(entry.Fingerprint) > 0 && len(record.Fingerprint) > 0 &&
+		!bytes.Equal(entry.Fingerprint, record.Fingerprint) {
 		text := "the key was applied with another payload: the producer used it twice, or changed the message and sent it again. " +
 			"Give the message a key of its own, or a version (ReceiverConfig.Version), or let payloads differ " +
 			"(ReceiverConfig.AnyPayload)"

@@ -71,7 +71,8 @@ func (r *Receiver) key(ctx context.Context, msg *message.Message, by *HandlerKey
 		err = invalid("ReceiverConfig.Key returned an empty key, which all such messages would share")
 	}
 	if err != nil {
-		return Key{}, fmt.Errorf("idempotency: key of message %s for consumer %s: %w", quote(msg.UUID), quote(consumer), err)
+		return Key{}, fmt.Errorf("idempotency: key of message %s for consumer %s: %w", quote(msg.UUID), quote(consumer),
+			err)
 	}
 	return Key{Consumer: consumer, ID: id}, nil
 }
@@ -138,7 +139,8 @@ type keys struct {
 }
 
 func newKeys(c *ReceiverConfig) keys {
-	k := keys{handlers: make(map[string]*HandlerKey, len(c.Handlers)), others: withDefault(HandlerKey{c.Key, c.Version})}
+	k := keys{handlers: make(map[string]*HandlerKey, len(c.Handlers)),
+		others: withDefault(HandlerKey{c.Key, c.Version})}
 	for handler, key := range c.Handlers { // the caller may change its own
 		k.handlers[handler] = withDefault(key)
 	}

@@ -56,7 +56,8 @@ func (r *Receiver) lease(wait context.Context, c *chain.Call, next handler,
 		return nil, nil
 	}
 	defer kept.cancel()
-	owed = false // the effects have happened: whatever becomes of the record, no other delivery may repeat them any sooner
+	// the effects have happened: whatever becomes of the record, no other delivery may repeat them any sooner
+	owed = false
 	if err := r.complete(c, key, kept, encodeOutputs(out)); err != nil {
 		return nil, err
 	}

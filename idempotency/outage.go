@@ -171,7 +171,8 @@ func (r *Receiver) ping(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	if err := store.Ping(within); err != nil {
-		if ctx.Err() == nil && within.Err() != nil && r.pool.full() { // it waited for a connection of a pool that is used up
+		// it waited for a connection of a pool that is used up
+		if ctx.Err() == nil && within.Err() != nil && r.pool.full() {
 			return nil
 		}
 		return fmt.Errorf("the database does not answer: %w", err)

@@ -56,7 +56,8 @@ func (c *PurgeConfig) validate(store Store) error {
 		return fmt.Errorf("idempotency: PurgeConfig.Retention is %s: set it to how long keys are kept", c.Retention)
 	}
 	if c.Horizon < 0 || c.Every < 0 {
-		return fmt.Errorf("idempotency: PurgeConfig.Horizon (%s) and Every (%s) must not be negative", c.Horizon, c.Every)
+		return fmt.Errorf("idempotency: PurgeConfig.Horizon (%s) and Every (%s) must not be negative", c.Horizon,
+			c.Every)
 	}
 	return nil
 }

@@ -46,7 +46,8 @@ func (b *Backoff) setDefaults() {
 func (b *Backoff) validate(field string) error {
 	switch {
 	case b.Initial < 0 || b.Max < b.Initial:
-		return fmt.Errorf("middleware: %s: Initial (%s) must be positive, and at most Max (%s)", field, b.Initial, b.Max)
+		return fmt.Errorf("middleware: %s: Initial (%s) must be positive, and at most Max (%s)", field, b.Initial,
+			b.Max)
 	case !(b.Multiplier >= 1) || math.IsInf(b.Multiplier, 1): // NaN is neither
 		return fmt.Errorf("middleware: %s: Multiplier is %g: it must be finite and at least 1, or the waits would shrink or end", field, b.Multiplier)
 	case b.New != nil:

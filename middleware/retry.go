@@ -267,7 +267,8 @@ func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
 		a.Verdict.Class.String()
 	if line, due := logging.HandlerRetried.At(r.config.Logger, topic, handler, class); due {
 		line.Write(r.cause(a.Err), logging.Fields{
-			logging.Topic: topic, logging.Handler: handler, logging.Class: class, logging.Attempt: a.Number, logging.Wait: pause,
+			logging.Topic: topic, logging.Handler: handler, logging.Class: class, logging.Attempt: a.Number,
+			logging.Wait:      pause,
 			logging.MessageID: c.ID(),
 		})
 	}

@@ -116,6 +116,8 @@ func (r *Retry) spent(c *chain.Call, b *bucket, event BudgetSpent) {
 		line.Write(nil, logging.Fields{logging.Handler: handler, logging.Traffic: b.traffic, logging.To: to})
 	}
 	if r.config.Hooks.OnBudgetSpent != nil {
-		safecall.Hook(r.config.Logger, "middleware.OnBudgetSpent", func() { r.config.Hooks.OnBudgetSpent(c.Ctx, event) })
+		safecall.Hook(r.config.Logger, "middleware.OnBudgetSpent", func() {
+			r.config.Hooks.OnBudgetSpent(c.Ctx, event)
+		})
 	}
 }

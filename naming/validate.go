@@ -46,7 +46,8 @@ func (s Scheme) check(pattern string, allowed []string) error {
 	for i, p := range parts {
 		switch {
 		case !p.holds && strings.ContainsAny(p.text, "{}"):
-			return fmt.Errorf("%q has a brace that belongs to no placeholder; use {%s}", p.text, strings.Join(allowed, "}, {"))
+			return fmt.Errorf("%q has a brace that belongs to no placeholder; use {%s}", p.text,
+				strings.Join(allowed, "}, {"))
 		case !p.holds && r.legal(p.text) != p.text:
 			return fmt.Errorf("%q has a character that is not allowed in the style %s", p.text, s.Style)
 		case !p.holds:
@@ -61,7 +62,8 @@ func (s Scheme) check(pattern string, allowed []string) error {
 		case p.isFixed() && touchesWord(parts, i):
 			return fmt.Errorf("a letter or digit stands beside {%s}, so that two sources could share a name; put another "+
 				"character there", p.text)
-		case p.isFixed() && (slices.Contains(seen, "topic") || slices.Contains(seen, "handler")) && holdsLater(parts[i+1:]):
+		case p.isFixed() && (slices.Contains(seen, "topic") || slices.Contains(seen, "handler")) &&
+			holdsLater(parts[i+1:]):
 			return fmt.Errorf("{%s} stands between {topic} and {handler}, so that two sources could share a name; put it "+
 				"before or behind both", p.text)
 		default:
@@ -74,7 +76,8 @@ func (s Scheme) check(pattern string, allowed []string) error {
 	case texts == 0:
 		return fmt.Errorf("the topic would be the source itself, or could not be recognised; add text, such as {topic}.dlq")
 	case fixed > s.max()-minLength/2:
-		return fmt.Errorf("its text has %d bytes, which leaves no room for the topic's name; a name has at most %d", fixed,
+		return fmt.Errorf("its text has %d bytes, which leaves no room for the topic's name; a name has at most %d",
+			fixed,
 			s.max())
 	}
 	return nil
@@ -98,7 +101,8 @@ func holdsLater(parts []part) bool {
 // distinct returns an error if topics of two kinds could be one.
 func (s Scheme) distinct() error {
 	kinds := []struct{ field, pattern string }{
-		{"DeadLetter", s.deadLetter()}, {"Invalid", s.invalid()}, {"Parked", s.parked()}, {"Quarantine", s.quarantine()},
+		{"DeadLetter", s.deadLetter()}, {"Invalid", s.invalid()}, {"Parked", s.parked()},
+		{"Quarantine", s.quarantine()},
 		{"Stage", s.stage()}, {"Reentry", s.reentry()},
 	}
 	for i, a := range kinds {

@@ -87,7 +87,8 @@ func carriedFrames(err error) string {
 	for depth := 0; err != nil && depth < 64; depth++ {
 		if method := reflect.ValueOf(err).MethodByName("StackTrace"); method.IsValid() && method.Type().NumIn() == 0 &&
 			method.Type().NumOut() == 1 {
-			if trace := method.Call(nil)[0]; trace.Kind() == reflect.Slice && trace.Type().Elem().Kind() == reflect.Uintptr {
+			if trace := method.Call(nil)[0]; trace.Kind() == reflect.Slice &&
+				trace.Type().Elem().Kind() == reflect.Uintptr {
 				counters = counters[:0]
 				for i := range min(trace.Len(), 64) {
 					counters = append(counters, uintptr(trace.Index(i).Uint()))

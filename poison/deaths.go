@@ -86,7 +86,8 @@ func (l *Letter) readDeaths(deaths []death) {
 		l.Origin.ConsumerGroup, l.Origin.Exchange, l.Origin.RoutingKey = origin.queue, origin.exchange, origin.routingKey
 	}
 	l.Failure.Reason = boundedtext.Text(strings.ToLower(last.reason), 128)
-	l.Failure.Description = boundedtext.Text("RabbitMQ dead-lettered it from queue "+last.queue+": "+last.reason, MaxAdded)
+	l.Failure.Description = boundedtext.Text("RabbitMQ dead-lettered it from queue "+last.queue+": "+last.reason,
+		MaxAdded)
 	l.Failure.FirstFailedAt = origin.at
 	if last.count <= 1 { // of later deaths in the same way the broker keeps the first time
 		l.Failure.LastFailedAt = last.at

@@ -21,9 +21,10 @@ const (
 	springRetryTopic     = "kafka_original-topic"
 	springRetryException = "kafka_exception-fqcn"
 	springGroup          = "kafka_dlt-original-consumer-group"
-	springDelivery       = "kafka_deliveryAttempt"         // 4 bytes, where the container was told to write it
-	springAttempts       = "retry_topic-attempts"          // 4 bytes, one in old versions: of the attempt that comes next
-	springDue            = "retry_topic-backoff-timestamp" // as many bytes as it takes: when that one is due
+	springDelivery       = "kafka_deliveryAttempt" // 4 bytes, where the container was told to write it
+	// 4 bytes, one in old versions: of the attempt that comes next
+	springAttempts = "retry_topic-attempts"
+	springDue      = "retry_topic-backoff-timestamp" // as many bytes as it takes: when that one is due
 )
 
 // The headers of Kafka Connect's DeadLetterQueueReporter, as of 3.9. Numbers are decimal text.

@@ -120,7 +120,9 @@ func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 	}
 	ready = true
 	for _, sink := range sinks {
-		err := safecall.Call("publisher", func() error { return destination.Initialize(sink.Publisher, source, sink.Topic) })
+		err := safecall.Call("publisher", func() error {
+			return destination.Initialize(sink.Publisher, source, sink.Topic)
+		})
 		if err != nil {
 			ready = false
 			logging.LetterTopicMissing.Write(q.config.Logger, err,

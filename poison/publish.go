@@ -94,7 +94,8 @@ func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []S
 				return nil
 			}
 			refusals = append(refusals, err)
-			if errors.Is(ctx.Err(), context.Canceled) { // the message went away; after a mere deadline each sink has its try
+			// the message went away; after a mere deadline each sink has its try
+			if errors.Is(ctx.Err(), context.Canceled) {
 				return errors.Join(refusals...)
 			}
 			tooLarge = tooLarge && why != forNow && (form < bare || why == forSize)
@@ -167,7 +168,9 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm
 		}
 		err = fmt.Errorf("poison: publish to %q: %w", logged(sink.Topic), err)
 		if hook := q.config.Hooks.OnPublishError; hook != nil {
-			safecall.Hook(q.config.Logger, "poison.OnPublishError", func() { hook(ctx, l, q.config.Privacy.Error(err)) })
+			safecall.Hook(q.config.Logger, "poison.OnPublishError", func() {
+				hook(ctx, l, q.config.Privacy.Error(err))
+			})
 		}
 		fields := logging.Fields{logging.Attempt: attempt, logging.DeadLetterTopic: sink.Topic}
 		if outage.Away(err) { // the outage is logged once
@@ -225,9 +228,12 @@ func (q *Queue) operation(ctx context.Context, sink Sink, l Letter, number int) 
 	earlier := l.Trace // of what brought the message here
 	l.DeadLetterTopic = sink.Topic
 	return observe.Operation{
-		Kind: observe.DeadLetter, Topic: l.Origin.Topic, Handler: l.Origin.Handler, To: sink.Topic, Client: sink.Publisher,
-		ID: l.Original.UUID, Message: l.Original, Number: number, Redrives: l.Redrive.Count, Attempts: l.Failure.Attempts,
-		Verdict: classify.Verdict{Class: l.Failure.Class, Reason: l.Failure.Reason}, Letter: l, Parent: chain.TraceOf(ctx),
+		Kind: observe.DeadLetter, Topic: l.Origin.Topic, Handler: l.Origin.Handler, To: sink.Topic,
+		Client: sink.Publisher,
+		ID:     l.Original.UUID, Message: l.Original, Number: number, Redrives: l.Redrive.Count,
+		Attempts: l.Failure.Attempts,
+		Verdict:  classify.Verdict{Class: l.Failure.Class, Reason: l.Failure.Reason}, Letter: l,
+		Parent:  chain.TraceOf(ctx),
 		Earlier: earlier,
 	}
 }

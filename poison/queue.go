@@ -182,7 +182,8 @@ func (q *Queue) Middleware(h message.HandlerFunc) message.HandlerFunc {
 func (q *Queue) step(next chain.Handler) chain.Handler {
 	next = readable(next)
 	return func(c *chain.Call) (out []*message.Message, o chain.Outcome) {
-		if sequence.Of(c) == nil { // a parked message would be a copy of itself, and a sequence absorbs its copies by their keys
+		// a parked message would be a copy of itself, and a sequence absorbs its copies by their keys
+		if sequence.Of(c) == nil {
 			if o, settled := outage.Settle(c); settled {
 				return nil, o
 			}

@@ -61,7 +61,8 @@ func oneLine(text string, limit int) string {
 		if len(quoted) <= limit {
 			return string(quoted)
 		}
-		room = min(room, len(value)) - max(1, (len(quoted)-limit)/2) // a byte of text has up to six in JSON, most have one
+		// a byte of text has up to six in JSON, most have one
+		room = min(room, len(value)) - max(1, (len(quoted)-limit)/2)
 	}
 	return ""
 }

@@ -215,7 +215,8 @@ func (q *Queue) isDeadLetter(msg *message.Message, topic string) bool {
 func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source naming.Source, deadLetter bool) {
 	known := Origin{}
 	if q.config.Origin != nil {
-		if err := safecall.Call("poison.Origin", func() error { known = q.config.Origin(msg); return nil }); err != nil {
+		if err := safecall.Call("poison.Origin",
+			func() error { known = q.config.Origin(msg); return nil }); err != nil {
 			logging.OriginPanicked.Write(q.config.Logger, err, nil)
 		}
 	}

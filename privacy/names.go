@@ -18,7 +18,8 @@ var suffixes = []struct {
 	name string
 	kind kind
 }{
-	{"password", password}, {"passwd", password}, {"passwort", password}, {"passphrase", password}, {"passcode", password},
+	{"password", password}, {"passwd", password}, {"passwort", password}, {"passphrase", password},
+	{"passcode", password},
 	{"pwd", password}, {"passwordhash", password}, {"passwordconfirmation", password}, {"passwordconfirm", password},
 	{"secret", secret}, {"token", secret}, {"apikey", secret}, {"accesskey", secret}, {"secretkey", secret},
 	{"privatekey", secret}, {"sharedkey", secret}, {"accountkey", secret}, {"authkey", secret}, {"signingkey", secret},
@@ -26,7 +27,8 @@ var suffixes = []struct {
 	{"secretvalue", secret}, {"secretstring", secret}, {"credential", secret}, {"credentials", secret}, {"jwt", secret},
 	{"sessionid", secret}, {"sessid", secret}, {"sharedaccesssignature", secret}, {"amzsignature", secret},
 	{"googsignature", secret}, {"cardnumber", secret}, {"creditcard", secret}, {"ccnumber", secret}, {"cardno", secret},
-	{"securitycode", secret}, {"secrets", several}, {"passwords", several}, {"apikeys", several}, {"authorization", line},
+	{"securitycode", secret}, {"secrets", several}, {"passwords", several}, {"apikeys", several},
+	{"authorization", line},
 	{"cookie", line},
 }
 

@@ -60,7 +60,8 @@ func parsePath(text string) (p path, err error) {
 		p = append(p, s)
 	}
 	if len(p) > maxSteps {
-		return nil, errors.New("the path has " + strconv.Itoa(len(p)) + " steps: give at most " + strconv.Itoa(maxSteps))
+		return nil, errors.New("the path has " + strconv.Itoa(len(p)) + " steps: give at most " +
+			strconv.Itoa(maxSteps))
 	}
 	return p, nil
 }

@@ -47,11 +47,13 @@ func compile(r Rules) (*rules, error) {
 		of   []string
 	}{{"Metadata", r.Metadata}, {"Patterns", r.Patterns}, {"Payload", r.Payload}} {
 		if len(list.of) > maxRules {
-			return nil, fmt.Errorf("privacy: Rules.%s has %d entries: give at most %d", list.name, len(list.of), maxRules)
+			return nil, fmt.Errorf("privacy: Rules.%s has %d entries: give at most %d", list.name, len(list.of),
+				maxRules)
 		}
 		for i, rule := range list.of {
 			if rule == "" || len(rule) > maxPattern {
-				return nil, fmt.Errorf("privacy: Rules.%s[%d] has %d bytes: give 1 to %d", list.name, i, len(rule), maxPattern)
+				return nil, fmt.Errorf("privacy: Rules.%s[%d] has %d bytes: give 1 to %d", list.name, i, len(rule),
+					maxPattern)
 			}
 		}
 	}

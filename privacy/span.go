@@ -101,7 +101,8 @@ func findCut(text string, found *spans) {
 			start, plain = min(start, max(0, cut-512)+url+3), false // the @ is behind the cut
 		}
 		// groups of a card
-		for start >= 5 && cut-start < 32 && text[start-1] == ' ' && isDigits(text[start-5:start-1]) && isDigit(text[start]) {
+		for start >= 5 && cut-start < 32 && text[start-1] == ' ' && isDigits(text[start-5:start-1]) &&
+			isDigit(text[start]) {
 			start -= 5
 		}
 		if !plain || cut-start > 12 {

@@ -40,7 +40,8 @@ var shapes = []shape{
 	{"sk_live_", 10, isWord, false}, {"sk_test_", 10, isWord, false}, {"rk_live_", 10, isWord, false},
 	{"rk_test_", 10, isWord, false}, {"whsec_", 16, isWord, false},
 	{"AIza", 30, isToken, false}, {"ya29.", 20, isToken, false}, {"GOCSPX-", 16, isToken, false}, // Google
-	{"SG.", 32, isDotted, false}, {"npm_", 30, isWord, false}, {"pypi-", 32, isToken, false}, {"sk-", 20, isToken, false},
+	{"SG.", 32, isDotted, false}, {"npm_", 30, isWord, false}, {"pypi-", 32, isToken, false},
+	{"sk-", 20, isToken, false},
 	{"dop_v1_", 32, isWord, false}, {"hvs.", 20, isToken, false}, {"dapi", 32, isHex, false},
 	{"api.telegram.org/bot", 30, isBot, true},
 	{"SU", 56, isBase32, false}, {"SA", 56, isBase32, false}, {"SO", 56, isBase32, false}, // seeds of NATS

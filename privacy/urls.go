@@ -54,7 +54,8 @@ func userInfo(text string, start int, http bool, ends func(byte) bool) (int, int
 		end++
 	}
 	token := text[start:end]
-	if next := strings.Index(token, "://"); next >= 0 { // several, with a comma between, or one in the query of the other
+	// several, with a comma between, or one in the query of the other
+	if next := strings.Index(token, "://"); next >= 0 {
 		for next > 0 && (isWord(token[next-1]) || strings.IndexByte("+.-", token[next-1]) >= 0) {
 			next--
 		}

@@ -20,7 +20,8 @@ func valueAt(text string, start int, k kind, prose bool) (int, int) {
 		return start, bareEnd(text, start+n)
 	case isQuote(rest[0]):
 		end := quotedEnd(text, start+1, rest[0])
-		if k == line && end+1 < len(text) && text[end] == rest[0] && text[end+1] == ';' { // cookies, the first one in quotes
+		// cookies, the first one in quotes
+		if k == line && end+1 < len(text) && text[end] == rest[0] && text[end+1] == ';' {
 			return restOfLine(text, start)
 		}
 		return start + 1, end
@@ -80,11 +81,13 @@ func bareEnd(text string, from int) int {
 		case isSpace(c) || isBreak(c) || isQuote(c) || c == '<' || c == '>':
 			return i
 		case c == ',' || c == ';' || c == '&' || c == '|':
-			if i+1 == len(text) || isSpace(text[i+1]) || isBreak(text[i+1]) || isQuote(text[i+1]) || isPair(text[i+1:]) {
+			if i+1 == len(text) || isSpace(text[i+1]) || isBreak(text[i+1]) || isQuote(text[i+1]) ||
+				isPair(text[i+1:]) {
 				return i
 			}
 		case c == ')' || c == ']' || c == '}':
-			if i+1 == len(text) || isSpace(text[i+1]) || isBreak(text[i+1]) || strings.IndexByte(`,;:.)]}"'`, text[i+1]) >= 0 {
+			if i+1 == len(text) || isSpace(text[i+1]) || isBreak(text[i+1]) ||
+				strings.IndexByte(`,;:.)]}"'`, text[i+1]) >= 0 {
 				return i
 			}
 		case c == '\\' && i+1 < len(text) && strings.IndexByte(`nrt"'u`, text[i+1]) >= 0:

@@ -39,7 +39,10 @@ func formView(text string) *view {
 }
 
 func percentViewOf(text string, plus byte) *view {
-	if !hasEscape(text, '%', func(rest string) bool { return len(rest) > 1 && hex(rest[0]) >= 0 && hex(rest[1]) >= 0 }) {
+	if !hasEscape(text, '%', func(rest string) bool {
+		return len(rest) > 1 && hex(rest[0]) >= 0 &&
+			hex(rest[1]) >= 0
+	}) {
 		return nil
 	}
 	v := newView(len(text))

@@ -91,10 +91,12 @@ const DefaultMinWait = 10 * time.Second
 func (h *Handler) initialize(topics ...string) error {
 	for _, topic := range topics {
 		err := safecall.Call("publisher", func() error {
-			return destination.Initialize(h.parking, topic, h.naming.ParkedTopic(topic), h.naming.QuarantineTopic(topic))
+			return destination.Initialize(h.parking, topic, h.naming.ParkedTopic(topic),
+				h.naming.QuarantineTopic(topic))
 		})
 		if err != nil {
-			return fmt.Errorf("redrive: create the topics for letters of %q that are not redriven: %w", logged(topic), err)
+			return fmt.Errorf("redrive: create the topics for letters of %q that are not redriven: %w", logged(topic),
+				err)
 		}
 		h.notice.Log(h.Logger, h.parking, "letters that are not redriven", h.naming.ParkedTopic(topic),
 			h.naming.QuarantineTopic(topic))

@@ -68,7 +68,8 @@ func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Lette
 func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison.Letter,
 	topic string) (outcome, error) {
 	build := msg.Copy
-	if _, ours := msg.Metadata[poison.KeyFailureClass]; !ours { // of Watermill's PoisonQueue: our keys tell it all again
+	// of Watermill's PoisonQueue: our keys tell it all again
+	if _, ours := msg.Metadata[poison.KeyFailureClass]; !ours {
 		told := l
 		told.Failure.Reason = classify.ReasonMaxRedrives
 		build = told.Encode

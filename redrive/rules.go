@@ -172,7 +172,8 @@ func (r *rules) entry(l poison.Letter, topic string) string {
 		return topic
 	}
 	var entry string
-	if err := safecall.Call("redrive.ReentryTopic", func() error { entry = r.ReentryTopic(l); return nil }); err != nil {
+	if err := safecall.Call("redrive.ReentryTopic",
+		func() error { entry = r.ReentryTopic(l); return nil }); err != nil {
 		logging.ReentryPanicked.Write(r.Logger, err, fields(l, topic))
 	}
 	if entry == "" {

@@ -77,7 +77,8 @@ func (d *drain) passes(ctx context.Context) {
 		case d.report.Taken > before:
 			pause, idleSince = firstPause, time.Now()
 		case time.Since(idleSince) > maxWrite:
-			d.stop(fmt.Errorf("%d letters have been locked by other transactions for %s: end those, and drain again", found,
+			d.stop(fmt.Errorf("%d letters have been locked by other transactions for %s: end those, and drain again",
+				found,
 				maxWrite))
 			return
 		default:

@@ -138,7 +138,8 @@ type marking struct {
 // newMarks batches the marks of letters that were published at the same time: each mark is a transaction, and many
 // letters change the same counters.
 func (d *drain) newMarks() *batcher.Batcher[marking] {
-	return batcher.New(batcher.Config[marking]{Rows: letters.MaxLimit, Lanes: 1, Timeout: maxWrite, Together: d.markAll})
+	return batcher.New(batcher.Config[marking]{Rows: letters.MaxLimit, Lanes: 1, Timeout: maxWrite,
+		Together: d.markAll})
 }
 
 // markAll marks letters in one transaction, and returns those that have lost their lease.

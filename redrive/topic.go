@@ -37,7 +37,8 @@ func (c *DrainTopicConfig) validate() error {
 		c.IdleAfter = 5 * time.Second
 	}
 	if c.IdleAfter < 0 || c.Max < 0 {
-		return fmt.Errorf("redrive: DrainTopicConfig.IdleAfter (%s) and Max (%d) must not be negative", c.IdleAfter, c.Max)
+		return fmt.Errorf("redrive: DrainTopicConfig.IdleAfter (%s) and Max (%d) must not be negative", c.IdleAfter,
+			c.Max)
 	}
 	return nil
 }

@@ -37,7 +37,8 @@ const (
 func (p *topicPlanning) letter(l *poison.Letter, topic string) {
 	p.plan.Letters++
 	p.count(p.targets, topic)
-	cause := inside.PlannedCause{Topic: logged(l.Origin.Topic), Handler: logged(l.Origin.Handler), Class: l.Failure.Class,
+	cause := inside.PlannedCause{Topic: logged(l.Origin.Topic), Handler: logged(l.Origin.Handler),
+		Class:  l.Failure.Class,
 		Reason: logged(l.Failure.Reason), Type: logged(l.Failure.Type)}
 	if p.causes[cause] == nil && len(p.causes) < maxDistinct {
 		p.causes[cause] = new(plannedCause)
@@ -63,7 +64,8 @@ func (p *topicPlanning) result() inside.TopicPlan {
 		p.plan.Causes = append(p.plan.Causes, cause)
 	}
 	slices.SortFunc(p.plan.Causes, func(a, b inside.PlannedCause) int {
-		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Handler, b.Handler),
+		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Topic, b.Topic),
+			cmp.Compare(a.Handler, b.Handler),
 			cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Class, b.Class))
 	})
 	p.plan.Causes = p.plan.Causes[:min(len(p.plan.Causes), maxPlanned)]

@@ -48,7 +48,8 @@ func ParseKeyring(text string) (Keys, error) {
 			return nil, fmt.Errorf("seal: keys, line %d: %w", number, err)
 		}
 		if k.secrets[id] != nil {
-			return nil, fmt.Errorf("seal: keys, line %d: the key %q is there twice: give each secret an id of its own", number,
+			return nil, fmt.Errorf("seal: keys, line %d: the key %q is there twice: give each secret an id of its own",
+				number,
 				id)
 		}
 		k.secrets[id] = secret

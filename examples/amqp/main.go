@@ -53,7 +53,8 @@ func run(ctx context.Context, plan *crash.Plan, queueType string) (result webhoo
 		return result, err
 	}
 	return crash.Tell(ctx, plan, crash.Broker{
-		Live: live, Summaries: summaries, Backlog: backlogOf(reader, &plan.Setting), Holders: consumersOf(&plan.Setting),
+		Live: live, Summaries: summaries, Backlog: backlogOf(reader, &plan.Setting),
+		Holders: consumersOf(&plan.Setting),
 	})
 }
 
@@ -96,7 +97,8 @@ func declareQueues(s *crash.Setting, queueType string) (cleanUp func() error, er
 	cleanUp = func() error {
 		return onChannel(s.Brokers, func(channel *amqp091.Channel) (failed error) {
 			for _, name := range s.Topics() {
-				if _, err := channel.QueueDelete(name, false, false, false); err != nil { // of one that is not there it is none
+				// of one that is not there it is none
+				if _, err := channel.QueueDelete(name, false, false, false); err != nil {
 					failed = errors.Join(failed, fmt.Errorf("delete queue %s: %w", name, err))
 				}
 			}

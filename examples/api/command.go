@@ -37,12 +37,14 @@ func build(url string) (c command, remove func() error, err error) {
 // run runs the command as a person. The code is what it must end with.
 func (c command) run(ctx context.Context, person string, code int, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, c.binary, args...)
-	cmd.Env = []string{"HOME=" + c.folder, "REDRIVE_URL=" + c.url, "REDRIVE_TOKEN_FILE=" + filepath.Join(c.folder, person)}
+	cmd.Env = []string{"HOME=" + c.folder, "REDRIVE_URL=" + c.url, "REDRIVE_TOKEN_FILE=" +
+		filepath.Join(c.folder, person)}
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	_ = cmd.Run() // the code says how it ended
 	if is := cmd.ProcessState.ExitCode(); is != code {
-		return nil, fmt.Errorf("redrive %s ended with %d, and not %d: %s%s", strings.Join(args, " "), is, code, out.Bytes(),
+		return nil, fmt.Errorf("redrive %s ended with %d, and not %d: %s%s", strings.Join(args, " "), is, code,
+			out.Bytes(),
 			said.Bytes())
 	}
 	return out.Bytes(), nil
@@ -118,7 +120,8 @@ func byCommand(ctx context.Context, url string, deploy func()) (r operator.Repor
 		{"ann", []string{"watch", "$newest"}},
 		{"ann", []string{"redrive", "--cause", named["unknown_currency"], "--edit", `{"currency":"EUR"}`, "--reason",
 			"INC-7: the sender wrote EU", "--yes"}},
-		{"ann", []string{"discard", "--cause", named["cut"], "--reason", "INC-7: the sender sends them again", "--yes"}},
+		{"ann", []string{"discard", "--cause", named["cut"], "--reason", "INC-7: the sender sends them again",
+			"--yes"}},
 	} {
 		if all, err = list(); err != nil {
 			return r, err

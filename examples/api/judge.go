@@ -49,7 +49,8 @@ func judge(ctx context.Context, db *sql.DB, store *letters.Store, kinds map[stri
 		for _, e := range events {
 			did[e.Kind]++
 			named := e.By == "ann" && e.Reason != ""
-			if (e.Kind == letters.EventDiscarded || e.Kind == letters.EventRedriven || e.Kind == letters.EventEdited) && !named {
+			if (e.Kind == letters.EventDiscarded || e.Kind == letters.EventRedriven || e.Kind == letters.EventEdited) &&
+				!named {
 				r.AuditComplete = false
 			}
 		}
@@ -62,8 +63,9 @@ func judge(ctx context.Context, db *sql.DB, store *letters.Store, kinds map[stri
 		}
 		r.AuditComplete = r.AuditComplete && map[kind]bool{
 			fine: len(events) == 0, cutShort: did[letters.EventDiscarded] == 1 && did[letters.EventRedriven] == 0,
-			typo: did[letters.EventEdited] > 0 && did[letters.EventRedriven] > 0, noCustomer: did[letters.EventRedriven] > 0,
-			noLines: did[letters.EventRedriven] > 0}[k]
+			typo:       did[letters.EventEdited] > 0 && did[letters.EventRedriven] > 0,
+			noCustomer: did[letters.EventRedriven] > 0,
+			noLines:    did[letters.EventRedriven] > 0}[k]
 	}
 	return nil
 }

@@ -60,7 +60,8 @@ func (c *campaign) account(left int) (*report, error) {
 
 // judge compares what is there with what must be.
 func (p *plan) judge(e *evidence) *report {
-	r := &report{Seed: p.Seed, Messages: p.Messages, Kinds: p.counts, Letters: map[string]int{}, ByCause: map[string]int{}}
+	r := &report{Seed: p.Seed, Messages: p.Messages, Kinds: p.counts, Letters: map[string]int{},
+		ByCause: map[string]int{}}
 	missing := 0
 	planned := map[string]bool{}
 	for _, id := range p.ids {

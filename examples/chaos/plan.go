@@ -183,7 +183,8 @@ func (p *plan) breakThings(random *rand.Rand, n int, name string) {
 	if onTables {
 		sorts = sorts[:len(sorts)-1] // the broker is the database
 	}
-	weighted := []string{kill, kill, kill, deploy, deploy, deploy, freeze, freeze, cut, cut, silence, database, database}
+	weighted := []string{kill, kill, kill, deploy, deploy, deploy, freeze, freeze, cut, cut, silence, database,
+		database}
 	if !onTables {
 		weighted = append(weighted, broker)
 	}

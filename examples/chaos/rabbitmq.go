@@ -36,7 +36,8 @@ func onRabbitMQ(s *site) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(pub.InitializeTopics(append([]string{s.Topic, s.outputs()}, s.deadLetters()...)...), pub.Close())
+		return errors.Join(pub.InitializeTopics(append([]string{s.Topic, s.outputs()}, s.deadLetters()...)...),
+			pub.Close())
 	}
 	s.remove = func() error {
 		conn, err := amqp091.Dial(s.Address)

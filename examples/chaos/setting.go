@@ -68,7 +68,8 @@ func (s *setting) stageTopics() (topics []string) {
 		waits = []time.Duration{0} // the delay store's
 	}
 	for _, delay := range waits {
-		topics = append(topics, naming.Scheme{}.StageTopic(naming.Source{Topic: s.Topic, Handler: handlerName, Delay: delay}))
+		topics = append(topics, naming.Scheme{}.StageTopic(naming.Source{Topic: s.Topic, Handler: handlerName,
+			Delay: delay}))
 	}
 	return topics
 }

@@ -34,7 +34,8 @@ func (s *slot) begin() error {
 
 func (s *slot) startLocked() error {
 	s.started++
-	p, err := start(s.setting, filepath.Join(s.campaign.folder, fmt.Sprintf("consumer%d-%03d.log", s.number+1, s.started)))
+	p, err := start(s.setting, filepath.Join(s.campaign.folder,
+		fmt.Sprintf("consumer%d-%03d.log", s.number+1, s.started)))
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,8 @@ func (c *campaign) explain(r *report, e *evidence) {
 		}
 		c.tell("%s: effects %d, outputs %v", id, e.effects[id], e.outputs[id])
 		for _, l := range e.letters[id] {
-			c.tell("    letter in %s: %s, %s after %d attempts, altered %t: %.300s", l.topic, l.reason, l.class, l.attempts,
+			c.tell("    letter in %s: %s, %s after %d attempts, altered %t: %.300s", l.topic, l.reason, l.class,
+				l.attempts,
 				l.altered, l.description)
 		}
 		for _, line := range c.said(id) {

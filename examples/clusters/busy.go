@@ -18,7 +18,8 @@ import (
 
 // work is what an instance of a busy round does beside its handlers: campaigns and drains redrive the letters of the
 // bug that was repaired, a worker works on them, and a person looks at the console.
-func (s *service) work(ctx context.Context, channel *spillway.Channel, router *message.Router) (end func() error, err error) {
+func (s *service) work(ctx context.Context, channel *spillway.Channel, router *message.Router) (end func() error,
+	err error) {
 	all, err := campaigns.New(ctx, channel.Letters(), campaigns.Config{Allow: []string{s.topic}})
 	if err != nil {
 		return nil, err
@@ -68,7 +69,8 @@ func (s *service) redrive(ctx context.Context, all *campaigns.Campaigns, store *
 			rules := redrive.Rules{Allow: []string{s.topic}, Rate: 5, By: "ann"}
 			_, _ = redrive.Drain(ctx, store, pub, redrive.DrainConfig{Rules: rules, Max: 20})
 		case n%4 == 2:
-			_, _ = all.Start(ctx, campaigns.Request{Filter: letters.Filter{Handlers: []string{"ship"}}, Rate: 5, Act: act})
+			_, _ = all.Start(ctx, campaigns.Request{Filter: letters.Filter{Handlers: []string{"ship"}}, Rate: 5,
+				Act: act})
 		default: // a campaign whose topic was away stops itself
 			paused, _ := all.List(ctx, campaigns.List{States: []campaigns.State{campaigns.Paused}})
 			for _, c := range paused {

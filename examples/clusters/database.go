@@ -96,7 +96,8 @@ func (d *databases) make(ctx context.Context, name string) error {
 	}
 	statements := tables[d.driver]
 	for account := range accounts {
-		statements = append(statements[:len(statements):len(statements)], fmt.Sprintf(`INSERT INTO accounts VALUES (%d, 0, -1, 0)`, account))
+		statements = append(statements[:len(statements):len(statements)],
+			fmt.Sprintf(`INSERT INTO accounts VALUES (%d, 0, -1, 0)`, account))
 	}
 	return d.exec(ctx, d.of(name, 0), statements...)
 }
@@ -121,7 +122,8 @@ func (d *databases) commitsInTime(ctx context.Context, address string) error {
 		return err
 	}
 	began := time.Now()
-	insert := map[string]string{"pgx": `INSERT INTO probes DEFAULT VALUES`, "mysql": `INSERT INTO probes VALUES ()`}[d.driver]
+	insert := map[string]string{"pgx": `INSERT INTO probes DEFAULT VALUES`,
+		"mysql": `INSERT INTO probes VALUES ()`}[d.driver]
 	if _, err = db.ExecContext(ctx, insert); err == nil && time.Since(began) > inTime {
 		err = errSlow
 	}
@@ -155,7 +157,8 @@ func refuses(ctx context.Context, driver, address, why string) error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	if _, err = spillway.New(ctx, spillway.Config{Service: "shop", DB: db}); err == nil || !strings.Contains(err.Error(), why) {
+	if _, err = spillway.New(ctx, spillway.Config{Service: "shop", DB: db}); err == nil ||
+		!strings.Contains(err.Error(), why) {
 		return fmt.Errorf("spillway.New does not speak of the %s: %w", why, err)
 	}
 	return nil

@@ -27,7 +27,8 @@ func galeraCluster(ctx context.Context, folder string) (*cluster, error) {
 	}
 	for i := range 3 {
 		port := galeraPort + i
-		n, err := mariaNode(ctx, folder, fmt.Sprint("galera-", i+1), port, "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2",
+		n, err := mariaNode(ctx, folder, fmt.Sprint("galera-", i+1), port, "--binlog-format=ROW",
+			"--innodb-autoinc-lock-mode=2",
 			"--wsrep-on=ON", "--wsrep-provider=/usr/lib/galera/libgalera_smm.so", "--wsrep-cluster-name=spillway",
 			fmt.Sprint("--wsrep-node-name=galera-", i+1), fmt.Sprint("--wsrep-node-address=127.0.0.1:", port+10),
 			"--wsrep-sst-method=rsync", fmt.Sprint("--wsrep-sst-receive-address=127.0.0.1:", port+30),
@@ -48,31 +49,45 @@ func galeraCluster(ctx context.Context, folder string) (*cluster, error) {
 		n.command = command
 	}
 	for i := range instances {
-		mysql.RegisterDialContext(fmt.Sprint("galera", i), func(ctx context.Context, _ string) (conn net.Conn, err error) {
-			for n := range 3 {
-				if conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", galeraPort+(i+n)%3)); err == nil {
-					return conn, nil
+		mysql.RegisterDialContext(fmt.Sprint("galera", i),
+			func(ctx context.Context, _ string) (conn net.Conn, err error) {
+				for n := range 3 {
+					if conn, err = (&net.Dialer{}).DialContext(ctx, "tcp",
+						fmt.Sprint("127.0.0.1:", galeraPort+(i+n)%3)); err == nil {
+						return conn, nil
+					}
 				}
-			}
-			return nil, err
-		})
+				return nil, err
+			})
 	}
-	c.databases = databases{driver: "mysql", admin: "spillway:spillway@galera0(any)/", of: func(name string, instance int) string {
-		return fmt.Sprintf("shop:spillway@galera%d(any)/%s?timeout=3s", instance, name)
-	}}
+	c.databases = databases{driver: "mysql", admin: "spillway:spillway@galera0(any)/",
+		of: func(name string, instance int) string {
+			return fmt.Sprintf("shop:spillway@galera%d(any)/%s?timeout=3s", instance, name)
+		}}
 	isolate := func(ctx context.Context, i, isolated int) error {
-		return maria.exec(ctx, mariaDSN(galeraPort+i), fmt.Sprintf(`SET GLOBAL wsrep_provider_options = 'gmcast.isolate=%d'`, isolated))
+		return maria.exec(ctx, mariaDSN(galeraPort+i),
+			fmt.Sprintf(`SET GLOBAL wsrep_provider_options = 'gmcast.isolate=%d'`, isolated))
 	}
 	c.rounds = []round{
 		{name: "nothing, while commits meet on two nodes", breaks: func(context.Context, string) error { return nil }},
-		{name: "a node is killed", breaks: func(ctx context.Context, _ string) error { return c.nodes[1].crashed(ctx, away) }},
-		{name: "each node restarts", breaks: func(ctx context.Context, _ string) error { return rolling(ctx, c.nodes) }},
-		{name: "a node hangs", breaks: func(ctx context.Context, _ string) error { return hangs(ctx, 2*away, c.nodes[1]) }},
+		{name: "a node is killed", breaks: func(ctx context.Context,
+			_ string) error {
+			return c.nodes[1].crashed(ctx, away)
+		}},
+		{name: "each node restarts", breaks: func(ctx context.Context,
+			_ string) error {
+			return rolling(ctx, c.nodes)
+		}},
+		{name: "a node hangs", breaks: func(ctx context.Context,
+			_ string) error {
+			return hangs(ctx, 2*away, c.nodes[1])
+		}},
 		{name: "a node is cut off from the others", breaks: func(ctx context.Context, _ string) error {
 			return errors.Join(isolate(ctx, 1, 1), sleep(ctx, 2*away), isolate(ctx, 1, 0))
 		}},
 		{name: "no node has a majority", breaks: func(ctx context.Context, _ string) error {
-			return errors.Join(isolate(ctx, 0, 1), isolate(ctx, 1, 1), sleep(ctx, 2*away), isolate(ctx, 0, 0), isolate(ctx, 1, 0))
+			return errors.Join(isolate(ctx, 0, 1), isolate(ctx, 1, 1), sleep(ctx, 2*away), isolate(ctx, 0, 0),
+				isolate(ctx, 1, 0))
 		}},
 		{name: "a node is killed, with parking, campaigns, drains and the console", busy: true,
 			breaks: func(ctx context.Context, _ string) error { return c.nodes[1].crashed(ctx, away) }},

@@ -142,7 +142,8 @@ func kafkaNode(parent, jars string, between *links, i, port int) (*node, error) 
 	}
 	java := []string{"java", "-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Djava.io.tmpdir=" + folder, "-Djdk.net.hosts.file=" + hosts, "-cp", filepath.Join(jars, "*")}
-	format := append(append([]string{}, java...), "kafka.tools.StorageTool", "format", "-t", "c3BpbGx3YXktc2VydmljZQ", "-c", file)
+	format := append(append([]string{}, java...), "kafka.tools.StorageTool", "format", "-t", "c3BpbGx3YXktc2VydmljZQ",
+		"-c", file)
 	if out, err := exec.Command(format[0], format[1:]...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("format the data of Kafka: %w\n%s", err, out)
 	}

@@ -52,7 +52,10 @@ func kafkaRounds(c *cluster, brokers []string, between *links) []round {
 			}
 			return c.nodes[id].crashed(ctx, away)
 		}},
-		{name: "each broker restarts", breaks: func(ctx context.Context, _ string) error { return rolling(ctx, c.nodes) }},
+		{name: "each broker restarts", breaks: func(ctx context.Context,
+			_ string) error {
+			return rolling(ctx, c.nodes)
+		}},
 		{name: "a leader hangs", breaks: func(ctx context.Context, topic string) error {
 			led, _, err := leads(topic)
 			if err != nil {
@@ -74,7 +77,9 @@ func kafkaRounds(c *cluster, brokers []string, between *links) []round {
 		}},
 		{name: "all brokers are killed", breaks: allKilled},
 		{name: "partitions are added", breaks: func(_ context.Context, topic string) error {
-			return onKafka(brokers, func(admin sarama.ClusterAdmin) error { return admin.CreatePartitions(topic, 6, nil, false) })
+			return onKafka(brokers, func(admin sarama.ClusterAdmin) error {
+				return admin.CreatePartitions(topic, 6, nil, false)
+			})
 		}},
 		{name: "partitions are reassigned", breaks: func(ctx context.Context, topic string) error {
 			for _, replicas := range [][]int32{{1, 2}, {2, 3}, {3, 1}, {1, 2, 3}} {
@@ -87,7 +92,8 @@ func kafkaRounds(c *cluster, brokers []string, between *links) []round {
 			}
 			return nil
 		}},
-		{name: "all brokers are killed, with parking, campaigns, drains and the console", breaks: allKilled, busy: true},
+		{name: "all brokers are killed, with parking, campaigns, drains and the console", breaks: allKilled,
+			busy: true},
 	}
 }
 
@@ -168,7 +174,8 @@ func confirmsInTime(from sarama.Client, topic string) error {
 	for turn := range 2 { // the first one also connects
 		for partition := range int32(3) {
 			began := time.Now()
-			if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: topic, Partition: partition}); err != nil {
+			if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: topic,
+				Partition: partition}); err != nil {
 				return err
 			}
 			if turn == 1 && time.Since(began) > inTime {

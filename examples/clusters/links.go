@@ -25,7 +25,8 @@ func newLinks(nodes int, ports ...int) (*links, error) {
 				if from == to {
 					continue
 				}
-				r, err := newRelay(fmt.Sprintf("%s:%d", linkHost(from, to), port+to), fmt.Sprintf("127.0.0.1:%d", port+to))
+				r, err := newRelay(fmt.Sprintf("%s:%d", linkHost(from, to), port+to),
+					fmt.Sprintf("127.0.0.1:%d", port+to))
 				if err != nil {
 					return nil, errors.Join(err, l.close())
 				}

@@ -89,7 +89,8 @@ func (s *service) handle(msg *message.Message) error {
 		latest = 1 << 30
 	}
 	ctx, tx := msg.Context(), idempotency.Tx(msg.Context())
-	if _, err := tx.ExecContext(ctx, s.databases.statement(`INSERT INTO effects (id) VALUES ($1)`), msg.UUID); err != nil {
+	if _, err := tx.ExecContext(ctx, s.databases.statement(`INSERT INTO effects (id) VALUES ($1)`),
+		msg.UUID); err != nil {
 		return err
 	}
 	count := fmt.Sprintf(`UPDATE accounts SET effects = effects + 1, wrong = wrong + CASE WHEN latest > %[1]d THEN 1 ELSE 0 END,

@@ -53,7 +53,8 @@ func main() {
 const usual = "kafka,rabbitmq,postgres,transactions,sessions,mariadb,galera"
 
 var clusters = map[string]func(context.Context, string) (*cluster, error){
-	"kafka": kafkaCluster, "rabbitmq": rabbitCluster, "postgres": postgresCluster, "mariadb": mariaCluster, "galera": galeraCluster,
+	"kafka": kafkaCluster, "rabbitmq": rabbitCluster, "postgres": postgresCluster, "mariadb": mariaCluster,
+	"galera":       galeraCluster,
 	"transactions": poolerCluster("transaction", "&default_query_exec_mode=cache_describe", 20),
 	"sessions":     poolerCluster("session", "", 100),
 }

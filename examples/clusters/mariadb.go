@@ -41,7 +41,8 @@ func mariaCluster(ctx context.Context, folder string) (*cluster, error) {
 		return nil, err
 	}
 	for i := range 2 {
-		n, err := mariaNode(ctx, folder, fmt.Sprint("mariadb-", i+1), mariaPort+i, "--log-bin=binlog", "--log-slave-updates",
+		n, err := mariaNode(ctx, folder, fmt.Sprint("mariadb-", i+1), mariaPort+i, "--log-bin=binlog",
+			"--log-slave-updates",
 			"--gtid-strict-mode=ON", fmt.Sprint("--server-id=", i+1), "--rpl-semi-sync-master-timeout=3600000",
 			"--rpl-semi-sync-master-wait-point=AFTER_SYNC", "--slave-net-timeout=10")
 		if err != nil {
@@ -56,7 +57,8 @@ func mariaCluster(ctx context.Context, folder string) (*cluster, error) {
 	if err := errors.Join(follow(ctx, mariaPort+1, mariaPort), lead(ctx, mariaPort, true)); err != nil {
 		return c, err
 	}
-	if err := refuses(ctx, "mysql", strings.Replace(mariaDSN(mariaPort+1), "spillway:", "shop:", 1), "replica"); err != nil {
+	if err := refuses(ctx, "mysql", strings.Replace(mariaDSN(mariaPort+1), "spillway:", "shop:", 1),
+		"replica"); err != nil {
 		return c, err
 	}
 	var port atomic.Int64 // what a proxy, or a name in DNS, knows
@@ -64,15 +66,19 @@ func mariaCluster(ctx context.Context, folder string) (*cluster, error) {
 	mysql.RegisterDialContext("primary", func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", port.Load()))
 	})
-	c.databases = databases{driver: "mysql", admin: "spillway:spillway@primary(any)/", of: func(name string, _ int) string {
-		return "shop:spillway@primary(any)/" + name + "?timeout=3s&rejectReadOnly=true"
-	}}
+	c.databases = databases{driver: "mysql", admin: "spillway:spillway@primary(any)/",
+		of: func(name string, _ int) string {
+			return "shop:spillway@primary(any)/" + name + "?timeout=3s&rejectReadOnly=true"
+		}}
 	c.rounds = []round{
 		{name: "the primary restarts", breaks: func(ctx context.Context, _ string) error {
 			// a primary that starts waits for no replica until it is told to
 			return errors.Join(primary.restart(ctx, syscall.SIGTERM), lead(ctx, mariaPort, true))
 		}},
-		{name: "the primary hangs", breaks: func(ctx context.Context, _ string) error { return hangs(ctx, 2*away, primary) }},
+		{name: "the primary hangs", breaks: func(ctx context.Context,
+			_ string) error {
+			return hangs(ctx, 2*away, primary)
+		}},
 		{name: "the replica is away", breaks: func(ctx context.Context, _ string) error {
 			return errors.Join(replica.crashed(ctx, away), follow(ctx, mariaPort+1, mariaPort), forget(ctx, mariaPort))
 		}},
@@ -82,7 +88,8 @@ func mariaCluster(ctx context.Context, folder string) (*cluster, error) {
 		}},
 		{name: "the roles are switched, and back", breaks: func(ctx context.Context, _ string) error {
 			for _, to := range []int{1, 0} {
-				if err := errors.Join(switchTo(ctx, mariaPort+to, mariaPort+1-to), sleep(ctx, time.Second)); err != nil {
+				if err := errors.Join(switchTo(ctx, mariaPort+to, mariaPort+1-to),
+					sleep(ctx, time.Second)); err != nil {
 					return err
 				}
 				port.Store(int64(mariaPort + to)) // a second late: until then the service meets one that only reads
@@ -110,21 +117,25 @@ func lead(ctx context.Context, port int, waits bool) error {
 		wait = 1
 	}
 	return maria.exec(ctx, mariaDSN(port), `STOP SLAVE`, `RESET SLAVE ALL`,
-		fmt.Sprint(`SET GLOBAL rpl_semi_sync_slave_enabled = `, 1-wait), fmt.Sprint(`SET GLOBAL rpl_semi_sync_master_enabled = `, wait),
+		fmt.Sprint(`SET GLOBAL rpl_semi_sync_slave_enabled = `, 1-wait),
+		fmt.Sprint(`SET GLOBAL rpl_semi_sync_master_enabled = `, wait),
 		`SET GLOBAL read_only = 0`)
 }
 
 // follow makes a node the replica of another one.
 func follow(ctx context.Context, port, of int) error {
-	return maria.exec(ctx, mariaDSN(port), `SET GLOBAL read_only = 1`, `STOP SLAVE`, `SET GLOBAL rpl_semi_sync_master_enabled = 0`,
-		`SET GLOBAL rpl_semi_sync_slave_enabled = 1`, fmt.Sprintf(`CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, `+
+	return maria.exec(ctx, mariaDSN(port), `SET GLOBAL read_only = 1`, `STOP SLAVE`,
+		`SET GLOBAL rpl_semi_sync_master_enabled = 0`,
+		`SET GLOBAL rpl_semi_sync_slave_enabled = 1`,
+		fmt.Sprintf(`CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, `+
 			`MASTER_USER='spillway', MASTER_PASSWORD='spillway', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos`, of), `START SLAVE`)
 }
 
 // forget has a primary wait no more for what its replica had before it left: back again, the replica does not confirm
 // that, and all commits would hang until the time-out.
 func forget(ctx context.Context, port int) error {
-	return maria.exec(ctx, mariaDSN(port), `SET GLOBAL rpl_semi_sync_master_enabled = 0`, `SET GLOBAL rpl_semi_sync_master_enabled = 1`)
+	return maria.exec(ctx, mariaDSN(port), `SET GLOBAL rpl_semi_sync_master_enabled = 0`,
+		`SET GLOBAL rpl_semi_sync_master_enabled = 1`)
 }
 
 // switchTo is a planned change: the old primary stops to write, and the new one has all that it wrote.
@@ -159,13 +170,16 @@ func mariaNode(ctx context.Context, parent, name string, port int, options ...st
 	}
 	data, users := filepath.Join(folder, "data"), filepath.Join(parent, name+".sql")
 	err = errors.Join(os.WriteFile(users, []byte(mariaUsers), 0o644),
-		runAs(ctx, mariaUser, nil, "mariadb-install-db", "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal",
+		runAs(ctx, mariaUser, nil, "mariadb-install-db", "--no-defaults", "--datadir="+data,
+			"--auth-root-authentication-method=normal",
 			"--skip-test-db", "--skip-name-resolve"))
 	n := &node{name: name, folder: folder, user: mariaUser, answers: func(ctx context.Context) error {
 		return maria.exec(ctx, mariaDSN(port), `SELECT 1 FROM mysql.user LIMIT 1`)
 	}}
-	n.command = append([]string{"/usr/sbin/mariadbd", "--no-defaults", "--datadir=" + data, "--tmpdir=" + folder, "--init-file=" + users,
-		"--bind-address=127.0.0.1", fmt.Sprint("--port=", port), "--socket=" + filepath.Join(folder, "sock"), "--pid-file=server.pid",
+	n.command = append([]string{"/usr/sbin/mariadbd", "--no-defaults", "--datadir=" + data, "--tmpdir=" + folder,
+		"--init-file=" + users,
+		"--bind-address=127.0.0.1", fmt.Sprint("--port=", port), "--socket=" + filepath.Join(folder, "sock"),
+		"--pid-file=server.pid",
 		"--skip-name-resolve", "--max-connections=200", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=32M",
 		"--character-set-server=utf8mb4"}, options...)
 	return n, err

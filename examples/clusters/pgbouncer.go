@@ -43,7 +43,8 @@ func poolerCluster(mode, parameter string, size int) func(context.Context, strin
 		if err := errors.Join(server.start(), server.ready(ctx)); err != nil {
 			return c, err
 		}
-		address := fmt.Sprintf("postgres://spillway:spillway@127.0.0.1:%d/%%s?sslmode=disable&connect_timeout=3%s", poolerPort, parameter)
+		address := fmt.Sprintf("postgres://spillway:spillway@127.0.0.1:%d/%%s?sslmode=disable&connect_timeout=3%s",
+			poolerPort, parameter)
 		c.databases = databases{driver: "pgx", admin: postgresDSN(postgresPort), of: func(name string, _ int) string {
 			return fmt.Sprintf(address, name)
 		}}
@@ -64,13 +65,20 @@ func poolerCluster(mode, parameter string, size int) func(context.Context, strin
 			}
 		}
 		console := func(ctx context.Context, command string) error {
-			return c.databases.exec(ctx, fmt.Sprintf(address, "pgbouncer")+"&default_query_exec_mode=simple_protocol", command)
+			return c.databases.exec(ctx, fmt.Sprintf(address, "pgbouncer")+"&default_query_exec_mode=simple_protocol",
+				command)
 		}
 		crash := func(ctx context.Context, _ string) error { return pooler.crashed(ctx, away) }
 		c.rounds = []round{
 			{name: "the pooler is killed", breaks: crash},
-			{name: "the pooler restarts", breaks: func(ctx context.Context, _ string) error { return pooler.restart(ctx, syscall.SIGINT) }},
-			{name: "the pooler hangs", breaks: func(ctx context.Context, _ string) error { return hangs(ctx, 2*away, pooler) }},
+			{name: "the pooler restarts", breaks: func(ctx context.Context,
+				_ string) error {
+				return pooler.restart(ctx, syscall.SIGINT)
+			}},
+			{name: "the pooler hangs", breaks: func(ctx context.Context,
+				_ string) error {
+				return hangs(ctx, 2*away, pooler)
+			}},
 			{name: "the pooler pauses", breaks: func(ctx context.Context, topic string) error {
 				// PAUSE waits for the server's sessions: in session mode for good
 				within, cancel := context.WithTimeout(ctx, away)
@@ -101,6 +109,7 @@ func poolerNode(parent, mode string, size int, answers func(context.Context) err
 	}
 	file := filepath.Join(parent, "pgbouncer.ini")
 	config := fmt.Appendf(nil, poolerConfig, postgresPort, poolerPort, mode, size, filepath.Join(folder, "log"))
-	return &node{name: "pgbouncer", folder: folder, user: postgresUser, command: []string{program, "-q", file}, answers: answers},
+	return &node{name: "pgbouncer", folder: folder, user: postgresUser, command: []string{program, "-q", file},
+			answers: answers},
 		os.WriteFile(file, config, 0o644)
 }

@@ -67,13 +67,23 @@ func postgresCluster(ctx context.Context, folder string) (*cluster, error) {
 	}
 	address := fmt.Sprintf("postgres://spillway:spillway@127.0.0.1:%d,127.0.0.1:%d/%%s?sslmode=disable"+
 		"&target_session_attrs=read-write&connect_timeout=3", postgresPort, postgresPort+1)
-	c.databases = databases{driver: "pgx", admin: fmt.Sprintf(address, "postgres"), of: func(name string, _ int) string {
-		return fmt.Sprintf(address, name)
-	}}
+	c.databases = databases{driver: "pgx", admin: fmt.Sprintf(address, "postgres"),
+		of: func(name string, _ int) string {
+			return fmt.Sprintf(address, name)
+		}}
 	c.rounds = []round{
-		{name: "the primary restarts", breaks: func(ctx context.Context, _ string) error { return primary.restart(ctx, syscall.SIGINT) }},
-		{name: "the primary hangs", breaks: func(ctx context.Context, _ string) error { return hangs(ctx, 2*away, primary) }},
-		{name: "the standby is away", breaks: func(ctx context.Context, _ string) error { return standby.crashed(ctx, away) }},
+		{name: "the primary restarts", breaks: func(ctx context.Context,
+			_ string) error {
+			return primary.restart(ctx, syscall.SIGINT)
+		}},
+		{name: "the primary hangs", breaks: func(ctx context.Context,
+			_ string) error {
+			return hangs(ctx, 2*away, primary)
+		}},
+		{name: "the standby is away", breaks: func(ctx context.Context,
+			_ string) error {
+			return standby.crashed(ctx, away)
+		}},
 		{name: "the network between primary and standby is cut", breaks: func(ctx context.Context, _ string) error {
 			wire.HalfOpen()
 			defer wire.Heal()
@@ -93,7 +103,8 @@ func postgresCluster(ctx context.Context, folder string) (*cluster, error) {
 
 // readOnly has all transactions of the primary read only.
 func readOnly(ctx context.Context, value string) error {
-	return postgres.exec(ctx, postgresDSN(postgresPort), `ALTER SYSTEM SET default_transaction_read_only = `+value, `SELECT pg_reload_conf()`)
+	return postgres.exec(ctx, postgresDSN(postgresPort), `ALTER SYSTEM SET default_transaction_read_only = `+value,
+		`SELECT pg_reload_conf()`)
 }
 
 // postgres is for statements at an address of one node.
@@ -105,7 +116,8 @@ func postgresDSN(port int) string {
 
 // promote makes the standby a primary that waits for none.
 func promote(ctx context.Context) error {
-	return postgres.exec(ctx, postgresDSN(postgresPort+1), `SELECT pg_promote()`, `ALTER SYSTEM SET synchronous_standby_names = ''`,
+	return postgres.exec(ctx, postgresDSN(postgresPort+1), `SELECT pg_promote()`,
+		`ALTER SYSTEM SET synchronous_standby_names = ''`,
 		`SELECT pg_reload_conf()`)
 }
 
@@ -132,11 +144,13 @@ func postgresPrimary(ctx context.Context, parent, settings string) (*node, error
 		return nil, err
 	}
 	data := filepath.Join(folder, "data")
-	if err := runAs(ctx, postgresUser, nil, filepath.Join(bin, "initdb"), "-D", data, "-U", "spillway", "--pwfile", password, "-A",
+	if err := runAs(ctx, postgresUser, nil, filepath.Join(bin, "initdb"), "-D", data, "-U", "spillway", "--pwfile",
+		password, "-A",
 		"scram-sha-256", "--no-locale", "-E", "UTF8"); err != nil {
 		return nil, err
 	}
-	err = errors.Join(add(filepath.Join(data, "postgresql.conf"), postgresConfig+settings), add(filepath.Join(data, "pg_hba.conf"), postgresAccess))
+	err = errors.Join(add(filepath.Join(data, "postgresql.conf"), postgresConfig+settings),
+		add(filepath.Join(data, "pg_hba.conf"), postgresAccess))
 	return postgresNode("primary", folder, bin, data, postgresPort), err
 }
 
@@ -155,7 +169,8 @@ func postgresStandby(ctx context.Context, parent string, wire *faultproxy.Proxy)
 	if err != nil {
 		return nil, err
 	}
-	err = runAs(ctx, postgresUser, []string{"PGPASSWORD=spillway"}, filepath.Join(bin, "pg_basebackup"), "-R", "-c", "fast", "-D", data,
+	err = runAs(ctx, postgresUser, []string{"PGPASSWORD=spillway"}, filepath.Join(bin, "pg_basebackup"), "-R", "-c",
+		"fast", "-D", data,
 		"-h", host, "-p", port, "-U", "spillway")
 	return postgresNode("standby", folder, bin, data, postgresPort+1), err
 }

@@ -77,9 +77,18 @@ func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
 		return errors.Join(pub.InitializeTopics(topic), pub.Close())
 	}
 	c.rounds = []round{
-		{name: "the first node is killed", breaks: func(ctx context.Context, _ string) error { return c.nodes[0].crashed(ctx, away) }},
-		{name: "each node restarts", breaks: func(ctx context.Context, _ string) error { return rolling(ctx, c.nodes) }},
-		{name: "the first node hangs", breaks: func(ctx context.Context, _ string) error { return hangs(ctx, 2*away, c.nodes[0]) }},
+		{name: "the first node is killed", breaks: func(ctx context.Context,
+			_ string) error {
+			return c.nodes[0].crashed(ctx, away)
+		}},
+		{name: "each node restarts", breaks: func(ctx context.Context,
+			_ string) error {
+			return rolling(ctx, c.nodes)
+		}},
+		{name: "the first node hangs", breaks: func(ctx context.Context,
+			_ string) error {
+			return hangs(ctx, 2*away, c.nodes[0])
+		}},
 		{name: "the first node is cut off from the others", breaks: func(ctx context.Context, _ string) error {
 			if err := rabbitCut(ctx, c.nodes, true); err != nil {
 				return err
@@ -95,9 +104,9 @@ func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
 	return c, nil
 }
 
-// rabbitWhole waits until each node is seen by all others, and restarts those that are not. A node of RabbitMQ 3.10 that hung
-// can stay outside, with "running_partitioned_network", and take clients: then queues are known to some nodes alone. One
-// that paused may fail to boot: "BOOT FAILED", badarg in rabbit_classic_queue.
+// rabbitWhole waits until each node is seen by all others, and restarts those that are not. A node of RabbitMQ 3.10
+// that hung can stay outside, with "running_partitioned_network", and take clients: then queues are known to some nodes
+// alone. One that paused may fail to boot: "BOOT FAILED", badarg in rabbit_classic_queue.
 func rabbitWhole(ctx context.Context, nodes []*node) error {
 	for tries := 0; ; tries++ {
 		alone := rabbitAlone(ctx, nodes)
@@ -125,7 +134,9 @@ func rabbitAlone(ctx context.Context, nodes []*node) (alone []*node) {
 	for until := time.Now().Add(time.Minute); ; {
 		if alone = unanswering(ctx, nodes); len(alone) == 0 {
 			if text, err := rabbitEval(ctx, nodes[0], sees); err == nil {
-				alone = slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return !strings.Contains(text, n.name+"@") })
+				alone = slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool {
+					return !strings.Contains(text, n.name+"@")
+				})
 			} else {
 				alone = nodes[:1]
 			}

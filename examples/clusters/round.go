@@ -42,7 +42,8 @@ func (p *plan) round(ctx context.Context, c *cluster, r round) (_ *result, err e
 		return nil, err
 	}
 	log := newLog()
-	s := &service{cluster: c, topic: name, busy: r.busy, logger: log, parts: make(map[int64]int), failed: make(map[string]int)}
+	s := &service{cluster: c, topic: name, busy: r.busy, logger: log, parts: make(map[int64]int),
+		failed: make(map[string]int)}
 	if s.db, err = c.databases.open(name, 0); err != nil {
 		return nil, err
 	}
@@ -92,7 +93,8 @@ func (p *plan) round(ctx context.Context, c *cluster, r round) (_ *result, err e
 	all := &result{Figure: "clusters", On: c.name, Round: r.name, IDs: len(ids)}
 	err = s.settle(ctx, ids, time.Now().Add(p.within), all)
 	full, _ := s.fullAfter(repaired, p.rate)
-	all.Gap, all.Whole, all.FullAfter, all.Ours = s.gap.Seconds(), whole.Seconds(), full.Seconds(), max(0, full-whole).Seconds()
+	all.Gap, all.Whole, all.FullAfter, all.Ours = s.gap.Seconds(), whole.Seconds(), full.Seconds(), max(0,
+		full-whole).Seconds()
 	all.Pages, all.Log = int(looks.Load()-pages), log.counts()
 	return all, err
 }

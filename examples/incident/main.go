@@ -154,7 +154,8 @@ func (in *input) wait(ctx context.Context, db *sql.DB, store *letters.Store, mis
 		if err != nil {
 			return err
 		}
-		n, err := store.Count(ctx, letters.Filter{Statuses: []letters.Status{letters.StatusWaiting, letters.StatusDiscarded}})
+		n, err := store.Count(ctx, letters.Filter{Statuses: []letters.Status{letters.StatusWaiting,
+			letters.StatusDiscarded}})
 		if err != nil {
 			return err
 		}

@@ -71,9 +71,10 @@ func connect(ctx context.Context, c *crash.Consumer,
 	}
 	addresses := strings.Split(c.Brokers, ",")
 	config.Queue = poison.QueueConfig{Origin: wmkafka.Origin}
-	kafka, err := wmkafka.NewSubscriber(addresses, c.Topic, wmkafka.SubscriberConfig{Sarama: func(config *sarama.Config) {
-		config.Consumer.Group.Session.Timeout = 6 * time.Second // after which Kafka takes a killed consumer for dead
-	}})
+	kafka, err := wmkafka.NewSubscriber(addresses, c.Topic,
+		wmkafka.SubscriberConfig{Sarama: func(config *sarama.Config) {
+			config.Consumer.Group.Session.Timeout = 6 * time.Second // after which Kafka takes a killed consumer for dead
+		}})
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -48,8 +48,9 @@ func (s *session) play(ctx context.Context, applied func(missing ...kind) error)
 		"INC-7: typo of the sender", "--yes"); err != nil {
 		return err
 	}
-	if err := s.types(0, "discard", "discard", "--cause", causes["invalid"].hash, "--reason", "INC-7: cut by the proxy, "+
-		"sent again by hand", "--yes"); err != nil {
+	if err := s.types(0, "discard", "discard", "--cause", causes["invalid"].hash, "--reason",
+		"INC-7: cut by the proxy, "+
+			"sent again by hand", "--yes"); err != nil {
 		return err
 	}
 	if err := applied(cutShort); err != nil {
@@ -140,7 +141,8 @@ func (s *session) hear(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d letters are known to have succeeded: %w", succeeded, redriven, context.Cause(ctx))
+			return fmt.Errorf("%d of %d letters are known to have succeeded: %w", succeeded, redriven,
+				context.Cause(ctx))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

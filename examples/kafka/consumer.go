@@ -71,10 +71,11 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 }
 
 func subscriber(addresses, group string) (*wmkafka.Subscriber, error) {
-	return wmkafka.NewSubscriber(brokers(addresses), group, wmkafka.SubscriberConfig{Sarama: func(config *sarama.Config) {
-		// After how long Kafka takes a killed consumer for dead; its brokers allow no less.
-		config.Consumer.Group.Session.Timeout = 6 * time.Second
-	}})
+	return wmkafka.NewSubscriber(brokers(addresses), group,
+		wmkafka.SubscriberConfig{Sarama: func(config *sarama.Config) {
+			// After how long Kafka takes a killed consumer for dead; its brokers allow no less.
+			config.Consumer.Group.Session.Timeout = 6 * time.Second
+		}})
 }
 
 func brokers(addresses string) []string {

@@ -19,7 +19,8 @@ const rounds = 9
 func main() {
 	testing.Init()
 	harness.Main(10*time.Minute, func(_ context.Context, to io.Writer) error {
-		return errors.Join(flag.Set("test.benchtime", "200ms"), happyPath(to), observedHappyPath(to), tracedHappyPath(to),
+		return errors.Join(flag.Set("test.benchtime", "200ms"), happyPath(to), observedHappyPath(to),
+			tracedHappyPath(to),
 			letterEncode(to))
 	})
 }
@@ -34,7 +35,8 @@ func happyPath(to io.Writer) error {
 	return harness.Print(to, "happy_path", harness.Figure{
 		"spillway_ns": harness.Hundredths(medians[0]), "guarded_ns": harness.Hundredths(medians[1]),
 		"watermill_ns": harness.Hundredths(medians[2]), "ratio": harness.Hundredths(medians[2] / medians[0]),
-		"guarded_ratio": harness.Hundredths(medians[2] / medians[1]), "spillway_allocs": ours, "guarded_allocs": guarded,
+		"guarded_ratio": harness.Hundredths(medians[2] / medians[1]), "spillway_allocs": ours,
+		"guarded_allocs":   guarded,
 		"watermill_allocs": theirs,
 	})
 }
@@ -42,7 +44,8 @@ func happyPath(to io.Writer) error {
 // observedHappyPath is what metrics add to a success, beside what Watermill's own add to a bare handler.
 func observedHappyPath(to io.Writer) error {
 	var plain, ours, none, theirs int64
-	medians, err := harness.Alternate(rounds, side(happySpillway, &plain), side(happyObserved, &ours), side(bare, &none),
+	medians, err := harness.Alternate(rounds, side(happySpillway, &plain), side(happyObserved, &ours),
+		side(bare, &none),
 		side(bareWatermillObserved, &theirs))
 	if err != nil {
 		return err
@@ -63,8 +66,9 @@ func letterEncode(to io.Writer) error {
 		return err
 	}
 	return harness.Print(to, "letter_encode", harness.Figure{
-		"ns": harness.Hundredths(medians[0]), "encode_alone_ns": harness.Hundredths(medians[1]), "bytes_added": bytesAdded(),
-		"allocs": whole,
+		"ns": harness.Hundredths(medians[0]), "encode_alone_ns": harness.Hundredths(medians[1]),
+		"bytes_added": bytesAdded(),
+		"allocs":      whole,
 	})
 }
 

@@ -28,7 +28,8 @@ func tracedHappyPath(to io.Writer) error {
 		"by": "opentelemetry", "spillway_ns": harness.Hundredths(medians[0]),
 		"sampled_out_added_ns": harness.Hundredths(medians[1] - medians[0]), "sampled_out_added_allocs": out - plain,
 		"given_trace_added_ns": harness.Hundredths(medians[2] - medians[0]), "given_trace_added_allocs": given - plain,
-		"instruments_added_ns": harness.Hundredths(medians[3] - medians[0]), "instruments_added_allocs": measured - plain,
+		"instruments_added_ns":     harness.Hundredths(medians[3] - medians[0]),
+		"instruments_added_allocs": measured - plain,
 	})
 }
 

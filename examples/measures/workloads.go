@@ -64,7 +64,8 @@ func happyObserved(b *testing.B) {
 
 // bareWatermillObserved are Watermill's metrics around a bare handler.
 func bareWatermillObserved(b *testing.B) {
-	run(b, metrics.NewPrometheusMetricsBuilder(prometheus.NewRegistry(), "", "").NewRouterMiddleware().Middleware(succeed))
+	run(b, metrics.NewPrometheusMetricsBuilder(prometheus.NewRegistry(), "",
+		"").NewRouterMiddleware().Middleware(succeed))
 }
 
 func bare(b *testing.B) { run(b, succeed) }
@@ -83,7 +84,8 @@ func happyWatermill(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	retry := wm.Retry{MaxRetries: 4, InitialInterval: 100 * time.Millisecond, MaxInterval: 10 * time.Second, Multiplier: 2}
+	retry := wm.Retry{MaxRetries: 4, InitialInterval: 100 * time.Millisecond, MaxInterval: 10 * time.Second,
+		Multiplier: 2}
 	run(b, queue(retry.Middleware(wm.Recoverer(succeed))))
 }
 

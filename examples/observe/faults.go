@@ -33,7 +33,8 @@ func (f *faults) billing(msg *message.Message) ([]*message.Message, error) {
 func (f *faults) mailer(msg *message.Message) error {
 	switch fault := msg.Metadata.Get("fault"); {
 	case fault == "old":
-		return classify.Discard(errors.New("the mail is of no use now"), classify.Reason(fmt.Sprint("mail_", rand.N(1000))))
+		return classify.Discard(errors.New("the mail is of no use now"),
+			classify.Reason(fmt.Sprint("mail_", rand.N(1000))))
 	case fault == "address":
 		return classify.Invalid(errors.New("no address"), classify.Reason("no_address"))
 	case f.slow.Load() && rand.N(100) < 45:

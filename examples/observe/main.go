@@ -79,10 +79,12 @@ func run(ctx context.Context, limit time.Duration, panels bool) (result Result, 
 	fmt.Fprintf(os.Stderr, "Prometheus is at %s, with the rules in %s; each time in them is a %dth, and no limit is "+
 		"longer than %d s\n\n", server.address, filepath.Join(folder, "spillway.rules.yml"), Factor, Longest)
 
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the demo has had its %s: give a longer -limit", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("the demo has had its %s: give a longer -limit", limit))
 	defer cancel()
 	w := newWatch(os.Stderr, server)
-	err = beside(ctx, func(ctx context.Context) error { return (&story{shop: s, watch: w}).tell(ctx) }, s.traffic, w.run)
+	err = beside(ctx, func(ctx context.Context) error { return (&story{shop: s, watch: w}).tell(ctx) }, s.traffic,
+		w.run)
 	result.Seconds = float64(time.Since(w.start).Round(100*time.Millisecond).Milliseconds()) / 1000
 	for _, name := range names() {
 		result.Alerts++
@@ -101,13 +103,15 @@ func run(ctx context.Context, limit time.Duration, panels bool) (result Result, 
 		out = os.Stderr
 	}
 	answers, err := check(ctx, server, w.start, out)
-	result.Queries, result.Errors, result.Empty = answers.Queries, answers.Errors, append(result.Empty, answers.Empty...)
+	result.Queries, result.Errors, result.Empty = answers.Queries, answers.Errors, append(result.Empty,
+		answers.Empty...)
 	return result, err
 }
 
 // names returns the names of the alerts.
 func names() (found []string) {
-	for _, match := range regexp.MustCompile(`(?m)^ *- alert: (\w+)$`).FindAllStringSubmatch(string(alerts.Rules()), -1) {
+	for _, match := range regexp.MustCompile(`(?m)^ *- alert: (\w+)$`).FindAllStringSubmatch(string(alerts.Rules()),
+		-1) {
 		found = append(found, match[1])
 	}
 	return found

@@ -60,7 +60,8 @@ func ruled() (found []query) {
 // silent are the queries for which the demo has no data, as what they count does not happen in it: a process that ends,
 // versions, leases, letters of topics that are not allowed, and dead-letter topics.
 var silent = []string{
-	"Messages that ended the process A", "Messages that did not B", "Messages that did not C", "Messages that did not D",
+	"Messages that ended the process A", "Messages that did not B", "Messages that did not C",
+	"Messages that did not D",
 	"Letters that were not taken B", "Letters that were not taken C", "Letters that were not taken D",
 }
 

@@ -81,7 +81,8 @@ func openShop(ctx context.Context, folder string) (s *shop, err error) {
 // open makes an instance, whose channel has its metrics on a page of its own.
 func (s *shop) open(ctx context.Context, name string) (*instance, error) {
 	registry := prometheus.NewRegistry()
-	metrics, err := prom.New(prom.Config{Registerer: registry, Interval: time.Second, Timeout: time.Second, MaxValues: 20})
+	metrics, err := prom.New(prom.Config{Registerer: registry, Interval: time.Second, Timeout: time.Second,
+		MaxValues: 20})
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,8 @@ func (s *shop) run(ctx context.Context) (err error) {
 		s.two.metrics.Watch(ctx, s.two.channel)); err != nil {
 		return err
 	}
-	worker, err := campaigns.NewWorker(s.campaigns, open{s.broker}, campaigns.WorkerConfig{Poll: 200 * time.Millisecond})
+	worker, err := campaigns.NewWorker(s.campaigns, open{s.broker},
+		campaigns.WorkerConfig{Poll: 200 * time.Millisecond})
 	if err != nil {
 		return err
 	}
@@ -194,7 +196,8 @@ func (s *shop) traffic(ctx context.Context) error {
 		}
 		if n%10 == 0 {
 			twice := message.NewMessage(watermill.NewUUID(), []byte(`{}`))
-			if err := errors.Join(s.publish("stock", "later", 1), s.broker.Publish("reports", twice, twice.Copy())); err != nil {
+			if err := errors.Join(s.publish("stock", "later", 1),
+				s.broker.Publish("reports", twice, twice.Copy())); err != nil {
 				return err
 			}
 		}

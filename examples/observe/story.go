@@ -174,7 +174,8 @@ func (s *story) databases() []fault {
 			[]string{"SpillwayPurgeNotRunning"}},
 		{"the only instance with Ordered is gone: it left a message that is due, and one that is held",
 			"it is back, and a person releases the held one",
-			s.leaveParked, s.exec(`DELETE FROM spillway_parked`), []string{"SpillwaySequenceLate", "SpillwaySequenceHeld"}},
+			s.leaveParked, s.exec(`DELETE FROM spillway_parked`),
+			[]string{"SpillwaySequenceLate", "SpillwaySequenceHeld"}},
 		{"a standing policy left a cause to a person", "a person releases the cause",
 			s.exec(`INSERT INTO spillway_policies (service, name, cause, stopped) VALUES (CAST('shop' AS BLOB), 'timeouts', 'c0ffee', 1)`),
 			s.exec(`UPDATE spillway_policies SET stopped = 0`), []string{"SpillwayPolicyBlocked"}},
@@ -190,8 +191,10 @@ func (s *story) leaveParked(ctx context.Context) error {
 	for position, key := range []string{"customer-1", "customer-2"} {
 		msg := message.NewMessage(watermill.NewUUID(), []byte(`{}`))
 		if err := parked.Park(ctx, sequence.Source{Group: "billing", Topic: "orders"}, &sequence.Row{
-			Lane: []byte(key), RecordKey: []byte(key), Position: int64(position), Fingerprint: sequence.FingerprintOf(msg),
-			SentAt: time.Now(), Key: sequence.Key{Consumer: "shop/billing", ID: msg.UUID}, Msg: msg, Held: key == "customer-2",
+			Lane: []byte(key), RecordKey: []byte(key), Position: int64(position),
+			Fingerprint: sequence.FingerprintOf(msg),
+			SentAt:      time.Now(), Key: sequence.Key{Consumer: "shop/billing", ID: msg.UUID}, Msg: msg,
+			Held: key == "customer-2",
 		}, 0); err != nil {
 			return err
 		}
@@ -213,15 +216,17 @@ func (s *story) bug(ctx context.Context) error {
 				return err
 			}
 			s.watch.say("fault", "a person redrives before the bug is repaired")
-			c, err := s.shop.campaigns.Start(ctx, campaigns.Request{Filter: customers, Rate: 40, StopAt: 0.2, StopAfter: 15,
-				Act: campaigns.Act{By: "ann", Reason: "it may work now"}})
+			c, err := s.shop.campaigns.Start(ctx,
+				campaigns.Request{Filter: customers, Rate: 40, StopAt: 0.2, StopAfter: 15,
+					Act: campaigns.Act{By: "ann", Reason: "it may work now"}})
 			if err != nil {
 				return err
 			}
 			if err := s.watch.fire(ctx, "SpillwayRedrivenFailAgain", "SpillwayCampaignStopped"); err != nil {
 				return err
 			}
-			if _, err := s.shop.campaigns.Cancel(ctx, c.ID, campaigns.Act{By: "ann", Reason: "it does not work"}); err != nil {
+			if _, err := s.shop.campaigns.Cancel(ctx, c.ID,
+				campaigns.Act{By: "ann", Reason: "it does not work"}); err != nil {
 				return err
 			}
 			s.watch.say("fault", "and once more, where a letter may be redriven once")
@@ -250,7 +255,8 @@ func (s *story) drain(ctx context.Context) error {
 			return err
 		}
 		if err := s.redrive(ctx, redrive.Rules{MaxRedrives: 100,
-			Filter: letters.Filter{Statuses: []letters.Status{letters.StatusWaiting, letters.StatusQuarantined}}}); err != nil {
+			Filter: letters.Filter{Statuses: []letters.Status{letters.StatusWaiting,
+				letters.StatusQuarantined}}}); err != nil {
 			return err
 		}
 		left, err := s.shop.one.channel.Letters().Count(ctx,

@@ -54,7 +54,8 @@ func (p *plan) book(from broker, msg *message.Message) ([]*message.Message, erro
 	if balance += p.amount(number); balance < 0 {
 		return nil, errNoMoney
 	}
-	if _, err := tx.ExecContext(ctx, `UPDATE accounts SET balance = $2 WHERE account = $1`, account, balance); err != nil {
+	if _, err := tx.ExecContext(ctx, `UPDATE accounts SET balance = $2 WHERE account = $1`, account,
+		balance); err != nil {
 		return nil, err
 	}
 	if _, err := tx.ExecContext(ctx, `INSERT INTO effects (id, lane, number) VALUES ($1, $2, $3)`, msg.UUID, lane,

@@ -26,7 +26,8 @@ func demonstrate(p *plan) (err error) {
 	p.Keys, p.Partitions, p.Lanes, p.Consumers = 40, 2, 16, 1
 	p.Twice, p.ForGood, p.Work = 5, 0, 15*time.Millisecond
 	p.Delays = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
-		4 * time.Second, 4 * time.Second, 4 * time.Second} // longer than the bank is away, with the two failures of a message
+		// longer than the bank is away, with the two failures of a message
+		4 * time.Second, 4 * time.Second, 4 * time.Second}
 	bank := p.newBank()
 	defer bank.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), p.Within)

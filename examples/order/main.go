@@ -24,12 +24,13 @@ type plan struct {
 	Seed        uint64
 
 	Messages, Keys, Partitions, Lanes, Consumers int
-	Twice, ForGood                               int // of a hundred messages: fail twice, or until they are dead letters
-	Kills, Cuts                                  int
-	Stops                                        bool // by SIGSTOP, beyond the session
-	Grow, Restarts                               bool // partitions are added, and the servers restarted
-	Work, Within                                 time.Duration
-	Delays                                       []time.Duration // of messages that failed
+	// of a hundred messages: fail twice, or until they are dead letters
+	Twice, ForGood int
+	Kills, Cuts    int
+	Stops          bool // by SIGSTOP, beyond the session
+	Grow, Restarts bool // partitions are added, and the servers restarted
+	Work, Within   time.Duration
+	Delays         []time.Duration // of messages that failed
 
 	Bank    string // the address of the demo's downstream
 	Without bool   // the order of keys

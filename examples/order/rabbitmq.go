@@ -73,8 +73,9 @@ func (r *rabbitBroker) produce() error {
 		var last *amqp091.DeferredConfirmation
 		for n := range r.Messages {
 			var err error
-			if last, err = c.PublishWithDeferredConfirm("", r.Topic, true, false, amqp091.Publishing{MessageId: r.idOf(n),
-				DeliveryMode: amqp091.Persistent, Body: []byte(fmt.Sprint(n))}); err != nil {
+			if last, err = c.PublishWithDeferredConfirm("", r.Topic, true, false,
+				amqp091.Publishing{MessageId: r.idOf(n),
+					DeliveryMode: amqp091.Persistent, Body: []byte(fmt.Sprint(n))}); err != nil {
 				return err
 			}
 			if n%500 == 499 {
@@ -95,7 +96,8 @@ func (r *rabbitBroker) consume(config *spillway.Config) (message.Subscriber, mes
 		return key
 	}}
 	from.AMQP.Queue.Arguments = r.arguments()
-	from.AMQP.Connection.AmqpConfig = &amqp091.Config{Heartbeat: 2 * time.Second} // a stopped consumer is given up in 6 s
+	// a stopped consumer is given up in 6 s
+	from.AMQP.Connection.AmqpConfig = &amqp091.Config{Heartbeat: 2 * time.Second}
 	subscriber, err := wmamqp.NewSubscriber(r.Brokers[0], from)
 	if err != nil {
 		return nil, nil, err

@@ -21,7 +21,8 @@ func inKafka(ctx context.Context, plan *Plan, s *source) error {
 	brokers := strings.Split(addresses, ",")
 	admin, err := sarama.NewClusterAdmin(brokers, nil)
 	if err != nil {
-		return fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct SPILLWAY_KAFKA: %w", addresses,
+		return fmt.Errorf("connect to Kafka at %s: start it with \"make services\", or correct SPILLWAY_KAFKA: %w",
+			addresses,
 			err)
 	}
 	s.atClose(admin.Close)

@@ -52,7 +52,8 @@ func parse(args []string) (*Plan, error) {
 		"seed of the order of events, of which are sent twice, and of which are cut short")
 	flags.BoolVar(&plan.Without, "without", false, "without the breaker")
 	flags.BoolVar(&plan.FigureAlone, "figure", false, "print the line with the figure alone")
-	flags.DurationVar(&plan.Limit, "limit", 2*time.Minute, "how long to wait, when all is published, until it is handled")
+	flags.DurationVar(&plan.Limit, "limit", 2*time.Minute,
+		"how long to wait, when all is published, until it is handled")
 	_ = flags.Parse(args) // it ends the program itself
 	if flags.NArg() > 0 {
 		return nil, fmt.Errorf("unknown argument %q: give flags only, -help lists them", flags.Arg(0))

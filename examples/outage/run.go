@@ -142,7 +142,8 @@ func (s *story) settled(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%d webhooks were not handled in %s: give a lower -rate or a longer -limit", s.result.Lost,
+			return fmt.Errorf("%d webhooks were not handled in %s: give a lower -rate or a longer -limit",
+				s.result.Lost,
 				s.plan.Limit)
 		}
 		select {

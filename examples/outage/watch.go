@@ -92,7 +92,8 @@ func (w *watch) picture() []string {
 func (w *watch) line() string {
 	s, full := w.last, float64(w.story.plan.Rate)
 	return fmt.Sprintf("%4.0f s %-4s handled %5.0f/s [%-20s] calls %5.0f/s  guard %-8s held %3d  waiting %6d  letters %d",
-		s.at.Sub(w.start).Seconds(), w.story.state(), s.perSecond, strings.Repeat("=", chart.Cells(s.perSecond, full, 20)),
+		s.at.Sub(w.start).Seconds(), w.story.state(), s.perSecond,
+		strings.Repeat("=", chart.Cells(s.perSecond, full, 20)),
 		s.callsOfOne,
 		s.state, s.held, s.backlog, s.dead)
 }

@@ -32,7 +32,8 @@ func main() {
 
 func run(file string, fixed bool) {
 	ctx := context.Background()
-	db := must(sql.Open("sqlite", file+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")) // readers and writers wait for each other
+	// readers and writers wait for each other
+	db := must(sql.Open("sqlite", file+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"))
 	defer db.Close()
 	must(db.Exec(`CREATE TABLE IF NOT EXISTS invoices (order_id TEXT)`))
 	orders := gochannel.NewGoChannel(gochannel.Config{}, nil)
@@ -51,10 +52,12 @@ func run(file string, fixed bool) {
 	<-router.Running()
 
 	if fixed {
-		report := must(redrive.Drain(ctx, dlc.Letters(), orders, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}))
+		report := must(redrive.Drain(ctx, dlc.Letters(), orders,
+			redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}))
 		fmt.Println("redriven:", report.Redriven)
 	} else {
-		must(0, orders.Publish("orders", message.NewMessage("order-1", nil), message.NewMessage("order-2", []byte("of a new customer"))))
+		must(0, orders.Publish("orders", message.NewMessage("order-1", nil),
+			message.NewMessage("order-2", []byte("of a new customer"))))
 	}
 	var invoices, waiting int
 	for invoices+waiting < 2 { // a service would run on
@@ -63,7 +66,8 @@ func run(file string, fixed bool) {
 		waiting = int(must(dlc.Letters().Count(ctx, letters.Filter{})))
 	}
 	for _, group := range must(dlc.Letters().Groups(ctx, letters.Filter{})) {
-		fmt.Printf("%d dead letter(s) in %s: %s (%s)\n", group.Count, group.DeadLetterTopic, group.Description, group.Reason)
+		fmt.Printf("%d dead letter(s) in %s: %s (%s)\n", group.Count, group.DeadLetterTopic, group.Description,
+			group.Reason)
 	}
 	fmt.Println("invoices:", invoices)
 	must(0, router.Close())

@@ -50,7 +50,8 @@ func run(ctx context.Context, plan *crash.Plan) (result webhooks.Result, err err
 		return result, err
 	}
 	defer func() { err = errors.Join(err, group.Close()) }()
-	return crash.Tell(ctx, plan, crash.Broker{Live: live, Summaries: summaries, Backlog: backlogOf(&plan.Setting, group)})
+	return crash.Tell(ctx, plan, crash.Broker{Live: live, Summaries: summaries,
+		Backlog: backlogOf(&plan.Setting, group)})
 }
 
 // backlogOf counts what the consumer's group has not acked: the topic's first, as a letter is published before its

@@ -79,7 +79,8 @@ func createTopics(c *consumer) (cleanUp func() error, err error) {
 		return errors.Join(failed, admin.Close())
 	}
 	for _, topic := range own {
-		if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: -1}, false); err != nil {
+		if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: -1},
+			false); err != nil {
 			return nil, errors.Join(fmt.Errorf("create topic %s: %w", topic, err), cleanUp())
 		}
 	}

@@ -35,8 +35,9 @@ func parse(args []string) (*Plan, error) {
 	flags := flag.NewFlagSet("stages", flag.ExitOnError)
 	flags.StringVar(&plan.Input, "input", "", "file of events, a line {\"event\": name, \"payload\": {...}} each "+
 		"(default: 60 that are built in); they come round and round")
-	flags.StringVar(&plan.Brokers, "brokers", "", "addresses of Kafka, with commas between (default: SPILLWAY_KAFKA, or "+
-		"that of \"make services\")")
+	flags.StringVar(&plan.Brokers, "brokers", "",
+		"addresses of Kafka, with commas between (default: SPILLWAY_KAFKA, or "+
+			"that of \"make services\")")
 	flags.StringVar(&plan.Postgres, "database", "", "URL of PostgreSQL, best without a password, which arguments show "+
 		"to everybody (default: SPILLWAY_POSTGRES, or that of \"make services\")")
 	flags.Uint64Var(&plan.Seed, "seed", 1, "seed of the order of events, and of which are sent twice")

@@ -18,7 +18,8 @@ func (c *watch) picture(rate float64) []string {
 	if !c.plan.Blocking {
 		for i, delay := range c.plan.Stages {
 			n := c.waiting(i)
-			lines = append(lines, fmt.Sprintf("stage %-6s%5d   %s", delay, n, chart.Bar(float64(n), float64(c.plan.Rate))))
+			lines = append(lines, fmt.Sprintf("stage %-6s%5d   %s", delay, n,
+				chart.Bar(float64(n), float64(c.plan.Rate))))
 		}
 	}
 	return append(lines,

@@ -62,7 +62,8 @@ func (p *Plan) Ready() error {
 	}
 	total := int(float64(p.Rate) * p.publishing().Seconds())
 	if total > maxDeliveries {
-		return fmt.Errorf("-rate %d, -down %s: that is %d events, and at most %d are published: give less", p.Rate, p.Down,
+		return fmt.Errorf("-rate %d, -down %s: that is %d events, and at most %d are published: give less", p.Rate,
+			p.Down,
 			total, maxDeliveries)
 	}
 	p.draw(events, total)

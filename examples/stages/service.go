@@ -13,7 +13,8 @@ import (
 )
 
 func newConsumer(plan *Plan, db *sql.DB, store *letters.Store, handle message.HandlerFunc) *consumer {
-	return &consumer{plan: plan, db: db, letters: store, handle: handle, waiting: make([]atomic.Int64, len(plan.Stages))}
+	return &consumer{plan: plan, db: db, letters: store, handle: handle,
+		waiting: make([]atomic.Int64, len(plan.Stages))}
 }
 
 // begin starts the service, and returns when it has subscribed.

@@ -121,7 +121,10 @@ func newRouter(ctx context.Context, db *sql.DB, live *gochannel.GoChannel, fault
 		DB:      db,
 		Retry: middleware.RetryConfig{
 			Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond},
-			Hooks:   middleware.RetryHooks{OnRetry: func(context.Context, middleware.Attempt, time.Duration) { tally.Retries.Add(1) }},
+			Hooks: middleware.RetryHooks{OnRetry: func(context.Context, middleware.Attempt,
+				time.Duration) {
+				tally.Retries.Add(1)
+			}},
 		},
 		Queue: poison.QueueConfig{Hooks: poison.Hooks{
 			OnDeadLetter: func(context.Context, poison.Letter) { tally.SetAside.Add(1) },

@@ -27,7 +27,8 @@ func (n Names) Token(path string) (string, error) {
 		return "", fmt.Errorf("%s: %w", n.TokenFile, err)
 	}
 	if mode := info.Mode(); runtime.GOOS != "windows" && mode.Perm()&0o027 != 0 {
-		return "", fmt.Errorf("%s is %s, which others may read or write (mode %#o): chmod 600 it", n.TokenFile, path, mode.Perm())
+		return "", fmt.Errorf("%s is %s, which others may read or write (mode %#o): chmod 600 it", n.TokenFile, path,
+			mode.Perm())
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxToken+1))
 	if err != nil {

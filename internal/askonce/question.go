@@ -82,7 +82,8 @@ func (q *Question) Ask(ctx context.Context, every time.Duration,
 			return found.Answer, nil
 		}
 		if !wait.For(ctx, 20*time.Millisecond+rand.N(30*time.Millisecond)) {
-			return Answer{}, fmt.Errorf("another instance asks the database, and has not answered: %w", context.Cause(ctx))
+			return Answer{}, fmt.Errorf("another instance asks the database, and has not answered: %w",
+				context.Cause(ctx))
 		}
 	}
 }

@@ -132,8 +132,9 @@ func recovered(next Handler) Handler {
 		}
 		for i := range out {
 			if out[i] == nil {
-				return nil, Outcome{Next: Failed, Why: classify.Permanent(fmt.Errorf("middleware: the handler returned %d output "+
-					"message(s), of which number %d is nil: return messages only", len(out), i+1))}
+				return nil, Outcome{Next: Failed,
+					Why: classify.Permanent(fmt.Errorf("middleware: the handler returned %d output "+
+						"message(s), of which number %d is nil: return messages only", len(out), i+1))}
 			}
 		}
 		return out, o

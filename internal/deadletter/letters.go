@@ -63,7 +63,8 @@ type Inside interface {
 	// ForStage returns the message that is published to a retry stage in place of original, a message as it arrived. It
 	// has original's origin and the failure so far, earlier stages included, without the stack. The context of the
 	// message has the values of original's context and does not end with it. ForStage takes over original.
-	ForStage(original *message.Message, failure *classify.Failure, number int, due, holdUntil time.Time) *message.Message
+	ForStage(original *message.Message, failure *classify.Failure, number int, due,
+		holdUntil time.Time) *message.Message
 	// FromStage restores what ForStage packed of msg, which comes out of a retry stage: the id and the metadata that a
 	// transport could have changed.
 	FromStage(msg *message.Message)

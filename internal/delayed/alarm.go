@@ -11,8 +11,9 @@ import (
 type alarm struct {
 	mu     sync.Mutex
 	asleep bool
-	until  time.Time // asleep: when to look. Awake: when the earliest is due that the last look may have missed, or zero
-	wake   chan struct{}
+	// asleep: when to look. Awake: when the earliest is due that the last look may have missed, or zero
+	until time.Time
+	wake  chan struct{}
 }
 
 func newAlarm() *alarm { return &alarm{wake: make(chan struct{}, 1)} }

@@ -80,7 +80,8 @@ func (c *Selection) validate() error {
 	case len(c.IDs) > 0 && len(c.Metadata) > 0:
 		return errors.New("delay: erase: Selection.IDs and Metadata are both set: set one")
 	case len(c.IDs) > MaxIDs:
-		return fmt.Errorf("delay: erase: Selection.IDs lists %d ids, at most %d are possible: use several calls", len(c.IDs),
+		return fmt.Errorf("delay: erase: Selection.IDs lists %d ids, at most %d are possible: use several calls",
+			len(c.IDs),
 			MaxIDs)
 	}
 	return nil

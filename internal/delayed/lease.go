@@ -129,7 +129,8 @@ func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, from place) (c ch
 		}
 		found++
 		bytes += max(0, size)
-		if full = full || bytes > maxBytes && len(c.seqs) > 0; !full { // else it is not touched, and the next is behind it
+		// else it is not touched, and the next is behind it
+		if full = full || bytes > maxBytes && len(c.seqs) > 0; !full {
 			c.seqs = append(c.seqs, seq)
 		}
 		return nil
@@ -220,7 +221,8 @@ func (s *Store) execAmong(ctx context.Context, tx *sql.Tx, statement string, seq
 		return 0, nil
 	}
 	condition, more := s.dialect.among(seqs)
-	result, err := tx.ExecContext(ctx, s.db.Statement(statement+condition), append(args[:len(args):len(args)], more...)...)
+	result, err := tx.ExecContext(ctx, s.db.Statement(statement+condition),
+		append(args[:len(args):len(args)], more...)...)
 	if err != nil {
 		return 0, err
 	}

@@ -126,7 +126,9 @@ func (m *move) givenUp(t taken, refusal error) bool {
 	if m.worker.from.config.GiveUp == nil || t.msg == nil || !m.refusedAlways(refusal) {
 		return false
 	}
-	err := safecall.Call("GiveUp", func() error { return m.worker.from.config.GiveUp(m.ctx, t.topic, t.msg.Copy(), refusal) })
+	err := safecall.Call("GiveUp", func() error {
+		return m.worker.from.config.GiveUp(m.ctx, t.topic, t.msg.Copy(), refusal)
+	})
 	m.orLog("give up a message that its topic refuses", err)
 	return err == nil
 }
@@ -178,7 +180,9 @@ func (m *move) publish(rows []taken) error {
 	go func() {
 		err := errGoexit
 		defer func() { ended <- err }()
-		err = safecall.Call("publisher", func() error { return m.worker.from.publisher.Publish(rows[0].topic, messages...) })
+		err = safecall.Call("publisher", func() error {
+			return m.worker.from.publisher.Publish(rows[0].topic, messages...)
+		})
 		if err == nil {
 			m.tell(rows, moved)
 		}

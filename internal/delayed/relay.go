@@ -71,7 +71,8 @@ func (c *RelayConfig) validate() error {
 	case c.Poll < minPoll:
 		return fmt.Errorf("delay: RelayConfig.Poll is %s: each is a statement; it must be %s or more", c.Poll, minPoll)
 	case c.Lease < minLease:
-		return fmt.Errorf("delay: RelayConfig.Lease is %s: it must outlast a statement, and be %s or more", c.Lease, minLease)
+		return fmt.Errorf("delay: RelayConfig.Lease is %s: it must outlast a statement, and be %s or more", c.Lease,
+			minLease)
 	}
 	return nil
 }

@@ -123,7 +123,8 @@ func checkPut(topic string, msg *message.Message, after time.Duration) error {
 }
 
 func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
-	if largest := s.db.Largest(); largest > 0 && r.size() > largest { // the server would hang up, and take the transaction with it
+	// the server would hang up, and take the transaction with it
+	if largest := s.db.Largest(); largest > 0 && r.size() > largest {
 		return fmt.Errorf("%w: %d bytes, and the server takes at most %d", classify.ErrTooLarge, r.size(), largest)
 	}
 	args := r.args(after + s.dialect.tick)

@@ -36,7 +36,8 @@ func checkDuplicates(pub message.Publisher) error {
 	for _, layer := range decorated.Layers(pub) {
 		if own, ok := layer.Publisher.(deduplicates); ok {
 			drops := false
-			if err := safecall.Call("Deduplicates", func() error { drops = own.Deduplicates(); return nil }); err != nil {
+			if err := safecall.Call("Deduplicates",
+				func() error { drops = own.Deduplicates(); return nil }); err != nil {
 				return fmt.Errorf("the publisher %s: %w", layer.Type, err)
 			}
 			if drops {

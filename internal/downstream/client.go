@@ -30,7 +30,8 @@ func NewClient(address string, timeout time.Duration) *Client {
 func (c *Client) Call(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.address+"/?id="+url.QueryEscape(id), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.address+"/?id="+url.QueryEscape(id),
+		nil)
 	if err != nil {
 		return err
 	}

@@ -32,11 +32,13 @@ func (k *Key) Validate() error {
 		return err
 	}
 	if len(k.Secret) != SecretSize {
-		return fmt.Errorf("the secret of key %q has %d bytes: it must have %d: make one with `openssl rand -base64 %d`", k.ID,
+		return fmt.Errorf("the secret of key %q has %d bytes: it must have %d: make one with `openssl rand -base64 %d`",
+			k.ID,
 			len(k.Secret), SecretSize, SecretSize)
 	}
 	if len(k.Wrapped) > maxWrapped {
-		return fmt.Errorf("the wrapped key of %q has %d bytes: at most %d are possible", k.ID, len(k.Wrapped), maxWrapped)
+		return fmt.Errorf("the wrapped key of %q has %d bytes: at most %d are possible", k.ID, len(k.Wrapped),
+			maxWrapped)
 	}
 	return nil
 }

@@ -61,7 +61,9 @@ func Subscribers(router *message.Router) (all []reflect.Value) {
 // user code as well; and work on behalf of a message outside of a router needs the names too.
 var (
 	handlerName    = KeyOf("message.HandlerNameFromCtx", func(c context.Context) { message.HandlerNameFromCtx(c) })
-	subscribeTopic = KeyOf("message.SubscribeTopicFromCtx", func(c context.Context) { message.SubscribeTopicFromCtx(c) })
+	subscribeTopic = KeyOf("message.SubscribeTopicFromCtx", func(c context.Context) {
+		message.SubscribeTopicFromCtx(c)
+	})
 )
 
 // Within returns ctx with the names that a router leaves in the contexts of a handler's messages.

@@ -112,7 +112,8 @@ func (d *Dialect) Resolve(ctx context.Context, tx Querier, row Row) (*Record, er
 func (d *Dialect) Find(ctx context.Context, q Querier, row Row) (record *Record, free bool, err error) {
 	record = new(Record)
 	var version sql.NullInt64
-	err = q.QueryRowContext(ctx, d.find, d.text(row.Consumer), d.text(row.ID)).Scan(&record.Outputs, &record.Fingerprint,
+	err = q.QueryRowContext(ctx, d.find, d.text(row.Consumer), d.text(row.ID)).Scan(&record.Outputs,
+		&record.Fingerprint,
 		&version, &free)
 	record.Version, record.Versioned = version.Int64, version.Valid
 	return record, free, err

@@ -73,8 +73,10 @@ func consumersOf(ctx context.Context, db *database.Database, service string) (al
 	}
 	for last := prefix; ; {
 		next, found := "", false
-		err := db.Query(ctx, func() { found = false }, func(rows *sql.Rows) error { found = true; return rows.Scan(&next) },
-			db.Statement(`SELECT consumer FROM spillway_keys WHERE consumer > ? ORDER BY consumer LIMIT 1`), db.Text(last))
+		err := db.Query(ctx, func() { found = false },
+			func(rows *sql.Rows) error { found = true; return rows.Scan(&next) },
+			db.Statement(`SELECT consumer FROM spillway_keys WHERE consumer > ? ORDER BY consumer LIMIT 1`),
+			db.Text(last))
 		if err != nil || !found || !strings.HasPrefix(next, prefix) {
 			return all, err
 		}

@@ -40,7 +40,8 @@ func (l *Leases) Lease(ctx context.Context, row Row, d time.Duration) (*Lease, e
 	if err == nil {
 		return lease, nil
 	}
-	if lease.fence != 0 { // the answer to the commit was lost: without this the key could not be leased until it expired
+	// the answer to the commit was lost: without this the key could not be leased until it expired
+	if lease.fence != 0 {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		_ = lease.Release(ctx)
@@ -249,10 +250,12 @@ func newLeasing(kind database.Kind, micros, greatest, orNothing string) leasing 
 		owned = key + ` AND fence = ? AND expires_at > 0`
 		begin = `applied_at = now_ms(), expires_at = now_ms() + ?`
 	)
-	take := `UPDATE spillway_keys SET ` + begin + `, fence = ` + greatest + `(COALESCE(fence, 0) + 2, ` + micros + `) ` +
+	take := `UPDATE spillway_keys SET ` + begin + `, fence = ` + greatest + `(COALESCE(fence, 0) + 2, ` + micros +
+		`) ` +
 		key
 	l := leasing{
-		enter: `INSERT INTO spillway_keys (consumer, id, applied_at, fence, expires_at) VALUES (?, ?, now_ms(), ` + micros +
+		enter: `INSERT INTO spillway_keys (consumer, id, applied_at, fence, expires_at) VALUES (?, ?, now_ms(), ` +
+			micros +
 			`, now_ms() + ?)` + orNothing,
 		take:        take + ` AND version IS NULL AND ` + leaseOver,
 		takeVersion: take + ` AND (expires_at IS NULL OR ` + leaseOver + `) AND (version IS NULL OR version < ?)`,

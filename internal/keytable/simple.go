@@ -64,7 +64,8 @@ func enteringPostgres(statement string) entering {
 	text := strings.Replace(statement, parameters, converted, 1)
 	sum := sha256.Sum256([]byte(text))
 	name := "spillway_" + hex.EncodeToString(sum[:6])
-	return entering{statement, name, `PREPARE ` + name + ` (text, text, bigint, text, bigint, bigint) AS ` + text + `; `}
+	return entering{statement, name, `PREPARE ` + name + ` (text, text, bigint, text, bigint, bigint) AS ` + text +
+		`; `}
 }
 
 var (

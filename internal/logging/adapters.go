@@ -3,8 +3,9 @@ package logging
 // Adapters for Kafka, RabbitMQ and SQL.
 var (
 	// each: nothing
-	SessionEnded = event(isDebug, "session_ended", "The group session ended before the message was settled; it will be "+
-		"redelivered", Topic, Partition, Offset)
+	SessionEnded = event(isDebug, "session_ended",
+		"The group session ended before the message was settled; it will be "+
+			"redelivered", Topic, Partition, Offset)
 	// stop: Let handlers end with their context.
 	SubscriptionCut = event(isError, "subscription_cut", "A subscription did not end in time; its connections are cut")
 	// each: nothing, unless `lasted` is long: a member leaves late
@@ -26,11 +27,13 @@ var (
 	StageNotMarked = event(isInfo, "stage_not_marked", "Offsets of a stage topic cannot be committed; it is tried "+
 		"again each second", StageTopic, "group")
 	// each: nothing
-	IdleNotClosed = event(isInfo, "idle_not_closed", "The connections of an idle publisher were closed, with an error; "+
-		"the next message opens others")
+	IdleNotClosed = event(isInfo, "idle_not_closed",
+		"The connections of an idle publisher were closed, with an error; "+
+			"the next message opens others")
 	// once: Let the client describe the topic.
-	SourceUnknown = event(isError, "source_unknown", "The source topic cannot be described; its dead-letter topics are "+
-		"created without a source", Topic)
+	SourceUnknown = event(isError, "source_unknown",
+		"The source topic cannot be described; its dead-letter topics are "+
+			"created without a source", Topic)
 	// once: nothing
 	TopicCreated = event(isInfo, "topic_created", "Created a topic", Topic, "settings")
 	// once: Create the source first; delete the guessed topic while it is empty.
@@ -49,24 +52,28 @@ var (
 	QueueDiffers = event(isInfo, "queue_differs",
 		"The dead-letter queue is there with other arguments; it is taken as it is", Queue, "loses")
 	// once: Check the queue's arguments by hand.
-	QueueUnknown = event(isInfo, "queue_unknown", "The dead-letter queue is there; the broker does not show whether it "+
-		"keeps its letters. It is taken as it is", Queue, "loses")
+	QueueUnknown = event(isInfo, "queue_unknown",
+		"The dead-letter queue is there; the broker does not show whether it "+
+			"keeps its letters. It is taken as it is", Queue, "loses")
 	// each: Let the handler end with its context.
 	HandlerIgnoresContext = event(isInfo, "handler_ignores_context", "A handler ignores its context and runs on; its "+
 		"message is requeued", Queue, MessageID, "grace")
 	// outage: Repair the broker, or the queue.
-	ConsumeNotResumed = event(isError, "consume_not_resumed", "Consuming could not begin again after a lost channel or "+
-		"an outage; it is tried again", Queue, Wait)
+	ConsumeNotResumed = event(isError, "consume_not_resumed",
+		"Consuming could not begin again after a lost channel or "+
+			"an outage; it is tried again", Queue, Wait)
 	// each: nothing
 	ConsumeStillAway = event(isDebug, "consume_still_away", "Consuming could not begin again yet", Queue, Wait)
 	// outage: nothing
 	ConsumeResumed = event(isInfo, "consume_resumed", "Consuming has begun again", Queue, "lasted")
 	// each: Let `Key` return the key of every message, or "" for one without a key.
-	KeyPanicked = event(isError, "key_panicked", "SubscriberConfig.Key panicked; the partition waits until it returns a key",
+	KeyPanicked = event(isError, "key_panicked",
+		"SubscriberConfig.Key panicked; the partition waits until it returns a key",
 		Topic, Partition, MessageID)
 	// each: Look for nodes that hang or are cut off.
-	ConsumersVanished = event(isError, "consumers_vanished", "The broker has no consumer of the queue any more, and said "+
-		"nothing: consuming begins again", Queue)
+	ConsumersVanished = event(isError, "consumers_vanished",
+		"The broker has no consumer of the queue any more, and said "+
+			"nothing: consuming begins again", Queue)
 	// once: nothing
 	PositionMoved = event(isInfo, "position_moved", "The position is valid on another server: its transaction ids go "+
 		"on from those of the old server", Topic, ConsumerGroup)

@@ -9,8 +9,9 @@ var (
 	HandlerDelayed = event(isInfo, "handler_delayed", "The handler failed; the message waits for its next attempt",
 		Topic, Handler, Class, Stage, StageTopic, Attempt, Wait, MessageID)
 	// each: Ask for less, or add a longer stage.
-	WaitTooLong = event(isInfo, "wait_too_long", "An error asks for a longer wait than any stage allows; its message is "+
-		"dead-lettered", Topic, Handler, MessageID, "retry_after", "max_delay")
+	WaitTooLong = event(isInfo, "wait_too_long",
+		"An error asks for a longer wait than any stage allows; its message is "+
+			"dead-lettered", Topic, Handler, MessageID, "retry_after", "max_delay")
 	// each: Look why so many messages fail.
 	BudgetSpent = event(isInfo, "budget_spent", "The retry budget is spent; messages go to their next stage, or wait",
 		Handler, Traffic, To)
@@ -45,8 +46,9 @@ var (
 	QueueMisplaced = event(isError, "queue_misplaced", "The queue stands inside an idempotent receiver, or is "+
 		"attached twice; it passes errors on")
 	// once: Create the topic.
-	LetterTopicMissing = event(isError, "letter_topic_missing", "The dead-letter topic may be missing; its first letter "+
-		"is published anyway", DeadLetterTopic)
+	LetterTopicMissing = event(isError, "letter_topic_missing",
+		"The dead-letter topic may be missing; its first letter "+
+			"is published anyway", DeadLetterTopic)
 	// once: Create the topics.
 	NoInitializer = event(isInfo, "no_initializer", "The publisher can neither make topics nor look for them, so a "+
 		"missing topic shows with its first message: create the topics, and give poison.WithInitializer(publisher, "+

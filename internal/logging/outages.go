@@ -54,8 +54,9 @@ var (
 // The crash limit.
 var (
 	// outage: Repair the database.
-	CrashStoreAway = event(isError, "crash_store_away", "The store of the crash limit fails; until it answers, crashes "+
-		"go undetected and messages are handled unmarked")
+	CrashStoreAway = event(isError, "crash_store_away",
+		"The store of the crash limit fails; until it answers, crashes "+
+			"go undetected and messages are handled unmarked")
 	// outage: nothing
 	CrashStoreBack = event(isInfo, "crash_store_back", "The store of the crash limit answers again", After, "unmarked")
 	// each: Repair the database, if it goes on.

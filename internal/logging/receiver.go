@@ -5,8 +5,9 @@ var (
 	// each: nothing
 	DuplicateAbsorbed = event(isDebug, "duplicate_absorbed", "The receiver absorbed a duplicate", Consumer, Key)
 	// each: nothing
-	SettledAbsorbed = event(isDebug, "settled_absorbed", "The receiver absorbed a message that ended without an effect "+
-		"before", Consumer, Key)
+	SettledAbsorbed = event(isDebug, "settled_absorbed",
+		"The receiver absorbed a message that ended without an effect "+
+			"before", Consumer, Key)
 	// each: nothing
 	VersionSkipped = event(isDebug, "version_skipped", "The receiver skipped a version: a later one was applied before",
 		Consumer, Key, "version", "applied")
@@ -19,10 +20,12 @@ var (
 		"ReceiverConfig.Consumer out",
 		Consumer, "first", "second")
 	// each: Look for effects that happened twice.
-	AppliedUnrecorded = event(isError, "applied_unrecorded", "The receiver cannot record that a message was applied; it "+
-		"is requeued, and its effects may happen again", Consumer, Key)
+	AppliedUnrecorded = event(isError, "applied_unrecorded",
+		"The receiver cannot record that a message was applied; it "+
+			"is requeued, and its effects may happen again", Consumer, Key)
 	// each: nothing
-	LeaseNotRenewed = event(isDebug, "lease_not_renewed", "The receiver cannot renew a lease, and tries again", Consumer,
+	LeaseNotRenewed = event(isDebug, "lease_not_renewed", "The receiver cannot renew a lease, and tries again",
+		Consumer,
 		Key)
 	// each: nothing
 	LeaseNotGivenUp = event(isInfo, "lease_not_given_up", "The receiver cannot give up the lease of a failed message; "+

@@ -18,8 +18,9 @@ var (
 	RedriveUnplaced = event(isError, "redrive_unplaced", "A publisher refused a letter",
 		Topic, Handler, DeadLetterTopic, MessageID, "redrive_count")
 	// start: Create the topic.
-	RedriveTopicMissing = event(isError, "redrive_topic_missing", "The topics for letters that are not redriven may not "+
-		"exist; the letter is published there anyway", DeadLetterTopic)
+	RedriveTopicMissing = event(isError, "redrive_topic_missing",
+		"The topics for letters that are not redriven may not "+
+			"exist; the letter is published there anyway", DeadLetterTopic)
 	// each: nothing
 	LetterTakenOver = event(isInfo, "letter_taken_over",
 		"A letter was taken over, or arrived again, while it was worked on")
@@ -58,7 +59,8 @@ var (
 	// each: nothing
 	PolicyStarted = event(isInfo, "policy_started", "A standing policy starts a campaign", Policy, Campaign, CauseHash)
 	// each: Repair the cause, then `redrive policies release`.
-	PolicyBlocked = event(isError, "policy_blocked", "A standing policy leaves a cause to a person", Policy, CauseHash, Reason)
+	PolicyBlocked = event(isError, "policy_blocked", "A standing policy leaves a cause to a person", Policy, CauseHash,
+		Reason)
 	// outage: Repair the database.
 	CampaignsStand = event(isError, "campaigns_stand", "Campaigns stand still; the worker tries again")
 	// outage: nothing
@@ -90,8 +92,9 @@ var (
 	NoticeSinkBack = event(isInfo, "notice_sink_back", "A sink accepts notices again",
 		"sink", "notice", "kind", "status", CauseID)
 	// outage: Repair the database.
-	NoticeStoreAway = event(isError, "notice_store_away", "The database of the notices does not answer; what happens is "+
-		"counted, and sent when it answers")
+	NoticeStoreAway = event(isError, "notice_store_away",
+		"The database of the notices does not answer; what happens is "+
+			"counted, and sent when it answers")
 	// outage: nothing
 	NoticeStoreBack = event(isInfo, "notice_store_back", "The database of the notices answers again")
 	// each: Look why instances ended.

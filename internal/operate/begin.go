@@ -14,7 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Starting is how long the start of a campaign may take. It does not end with the request: a worker would have to go on.
+// Starting is how long the start of a campaign may take. It does not end with the request: a worker would have to go
+// on.
 const Starting = 25 * time.Second
 
 // Beginning is a campaign that a person may ask for twice: the ID of its request says which one it is.

@@ -11,7 +11,8 @@ import (
 type Deciding struct {
 	What Decision
 	Selection
-	// ID is that of its record. What was done under it is not done again. Without one nothing is known of a request before.
+	// ID is that of its record. What was done under it is not done again. Without one nothing is known of a request
+	// before.
 	ID string
 	// TakenUp lets a person take it up again with another reason.
 	TakenUp bool
@@ -31,8 +32,8 @@ func (m *MoreMatch) Error() string {
 // ErrNothing is the error of a decision that no letter of the selection is in a state for.
 var ErrNothing = errors.New("no letter of the selection is in a state that this takes")
 
-// Carry carries out a decision. It returns how many letters this call changed, also with an error. It is cut if its time
-// was over when some letters were changed and not all: the same call goes on.
+// Carry carries out a decision. It returns how many letters this call changed, also with an error. It is cut if its
+// time was over when some letters were changed and not all: the same call goes on.
 func (d *Desk) Carry(ctx context.Context, who Person, do Deciding) (n int, cut bool, err error) {
 	if err := who.allowed(Act); err != nil {
 		return 0, false, err

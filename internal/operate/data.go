@@ -32,8 +32,9 @@ type CauseData struct {
 // DataOfCause is a cause for programs.
 func DataOfCause(g letters.Group) CauseData {
 	return CauseData{
-		Cause: g.Cause, Count: g.Count, Arrived: g.Arrived, LastMinute: g.LastMinute, FirstFailedAt: Stamp(g.FirstFailedAt),
-		LastFailedAt: Stamp(g.LastFailedAt), DeadLetterTopic: g.DeadLetterTopic, Topic: g.Topic, Handler: g.Handler,
+		Cause: g.Cause, Count: g.Count, Arrived: g.Arrived, LastMinute: g.LastMinute,
+		FirstFailedAt: Stamp(g.FirstFailedAt),
+		LastFailedAt:  Stamp(g.LastFailedAt), DeadLetterTopic: g.DeadLetterTopic, Topic: g.Topic, Handler: g.Handler,
 		Class: g.Class.String(), Reason: g.Reason, Type: g.Type, StackHash: g.StackHash, Example: g.Example,
 		Description: g.Description,
 	}
@@ -70,24 +71,31 @@ type LetterData struct {
 // DataOfHead is a letter without its content for programs.
 func DataOfHead(h letters.Head) LetterData {
 	return LetterData{
-		Seq: h.Seq, Status: string(h.Status), Seen: h.Seen, StoredAt: Stamp(h.StoredAt), ID: h.MessageID, Cause: h.Cause,
-		DeadLetterTopic: h.DeadLetterTopic, Topic: h.Topic, Handler: h.Handler, Class: h.Class.String(), Reason: h.Reason,
-		Type: h.Type, Description: h.Description, StackHash: h.StackHash, FirstFailedAt: Stamp(h.FirstFailedAt),
+		Seq: h.Seq, Status: string(h.Status), Seen: h.Seen, StoredAt: Stamp(h.StoredAt), ID: h.MessageID,
+		Cause:           h.Cause,
+		DeadLetterTopic: h.DeadLetterTopic, Topic: h.Topic, Handler: h.Handler, Class: h.Class.String(),
+		Reason: h.Reason,
+		Type:   h.Type, Description: h.Description, StackHash: h.StackHash, FirstFailedAt: Stamp(h.FirstFailedAt),
 		LastFailedAt: Stamp(h.LastFailedAt), MarkedAt: Stamp(h.MarkedAt), MarkedBy: h.Marked.By,
-		MarkedReason: h.Marked.Reason, RedriveID: h.Marked.RedriveID, LeasedBy: h.LeasedBy, LeasedUntil: Stamp(h.LeasedUntil),
-		Bytes: h.Size, SealKey: h.SealKey,
+		MarkedReason: h.Marked.Reason, RedriveID: h.Marked.RedriveID, LeasedBy: h.LeasedBy,
+		LeasedUntil: Stamp(h.LeasedUntil),
+		Bytes:       h.Size, SealKey: h.SealKey,
 	}
 }
 
 // DataOf is a letter without its content for programs.
 func DataOf(l letters.Letter) LetterData {
 	return LetterData{
-		Seq: l.Seq, Status: string(l.Status), Seen: l.Seen, StoredAt: Stamp(l.StoredAt), ID: l.Original.UUID, Cause: l.Cause,
-		DeadLetterTopic: l.DeadLetterTopic, Topic: l.Origin.Topic, Handler: l.Origin.Handler, Class: l.Failure.Class.String(),
-		Reason: l.Failure.Reason, Type: l.Failure.Type, Description: l.Failure.Description, StackHash: l.Failure.StackHash,
+		Seq: l.Seq, Status: string(l.Status), Seen: l.Seen, StoredAt: Stamp(l.StoredAt), ID: l.Original.UUID,
+		Cause:           l.Cause,
+		DeadLetterTopic: l.DeadLetterTopic, Topic: l.Origin.Topic, Handler: l.Origin.Handler,
+		Class:  l.Failure.Class.String(),
+		Reason: l.Failure.Reason, Type: l.Failure.Type, Description: l.Failure.Description,
+		StackHash:     l.Failure.StackHash,
 		FirstFailedAt: Stamp(l.Failure.FirstFailedAt), LastFailedAt: Stamp(l.Failure.LastFailedAt),
-		MarkedAt: Stamp(l.MarkedAt), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason, RedriveID: l.Marked.RedriveID,
-		Bytes: l.Size, SealKey: l.SealKey,
+		MarkedAt: Stamp(l.MarkedAt), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason,
+		RedriveID: l.Marked.RedriveID,
+		Bytes:     l.Size, SealKey: l.SealKey,
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 
 // Decision is what a person decides about letters: to discard them, or to restore discarded ones.
 type Decision struct {
-	Name string           // of the decision. The ids of its records begin with it, so that none is the id of a campaign.
+	// of the decision. The ids of its records begin with it, so that none is the id of a campaign.
+	Name string
 	From []letters.Status // the states of letters that it takes
 	To   letters.Status
 }
@@ -19,7 +20,8 @@ type Decision struct {
 // The decisions.
 var (
 	Discard = Decision{"discard",
-		[]letters.Status{letters.StatusWaiting, letters.StatusRefused, letters.StatusQuarantined}, letters.StatusDiscarded}
+		[]letters.Status{letters.StatusWaiting, letters.StatusRefused, letters.StatusQuarantined},
+		letters.StatusDiscarded}
 	Restore = Decision{"restore", []letters.Status{letters.StatusDiscarded}, letters.StatusWaiting}
 )
 

@@ -16,7 +16,8 @@ import (
 // Erase erases a person's data, or says what would be erased, in all tables that are in the database of the letters. It
 // takes as long as ctx lasts, and the same call goes on. A request of the person's key that was done before is not done
 // again: it is complete, without a report.
-func (d *Desk) Erase(ctx context.Context, who Person, r erasure.Request) (report erasure.Report, complete bool, err error) {
+func (d *Desk) Erase(ctx context.Context, who Person, r erasure.Request) (report erasure.Report, complete bool,
+	err error) {
 	if r.DryRun {
 		err = who.may(Act)
 	} else {
@@ -91,7 +92,8 @@ func selectorOf(e letters.Event) string {
 }
 
 func (d *Desk) erasure(ctx context.Context, id string) (v ErasureData, err error) {
-	events, err := d.Store.Audit(ctx, letters.EventFilter{RedriveIDs: []string{id}, NewestFirst: true, Limit: letters.MaxLimit})
+	events, err := d.Store.Audit(ctx, letters.EventFilter{RedriveIDs: []string{id}, NewestFirst: true,
+		Limit: letters.MaxLimit})
 	if err == nil && len(events) == 0 {
 		err = letters.ErrNotFound
 	}

@@ -52,8 +52,9 @@ func FieldOf(name string) FilterField {
 func filterLists(f *letters.Filter) map[string]*[]string {
 	return map[string]*[]string{
 		"cause": &f.Causes, "topic": &f.Topics, "not-topic": &f.NotTopics, "dead-letter-topic": &f.DeadLetterTopics,
-		"handler": &f.Handlers, "failure-reason": &f.Reasons, "type": &f.Types, "id": &f.IDs, "redrive-id": &f.RedriveIDs,
-		"seal-key": &f.SealKeys,
+		"handler": &f.Handlers, "failure-reason": &f.Reasons, "type": &f.Types, "id": &f.IDs,
+		"redrive-id": &f.RedriveIDs,
+		"seal-key":   &f.SealKeys,
 	}
 }
 

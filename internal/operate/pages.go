@@ -130,8 +130,8 @@ type ErasedData struct {
 	// ID is that of the record. It is missing in a preview.
 	ID string `json:"id,omitempty"`
 	erasure.Report
-	// Complete is false if time was over, or if something is in hand: send the request again, with the same key. A complete
-	// one that is sent again has no numbers.
+	// Complete is false if time was over, or if something is in hand: send the request again, with the same key. A
+	// complete one that is sent again has no numbers.
 	Complete bool `json:"complete"`
 }
 

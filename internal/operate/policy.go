@@ -51,7 +51,9 @@ func (d *Desk) ReleaseCause(ctx context.Context, who Person, name, cause string)
 		return "", err
 	}
 	act, said := who.once(policyBy), "released: the policy "+name+", cause "
-	done, err := d.before(ctx, act, func(e letters.Event) bool { return cause != "" && strings.HasPrefix(e.Detail, said+cause) })
+	done, err := d.before(ctx, act, func(e letters.Event) bool {
+		return cause != "" && strings.HasPrefix(e.Detail, said+cause)
+	})
 	if done != nil {
 		return strings.TrimPrefix(done.Detail, said), nil
 	}

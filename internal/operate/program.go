@@ -8,8 +8,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
-// What package campaigns has, for programs: how long something takes is text, such as "1h30m". A field here hides the one
-// of its name that is embedded.
+// What package campaigns has, for programs: how long something takes is text, such as "1h30m". A field here hides the
+// one of its name that is embedded.
 
 // RequestData says what a campaign redrives, and how.
 type RequestData struct {

@@ -50,14 +50,15 @@ func (d *Desk) DecideSequence(ctx context.Context, who Person, seq int64, what s
 	if done, err := d.before(ctx, act, same); done != nil || err != nil {
 		return 0, err
 	}
-	n, err = sequence.Decide(ctx, in.DB(), in.Service(), seq, sequence.Deciding{What: what, By: who.Name, Why: who.Reason,
-		All: all, Record: func(tx *sql.Tx, id string, first sequence.Parked, n int) error {
-			act.Detail = fmt.Sprintf("%s of %s/%d at %d", what, first.Topic, first.Partition, first.Position)
-			if all {
-				act.Detail += fmt.Sprintf(", and %d behind it", n-1)
-			}
-			return in.RecordSequence(ctx, tx, id, act)
-		}})
+	n, err = sequence.Decide(ctx, in.DB(), in.Service(), seq,
+		sequence.Deciding{What: what, By: who.Name, Why: who.Reason,
+			All: all, Record: func(tx *sql.Tx, id string, first sequence.Parked, n int) error {
+				act.Detail = fmt.Sprintf("%s of %s/%d at %d", what, first.Topic, first.Partition, first.Position)
+				if all {
+					act.Detail += fmt.Sprintf(", and %d behind it", n-1)
+				}
+				return in.RecordSequence(ctx, tx, id, act)
+			}})
 	if err != nil { // the other of two may have been first
 		if done, _ := d.before(ctx, who.once(decidedBy), same); done != nil {
 			return 0, nil

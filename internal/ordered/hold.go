@@ -39,8 +39,9 @@ func (p *Part) hold(c *chain.Call, d *sequence.Delivery, why error) chain.Outcom
 		topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
 			failure.Verdict.Class.String()
 		if line, due := logging.SequenceHeld.At(p.config.Logger, topic, handler, class); due {
-			line.Write(p.config.Inside.Cause(failure.Err), logging.Fields{logging.Topic: topic, logging.Handler: handler,
-				logging.Class: class, logging.Reason: attempts.Reason(failure.Verdict), logging.MessageID: c.Msg.UUID})
+			line.Write(p.config.Inside.Cause(failure.Err),
+				logging.Fields{logging.Topic: topic, logging.Handler: handler,
+					logging.Class: class, logging.Reason: attempts.Reason(failure.Verdict), logging.MessageID: c.Msg.UUID})
 		}
 	}
 	return placed

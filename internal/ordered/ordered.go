@@ -91,7 +91,8 @@ func (p *Part) outer(next chain.Handler) chain.Handler {
 		d := sequence.Of(c)
 		if d == nil {
 			logging.OrderUnknown.Write(p.config.Logger, errNoOrder, logging.Fields{logging.MessageID: c.Msg.UUID,
-				logging.Handler: message.HandlerNameFromCtx(c.Ctx), logging.Topic: message.SubscribeTopicFromCtx(c.Ctx)})
+				logging.Handler: message.HandlerNameFromCtx(c.Ctx),
+				logging.Topic:   message.SubscribeTopicFromCtx(c.Ctx)})
 			return nil, chain.OutcomeOf(chain.Requeued(errNoOrder))
 		}
 		if d.Appends {
@@ -182,9 +183,10 @@ func (p *Part) later(c *chain.Call, o chain.Outcome) chain.Outcome {
 		topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
 			failure.Verdict.Class.String()
 		if line, due := logging.MessageParked.At(p.config.Logger, topic, handler, class); due {
-			line.Write(p.config.Inside.Cause(failure.Err), logging.Fields{logging.Topic: topic, logging.Handler: handler,
-				logging.Class: class, logging.Stage: number, logging.Attempt: failure.Attempts, logging.Wait: wait,
-				logging.MessageID: c.Msg.UUID})
+			line.Write(p.config.Inside.Cause(failure.Err),
+				logging.Fields{logging.Topic: topic, logging.Handler: handler,
+					logging.Class: class, logging.Stage: number, logging.Attempt: failure.Attempts, logging.Wait: wait,
+					logging.MessageID: c.Msg.UUID})
 		}
 	}
 	return placed
@@ -218,6 +220,7 @@ func (p *Part) place(c *chain.Call, d *sequence.Delivery, failure error, made fu
 		return chain.Outcome{Next: chain.DeadLetter, Why: errors.Join(failure, err)}
 	}
 	err = fmt.Errorf("ordered: park message %q: %w", c.Msg.UUID, err)
-	logging.SequencesAway.Write(p.config.Logger, err, logging.Fields{logging.Topic: message.SubscribeTopicFromCtx(c.Ctx)})
+	logging.SequencesAway.Write(p.config.Logger, err,
+		logging.Fields{logging.Topic: message.SubscribeTopicFromCtx(c.Ctx)})
 	return chain.OutcomeOf(chain.Requeued(errors.Join(err, failure)))
 }

@@ -74,7 +74,8 @@ func (g *Dependency) calmed() {
 		time.AfterFunc(rest, g.calmed)
 		return
 	}
-	fields := logging.Fields{logging.Store: g.config.Name, "lasted": e.back.Sub(e.began).Round(time.Millisecond).String(),
+	fields := logging.Fields{logging.Store: g.config.Name,
+		"lasted":     e.back.Sub(e.began).Round(time.Millisecond).String(),
 		logging.Held: e.held, "given_back": e.returned}
 	*e = episode{}
 	logging.OutageEnded.Write(g.config.Logger, nil, fields)

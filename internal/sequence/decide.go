@@ -98,7 +98,8 @@ func find(ctx context.Context, db *sql.DB, service string, seq int64) (on *datab
 	if there, err := on.Has(ctx, table); err != nil || !there {
 		return nil, first, cmp.Or(err, ErrNotParked)
 	}
-	all, err := list(ctx, on, ` AND (source, lane) IN (SELECT source, lane FROM spillway_parked WHERE seq = ?)`, service,
+	all, err := list(ctx, on, ` AND (source, lane) IN (SELECT source, lane FROM spillway_parked WHERE seq = ?)`,
+		service,
 		1, seq)
 	if err == nil && len(all) == 0 {
 		err = ErrNotParked

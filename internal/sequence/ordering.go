@@ -80,12 +80,14 @@ func Settle(c *chain.Call) ([]*message.Message, error) {
 		cancel()
 		if err == nil {
 			if applied {
-				logging.SettledApplied.Write(o.Logger, nil, logging.Fields{logging.Consumer: key.Consumer, logging.Key: key.ID})
+				logging.SettledApplied.Write(o.Logger, nil,
+					logging.Fields{logging.Consumer: key.Consumer, logging.Key: key.ID})
 			}
 			return out, nil
 		}
 		if !errors.Is(err, keytable.ErrHeld) {
-			logging.SequencesAway.Write(o.Logger, err, logging.Fields{logging.Consumer: key.Consumer, logging.Key: key.ID})
+			logging.SequencesAway.Write(o.Logger, err,
+				logging.Fields{logging.Consumer: key.Consumer, logging.Key: key.ID})
 		}
 		if !wait.For(ctx, pause) {
 			return nil, chain.Requeued(err)

@@ -198,7 +198,8 @@ func (o *Owner) insist(ctx context.Context, try func() error) bool {
 }
 
 func (o *Owner) fields() logging.Fields {
-	return logging.Fields{logging.Topic: o.of.Topic, logging.Partition: o.of.Partition, logging.ConsumerGroup: o.of.Group}
+	return logging.Fields{logging.Topic: o.of.Topic, logging.Partition: o.of.Partition,
+		logging.ConsumerGroup: o.of.Group}
 }
 
 // byDue is a heap.

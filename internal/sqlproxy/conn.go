@@ -24,7 +24,8 @@ type Carrier interface {
 	// Enter is called before a statement is prepared. An error refuses that.
 	Enter(ctx context.Context) error
 	// Carry is called before Before. If it has run the statement, Before is not called. An error refuses the statement.
-	Carry(ctx context.Context, statement string, args []driver.NamedValue) (result driver.Result, carried bool, err error)
+	Carry(ctx context.Context, statement string, args []driver.NamedValue) (result driver.Result, carried bool,
+		err error)
 }
 
 // Nesting is an Owner whose user begins transactions inside of the owner's: at savepoints.

@@ -155,7 +155,8 @@ func (s *cell) calmDown() {
 func (s *cell) bar(now time.Time) bar {
 	config := &s.breaker.config
 	b := bar{
-		share: 1 - (1-config.FailureRate)/float64(int(1)<<s.flaps), messages: config.MinMessages, inARow: config.MinMessages,
+		share: 1 - (1-config.FailureRate)/float64(int(1)<<s.flaps), messages: config.MinMessages,
+		inARow:     config.MinMessages,
 		awayInARow: awayInARow, window: config.Window, lone: now.Before(s.loneUntil),
 	}
 	if s.state == Ramping {

@@ -89,7 +89,8 @@ func (g *Breaker) lift(of frozen, reason, actor string) {
 func (g *Breaker) freezeShared(all map[string]Status) {
 	g.mu.Lock()
 	for of := range g.freezes {
-		if one := all[of.handler]; of.shared && one.State != Frozen { // the reason of the release, unless that is long ago
+		// the reason of the release, unless that is long ago
+		if one := all[of.handler]; of.shared && one.State != Frozen {
 			g.lift(of, one.Reason, one.Actor)
 		}
 	}

@@ -40,7 +40,8 @@ func (g *Breaker) Health() []Status {
 		cells = append(cells, s)
 	}
 	for _, f := range g.freezes {
-		found = append(found, Status{Handler: f.handler, State: Frozen, Since: f.since, Reason: f.reason, Actor: f.actor,
+		found = append(found, Status{Handler: f.handler, State: Frozen, Since: f.since, Reason: f.reason,
+			Actor:   f.actor,
 			Waiting: int(f.waiting.Load())})
 	}
 	g.mu.RUnlock()

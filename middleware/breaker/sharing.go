@@ -157,7 +157,8 @@ func (s *sharing) write(ctx context.Context, news news) error {
 	switch news.what {
 	case isOpen:
 		_, err = db.Exec(ctx, statements.put,
-			append(key, db.Text(s.instance), db.Text(string(Open)), db.Text(news.reason), db.Text(news.cause), db.Text(""),
+			append(key, db.Text(s.instance), db.Text(string(Open)), db.Text(news.reason), db.Text(news.cause),
+				db.Text(""),
 				(lease*s.store.every).Milliseconds())...)
 	case isStill:
 		_, err = db.Exec(ctx, statements.renew,

@@ -101,7 +101,8 @@ func (s *Store) Release(ctx context.Context, handler, reason, actor string) (rel
 	}
 	reason = cmp.Or(reason, "released")
 	n, err := s.db.Exec(ctx, s.statements.release, s.db.Text(boundedtext.Text(reason, 1000)),
-		s.db.Text(boundedtext.Text(actor, 1000)), keptFor.Milliseconds(), s.service, s.db.Text(database.Column(handler)))
+		s.db.Text(boundedtext.Text(actor, 1000)), keptFor.Milliseconds(), s.service,
+		s.db.Text(database.Column(handler)))
 	if err != nil {
 		return false, fmt.Errorf("breaker: release %q: %w", handler, err)
 	}

@@ -107,7 +107,8 @@ func (s *options) validate() error {
 		return errors.New("crashlimit: Config.Store is nil, and Config.Delivered too, so nothing would count: set Store to what " +
 			"NewStore returned, or Delivered if the broker counts")
 	case s.Max < 1:
-		return fmt.Errorf("crashlimit: Config.Max is %d, so no message could be delivered: it must be at least 1", s.Max)
+		return fmt.Errorf("crashlimit: Config.Max is %d, so no message could be delivered: it must be at least 1",
+			s.Max)
 	case s.Heartbeat < minHeartbeat || s.Heartbeat > longest:
 		return fmt.Errorf("crashlimit: Config.Heartbeat is %s: it must be %s to %s; each is a statement, and an unclean end shows "+
 			"after %d of them", s.Heartbeat, minHeartbeat, longest, staleAfter)

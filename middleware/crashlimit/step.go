@@ -123,7 +123,8 @@ func (v *visit) count(c *chain.Call, process string) error {
 		entered, err := l.enter(c, v.mark, w)
 		if entered {
 			l.admission.wrote(v.share, w)
-			if l.leaving.Load() { // the marks of this process are signed off already, or are just now; those of others stay
+			// the marks of this process are signed off already, or are just now; those of others stay
+			if l.leaving.Load() {
 				l.remove(v.mark, written{1, process})
 			}
 			return nil
@@ -245,7 +246,8 @@ func (l *Limit) unfinished(c *chain.Call, m mark, earlier int) {
 func (l *Limit) exceeded(c *chain.Call, m mark, earlier int, broker bool) error {
 	if l.config.Hooks.OnExceeded != nil {
 		safecall.Hook(l.config.Logger, "Config.OnExceeded", func() {
-			l.config.Hooks.OnExceeded(c.Ctx, Unfinished{Consumer: m.consumer, Key: m.id, Deliveries: earlier, Broker: broker})
+			l.config.Hooks.OnExceeded(c.Ctx, Unfinished{Consumer: m.consumer, Key: m.id, Deliveries: earlier,
+				Broker: broker})
 		})
 	}
 	allowed := l.config.Max

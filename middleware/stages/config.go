@@ -161,10 +161,12 @@ func (c *Config) validate() error {
 				"middleware.RetryConfig", i, stage.Delay, minDelay)
 		}
 		if stage.Delay > delayed.MaxDelay {
-			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at most %s", i, stage.Delay, delayed.MaxDelay)
+			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at most %s", i, stage.Delay,
+				delayed.MaxDelay)
 		}
 		if stage.Concurrency < 0 {
-			return fmt.Errorf("stages: Config.Stages[%d].Concurrency is %d: it must not be negative", i, stage.Concurrency)
+			return fmt.Errorf("stages: Config.Stages[%d].Concurrency is %d: it must not be negative", i,
+				stage.Concurrency)
 		}
 	}
 	if len(c.active()) == 0 {

@@ -29,7 +29,8 @@ func (w *waiter) stageOf(msg *message.Message) deadletter.Stage {
 	}
 	if stage.Number != number && stage.Number != 0 {
 		logging.StageRemoved.Write(w.log(), nil, logging.Fields{
-			logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, logging.Stage: stage.Number, "nearest": number,
+			logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, logging.Stage: stage.Number,
+			"nearest": number,
 		})
 	}
 	stage.Number = number
@@ -100,7 +101,8 @@ func (w *waiter) fits(ctx context.Context, now time.Time) time.Duration {
 func (w *waiter) warn(event *logging.Event, hold time.Duration) {
 	w.at.warned.Do(func() {
 		event.Write(w.log(), errors.New("set stages.Config.Store"),
-			logging.Fields{logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, "delay": w.at.delay, logging.Held: hold})
+			logging.Fields{logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, "delay": w.at.delay,
+				logging.Held: hold})
 	})
 }
 
@@ -128,7 +130,9 @@ func (w *waiter) again(ends ending, msg *message.Message, stage deadletter.Stage
 		round.Metadata.Set(poison.KeyRetryHoldUntil, hold.UTC().Format(time.RFC3339Nano))
 	}
 	round.Metadata.Set(poison.KeyRetryEntry, nextEntry(round.Metadata[poison.KeyRetryEntry]))
-	err := safecall.Call("publisher", func() error { return w.at.of.stages.config.Publisher.Publish(w.at.topic, round) })
+	err := safecall.Call("publisher", func() error {
+		return w.at.of.stages.config.Publisher.Publish(w.at.topic, round)
+	})
 	if taken = err == nil; !taken {
 		logging.StageRoundRefused.Write(w.log(), err,
 			logging.Fields{logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, logging.MessageID: msg.UUID})

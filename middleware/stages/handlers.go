@@ -122,7 +122,8 @@ func (s *Stages) add(router *message.Router, name, topic string, sub message.Sub
 			fmt.Errorf("name and topic (%q) must not be empty, since stage topics are named after them", topic))
 	case s.inside.IsDeadLetterTopic(topic):
 		return nil, cannotAdd(name,
-			fmt.Errorf("%q is a topic of dead letters, whose consumers have no stages; add the handler to the router", topic))
+			fmt.Errorf("%q is a topic of dead letters, whose consumers have no stages; add the handler to the router",
+				topic))
 	}
 	h, err := s.plan(name, topic)
 	if err != nil {
@@ -201,7 +202,8 @@ func hasSubscriber(router *message.Router, sub message.Subscriber) bool {
 		if has.Elem().Type() == reflect.TypeFor[*mixed]() {
 			has = has.Elem().Elem().FieldByName("Subscriber")
 		}
-		if has.Elem().Kind() == reflect.Pointer && has.Elem().Type() == of.Type() && has.Elem().Pointer() == of.Pointer() {
+		if has.Elem().Kind() == reflect.Pointer && has.Elem().Type() == of.Type() &&
+			has.Elem().Pointer() == of.Pointer() {
 			return true
 		}
 	}

@@ -149,7 +149,8 @@ func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended f
 // leave closes the subscriber if no other stage has it.
 func (w *waiter) leave() {
 	if err := w.at.of.stages.closeUnused(w.sub); err != nil {
-		logging.StageNotClosed.Write(w.log(), err, logging.Fields{logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic})
+		logging.StageNotClosed.Write(w.log(), err,
+			logging.Fields{logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic})
 	}
 }
 

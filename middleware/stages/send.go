@@ -50,7 +50,8 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 		to.topic); due {
 		line.Write(s.inside.Cause(failure.Err), logging.Fields{
 			logging.Topic: h.topic, logging.Handler: h.name, logging.Class: class, logging.Stage: number,
-			logging.StageTopic: to.topic, logging.Attempt: failure.Attempts, logging.Wait: pause, logging.MessageID: c.Msg.UUID,
+			logging.StageTopic: to.topic, logging.Attempt: failure.Attempts, logging.Wait: pause,
+			logging.MessageID: c.Msg.UUID,
 		})
 	}
 	if s.config.Hooks.OnStage != nil {

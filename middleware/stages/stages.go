@@ -70,7 +70,8 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	if config.Store != nil {
 		watched = "stages: the delay store"
 		relay, err := delayed.NewRelay(config.Store.Inside(), config.Publisher,
-			delayed.RelayConfig{GiveUp: s.giveUp, Shared: settings.Shared{Classifier: s.inside.Classifier(), Logger: config.Logger}})
+			delayed.RelayConfig{GiveUp: s.giveUp,
+				Shared: settings.Shared{Classifier: s.inside.Classifier(), Logger: config.Logger}})
 		if err != nil {
 			return nil, fmt.Errorf("stages: Config.Store: %w", err)
 		}

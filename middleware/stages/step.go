@@ -94,8 +94,9 @@ func (s *Stages) later(c *chain.Call, o chain.Outcome) chain.Outcome {
 	if !ok {
 		if asked := failure.Verdict.RetryAfter; asked > s.config.longest() {
 			logging.WaitTooLong.Write(s.config.Logger, nil,
-				logging.Fields{logging.Topic: h.topic, logging.Handler: h.name, logging.MessageID: c.Msg.UUID, "retry_after": asked,
-					"max_delay": s.config.longest()})
+				logging.Fields{logging.Topic: h.topic, logging.Handler: h.name, logging.MessageID: c.Msg.UUID,
+					"retry_after": asked,
+					"max_delay":   s.config.longest()})
 		}
 		return chain.Outcome{Next: chain.DeadLetter, Why: failure}
 	}
@@ -158,8 +159,9 @@ func (w *waiter) cameAgain(msg *message.Message, after time.Duration) {
 	}
 	sub.told.Do(func() {
 		logging.HeldCopy.Write(w.log(), errRedelivered, logging.Fields{
-			logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, logging.MessageID: msg.UUID, logging.After: after,
-			logging.Held: w.at.maxHold(),
+			logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, logging.MessageID: msg.UUID,
+			logging.After: after,
+			logging.Held:  w.at.maxHold(),
 		})
 	})
 }

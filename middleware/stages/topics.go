@@ -99,8 +99,9 @@ func (h *handler) addTopic(stage Stage, number int) (*stageTopic, error) {
 		return t, nil
 	}
 	t := &stageTopic{
-		of: h, topic: topic, group: config.Naming.Inside().StageGroup(source), delay: stage.Delay, concurrency: stage.Concurrency,
-		shared: config.shares(stage.Delay), longest: h.stages.longest(stage.Delay), subscribed: newLatch(),
+		of: h, topic: topic, group: config.Naming.Inside().StageGroup(source), delay: stage.Delay,
+		concurrency: stage.Concurrency,
+		shared:      config.shares(stage.Delay), longest: h.stages.longest(stage.Delay), subscribed: newLatch(),
 	}
 	if number > 0 {
 		t.numbers = []int{number}

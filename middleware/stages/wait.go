@@ -215,7 +215,8 @@ func (w *waiter) onReentry(msg *message.Message, stage deadletter.Stage) {
 	if hook == nil {
 		return
 	}
-	event := Reentry{ID: msg.UUID, Handler: w.at.of.name, Topic: w.at.of.topic, StageTopic: w.at.topic, Stage: stage.Number}
+	event := Reentry{ID: msg.UUID, Handler: w.at.of.name, Topic: w.at.of.topic, StageTopic: w.at.topic,
+		Stage: stage.Number}
 	if stage.Number > 0 && !stage.DueAt.IsZero() {
 		event.Late = max(time.Since(stage.DueAt), 0)
 	}

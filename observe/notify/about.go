@@ -70,7 +70,8 @@ func (n *Notifier) link(notice Notice) (link string) {
 	if n.config.Link == nil {
 		return ""
 	}
-	if err := safecall.Call("notify: Config.Link", func() error { link = n.config.Link(notice); return nil }); err != nil {
+	if err := safecall.Call("notify: Config.Link",
+		func() error { link = n.config.Link(notice); return nil }); err != nil {
 		logging.NoticeLinkPanicked.Write(n.logger(), err, nil)
 		return ""
 	}

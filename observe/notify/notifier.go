@@ -54,7 +54,8 @@ func New(config Config) (*Notifier, error) {
 	}
 	config.Sinks, config.Kinds = slices.Clone(config.Sinks), slices.Clone(config.Kinds)
 	host, _ := os.Hostname() // without a name there is the process's id
-	n := &Notifier{config: config, instance: fmt.Sprintf("%s/%d", host, os.Getpid()), pace: paces, pending: newPending()}
+	n := &Notifier{config: config, instance: fmt.Sprintf("%s/%d", host, os.Getpid()), pace: paces,
+		pending: newPending()}
 	n.life = lifecycle.New(n.start, n.stop)
 	return n, nil
 }

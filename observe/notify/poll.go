@@ -19,7 +19,8 @@ func (r *running) poll(ctx context.Context) error {
 	for _, s := range health.Handlers {
 		if s.State != breaker.Closed {
 			if err := r.lasts(ctx, GuardOpen, s.Handler+"\n"+s.Scope, s.Since,
-				about{Handler: s.Handler, Subject: s.Scope, Reason: s.Reason, Description: cmp.Or(s.Cause, s.Actor)}); err != nil {
+				about{Handler: s.Handler, Subject: s.Scope, Reason: s.Reason,
+					Description: cmp.Or(s.Cause, s.Actor)}); err != nil {
 				return err
 			}
 		}
@@ -61,7 +62,8 @@ func (r *running) lasts(ctx context.Context, kind Kind, subject string, since ti
 		since = now
 	}
 	return r.report(ctx, r.n.shared,
-		ledger.Report{Key: ledger.Key{Kind: string(kind), Subject: subject}, First: since, Last: now, About: r.n.text(a)})
+		ledger.Report{Key: ledger.Key{Kind: string(kind), Subject: subject}, First: since, Last: now,
+			About: r.n.text(a)})
 }
 
 // reportAway has this process say that the database is away: others cannot be asked.

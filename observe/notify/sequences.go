@@ -42,7 +42,8 @@ func (r *running) pollSequences(ctx context.Context) error {
 		return err
 	}
 	for _, p := range keys {
-		if err := r.lasts(ctx, SequenceHeld, fmt.Sprint(p.Seq), time.Time{}, aboutHeld(r.n.parked.Service(), p)); err != nil {
+		if err := r.lasts(ctx, SequenceHeld, fmt.Sprint(p.Seq), time.Time{},
+			aboutHeld(r.n.parked.Service(), p)); err != nil {
 			return err
 		}
 	}
@@ -51,7 +52,8 @@ func (r *running) pollSequences(ctx context.Context) error {
 
 func aboutLate(s sequence.Standing) about {
 	return about{Topic: s.Topic, Reason: fmt.Sprintf("partition %d", s.Partition),
-		Description: fmt.Sprintf("%d messages of %d keys are parked for the group %s", s.Messages, s.Sequences, s.Group)}
+		Description: fmt.Sprintf("%d messages of %d keys are parked for the group %s", s.Messages, s.Sequences,
+			s.Group)}
 }
 
 func aboutHeld(service string, p sequence.Parked) about {

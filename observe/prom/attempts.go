@@ -63,7 +63,8 @@ func (d *durations) add(bucket int, elapsed time.Duration) {
 
 func newAttempts(labels *bounded, most int, bounds []float64) *attempts {
 	a := &attempts{labels: labels, most: most,
-		total: newDesc("attempts_total", "Calls of handlers, by their outcome: success, or the class of the error.", "topic",
+		total: newDesc("attempts_total", "Calls of handlers, by their outcome: success, or the class of the error.",
+			"topic",
 			"handler", "outcome"),
 		times: newDesc("attempt_duration_seconds", "How long a call of a handler took.", "topic", "handler"),
 	}
@@ -127,7 +128,8 @@ func (a *attempts) add(p place, recent *atomic.Pointer[visited]) *series {
 	s := now[folded]
 	if s == nil {
 		s = &series{of: folded}
-		s.succeeded.buckets, s.failed.buckets = make([]atomic.Uint64, len(a.bounds)+1), make([]atomic.Uint64, len(a.bounds)+1)
+		s.succeeded.buckets, s.failed.buckets = make([]atomic.Uint64, len(a.bounds)+1), make([]atomic.Uint64,
+			len(a.bounds)+1)
 		a.all = append(a.all, s)
 	} else if len(now) > 2*a.most { // what is beyond the bound is not worth memory
 		return s

@@ -31,7 +31,8 @@ func (m *Metrics) collectors() []prometheus.Collector {
 		"topic", "handler", "class", "reason")
 	counter(&m.failedAgain, "redriven_failed_again_total", "Messages dead-lettered that had been redriven.", "topic",
 		"handler", "class", "reason")
-	counter(&m.discarded, "discarded_total", "Messages dropped because their error says so.", "topic", "handler", "reason")
+	counter(&m.discarded, "discarded_total", "Messages dropped because their error says so.", "topic", "handler",
+		"reason")
 	counter(&m.refused, "placements_refused_total", "Refusals of a dead letter by a publisher.", "topic", "handler")
 	counter(&m.unplaced, "unplaced_total", "Dead letters that all publishers refused; their messages were requeued.",
 		"topic", "handler")
@@ -45,10 +46,12 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	counter(&m.applied, "messages_applied_total", "Messages that the idempotent receiver applied.", "consumer")
 	counter(&m.duplicates, "duplicates_total", "Messages that the receiver absorbed because they were applied before.",
 		"consumer")
-	counter(&m.stale, "stale_total", "Messages that the receiver skipped because a later version was applied.", "consumer")
+	counter(&m.stale, "stale_total", "Messages that the receiver skipped because a later version was applied.",
+		"consumer")
 	counter(&m.putBack, "put_back_total", "Messages that the receiver requeued because another consumer has their key.",
 		"consumer")
-	counter(&m.leasesLost, "leases_lost_total", "Leases of the receiver that ended under a running handler.", "consumer")
+	counter(&m.leasesLost, "leases_lost_total", "Leases of the receiver that ended under a running handler.",
+		"consumer")
 	counter(&m.redriven, "redriven_total", "Letters that a drain or redrive handler brought back, by the topic that "+
 		"they were published to.", "topic")
 	counter(&m.quarantined, "quarantined_total", "Letters that failed again after the most redrives.", "topic")
@@ -57,8 +60,9 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	counter(&m.publishErrors, "redrive_errors_total", "Refusals of a letter on its way back by the publisher.", "topic")
 	counter(&m.purged, "purged_total", "What a purge deleted: keys of the receiver, or letters.", "purge")
 	counter(&m.purgeFailures, "purge_failures_total", "Purges that failed, by what they delete.", "purge")
-	gauge(&m.purgedAt, "purge_last_run_timestamp_seconds", "When a purge of this process succeeded last, or was set up, "+
-		"as Unix time.", "purge")
+	gauge(&m.purgedAt, "purge_last_run_timestamp_seconds",
+		"When a purge of this process succeeded last, or was set up, "+
+			"as Unix time.", "purge")
 	gauge(&m.purgeEvery, "purge_interval_seconds", "The time from the end of one purge to the next.", "purge")
 	return all
 }

@@ -129,7 +129,8 @@ func (m *Metrics) Redrives(hooks redrive.Hooks) redrive.Hooks {
 func (m *Metrics) attempt(_ context.Context, a middleware.Attempt) { m.attempts.observe(&a) }
 
 func (m *Metrics) retry(_ context.Context, a middleware.Attempt, _ time.Duration) {
-	m.retries.WithLabelValues(m.labels.value("topic", a.Topic), m.labels.value("handler", a.Handler), "process", "").Inc()
+	m.retries.WithLabelValues(m.labels.value("topic", a.Topic), m.labels.value("handler", a.Handler), "process",
+		"").Inc()
 }
 
 func (m *Metrics) budgetSpent(ctx context.Context, b middleware.BudgetSpent) {
@@ -149,7 +150,8 @@ func (m *Metrics) stage(_ context.Context, w stages.Waiting) {
 const maxLate = 24 * time.Hour
 
 func (m *Metrics) reentry(_ context.Context, r stages.Reentry) {
-	topic, handler, stage := m.labels.value("topic", r.Topic), m.labels.value("handler", r.Handler), strconv.Itoa(r.Stage)
+	topic, handler, stage := m.labels.value("topic", r.Topic), m.labels.value("handler",
+		r.Handler), strconv.Itoa(r.Stage)
 	m.reentries.WithLabelValues(topic, handler, stage).Inc()
 	if r.Stage > 0 {
 		m.lateness.WithLabelValues(topic, handler, stage).Observe(min(r.Late, maxLate).Seconds())

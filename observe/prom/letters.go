@@ -53,8 +53,9 @@ func newBacklog(source *source[lettersAnswer], labels *bounded) *backlog {
 		arrived: newDesc("letters_arrived_total", "How often letters of a cause arrived, ever.", cause...),
 		oldest: newDesc("letters_cause_oldest_timestamp_seconds", "When the letter of a cause failed first that waits "+
 			"longest, as Unix time.", cause...),
-		oldestOfAll: newDesc("letters_oldest_timestamp_seconds", "When the letter failed first that waits longest, as Unix "+
-			"time. There is no value if none waits."),
+		oldestOfAll: newDesc("letters_oldest_timestamp_seconds",
+			"When the letter failed first that waits longest, as Unix "+
+				"time. There is no value if none waits."),
 		newest: newDesc("letters_newest_cause_timestamp_seconds", "When the newest cause with waiting letters began, "+
 			"as Unix time.", cause[1:]...),
 		causes: newDesc("letters_causes", "Causes whose letters wait, at most 1,000."),
@@ -63,7 +64,8 @@ func newBacklog(source *source[lettersAnswer], labels *bounded) *backlog {
 
 func (b *backlog) Describe(ch chan<- *prometheus.Desc) {
 	b.state.describe(ch)
-	for _, d := range []*prometheus.Desc{b.byStatus, b.waiting, b.arrived, b.oldest, b.oldestOfAll, b.newest, b.causes} {
+	for _, d := range []*prometheus.Desc{b.byStatus, b.waiting, b.arrived, b.oldest, b.oldestOfAll, b.newest,
+		b.causes} {
 		ch <- d
 	}
 }
@@ -139,7 +141,8 @@ func askLetters(ctx context.Context, store *letters.Store) (a lettersAnswer, err
 	a.Newest = newestOf(groups, maxCauses)
 	// Of causes with equally many letters the oldest come first: an attacker who makes causes makes no new series.
 	slices.SortStableFunc(groups, func(a, b letters.Group) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), a.FirstFailedAt.Compare(b.FirstFailedAt), cmp.Compare(a.Cause, b.Cause))
+		return cmp.Or(cmp.Compare(b.Count, a.Count), a.FirstFailedAt.Compare(b.FirstFailedAt),
+			cmp.Compare(a.Cause, b.Cause))
 	})
 	kept := groups[:min(len(groups), maxCauses)]
 	for _, g := range groups[len(kept):] {

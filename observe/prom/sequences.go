@@ -20,8 +20,9 @@ type parked struct {
 func newParked(source *source[[]sequence.Standing], labels *bounded) *parked {
 	return &parked{source: source, state: newSourceState("sequences"), labels: labels,
 		sequences: newDesc("sequences", "Keys of a partition with parked messages.", "topic"),
-		held:      newDesc("sequences_held", "Keys of a partition whose messages are held until a person decides.", "topic"),
-		waiting:   newDesc("sequences_waiting", "Messages that are parked in the order of their key.", "topic"),
+		held: newDesc("sequences_held", "Keys of a partition whose messages are held until a person decides.",
+			"topic"),
+		waiting: newDesc("sequences_waiting", "Messages that are parked in the order of their key.", "topic"),
 		overdue: newDesc("sequences_overdue_seconds",
 			"How long the first parked message of a key is due and not begun; 0 if "+
 				"none is. Held ones do not count.", "topic"),

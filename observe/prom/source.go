@@ -111,8 +111,9 @@ func newSourceState(source string) sourceState {
 	return sourceState{
 		prometheus.NewDesc(namespace+"_source_up",
 			"1 if the database answered, and some instance of the service asked it lately.", nil, labels),
-		prometheus.NewDesc(namespace+"_source_answered_timestamp_seconds", "When the database answered last, as Unix time; "+
-			"0 is never.", nil, labels),
+		prometheus.NewDesc(namespace+"_source_answered_timestamp_seconds",
+			"When the database answered last, as Unix time; "+
+				"0 is never.", nil, labels),
 	}
 }
 

@@ -21,7 +21,8 @@ func newStaged(source *source[[]delayed.Waiting], of *stages.Stages, labels *bou
 	return &staged{source: source, of: of, state: newSourceState("stages"), labels: labels,
 		waiting: newDesc("stage_waiting", "Messages that wait in the delay store, in all stages of a handler. Those of "+
 			"handlers that this process does not have are other.", "topic", "handler"),
-		overdue: newDesc("stage_overdue_seconds", "How long the first message in the delay store is overdue; 0 if none is.",
+		overdue: newDesc("stage_overdue_seconds",
+			"How long the first message in the delay store is overdue; 0 if none is.",
 			"topic", "handler"),
 	}
 }

@@ -65,7 +65,8 @@ func (i *instruments) measuredIn(ctx context.Context, p place) *measured {
 		process:     []metric.RecordOption{metric.WithAttributeSet(set)},
 		consumed:    []metric.AddOption{metric.WithAttributeSet(set)},
 		success: []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(
-			attribute.String("topic", topic), attribute.String("handler", handler), attribute.String("outcome", "success")))},
+			attribute.String("topic", topic), attribute.String("handler", handler),
+			attribute.String("outcome", "success")))},
 	}
 	i.places.adding.Lock()
 	defer i.places.adding.Unlock()

@@ -40,14 +40,16 @@ func (i *instruments) observe(config *spillway.Config) {
 	if config.Stages != nil {
 		s := &config.Stages.Hooks
 		s.OnStage = first.Ours(func(ctx context.Context, w stages.Waiting) {
-			i.add(ctx, i.retries, "topic", w.Topic, "handler", w.Handler, "place", "stage", "stage", strconv.Itoa(w.Stage))
+			i.add(ctx, i.retries, "topic", w.Topic, "handler", w.Handler, "place", "stage", "stage",
+				strconv.Itoa(w.Stage))
 		}, s.OnStage)
 		s.OnReentry = first.Ours(i.reentry, s.OnReentry)
 	}
 
 	queue := &config.Queue.Hooks
 	queue.OnDeadLetter = first.Ours(func(ctx context.Context, l poison.Letter) {
-		i.add(ctx, i.deadLetters, "topic", l.Origin.Topic, "handler", l.Origin.Handler, "class", l.Failure.Class.String(),
+		i.add(ctx, i.deadLetters, "topic", l.Origin.Topic, "handler", l.Origin.Handler, "class",
+			l.Failure.Class.String(),
 			"reason", l.Failure.Reason)
 	}, queue.OnDeadLetter)
 	queue.OnDiscard = first.Ours(func(ctx context.Context, l poison.Letter) {

@@ -51,8 +51,9 @@ func newInstruments(meter metric.Meter, labels *few.Values, system func(string) 
 	histogram(&i.process, "messaging.process.duration", "Duration of processing operation.", seconds)
 	histogram(&i.operation, "messaging.client.operation.duration", "Duration of messaging operation initiated by a "+
 		"producer or consumer client.", seconds)
-	counter(&i.consumed, "messaging.client.consumed.messages", "{message}", "Number of messages that were delivered to "+
-		"the application.")
+	counter(&i.consumed, "messaging.client.consumed.messages", "{message}",
+		"Number of messages that were delivered to "+
+			"the application.")
 	counter(&i.sent, "messaging.client.sent.messages", "{message}", "Number of messages producer attempted to send to "+
 		"the broker.")
 

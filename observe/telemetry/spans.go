@@ -85,7 +85,8 @@ func (t *tracer) publishing(ctx context.Context, op *observe.Operation) context.
 		name, kind, typ = "settle", trace.SpanKindClient, semconv.MessagingOperationTypeSettle
 	}
 	start := []trace.SpanStartOption{trace.WithSpanKind(kind), trace.WithAttributes(
-		semconv.MessagingSystemKey.String(t.config.system(typeOf(op.Client))), semconv.MessagingOperationName(name), typ,
+		semconv.MessagingSystemKey.String(t.config.system(typeOf(op.Client))), semconv.MessagingOperationName(name),
+		typ,
 		semconv.MessagingDestinationName(clean(op.To)), operationKey.String(operations[op.Kind]),
 	)}
 	in := ctx

@@ -38,7 +38,8 @@ func New(config Config) (*Telemetry, error) {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
 	t := &Telemetry{config: config, meters: meters}
-	t.spans = tracer{config: config, tracer: config.TracerProvider.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)),
+	t.spans = tracer{config: config, tracer: config.TracerProvider.Tracer(scope,
+		trace.WithSchemaURL(semconv.SchemaURL)),
 		producers: producersBy(config.Propagator), places: newPlaces(), meters: meters}
 	return t, nil
 }

@@ -67,7 +67,8 @@ func (c *channel) publish(to address, p *amqp091.Publishing, deadline <-chan str
 		return fmt.Errorf("wmamqp: %s: the channel was closed before the confirm; the message may have arrived: %w", to,
 			reason), false
 	default:
-		return nacked(fmt.Sprintf("wmamqp: %s refused the message (nack): a full queue, or one that is not available", to)),
+		return nacked(fmt.Sprintf("wmamqp: %s refused the message (nack): a full queue, or one that is not available",
+				to)),
 			false
 	}
 }

@@ -67,7 +67,8 @@ func (c *consumer) begin() error {
 		if c.tag == "" {
 			c.tag = "spillway-" + rand.Text()
 		}
-		c.deliveries, err = channel.Consume(c.sub.queue, c.tag, false, consume.Exclusive, consume.NoLocal, consume.NoWait,
+		c.deliveries, err = channel.Consume(c.sub.queue, c.tag, false, consume.Exclusive, consume.NoLocal,
+			consume.NoWait,
 			consume.Arguments)
 	}
 	if err != nil {

@@ -180,7 +180,8 @@ func drops(arguments amqp091.Table, major int) string {
 			return fmt.Sprintf("with %s, and with an x-overflow that the broker's answer does not show (the name of the queue "+
 				"is too long)", name)
 		} else if is {
-			return fmt.Sprintf("with %s %s and without x-overflow=%s (its oldest letters are dropped)", name, text(value),
+			return fmt.Sprintf("with %s %s and without x-overflow=%s (its oldest letters are dropped)", name,
+				text(value),
 				amqp091.QueueOverflowRejectPublish)
 		}
 	}

@@ -187,7 +187,8 @@ func (l *inLanes) run(d *laned) {
 			return
 		}
 		cancel()
-		if time.Since(d.began) > l.consumer.sub.config.MaxHold { // before the broker closes the channel for its consumer_timeout
+		// before the broker closes the channel for its consumer_timeout
+		if time.Since(d.began) > l.consumer.sub.config.MaxHold {
 			l.takesNoMore()
 			return
 		}

@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	// standsBy is how long what is parked may be due before a consumer drains it that had no message on its channel yet:
-	// nothing tells it whether it is the active one.
+	// standsBy is how long what is parked may be due before a consumer drains it that had no message on its channel
+	// yet: nothing tells it whether it is the active one.
 	standsBy = 30 * time.Second
-	// silence is how long a channel may be without a message before its consumer looks at what is parked again. When the
-	// nodes of a cluster lose each other, another one may have been active meanwhile, and nothing tells that either.
+	// silence is how long a channel may be without a message before its consumer looks at what is parked again. When
+	// the nodes of a cluster lose each other, another one may have been active meanwhile, and nothing tells that
+	// either.
 	silence = 10 * time.Second
 )
 

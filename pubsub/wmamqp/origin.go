@@ -14,10 +14,12 @@ import (
 // info is what the broker says about a delivery beside the message.
 type info struct {
 	queue, exchange, routingKey string
-	redelivered                 bool      // it was delivered before, to any consumer
-	count                       int       // how often a quorum queue delivered it before and got it back; 0 on a classic queue
-	requeued                    int       // how many deliveries in count this Subscriber is known to have requeued itself
-	timestamp                   time.Time // the producer's, or zero
+	redelivered                 bool // it was delivered before, to any consumer
+	// how often a quorum queue delivered it before and got it back; 0 on a classic queue
+	count int
+	// how many deliveries in count this Subscriber is known to have requeued itself
+	requeued  int
+	timestamp time.Time // the producer's, or zero
 }
 
 type deliveryKey struct{}

@@ -232,7 +232,8 @@ func (c *consumer) ask() (amqp091.Delivery, bool) {
 
 // refuses notes that the broker does not answer for this queue, as for one with a single active consumer.
 func (c *consumer) refuses(err error) {
-	for _, code := range []int{amqp091.AccessRefused, amqp091.ResourceLocked, amqp091.NotAllowed, amqp091.NotImplemented} {
+	for _, code := range []int{amqp091.AccessRefused, amqp091.ResourceLocked, amqp091.NotAllowed,
+		amqp091.NotImplemented} {
 		if refused(err, code) {
 			c.mu.Lock()
 			c.noPoll = true

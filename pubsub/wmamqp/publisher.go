@@ -137,7 +137,8 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	to := address{exchange: p.config.AMQP.Exchange.GenerateName(topic),
 		key: p.config.AMQP.Publish.GenerateRoutingKey(topic)}
 	if len(to.exchange) > maxShort || len(to.key) > maxShort {
-		return fmt.Errorf("wmamqp: exchange %.40q with routing key %.40q…: AMQP's names have at most %d bytes", to.exchange,
+		return fmt.Errorf("wmamqp: exchange %.40q with routing key %.40q…: AMQP's names have at most %d bytes",
+			to.exchange,
 			to.key, maxShort)
 	}
 	for _, msg := range messages {
@@ -168,7 +169,8 @@ func (p *Publisher) publish(to address, publishing *amqp091.Publishing) error {
 	var err error
 	if p.batcher == nil {
 		err = alone()
-	} else if err = p.batcher.Do(ctx, outgoing{to, publishing}, len(publishing.Body), alone); err != nil && err == ctx.Err() {
+	} else if err = p.batcher.Do(ctx, outgoing{to, publishing}, len(publishing.Body), alone); err != nil &&
+		err == ctx.Err() {
 		err = noConfirm(to, p.config.ConfirmTimeout)
 	}
 	p.heard(err == nil || ctx.Err() == nil)

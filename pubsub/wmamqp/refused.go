@@ -116,7 +116,8 @@ func (p *Publisher) whyReturned(ctx context.Context, to address, err error) erro
 		return err
 	}
 	if _, failed = backlog(ctx, conn, to.key); failed != nil && isNodeDown(failed) {
-		return nacked(fmt.Sprintf("wmamqp: %s returned the message, because the node of its queue is down: %v", to, failed))
+		return nacked(fmt.Sprintf("wmamqp: %s returned the message, because the node of its queue is down: %v", to,
+			failed))
 	}
 	return err
 }

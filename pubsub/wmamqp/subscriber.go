@@ -27,9 +27,10 @@ type SubscriberConfig struct {
 	// the default exchange.
 	AMQP amqp.Config
 	// InFlight is the number of messages of a queue that are delivered before the first of them is settled. Each has a
-	// channel of its own with a prefetch of 1. They have no order without Key, and each channel counts its own nacks in a row. Set
-	// it for retry stages. It excludes another prefetch and Consume.Exclusive. With a single active consumer and no Key
-	// it has no effect. Subscribe returns an error if the connection has too few channels. Default: 1; at most 100.
+	// channel of its own with a prefetch of 1. They have no order without Key, and each channel counts its own nacks in
+	// a row. Set it for retry stages. It excludes another prefetch and Consume.Exclusive. With a single active consumer
+	// and no Key it has no effect. Subscribe returns an error if the connection has too few channels. Default: 1; at
+	// most 100.
 	InFlight int
 	// Key returns the key of a message: of its metadata, or of its payload. With it, InFlight messages of a queue are
 	// handled at the same time, never two of one key, and those of a key in the order of the queue. "" is no key, and
@@ -236,7 +237,8 @@ func (s *Subscriber) enter(sub *subscription, topic string, channels int) error 
 	}
 	if channels > 0 && (len(s.stops)+1)*s.config.InFlight+1 > channels { // and one to declare queues
 		return fmt.Errorf("wmamqp: subscribe to %q with SubscriberConfig.InFlight %d: the connection has %d channels, and %d other "+
-			"subscriptions take as many each: lower it, or use a subscriber of its own", topic, s.config.InFlight, channels,
+			"subscriptions take as many each: lower it, or use a subscriber of its own", topic, s.config.InFlight,
+			channels,
 			len(s.stops))
 	}
 	s.active.Add(1)
@@ -265,10 +267,10 @@ func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
 // minutes by default.
 func (s *Subscriber) RedeliveryTime() time.Duration { return 2 * s.config.MaxHold }
 
-// Close takes no more messages, and lets busy handlers finish, for 5 s or spillway.Config.DrainTimeout. Then it ends the
-// contexts of their messages, waits one second more, and requeues messages that are not settled. So a message is not
-// redelivered while a handler that obeys its context still runs. An ack in that time reaches the broker. Close returns
-// within 4 s after the handlers' time, whatever the peer does. It may be called again.
+// Close takes no more messages, and lets busy handlers finish, for 5 s or spillway.Config.DrainTimeout. Then it ends
+// the contexts of their messages, waits one second more, and requeues messages that are not settled. So a message is
+// not redelivered while a handler that obeys its context still runs. An ack in that time reaches the broker. Close
+// returns within 4 s after the handlers' time, whatever the peer does. It may be called again.
 func (s *Subscriber) Close() error {
 	s.closeOnce.Do(func() { s.closeErr = s.close() })
 	return s.closeErr

@@ -56,7 +56,8 @@ func (p *Publisher) publishTogether(ctx context.Context, messages []outgoing) (l
 		if checkSize(m.publishing, c.frameMax) != nil {
 			continue
 		}
-		if confirms[i], err = c.PublishWithDeferredConfirm(m.to.exchange, m.to.key, true, false, *m.publishing); err != nil {
+		if confirms[i], err = c.PublishWithDeferredConfirm(m.to.exchange, m.to.key, true, false,
+			*m.publishing); err != nil {
 			return nil, err
 		}
 	}

@@ -45,7 +45,8 @@ func (p *Publisher) declareQueue(conn *amqp091.Connection, topic string) error {
 			"Publish.GenerateRoutingKey and Queue.GenerateName agree", topic, queue, key)
 	}
 	if queue == "" || len(queue) > maxShort {
-		return fmt.Errorf("wmamqp: topic %.40q: a queue name of %d bytes: AMQP takes 1 to %d", topic, len(queue), maxShort)
+		return fmt.Errorf("wmamqp: topic %.40q: a queue name of %d bytes: AMQP takes 1 to %d", topic, len(queue),
+			maxShort)
 	}
 	wanted := p.queueArguments(conn)
 	// it is there with other arguments, or may not be declared by this user

@@ -64,7 +64,8 @@ func (s *Subscriber) browse(ctx context.Context, topic string, each func(*messag
 }
 
 // browsePartition reads the records from first to before end.
-func (s *Subscriber) browsePartition(ctx context.Context, consumer sarama.Consumer, topic string, partition int32, first, end int64,
+func (s *Subscriber) browsePartition(ctx context.Context, consumer sarama.Consumer, topic string, partition int32,
+	first, end int64,
 	each func(*message.Message) bool,
 ) (more bool, err error) {
 	reading, err := consumer.ConsumePartition(topic, partition, first)

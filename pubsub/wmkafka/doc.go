@@ -8,9 +8,9 @@
 //
 // # The subscriber
 //
-// One handler runs per partition. When the group session ends, no further record is delivered: at a rebalance, at Close,
-// and when the context of Subscribe ends. Running handlers may finish, for 5 s, or spillway.Config.DrainTimeout. The
-// client sends heartbeats meanwhile, and commits what is acked before it lets the partitions go. In a rebalance the
+// One handler runs per partition. When the group session ends, no further record is delivered: at a rebalance, at
+// Close, and when the context of Subscribe ends. Running handlers may finish, for 5 s, or spillway.Config.DrainTimeout.
+// The client sends heartbeats meanwhile, and commits what is acked before it lets the partitions go. In a rebalance the
 // other members wait, so the time is bounded by the client's Rebalance.Timeout of 8 s, less 3 s.
 //
 // After that time the message's context ends. It ends within about a second if the broker removed this process from the

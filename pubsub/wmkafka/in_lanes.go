@@ -214,7 +214,8 @@ func (l *inLanes) drain(of *laned) {
 
 // deliverParked delivers a parked message until it is acked: it is passed, with its outputs published, or waits again.
 func (l *inLanes) deliverParked(work context.Context, row *sequence.Row) (passed, again bool) {
-	record := &sarama.ConsumerMessage{Topic: l.sub.topic, Partition: l.partition, Offset: row.Position, Key: row.RecordKey,
+	record := &sarama.ConsumerMessage{Topic: l.sub.topic, Partition: l.partition, Offset: row.Position,
+		Key:       row.RecordKey,
 		Timestamp: row.SentAt}
 	d := new(laned)
 	d.sub, d.taking, d.msg = l.sub, l.session.Context(), row.Msg

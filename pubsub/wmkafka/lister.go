@@ -64,7 +64,8 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (waiting map
 	for _, topic := range topics {
 		n, err := admin.waiting(ctx, topic)
 		if ctx.Err() != nil {
-			return waiting, errors.Join(append(errs, fmt.Errorf("topics from %q on were not examined: %w", topic, ctx.Err()))...)
+			return waiting, errors.Join(append(errs,
+				fmt.Errorf("topics from %q on were not examined: %w", topic, ctx.Err()))...)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%q: %w", topic, err))

@@ -270,7 +270,8 @@ func has(msg *message.Message, key string) bool {
 // restoreKey gives the record the key that the message's first record had. What a handler produced from a redriven
 // message, metadata and all, goes elsewhere than the message itself: there Inner's key counts.
 func restoreKey(record *sarama.ProducerMessage, msg *message.Message, kept carried) {
-	home := poison.Inside().IsLetter(msg) || has(msg, poison.KeyRetryStage) || record.Topic == msg.Metadata[poison.KeyOriginalTopic]
+	home := poison.Inside().IsLetter(msg) || has(msg, poison.KeyRetryStage) ||
+		record.Topic == msg.Metadata[poison.KeyOriginalTopic]
 	if !home && record.Key != nil {
 		return
 	}

@@ -87,10 +87,16 @@ func (c *recordContext) Value(key any) any {
 
 // The keys under which watermill-kafka looks for what it knows of a record.
 var (
-	partitionKey = foreign.KeyOf("kafka.MessagePartitionFromCtx", func(c context.Context) { kafka.MessagePartitionFromCtx(c) })
-	offsetKey    = foreign.KeyOf("kafka.MessagePartitionOffsetFromCtx", func(c context.Context) { kafka.MessagePartitionOffsetFromCtx(c) })
-	timestampKey = foreign.KeyOf("kafka.MessageTimestampFromCtx", func(c context.Context) { kafka.MessageTimestampFromCtx(c) })
-	keyKey       = foreign.KeyOf("kafka.MessageKeyFromCtx", func(c context.Context) { kafka.MessageKeyFromCtx(c) })
+	partitionKey = foreign.KeyOf("kafka.MessagePartitionFromCtx", func(c context.Context) {
+		kafka.MessagePartitionFromCtx(c)
+	})
+	offsetKey = foreign.KeyOf("kafka.MessagePartitionOffsetFromCtx", func(c context.Context) {
+		kafka.MessagePartitionOffsetFromCtx(c)
+	})
+	timestampKey = foreign.KeyOf("kafka.MessageTimestampFromCtx", func(c context.Context) {
+		kafka.MessageTimestampFromCtx(c)
+	})
+	keyKey = foreign.KeyOf("kafka.MessageKeyFromCtx", func(c context.Context) { kafka.MessageKeyFromCtx(c) })
 )
 
 // attempt is the context of a message in one delivery. It ends with the group session, and when the message is settled.

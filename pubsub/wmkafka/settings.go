@@ -35,7 +35,8 @@ func describeTopic(admin admin, topic string) (topicSettings, error) {
 	err = untilKnown(sourceWait, func() (err error) {
 		entries, err = admin.DescribeConfig(sarama.ConfigResource{
 			Type: sarama.TopicResource, Name: topic,
-			ConfigNames: []string{"max.message.bytes", minInSyncReplicas, "retention.ms", "retention.bytes", "cleanup.policy"},
+			ConfigNames: []string{"max.message.bytes", minInSyncReplicas, "retention.ms", "retention.bytes",
+				"cleanup.policy"},
 		})
 		if code := (*sarama.DescribeConfigError)(nil); errors.As(err, &code) {
 			return fmt.Errorf("%w: %s", code.Err, code.ErrMsg)
@@ -111,7 +112,8 @@ func (s topicSettings) flaws(wanted topicSettings) (flaws []string) {
 			"cleanup.policy="+s.cleanupPolicy+"; set it to delete")
 	}
 	if s.maxMessageBytes < wanted.maxMessageBytes {
-		flaws = append(flaws, fmt.Sprintf("letters are refused beyond max.message.bytes=%d; set it to %d", s.maxMessageBytes,
+		flaws = append(flaws, fmt.Sprintf("letters are refused beyond max.message.bytes=%d; set it to %d",
+			s.maxMessageBytes,
 			wanted.maxMessageBytes))
 	}
 	return flaws

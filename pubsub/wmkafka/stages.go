@@ -37,10 +37,10 @@ type stages struct {
 // are left to it.
 //
 // SubscriberConfig.InFlight is 16 by default here, and due messages of one key are handled at the same time too.
-// Messages that wait are not handled and cost no goroutine. One that fails again makes room for the next one while it is
-// placed, unless InFlight is 1. At most MaxPlacing messages are taken from the first unacked one on. The publisher closes
-// its connections one minute after its last message, and opens them at the next one. It uses the subscriber's Logger if
-// it has no other. Close it after the last router that uses it.
+// Messages that wait are not handled and cost no goroutine. One that fails again makes room for the next one while it
+// is placed, unless InFlight is 1. At most MaxPlacing messages are taken from the first unacked one on. The publisher
+// closes its connections one minute after its last message, and opens them at the next one. It uses the subscriber's
+// Logger if it has no other. Close it after the last router that uses it.
 //
 // brokers are the addresses of some brokers. An error names the argument or the field that is wrong.
 func NewStages(brokers []string, group string, sub SubscriberConfig, pub PublisherConfig) (*Publisher,
@@ -73,7 +73,8 @@ const stagesInFlight = 16
 // subscriber returns the subscriber of a stage topic, whose offsets are in group.
 func (s *stages) subscriber(topic, group string) (message.Subscriber, error) {
 	if topic == "" || group == "" {
-		return nil, fmt.Errorf("wmkafka: the subscriber of a stage: the topic (%q) or the group (%q) is empty", topic, group)
+		return nil, fmt.Errorf("wmkafka: the subscriber of a stage: the topic (%q) or the group (%q) is empty", topic,
+			group)
 	}
 	if group == s.group {
 		return nil, fmt.Errorf("wmkafka: stage topic %q has the group %q, which is that of all stages: give NewStages "+

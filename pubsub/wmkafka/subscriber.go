@@ -103,7 +103,8 @@ func (c *SubscriberConfig) setDefaults() {
 
 func (c *SubscriberConfig) validate() error {
 	if c.InFlight < 0 || c.InFlight > maxInFlight {
-		return fmt.Errorf("wmkafka: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a partition", c.InFlight,
+		return fmt.Errorf("wmkafka: SubscriberConfig.InFlight is %d: it must be 1 to %d messages of a partition",
+			c.InFlight,
 			maxInFlight)
 	}
 	if c.Key != nil && c.InFlight == 1 {
@@ -121,9 +122,9 @@ func (c *SubscriberConfig) validate() error {
 }
 
 // Subscriber consumes topics in a consumer group. The context of a message ends soon after the group session, so that
-// the end of a session is no failure. A record that cannot be read becomes a dead letter. A nacked message is redelivered with
-// a backoff, and never after its session. One message is in flight per partition, or InFlight. It is safe for
-// concurrent use.
+// the end of a session is no failure. A record that cannot be read becomes a dead letter. A nacked message is
+// redelivered with a backoff, and never after its session. One message is in flight per partition, or InFlight. It is
+// safe for concurrent use.
 type Subscriber struct {
 	brokers []string
 	group   string

@@ -20,8 +20,8 @@ const (
 )
 
 // tenure is what a subscription does in one group session, and for a little longer. The session ends when the
-// subscription does, and in each rebalance. Handlers may finish then, for as long as the broker leaves the partitions to
-// this member: the client sends heartbeats, marks are committed, and other members wait.
+// subscription does, and in each rebalance. Handlers may finish then, for as long as the broker leaves the partitions
+// to this member: the client sends heartbeats, marks are committed, and other members wait.
 type tenure struct {
 	session sarama.ConsumerGroupSession
 	work    context.Context // of messages

@@ -122,8 +122,8 @@ func (p *Publisher) wantedFor(admin admin, source string, room int) (topicSettin
 	}
 	if most < wanted.maxMessageBytes {
 		return topicSettings{}, fmt.Errorf("wmkafka: topic %q takes records of %d bytes, whose letters may have %d, and "+
-			"Producer.MaxMessageBytes is %d: have PublisherConfig.Sarama set it to %d", source, wanted.maxMessageBytes-room,
-			wanted.maxMessageBytes, most, wanted.maxMessageBytes)
+			"Producer.MaxMessageBytes is %d: have PublisherConfig.Sarama set it to %d", source,
+			wanted.maxMessageBytes-room, wanted.maxMessageBytes, most, wanted.maxMessageBytes)
 	}
 	if wanted.replicas == 0 {
 		brokers, _, err := admin.DescribeCluster()
@@ -152,7 +152,8 @@ func (p *Publisher) initializeTopic(admin admin, source, topic string, wanted to
 	if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		err = admin.CreateTopic(topic, wanted.detail(), false)
 		if err == nil {
-			logging.TopicCreated.Write(p.config.Logger, nil, logging.Fields{logging.Topic: topic, "settings": wanted.String()})
+			logging.TopicCreated.Write(p.config.Logger, nil,
+				logging.Fields{logging.Topic: topic, "settings": wanted.String()})
 			if wanted.guessed {
 				logging.TopicGuessed.Write(p.config.Logger, nil,
 					logging.Fields{logging.Topic: topic, "source": source, "settings": wanted.String()})
@@ -160,8 +161,8 @@ func (p *Publisher) initializeTopic(admin admin, source, topic string, wanted to
 			return p.awaitLeaders(admin, topic, wanted)
 		}
 		if !errors.Is(err, sarama.ErrTopicAlreadyExists) { // another process was quicker
-			return fmt.Errorf("wmkafka: topic %q is missing and cannot be created; let it be created with %s: %w", topic, wanted,
-				err)
+			return fmt.Errorf("wmkafka: topic %q is missing and cannot be created; let it be created with %s: %w",
+				topic, wanted, err)
 		}
 		if err = p.awaitLeaders(admin, topic, topicSettings{partitions: 1}); err != nil {
 			return err
@@ -224,7 +225,8 @@ func (p *Publisher) awaitLeaders(admin admin, topic string, wanted topicSettings
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("wmkafka: topic %q was created but is not ready after %s: %w", topic, p.config.topicTimeout, err)
+			return fmt.Errorf("wmkafka: topic %q was created but is not ready after %s: %w", topic,
+				p.config.topicTimeout, err)
 		}
 	}
 }

@@ -32,7 +32,8 @@ const verifyInterval = time.Second
 func (s *Subscriber) verify(ctx context.Context, db *sql.DB, topic string, at position, trust trust) error {
 	evidence, err := s.source.evidence(ctx, db, topic, s.config.ConsumerGroup, at, trust)
 	if err != nil {
-		return fmt.Errorf("wmsql: compare the position of consumer group %q with the table of %q: %w", s.config.ConsumerGroup,
+		return fmt.Errorf("wmsql: compare the position of consumer group %q with the table of %q: %w",
+			s.config.ConsumerGroup,
 			topic, err)
 	}
 	if evidence == "" {

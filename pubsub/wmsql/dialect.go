@@ -151,7 +151,8 @@ func (d *dialect) fit(topic string, adapters ...any) error {
 		return errors.New("wmsql: the topic has no name")
 	}
 	if unfit.MatchString(topic) {
-		return fmt.Errorf("wmsql: topic %.100q cannot be a table: allowed are letters of ASCII, digits and - $ : . _", topic)
+		return fmt.Errorf("wmsql: topic %.100q cannot be a table: allowed are letters of ASCII, digits and - $ : . _",
+			topic)
 	}
 	for _, adapter := range adapters {
 		table := ""

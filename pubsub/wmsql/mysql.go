@@ -95,7 +95,8 @@ func (s mysqlSource) register(topic, group string) wsql.Query {
 }
 
 func (s mysqlSource) registered(topic, group string) wsql.Query {
-	return wsql.Query{Query: `SELECT COUNT(*) FROM ` + s.offsets.MessagesOffsetsTable(topic) + ` WHERE consumer_group = ?`,
+	return wsql.Query{Query: `SELECT COUNT(*) FROM ` + s.offsets.MessagesOffsetsTable(topic) +
+		` WHERE consumer_group = ?`,
 		Args: []any{group}}
 }
 
@@ -199,7 +200,8 @@ func recognize(offset, consumed int64, id []byte) trust {
 
 func (s mysqlSource) next(topic string, from position, n int) wsql.Query {
 	return wsql.Query{
-		Query: "SELECT `offset`, uuid, payload, metadata FROM " + s.schema.MessagesTable(topic) + " WHERE `offset` > ? " +
+		Query: "SELECT `offset`, uuid, payload, metadata FROM " + s.schema.MessagesTable(topic) +
+			" WHERE `offset` > ? " +
 			"ORDER BY `offset` LIMIT ?",
 		Args: []any{from.offset, n},
 	}
@@ -207,7 +209,8 @@ func (s mysqlSource) next(topic string, from position, n int) wsql.Query {
 
 func (s mysqlSource) between(topic string, first, behind int64) wsql.Query {
 	return wsql.Query{
-		Query: "SELECT `offset` FROM " + s.schema.MessagesTable(topic) + " WHERE `offset` >= ? AND `offset` < ? LIMIT 1 " +
+		Query: "SELECT `offset` FROM " + s.schema.MessagesTable(topic) +
+			" WHERE `offset` >= ? AND `offset` < ? LIMIT 1 " +
 			"FOR UPDATE NOWAIT",
 		Args: []any{first, behind},
 	}

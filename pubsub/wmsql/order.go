@@ -153,8 +153,9 @@ func (s *subscription) place(e *entry) error {
 	}
 	key, lane, err := o.keyOf(e)
 	if err == nil {
-		e.line = &line{sub: s, order: sequence.Delivery{Owner: o.owner, Lane: lane, RecordKey: key, Position: e.at.offset,
-			SentAt: time.Now(), Appends: o.owner.Waits(lane)}}
+		e.line = &line{sub: s, order: sequence.Delivery{Owner: o.owner, Lane: lane, RecordKey: key,
+			Position: e.at.offset,
+			SentAt:   time.Now(), Appends: o.owner.Waits(lane)}}
 	}
 	return err
 }

@@ -39,8 +39,9 @@ var postgresDialect = dialect{
 	// A message of the protocol, a value and a row have less than 1 GiB each.
 	maxStatement: 1<<30 - 1<<20,
 	refused:      func(err error) bool { return strings.HasPrefix(postgres.State(err), "22") }, // data exceptions
-	large:        func(err error) bool { return postgres.State(err) == "54000" },               // program_limit_exceeded
-	inKeys:       &keytable.InPostgres,
+	// program_limit_exceeded
+	large:  func(err error) bool { return postgres.State(err) == "54000" },
+	inKeys: &keytable.InPostgres,
 	schema: func(payloadType string, batch int) wsql.SchemaAdapter {
 		return wsql.DefaultPostgreSQLSchema{
 			GeneratePayloadType: func(string) string { return payloadType }, SubscribeBatchSize: batch,
@@ -129,7 +130,8 @@ func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic, group s
 	}
 	if max(at.transaction, newest) >= next {
 		return fmt.Sprintf("it is at transaction %d, and the newest message is of transaction %d, while the server's next "+
-			"transaction is %d: the tables come from another server (a dump was restored, or replicated)", at.transaction,
+			"transaction is %d: the tables come from another server (a dump was restored, or replicated)",
+			at.transaction,
 			newest, next), nil
 	}
 	if n.recorded.String == refusedAt(at) {

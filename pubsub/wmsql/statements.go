@@ -82,7 +82,8 @@ func (t *transaction) Before(ctx context.Context, statement string, args []drive
 	if err := t.dialect.checkSize(size); err != nil {
 		return err
 	}
-	if sqlproxy.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "MERGE", "VALUES", "SAVEPOINT",
+	if sqlproxy.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "MERGE", "VALUES",
+		"SAVEPOINT",
 		"RELEASE") {
 		return nil
 	}
@@ -155,5 +156,6 @@ func lost(err error) bool {
 	var network net.Error
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &network) ||
-		strings.Contains(err.Error(), "conn closed") || strings.Contains(err.Error(), "invalid connection") // pgx, mysql
+		// pgx, mysql
+		strings.Contains(err.Error(), "conn closed") || strings.Contains(err.Error(), "invalid connection")
 }

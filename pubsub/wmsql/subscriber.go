@@ -103,7 +103,8 @@ func set[T comparable](field *T, value T) {
 func (c *SubscriberConfig) validate() error {
 	switch {
 	case c.Schema != nil && safecall.IsNil(c.Schema):
-		return fmt.Errorf("wmsql: SubscriberConfig.Schema is a nil %T: leave the field out, or give an adapter", c.Schema)
+		return fmt.Errorf("wmsql: SubscriberConfig.Schema is a nil %T: leave the field out, or give an adapter",
+			c.Schema)
 	case len(c.ConsumerGroup) > 255:
 		return fmt.Errorf("wmsql: SubscriberConfig.ConsumerGroup is %d bytes long, and the table of positions takes 255",
 			len(c.ConsumerGroup))
@@ -165,7 +166,8 @@ func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*S
 		return nil, err
 	}
 	if dialect.stranger(config.Schema) {
-		return nil, fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) is not for %s, which the database is", config.Schema,
+		return nil, fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) is not for %s, which the database is",
+			config.Schema,
 			dialect.name)
 	}
 	if config.Schema == nil {

@@ -54,7 +54,8 @@ type subscription struct {
 func newSubscription(s *Subscriber, topic string) *subscription {
 	return &subscription{
 		of: s, topic: topic, out: make(chan *message.Message), suspicious: s.config.RestartIfAhead && s.source != nil,
-		logger: s.config.Logger.With(logging.Fields{logging.Topic: topic, logging.ConsumerGroup: s.config.ConsumerGroup}),
+		logger: s.config.Logger.With(logging.Fields{logging.Topic: topic,
+			logging.ConsumerGroup: s.config.ConsumerGroup}),
 	}
 }
 
@@ -231,7 +232,8 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 			break
 		}
 		s.order.risks()
-		if err := s.consumed(context.WithoutCancel(ctx), t, e); err != nil { // an interruption would undo those before it
+		// an interruption would undo those before it
+		if err := s.consumed(context.WithoutCancel(ctx), t, e); err != nil {
 			return 0, fmt.Errorf("wmsql: run the adapter's ConsumedMessageQuery: %w", err)
 		}
 		shuts := s.valve.Shuts()

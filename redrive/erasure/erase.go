@@ -28,7 +28,8 @@ func Erase(ctx context.Context, stores Stores, request Request) (Report, error) 
 		return Report{}, err
 	}
 	request.RemoveKeys = request.RemoveKeys || request.ForgetIDs
-	e := erasing{Stores: stores, request: &request, report: Report{Selector: erasedtext.Selector(request.IDs, request.Metadata)},
+	e := erasing{Stores: stores, request: &request,
+		report:    Report{Selector: erasedtext.Selector(request.IDs, request.Metadata)},
 		forgotten: map[string]struct{}{}}
 	e.eraser, _ = stores.Keys.(keytable.Eraser)
 	err := e.record(ctx, "began")

@@ -46,8 +46,8 @@ type Request struct {
 	// Progress is called after each step with what was done so far. Default: none.
 	Progress func(Report)
 
-	// Act names who erases, and why. Both are required. The Reason must not have a value that is looked for. A Key stands
-	// on record as the RedriveID of the erasure.
+	// Act names who erases, and why. Both are required. The Reason must not have a value that is looked for. A Key
+	// stands on record as the RedriveID of the erasure.
 	campaigns.Act
 }
 

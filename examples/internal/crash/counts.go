@@ -21,7 +21,10 @@ const (
 func (c *Consumer) Retry() middleware.RetryConfig {
 	return middleware.RetryConfig{
 		Backoff: middleware.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond},
-		Hooks:   middleware.RetryHooks{OnRetry: func(context.Context, middleware.Attempt, time.Duration) { c.count(retry) }},
+		Hooks: middleware.RetryHooks{OnRetry: func(context.Context, middleware.Attempt,
+			time.Duration) {
+			c.count(retry)
+		}},
 	}
 }
 

@@ -29,7 +29,8 @@ func Progress(ctx context.Context, out *os.File, what string, total int, done fu
 			if terminal {
 				start, end = "\r", ""
 			}
-			fmt.Fprintf(out, "%s%-12s [%-40s] %d/%d%s", start, what, strings.Repeat("=", min(n*40/max(total, 1), 40)), n, total,
+			fmt.Fprintf(out, "%s%-12s [%-40s] %d/%d%s", start, what, strings.Repeat("=", min(n*40/max(total, 1), 40)),
+				n, total,
 				end)
 			quarter = share
 		}
@@ -65,7 +66,8 @@ func Table(ctx context.Context, out io.Writer, title string, store *letters.Stor
 		if i == 0 {
 			fmt.Fprintln(table, "  COUNT\tTOPIC\tCLASS\tREASON\tFOR EXAMPLE")
 		}
-		fmt.Fprintf(table, "  %d\t%s\t%s\t%s\t%s\n", g.Count, printable(g.DeadLetterTopic), g.Class, printable(g.Reason),
+		fmt.Fprintf(table, "  %d\t%s\t%s\t%s\t%s\n", g.Count, printable(g.DeadLetterTopic), g.Class,
+			printable(g.Reason),
 			printable(g.Description))
 	}
 	if err := table.Flush(); err != nil {

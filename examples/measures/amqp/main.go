@@ -41,7 +41,8 @@ func (p plan) run(ctx context.Context, to io.Writer) error {
 			var sides []func() (float64, error)
 			for _, percent := range percents {
 				for _, maxPlacing := range []int{0, -1} {
-					t := trial{ctx: ctx, kind: kind, n: p.messages, percent: percent, prefetch: prefetch, maxPlacing: maxPlacing}
+					t := trial{ctx: ctx, kind: kind, n: p.messages, percent: percent, prefetch: prefetch,
+						maxPlacing: maxPlacing}
 					sides = append(sides, t.run)
 				}
 			}

@@ -100,7 +100,8 @@ func (t trial) consume(uri, topic string) (perSecond float64, err error) {
 	defer func() { _ = pub.Close() }() // the rest may end by itself
 	counted := harness.NewTrial(t.n, t.percent)
 	dlc, err := spillway.New(t.ctx, spillway.Config{
-		Publisher: pub, Queue: poison.QueueConfig{Origin: wmamqp.Origin, Hooks: poison.Hooks{OnDeadLetter: counted.Letter}},
+		Publisher: pub, Queue: poison.QueueConfig{Origin: wmamqp.Origin,
+			Hooks: poison.Hooks{OnDeadLetter: counted.Letter}},
 	})
 	if err != nil {
 		return 0, errors.Join(err, sub.Close())

@@ -76,7 +76,8 @@ func Copy(ctx context.Context, d *harness.Database, store *letters.Store, rows i
 	run(drop...)
 	for err == nil {
 		var there, first, last int64
-		if err = d.QueryRowContext(ctx, `SELECT COUNT(*), MIN(seq), MAX(seq) FROM spillway_dead_letters`).Scan(&there, &first,
+		if err = d.QueryRowContext(ctx, `SELECT COUNT(*), MIN(seq), MAX(seq) FROM spillway_dead_letters`).Scan(&there,
+			&first,
 			&last); err != nil {
 			break
 		}

@@ -40,9 +40,11 @@ func Letter(id string, n int) *message.Message {
 		Origin:   poison.Origin{Topic: fmt.Sprint("orders-", n%4), Handler: handler, MessageID: id},
 		Failure: poison.Failure{
 			Class: classify.ClassPermanent, Reason: "permanent_error", Type: "*shop.Error", Stack: stack,
-			StackHash:   fmt.Sprint("hash-", n%Causes),
-			Description: fmt.Sprintf("customer %d has no account in region %s", n, strings.Repeat("x", 1+n%5)), Attempts: 5,
-			FirstFailedAt: began.Add(time.Duration(n) * time.Second), LastFailedAt: began.Add(time.Duration(n+1) * time.Second),
+			StackHash:     fmt.Sprint("hash-", n%Causes),
+			Description:   fmt.Sprintf("customer %d has no account in region %s", n, strings.Repeat("x", 1+n%5)),
+			Attempts:      5,
+			FirstFailedAt: began.Add(time.Duration(n) * time.Second),
+			LastFailedAt:  began.Add(time.Duration(n+1) * time.Second),
 		},
 	}
 	return l.Encode()

@@ -36,14 +36,17 @@ func addresses(ctx context.Context, store *letters.Store) ([]page, error) {
 	plan.body = `{"filter":{"handlers":["handler-3"]},"rate":20}`
 	return []page{
 		fixed("overview", "/"), fixed("causes", "/causes"), fixed("letters", "/letters"),
-		fixed("letters, a handler", "/letters?handler=handler-3"), fixed("letters, a rare handler", "/letters?handler=rare"),
-		fixed("letters, a text", "/letters?text=region+xxx"), fixed("campaigns", "/campaigns"), fixed("audit", "/audit"),
+		fixed("letters, a handler", "/letters?handler=handler-3"),
+		fixed("letters, a rare handler", "/letters?handler=rare"),
+		fixed("letters, a text", "/letters?text=region+xxx"), fixed("campaigns", "/campaigns"),
+		fixed("audit", "/audit"),
 		fixed("redrive, a rare handler", "/redrive?take=all&handler=rare&upto=1000000&count=100"),
 		fixed("redrive, a handler", "/redrive?take=all&handler=handler-3&upto=2000000&count=125000"),
 		seen("letters, further on", "/letters?after=%d"), seen("letter", "/letters/%d"),
 		seen("letter, hex", "/letters/%d?view=hex"),
 		fixed("api: causes", "/api/v1/causes"), fixed("api: letters", "/api/v1/letters"),
-		fixed("api: letters, a rare handler", "/api/v1/letters?handler=rare"), fixed("api: count", "/api/v1/letters/count"),
+		fixed("api: letters, a rare handler", "/api/v1/letters?handler=rare"),
+		fixed("api: count", "/api/v1/letters/count"),
 		seen("api: letters, further on", "/api/v1/letters?after=%d"), seen("api: letter", "/api/v1/letters/%d"),
 		fixed("api: audit", "/api/v1/audit"), fixed("api: health", "/api/v1/health"), plan,
 	}, nil
@@ -61,8 +64,10 @@ type crowd struct {
 }
 
 func newCrowd(url string, pages []page) *crowd {
-	transport := &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true} // what comes is counted as it comes
-	return &crowd{url: url, pages: pages, client: &http.Client{Transport: transport}, took: map[string][]time.Duration{},
+	// what comes is counted as it comes
+	transport := &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true}
+	return &crowd{url: url, pages: pages, client: &http.Client{Transport: transport},
+		took: map[string][]time.Duration{},
 		most: map[string]int64{}}
 }
 

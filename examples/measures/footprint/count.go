@@ -129,7 +129,8 @@ func sockets(addresses []string) (n int, err error) {
 				continue
 			}
 			_, port, _ := strings.Cut(fields[2], ":")
-			if raw, err := hex.DecodeString(port); err == nil && len(raw) == 2 && ports[int64(raw[0])<<8|int64(raw[1])] {
+			if raw, err := hex.DecodeString(port); err == nil && len(raw) == 2 &&
+				ports[int64(raw[0])<<8|int64(raw[1])] {
 				n++
 			}
 		}

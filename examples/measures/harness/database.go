@@ -72,7 +72,8 @@ func (d *Database) make(ctx context.Context, driver, own string) (dsn string, er
 	if d.Name == "sqlite" {
 		folder, err := os.MkdirTemp("", own)
 		d.remove = func() error { return os.RemoveAll(folder) }
-		return "file:" + filepath.Join(folder, "bench.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(5000)", err
+		return "file:" + filepath.Join(folder, "bench.db") +
+			"?_pragma=journal_mode(wal)&_pragma=busy_timeout(5000)", err
 	}
 	address, err := services.Lookup(d.Name)
 	if err != nil {

@@ -78,7 +78,8 @@ func (c *Cluster) Made(topics ...string) {
 // Create makes a topic of one partition, its dead-letter topics, and one for messages as they are: "<topic>.plain".
 func (c *Cluster) Create(topic string) error {
 	c.Made(topic, topic+".dlq", topic+".invalid", topic+".plain")
-	if err := c.admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false); err != nil {
+	if err := c.admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1},
+		false); err != nil {
 		return err
 	}
 	return c.Pub.InitializeTopics(topic+".plain", topic+".dlq")

@@ -92,7 +92,8 @@ func (t *Trial) Finished(attempts int) error {
 			letters, t.Bad())
 	}
 	if failures := int(t.failures.Load()); failures < attempts*t.Bad() {
-		return fmt.Errorf("%d failing messages failed %d times, which is not %d times each", t.Bad(), failures, attempts)
+		return fmt.Errorf("%d failing messages failed %d times, which is not %d times each", t.Bad(), failures,
+			attempts)
 	}
 	return nil
 }

@@ -56,10 +56,11 @@ func growth(ctx context.Context, p plan, to io.Writer) (err error) {
 		harness.Figure{"db": "postgres", "keys": p.few, "claim_us": int(short)}); err != nil {
 		return err
 	}
-	return harness.Print(to, "idempotency_growth", harness.Figure{"db": "postgres", "keys": p.keys, "claim_us": int(long),
-		"ratio": harness.Hundredths(long / short), "ratio_during_purge": harness.Hundredths(during / short),
-		"claim_us_during_purge": int(during), "claim_us_of_few_beside": int(beside),
-		"purge_ended_early": early})
+	return harness.Print(to, "idempotency_growth",
+		harness.Figure{"db": "postgres", "keys": p.keys, "claim_us": int(long),
+			"ratio": harness.Hundredths(long / short), "ratio_during_purge": harness.Hundredths(during / short),
+			"claim_us_during_purge": int(during), "claim_us_of_few_beside": int(beside),
+			"purge_ended_early": early})
 }
 
 // openFilled makes a database with n kept keys, applied over the past 30 days.

@@ -41,7 +41,9 @@ func (b *bench) costsAt(n, keys int) (figure harness.Figure, err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(24)
 	db.SetMaxIdleConns(24)
-	if _, err := spillway.New(b.ctx, spillway.Config{Service: "bench", DB: db.DB, Ordered: &spillway.OrderedConfig{}}); err != nil { // the tables
+	// the tables
+	if _, err := spillway.New(b.ctx, spillway.Config{Service: "bench", DB: db.DB,
+		Ordered: &spillway.OrderedConfig{}}); err != nil {
 		return nil, err
 	}
 	store, err := sequence.NewStore(b.ctx, db.DB, "bench")

@@ -96,7 +96,8 @@ func (p plan) run(ctx context.Context, to io.Writer) (err error) {
 				}
 				figure, err := compared.among(c, java, r, warm)
 				if err != nil {
-					return fmt.Errorf("%s, %d %% of payloads of %d bytes failing: %w", compared.name, s.percent, payload.size, err)
+					return fmt.Errorf("%s, %d %% of payloads of %d bytes failing: %w", compared.name, s.percent,
+						payload.size, err)
 				}
 				figure["payload"], figure["headers"] = payload.size, payload.headers
 				if err := harness.Print(to, compared.name, figure); err != nil {

@@ -96,7 +96,8 @@ func (s *spring) request(r *run, id string, seek bool) string {
 // perSecondOf reads the line that answers.
 func perSecondOf(answer string) (float64, error) {
 	var good, failures, nanos int64
-	if _, err := fmt.Sscanf(answer, "good=%d failures=%d nanos=%d", &good, &failures, &nanos); err != nil || nanos <= 0 {
+	if _, err := fmt.Sscanf(answer, "good=%d failures=%d nanos=%d", &good, &failures, &nanos); err != nil ||
+		nanos <= 0 {
 		return 0, fmt.Errorf("the Java program answered %q", answer)
 	}
 	return float64(good) / time.Duration(nanos).Seconds(), nil

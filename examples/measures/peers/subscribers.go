@@ -72,16 +72,17 @@ func (p plan) compareBare(c *harness.Cluster, spring *spring, r, warm *run) (har
 func consume(c *harness.Cluster, r *run, sub message.Subscriber) (took, cpu time.Duration, allocs float64, err error) {
 	var before, after runtime.MemStats
 	handled := 0
-	took, err = harness.Consume(c.Ctx, r.topic, r.messages, sub, func(*message.Router) {}, func(*message.Message) error {
-		switch handled++; handled { // one partition: one message at a time
-		case 1:
-			runtime.ReadMemStats(&before)
-			cpu = -harness.ProcessorTime()
-		case r.messages:
-			cpu += harness.ProcessorTime()
-			runtime.ReadMemStats(&after)
-		}
-		return nil
-	})
+	took, err = harness.Consume(c.Ctx, r.topic, r.messages, sub, func(*message.Router) {},
+		func(*message.Message) error {
+			switch handled++; handled { // one partition: one message at a time
+			case 1:
+				runtime.ReadMemStats(&before)
+				cpu = -harness.ProcessorTime()
+			case r.messages:
+				cpu += harness.ProcessorTime()
+				runtime.ReadMemStats(&after)
+			}
+			return nil
+		})
 	return took, cpu, float64(after.Mallocs-before.Mallocs) / float64(r.messages), err
 }

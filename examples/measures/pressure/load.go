@@ -87,7 +87,8 @@ func (l *load) route(s *source, config spillway.Config) (*spillway.Channel, erro
 		return harness.Route(l.ctx, func(router *message.Router) error {
 			channel.Attach(router)
 			if config.Stages != nil {
-				if _, err := channel.Stages().AddConsumerHandler(router, "bench", s.topic, sub, s.handle(l.db)); err != nil {
+				if _, err := channel.Stages().AddConsumerHandler(router, "bench", s.topic, sub,
+					s.handle(l.db)); err != nil {
 					return err
 				}
 			} else {

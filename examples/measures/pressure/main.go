@@ -35,7 +35,8 @@ type plan struct {
 
 func main() {
 	var p plan
-	flag.DurationVar(&p.phase, "phase", time.Minute, "how long is measured before the transaction is open, and after it")
+	flag.DurationVar(&p.phase, "phase", time.Minute,
+		"how long is measured before the transaction is open, and after it")
 	flag.DurationVar(&p.pinned, "pinned", time.Minute, "how long the transaction is open")
 	flag.DurationVar(&p.interval, "interval", 15*time.Second, "the time of each line")
 	flag.IntVar(&p.rate, "rate", 250, "messages a second of each topic")

@@ -31,7 +31,8 @@ func openNATS(context.Context) (*pubsub, error) {
 		bare: func(group string) (message.Subscriber, error) {
 			return wmnats.NewSubscriber(wmnats.SubscriberConfig{
 				URL: url, QueueGroupPrefix: group, Unmarshaler: wmnats.GobMarshaler{},
-				JetStream: wmnats.JetStreamConfig{DurablePrefix: group, SubscribeOptions: []nats.SubOpt{nats.ManualAck()}},
+				JetStream: wmnats.JetStreamConfig{DurablePrefix: group,
+					SubscribeOptions: []nats.SubOpt{nats.ManualAck()}},
 			}, nil)
 		},
 		subscriber: func(group string) (message.Subscriber, error) {
@@ -40,7 +41,8 @@ func openNATS(context.Context) (*pubsub, error) {
 		create: func(topics ...string) error { return jetstream.Create(js, topics...) },
 		remove: func(topics ...string) (failed error) {
 			for _, topic := range topics {
-				if err := js.DeleteStream(jetstream.Name(topic)); err != nil && !errors.Is(err, nats.ErrStreamNotFound) {
+				if err := js.DeleteStream(jetstream.Name(topic)); err != nil &&
+					!errors.Is(err, nats.ErrStreamNotFound) {
 					failed = errors.Join(failed, err)
 				}
 			}

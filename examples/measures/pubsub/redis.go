@@ -19,10 +19,14 @@ func openRedis(ctx context.Context) (*pubsub, error) {
 	options := redis.Options{Addr: address}
 	admin := redis.NewClient(&options)
 	return &pubsub{
-		publisher: func() (message.Publisher, error) { return streams.NewPublisher(streams.Config{Options: options}, nil) },
+		publisher: func() (message.Publisher, error) {
+			return streams.NewPublisher(streams.Config{Options: options},
+				nil)
+		},
 		bare: func(group string) (message.Subscriber, error) {
 			own := options
-			return redisstream.NewSubscriber(redisstream.SubscriberConfig{Client: redis.NewClient(&own), ConsumerGroup: group},
+			return redisstream.NewSubscriber(redisstream.SubscriberConfig{Client: redis.NewClient(&own),
+				ConsumerGroup: group},
 				nil)
 		},
 		subscriber: func(group string) (message.Subscriber, error) {

@@ -63,7 +63,8 @@ func (b *bench) arrivals(n int, begin func() error) (arrived []time.Time, err er
 	if err != nil {
 		return nil, err
 	}
-	if err := b.cluster.Pub.Publish(b.topic, harness.Message()); err != nil { // when it arrives, the group has its partition
+	// when it arrives, the group has its partition
+	if err := b.cluster.Pub.Publish(b.topic, harness.Message()); err != nil {
 		return nil, err
 	}
 	for msg := range messages {

@@ -45,7 +45,8 @@ func open(ctx context.Context, name string) (*database, error) {
 
 // fill makes a topic, in the tables that watermill-sql makes by default, with n messages of 5 metadata keys and 1 KiB.
 func (d *database) fill(topic string, n int) error {
-	pub, err := wsql.NewPublisher(d.DB, wsql.PublisherConfig{SchemaAdapter: d.schema(0), AutoInitializeSchema: true}, nil)
+	pub, err := wsql.NewPublisher(d.DB, wsql.PublisherConfig{SchemaAdapter: d.schema(0), AutoInitializeSchema: true},
+		nil)
 	if err != nil {
 		return err
 	}

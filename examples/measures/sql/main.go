@@ -77,7 +77,8 @@ func compare(d *database, topic string, backlog, batch int, p plan) (harness.Fig
 	if batch == 1 {
 		stockBatch, messages = 1, p.messages/5 // the stock side takes seconds for a hundred at a large backlog
 	}
-	side := func(what string, consume func(string, int, int) (time.Duration, error), batch int) func() (float64, error) {
+	side := func(what string, consume func(string, int, int) (time.Duration, error), batch int) func() (float64,
+		error) {
 		return func() (float64, error) {
 			took, err := consume(topic, messages, batch)
 			if err != nil {

@@ -125,7 +125,8 @@ type memory struct {
 func (m *memory) watch(lasts time.Duration, done <-chan struct{}) {
 	began, ticker := time.Now(), time.NewTicker(min(100*time.Millisecond, lasts/20))
 	defer ticker.Stop()
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}}
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/heap/unused:bytes"}}
 	for m.lasted < lasts {
 		select {
 		case <-done:

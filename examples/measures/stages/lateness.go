@@ -36,7 +36,8 @@ func lateness(c *cluster, p plan) ([]harness.Figure, error) {
 	}
 	defer func() { _ = d.Close() }()
 	kinds := []*latenesses{
-		{kind: "kafka topic", inFlight: 1}, {kind: fmt.Sprintf("kafka topic, %d in flight", together), inFlight: together},
+		{kind: "kafka topic", inFlight: 1}, {kind: fmt.Sprintf("kafka topic, %d in flight", together),
+			inFlight: together},
 		{kind: "postgres store", inFlight: 1, store: true},
 	}
 	for range p.latenessRounds {

@@ -25,7 +25,8 @@ var delays = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Secon
 // stock is Watermill's own parts, for as many messages as they manage in the limit.
 func (c *cluster) stock(topic string, t *harness.Trial, limit time.Duration) error {
 	// without which nothing doubles
-	retry := wm.Retry{MaxRetries: 3, InitialInterval: 100 * time.Millisecond, Multiplier: 2, MaxInterval: 10 * time.Second}
+	retry := wm.Retry{MaxRetries: 3, InitialInterval: 100 * time.Millisecond, Multiplier: 2,
+		MaxInterval: 10 * time.Second}
 	return c.Watermill(topic, retry, t, limit)
 }
 

@@ -125,7 +125,8 @@ func (p plan) put(ctx context.Context, store *letters.Store, writers int) (perSe
 	for i := range writers {
 		all.Go(func() {
 			for n := 0; time.Since(begun) < p.round && failed.Load() == nil && ctx.Err() == nil; n++ {
-				if err := store.Publish("bench.dlq", backlog.Letter(fmt.Sprintf("put-%d-%d-%d", writers, i, n), n)); err != nil {
+				if err := store.Publish("bench.dlq",
+					backlog.Letter(fmt.Sprintf("put-%d-%d-%d", writers, i, n), n)); err != nil {
 					failed.Store(&err)
 					return
 				}

@@ -25,7 +25,8 @@ func questions(store *letters.Store, rows int) []question {
 	scan := func(ctx context.Context, f letters.Filter) error { _, err := store.Heads(ctx, f); return err }
 	count := func(f letters.Filter) error { _, err := store.Count(context.Background(), f); return err }
 	return []question{
-		{"causes", func(ctx context.Context, _ int) error { _, err := store.Groups(ctx, letters.Filter{}); return err }, 0},
+		{"causes", func(ctx context.Context, _ int) error { _, err := store.Groups(ctx, letters.Filter{}); return err },
+			0},
 		{"causes of a handler", func(ctx context.Context, i int) error {
 			_, err := store.Groups(ctx, letters.Filter{Handlers: []string{fmt.Sprint("handler-", i%8)}})
 			return err

@@ -70,7 +70,8 @@ func (c *Claim) Commit(outputs []byte) error {
 			c.throwAway()
 			return errors.New("mysql: commit: rows are open: close them before the handler returns")
 		case left.Ended:
-			return errors.Join(fmt.Errorf("mysql: commit: the handler has called Commit or Rollback: %w", sql.ErrTxDone),
+			return errors.Join(fmt.Errorf("mysql: commit: the handler has called Commit or Rollback: %w",
+				sql.ErrTxDone),
 				c.rollback())
 		}
 		if err := c.record(outputs); err != nil {

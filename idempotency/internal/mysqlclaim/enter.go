@@ -36,7 +36,8 @@ func (s *Store) Begin(ctx context.Context, row keytable.Row) (*Claim, error) {
 			return nil
 		}
 		c.throwAway()
-		if ctx.Err() != nil { // how a driver says that it was interrupted differs, and must not decide what the error is
+		// how a driver says that it was interrupted differs, and must not decide what the error is
+		if ctx.Err() != nil {
 			return fmt.Errorf("mysql: wait for the key: %w", ctx.Err())
 		}
 		return fmt.Errorf("mysql: begin, and enter the key: %w", err)

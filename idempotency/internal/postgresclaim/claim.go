@@ -150,7 +150,8 @@ func (c *Claim) Commit(outputs []byte) error {
 			c.throwAway()
 			return errors.New("postgres: commit: rows are open: close them before the handler returns")
 		case left.Ended:
-			return errors.Join(fmt.Errorf("postgres: commit: the handler has called Commit or Rollback: %w", sql.ErrTxDone),
+			return errors.Join(fmt.Errorf("postgres: commit: the handler has called Commit or Rollback: %w",
+				sql.ErrTxDone),
 				c.rollback())
 		}
 		if err := c.commit(outputs); err != nil {

@@ -73,7 +73,8 @@ FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME =
 
 func unfit(table, engine string, inexact []string) error {
 	if !strings.EqualFold(engine, "InnoDB") {
-		return fmt.Errorf("table %q has the engine %s, which knows no transactions: make it one of InnoDB", table, engine)
+		return fmt.Errorf("table %q has the engine %s, which knows no transactions: make it one of InnoDB", table,
+			engine)
 	}
 	if len(inexact) > 0 {
 		return fmt.Errorf("table %q has columns that do not keep bytes as they are, or are part of the primary key with a "+
@@ -86,12 +87,13 @@ func unfit(table, engine string, inexact []string) error {
 // Recorded reads the versions from spillway_schema.
 func (Engine) Recorded(ctx context.Context, s schema.Session, _ schema.Found,
 	component string) (versions []int, err error) {
-	err = query(ctx, s, component, `SELECT version FROM spillway_schema WHERE component = ?`, func(rows *sql.Rows) error {
-		var version int
-		err := rows.Scan(&version)
-		versions = append(versions, version)
-		return err
-	})
+	err = query(ctx, s, component, `SELECT version FROM spillway_schema WHERE component = ?`,
+		func(rows *sql.Rows) error {
+			var version int
+			err := rows.Scan(&version)
+			versions = append(versions, version)
+			return err
+		})
 	if Number(err) == noTable {
 		return nil, nil
 	}

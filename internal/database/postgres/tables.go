@@ -21,7 +21,8 @@ func (Engine) Require(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("the database's encoding is %s, which has no room for some texts: make a database with UTF8",
 			encoding)
 	case client != "UTF8":
-		return fmt.Errorf("the connections' client_encoding is %s, which changes texts on the way: leave it at UTF8", client)
+		return fmt.Errorf("the connections' client_encoding is %s, which changes texts on the way: leave it at UTF8",
+			client)
 	}
 	return nil
 }
@@ -63,7 +64,8 @@ func (Engine) Recorded(ctx context.Context, s schema.Session, f schema.Found,
 	component string) (versions []int, err error) {
 	var table sql.NullString
 	err = each(ctx, s, func(rows *sql.Rows) error { return rows.Scan(&table) },
-		`SELECT to_regclass(COALESCE(NULLIF($1, ''), quote_ident(current_schema())) || '.spillway_schema')::text`, f.Place)
+		`SELECT to_regclass(COALESCE(NULLIF($1, ''), quote_ident(current_schema())) || '.spillway_schema')::text`,
+		f.Place)
 	if err != nil || !table.Valid {
 		return nil, err
 	}

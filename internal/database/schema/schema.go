@@ -76,7 +76,8 @@ func (t Table) CheckFirst(f Found) error { return t.check(f, t.Versions[0].Colum
 func (t Table) check(f Found, columns []string) error {
 	for _, want := range columns {
 		if !slices.Contains(f.Columns, want) {
-			return fmt.Errorf("table %q exists without column %q: it is not Spillway's, or of another version", t.Name, want)
+			return fmt.Errorf("table %q exists without column %q: it is not Spillway's, or of another version", t.Name,
+				want)
 		}
 	}
 	if !slices.Equal(f.Key, t.Key) {

@@ -39,8 +39,9 @@ func (t *trace) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) (out []*message.Message, o chain.Outcome) {
 		before := c.Msg.Context()
 		op := observe.Operation{
-			Kind: observe.Attempt, Topic: message.SubscribeTopicFromCtx(c.Ctx), Handler: message.HandlerNameFromCtx(c.Ctx),
-			ID: c.ID(), Message: c.Msg, Number: c.Attempts, Earlier: c.Trace,
+			Kind: observe.Attempt, Topic: message.SubscribeTopicFromCtx(c.Ctx),
+			Handler: message.HandlerNameFromCtx(c.Ctx),
+			ID:      c.ID(), Message: c.Msg, Number: c.Attempts, Earlier: c.Trace,
 			Redrives: boundedtext.Count(c.Arrived(poison.KeyRedriveCount)),
 		}
 		if op.Earlier == "" {

@@ -118,7 +118,8 @@ func (h *hook) clean(text string) string {
 
 // parts are what must not be shown of an address, the longest first.
 func parts(whole string, u *url.URL) (hidden []string) {
-	for _, part := range []string{whole, u.String(), u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery, u.User.String(),
+	for _, part := range []string{whole, u.String(), u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery,
+		u.User.String(),
 		u.Host, u.Hostname()} {
 		if len(part) > 1 {
 			hidden = append(hidden, part)

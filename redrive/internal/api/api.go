@@ -121,20 +121,24 @@ func (h *Handler) answer(r *request, allowed []string) (a answer, err error) {
 	}
 	switch {
 	case r.person.Right == operate.Nothing:
-		return a, &operate.Forbidden{Why: strings.TrimSpace("You may not see the dead letters of this service. " + r.note)}
+		return a, &operate.Forbidden{Why: strings.TrimSpace("You may not see the dead letters of this service. " +
+			r.note)}
 	case len(allowed) > 0:
 		methods := strings.Join(allowed, ", ")
 		r.writer.Header().Set("Allow", methods)
 		return a, &operate.Problem{Status: http.StatusMethodNotAllowed, Type: operate.ProblemMethod,
-			Title: "Not possible here", Detail: "The method is " + boundedtext.Text(r.http.Method, 20) + ": this address takes " +
+			Title: "Not possible here", Detail: "The method is " + boundedtext.Text(r.http.Method, 20) +
+				": this address takes " +
 				methods + "."}
 	case r.route == nil:
 		return a, &operate.Problem{Status: http.StatusNotFound, Type: operate.ProblemNoRoute, Title: "Not found",
-			Detail: "There is nothing at this address in version " + Version + ". The document openapi.json has all addresses."}
+			Detail: "There is nothing at this address in version " + Version +
+				". The document openapi.json has all addresses."}
 	}
 	if err := h.Origin(r.http); err != nil {
 		return a, &operate.Problem{Status: http.StatusForbidden, Type: operate.ProblemCrossSite,
-			Title: "The request came from another site", Detail: "Nothing was changed. If this is your console behind a proxy " +
+			Title: "The request came from another site",
+			Detail: "Nothing was changed. If this is your console behind a proxy " +
 				"that changes the Host header, add the origin to console.Config.TrustedOrigins."}
 	}
 	if r.person.Right < r.route.right {

@@ -64,7 +64,8 @@ func selectionOf(body operate.DecideBody, what operate.Decision) (s operate.Sele
 	case body.Filter != nil && len(body.Seqs) > 0:
 		return s, invalid("filter", "and seqs are both given: give one of them")
 	case len(body.Seqs) > campaigns.MaxSeqs:
-		return s, invalid("seqs", "has %d letters: at most %d are possible; use a filter", len(body.Seqs), campaigns.MaxSeqs)
+		return s, invalid("seqs", "has %d letters: at most %d are possible; use a filter", len(body.Seqs),
+			campaigns.MaxSeqs)
 	case body.Filter == nil:
 		if s, err = operate.SelectionOf(body.Seqs); err != nil {
 			return s, err
@@ -93,7 +94,8 @@ func selectionOf(body operate.DecideBody, what operate.Decision) (s operate.Sele
 }
 
 // carryOut marks the letters of a selection, as long as a step may take, under the key of the request.
-func (h *Handler) carryOut(r *request, what operate.Decision, s operate.Selection, reason string, seen *int) (answer, error) {
+func (h *Handler) carryOut(r *request, what operate.Decision, s operate.Selection, reason string, seen *int) (answer,
+	error) {
 	id := what.Name + "-" + r.person.Key
 	n, cut, err := h.Desk.Carry(r.http.Context(), r.who(reason),
 		operate.Deciding{What: what, Selection: s, ID: id, Seen: seen, Step: h.Step, Counting: h.Counting})
@@ -102,7 +104,8 @@ func (h *Handler) carryOut(r *request, what operate.Decision, s operate.Selectio
 		return answer{}, &operate.Problem{Status: http.StatusConflict, Type: operate.ProblemNoLetters,
 			Title: "No letter can be changed", Detail: "None of these letters is in a state that this takes. Look again."}
 	case err != nil && n > 0:
-		return answer{}, errors.Join(fmt.Errorf("%d letters were changed before that: send it again with the same key", n), err)
+		return answer{}, errors.Join(fmt.Errorf("%d letters were changed before that: send it again with the same key",
+			n), err)
 	case err != nil:
 		return answer{}, err
 	}
@@ -122,5 +125,6 @@ func (h *Handler) undo(r *request) (answer, error) {
 	if !operate.Discard.Made(r.values["id"]) {
 		return answer{}, missing("The address names a discard by the id that its answer had.")
 	}
-	return h.carryOut(r, operate.Restore, operate.Selection{Filter: operate.Discard.Of(r.values["id"])}, body.Reason, nil)
+	return h.carryOut(r, operate.Restore, operate.Selection{Filter: operate.Discard.Of(r.values["id"])}, body.Reason,
+		nil)
 }

@@ -19,9 +19,11 @@ func erase(dryRun bool) func(*Handler, *request) (answer, error) {
 		}
 		ctx, cancel := context.WithTimeout(r.http.Context(), h.Step)
 		defer cancel()
-		report, complete, err := h.Desk.Erase(ctx, r.who(body.Reason), erasure.Request{IDs: body.IDs, Metadata: body.Metadata,
-			RemoveKeys: body.RemoveKeys, ForgetIDs: body.ForgetIDs, DryRun: dryRun})
-		return answer{json: operate.ErasedData{ID: operate.ErasureID(r.person), Complete: complete, Report: report}}, err
+		report, complete, err := h.Desk.Erase(ctx, r.who(body.Reason),
+			erasure.Request{IDs: body.IDs, Metadata: body.Metadata,
+				RemoveKeys: body.RemoveKeys, ForgetIDs: body.ForgetIDs, DryRun: dryRun})
+		return answer{json: operate.ErasedData{ID: operate.ErasureID(r.person), Complete: complete,
+			Report: report}}, err
 	}
 }
 

@@ -16,7 +16,8 @@ func keyOf(h http.Header) (string, error) {
 	sent := h.Values(keyHeader)
 	if len(sent) != 1 || strings.TrimSpace(sent[0]) == "" {
 		return "", &operate.Problem{Status: http.StatusBadRequest, Type: operate.ProblemKeyMissing,
-			Title: "The Idempotency-Key is missing", Detail: "Send one header Idempotency-Key with a new UUID, and the same " +
+			Title: "The Idempotency-Key is missing",
+			Detail: "Send one header Idempotency-Key with a new UUID, and the same " +
 				"UUID if you send the request again. Then it takes effect once. Nothing was changed."}
 	}
 	key := strings.ToLower(strings.Trim(strings.TrimSpace(sent[0]), `"`))

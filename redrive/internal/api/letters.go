@@ -149,7 +149,8 @@ func (h *Handler) withPayload(r *request) (operate.Letter, error) {
 	case err != nil:
 		return l, err
 	case l.Closed != nil:
-		return l, &operate.Problem{Status: http.StatusConflict, Type: operate.ProblemSealed, Title: "The letter is sealed",
+		return l, &operate.Problem{Status: http.StatusConflict, Type: operate.ProblemSealed,
+			Title:  "The letter is sealed",
 			Detail: "The payload cannot be opened here: " + h.Desk.Masks.Text(l.WhyClosed())}
 	case l.Status == letters.StatusErased:
 		return l, &operate.Problem{Status: http.StatusGone, Type: operate.ProblemErased, Title: "The payload is erased",

@@ -26,7 +26,8 @@ func hold(hold bool) func(*Handler, *request) (answer, error) {
 			return answer{}, invalid("handler", "is missing, or all is true too: name a handler, or give all, for all handlers")
 		}
 		changed, err := h.Desk.Hold(r.http.Context(), r.who(body.Reason), body.Handler, hold)
-		return answer{json: operate.HandlerChanged{Handler: body.Handler, State: state, Changed: changed}}, notShared(err)
+		return answer{json: operate.HandlerChanged{Handler: body.Handler, State: state,
+			Changed: changed}}, notShared(err)
 	}
 }
 

@@ -52,7 +52,8 @@ func (h *Handler) release(r *request) (answer, error) {
 		return answer{}, invalid("cause", "is missing: name the cause that is repaired, or its first characters")
 	}
 	cause, err := h.Desk.ReleaseCause(r.http.Context(), r.who(body.Reason), r.values["name"], body.Cause)
-	return answer{json: operate.PolicyChanged{Policy: r.values["name"], Cause: cause, State: "released", Changed: true}}, noPolicy(err)
+	return answer{json: operate.PolicyChanged{Policy: r.values["name"], Cause: cause, State: "released",
+		Changed: true}}, noPolicy(err)
 }
 
 // noPolicy is the problem of a policy that is not there.

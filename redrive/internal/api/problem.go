@@ -62,7 +62,8 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 	case errors.As(err, &forbidden):
 		return is(http.StatusForbidden, operate.ProblemForbidden, "Not allowed", forbidden.Why)
 	case errors.As(err, &more):
-		return conflict(fmt.Sprintf("%d letters match now, more than you saw. Nothing was changed. Look again.", more.Now))
+		return conflict(fmt.Sprintf("%d letters match now, more than you saw. Nothing was changed. Look again.",
+			more.Now))
 	case errors.As(err, &changed):
 		return conflict("The letter has changed since you saw it: it is " + operate.StatusWords(changed.Letter.Status) +
 			". Nothing was changed. Look again.")

@@ -80,8 +80,8 @@ func (h *Handler) match(method, path string) (found *route, values map[string]st
 	return nil, nil, allowed
 }
 
-// Values returns what stands in a path for each {name} of a pattern, and reports whether they match. The console's pages
-// have patterns of the same form.
+// Values returns what stands in a path for each {name} of a pattern, and reports whether they match. The console's
+// pages have patterns of the same form.
 func Values(pattern string, parts []string) (values map[string]string, ok bool) {
 	own := strings.Split(strings.Trim(pattern, "/"), "/")
 	if len(own) != len(parts) {

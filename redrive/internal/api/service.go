@@ -60,7 +60,8 @@ func (h *Handler) health(r *request) (answer, error) {
 	if err != nil {
 		h.log(r, err)
 	}
-	v := operate.HealthData{Letters: map[string]int{}, Campaigns: map[string]int{}, Stopped: all.Stopped, Held: len(held)}
+	v := operate.HealthData{Letters: map[string]int{}, Campaigns: map[string]int{}, Stopped: all.Stopped,
+		Held: len(held)}
 	for _, status := range letters.Statuses() {
 		v.Letters[string(status)] = totals[status]
 	}
@@ -79,7 +80,8 @@ func (h *Handler) breakers(r *request) (answer, error) {
 	if err != nil {
 		h.log(r, err)
 		return answer{}, &operate.Problem{Status: http.StatusInternalServerError, Type: operate.ProblemFailed,
-			Title: "The breakers are not known", Detail: "console.Config.Breakers failed. The log of the service says more."}
+			Title:  "The breakers are not known",
+			Detail: "console.Config.Breakers failed. The log of the service says more."}
 	}
 	for i := range held {
 		for _, text := range []*string{&held[i].Reason, &held[i].Cause, &held[i].Scope} {

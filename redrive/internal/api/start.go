@@ -41,7 +41,8 @@ func several(wrong []*operate.Wrong) error {
 	p := &operate.Problem{Status: http.StatusBadRequest, Type: operate.ProblemInvalid, Title: "This cannot be done",
 		Detail: wrong[0].Error()}
 	for _, one := range wrong {
-		p.Errors = append(p.Errors, operate.FieldProblem{Field: underscored(one.Field), Value: one.Value, Detail: one.Why,
+		p.Errors = append(p.Errors, operate.FieldProblem{Field: underscored(one.Field), Value: one.Value,
+			Detail: one.Why,
 			Remedy: one.Remedy})
 	}
 	return p

@@ -43,7 +43,8 @@ func Parse(patch []byte) (Patch, error) {
 		return nil, fmt.Errorf("read the patch: %w", err)
 	}
 	if len(operations) == 0 || len(operations) > MaxOperations {
-		return nil, fmt.Errorf("the patch has %d operations: it must be a list of 1 to %d", len(operations), MaxOperations)
+		return nil, fmt.Errorf("the patch has %d operations: it must be a list of 1 to %d", len(operations),
+			MaxOperations)
 	}
 	for i := range operations {
 		if err := operations[i].prepare(); err != nil {

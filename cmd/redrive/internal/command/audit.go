@@ -93,7 +93,8 @@ func limitOf(f letters.EventFilter) int {
 func (a *app) events(events []letters.Event) error {
 	t := &screen.Table{Columns: []screen.Column{
 		{Name: "NUMBER", Right: true, Drop: 5, Style: screen.Dim}, {Name: "AT", Style: screen.Dim},
-		{Name: "WHAT", Style: screen.Bold}, {Name: "SEQ", Right: true}, {Name: "ID", Min: 10, Drop: 4}, {Name: "BY", Min: 8},
+		{Name: "WHAT", Style: screen.Bold}, {Name: "SEQ", Right: true}, {Name: "ID", Min: 10, Drop: 4},
+		{Name: "BY", Min: 8},
 		{Name: "REASON", Min: 16}, {Name: "REDRIVE ID", Min: 8, Drop: 2}, {Name: "DETAIL", Min: 10, Drop: 3},
 	}}
 	detailed := slices.ContainsFunc(events, func(e letters.Event) bool { return e.Detail != "" })

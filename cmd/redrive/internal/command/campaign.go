@@ -84,8 +84,10 @@ have been handled, and AGAIN those that came back as dead letters. With an id, o
 func (a *app) campaignTable(page []campaigns.Campaign) error {
 	t := &screen.Table{Columns: []screen.Column{
 		{Name: "ID", Style: screen.Blue}, {Name: "STATE"}, {Name: "LETTERS", Right: true, Style: screen.Bold},
-		{Name: "REDRIVEN", Right: true}, {Name: "SUCCEEDED", Right: true, Drop: 3}, {Name: "AGAIN", Right: true, Drop: 2},
-		{Name: "RATE", Right: true, Drop: 5}, {Name: "STARTED", Style: screen.Dim, Drop: 4}, {Name: "BY", Min: 6, Drop: 1},
+		{Name: "REDRIVEN", Right: true}, {Name: "SUCCEEDED", Right: true, Drop: 3},
+		{Name: "AGAIN", Right: true, Drop: 2},
+		{Name: "RATE", Right: true, Drop: 5}, {Name: "STARTED", Style: screen.Dim, Drop: 4},
+		{Name: "BY", Min: 6, Drop: 1},
 		{Name: "REASON", Min: 16},
 	}}
 	for _, c := range page {
@@ -131,7 +133,8 @@ func (a *app) campaign(ctx context.Context, d desk, c campaigns.Campaign) error 
 	fields := [][2]string{
 		{"campaign", c.ID}, {"state", state}, {"started", a.when(c.CreatedAt) + " by " + c.Request.By},
 		{"reason", c.Request.Reason}, {"approved by", c.ApprovedBy}, {"ended", a.when(c.EndedAt)},
-		{"resumes", a.when(c.ResumeAt)}, {"to", c.Request.To}, {"rate", rateOf(c.Rate)}, {"edit", editOf(c.Request.Edit)},
+		{"resumes", a.when(c.ResumeAt)}, {"to", c.Request.To}, {"rate", rateOf(c.Rate)},
+		{"edit", editOf(c.Request.Edit)},
 		{"letters", fmt.Sprintf("%d, %d not done yet", c.Selected, c.Pending)}, {"redriven", redrivenOf(c)},
 		{"quarantined", count(c.Quarantined)}, {"refused", count(c.Refused)}, {"failed", count(c.Failed)},
 		{"gone", count(c.Gone)},

@@ -43,7 +43,8 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 			}
 			t := &screen.Table{Columns: []screen.Column{
 				{Name: "CAUSE", Style: screen.Blue}, {Name: "LETTERS", Right: true, Style: screen.Bold},
-				{Name: "LAST MIN", Right: true, Drop: 6, Extra: true}, {Name: "FIRST", Drop: 4, Extra: true, Style: screen.Dim},
+				{Name: "LAST MIN", Right: true, Drop: 6, Extra: true},
+				{Name: "FIRST", Drop: 4, Extra: true, Style: screen.Dim},
 				{Name: "LAST", Drop: 1, Style: screen.Dim}, {Name: "TOPIC", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 2},
 				{Name: "CLASS", Drop: 5, Extra: true}, {Name: "REASON", Min: 8},
 				{Name: "EXAMPLE", Right: true, Drop: 3}, {Name: "DESCRIPTION", Min: 11},

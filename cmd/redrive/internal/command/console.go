@@ -129,12 +129,14 @@ func (s *serving) who(r *http.Request) (console.Person, error) {
 
 // serve listens until ctx ends.
 func (a *app) serve(ctx context.Context, s *serving) error {
-	all, _, err := a.openCampaigns(ctx, true, campaigns.Config{Allow: s.allow, Shared: settings.Shared{Privacy: a.privacy}})
+	all, _, err := a.openCampaigns(ctx, true, campaigns.Config{Allow: s.allow,
+		Shared: settings.Shared{Privacy: a.privacy}})
 	if err != nil {
 		return err
 	}
 	logger := &lockedLogger{to: a.logger()}
-	pages, err := console.New(console.Config{Campaigns: all, Access: s.who, TrustedOrigins: s.origins, Shared: settings.Shared{Privacy: a.privacy, Logger: logger}})
+	pages, err := console.New(console.Config{Campaigns: all, Access: s.who, TrustedOrigins: s.origins,
+		Shared: settings.Shared{Privacy: a.privacy, Logger: logger}})
 	if err != nil {
 		return wrong("--origin: %w", err)
 	}

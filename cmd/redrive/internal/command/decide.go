@@ -48,7 +48,8 @@ func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command 
 				if all {
 					of = "all messages"
 				}
-				if err := a.screen.Confirm("%s %s of %s of %s?", name, of, several(len(seqs), "key"), a.owner()); err != nil {
+				if err := a.screen.Confirm("%s %s of %s of %s?", name, of, several(len(seqs), "key"),
+					a.owner()); err != nil {
 					return err
 				}
 			}
@@ -64,7 +65,8 @@ func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command 
 }
 
 // decideAll decides about one key after the other. One that is refused stops no other.
-func (a *app) decideAll(ctx context.Context, d desk, seqs []int64, what sequence.Decision, reason string, all bool) error {
+func (a *app) decideAll(ctx context.Context, d desk, seqs []int64, what sequence.Decision, reason string,
+	all bool) error {
 	var refused []error
 	done := 0
 	for _, seq := range seqs {

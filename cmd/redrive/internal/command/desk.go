@@ -24,9 +24,11 @@ type desk interface {
 	Freeze(context.Context, letters.Filter) (operate.Selection, error)
 	Decide(ctx context.Context, who operate.Person, what operate.Decision, s operate.Selection, id string) (int, error)
 
-	Plan(ctx context.Context, who operate.Person, r campaigns.Request, most int) (plan operate.DryRun, part bool, err error)
+	Plan(ctx context.Context, who operate.Person, r campaigns.Request, most int) (plan operate.DryRun, part bool,
+		err error)
 	Start(context.Context, operate.Person, campaigns.Request) (campaigns.Campaign, error)
-	Steer(ctx context.Context, who operate.Person, id string, s operate.Steering, rate float64) (campaigns.Campaign, error)
+	Steer(ctx context.Context, who operate.Person, id string, s operate.Steering, rate float64) (campaigns.Campaign,
+		error)
 	CampaignByID(ctx context.Context, id string) (campaigns.Campaign, error)
 	CampaignList(context.Context, campaigns.List) ([]campaigns.Campaign, error)
 	CampaignOf(context.Context, operate.Person, campaigns.Campaign) (operate.CampaignRecord, error)
@@ -54,8 +56,8 @@ func (a *app) desk(ctx context.Context) (desk, error) {
 	return a.deskOn(store, nil), nil
 }
 
-// campaignDesk opens the letters and the campaigns of the service. Looking makes no tables; create makes them if they are
-// not there.
+// campaignDesk opens the letters and the campaigns of the service. Looking makes no tables; create makes them if they
+// are not there.
 func (a *app) campaignDesk(ctx context.Context, create bool, config campaigns.Config) (desk, error) {
 	if a.settings.url != "" {
 		return a.remote(ctx)
@@ -111,7 +113,8 @@ func (a *app) deskOn(store *letters.Store, all *campaigns.Campaigns) *operate.De
 	return &operate.Desk{Store: store, Campaigns: all, Masks: a.privacy}
 }
 
-// person is who runs the command, and why. A person with the password of the database may do all. A server knows better.
+// person is who runs the command, and why. A person with the password of the database may do all. A server knows
+// better.
 func (a *app) person(reason string) operate.Person {
 	return operate.Person{Name: a.settings.by, Reason: reason, Right: operate.Approve}
 }

@@ -97,7 +97,8 @@ func (a *app) move(m move) *cobra.Command {
 			a.screen.Line("%s %s", m.done, several(moved, "letter"))
 		}
 		if err == nil && left > 0 {
-			err = partly("%s not %s: another program works on them, or changed them meanwhile", several(left, "letter"), m.done)
+			err = partly("%s not %s: another program works on them, or changed them meanwhile", several(left, "letter"),
+				m.done)
 		}
 		return err
 	}
@@ -133,7 +134,8 @@ func (a *app) frozen(ctx context.Context, d desk, chosen *choice,
 			return s, err
 		}
 		if l.Status != status {
-			return s, none("SEQ %d is %s, and not %s: redrive show %d says what it went through", l.Seq, l.Status, status, l.Seq)
+			return s, none("SEQ %d is %s, and not %s: redrive show %d says what it went through", l.Seq, l.Status,
+				status, l.Seq)
 		}
 		s.Seqs = append(s.Seqs, l.Seq)
 	}

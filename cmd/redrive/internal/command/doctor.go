@@ -75,7 +75,8 @@ func (d *diagnosis) run(ctx context.Context) {
 	}
 	start := time.Now()
 	db, err := d.app.database(ctx)
-	d.note("database", err, "%s answers in %s", connect.Shown(d.app.settings.db), time.Since(start).Round(time.Millisecond))
+	d.note("database", err, "%s answers in %s", connect.Shown(d.app.settings.db),
+		time.Since(start).Round(time.Millisecond))
 	if err == nil {
 		d.tables(ctx, db)
 		d.clocks(ctx, db)
@@ -95,7 +96,8 @@ func (d *diagnosis) api(ctx context.Context) {
 		return
 	}
 	s := desk.Service
-	d.note("api", nil, "API %s of %s at %s answers in %s", s.API, d.app.owner(), desk.At(), time.Since(start).Round(time.Millisecond))
+	d.note("api", nil, "API %s of %s at %s answers in %s", s.API, d.app.owner(), desk.At(),
+		time.Since(start).Round(time.Millisecond))
 	health, err := desk.Health(ctx)
 	d.note("letters", err, "%d waiting", health.Letters[string(letters.StatusWaiting)])
 	var may error

@@ -38,7 +38,8 @@ func paged[T any](ctx context.Context, f letters.Filter, list func(context.Conte
 				}
 			}
 			last := f.After
-			if f.After = seq(page[len(page)-1]); f.After == last { // a server that passes over the place would send it for ever
+			// a server that passes over the place would send it for ever
+			if f.After = seq(page[len(page)-1]); f.After == last {
 				yield(none, errors.New("the list does not go on: the server sends the same page again"))
 				return
 			}

@@ -65,7 +65,8 @@ erase does not reach topics of a broker, backups, and old versions of rows that 
 				if err != nil {
 					return leftInHand(found, err)
 				}
-				if err := a.screen.Confirm("erase %s of %s for good?", strings.Join(parts(found), ", "), a.owner()); err != nil {
+				if err := a.screen.Confirm("erase %s of %s for good?", strings.Join(parts(found), ", "),
+					a.owner()); err != nil {
 					return err
 				}
 			}
@@ -176,7 +177,8 @@ func (a *app) erased(r erasure.Report, dryRun bool) error {
 	a.screen.Styled(screen.Bold, "%s%s", did, strings.Join(parts(r), ", "))
 	if inHand(r) > 0 {
 		a.screen.Line("in hand: %s, %s that wait, %s, %s", several(r.LettersInHand, "letter"),
-			several(r.DelayedInHand, "message"), several(r.KeysInHand, "key"), several(len(r.CampaignsOpen), "campaign"))
+			several(r.DelayedInHand, "message"), several(r.KeysInHand, "key"),
+			several(len(r.CampaignsOpen), "campaign"))
 		for _, id := range r.CampaignsOpen {
 			a.screen.Line("  campaign %s has not ended", id)
 		}
@@ -185,10 +187,12 @@ func (a *app) erased(r erasure.Report, dryRun bool) error {
 		a.screen.Line("what is in hand stays: erase ends with exit code 5 until leases are over and campaigns have ended")
 	}
 	if n := r.KeysUnsearched; n > 0 {
-		a.screen.Line("not looked into: %s with recorded outputs, of messages without a letter: give --id", several(n, "key"))
+		a.screen.Line("not looked into: %s with recorded outputs, of messages without a letter: give --id",
+			several(n, "key"))
 	}
 	if n := r.SealedUnsearched; n > 0 {
-		a.screen.Line("not looked into: %s, apart from metadata that stay readable: give --id", several(n, "sealed letter"))
+		a.screen.Line("not looked into: %s, apart from metadata that stay readable: give --id",
+			several(n, "sealed letter"))
 	}
 	if !dryRun {
 		a.screen.Line("on record as %s", r.Selector)

@@ -147,7 +147,8 @@ func (a *app) asCSV(out io.Writer) (write func(operate.Letter) error, flush func
 	write = func(l operate.Letter) error {
 		if !header {
 			header = true
-			err := w.Write([]string{"seq", "status", "last_failed_at", "topic", "handler", "class", "reason", "type", "id",
+			err := w.Write([]string{"seq", "status", "last_failed_at", "topic", "handler", "class", "reason", "type",
+				"id",
 				"attempts", "redrives", "payload_bytes", "description"})
 			if err != nil {
 				return err

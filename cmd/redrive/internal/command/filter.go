@@ -52,7 +52,8 @@ func (c *choice) flags(cmd *cobra.Command, statuses bool) {
 	f.Bool("leased", false, "only letters that a program works on")
 	list("redrive-id", "redrive that brought the letter back before")
 	_ = cmd.RegisterFlagCompletionFunc("class",
-		cobra.FixedCompletions([]string{"permanent", "invalid", "transient", "unknown"}, cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions([]string{"permanent", "invalid", "transient", "unknown"},
+			cobra.ShellCompDirectiveNoFileComp))
 }
 
 // values are the values of the flags that were given.

@@ -47,7 +47,8 @@ The whole file is checked before the first letter is stored.`,
 				return none("no letter of the file waits: --any-status stores the others too")
 			}
 			if !yes {
-				if err := a.screen.Confirm("import %s into %s?", several(len(records), "letter"), a.owner()); err != nil {
+				if err := a.screen.Confirm("import %s into %s?", several(len(records), "letter"),
+					a.owner()); err != nil {
 					return err
 				}
 			}

@@ -26,7 +26,8 @@ Without --status these are the letters that wait. Several values of a flag are s
   redrive list --status all --id 7f0c --json`,
 		Args: arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := firstOf(within("--limit", limit, 1, math.MaxInt), notNegative("--after", chosen.after)); err != nil {
+			if err := firstOf(within("--limit", limit, 1, math.MaxInt),
+				notNegative("--after", chosen.after)); err != nil {
 				return err
 			}
 			d, err := a.desk(cmd.Context())
@@ -39,9 +40,12 @@ Without --status these are the letters that wait. Several values of a flag are s
 			}
 			f.After, f.NewestFirst = chosen.after, newest
 			t := &screen.Table{Columns: []screen.Column{
-				{Name: "SEQ", Right: true, Style: screen.Bold}, {Name: "STATUS"}, {Name: "LAST FAILED", Drop: 2, Style: screen.Dim},
-				{Name: "TOPIC", Min: 8, Drop: 4}, {Name: "HANDLER", Min: 8, Drop: 3}, {Name: "REASON", Min: 14, Drop: 5},
-				{Name: "ID", Min: 36}, {Name: "DESCRIPTION", Min: 10, Drop: 1}, // an id of 36 characters is whole: a UUID
+				{Name: "SEQ", Right: true, Style: screen.Bold}, {Name: "STATUS"},
+				{Name: "LAST FAILED", Drop: 2, Style: screen.Dim},
+				{Name: "TOPIC", Min: 8, Drop: 4}, {Name: "HANDLER", Min: 8, Drop: 3},
+				{Name: "REASON", Min: 14, Drop: 5},
+				// an id of 36 characters is whole: a UUID
+				{Name: "ID", Min: 36}, {Name: "DESCRIPTION", Min: 10, Drop: 1},
 			}}
 			last, more := int64(0), false
 			for l, err := range heads(cmd.Context(), d, f) {
@@ -60,7 +64,8 @@ Without --status these are the letters that wait. Several values of a flag are s
 					}
 					continue
 				}
-				t.Row(l.Seq, screen.Span{Text: stateOf(l), Style: styleOf(l.Status)}, a.when(l.LastFailedAt), l.Topic, l.Handler,
+				t.Row(l.Seq, screen.Span{Text: stateOf(l), Style: styleOf(l.Status)}, a.when(l.LastFailedAt), l.Topic,
+					l.Handler,
 					l.Reason, l.MessageID, l.Description)
 			}
 			if last == 0 {

@@ -92,7 +92,8 @@ message a line.`,
 
 func (a *app) parked(v operate.SequenceData) error {
 	t := &screen.Table{Columns: []screen.Column{
-		{Name: "SEQ", Right: true}, {Name: "OFFSET", Right: true}, {Name: "ID", Min: 8, Style: screen.Bold}, {Name: "SENT", Style: screen.Dim, Drop: 1},
+		{Name: "SEQ", Right: true}, {Name: "OFFSET", Right: true}, {Name: "ID", Min: 8, Style: screen.Bold},
+		{Name: "SENT", Style: screen.Dim, Drop: 1},
 		{Name: "BYTES", Right: true, Drop: 2}, {Name: "DECIDED", Style: screen.Amber},
 	}}
 	for at, m := range v.Waiting {
@@ -119,9 +120,11 @@ func (a *app) parked(v operate.SequenceData) error {
 
 func (a *app) parkedHead(p sequence.Parked, m operate.ParkedData) {
 	for _, field := range [][2]string{
-		{"key", a.maskSequence(&p)}, {"state", waitsFor(p)}, {"topic", p.Topic}, {"partition", strconv.Itoa(int(p.Partition))}, {"group", p.Group},
+		{"key", a.maskSequence(&p)}, {"state", waitsFor(p)}, {"topic", p.Topic},
+		{"partition", strconv.Itoa(int(p.Partition))}, {"group", p.Group},
 		{"consumer", p.Consumer}, {"due", a.when(p.Due)}, {"decided by", p.By}, {"reason", p.Why},
-		{"class", m.Class}, {"description", m.Description}, {"attempts", count(m.Attempts)}, {"first failed", a.stamped(m.FirstFailedAt)},
+		{"class", m.Class}, {"description", m.Description}, {"attempts", count(m.Attempts)},
+		{"first failed", a.stamped(m.FirstFailedAt)},
 		{"last failed", a.stamped(m.LastFailedAt)},
 	} {
 		if field[1] != "" {

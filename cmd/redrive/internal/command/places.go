@@ -85,8 +85,8 @@ func (s *config) chosen(given, around, file place, named bool, env func(string) 
 	return &p, err
 }
 
-// target keeps one answer to the question where the letters are: that of the first place that has one. A token goes only
-// to the API that it was given for.
+// target keeps one answer to the question where the letters are: that of the first place that has one. A token goes
+// only to the API that it was given for.
 func (s *config) target(all []place) error {
 	s.url, s.db, s.tokenFile, s.ca = "", "", "", ""
 	for i, p := range all {

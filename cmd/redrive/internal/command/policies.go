@@ -98,7 +98,8 @@ func policyState(p inside.Policy) string {
 
 // stops prints what keeps a policy from redriving.
 func (a *app) stops(p inside.Policy) {
-	t := &screen.Table{Columns: []screen.Column{{Name: "CAUSE", Style: screen.Bold}, {Name: "SINCE", Style: screen.Dim}, {Name: "BY"},
+	t := &screen.Table{Columns: []screen.Column{{Name: "CAUSE", Style: screen.Bold}, {Name: "SINCE", Style: screen.Dim},
+		{Name: "BY"},
 		{Name: "REASON", Min: 16}}}
 	if f := p.Frozen; f != nil {
 		t.Row("(all)", a.when(f.At), f.By, f.Reason)
@@ -120,8 +121,9 @@ go on.`
 	}
 	var reason string
 	cmd := &cobra.Command{
-		Use: name + " [NAME]", Short: short, Long: long, Example: fmt.Sprintf("  redrive policies %s --reason \"INC-7\"", name),
-		Args: arguments(0, 1, "the name of a policy, or nothing for all"),
+		Use: name + " [NAME]", Short: short, Long: long,
+		Example: fmt.Sprintf("  redrive policies %s --reason \"INC-7\"", name),
+		Args:    arguments(0, 1, "the name of a policy, or nothing for all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if reason == "" {
 				return errNoReason

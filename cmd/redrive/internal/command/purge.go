@@ -76,7 +76,8 @@ reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a
 				return nil
 			}
 			if !yes {
-				if err := a.screen.Confirm("delete %s of %s for good?", several(s.Number, "letter"), a.owner()); err != nil {
+				if err := a.screen.Confirm("delete %s of %s for good?", several(s.Number, "letter"),
+					a.owner()); err != nil {
 					return err
 				}
 			}

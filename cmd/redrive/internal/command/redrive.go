@@ -50,14 +50,17 @@ letters first, and waits for what becomes of them. --dry-run only says what woul
 	f.Float64Var(&r.Rate, "rate", 0, "letters per second; 0 is no limit")
 	f.IntVar(&r.Max, "max", 0, "the largest number of letters; 0 takes all")
 	f.IntVar(&r.Canary, "canary", 0, "letters to redrive first, before the others")
-	f.DurationVar(&r.CanaryWait, "canary-wait", campaigns.DefaultCanaryWait, "how long to wait for what becomes of them")
+	f.DurationVar(&r.CanaryWait, "canary-wait", campaigns.DefaultCanaryWait,
+		"how long to wait for what becomes of them")
 	f.StringVar(&r.To, "to", "", "topic for all letters instead of the one that each came from")
-	f.BoolVar(&r.HandleAgain, "handle-again", false, "let handlers run again whose outputs could not be published; what "+
-		"they wrote is written twice")
+	f.BoolVar(&r.HandleAgain, "handle-again", false,
+		"let handlers run again whose outputs could not be published; what "+
+			"they wrote is written twice")
 	f.BoolVar(&r.FirstStage, "first-stage", false, "send letters to the first retry stage of their handler")
 	s.editFlags.flags(f)
-	f.Float64Var(&r.StopAt, "stop-at", campaigns.DefaultStopAt, "share of letters that fail again at which the campaign "+
-		"stops itself; 1 is never")
+	f.Float64Var(&r.StopAt, "stop-at", campaigns.DefaultStopAt,
+		"share of letters that fail again at which the campaign "+
+			"stops itself; 1 is never")
 	f.IntVar(&r.StopAfter, "stop-after", campaigns.DefaultStopAfter, "letters from which --stop-at counts")
 	f.DurationVar(&r.ResumeAfter, "resume-after", 0,
 		"resume by itself after the target refused; 0 waits for redrive resume")

@@ -100,7 +100,8 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 		return none("no letter needs to be resealed: redrive reseal --dry-run counts the letters of each key")
 	}
 	if !r.yes {
-		if err := a.screen.Confirm("seal %s of %s with key id %q?", several(n, "letter"), a.owner(), current); err != nil {
+		if err := a.screen.Confirm("seal %s of %s with key id %q?", several(n, "letter"), a.owner(),
+			current); err != nil {
 			return err
 		}
 	}
@@ -131,7 +132,8 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 func (r resealFlags) choose(ctx context.Context, store *letters.Store, keys []inside.KeyCount,
 	current string) (f letters.Filter, n int, err error) {
 	for _, k := range keys {
-		if k.Key != current && (len(r.from) == 0 || slices.Contains(r.from, k.Key)) && len(f.SealKeys) < letters.MaxListed {
+		if k.Key != current && (len(r.from) == 0 || slices.Contains(r.from, k.Key)) &&
+			len(f.SealKeys) < letters.MaxListed {
 			f.SealKeys = append(f.SealKeys, k.Key)
 		}
 	}

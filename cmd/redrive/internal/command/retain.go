@@ -118,7 +118,8 @@ func ruleOf(ctx context.Context, d desk, text string) (rule letters.RetentionRul
 				return rule, err
 			}
 		default:
-			return rule, wrong("--rule has %q: the words are status=, class=, reason=, cause=, older-than= and keep", word)
+			return rule, wrong("--rule has %q: the words are status=, class=, reason=, cause=, older-than= and keep",
+				word)
 		}
 	}
 	return rule, nil

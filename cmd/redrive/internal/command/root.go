@@ -152,9 +152,11 @@ file, or have a name: see redrive help config and redrive context --help.`,
 	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "act", Title: "Act:"},
 		&cobra.Group{ID: "more", Title: "More:"})
 	for group, commands := range map[string][]*cobra.Command{
-		"look": {a.causes(), a.list(), a.show(), a.audit(), a.diffs(), a.campaigns(), a.watch(), a.sequences(), a.policies(), a.console(),
+		"look": {a.causes(), a.list(), a.show(), a.audit(), a.diffs(), a.campaigns(), a.watch(), a.sequences(),
+			a.policies(), a.console(),
 			a.doctor()},
-		"act": {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.breaker(), a.discard(),
+		"act": {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.breaker(),
+			a.discard(),
 			a.restore(), a.purge(), a.erase(), a.reseal(), a.unlease(), a.drain(), a.export(), a.imports()},
 		"more": {a.contexts()},
 	} {
@@ -208,7 +210,8 @@ func arguments(least, most int, want string) cobra.PositionalArgs {
 			return wrong("%d arguments: redrive %s takes %s", len(args), cmd.Name(), want)
 		}
 		if slices.Contains(args, "") {
-			return wrong("an argument is empty: redrive %s takes %s; is a variable of the shell not set?", cmd.Name(), want)
+			return wrong("an argument is empty: redrive %s takes %s; is a variable of the shell not set?", cmd.Name(),
+				want)
 		}
 		return nil
 	}

@@ -57,8 +57,9 @@ func (a *app) newStore(ctx context.Context, db *sql.DB) (*letters.Store, error) 
 
 // clearFlag adds the flag for what stays readable in letters that the command seals.
 func (a *app) clearFlag(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&a.clear, "clear", nil, "metadata key that stays readable in what is sealed now: those of the "+
-		"service's seal.New")
+	flags.StringSliceVar(&a.clear, "clear", nil,
+		"metadata key that stays readable in what is sealed now: those of the "+
+			"service's seal.New")
 }
 
 // open opens a letter that is sealed. If it does not open, the error says which key it needs, and the letter has no
@@ -129,7 +130,8 @@ func (c closedLetters) err() error {
 	}
 	var lines []string
 	for _, key := range slices.Sorted(maps.Keys(c)) {
-		lines = append(lines, fmt.Sprintf("%s of key id %q left out: %s", several(c[key].letters, "letter"), key, c[key].why))
+		lines = append(lines, fmt.Sprintf("%s of key id %q left out: %s", several(c[key].letters, "letter"), key,
+			c[key].why))
 	}
 	return partly("%s; --sealed writes them as they are", strings.Join(lines, "; "))
 }
@@ -149,7 +151,8 @@ func (d *diagnosis) seals(ctx context.Context, store *letters.Store) {
 		}
 	}
 	if len(lost) > 0 {
-		d.note("sealing", fmt.Errorf("%q does not have the keys %q, and %s: add them as further lines", d.app.settings.keys, lost,
+		d.note("sealing", fmt.Errorf("%q does not have the keys %q, and %s: add them as further lines",
+			d.app.settings.keys, lost,
 			strings.Join(all, ", ")), "")
 	} else if d.app.settings.keys != "" || len(keys) > 1 || len(keys) == 1 && keys[0].Key != "" {
 		d.note("sealing", nil, "%s", strings.Join(all, ", "))

@@ -65,7 +65,8 @@ func (a *app) listSequences(cmd *cobra.Command, limit int) error {
 
 func (a *app) sequenceTable(all []sequence.Parked, limit int) error {
 	t := &screen.Table{Columns: []screen.Column{
-		{Name: "SEQ", Right: true}, {Name: "KEY", Style: screen.Bold, Min: 8}, {Name: "MESSAGES", Right: true}, {Name: "DUE", Style: screen.Dim},
+		{Name: "SEQ", Right: true}, {Name: "KEY", Style: screen.Bold, Min: 8}, {Name: "MESSAGES", Right: true},
+		{Name: "DUE", Style: screen.Dim},
 		{Name: "STATE", Style: screen.Amber}, {Name: "TOPIC", Min: 8}, {Name: "PART", Right: true, Drop: 2},
 		{Name: "OFFSET", Right: true, Drop: 3}, {Name: "FIRST", Min: 8, Drop: 1},
 	}}
@@ -84,7 +85,8 @@ func (a *app) sequenceTable(all []sequence.Parked, limit int) error {
 	}
 	a.screen.Table(t)
 	if len(all) == limit {
-		a.screen.Note("there may be more keys, with fewer messages: --limit %d shows more", min(10*limit, letters.MaxLimit))
+		a.screen.Note("there may be more keys, with fewer messages: --limit %d shows more",
+			min(10*limit, letters.MaxLimit))
 	}
 	return nil
 }

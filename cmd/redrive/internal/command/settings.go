@@ -65,8 +65,9 @@ type config struct {
 
 // names are the settings that a file may have.
 func (s *config) names() map[string]*string {
-	return map[string]*string{"url": &s.url, "token-file": &s.tokenFile, "ca": &s.ca, "db": &s.db, "service": &s.service,
-		"broker": &s.broker, "by": &s.by, "redact": &s.redact, "privacy": &s.privacy, "keys": &s.keys}
+	return map[string]*string{"url": &s.url, "token-file": &s.tokenFile, "ca": &s.ca, "db": &s.db,
+		"service": &s.service,
+		"broker":  &s.broker, "by": &s.by, "redact": &s.redact, "privacy": &s.privacy, "keys": &s.keys}
 }
 
 // variable is the variable of the environment that has a setting.

@@ -154,7 +154,8 @@ func redacted(ctx context.Context, program string, payload []byte) ([]byte, erro
 func (a *app) letter(l letters.Letter, events []letters.Event, payload string, size int) {
 	fields := [][2]string{
 		{"seq", strconv.FormatInt(l.Seq, 10)}, {"cause", short(l.Cause)}, {"status", a.statusLine(l)},
-		{"id", l.Original.UUID}, {"topic", l.Origin.Topic}, {"partition", l.Origin.Partition}, {"offset", l.Origin.Offset},
+		{"id", l.Original.UUID}, {"topic", l.Origin.Topic}, {"partition", l.Origin.Partition},
+		{"offset", l.Origin.Offset},
 		{"key", string(l.Origin.Key)}, {"handler", l.Origin.Handler}, {"group", l.Origin.ConsumerGroup},
 		{"dead letter topic", l.DeadLetterTopic}, {"class", l.Failure.Class.String()}, {"reason", l.Failure.Reason},
 		{"type", l.Failure.Type}, {"description", l.Failure.Description}, {"attempts", count(l.Failure.Attempts)},
@@ -175,7 +176,8 @@ func (a *app) letter(l letters.Letter, events []letters.Event, payload string, s
 	if len(events) > 0 {
 		a.screen.Head("life")
 		for _, e := range events {
-			a.screen.Line("  %s", strings.TrimRight(fmt.Sprintf("%s  %s  %s  %s", a.when(e.At), e.Kind, e.By, e.Reason), " "))
+			a.screen.Line("  %s", strings.TrimRight(fmt.Sprintf("%s  %s  %s  %s", a.when(e.At), e.Kind, e.By, e.Reason),
+				" "))
 		}
 	}
 	if len(l.Original.Metadata) > 0 {

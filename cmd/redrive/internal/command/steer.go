@@ -89,7 +89,8 @@ func (a *app) steer(s steering) *cobra.Command {
 				return err
 			}
 			if s.question != "" && !yes {
-				if err := a.screen.Confirm("%s %s of %s?", s.question, several(c.Pending, "letter"), a.owner()); err != nil {
+				if err := a.screen.Confirm("%s %s of %s?", s.question, several(c.Pending, "letter"),
+					a.owner()); err != nil {
 					return err
 				}
 			}

@@ -37,7 +37,8 @@ holders. Break a lease only if its holder is gone: what it has published is publ
 				return err
 			}
 			if !yes {
-				if err := a.screen.Confirm("break the leases of %s of %s?", several(len(seqs), "letter"), a.owner()); err != nil {
+				if err := a.screen.Confirm("break the leases of %s of %s?", several(len(seqs), "letter"),
+					a.owner()); err != nil {
 					return err
 				}
 			}

@@ -70,7 +70,8 @@ func (a *app) follow(ctx context.Context, d desk, c campaigns.Campaign) error {
 		} else {
 			progress.Show(float64(c.Selected-c.Pending)/float64(max(c.Selected, 1)), "%s", standing(c))
 		}
-		if c.State.Ended() || c.State == campaigns.Paused || c.State == campaigns.Approval || c.State == campaigns.Scheduled {
+		if c.State.Ended() || c.State == campaigns.Paused || c.State == campaigns.Approval ||
+			c.State == campaigns.Scheduled {
 			progress.End()
 			if c.State == campaigns.Finished && c.Refused+c.Failed+c.Gone > 0 && !a.json {
 				v, err := d.CampaignOf(ctx, a.person(""), c)
@@ -168,7 +169,8 @@ func (a *app) outcome(c campaigns.Campaign) error {
 		return partly("campaign %s is finished: redriven %s; left behind: %d quarantined, %d refused, %d not accepted",
 			short(c.ID), redrivenOf(c), c.Quarantined, c.Refused, c.Failed)
 	case c.State == campaigns.Paused:
-		return partly("campaign %s is paused: %s; redriven %s, %d not begun; redrive resume or redrive cancel", short(c.ID),
+		return partly("campaign %s is paused: %s; redriven %s, %d not begun; redrive resume or redrive cancel",
+			short(c.ID),
 			c.Why, redrivenOf(c), c.Pending)
 	case c.State == campaigns.Approval:
 		return partly("campaign %s waits for a second person: redrive approve %s", short(c.ID), short(c.ID))

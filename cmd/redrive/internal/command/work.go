@@ -49,8 +49,9 @@ being published may come twice, with the same id. Sealed letters need --keys: wi
 		},
 	}
 	cmd.Flags().StringSliceVar(&config.Allow, "allow", nil, "topics that letters may go to (required)")
-	cmd.Flags().IntVar(&config.MaxRedrives, "max-redrives", redrive.DefaultMaxRedrives, "redrives after which a letter "+
-		"is quarantined")
+	cmd.Flags().IntVar(&config.MaxRedrives, "max-redrives", redrive.DefaultMaxRedrives,
+		"redrives after which a letter "+
+			"is quarantined")
 	cmd.Flags().DurationVar(&lease, "lease", 30*time.Second,
 		"how long letters in hand stay reserved if this process is killed")
 	cmd.Flags().BoolVar(&once, "once", false, "end when no campaign can go on")
@@ -68,7 +69,8 @@ func workOnce(ctx context.Context, all *campaigns.Campaigns, worker *campaigns.W
 		defer stop()
 		for ctx.Err() == nil {
 			active, err := all.List(ctx,
-				campaigns.List{States: []campaigns.State{campaigns.Selecting, campaigns.Running, campaigns.Canary}, Limit: 1})
+				campaigns.List{States: []campaigns.State{campaigns.Selecting, campaigns.Running, campaigns.Canary},
+					Limit: 1})
 			if err != nil || len(active) == 0 {
 				looking = err
 				return

@@ -38,7 +38,8 @@ func Database(ctx context.Context, address string) (*sql.DB, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := db.PingContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("connect to %s: %w", Shown(address), withoutPassword(err, address)), db.Close())
+		return nil, errors.Join(fmt.Errorf("connect to %s: %w", Shown(address), withoutPassword(err, address)),
+			db.Close())
 	}
 	return db, nil
 }

@@ -55,7 +55,8 @@ func Read() (*File, error) {
 			f.path, mode.Perm())
 	}
 	if info.Size() > most {
-		return nil, fmt.Errorf("contexts: %s has %d bytes, and may have %d: remove it, and add the contexts again", f.path,
+		return nil, fmt.Errorf("contexts: %s has %d bytes, and may have %d: remove it, and add the contexts again",
+			f.path,
 			info.Size(), most)
 	}
 	text, err := os.ReadFile(f.path)

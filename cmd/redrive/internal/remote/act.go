@@ -20,7 +20,8 @@ import (
 
 func jsonOf(v any) ([]byte, error) { return json.Marshal(v) }
 
-// Decide marks the letters of a selection. A server does as many in one request as it has time for: the same key goes on.
+// Decide marks the letters of a selection. A server does as many in one request as it has time for: the same key goes
+// on.
 func (d *Desk) Decide(ctx context.Context, who operate.Person, what operate.Decision, s operate.Selection,
 	id string) (n int, err error) {
 	body := operate.DecideBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, Seqs: s.Seqs}
@@ -101,7 +102,9 @@ func (d *Desk) Steer(ctx context.Context, who operate.Person, id string, s opera
 	if s.Rated {
 		body = operate.RateBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, Rate: &rate}
 	}
-	return campaignOf(func(v *operate.CampaignData) error { return d.post(ctx, v, newKey(), body, "campaigns", id, s.Name) })
+	return campaignOf(func(v *operate.CampaignData) error {
+		return d.post(ctx, v, newKey(), body, "campaigns", id, s.Name)
+	})
 }
 
 // campaignOf is the campaign of an answer.
@@ -117,7 +120,8 @@ func (d *Desk) CampaignByID(ctx context.Context, id string) (campaigns.Campaign,
 }
 
 // CampaignOf returns a campaign with its record, masked.
-func (d *Desk) CampaignOf(ctx context.Context, _ operate.Person, c campaigns.Campaign) (v operate.CampaignRecord, err error) {
+func (d *Desk) CampaignOf(ctx context.Context, _ operate.Person, c campaigns.Campaign) (v operate.CampaignRecord,
+	err error) {
 	err = d.getItem(ctx, &v, nil, "campaigns", c.ID)
 	return v, err
 }

@@ -20,8 +20,9 @@ func classOf(name string) (c classify.Class) {
 
 func groupOf(v operate.CauseData) letters.Group {
 	return letters.Group{
-		Cause: v.Cause, Count: v.Count, Arrived: v.Arrived, LastMinute: v.LastMinute, FirstFailedAt: timeOf(v.FirstFailedAt),
-		LastFailedAt: timeOf(v.LastFailedAt), DeadLetterTopic: v.DeadLetterTopic, Topic: v.Topic, Handler: v.Handler,
+		Cause: v.Cause, Count: v.Count, Arrived: v.Arrived, LastMinute: v.LastMinute,
+		FirstFailedAt: timeOf(v.FirstFailedAt),
+		LastFailedAt:  timeOf(v.LastFailedAt), DeadLetterTopic: v.DeadLetterTopic, Topic: v.Topic, Handler: v.Handler,
 		Class: classOf(v.Class), Reason: v.Reason, Type: v.Type, StackHash: v.StackHash, Example: v.Example,
 		Description: v.Description,
 	}
@@ -56,11 +57,13 @@ func letterOf(v operate.WholeData) operate.Letter {
 	l.Origin = poison.Origin{Topic: v.Topic, Handler: v.Handler, ConsumerGroup: v.Group, Partition: v.Partition,
 		Offset: v.Offset, Key: []byte(v.Key)}
 	l.Failure = poison.Failure{
-		Class: h.Class, Reason: v.Reason, Type: v.Type, Description: v.Description, StackHash: v.StackHash, Stack: v.Stack,
+		Class: h.Class, Reason: v.Reason, Type: v.Type, Description: v.Description, StackHash: v.StackHash,
+		Stack:    v.Stack,
 		Attempts: v.Attempts, Node: v.Node, FirstFailedAt: h.FirstFailedAt, LastFailedAt: h.LastFailedAt,
 	}
 	for _, a := range v.History {
-		l.Failure.History = append(l.Failure.History, classify.Attempt{At: timeOf(a.At), Class: classOf(a.Class), Error: a.Error})
+		l.Failure.History = append(l.Failure.History,
+			classify.Attempt{At: timeOf(a.At), Class: classOf(a.Class), Error: a.Error})
 	}
 	l.Redrive.Count, l.Redrive.By, l.Redrive.ID = v.Redrives, v.RedrivenBy, v.RedrivenID
 	switch {
@@ -73,6 +76,7 @@ func letterOf(v operate.WholeData) operate.Letter {
 }
 
 func eventOf(v operate.EventData) letters.Event {
-	return letters.Event{Number: v.Number, At: timeOf(v.At), Kind: letters.EventKind(v.Kind), Seq: v.Seq, MessageID: v.ID,
-		Act: letters.Act{By: v.By, Reason: v.Reason, RedriveID: v.RedriveID, Detail: v.Detail}}
+	return letters.Event{Number: v.Number, At: timeOf(v.At), Kind: letters.EventKind(v.Kind), Seq: v.Seq,
+		MessageID: v.ID,
+		Act:       letters.Act{By: v.By, Reason: v.Reason, RedriveID: v.RedriveID, Detail: v.Detail}}
 }

@@ -67,7 +67,8 @@ func (d *Desk) json(ctx context.Context, a asking, out any) error {
 		return d.noAPI(kind)
 	}
 	if err := json.Unmarshal(body, out); err != nil {
-		return fmt.Errorf("the API at %s gave an answer that redrive %s cannot read: %w", d.at.Host, d.config.Command, err)
+		return fmt.Errorf("the API at %s gave an answer that redrive %s cannot read: %w", d.at.Host, d.config.Command,
+			err)
 	}
 	return nil
 }
@@ -129,7 +130,8 @@ func (d *Desk) once(ctx context.Context, a asking) (kind string, body []byte, er
 	case err != nil:
 		return "", nil, d.noAnswer(ctx, err, limit)
 	case len(body) > mostRead:
-		return "", nil, lasting{fmt.Errorf("the API at %s gave an answer of more than %d MiB: choose less", d.at.Host, mostRead>>20)}
+		return "", nil, lasting{fmt.Errorf("the API at %s gave an answer of more than %d MiB: choose less", d.at.Host,
+			mostRead>>20)}
 	}
 	kind, _, _ = mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if response.StatusCode >= 200 && response.StatusCode < 300 {
@@ -167,7 +169,8 @@ func (d *Desk) noAnswer(ctx context.Context, err error, limit time.Duration) err
 	case errors.Is(err, errElsewhere):
 		return lasting{fmt.Errorf("the API at %s: %w", d.at.Host, err)}
 	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return lasting{fmt.Errorf("%w: if the server has a certificate of your own, name what vouches for it with --ca", said)}
+		return lasting{fmt.Errorf("%w: if the server has a certificate of your own, name what vouches for it with --ca",
+			said)}
 	}
 	return said
 }

@@ -41,7 +41,8 @@ func Open(ctx context.Context, c Config) (*Desk, error) {
 	d := &Desk{config: c, at: at, http: &http.Client{CheckRedirect: stay, Transport: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
 		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true, MaxConnsPerHost: 2,
+		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
+		MaxConnsPerHost: 2,
 	}}}
 	if err := d.get(ctx, &d.Service, nil); err != nil {
 		_ = d.Close()

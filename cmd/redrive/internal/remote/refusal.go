@@ -86,13 +86,15 @@ func (d *Desk) refusal(response *http.Response, a asking, token bool, kind strin
 		}
 		r.says = fmt.Sprintf("the API at %s does not know you: %s: %s", d.at.Host, strings.TrimRight(said, "."), how)
 	case r.Status == http.StatusForbidden && len(a.path) == 0:
-		r.says = fmt.Sprintf("the API at %s gives no right for the token of %s: it is wrong, or has expired: %s", d.at.Host,
+		r.says = fmt.Sprintf("the API at %s gives no right for the token of %s: it is wrong, or has expired: %s",
+			d.at.Host,
 			d.config.TokenFile, said)
 	case r.Type == "" && r.Status == http.StatusForbidden:
 		r.says = fmt.Sprintf("%s does not let you in: %s", d.at.Host, said)
 	case r.Type == operate.ProblemNoField && len(r.Errors) > 0:
 		r.says = fmt.Sprintf("the API at %s does not take %s: %s", d.at.Host, r.Errors[0].Field, d.versions())
-	case r.Status == http.StatusMethodNotAllowed, r.Type == operate.ProblemNoRoute, r.Status == http.StatusNotFound && (!a.item || r.Type == ""):
+	case r.Status == http.StatusMethodNotAllowed, r.Type == operate.ProblemNoRoute, r.Status == http.StatusNotFound &&
+		(!a.item || r.Type == ""):
 		r.Type = ""
 		r.says = d.missing(a).Error()
 	case r.Type == "" && r.Status >= http.StatusInternalServerError:
@@ -115,7 +117,8 @@ func (d *Desk) missing(a asking) error {
 
 // versions says which release does not know what the other one has.
 func (d *Desk) versions() string {
-	return fmt.Sprintf("it is API %s, and this is redrive %s; use a redrive of the server's release, or --db", d.Service.API,
+	return fmt.Sprintf("it is API %s, and this is redrive %s; use a redrive of the server's release, or --db",
+		d.Service.API,
 		d.config.Command)
 }
 

@@ -57,7 +57,8 @@ func (d *Desk) Hold(ctx context.Context, who operate.Person, handler string, hol
 		what = "freeze"
 	}
 	var v operate.HandlerChanged
-	body := operate.HandlerBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, Handler: handler, All: handler == ""}
+	body := operate.HandlerBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, Handler: handler,
+		All: handler == ""}
 	err := d.post(ctx, &v, newKey(), body, "outages", what)
 	return v.Changed, err
 }
@@ -90,7 +91,8 @@ func (d *Desk) Erase(ctx context.Context, r erasure.Request) (all erasure.Report
 		case v.Complete:
 			return all, nil
 		case r.DryRun:
-			return all, fmt.Errorf("the server could not look at all of it in time: it found %d letters so far", all.Letters)
+			return all, fmt.Errorf("the server could not look at all of it in time: it found %d letters so far",
+				all.Letters)
 		case did > 0:
 		case all.LettersInHand+all.DelayedInHand+all.KeysInHand+len(all.CampaignsOpen) > 0:
 			return all, erasure.ErrInHand

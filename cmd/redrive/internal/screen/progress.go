@@ -30,7 +30,8 @@ func (p *Progress) Show(share float64, format string, args ...any) {
 	if share >= 0 && columns >= 60 {
 		length := min(30, columns-50)
 		done := int(share * float64(length))
-		bar = p.screen.styled(Green, strings.Repeat("█", done)) + p.screen.styled(Dim, strings.Repeat("░", length-done)) +
+		bar = p.screen.styled(Green, strings.Repeat("█", done)) +
+			p.screen.styled(Dim, strings.Repeat("░", length-done)) +
 			"  "
 		columns -= length + 2
 	}

@@ -114,7 +114,8 @@ func (w *within) key(key Key) []any {
 func (w *within) get(key Key) (*entry, int64, error) {
 	e, now := &entry{}, int64(0)
 	var step string
-	err := w.tx.QueryRowContext(w.ctx, w.table.statements.get, w.key(key)...).Scan(&e.opened, &e.ends, &e.total, &e.untold,
+	err := w.tx.QueryRowContext(w.ctx, w.table.statements.get, w.key(key)...).Scan(&e.opened, &e.ends, &e.total,
+		&e.untold,
 		&e.first, &e.last, &e.about, &step, &e.said, &e.number, &e.holder, &e.leased, &e.tries, &now)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = w.tx.QueryRowContext(w.ctx, w.table.statements.clock).Scan(&now)

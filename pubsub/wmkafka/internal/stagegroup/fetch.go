@@ -190,7 +190,8 @@ func (s *session) refetch(leader int32, p *part, err error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			logging.StageNotFetched.Write(s.config.Logger, err,
-				logging.Fields{logging.Topic: p.claim.topic.Name, logging.Partition: p.partition, logging.Offset: p.next})
+				logging.Fields{logging.Topic: p.claim.topic.Name, logging.Partition: p.partition,
+					logging.Offset: p.next})
 			p.next = offset
 			return
 		}

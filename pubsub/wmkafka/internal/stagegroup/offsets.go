@@ -54,7 +54,8 @@ func (s *session) takeOver() {
 		if err := s.takeOverOne(c); err != nil {
 			if !c.told && c.topic.ctx.Err() == nil {
 				c.told = true
-				logging.StageNotTaken.Write(s.config.Logger, err, logging.Fields{logging.StageTopic: c.topic.Name, "group": c.topic.Group})
+				logging.StageNotTaken.Write(s.config.Logger, err,
+					logging.Fields{logging.StageTopic: c.topic.Name, "group": c.topic.Group})
 			}
 			s.mu.Lock()
 			s.waiting = append(s.waiting, c)
@@ -105,7 +106,8 @@ func (s *session) takeOverOne(c *claim) error {
 		p := &part{session: s, claim: c, partition: partition, leader: -1, next: block.Offset, committed: block.Offset,
 			fetchSize: usualFetch}
 		if p.next < 0 {
-			if p.next, err = s.client.GetOffset(c.topic.Name, partition, s.client.Config().Consumer.Offsets.Initial); err != nil {
+			if p.next, err = s.client.GetOffset(c.topic.Name, partition,
+				s.client.Config().Consumer.Offsets.Initial); err != nil {
 				return err
 			}
 		}
@@ -151,7 +153,8 @@ func (s *session) commit(all bool) {
 				s.leave(c)
 			default:
 				_ = s.client.RefreshCoordinator(c.topic.Group) // its error is that of the next try
-				logging.StageNotMarked.Write(s.config.Logger, err, logging.Fields{logging.StageTopic: c.topic.Name, "group": c.topic.Group})
+				logging.StageNotMarked.Write(s.config.Logger, err,
+					logging.Fields{logging.StageTopic: c.topic.Name, "group": c.topic.Group})
 			}
 		})
 	}

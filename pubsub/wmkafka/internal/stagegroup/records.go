@@ -94,7 +94,8 @@ func (p *part) legacy(set *sarama.MessageSet, now time.Time) {
 					at = block.Msg.Timestamp
 				}
 			}
-			p.add(&sarama.ConsumerMessage{Topic: p.claim.topic.Name, Partition: p.partition, Offset: offset, Key: m.Msg.Key,
+			p.add(&sarama.ConsumerMessage{Topic: p.claim.topic.Name, Partition: p.partition, Offset: offset,
+				Key:   m.Msg.Key,
 				Value: m.Msg.Value, Timestamp: at, BlockTimestamp: block.Msg.Timestamp}, now)
 		}
 	}

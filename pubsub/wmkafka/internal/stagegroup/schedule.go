@@ -95,7 +95,8 @@ func (s *session) launch(p *part, now time.Time) {
 // hasNext reports whether the next record may enter the window. Messages that are placed elsewhere, or acked, leave
 // room in it, but hold up the mark behind them: all of them can be handled again after a crash.
 func (p *part) hasNext(c *Config) bool {
-	return p.taken < len(p.records) && p.running+len(p.waiting) < c.InFlight && p.taken < max(c.InFlight, c.MaxPlacing) &&
+	return p.taken < len(p.records) && p.running+len(p.waiting) < c.InFlight &&
+		p.taken < max(c.InFlight, c.MaxPlacing) &&
 		p.held < c.MaxPlacingBytes
 }
 

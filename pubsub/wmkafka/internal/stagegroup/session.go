@@ -91,19 +91,20 @@ type session struct {
 	flights sync.WaitGroup
 	wake    chan struct{} // of the scheduler; has room for one
 
-	mu        sync.Mutex
-	ended     bool
-	waiting   []*claim // topics that are not this member's yet
-	claims    map[string]*claim
-	fetchers  map[int32]chan struct{} // by broker; each is called if a partition has room again, and has room for one call
-	scheduled time.Time               // when the scheduler looks again
+	mu      sync.Mutex
+	ended   bool
+	waiting []*claim // topics that are not this member's yet
+	claims  map[string]*claim
+	// by broker; each is called if a partition has room again, and has room for one call
+	fetchers  map[int32]chan struct{}
+	scheduled time.Time // when the scheduler looks again
 }
 
 // claim is a topic with the partitions of it that are this member's.
 type claim struct {
 	topic *Topic
-	// taking ends with the session, with the topic's subscription, and when the topic is left to another. ctx is that of
-	// messages: it ends when the session has let handlers finish.
+	// taking ends with the session, with the topic's subscription, and when the topic is left to another. ctx is that
+	// of messages: it ends when the session has let handlers finish.
 	taking, ctx context.Context
 	cancel      context.CancelFunc
 	partitions  []int32
