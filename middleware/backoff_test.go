@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -62,16 +61,6 @@ func TestMeanOfJitter(t *testing.T) {
 		mean := sum / draws
 		testkit.Check(t, math.Abs(mean-0.5) <= 0.02, "the mean is %.3f of %s, want 0.5", mean, initial)
 	}
-}
-
-// Feature R1: the zero value is full jitter over 100 ms, doubling, at most 10 s; a long Initial carries Max with it.
-func TestBackoffDefaults(t *testing.T) {
-	var b Backoff
-	b.setDefaults()
-	testkit.Equal(t, "", fmt.Sprint(b.Initial, b.Max, b.Multiplier), "100ms 10s 2")
-	b = Backoff{Initial: time.Minute}
-	b.setDefaults()
-	testkit.Equal(t, "Max", b.Max, time.Minute)
 }
 
 // Conventions: a backoff that makes no sense is an error at construction, and names its field.

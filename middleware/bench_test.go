@@ -3,11 +3,9 @@ package middleware_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
@@ -23,23 +21,10 @@ func benchMessage(ctx context.Context) *message.Message {
 
 func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
 
-// Promise P5: what a retry costs a message that succeeds, and one that fails without and with another attempt.
+// Promise P5: what a retry costs a message that succeeds.
 func BenchmarkRetry(b *testing.B) {
-	transient, permanent := classify.Transient(errBoom), classify.Permanent(errBoom)
 	b.Run("success", func(b *testing.B) { benchmark(b, middleware.RetryConfig{}, succeed) })
 	b.Run("success with a budget", func(b *testing.B) { benchmark(b, middleware.RetryConfig{Budget: &middleware.Budget{}}, succeed) })
-	b.Run("given up at once", func(b *testing.B) {
-		benchmark(b, middleware.RetryConfig{}, func(*message.Message) ([]*message.Message, error) { return nil, permanent })
-	})
-	b.Run("second attempt", func(b *testing.B) {
-		calls := 0
-		benchmark(b, middleware.RetryConfig{Backoff: every(time.Nanosecond)}, func(*message.Message) ([]*message.Message, error) {
-			if calls++; calls%2 == 1 {
-				return nil, transient
-			}
-			return nil, nil
-		})
-	})
 }
 
 func benchmark(b *testing.B, config middleware.RetryConfig, handler message.HandlerFunc) {

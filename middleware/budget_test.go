@@ -28,8 +28,11 @@ type till struct {
 }
 
 func newTill(t testing.TB, budget *middleware.Budget) *till {
+	return tillOf(newRetry(t, middleware.RetryConfig{Attempts: 2, Backoff: every(1), Budget: budget}))
+}
+
+func tillOf(r *middleware.Retry) *till {
 	b := &till{}
-	r := newRetry(t, middleware.RetryConfig{Attempts: 2, Backoff: every(1), Budget: budget})
 	b.h = chain.Enter(staged, chain.StepOf(r))(func(*message.Message) ([]*message.Message, error) {
 		if b.calls++; b.calls == 1 && b.fails {
 			return nil, errBoom
@@ -123,13 +126,13 @@ func TestBudgetModel(t *testing.T) {
 					time.Sleep(time.Duration(rapid.IntRange(1, 15000).Draw(rt, "ms")) * time.Millisecond)
 				},
 				"handle": func(rt *rapid.T) {
-					for range rapid.IntRange(1, 500).Draw(rt, "n") {
+					for range rapid.IntRange(1, 300).Draw(rt, "n") {
 						handled[now()]++
 						b.handle(newMessage("1"))
 					}
 				},
 				"fail": func(rt *rapid.T) {
-					for range rapid.IntRange(1, 300).Draw(rt, "n") {
+					for range rapid.IntRange(1, 150).Draw(rt, "n") {
 						at := now()
 						handled[at]++
 						before, most := in(granted, 10), share*float64(in(handled, 20)+unseen)
@@ -171,13 +174,7 @@ func TestBudgetsAreSeparate(t *testing.T) {
 					ctx = chain.WithReentry(ctx, &chain.Reentry{Handler: handler, As: handler, Stage: stage})
 				}
 				msg.SetContext(ctx)
-				b := &till{}
-				b.h = chain.Enter(staged, chain.StepOf(retry))(func(*message.Message) ([]*message.Message, error) {
-					if b.calls++; b.calls == 1 && b.fails {
-						return nil, errBoom
-					}
-					return nil, nil
-				})
+				b := tillOf(retry)
 				if stage > 0 { // these withdraw the first attempt too
 					return 2 * b.of(5, msg)
 				}

@@ -81,25 +81,30 @@ func TestNotNowEnds(t *testing.T) {
 			})(msg)
 			return calls, time.Since(began), err
 		}
-		if calls, took, err := run(t.Context(), nil); err != nil || calls != 3 || took != 750*time.Millisecond {
-			t.Errorf("%d calls, after %s: %v", calls, took, err)
-		}
 		boom := classify.Permanent(errors.New("boom"))
-		if calls, _, err := run(t.Context(), boom); !errors.Is(err, boom) || aborted(err) || calls != 3 {
-			t.Errorf("%d calls: %v", calls, err)
-		}
-		if calls, took, err := run(t.Context(), nil, classify.RetryAfter(3*time.Second)); err != nil || calls != 3 || took != 6*time.Second {
-			t.Errorf("%d calls, after %s: %v", calls, took, err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		deadline, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
-		if calls, took, err := run(ctx, nil, classify.RetryAfter(time.Minute)); !aborted(err) || calls != 1 || took != 3*time.Second {
-			t.Errorf("%d calls, after %s: %v", calls, took, err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		time.AfterFunc(2*time.Second, stop)
-		if calls, took, err := run(ctx, nil, classify.RetryAfter(5*time.Second)); !aborted(err) || calls != 1 || took != 2*time.Second {
-			t.Errorf("%d calls, after %s: %v", calls, took, err)
+		ends, stop := context.WithCancel(t.Context())
+		defer stop()
+		for _, row := range []struct {
+			ctx         context.Context
+			after, took time.Duration
+			then        error
+			calls       int
+		}{
+			{deadline, time.Minute, 3 * time.Second, nil, 1},
+			{t.Context(), 0, 750 * time.Millisecond, nil, 3},
+			{t.Context(), 0, 750 * time.Millisecond, boom, 3},
+			{t.Context(), 3 * time.Second, 6 * time.Second, nil, 3},
+			{ends, 5 * time.Second, 2 * time.Second, nil, 1},
+		} {
+			if row.ctx == ends {
+				time.AfterFunc(row.took, stop)
+			}
+			calls, took, err := run(row.ctx, row.then, classify.RetryAfter(row.after))
+			if calls != row.calls || took != row.took || aborted(err) != (calls == 1) || calls == 3 && !errors.Is(err, row.then) {
+				t.Errorf("%+v: %d calls, after %s: %v", row, calls, took, err)
+			}
 		}
 		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			msg.Ack() // it cannot come again

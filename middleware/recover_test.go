@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -64,26 +63,5 @@ func TestRecoverNilOutput(t *testing.T) {
 	})(newMessage("1"))
 	if out != nil || verdict(err).Class != classify.ClassPermanent || !strings.Contains(fmt.Sprint(err), "number 2 is nil") {
 		t.Fatalf("got outputs %v and error %v", out, err)
-	}
-}
-
-// Decision 11: runtime.Goexit passes through Recover and Retry; only the queue can settle it.
-func TestGoexitPasses(t *testing.T) {
-	msg, calls, returned := newMessage("1"), 0, false
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		h := middleware.Recover(func(m *message.Message) ([]*message.Message, error) {
-			calls++
-			m.Payload[0] = 'X'
-			runtime.Goexit()
-			return nil, nil
-		})
-		_, _ = newRetry(t, middleware.RetryConfig{}).Middleware(h)(msg)
-		returned = true
-	}()
-	<-done
-	if returned || calls != 1 || !msg.Equals(newMessage("1")) {
-		t.Fatalf("returned %t after %d invocations, payload %q", returned, calls, msg.Payload)
 	}
 }

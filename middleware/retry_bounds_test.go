@@ -9,7 +9,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cenkalti/backoff/v4"
-	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
@@ -56,27 +55,6 @@ func TestDeadline(t *testing.T) {
 		testkit.Check(t, calls == row.calls && took == row.took && f.Attempts == calls,
 			"%s: %d attempts in %s, want %d in %s; %v", row.name, calls, took, row.calls, row.took, f)
 	}
-}
-
-// Feature R3: whatever the numbers, it is over before the reserve begins.
-func TestDeadlineProperty(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rapid.Check(inBubble{t}, func(rt *rapid.T) {
-			second := func(name string) time.Duration {
-				return time.Duration(rapid.Int64Range(1, int64(time.Minute)).Draw(rt, name))
-			}
-			deadline := second("deadline")
-			ctx, cancel := context.WithTimeout(t.Context(), deadline)
-			defer cancel()
-			msg, start := newMessage("1"), time.Now()
-			msg.SetContext(ctx)
-			h, _ := failing(1000, errBoom)
-			config := middleware.RetryConfig{Attempts: 20, Backoff: middleware.Backoff{Initial: second("initial"), Max: time.Hour}}
-			_, _ = newRetry(t, config).Middleware(h)(msg)
-			took := time.Since(start)
-			testkit.Require(rt, took <= max(deadline-time.Second, 0), "took %s of %s", took, deadline)
-		})
-	})
 }
 
 // Decision 2: a handler cut off by the deadline has failed an attempt in time; it has not gone away.
