@@ -231,7 +231,7 @@ func TestConcurrency(t *testing.T) {
 		return nil
 	})
 	go func() {
-		for range 20 {
+		for range 10 {
 			time.Sleep(20 * time.Millisecond)
 			s.breaker.Health()
 			s.breaker.Open("billing", "in between")
@@ -239,6 +239,6 @@ func TestConcurrency(t *testing.T) {
 		}
 		s.service.fail(nil)
 	}()
-	s.consume(t, 50, ids(3000))
-	testkit.Check(t, len(s.handled)+len(s.dead) == 3000, "%d handled, %d dead", len(s.handled), len(s.dead))
+	s.consume(t, 50, ids(1500))
+	testkit.Check(t, len(s.handled)+len(s.dead) == 1500, "%d handled, %d dead", len(s.handled), len(s.dead))
 }

@@ -1,7 +1,6 @@
 package breaker_test
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -18,6 +17,16 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
+// downstream is what the handlers of instances call.
+type downstream struct{ away atomic.Bool }
+
+func (d *downstream) answer() error {
+	if d.away.Load() {
+		return errAway
+	}
+	return nil
+}
+
 // instance is one process of a service: a router with the handler billing behind a breaker.
 type instance struct {
 	t       *testing.T
@@ -29,31 +38,26 @@ type instance struct {
 	handled atomic.Int64
 }
 
-func openStore(t *testing.T, db *sql.DB) *breaker.Store {
-	t.Helper()
-	return openStoreEvery(t, db, 200*time.Millisecond)
-}
-
-func openStoreEvery(t *testing.T, db *sql.DB, every time.Duration) *breaker.Store {
+// openStore opens a store that instances ask, and show that they live, every so often.
+func openStore(t *testing.T, db *sql.DB, every time.Duration) *breaker.Store {
 	return testkit.Must(breaker.NewStoreEvery(t.Context(), db, "shop", every))
 }
 
-func newInstance(t *testing.T, db *sql.DB, config breaker.Config, away *atomic.Bool) *instance {
+func newInstance(t *testing.T, store *breaker.Store, config breaker.Config, answer func() error) *instance {
 	t.Helper()
 	i := &instance{t: t, source: gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)}
-	if config.Logger = &i.log; config.Store == nil {
-		config.Store = openStore(t, db)
-	}
+	config.Logger, config.Store = &i.log, store
 	i.breaker = newBreaker(t, config)
 	i.stop = testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
 		router.AddPlugin(i.breaker.Plugin)
 		router.AddMiddleware(i.breaker.Middleware)
 		router.AddConsumerHandler("billing", "orders", i.source, func(*message.Message) error {
-			if i.calls.Add(1); away.Load() {
-				return errAway
+			i.calls.Add(1)
+			err := answer()
+			if err == nil {
+				i.handled.Add(1)
 			}
-			i.handled.Add(1)
-			return nil
+			return err
 		})
 	})
 	return i
@@ -71,123 +75,109 @@ func (i *instance) until(reason string) {
 	i.t.Helper()
 	testkit.Eventually(i.t, fmt.Sprintf("reason %q", reason), func() bool {
 		all := i.breaker.Health()
-		if reason == "" {
-			return len(all) == 0
-		}
-		return len(all) > 0 && all[0].Reason == reason
+		return len(all) == 0 && reason == "" || len(all) > 0 && all[0].Reason == reason
 	}, func() string { return fmt.Sprintf("%+v", i.breaker.Health()) })
 }
 
+// patient is a breaker that tries no message by itself: what ends its outage is another instance's news.
+var patient = breaker.Config{Probe: time.Hour, MaxProbe: time.Hour}
+
+const dead = `INSERT INTO spillway_outages
+(service, handler, scope, instance, state, reason, cause, actor, since, expires_at)
+VALUES ('shop', 'billing', '', 'dead', 'open', 'share', 'boom', '', 1, 9000000000000)`
+
 // Feature R12: an outage that one instance finds opens the breakers of the others. A message that succeeds in one
-// closes them all.
+// closes them all. An outage of an instance that died expires.
 func TestSharedOutage(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		var away, never atomic.Bool
-		db := d.Open(t, address)
-		finds := newInstance(t, db, breaker.Config{Probe: time.Hour, MaxProbe: time.Hour}, &away) // it closes by the other's success alone
-		hears := newInstance(t, d.Open(t, address), breaker.Config{Probe: time.Hour, MaxProbe: time.Hour}, &never)
-		probes := newInstance(t, d.Open(t, address), breaker.Config{}, &away)
-		away.Store(true)
+		var down, fine downstream
+		store := func() *breaker.Store { return openStore(t, d.Open(t, address), 200*time.Millisecond) }
+		finds, hears := newInstance(t, store(), patient, down.answer), newInstance(t, store(), patient, fine.answer)
+		probes := newInstance(t, store(), breaker.Config{}, down.answer)
+		down.away.Store(true)
 		finds.send(3)
 		finds.until(breaker.ReasonAway)
 		hears.until(breaker.ReasonShared)
 		probes.until(breaker.ReasonShared)
 		testkit.Equal(t, "calls in an instance that only heard of the outage", hears.calls.Load(), 0)
-		away.Store(false)
+		down.away.Store(false)
 		probes.send(1)
-		testkit.Eventually(t, "the held messages are handled", func() bool { return finds.handled.Load() == 3 && probes.handled.Load() == 1 })
+		testkit.Eventually(t, "the held messages are handled", func() bool {
+			return finds.handled.Load() == 3 && probes.handled.Load() == 1
+		})
 		for _, i := range []*instance{finds, hears, probes} {
 			i.until("")
-			i.stop()
 		}
-		left, err := openStore(t, db).List(t.Context())
+		finds.stop()
+		probes.stop()
+		left, err := store().List(t.Context())
 		testkit.Check(t, err == nil && len(left) == 0, "%+v, %v", left, err)
+
+		db := d.Open(t, address)
+		testkit.Must(db.Exec(dead))
+		hears.until(breaker.ReasonShared)
+		cause := hears.breaker.Health()[0].Cause
+		testkit.Check(t, strings.Contains(cause, "another instance, dead: boom"), "%v", cause)
+		testkit.Must(db.Exec(`UPDATE spillway_outages SET expires_at = 1`))
+		hears.until("")
 	})
 }
 
-// Feature R12: a sign of life that is on its way to the store does not undo the end of the outage that another instance
-// wrote.
+// Feature R12: neither a sign of life that is on its way to the store undoes the end of the outage that another
+// instance wrote, nor does an instance that could not ask the store for a while miss it. Without a sign of life it goes
+// on with its outage, which that proves nothing against.
 func TestSharedProofStands(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		var down downstream
 		db := d.Open(t, address)
-		store := openStoreEvery(t, db, time.Millisecond) // a sign of life is always on its way
-		for range 12 {
-			var away atomic.Bool
-			away.Store(true)
-			finds := newInstance(t, db, breaker.Config{Store: store, Probe: time.Hour, MaxProbe: time.Hour}, &away)
-			finds.send(3)
-			finds.until(breaker.ReasonAway)
-			testkit.Eventually(t, "the others can know", func() bool {
-				list, err := store.List(t.Context())
-				return err == nil && len(list) == 1
-			})
-			away.Store(false)
-			if _, err := db.Exec(`DELETE FROM spillway_outages WHERE instance <> ''`); err != nil { // what a proof does
-				t.Fatal(err)
-			}
-			finds.until("")
-			finds.stop()
-		}
-	})
-}
-
-// Feature R12: an instance that could not ask the store for a while knows afterwards whether a message of another one
-// succeeded meanwhile.
-func TestSharedProofStandsWhileStoreIsAway(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		var away atomic.Bool
-		away.Store(true)
-		db := d.Open(t, address)
-		store := openStoreEvery(t, db, 20*time.Millisecond)
-		finds := newInstance(t, db, breaker.Config{Store: store, Probe: time.Hour, MaxProbe: time.Hour}, &away)
 		exec := func(statement string) {
 			t.Helper()
 			testkit.Eventually(t, statement, func() bool { _, err := db.Exec(statement); return err == nil })
 		}
-		known := func() {
-			t.Helper()
-			testkit.Eventually(t, "the others know", func() bool { list, err := store.List(t.Context()); return err == nil && len(list) == 1 })
+		finds := func(service string, every time.Duration) (i *instance, known func()) {
+			down.away.Store(true)
+			store := testkit.Must(breaker.NewStoreEvery(t.Context(), db, service, every))
+			i = newInstance(t, store, patient, down.answer)
+			i.send(3)
+			i.until(breaker.ReasonAway)
+			known = func() {
+				t.Helper()
+				testkit.Eventually(t, "the others can know", func() bool {
+					list, err := store.List(t.Context())
+					return err == nil && len(list) == 1
+				})
+			}
+			known()
+			return i, known
 		}
+		var all []*instance
+		for n := range 8 { // a sign of life of each is always on its way
+			one, _ := finds(fmt.Sprint("shop-", n), time.Millisecond)
+			all = append(all, one)
+		}
+		down.away.Store(false)
+		exec(`DELETE FROM spillway_outages WHERE instance <> ''`) // what a proof does
+		for _, one := range all {
+			one.until("")
+			one.stop()
+		}
+		one, known := finds("shop", 20*time.Millisecond)
+		down.away.Store(false)
+		calls := one.calls.Load()
 		meanwhile := func(statement string) {
 			t.Helper()
-			before := len(finds.log.Errors())
+			before := len(one.log.Errors())
 			exec(`ALTER TABLE spillway_outages RENAME TO elsewhere`)
-			testkit.Eventually(t, "the store is away", func() bool { return len(finds.log.Errors()) > before })
+			testkit.Eventually(t, "the store is away", func() bool { return len(one.log.Errors()) > before })
 			exec(statement)
 			exec(`ALTER TABLE elsewhere RENAME TO spillway_outages`)
 		}
-		finds.send(3)
-		finds.until(breaker.ReasonAway)
+		meanwhile(`UPDATE elsewhere SET expires_at = 1`) // it could show no sign of life
 		known()
-		calls := finds.calls.Load()
-		away.Store(false)
-		meanwhile(`UPDATE elsewhere SET expires_at = 1`) // it could show no sign of life, which proves nothing
-		known()
-		if n := finds.calls.Load() - calls; n != 0 || len(finds.breaker.Health()) == 0 {
-			t.Errorf("%d calls in the outage, %+v", n, finds.breaker.Health())
-		}
-		meanwhile(`DELETE FROM elsewhere WHERE instance <> ''`) // what a proof does
-		finds.until("")
-	})
-}
-
-// Feature R12: an outage of an instance that died expires.
-func TestSharedOutageExpires(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		var never atomic.Bool
-		db := d.Open(t, address)
-		i := newInstance(t, db, breaker.Config{Probe: time.Hour, MaxProbe: time.Hour}, &never)
-		exec := func(statement string) {
-			t.Helper()
-			testkit.Must(db.Exec(statement))
-		}
-		exec(`INSERT INTO spillway_outages (service, handler, scope, instance, state, reason, cause, actor, since, expires_at)
-VALUES ('shop', 'billing', '', 'dead', 'open', 'away', 'the bank is away', '', 1, 9000000000000)`)
-		i.until(breaker.ReasonShared)
-		cause := i.breaker.Health()[0].Cause
-		testkit.Check(t, strings.Contains(cause, "another instance, dead: the bank is away"), "%v", cause)
-		exec(`UPDATE spillway_outages SET expires_at = 1`)
-		i.until("")
+		n := one.calls.Load() - calls
+		testkit.Check(t, n == 0 && len(one.breaker.Health()) == 1, "%d calls, %+v", n, one.breaker.Health())
+		meanwhile(`DELETE FROM elsewhere WHERE instance <> ''`)
+		one.until("")
 	})
 }
 
@@ -195,39 +185,39 @@ VALUES ('shop', 'billing', '', 'dead', 'open', 'away', 'the bank is away', '', 1
 // released by hand.
 func TestSharedFreeze(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		var never atomic.Bool
-		db := d.Open(t, address)
-		store := openStore(t, db)
-		first := newInstance(t, db, breaker.Config{}, &never)
+		var fine downstream
+		store := openStore(t, d.Open(t, address), 20*time.Millisecond)
+		first := newInstance(t, store, breaker.Config{}, fine.answer)
 		for _, handler := range []string{"billing", ""} {
 			testkit.NoError(t, store.Freeze(t.Context(), handler, "bank upgrade", "ann"))
 			first.until("bank upgrade")
-			later := newInstance(t, d.Open(t, address), breaker.Config{}, &never)
-			if all := later.breaker.Health(); len(all) != 1 || all[0].State != breaker.Frozen || all[0].Actor != "ann" {
-				t.Errorf("at start: %+v", all)
+			own := openStore(t, d.Open(t, address), 20*time.Millisecond)
+			later := newInstance(t, own, breaker.Config{}, fine.answer)
+			isFrozen := func(all []breaker.Status) bool {
+				return len(all) == 1 && all[0].State == breaker.Frozen && all[0].Actor == "ann" && !all[0].Since.IsZero()
 			}
+			testkit.Check(t, isFrozen(later.breaker.Health()), "at start: %+v", later.breaker.Health())
 			later.send(2)
 			testkit.Eventually(t, "messages are held", func() bool { return later.breaker.Health()[0].Waiting == 2 })
-			later.breaker.Close("") // another freeze
-			if list, err := store.List(t.Context()); err != nil || len(list) != 1 || list[0].State != breaker.Frozen || list[0].Actor != "ann" || list[0].Since.IsZero() {
-				t.Errorf("%+v, %v", list, err)
-			}
-			testkit.Equal(t, "calls while frozen", later.calls.Load(), 0)
-			released, err := store.Release(t.Context(), handler, "the bank is up", "bob")
-			testkit.Check(t, err == nil && released, "%t, %v", released, err)
+			testkit.NoError(t, later.breaker.Close("")) // another freeze
+			list, err := store.List(t.Context())
+			testkit.Check(t, err == nil && isFrozen(list) && later.calls.Load() == 0, "%d calls, %+v, %v",
+				later.calls.Load(), list, err)
+			testkit.Returns(t, true)(store.Release(t.Context(), handler, "the bank is up", "bob"))
 			testkit.Eventually(t, "messages are handled", func() bool { return later.handled.Load() == 2 })
 			first.until("")
 			testkit.Eventually(t, "the log says who released the handler, and why", func() bool { // behind the messages
-				return later.log.Has("messages pass again", "actor", "bob") && later.log.Has("messages pass again", "reason", "the bank is up")
+				return later.log.Has("messages pass again", "actor", "bob") &&
+					later.log.Has("messages pass again", "reason", "the bank is up")
 			})
 			later.stop()
 		}
-		released, err := store.Release(t.Context(), "billing", "again", "bob")
-		testkit.Check(t, err == nil && !released, "released twice: %t, %v", released, err)
+		testkit.Returns(t, false)(store.Release(t.Context(), "billing", "again", "bob"))
 		testkit.Says(t, testkit.Err(store.Release(t.Context(), "billing", "", "")), "the actor is empty")
 		for _, err := range []error{
 			store.Freeze(t.Context(), "billing", "", "ann"), store.Freeze(t.Context(), "billing", "why", ""),
-			store.Freeze(t.Context(), strings.Repeat("x", 300), "why", "ann"), store.Freeze(t.Context(), "a\x00b", "why", "ann"),
+			store.Freeze(t.Context(), strings.Repeat("x", 300), "why", "ann"),
+			store.Freeze(t.Context(), "a\x00b", "why", "ann"),
 		} {
 			testkit.Says(t, err, "breaker: Freeze: the ")
 		}
@@ -236,25 +226,25 @@ func TestSharedFreeze(t *testing.T) {
 
 // Feature R12: while the store is away each instance decides for itself. One Error line says so.
 func TestStoreAway(t *testing.T) {
+	var down downstream
 	db := databases.SQLite.New(t)
-	var away atomic.Bool
-	i := newInstance(t, db, breaker.Config{}, &away)
+	i := newInstance(t, openStore(t, db, 20*time.Millisecond), breaker.Config{}, down.answer)
 	testkit.Must(db.Exec(`DROP TABLE spillway_outages`))
-	away.Store(true)
+	down.away.Store(true)
 	i.send(3)
 	i.until(breaker.ReasonAway)
-	testkit.Eventually(t, "the log says so", func() bool { return len(i.log.Lines(watermill.ErrorLogLevel, "store of outages does not answer")) == 1 })
-	away.Store(false)
+	lines := func() int { return len(i.log.Lines(watermill.ErrorLogLevel, "store of outages does not answer")) }
+	testkit.Eventually(t, "the log says so", func() bool { return lines() == 1 })
+	down.away.Store(false)
 	testkit.Eventually(t, "all are handled", func() bool { return i.handled.Load() == 3 })
 	i.until("")
 	i.stop()
-	testkit.Equal(t, "lines", len(i.log.Lines(watermill.ErrorLogLevel, "store of outages does not answer")), 1)
+	testkit.Equal(t, "lines", lines(), 1)
 }
 
 // A store that nothing could be shared through is an error that says what to do.
 func TestNewStoreRefuses(t *testing.T) {
-	db := databases.SQLite.New(t)
-	testkit.Says(t, testkit.Err(breaker.NewStore(t.Context(), db, "a b")), "the Service")
-	testkit.Check(t, testkit.Err(breaker.NewStore(context.Background(), nil, "")) != nil, "no database")
+	testkit.Says(t, testkit.Err(breaker.NewStore(t.Context(), databases.SQLite.New(t), "a b")), "the Service")
+	testkit.Check(t, testkit.Err(breaker.NewStore(t.Context(), nil, "")) != nil, "no database")
 	testkit.Says(t, newBreaker(t, breaker.Config{}).Plugin(nil), "the router is nil")
 }

@@ -139,39 +139,6 @@ func (s *sim) opened() (n int) {
 	return n
 }
 
-// checkHeld fails unless calls while the breaker was open were probes.
-func (s *sim) checkHeld(t rapid.TB) {
-	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.service.mu.Lock()
-	defer s.service.mu.Unlock()
-	for i, c := range s.changes {
-		if c.To != breaker.Open || c.From == breaker.HalfOpen {
-			continue
-		}
-		until, probes := time.Now(), 0
-		for j, next := range s.changes[i+1:] {
-			if next.To == breaker.HalfOpen {
-				probes++
-			}
-			if next.To == breaker.Ramping {
-				until = s.at[i+1+j]
-				break
-			}
-		}
-		calls := 0
-		for _, call := range s.service.calls {
-			if call.at.After(s.at[i]) && call.at.Before(until) {
-				calls++
-			}
-		}
-		if calls > probes {
-			t.Errorf("%d calls with %d probes, %s after opening", calls, probes, until.Sub(s.at[i]))
-		}
-	}
-}
-
 func (s *sim) checkAllHandled(t rapid.TB, n int) {
 	t.Helper()
 	s.mu.Lock()
